@@ -1,0 +1,2 @@
+//! Workloads as data, peers side by side.
+fn main() {}

@@ -1,0 +1,2 @@
+//! The tapline program.
+fn main() {}

@@ -1,0 +1,1 @@
+//! pcap, pcapng and ERF files, plain or compressed: readers and writers.

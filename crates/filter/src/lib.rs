@@ -1,0 +1,1 @@
+//! The pcap-filter language compiled to classic BPF, and the interpreter that is its reference.

@@ -1,0 +1,129 @@
+//! Packets lent in place.
+
+use crate::Meta;
+
+/// The most packets in one batch, so that an index fits a byte.
+pub const BATCH_MAX: usize = 256;
+
+/// Where one packet lies in its batch's bytes, and what is known about it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Record {
+    /// The first byte, counted from the start of the batch's base.
+    pub offset: usize,
+    /// Captured bytes.
+    pub cap_len: u32,
+    /// Bytes of raw pcapng options, which start at `offset + cap_len` rounded up as the file pads; 0 elsewhere.
+    pub options_len: u32,
+    /// What is known about the packet.
+    pub meta: Meta,
+}
+
+/// Up to [`BATCH_MAX`] packets lent by a source, valid until the source is asked for more.
+///
+/// The base is one stretch of memory (a ring block, a mapped file, a decompression buffer); records point into it.
+/// A record that points outside of the base is a fault of the source: its packet reads as empty, never as other memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Batch<'a> {
+    base: &'a [u8],
+    records: &'a [Record],
+}
+
+impl<'a> Batch<'a> {
+    /// A batch of the packets that `records` describes in `base`.
+    ///
+    /// # Panics
+    /// If there are more than [`BATCH_MAX`] records.
+    pub fn new(base: &'a [u8], records: &'a [Record]) -> Batch<'a> {
+        assert!(records.len() <= BATCH_MAX, "a batch holds at most {BATCH_MAX} packets");
+        Batch { base, records }
+    }
+
+    /// A batch without packets.
+    pub const fn empty() -> Batch<'static> {
+        Batch { base: &[], records: &[] }
+    }
+
+    /// How many packets it holds, 0 to [`BATCH_MAX`].
+    pub fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    /// Whether it holds none.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// The records as the source wrote them.
+    pub fn records(&self) -> &'a [Record] {
+        self.records
+    }
+
+    /// The packet at `index`.
+    ///
+    /// # Panics
+    /// If `index` is not less than [`len`](Self::len).
+    #[inline]
+    pub fn packet(&self, index: usize) -> Packet<'a> {
+        let record = &self.records[index];
+        let data = slice(self.base, record.offset, record.cap_len);
+        Packet { data, meta: &record.meta }
+    }
+
+    /// The raw pcapng options of the packet at `index`, in the byte order of its section; empty where there are none.
+    ///
+    /// # Panics
+    /// If `index` is not less than [`len`](Self::len).
+    pub fn options(&self, index: usize) -> &'a [u8] {
+        let record = &self.records[index];
+        let after = record.offset.saturating_add((record.cap_len as usize).next_multiple_of(4));
+        slice(self.base, after, record.options_len)
+    }
+
+    /// All packets in order.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = Packet<'a>> + use<'a> {
+        let Batch { base, records } = *self;
+        records.iter().map(move |r| Packet { data: slice(base, r.offset, r.cap_len), meta: &r.meta })
+    }
+}
+
+#[inline]
+fn slice(base: &[u8], offset: usize, len: u32) -> &[u8] {
+    match offset.checked_add(len as usize) {
+        Some(end) => base.get(offset..end).unwrap_or(&[]),
+        None => &[],
+    }
+}
+
+/// One packet of a batch.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    /// The captured bytes, from the link-layer header on.
+    pub data: &'a [u8],
+    /// What is known about it.
+    pub meta: &'a Meta,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_outside_the_base_reads_as_empty() {
+        let records = [
+            Record { offset: 1, cap_len: 2, ..Record::default() },
+            Record { offset: 3, cap_len: 2, ..Record::default() },
+            Record { offset: usize::MAX, cap_len: 2, ..Record::default() },
+        ];
+        let batch = Batch::new(&[10, 11, 12, 13], &records);
+        let lengths: Vec<usize> = batch.iter().map(|p| p.data.len()).collect();
+        assert_eq!(lengths, [2, 0, 0]);
+        assert_eq!(batch.packet(0).data, [11, 12]);
+    }
+
+    #[test]
+    fn options_follow_the_padding() {
+        let record = Record { offset: 0, cap_len: 5, options_len: 4, ..Record::default() };
+        let base: Vec<u8> = (0..12).collect();
+        assert_eq!(Batch::new(&base, &[record]).options(0), [8, 9, 10, 11]);
+    }
+}

@@ -1,0 +1,26 @@
+//! The few types that cross Tapline's crates.
+//!
+//! ```text
+//! Source --lends--> Batch = base bytes + Records (where each packet lies, and its Meta)
+//!                     |
+//!                   Selection: the packets of the batch that are still wanted
+//! ```
+//!
+//! A source lends packets in place: a [`Batch`] borrows the memory in which they arrived (a ring block, a mapped
+//! file) and a table of [`Record`]s. Filters and samplers narrow a [`Selection`]; nothing is moved or copied.
+//! This crate has no unsafe code and makes no system call.
+#![forbid(unsafe_code)]
+
+mod batch;
+mod interface;
+pub mod link_type;
+mod meta;
+mod selection;
+mod timestamp;
+
+pub use batch::{BATCH_MAX, Batch, Packet, Record};
+pub use interface::{Interface, InterfaceId, Resolution};
+pub use link_type::LinkType;
+pub use meta::{Checksum, Direction, Gso, Meta, PacketType, VlanTag};
+pub use selection::Selection;
+pub use timestamp::Timestamp;

@@ -1,0 +1,113 @@
+//! What is known about a packet besides its bytes.
+
+use crate::{InterfaceId, Timestamp};
+
+/// What is known about a packet besides its bytes. Copied freely; holds no reference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Meta {
+    /// When it was received or sent.
+    pub timestamp: Timestamp,
+    /// Its length on the wire in bytes, with the link-layer header, without a VLAN tag that stands in `vlan`.
+    pub wire_len: u32,
+    /// Where it was captured: an index into its source's interfaces.
+    pub interface: InterfaceId,
+    /// The kernel's interface index; 0 where there is none (files).
+    pub if_index: u32,
+    /// The outer VLAN tag, if it was stripped from the bytes by the NIC or the kernel.
+    pub vlan: Option<VlanTag>,
+    /// To or from this host, where the source knows.
+    pub direction: Direction,
+    /// How the packet was addressed, where the source knows.
+    pub packet_type: PacketType,
+    /// What the kernel or the NIC says of its transport checksum.
+    pub checksum: Checksum,
+    /// Segmentation that is still to be done (sent) or was undone (received); `None` for a frame as on the wire.
+    pub gso: Option<Gso>,
+    /// The NIC's or the kernel's receive hash; 0 where there is none.
+    pub rx_hash: u32,
+    /// Packets known to be lost just before this one on its interface (pcapng's `epb_dropcount`).
+    pub drops_before: u64,
+}
+
+/// An IEEE 802.1Q tag: 16 bits of protocol and 16 of control information.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct VlanTag {
+    /// Tag protocol identifier: 0x8100 (802.1Q), 0x88a8 (802.1ad), 0x9100 (old QinQ).
+    pub tpid: u16,
+    /// Priority (3 bits), drop eligible (1 bit), VLAN identifier (12 bits).
+    pub tci: u16,
+}
+
+impl VlanTag {
+    /// The VLAN identifier, 0 to 4095.
+    pub const fn id(self) -> u16 {
+        self.tci & 0x0fff
+    }
+}
+
+/// To or from this host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// The source does not say.
+    #[default]
+    Unknown,
+    /// Received.
+    In,
+    /// Sent.
+    Out,
+}
+
+/// How a packet was addressed: `sll_pkttype` of packet(7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum PacketType {
+    /// To this host (`PACKET_HOST`, 0); also what sources say that do not know.
+    #[default]
+    Host,
+    /// Link-layer broadcast (`PACKET_BROADCAST`, 1).
+    Broadcast,
+    /// Link-layer multicast (`PACKET_MULTICAST`, 2).
+    Multicast,
+    /// To another host, seen in promiscuous mode (`PACKET_OTHERHOST`, 3).
+    OtherHost,
+    /// Sent by this host (`PACKET_OUTGOING`, 4).
+    Outgoing,
+}
+
+impl PacketType {
+    /// From the kernel's number; numbers that user space never sees count as `Host`.
+    pub const fn from_kernel(number: u8) -> PacketType {
+        match number {
+            1 => PacketType::Broadcast,
+            2 => PacketType::Multicast,
+            3 => PacketType::OtherHost,
+            4 => PacketType::Outgoing,
+            _ => PacketType::Host,
+        }
+    }
+
+    /// The kernel's number, as `SKF_AD_PKTTYPE` loads it.
+    pub const fn to_kernel(self) -> u8 {
+        self as u8
+    }
+}
+
+/// What the kernel or the NIC says of a transport checksum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Checksum {
+    /// Nothing is known; the bytes decide.
+    #[default]
+    Unknown,
+    /// Verified on receipt (`TP_STATUS_CSUM_VALID`).
+    Valid,
+    /// Left to the NIC, so the bytes hold only a partial sum (`TP_STATUS_CSUMNOTREADY`).
+    NotReady,
+}
+
+/// Generic segmentation: a packet that stands for several frames on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Gso {
+    /// Payload bytes of each frame; 0 where the kernel did not say (no virtio header asked for).
+    pub size: u16,
+    /// `virtio_net_hdr.gso_type`: 1 TCP over IPv4, 3 UDP (fragments), 4 TCP over IPv6, 5 UDP (segments); 0x80 adds ECN.
+    pub kind: u8,
+}

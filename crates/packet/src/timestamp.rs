@@ -1,0 +1,71 @@
+//! A point in time, to the nanosecond.
+
+/// Nanoseconds since 1970-01-01 00:00:00 UTC, without leap seconds; negative before.
+///
+/// Range: the years 1677 to 2262. What a file gives outside of it is clamped to the nearest end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(i64);
+
+impl Timestamp {
+    /// 1970-01-01 00:00:00 UTC; also what a packet without a time carries (pcapng's Simple Packet Block).
+    pub const EPOCH: Timestamp = Timestamp(0);
+
+    /// From nanoseconds since the epoch.
+    pub const fn from_nanos(nanos: i64) -> Timestamp {
+        Timestamp(nanos)
+    }
+
+    /// From seconds and nanoseconds since the epoch. `nanos` may exceed a second, as corrupt files have it.
+    pub const fn from_parts(seconds: i64, nanos: u64) -> Timestamp {
+        let nanos = if nanos > i64::MAX as u64 { i64::MAX } else { nanos as i64 };
+        Timestamp(seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
+    }
+
+    /// Nanoseconds since the epoch.
+    pub const fn as_nanos(self) -> i64 {
+        self.0
+    }
+
+    /// Whole seconds since the epoch, rounded down.
+    pub const fn seconds(self) -> i64 {
+        self.0.div_euclid(1_000_000_000)
+    }
+
+    /// Nanoseconds past [`seconds`](Self::seconds), 0 to 999,999,999.
+    pub const fn subsec_nanos(self) -> u32 {
+        self.0.rem_euclid(1_000_000_000) as u32
+    }
+
+    /// Nanoseconds from `earlier` to `self`; negative if `earlier` is later.
+    pub const fn since(self, earlier: Timestamp) -> i64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// The time `nanos` later.
+    pub const fn plus_nanos(self, nanos: i64) -> Timestamp {
+        Timestamp(self.0.saturating_add(nanos))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_before_the_epoch_round_down() {
+        let t = Timestamp::from_nanos(-1);
+        assert_eq!((t.seconds(), t.subsec_nanos()), (-1, 999_999_999));
+    }
+
+    #[test]
+    fn parts_and_nanos_agree() {
+        let t = Timestamp::from_parts(1_700_000_000, 123_456_789);
+        assert_eq!((t.seconds(), t.subsec_nanos()), (1_700_000_000, 123_456_789));
+        assert_eq!(t.plus_nanos(11).since(t), 11);
+    }
+
+    #[test]
+    fn out_of_range_is_clamped() {
+        assert_eq!(Timestamp::from_parts(i64::MAX, u64::MAX).as_nanos(), i64::MAX);
+    }
+}

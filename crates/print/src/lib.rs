@@ -1,0 +1,1 @@
+//! Packets as text, in the form of tcpdump, and as JSON.

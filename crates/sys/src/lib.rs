@@ -1,0 +1,1 @@
+//! Every Linux call that Tapline makes, in small typed wrappers.

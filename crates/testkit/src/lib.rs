@@ -1,0 +1,1 @@
+//! Traffic, oracles and network namespaces for Tapline's own tests.
