@@ -26,6 +26,7 @@ pub struct Record {
 pub struct Batch<'a> {
     base: &'a [u8],
     records: &'a [Record],
+    snap_len: u32,
 }
 
 impl<'a> Batch<'a> {
@@ -35,12 +36,17 @@ impl<'a> Batch<'a> {
     /// If there are more than [`BATCH_MAX`] records.
     pub fn new(base: &'a [u8], records: &'a [Record]) -> Batch<'a> {
         assert!(records.len() <= BATCH_MAX, "a batch holds at most {BATCH_MAX} packets");
-        Batch { base, records }
+        Batch { base, records, snap_len: u32::MAX }
+    }
+
+    /// The same packets, none longer than `snap_len` bytes; their wire lengths stay.
+    pub fn cut(self, snap_len: u32) -> Batch<'a> {
+        Batch { snap_len: self.snap_len.min(snap_len), ..self }
     }
 
     /// A batch without packets.
     pub const fn empty() -> Batch<'static> {
-        Batch { base: &[], records: &[] }
+        Batch { base: &[], records: &[], snap_len: u32::MAX }
     }
 
     /// How many packets it holds, 0 to [`BATCH_MAX`].
@@ -64,9 +70,7 @@ impl<'a> Batch<'a> {
     /// If `index` is not less than [`len`](Self::len).
     #[inline]
     pub fn packet(&self, index: usize) -> Packet<'a> {
-        let record = &self.records[index];
-        let data = slice(self.base, record.offset, record.cap_len);
-        Packet { data, meta: &record.meta }
+        self.resolve(&self.records[index])
     }
 
     /// The raw pcapng options of the packet at `index`, in the byte order of its section; empty where there are none.
@@ -81,8 +85,14 @@ impl<'a> Batch<'a> {
 
     /// All packets in order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Packet<'a>> + use<'a> {
-        let Batch { base, records } = *self;
-        records.iter().map(move |r| Packet { data: slice(base, r.offset, r.cap_len), meta: &r.meta })
+        let batch = *self;
+        batch.records.iter().map(move |record| batch.resolve(record))
+    }
+
+    #[inline]
+    fn resolve(&self, record: &'a Record) -> Packet<'a> {
+        let data = slice(self.base, record.offset, record.cap_len.min(self.snap_len));
+        Packet { data, meta: &record.meta }
     }
 }
 
@@ -118,6 +128,7 @@ mod tests {
         let lengths: Vec<usize> = batch.iter().map(|p| p.data.len()).collect();
         assert_eq!(lengths, [2, 0, 0]);
         assert_eq!(batch.packet(0).data, [11, 12]);
+        assert_eq!(batch.cut(1).packet(0).data, [11]);
     }
 
     #[test]
