@@ -1,0 +1,318 @@
+//! Where every packet went.
+//!
+//! ```text
+//! live:  received = dropped by the ring + unread at stop + delivered          (each interface)
+//! file:  read     = delivered                                                (each interface)
+//! both:  delivered = filtered + accepted + unexamined                  (the engine)
+//!        accepted  = written + lost                                          (each output)
+//! ```
+//!
+//! Losses before the ring (NIC, driver) stand beside these sums: the kernel never showed us those packets. Counters are
+//! 64 bits wide. What cannot be known is [`Count::Unknown`], never zero.
+
+use std::fmt;
+
+/// A counter, or the admission that nobody counts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// Counted.
+    Known(u64),
+    /// Cannot be known here.
+    Unknown,
+}
+
+impl Count {
+    /// The number, if known.
+    pub fn known(self) -> Option<u64> {
+        match self {
+            Count::Known(n) => Some(n),
+            Count::Unknown => None,
+        }
+    }
+
+    /// The sum; unknown if either is.
+    #[must_use]
+    pub fn plus(self, other: Count) -> Count {
+        match (self, other) {
+            (Count::Known(a), Count::Known(b)) => Count::Known(a.saturating_add(b)),
+            _ => Count::Unknown,
+        }
+    }
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Count::Known(n) => n.fmt(f),
+            Count::Unknown => f.pad("unknown"),
+        }
+    }
+}
+
+/// Where in a packet's path a loss happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// In the network card: rtnetlink's statistics.
+    Nic,
+    /// In the driver: its own counters (`ethtool -S`).
+    Driver,
+    /// When the file that is read now was captured: as the file itself says.
+    File,
+}
+
+impl Place {
+    /// A word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Place::Nic => "nic",
+            Place::Driver => "driver",
+            Place::File => "file",
+        }
+    }
+}
+
+/// A loss before the packets came to us, under the name that its counter has there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// Where.
+    pub place: Place,
+    /// The counter's own name, such as `rx_missed_errors`.
+    pub counter: String,
+    /// Packets since the capture began.
+    pub count: Count,
+}
+
+/// The kernel's capture ring (AF_PACKET): what `PACKET_STATISTICS` said, summed in 64 bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingAccount {
+    /// Packets that passed the kernel filter, with those that the ring then had no room for.
+    pub received: u64,
+    /// Packets that the ring had no room for.
+    pub dropped: u64,
+    /// How often the ring stood still because its next block had not been given back.
+    pub freezes: u64,
+    /// Packets still in the ring when the capture ended, which nobody looked at.
+    pub unread: u64,
+}
+
+/// What became of the packets of one interface before they were lent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InterfaceAccount {
+    /// Its name.
+    pub name: String,
+    /// Losses in the NIC, in the driver, or as a file tells them.
+    pub losses: Vec<Loss>,
+    /// Packets that the kernel's filter refused. No kernel counts them: known only where no filter ran there.
+    pub kernel_filtered: Count,
+    /// The kernel's ring; `None` for files.
+    pub ring: Option<RingAccount>,
+    /// Packets lent.
+    pub delivered: u64,
+}
+
+impl InterfaceAccount {
+    /// An interface of a file, from which `delivered` packets were lent.
+    pub fn of_file(name: &str, delivered: u64) -> InterfaceAccount {
+        InterfaceAccount {
+            name: name.to_owned(),
+            losses: Vec::new(),
+            kernel_filtered: Count::Known(0),
+            ring: None,
+            delivered,
+        }
+    }
+
+    /// Packets known to be lost between the wire and us.
+    pub fn lost(&self) -> u64 {
+        self.ring.map_or(0, |ring| ring.dropped)
+    }
+
+    fn imbalance(&self) -> Option<String> {
+        let ring = self.ring?;
+        let sum = ring.dropped + ring.unread + self.delivered;
+        (ring.received != sum).then(|| {
+            format!(
+                "{}: received {} but dropped {} + unread {} + delivered {} = {sum}",
+                self.name, ring.received, ring.dropped, ring.unread, self.delivered
+            )
+        })
+    }
+}
+
+/// What became of the packets that an output was given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OutputAccount {
+    /// The output: a file's name, `text`, `json`.
+    pub name: String,
+    /// Packets stored or printed whole.
+    pub written: u64,
+    /// Packets that could not be stored: disk full, broken pipe.
+    pub lost: u64,
+}
+
+/// Where every packet of a run went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Before the engine, for each interface.
+    pub interfaces: Vec<InterfaceAccount>,
+    /// Packets that sources lent to the engine.
+    pub delivered: u64,
+    /// Packets that the filter refused in user space.
+    pub filtered: u64,
+    /// Packets that the filter let through.
+    pub accepted: u64,
+    /// Packets lent after the work had ended (limit reached, output failed): nobody looked at them.
+    pub unexamined: u64,
+    /// After the engine, for each output.
+    pub outputs: Vec<OutputAccount>,
+}
+
+/// Whether the sums of an account agree.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Balance {
+    /// They do.
+    Balanced,
+    /// They do not; one line for each equation that fails.
+    Unbalanced(Vec<String>),
+}
+
+impl Account {
+    /// Checks every equation.
+    pub fn balance(&self) -> Balance {
+        let mut faults: Vec<String> =
+            self.interfaces.iter().filter_map(InterfaceAccount::imbalance).collect();
+        faults.extend(self.delivery_fault());
+        faults.extend(self.engine_fault());
+        faults.extend(self.outputs.iter().filter_map(|output| self.output_fault(output)));
+        if faults.is_empty() { Balance::Balanced } else { Balance::Unbalanced(faults) }
+    }
+
+    /// Packets known to be lost anywhere: in rings and at outputs.
+    pub fn lost(&self) -> u64 {
+        let before: u64 = self.interfaces.iter().map(InterfaceAccount::lost).sum();
+        before + self.outputs.iter().map(|output| output.lost).sum::<u64>()
+    }
+
+    /// Adds another worker's account: interfaces of one name are one interface, outputs of one name one output.
+    pub fn merge(&mut self, other: Account) {
+        for theirs in other.interfaces {
+            match self.interfaces.iter_mut().find(|ours| ours.name == theirs.name) {
+                Some(ours) => ours.merge(theirs),
+                None => self.interfaces.push(theirs),
+            }
+        }
+        self.delivered += other.delivered;
+        self.filtered += other.filtered;
+        self.accepted += other.accepted;
+        self.unexamined += other.unexamined;
+    }
+
+    fn delivery_fault(&self) -> Option<String> {
+        let sum: u64 = self.interfaces.iter().map(|interface| interface.delivered).sum();
+        (sum != self.delivered).then(|| format!("interfaces delivered {sum} but {} arrived", self.delivered))
+    }
+
+    fn engine_fault(&self) -> Option<String> {
+        let sum = self.filtered + self.accepted + self.unexamined;
+        (sum != self.delivered).then(|| {
+            format!(
+                "delivered {} but filtered {} + accepted {} + unexamined {} = {sum}",
+                self.delivered, self.filtered, self.accepted, self.unexamined
+            )
+        })
+    }
+
+    fn output_fault(&self, output: &OutputAccount) -> Option<String> {
+        let sum = output.written + output.lost;
+        (sum != self.accepted).then(|| {
+            format!(
+                "{}: accepted {} but written {} + lost {} = {sum}",
+                output.name, self.accepted, output.written, output.lost
+            )
+        })
+    }
+}
+
+impl InterfaceAccount {
+    /// Adds what another worker saw of the same interface. Losses in NIC and driver are the interface's, not the
+    /// worker's: every worker reads the same counters, so the larger reading holds.
+    fn merge(&mut self, other: InterfaceAccount) {
+        for theirs in other.losses {
+            match self
+                .losses
+                .iter_mut()
+                .find(|ours| (ours.place, &ours.counter) == (theirs.place, &theirs.counter))
+            {
+                Some(ours) => ours.count = larger(ours.count, theirs.count),
+                None => self.losses.push(theirs),
+            }
+        }
+        self.kernel_filtered = self.kernel_filtered.plus(other.kernel_filtered);
+        self.delivered += other.delivered;
+        self.ring = match (self.ring, other.ring) {
+            (Some(a), Some(b)) => Some(RingAccount {
+                received: a.received + b.received,
+                dropped: a.dropped + b.dropped,
+                freezes: a.freezes + b.freezes,
+                unread: a.unread + b.unread,
+            }),
+            (a, b) => a.or(b),
+        };
+    }
+}
+
+fn larger(a: Count, b: Count) -> Count {
+    match (a, b) {
+        (Count::Known(a), Count::Known(b)) => Count::Known(a.max(b)),
+        _ => Count::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account() -> Account {
+        let ring = RingAccount { received: 10, dropped: 2, freezes: 1, unread: 1 };
+        let mut interface = InterfaceAccount::of_file("eth0", 7);
+        interface.ring = Some(ring);
+        Account {
+            interfaces: vec![interface],
+            delivered: 7,
+            filtered: 3,
+            accepted: 4,
+            unexamined: 0,
+            outputs: vec![OutputAccount { name: "out.pcap".into(), written: 3, lost: 1 }],
+        }
+    }
+
+    #[test]
+    fn a_whole_account_balances() {
+        assert_eq!(account().balance(), Balance::Balanced);
+        assert_eq!(account().lost(), 3);
+    }
+
+    #[test]
+    fn each_missing_packet_is_told() {
+        let breaks: [fn(&mut Account); 4] = [
+            |a| a.interfaces[0].ring.as_mut().unwrap().received += 1,
+            |a| a.filtered += 1,
+            |a| a.outputs[0].lost = 0,
+            |a| a.delivered += 1,
+        ];
+        for change in breaks {
+            let mut broken = account();
+            change(&mut broken);
+            assert!(matches!(broken.balance(), Balance::Unbalanced(_)));
+        }
+    }
+
+    #[test]
+    fn workers_add_up_to_one_interface() {
+        let mut sum = account();
+        sum.outputs.clear();
+        sum.merge(account());
+        assert_eq!((sum.interfaces.len(), sum.delivered, sum.lost()), (1, 14, 4));
+        assert_eq!(sum.balance(), Balance::Balanced);
+    }
+}

@@ -1,0 +1,185 @@
+//! The loop on a source and sinks made for the purpose: every path keeps the account balanced.
+
+use std::sync::atomic::Ordering;
+
+use tapline_filter::bpf::{Insn, Program};
+use tapline_packet::{LinkType, Meta, Record};
+
+use super::*;
+use crate::{Balance, OutputAccount};
+
+/// Lends `batches` batches of `each` one-byte packets whose byte counts up from 0 within the batch.
+struct Counting {
+    interfaces: Vec<Interface>,
+    bytes: Vec<u8>,
+    records: Vec<Record>,
+    batches: usize,
+    lent: u64,
+    fail_at_end: bool,
+}
+
+impl Counting {
+    fn new(batches: usize, each: usize) -> Counting {
+        let record = |offset| Record {
+            offset,
+            cap_len: 1,
+            meta: Meta { wire_len: 1, ..Meta::default() },
+            options_len: 0,
+        };
+        Counting {
+            interfaces: vec![Interface::new("count0", LinkType::ETHERNET)],
+            bytes: (0..each).map(|i| i as u8).collect(),
+            records: (0..each).map(record).collect(),
+            batches,
+            lent: 0,
+            fail_at_end: false,
+        }
+    }
+}
+
+impl Source for Counting {
+    fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    fn advance(&mut self, _wait: Duration) -> Result<Advance, Error> {
+        if self.batches == 0 {
+            return if self.fail_at_end { Err(Error::source("count0", "cut off")) } else { Ok(Advance::End) };
+        }
+        self.batches -= 1;
+        self.lent += self.records.len() as u64;
+        Ok(Advance::Batch)
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        Batch::new(&self.bytes, &self.records)
+    }
+
+    fn stop(&mut self) -> Result<(), Error> {
+        self.batches = self.batches.min(1); // one more batch was already on its way
+        Ok(())
+    }
+
+    fn account(&mut self) -> Vec<InterfaceAccount> {
+        vec![InterfaceAccount::of_file("count0", self.lent)]
+    }
+}
+
+/// Stores up to `room` packets, then fails.
+struct Bounded {
+    name: &'static str,
+    room: u64,
+    account: OutputAccount,
+    finished: bool,
+}
+
+impl Bounded {
+    fn boxed(name: &'static str, room: u64) -> Box<dyn Sink> {
+        let account = OutputAccount { name: name.to_owned(), ..OutputAccount::default() };
+        Box::new(Bounded { name, room, account, finished: false })
+    }
+}
+
+impl Sink for Bounded {
+    fn write(&mut self, _: &Batch<'_>, selection: &Selection, _: &[Interface]) -> Result<(), Error> {
+        let wanted = selection.len() as u64;
+        let stored = wanted.min(self.room - self.account.written);
+        self.account.written += stored;
+        self.account.lost += wanted - stored;
+        if stored < wanted { Err(Error::output(self.name, std::io::Error::other("full"))) } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn finish(&mut self, _: Timestamp, _: &[InterfaceAccount]) -> Result<(), Error> {
+        assert!(!std::mem::replace(&mut self.finished, true), "finished once");
+        Ok(())
+    }
+
+    fn account(&self) -> OutputAccount {
+        self.account.clone()
+    }
+}
+
+fn clock() -> Timestamp {
+    Timestamp::EPOCH
+}
+
+fn everything(_: &Interface) -> Result<Option<Program>, Error> {
+    Ok(None)
+}
+
+/// Accepts packets whose first byte is at least 4.
+fn four_and_up(_: &Interface) -> Result<Option<Program>, Error> {
+    let insn = |code, jt, jf, k| Insn { code, jt, jf, k };
+    let program = vec![insn(0x30, 0, 0, 0), insn(0x35, 0, 1, 4), insn(0x06, 0, 0, 96), insn(0x06, 0, 0, 0)];
+    Ok(Some(Program::new(program).expect("a valid program")))
+}
+
+fn run(
+    compile: &Compile<'_>,
+    source: &mut Counting,
+    limit: Option<u64>,
+    sinks: &mut [Box<dyn Sink>],
+) -> Outcome {
+    let control = Control::new(limit);
+    let outcome = Engine::new(compile, u32::MAX, clock).run(source, sinks, &control, &mut |_| {});
+    assert_eq!(outcome.account.balance(), Balance::Balanced, "{:?}", outcome.account);
+    outcome
+}
+
+#[test]
+fn everything_from_a_source_reaches_every_sink() {
+    let mut sinks = [Bounded::boxed("a", u64::MAX), Bounded::boxed("b", u64::MAX)];
+    let outcome = run(&everything, &mut Counting::new(3, 10), None, &mut sinks);
+    assert!(matches!(outcome.ended, Ended::Source));
+    assert_eq!(outcome.account.outputs.iter().map(|o| o.written).collect::<Vec<_>>(), [30, 30]);
+}
+
+#[test]
+fn what_the_filter_refuses_is_counted() {
+    let mut sinks = [Bounded::boxed("a", u64::MAX)];
+    let outcome = run(&four_and_up, &mut Counting::new(3, 10), None, &mut sinks);
+    assert_eq!((outcome.account.filtered, outcome.account.accepted), (12, 18));
+}
+
+#[test]
+fn the_limit_is_exact_and_the_rest_is_not_examined() {
+    let mut sinks = [Bounded::boxed("a", u64::MAX)];
+    let outcome = run(&four_and_up, &mut Counting::new(5, 10), Some(8), &mut sinks);
+    assert!(matches!(outcome.ended, Ended::Stopped));
+    let account = outcome.account;
+    assert_eq!((account.accepted, account.filtered, account.outputs[0].written), (8, 8, 8));
+    assert_eq!(account.unexamined, 4 + 10, "two packets short of a batch, and the batch on its way");
+}
+
+#[test]
+fn a_failing_sink_ends_the_run_and_the_other_stays_whole() {
+    let mut sinks = [Bounded::boxed("small", 15), Bounded::boxed("large", u64::MAX)];
+    let outcome = run(&everything, &mut Counting::new(9, 10), None, &mut sinks);
+    assert!(matches!(outcome.ended, Ended::Failed(Error::Output { .. })));
+    let outputs: Vec<(u64, u64)> = outcome.account.outputs.iter().map(|o| (o.written, o.lost)).collect();
+    assert_eq!(outputs, [(15, 5), (20, 0)]);
+    assert_eq!(outcome.account.unexamined, 10);
+}
+
+#[test]
+fn a_failing_source_loses_nothing_it_lent() {
+    let mut source = Counting::new(2, 10);
+    source.fail_at_end = true;
+    let mut sinks = [Bounded::boxed("a", u64::MAX)];
+    let outcome = run(&everything, &mut source, None, &mut sinks);
+    assert!(matches!(outcome.ended, Ended::Failed(Error::Source { .. })));
+    assert_eq!(outcome.account.outputs[0].written, 20);
+}
+
+#[test]
+fn a_limit_is_shared_by_workers() {
+    let control = Control::new(Some(10));
+    assert_eq!((control.take(6), control.stopped()), (6, false));
+    assert_eq!((control.take(6), control.stopped()), (4, true));
+    assert_eq!(control.take(1), 0);
+    assert_eq!(control.remaining.load(Ordering::Relaxed), 0);
+}

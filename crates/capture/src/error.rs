@@ -1,0 +1,49 @@
+//! What can go wrong between a source and a sink.
+
+use std::io;
+
+/// What can go wrong between a source and a sink. Each text says what happened, where, and what to do about it.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The filter cannot be compiled for an interface's link type. The text is the filter's own, with a caret.
+    #[error("{0}")]
+    Filter(String),
+    /// A source failed.
+    #[error("{what}: {source}")]
+    Source {
+        /// The file or interface.
+        what: String,
+        /// Why.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// An output failed.
+    #[error("{what}: {source}")]
+    Output {
+        /// The file or stream.
+        what: String,
+        /// Why.
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// The reader of a pipe that we write to has gone: no fault of ours, but the end of the work.
+    #[error("{what}: the reader has gone (broken pipe)")]
+    BrokenPipe {
+        /// The stream.
+        what: String,
+    },
+}
+
+impl Error {
+    /// An output's failure, with a broken pipe told apart.
+    pub fn output(what: &str, source: io::Error) -> Error {
+        match source.kind() {
+            io::ErrorKind::BrokenPipe => Error::BrokenPipe { what: what.to_owned() },
+            _ => Error::Output { what: what.to_owned(), source: Box::new(source) },
+        }
+    }
+
+    /// A source's failure.
+    pub fn source(what: &str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+        Error::Source { what: what.to_owned(), source: source.into() }
+    }
+}

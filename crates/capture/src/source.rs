@@ -1,0 +1,71 @@
+//! Where packets come from.
+
+use std::time::Duration;
+
+use tapline_packet::{Batch, Interface, InterfaceId};
+
+use crate::{Error, InterfaceAccount};
+
+/// Where packets come from: interfaces, files, generators.
+///
+/// The work is split in two so that what a source holds can be looked at while another source advances:
+/// [`advance`](Source::advance) gives the last batch back and gets the next one, [`batch`](Source::batch) lends it.
+/// The packets stay where they arrived until the next call of `advance`.
+pub trait Source: Send {
+    /// The interfaces known so far. The table only grows, so that an [`InterfaceId`] stays valid.
+    fn interfaces(&self) -> &[Interface];
+
+    /// Gives the last batch back and gets the next, waiting for at most `wait` if there is none yet.
+    ///
+    /// # Errors
+    /// What was read before the fault has been lent by then. After an error the source is at its end.
+    fn advance(&mut self, wait: Duration) -> Result<Advance, Error>;
+
+    /// The batch that the last `advance` found; empty unless that said [`Advance::Batch`].
+    fn batch(&self) -> Batch<'_>;
+
+    /// Takes nothing new from here on. What has been taken is still lent, then `advance` says [`Advance::End`].
+    fn stop(&mut self) -> Result<(), Error>;
+
+    /// Whether packets of this interface already passed the capture filter (in the kernel, say), so that it need not
+    /// run again.
+    fn is_filtered(&self, _interface: InterfaceId) -> bool {
+        false
+    }
+
+    /// What became of packets before they were lent, for each interface; counted since the source was opened.
+    /// Sources that read wrapping kernel counters do so in `advance` too, at least once a second.
+    fn account(&mut self) -> Vec<InterfaceAccount>;
+
+    /// What happened that a person should know of, since the last call: a link went down, an interface appeared.
+    fn events(&mut self) -> Vec<Event> {
+        Vec::new()
+    }
+
+    /// How much of the whole has been read, if there is a whole: bytes done and bytes in all.
+    fn progress(&self) -> Option<(u64, u64)> {
+        None
+    }
+}
+
+/// What [`Source::advance`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advance {
+    /// Packets: [`Source::batch`] lends them.
+    Batch,
+    /// Nothing within the time allowed; ask again.
+    Idle,
+    /// Nothing more, ever.
+    End,
+}
+
+/// Something that a person should know of while a capture runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The interface it happened to; empty if it concerns the whole source.
+    pub interface: String,
+    /// What happened, as a clause: "link went down".
+    pub text: String,
+    /// Whether packets may be missing because of it.
+    pub warning: bool,
+}
