@@ -1,1 +1,30 @@
 //! Packets as text, in the form of tcpdump, and as JSON.
+//!
+//! ```text
+//! Packet --Printer--> [number] [time] link layer > network > transport > application [hex dump] newline
+//!              |
+//!              +-- state: previous time, TCP connections (relative numbers), names of ports and hosts
+//! ```
+//!
+//! The form is that of tcpdump 4.99: what people and their scripts know. A packet is never an error: what is cut short
+//! ends in `[|protocol]`, what is not known is shown as its bytes. Printing allocates nothing once the output buffer and
+//! the tables have grown, except for host names that are asked for the first time.
+#![forbid(unsafe_code)]
+
+mod app;
+mod bytes;
+mod checksum;
+mod context;
+mod hexdump;
+mod link;
+mod names;
+mod net;
+mod options;
+mod printer;
+mod text;
+mod time;
+mod transport;
+
+pub use names::{HostNames, Services};
+pub use options::{HexStyle, Options, Precision, TimeStyle};
+pub use printer::Printer;

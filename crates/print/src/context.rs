@@ -1,0 +1,177 @@
+//! What every protocol printer is handed besides its bytes: where the text goes, how it is wanted, and the state.
+//!
+//! ```text
+//! Printer --> Context { out, options, names, connections, meta, protocol } --> link --> net --> transport --> app
+//! ```
+//!
+//! A printer is a function `fn(&mut Context, Span, ...) -> Printed`. It sets [`Context::protocol`] before its first read:
+//! that is the name in `[|protocol]` when a read fails and the failure is passed on with `?`. One that prints its own
+//! mark with [`Context::cut`] and returns `Ok` lets the printers around it go on.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use tapline_packet::Meta;
+
+use crate::Options;
+use crate::bytes::{Printed, Span};
+use crate::hexdump;
+use crate::names::{Names, PortKind};
+use crate::text::Text;
+use crate::transport::Connections;
+
+/// How deep headers may stand within headers (tunnels, quoted packets) before the rest is left as it is.
+const DEPTH_MAX: u32 = 24;
+
+/// What a printer works with while it prints one packet.
+pub(crate) struct Context<'c> {
+    /// Where the text goes.
+    pub(crate) out: &'c mut Vec<u8>,
+    /// How it is wanted.
+    pub(crate) options: &'c Options,
+    /// Names of hosts, ports and protocols.
+    pub(crate) names: &'c mut Names,
+    /// TCP connections seen so far.
+    pub(crate) connections: &'c mut Connections,
+    /// What is known about the packet besides its bytes.
+    pub(crate) meta: &'c Meta,
+    /// The protocol that `[|protocol]` names.
+    pub(crate) protocol: &'static str,
+    /// Bytes that `-x`, `-X` and `-A` leave out at the start: the link-layer header.
+    pub(crate) link_header_len: usize,
+    depth: u32,
+}
+
+impl<'c> Context<'c> {
+    pub(crate) fn new(
+        out: &'c mut Vec<u8>,
+        options: &'c Options,
+        names: &'c mut Names,
+        connections: &'c mut Connections,
+        meta: &'c Meta,
+    ) -> Context<'c> {
+        Context { out, options, names, connections, meta, protocol: "", link_header_len: 0, depth: 0 }
+    }
+
+    /// The count of `-v`.
+    #[inline]
+    pub(crate) fn verbose(&self) -> u8 {
+        self.options.verbose
+    }
+
+    /// Prints a header within a header, unless they nest too deep.
+    pub(crate) fn nested(&mut self, print: impl FnOnce(&mut Self) -> Printed) -> Printed {
+        if self.depth == DEPTH_MAX {
+            self.text(" [nested too deep]");
+            return Ok(());
+        }
+        self.depth += 1;
+        let printed = print(self);
+        self.depth -= 1;
+        printed
+    }
+
+    /// The mark of a protocol whose bytes end too early, ` [|protocol]`.
+    pub(crate) fn cut(&mut self) {
+        self.text(" [|");
+        self.text(self.protocol);
+        self.text("]");
+    }
+
+    /// The mark of bytes that make no sense, ` (invalid)`.
+    pub(crate) fn invalid(&mut self) {
+        self.text(" (invalid)");
+    }
+
+    /// The captured bytes in hexadecimal and characters, as for a protocol that is not known.
+    pub(crate) fn hex_and_ascii(&mut self, span: Span<'_>) {
+        let shown = &span.data[..span.length.min(span.data.len())];
+        hexdump::hex_and_ascii(self.out, b"\n\t", shown, 0);
+    }
+
+    /// [`hex_and_ascii`](Self::hex_and_ascii), unless the whole packet is shown in that way anyway.
+    pub(crate) fn unknown(&mut self, span: Span<'_>) {
+        if !self.options.hex.shows_hex() {
+            self.hex_and_ascii(span);
+        }
+    }
+
+    /// The captured bytes in hexadecimal, each line after `indent` (which starts with a line feed).
+    pub(crate) fn hex_lines(&mut self, indent: &str, span: Span<'_>) {
+        let shown = &span.data[..span.length.min(span.data.len())];
+        hexdump::hex(self.out, indent.as_bytes(), shown, 0);
+    }
+
+    /// An address of a host: its name if names are wanted and it has one.
+    #[inline]
+    pub(crate) fn host(&mut self, address: IpAddr) {
+        if self.options.host_names
+            && let Some(name) = self.names.host(address)
+        {
+            self.out.extend_from_slice(name.as_bytes());
+            return;
+        }
+        match address {
+            IpAddr::V4(address) => self.ipv4(address.octets()),
+            IpAddr::V6(address) => self.ipv6(address.octets()),
+        }
+    }
+
+    /// A port: the name of its service if names are wanted and it has one.
+    #[inline]
+    pub(crate) fn port(&mut self, kind: PortKind, port: u16) {
+        if self.options.port_names
+            && let Some(name) = self.names.port(kind, port)
+        {
+            self.out.extend_from_slice(name.as_bytes());
+            return;
+        }
+        self.dec(port);
+    }
+}
+
+impl Text for Context<'_> {
+    #[inline]
+    fn raw(&mut self, bytes: &[u8]) {
+        self.out.extend_from_slice(bytes);
+    }
+}
+
+impl fmt::Write for Context<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.out.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}
+
+/// Formats into a [`Context`]. For what is printed seldom; hot paths use [`Text`].
+macro_rules! put {
+    ($context:expr, $($format:tt)*) => {{
+        use std::fmt::Write as _;
+        // Writing to memory does not fail.
+        let _ = write!($context, $($format)*);
+    }};
+}
+pub(crate) use put;
+
+/// The name of `value` in a table, if it has one.
+pub(crate) fn lookup<T: Copy + PartialEq>(table: &[(T, &'static str)], value: T) -> Option<&'static str> {
+    table.iter().find(|(number, _)| *number == value).map(|(_, name)| *name)
+}
+
+/// Writes the names of all bits of `value` that `table` knows, between `separator`s; `none` if there are none.
+pub(crate) fn put_bits(cx: &mut Context<'_>, table: &[(u32, &str)], none: &str, separator: &str, value: u32) {
+    let mut first = true;
+    for (bits, name) in table {
+        if value & bits == *bits && *bits != 0 {
+            if !first {
+                cx.text(separator);
+            }
+            cx.text(name);
+            first = false;
+        }
+    }
+    if first {
+        cx.text(none);
+    }
+}

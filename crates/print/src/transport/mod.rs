@@ -1,0 +1,5 @@
+//! TCP and UDP.
+
+mod connections;
+
+pub(crate) use connections::Connections;
