@@ -1,0 +1,73 @@
+//! What stands around a session's IP packets on their way.
+
+use crate::frames::{
+    ETHERTYPE_IPV4, ETHERTYPE_IPV6, Ethernet, Host, IpPair, Udp, geneve, gre, mpls, pppoe_session, vlan,
+    vxlan,
+};
+
+/// The layers between Ethernet and the IP packets of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wrap {
+    /// None.
+    Plain,
+    /// One 802.1Q tag.
+    Vlan(u16),
+    /// An 802.1ad tag around an 802.1Q tag.
+    DoubleVlan(u16, u16),
+    /// One MPLS label.
+    Mpls(u32),
+    /// A PPPoE session.
+    Pppoe(u16),
+    /// GRE over IPv4.
+    Gre,
+    /// VXLAN over IPv4.
+    Vxlan(u32),
+    /// Geneve over IPv4.
+    Geneve(u32),
+}
+
+const TUNNEL_FROM: u16 = 0xfe01;
+const TUNNEL_TO: u16 = 0xfe02;
+
+impl Wrap {
+    /// The frame in which `packet` travels.
+    pub fn frame(self, ethernet: Ethernet, packet: &[u8]) -> Vec<u8> {
+        let is_v6 = packet.first().is_some_and(|byte| byte >> 4 == 6);
+        let ethertype = if is_v6 { ETHERTYPE_IPV6 } else { ETHERTYPE_IPV4 };
+        match self {
+            Wrap::Plain => ethernet.ip(packet),
+            Wrap::Vlan(id) => vlan(&ethernet.ip(packet), 0x8100, id),
+            Wrap::DoubleVlan(outer, inner) => vlan(&vlan(&ethernet.ip(packet), 0x8100, inner), 0x88a8, outer),
+            Wrap::Mpls(label) => ethernet.frame(0x8847, &mpls(&[label], 63, packet)),
+            Wrap::Pppoe(id) => {
+                let protocol = if is_v6 { 0x0057 } else { 0x0021 };
+                ethernet.frame(0x8864, &pppoe_session(id, protocol, packet))
+            }
+            Wrap::Gre => tunnel(47, &gre(ethertype, Some(7), packet)),
+            Wrap::Vxlan(network) => tunnel_udp(4789, &vxlan(network, &ethernet.ip(packet))),
+            Wrap::Geneve(network) => tunnel_udp(6081, &geneve(network, 0x6558, &[], &ethernet.ip(packet))),
+        }
+    }
+
+    /// Bytes that a packet of the session may have so that no frame exceeds the MTU.
+    pub fn packet_max(self) -> usize {
+        match self {
+            Wrap::Plain | Wrap::Vlan(_) => 1500,
+            Wrap::Mpls(_) => 1496,
+            // The kernel lets a frame exceed the MTU by one tag of 802.1Q, not by two.
+            Wrap::DoubleVlan(..) | Wrap::Pppoe(_) => 1492,
+            Wrap::Gre => 1500 - 20 - 8,
+            Wrap::Vxlan(_) | Wrap::Geneve(_) => 1500 - 20 - 8 - 8 - 14,
+        }
+    }
+}
+
+fn tunnel(protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let (from, to) = (Host::number(TUNNEL_FROM), Host::number(TUNNEL_TO));
+    Ethernet::between(&from, &to).ip(&IpPair::V4(from.v4, to.v4).packet(protocol, payload))
+}
+
+fn tunnel_udp(port: u16, payload: &[u8]) -> Vec<u8> {
+    let ips = IpPair::V4(Host::number(TUNNEL_FROM).v4, Host::number(TUNNEL_TO).v4);
+    tunnel(17, &Udp { src: 49_152, dst: port }.datagram(ips, payload))
+}
