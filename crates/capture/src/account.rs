@@ -3,8 +3,8 @@
 //! ```text
 //! live:  received = dropped by the ring + unread at stop + delivered          (each interface)
 //! file:  read     = delivered                                                (each interface)
-//! both:  delivered = filtered + accepted + unexamined                  (the engine)
-//!        accepted  = written + lost                                          (each output)
+//! both:  delivered = filtered + accepted + unexamined                        (the engine)
+//!        accepted  = written + lost + buffered                               (each output)
 //! ```
 //!
 //! Losses before the ring (NIC, driver) stand beside these sums: the kernel never showed us those packets. Counters are
@@ -148,6 +148,8 @@ pub struct OutputAccount {
     pub written: u64,
     /// Packets that could not be stored: disk full, broken pipe.
     pub lost: u64,
+    /// Packets in a buffer on their way out; 0 once the output is finished.
+    pub buffered: u64,
 }
 
 /// Where every packet of a run went.
@@ -223,11 +225,11 @@ impl Account {
     }
 
     fn output_fault(&self, output: &OutputAccount) -> Option<String> {
-        let sum = output.written + output.lost;
+        let sum = output.written + output.lost + output.buffered;
         (sum != self.accepted).then(|| {
             format!(
-                "{}: accepted {} but written {} + lost {} = {sum}",
-                output.name, self.accepted, output.written, output.lost
+                "{}: accepted {} but written {} + lost {} + buffered {} = {sum}",
+                output.name, self.accepted, output.written, output.lost, output.buffered
             )
         })
     }
@@ -282,7 +284,7 @@ mod tests {
             filtered: 3,
             accepted: 4,
             unexamined: 0,
-            outputs: vec![OutputAccount { name: "out.pcap".into(), written: 3, lost: 1 }],
+            outputs: vec![OutputAccount { name: "out.pcap".into(), written: 3, lost: 1, buffered: 0 }],
         }
     }
 
