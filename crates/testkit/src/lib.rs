@@ -12,7 +12,11 @@
 //! oracle. Everything that is made up comes from a seed, so a failure is repeated by its number.
 #![deny(unsafe_code)]
 
+pub mod capture_file;
 pub mod frames;
+pub mod gallery;
 pub mod libpcap;
+pub mod netns;
 pub mod random;
+pub mod sample;
 pub mod traffic;

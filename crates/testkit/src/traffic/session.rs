@@ -102,10 +102,16 @@ fn web(random: &mut Random) -> Frames {
         let path = format!("/page/{}", random.below(1000));
         talk.send(Side::Client, &http_get(name(random), &path));
         let len = random.heavy_tailed(3_000, 500_000) as usize;
-        talk.send(Side::Server, &[http_ok(len), vec![b'x'; len]].concat());
+        talk.send(Side::Server, &[http_ok(len), page(len)].concat());
     }
     talk.close();
     talk.into_frames()
+}
+
+/// `len` bytes of text in lines.
+fn page(len: usize) -> Vec<u8> {
+    const LINE: &[u8] = b"One line of a page that says the same on every line.\n";
+    LINE.iter().copied().cycle().take(len).collect()
 }
 
 fn tls(random: &mut Random) -> Frames {
@@ -346,11 +352,11 @@ fn signalling(random: &mut Random) -> Frames {
     let tag = random.bits() as u32;
     let packet = |from: &Host, to: &Host, chunks: &[(u8, u8, &[u8])]| {
         let ips = IpPair::between(from, to, version);
-        Ethernet::between(from, to).ip(&ips.packet(132, &sctp(38_412, 38_412, tag, chunks)))
+        Ethernet::between(from, to).ip(&ips.packet(132, &sctp(5000, 5000, tag, chunks)))
     };
     // A DATA chunk (type 0, whole message): sequence number, stream, position, payload protocol; and its SACK (type 3).
     let body = random.between(20..=300) as usize;
-    let data = [&[0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 60], &random.bytes(body)[..]].concat();
+    let data = [&[0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0], &random.bytes(body)[..]].concat();
     let sack = [0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0];
     let heartbeat = [&[0, 1, 0, 12], &random.bytes(8)[..]].concat();
     vec![

@@ -1,0 +1,49 @@
+//! The capture that comes with the repository, `samples/mixed.pcapng`: one frame of every kind, then mixed traffic.
+//!
+//! `tapline-testkit sample FILE` writes it anew; a test holds the stored file to what this code makes.
+
+use crate::capture_file::{ETHERNET, write_pcapng};
+use crate::gallery;
+use crate::traffic::{TimedFrame, Traffic};
+use std::io::{self, Write};
+use std::time::Duration;
+
+/// Where the stored sample lies, from this crate's folder.
+pub const STORED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/mixed.pcapng");
+
+const SEED: u64 = 2026;
+const TRAFFIC_FRAMES: usize = 360;
+
+/// Writes the sample. Gives the number of packets.
+///
+/// # Errors
+/// What `out` says.
+pub fn write(out: &mut impl Write) -> io::Result<u64> {
+    write_pcapng(out, ETHERNET, "demo0", frames())
+}
+
+/// The frames of the sample with their times.
+pub fn frames() -> impl Iterator<Item = TimedFrame> {
+    const PAUSE: Duration = Duration::from_millis(1);
+    let exhibits = gallery::exhibits();
+    let after = PAUSE * exhibits.len() as u32;
+    let shown = exhibits.into_iter().enumerate().map(|(index, (_, frame))| (PAUSE * index as u32, frame));
+    shown.chain(Traffic::new(SEED).take(TRAFFIC_FRAMES).map(move |(at, frame)| (after + at, frame)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stored_sample_is_what_this_code_makes() {
+        let mut made = Vec::new();
+        write(&mut made).expect("writing to memory");
+        let stored = std::fs::read(STORED).expect("the sample is part of the repository");
+        assert!(
+            made == stored,
+            "samples/mixed.pcapng differs: run `cargo run -p tapline-testkit -- sample {STORED}`"
+        );
+        assert!(made.len() < 200_000, "the sample has {} bytes", made.len());
+    }
+}
