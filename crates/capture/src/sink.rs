@@ -1,10 +1,10 @@
 //! Where packets go.
 
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tapline_packet::{Batch, Interface, Selection, Timestamp};
 
-use crate::{Error, InterfaceAccount, OutputAccount};
+use crate::{Account, Error, InterfaceAccount, OutputAccount};
 
 /// Where packets go: files, text, counters.
 pub trait Sink: Send {
@@ -34,52 +34,73 @@ pub trait Sink: Send {
     fn account(&self) -> OutputAccount;
 }
 
-/// One sink that several workers write to, a batch at a time.
-pub struct Shared<S: ?Sized>(Arc<Mutex<S>>);
-
-impl<S: Sink> Shared<S> {
-    /// Wraps `sink`.
-    pub fn new(sink: S) -> Shared<S> {
-        Shared(Arc::new(Mutex::new(sink)))
-    }
+/// One sink that several workers write to, a batch at a time. Each worker holds a handle of its own; the last one that
+/// finishes completes the sink, with the workers' accounts added up.
+pub struct Shared {
+    inner: Arc<Mutex<Inner>>,
+    worker: usize,
 }
 
-impl<S: ?Sized> Shared<S> {
-    fn lock(&self) -> MutexGuard<'_, S> {
+struct Inner {
+    sink: Box<dyn Sink>,
+    /// What each worker last knew of its interfaces.
+    interfaces: Vec<Vec<InterfaceAccount>>,
+    unfinished: usize,
+}
+
+impl Shared {
+    /// A handle for each of `workers` workers.
+    pub fn handles(sink: Box<dyn Sink>, workers: usize) -> Vec<Shared> {
+        let inner = Inner { sink, interfaces: vec![Vec::new(); workers], unfinished: workers };
+        let inner = Arc::new(Mutex::new(inner));
+        (0..workers).map(|worker| Shared { inner: Arc::clone(&inner), worker }).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
         // A worker that panicked left counters behind at worst, and the account shows what they say.
-        self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<S: ?Sized> Clone for Shared<S> {
-    fn clone(&self) -> Shared<S> {
-        Shared(Arc::clone(&self.0))
+impl Inner {
+    fn note(&mut self, worker: usize, interfaces: &[InterfaceAccount]) -> Vec<InterfaceAccount> {
+        self.interfaces[worker] = interfaces.to_vec();
+        let mut sum = Account::default();
+        for interfaces in &self.interfaces {
+            sum.merge(Account { interfaces: interfaces.clone(), ..Account::default() });
+        }
+        sum.interfaces
     }
 }
 
-impl<S: Sink + ?Sized> Sink for Shared<S> {
+impl Sink for Shared {
     fn write(
         &mut self,
         batch: &Batch<'_>,
         selection: &Selection,
         interfaces: &[Interface],
     ) -> Result<(), Error> {
-        self.lock().write(batch, selection, interfaces)
+        self.lock().sink.write(batch, selection, interfaces)
     }
 
     fn flush(&mut self) -> Result<(), Error> {
-        self.lock().flush()
+        self.lock().sink.flush()
     }
 
     fn tick(&mut self, now: Timestamp, interfaces: &[InterfaceAccount]) -> Result<(), Error> {
-        self.lock().tick(now, interfaces)
+        let mut inner = self.lock();
+        let sum = inner.note(self.worker, interfaces);
+        inner.sink.tick(now, &sum)
     }
 
     fn finish(&mut self, now: Timestamp, interfaces: &[InterfaceAccount]) -> Result<(), Error> {
-        self.lock().finish(now, interfaces)
+        let mut inner = self.lock();
+        let sum = inner.note(self.worker, interfaces);
+        inner.unfinished = inner.unfinished.saturating_sub(1);
+        if inner.unfinished == 0 { inner.sink.finish(now, &sum) } else { inner.sink.flush() }
     }
 
     fn account(&self) -> OutputAccount {
-        self.lock().account()
+        self.lock().sink.account()
     }
 }

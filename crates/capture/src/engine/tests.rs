@@ -183,3 +183,19 @@ fn a_limit_is_shared_by_workers() {
     assert_eq!(control.take(1), 0);
     assert_eq!(control.remaining.load(Ordering::Relaxed), 0);
 }
+
+#[test]
+fn workers_share_a_sink_that_is_finished_once() {
+    let control = &Control::new(Some(45));
+    let work = |handle: crate::Shared| {
+        let mut sinks: [Box<dyn Sink>; 1] = [Box::new(handle)];
+        let engine = Engine::new(&everything, u32::MAX, clock);
+        engine.run(&mut Counting::new(2, 10), &mut sinks, control, &mut |_| {}).account.accepted
+    };
+    let handles = crate::Shared::handles(Bounded::boxed("shared", u64::MAX), 3);
+    let accepted: u64 = std::thread::scope(|scope| {
+        let workers: Vec<_> = handles.into_iter().map(|handle| scope.spawn(|| work(handle))).collect();
+        workers.into_iter().map(|worker| worker.join().expect("no panic")).sum()
+    });
+    assert_eq!(accepted, 45);
+}
