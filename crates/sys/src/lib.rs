@@ -1,1 +1,35 @@
 //! Every Linux call that Tapline makes, in small typed wrappers.
+//!
+//! ```text
+//! PacketSocket --map_ring--> BlockRing      capture: an AF_PACKET socket and the ring that the kernel fills
+//! PacketSender                              transmit: the same family, for tests and generators
+//! RouteSocket, LinkControl                  what interfaces there are, how they do, what they can (netlink, ethtool)
+//! poll, Wakeup                              waiting, and being woken
+//! NetNs, capability, privilege              where we stand and what we may do
+//! ```
+//!
+//! A failed call is a [`SyscallError`], which names it. This crate knows nothing of filters, flows or files' contents.
+//! Unsafe code lives here, each block with the reason why it is sound.
+
+mod block_ring;
+pub mod capability;
+mod error;
+mod link_control;
+mod netns;
+mod option;
+mod packet_sender;
+mod packet_socket;
+mod poll;
+pub mod privilege;
+pub mod proc_packet;
+mod route;
+pub mod usage;
+
+pub use block_ring::{BlockHead, BlockRing, RingGeometry};
+pub use error::SyscallError;
+pub use link_control::{DriverInfo, LinkControl, Timestamping};
+pub use netns::NetNs;
+pub use packet_sender::PacketSender;
+pub use packet_socket::{FanoutMode, FilterInsn, PacketSocket, RingStatistics, wait_for_receive_paths};
+pub use poll::{Poller, Wakeup};
+pub use route::{Address, Link, LinkChange, LinkStatistics, RouteSocket};

@@ -1,0 +1,195 @@
+//! The consumer's half of a TPACKET_V3 block ring.
+//!
+//! ```text
+//! mapping  := block*                                   block_count times block_len bytes
+//! block    := version:u32 offset_to_priv:u32
+//!             block_status:u32 num_pkts:u32 offset_to_first_pkt:u32 blk_len:u32
+//!             seq_num:u64 ts_first_pkt:2*u32 ts_last_pkt:2*u32  packet*        (host byte order, linux/if_packet.h)
+//!
+//! block_status      written by      meaning
+//! 0  TP_STATUS_KERNEL   consumer    the kernel may open and fill it
+//! 1  TP_STATUS_USER     kernel      closed: ours until we write 0
+//! ```
+//!
+//! The kernel closes blocks strictly in order and, finding its next block not yet given back, drops packets until it is.
+//! So one block is held at a time and given back as soon as its last packet was looked at.
+
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::SyscallError;
+
+/// How large a ring is and when its blocks are handed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingGeometry {
+    /// Bytes of one block: a multiple of the page size; a power of two wastes nothing. A packet must fit into one.
+    pub block_len: u32,
+    /// Blocks in the ring, at least 2 to be of use.
+    pub block_count: u32,
+    /// Milliseconds after which a block that holds a packet is handed over though not full; 0 lets the kernel choose.
+    pub retire_ms: u32,
+}
+
+impl RingGeometry {
+    /// Bytes of the whole ring.
+    pub fn len(&self) -> u64 {
+        u64::from(self.block_len) * u64::from(self.block_count)
+    }
+
+    /// Whether it has no room at all.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// What the head of a block says. Numbers are the kernel's own; a reader checks them against the block's length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BlockHead {
+    /// Packets in the block.
+    pub packets: u32,
+    /// Where the first packet's header starts, from the start of the block.
+    pub first_offset: u32,
+    /// Bytes in use, with this head and padding.
+    pub used_len: u32,
+    /// Packets were dropped since statistics were last read (`TP_STATUS_LOSING`).
+    pub is_losing: bool,
+    /// Handed over by the timer, not because it was full (`TP_STATUS_BLK_TMO`).
+    pub is_timed_out: bool,
+}
+
+/// A mapped ring of blocks, and which of them is held.
+///
+/// Minimum kernel: 3.2.
+#[derive(Debug)]
+pub struct BlockRing {
+    base: NonNull<u8>,
+    block_len: usize,
+    block_count: usize,
+    /// The block that is held, or that will be handed over next.
+    current: usize,
+    is_held: bool,
+}
+
+// SAFETY: the mapping belongs to this value alone and does not depend on the thread that made it.
+unsafe impl Send for BlockRing {}
+
+impl BlockRing {
+    /// Maps the ring that was set up on the packet socket `fd` with this geometry.
+    pub(crate) fn map(fd: BorrowedFd<'_>, geometry: &RingGeometry) -> Result<BlockRing, SyscallError> {
+        let len =
+            usize::try_from(geometry.len()).map_err(|_| SyscallError::from_errno("mmap", libc::ENOMEM))?;
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: no address is asked for, so no existing mapping is replaced; the kernel checks fd and length.
+        let address =
+            unsafe { libc::mmap(std::ptr::null_mut(), len, protection, libc::MAP_SHARED, fd.as_raw_fd(), 0) };
+        if address == libc::MAP_FAILED {
+            return Err(SyscallError::last("mmap(packet ring)"));
+        }
+        let base = NonNull::new(address.cast()).ok_or(SyscallError::from_errno("mmap", libc::ENOMEM))?;
+        let (block_len, block_count) = (geometry.block_len as usize, geometry.block_count as usize);
+        Ok(BlockRing { base, block_len, block_count, current: 0, is_held: false })
+    }
+
+    /// Takes the next block, if the kernel has handed it over. While one is held there is no other.
+    pub fn take(&mut self) -> Option<BlockHead> {
+        if self.is_held || !self.is_ready(self.current) {
+            return None;
+        }
+        self.is_held = true;
+        let (status, head) = self.head(self.current);
+        Some(BlockHead {
+            is_losing: status & libc::TP_STATUS_LOSING != 0,
+            is_timed_out: status & libc::TP_STATUS_BLK_TMO != 0,
+            ..head
+        })
+    }
+
+    /// The held block's bytes, all of them; empty if none is held.
+    pub fn held(&self) -> &[u8] {
+        if !self.is_held {
+            return &[];
+        }
+        // SAFETY: the block lies in the mapping. Its status, read with Acquire in `take`, is TP_STATUS_USER, and until we
+        // give it back the kernel writes to it no more: prb_retire_current_block() and prb_open_block() in
+        // net/packet/af_packet.c touch only blocks whose status is TP_STATUS_KERNEL. No other process has this socket:
+        // we never pass it on. `give_back` needs `&mut self`, so no slice outlives our ownership.
+        unsafe { slice::from_raw_parts(self.block(self.current), self.block_len) }
+    }
+
+    /// Gives the held block back to the kernel. Does nothing if none is held.
+    pub fn give_back(&mut self) {
+        if !self.is_held {
+            return;
+        }
+        // Release: our reads of the block are done before the kernel may see it free. Pairs with the load of
+        // BLOCK_STATUS and the smp_rmb() in prb_dispatch_next_block() and prb_open_block().
+        self.status(self.current).store(libc::TP_STATUS_KERNEL, Ordering::Release);
+        self.current = (self.current + 1) % self.block_count;
+        self.is_held = false;
+    }
+
+    /// Packets in blocks that were handed over but not yet taken.
+    pub fn packets_waiting(&self) -> u64 {
+        let first = self.current + usize::from(self.is_held);
+        let most = self.block_count - usize::from(self.is_held);
+        (first..first + most)
+            .map(|block| block % self.block_count)
+            .take_while(|&block| self.is_ready(block))
+            .map(|block| u64::from(self.head(block).1.packets))
+            .sum()
+    }
+
+    fn is_ready(&self, block: usize) -> bool {
+        // Acquire: what the kernel wrote into the block before closing it is seen after this load. Pairs with the
+        // smp_wmb() before BLOCK_STATUS is set in prb_flush_block().
+        self.status(block).load(Ordering::Acquire) & libc::TP_STATUS_USER != 0
+    }
+
+    /// The status and the head of a block whose status has been seen to be `TP_STATUS_USER`.
+    fn head(&self, block: usize) -> (u32, BlockHead) {
+        debug_assert!(self.is_ready(block));
+        // SAFETY: the block starts with a tpacket_block_desc, is aligned to a page, and is ours (see `held`), so
+        // nobody writes to it during this read.
+        let desc = unsafe { self.block(block).cast::<libc::tpacket_block_desc>().read() };
+        // SAFETY: the union has one variant, and any bytes are a value of it.
+        let head = unsafe { desc.hdr.bh1 };
+        let (packets, first_offset, used_len) = (head.num_pkts, head.offset_to_first_pkt, head.blk_len);
+        (head.block_status, BlockHead { packets, first_offset, used_len, ..BlockHead::default() })
+    }
+
+    fn status(&self, block: usize) -> &AtomicU32 {
+        const STATUS_OFFSET: usize = 8;
+        // SAFETY: the word lies in the mapping, aligned to 4, and lives as long as `self`. Both sides only ever access
+        // it as a whole word, we atomically.
+        unsafe { AtomicU32::from_ptr(self.block(block).add(STATUS_OFFSET).cast()) }
+    }
+
+    fn block(&self, block: usize) -> *mut u8 {
+        debug_assert!(block < self.block_count);
+        // SAFETY: `block` is less than `block_count`, so the address lies in the mapping.
+        unsafe { self.base.as_ptr().add(block * self.block_len) }
+    }
+}
+
+impl Drop for BlockRing {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `map` with this address and length, and no slice of it is left. The result
+        // says nothing we could act on.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.block_len * self.block_count) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::{offset_of, size_of};
+
+    use libc::{tpacket_block_desc, tpacket_hdr_v1};
+
+    #[test]
+    fn the_status_word_lies_where_the_kernel_has_it() {
+        assert_eq!(offset_of!(tpacket_block_desc, hdr) + offset_of!(tpacket_hdr_v1, block_status), 8);
+        assert_eq!(size_of::<tpacket_block_desc>(), 48);
+    }
+}

@@ -1,0 +1,288 @@
+//! AF_PACKET sockets for capture.
+//!
+//! The order of calls matters, see packet(7) and net/packet/af_packet.c:
+//!
+//! ```text
+//! open (protocol 0: nothing is received yet)
+//!   set_reserve, set_vnet_header, attach_filter          before the ring
+//!   map_ring
+//!   set_timestamping, set_ignore_outgoing, join_promiscuous
+//! bind                                                   packets arrive from here on
+//!   join_fanout                                          only once bound
+//! ```
+
+use std::ffi::c_int;
+use std::io;
+use std::mem::size_of;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use libc::SOL_PACKET;
+
+use crate::error::check;
+use crate::{BlockRing, RingGeometry, SyscallError, option};
+
+/// One classic BPF instruction: `struct sock_filter` of linux/filter.h.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct FilterInsn {
+    /// Operation.
+    pub code: u16,
+    /// Jump if true.
+    pub jt: u8,
+    /// Jump if false.
+    pub jf: u8,
+    /// Operand.
+    pub k: u32,
+}
+
+/// `ret #0`: nothing passes.
+const DROP_ALL: FilterInsn = FilterInsn { code: 0x06, jt: 0, jf: 0, k: 0 };
+
+/// How a fanout group chooses the member that gets a packet. Minimum kernel: 3.1 (`QueueMapping`: 3.14).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FanoutMode {
+    /// By flow; both directions meet in one member.
+    Hash,
+    /// In turn. Flows are split.
+    LoadBalance,
+    /// By the CPU that received it.
+    Cpu,
+    /// By the NIC's receive queue. Keeps flows together where the NIC hashes symmetrically.
+    QueueMapping,
+}
+
+impl FanoutMode {
+    fn number(self) -> u32 {
+        match self {
+            FanoutMode::Hash => libc::PACKET_FANOUT_HASH,
+            FanoutMode::LoadBalance => libc::PACKET_FANOUT_LB,
+            FanoutMode::Cpu => libc::PACKET_FANOUT_CPU,
+            FanoutMode::QueueMapping => libc::PACKET_FANOUT_QM,
+        }
+    }
+}
+
+/// What `PACKET_STATISTICS` says: since the last reading, which sets all to zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingStatistics {
+    /// Packets that passed the filter, with the dropped ones.
+    pub packets: u32,
+    /// Packets for which the ring had no room.
+    pub drops: u32,
+    /// How often the ring stood still because its next block had not been given back.
+    pub freezes: u32,
+}
+
+/// An AF_PACKET socket that captures whole frames (`SOCK_RAW`).
+///
+/// Needs `CAP_NET_RAW` in the user namespace that owns the network namespace to open; nothing afterwards.
+#[derive(Debug)]
+pub struct PacketSocket {
+    fd: OwnedFd,
+}
+
+impl PacketSocket {
+    /// A socket of protocol 0, which receives nothing until [`bind`](Self::bind), with TPACKET_V3 chosen.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_NET_RAW`; `EINVAL` from `PACKET_VERSION` on kernels before 3.2.
+    pub fn open() -> Result<PacketSocket, SyscallError> {
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: socket(2) takes no pointers.
+        let fd = check("socket(AF_PACKET)", unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
+        // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+        let socket = PacketSocket { fd: unsafe { OwnedFd::from_raw_fd(fd) } };
+        let version = libc::tpacket_versions::TPACKET_V3 as c_int;
+        socket.set(libc::PACKET_VERSION, "setsockopt(PACKET_VERSION)", version)?;
+        Ok(socket)
+    }
+
+    /// Room in bytes to leave before each packet in the ring. Before [`map_ring`](Self::map_ring).
+    ///
+    /// # Errors
+    /// `EBUSY` once the ring exists.
+    pub fn set_reserve(&self, bytes: u32) -> Result<(), SyscallError> {
+        self.set(libc::PACKET_RESERVE, "setsockopt(PACKET_RESERVE)", bytes as c_int)
+    }
+
+    /// Puts a `struct virtio_net_hdr` (10 bytes) just before each packet. Before [`map_ring`](Self::map_ring).
+    ///
+    /// The kernel drops packets whose segmentation that header cannot express (tunnels, for one), so this costs packets
+    /// on hosts that use such offloads.
+    ///
+    /// # Errors
+    /// `EBUSY` once the ring exists.
+    pub fn set_vnet_header(&self, enable: bool) -> Result<(), SyscallError> {
+        self.set(libc::PACKET_VNET_HDR, "setsockopt(PACKET_VNET_HDR)", c_int::from(enable))
+    }
+
+    /// Puts this program before the ring in place of the present one. Its result is the bytes to keep, 0 for none.
+    ///
+    /// A packet that is being received while this runs may still see the former program; see
+    /// [`wait_for_receive_paths`].
+    ///
+    /// # Errors
+    /// `EINVAL` for a program that the kernel finds wrong or longer than 4096 instructions; `ENOMEM` for one whose
+    /// translation exceeds `net.core.optmem_max`; `EPERM` after [`lock_filter`](Self::lock_filter).
+    pub fn attach_filter(&self, program: &[FilterInsn]) -> Result<(), SyscallError> {
+        const CALL: &str = "setsockopt(SO_ATTACH_FILTER)";
+        let len = u16::try_from(program.len()).map_err(|_| SyscallError::from_errno(CALL, libc::EINVAL))?;
+        let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut().cast() };
+        let size = size_of::<libc::sock_fprog>() as libc::socklen_t;
+        let value = std::ptr::from_ref(&program).cast();
+        // SAFETY: `value` points to a sock_fprog that lives through the call, and its `filter` to `len` instructions in
+        // the layout of struct sock_filter (FilterInsn is repr(C) with the same fields). The kernel only reads them.
+        let result = unsafe {
+            libc::setsockopt(self.fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, value, size)
+        };
+        check(CALL, result).map(|_| ())
+    }
+
+    /// Lets nothing pass from now on.
+    ///
+    /// # Errors
+    /// `EPERM` after [`lock_filter`](Self::lock_filter).
+    pub fn attach_drop_all(&self) -> Result<(), SyscallError> {
+        self.attach_filter(&[DROP_ALL])
+    }
+
+    /// Forbids any change of the filter from now on, also by a process to which the socket is passed. Minimum kernel: 3.9.
+    ///
+    /// # Errors
+    /// What setsockopt(2) says.
+    pub fn lock_filter(&self) -> Result<(), SyscallError> {
+        let one: c_int = 1;
+        option::set(self.as_fd(), libc::SOL_SOCKET, libc::SO_LOCK_FILTER, "setsockopt(SO_LOCK_FILTER)", &one)
+    }
+
+    /// Sets the ring up and maps it.
+    ///
+    /// # Errors
+    /// `ENOMEM` if there is not enough memory; `EINVAL` for a block length that is no multiple of the page size.
+    pub fn map_ring(&self, geometry: &RingGeometry) -> Result<BlockRing, SyscallError> {
+        let request = libc::tpacket_req3 {
+            tp_block_size: geometry.block_len,
+            tp_block_nr: geometry.block_count,
+            // In version 3 a "frame" only has to divide the blocks: packets take what they need.
+            tp_frame_size: geometry.block_len,
+            tp_frame_nr: geometry.block_count,
+            tp_retire_blk_tov: geometry.retire_ms,
+            tp_sizeof_priv: 0,
+            tp_feature_req_word: libc::TP_FT_REQ_FILL_RXHASH,
+        };
+        self.set(libc::PACKET_RX_RING, "setsockopt(PACKET_RX_RING)", request)?;
+        BlockRing::map(self.as_fd(), geometry)
+    }
+
+    /// Which clock stamps packets: `SOF_TIMESTAMPING_*` of linux/net_tstamp.h; 0 for the kernel's own.
+    ///
+    /// # Errors
+    /// What setsockopt(2) says.
+    pub fn set_timestamping(&self, flags: u32) -> Result<(), SyscallError> {
+        self.set(libc::PACKET_TIMESTAMP, "setsockopt(PACKET_TIMESTAMP)", flags as c_int)
+    }
+
+    /// Keeps what this host sends out of the ring, before the filter runs. In a fanout group the group's own flag counts.
+    ///
+    /// # Errors
+    /// `ENOPROTOOPT` before kernel 4.20.
+    pub fn set_ignore_outgoing(&self, enable: bool) -> Result<(), SyscallError> {
+        self.set(libc::PACKET_IGNORE_OUTGOING, "setsockopt(PACKET_IGNORE_OUTGOING)", c_int::from(enable))
+    }
+
+    /// Asks the interface to receive what is meant for others too, for as long as this socket lives. Counted by the
+    /// kernel, so that it ends with the last who asked, also after a crash. Needs no capability of its own.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is no such interface; what its driver answers.
+    pub fn join_promiscuous(&self, if_index: u32) -> Result<(), SyscallError> {
+        let membership = libc::packet_mreq {
+            mr_ifindex: if_index as c_int,
+            mr_type: libc::PACKET_MR_PROMISC as u16,
+            mr_alen: 0,
+            mr_address: [0; 8],
+        };
+        self.set(libc::PACKET_ADD_MEMBERSHIP, "setsockopt(PACKET_ADD_MEMBERSHIP)", membership)
+    }
+
+    /// Starts to capture all protocols on this interface, or on another one than before.
+    ///
+    /// # Errors
+    /// `ENODEV` if there is no such interface; `EINVAL` in a fanout group. An interface that is down is no error here:
+    /// [`take_error`](Self::take_error) then tells `ENETDOWN`, and packets flow once it is up.
+    pub fn bind(&self, if_index: u32) -> Result<(), SyscallError> {
+        // SAFETY: all-zero bytes are a valid sockaddr_ll.
+        let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        address.sll_family = libc::AF_PACKET as u16;
+        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+        address.sll_ifindex = if_index as c_int;
+        let size = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
+        // SAFETY: pointer and size describe `address`, which lives through the call.
+        let result = unsafe { libc::bind(self.fd.as_raw_fd(), std::ptr::from_ref(&address).cast(), size) };
+        check("bind(AF_PACKET)", result).map(|_| ())
+    }
+
+    /// Joins a fanout group of sockets bound to the same interface: each packet goes to one member. Without a `group`
+    /// a new one is made, with a number that nobody else uses (minimum kernel 4.12). Returns the group's number.
+    ///
+    /// # Errors
+    /// `EINVAL` if the interface or the mode is not the group's; before kernel 5.16 also if the interface is down.
+    pub fn join_fanout(
+        &self,
+        group: Option<u16>,
+        mode: FanoutMode,
+        ignore_outgoing: bool,
+    ) -> Result<u16, SyscallError> {
+        let new = if group.is_none() { libc::PACKET_FANOUT_FLAG_UNIQUEID } else { 0 };
+        let ignore = if ignore_outgoing { libc::PACKET_FANOUT_FLAG_IGNORE_OUTGOING } else { 0 };
+        // Low half: group; high half: mode and flags.
+        let value = u32::from(group.unwrap_or(0)) | (mode.number() | new | ignore) << 16;
+        self.set(libc::PACKET_FANOUT, "setsockopt(PACKET_FANOUT)", value)?;
+        let joined: u32 =
+            option::get(self.as_fd(), SOL_PACKET, libc::PACKET_FANOUT, "getsockopt(PACKET_FANOUT)")?;
+        Ok(joined as u16)
+    }
+
+    /// Reads the ring's counters and sets them to zero. They are 32 bits wide: read them at least once a second.
+    ///
+    /// # Errors
+    /// What getsockopt(2) says.
+    pub fn statistics(&self) -> Result<RingStatistics, SyscallError> {
+        let raw: libc::tpacket_stats_v3 =
+            option::get(self.as_fd(), SOL_PACKET, libc::PACKET_STATISTICS, "getsockopt(PACKET_STATISTICS)")?;
+        Ok(RingStatistics { packets: raw.tp_packets, drops: raw.tp_drops, freezes: raw.tp_freeze_q_cnt })
+    }
+
+    /// The error that waits on the socket, which is cleared: `ENETDOWN` when the interface went down or away.
+    ///
+    /// # Errors
+    /// What getsockopt(2) itself says.
+    pub fn take_error(&self) -> Result<Option<io::Error>, SyscallError> {
+        let number: c_int =
+            option::get(self.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR, "getsockopt(SO_ERROR)")?;
+        Ok((number != 0).then(|| io::Error::from_raw_os_error(number)))
+    }
+
+    fn set<T: option::Plain>(&self, name: c_int, call: &'static str, value: T) -> Result<(), SyscallError> {
+        option::set(self.as_fd(), SOL_PACKET, name, call, &value)
+    }
+}
+
+impl AsFd for PacketSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// Returns once every packet whose reception had begun before the call has passed all filters and rings.
+///
+/// Packets are received under the RCU read lock, and a replaced filter stays in use by those on their way. The call
+/// `membarrier(MEMBARRIER_CMD_GLOBAL)` waits for such a grace period: some milliseconds. Minimum kernel: 4.3.
+///
+/// # Errors
+/// `ENOSYS` on older kernels; `EINVAL` where CPUs are isolated with `nohz_full`. The caller may then wait a while instead.
+pub fn wait_for_receive_paths() -> Result<(), SyscallError> {
+    // SAFETY: membarrier(2) takes integers only.
+    let result = unsafe { libc::syscall(libc::SYS_membarrier, libc::MEMBARRIER_CMD_GLOBAL, 0, 0) };
+    check("membarrier(MEMBARRIER_CMD_GLOBAL)", result as c_int).map(|_| ())
+}

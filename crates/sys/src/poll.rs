@@ -1,0 +1,124 @@
+//! Waiting for any of several descriptors, and being woken from another thread.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use crate::SyscallError;
+use crate::error::check;
+
+/// A list of descriptors to wait for, kept between calls so that waiting allocates nothing.
+#[derive(Debug, Default)]
+pub struct Poller {
+    fds: Vec<libc::pollfd>,
+}
+
+impl Poller {
+    /// An empty list.
+    pub fn new() -> Poller {
+        Poller::default()
+    }
+
+    /// Empties the list.
+    pub fn clear(&mut self) {
+        self.fds.clear();
+    }
+
+    /// Adds a descriptor. It must stay open until the list is cleared; the wait merely reports one that is not.
+    pub fn add(&mut self, fd: BorrowedFd<'_>) {
+        self.add_raw(fd.as_raw_fd());
+    }
+
+    /// Waits until a descriptor can be read or has an error, a signal arrives, or `wait` is over. Returns how many
+    /// descriptors have something to say: 0 after a signal too.
+    ///
+    /// # Errors
+    /// What ppoll(2) says.
+    pub fn wait(&mut self, wait: Duration) -> Result<usize, SyscallError> {
+        let timeout = libc::timespec {
+            tv_sec: libc::time_t::try_from(wait.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_nsec: wait.subsec_nanos().into(),
+        };
+        let count = self.fds.len() as libc::nfds_t;
+        // SAFETY: `fds` points to `count` pollfd, which the kernel may write to; `timeout` lives through the call; no
+        // signal mask is given.
+        let result = unsafe { libc::ppoll(self.fds.as_mut_ptr(), count, &timeout, std::ptr::null()) };
+        match check("ppoll", result) {
+            Ok(ready) => Ok(ready as usize),
+            Err(error) if error.errno() == libc::EINTR => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether the descriptor at `index`, in the order added, can be read.
+    pub fn is_readable(&self, index: usize) -> bool {
+        self.fds.get(index).is_some_and(|fd| fd.revents & libc::POLLIN != 0)
+    }
+
+    /// Whether the descriptor at `index` has an error.
+    pub fn has_error(&self, index: usize) -> bool {
+        self.fds.get(index).is_some_and(|fd| fd.revents & (libc::POLLERR | libc::POLLNVAL) != 0)
+    }
+
+    fn add_raw(&mut self, fd: RawFd) {
+        self.fds.push(libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+    }
+}
+
+/// Wakes a thread that waits: an eventfd(2). Any number of [`notify`](Self::notify) make one wake-up.
+#[derive(Debug)]
+pub struct Wakeup {
+    fd: OwnedFd,
+}
+
+impl Wakeup {
+    /// A new one, not notified.
+    ///
+    /// # Errors
+    /// What eventfd(2) says.
+    pub fn new() -> Result<Wakeup, SyscallError> {
+        // SAFETY: eventfd(2) takes integers only.
+        let fd = check("eventfd", unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
+        // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+        Ok(Wakeup { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+    }
+
+    /// Wakes whoever waits. Only write(2) is called, so this may run in a signal handler.
+    pub fn notify(&self) {
+        let one = 1u64.to_ne_bytes();
+        // SAFETY: the pointer and the length describe `one`. The only failure, a full counter, means notified already.
+        unsafe { libc::write(self.fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
+    }
+
+    /// Whether it was notified since the last call.
+    pub fn take(&self) -> bool {
+        let mut count = [0u8; 8];
+        // SAFETY: the pointer and the length describe `count`, which the kernel may write to.
+        let len = unsafe { libc::read(self.fd.as_raw_fd(), count.as_mut_ptr().cast(), count.len()) };
+        len == 8
+    }
+}
+
+impl AsFd for Wakeup {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_notified_wakeup_ends_the_wait_once() {
+        let wakeup = Wakeup::new().unwrap();
+        let mut poller = Poller::new();
+        poller.add(wakeup.as_fd());
+        assert_eq!(poller.wait(Duration::ZERO).unwrap(), 0);
+        wakeup.notify();
+        wakeup.notify();
+        assert_eq!(poller.wait(Duration::from_secs(60)).unwrap(), 1);
+        assert!(poller.is_readable(0) && !poller.has_error(0));
+        assert!(wakeup.take() && !wakeup.take());
+        assert_eq!(poller.wait(Duration::ZERO).unwrap(), 0);
+    }
+}

@@ -1,0 +1,485 @@
+//! What interfaces there are, and what becomes of them: rtnetlink(7).
+//!
+//! ```text
+//! datagram  := message*                               each padded to 4 bytes, host byte order
+//! message   := len:u32 type:u16 flags:u16 seq:u32 pid:u32 body
+//! body      := ifinfomsg attribute*                   RTM_NEWLINK, RTM_DELLINK
+//!            | ifaddrmsg attribute*                   RTM_NEWADDR
+//!            | errno:i32 ...                          NLMSG_ERROR; 0 acknowledges
+//! ifinfomsg := family:u8 0:u8 type:u16 index:i32 flags:u32 change:u32
+//! ifaddrmsg := family:u8 prefixlen:u8 flags:u8 scope:u8 index:u32
+//! attribute := len:u16 type:u16 value                 padded to 4 bytes
+//! ```
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use crate::SyscallError;
+use crate::error::{check, check_len};
+
+/// Dumps are told to start again when interfaces change meanwhile; after so many tries the last one has to do.
+const DUMP_TRIES_MAX: usize = 8;
+
+/// The kernel never makes larger datagrams (`netlink_recvmsg` allows 32 KiB for dumps).
+const BUFFER_LEN: usize = 64 * 1024;
+
+const MESSAGE_HEADER_LEN: usize = 16;
+const LINK_HEADER_LEN: usize = 16;
+const ADDRESS_HEADER_LEN: usize = 8;
+
+/// A network interface as the kernel describes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Link {
+    /// Its number, never used twice while the network namespace lives.
+    pub index: u32,
+    /// Its name, such as `eth0`.
+    pub name: String,
+    /// What its frames are: `ARPHRD_*` of linux/if_arp.h.
+    pub hardware_type: u16,
+    /// `IFF_*` of netdevice(7), among them `IFF_UP`, `IFF_RUNNING`, `IFF_LOOPBACK`.
+    pub flags: u32,
+    /// The largest packet it sends, without the link-layer header, in bytes.
+    pub mtu: u32,
+    /// Its link-layer address; empty if it has none.
+    pub hardware_address: Vec<u8>,
+    /// What made it: `veth`, `bridge`, `bond`; empty for hardware.
+    pub kind: String,
+    /// A description that an administrator gave it (`ip link set alias`).
+    pub alias: String,
+    /// How many ask it to be promiscuous.
+    pub promiscuity: u32,
+    /// Its counters, where the kernel sent them.
+    pub statistics: Option<LinkStatistics>,
+}
+
+impl Link {
+    /// Whether an administrator has switched it on.
+    pub fn is_up(&self) -> bool {
+        self.flags & libc::IFF_UP as u32 != 0
+    }
+
+    /// Whether it is up and can pass packets (carrier, for one).
+    pub fn is_running(&self) -> bool {
+        self.flags & libc::IFF_RUNNING as u32 != 0
+    }
+
+    /// Whether what it sends comes back as received.
+    pub fn is_loopback(&self) -> bool {
+        self.flags & libc::IFF_LOOPBACK as u32 != 0
+    }
+}
+
+/// The receive side of `struct rtnl_link_stats64`: counted since the interface was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LinkStatistics {
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Packets sent.
+    pub tx_packets: u64,
+    /// Bytes received.
+    pub rx_bytes: u64,
+    /// Bytes sent.
+    pub tx_bytes: u64,
+    /// Bad packets, of all kinds.
+    pub rx_errors: u64,
+    /// Dropped after reception. Besides lack of room also frames of protocols that nobody on this host takes, which a
+    /// capture did see.
+    pub rx_dropped: u64,
+    /// Dropped before transmission.
+    pub tx_dropped: u64,
+    /// Of a wrong length.
+    pub rx_length_errors: u64,
+    /// Did not fit the receive buffers.
+    pub rx_over_errors: u64,
+    /// With a wrong checksum of the frame.
+    pub rx_crc_errors: u64,
+    /// Misaligned.
+    pub rx_frame_errors: u64,
+    /// The NIC's queue was full.
+    pub rx_fifo_errors: u64,
+    /// The host was too slow to offer buffers.
+    pub rx_missed_errors: u64,
+}
+
+/// An address of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// The interface.
+    pub if_index: u32,
+    /// The address.
+    pub address: IpAddr,
+    /// Bits of the network part.
+    pub prefix_len: u8,
+}
+
+/// What became of an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LinkChange {
+    /// It is new, or something of it changed.
+    Present(Box<Link>),
+    /// It is gone.
+    Gone {
+        /// Its number.
+        index: u32,
+        /// Its name.
+        name: String,
+    },
+    /// Changes came faster than they were read and some are lost: ask for all links.
+    Missed,
+}
+
+/// A netlink socket for interfaces, in the network namespace of the thread that opened it.
+///
+/// Needs no capability.
+#[derive(Debug)]
+pub struct RouteSocket {
+    fd: OwnedFd,
+    buffer: Vec<u8>,
+    sequence: u32,
+}
+
+impl RouteSocket {
+    /// A socket for questions.
+    ///
+    /// # Errors
+    /// What socket(2) and bind(2) say.
+    pub fn open() -> Result<RouteSocket, SyscallError> {
+        RouteSocket::bound(0, 0)
+    }
+
+    /// A socket that hears of changes, without waiting.
+    ///
+    /// # Errors
+    /// What socket(2) and bind(2) say.
+    pub fn monitor() -> Result<RouteSocket, SyscallError> {
+        RouteSocket::bound(libc::SOCK_NONBLOCK, libc::RTMGRP_LINK as u32)
+    }
+
+    /// All interfaces with their statistics.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub fn links(&mut self) -> Result<Vec<Link>, SyscallError> {
+        self.dump(libc::RTM_GETLINK, LINK_HEADER_LEN, parse_link)
+    }
+
+    /// The interface of this number with its statistics, if there is one.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub fn link(&mut self, index: u32) -> Result<Option<Link>, SyscallError> {
+        let mut body = [0u8; LINK_HEADER_LEN];
+        body[4..8].copy_from_slice(&index.to_ne_bytes());
+        self.send(libc::RTM_GETLINK, libc::NLM_F_REQUEST as u16, &body)?;
+        let mut found = Vec::new();
+        match self.receive_answer(false, &mut |message| found.extend(parse_link(message))) {
+            Err(error) if error.errno() == libc::ENODEV => Ok(None),
+            Err(error) => Err(error),
+            Ok(_) => Ok(found.pop()),
+        }
+    }
+
+    /// All addresses of all interfaces.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub fn addresses(&mut self) -> Result<Vec<Address>, SyscallError> {
+        self.dump(libc::RTM_GETADDR, ADDRESS_HEADER_LEN, parse_address)
+    }
+
+    /// Adds the changes that have arrived on a [`monitor`](Self::monitor) to `changes`, without waiting.
+    ///
+    /// # Errors
+    /// What recv(2) says.
+    pub fn changes(&mut self, changes: &mut Vec<LinkChange>) -> Result<(), SyscallError> {
+        loop {
+            match self.receive() {
+                Ok(len) => changes.extend(messages(&self.buffer[..len]).filter_map(|m| parse_change(&m))),
+                Err(error) if error.errno() == libc::ENOBUFS => changes.push(LinkChange::Missed),
+                Err(error) if error.errno() == libc::EAGAIN => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn bound(flags: libc::c_int, groups: u32) -> Result<RouteSocket, SyscallError> {
+        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | flags;
+        // SAFETY: socket(2) takes integers only.
+        let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) };
+        let fd = check("socket(NETLINK_ROUTE)", fd)?;
+        // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        // SAFETY: all-zero bytes are a valid sockaddr_nl.
+        let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
+        address.nl_family = libc::AF_NETLINK as u16;
+        address.nl_groups = groups;
+        let len = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
+        // SAFETY: pointer and length describe `address`, which lives through the call.
+        let result = unsafe { libc::bind(fd.as_raw_fd(), std::ptr::from_ref(&address).cast(), len) };
+        check("bind(NETLINK_ROUTE)", result)?;
+        Ok(RouteSocket { fd, buffer: vec![0; BUFFER_LEN], sequence: 0 })
+    }
+
+    fn dump<T>(
+        &mut self,
+        question: u16,
+        body_len: usize,
+        parse: fn(&Message<'_>) -> Option<T>,
+    ) -> Result<Vec<T>, SyscallError> {
+        let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
+        let mut all = Vec::new();
+        for _ in 0..DUMP_TRIES_MAX {
+            all.clear();
+            self.send(question, flags, &vec![0; body_len])?;
+            if self.receive_answer(true, &mut |message| all.extend(parse(message)))? {
+                break;
+            }
+        }
+        Ok(all)
+    }
+
+    fn send(&mut self, question: u16, flags: u16, body: &[u8]) -> Result<(), SyscallError> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut message = Vec::with_capacity(MESSAGE_HEADER_LEN + body.len());
+        message.extend_from_slice(&((MESSAGE_HEADER_LEN + body.len()) as u32).to_ne_bytes());
+        message.extend_from_slice(&question.to_ne_bytes());
+        message.extend_from_slice(&flags.to_ne_bytes());
+        message.extend_from_slice(&self.sequence.to_ne_bytes());
+        message.extend_from_slice(&0u32.to_ne_bytes());
+        message.extend_from_slice(body);
+        // SAFETY: pointer and length describe `message`, which lives through the call.
+        let sent = unsafe { libc::send(self.fd.as_raw_fd(), message.as_ptr().cast(), message.len(), 0) };
+        check_len("send(NETLINK_ROUTE)", sent).map(|_| ())
+    }
+
+    /// Hands each message of an answer to `take`. Returns whether the answer is consistent.
+    fn receive_answer(
+        &mut self,
+        is_dump: bool,
+        take: &mut dyn FnMut(&Message<'_>),
+    ) -> Result<bool, SyscallError> {
+        let mut is_consistent = true;
+        loop {
+            let len = self.receive()?;
+            for message in messages(&self.buffer[..len]).filter(|m| m.sequence == self.sequence) {
+                is_consistent &= message.flags & libc::NLM_F_DUMP_INTR as u16 == 0;
+                match i32::from(message.kind) {
+                    libc::NLMSG_DONE => return Ok(is_consistent),
+                    libc::NLMSG_ERROR => return answer_error(&message).map(|()| is_consistent),
+                    _ => take(&message),
+                }
+                if !is_dump {
+                    return Ok(true);
+                }
+            }
+        }
+    }
+
+    fn receive(&mut self) -> Result<usize, SyscallError> {
+        let (pointer, len) = (self.buffer.as_mut_ptr().cast(), self.buffer.len());
+        // SAFETY: pointer and length describe the buffer, which the kernel may write to.
+        check_len("recv(NETLINK_ROUTE)", unsafe { libc::recv(self.fd.as_raw_fd(), pointer, len, 0) })
+    }
+}
+
+impl AsFd for RouteSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// One message of a datagram.
+#[derive(Clone, Copy, Debug)]
+struct Message<'a> {
+    kind: u16,
+    flags: u16,
+    sequence: u32,
+    body: &'a [u8],
+}
+
+/// The messages of a datagram, up to the first that is cut short.
+fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Message<'_>> {
+    std::iter::from_fn(move || {
+        let len = read_u32(datagram, 0)? as usize;
+        let message = Message {
+            kind: read_u16(datagram, 4)?,
+            flags: read_u16(datagram, 6)?,
+            sequence: read_u32(datagram, 8)?,
+            body: datagram.get(MESSAGE_HEADER_LEN..len)?,
+        };
+        datagram = datagram.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+        Some(message)
+    })
+}
+
+/// The attributes after a body's fixed part: type without its flags, and value.
+fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
+    const TYPE_MASK: u16 = 0x3fff;
+    std::iter::from_fn(move || {
+        let len = usize::from(read_u16(bytes, 0)?);
+        let kind = read_u16(bytes, 2)? & TYPE_MASK;
+        let value = bytes.get(4..len)?;
+        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+        Some((kind, value))
+    })
+}
+
+fn answer_error(message: &Message<'_>) -> Result<(), SyscallError> {
+    match read_u32(message.body, 0).unwrap_or(0) as i32 {
+        0 => Ok(()),
+        number => Err(SyscallError::from_errno("netlink(NETLINK_ROUTE)", number.wrapping_neg())),
+    }
+}
+
+fn parse_change(message: &Message<'_>) -> Option<LinkChange> {
+    match message.kind {
+        libc::RTM_NEWLINK => parse_link(message).map(|link| LinkChange::Present(Box::new(link))),
+        libc::RTM_DELLINK => {
+            let Link { index, name, .. } = parse_link(message)?;
+            Some(LinkChange::Gone { index, name })
+        }
+        _ => None,
+    }
+}
+
+fn parse_link(message: &Message<'_>) -> Option<Link> {
+    // The kernel also tells of a bridge's ports under RTM_NEWLINK, in the family AF_BRIDGE: those are no interfaces.
+    if !matches!(message.kind, libc::RTM_NEWLINK | libc::RTM_DELLINK) || *message.body.first()? != 0 {
+        return None;
+    }
+    let mut link = Link {
+        hardware_type: read_u16(message.body, 2)?,
+        index: read_u32(message.body, 4)?,
+        flags: read_u32(message.body, 8)?,
+        ..Link::default()
+    };
+    for (kind, value) in attributes(message.body.get(LINK_HEADER_LEN..)?) {
+        match kind {
+            libc::IFLA_IFNAME => link.name = text(value),
+            libc::IFLA_ADDRESS => link.hardware_address = value.to_vec(),
+            libc::IFLA_MTU => link.mtu = read_u32(value, 0).unwrap_or(0),
+            libc::IFLA_IFALIAS => link.alias = text(value),
+            libc::IFLA_PROMISCUITY => link.promiscuity = read_u32(value, 0).unwrap_or(0),
+            libc::IFLA_STATS64 => link.statistics = parse_statistics(value),
+            libc::IFLA_LINKINFO => {
+                let kind = attributes(value).find(|&(kind, _)| kind == libc::IFLA_INFO_KIND);
+                link.kind = kind.map(|(_, name)| text(name)).unwrap_or_default();
+            }
+            _ => {}
+        }
+    }
+    Some(link)
+}
+
+/// The fields of `struct rtnl_link_stats64`, 64 bits each, in its order.
+fn parse_statistics(value: &[u8]) -> Option<LinkStatistics> {
+    let field = |number: usize| {
+        let bytes = value.get(number * 8..number * 8 + 8)?;
+        Some(u64::from_ne_bytes(bytes.try_into().ok()?))
+    };
+    Some(LinkStatistics {
+        rx_packets: field(0)?,
+        tx_packets: field(1)?,
+        rx_bytes: field(2)?,
+        tx_bytes: field(3)?,
+        rx_errors: field(4)?,
+        rx_dropped: field(6)?,
+        tx_dropped: field(7)?,
+        rx_length_errors: field(10)?,
+        rx_over_errors: field(11)?,
+        rx_crc_errors: field(12)?,
+        rx_frame_errors: field(13)?,
+        rx_fifo_errors: field(14)?,
+        rx_missed_errors: field(15)?,
+    })
+}
+
+fn parse_address(message: &Message<'_>) -> Option<Address> {
+    if message.kind != libc::RTM_NEWADDR {
+        return None;
+    }
+    let prefix_len = *message.body.get(1)?;
+    let if_index = read_u32(message.body, 4)?;
+    let mut address = None;
+    for (kind, value) in attributes(message.body.get(ADDRESS_HEADER_LEN..)?) {
+        // On point-to-point links IFA_ADDRESS is the far end, and IFA_LOCAL ours (linux/if_addr.h).
+        let is_ours = kind == libc::IFA_LOCAL || (kind == libc::IFA_ADDRESS && address.is_none());
+        address = if is_ours { parse_ip(value) } else { address };
+    }
+    Some(Address { if_index, address: address?, prefix_len })
+}
+
+fn parse_ip(value: &[u8]) -> Option<IpAddr> {
+    match value.len() {
+        4 => Some(Ipv4Addr::from(<[u8; 4]>::try_from(value).ok()?).into()),
+        16 => Some(Ipv6Addr::from(<[u8; 16]>::try_from(value).ok()?).into()),
+        _ => None,
+    }
+}
+
+fn text(value: &[u8]) -> String {
+    let end = value.iter().position(|&byte| byte == 0).unwrap_or(value.len());
+    String::from_utf8_lossy(&value[..end]).into_owned()
+}
+
+fn read_u16(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
+}
+
+fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_interface_is_listed_with_its_counters() {
+        let mut route = RouteSocket::open().unwrap();
+        let links = route.links().unwrap();
+        let loopback = links.iter().find(|link| link.is_loopback()).unwrap();
+        assert!(loopback.statistics.is_some());
+        let again = route.link(loopback.index).unwrap().unwrap();
+        assert_eq!((&again.name, again.hardware_type), (&loopback.name, libc::ARPHRD_LOOPBACK));
+        assert_eq!(route.link(u32::MAX / 2).unwrap(), None);
+    }
+
+    #[test]
+    fn messages_cut_at_any_byte_are_left_out() {
+        let mut datagram = Vec::new();
+        for name in ["eth0", "wlan0"] {
+            datagram.extend(link_message(name));
+        }
+        for len in 0..=datagram.len() {
+            let whole = messages(&datagram[..len]).filter_map(|m| parse_link(&m)).count();
+            assert!(whole <= 2 && (len < datagram.len() || whole == 2), "{whole} of {len} bytes");
+        }
+        let names: Vec<String> = messages(&datagram).filter_map(|m| parse_link(&m)).map(|l| l.name).collect();
+        assert_eq!(names, ["eth0", "wlan0"]);
+    }
+
+    #[test]
+    fn a_length_that_goes_nowhere_ends_the_walk() {
+        for len in [0u32, 3, 15, u32::MAX] {
+            let mut datagram = link_message("eth0");
+            datagram[..4].copy_from_slice(&len.to_ne_bytes());
+            assert_eq!(messages(&datagram).count(), 0);
+        }
+        assert_eq!(attributes(&[0, 0, 0, 0, 0, 0]).count(), 0);
+    }
+
+    fn link_message(name: &str) -> Vec<u8> {
+        let mut attribute = Vec::new();
+        attribute.extend_from_slice(&(4 + name.len() as u16).to_ne_bytes());
+        attribute.extend_from_slice(&libc::IFLA_IFNAME.to_ne_bytes());
+        attribute.extend_from_slice(name.as_bytes());
+        attribute.resize(attribute.len().next_multiple_of(4), 0);
+        let len = (MESSAGE_HEADER_LEN + LINK_HEADER_LEN + attribute.len()) as u32;
+        let mut message = len.to_ne_bytes().to_vec();
+        message.extend_from_slice(&libc::RTM_NEWLINK.to_ne_bytes());
+        message.resize(MESSAGE_HEADER_LEN + LINK_HEADER_LEN, 0);
+        message.extend(attribute);
+        message
+    }
+}

@@ -1,0 +1,79 @@
+//! What was used and what there is: processor time, getrusage(2); memory, sysconf(3).
+
+use std::time::Duration;
+
+/// Processor time of one thread or process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CpuTime {
+    /// In user space.
+    pub user: Duration,
+    /// In the kernel on our behalf. Packets received in interrupts count for whoever was interrupted.
+    pub system: Duration,
+}
+
+impl CpuTime {
+    /// Of the calling thread.
+    pub fn of_thread() -> CpuTime {
+        read(libc::RUSAGE_THREAD)
+    }
+
+    /// Of all threads of this process, with those that have ended.
+    pub fn of_process() -> CpuTime {
+        read(libc::RUSAGE_SELF)
+    }
+
+    /// Both together.
+    pub fn total(self) -> Duration {
+        self.user + self.system
+    }
+
+    /// What was spent since `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: CpuTime) -> CpuTime {
+        CpuTime {
+            user: self.user.saturating_sub(earlier.user),
+            system: self.system.saturating_sub(earlier.system),
+        }
+    }
+}
+
+/// Bytes of memory that this machine has; 0 if it does not say.
+pub fn physical_memory() -> u64 {
+    // SAFETY: sysconf(3) takes an integer and has no conditions.
+    let (pages, page_len) =
+        unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
+    u64::try_from(pages).unwrap_or(0) * u64::try_from(page_len).unwrap_or(0)
+}
+
+fn read(who: libc::c_int) -> CpuTime {
+    // SAFETY: all-zero bytes are a valid rusage, and getrusage(2) writes one. It can only fail for another `who`.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(who, &mut usage);
+        usage
+    };
+    CpuTime { user: duration(usage.ru_utime), system: duration(usage.ru_stime) }
+}
+
+fn duration(time: libc::timeval) -> Duration {
+    Duration::from_secs(time.tv_sec.unsigned_abs()) + Duration::from_micros(time.tv_usec.unsigned_abs())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machine_has_memory() {
+        assert!(physical_memory() > 16 << 20);
+    }
+
+    #[test]
+    fn time_only_grows() {
+        let before = CpuTime::of_thread();
+        let after = CpuTime::of_thread();
+        assert!(after.total() >= before.total());
+        assert!(CpuTime::of_process().total() >= after.total());
+        assert!(after.since(before).total() <= after.total());
+    }
+}
