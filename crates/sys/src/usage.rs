@@ -22,6 +22,11 @@ impl CpuTime {
         read(libc::RUSAGE_SELF)
     }
 
+    /// Of all processes that this one started and has waited for, and those that they had waited for.
+    pub fn of_children() -> CpuTime {
+        read(libc::RUSAGE_CHILDREN)
+    }
+
     /// Both together.
     pub fn total(self) -> Duration {
         self.user + self.system

@@ -13,10 +13,12 @@
 #![deny(unsafe_code)]
 
 pub mod capture_file;
+pub mod expressions;
 pub mod frames;
 pub mod gallery;
 pub mod libpcap;
 pub mod netns;
 pub mod random;
 pub mod sample;
+pub mod sender;
 pub mod traffic;

@@ -1,0 +1,36 @@
+# The commands of this repository, one list for people and for CI. `make` alone shows it.
+
+CARGO ?= cargo
+# For `make fuzz`: how long each target runs.
+SECONDS ?= 30
+# For `make bench`: what tapline-bench is asked for, such as `BENCH="file --size 256M"`.
+BENCH ?= all
+
+.PHONY: help demo test test-tools lint bench fuzz
+
+help:
+	@echo "make demo    build, send mixed traffic over a virtual link, capture it, show it"
+	@echo "make test    install what the tests need (as root on Debian) and run every test"
+	@echo "make lint    formatting and lints, as CI demands them"
+	@echo "make bench   compare with tcpdump and dumpcap on this machine: BENCH=\"file --size 256M\" for a part"
+	@echo "make fuzz    run each fuzz target for SECONDS=$(SECONDS)"
+
+demo:
+	@bash scripts/demo.sh
+
+test: test-tools
+	$(CARGO) test --workspace --locked
+
+test-tools:
+	@bash scripts/test-tools.sh
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+
+bench:
+	$(CARGO) build --release --locked --bins
+	./target/release/tapline-bench $(BENCH)
+
+fuzz:
+	@bash scripts/fuzz.sh $(SECONDS)

@@ -1,0 +1,167 @@
+//! Sends frames on an interface and counts exactly what the kernel took.
+//!
+//! ```text
+//! frames, over and over --sendmmsg in bursts--> AF_PACKET --> interface
+//! ```
+
+use crate::netns;
+use std::time::{Duration, Instant};
+use tapline_sys::{NetNs, PacketSender, RouteSocket};
+
+/// How long a paced sender sleeps when nothing is due.
+const TICK: Duration = Duration::from_micros(500);
+/// Frames handed to the socket at once.
+const BURST: usize = 64;
+/// How long to wait before a frame is tried again that the interface's queue had no room for.
+const QUEUE_FULL_PAUSE: Duration = Duration::from_micros(100);
+
+const ENOBUFS: i32 = 105;
+
+/// How fast to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// As fast as the kernel takes frames.
+    Full,
+    /// So many frames a second, in bursts about every half millisecond.
+    PerSecond(u64),
+}
+
+/// What was sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Frames that the kernel took.
+    pub packets: u64,
+    /// Their bytes, without frame check sequences.
+    pub bytes: u64,
+    /// From the first to the last.
+    pub duration: Duration,
+}
+
+impl Sent {
+    /// Frames a second.
+    pub fn rate(&self) -> f64 {
+        self.packets as f64 / self.duration.as_secs_f64().max(1e-9)
+    }
+}
+
+/// A socket on one interface.
+#[derive(Debug)]
+pub struct Sender {
+    socket: PacketSender,
+}
+
+impl Sender {
+    /// On an interface, in the namespace of this name or, without one, in ours.
+    ///
+    /// # Errors
+    /// That there is no such namespace or interface, or that `CAP_NET_RAW` is missing.
+    pub fn open(namespace: Option<&str>, interface: &str) -> Result<Sender, String> {
+        let socket = match namespace {
+            None => open_here(interface)?,
+            Some(name) => {
+                let place = NetNs::open(name).map_err(|e| format!("network namespace {name}: {e}"))?;
+                place.run(|| open_here(interface)).map_err(|e| e.to_string())??
+            }
+        };
+        Ok(Sender { socket })
+    }
+
+    /// On [`netns::NEAR`] of a namespace with a pair.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn near(namespace: &netns::Namespace) -> Result<Sender, String> {
+        Sender::open(Some(namespace.name()), netns::NEAR)
+    }
+
+    /// Sends `count` frames: all of `frames` in order, over and over.
+    ///
+    /// # Errors
+    /// Why a frame was refused, and how many had been taken by then.
+    pub fn send(&mut self, frames: &[Vec<u8>], count: u64, pace: Pace) -> Result<Sent, String> {
+        let start = Instant::now();
+        let mut sent = Sent::default();
+        let mut burst: Vec<&[u8]> = Vec::with_capacity(BURST);
+        let mut upcoming = frames.iter().cycle();
+        while sent.packets < count {
+            let due = due_packets(pace, start.elapsed()).min(count) - sent.packets;
+            if due == 0 {
+                std::thread::sleep(TICK);
+                continue;
+            }
+            burst.clear();
+            burst.extend(upcoming.by_ref().take(due.min(BURST as u64) as usize).map(Vec::as_slice));
+            if burst.is_empty() {
+                break;
+            }
+            self.send_burst(&burst, &mut sent)?;
+        }
+        sent.duration = start.elapsed();
+        Ok(sent)
+    }
+
+    fn send_burst(&mut self, mut burst: &[&[u8]], sent: &mut Sent) -> Result<(), String> {
+        while !burst.is_empty() {
+            let taken = match self.socket.send(burst) {
+                Ok(taken) => taken,
+                Err(error) if error.errno() == ENOBUFS => {
+                    std::thread::sleep(QUEUE_FULL_PAUSE);
+                    continue;
+                }
+                Err(error) => return Err(format!("after {} frames: {error}", sent.packets)),
+            };
+            let (done, rest) = burst.split_at(taken);
+            sent.packets += taken as u64;
+            sent.bytes += done.iter().map(|frame| frame.len() as u64).sum::<u64>();
+            burst = rest;
+        }
+        Ok(())
+    }
+}
+
+/// Frames that may be out after this time, in all.
+fn due_packets(pace: Pace, elapsed: Duration) -> u64 {
+    match pace {
+        Pace::Full => u64::MAX,
+        Pace::PerSecond(rate) => (elapsed.as_nanos() * u128::from(rate) / 1_000_000_000) as u64,
+    }
+}
+
+fn open_here(interface: &str) -> Result<PacketSender, String> {
+    let links = RouteSocket::open().and_then(|mut route| route.links()).map_err(|e| e.to_string())?;
+    let link = links
+        .iter()
+        .find(|link| link.name == interface)
+        .ok_or_else(|| format!("no interface {interface}"))?;
+    PacketSender::open(link.index).map_err(|e| format!("{interface}: {e}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::netns::{FAR, Namespace, namespaces_or_skip};
+    use crate::traffic::Traffic;
+
+    #[test]
+    fn the_other_end_receives_what_was_sent() {
+        if !namespaces_or_skip("the_other_end_receives_what_was_sent") {
+            return;
+        }
+        let namespace = Namespace::with_pair("sender").expect("we may");
+        let frames: Vec<Vec<u8>> = Traffic::new(1).take(1000).map(|(_, frame)| frame).collect();
+        let mut sender = Sender::near(&namespace).expect("the pair is up");
+        let sent = sender.send(&frames, 2500, Pace::PerSecond(50_000)).expect("the link is up");
+        assert_eq!(sent.packets, 2500);
+        assert!(sent.duration >= Duration::from_millis(49), "{:?}", sent.duration);
+        let received = namespace.counter(FAR, "rx_packets").expect("veth counts");
+        let dropped = namespace.counter(FAR, "rx_dropped").expect("veth counts");
+        // veth counts an arrived frame that no protocol wanted as dropped too, so the sum may exceed, never fall short.
+        assert!(received == 2500 || received + dropped >= 2500, "{received} received, {dropped} dropped");
+    }
+
+    #[test]
+    fn a_missing_interface_is_named() {
+        let error = Sender::open(None, "nowhere0").expect_err("there is none");
+        assert!(error.contains("nowhere0"), "{error}");
+    }
+}

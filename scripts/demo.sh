@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# Shows Tapline at work in a minute: traffic over a virtual link, captured with a filter, looked at.
+#
+#   namespace:  near0 ===== far0 --> tapline capture 'filter' --> target/demo/demo.pcapng --> text, account
+#                 ^
+#                 tapline-testkit send
+#
+# Needs the right to make a network namespace (root). Without it, works on the sample of the repository. Leaves nothing
+# behind but target/demo.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+namespace="tapline-demo-$$"
+folder=target/demo
+filter='tcp port 443 or udp port 53 or icmp or arp'
+frames=50000
+rate=20000
+capture_pid=
+
+say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+show() { printf '$ %s\n' "$*"; "$@"; }
+
+clean_up() {
+    # Whatever ended us: first the capture, then the namespace that it stands in.
+    [ -n "$capture_pid" ] && kill "$capture_pid" 2>/dev/null && wait "$capture_pid" 2>/dev/null || true
+    ip netns delete "$namespace" 2>/dev/null || true
+}
+trap clean_up EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+build() {
+    say "Building (the first time takes a minute or two)"
+    cargo build --release --locked --quiet -p tapline-cli -p tapline-testkit
+    binaries="${CARGO_TARGET_DIR:-target}/release"
+    tapline="$binaries/tapline"
+    testkit="$binaries/tapline-testkit"
+    mkdir -p "$folder"
+}
+
+# The capture is ready when its packet socket is bound to an interface of the namespace.
+wait_until_listening() {
+    for _ in $(seq 100); do
+        ip netns exec "$namespace" awk 'NR > 1 && $5 > 0 { found = 1 } END { exit !found }' /proc/net/packet && return 0
+        kill -0 "$capture_pid" 2>/dev/null || break
+        sleep 0.05
+    done
+    echo "tapline did not begin to capture" >&2
+    return 1
+}
+
+live() {
+    file="$folder/demo.pcapng"
+    say "A namespace with a virtual link: near0 === far0"
+    ip -n "$namespace" -brief link show type veth
+
+    say "Capturing on far0 while $frames mixed frames are sent on near0, $rate a second"
+    printf '$ %s capture --netns %s -i far0 -w %s %q\n' "$tapline" "$namespace" "$file" "$filter"
+    "$tapline" capture --netns "$namespace" -i far0 -w "$file" "$filter" &
+    capture_pid=$!
+    wait_until_listening
+    show "$testkit" send --netns "$namespace" --interface near0 --count "$frames" --rate "$rate"
+
+    say "Ctrl-C: the capture ends and accounts for every packet"
+    kill -INT "$capture_pid"
+    wait "$capture_pid"
+    capture_pid=
+}
+
+offline() {
+    file="$folder/demo.pcapng"
+    say "No live capture: $1"
+    echo "The demonstration goes on with the bundled sample. Run it as root to see a live one."
+    show "$tapline" capture -r crates/testkit/samples/mixed.pcapng -w "$file" "$filter"
+}
+
+look() {
+    say "The first packets of $file"
+    show "$tapline" capture -r "$file" -n -c 12
+    say "The same with another filter, names of servers included"
+    show "$tapline" capture -r "$file" -n -q -c 6 'udp port 53'
+    say "What a filter does, before it runs"
+    show "$tapline" filter explain 'tcp port 443'
+}
+
+suggest() {
+    say "What to try next"
+    cat <<END
+  $tapline interfaces                                what can be captured here
+  $tapline capture -i eth0 -n 'tcp port 443'         look at an interface (root or CAP_NET_RAW)
+  $tapline capture -i eth0 -w trace.pcapng -G 60     a new file every minute
+  $tapline capture -r $file --json | head   one object a packet
+  $tapline capture --help                            everything else
+END
+}
+
+build
+if reason=$("$testkit" netns up "$namespace" 2>&1); then live; else offline "$reason"; fi
+look
+suggest

@@ -1,0 +1,35 @@
+#!/usr/bin/env bash
+# Sees that the programs which tests compare with are there; installs them where that is possible.
+# A test whose program is missing skips and says so, so this never fails.
+set -uo pipefail
+
+# What is looked for, and the Debian package that has it.
+declare -A package_of=(
+    [tcpdump]=tcpdump
+    [tshark]=tshark
+    [dumpcap]=wireshark-common
+    [ip]=iproute2
+    [ethtool]=ethtool
+    [setpriv]=util-linux
+    [zstd]=zstd
+    [lz4]=lz4
+)
+
+missing=()
+for program in "${!package_of[@]}"; do
+    PATH="$PATH:/usr/sbin:/sbin" command -v "$program" >/dev/null || missing+=("${package_of[$program]}")
+done
+ldconfig -p 2>/dev/null | grep -q 'libpcap\.so\.' || missing+=(libpcap0.8)
+
+[ ${#missing[@]} -eq 0 ] && exit 0
+
+if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
+    echo "installing for the tests: ${missing[*]}"
+    export DEBIAN_FRONTEND=noninteractive
+    { apt-get update -qq && apt-get install -y -qq --no-install-recommends "${missing[@]}"; } </dev/null >/dev/null && exit 0
+    echo "the installation failed; tests that need these packages will skip"
+else
+    echo "not installed: ${missing[*]}. Tests that need them will skip. On Debian, as root:"
+    echo "    apt-get install ${missing[*]}"
+fi
+exit 0
