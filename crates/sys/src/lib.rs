@@ -6,6 +6,7 @@
 //! RouteSocket, LinkControl                  what interfaces there are, how they do, what they can (netlink, ethtool)
 //! poll, Wakeup                              waiting, and being woken
 //! NetNs, capability, privilege              where we stand and what we may do
+//! Opener                                    files opened by a process that kept its rights
 //! ```
 //!
 //! A failed call is a [`SyscallError`], which names it. This crate knows nothing of filters, flows or files' contents.
@@ -16,6 +17,7 @@ pub mod capability;
 mod error;
 mod link_control;
 mod netns;
+mod opener;
 mod option;
 mod packet_sender;
 mod packet_socket;
@@ -29,6 +31,7 @@ pub use block_ring::{BlockHead, BlockRing, RingGeometry};
 pub use error::SyscallError;
 pub use link_control::{DriverInfo, LinkControl, Timestamping};
 pub use netns::NetNs;
+pub use opener::{Opener, Owner};
 pub use packet_sender::PacketSender;
 pub use packet_socket::{FanoutMode, FilterInsn, PacketSocket, RingStatistics, wait_for_receive_paths};
 pub use poll::{Poller, Wakeup};

@@ -1,0 +1,327 @@
+//! Files opened by a process that kept its rights, for a program that gave its own up.
+//!
+//! ```text
+//! program (user)                        opener (as we were started)
+//!   create NAME  ──── seqpacket ────►   openat(dir, NAME, O_NOFOLLOW), fchown to the user
+//!                ◄─── errno, fd ─────
+//!   rename A B   ────────────────────►  renameat(dir, A, dir, B)
+//!                ◄─── errno ─────────
+//!   (socket closed) ─────────────────►  exits
+//! ```
+//!
+//! A capture that begins a new file every minute goes on doing so after it dropped root, in a directory where the user
+//! may not write. The opener does nothing else: names are single components of the one directory that was opened
+//! at the start, and it never sees a packet.
+
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io;
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::SyscallError;
+use crate::error::{check, check_len};
+
+/// The longest request: an operation, two names of at most 255 bytes, a NUL after each.
+const REQUEST_MAX: usize = 1 + 2 * 256;
+/// Room for one control message with one descriptor, aligned as `cmsghdr` is.
+const CONTROL_WORDS: usize = 8;
+
+/// Operations of a request.
+const CREATE: u8 = b'c';
+const RENAME: u8 = b'r';
+const REMOVE: u8 = b'd';
+
+/// The user and group that new files belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+}
+
+/// The program's end of the connection to its opener. Dropping it ends the opener.
+#[derive(Debug)]
+pub struct Opener {
+    socket: OwnedFd,
+}
+
+impl Opener {
+    /// Starts an opener for `directory`. New files belong to `owner`, if given.
+    ///
+    /// Call it before the process has more than one thread: the opener is a fork, and a fork of a threaded process may
+    /// find locks held for ever.
+    ///
+    /// # Errors
+    /// If the directory cannot be opened, or a process or socket cannot be had.
+    pub fn start(directory: &Path, owner: Option<Owner>) -> Result<Opener, SyscallError> {
+        let directory = open_directory(directory)?;
+        let (ours, theirs) = socket_pair()?;
+        // SAFETY: fork has no memory preconditions; the child runs only `serve`, which ends in `_exit`, so that no
+        // destructor or buffer of the parent runs twice. The caller is asked to be single-threaded.
+        match check("fork", unsafe { libc::fork() })? {
+            0 => {
+                drop(ours);
+                serve(&theirs, &directory, owner)
+            }
+            _ => Ok(Opener { socket: ours }),
+        }
+    }
+
+    /// Creates the file `name`, or empties it if it exists, for writing.
+    ///
+    /// # Errors
+    /// As open(2); `InvalidInput` if `name` is not a single component.
+    pub fn create(&self, name: &OsStr) -> io::Result<File> {
+        let fd = self.ask(CREATE, &[name])?;
+        fd.map(File::from).ok_or_else(|| io::Error::other("the opener sent no file"))
+    }
+
+    /// Renames a file within the directory, replacing what bears the new name.
+    ///
+    /// # Errors
+    /// As rename(2).
+    pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
+        self.ask(RENAME, &[from, to]).map(|_| ())
+    }
+
+    /// Removes a file of the directory.
+    ///
+    /// # Errors
+    /// As unlink(2).
+    pub fn remove(&self, name: &OsStr) -> io::Result<()> {
+        self.ask(REMOVE, &[name]).map(|_| ())
+    }
+
+    fn ask(&self, operation: u8, names: &[&OsStr]) -> io::Result<Option<OwnedFd>> {
+        let mut request = vec![operation];
+        for name in names {
+            if !is_component(name.as_bytes()) {
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "a file name without '/' is needed"));
+            }
+            request.extend_from_slice(name.as_bytes());
+            request.push(0);
+        }
+        send(&self.socket, &request, None)?;
+        let mut answer = [0u8; 4];
+        let (len, fd) = receive(&self.socket, &mut answer)?;
+        match (len, i32::from_ne_bytes(answer)) {
+            (4, 0) => Ok(fd),
+            (4, errno) => Err(io::Error::from_raw_os_error(errno)),
+            _ => Err(io::Error::other("the opener has ended")),
+        }
+    }
+}
+
+/// Whether `name` is one path component that a directory can hold.
+fn is_component(name: &[u8]) -> bool {
+    !name.is_empty()
+        && name.len() <= 255
+        && !name.contains(&b'/')
+        && !name.contains(&0)
+        && name != b"."
+        && name != b".."
+}
+
+/// The opener's life: answers until the program has gone.
+fn serve(socket: &OwnedFd, directory: &OwnedFd, owner: Option<Owner>) -> ! {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE, libc::SIGUSR1] {
+        // SAFETY: ignoring a signal installs no handler. The program decides when the work ends, by its socket.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+    close_others(&[socket.as_raw_fd(), directory.as_raw_fd()]);
+    let mut request = [0u8; REQUEST_MAX];
+    while let Ok((len, _)) = receive(socket, &mut request) {
+        if len == 0 {
+            break;
+        }
+        let (errno, fd) = match obey(&request[..len], directory, owner) {
+            Ok(fd) => (0, fd),
+            Err(error) => (error.raw_os_error().unwrap_or(libc::EINVAL), None),
+        };
+        if send(socket, &i32::to_ne_bytes(errno), fd.as_ref()).is_err() {
+            break;
+        }
+    }
+    // SAFETY: ends this process without running the parent's exit handlers or flushing its buffers.
+    unsafe { libc::_exit(0) }
+}
+
+/// Closes what the parent had open and the opener must not hold: the program's own end of the socket above all, without
+/// whose close the opener would never learn that the program has gone.
+fn close_others(keep: &[RawFd]) {
+    // SAFETY: sysconf only reads a limit.
+    let limit = unsafe { libc::sysconf(libc::_SC_OPEN_MAX) }.clamp(0, 65_536) as RawFd;
+    for fd in (3..limit).filter(|fd| !keep.contains(fd)) {
+        // SAFETY: closing a number that is not open fails harmlessly; nothing in this process uses these again.
+        unsafe { libc::close(fd) };
+    }
+}
+
+fn obey(request: &[u8], directory: &OwnedFd, owner: Option<Owner>) -> io::Result<Option<OwnedFd>> {
+    let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
+    let (operation, names) = request.split_first().ok_or_else(invalid)?;
+    let mut names = names.split(|&byte| byte == 0).filter(|name| is_component(name));
+    let mut name = || names.next().and_then(|name| CString::new(name).ok()).ok_or_else(invalid);
+    match *operation {
+        CREATE => create(directory, &name()?, owner).map(Some),
+        RENAME => rename(directory, &name()?, &name()?).map(|()| None),
+        REMOVE => remove(directory, &name()?).map(|()| None),
+        _ => Err(invalid()),
+    }
+}
+
+fn create(directory: &OwnedFd, name: &CString, owner: Option<Owner>) -> io::Result<OwnedFd> {
+    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    // SAFETY: `name` is a NUL-terminated string that lives through the call.
+    let fd = check("openat", unsafe { libc::openat(directory.as_raw_fd(), name.as_ptr(), flags, 0o644) })
+        .map_err(|error| error.source)?;
+    // SAFETY: openat gave us this descriptor just now, so it is open and ours alone.
+    let file = unsafe { OwnedFd::from_raw_fd(fd) };
+    if let Some(Owner { uid, gid }) = owner {
+        // SAFETY: takes no pointer.
+        check("fchown", unsafe { libc::fchown(file.as_raw_fd(), uid, gid) }).map_err(|error| error.source)?;
+    }
+    Ok(file)
+}
+
+fn rename(directory: &OwnedFd, from: &CString, to: &CString) -> io::Result<()> {
+    let dir = directory.as_raw_fd();
+    // SAFETY: both names are NUL-terminated strings that live through the call.
+    let result = unsafe { libc::renameat(dir, from.as_ptr(), dir, to.as_ptr()) };
+    check("renameat", result).map(|_| ()).map_err(|error| error.source)
+}
+
+fn remove(directory: &OwnedFd, name: &CString) -> io::Result<()> {
+    // SAFETY: `name` is a NUL-terminated string that lives through the call.
+    let result = unsafe { libc::unlinkat(directory.as_raw_fd(), name.as_ptr(), 0) };
+    check("unlinkat", result).map(|_| ()).map_err(|error| error.source)
+}
+
+fn open_directory(path: &Path) -> Result<OwnedFd, SyscallError> {
+    let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
+    let path = CString::new(path.as_os_str().as_bytes())
+        .map_err(|_| SyscallError::from_errno("open(directory)", libc::EINVAL))?;
+    let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    // SAFETY: `path` is a NUL-terminated string that lives through the call.
+    let fd = check("open(directory)", unsafe { libc::open(path.as_ptr(), flags) })?;
+    // SAFETY: open gave us this descriptor just now, so it is open and ours alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn socket_pair() -> Result<(OwnedFd, OwnedFd), SyscallError> {
+    let mut fds: [RawFd; 2] = [-1; 2];
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    // SAFETY: the kernel writes two descriptors into the array of two.
+    check("socketpair", unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) })?;
+    // SAFETY: socketpair gave us both just now, so they are open and ours alone.
+    Ok(unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) })
+}
+
+/// One message with `bytes`, and a descriptor beside it if there is one.
+fn send(socket: &OwnedFd, bytes: &[u8], fd: Option<&OwnedFd>) -> io::Result<()> {
+    let mut control = [0u64; CONTROL_WORDS];
+    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut message = empty_message(&mut part);
+    if let Some(fd) = fd {
+        message.msg_control = control.as_mut_ptr().cast();
+        // SAFETY: CMSG_SPACE computes a length.
+        message.msg_controllen = unsafe { libc::CMSG_SPACE(size_of::<RawFd>() as u32) } as _;
+        debug_assert!(message.msg_controllen <= size_of_val(&control) as _);
+        // SAFETY: the control buffer is aligned for cmsghdr and long enough for one header and one descriptor, as the
+        // assertion says, so the first header and its data lie within it.
+        unsafe {
+            let header = libc::CMSG_FIRSTHDR(&message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as _;
+            libc::CMSG_DATA(header).cast::<RawFd>().write_unaligned(fd.as_raw_fd());
+        }
+    }
+    // SAFETY: the message points to `bytes`, which the kernel only reads, and to `control`; all live through the call.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &message, libc::MSG_NOSIGNAL) };
+    check_len("sendmsg", sent).map(|_| ()).map_err(|error| error.source)
+}
+
+/// One message into `bytes`: its length, 0 when the other side has gone, and the descriptor that came with it.
+fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
+    let mut control = [0u64; CONTROL_WORDS];
+    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let mut message = empty_message(&mut part);
+    message.msg_control = control.as_mut_ptr().cast();
+    message.msg_controllen = size_of_val(&control) as _;
+    let len = loop {
+        // SAFETY: the kernel writes at most the lengths given into `bytes` and `control`, which live through the call.
+        let result = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_CMSG_CLOEXEC) };
+        match check_len("recvmsg", result) {
+            Err(error) if error.errno() == libc::EINTR => {}
+            other => break other.map_err(|error| error.source)?,
+        }
+    };
+    // SAFETY: the kernel filled the control buffer and set its length; CMSG_FIRSTHDR checks that a header fits, and a
+    // message of SCM_RIGHTS holds at least one descriptor, which is now open and ours alone.
+    let fd = unsafe {
+        let header = libc::CMSG_FIRSTHDR(&message);
+        let rights = !header.is_null()
+            && (*header).cmsg_level == libc::SOL_SOCKET
+            && (*header).cmsg_type == libc::SCM_RIGHTS;
+        rights.then(|| OwnedFd::from_raw_fd(libc::CMSG_DATA(header).cast::<RawFd>().read_unaligned()))
+    };
+    Ok((len, fd))
+}
+
+fn empty_message(part: &mut libc::iovec) -> libc::msghdr {
+    // SAFETY: msghdr is plain data for which all zeros means: no address, no parts, no control data.
+    let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+    message.msg_iov = part;
+    message.msg_iovlen = 1;
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_single_components_are_names() {
+        for bad in ["", ".", "..", "a/b", "/etc/passwd", "../x"] {
+            assert!(!is_component(bad.as_bytes()), "{bad}");
+        }
+        assert!(!is_component(&[b'x'; 256]));
+        assert!(is_component(b"trace-0001.pcapng.part"));
+    }
+
+    #[test]
+    fn a_descriptor_crosses_the_socket() {
+        let (a, b) = socket_pair().expect("a socket pair");
+        let null = OwnedFd::from(File::open("/dev/null").expect("/dev/null"));
+        send(&a, b"hello", Some(&null)).expect("sent");
+        let mut bytes = [0; 16];
+        let (len, fd) = receive(&b, &mut bytes).expect("received");
+        assert_eq!((&bytes[..len], fd.is_some()), (&b"hello"[..], true));
+        drop(a);
+        assert_eq!(receive(&b, &mut bytes).expect("closed").0, 0);
+    }
+
+    #[test]
+    fn requests_are_obeyed_within_the_directory_only() {
+        let name = format!("tapline-opener-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir(&path).expect("a directory");
+        let directory = open_directory(&path).expect("opened");
+        assert!(obey(b"cone\0", &directory, None).expect("created").is_some());
+        obey(b"rone\0two\0", &directory, None).expect("renamed");
+        assert!(path.join("two").exists() && !path.join("one").exists());
+        std::os::unix::fs::symlink("/etc/passwd", path.join("link")).expect("linked");
+        let link = obey(b"clink\0", &directory, None).expect_err("never through a link");
+        assert_eq!(link.raw_os_error(), Some(libc::ELOOP));
+        for hostile in [&b""[..], b"c", b"c../up\0", b"rone\0", b"zone\0"] {
+            assert!(obey(hostile, &directory, None).is_err(), "{hostile:?}");
+        }
+        obey(b"dtwo\0", &directory, None).expect("removed");
+        std::fs::remove_dir_all(&path).expect("removed");
+    }
+}
