@@ -169,8 +169,7 @@ impl Libpcap {
     fn load() -> Result<Libpcap, String> {
         // SAFETY: libpcap's initialisers have no conditions of their own; the library is never unloaded.
         let library = unsafe { libc::dlopen(LIBRARY.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
-        let library =
-            NonNull::new(library).ok_or_else(|| format!("{LIBRARY:?} is not installed"))?;
+        let library = NonNull::new(library).ok_or_else(|| format!("{LIBRARY:?} is not installed"))?;
         // SAFETY: each name has in `pcap/pcap.h` and `pcap/bpf.h` the type of the field that it is assigned to.
         unsafe {
             let version: unsafe extern "C" fn() -> *const c_char = symbol(library, c"pcap_lib_version")?;
