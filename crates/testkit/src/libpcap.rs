@@ -9,6 +9,10 @@
 //! every other test: [`Libpcap::get`] says why it is absent, and the test skips with that reason.
 #![allow(unsafe_code)]
 
+mod trace;
+
+pub use trace::Trace;
+
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::path::Path;
 use std::ptr::{self, NonNull};
