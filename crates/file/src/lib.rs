@@ -1,1 +1,25 @@
 //! pcap, pcapng and ERF files, plain or compressed: readers and writers.
+//!
+//! ```text
+//! FileSource    one file  --advance--> batch      reading: packets are lent in place, 256 at a time
+//! MergedSource  files, by time
+//! ```
+//!
+//! What is read and written, with all limits, stands in `docs/files.md`. No length that a file gives makes this crate
+//! allocate; what a file contradicts is an [`Error`] that names the byte.
+#![forbid(unsafe_code)]
+
+mod byte_order;
+mod error;
+mod input;
+mod merge;
+mod read;
+mod section;
+mod source;
+
+pub use byte_order::ByteOrder;
+pub use error::{Error, Place, WriteError};
+pub use input::Compression;
+pub use merge::MergedSource;
+pub use section::{InterfaceStatistics, Section};
+pub use source::{FileSource, InterfaceCounters};

@@ -1,0 +1,155 @@
+//! What can go wrong with a capture file.
+
+use std::fmt;
+use std::io;
+
+use tapline_packet::LinkType;
+
+/// Where in a file: a byte, counted from 0, in the file itself or in what it unpacks to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The byte.
+    pub offset: u64,
+    /// Whether the file is compressed, so that the byte is one of the unpacked data.
+    pub unpacked: bool,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = if self.unpacked { " of the unpacked data" } else { "" };
+        write!(f, "byte {}{of}", self.offset)
+    }
+}
+
+/// Why a capture file cannot be read (further). Packets before the fault have been lent by then.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file cannot be opened.
+    #[error("cannot open {name}: {source}")]
+    Open {
+        /// The file.
+        name: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The system failed to read on.
+    #[error("cannot read {name} on from {place}: {source}")]
+    Read {
+        /// The file.
+        name: String,
+        /// How far it was read.
+        place: Place,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The compressed data are damaged or end early.
+    #[error("{name}: the {format} data cannot be unpacked beyond {place}: {source}")]
+    Unpack {
+        /// The file.
+        name: String,
+        /// gzip, zstd or lz4.
+        format: &'static str,
+        /// How far they could be unpacked.
+        place: Place,
+        /// What the decoder found.
+        source: io::Error,
+    },
+    /// The file holds nothing.
+    #[error("{name} is empty: not even a file header is in it")]
+    Empty {
+        /// The file.
+        name: String,
+    },
+    /// The file is of another kind.
+    #[error("{name} is no capture file that we can read: {looks_like}")]
+    NotACapture {
+        /// The file.
+        name: String,
+        /// What it seems to be.
+        looks_like: String,
+    },
+    /// The file ends in the middle of something.
+    #[error(
+        "{name} is cut short: it ends at {place}, in the {item} that begins at byte {item_offset}; \
+         {missing} bytes are missing"
+    )]
+    Truncated {
+        /// The file.
+        name: String,
+        /// Where it ends.
+        place: Place,
+        /// What is incomplete: a file header, a packet header, packet data, a block.
+        item: &'static str,
+        /// Where that begins.
+        item_offset: u64,
+        /// How many bytes of it are missing.
+        missing: u64,
+    },
+    /// The file contradicts its format.
+    #[error("{name} is damaged at {place}: {reason}")]
+    Corrupt {
+        /// The file.
+        name: String,
+        /// Where the damaged item begins.
+        place: Place,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// Why packets cannot be written (further). The file holds whole records only, up to the fault.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// The file or its directory cannot be opened.
+    #[error("cannot create {name}: {source}")]
+    Create {
+        /// The file.
+        name: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// No space is left, or the user's quota is used up.
+    #[error(
+        "cannot write to {name}: the disk is full; {lost} packets of this run are lost, the file ends with a whole record"
+    )]
+    DiskFull {
+        /// The file.
+        name: String,
+        /// Packets that were accepted but are not in the file.
+        lost: u64,
+    },
+    /// The reader of the pipe has gone.
+    #[error("{name}: the reader has gone (broken pipe)")]
+    BrokenPipe {
+        /// The stream.
+        name: String,
+    },
+    /// Another failure of the system.
+    #[error("cannot write to {name}: {source}")]
+    Write {
+        /// The file.
+        name: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A pcap file holds packets of one link type only.
+    #[error(
+        "{name} is a pcap file, which holds one link type, here {have}; \
+         a packet of {interface} is {got}: write pcapng (a name that ends in .pcapng) or select one interface"
+    )]
+    LinkTypes {
+        /// The file.
+        name: String,
+        /// The link type in the file's header.
+        have: LinkType,
+        /// The packet's.
+        got: LinkType,
+        /// The interface of the packet.
+        interface: String,
+    },
+    /// What was asked for makes no sense together.
+    #[error("{0}")]
+    Options(String),
+}

@@ -1,0 +1,265 @@
+//! The bytes of a file as one window that moves along.
+//!
+//! ```text
+//!             consumed   window (parsers work here)   free
+//! buffer    |..........|============================|......|
+//!                      start                        end
+//! offset ->|  of buffer[0] in the (unpacked) file
+//! ```
+//!
+//! Packets are lent from the buffer in place. It grows only when it is full of bytes that really came, so that no
+//! length in a file can make us allocate.
+//!
+//! # Why files are not mapped
+//! Measured on a file of 1.0 GB in the page cache, walking over all records and touching three bytes of each (CPU
+//! time, user and system, medians of interleaved runs, virtual machine on AMD EPYC, ext4):
+//!
+//! | how | s |
+//! |---|---|
+//! | mmap | 0.15 |
+//! | mmap, MADV_SEQUENTIAL | 0.16 |
+//! | mmap, MAP_POPULATE | 0.19 |
+//! | mmap, MADV_POPULATE_READ by 256 KiB / 1 MiB / 4 MiB | 0.21 / 0.20 / 0.19 |
+//! | read into one reused buffer of 128 KiB / 256 KiB / 512 KiB / 1 MiB / 4 MiB | 0.09 / 0.09 / 0.09 / 0.10 / 0.10 |
+//!
+//! Page faults cost more than a copy into a buffer that stays in the second-level cache. Reading also cannot be hurt
+//! by a file that is cut or rewritten meanwhile (a mapping dies of SIGBUS), follows one that still grows, and leaves
+//! the bytes ours to put into this machine's order.
+
+mod compression;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub use compression::Compression;
+
+/// See the table above: the smallest of the fastest sizes that holds a batch of full Ethernet frames.
+const BUFFER_LEN: usize = 512 << 10;
+
+/// Bytes that are looked at to know a compression: the longest magic number and a little.
+const MAGIC_LEN: usize = 6;
+
+/// A stream of bytes, unpacked if need be, behind a window.
+pub(crate) struct Input {
+    reader: Box<dyn Read + Send>,
+    compression: Option<Compression>,
+    raw_read: Arc<AtomicU64>,
+    raw_len: Option<u64>,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    offset: u64,
+    state: State,
+}
+
+enum State {
+    Open,
+    Ended,
+    Failed(Option<io::Error>),
+}
+
+impl Input {
+    /// A file by name.
+    pub(crate) fn open(path: &std::path::Path) -> io::Result<Input> {
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        if metadata.is_dir() {
+            return Err(io::Error::from(io::ErrorKind::IsADirectory));
+        }
+        Input::new(Box::new(file), metadata.is_file().then_some(metadata.len()))
+    }
+
+    /// Any stream; `raw_len` is its length if that is known.
+    pub(crate) fn new(reader: Box<dyn Read + Send>, raw_len: Option<u64>) -> io::Result<Input> {
+        let raw_read = Arc::new(AtomicU64::new(0));
+        let mut counting = Counting { reader, count: Arc::clone(&raw_read) };
+        let mut magic = [0; MAGIC_LEN];
+        let have = read_up_to(&mut counting, &mut magic)?;
+        let compression = Compression::detect(&magic[..have]);
+        let mut buffer = vec![0; BUFFER_LEN];
+        let (reader, end) = match compression {
+            Some(compression) => (compression.unpack(magic[..have].to_vec(), counting)?, 0),
+            None => {
+                buffer[..have].copy_from_slice(&magic[..have]);
+                (Box::new(counting) as Box<dyn Read + Send>, have)
+            }
+        };
+        Ok(Input {
+            reader,
+            compression,
+            raw_read,
+            raw_len,
+            buffer,
+            start: 0,
+            end,
+            offset: 0,
+            state: State::Open,
+        })
+    }
+
+    /// What the file is packed with.
+    pub(crate) fn compression(&self) -> Option<Compression> {
+        self.compression
+    }
+
+    /// The buffer as far as it is filled, and where in it the window begins, which ends with it.
+    pub(crate) fn window(&mut self) -> (&mut [u8], usize) {
+        (&mut self.buffer[..self.end], self.start)
+    }
+
+    /// Bytes in the window.
+    pub(crate) fn len(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// The place of the window's first byte in the unpacked file.
+    pub(crate) fn offset(&self) -> u64 {
+        self.offset + self.start as u64
+    }
+
+    /// Whether it is a file, of which the next bytes can be had without waiting for a writer.
+    pub(crate) fn is_file(&self) -> bool {
+        self.raw_len.is_some()
+    }
+
+    /// Gives `len` bytes of the window back. They stay in the buffer until [`fill`](Self::fill).
+    pub(crate) fn consume(&mut self, len: usize) {
+        self.start = self.start.saturating_add(len).min(self.end);
+    }
+
+    /// The whole buffer, for lent packets.
+    pub(crate) fn buffer(&self) -> &[u8] {
+        &self.buffer
+    }
+
+    /// Moves the window to the front of the buffer and reads once behind it. Whether bytes came; if not, the stream is
+    /// at its end or failed (see [`take_fault`](Self::take_fault)).
+    pub(crate) fn fill(&mut self) -> bool {
+        if !matches!(self.state, State::Open) {
+            return false;
+        }
+        self.make_room();
+        match read_once(&mut self.reader, &mut self.buffer[self.end..]) {
+            Ok(0) => self.state = State::Ended,
+            Ok(len) => {
+                self.end += len;
+                return true;
+            }
+            Err(error) => self.state = State::Failed(Some(error)),
+        }
+        false
+    }
+
+    /// Why the stream ended, if it failed; given out once.
+    pub(crate) fn take_fault(&mut self) -> Option<io::Error> {
+        match &mut self.state {
+            State::Failed(fault) => fault.take(),
+            _ => None,
+        }
+    }
+
+    /// Bytes read of the file as it lies on disk.
+    pub(crate) fn raw_read(&self) -> u64 {
+        self.raw_read.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of the file as it lay on disk when it was opened, if it is one.
+    pub(crate) fn raw_len(&self) -> Option<u64> {
+        self.raw_len
+    }
+
+    fn make_room(&mut self) {
+        self.buffer.copy_within(self.start..self.end, 0);
+        self.offset += self.start as u64;
+        self.end -= self.start;
+        self.start = 0;
+        if self.end == self.buffer.len() {
+            self.buffer.resize(self.buffer.len() * 2, 0);
+        }
+    }
+}
+
+/// Counts what is read, for progress.
+struct Counting {
+    reader: Box<dyn Read + Send>,
+    count: Arc<AtomicU64>,
+}
+
+impl Read for Counting {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len = self.reader.read(buffer)?;
+        // Relaxed: one thread reads the file; others only look.
+        self.count.fetch_add(len as u64, Ordering::Relaxed);
+        Ok(len)
+    }
+}
+
+fn read_once(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match reader.read(buffer) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}
+
+fn read_up_to(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
+    let mut have = 0;
+    while have < buffer.len() {
+        match read_once(reader, &mut buffer[have..])? {
+            0 => break,
+            len => have += len,
+        }
+    }
+    Ok(have)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gives one byte at a time, with interruptions.
+    struct Slow(Vec<u8>, usize);
+
+    impl Read for Slow {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.1 += 1;
+            if self.1 % 3 == 0 {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let Some((&first, rest)) = self.0.split_first() else { return Ok(0) };
+            buffer[0] = first;
+            self.0 = rest.to_vec();
+            Ok(1)
+        }
+    }
+
+    #[test]
+    fn the_window_moves_over_the_whole_stream() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        let mut input = Input::new(Box::new(Slow(bytes.clone(), 0)), None).unwrap();
+        let mut seen = Vec::new();
+        loop {
+            assert_eq!(input.offset() as usize, seen.len());
+            let (bytes, start) = input.window();
+            seen.extend_from_slice(&bytes[start..]);
+            input.consume(usize::MAX);
+            if !input.fill() {
+                break;
+            }
+        }
+        assert_eq!((seen, input.raw_read()), (bytes, 256));
+        assert!(input.take_fault().is_none());
+    }
+
+    #[test]
+    fn the_buffer_grows_only_with_bytes_that_came() {
+        let bytes = vec![7; BUFFER_LEN * 3];
+        let mut input = Input::new(Box::new(io::Cursor::new(bytes)), None).unwrap();
+        while input.fill() {}
+        assert_eq!(input.len(), BUFFER_LEN * 3);
+        assert_eq!(input.buffer().len(), BUFFER_LEN * 4);
+    }
+}

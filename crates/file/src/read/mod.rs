@@ -1,0 +1,79 @@
+//! What the three formats have in common: a parser walks a window and leaves records.
+
+use tapline_packet::{BATCH_MAX, Interface, Record};
+
+pub(crate) mod detect;
+pub(crate) mod erf;
+pub(crate) mod pcap;
+pub(crate) mod pcapng;
+mod pseudo_header;
+
+/// A parser of one format. It keeps what a format says once (byte order, interfaces) and walks the window in between.
+pub(crate) enum Parser {
+    Pcap(pcap::Parser),
+    Pcapng(Box<pcapng::Parser>),
+    Erf(erf::Parser),
+}
+
+/// A stretch of the file in the buffer.
+pub(crate) struct Window<'a> {
+    /// The whole buffer, up to the last byte that came.
+    pub(crate) bytes: &'a mut [u8],
+    /// The next byte to parse: an index into `bytes`.
+    pub(crate) at: usize,
+}
+
+impl Window<'_> {
+    fn rest(&self) -> &[u8] {
+        &self.bytes[self.at..]
+    }
+}
+
+/// Packets and interfaces found so far.
+pub(crate) struct Found<'a> {
+    pub(crate) interfaces: &'a mut Vec<Interface>,
+    pub(crate) records: &'a mut Vec<Record>,
+}
+
+impl Found<'_> {
+    fn is_full(&self) -> bool {
+        self.records.len() >= BATCH_MAX
+    }
+}
+
+/// Why a parser stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// The batch is full.
+    Full,
+    /// The item at the window's `at` is not there as a whole.
+    Need {
+        /// What it is.
+        item: &'static str,
+        /// How many bytes of it have been consumed already, because they need not stand together.
+        consumed: u64,
+        /// Bytes that it needs, counted from `at`; at least one more than are there.
+        len: u64,
+    },
+}
+
+impl Stop {
+    fn need(item: &'static str, len: usize) -> Stop {
+        Stop::Need { item, consumed: 0, len: len as u64 }
+    }
+}
+
+/// A contradiction in the file, in the item at the window's `at`.
+#[derive(Debug)]
+pub(crate) struct Fault(pub(crate) String);
+
+impl Parser {
+    /// Walks the window until the batch is full or an item is not there as a whole.
+    pub(crate) fn parse(&mut self, window: &mut Window<'_>, found: &mut Found<'_>) -> Result<Stop, Fault> {
+        match self {
+            Parser::Pcap(parser) => parser.parse(window, found),
+            Parser::Pcapng(parser) => parser.parse(window, found),
+            Parser::Erf(parser) => parser.parse(window, found),
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! The pcap format, with the variants that are in the wild.
+//!
+//! ```text
+//! file   = header record*
+//! header = magic u32, major u16, minor u16, zone i32, digits u32, snap length u32, link type u32 [, Ixia: length u32]
+//! record = seconds u32, fraction u32, captured length u32, wire length u32 [, more in variants], data
+//!
+//! link type = FCS length (4 bits, in units of 16 bits) 0 present(1 bit) 0000000000 LINKTYPE (16 bits)
+//! ```
+//!
+//! | magic | variant | fraction | record header |
+//! |---|---|---|---|
+//! | a1b2c3d4 | the standard | µs | 16 bytes |
+//! | a1b23c4d | nanoseconds | ns | 16 |
+//! | a1b2cd34 | Kuznetzov's patch: + interface index u32, protocol u16, packet type u8, pad | µs | 24 |
+//! | a1b2cd34 | the same as SuSE 6.3 had it: + 4 bytes | µs | 28 |
+//! | a1b2c3d4 | an early form of the patch (Red Hat 6.1) | µs | 24 |
+//! | a1b2c3d4 | Nokia firewalls: + 4 bytes | µs | 20 |
+//! | 1c0001ac, 1c0001ab | Ixia hardware, Ixia software: 4 bytes more in the file header | ns, µs | 16 |
+//! | a12b3c4d | Navtel | ns | 16 |
+//!
+//! Where one magic number stands for several layouts, the first records decide; what we cannot see (a pipe that has
+//! brought no record yet) is taken as libpcap takes it. Sources: draft-ietf-opsawg-pcap; libpcap `sf-pcap.c`; wiretap
+//! `libpcap.c` for SuSE, Red Hat, Nokia and Ixia.
+
+use tapline_packet::{Direction, Interface, LinkType, Meta, PacketType, Record, Resolution, Timestamp};
+
+use super::pseudo_header::PseudoHeader;
+use super::{Fault, Found, Stop, Window};
+use crate::byte_order::ByteOrder;
+
+pub(crate) const MAGIC_MICRO: u32 = 0xa1b2_c3d4;
+pub(crate) const MAGIC_NANO: u32 = 0xa1b2_3c4d;
+const MAGIC_PATCHED: u32 = 0xa1b2_cd34;
+const MAGIC_IXIA_HARDWARE: u32 = 0x1c00_01ac;
+const MAGIC_IXIA_SOFTWARE: u32 = 0x1c00_01ab;
+const MAGIC_NAVTEL: u32 = 0xa12b_3c4d;
+
+pub(crate) const FILE_HEADER_LEN: usize = 24;
+pub(crate) const RECORD_HEADER_LEN: usize = 16;
+
+/// The link type's upper bits: an FCS length is given; how many units of 16 bits it has.
+pub(crate) const FCS_PRESENT: u32 = 1 << 26;
+pub(crate) const FCS_LEN_SHIFT: u32 = 28;
+
+/// Records that are looked at to tell layouts apart, as many as wiretap tries.
+const TRIAL_RECORDS: usize = 3;
+
+/// Packets longer than this on the wire are a sign of a wrong layout: the longest D-Bus message.
+const TRIAL_WIRE_LEN_MAX: u32 = 128 << 20;
+
+/// Whether the magic number at the start of a file is that of a pcap file, and in which byte order.
+pub(crate) fn byte_order(magic: [u8; 4]) -> Option<ByteOrder> {
+    [ByteOrder::Little, ByteOrder::Big].into_iter().find(|order| variant(order.u32(&magic, 0)).is_some())
+}
+
+/// Reads records.
+#[derive(Debug)]
+pub(crate) struct Parser {
+    order: ByteOrder,
+    layout: Layout,
+    lengths: Lengths,
+    /// Nanoseconds in a unit of the fraction: 1 or 1000.
+    fraction_ns: u64,
+    link_type: LinkType,
+    pseudo_header: Option<PseudoHeader>,
+}
+
+/// The form of a record's header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Layout {
+    Standard,
+    Patched,
+    PatchedSuse,
+    Nokia,
+}
+
+impl Layout {
+    fn len(self) -> usize {
+        match self {
+            Layout::Standard => RECORD_HEADER_LEN,
+            Layout::Nokia => 20,
+            Layout::Patched => 24,
+            Layout::PatchedSuse => 28,
+        }
+    }
+}
+
+/// The order of a record's two lengths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lengths {
+    CapturedFirst,
+    WireFirst,
+    /// Version 2.3: both are in the wild; the captured length cannot be the greater one.
+    Either,
+}
+
+struct Variant {
+    resolution: Resolution,
+    layouts: &'static [Layout],
+    header_len: usize,
+}
+
+fn variant(magic: u32) -> Option<Variant> {
+    let standard =
+        |resolution| Variant { resolution, layouts: &[Layout::Standard], header_len: FILE_HEADER_LEN };
+    Some(match magic {
+        MAGIC_MICRO => {
+            let layouts = &[Layout::Standard, Layout::Patched, Layout::Nokia];
+            Variant { layouts, ..standard(Resolution::MICRO) }
+        }
+        MAGIC_NANO | MAGIC_NAVTEL => standard(Resolution::NANO),
+        MAGIC_PATCHED => {
+            Variant { layouts: &[Layout::Patched, Layout::PatchedSuse], ..standard(Resolution::MICRO) }
+        }
+        MAGIC_IXIA_HARDWARE => Variant { header_len: FILE_HEADER_LEN + 4, ..standard(Resolution::NANO) },
+        MAGIC_IXIA_SOFTWARE => Variant { header_len: FILE_HEADER_LEN + 4, ..standard(Resolution::MICRO) },
+        _ => return None,
+    })
+}
+
+/// What the file header says.
+#[derive(Debug)]
+pub(crate) struct Header {
+    pub(crate) parser: Parser,
+    pub(crate) interface: Interface,
+    /// Its length in bytes: 24 or 28.
+    pub(crate) len: usize,
+}
+
+/// Bytes of the file header, by its first four.
+pub(crate) fn header_len(magic: [u8; 4]) -> usize {
+    let Some(order) = byte_order(magic) else { return FILE_HEADER_LEN };
+    variant(order.u32(&magic, 0)).map_or(FILE_HEADER_LEN, |variant| variant.header_len)
+}
+
+impl Header {
+    /// Reads the header of a file that [`byte_order`] knows; `bytes` holds at least [`header_len`] bytes and what
+    /// else has come of the file.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Header, Fault> {
+        let no_pcap = || Fault("the magic number is not that of a pcap file".to_owned());
+        let magic = *bytes.first_chunk().ok_or_else(no_pcap)?;
+        let order = byte_order(magic).ok_or_else(no_pcap)?;
+        let variant = variant(order.u32(&magic, 0)).ok_or_else(no_pcap)?;
+        let lengths = lengths(order.u16(bytes, 4), order.u16(bytes, 6))?;
+        let interface = interface(order.u32(bytes, 16), order.u32(bytes, 20), variant.resolution);
+        let link_type = interface.link_type;
+        let mut parser = Parser {
+            order,
+            layout: variant.layouts[0],
+            lengths,
+            fraction_ns: if variant.resolution == Resolution::NANO { 1 } else { 1000 },
+            link_type,
+            pseudo_header: PseudoHeader::to_swap(order, link_type),
+        };
+        // Files of other versions than 2.4 were written before the patches, or not by them.
+        if lengths == Lengths::CapturedFirst {
+            parser.choose_layout(variant.layouts, &bytes[variant.header_len..], interface.snap_len);
+        }
+        Ok(Header { parser, interface, len: variant.header_len })
+    }
+}
+
+/// libpcap reads versions 2.0 to 2.4, and 543.0, which DG/UX wrote.
+fn lengths(major: u16, minor: u16) -> Result<Lengths, Fault> {
+    match (major, minor) {
+        (2, 4) => Ok(Lengths::CapturedFirst),
+        (2, 3) => Ok(Lengths::Either),
+        (2, 0..3) | (543, 0) => Ok(Lengths::WireFirst),
+        _ => {
+            Err(Fault(format!("this is version {major}.{minor} of the pcap format; 2.0 to 2.4 can be read")))
+        }
+    }
+}
+
+fn interface(snap_len: u32, link_field: u32, resolution: Resolution) -> Interface {
+    let mut interface = Interface::new("", LinkType::from_dlt(link_field as u16));
+    // libpcap takes 0 and what does not fit an int as "no limit".
+    interface.snap_len = if snap_len > i32::MAX as u32 { 0 } else { snap_len };
+    interface.resolution = resolution;
+    interface.fcs_len = (link_field & FCS_PRESENT != 0).then_some((link_field >> FCS_LEN_SHIFT) as u8 * 2);
+    interface
+}
+
+/// One record's header, as numbers.
+struct RecordHeader {
+    seconds: u32,
+    fraction: u32,
+    cap_len: u32,
+    wire_len: u32,
+}
+
+impl Parser {
+    /// Walks the window until the batch is full or a record is not there as a whole.
+    pub(crate) fn parse(&mut self, window: &mut Window<'_>, found: &mut Found<'_>) -> Result<Stop, Fault> {
+        let header_len = self.layout.len();
+        while !found.is_full() {
+            let Some(header_bytes) = window.rest().get(..header_len) else {
+                return Ok(Stop::need("packet header", header_len));
+            };
+            let header = self.header(header_bytes);
+            if header.cap_len > self.link_type.snap_len_max() {
+                return Err(self.too_long(&header));
+            }
+            let record_len = header_len + header.cap_len as usize;
+            if window.rest().len() < record_len {
+                return Ok(Stop::need("packet", record_len));
+            }
+            let record = self.record(&header, header_bytes, window.at + header_len);
+            window.at += record_len;
+            if let Some(pseudo_header) = self.pseudo_header {
+                let end = record.offset + record.cap_len as usize;
+                pseudo_header.swap(&mut window.bytes[record.offset..end]);
+            }
+            found.records.push(record);
+        }
+        Ok(Stop::Full)
+    }
+
+    #[inline]
+    fn header(&self, bytes: &[u8]) -> RecordHeader {
+        let first = self.order.u32(bytes, 8);
+        let second = self.order.u32(bytes, 12);
+        let (cap_len, wire_len) = match self.lengths {
+            Lengths::CapturedFirst => (first, second),
+            Lengths::WireFirst => (second, first),
+            Lengths::Either => (first.min(second), first.max(second)),
+        };
+        RecordHeader {
+            seconds: self.order.u32(bytes, 0),
+            fraction: self.order.u32(bytes, 4),
+            cap_len,
+            wire_len,
+        }
+    }
+
+    #[inline]
+    fn record(&self, header: &RecordHeader, bytes: &[u8], offset: usize) -> Record {
+        let nanos = u64::from(header.fraction) * self.fraction_ns;
+        let timestamp = Timestamp::from_parts(i64::from(header.seconds), nanos);
+        let mut meta = Meta { timestamp, wire_len: header.wire_len, ..Meta::default() };
+        if matches!(self.layout, Layout::Patched | Layout::PatchedSuse) {
+            meta.if_index = self.order.u32(bytes, 16);
+            meta.packet_type = PacketType::from_kernel(bytes[22]);
+            meta.direction = direction(meta.packet_type);
+        }
+        Record { offset, cap_len: header.cap_len, options_len: 0, meta }
+    }
+
+    fn too_long(&self, header: &RecordHeader) -> Fault {
+        Fault(format!(
+            "the packet header gives {} captured bytes; a packet of link type {} has at most {}",
+            header.cap_len,
+            self.link_type,
+            self.link_type.snap_len_max()
+        ))
+    }
+
+    /// Takes the first layout unless the records are odd in it and another fits them perfectly.
+    fn choose_layout(&mut self, layouts: &[Layout], records: &[u8], snap_len: u32) {
+        if self.trial(records, snap_len).doubts == 0 {
+            return;
+        }
+        for &layout in &layouts[1..] {
+            let trial = Parser { layout, pseudo_header: None, ..*self }.trial(records, snap_len);
+            if trial.doubts == 0 && trial.whole >= 2 {
+                self.layout = layout;
+                return;
+            }
+        }
+    }
+
+    /// Reads the first records in this layout and counts what is odd. A record that is not there as a whole is not odd.
+    fn trial(&self, records: &[u8], snap_len: u32) -> Trial {
+        let mut trial = Trial::default();
+        let mut at = 0usize;
+        while trial.whole < TRIAL_RECORDS {
+            let Some(bytes) = records.get(at..at + self.layout.len()) else { break };
+            let header = self.header(bytes);
+            trial.doubts += self.header_doubts(&header, bytes, snap_len);
+            let end = at.saturating_add(self.layout.len()).saturating_add(header.cap_len as usize);
+            if end > records.len() {
+                break;
+            }
+            at = end;
+            trial.whole += 1;
+        }
+        trial
+    }
+
+    fn header_doubts(&self, header: &RecordHeader, bytes: &[u8], snap_len: u32) -> u32 {
+        let snap_len = if snap_len == 0 { u32::MAX } else { snap_len };
+        let mut doubts = u32::from(header.fraction >= 1_000_000)
+            + u32::from(header.cap_len > self.link_type.snap_len_max())
+            + u32::from(header.cap_len > snap_len)
+            + u32::from(header.cap_len > header.wire_len)
+            + u32::from(header.wire_len > TRIAL_WIRE_LEN_MAX);
+        if matches!(self.layout, Layout::Patched | Layout::PatchedSuse) {
+            // In their days no host had ten thousand interfaces; packet types are 0 to 4.
+            doubts += u32::from(self.order.u32(bytes, 16) > 10_000) + u32::from(bytes[22] > 4);
+        }
+        doubts
+    }
+}
+
+/// The outcome of reading records in a layout.
+#[derive(Default)]
+struct Trial {
+    doubts: u32,
+    whole: usize,
+}
+
+fn direction(packet_type: PacketType) -> Direction {
+    match packet_type {
+        PacketType::Outgoing => Direction::Out,
+        _ => Direction::In,
+    }
+}
+
+#[cfg(test)]
+mod tests;

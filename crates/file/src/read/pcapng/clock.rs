@@ -1,0 +1,90 @@
+//! Times of an interface: 64-bit ticks of its own unit, from its own zero.
+//!
+//! ```text
+//! nanoseconds = ticks * 10^9 / unit + offset in seconds * 10^9      unit = 10^n or 2^n ticks a second
+//! ```
+
+use tapline_packet::{Resolution, Timestamp};
+
+/// Turns ticks into times.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    scale: Scale,
+    offset_ns: i128,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Scale {
+    /// Nanoseconds in a tick.
+    Times(u64),
+    /// Ticks in a nanosecond.
+    Over(u128),
+    /// 2^-n seconds.
+    Shift(u32),
+}
+
+impl Clock {
+    pub(super) fn new(resolution: Resolution, offset_seconds: i64) -> Clock {
+        let scale = match resolution {
+            Resolution::Decimal(n @ 0..=9) => Scale::Times(10u64.pow(9 - u32::from(n))),
+            // Beyond 10^-47 s not even 2^64 ticks make a nanosecond.
+            Resolution::Decimal(n) => Scale::Over(10u128.checked_pow(u32::from(n) - 9).unwrap_or(u128::MAX)),
+            Resolution::Binary(n) => Scale::Shift(u32::from(n)),
+        };
+        Clock { scale, offset_ns: i128::from(offset_seconds) * 1_000_000_000 }
+    }
+
+    /// The time of a tick; what is out of range is clamped, what is finer than a nanosecond is cut off.
+    #[inline]
+    pub(super) fn timestamp(&self, high: u32, low: u32) -> Timestamp {
+        let ticks = u64::from(high) << 32 | u64::from(low);
+        if let (Scale::Times(factor), 0) = (self.scale, self.offset_ns)
+            && let Some(nanos) = ticks.checked_mul(factor)
+            && let Ok(nanos) = i64::try_from(nanos)
+        {
+            return Timestamp::from_nanos(nanos);
+        }
+        self.wide(ticks)
+    }
+
+    #[cold]
+    fn wide(&self, ticks: u64) -> Timestamp {
+        let ticks = u128::from(ticks);
+        let nanos = match self.scale {
+            Scale::Times(factor) => ticks * u128::from(factor),
+            Scale::Over(divisor) => ticks / divisor,
+            Scale::Shift(n) => (ticks * 1_000_000_000).checked_shr(n).unwrap_or(0),
+        };
+        // At most 2^64 * 10^9 and 2^63 * 10^9: far below 2^127.
+        let nanos = nanos as i128 + self.offset_ns;
+        Timestamp::from_nanos(nanos.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nanos(resolution: Resolution, offset: i64, ticks: u64) -> i64 {
+        Clock::new(resolution, offset).timestamp((ticks >> 32) as u32, ticks as u32).as_nanos()
+    }
+
+    #[test]
+    fn every_unit() {
+        assert_eq!(nanos(Resolution::Decimal(0), 0, 3), 3_000_000_000);
+        assert_eq!(nanos(Resolution::MICRO, 0, 1_700_000_000_123_456), 1_700_000_000_123_456_000);
+        assert_eq!(nanos(Resolution::NANO, 0, 1_700_000_000_123_456_789), 1_700_000_000_123_456_789);
+        assert_eq!(nanos(Resolution::Decimal(12), 0, 1_999), 1);
+        assert_eq!(nanos(Resolution::Decimal(127), 0, u64::MAX), 0);
+        assert_eq!(nanos(Resolution::Binary(10), 0, 1024 + 512), 1_500_000_000);
+        assert_eq!(nanos(Resolution::Binary(127), 0, u64::MAX), 0);
+    }
+
+    #[test]
+    fn offsets_and_clamping() {
+        assert_eq!(nanos(Resolution::MICRO, -1, 0), -1_000_000_000);
+        assert_eq!(nanos(Resolution::MICRO, i64::MAX, 0), i64::MAX);
+        assert_eq!(nanos(Resolution::MICRO, i64::MIN, 0), i64::MIN);
+        assert_eq!(nanos(Resolution::Decimal(0), 0, u64::MAX), i64::MAX);
+    }
+}

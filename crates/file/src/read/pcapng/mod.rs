@@ -1,0 +1,424 @@
+//! The pcapng format (draft-ietf-opsawg-pcapng).
+//!
+//! ```text
+//! file    = section+                      each in the byte order of its writer
+//! section = section-header block*
+//! block   = type u32, length u32, body, padding to 4, length u32 again
+//!
+//! 0x0a0d0d0a section header     byte-order magic u32, major u16, minor u16, section length i64, options
+//! 1 interface description       link type u16, reserved u16, snap length u32, options
+//! 6 enhanced packet             interface u32, time (high, low) u32*2, captured u32, wire u32, data, options
+//! 3 simple packet               wire u32, data                      (interface 0, no time)
+//! 2 packet (obsolete)           interface u16, drops u16, time u32*2, captured u32, wire u32, data, options
+//! 5 interface statistics        interface u32, time u32*2, options
+//! any other                     skipped by its length, however long, without being held
+//! option  = code u16, length u16, value, padding to 4; code 0 ends the list
+//! ```
+//!
+//! Limits: a block that we look into has at most [`BLOCK_LEN_MAX`] bytes or what its link type needs, as in libpcap.
+
+mod clock;
+pub(crate) mod option;
+
+use tapline_packet::{
+    Direction, Interface, InterfaceId, LinkType, Meta, PacketType, Record, Resolution, Timestamp,
+};
+
+use self::clock::Clock;
+use self::option::{Options, to_native};
+use super::pseudo_header::PseudoHeader;
+use super::{Fault, Found, Stop, Window};
+use crate::byte_order::ByteOrder;
+use crate::section::{InterfaceStatistics, Section};
+
+/// The type of a section header, the same in both byte orders.
+pub(crate) const SECTION_HEADER_TYPE: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
+
+pub(crate) const SECTION_HEADER: u32 = 0x0a0d_0d0a;
+pub(crate) const INTERFACE_DESCRIPTION: u32 = 1;
+const PACKET: u32 = 2;
+const SIMPLE_PACKET: u32 = 3;
+pub(crate) const INTERFACE_STATISTICS: u32 = 5;
+pub(crate) const ENHANCED_PACKET: u32 = 6;
+
+pub(crate) const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
+
+/// Type and two lengths.
+const BLOCK_LEN_MIN: u32 = 12;
+const BLOCK_HEADER_LEN: usize = 8;
+const TRAILER_LEN: usize = 4;
+
+/// Bytes of the fixed parts, with the block header.
+const SECTION_HEADER_LEN: usize = 24;
+const INTERFACE_HEADER_LEN: usize = 16;
+const ENHANCED_HEADER_LEN: usize = 28;
+const SIMPLE_HEADER_LEN: usize = 12;
+const STATISTICS_HEADER_LEN: usize = 20;
+
+/// The longest block that is held as a whole, unless the link type has longer packets (libpcap's
+/// `INITIAL_MAX_BLOCKSIZE`).
+pub(crate) const BLOCK_LEN_MAX: u32 = 16 << 20;
+
+/// Room for a packet block's headers and options beside its data (libpcap's `MAX_BLOCKSIZE_FOR_SNAPLEN`).
+const PACKET_BLOCK_EXTRA: u32 = 131_072 + 32;
+
+/// The most interfaces that one section may describe.
+pub(crate) const INTERFACES_MAX: usize = 1 << 20;
+
+/// The drop count of an obsolete packet block that says "unknown".
+const DROPS_UNKNOWN: u16 = 0xffff;
+
+/// Reads blocks.
+#[derive(Debug)]
+pub(crate) struct Parser {
+    order: ByteOrder,
+    /// The interfaces of this section, by its own numbers.
+    interfaces: Vec<SectionInterface>,
+    /// Those of the section before, to know them again.
+    previous: Vec<InterfaceId>,
+    /// Bytes of the current block that are still to be passed over, and how many it had.
+    skip: u64,
+    skipped: u64,
+    block_len_max: u32,
+    pub(crate) sections: Vec<Section>,
+    pub(crate) statistics: Vec<InterfaceStatistics>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct SectionInterface {
+    id: InterfaceId,
+    clock: Clock,
+    snap_len: u32,
+    link_type: LinkType,
+    pseudo_header: Option<PseudoHeader>,
+}
+
+/// A block's place in the window.
+#[derive(Clone, Copy)]
+struct Block {
+    kind: u32,
+    len: usize,
+}
+
+impl Parser {
+    /// A parser that stands before the first section header.
+    pub(crate) fn new() -> Parser {
+        Parser {
+            order: ByteOrder::NATIVE,
+            interfaces: Vec::new(),
+            previous: Vec::new(),
+            skip: 0,
+            skipped: 0,
+            block_len_max: BLOCK_LEN_MAX,
+            sections: Vec::new(),
+            statistics: Vec::new(),
+        }
+    }
+
+    /// Walks the window until the batch is full or a block is not there as a whole.
+    pub(crate) fn parse(&mut self, window: &mut Window<'_>, found: &mut Found<'_>) -> Result<Stop, Fault> {
+        while !found.is_full() {
+            if let Some(stop) = self.pass_over(window) {
+                return Ok(stop);
+            }
+            let rest = window.rest();
+            if rest.len() < BLOCK_HEADER_LEN {
+                return Ok(Stop::need("block header", BLOCK_HEADER_LEN));
+            }
+            if rest[..4] == SECTION_HEADER_TYPE {
+                let Some(magic) = rest.get(8..12) else { return Ok(Stop::need("section header", 12)) };
+                self.order = byte_order(magic)?;
+            }
+            let block = self.block(rest)?;
+            if !is_read(block.kind) {
+                (self.skip, self.skipped) = (block.len as u64, 0);
+                continue;
+            }
+            if rest.len() < block.len {
+                return Ok(Stop::need(block_name(block.kind), block.len));
+            }
+            self.check_trailer(&rest[..block.len])?;
+            self.read(block, window, found)?;
+            window.at += block.len;
+        }
+        Ok(Stop::Full)
+    }
+
+    /// Passes over what is left of a block that is not read; `Some` if it goes on beyond the window.
+    fn pass_over(&mut self, window: &mut Window<'_>) -> Option<Stop> {
+        let len = self.skip.min(window.rest().len() as u64);
+        window.at += len as usize;
+        self.skip -= len;
+        self.skipped += len;
+        (self.skip > 0).then_some(Stop::Need { item: "block", consumed: self.skipped, len: self.skip })
+    }
+
+    fn block(&self, rest: &[u8]) -> Result<Block, Fault> {
+        let kind = self.order.u32(rest, 0);
+        let len = self.order.u32(rest, 4);
+        if len < BLOCK_LEN_MIN {
+            return Err(Fault(format!("a block has length {len}; the least is {BLOCK_LEN_MIN}")));
+        }
+        if is_read(kind) && len > self.block_len_max {
+            let max = self.block_len_max;
+            return Err(Fault(format!("{} of {len} bytes; at most {max} make sense", block_name(kind))));
+        }
+        // Lengths that leave the padding out are in the wild; the trailer tells whether that is what happened.
+        Ok(Block { kind, len: len as usize + (len.wrapping_neg() % 4) as usize })
+    }
+
+    fn check_trailer(&self, block: &[u8]) -> Result<(), Fault> {
+        let (head, tail) = (self.order.u32(block, 4), self.order.u32(block, block.len() - TRAILER_LEN));
+        if head != tail {
+            return Err(Fault(format!("a block's length is {head} at its start and {tail} at its end")));
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, block: Block, window: &mut Window<'_>, found: &mut Found<'_>) -> Result<(), Fault> {
+        let (start, end) = (window.at, window.at + block.len - TRAILER_LEN);
+        match block.kind {
+            SECTION_HEADER => self.section(&window.bytes[start..end]),
+            INTERFACE_DESCRIPTION => self.interface(&window.bytes[start..end], found.interfaces),
+            INTERFACE_STATISTICS => self.interface_statistics(&window.bytes[start..end]),
+            _ => {
+                let record = match block.kind {
+                    ENHANCED_PACKET => self.enhanced(&mut window.bytes[..end], start)?,
+                    PACKET => self.obsolete(&mut window.bytes[..end], start)?,
+                    _ => self.simple(&mut window.bytes[..end], start)?,
+                };
+                found.records.push(record);
+                Ok(())
+            }
+        }
+    }
+
+    fn section(&mut self, block: &[u8]) -> Result<(), Fault> {
+        need(block, SECTION_HEADER_LEN, "section header")?;
+        let (major, minor) = (self.order.u16(block, 12), self.order.u16(block, 14));
+        // 1.2 was written by mistake and means 1.0 (libpcap reads it so).
+        if major != 1 || !matches!(minor, 0 | 2) {
+            return Err(Fault(format!("this is version {major}.{minor} of pcapng; 1.0 can be read")));
+        }
+        self.previous = self.interfaces.drain(..).map(|interface| interface.id).collect();
+        self.sections.push(Section::parse(self.order, &block[SECTION_HEADER_LEN..]));
+        Ok(())
+    }
+
+    fn interface(&mut self, block: &[u8], all: &mut Vec<Interface>) -> Result<(), Fault> {
+        need(block, INTERFACE_HEADER_LEN, "interface description")?;
+        if self.interfaces.len() == INTERFACES_MAX {
+            return Err(Fault(format!("a section describes more than {INTERFACES_MAX} interfaces")));
+        }
+        let link_type = LinkType::from_dlt(self.order.u16(block, 8));
+        let options = &block[INTERFACE_HEADER_LEN..];
+        let mut interface = option::interface(self.order, link_type, options);
+        interface.snap_len = self.order.u32(block, 12);
+        let packets_max = link_type.snap_len_max().saturating_add(PACKET_BLOCK_EXTRA);
+        self.block_len_max = self.block_len_max.max(packets_max);
+        self.interfaces.push(SectionInterface {
+            id: InterfaceId(0),
+            clock: Clock::new(interface.resolution, option::time_offset(self.order, options)),
+            snap_len: interface.snap_len,
+            link_type,
+            pseudo_header: PseudoHeader::to_swap(self.order, link_type),
+        });
+        let index = self.interfaces.len() - 1;
+        self.interfaces[index].id = self.identify(index, interface, all);
+        Ok(())
+    }
+
+    /// An interface that the section before described in the same place and in the same words is the same interface:
+    /// files that were put together, or written in pieces, keep one table.
+    fn identify(&self, index: usize, interface: Interface, all: &mut Vec<Interface>) -> InterfaceId {
+        if let Some(&id) = self.previous.get(index)
+            && all.get(id.0 as usize) == Some(&interface)
+        {
+            return id;
+        }
+        all.push(interface);
+        InterfaceId(all.len() as u32 - 1)
+    }
+
+    fn interface_statistics(&mut self, block: &[u8]) -> Result<(), Fault> {
+        need(block, STATISTICS_HEADER_LEN, "interface statistics")?;
+        let interface = self.known(self.order.u32(block, 8))?;
+        let clock = |high: u32, low: u32| interface.clock.timestamp(high, low);
+        let taken = clock(self.order.u32(block, 12), self.order.u32(block, 16));
+        let options = Options::new(self.order, &block[STATISTICS_HEADER_LEN..]);
+        self.statistics.push(InterfaceStatistics::parse(interface.id, taken, options, clock));
+        Ok(())
+    }
+
+    #[inline]
+    fn enhanced(&self, bytes: &mut [u8], start: usize) -> Result<Record, Fault> {
+        let block = &bytes[start..];
+        need(block, ENHANCED_HEADER_LEN, "enhanced packet")?;
+        let interface = self.known(self.order.u32(block, 8))?;
+        let timestamp = interface.clock.timestamp(self.order.u32(block, 12), self.order.u32(block, 16));
+        let (cap_len, wire_len) = (self.order.u32(block, 20), self.order.u32(block, 24));
+        let meta = Meta { timestamp, wire_len, interface: interface.id, ..Meta::default() };
+        self.packet(bytes, start + ENHANCED_HEADER_LEN, cap_len, interface, meta)
+    }
+
+    fn obsolete(&self, bytes: &mut [u8], start: usize) -> Result<Record, Fault> {
+        let block = &bytes[start..];
+        need(block, ENHANCED_HEADER_LEN, "packet block")?;
+        let interface = self.known(u32::from(self.order.u16(block, 8)))?;
+        let drops = self.order.u16(block, 10);
+        let timestamp = interface.clock.timestamp(self.order.u32(block, 12), self.order.u32(block, 16));
+        let (cap_len, wire_len) = (self.order.u32(block, 20), self.order.u32(block, 24));
+        let drops_before = if drops == DROPS_UNKNOWN { 0 } else { u64::from(drops) };
+        let meta = Meta { timestamp, wire_len, interface: interface.id, drops_before, ..Meta::default() };
+        self.packet(bytes, start + ENHANCED_HEADER_LEN, cap_len, interface, meta)
+    }
+
+    fn simple(&self, bytes: &mut [u8], start: usize) -> Result<Record, Fault> {
+        let block = &bytes[start..];
+        need(block, SIMPLE_HEADER_LEN, "simple packet")?;
+        let interface = self.known(0)?;
+        let wire_len = self.order.u32(block, 8);
+        let there = (block.len() - SIMPLE_HEADER_LEN) as u32;
+        let snap_len = if interface.snap_len == 0 { u32::MAX } else { interface.snap_len };
+        // The block does not say what was captured: the least of what can be (draft, section 4.4).
+        let cap_len = wire_len.min(snap_len).min(there);
+        check_cap_len(cap_len, interface)?;
+        let offset = start + SIMPLE_HEADER_LEN;
+        swap_pseudo_header(bytes, offset, cap_len, interface);
+        let meta = Meta { timestamp: Timestamp::EPOCH, wire_len, interface: interface.id, ..Meta::default() };
+        Ok(Record { offset, cap_len, options_len: 0, meta })
+    }
+
+    /// Data and options, which stand from `offset` to the end of `bytes`.
+    #[inline]
+    fn packet(
+        &self,
+        bytes: &mut [u8],
+        offset: usize,
+        cap_len: u32,
+        interface: &SectionInterface,
+        mut meta: Meta,
+    ) -> Result<Record, Fault> {
+        check_cap_len(cap_len, interface)?;
+        let there = bytes.len() - offset;
+        if cap_len as usize > there {
+            return Err(Fault(format!(
+                "a packet of {cap_len} bytes does not fit its block, which has room for {there}"
+            )));
+        }
+        swap_pseudo_header(bytes, offset, cap_len, interface);
+        let padded = (cap_len as usize).next_multiple_of(4).min(there);
+        let options = &mut bytes[offset + padded..];
+        let options_len = options.len() as u32;
+        if options_len > 0 {
+            to_native(self.order, options);
+            read_packet_options(options, &mut meta);
+        }
+        Ok(Record { offset, cap_len, options_len, meta })
+    }
+
+    #[inline]
+    fn known(&self, number: u32) -> Result<&SectionInterface, Fault> {
+        self.interfaces.get(number as usize).ok_or_else(|| {
+            let count = self.interfaces.len();
+            Fault(format!("a block names interface {number}; the section has described {count} so far"))
+        })
+    }
+}
+
+/// Whether blocks of this type are looked into.
+fn is_read(kind: u32) -> bool {
+    matches!(
+        kind,
+        SECTION_HEADER
+            | INTERFACE_DESCRIPTION
+            | PACKET
+            | SIMPLE_PACKET
+            | INTERFACE_STATISTICS
+            | ENHANCED_PACKET
+    )
+}
+
+fn block_name(kind: u32) -> &'static str {
+    match kind {
+        SECTION_HEADER => "section header",
+        INTERFACE_DESCRIPTION => "interface description",
+        INTERFACE_STATISTICS => "interface statistics",
+        _ => "packet block",
+    }
+}
+
+/// The byte order that makes `magic` read as [`BYTE_ORDER_MAGIC`].
+fn byte_order(magic: &[u8]) -> Result<ByteOrder, Fault> {
+    [ByteOrder::Little, ByteOrder::Big]
+        .into_iter()
+        .find(|order| order.u32(magic, 0) == BYTE_ORDER_MAGIC)
+        .ok_or_else(|| {
+            Fault(format!("a section header has the byte-order magic {magic:02x?}, which is none"))
+        })
+}
+
+#[inline]
+fn need(block: &[u8], len: usize, what: &str) -> Result<(), Fault> {
+    if block.len() < len {
+        return Err(Fault(format!("a {what} block is too short for its fixed part of {len} bytes")));
+    }
+    Ok(())
+}
+
+#[inline]
+fn check_cap_len(cap_len: u32, interface: &SectionInterface) -> Result<(), Fault> {
+    let max = interface.link_type.snap_len_max();
+    if cap_len > max {
+        let link_type = interface.link_type;
+        return Err(Fault(format!(
+            "a packet has {cap_len} captured bytes; link type {link_type} has at most {max}"
+        )));
+    }
+    Ok(())
+}
+
+#[inline]
+fn swap_pseudo_header(bytes: &mut [u8], offset: usize, cap_len: u32, interface: &SectionInterface) {
+    if let Some(pseudo_header) = interface.pseudo_header {
+        pseudo_header.swap(&mut bytes[offset..offset + cap_len as usize]);
+    }
+}
+
+/// `epb_flags` and `epb_dropcount`, the options of a packet that everyone needs.
+fn read_packet_options(options: &[u8], meta: &mut Meta) {
+    for (code, value) in Options::new(ByteOrder::NATIVE, options) {
+        match (code, value.len()) {
+            (option::EPB_FLAGS, 4) => read_flags(ByteOrder::NATIVE.u32(value, 0), meta),
+            (option::EPB_DROP_COUNT, 8) => meta.drops_before = ByteOrder::NATIVE.u64(value, 0),
+            _ => {}
+        }
+    }
+}
+
+/// Bits 0-1: direction; bits 2-4: how the packet was addressed.
+fn read_flags(flags: u32, meta: &mut Meta) {
+    meta.direction = match flags & 3 {
+        1 => Direction::In,
+        2 => Direction::Out,
+        _ => Direction::Unknown,
+    };
+    meta.packet_type = match (flags >> 2) & 7 {
+        2 => PacketType::Multicast,
+        3 => PacketType::Broadcast,
+        4 => PacketType::OtherHost,
+        _ if meta.direction == Direction::Out => PacketType::Outgoing,
+        _ => PacketType::Host,
+    };
+}
+
+/// The resolution that an `if_tsresol` byte gives.
+fn resolution(byte: u8) -> Resolution {
+    match byte & 0x80 {
+        0 => Resolution::Decimal(byte),
+        _ => Resolution::Binary(byte & 0x7f),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! What pcapng files say besides packets: who wrote them, and what was counted.
+
+use tapline_packet::{InterfaceId, Timestamp};
+
+use crate::byte_order::ByteOrder;
+use crate::read::pcapng::option::{self, Options};
+
+/// Who wrote a section of a pcapng file, on what.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Section {
+    /// The machine.
+    pub hardware: String,
+    /// Its operating system.
+    pub os: String,
+    /// The program.
+    pub application: String,
+    /// What people or programs noted.
+    pub comments: Vec<String>,
+}
+
+impl Section {
+    pub(crate) fn parse(order: ByteOrder, options: &[u8]) -> Section {
+        let mut section = Section::default();
+        for (code, value) in Options::new(order, options) {
+            let text = option::text(value);
+            match code {
+                option::COMMENT => section.comments.push(text),
+                option::SECTION_HARDWARE => section.hardware = text,
+                option::SECTION_OS => section.os = text,
+                option::SECTION_APPLICATION => section.application = text,
+                _ => {}
+            }
+        }
+        section
+    }
+}
+
+/// What was counted on an interface, as an interface statistics block tells it. `None` is "not known", never zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InterfaceStatistics {
+    /// The interface.
+    pub interface: InterfaceId,
+    /// When it was counted.
+    pub taken: Timestamp,
+    /// When the capture began.
+    pub start: Option<Timestamp>,
+    /// When the capture ended.
+    pub end: Option<Timestamp>,
+    /// Packets that the interface received.
+    pub received: Option<u64>,
+    /// Packets that the interface dropped for lack of resources.
+    pub dropped: Option<u64>,
+    /// Packets that the filter let through.
+    pub filter_accepted: Option<u64>,
+    /// Packets that the operating system dropped.
+    pub os_dropped: Option<u64>,
+    /// Packets that reached the program.
+    pub delivered: Option<u64>,
+}
+
+pub(crate) const START_TIME: u16 = 2;
+pub(crate) const END_TIME: u16 = 3;
+pub(crate) const RECEIVED: u16 = 4;
+pub(crate) const DROPPED: u16 = 5;
+pub(crate) const FILTER_ACCEPTED: u16 = 6;
+pub(crate) const OS_DROPPED: u16 = 7;
+pub(crate) const DELIVERED: u16 = 8;
+
+impl InterfaceStatistics {
+    pub(crate) fn parse(
+        interface: InterfaceId,
+        taken: Timestamp,
+        options: Options<'_>,
+        clock: impl Fn(u32, u32) -> Timestamp,
+    ) -> InterfaceStatistics {
+        let order = options.order();
+        let mut statistics = InterfaceStatistics { interface, taken, ..InterfaceStatistics::default() };
+        for (code, value) in options.filter(|(_, value)| value.len() == 8) {
+            let count = Some(order.u64(value, 0));
+            let time = Some(clock(order.u32(value, 0), order.u32(value, 4)));
+            match code {
+                START_TIME => statistics.start = time,
+                END_TIME => statistics.end = time,
+                RECEIVED => statistics.received = count,
+                DROPPED => statistics.dropped = count,
+                FILTER_ACCEPTED => statistics.filter_accepted = count,
+                OS_DROPPED => statistics.os_dropped = count,
+                DELIVERED => statistics.delivered = count,
+                _ => {}
+            }
+        }
+        statistics
+    }
+}

@@ -1,0 +1,371 @@
+//! A capture file as a lender of packets.
+//!
+//! ```text
+//! Input --window--> Parser --records--> batch
+//!   ^                  |
+//!   +--- fill <--- Need: an item is not there as a whole
+//! ```
+
+use std::io::{self, Read};
+use std::path::Path;
+
+use tapline_packet::{BATCH_MAX, Batch, Interface, Record};
+
+use crate::error::{Error, Place};
+use crate::input::{Compression, Input};
+use crate::read::detect::{self, DETECT_LEN, Format};
+use crate::read::{Fault, Found, Parser, Stop, Window, erf, pcap, pcapng};
+use crate::section::{InterfaceStatistics, Section};
+
+/// Reads a pcap, pcapng or ERF file, plain or packed with gzip, zstd or lz4, and lends its packets in batches.
+///
+/// ```no_run
+/// use tapline_file::FileSource;
+/// let mut file = FileSource::open("trace.pcapng.zst".as_ref())?;
+/// while file.advance()? {
+///     for packet in file.batch().iter() {
+///         println!("{} bytes on {}", packet.data.len(), file.interfaces()[packet.meta.interface.0 as usize].name);
+///     }
+/// }
+/// # Ok::<(), tapline_file::Error>(())
+/// ```
+pub struct FileSource {
+    name: String,
+    input: Input,
+    format: Format,
+    parser: Parser,
+    interfaces: Vec<Interface>,
+    counters: Vec<InterfaceCounters>,
+    records: Vec<Record>,
+    /// Bytes of the window that the batch stands in, given back when the next one is asked for.
+    lent: usize,
+    /// The first batch was parsed when the file was opened.
+    is_parsed: bool,
+    /// What ended the file, told once all packets before it have been lent.
+    pending: Option<Error>,
+    is_ended: bool,
+}
+
+/// What a file has given for one interface so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct InterfaceCounters {
+    /// Packets lent.
+    pub packets: u64,
+    /// Captured bytes lent.
+    pub bytes: u64,
+    /// Packets that the file says were lost between those lent (`epb_dropcount`, ERF's loss counter).
+    pub drops: u64,
+}
+
+impl FileSource {
+    /// Opens a file by name.
+    ///
+    /// # Errors
+    /// If it cannot be opened, or its header shows that it is no capture file, or a damaged one.
+    pub fn open(path: &Path) -> Result<FileSource, Error> {
+        let name = path.display().to_string();
+        match Input::open(path) {
+            Ok(input) => FileSource::new(input, name),
+            Err(source) => Err(Error::Open { name, source }),
+        }
+    }
+
+    /// Reads from standard input, a pipe or memory. `name` is for messages.
+    ///
+    /// # Errors
+    /// As with [`open`](Self::open).
+    pub fn from_reader(reader: Box<dyn Read + Send>, name: &str) -> Result<FileSource, Error> {
+        match Input::new(reader, None) {
+            Ok(input) => FileSource::new(input, name.to_owned()),
+            Err(source) => Err(Error::Open { name: name.to_owned(), source }),
+        }
+    }
+
+    fn new(mut input: Input, name: String) -> Result<FileSource, Error> {
+        let mut interfaces = Vec::new();
+        let format = detect_format(&mut input, &name)?;
+        let parser = match format {
+            Format::Pcap => read_pcap_header(&mut input, &name, &mut interfaces)?,
+            Format::Pcapng => Parser::Pcapng(Box::new(pcapng::Parser::new())),
+            Format::Erf => Parser::Erf(erf::Parser::default()),
+        };
+        let mut source = FileSource {
+            name,
+            input,
+            format,
+            parser,
+            interfaces,
+            counters: Vec::new(),
+            records: Vec::with_capacity(BATCH_MAX),
+            lent: 0,
+            is_parsed: false,
+            pending: None,
+            is_ended: false,
+        };
+        source.find_first_interface()?;
+        Ok(source)
+    }
+
+    /// The file's name, as given.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The interfaces known so far. The table only grows.
+    pub fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    /// `pcap`, `pcapng` or `ERF`.
+    pub fn format_name(&self) -> &'static str {
+        match self.format {
+            Format::Pcap => "pcap",
+            Format::Pcapng => "pcapng",
+            Format::Erf => "ERF",
+        }
+    }
+
+    /// What the file is packed with, if it is.
+    pub fn compression(&self) -> Option<Compression> {
+        self.input.compression()
+    }
+
+    /// Gives the last batch back and parses the next, of up to [`BATCH_MAX`] packets. Whether there is one; `false` is
+    /// the end of the file.
+    ///
+    /// # Errors
+    /// What stands in the file before the fault has been lent by then. After an error the source is at its end.
+    pub fn advance(&mut self) -> Result<bool, Error> {
+        if !std::mem::take(&mut self.is_parsed) {
+            self.give_back();
+            self.parse_batch();
+        }
+        if !self.records.is_empty() {
+            self.count();
+            return Ok(true);
+        }
+        match self.pending.take() {
+            Some(error) => Err(error),
+            None => Ok(false),
+        }
+    }
+
+    /// The batch that the last [`advance`](Self::advance) found.
+    pub fn batch(&self) -> Batch<'_> {
+        Batch::new(self.input.buffer(), &self.records)
+    }
+
+    /// Records `from..to` of the batch.
+    pub(crate) fn batch_range(&self, from: usize, to: usize) -> Batch<'_> {
+        Batch::new(self.input.buffer(), &self.records[from..to])
+    }
+
+    /// What was lent so far, for each interface.
+    pub fn counters(&self) -> &[InterfaceCounters] {
+        &self.counters
+    }
+
+    /// The sections of a pcapng file met so far: who wrote them, and comments.
+    pub fn sections(&self) -> &[Section] {
+        match &self.parser {
+            Parser::Pcapng(parser) => &parser.sections,
+            _ => &[],
+        }
+    }
+
+    /// The interface statistics that a pcapng file carries, as far as it was read.
+    pub fn statistics(&self) -> &[InterfaceStatistics] {
+        match &self.parser {
+            Parser::Pcapng(parser) => &parser.statistics,
+            _ => &[],
+        }
+    }
+
+    /// Bytes read of the file as it lies on disk, and how many it has, if it is a file.
+    pub fn position(&self) -> (u64, Option<u64>) {
+        (self.input.raw_read(), self.input.raw_len())
+    }
+
+    /// The records of the current batch, for those who give interfaces other numbers.
+    pub(crate) fn records_mut(&mut self) -> &mut [Record] {
+        &mut self.records
+    }
+
+    /// Reads on until the file has named an interface, so that filters can be compiled before the first packet.
+    fn find_first_interface(&mut self) -> Result<(), Error> {
+        while self.interfaces.is_empty() && !self.is_ended {
+            self.parse_more();
+        }
+        self.is_parsed = !self.records.is_empty();
+        match self.pending.take_if(|_| !self.is_parsed) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
+    }
+
+    fn give_back(&mut self) {
+        self.input.consume(self.lent);
+        self.lent = 0;
+        self.records.clear();
+    }
+
+    fn parse_batch(&mut self) {
+        while self.records.is_empty() && !self.is_ended {
+            self.parse_more();
+        }
+    }
+
+    /// Parses what is there; if that gives no packet, reads on.
+    fn parse_more(&mut self) {
+        let stop = self.parse_window();
+        if !self.records.is_empty() {
+            self.pending = stop.err();
+            self.is_ended = self.pending.is_some();
+            return;
+        }
+        self.give_back();
+        match stop {
+            Ok(stop) => {
+                if !self.input.fill() {
+                    self.is_ended = true;
+                    self.pending = self.why_ended(stop);
+                }
+            }
+            Err(error) => {
+                self.is_ended = true;
+                self.pending = Some(error);
+            }
+        }
+    }
+
+    fn parse_window(&mut self) -> Result<Stop, Error> {
+        let FileSource { input, parser, interfaces, records, .. } = self;
+        let (bytes, start) = input.window();
+        let mut window = Window { bytes, at: start };
+        let mut found = Found { interfaces, records };
+        let result = parser.parse(&mut window, &mut found);
+        self.lent = window.at - start;
+        result.map_err(|fault| self.corrupt(fault, self.lent))
+    }
+
+    /// The error for input that ended when the parser had stopped so; `None` where a file may end.
+    fn why_ended(&mut self, stop: Stop) -> Option<Error> {
+        let (name, place) = (self.name.clone(), self.place(self.input.len()));
+        if let Some(source) = self.input.take_fault() {
+            return Some(read_fault(name, place, source, self.compression()));
+        }
+        let Stop::Need { item, consumed, len } = stop else { return None };
+        let have = self.input.len() as u64;
+        if have == 0 && consumed == 0 {
+            return None;
+        }
+        let item_offset = place.offset - have - consumed;
+        Some(Error::Truncated { name, place, item, item_offset, missing: len.saturating_sub(have) })
+    }
+
+    fn corrupt(&self, fault: Fault, at: usize) -> Error {
+        Error::Corrupt { name: self.name.clone(), place: self.place(at), reason: fault.0 }
+    }
+
+    /// The place `at` bytes into the window.
+    fn place(&self, at: usize) -> Place {
+        place(&self.input, at)
+    }
+
+    fn count(&mut self) {
+        self.counters.resize(self.interfaces.len(), InterfaceCounters::default());
+        for record in &self.records {
+            let counters = &mut self.counters[record.meta.interface.0 as usize];
+            counters.packets += 1;
+            counters.bytes += u64::from(record.cap_len);
+            counters.drops = counters.drops.saturating_add(record.meta.drops_before);
+        }
+    }
+}
+
+fn place(input: &Input, at: usize) -> Place {
+    Place { offset: input.offset() + at as u64, unpacked: input.compression().is_some() }
+}
+
+fn read_fault(name: String, place: Place, source: io::Error, compression: Option<Compression>) -> Error {
+    match compression {
+        Some(compression) => Error::Unpack { name, format: compression.name(), place, source },
+        None => Error::Read { name, place, source },
+    }
+}
+
+/// Reads until the format is certain, which takes four bytes of most files.
+fn detect_format(input: &mut Input, name: &str) -> Result<Format, Error> {
+    loop {
+        let (bytes, start) = input.window();
+        let bytes = &bytes[start..];
+        if let Some(format) = detect::format(bytes, false) {
+            return Ok(format);
+        }
+        if bytes.len() < DETECT_LEN && input.fill() {
+            continue;
+        }
+        if let Some(source) = input.take_fault() {
+            let place = place(input, input.len());
+            return Err(read_fault(name.to_owned(), place, source, input.compression()));
+        }
+        return detect_whole(input, name);
+    }
+}
+
+/// The format of a file of which all is there that will be looked at.
+fn detect_whole(input: &mut Input, name: &str) -> Result<Format, Error> {
+    let (bytes, start) = input.window();
+    let bytes = &bytes[start..];
+    let name = name.to_owned();
+    if bytes.is_empty() {
+        return Err(Error::Empty { name });
+    }
+    match detect::format(bytes, bytes.len() < DETECT_LEN) {
+        Some(format) => Ok(format),
+        None => Err(Error::NotACapture { name, looks_like: detect::looks_like(bytes) }),
+    }
+}
+
+fn read_pcap_header(input: &mut Input, name: &str, interfaces: &mut Vec<Interface>) -> Result<Parser, Error> {
+    loop {
+        let (bytes, start) = input.window();
+        let bytes = &bytes[start..];
+        // The format was detected by these four.
+        let header_len = bytes.first_chunk().map_or(pcap::FILE_HEADER_LEN, |magic| pcap::header_len(*magic));
+        if bytes.len() < header_len {
+            let missing = (header_len - bytes.len()) as u64;
+            if input.fill() {
+                continue;
+            }
+            let (name, place) = (name.to_owned(), place(input, input.len()));
+            return Err(match input.take_fault() {
+                Some(source) => read_fault(name, place, source, input.compression()),
+                None => Error::Truncated { name, place, item: "file header", item_offset: 0, missing },
+            });
+        }
+        if bytes.len() < LAYOUT_TRIAL_LEN && input.is_file() && input.fill() {
+            continue;
+        }
+        return start_pcap(input, name, interfaces);
+    }
+}
+
+fn start_pcap(input: &mut Input, name: &str, interfaces: &mut Vec<Interface>) -> Result<Parser, Error> {
+    let (bytes, start) = input.window();
+    match pcap::Header::parse(&bytes[start..]) {
+        Ok(header) => {
+            interfaces.push(header.interface);
+            input.consume(header.len);
+            Ok(Parser::Pcap(header.parser))
+        }
+        Err(fault) => Err(Error::Corrupt { name: name.to_owned(), place: place(input, 0), reason: fault.0 }),
+    }
+}
+
+/// Bytes of a pcap file in which its first records are looked at, to tell variants of one magic number apart. Not
+/// waited for on pipes, which may bring them much later.
+const LAYOUT_TRIAL_LEN: usize = 4096;
+
+#[cfg(test)]
+mod tests;
