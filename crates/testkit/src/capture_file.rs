@@ -1,7 +1,7 @@
 //! Capture files in their plainest form, written without the product's own writer so that it can be judged by them.
 //!
 //! ```text
-//! pcap     magic a1b23c4d (ns) 4, version 2+2, zone 4, accuracy 4, snap 4, link type 4; per packet: s 4, ns 4, cap 4, len 4, bytes
+//! pcap     magic 4, version 2+2, zone 4, accuracy 4, snap 4, link type 4; per packet: s 4, µs or ns 4, cap 4, len 4, bytes
 //! pcapng   Section Header Block, Interface Description Block (ns), Enhanced Packet Block for each packet
 //! ```
 //!
@@ -19,21 +19,35 @@ pub const ETHERNET: u16 = 1;
 
 const SNAP_LEN: u32 = 262_144;
 
-/// Writes frames as a pcap file with times in nanoseconds. Gives the number of packets.
+/// The unit of a pcap file's times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// What most programs write: magic a1b2c3d4.
+    Microseconds,
+    /// Magic a1b23c4d.
+    Nanoseconds,
+}
+
+/// Writes frames as a pcap file. Gives the number of packets.
 ///
 /// # Errors
 /// What `out` says.
 pub fn write_pcap(
     out: &mut impl Write,
     link_type: u16,
+    unit: Unit,
     frames: impl Iterator<Item = TimedFrame>,
 ) -> io::Result<u64> {
-    out.write_all(&words(&[0xa1b2_3c4d, 4 << 16 | 2, 0, 0, SNAP_LEN, u32::from(link_type)]))?;
+    let (magic, unit_ns) = match unit {
+        Unit::Microseconds => (0xa1b2_c3d4, 1000),
+        Unit::Nanoseconds => (0xa1b2_3c4d, 1),
+    };
+    out.write_all(&words(&[magic, 4 << 16 | 2, 0, 0, SNAP_LEN, u32::from(link_type)]))?;
     let mut packets = 0;
     for (offset, frame) in frames {
         let time = EPOCH + offset;
         let len = frame.len() as u32;
-        out.write_all(&words(&[time.as_secs() as u32, time.subsec_nanos(), len, len]))?;
+        out.write_all(&words(&[time.as_secs() as u32, time.subsec_nanos() / unit_ns, len, len]))?;
         out.write_all(&frame)?;
         packets += 1;
     }

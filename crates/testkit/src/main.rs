@@ -11,7 +11,7 @@
 use std::fs::File;
 use std::io::BufWriter;
 use std::process::ExitCode;
-use tapline_testkit::capture_file::{ETHERNET, write_pcap};
+use tapline_testkit::capture_file::{ETHERNET, Unit, write_pcap};
 use tapline_testkit::netns::{self, FAR, NEAR, Namespace};
 use tapline_testkit::sample;
 use tapline_testkit::sender::{Pace, Sender};
@@ -74,7 +74,7 @@ fn send(words: &[&str]) -> Result<(), String> {
 fn traffic(path: &str, words: &[&str]) -> Result<(), String> {
     let options = Options::parse(words)?;
     let frames = Traffic::new(options.seed).take(options.count as usize);
-    let write = || write_pcap(&mut BufWriter::new(File::create(path)?), ETHERNET, frames);
+    let write = || write_pcap(&mut BufWriter::new(File::create(path)?), ETHERNET, Unit::Nanoseconds, frames);
     let packets = write().map_err(|e| format!("{path}: {e}"))?;
     println!("{path}: {packets} packets");
     Ok(())

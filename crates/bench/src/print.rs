@@ -1,0 +1,86 @@
+//! Printing a file as text: `tapline capture -n -r FILE` against `tcpdump -n -r FILE`.
+
+use crate::report::{Report, Series};
+use crate::{Options, file, measure};
+use anyhow::{Context, ensure};
+use clap::Args;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct PrintArgs {
+    /// Size of the file: bytes, or with k, M or G.
+    #[arg(long, default_value = "200M", value_parser = file::parse_size)]
+    size: u64,
+}
+
+impl Default for PrintArgs {
+    fn default() -> PrintArgs {
+        PrintArgs { size: 200 << 20 }
+    }
+}
+
+/// Flags that change how much is printed.
+const STYLES: &[(&str, &[&str])] =
+    &[("short", &["-n", "-q"]), ("normal", &["-n"]), ("verbose", &["-n", "-v", "-e"])];
+
+pub(crate) fn run(args: &PrintArgs, options: &Options, report: &mut Report) -> anyhow::Result<()> {
+    let folder = options.folder()?;
+    let path = folder.path().join("traffic.pcap");
+    let packets = file::make_file(&path, args.size)?;
+    let tapline = options.tapline()?;
+    for (name, flags) in STYLES {
+        let mut series = Series::new(format!("print/{name}"), &["tapline", "tcpdump"], None);
+        let command = |peer: usize| print_command(peer, &tapline, &path, flags);
+        for peer in 0..2 {
+            let lines = count_first_lines(&mut command(peer))?;
+            ensure!(lines == packets, "{:?}: {lines} packets printed of {packets}", command(peer));
+        }
+        series.interleave(options.runs, |peer| measure::run(&mut command(peer), packets))?;
+        report.add(&series)?;
+    }
+    Ok(())
+}
+
+fn print_command(peer: usize, tapline: &Path, path: &Path, flags: &[&str]) -> Command {
+    let mut command = Command::new(if peer == 0 { tapline } else { Path::new("tcpdump") });
+    if peer == 0 {
+        command.arg("capture");
+    }
+    command.args(flags).arg("-r").arg(path);
+    command
+}
+
+/// Lines that begin a packet: with a time of day.
+fn count_first_lines(command: &mut Command) -> anyhow::Result<u64> {
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
+    let mut stdout = BufReader::new(child.stdout.take().context("a pipe was asked for")?);
+    let mut line = Vec::new();
+    let mut count = 0;
+    while stdout.read_until(b'\n', &mut line)? > 0 {
+        count += u64::from(begins_with_time(&line));
+        line.clear();
+    }
+    ensure!(child.wait()?.success(), "{command:?} failed");
+    Ok(count)
+}
+
+/// `hh:mm:ss.`
+fn begins_with_time(line: &[u8]) -> bool {
+    const FORM: &[u8] = b"00:00:00.";
+    let fits = |(byte, form): (&u8, &u8)| if *form == b'0' { byte.is_ascii_digit() } else { byte == form };
+    line.len() > FORM.len() && line.iter().zip(FORM).all(fits)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_lines_are_told_from_others() {
+        assert!(begins_with_time(b"22:13:20.000000 IP"));
+        assert!(!begins_with_time(b"    10.0.0.1 > 10.0.0.2"));
+        assert!(!begins_with_time(b"22:13"));
+    }
+}
