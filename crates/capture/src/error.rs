@@ -9,6 +9,9 @@ pub enum Error {
     /// The filter cannot be compiled for an interface's link type. The text is the filter's own, with a caret.
     #[error("{0}")]
     Filter(String),
+    /// A capture file cannot be read (further). The text names the file and the byte.
+    #[error(transparent)]
+    File(#[from] tapline_file::Error),
     /// A source failed.
     #[error("{what}: {source}")]
     Source {

@@ -12,14 +12,16 @@
 #![forbid(unsafe_code)]
 
 mod account;
+pub mod af_packet;
 mod engine;
 mod error;
-
+mod file;
 mod sink;
 mod source;
 
 pub use account::{Account, Balance, Count, InterfaceAccount, Loss, OutputAccount, Place, RingAccount};
 pub use engine::{Compile, Control, Ended, Engine, Outcome, Watch};
 pub use error::Error;
+pub use file::FileInput;
 pub use sink::{Shared, Sink};
 pub use source::{Advance, Event, Source};

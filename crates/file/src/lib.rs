@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! FileSource    one file  --advance--> batch      reading: packets are lent in place, 256 at a time
-//! MergedSource  files, by time
+//! MergedSource  several files, by time or one after the other
 //! ```
 //!
 //! What is read and written, with all limits, stands in `docs/files.md`. No length that a file gives makes this crate
@@ -20,6 +20,6 @@ mod source;
 pub use byte_order::ByteOrder;
 pub use error::{Error, Place, WriteError};
 pub use input::Compression;
-pub use merge::MergedSource;
+pub use merge::{MergedSource, Order};
 pub use section::{InterfaceStatistics, Section};
 pub use source::{FileSource, InterfaceCounters};

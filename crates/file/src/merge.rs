@@ -1,4 +1,4 @@
-//! Several files as one, ordered by time.
+//! Several files as one: ordered by time, or one after the other.
 //!
 //! ```text
 //! file 0  | 1 2 | 7 ...      run lent: 1 2      (up to the least time that another file waits with)
@@ -14,13 +14,23 @@ use tapline_packet::{Batch, Interface, InterfaceId, Timestamp};
 use crate::error::Error;
 use crate::source::FileSource;
 
-/// Several files as one source, ordered by time.
+/// Several files as one source.
 pub struct MergedSource {
+    order: Order,
     files: Vec<File>,
     interfaces: Vec<Interface>,
     /// The run that is lent: a file, and records `from..to` of its batch.
     lent: Option<Run>,
     errors: Vec<Error>,
+}
+
+/// Which packet comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// The earlier one; at equal times the one of the file given first.
+    Time,
+    /// The one of the file given first: file after file.
+    Given,
 }
 
 struct File {
@@ -40,12 +50,12 @@ struct Run {
 }
 
 impl MergedSource {
-    /// Merges `files`. Their interfaces get numbers of one table, file by file.
-    pub fn new(files: Vec<FileSource>) -> MergedSource {
+    /// Joins `files`. Their interfaces get numbers of one table, file by file.
+    pub fn new(files: Vec<FileSource>, order: Order) -> MergedSource {
         let files =
             files.into_iter().map(|source| File { source, ids: Vec::new(), next: 0, is_ended: false });
         let mut merged =
-            MergedSource { files: files.collect(), interfaces: Vec::new(), lent: None, errors: Vec::new() };
+            MergedSource { order, files: files.collect(), interfaces: Vec::new(), lent: None, errors: Vec::new() };
         for file in &mut merged.files {
             file.take_interfaces(&mut merged.interfaces);
         }
@@ -112,6 +122,7 @@ impl MergedSource {
         let records = &file.source.batch().records()[from..];
         let len = match self.first(Some(first)) {
             None => records.len(),
+            Some(_) if self.order == Order::Given => records.len(),
             Some(other) => {
                 let limit = (self.files[other].time(), other);
                 records.iter().take_while(|record| (Some(record.meta.timestamp), first) < limit).count()
@@ -123,7 +134,12 @@ impl MergedSource {
     /// The file whose next packet comes first, `except` left out.
     fn first(&self, except: Option<usize>) -> Option<usize> {
         let waiting = (0..self.files.len()).filter(|&index| Some(index) != except);
-        waiting.filter_map(|index| Some((self.files[index].time()?, index))).min().map(|(_, index)| index)
+        let mut waiting = waiting.filter_map(|index| Some((self.files[index].time()?, index)));
+        let first = match self.order {
+            Order::Time => waiting.min(),
+            Order::Given => waiting.next(),
+        };
+        first.map(|(_, index)| index)
     }
 }
 

@@ -1,0 +1,129 @@
+//! Capture files as sources.
+//!
+//! A file's packets that were lost before they came into it stand in the account under [`Place::File`].
+
+use std::io::Read;
+use std::path::Path;
+use std::time::Duration;
+
+use tapline_file::{FileSource, InterfaceCounters, MergedSource, Order};
+use tapline_packet::{Batch, Interface, InterfaceId};
+
+use crate::{Advance, Count, Error, InterfaceAccount, Loss, Place, Source};
+
+/// One or more capture files.
+pub struct FileInput {
+    files: MergedSource,
+    /// Packets lent of each interface.
+    lent: Vec<u64>,
+    stopped: bool,
+}
+
+impl FileInput {
+    /// Opens a file by name.
+    ///
+    /// # Errors
+    /// If it cannot be opened or its header is none that we know.
+    pub fn open_file(path: &Path) -> Result<FileSource, Error> {
+        Ok(FileSource::open(path)?)
+    }
+
+    /// Reads from a stream; `name` is for messages.
+    ///
+    /// # Errors
+    /// If its header is none that we know.
+    pub fn open_stream(reader: Box<dyn Read + Send>, name: &str) -> Result<FileSource, Error> {
+        Ok(FileSource::from_reader(reader, name)?)
+    }
+
+    /// Files as one source, in this order.
+    pub fn new(files: Vec<FileSource>, order: Order) -> FileInput {
+        FileInput { files: MergedSource::new(files, order), lent: Vec::new(), stopped: false }
+    }
+
+    /// Counts what was just lent. The files' own counters run ahead: they count what is parsed.
+    fn count(&mut self) {
+        self.lent.resize(self.files.interfaces().len(), 0);
+        let batch = self.files.batch();
+        if let [only] = self.lent.as_mut_slice() {
+            *only += batch.len() as u64;
+            return;
+        }
+        for record in batch.records() {
+            if let Some(lent) = self.lent.get_mut(record.meta.interface.0 as usize) {
+                *lent += 1;
+            }
+        }
+    }
+
+    fn interface_account(&self, number: usize, file: &FileSource, index: usize) -> InterfaceAccount {
+        let id = self.files.merged_id(number, InterfaceId(index as u32));
+        let lent = id.and_then(|id| self.lent.get(id.0 as usize).copied()).unwrap_or(0);
+        let counters = file.counters().get(index).copied().unwrap_or_default();
+        let name = file.interfaces().get(index).map_or("", |interface| interface.name.as_str());
+        let name = if name.is_empty() { file.name().to_owned() } else { format!("{} {name}", file.name()) };
+        let mut account = InterfaceAccount::of_file(&name, lent);
+        account.losses = file_losses(file, index, counters);
+        account
+    }
+}
+
+/// What the file itself says was lost when it was captured: its last statistics for the interface, or else the sum of
+/// the drop counts of its packets.
+fn file_losses(file: &FileSource, index: usize, counters: InterfaceCounters) -> Vec<Loss> {
+    let last = file.statistics().iter().rev().find(|statistics| statistics.interface.0 as usize == index);
+    let loss = |counter: &str, count| Loss {
+        place: Place::File,
+        counter: counter.to_owned(),
+        count: Count::Known(count),
+    };
+    let Some(statistics) = last else {
+        return if counters.drops > 0 { vec![loss("epb_dropcount", counters.drops)] } else { Vec::new() };
+    };
+    let named = [("isb_ifdrop", statistics.dropped), ("isb_osdrop", statistics.os_dropped)];
+    named.into_iter().filter_map(|(name, count)| Some(loss(name, count?))).collect()
+}
+
+impl Source for FileInput {
+    fn interfaces(&self) -> &[Interface] {
+        self.files.interfaces()
+    }
+
+    fn advance(&mut self, _wait: Duration) -> Result<Advance, Error> {
+        if self.stopped {
+            return Ok(Advance::End);
+        }
+        match self.files.advance() {
+            Ok(true) => {
+                self.count();
+                Ok(Advance::Batch)
+            }
+            Ok(false) => Ok(Advance::End),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        if self.stopped { Batch::empty() } else { self.files.batch() }
+    }
+
+    fn stop(&mut self) -> Result<(), Error> {
+        self.stopped = true;
+        Ok(())
+    }
+
+    fn account(&mut self) -> Vec<InterfaceAccount> {
+        let mut accounts = Vec::new();
+        for (number, file) in self.files.files().enumerate() {
+            accounts.extend(
+                (0..file.interfaces().len()).map(|index| self.interface_account(number, file, index)),
+            );
+        }
+        accounts
+    }
+
+    fn progress(&self) -> Option<(u64, u64)> {
+        let (read, len) = self.files.position();
+        Some((read, len?))
+    }
+}
