@@ -17,6 +17,7 @@ mod checksum;
 mod context;
 mod hexdump;
 mod link;
+mod llc;
 mod names;
 mod net;
 mod options;
@@ -24,6 +25,7 @@ mod printer;
 mod text;
 mod time;
 mod transport;
+mod tunnel;
 
 pub use names::{HostNames, Services};
 pub use options::{HexStyle, Options, Precision, TimeStyle};

@@ -1,65 +1,152 @@
 //! Application protocols, tunnels and protocols beside IP, by port, IP protocol number, EtherType and LLC.
 //!
+//! ```text
+//! TCP port      22 23 25 21 53 80 88 ...   -> what its payload says
+//! UDP port      53 67 123 161 ...          -> likewise
+//! IP protocol   47 132 ...                 -> GRE, SCTP
+//! EtherType     0x88cc 0x8809 ...          -> LLDP, slow protocols
+//! ```
+//!
 //! Each table function says whether it knew the protocol (and printed it); `Ok(false)` means that nothing was printed.
 
+pub(crate) mod dhcp;
+pub(crate) mod dns;
+mod kerberos;
+pub(crate) mod ntp;
+mod radius;
+mod redis;
+pub(crate) mod sctp;
+mod snmp;
+mod ssh;
+mod syslog;
+mod telnet;
+mod text_protocol;
+mod tftp;
+
 use crate::bytes::{Cut, Span};
-use crate::context::Context;
+use crate::context::{Context, put};
 use crate::net::Ip;
+use crate::text::Text;
+use crate::tunnel::{geneve, gre, vxlan};
+use dns::Carrier;
+
+pub(crate) use crate::llc::print as llc;
 
 /// The payload of a TCP segment, after the TCP header's text. `Ok(false)` leaves it to the caller to end the line.
 pub(crate) fn tcp(
-    _cx: &mut Context<'_>,
-    _span: Span<'_>,
-    _source_port: u16,
-    _destination_port: u16,
+    cx: &mut Context<'_>,
+    span: Span<'_>,
+    source_port: u16,
+    destination_port: u16,
     _ip: &Ip<'_>,
 ) -> Result<bool, Cut> {
-    Ok(false)
+    // The port that names the service: tcpdump asks for each in turn on either side.
+    let is = |port| source_port == port || destination_port == port;
+    if is(23) {
+        telnet::print(cx, span)?;
+    } else if is(25) {
+        cx.text(": ");
+        text_protocol::print(cx, span, &text_protocol::SMTP)?;
+    } else if is(6379) {
+        redis::print(cx, span);
+    } else if is(22) {
+        ssh::print(cx, span)?;
+    } else if is(21) {
+        cx.text(": ");
+        text_protocol::print(cx, span, &text_protocol::FTP)?;
+    } else if is(80) || is(8080) || is(3128) {
+        cx.text(": ");
+        text_protocol::print(cx, span, &text_protocol::HTTP)?;
+    } else if is(554) || is(8554) {
+        cx.text(": ");
+        text_protocol::print(cx, span, &text_protocol::RTSP)?;
+    } else if is(53) || is(5353) {
+        dns::print(cx, span, Carrier::Tcp)?;
+    } else {
+        return Ok(false);
+    }
+    Ok(true)
 }
 
 /// The payload of a UDP datagram, after `addresses: ` (and the checksum's text). `Ok(false)` has the caller print
 /// `UDP, length N`.
 pub(crate) fn udp(
-    _cx: &mut Context<'_>,
-    _span: Span<'_>,
-    _source_port: u16,
-    _destination_port: u16,
+    cx: &mut Context<'_>,
+    span: Span<'_>,
+    source_port: u16,
+    destination_port: u16,
     _ip: &Ip<'_>,
 ) -> Result<bool, Cut> {
-    Ok(false)
+    let is = |port| source_port == port || destination_port == port;
+    if is(53) {
+        dns::print(cx, span, Carrier::Udp)?;
+    } else if is(5353) {
+        dns::print(cx, span, Carrier::Multicast)?;
+    } else if is(69) {
+        tftp::print(cx, span)?;
+    } else if is(68) || is(67) {
+        dhcp::print(cx, span)?;
+    } else if is(161) || is(162) {
+        snmp::print(cx, span)?;
+    } else if is(123) {
+        ntp::print(cx, span)?;
+    } else if is(88) || is(750) {
+        kerberos::print(cx, span)?;
+    } else if is(1645) || is(1812) || is(1646) || is(1813) || is(1700) || is(3799) {
+        radius::print(cx, span)?;
+    } else if is(5060) {
+        text_protocol::print(cx, span, &text_protocol::SIP)?;
+    } else if is(514) {
+        syslog::print(cx, span)?;
+    } else if is(4789) {
+        vxlan::print(cx, span)?;
+    } else if is(6081) {
+        geneve::print(cx, span)?;
+    } else if is(4790) {
+        vxlan::print_gpe(cx, span)?;
+    } else {
+        return Ok(false);
+    }
+    Ok(true)
 }
 
 /// The payload of an IP packet, for protocols other than TCP, UDP, ICMP, ICMPv6, IGMP, AH, ESP, IPComp and IP itself.
 pub(crate) fn ip_protocol(
-    _cx: &mut Context<'_>,
-    _span: Span<'_>,
-    _protocol: u8,
-    _ip: &Ip<'_>,
+    cx: &mut Context<'_>,
+    span: Span<'_>,
+    protocol: u8,
+    ip: &Ip<'_>,
 ) -> Result<bool, Cut> {
-    Ok(false)
+    match protocol {
+        47 => gre::print(cx, span)?,
+        132 => sctp::print(cx, span, ip)?,
+        _ => return Ok(false),
+    }
+    Ok(true)
 }
 
 /// What follows an EtherType, for those other than IPv4, IPv6, ARP, VLAN tags, MPLS and PPPoE.
-pub(crate) fn ethertype(_cx: &mut Context<'_>, _span: Span<'_>, _ethertype: u16) -> Result<bool, Cut> {
-    Ok(false)
+pub(crate) fn ethertype(cx: &mut Context<'_>, span: Span<'_>, ethertype: u16) -> Result<bool, Cut> {
+    match ethertype {
+        0x88cc => crate::llc::lldp::print(cx, span)?,
+        0x8809 => crate::llc::slow::print(cx, span)?,
+        // IS-IS in jumbo frames: the length would not fit an IEEE 802.3 header.
+        0x00fe => crate::llc::iso::print(cx, span)?,
+        _ => return Ok(false),
+    }
+    Ok(true)
 }
 
-/// What became of an LLC header.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Llc {
-    /// Bytes of LLC and SNAP headers: part of the link-layer header that `-x` leaves out.
-    pub(crate) header_len: usize,
-    /// `false` has the caller show the bytes of the LLC frame.
-    pub(crate) known: bool,
-}
-
-/// An IEEE 802.2 LLC header and what follows; `source` and `destination` are the link-layer addresses, if there are any.
-/// The span ends where the length field of IEEE 802.3 says.
-pub(crate) fn llc(
-    _cx: &mut Context<'_>,
-    _span: Span<'_>,
-    _source: Option<[u8; 6]>,
-    _destination: Option<[u8; 6]>,
-) -> Result<Llc, Cut> {
-    Ok(Llc { header_len: 0, known: false })
+/// A number of seconds as `1d2h3m4s`.
+fn relative_time(cx: &mut Context<'_>, mut seconds: u32) {
+    if seconds == 0 {
+        return cx.text("0s");
+    }
+    for (unit, name) in [(31_536_000, "y"), (604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "m"), (1, "s")]
+    {
+        if seconds >= unit {
+            put!(cx, "{}{name}", seconds / unit);
+            seconds %= unit;
+        }
+    }
 }
