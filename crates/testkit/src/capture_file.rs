@@ -7,6 +7,10 @@
 //!
 //! Numbers are little endian. Sources: draft-ietf-opsawg-pcap, draft-ietf-opsawg-pcapng.
 
+mod read;
+
+pub use read::{StoredPacket, read_packets};
+
 use crate::traffic::TimedFrame;
 use std::io::{self, Write};
 use std::time::Duration;
