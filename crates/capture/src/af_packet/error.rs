@@ -1,0 +1,124 @@
+//! Why a live capture cannot start or go on: what happened, where, and what to do about it.
+
+use std::io;
+
+use tapline_sys::{NetNs, SyscallError, capability::Capability};
+
+const EPERM: i32 = 1;
+const EACCES: i32 = 13;
+
+/// Why a live capture cannot start or go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AfPacketError {
+    /// Without the right to open packet sockets.
+    #[error(
+        "no permission to capture: {source}\n  {missing}capturing needs {capability}; any one of these grants it:\n    \
+         sudo tapline ...                                     as root\n    \
+         sudo setcap cap_net_raw,cap_net_admin=eip \"$(command -v tapline)\"   for this program, for good\n    \
+         unshare --user --map-root-user --net tapline ...     in a namespace of your own, with its own interfaces"
+    )]
+    NoPermission {
+        /// The missing right's name.
+        capability: &'static str,
+        /// A remark on what this process has.
+        missing: &'static str,
+        /// What the kernel said.
+        source: SyscallError,
+    },
+    /// No interface of this name or pattern.
+    #[error("there is no interface {wanted:?}{guess}; there are: {present}")]
+    NoSuchInterface {
+        /// What was asked for.
+        wanted: String,
+        /// A clause that names the nearest one; may be empty.
+        guess: String,
+        /// The names that there are.
+        present: String,
+    },
+    /// No network namespace of this name.
+    #[error("cannot open the network namespace {name:?}: {source}{known}")]
+    NoSuchNamespace {
+        /// What was asked for.
+        name: String,
+        /// A clause that lists the names there are; may be empty.
+        known: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The namespace is there, but we may not enter it.
+    #[error("cannot enter the network namespace {name:?}: {source}; this needs CAP_SYS_ADMIN (use sudo)")]
+    Namespace {
+        /// What was asked for.
+        name: String,
+        /// What the kernel said.
+        source: SyscallError,
+    },
+    /// Not even the smallest ring could be had.
+    #[error(
+        "no memory for a capture ring on {interface}, not even {len} bytes: {source}; ask for a smaller one (-B)"
+    )]
+    NoRing {
+        /// Where.
+        interface: String,
+        /// The last size tried.
+        len: u64,
+        /// What the kernel said.
+        source: SyscallError,
+    },
+    /// The adapter cannot stamp packets.
+    #[error(
+        "{interface} cannot stamp all packets by its own clock: {source}; use host timestamps (-j host){hint}"
+    )]
+    NoHardwareTimestamps {
+        /// Where.
+        interface: String,
+        /// A clause on what is missing; may be empty.
+        hint: &'static str,
+        /// What the kernel said.
+        source: SyscallError,
+    },
+    /// Every interface has gone and none came back.
+    #[error("{names} has gone while capturing and did not come back{within}")]
+    Gone {
+        /// The names.
+        names: String,
+        /// How long it was waited for.
+        within: String,
+    },
+    /// Something else failed.
+    #[error("{source}")]
+    Call {
+        /// Where; a word for the whole capture if it is about no interface.
+        interface: String,
+        /// What the kernel said.
+        source: SyscallError,
+    },
+}
+
+impl AfPacketError {
+    /// A failed call on an interface, or `NoPermission` if that is what it was.
+    pub(super) fn of_call(interface: &str, source: SyscallError) -> AfPacketError {
+        let is_refused = matches!(source.errno(), EPERM | EACCES) && source.call.starts_with("socket");
+        if is_refused {
+            return AfPacketError::no_permission(source);
+        }
+        AfPacketError::Call { interface: interface.to_owned(), source }
+    }
+
+    fn no_permission(source: SyscallError) -> AfPacketError {
+        let missing = match Capability::NetRaw.is_effective() {
+            // It has the right, but not over this network namespace's owner.
+            Ok(true) => "this process has it, but not in the user namespace that owns these interfaces; ",
+            _ => "",
+        };
+        AfPacketError::NoPermission { capability: Capability::NetRaw.name(), missing, source }
+    }
+
+    pub(super) fn no_such_namespace(name: &str, source: io::Error) -> AfPacketError {
+        let names = NetNs::names();
+        let known =
+            if names.is_empty() { String::new() } else { format!("; there are: {}", names.join(", ")) };
+        AfPacketError::NoSuchNamespace { name: name.to_owned(), known, source }
+    }
+}

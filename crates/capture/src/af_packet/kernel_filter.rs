@@ -1,0 +1,93 @@
+//! The program that runs in the kernel, before the ring.
+//!
+//! ```text
+//! program   := direction? filter
+//! direction := ld #pkttype ; jeq #OUTGOING, .. ; ret #0 ; ld #0        out only, or in only on old kernels
+//! filter    := the compiled filter, `ret #k` lowered to the snap length
+//!            | ret #snap_len                                           without one
+//! ```
+//!
+//! The result of the program is how much of the packet goes into the ring: this is where the snap length acts.
+
+use tapline_filter::bpf::{Insn, ancillary, code};
+use tapline_sys::FilterInsn;
+
+use super::CaptureDirection;
+
+/// `PACKET_OUTGOING` of linux/if_packet.h.
+const OUTGOING: u32 = 4;
+
+/// The program for a socket. `drops_sent` says that the kernel keeps sent packets away by itself.
+pub(super) fn program(
+    filter: Option<&[Insn]>,
+    direction: CaptureDirection,
+    drops_sent: bool,
+    snap_len: u32,
+) -> Vec<FilterInsn> {
+    let mut insns = match direction {
+        CaptureDirection::Out => only(true),
+        CaptureDirection::In if !drops_sent => only(false),
+        _ => Vec::new(),
+    };
+    match filter {
+        Some(filter) => insns.extend(filter.iter().map(|&insn| cut(insn, snap_len))),
+        None => insns.push(Insn::new(code::RET | code::K, snap_len)),
+    }
+    insns.iter().map(|&Insn { code, jt, jf, k }| FilterInsn { code, jt, jf, k }).collect()
+}
+
+/// Passes only what was sent, or only what was not. Leaves A as it found it: 0.
+fn only(sent: bool) -> Vec<Insn> {
+    let (jt, jf) = if sent { (1, 0) } else { (0, 1) };
+    vec![
+        Insn::new(code::LD | code::W | code::ABS, ancillary::PKTTYPE),
+        Insn::jump(code::JMP | code::JEQ | code::K, OUTGOING, jt, jf),
+        Insn::new(code::RET | code::K, 0),
+        Insn::new(code::LD | code::W | code::IMM, 0),
+    ]
+}
+
+/// `ret #k` asks for at most the snap length; `ret #0` stays a refusal.
+fn cut(insn: Insn, snap_len: u32) -> Insn {
+    let is_constant_return = insn.code == code::RET | code::K;
+    Insn { k: if is_constant_return { insn.k.min(snap_len) } else { insn.k }, ..insn }
+}
+
+#[cfg(test)]
+mod tests {
+    use tapline_filter::bpf::Program;
+    use tapline_packet::{Meta, Packet, PacketType};
+
+    use super::*;
+
+    fn run(program: &[FilterInsn], packet_type: PacketType) -> u32 {
+        let insns = program.iter().map(|&FilterInsn { code, jt, jf, k }| Insn { code, jt, jf, k }).collect();
+        let meta = Meta { packet_type, wire_len: 4, ..Meta::default() };
+        Program::new(insns).unwrap().run(Packet { data: &[1, 2, 3, 4], meta: &meta })
+    }
+
+    #[test]
+    fn directions() {
+        let verdicts = |direction, drops_sent| {
+            let program = program(None, direction, drops_sent, 96);
+            [PacketType::Host, PacketType::OtherHost, PacketType::Outgoing].map(|kind| run(&program, kind))
+        };
+        assert_eq!(verdicts(CaptureDirection::Both, false), [96, 96, 96]);
+        assert_eq!(verdicts(CaptureDirection::In, false), [96, 96, 0]);
+        assert_eq!(verdicts(CaptureDirection::Out, false), [0, 0, 96]);
+        assert_eq!(program(None, CaptureDirection::In, true, 96).len(), 1);
+    }
+
+    #[test]
+    fn the_filter_still_decides_and_its_registers_start_at_zero() {
+        // A is 0 at the start, so this accepts; were it left at the packet type, it would not.
+        let filter = [
+            Insn::jump(code::JMP | code::JEQ | code::K, 0, 0, 1),
+            Insn::new(code::RET | code::K, 262_144),
+            Insn::new(code::RET | code::K, 0),
+        ];
+        let program = program(Some(&filter), CaptureDirection::Out, false, 64);
+        assert_eq!(run(&program, PacketType::Outgoing), 64);
+        assert_eq!(run(&program, PacketType::Host), 0);
+    }
+}

@@ -1,0 +1,228 @@
+//! What to do when links come, go and change.
+//!
+//! ```text
+//! change                    tap's state    what is done
+//! switched off              Down           nothing: the kernel takes the socket off, and on again when it is up
+//! switched on               Running        nothing
+//! removed                   Gone           what the ring holds is still lent
+//! made anew, same name      Running        one worker: the socket is bound to it; several: a new socket joins its group
+//! new, and it is meant      Running        a tap is opened
+//! ```
+//!
+//! Two sources tell: `ENETDOWN` on the socket at once, and rtnetlink with the details. When rtnetlink lost messages, all
+//! links are looked at.
+
+use std::time::Instant;
+
+use tapline_sys::{Link, LinkChange};
+
+use super::tap::{LinkState, Tap};
+use super::{AfPacket, AfPacketError, Opened, add, call_error};
+use crate::Error;
+
+const ENETDOWN: i32 = 100;
+
+impl AfPacket {
+    /// Takes note of an error that waits on a tap's socket.
+    pub(super) fn hear_error(&mut self, index: usize) -> Result<(), Error> {
+        let tap = &mut self.taps[index];
+        let error = tap.socket.take_error().map_err(|e| call_error(&tap.name, e))?;
+        match error {
+            Some(error) if error.raw_os_error() != Some(ENETDOWN) => {
+                let name = tap.name.clone();
+                self.tell(&name, format!("reported an error: {error}"), true);
+            }
+            // What became of the link, rtnetlink tells.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Follows the changes that have arrived since the last call.
+    pub(super) fn follow_links(&mut self) -> Result<(), Error> {
+        let mut changes = std::mem::take(&mut self.changes);
+        let heard = self.monitor.changes(&mut changes).map_err(|e| call_error("network interfaces", e));
+        let missed = changes.contains(&LinkChange::Missed);
+        for change in changes.drain(..) {
+            match change {
+                LinkChange::Present(link) => self.follow_present(&link)?,
+                LinkChange::Gone { index, .. } => self.follow_gone(index),
+                LinkChange::Missed => {}
+            }
+        }
+        self.changes = changes;
+        heard?;
+        if missed { self.look_at_all_links() } else { Ok(()) }
+    }
+
+    /// Gives up when all interfaces have been gone for too long.
+    pub(super) fn check_gone(&mut self) -> Result<(), Error> {
+        let is_all_gone = self.taps.iter().all(|tap| tap.state == LinkState::Gone);
+        if !is_all_gone || self.opener.patterns.is_open() {
+            self.gone_since = None;
+            return Ok(());
+        }
+        let since = *self.gone_since.get_or_insert_with(Instant::now);
+        let gone_wait = self.opener.settings.gone_wait;
+        match gone_wait {
+            Some(wait) if since.elapsed() >= wait && self.is_drained_now()? => {
+                let names: Vec<&str> = self.taps.iter().map(|tap| tap.name.as_str()).collect();
+                let names = names.join(", ");
+                let within =
+                    if wait.is_zero() { String::new() } else { format!(" within {} s", wait.as_secs_f32()) };
+                Err(Error::source(&names.clone(), AfPacketError::Gone { names, within }))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn is_drained_now(&mut self) -> Result<bool, Error> {
+        for tap in &mut self.taps {
+            tap.read_statistics().map_err(|e| call_error(&tap.name, e))?;
+        }
+        Ok(self.taps.iter().all(Tap::is_drained))
+    }
+
+    fn look_at_all_links(&mut self) -> Result<(), Error> {
+        let links = self.opener.links().map_err(|error| Error::source("capture", error))?;
+        let is_missing =
+            |tap: &&Tap| tap.state != LinkState::Gone && links.iter().all(|l| l.index != tap.if_index);
+        let missing: Vec<u32> = self.taps.iter().filter(is_missing).map(|tap| tap.if_index).collect();
+        missing.into_iter().for_each(|index| self.follow_gone(index));
+        links.iter().try_for_each(|link| self.follow_present(link))
+    }
+
+    fn follow_gone(&mut self, if_index: u32) {
+        let is_it = |tap: &&mut Tap| tap.if_index == if_index && tap.state != LinkState::Gone;
+        let Some(tap) = self.taps.iter_mut().find(is_it) else { return };
+        tap.state = LinkState::Gone;
+        let name = tap.name.clone();
+        self.tell(&name, "was removed; the capture goes on if it comes back".to_owned(), true);
+    }
+
+    fn follow_present(&mut self, link: &Link) -> Result<(), Error> {
+        let known = |tap: &Tap| tap.if_index == link.index && tap.state != LinkState::Gone;
+        match self.taps.iter().position(known) {
+            Some(index) => self.follow_state(index, link),
+            None => self.follow_new(link)?,
+        }
+        Ok(())
+    }
+
+    fn follow_state(&mut self, index: usize, link: &Link) {
+        let tap = &mut self.taps[index];
+        let (before, now) = (tap.state, LinkState::of(link));
+        tap.state = now;
+        let old_name = std::mem::replace(&mut tap.name, link.name.clone());
+        if old_name != link.name {
+            self.tell(&old_name, format!("is now called {}", link.name), false);
+        }
+        let text = match now {
+            _ if now == before => return,
+            LinkState::Running => "is up",
+            LinkState::NoCarrier => "lost its carrier",
+            LinkState::Down | LinkState::Gone => "went down; the capture goes on when it is up",
+        };
+        self.tell(&link.name, text.to_owned(), now != LinkState::Running);
+    }
+
+    fn follow_new(&mut self, link: &Link) -> Result<(), Error> {
+        let patterns = &self.opener.patterns;
+        let is_meant = patterns.is_named(&link.name) || (link.is_up() && patterns.matches(&link.name));
+        if !is_meant {
+            return Ok(());
+        }
+        let came_back = |tap: &Tap| {
+            tap.state == LinkState::Gone && tap.name == link.name && tap.hardware_type == link.hardware_type
+        };
+        match self.taps.iter().position(came_back) {
+            Some(index) if self.opener.settings.workers == 1 => self.rebind(index, link),
+            Some(index) => self.replace(index, link),
+            None => self.open_new(link),
+        }
+    }
+
+    /// Goes on with the same socket on an interface that was made anew.
+    fn rebind(&mut self, index: usize, link: &Link) -> Result<(), Error> {
+        let mut events = Vec::new();
+        let tap = &mut self.taps[index];
+        self.opener.join_promiscuous(link, &tap.socket, &mut events);
+        if let Err(error) = tap.rebind(link) {
+            // It may have gone again meanwhile; then rtnetlink tells that too.
+            self.tell(&link.name, format!("came back but cannot be captured: {error}"), true);
+            return Ok(());
+        }
+        self.tell_all(events);
+        self.tell(&link.name, "came back".to_owned(), false);
+        Ok(())
+    }
+
+    /// Goes on with a new socket, for a member of a group cannot be bound again. The old one stays until it is empty.
+    fn replace(&mut self, index: usize, link: &Link) -> Result<(), Error> {
+        let id = self.taps[index].id;
+        let Some(opened) = self.try_open(link, id)? else { return Ok(()) };
+        // The old tap keeps its block while it has packets; its name no longer stands for the interface.
+        self.taps[index].name.clear();
+        let Opened { tap, is_filtered, events, .. } = opened;
+        if is_filtered != self.books[id.0 as usize].is_filtered {
+            self.tell(
+                &link.name,
+                "came back, but the kernel now treats its filter otherwise".to_owned(),
+                true,
+            );
+            return Ok(());
+        }
+        self.taps.push(tap);
+        self.tell_all(events);
+        self.tell(&link.name, "came back".to_owned(), false);
+        self.close_drained();
+        Ok(())
+    }
+
+    fn open_new(&mut self, link: &Link) -> Result<(), Error> {
+        let Some(opened) = self.try_open(link, self.next_id())? else { return Ok(()) };
+        self.enter(opened);
+        self.tell(&link.name, "appeared and is captured too".to_owned(), false);
+        Ok(())
+    }
+
+    /// Opens a tap while the capture runs: a failure is told and ends nothing.
+    fn try_open(&mut self, link: &Link, id: tapline_packet::InterfaceId) -> Result<Option<Opened>, Error> {
+        let rings = self.taps.len() as u64 + 1;
+        let opened = self.opener.open(link, id, rings).and_then(|mut opened| {
+            opened.tap.start().map_err(|e| call_error(&link.name, e))?;
+            Ok(opened)
+        });
+        match opened {
+            Ok(opened) => Ok(Some(opened)),
+            Err(error) => {
+                self.tell(&link.name, format!("appeared but cannot be captured: {error}"), true);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Drops taps of removed interfaces that were replaced and have nothing left.
+    fn close_drained(&mut self) {
+        for tap in &mut self.taps {
+            let _ = tap.read_statistics();
+        }
+        let lent = self.is_lent.then_some(self.current);
+        let mut index = 0;
+        let books = &mut self.books;
+        self.taps.retain(|tap| {
+            let is_closed = tap.name.is_empty() && tap.is_drained() && lent != Some(index);
+            index += 1;
+            if is_closed {
+                let (counted, delivered) = tap.counters();
+                let book = &mut books[tap.id.0 as usize];
+                add(&mut book.closed, &counted);
+                book.closed_delivered += delivered;
+            }
+            !is_closed
+        });
+        if lent.is_none() {
+            self.current = 0;
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! What interfaces there are, for people who choose one.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::path::Path;
+
+use tapline_packet::LinkType;
+use tapline_sys::proc_packet::{self, Holder, PacketSocketEntry};
+use tapline_sys::{Address, DriverInfo, Link, LinkControl, RouteSocket, SyscallError};
+
+use super::opener::open_namespace;
+use super::{AfPacketError, TimestampSource, hardware};
+
+/// `ETH_P_ALL`: the protocol of sockets that capture.
+const ALL_PROTOCOLS: u16 = 3;
+
+/// An interface, with all that helps to choose it.
+#[derive(Clone, Debug)]
+pub struct InterfaceInfo {
+    /// Its number.
+    pub index: u32,
+    /// Its name.
+    pub name: String,
+    /// A description that an administrator gave it; mostly empty.
+    pub description: String,
+    /// What made it: `veth`, `bridge`; empty for hardware.
+    pub kind: String,
+    /// What the first header of its packets is.
+    pub link_type: LinkType,
+    /// Whether it is switched on.
+    pub is_up: bool,
+    /// Whether it has carrier.
+    pub is_running: bool,
+    /// Whether what it sends comes back.
+    pub is_loopback: bool,
+    /// Whether it is a radio.
+    pub is_wireless: bool,
+    /// Whether somebody has it receive what is meant for others.
+    pub is_promiscuous: bool,
+    /// The largest packet it sends, without the link-layer header, in bytes.
+    pub mtu: u32,
+    /// Its link-layer address; empty if it has none.
+    pub hardware_address: Vec<u8>,
+    /// Its addresses, with the bits of their network part.
+    pub addresses: Vec<(IpAddr, u8)>,
+    /// Bits per second, if known.
+    pub speed: Option<u64>,
+    /// Its driver, if it tells.
+    pub driver: Option<DriverInfo>,
+    /// Whose clocks can stamp its packets.
+    pub timestamps: Vec<TimestampSource>,
+    /// Who captures here now.
+    pub captured_by: Vec<Capturer>,
+}
+
+/// Somebody who captures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Capturer {
+    /// The process; `None` if we may not see whose socket it is.
+    pub process: Option<Holder>,
+    /// The user whose socket it is.
+    pub uid: u32,
+    /// Whether it captures on all interfaces and not just here.
+    pub is_everywhere: bool,
+}
+
+/// The interfaces of this namespace (see [`Settings::netns`](super::Settings::netns)), or of our own, by number.
+///
+/// # Errors
+/// That the namespace cannot be found or entered, or that the kernel does not answer.
+pub fn list(netns: Option<&str>) -> Result<Vec<InterfaceInfo>, AfPacketError> {
+    let listed = match netns {
+        None => list_here(),
+        Some(name) => open_namespace(name)?
+            .run(list_here)
+            .map_err(|source| AfPacketError::Namespace { name: name.to_owned(), source })?,
+    };
+    listed.map_err(|source| AfPacketError::of_call("network interfaces", source))
+}
+
+fn list_here() -> Result<Vec<InterfaceInfo>, SyscallError> {
+    let mut route = RouteSocket::open()?;
+    let mut control = LinkControl::open()?;
+    let mut links = route.links()?;
+    links.sort_by_key(|link| link.index);
+    let addresses = route.addresses()?;
+    let sockets: Vec<_> = proc_packet::sockets().into_iter().filter(captures).collect();
+    let inodes: Vec<u64> = sockets.iter().map(|socket| socket.inode).collect();
+    let holders = proc_packet::holders(&inodes);
+    let describe = |link: &Link| {
+        let mut info = describe(link, &mut control);
+        info.addresses = addresses_of(link.index, &addresses);
+        info.captured_by = capturers(link.index, &sockets, &holders);
+        info
+    };
+    Ok(links.iter().map(describe).collect())
+}
+
+fn captures(socket: &PacketSocketEntry) -> bool {
+    socket.protocol == ALL_PROTOCOLS
+}
+
+fn describe(link: &Link, control: &mut LinkControl) -> InterfaceInfo {
+    let name = link.name.as_str();
+    let timestamping = control.timestamping(name).ok();
+    InterfaceInfo {
+        index: link.index,
+        name: link.name.clone(),
+        description: link.alias.clone(),
+        kind: link.kind.clone(),
+        link_type: hardware::link_type(link.hardware_type),
+        is_up: link.is_up(),
+        is_running: link.is_running(),
+        is_loopback: link.is_loopback(),
+        is_wireless: is_wireless(name),
+        is_promiscuous: link.promiscuity > 0,
+        mtu: link.mtu,
+        hardware_address: link.hardware_address.clone(),
+        addresses: Vec::new(),
+        speed: control.speed(name).ok().flatten(),
+        driver: control.driver(name).ok(),
+        timestamps: TimestampSource::available(timestamping.as_ref()),
+        captured_by: Vec::new(),
+    }
+}
+
+fn addresses_of(if_index: u32, all: &[Address]) -> Vec<(IpAddr, u8)> {
+    let ours = all.iter().filter(|address| address.if_index == if_index);
+    ours.map(|address| (address.address, address.prefix_len)).collect()
+}
+
+fn capturers(
+    if_index: u32,
+    sockets: &[PacketSocketEntry],
+    holders: &HashMap<u64, Vec<Holder>>,
+) -> Vec<Capturer> {
+    let here = sockets.iter().filter(|socket| socket.if_index == if_index || socket.if_index == 0);
+    let mut found: Vec<Capturer> = Vec::new();
+    for socket in here {
+        let (uid, is_everywhere) = (socket.uid, socket.if_index == 0);
+        let processes = holders.get(&socket.inode).map_or(&[][..], Vec::as_slice);
+        let known = processes.iter().cloned().map(Some);
+        let unknown = processes.is_empty().then_some(None);
+        for process in known.chain(unknown) {
+            let capturer = Capturer { process, uid, is_everywhere };
+            if !found.contains(&capturer) {
+                found.push(capturer);
+            }
+        }
+    }
+    found
+}
+
+/// The kernel shows a radio by a link in sysfs, which is that of the namespace in which /sys was mounted.
+fn is_wireless(name: &str) -> bool {
+    Path::new("/sys/class/net").join(name).join("phy80211").exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_always_there() {
+        let all = list(None).unwrap();
+        let loopback = all.iter().find(|info| info.is_loopback).unwrap();
+        assert_eq!(loopback.link_type, LinkType::ETHERNET);
+        assert_eq!(loopback.timestamps, [TimestampSource::Host]);
+        assert!(all.windows(2).all(|pair| pair[0].index < pair[1].index));
+    }
+
+    #[test]
+    fn sockets_on_all_interfaces_are_everywhere() {
+        let socket =
+            |if_index, inode| PacketSocketEntry { if_index, protocol: 3, is_running: true, uid: 7, inode };
+        let sockets = [socket(0, 1), socket(2, 2), socket(3, 3)];
+        let holder = Holder { pid: 9, name: "dumpcap".into() };
+        let holders = HashMap::from([(1, vec![holder.clone()])]);
+        let found = capturers(2, &sockets, &holders);
+        let everywhere = Capturer { process: Some(holder), uid: 7, is_everywhere: true };
+        let hidden = Capturer { process: None, uid: 7, is_everywhere: false };
+        assert_eq!(found, [everywhere, hidden]);
+    }
+
+    #[test]
+    fn a_missing_namespace_lists_those_there_are() {
+        let text = list(Some("no-such-namespace")).unwrap_err().to_string();
+        assert!(text.starts_with("cannot open the network namespace \"no-such-namespace\""), "{text}");
+    }
+}

@@ -1,0 +1,574 @@
+//! Live capture on AF_PACKET: a block ring (TPACKET_V3) for each interface, one thread for all of them.
+//!
+//! ```text
+//! kernel:  packet -> direction, filter, snap length -> block of the interface's ring -> handed over: full, or in time
+//! advance: ring with a block -> records of up to 256 packets, in place -> lent -> block given back after its last packet
+//!          no block anywhere -> poll: rings, link changes, a wake-up
+//! stop:    drop all in the kernel -> wait for packets on their way -> lend what the rings hold -> statistics last
+//! ```
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `pattern` | which interfaces are meant |
+//! | `opener` | the order of calls; filter, ring, promiscuous mode, fanout |
+//! | `tap` | one socket on one interface: ring, counters, state of the link |
+//! | `block`, `vlan`, `offload` | what a block says of its packets |
+//! | `kernel_filter`, `size`, `timestamps`, `hardware` | the program, the ring's size, the clock, the link type |
+//! | `links` | what to do when links come, go and change |
+//! | `losses` | what NIC and driver lost |
+//! | `listing` | what interfaces there are |
+//!
+//! `received = dropped + unread + delivered` holds exactly, for each interface, once the capture was stopped.
+
+mod block;
+mod error;
+mod hardware;
+mod kernel_filter;
+mod links;
+mod listing;
+mod losses;
+mod offload;
+mod opener;
+mod pattern;
+mod size;
+mod tap;
+mod timestamps;
+mod vlan;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tapline_filter::bpf::Program;
+use tapline_packet::{BATCH_MAX, Batch, Interface, InterfaceId, Record, Timestamp};
+use tapline_sys::{LinkChange, Poller, RingGeometry, RouteSocket, SyscallError, Wakeup};
+
+pub use error::AfPacketError;
+pub use listing::{Capturer, InterfaceInfo, list};
+pub use tapline_sys::FanoutMode;
+pub use timestamps::TimestampSource;
+
+use losses::LossWatch;
+use opener::{Groups, Opened, Opener};
+use tap::{LinkState, Tap};
+
+use crate::{Advance, Count, Error, Event, InterfaceAccount, RingAccount, Source};
+
+/// What snap length 0 means: as much as a pcap file may hold of an Ethernet frame.
+pub const SNAP_LEN_MAX: u32 = 262_144;
+
+/// A [`Settings::latency_ms`] for people who look on.
+pub const LATENCY_INTERACTIVE_MS: u32 = 4;
+/// A [`Settings::latency_ms`] for files: fewer, fuller blocks.
+pub const LATENCY_RECORDING_MS: u32 = 20;
+
+/// After a stop, how long blocks may take to be handed over before the account is given as it is. Ten times what a busy
+/// kernel needs.
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
+/// How long to wait at once while draining: blocks come by the kernel's timer.
+const DRAIN_WAIT: Duration = Duration::from_millis(5);
+/// How long packets on their way are waited for where the kernel cannot tell.
+const GRACE: Duration = Duration::from_millis(50);
+
+/// Compiles the filter for an interface; `None` accepts every packet.
+pub type CompileFilter = Arc<dyn Fn(&Interface) -> Result<Option<Program>, Error> + Send + Sync>;
+
+/// Which packets, seen from this host.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum CaptureDirection {
+    /// Sent and received. On a loopback interface one of the two copies.
+    #[default]
+    Both,
+    /// Received.
+    In,
+    /// Sent.
+    Out,
+}
+
+/// In which order packets of several interfaces are lent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Order {
+    /// A block at a time, in turn. Cheapest.
+    #[default]
+    Block,
+    /// By time, as far as blocks have been handed over: a packet may still be later than one already lent by up to
+    /// [`Settings::latency_ms`].
+    Time,
+}
+
+/// How to capture.
+#[derive(Clone)]
+pub struct Settings {
+    /// Names, globs, numbers, or `any`.
+    pub interfaces: Vec<String>,
+    /// The network namespace: a name as `ip netns` has it, a process number, or a path. `None` for our own.
+    pub netns: Option<String>,
+    /// The filter, compiled for each interface's link type. Runs in the kernel if that takes it.
+    pub filter: Option<CompileFilter>,
+    /// The filter as text, for descriptions of interfaces.
+    pub filter_text: String,
+    /// The most bytes to keep of a packet; 0 for [`SNAP_LEN_MAX`].
+    pub snap_len: u32,
+    /// Whether interfaces named or matched by a glob should receive what is meant for others. Never asked of `any`.
+    pub promiscuous: bool,
+    /// Which packets, seen from this host.
+    pub direction: CaptureDirection,
+    /// Bytes of each ring; `None` to choose from link speed and memory.
+    pub ring_len: Option<u64>,
+    /// Milliseconds after which packets are handed over though their block is not full, at least 1.
+    pub latency_ms: u32,
+    /// Whose clock stamps the packets.
+    pub timestamps: TimestampSource,
+    /// Whether to learn the segment size of large packets. The kernel then drops those whose segmentation a virtio header
+    /// cannot express (tunnels), and counts them.
+    pub vnet_header: bool,
+    /// Workers that share each interface's packets, at least 1. See [`AfPacket::open_workers`].
+    pub workers: usize,
+    /// How packets are shared among workers.
+    pub fanout: FanoutMode,
+    /// In which order packets of several interfaces are lent.
+    pub order: Order,
+    /// How long to wait for one of the interfaces to come back after all were removed; `None` for ever. Does not apply
+    /// where interfaces that come later are meant too (`any`, globs).
+    pub gone_wait: Option<Duration>,
+}
+
+impl Settings {
+    /// The defaults for these interfaces: everything, promiscuous, for people who look on.
+    pub fn new(interfaces: &[&str]) -> Settings {
+        Settings {
+            interfaces: interfaces.iter().map(|&name| name.to_owned()).collect(),
+            netns: None,
+            filter: None,
+            filter_text: String::new(),
+            snap_len: 0,
+            promiscuous: true,
+            direction: CaptureDirection::default(),
+            ring_len: None,
+            latency_ms: LATENCY_INTERACTIVE_MS,
+            timestamps: TimestampSource::default(),
+            vnet_header: false,
+            workers: 1,
+            fanout: FanoutMode::Hash,
+            order: Order::default(),
+            gone_wait: Some(Duration::from_secs(10)),
+        }
+    }
+
+    fn snap_len(&self) -> u32 {
+        if self.snap_len == 0 { SNAP_LEN_MAX } else { self.snap_len.min(SNAP_LEN_MAX) }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("interfaces", &self.interfaces)
+            .field("netns", &self.netns)
+            .field("filter", &self.filter_text)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Packets of one or several interfaces, lent from the kernel's rings.
+///
+/// Opening needs `CAP_NET_RAW`; nothing afterwards, also when interfaces come back or new ones appear. Minimum kernel: 3.2.
+#[derive(Debug)]
+pub struct AfPacket {
+    opener: Opener,
+    /// The first worker also watches over what concerns the interface and not its share.
+    is_first: bool,
+    interfaces: Vec<Interface>,
+    books: Vec<Book>,
+    taps: Vec<Tap>,
+    /// The tap whose block is lent, and that goes first next time.
+    current: usize,
+    is_lent: bool,
+    records: Vec<Record>,
+    monitor: RouteSocket,
+    changes: Vec<LinkChange>,
+    events: Vec<Event>,
+    poller: Poller,
+    wakeup: Arc<Wakeup>,
+    phase: Phase,
+    /// Since when all interfaces are gone.
+    gone_since: Option<Instant>,
+}
+
+/// What is kept of an interface besides its taps.
+#[derive(Debug)]
+struct Book {
+    is_filtered: bool,
+    losses: LossWatch,
+    /// Sums of taps that are no more.
+    closed: RingAccount,
+    closed_delivered: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Running,
+    Draining { since: Instant },
+    Ended,
+}
+
+impl AfPacket {
+    /// Starts to capture. From its return on every packet is lent, or counted as lost.
+    ///
+    /// # Errors
+    /// [`AfPacketError`] in [`Error::Source`]; the filter's own error if it does not compile for an interface.
+    pub fn open(settings: Settings) -> Result<AfPacket, Error> {
+        let mut workers = AfPacket::open_workers(Settings { workers: 1, ..settings })?;
+        workers.pop().ok_or_else(|| Error::source("capture", "no worker was opened"))
+    }
+
+    /// Starts to capture with [`Settings::workers`] sources, one for each thread. Each packet goes to one of them; packets of
+    /// one flow go to the same one (unless [`Settings::fanout`] says otherwise).
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn open_workers(settings: Settings) -> Result<Vec<AfPacket>, Error> {
+        let count = settings.workers.max(1);
+        let settings = Arc::new(Settings { workers: count, ..settings });
+        let groups = Groups::default();
+        let mut workers = Vec::with_capacity(count);
+        for number in 0..count {
+            let groups = Arc::clone(&groups);
+            workers.push(AfPacket::closed(Arc::clone(&settings), groups, number == 0)?);
+        }
+        for worker in &mut workers {
+            worker.start()?;
+        }
+        Ok(workers)
+    }
+
+    /// Ends a wait in [`advance`](Source::advance) at once, from any thread.
+    pub fn wakeup(&self) -> Arc<Wakeup> {
+        Arc::clone(&self.wakeup)
+    }
+
+    /// The rings as they were set up, with their interfaces' names.
+    pub fn rings(&self) -> impl Iterator<Item = (&str, RingGeometry)> {
+        self.taps.iter().map(|tap| (tap.name.as_str(), tap.geometry))
+    }
+
+    /// Opens all taps; with several workers none of them lets packets in yet.
+    fn closed(settings: Arc<Settings>, groups: Groups, is_first: bool) -> Result<AfPacket, Error> {
+        let fail = |error: AfPacketError| Error::source("capture", error);
+        let opener = Opener::new(settings, groups).map_err(fail)?;
+        let monitor = opener.monitor().map_err(fail)?;
+        let wakeup = Wakeup::new().map_err(|e| fail(AfPacketError::of_call("capture", e)))?;
+        let mut source = AfPacket {
+            opener,
+            is_first,
+            interfaces: Vec::new(),
+            books: Vec::new(),
+            taps: Vec::new(),
+            current: 0,
+            is_lent: false,
+            records: Vec::with_capacity(BATCH_MAX),
+            monitor,
+            changes: Vec::new(),
+            events: Vec::new(),
+            poller: Poller::new(),
+            wakeup: Arc::new(wakeup),
+            phase: Phase::Running,
+            gone_since: None,
+        };
+        source.open_present()?;
+        source.opener.keep_spares();
+        Ok(source)
+    }
+
+    /// Opens a tap on every interface that is meant.
+    fn open_present(&mut self) -> Result<(), Error> {
+        let links = self.opener.links().map_err(|error| Error::source("capture", error))?;
+        let patterns = &self.opener.patterns;
+        let is_meant = |link: &&tapline_sys::Link| {
+            patterns.is_named(&link.name) || (link.is_up() && patterns.matches(&link.name))
+        };
+        let meant: Vec<_> = links.iter().filter(is_meant).cloned().collect();
+        for link in &meant {
+            let opened = self.opener.open(link, self.next_id(), meant.len() as u64)?;
+            self.enter(opened);
+        }
+        Ok(())
+    }
+
+    fn next_id(&self) -> InterfaceId {
+        InterfaceId(self.interfaces.len() as u32)
+    }
+
+    /// Takes a tap on an interface that is new to the table.
+    fn enter(&mut self, opened: Opened) {
+        let Opened { tap, interface, is_filtered, events } = opened;
+        let Opener { route, control, .. } = &mut self.opener;
+        let losses = match self.is_first {
+            true => LossWatch::start(&tap.name, tap.if_index, route, control),
+            false => LossWatch::default(),
+        };
+        self.interfaces.push(interface);
+        self.books.push(Book { is_filtered, losses, closed: RingAccount::default(), closed_delivered: 0 });
+        self.taps.push(tap);
+        self.tell_all(events);
+    }
+
+    fn start(&mut self) -> Result<(), Error> {
+        self.taps.iter_mut().try_for_each(|tap| tap.start().map_err(|e| call_error(&tap.name, e)))
+    }
+
+    /// Fills the table from a held or a new block. Returns whether there is anything to lend.
+    fn fill(&mut self) -> Result<bool, Error> {
+        while let Some((index, until)) = self.pick()? {
+            self.current = index;
+            let tap = &mut self.taps[index];
+            tap.fill(until, &mut self.records);
+            if !self.records.is_empty() {
+                self.is_lent = true;
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// The tap to lend from, and until what time.
+    fn pick(&mut self) -> Result<Option<(usize, Timestamp)>, Error> {
+        match self.opener.settings.order {
+            Order::Time if self.taps.len() > 1 => self.pick_by_time(),
+            _ => self.pick_in_turn(),
+        }
+    }
+
+    fn pick_in_turn(&mut self) -> Result<Option<(usize, Timestamp)>, Error> {
+        for step in 0..self.taps.len() {
+            let index = (self.current + step) % self.taps.len();
+            let tap = &mut self.taps[index];
+            if tap.refill().map_err(|e| call_error(&tap.name, e))? {
+                return Ok(Some((index, Timestamp::from_nanos(i64::MAX))));
+            }
+        }
+        Ok(None)
+    }
+
+    fn pick_by_time(&mut self) -> Result<Option<(usize, Timestamp)>, Error> {
+        let mut first: Option<(usize, Timestamp)> = None;
+        let mut second = Timestamp::from_nanos(i64::MAX);
+        for (index, tap) in self.taps.iter_mut().enumerate() {
+            if !tap.refill().map_err(|e| call_error(&tap.name, e))? {
+                continue;
+            }
+            // A block whose packets cannot be read is gone over at once.
+            let time = tap.next_time().unwrap_or(Timestamp::from_nanos(i64::MIN));
+            match first {
+                Some((_, earliest)) if time >= earliest => second = second.min(time),
+                _ => {
+                    second = first.map_or(second, |(_, earliest)| earliest);
+                    first = Some((index, time));
+                }
+            }
+        }
+        // At least up to the first packet itself, so that a clock set back cannot stop the walk.
+        Ok(first.map(|(index, earliest)| (index, second.max(earliest))))
+    }
+
+    /// Sleeps until a ring has a block, a link changed, somebody wakes us, or `wait` is over.
+    fn wait(&mut self, wait: Duration) -> Result<(), Error> {
+        self.poller.clear();
+        for tap in &self.taps {
+            self.poller.add(std::os::fd::AsFd::as_fd(&tap.socket));
+        }
+        self.poller.add(std::os::fd::AsFd::as_fd(&self.monitor));
+        self.poller.add(std::os::fd::AsFd::as_fd(&*self.wakeup));
+        let ready = self.poller.wait(wait).map_err(|e| call_error("capture", e))?;
+        if ready == 0 {
+            return Ok(());
+        }
+        let (monitor, wakeup) = (self.taps.len(), self.taps.len() + 1);
+        for index in 0..self.taps.len() {
+            if self.poller.has_error(index) {
+                self.hear_error(index)?;
+            }
+        }
+        if self.poller.is_readable(wakeup) {
+            self.wakeup.take();
+        }
+        if self.poller.is_readable(monitor) || self.poller.has_error(monitor) {
+            self.follow_links()?;
+        }
+        Ok(())
+    }
+
+    /// What to say when there is nothing to lend.
+    fn idle(&mut self) -> Result<Advance, Error> {
+        match self.phase {
+            Phase::Ended => Ok(Advance::End),
+            Phase::Running => self.check_gone().map(|()| Advance::Idle),
+            Phase::Draining { since } => {
+                let is_done = self.taps.iter().all(Tap::is_drained) || since.elapsed() > DRAIN_TIME_MAX;
+                self.phase = if is_done { Phase::Ended } else { self.phase };
+                Ok(if is_done { Advance::End } else { Advance::Idle })
+            }
+        }
+    }
+
+    /// Counts what is still in the rings after a stop, once the kernel has handed its open blocks over.
+    fn settle(&mut self) {
+        let Phase::Draining { since } = self.phase else { return };
+        let is_settled = |tap: &Tap| tap.waiting() == tap.in_flight();
+        while !self.taps.iter().all(is_settled) && since.elapsed() < DRAIN_TIME_MAX {
+            std::thread::sleep(DRAIN_WAIT);
+        }
+    }
+
+    fn interface_account(&self, id: InterfaceId) -> InterfaceAccount {
+        let (interface, book) = (&self.interfaces[id.0 as usize], &self.books[id.0 as usize]);
+        let (mut ring, mut delivered) = (book.closed, book.closed_delivered);
+        for tap in self.taps.iter().filter(|tap| tap.id == id) {
+            let (counted, lent) = tap.counters();
+            let unread = if self.phase == Phase::Running { tap.in_flight() } else { tap.waiting() };
+            add(&mut ring, &RingAccount { unread, ..counted });
+            delivered += lent;
+        }
+        InterfaceAccount {
+            name: interface.name.clone(),
+            losses: if self.is_first { book.losses.losses() } else { Vec::new() },
+            kernel_filtered: self.kernel_filtered(book),
+            ring: Some(ring),
+            delivered,
+        }
+    }
+
+    fn kernel_filtered(&self, book: &Book) -> Count {
+        let settings = &self.opener.settings;
+        let nothing_refused = settings.filter.is_none() || !book.is_filtered;
+        let is_known = nothing_refused && settings.direction == CaptureDirection::Both;
+        if is_known { Count::Known(0) } else { Count::Unknown }
+    }
+
+    fn update_losses(&mut self) {
+        let Opener { route, control, .. } = &mut self.opener;
+        for tap in self.taps.iter().filter(|tap| tap.state != LinkState::Gone) {
+            self.books[tap.id.0 as usize].losses.update(&tap.name, tap.if_index, route, control);
+        }
+    }
+
+    /// Tells of packets that are not as one should think, once there are new ones.
+    fn tell_oddities(&mut self) {
+        let wants_hardware = self.opener.settings.timestamps != TimestampSource::Host;
+        for tap in &mut self.taps {
+            let new = std::mem::take(&mut tap.oddities);
+            let mut tell = |text: String| {
+                self.events.push(Event { interface: tap.name.clone(), text, warning: true });
+            };
+            if new.clipped > 0 {
+                let room = tap.geometry.block_len;
+                tell(format!(
+                    "{} packets did not fit into a ring block of {room} bytes and were cut; use a larger ring (-B)",
+                    new.clipped
+                ));
+            }
+            if wants_hardware && new.software_stamped > 0 {
+                tell(format!(
+                    "{} packets were not stamped by the adapter and carry the host's time",
+                    new.software_stamped
+                ));
+            }
+        }
+    }
+
+    fn tell(&mut self, interface: &str, text: String, warning: bool) {
+        self.tell_all([Event { interface: interface.to_owned(), text, warning }]);
+    }
+
+    /// Workers see the same links; the first one speaks for all.
+    fn tell_all(&mut self, events: impl IntoIterator<Item = Event>) {
+        if self.is_first {
+            self.events.extend(events);
+        }
+    }
+}
+
+impl Source for AfPacket {
+    fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    fn advance(&mut self, wait: Duration) -> Result<Advance, Error> {
+        self.records.clear();
+        if std::mem::take(&mut self.is_lent) {
+            self.taps[self.current].release();
+        }
+        if self.fill()? {
+            return Ok(Advance::Batch);
+        }
+        let wait = match self.phase {
+            Phase::Ended => return Ok(Advance::End),
+            Phase::Running => wait,
+            Phase::Draining { .. } if self.taps.iter().all(Tap::is_drained) => return self.idle(),
+            Phase::Draining { .. } => wait.min(DRAIN_WAIT),
+        };
+        self.wait(wait)?;
+        if self.fill()? { Ok(Advance::Batch) } else { self.idle() }
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        match self.taps.get(self.current) {
+            Some(tap) if self.is_lent => Batch::new(tap.base(), &self.records),
+            _ => Batch::empty(),
+        }
+    }
+
+    fn stop(&mut self) -> Result<(), Error> {
+        if self.phase != Phase::Running {
+            return Ok(());
+        }
+        for tap in &self.taps {
+            tap.socket.attach_drop_all().map_err(|e| call_error(&tap.name, e))?;
+        }
+        if tapline_sys::wait_for_receive_paths().is_err() {
+            std::thread::sleep(GRACE);
+        }
+        for tap in &mut self.taps {
+            tap.read_statistics().map_err(|e| call_error(&tap.name, e))?;
+        }
+        self.phase = Phase::Draining { since: Instant::now() };
+        Ok(())
+    }
+
+    fn is_filtered(&self, interface: InterfaceId) -> bool {
+        self.books.get(interface.0 as usize).is_some_and(|book| book.is_filtered)
+    }
+
+    fn account(&mut self) -> Vec<InterfaceAccount> {
+        for tap in &mut self.taps {
+            // A socket that cannot be read leaves its sums as they were; the account then shows it.
+            let _ = tap.read_statistics();
+        }
+        self.settle();
+        if self.is_first {
+            self.update_losses();
+        }
+        (0..self.interfaces.len()).map(|id| self.interface_account(InterfaceId(id as u32))).collect()
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        if self.phase == Phase::Running
+            && let Err(error) = self.follow_links()
+        {
+            self.tell("", error.to_string(), true);
+        }
+        self.tell_oddities();
+        std::mem::take(&mut self.events)
+    }
+}
+
+fn add(sum: &mut RingAccount, more: &RingAccount) {
+    sum.received += more.received;
+    sum.dropped += more.dropped;
+    sum.freezes += more.freezes;
+    sum.unread += more.unread;
+}
+
+fn call_error(interface: &str, source: SyscallError) -> Error {
+    Error::source(interface, AfPacketError::of_call(interface, source))
+}

@@ -1,0 +1,294 @@
+//! How a tap is opened, in the order that loses no packet and lets no unwanted one in.
+//!
+//! ```text
+//! socket (protocol 0) -> virtio header, sent packets away, filter -> ring -> clock -> promiscuous -> bind
+//!                                                        several workers:  drop all ... bind -> fanout -> filter
+//! ```
+//!
+//! A worker's socket gets every packet between bind and joining its group; so it lets nothing in until all have joined.
+//! Sockets need a right that is given up once the capture runs. For interfaces that come later, some are opened in
+//! advance and kept: they cost a descriptor each.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tapline_filter::bpf::Program;
+use tapline_packet::{Interface, InterfaceId};
+use tapline_sys::{
+    BlockRing, FilterInsn, Link, LinkControl, NetNs, PacketSocket, RingGeometry, RouteSocket, SyscallError,
+};
+
+use super::block::Frame;
+use super::pattern::Patterns;
+use super::tap::{LinkState, Parts, Tap};
+use super::{AfPacketError, CaptureDirection, Settings, hardware, kernel_filter, size, timestamps};
+use crate::{Error, Event};
+
+/// Sockets kept for interfaces that come later.
+const SPARES: usize = 16;
+
+const ENOMEM: i32 = 12;
+const EINVAL: i32 = 22;
+
+/// Fanout groups by interface, shared by the workers.
+pub(super) type Groups = Arc<Mutex<BTreeMap<u32, u16>>>;
+
+/// Opens taps, also after rights were given up.
+#[derive(Debug)]
+pub(super) struct Opener {
+    pub(super) settings: Arc<Settings>,
+    pub(super) patterns: Patterns,
+    pub(super) route: RouteSocket,
+    pub(super) control: LinkControl,
+    namespace: Option<NetNs>,
+    spares: Vec<PacketSocket>,
+    groups: Groups,
+    memory: u64,
+}
+
+/// A tap, and what there is to say of it.
+pub(super) struct Opened {
+    pub(super) tap: Tap,
+    pub(super) interface: Interface,
+    /// Whether the filter runs in the kernel.
+    pub(super) is_filtered: bool,
+    pub(super) events: Vec<Event>,
+}
+
+/// What is to run in the kernel.
+struct Programs {
+    wanted: Vec<FilterInsn>,
+    /// Everything passes, for kernels that refuse the wanted one.
+    fallback: Vec<FilterInsn>,
+    has_filter: bool,
+}
+
+impl Opener {
+    /// Sockets to ask with, in the right namespace.
+    pub(super) fn new(settings: Arc<Settings>, groups: Groups) -> Result<Opener, AfPacketError> {
+        let namespace = settings.netns.as_deref().map(open_namespace).transpose()?;
+        let ask = || Ok((RouteSocket::open()?, LinkControl::open()?));
+        let asked = within(&settings, namespace.as_ref(), ask)?;
+        let (mut route, control) = asked.map_err(|e| AfPacketError::of_call("network interfaces", e))?;
+        let links = route.links().map_err(|e| AfPacketError::of_call("network interfaces", e))?;
+        let patterns = Patterns::resolve(&settings.interfaces, &links)?;
+        let memory = tapline_sys::usage::physical_memory();
+        let spares = Vec::new();
+        Ok(Opener { settings, patterns, route, control, namespace, spares, groups, memory })
+    }
+
+    /// A socket that hears of changes.
+    pub(super) fn monitor(&self) -> Result<RouteSocket, AfPacketError> {
+        within(&self.settings, self.namespace.as_ref(), RouteSocket::monitor)?
+            .map_err(|e| AfPacketError::of_call("network interfaces", e))
+    }
+
+    /// All interfaces that there are.
+    pub(super) fn links(&mut self) -> Result<Vec<Link>, AfPacketError> {
+        self.route.links().map_err(|e| AfPacketError::of_call("network interfaces", e))
+    }
+
+    /// Opens sockets in advance, where some may be needed later.
+    pub(super) fn keep_spares(&mut self) {
+        let is_needed = self.patterns.is_open() || self.settings.workers > 1;
+        while is_needed && self.spares.len() < SPARES {
+            match self.new_socket() {
+                Ok(socket) => self.spares.push(socket),
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Opens a tap on `link`, as interface `id`, one of `rings` in all. It captures unless there are several workers:
+    /// then [`Tap::start`] makes it.
+    pub(super) fn open(&mut self, link: &Link, id: InterfaceId, rings: u64) -> Result<Opened, Error> {
+        let mut events = Vec::new();
+        let name = link.name.as_str();
+        let speed = self.control.speed(name).ok().flatten();
+        let interface = self.describe(link, speed);
+        let program = self.settings.filter.as_ref().map_or(Ok(None), |compile| compile(&interface))?;
+        let fail = |source: SyscallError| Error::source(name, AfPacketError::of_call(name, source));
+
+        let socket = self.socket().map_err(fail)?;
+        if self.settings.vnet_header {
+            socket.set_vnet_header(true).map_err(fail)?;
+        }
+        let programs = self.programs(link, &socket, program.as_ref());
+        let is_one_of_many = self.settings.workers > 1;
+        let (accepted, is_filtered) = attach(&socket, programs, &mut events, name).map_err(fail)?;
+        if is_one_of_many {
+            socket.attach_drop_all().map_err(fail)?;
+        }
+        let geometry = self.geometry(speed, rings);
+        let (ring, geometry) = map_ring(&socket, geometry, name, &mut events)?;
+        let settings = Arc::clone(&self.settings);
+        timestamps::set_up(settings.timestamps, name, &mut self.control, &socket)
+            .map_err(|error| Error::source(name, error))?;
+        self.join_promiscuous(link, &socket, &mut events);
+        socket.bind(link.index).map_err(fail)?;
+        if is_one_of_many {
+            self.join_group(link, &socket).map_err(fail)?;
+        }
+        let frame =
+            Frame { interface: id, has_vnet_header: settings.vnet_header, snap_len: settings.snap_len() };
+        let program = is_one_of_many.then_some(accepted);
+        let tap = Tap::new(link, Parts { id, socket, ring, geometry, frame, program });
+        events.extend(state_event(&tap));
+        Ok(Opened { tap, interface, is_filtered, events })
+    }
+
+    /// Asks again for what the interface lost when it was removed.
+    pub(super) fn join_promiscuous(&self, link: &Link, socket: &PacketSocket, events: &mut Vec<Event>) {
+        let is_wanted =
+            self.settings.promiscuous && self.patterns.is_chosen(&link.name) && !link.is_loopback();
+        if !is_wanted {
+            return;
+        }
+        if let Err(error) = socket.join_promiscuous(link.index) {
+            let text = format!("refused promiscuous mode ({error}): packets for other hosts are not seen");
+            events.push(Event { interface: link.name.clone(), text, warning: true });
+        }
+    }
+
+    fn describe(&self, link: &Link, speed: Option<u64>) -> Interface {
+        let mut interface = Interface::new(&link.name, hardware::link_type(link.hardware_type));
+        interface.description.clone_from(&link.alias);
+        interface.snap_len = self.settings.snap_len();
+        interface.if_index = link.index;
+        interface.speed = speed;
+        interface.filter.clone_from(&self.settings.filter_text);
+        interface
+    }
+
+    fn socket(&mut self) -> Result<PacketSocket, SyscallError> {
+        self.new_socket().or_else(|error| self.spares.pop().ok_or(error))
+    }
+
+    fn new_socket(&self) -> Result<PacketSocket, SyscallError> {
+        match &self.namespace {
+            Some(namespace) => namespace.run(PacketSocket::open)?,
+            None => PacketSocket::open(),
+        }
+    }
+
+    fn programs(&self, link: &Link, socket: &PacketSocket, program: Option<&Program>) -> Programs {
+        // What a loopback interface sends comes back as received: one of the two copies is enough (as libpcap has it).
+        let direction = match self.settings.direction {
+            CaptureDirection::Both if link.is_loopback() => CaptureDirection::In,
+            direction => direction,
+        };
+        let drops_sent = direction == CaptureDirection::In && socket.set_ignore_outgoing(true).is_ok();
+        let build = |insns| kernel_filter::program(insns, direction, drops_sent, self.settings.snap_len());
+        Programs {
+            wanted: build(program.map(Program::insns)),
+            fallback: build(None),
+            has_filter: program.is_some(),
+        }
+    }
+
+    fn geometry(&self, speed: Option<u64>, rings: u64) -> RingGeometry {
+        let Settings { ring_len, latency_ms, workers, .. } = *self.settings;
+        let workers = workers.max(1) as u64;
+        size::geometry(&size::Wish {
+            ring_len,
+            speed,
+            workers,
+            rings: rings.max(1) * workers,
+            memory: self.memory,
+            retire_ms: latency_ms.max(1),
+        })
+    }
+
+    fn join_group(&self, link: &Link, socket: &PacketSocket) -> Result<(), SyscallError> {
+        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        let ignore_sent = self.settings.direction == CaptureDirection::In
+            || (self.settings.direction == CaptureDirection::Both && link.is_loopback());
+        let known = groups.get(&link.index).copied();
+        let group = socket.join_fanout(known, self.settings.fanout, ignore_sent)?;
+        groups.insert(link.index, group);
+        Ok(())
+    }
+}
+
+/// Puts the wanted program before the ring or, if the kernel refuses it, the one that lets everything pass. Returns the
+/// program and whether it is the filter.
+fn attach(
+    socket: &PacketSocket,
+    programs: Programs,
+    events: &mut Vec<Event>,
+    name: &str,
+) -> Result<(Vec<FilterInsn>, bool), SyscallError> {
+    let Programs { wanted, fallback, has_filter } = programs;
+    match socket.attach_filter(&wanted) {
+        Ok(()) => Ok((wanted, true)),
+        Err(error) if has_filter && matches!(error.errno(), ENOMEM | EINVAL) => {
+            let text = format!(
+                "the kernel refused the filter of {} instructions ({}): all packets are copied and filtered here, at more cost",
+                wanted.len(),
+                error.source
+            );
+            events.push(Event { interface: name.to_owned(), text, warning: true });
+            socket.attach_filter(&fallback)?;
+            Ok((fallback, false))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Sets up the largest ring that there is memory for, from `geometry` down.
+fn map_ring(
+    socket: &PacketSocket,
+    wanted: RingGeometry,
+    name: &str,
+    events: &mut Vec<Event>,
+) -> Result<(BlockRing, RingGeometry), Error> {
+    let mut geometry = wanted;
+    loop {
+        let source = match socket.map_ring(&geometry) {
+            Ok(ring) => {
+                events.extend((geometry != wanted).then(|| smaller_ring(name, &wanted, &geometry)));
+                return Ok((ring, geometry));
+            }
+            Err(error) => error,
+        };
+        match size::smaller(&geometry) {
+            Some(next) if source.errno() == ENOMEM => geometry = next,
+            _ if source.errno() == ENOMEM => {
+                let (interface, len) = (name.to_owned(), geometry.len());
+                return Err(Error::source(name, AfPacketError::NoRing { interface, len, source }));
+            }
+            _ => return Err(Error::source(name, AfPacketError::of_call(name, source))),
+        }
+    }
+}
+
+fn smaller_ring(name: &str, wanted: &RingGeometry, got: &RingGeometry) -> Event {
+    let kib = |geometry: &RingGeometry| geometry.len() >> 10;
+    let text = format!("no memory for a ring of {} KiB; it has {} KiB", kib(wanted), kib(got));
+    Event { interface: name.to_owned(), text, warning: true }
+}
+
+/// What to say of a link that does not run at the start.
+fn state_event(tap: &Tap) -> Option<Event> {
+    let text = match tap.state {
+        LinkState::Down => "is down: nothing is captured until it is up",
+        LinkState::NoCarrier => "has no carrier",
+        LinkState::Running | LinkState::Gone => return None,
+    };
+    Some(Event { interface: tap.name.clone(), text: text.to_owned(), warning: tap.state == LinkState::Down })
+}
+
+/// The namespace of this name.
+pub(super) fn open_namespace(name: &str) -> Result<NetNs, AfPacketError> {
+    NetNs::open(name).map_err(|source| AfPacketError::no_such_namespace(name, source))
+}
+
+fn within<T: Send>(
+    settings: &Settings,
+    namespace: Option<&NetNs>,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T, AfPacketError> {
+    let Some(namespace) = namespace else { return Ok(work()) };
+    let name = settings.netns.clone().unwrap_or_default();
+    namespace.run(work).map_err(|source| AfPacketError::Namespace { name, source })
+}

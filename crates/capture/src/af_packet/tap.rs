@@ -1,0 +1,187 @@
+//! One socket on one interface: its ring, its counters, and what has become of its link.
+//!
+//! ```text
+//! refill:  give the finished block back -> take the next -> (statistics, if the block says that packets were lost)
+//! fill:    records of the held block, up to a table full
+//!
+//! state      from         when                                               packets
+//! Running                 up, with carrier                                   flow
+//! NoCarrier  Running      carrier lost                                       none, but those sent
+//! Down       any          switched off (ENETDOWN on the socket)              none until it is up; the kernel re-joins it
+//! Gone       any          removed                                            what the ring still holds; then bind anew
+//! ```
+
+use tapline_packet::{InterfaceId, Record, Timestamp};
+use tapline_sys::{BlockRing, FilterInsn, Link, PacketSocket, RingGeometry, SyscallError};
+
+use super::block::{self, Cursor, Frame, Oddities};
+use crate::RingAccount;
+
+/// After so many blocks statistics are read in any case: far before a counter of 32 bits can wrap.
+const BLOCKS_PER_READING: u32 = 64;
+
+/// What has become of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LinkState {
+    /// Up, with carrier.
+    Running,
+    /// Up, without carrier.
+    NoCarrier,
+    /// Switched off.
+    Down,
+    /// Removed.
+    Gone,
+}
+
+impl LinkState {
+    pub(super) fn of(link: &Link) -> LinkState {
+        match (link.is_up(), link.is_running()) {
+            (false, _) => LinkState::Down,
+            (true, false) => LinkState::NoCarrier,
+            (true, true) => LinkState::Running,
+        }
+    }
+}
+
+/// One socket on one interface.
+#[derive(Debug)]
+pub(super) struct Tap {
+    pub(super) id: InterfaceId,
+    pub(super) name: String,
+    pub(super) if_index: u32,
+    pub(super) hardware_type: u16,
+    pub(super) state: LinkState,
+    pub(super) socket: PacketSocket,
+    pub(super) geometry: RingGeometry,
+    pub(super) oddities: Oddities,
+    ring: BlockRing,
+    frame: Frame,
+    cursor: Cursor,
+    counted: RingAccount,
+    delivered: u64,
+    /// Drops that no packet has carried yet.
+    drops_pending: u64,
+    blocks_since_reading: u32,
+    /// The program that starts the capture, where the socket was opened closed.
+    program: Option<Vec<FilterInsn>>,
+}
+
+/// What a tap is made of.
+pub(super) struct Parts {
+    pub(super) id: InterfaceId,
+    pub(super) socket: PacketSocket,
+    pub(super) ring: BlockRing,
+    pub(super) geometry: RingGeometry,
+    pub(super) frame: Frame,
+    pub(super) program: Option<Vec<FilterInsn>>,
+}
+
+impl Tap {
+    pub(super) fn new(link: &Link, parts: Parts) -> Tap {
+        let Parts { id, socket, ring, geometry, frame, program } = parts;
+        Tap {
+            id,
+            name: link.name.clone(),
+            if_index: link.index,
+            hardware_type: link.hardware_type,
+            state: LinkState::of(link),
+            socket,
+            geometry,
+            oddities: Oddities::default(),
+            ring,
+            frame,
+            cursor: Cursor::default(),
+            counted: RingAccount::default(),
+            delivered: 0,
+            drops_pending: 0,
+            blocks_since_reading: 0,
+            program,
+        }
+    }
+
+    /// Lets packets in, if the socket was opened closed.
+    pub(super) fn start(&mut self) -> Result<(), SyscallError> {
+        self.program.take().map_or(Ok(()), |program| self.socket.attach_filter(&program))
+    }
+
+    /// Gives the held block back if all of its packets were lent. Nothing of it may be in use any more.
+    pub(super) fn release(&mut self) {
+        if self.cursor.left == 0 {
+            self.ring.give_back();
+        }
+    }
+
+    /// Holds a block with packets to lend, if there is one. Returns whether.
+    pub(super) fn refill(&mut self) -> Result<bool, SyscallError> {
+        while self.cursor.left == 0 {
+            self.ring.give_back();
+            let Some(head) = self.ring.take() else { return Ok(false) };
+            self.cursor = Cursor { at: head.first_offset as usize, left: head.packets };
+            self.blocks_since_reading += 1;
+            if head.is_losing || self.blocks_since_reading >= BLOCKS_PER_READING {
+                self.read_statistics()?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// When the next packet of the held block was received.
+    pub(super) fn next_time(&self) -> Option<Timestamp> {
+        block::next_time(self.ring.held(), &self.cursor)
+    }
+
+    /// Adds records of the held block's next packets up to `until`. The first one carries the drops before it.
+    pub(super) fn fill(&mut self, until: Timestamp, records: &mut Vec<Record>) {
+        let first = records.len();
+        let Tap { ring, cursor, frame, oddities, .. } = self;
+        block::read(ring.held(), cursor, frame, until, records, oddities);
+        self.delivered += (records.len() - first) as u64;
+        if let Some(record) = records.get_mut(first) {
+            record.meta.drops_before = std::mem::take(&mut self.drops_pending);
+        }
+    }
+
+    /// The memory that the records point into.
+    pub(super) fn base(&self) -> &[u8] {
+        self.ring.held()
+    }
+
+    /// Adds what the kernel counted since the last reading.
+    pub(super) fn read_statistics(&mut self) -> Result<(), SyscallError> {
+        let new = self.socket.statistics()?;
+        self.counted.received += u64::from(new.packets);
+        self.counted.dropped += u64::from(new.drops);
+        self.counted.freezes += u64::from(new.freezes);
+        self.drops_pending += u64::from(new.drops);
+        self.blocks_since_reading = 0;
+        Ok(())
+    }
+
+    /// Whether every packet that was counted so far and not dropped has been lent.
+    pub(super) fn is_drained(&self) -> bool {
+        self.in_flight() == 0
+    }
+
+    /// Packets that were counted but neither dropped nor lent: in handed-over blocks, or in the one being filled.
+    pub(super) fn in_flight(&self) -> u64 {
+        self.counted.received.saturating_sub(self.counted.dropped).saturating_sub(self.delivered)
+    }
+
+    /// Packets in blocks that were handed over and not yet lent, by counting them there.
+    pub(super) fn waiting(&self) -> u64 {
+        self.ring.packets_waiting() + u64::from(self.cursor.left)
+    }
+
+    /// The counters so far, with `unread` left 0, and the packets lent.
+    pub(super) fn counters(&self) -> (RingAccount, u64) {
+        (self.counted, self.delivered)
+    }
+
+    /// Goes over to an interface that was made anew under the same name.
+    pub(super) fn rebind(&mut self, link: &Link) -> Result<(), SyscallError> {
+        self.socket.bind(link.index)?;
+        self.if_index = link.index;
+        self.state = LinkState::of(link);
+        Ok(())
+    }
+}

@@ -1,0 +1,102 @@
+//! Whose clock stamps the packets.
+//!
+//! ```text
+//! host              the kernel's clock, when the packet was received (or sent)        always there
+//! adapter           the NIC's clock, kept in step with the host's by somebody (ptp4l and phc2sys)
+//! adapter_unsynced  the NIC's clock as it goes
+//! ```
+//!
+//! For the kernel the last two are one (`SOF_TIMESTAMPING_RAW_HARDWARE`; the flag that once told them apart does
+//! nothing any more); whether the clock is in step is not for us to know. Packets that the NIC did not stamp, such as
+//! those sent, carry the host's time and are counted.
+
+use tapline_sys::{LinkControl, PacketSocket, Timestamping};
+
+use super::AfPacketError;
+
+/// `SOF_TIMESTAMPING_RAW_HARDWARE` of linux/net_tstamp.h.
+const RAW_HARDWARE: u32 = 1 << 6;
+const EPERM: i32 = 1;
+
+/// Whose clock stamps the packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TimestampSource {
+    /// The kernel's.
+    #[default]
+    Host,
+    /// The adapter's, which somebody keeps in step with the host's.
+    Adapter,
+    /// The adapter's, as it goes.
+    AdapterUnsynced,
+}
+
+impl TimestampSource {
+    /// All of them.
+    pub const ALL: [TimestampSource; 3] =
+        [TimestampSource::Host, TimestampSource::Adapter, TimestampSource::AdapterUnsynced];
+
+    /// The name that tcpdump has for it (`-j`).
+    pub fn name(self) -> &'static str {
+        match self {
+            TimestampSource::Host => "host",
+            TimestampSource::Adapter => "adapter",
+            TimestampSource::AdapterUnsynced => "adapter_unsynced",
+        }
+    }
+
+    /// A few words for people (`-J`).
+    pub fn description(self) -> &'static str {
+        match self {
+            TimestampSource::Host => "Host",
+            TimestampSource::Adapter => "Adapter",
+            TimestampSource::AdapterUnsynced => "Adapter, not synced with system time",
+        }
+    }
+
+    /// The one of this name. Names that libpcap has for the host's clock at some precision mean the host's clock.
+    pub fn from_name(name: &str) -> Option<TimestampSource> {
+        match name {
+            "host_lowprec" | "host_hiprec" => Some(TimestampSource::Host),
+            _ => TimestampSource::ALL.into_iter().find(|source| source.name().eq_ignore_ascii_case(name)),
+        }
+    }
+
+    /// Those that an interface has.
+    pub(super) fn available(timestamping: Option<&Timestamping>) -> Vec<TimestampSource> {
+        let has_adapter = timestamping.is_some_and(Timestamping::can_stamp_all);
+        let is_there = |source: &TimestampSource| has_adapter || *source == TimestampSource::Host;
+        TimestampSource::ALL.into_iter().filter(is_there).collect()
+    }
+}
+
+/// Sets the adapter and the socket up for `source`.
+pub(super) fn set_up(
+    source: TimestampSource,
+    name: &str,
+    control: &mut LinkControl,
+    socket: &PacketSocket,
+) -> Result<(), AfPacketError> {
+    if source == TimestampSource::Host {
+        return Ok(());
+    }
+    control.stamp_all(name).map_err(|source| {
+        let hint = if source.errno() == EPERM { "; switching it on needs CAP_NET_ADMIN" } else { "" };
+        AfPacketError::NoHardwareTimestamps { interface: name.to_owned(), hint, source }
+    })?;
+    socket.set_timestamping(RAW_HARDWARE).map_err(|source| AfPacketError::of_call(name, source))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_go_both_ways() {
+        for source in TimestampSource::ALL {
+            assert_eq!(TimestampSource::from_name(source.name()), Some(source));
+        }
+        assert_eq!(TimestampSource::from_name("host_hiprec"), Some(TimestampSource::Host));
+        assert_eq!(TimestampSource::from_name("sundial"), None);
+        assert_eq!(TimestampSource::available(None), [TimestampSource::Host]);
+    }
+}

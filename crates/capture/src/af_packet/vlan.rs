@@ -1,0 +1,38 @@
+//! VLAN tags that are no longer in the packet's bytes.
+//!
+//! On receipt the NIC or the kernel (`skb_vlan_untag`) takes the outer 802.1Q or 802.1ad tag out of every frame, before
+//! any socket sees it. A ring tells it beside the packet; inner tags stay in the bytes. We keep it there too: putting it
+//! back would move every packet, and only outputs that need it do so.
+
+use tapline_packet::VlanTag;
+
+/// `TP_STATUS_VLAN_VALID` and `TP_STATUS_VLAN_TPID_VALID` of linux/if_packet.h.
+const VALID: u32 = 1 << 4;
+const TPID_VALID: u32 = 1 << 6;
+
+/// What kernels before 3.14, which do not tell, mean.
+const TPID_8021Q: u16 = 0x8100;
+
+/// The tag that a frame's header tells of.
+///
+/// A tag with the value 0 is one (priority 0, VLAN 0): the status bit decides, not the value.
+#[inline]
+pub(super) fn tag(status: u32, tci: u32, tpid: u16) -> Option<VlanTag> {
+    if status & VALID == 0 {
+        return None;
+    }
+    let tpid = if status & TPID_VALID != 0 { tpid } else { TPID_8021Q };
+    Some(VlanTag { tpid, tci: tci as u16 })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn status_bits_decide() {
+        assert_eq!(tag(1, 5, 0x88a8), None);
+        assert_eq!(tag(VALID, 5, 0), Some(VlanTag { tpid: 0x8100, tci: 5 }));
+        assert_eq!(tag(VALID | TPID_VALID, 0, 0x88a8), Some(VlanTag { tpid: 0x88a8, tci: 0 }));
+    }
+}
