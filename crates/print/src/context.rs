@@ -71,6 +71,11 @@ impl<'c> Context<'c> {
         printed
     }
 
+    /// Whether no IP header encloses the one being printed.
+    pub(crate) fn is_outermost(&self) -> bool {
+        self.depth <= 1
+    }
+
     /// The mark of a protocol whose bytes end too early, ` [|protocol]`.
     pub(crate) fn cut(&mut self) {
         self.text(" [|");

@@ -15,7 +15,6 @@ const HEX_WIDTH: usize = PER_LINE / 2 * 5;
 pub(crate) fn hex(out: &mut Vec<u8>, indent: &[u8], bytes: &[u8], offset: usize) {
     for (index, line) in bytes.chunks(PER_LINE).enumerate() {
         start_line(out, indent, offset + index * PER_LINE);
-        out.raw(b" ");
         hex_pairs(out, line);
     }
 }
@@ -24,7 +23,6 @@ pub(crate) fn hex(out: &mut Vec<u8>, indent: &[u8], bytes: &[u8], offset: usize)
 pub(crate) fn hex_and_ascii(out: &mut Vec<u8>, indent: &[u8], bytes: &[u8], offset: usize) {
     for (index, line) in bytes.chunks(PER_LINE).enumerate() {
         start_line(out, indent, offset + index * PER_LINE);
-        out.raw(b" ");
         let written = out.len();
         hex_pairs(out, line);
         let padded = written + HEX_WIDTH + 2;

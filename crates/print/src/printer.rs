@@ -43,6 +43,7 @@ impl Printer {
         let mut names = Names::default();
         if options.port_names {
             names.set_services(Services::system());
+            names.read_protocols();
         }
         Printer { options, names, clock: Clock::default(), connections: Connections::new(), packets: 0 }
     }

@@ -1,10 +1,98 @@
 //! First sequence numbers of TCP connections, so that later ones can be shown relative to them.
+//!
+//! One entry serves both directions: the end with the lower port is the first (with equal ports, the lower address).
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+/// The most connections kept; past it, all known so far are forgotten and numbers start absolute again.
+const CONNECTIONS_MAX: usize = 1 << 18;
+
+/// Both ends of a connection, the first end first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Ends {
+    first: (IpAddr, u16),
+    second: (IpAddr, u16),
+}
+
+/// The numbers that count as zero: of the bytes that the first end sends, and of those that the second sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Origin {
+    first: u32,
+    second: u32,
+}
+
+/// Numbers of one segment as they are shown, and the base of the numbers in its selective acknowledgements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Relative {
+    pub(crate) seq: u32,
+    pub(crate) ack: u32,
+    pub(crate) sack_base: u32,
+}
 
 /// Connections seen so far.
-pub(crate) struct Connections {}
+pub(crate) struct Connections {
+    origins: HashMap<Ends, Origin>,
+}
 
 impl Connections {
     pub(crate) fn new() -> Connections {
-        Connections {}
+        Connections { origins: HashMap::new() }
+    }
+
+    /// The numbers of a segment with an acknowledgement. The first segment of a connection, and each that opens one
+    /// (`opens`: SYN), sets the origin and keeps its absolute numbers.
+    pub(crate) fn relative(
+        &mut self,
+        source: (IpAddr, u16),
+        destination: (IpAddr, u16),
+        (seq, ack): (u32, u32),
+        opens: bool,
+    ) -> Relative {
+        let reversed = source.1 > destination.1 || (source.1 == destination.1 && source.0 > destination.0);
+        let ends = if reversed {
+            Ends { first: destination, second: source }
+        } else {
+            Ends { first: source, second: destination }
+        };
+        // The end that is acknowledged has sent everything before `ack`, so its origin is one before.
+        let origin = if reversed {
+            Origin { first: ack.wrapping_sub(1), second: seq }
+        } else {
+            Origin { first: seq, second: ack.wrapping_sub(1) }
+        };
+        let known = if opens { None } else { self.origins.get(&ends).copied() };
+        let Some(known) = known else {
+            self.remember(ends, origin);
+            let sack_base = if reversed { origin.first } else { origin.second };
+            return Relative { seq, ack, sack_base };
+        };
+        let (mine, other) = if reversed { (known.second, known.first) } else { (known.first, known.second) };
+        Relative { seq: seq.wrapping_sub(mine), ack: ack.wrapping_sub(other), sack_base: other }
+    }
+
+    fn remember(&mut self, ends: Ends, origin: Origin) {
+        if self.origins.len() >= CONNECTIONS_MAX {
+            self.origins.clear();
+        }
+        self.origins.insert(ends, origin);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_directions_share_an_origin() {
+        let client = (IpAddr::from([10, 0, 0, 1]), 40_000);
+        let server = (IpAddr::from([10, 0, 0, 2]), 80);
+        let mut connections = Connections::new();
+        let first = connections.relative(server, client, (5000, 1001), true);
+        assert_eq!((first.seq, first.ack), (5000, 1001));
+        let reply = connections.relative(client, server, (1001, 5001), false);
+        assert_eq!((reply.seq, reply.ack), (1, 1));
+        let data = connections.relative(server, client, (5001, 1001), false);
+        assert_eq!((data.seq, data.ack), (1, 1));
     }
 }

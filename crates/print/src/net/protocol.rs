@@ -1,0 +1,88 @@
+//! Protocol numbers of IP, and what is printed for those without a printer.
+
+use crate::context::{Context, lookup};
+use crate::text::Text;
+
+pub(crate) const HOP_BY_HOP: u8 = 0;
+pub(crate) const ICMP: u8 = 1;
+pub(crate) const IGMP: u8 = 2;
+pub(crate) const IPV4: u8 = 4;
+pub(crate) const TCP: u8 = 6;
+pub(crate) const UDP: u8 = 17;
+pub(crate) const DCCP: u8 = 33;
+pub(crate) const IPV6: u8 = 41;
+pub(crate) const ROUTING: u8 = 43;
+pub(crate) const FRAGMENT: u8 = 44;
+pub(crate) const ESP: u8 = 50;
+pub(crate) const AH: u8 = 51;
+pub(crate) const MOBILITY_OLD: u8 = 62;
+pub(crate) const ICMPV6: u8 = 58;
+pub(crate) const NONE: u8 = 59;
+pub(crate) const DESTINATION_OPTIONS: u8 = 60;
+pub(crate) const ND: u8 = 77;
+pub(crate) const IPCOMP: u8 = 108;
+pub(crate) const SCTP: u8 = 132;
+pub(crate) const MOBILITY: u8 = 135;
+pub(crate) const ETHERNET: u8 = 143;
+
+/// The name of a protocol, if it has one.
+pub(crate) fn name(number: u8) -> Option<&'static str> {
+    match number {
+        TCP => Some("TCP"),
+        UDP => Some("UDP"),
+        _ => lookup(NAMES, number),
+    }
+}
+
+const NAMES: &[(u8, &str)] = &[
+    (HOP_BY_HOP, "Options"),
+    (ICMP, "ICMP"),
+    (IGMP, "IGMP"),
+    (IPV4, "IPIP"),
+    (TCP, "TCP"),
+    (8, "EGP"),
+    (9, "IGRP"),
+    (UDP, "UDP"),
+    (DCCP, "DCCP"),
+    (IPV6, "IPv6"),
+    (ROUTING, "Routing"),
+    (FRAGMENT, "Fragment"),
+    (46, "RSVP"),
+    (47, "GRE"),
+    (ESP, "ESP"),
+    (AH, "AH"),
+    (55, "Mobile IP"),
+    (MOBILITY_OLD, "Mobile IP (old)"),
+    (ICMPV6, "ICMPv6"),
+    (NONE, "No next header"),
+    (DESTINATION_OPTIONS, "Destination options"),
+    (ND, "ND"),
+    (88, "EIGRP"),
+    (89, "OSPF"),
+    (103, "PIM"),
+    (IPCOMP, "Compressed IP"),
+    (112, "VRRP"),
+    (113, "PGM"),
+    (SCTP, "SCTP"),
+    (MOBILITY, "Mobility"),
+    (99, "IPv6 Encryption"),
+    (ETHERNET, "Ethernet"),
+];
+
+/// Whether the protocol's own printer shows the addresses, with ports.
+pub(crate) const fn prints_addresses(number: u8) -> bool {
+    matches!(number, TCP | UDP | SCTP | DCCP)
+}
+
+/// ` ip-proto-N`.
+pub(crate) fn print_unknown(cx: &mut Context<'_>, number: u8) {
+    if cx.options.port_names
+        && let Some(name) = cx.names.protocol(number)
+    {
+        cx.out.push(b' ');
+        cx.out.extend_from_slice(name.as_bytes());
+        return;
+    }
+    cx.text(" ip-proto-");
+    cx.dec(number);
+}

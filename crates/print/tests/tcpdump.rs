@@ -1,0 +1,308 @@
+//! The text of all captures beside the repository against that of the installed tcpdump, line by line.
+//!
+//! `cargo test -p tapline-print --test tcpdump -- --nocapture` prints a table of the share of equal lines by protocol.
+//! `TAPLINE_FLAGS="-nv" cargo test ... differences -- --ignored --nocapture` lists what differs, the most frequent first.
+
+mod captures;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+
+use captures::Recorded;
+use tapline_print::{HexStyle, Options, Precision, Printer, TimeStyle};
+
+/// Flag sets and the share of equal lines, in per mille, that each must reach.
+const FLOORS: &[(&str, u32)] = &[("-n", 500)];
+
+/// How far two texts may drift apart before they count as different for good.
+const RESYNC_LINES: usize = 80;
+
+#[test]
+fn text_is_that_of_tcpdump() {
+    let Some(bench) = Bench::find() else { return };
+    let mut failures = Vec::new();
+    for &(flags, floor) in FLOORS {
+        let score = bench.score(flags);
+        println!("{}", score.table(flags));
+        if score.per_mille() < floor {
+            failures.push(format!("{flags}: {} < {floor}", score.per_mille()));
+        }
+    }
+    assert!(failures.is_empty(), "fewer equal lines than before: {failures:?}");
+}
+
+#[test]
+#[ignore = "a tool for whoever works on a printer"]
+fn differences() {
+    let Some(bench) = Bench::find() else { return };
+    let flags = std::env::var("TAPLINE_FLAGS").unwrap_or_else(|_| "-n".to_owned());
+    let only = std::env::var("TAPLINE_FILES").unwrap_or_default();
+    let score = bench.score_of(&flags, |name| name.contains(&only));
+    println!("{}", score.table(&flags));
+    let mut shown: Vec<_> = score.examples.iter().collect();
+    shown.sort_by_key(|(_, examples)| std::cmp::Reverse(examples.count));
+    for (shape, example) in shown.iter().take(60) {
+        println!(
+            "{:5} {shape}  ({})\n   them {:?}\n   ours {:?}",
+            example.count, example.file, example.them, example.ours
+        );
+    }
+}
+
+/// tcpdump and the captures.
+struct Bench {
+    files: Vec<(String, std::path::PathBuf, Vec<Recorded>)>,
+}
+
+impl Bench {
+    /// `None`, and said so, where tcpdump or the captures are missing.
+    fn find() -> Option<Bench> {
+        let folder = captures::folder();
+        let tcpdump = Command::new("tcpdump").arg("--version").output();
+        let (Some(folder), Ok(_)) = (folder, tcpdump) else {
+            eprintln!("skipped: needs tcpdump and the captures beside the repository");
+            return None;
+        };
+        let files = captures::files(&folder);
+        let named = files.into_iter().map(|path| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let packets = captures::read(&path);
+            (name, path, packets)
+        });
+        Some(Bench { files: named.collect() })
+    }
+
+    fn score(&self, flags: &str) -> Score {
+        self.score_of(flags, |_| true)
+    }
+
+    fn score_of(&self, flags: &str, wanted: impl Fn(&str) -> bool) -> Score {
+        let mut score = Score::default();
+        for (name, path, packets) in self.files.iter().filter(|(name, ..)| wanted(name)) {
+            let Some(them) = tcpdump(flags, path) else { continue };
+            let ours = printed(flags, packets);
+            score.compare(name, &lines(&them), &lines(&ours));
+        }
+        score
+    }
+}
+
+/// What tcpdump prints; `None` if it does not read the file at all.
+fn tcpdump(flags: &str, path: &Path) -> Option<Vec<u8>> {
+    let output = Command::new("tcpdump")
+        .env("TZ", "UTC")
+        .args(flags.split_whitespace())
+        .arg("-r")
+        .arg(path)
+        .output()
+        .expect("tcpdump runs");
+    (!output.stdout.is_empty()).then_some(output.stdout)
+}
+
+fn printed(flags: &str, packets: &[Recorded]) -> Vec<u8> {
+    let mut printer = Printer::new(options(flags));
+    let mut out = Vec::new();
+    for packet in packets {
+        let lent = tapline_packet::Packet { data: &packet.data, meta: &packet.meta };
+        printer.print(lent, &packet.interface, &mut out);
+    }
+    out
+}
+
+/// The options that a set of tcpdump's flags stands for.
+fn options(flags: &str) -> Options {
+    let count = |letter: char| flags.matches(letter).count();
+    let nano = flags.contains("--nano");
+    let flags = flags.replace("--nano", "");
+    let time = match flags.matches('t').count() {
+        0 => TimeStyle::TimeOfDay,
+        1 => TimeStyle::None,
+        2 => TimeStyle::Epoch,
+        3 => TimeStyle::SincePrevious,
+        4 => TimeStyle::DateTime,
+        _ => TimeStyle::SinceFirst,
+    };
+    let hex = match (count('X'), count('x'), count('A')) {
+        (1, ..) => HexStyle::HexAscii,
+        (2.., ..) => HexStyle::HexAsciiLink,
+        (_, 1, _) => HexStyle::Hex,
+        (_, 2.., _) => HexStyle::HexLink,
+        (_, _, 1) => HexStyle::Ascii,
+        (_, _, 2..) => HexStyle::AsciiLink,
+        _ => HexStyle::None,
+    };
+    Options {
+        port_names: !flags.contains('n'),
+        link_header: flags.contains('e'),
+        verbose: count('v') as u8,
+        quiet: flags.contains('q'),
+        time,
+        precision: if nano { Precision::Nano } else { Precision::Micro },
+        hex,
+        absolute_seq: flags.contains('S'),
+        number: flags.contains('#'),
+        verify_checksums: !flags.contains('K'),
+        ..Options::default()
+    }
+}
+
+fn lines(text: &[u8]) -> Vec<String> {
+    String::from_utf8_lossy(text).lines().map(str::to_owned).collect()
+}
+
+/// Lines that differ in one way.
+struct Example {
+    count: usize,
+    file: String,
+    them: String,
+    ours: String,
+}
+
+#[derive(Default)]
+struct Score {
+    /// Equal lines and all lines, by protocol.
+    protocols: BTreeMap<&'static str, (usize, usize)>,
+    examples: BTreeMap<String, Example>,
+}
+
+impl Score {
+    /// Counts the lines of `them` that `ours` has at the same place; both may have lines that the other lacks.
+    fn compare(&mut self, file: &str, them: &[String], ours: &[String]) {
+        let (mut i, mut j) = (0, 0);
+        let mut protocol = "other";
+        while i < them.len() {
+            if !them[i].starts_with([' ', '\t']) || them[i].trim_start().contains(" > ") {
+                protocol = protocol_of(&them[i]);
+            }
+            if ours.get(j) == Some(&them[i]) {
+                self.count(protocol, true);
+                i += 1;
+                j += 1;
+                continue;
+            }
+            let (skip_them, skip_ours) = resync(&them[i..], &ours[j.min(ours.len())..]);
+            for step in 0..skip_them {
+                self.count(protocol, false);
+                let other = if step < skip_ours { ours.get(j + step) } else { None };
+                self.keep(file, protocol, &them[i + step], other.map_or("", String::as_str));
+            }
+            i += skip_them;
+            j += skip_ours;
+        }
+    }
+
+    fn count(&mut self, protocol: &'static str, equal: bool) {
+        let (same, all) = self.protocols.entry(protocol).or_default();
+        *same += usize::from(equal);
+        *all += 1;
+    }
+
+    fn keep(&mut self, file: &str, protocol: &str, them: &str, ours: &str) {
+        let common = them.bytes().zip(ours.bytes()).take_while(|(a, b)| a == b).count();
+        let rest: String = String::from_utf8_lossy(&them.as_bytes()[common..]).chars().take(24).collect();
+        let shape: String = rest.chars().map(|c| if c.is_ascii_digit() { '0' } else { c }).collect();
+        let example = self.examples.entry(format!("[{protocol}] {shape}")).or_insert_with(|| Example {
+            count: 0,
+            file: file.to_owned(),
+            them: them.to_owned(),
+            ours: ours.to_owned(),
+        });
+        example.count += 1;
+    }
+
+    fn totals(&self) -> (usize, usize) {
+        self.protocols.values().fold((0, 0), |(same, all), (s, a)| (same + s, all + a))
+    }
+
+    fn per_mille(&self) -> u32 {
+        let (same, all) = self.totals();
+        (same * 1000 / all.max(1)) as u32
+    }
+
+    fn table(&self, flags: &str) -> String {
+        let mut table = format!("tcpdump {flags}: equal lines by protocol\n");
+        let total = ("total", self.totals());
+        let rows = self.protocols.iter().map(|(name, counts)| (*name, *counts)).chain([total]);
+        for (name, (same, all)) in rows {
+            let share = 100.0 * same as f64 / all.max(1) as f64;
+            table.push_str(&format!("  {name:<12} {same:>7} of {all:>7}  {share:6.2} %\n"));
+        }
+        table
+    }
+}
+
+/// The shortest way to a line that both have again.
+fn resync(them: &[String], ours: &[String]) -> (usize, usize) {
+    for distance in 1..RESYNC_LINES {
+        for skip_them in 0..=distance {
+            let skip_ours = distance - skip_them;
+            if let (Some(a), Some(b)) = (them.get(skip_them), ours.get(skip_ours))
+                && a == b
+            {
+                return (skip_them.max(usize::from(skip_ours == 0)), skip_ours);
+            }
+        }
+    }
+    (1, 1)
+}
+
+/// The protocol that a packet's line is about, by the words and ports that are typical for it.
+fn protocol_of(line: &str) -> &'static str {
+    const BY_WORD: &[(&str, &str)] = &[
+        ("ARP", "ARP"),
+        ("ICMP6", "ICMPv6"),
+        ("ICMP ", "ICMP"),
+        ("igmp", "IGMP"),
+        ("STP ", "STP"),
+        ("LLDP", "LLDP"),
+        ("CDP", "CDP"),
+        ("sctp", "SCTP"),
+        ("GRE", "GRE"),
+        ("VXLAN", "VXLAN"),
+        ("Geneve", "Geneve"),
+        ("NTP", "NTP"),
+        ("BOOTP/DHCP", "DHCP"),
+        ("dhcp6", "DHCPv6"),
+        ("MPLS", "MPLS"),
+        ("PPPoE", "PPPoE"),
+        ("ESP(", "IPsec"),
+        ("AH(", "IPsec"),
+        ("frag (", "fragments"),
+        ("LLC", "LLC"),
+    ];
+    const BY_PORT: &[(&str, &str)] = &[
+        ("53", "DNS"),
+        ("5353", "DNS"),
+        ("67", "DHCP"),
+        ("68", "DHCP"),
+        ("123", "NTP"),
+        ("161", "SNMP"),
+        ("4789", "VXLAN"),
+        ("6081", "Geneve"),
+        ("137", "NetBIOS"),
+        ("138", "NetBIOS"),
+        ("139", "SMB"),
+        ("445", "SMB"),
+        ("2049", "NFS"),
+        ("80", "HTTP"),
+        ("21", "FTP"),
+        ("25", "SMTP"),
+    ];
+    if let Some((_, name)) = BY_WORD.iter().find(|(word, _)| line.contains(word)) {
+        return name;
+    }
+    let has_port = |port: &str| line.contains(&format!(".{port} > ")) || line.contains(&format!(".{port}: "));
+    if let Some((_, name)) = BY_PORT.iter().find(|(port, _)| has_port(port)) {
+        return name;
+    }
+    if line.contains("Flags [") || line.contains(": tcp ") {
+        "TCP"
+    } else if line.contains("UDP") {
+        "UDP"
+    } else if line.contains("IP6") {
+        "IPv6"
+    } else {
+        "other"
+    }
+}
