@@ -16,6 +16,7 @@ mod merge;
 mod read;
 mod section;
 mod source;
+mod write;
 
 pub use byte_order::ByteOrder;
 pub use error::{Error, Place, WriteError};
@@ -23,3 +24,4 @@ pub use input::Compression;
 pub use merge::{MergedSource, Order};
 pub use section::{InterfaceStatistics, Section};
 pub use source::{FileSource, InterfaceCounters};
+pub use write::{FileWriter, Files, Format, Plain, Precision, Progress, Rotation, WriteOptions, parse_size};

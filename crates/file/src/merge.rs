@@ -37,7 +37,8 @@ struct File {
     source: FileSource,
     /// The merged number of each of its interfaces.
     ids: Vec<InterfaceId>,
-    /// The next record of its batch that was not lent.
+    /// The next record of its batch that was not lent; beyond any batch before the first, which a file may hold since it
+    /// was opened.
     next: usize,
     is_ended: bool,
 }
@@ -52,10 +53,19 @@ struct Run {
 impl MergedSource {
     /// Joins `files`. Their interfaces get numbers of one table, file by file.
     pub fn new(files: Vec<FileSource>, order: Order) -> MergedSource {
-        let files =
-            files.into_iter().map(|source| File { source, ids: Vec::new(), next: 0, is_ended: false });
-        let mut merged =
-            MergedSource { order, files: files.collect(), interfaces: Vec::new(), lent: None, errors: Vec::new() };
+        let files = files.into_iter().map(|source| File {
+            source,
+            ids: Vec::new(),
+            next: usize::MAX,
+            is_ended: false,
+        });
+        let mut merged = MergedSource {
+            order,
+            files: files.collect(),
+            interfaces: Vec::new(),
+            lent: None,
+            errors: Vec::new(),
+        };
         for file in &mut merged.files {
             file.take_interfaces(&mut merged.interfaces);
         }

@@ -19,6 +19,20 @@ pub struct Section {
 }
 
 impl Section {
+    /// This machine, for a file that `application` writes: the processor, the kernel's name and release.
+    pub fn of_this_machine(application: &str) -> Section {
+        let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+        let processor = read("/proc/cpuinfo");
+        let model = processor.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        let kernel = [read("/proc/sys/kernel/ostype"), read("/proc/sys/kernel/osrelease")];
+        Section {
+            hardware: model.map_or_else(String::new, |(_, name)| name.trim().to_owned()),
+            os: kernel.each_ref().map(|part| part.trim()).join(" ").trim().to_owned(),
+            application: application.to_owned(),
+            comments: Vec::new(),
+        }
+    }
+
     pub(crate) fn parse(order: ByteOrder, options: &[u8]) -> Section {
         let mut section = Section::default();
         for (code, value) in Options::new(order, options) {

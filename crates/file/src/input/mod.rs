@@ -226,7 +226,7 @@ mod tests {
     impl Read for Slow {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             self.1 += 1;
-            if self.1 % 3 == 0 {
+            if self.1.is_multiple_of(3) {
                 return Err(io::ErrorKind::Interrupted.into());
             }
             let Some((&first, rest)) = self.0.split_first() else { return Ok(0) };

@@ -1,0 +1,108 @@
+//! A packet as it goes into a file: with its VLAN tag back in its place.
+//!
+//! ```text
+//! Ethernet   destination 6, source 6, [tag 4,] type ...
+//! SLL        type 2, address type 2, length 2, address 8, [tag 4,] protocol ...
+//! ```
+
+use tapline_packet::{LinkType, Packet, VlanTag};
+
+/// The parts of a packet's bytes in the order in which they are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Frame<'a> {
+    head: &'a [u8],
+    tag: Option<[u8; 4]>,
+    tail: &'a [u8],
+    pub(super) wire_len: u32,
+}
+
+impl<'a> Frame<'a> {
+    /// The packet as it stands on a wire of this link type.
+    ///
+    /// A tag that the kernel took out is put back, as libpcap does for live captures: both lengths grow by 4, and the
+    /// packet is cut to `snap_len` again (0 for no limit). Other packets are never cut.
+    #[inline]
+    pub(super) fn new(packet: &Packet<'a>, link_type: LinkType, snap_len: u32) -> Frame<'a> {
+        let whole = Frame { head: packet.data, tag: None, tail: &[], wire_len: packet.meta.wire_len };
+        match packet.meta.vlan {
+            None => whole,
+            Some(tag) => whole.tagged(tag, link_type, snap_len).unwrap_or(whole),
+        }
+    }
+
+    /// Captured bytes.
+    #[inline]
+    pub(super) fn len(&self) -> usize {
+        self.head.len() + self.tag.map_or(0, |tag| tag.len()) + self.tail.len()
+    }
+
+    /// Appends the captured bytes.
+    #[inline]
+    pub(super) fn write(&self, buffer: &mut Vec<u8>) {
+        buffer.extend_from_slice(self.head);
+        if let Some(tag) = self.tag {
+            buffer.extend_from_slice(&tag);
+            buffer.extend_from_slice(self.tail);
+        }
+    }
+
+    fn tagged(self, tag: VlanTag, link_type: LinkType, snap_len: u32) -> Option<Frame<'a>> {
+        let (head, tail) = self.head.split_at_checked(tag_offset(link_type)?)?;
+        let room =
+            if snap_len == 0 { usize::MAX } else { (snap_len as usize).saturating_sub(head.len() + 4) };
+        let [a, b] = tag.tpid.to_be_bytes();
+        let [c, d] = tag.tci.to_be_bytes();
+        let wire_len = self.wire_len.saturating_add(4);
+        Some(Frame { head, tag: Some([a, b, c, d]), tail: &tail[..tail.len().min(room)], wire_len })
+    }
+}
+
+/// Where a tag stands in a packet of this link type (libpcap's `vlan_offset`).
+fn tag_offset(link_type: LinkType) -> Option<usize> {
+    match link_type {
+        LinkType::ETHERNET => Some(12),
+        LinkType::LINUX_SLL => Some(14),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tapline_packet::Meta;
+
+    const TAG: VlanTag = VlanTag { tpid: 0x8100, tci: 0x2005 };
+
+    fn bytes(data: &[u8], link_type: LinkType, snap_len: u32) -> (Vec<u8>, u32) {
+        let meta = Meta { vlan: Some(TAG), wire_len: 60, ..Meta::default() };
+        let frame = Frame::new(&Packet { data, meta: &meta }, link_type, snap_len);
+        let mut buffer = Vec::new();
+        frame.write(&mut buffer);
+        assert_eq!(buffer.len(), frame.len());
+        (buffer, frame.wire_len)
+    }
+
+    #[test]
+    fn the_tag_stands_behind_the_addresses() {
+        let data: Vec<u8> = (0..20).collect();
+        let (written, wire_len) = bytes(&data, LinkType::ETHERNET, 0);
+        assert_eq!(written, [&data[..12], &[0x81, 0, 0x20, 5], &data[12..]].concat());
+        assert_eq!(wire_len, 64);
+        assert_eq!(bytes(&data, LinkType::LINUX_SLL, 0).0[14..18], [0x81, 0, 0x20, 5]);
+    }
+
+    #[test]
+    fn what_has_no_place_for_a_tag_stays() {
+        let data: Vec<u8> = (0..11).collect();
+        assert_eq!(bytes(&data, LinkType::ETHERNET, 0), (data.clone(), 60));
+        let data: Vec<u8> = (0..40).collect();
+        assert_eq!(bytes(&data, LinkType::RAW, 0), (data.clone(), 60));
+    }
+
+    #[test]
+    fn a_tagged_packet_keeps_to_the_snap_length() {
+        let data: Vec<u8> = (0..64).collect();
+        assert_eq!(bytes(&data, LinkType::ETHERNET, 64).0.len(), 64);
+        assert_eq!(bytes(&data, LinkType::ETHERNET, 3).0.len(), 16);
+    }
+}

@@ -1,0 +1,21 @@
+//! Writing capture files.
+//!
+//! ```text
+//! batch --encode--> buffer (whole records) --one write--> Output: file, pipe, gzip, zstd, lz4
+//!                                                           |
+//!                                               Rotation: when to begin the next file, and its name
+//! ```
+
+mod frame;
+mod name;
+mod options;
+mod output;
+mod pcap;
+mod pcapng;
+mod rotation;
+mod writer;
+
+pub use name::parse_size;
+pub use options::{Files, Format, Plain, Precision, WriteOptions};
+pub use rotation::Rotation;
+pub use writer::{FileWriter, Progress};

@@ -1,0 +1,165 @@
+//! What is to be written, and where.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tapline_packet::{Interface, Resolution};
+
+use super::Rotation;
+use crate::input::Compression;
+use crate::section::Section;
+
+/// A format that we write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// Classic pcap, in which every tool can read packets of one link type.
+    Pcap,
+    /// pcapng: several interfaces, statistics, comments.
+    Pcapng,
+}
+
+impl Format {
+    /// By the ending of a file's name, before one that names a compression: pcapng for `.pcapng` and `.ntar`, else pcap.
+    ///
+    /// ```
+    /// use tapline_file::Format;
+    /// assert_eq!(Format::from_name("a.pcapng.zst".as_ref()), Format::Pcapng);
+    /// assert_eq!(Format::from_name("a.cap".as_ref()), Format::Pcap);
+    /// ```
+    pub fn from_name(path: &Path) -> Format {
+        let path = match Compression::from_name(path) {
+            Some(_) => path.with_extension(""),
+            None => path.to_owned(),
+        };
+        let ending = path.extension().and_then(|ending| ending.to_str()).unwrap_or_default();
+        let is_pcapng = ["pcapng", "ntar"].iter().any(|known| ending.eq_ignore_ascii_case(known));
+        if is_pcapng { Format::Pcapng } else { Format::Pcap }
+    }
+}
+
+/// The unit of times in a pcap file. pcapng is always written in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Precision {
+    /// Microseconds: magic a1b2c3d4, which every tool reads.
+    Micro,
+    /// Nanoseconds: magic a1b23c4d.
+    Nano,
+}
+
+impl Precision {
+    /// Microseconds if no interface has finer times, so that nothing is lost and old tools are served where they can be.
+    pub fn of(interfaces: &[Interface]) -> Precision {
+        let is_micro = |interface: &Interface| match interface.resolution {
+            Resolution::Decimal(n) => n <= 6,
+            Resolution::Binary(n) => n == 0,
+        };
+        if interfaces.iter().all(is_micro) { Precision::Micro } else { Precision::Nano }
+    }
+}
+
+/// What is to be written, and where.
+#[derive(Clone, Debug)]
+pub struct WriteOptions {
+    /// The name of the file; with rotation, what names are made from. `-` is standard output.
+    pub path: PathBuf,
+    /// The format.
+    pub format: Format,
+    /// The unit of times in pcap.
+    pub precision: Precision,
+    /// How the file is packed, if it is.
+    pub compression: Option<Compression>,
+    /// When to begin a new file.
+    pub rotation: Rotation,
+    /// Each batch is written at once, so that readers see it (`-U`).
+    pub is_flushed_each_batch: bool,
+    /// A file in progress is called `NAME.part`.
+    pub has_part_name: bool,
+    /// The most bytes of a packet, for the header where the interface gives none; 0 for no limit.
+    pub snap_len: u32,
+    /// Who writes, for pcapng.
+    pub section: Section,
+    /// Nanoseconds between interface statistics in pcapng. 0: only at the end of each file.
+    pub statistics_interval_ns: i64,
+}
+
+impl WriteOptions {
+    /// Format and compression by the name's ending, precision by the interfaces, one file, no `.part`.
+    pub fn new(path: &Path, interfaces: &[Interface]) -> WriteOptions {
+        WriteOptions {
+            path: path.to_owned(),
+            format: Format::from_name(path),
+            precision: Precision::of(interfaces),
+            compression: Compression::from_name(path),
+            rotation: Rotation::default(),
+            is_flushed_each_batch: false,
+            has_part_name: false,
+            snap_len: 0,
+            section: Section::default(),
+            statistics_interval_ns: 10_000_000_000,
+        }
+    }
+
+    /// Whether the output is standard output.
+    pub fn is_standard_output(&self) -> bool {
+        self.path.as_os_str() == "-"
+    }
+}
+
+/// Who creates and renames files. A program that gave up its rights has a process that kept them do it.
+pub trait Files: Send {
+    /// Creates the file, or empties it if it exists, for writing.
+    ///
+    /// # Errors
+    /// As open(2).
+    fn create(&mut self, path: &Path) -> io::Result<File>;
+
+    /// Renames a file, replacing what bears the new name.
+    ///
+    /// # Errors
+    /// As rename(2).
+    fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()>;
+}
+
+/// Files as this process itself may create them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Plain;
+
+impl Files for Plain {
+    fn create(&mut self, path: &Path) -> io::Result<File> {
+        File::create(path)
+    }
+
+    fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::rename(from, to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tapline_packet::LinkType;
+
+    #[test]
+    fn formats_by_name() {
+        let cases = [
+            ("x", Format::Pcap),
+            ("x.PCAPNG", Format::Pcapng),
+            ("x.pcapng.gz", Format::Pcapng),
+            ("x.gz", Format::Pcap),
+        ];
+        for (name, format) in cases {
+            assert_eq!(Format::from_name(name.as_ref()), format, "{name}");
+        }
+    }
+
+    #[test]
+    fn nanoseconds_only_where_they_are_needed() {
+        let mut micro = Interface::new("a", LinkType::ETHERNET);
+        micro.resolution = Resolution::MICRO;
+        let nano = Interface::new("b", LinkType::ETHERNET);
+        assert_eq!(Precision::of(&[]), Precision::Micro);
+        assert_eq!(Precision::of(&[micro.clone()]), Precision::Micro);
+        assert_eq!(Precision::of(&[micro, nano]), Precision::Nano);
+    }
+}

@@ -1,0 +1,74 @@
+//! Encoding the pcap format. The layout stands in `read/pcap.rs`; numbers are in this machine's byte order.
+
+use tapline_packet::{Interface, LinkType, Packet};
+
+use super::frame::Frame;
+use super::options::Precision;
+use crate::read::pcap::{FCS_LEN_SHIFT, FCS_PRESENT, MAGIC_MICRO, MAGIC_NANO, RECORD_HEADER_LEN};
+
+/// Encodes packets of one link type.
+#[derive(Clone, Debug)]
+pub(super) struct Encoder {
+    precision: Precision,
+    pub(super) link_type: LinkType,
+    snap_len: u32,
+    fcs_len: Option<u8>,
+}
+
+impl Encoder {
+    /// For packets like those of `interface`; `snap_len` is for the header if the interface gives none.
+    pub(super) fn new(precision: Precision, interface: &Interface, snap_len: u32) -> Encoder {
+        let limits = [interface.snap_len, snap_len, interface.link_type.snap_len_max()];
+        Encoder {
+            precision,
+            link_type: interface.link_type,
+            snap_len: limits.into_iter().find(|&limit| limit != 0).unwrap_or(0),
+            fcs_len: interface.fcs_len,
+        }
+    }
+
+    /// Appends the file header.
+    pub(super) fn header(&self, buffer: &mut Vec<u8>) {
+        let magic = match self.precision {
+            Precision::Micro => MAGIC_MICRO,
+            Precision::Nano => MAGIC_NANO,
+        };
+        // The field counts units of 16 bits and has 4 bits; lengths that do not fit are left out.
+        let fcs = match self.fcs_len {
+            Some(len @ 0..=30) if len % 2 == 0 => FCS_PRESENT | u32::from(len / 2) << FCS_LEN_SHIFT,
+            _ => 0,
+        };
+        buffer.extend_from_slice(&magic.to_ne_bytes());
+        buffer.extend_from_slice(&2u16.to_ne_bytes());
+        buffer.extend_from_slice(&4u16.to_ne_bytes());
+        for number in [0, 0, self.snap_len, fcs | u32::from(self.link_type.0)] {
+            buffer.extend_from_slice(&number.to_ne_bytes());
+        }
+    }
+
+    /// Appends one record. `snap_len` is the packet's interface's.
+    #[inline]
+    pub(super) fn packet(&self, buffer: &mut Vec<u8>, packet: &Packet<'_>, snap_len: u32) {
+        let frame = Frame::new(packet, self.link_type, snap_len);
+        let time = packet.meta.timestamp;
+        // 32 bits of seconds end in 2106; what is outside has the nearest time that can be written.
+        let seconds = time.seconds().clamp(0, u32::MAX.into()) as u32;
+        let fraction = match self.precision {
+            Precision::Micro => time.subsec_nanos() / 1000,
+            Precision::Nano => time.subsec_nanos(),
+        };
+        let mut header = [0; RECORD_HEADER_LEN];
+        header[..4].copy_from_slice(&seconds.to_ne_bytes());
+        header[4..8].copy_from_slice(&fraction.to_ne_bytes());
+        header[8..12].copy_from_slice(&(frame.len() as u32).to_ne_bytes());
+        header[12..].copy_from_slice(&frame.wire_len.to_ne_bytes());
+        buffer.extend_from_slice(&header);
+        frame.write(buffer);
+    }
+}
+
+/// The length of the record at the start of `records`, which this encoder wrote.
+pub(super) fn record_len(records: &[u8]) -> Option<usize> {
+    let cap_len = u32::from_ne_bytes(*records.get(8..)?.first_chunk()?);
+    Some(RECORD_HEADER_LEN + cap_len as usize)
+}

@@ -1,0 +1,242 @@
+//! Encoding the pcapng format. The layout stands in `read/pcapng/mod.rs`; numbers are in this machine's byte order.
+//!
+//! ```text
+//! section header, interface description*, (packet | interface description | statistics)*, statistics*
+//! ```
+//!
+//! Times are nanoseconds, whatever the input's unit was. An interface is described before its first packet; more may be
+//! described while packets are written.
+
+use tapline_packet::{Direction, Interface, Meta, Packet, PacketType, Timestamp};
+
+use super::frame::Frame;
+use crate::byte_order::ByteOrder;
+use crate::read::pcapng::option::{self, Options};
+use crate::read::pcapng::{
+    BYTE_ORDER_MAGIC, ENHANCED_PACKET, INTERFACE_DESCRIPTION, INTERFACE_STATISTICS, SECTION_HEADER,
+};
+use crate::section::{self, InterfaceStatistics, Section};
+
+/// Fixed part of an enhanced packet block, with its block header.
+const PACKET_HEADER_LEN: usize = 28;
+
+/// The resolution that we write: 10^-9 s.
+const NANOSECONDS: u8 = 9;
+
+/// A section of unknown length.
+const LENGTH_UNKNOWN: u64 = u64::MAX;
+
+/// Appends a section header.
+pub(super) fn section_header(buffer: &mut Vec<u8>, section: &Section) {
+    let block = Block::begin(buffer, SECTION_HEADER);
+    buffer.extend_from_slice(&BYTE_ORDER_MAGIC.to_ne_bytes());
+    buffer.extend_from_slice(&1u16.to_ne_bytes());
+    buffer.extend_from_slice(&0u16.to_ne_bytes());
+    buffer.extend_from_slice(&LENGTH_UNKNOWN.to_ne_bytes());
+    let mut options = OptionList::begin(buffer);
+    options.text(option::SECTION_HARDWARE, &section.hardware);
+    options.text(option::SECTION_OS, &section.os);
+    options.text(option::SECTION_APPLICATION, &section.application);
+    for comment in &section.comments {
+        options.text(option::COMMENT, comment);
+    }
+    options.end();
+    block.end(buffer);
+}
+
+/// Appends an interface description. `snap_len` stands where the interface gives none.
+pub(super) fn interface_description(buffer: &mut Vec<u8>, interface: &Interface, snap_len: u32) {
+    let block = Block::begin(buffer, INTERFACE_DESCRIPTION);
+    let snap_len = if interface.snap_len == 0 { snap_len } else { interface.snap_len };
+    buffer.extend_from_slice(&interface.link_type.0.to_ne_bytes());
+    buffer.extend_from_slice(&0u16.to_ne_bytes());
+    buffer.extend_from_slice(&snap_len.to_ne_bytes());
+    let mut options = OptionList::begin(buffer);
+    options.text(option::IF_NAME, &interface.name);
+    options.text(option::IF_DESCRIPTION, &interface.description);
+    if let Some(speed) = interface.speed {
+        options.value(option::IF_SPEED, &speed.to_ne_bytes());
+    }
+    options.value(option::IF_TSRESOL, &[NANOSECONDS]);
+    if !interface.filter.is_empty() {
+        options.value(option::IF_FILTER, &[&[0], interface.filter.as_bytes()].concat());
+    }
+    if let Some(len) = interface.fcs_len {
+        options.value(option::IF_FCS_LEN, &[len]);
+    }
+    for (code, value) in &interface.options {
+        options.value(*code, value);
+    }
+    options.end();
+    block.end(buffer);
+}
+
+/// Appends an enhanced packet block. `options` are those the packet had, in this machine's byte order.
+#[inline]
+pub(super) fn packet(buffer: &mut Vec<u8>, packet: &Packet<'_>, interface: &Interface, options: &[u8]) {
+    let frame = Frame::new(packet, interface.link_type, interface.snap_len);
+    let cap_len = frame.len();
+    let padding = cap_len.wrapping_neg() % 4;
+    let nanos = packet.meta.timestamp.as_nanos().max(0) as u64;
+    let mut header = [0; PACKET_HEADER_LEN];
+    let numbers = [
+        ENHANCED_PACKET,
+        (PACKET_HEADER_LEN + cap_len + padding + 4) as u32,
+        packet.meta.interface.0,
+        (nanos >> 32) as u32,
+        nanos as u32,
+        cap_len as u32,
+        frame.wire_len,
+    ];
+    for (field, number) in header.chunks_exact_mut(4).zip(numbers) {
+        field.copy_from_slice(&number.to_ne_bytes());
+    }
+    let block = Block { start: buffer.len() };
+    buffer.extend_from_slice(&header);
+    frame.write(buffer);
+    buffer.extend_from_slice(&[0; 3][..padding]);
+    if options.is_empty() && packet.meta.direction == Direction::Unknown && packet.meta.drops_before == 0 {
+        buffer.extend_from_slice(&numbers[1].to_ne_bytes());
+    } else {
+        packet_options(buffer, packet.meta, options);
+        block.end(buffer);
+    }
+}
+
+/// What is known of the packet as options, and those it had. Flags and drop count that the packet had are the source of
+/// what is known, and more; they stay as they were.
+fn packet_options(buffer: &mut Vec<u8>, meta: &Meta, kept: &[u8]) {
+    let kept = Options::new(ByteOrder::NATIVE, kept);
+    let has = |wanted: u16| kept.clone().any(|(code, _)| code == wanted);
+    let (has_flags, has_drop_count) = (has(option::EPB_FLAGS), has(option::EPB_DROP_COUNT));
+    let mut options = OptionList::begin(buffer);
+    for (code, value) in kept {
+        options.value(code, value);
+    }
+    if !has_flags && meta.direction != Direction::Unknown {
+        options.value(option::EPB_FLAGS, &flags(meta).to_ne_bytes());
+    }
+    if !has_drop_count && meta.drops_before > 0 {
+        options.value(option::EPB_DROP_COUNT, &meta.drops_before.to_ne_bytes());
+    }
+    options.end();
+}
+
+/// `epb_flags`: bits 0-1 direction, bits 2-4 how the packet was addressed.
+fn flags(meta: &Meta) -> u32 {
+    let direction = match meta.direction {
+        Direction::Unknown => 0,
+        Direction::In => 1,
+        Direction::Out => 2,
+    };
+    let addressed = match meta.packet_type {
+        PacketType::Host => 1,
+        PacketType::Multicast => 2,
+        PacketType::Broadcast => 3,
+        PacketType::OtherHost => 4,
+        PacketType::Outgoing => 0,
+    };
+    direction | addressed << 2
+}
+
+/// Appends an interface statistics block.
+pub(super) fn interface_statistics(buffer: &mut Vec<u8>, statistics: &InterfaceStatistics) {
+    let block = Block::begin(buffer, INTERFACE_STATISTICS);
+    buffer.extend_from_slice(&statistics.interface.0.to_ne_bytes());
+    buffer.extend_from_slice(&time(statistics.taken));
+    let mut options = OptionList::begin(buffer);
+    let times = [(section::START_TIME, statistics.start), (section::END_TIME, statistics.end)];
+    for (code, at) in times {
+        if let Some(at) = at {
+            options.value(code, &time(at));
+        }
+    }
+    let counts = [
+        (section::RECEIVED, statistics.received),
+        (section::DROPPED, statistics.dropped),
+        (section::FILTER_ACCEPTED, statistics.filter_accepted),
+        (section::OS_DROPPED, statistics.os_dropped),
+        (section::DELIVERED, statistics.delivered),
+    ];
+    for (code, count) in counts {
+        if let Some(count) = count {
+            options.value(code, &count.to_ne_bytes());
+        }
+    }
+    options.end();
+    block.end(buffer);
+}
+
+/// The length of the block at the start of `records`, which this module wrote, and whether it is a packet.
+pub(super) fn block_len(records: &[u8]) -> Option<(usize, bool)> {
+    let kind = u32::from_ne_bytes(*records.first_chunk()?);
+    let len = u32::from_ne_bytes(*records.get(4..)?.first_chunk()?);
+    Some((len as usize, kind == ENHANCED_PACKET))
+}
+
+/// The upper half, then the lower one.
+fn time(at: Timestamp) -> [u8; 8] {
+    let nanos = at.as_nanos().max(0) as u64;
+    let mut bytes = [0; 8];
+    bytes[..4].copy_from_slice(&((nanos >> 32) as u32).to_ne_bytes());
+    bytes[4..].copy_from_slice(&(nanos as u32).to_ne_bytes());
+    bytes
+}
+
+/// A block that is being written.
+struct Block {
+    start: usize,
+}
+
+impl Block {
+    fn begin(buffer: &mut Vec<u8>, kind: u32) -> Block {
+        let start = buffer.len();
+        buffer.extend_from_slice(&kind.to_ne_bytes());
+        buffer.extend_from_slice(&[0; 4]);
+        Block { start }
+    }
+
+    /// Writes the length behind and in front.
+    fn end(self, buffer: &mut Vec<u8>) {
+        let len = (buffer.len() + 4 - self.start) as u32;
+        buffer.extend_from_slice(&len.to_ne_bytes());
+        buffer[self.start + 4..self.start + 8].copy_from_slice(&len.to_ne_bytes());
+    }
+}
+
+/// A list of options that is being written. An empty list is nothing at all.
+struct OptionList<'a> {
+    buffer: &'a mut Vec<u8>,
+    is_empty: bool,
+}
+
+impl OptionList<'_> {
+    fn begin(buffer: &mut Vec<u8>) -> OptionList<'_> {
+        OptionList { buffer, is_empty: true }
+    }
+
+    /// Text, unless it is empty; cut where the format's 16 bits of length end.
+    fn text(&mut self, code: u16, text: &str) {
+        let end = (0..=text.len().min(u16::MAX.into())).rev().find(|&end| text.is_char_boundary(end));
+        let text = &text[..end.unwrap_or(0)];
+        if !text.is_empty() {
+            self.value(code, text.as_bytes());
+        }
+    }
+
+    /// Any value; one that is too long for the format is left out.
+    fn value(&mut self, code: u16, value: &[u8]) {
+        let Ok(len) = u16::try_from(value.len()) else { return };
+        self.buffer.extend_from_slice(&code.to_ne_bytes());
+        self.buffer.extend_from_slice(&len.to_ne_bytes());
+        self.buffer.extend_from_slice(value);
+        self.buffer.extend_from_slice(&[0; 3][..value.len().wrapping_neg() % 4]);
+        self.is_empty = false;
+    }
+
+    fn end(self) {
+        if !self.is_empty {
+            self.buffer.extend_from_slice(&[0; 4]);
+        }
+    }
+}

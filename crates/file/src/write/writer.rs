@@ -1,0 +1,427 @@
+//! Packets into files.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tapline_packet::{Batch, Interface, InterfaceId, LinkType, Selection, Timestamp};
+
+use super::name::Names;
+use super::options::{Files, Format, WriteOptions};
+use super::output::{Failure, Output, part_name};
+use super::rotation::{ByClock, Course};
+use super::{pcap, pcapng};
+use crate::error::WriteError;
+use crate::section::InterfaceStatistics;
+
+/// Bytes gathered before they are written. Measured with `file_copy` on a file of 1.0 GB, CPU time, medians: 256 KiB,
+/// 1 MiB and 4 MiB take 0.51, 0.54 and 0.63 s; the smallest stays in the second-level cache.
+const BUFFER_LEN: usize = 256 << 10;
+
+/// Whether there is more to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Go on.
+    Writing,
+    /// As many files as were asked for are complete (`-W` with `-G`). Packets that come now are counted as lost.
+    Done,
+}
+
+/// Writes packets to a file or a rotating set of files.
+///
+/// Packets are gathered into one buffer and written with one call; [`flush`](Self::flush) writes what is gathered.
+/// Files hold whole records at all times but while a write is under way, also when the disk is full.
+pub struct FileWriter {
+    options: WriteOptions,
+    files: Box<dyn Files>,
+    names: Names,
+    course: Course,
+    encoder: Encoder,
+    current: Option<Current>,
+    buffer: Vec<u8>,
+    /// Packets in the buffer.
+    gathered: u64,
+    written: u64,
+    lost: u64,
+    statistics: Vec<InterfaceStatistics>,
+    statistics_due: Timestamp,
+}
+
+/// The file being written.
+struct Current {
+    output: Output,
+    path: PathBuf,
+    /// Where it is until it is complete, if that is elsewhere.
+    part_path: Option<PathBuf>,
+    /// Bytes before packing, those in the buffer too.
+    len: u64,
+}
+
+enum Encoder {
+    Pcap {
+        encoder: pcap::Encoder,
+        /// The last interface whose link type was found to fit, and its snap length.
+        fits: Option<(InterfaceId, u32)>,
+    },
+    /// The interfaces described so far.
+    Pcapng { interfaces: Vec<Interface> },
+}
+
+impl FileWriter {
+    /// Creates the first file and writes its header. `interfaces` are those known so far; for pcap the first gives the
+    /// link type. `now` begins the first period and its name.
+    ///
+    /// # Errors
+    /// If the options make no sense together, or the file cannot be created.
+    pub fn create(
+        options: WriteOptions,
+        interfaces: &[Interface],
+        now: Timestamp,
+        files: Box<dyn Files>,
+    ) -> Result<FileWriter, WriteError> {
+        options.rotation.check()?;
+        if options.is_standard_output() && options.rotation.is_used() {
+            return Err(WriteError::Options(
+                "standard output cannot be rotated: give a file name with -w".to_owned(),
+            ));
+        }
+        let encoder = match options.format {
+            Format::Pcap => {
+                let default = Interface::new("", LinkType::ETHERNET);
+                let interface = interfaces.first().unwrap_or(&default);
+                let encoder = pcap::Encoder::new(options.precision, interface, options.snap_len);
+                Encoder::Pcap { encoder, fits: None }
+            }
+            Format::Pcapng => Encoder::Pcapng { interfaces: interfaces.to_vec() },
+        };
+        let names = Names::new(&options.path, options.rotation.period_s.is_some(), options.rotation.count);
+        let mut writer = FileWriter {
+            course: Course::new(options.rotation, now),
+            names,
+            files,
+            encoder,
+            current: None,
+            buffer: Vec::with_capacity(BUFFER_LEN * 2),
+            gathered: 0,
+            written: 0,
+            lost: 0,
+            statistics: Vec::new(),
+            statistics_due: now.plus_nanos(options.statistics_interval_ns),
+            options,
+        };
+        writer.begin_file()?;
+        Ok(writer)
+    }
+
+    /// Packets that stand in files as whole records, or were taken by a pipe or packer.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
+    /// Packets that were given to [`write`](Self::write) but are in no file.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// The name of the file in progress, as it will be called when complete.
+    pub fn path(&self) -> &Path {
+        self.current.as_ref().map_or(&self.options.path, |current| &current.path)
+    }
+
+    /// Takes the selected packets. `interfaces` is the source's table, which may have grown.
+    ///
+    /// # Errors
+    /// If they cannot be written; then they are counted as lost, and so is all that comes later.
+    pub fn write(
+        &mut self,
+        batch: &Batch<'_>,
+        selection: &Selection,
+        interfaces: &[Interface],
+    ) -> Result<(), WriteError> {
+        let before = self.written + self.lost + self.gathered;
+        let result = self.write_selected(batch, selection, interfaces);
+        if result.is_err() {
+            // What the loop did not come to is lost too.
+            let counted = self.written + self.lost + self.gathered - before;
+            self.lost += selection.len() as u64 - counted;
+        }
+        result
+    }
+
+    /// Writes what is gathered, so that readers can see it.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn flush(&mut self) -> Result<(), WriteError> {
+        self.write_buffer()?;
+        let Some(current) = &mut self.current else { return Ok(()) };
+        match current.output.flush() {
+            Ok(()) => Ok(()),
+            Err(source) => Err(self.fail(Failure { taken: 0, source })),
+        }
+    }
+
+    /// Does what goes by the clock: the next file of a rotation by time, statistics in pcapng. To be called several times
+    /// a second, with or without packets; `statistics` is what is known of the interfaces now.
+    ///
+    /// # Errors
+    /// If a file cannot be completed or created.
+    pub fn tick(
+        &mut self,
+        now: Timestamp,
+        statistics: &[InterfaceStatistics],
+    ) -> Result<Progress, WriteError> {
+        self.statistics = statistics.to_vec();
+        if self.current.is_none() {
+            return Ok(Progress::Done);
+        }
+        match self.course.next_by_clock(now) {
+            ByClock::Stay => self.write_due_statistics(now)?,
+            ByClock::Next => {
+                self.end_file()?;
+                self.begin_file()?;
+            }
+            ByClock::Done => {
+                self.end_file()?;
+                return Ok(Progress::Done);
+            }
+        }
+        Ok(Progress::Writing)
+    }
+
+    /// Completes the file. `statistics` is the final account of the interfaces.
+    ///
+    /// # Errors
+    /// If what is gathered cannot be written.
+    pub fn finish(&mut self, statistics: &[InterfaceStatistics]) -> Result<(), WriteError> {
+        self.statistics = statistics.to_vec();
+        self.end_file()
+    }
+
+    fn write_selected(
+        &mut self,
+        batch: &Batch<'_>,
+        selection: &Selection,
+        interfaces: &[Interface],
+    ) -> Result<(), WriteError> {
+        self.describe_new_interfaces(interfaces);
+        let size_max = self.course.size_max();
+        for index in selection.iter() {
+            let Some(current) = &mut self.current else { return Err(self.is_closed()) };
+            if current.len > size_max {
+                self.next_file_by_size()?;
+            }
+            self.encode(batch, index, interfaces)?;
+            if self.buffer.len() >= BUFFER_LEN {
+                self.write_buffer()?;
+            }
+        }
+        if self.options.is_flushed_each_batch { self.flush() } else { Ok(()) }
+    }
+
+    #[inline]
+    fn encode(
+        &mut self,
+        batch: &Batch<'_>,
+        index: usize,
+        interfaces: &[Interface],
+    ) -> Result<(), WriteError> {
+        let packet = batch.packet(index);
+        let id = packet.meta.interface;
+        let before = self.buffer.len();
+        match &mut self.encoder {
+            Encoder::Pcap { encoder, fits } => {
+                let snap_len = match *fits {
+                    Some((known, snap_len)) if known == id => snap_len,
+                    _ => {
+                        let interface = interface(interfaces, id)?;
+                        if interface.link_type != encoder.link_type {
+                            let have = encoder.link_type;
+                            return Err(link_types(self.path(), have, interface));
+                        }
+                        *fits = Some((id, interface.snap_len));
+                        interface.snap_len
+                    }
+                };
+                encoder.packet(&mut self.buffer, &packet, snap_len);
+            }
+            Encoder::Pcapng { interfaces } => {
+                pcapng::packet(&mut self.buffer, &packet, interface(interfaces, id)?, batch.options(index));
+            }
+        }
+        if let Some(current) = &mut self.current {
+            current.len += (self.buffer.len() - before) as u64;
+        }
+        self.gathered += 1;
+        Ok(())
+    }
+
+    fn describe_new_interfaces(&mut self, interfaces: &[Interface]) {
+        let Encoder::Pcapng { interfaces: known } = &mut self.encoder else { return };
+        for interface in interfaces.get(known.len()..).unwrap_or(&[]) {
+            pcapng::interface_description(&mut self.buffer, interface, self.options.snap_len);
+            known.push(interface.clone());
+        }
+    }
+
+    fn next_file_by_size(&mut self) -> Result<(), WriteError> {
+        self.end_file()?;
+        self.course.next_by_size();
+        self.begin_file()
+    }
+
+    fn begin_file(&mut self) -> Result<(), WriteError> {
+        let path = self.names.make(self.course.period_start, self.course.number())?;
+        let part_path =
+            (self.options.has_part_name && !self.options.is_standard_output()).then(|| part_name(&path));
+        let opened = part_path.as_deref().unwrap_or(&path);
+        let name = path.display().to_string();
+        let output = if self.options.is_standard_output() {
+            Output::standard(self.options.compression)
+        } else {
+            self.files.create(opened).and_then(|file| Output::new(file, self.options.compression))
+        };
+        let output = output.map_err(|source| WriteError::Create { name, source })?;
+        self.header();
+        let len = self.buffer.len() as u64;
+        self.current = Some(Current { output, path, part_path, len });
+        // At once, so that the file is one from its first moment, and the buffer begins with a record.
+        self.write_buffer()
+    }
+
+    fn header(&mut self) {
+        match &self.encoder {
+            Encoder::Pcap { encoder, .. } => encoder.header(&mut self.buffer),
+            Encoder::Pcapng { interfaces } => {
+                pcapng::section_header(&mut self.buffer, &self.options.section);
+                for interface in interfaces {
+                    pcapng::interface_description(&mut self.buffer, interface, self.options.snap_len);
+                }
+            }
+        }
+    }
+
+    fn write_due_statistics(&mut self, now: Timestamp) -> Result<(), WriteError> {
+        let interval = self.options.statistics_interval_ns;
+        if interval <= 0 || now < self.statistics_due {
+            return Ok(());
+        }
+        self.statistics_due = now.plus_nanos(interval);
+        self.gather_statistics();
+        self.write_buffer()
+    }
+
+    fn gather_statistics(&mut self) {
+        let Encoder::Pcapng { interfaces } = &self.encoder else { return };
+        for statistics in self.statistics.iter().filter(|s| (s.interface.0 as usize) < interfaces.len()) {
+            pcapng::interface_statistics(&mut self.buffer, statistics);
+        }
+    }
+
+    fn end_file(&mut self) -> Result<(), WriteError> {
+        if self.current.is_none() {
+            return Ok(());
+        }
+        self.gather_statistics();
+        self.write_buffer()?;
+        let Some(Current { output, path, part_path, .. }) = self.current.take() else { return Ok(()) };
+        let name = path.display().to_string();
+        output.finish().map_err(|source| self.explain(&name, source))?;
+        if let Some(part_path) = part_path {
+            self.files.rename(&part_path, &path).map_err(|source| WriteError::Create { name, source })?;
+        }
+        Ok(())
+    }
+
+    fn write_buffer(&mut self) -> Result<(), WriteError> {
+        let Some(current) = &mut self.current else { return Ok(()) };
+        let result = current.output.write(&self.buffer);
+        match result {
+            Ok(()) => {
+                self.buffer.clear();
+                self.buffer.shrink_to(BUFFER_LEN * 2);
+                self.written += std::mem::take(&mut self.gathered);
+                Ok(())
+            }
+            Err(failure) => Err(self.fail(failure)),
+        }
+    }
+
+    /// Closes the file after its last whole record and counts what is lost.
+    fn fail(&mut self, failure: Failure) -> WriteError {
+        let (keep, packets) = self.whole_records(failure.taken);
+        self.written += packets;
+        self.lost += std::mem::take(&mut self.gathered).saturating_sub(packets);
+        self.buffer.clear();
+        let Some(mut current) = self.current.take() else { return self.is_closed() };
+        let name = current.path.display().to_string();
+        // If even this fails, the first failure is what matters; readers deliver all before the cut.
+        let _ = current.output.cut(keep);
+        if let Some(part_path) = current.part_path {
+            let _ = self.files.rename(&part_path, &current.path);
+        }
+        self.explain(&name, failure.source)
+    }
+
+    /// The longest run of whole records in the first `len` bytes of the buffer: its length, and packets in it.
+    fn whole_records(&self, len: usize) -> (usize, u64) {
+        let (mut end, mut packets) = (0, 0);
+        while let Some(rest) = self.buffer.get(end..len) {
+            let record = match &self.encoder {
+                Encoder::Pcap { .. } => pcap::record_len(rest).map(|len| (len, true)),
+                Encoder::Pcapng { .. } => pcapng::block_len(rest),
+            };
+            match record {
+                Some((record_len, is_packet)) if record_len <= rest.len() => {
+                    end += record_len;
+                    packets += u64::from(is_packet);
+                }
+                _ => break,
+            }
+        }
+        (end, packets)
+    }
+
+    fn explain(&self, name: &str, source: io::Error) -> WriteError {
+        let name = name.to_owned();
+        match source.kind() {
+            io::ErrorKind::BrokenPipe => WriteError::BrokenPipe { name },
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                WriteError::DiskFull { name, lost: self.lost }
+            }
+            _ => WriteError::Write { name, source },
+        }
+    }
+
+    fn is_closed(&self) -> WriteError {
+        let source =
+            io::Error::other("the output is closed, after a failure or because all files are complete");
+        WriteError::Write { name: self.options.path.display().to_string(), source }
+    }
+}
+
+/// What was gathered is written even if nobody said `finish`.
+impl Drop for FileWriter {
+    fn drop(&mut self) {
+        let _ = self.end_file();
+    }
+}
+
+fn interface(interfaces: &[Interface], id: InterfaceId) -> Result<&Interface, WriteError> {
+    interfaces.get(id.0 as usize).ok_or_else(|| {
+        let count = interfaces.len();
+        WriteError::Options(format!("a packet names interface {}, but only {count} are known", id.0))
+    })
+}
+
+fn link_types(path: &Path, have: LinkType, interface: &Interface) -> WriteError {
+    let shown = if interface.name.is_empty() { "another interface" } else { &interface.name };
+    WriteError::LinkTypes {
+        name: path.display().to_string(),
+        have,
+        got: interface.link_type,
+        interface: shown.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
