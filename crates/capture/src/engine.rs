@@ -13,7 +13,7 @@ use std::time::Duration;
 use tapline_filter::bpf::Program;
 use tapline_packet::{Batch, Interface, InterfaceId, Selection, Timestamp};
 
-use crate::{Account, Error, Event, InterfaceAccount, Sink, Source, source::Advance};
+use crate::{Account, Advance, Error, Event, InterfaceAccount, Sink, Source, Wants};
 
 /// How long a source may wait for packets before the loop looks at its flags and the clock.
 const WAIT: Duration = Duration::from_millis(100);
@@ -165,16 +165,21 @@ impl<'a> Engine<'a> {
     ) -> Ended {
         let mut timers = Timers::starting((self.clock)());
         let mut failure: Option<Error> = None;
+        let mut wants = Wants::More;
         let mut stopping = false;
         loop {
-            if !stopping && (control.stopped() || failure.is_some()) {
+            let is_over = failure.is_some() || wants == Wants::Nothing;
+            if is_over {
+                control.stop();
+            }
+            if !stopping && control.stopped() {
                 stopping = true;
                 if let Err(error) = source.stop() {
                     return Ended::Failed(failure.unwrap_or(error));
                 }
             }
             let step = match source.advance(WAIT) {
-                Ok(Advance::Batch) if failure.is_some() => {
+                Ok(Advance::Batch) if is_over => {
                     self.discard(source);
                     Ok(())
                 }
@@ -187,6 +192,9 @@ impl<'a> Engine<'a> {
                 Err(error) => return ended(failure.or(Some(error))),
             };
             let ticked = self.by_the_clock(&mut timers, source, sinks, control, watch);
+            if matches!(ticked, Ok(Wants::Nothing)) {
+                wants = Wants::Nothing;
+            }
             failure = failure.or(step.err()).or(ticked.err());
         }
     }
@@ -273,7 +281,7 @@ impl<'a> Engine<'a> {
         sinks: &mut [Box<dyn Sink>],
         control: &Control,
         watch: &mut dyn FnMut(&Watch<'_>),
-    ) -> Result<(), Error> {
+    ) -> Result<Wants, Error> {
         let now = (self.clock)();
         let asked = timers.asked(control);
         if asked || timers.counters.due(now, COUNTERS_NS) {
@@ -282,10 +290,9 @@ impl<'a> Engine<'a> {
             watch(&Watch { now, account, events: &events, progress: source.progress(), asked });
         }
         if timers.tick.due(now, TICK_NS) {
-            let interfaces = &self.account.interfaces;
-            return each(sinks, |sink| sink.tick(now, interfaces));
+            return tick(sinks, now, &self.account.interfaces);
         }
-        Ok(())
+        Ok(Wants::More)
     }
 
     fn refresh(&mut self, source: &mut dyn Source, sinks: &[Box<dyn Sink>]) {
@@ -312,6 +319,22 @@ fn each(
         }
     }
     first
+}
+
+/// Tells every sink the time. One that wants nothing more ends the run for all.
+fn tick(
+    sinks: &mut [Box<dyn Sink>],
+    now: Timestamp,
+    interfaces: &[InterfaceAccount],
+) -> Result<Wants, Error> {
+    let mut wants = Wants::More;
+    each(sinks, |sink| {
+        if sink.tick(now, interfaces)? == Wants::Nothing {
+            wants = Wants::Nothing;
+        }
+        Ok(())
+    })?;
+    Ok(wants)
 }
 
 fn finish(sinks: &mut [Box<dyn Sink>], now: Timestamp, interfaces: &[InterfaceAccount]) -> Result<(), Error> {

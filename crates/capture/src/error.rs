@@ -12,6 +12,9 @@ pub enum Error {
     /// A capture file cannot be read (further). The text names the file and the byte.
     #[error(transparent)]
     File(#[from] tapline_file::Error),
+    /// A capture file cannot be written (further). The text names the file.
+    #[error(transparent)]
+    Write(tapline_file::WriteError),
     /// A source failed.
     #[error("{what}: {source}")]
     Source {
@@ -48,5 +51,14 @@ impl Error {
     /// A source's failure.
     pub fn source(what: &str, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
         Error::Source { what: what.to_owned(), source: source.into() }
+    }
+}
+
+impl From<tapline_file::WriteError> for Error {
+    fn from(error: tapline_file::WriteError) -> Error {
+        match error {
+            tapline_file::WriteError::BrokenPipe { name } => Error::BrokenPipe { what: name },
+            other => Error::Write(other),
+        }
     }
 }

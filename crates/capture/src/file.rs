@@ -56,8 +56,12 @@ impl FileInput {
         }
     }
 
-    fn interface_account(&self, number: usize, file: &FileSource, index: usize) -> InterfaceAccount {
-        let id = self.files.merged_id(number, InterfaceId(index as u32));
+    fn interface_account(
+        &self,
+        id: Option<InterfaceId>,
+        file: &FileSource,
+        index: usize,
+    ) -> InterfaceAccount {
         let lent = id.and_then(|id| self.lent.get(id.0 as usize).copied()).unwrap_or(0);
         let counters = file.counters().get(index).copied().unwrap_or_default();
         let name = file.interfaces().get(index).map_or("", |interface| interface.name.as_str());
@@ -113,13 +117,15 @@ impl Source for FileInput {
     }
 
     fn account(&mut self) -> Vec<InterfaceAccount> {
-        let mut accounts = Vec::new();
+        let mut accounts: Vec<(Option<InterfaceId>, InterfaceAccount)> = Vec::new();
         for (number, file) in self.files.files().enumerate() {
-            accounts.extend(
-                (0..file.interfaces().len()).map(|index| self.interface_account(number, file, index)),
-            );
+            accounts.extend((0..file.interfaces().len()).map(|index| {
+                let id = self.files.merged_id(number, InterfaceId(index as u32));
+                (id, self.interface_account(id, file, index))
+            }));
         }
-        accounts
+        accounts.sort_by_key(|(id, _)| *id); // the order of the table, in which files may take turns
+        accounts.into_iter().map(|(_, account)| account).collect()
     }
 
     fn progress(&self) -> Option<(u64, u64)> {

@@ -16,6 +16,7 @@ pub mod af_packet;
 mod engine;
 mod error;
 mod file;
+mod file_output;
 mod sink;
 mod source;
 
@@ -23,5 +24,6 @@ pub use account::{Account, Balance, Count, InterfaceAccount, Loss, OutputAccount
 pub use engine::{Compile, Control, Ended, Engine, Outcome, Watch};
 pub use error::Error;
 pub use file::FileInput;
-pub use sink::{Shared, Sink};
+pub use file_output::FileOutput;
+pub use sink::{Shared, Sink, Wants};
 pub use source::{Advance, Event, Source};

@@ -23,8 +23,8 @@ pub trait Sink: Send {
     fn flush(&mut self) -> Result<(), Error>;
 
     /// Called several times a second, with or without packets, for what goes by the clock: rotation, statistics.
-    fn tick(&mut self, _now: Timestamp, _interfaces: &[InterfaceAccount]) -> Result<(), Error> {
-        Ok(())
+    fn tick(&mut self, _now: Timestamp, _interfaces: &[InterfaceAccount]) -> Result<Wants, Error> {
+        Ok(Wants::More)
     }
 
     /// Completes the output. `interfaces` is the final account of the source, for the statistics that files carry.
@@ -32,6 +32,15 @@ pub trait Sink: Send {
 
     /// What became of the packets it was given.
     fn account(&self) -> OutputAccount;
+}
+
+/// Whether a sink takes more packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wants {
+    /// It does.
+    More,
+    /// It is complete, and so is the run: as many files as were asked for are written.
+    Nothing,
 }
 
 /// One sink that several workers write to, a batch at a time. Each worker holds a handle of its own; the last one that
@@ -87,7 +96,7 @@ impl Sink for Shared {
         self.lock().sink.flush()
     }
 
-    fn tick(&mut self, now: Timestamp, interfaces: &[InterfaceAccount]) -> Result<(), Error> {
+    fn tick(&mut self, now: Timestamp, interfaces: &[InterfaceAccount]) -> Result<Wants, Error> {
         let mut inner = self.lock();
         let sum = inner.note(self.worker, interfaces);
         inner.sink.tick(now, &sum)

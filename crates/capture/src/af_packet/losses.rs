@@ -65,8 +65,8 @@ impl LossWatch {
         route: &mut RouteSocket,
         control: &mut LinkControl,
     ) -> LossWatch {
-        let mut watch = LossWatch::default();
-        watch.nic = nic_counters(if_index, route).map(|values| values.map(Growth::from));
+        let nic = nic_counters(if_index, route).map(|values| values.map(Growth::from));
+        let mut watch = LossWatch { nic, ..LossWatch::default() };
         if let Ok(all) = control.statistics(name) {
             watch.select(&all);
         }

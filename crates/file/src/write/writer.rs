@@ -122,6 +122,11 @@ impl FileWriter {
         self.lost
     }
 
+    /// Packets gathered but not written yet; 0 after [`finish`](Self::finish).
+    pub fn buffered(&self) -> u64 {
+        self.gathered
+    }
+
     /// The name of the file in progress, as it will be called when complete.
     pub fn path(&self) -> &Path {
         self.current.as_ref().map_or(&self.options.path, |current| &current.path)

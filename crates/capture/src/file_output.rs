@@ -1,0 +1,97 @@
+//! Capture files as sinks.
+
+use tapline_file::{FileWriter, InterfaceStatistics, Progress};
+use tapline_packet::{Batch, Interface, InterfaceId, Selection, Timestamp};
+
+use crate::{Count, Error, InterfaceAccount, OutputAccount, Place, Sink, Wants};
+
+/// A capture file, or a rotating set of them.
+pub struct FileOutput {
+    writer: FileWriter,
+    name: String,
+    start: Option<Timestamp>,
+}
+
+impl FileOutput {
+    /// Stores packets with `writer`. `name` is what the account calls it; `start` is when the
+    /// capture began, if it is ours.
+    pub fn new(writer: FileWriter, name: &str, start: Option<Timestamp>) -> FileOutput {
+        FileOutput { writer, name: name.to_owned(), start }
+    }
+
+    fn statistics(&self, now: Timestamp, interfaces: &[InterfaceAccount]) -> Vec<InterfaceStatistics> {
+        let statistics = |(index, interface): (usize, &InterfaceAccount)| InterfaceStatistics {
+            interface: InterfaceId(index as u32),
+            taken: now,
+            start: self.start,
+            end: Some(now),
+            ..counters(interface)
+        };
+        interfaces.iter().enumerate().map(statistics).collect()
+    }
+}
+
+/// The counters of an account as pcapng names them. What is not known is left out.
+fn counters(interface: &InterfaceAccount) -> InterfaceStatistics {
+    let filter_accepted = interface.ring.map(|ring| ring.received);
+    let unfiltered = interface.kernel_filtered == Count::Known(0);
+    InterfaceStatistics {
+        received: filter_accepted.filter(|_| unfiltered),
+        dropped: sum_of(interface, Place::Nic, None)
+            .or_else(|| sum_of(interface, Place::File, Some("isb_ifdrop"))),
+        filter_accepted,
+        os_dropped: match interface.ring {
+            Some(ring) => Some(ring.dropped),
+            None => sum_of(interface, Place::File, Some("isb_osdrop")),
+        },
+        delivered: Some(interface.delivered),
+        ..InterfaceStatistics::default()
+    }
+}
+
+/// The sum of the losses at a place, of one counter or of all; `None` if there are none or one is unknown.
+fn sum_of(interface: &InterfaceAccount, place: Place, counter: Option<&str>) -> Option<u64> {
+    let of_place =
+        |loss: &&crate::Loss| loss.place == place && counter.is_none_or(|name| loss.counter == name);
+    let mut counts = interface.losses.iter().filter(of_place).map(|loss| loss.count.known()).peekable();
+    counts.peek()?;
+    counts.sum()
+}
+
+impl Sink for FileOutput {
+    fn write(
+        &mut self,
+        batch: &Batch<'_>,
+        selection: &Selection,
+        interfaces: &[Interface],
+    ) -> Result<(), Error> {
+        Ok(self.writer.write(batch, selection, interfaces)?)
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        Ok(self.writer.flush()?)
+    }
+
+    fn tick(&mut self, now: Timestamp, interfaces: &[InterfaceAccount]) -> Result<Wants, Error> {
+        let statistics = self.statistics(now, interfaces);
+        Ok(match self.writer.tick(now, &statistics)? {
+            Progress::Writing => Wants::More,
+            Progress::Done => Wants::Nothing,
+        })
+    }
+
+    fn finish(&mut self, now: Timestamp, interfaces: &[InterfaceAccount]) -> Result<(), Error> {
+        let statistics = self.statistics(now, interfaces);
+        Ok(self.writer.finish(&statistics)?)
+    }
+
+    fn account(&self) -> OutputAccount {
+        let buffered = self.writer.buffered();
+        OutputAccount {
+            name: self.name.clone(),
+            written: self.writer.written(),
+            lost: self.writer.lost(),
+            buffered,
+        }
+    }
+}
