@@ -41,6 +41,7 @@ pub struct Libpcap {
     freecode: unsafe extern "C" fn(*mut RawProgram),
     next_ex: unsafe extern "C" fn(*mut c_void, *mut *const RawHeader, *mut *const u8) -> c_int,
     bpf_filter: unsafe extern "C" fn(*const RawInsn, *const u8, c_uint, c_uint) -> c_uint,
+    bpf_validate: unsafe extern "C" fn(*const RawInsn, c_int) -> c_int,
     bpf_image: unsafe extern "C" fn(*const RawInsn, c_int) -> *const c_char,
     version: String,
 }
@@ -105,6 +106,8 @@ pub struct FilePacket {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Oracle {
     insns: Vec<RawInsn>,
+    /// Whether libpcap made it; other programs are validated before each run.
+    trusted: bool,
 }
 
 impl Libpcap {
@@ -187,6 +190,7 @@ impl Libpcap {
                 freecode: symbol(library, c"pcap_freecode")?,
                 next_ex: symbol(library, c"pcap_next_ex")?,
                 bpf_filter: symbol(library, c"bpf_filter")?,
+                bpf_validate: symbol(library, c"bpf_validate")?,
                 bpf_image: symbol(library, c"bpf_image")?,
                 version: text_at(version()),
             })
@@ -199,11 +203,16 @@ impl Libpcap {
         let insns = unsafe { std::slice::from_raw_parts(program.insns, program.len as usize) }.to_vec();
         // SAFETY: the program came from pcap_compile and is not used after this.
         unsafe { (self.freecode)(&raw mut program) };
-        Oracle { insns }
+        Oracle { insns, trusted: true }
     }
 }
 
 impl Oracle {
+    /// A program that did not come from libpcap.
+    pub fn new(insns: Vec<RawInsn>) -> Oracle {
+        Oracle { insns, trusted: false }
+    }
+
     /// The instructions.
     pub fn insns(&self) -> &[RawInsn] {
         &self.insns
@@ -216,8 +225,14 @@ impl Oracle {
     }
 
     /// What libpcap's interpreter returns for a packet. It may hang where [`may_loop`](Self::may_loop) is true.
+    ///
+    /// # Panics
+    /// If the program did not come from libpcap and `bpf_validate` refuses it.
     pub fn run(&self, pcap: &Libpcap, data: &[u8], wire_len: u32) -> u32 {
-        // SAFETY: the program is as pcap_compile made it, which bpf_filter trusts; it reads at most `data.len()` bytes.
+        // SAFETY: the instructions are there, as many as stated.
+        let is_valid = || unsafe { (pcap.bpf_validate)(self.insns.as_ptr(), self.insns.len() as c_int) != 0 };
+        assert!(self.trusted || is_valid(), "libpcap does not take this program");
+        // SAFETY: the program is valid, so its jumps and cells stay in bounds; it reads at most `data.len()` bytes.
         unsafe { (pcap.bpf_filter)(self.insns.as_ptr(), data.as_ptr(), wire_len, data.len() as c_uint) }
     }
 }
