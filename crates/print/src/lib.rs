@@ -16,6 +16,7 @@ mod bytes;
 mod checksum;
 mod context;
 mod hexdump;
+pub mod json;
 mod link;
 mod llc;
 mod names;

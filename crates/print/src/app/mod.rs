@@ -22,6 +22,7 @@ mod syslog;
 mod telnet;
 mod text_protocol;
 mod tftp;
+pub(crate) mod tls;
 
 use crate::bytes::{Cut, Span};
 use crate::context::{Context, put};
@@ -63,7 +64,7 @@ pub(crate) fn tcp(
     } else if is(53) || is(5353) {
         dns::print(cx, span, Carrier::Tcp)?;
     } else {
-        return Ok(false);
+        return Ok(tls::print(cx, span));
     }
     Ok(true)
 }

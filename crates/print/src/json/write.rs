@@ -27,6 +27,18 @@ impl<'o> Writer<'o> {
         self.enclose(b'{', b'}', body)
     }
 
+    /// Opens an object as a field; the caller writes its members before [`close_object`](Self::close_object).
+    pub(super) fn open_object(&mut self, name: &'static str) {
+        self.key(name);
+        self.out.push(b'{');
+    }
+
+    /// Closes what [`open_object`](Self::open_object) opened.
+    pub(super) fn close_object(&mut self) {
+        self.out.push(b'}');
+        self.after_value = true;
+    }
+
     /// An array; `body` writes its elements. It is closed also where `body` gives up half-way.
     pub(super) fn array<R>(&mut self, body: impl FnOnce(&mut Self) -> R) -> R {
         self.enclose(b'[', b']', body)
@@ -41,8 +53,8 @@ impl<'o> Writer<'o> {
         result
     }
 
-    /// The name of the next value. Names are ours: letters, digits and `_`, so nothing is escaped.
-    pub(super) fn key(&mut self, name: &'static str) {
+    /// The name of the next value, which has to follow: so it is for fields alone. Names are ours: letters, digits and `_`, so nothing is escaped.
+    fn key(&mut self, name: &'static str) {
         self.separate();
         self.out.push(b'"');
         self.out.extend_from_slice(name.as_bytes());
@@ -52,7 +64,7 @@ impl<'o> Writer<'o> {
     /// A whole number.
     pub(super) fn number(&mut self, value: impl Into<u64>) {
         self.begin();
-        self.out.dec(value);
+        self.out.dec(value.into());
     }
 
     /// A whole number that may be negative.
@@ -62,7 +74,7 @@ impl<'o> Writer<'o> {
     }
 
     /// A number with a fraction, to six digits: what the fixed-point fields of protocols hold.
-    pub(super) fn decimal(&mut self, value: f64) {
+    pub(super) fn fraction(&mut self, value: f64) {
         self.begin();
         let _ = write!(self.out, "{value:.6}");
     }
@@ -117,6 +129,30 @@ impl<'o> Writer<'o> {
     pub(super) fn array_field<R>(&mut self, name: &'static str, body: impl FnOnce(&mut Self) -> R) -> R {
         self.key(name);
         self.array(body)
+    }
+
+    /// `"name": "..."`; `body` writes the parts of the string.
+    pub(super) fn string_field<R>(&mut self, name: &'static str, body: impl FnOnce(&mut Part) -> R) -> R {
+        self.key(name);
+        self.string(body)
+    }
+
+    /// `"name": "0102ff"`.
+    pub(super) fn bytes_field(&mut self, name: &'static str, bytes: &[u8]) {
+        self.key(name);
+        self.hex_bytes(bytes);
+    }
+
+    /// `"name": -1`.
+    pub(super) fn signed_field(&mut self, name: &'static str, value: impl Into<i64>) {
+        self.key(name);
+        self.signed(value);
+    }
+
+    /// `"name": 0.500000`.
+    pub(super) fn fraction_field(&mut self, name: &'static str, value: f64) {
+        self.key(name);
+        self.fraction(value);
     }
 
     /// `"name": number`.
@@ -195,6 +231,16 @@ impl Part<'_> {
         }
     }
 
+    /// Decimal, filled with zeros to `width` digits.
+    pub(super) fn decimal(&mut self, value: u64, width: usize) {
+        self.out.dec_padded(value, width);
+    }
+
+    /// Two hexadecimal digits for each byte.
+    pub(super) fn hex(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.out.hex(byte, 2));
+    }
+
     /// One byte of valid UTF-8 (RFC 8259, section 7).
     fn escape(&mut self, byte: u8) {
         match byte {
@@ -234,8 +280,7 @@ mod tests {
                     json.array(|_| ());
                     json.boolean(true);
                 });
-                json.key("c");
-                json.signed(-2);
+                json.signed_field("c", -2);
             });
         });
         assert_eq!(text, r#"{"a":1,"b":["x",{},[],true],"c":-2}"#);

@@ -1,0 +1,208 @@
+//! Application protocols: by port, and on any port by how their messages begin (TLS, HTTP, SSH).
+
+use super::walk::Walk;
+use super::write::Writer;
+use super::{dhcp, dns, security, tunnel};
+use crate::app::ntp;
+use crate::bytes::{Cut, Printed, Span};
+
+/// How many header lines of an HTTP message are looked at.
+const HEADERS_MAX: usize = 64;
+
+/// The payload of a TCP segment.
+pub(super) fn tcp(walk: &mut Walk, span: Span<'_>, (source, destination): (u16, u16)) -> Printed {
+    let is = |port| source == port || destination == port;
+    if is(53) {
+        // A message that begins here has its length before it (RFC 1035, 4.2.2).
+        return match span.u16(0) {
+            Ok(length) if usize::from(length) <= span.length => dns::message(walk, span.skip(2), false),
+            _ => Ok(()),
+        };
+    }
+    if security::tls(walk, span) || security::ssh(walk, span) || http(walk, span) {
+        return Ok(());
+    }
+    if is(25) || is(587) {
+        text_line(walk, "smtp", span);
+    } else if is(21) {
+        text_line(walk, "ftp", span);
+    } else if is(110) {
+        text_line(walk, "pop3", span);
+    } else if is(143) {
+        text_line(walk, "imap", span);
+    } else if is(554) || is(8554) {
+        text_line(walk, "rtsp", span);
+    } else if is(5060) {
+        text_line(walk, "sip", span);
+    } else if is(6667) {
+        text_line(walk, "irc", span);
+    }
+    Ok(())
+}
+
+/// The payload of a UDP datagram.
+pub(super) fn udp(walk: &mut Walk, span: Span<'_>, (source, destination): (u16, u16)) -> Printed {
+    let is = |port| source == port || destination == port;
+    if is(53) || is(5355) {
+        dns::message(walk, span, false)
+    } else if is(5353) {
+        dns::message(walk, span, true)
+    } else if is(67) || is(68) {
+        dhcp::message(walk, span)
+    } else if is(123) {
+        time(walk, span)
+    } else if is(4789) {
+        tunnel::vxlan(walk, span)
+    } else if is(6081) {
+        tunnel::geneve(walk, span)
+    } else if is(2152) {
+        tunnel::gtp_u(walk, span)
+    } else if is(443) {
+        security::quic(walk, span);
+        Ok(())
+    } else if is(5060) {
+        text_line(walk, "sip", span);
+        Ok(())
+    } else if is(514) {
+        text_line(walk, "syslog", span);
+        Ok(())
+    } else {
+        Ok(())
+    }
+}
+
+/// The start of an HTTP message (RFC 9112). Whether the payload is one.
+fn http(walk: &mut Walk, span: Span<'_>) -> bool {
+    let bytes = &span.data[..span.length.min(span.data.len())];
+    match bytes.first_chunk::<5>() {
+        Some(b"HTTP/") => response(walk, bytes),
+        Some([b'A'..=b'Z', ..]) => request(walk, bytes),
+        _ => false,
+    }
+}
+
+fn request(walk: &mut Walk, bytes: &[u8]) -> bool {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut request = httparse::Request::new(&mut headers);
+    // An error in a later line, or too many of them, leaves what was read before.
+    let _ = request.parse(bytes);
+    let (Some(method), Some(uri), Some(version)) = (request.method, request.path, request.version) else {
+        return false;
+    };
+    let written: Result<(), Cut> = walk.layer("http", |json| {
+        json.text_field("kind", b"request");
+        json.text_field("method", method.as_bytes());
+        json.text_field("uri", uri.as_bytes());
+        json.text_field("version", version_name(version));
+        header_fields(json, request.headers);
+        Ok(())
+    });
+    written.is_ok()
+}
+
+fn response(walk: &mut Walk, bytes: &[u8]) -> bool {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+    let mut response = httparse::Response::new(&mut headers);
+    let _ = response.parse(bytes);
+    let (Some(version), Some(code)) = (response.version, response.code) else { return false };
+    let written: Result<(), Cut> = walk.layer("http", |json| {
+        json.text_field("kind", b"response");
+        json.number_field("status", code);
+        json.text_field("reason", response.reason.unwrap_or("").as_bytes());
+        json.text_field("version", version_name(version));
+        header_fields(json, response.headers);
+        Ok(())
+    });
+    written.is_ok()
+}
+
+fn version_name(minor: u8) -> &'static [u8] {
+    if minor == 0 { b"1.0" } else { b"1.1" }
+}
+
+/// Header lines that get a key: name in lower case, key.
+const HEADERS: [(&str, &str); 8] = [
+    ("host", "host"),
+    ("user-agent", "user_agent"),
+    ("referer", "referer"),
+    ("server", "server"),
+    ("location", "location"),
+    ("content-type", "content_type"),
+    ("content-length", "content_length"),
+    ("transfer-encoding", "transfer_encoding"),
+];
+
+/// The first of each, as strings.
+fn header_fields(json: &mut Writer, headers: &[httparse::Header<'_>]) {
+    for (name, key) in HEADERS {
+        let found = headers.iter().find(|header| header.name.eq_ignore_ascii_case(name));
+        if let Some(header) = found {
+            json.text_field(key, header.value);
+        }
+    }
+}
+
+/// Longest line that is shown.
+const LINE_MAX: usize = 1024;
+
+/// The first line of a text protocol; nothing for other bytes.
+fn text_line(walk: &mut Walk, name: &'static str, span: Span<'_>) {
+    let bytes = &span.data[..span.length.min(span.data.len()).min(LINE_MAX)];
+    let end = bytes.iter().position(|&byte| byte == b'\n').unwrap_or(bytes.len());
+    let line = bytes[..end].strip_suffix(b"\r").unwrap_or(&bytes[..end]);
+    if line.is_empty() || line.iter().any(|&byte| byte < 0x20 && byte != b'\t') {
+        return;
+    }
+    let _: Result<(), Cut> = walk.layer(name, |json| {
+        json.text_field("line", line);
+        Ok(())
+    });
+}
+
+const NTP_MODES: [&[u8]; 8] = [
+    b"reserved",
+    b"symmetric_active",
+    b"symmetric_passive",
+    b"client",
+    b"server",
+    b"broadcast",
+    b"control",
+    b"private",
+];
+
+/// NTP (RFC 5905).
+fn time(walk: &mut Walk, span: Span<'_>) -> Printed {
+    walk.layer("ntp", |json| {
+        let first = span.u8(0)?;
+        json.number_field("version", first >> 3 & 7);
+        json.text_field("mode", NTP_MODES[usize::from(first & 7)]);
+        if matches!(first & 7, 6 | 7) {
+            return Ok(());
+        }
+        json.number_field("leap", first >> 6);
+        json.number_field("stratum", span.u8(1)?);
+        for (name, at) in [("poll", 2), ("precision", 3)] {
+            let value = span.u8(at)? as i8;
+            json.signed_field(name, value);
+        }
+        for (name, at) in [("root_delay", 4), ("root_dispersion", 8)] {
+            let value = f64::from(span.u32(at)?) / 65_536.0;
+            json.fraction_field(name, value);
+        }
+        json.hex_field("reference_id", span.u32(12)?, 8);
+        for (name, at) in [("reference", 16), ("originate", 24), ("receive", 32), ("transmit", 40)] {
+            let value = span.u64(at)?;
+            timestamp(json, name, value);
+        }
+        Ok(())
+    })
+}
+
+/// Seconds since 1900 with nine digits, as a string: a 64-bit float would lose some.
+fn timestamp(json: &mut Writer, name: &'static str, value: u64) {
+    json.string_field(name, |part| {
+        part.decimal(value >> 32, 1);
+        part.bytes(b".");
+        part.decimal(ntp::nanoseconds(value), 9);
+    });
+}

@@ -1,0 +1,163 @@
+//! DNS messages. Names are as in zone files, without escapes, with a dot at the end.
+
+use super::walk::Walk;
+use super::write::Writer;
+use crate::app::dns::name::{self, Piece};
+use crate::app::dns::tables::{self, OPERATIONS, RESPONSES, TYPES};
+use crate::bytes::{Cut, Printed, Span};
+use crate::context::lookup;
+
+/// How many records of a section are listed.
+const RECORDS_MAX: u16 = 512;
+
+const FLAGS: [(&str, u16); 6] = [
+    ("authoritative", 0x0400),
+    ("truncated", 0x0200),
+    ("recursion_desired", 0x0100),
+    ("recursion_available", 0x0080),
+    ("authentic_data", 0x0020),
+    ("checking_disabled", 0x0010),
+];
+
+/// One message; `multicast` has a meaning of its own for the top bit of classes (RFC 6762, 10.2).
+pub(super) fn message(walk: &mut Walk, span: Span<'_>, multicast: bool) -> Printed {
+    walk.layer("dns", |json| {
+        json.number_field("id", span.u16(0)?);
+        let flags = span.u16(2)?;
+        json.boolean_field("response", flags & 0x8000 != 0);
+        let (operation, code) = (flags >> 11 & 15, flags & 15);
+        json.number_field("opcode", operation);
+        json.text_field("opcode_name", name_of(OPERATIONS[usize::from(operation)], b"query"));
+        json.number_field("rcode", code);
+        json.text_field("rcode_name", name_of(RESPONSES[usize::from(code)], b"NoError"));
+        for (name, bit) in FLAGS {
+            json.boolean_field(name, flags & bit != 0);
+        }
+        let counts = [span.u16(4)?, span.u16(6)?, span.u16(8)?, span.u16(10)?];
+        let mut reader = Reader { message: span, at: 12, multicast };
+        json.array_field("questions", |json| reader.section(json, counts[0], Reader::question))?;
+        for (name, count) in ["answers", "authorities", "additionals"].into_iter().zip(&counts[1..]) {
+            json.array_field(name, |json| reader.section(json, *count, Reader::record))?;
+        }
+        Ok(())
+    })
+}
+
+/// Our tables have a space before each name, and none for what is usual.
+fn name_of<'n>(name: &'n str, usual: &'n [u8]) -> &'n [u8] {
+    match name.trim_start() {
+        "" => usual,
+        name => name.as_bytes(),
+    }
+}
+
+struct Reader<'p> {
+    message: Span<'p>,
+    at: usize,
+    multicast: bool,
+}
+
+impl Reader<'_> {
+    fn section(
+        &mut self,
+        json: &mut Writer,
+        count: u16,
+        entry: impl Fn(&mut Self, &mut Writer) -> Printed,
+    ) -> Printed {
+        for _ in 0..count.min(RECORDS_MAX) {
+            json.object(|json| entry(self, json))?;
+        }
+        Ok(())
+    }
+
+    /// Name, type and class, which both kinds of entries begin with; the type.
+    fn head(&mut self, json: &mut Writer) -> Result<u16, Cut> {
+        self.at = write_name(json, "name", self.message, self.at)?;
+        let (kind, class) = (self.message.u16(self.at)?, self.message.u16(self.at + 2)?);
+        json.number_field("type", kind);
+        if let Some(name) = lookup(TYPES, kind) {
+            json.text_field("type_name", name.as_bytes());
+        }
+        let class = if self.multicast && kind != tables::OPT { class & 0x7fff } else { class };
+        json.number_field("class", class);
+        Ok(kind)
+    }
+
+    fn question(&mut self, json: &mut Writer) -> Printed {
+        self.head(json)?;
+        self.at += 4;
+        Ok(())
+    }
+
+    fn record(&mut self, json: &mut Writer) -> Printed {
+        let kind = self.head(json)?;
+        json.number_field("ttl", self.message.u32(self.at + 4)?);
+        let length = usize::from(self.message.u16(self.at + 8)?);
+        self.at += 10;
+        self.message.need(self.at + length)?;
+        self.data(json, kind, length)?;
+        self.at += length;
+        Ok(())
+    }
+
+    /// The data as `data`: an address, a name, texts, or the bytes in hexadecimal.
+    fn data(&self, json: &mut Writer, kind: u16, length: usize) -> Printed {
+        let Reader { message, at, .. } = *self;
+        match (kind, length) {
+            (tables::A, 4) | (tables::AAAA, 16) => json.address_field("data", message.bytes(at, length)?),
+            (tables::NS | tables::CNAME | tables::PTR | tables::DNAME, _) => {
+                write_name(json, "data", message, at)?;
+            }
+            (tables::MX, 3..) => {
+                json.number_field("preference", message.u16(at)?);
+                write_name(json, "data", message, at + 2)?;
+            }
+            (tables::SRV, 7..) => {
+                json.number_field("priority", message.u16(at)?);
+                json.number_field("weight", message.u16(at + 2)?);
+                json.number_field("port", message.u16(at + 4)?);
+                write_name(json, "data", message, at + 6)?;
+            }
+            (tables::SOA, _) => {
+                let at = write_name(json, "data", message, at)?;
+                let at = write_name(json, "mailbox", message, at)?;
+                for (index, name) in
+                    ["serial", "refresh", "retry", "expire", "minimum"].into_iter().enumerate()
+                {
+                    json.number_field(name, message.u32(at + index * 4)?);
+                }
+            }
+            (tables::TXT, _) => {
+                let bytes = message.bytes(at, length)?;
+                json.array_field("data", |json| write_texts(json, bytes));
+            }
+            _ => {
+                let bytes = message.bytes(at, length)?;
+                json.bytes_field("data", bytes);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Strings, each with its length before it.
+fn write_texts(json: &mut Writer, mut bytes: &[u8]) {
+    while let Some((&length, rest)) = bytes.split_first() {
+        let (text, after) = rest.split_at(usize::from(length).min(rest.len()));
+        json.text(text);
+        bytes = after;
+    }
+}
+
+/// The name at `at` as a string; where what follows it starts. A name that makes no sense ends the message.
+fn write_name(json: &mut Writer, key: &'static str, message: Span<'_>, at: usize) -> Result<usize, Cut> {
+    let end = json.string_field(key, |part| {
+        name::walk(message, at, |piece| match piece {
+            Piece::Label(label) => part.bytes(label),
+            Piece::Bits { bits, .. } => part.hex(bits),
+            Piece::Dot => part.bytes(b"."),
+            Piece::TooLong => {}
+        })
+    });
+    end.map_err(|_| Cut)
+}

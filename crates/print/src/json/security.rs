@@ -1,0 +1,86 @@
+//! What encrypted protocols say before they encrypt: TLS hellos, QUIC headers, SSH identification.
+
+use super::walk::Walk;
+use crate::app::tls;
+use crate::bytes::{Cut, Span};
+use crate::context::lookup;
+
+/// A TLS record at the start of a segment. Whether there is one.
+pub(super) fn tls(walk: &mut Walk, span: Span<'_>) -> bool {
+    let Some(record) = tls::record(span) else { return false };
+    let hello = tls::hello(&record);
+    let _: Result<(), Cut> = walk.layer("tls", |json| {
+        json.text_field("content", lookup(tls::CONTENTS, record.content).unwrap_or("").as_bytes());
+        json.hex_field("record_version", record.version, 4);
+        json.number_field("record_length", record.length);
+        let Some(hello) = hello else { return Ok(()) };
+        json.text_field("handshake", if hello.is_client { b"client_hello" } else { b"server_hello" });
+        json.hex_field("version", hello.version(), 4);
+        if let Some(name) = tls::version_name(hello.version()) {
+            json.text_field("version_name", name.as_bytes());
+        }
+        if !hello.server_name.is_empty() {
+            json.text_field("sni", hello.server_name);
+        }
+        if hello.protocols().next().is_some() {
+            json.array_field("alpn", |json| hello.protocols().for_each(|name| json.text(name)));
+        }
+        if hello.is_client {
+            json.array_field("versions", |json| hello.versions().for_each(|v| json.hex(v.into(), 4)));
+            json.array_field("ciphers", |json| hello.suites().for_each(|v| json.hex(v.into(), 4)));
+        } else if let Some(suite) = hello.suites().next() {
+            json.hex_field("cipher", suite, 4);
+        }
+        Ok(())
+    });
+    true
+}
+
+/// An SSH identification line. Whether there is one.
+pub(super) fn ssh(walk: &mut Walk, span: Span<'_>) -> bool {
+    let bytes = &span.data[..span.length.min(span.data.len())];
+    if !bytes.starts_with(b"SSH-") {
+        return false;
+    }
+    let end = bytes.iter().position(|byte| matches!(byte, b'\r' | b'\n')).unwrap_or(bytes.len());
+    let _: Result<(), Cut> = walk.layer("ssh", |json| {
+        // Identifications are at most 255 bytes long (RFC 4253, 4.2).
+        json.text_field("identification", &bytes[..end.min(255)]);
+        Ok(())
+    });
+    true
+}
+
+/// The long header of a QUIC packet (RFC 9000, 17.2): everything else is encrypted, or cannot be told from other bytes.
+pub(super) fn quic(walk: &mut Walk, span: Span<'_>) {
+    let Ok(first) = span.u8(0) else { return };
+    if first & 0x80 == 0 || span.need(7).is_err() {
+        return;
+    }
+    // A cut is noted by the layer.
+    let _: Result<(), Cut> = walk.layer("quic", |json| {
+        let version = span.u32(1)?;
+        json.hex_field("version", version, 8);
+        if version != 0 {
+            json.text_field("type", packet_type(version, first >> 4 & 3));
+        } else {
+            json.text_field("type", b"version_negotiation");
+        }
+        let destination_len = usize::from(span.u8(5)?);
+        json.bytes_field("dcid", span.bytes(6, destination_len)?);
+        let source_len = usize::from(span.u8(6 + destination_len)?);
+        json.bytes_field("scid", span.bytes(7 + destination_len, source_len)?);
+        Ok(())
+    });
+}
+
+/// Version 2 (RFC 9369) numbers the types differently.
+fn packet_type(version: u32, kind: u8) -> &'static [u8] {
+    let kind = if version == 0x6b33_43cf { (kind + 3) & 3 } else { kind };
+    match kind {
+        0 => b"initial",
+        1 => b"0rtt",
+        2 => b"handshake",
+        _ => b"retry",
+    }
+}

@@ -1,0 +1,205 @@
+use std::fmt;
+use std::path::Path;
+
+use proptest::prelude::*;
+use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::Value;
+use tapline_packet::{Interface, LinkType, Meta, Packet, Timestamp, VlanTag};
+
+use super::packet;
+
+/// JSON in which no object has a key twice, which [`Value`] would not notice.
+struct Strict;
+
+impl<'de> Deserialize<'de> for Strict {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Strict, D::Error> {
+        struct Checks;
+        impl<'de> Visitor<'de> for Checks {
+            type Value = Strict;
+            fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+                f.write_str("JSON")
+            }
+            fn visit_bool<E>(self, _: bool) -> Result<Strict, E> {
+                Ok(Strict)
+            }
+            fn visit_u64<E>(self, _: u64) -> Result<Strict, E> {
+                Ok(Strict)
+            }
+            fn visit_i64<E>(self, _: i64) -> Result<Strict, E> {
+                Ok(Strict)
+            }
+            fn visit_f64<E>(self, _: f64) -> Result<Strict, E> {
+                Ok(Strict)
+            }
+            fn visit_str<E>(self, _: &str) -> Result<Strict, E> {
+                Ok(Strict)
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Strict, A::Error> {
+                while seq.next_element::<Strict>()?.is_some() {}
+                Ok(Strict)
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Strict, A::Error> {
+                let mut keys = Vec::new();
+                while let Some(key) = map.next_key::<String>()? {
+                    if keys.contains(&key) {
+                        return Err(serde::de::Error::custom(format!("the key {key} stands twice")));
+                    }
+                    keys.push(key);
+                    map.next_value::<Strict>()?;
+                }
+                Ok(Strict)
+            }
+        }
+        deserializer.deserialize_any(Checks)
+    }
+}
+
+fn line(data: &[u8], meta: &Meta, link_type: LinkType) -> String {
+    let mut out = Vec::new();
+    packet(Packet { data, meta }, &Interface::new("eth0", link_type), 7, &mut out);
+    let line = String::from_utf8(out).expect("JSON is UTF-8");
+    assert!(line.ends_with('\n') && line.lines().count() == 1, "one line: {line:?}");
+    line
+}
+
+fn checked(data: &[u8], meta: &Meta, link_type: LinkType) -> Value {
+    let line = line(data, meta, link_type);
+    serde_json::from_str::<Strict>(&line).unwrap_or_else(|error| panic!("{error}: {line}"));
+    let _: IgnoredAny = serde_json::from_str(&line).expect("JSON");
+    serde_json::from_str(&line).expect("JSON")
+}
+
+fn whole(data: &[u8]) -> Meta {
+    Meta {
+        wire_len: data.len() as u32,
+        timestamp: Timestamp::from_nanos(1_700_000_000_123_456_789),
+        ..Meta::default()
+    }
+}
+
+/// Ethernet, IPv4, UDP, and a question for the address of `a.example`.
+const DNS_QUESTION: &[u8] = &[
+    2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, // Ethernet
+    0x45, 0, 0, 55, 0, 1, 0x40, 0, 64, 17, 0, 0, 192, 0, 2, 1, 192, 0, 2, 2, // IPv4
+    0x30, 0x39, 0, 53, 0, 35, 0, 0, // UDP
+    0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, b'a', 7, b'e', b'x', b'a', b'm', b'p', b'l', b'e', 0, 0, 1,
+    0, 1,
+];
+
+#[test]
+fn a_question_of_the_domain_name_system() {
+    let value = checked(DNS_QUESTION, &whole(DNS_QUESTION), LinkType::ETHERNET);
+    assert_eq!(value["number"], 7);
+    assert_eq!(value["time"], "2023-11-14T22:13:20.123456789Z");
+    assert_eq!(value["time_ns"], "1700000000123456789");
+    assert_eq!(value["interface"], "eth0");
+    assert_eq!(value["eth"]["dst"], "02:00:00:00:00:01");
+    assert_eq!(value["ipv4"]["src"], "192.0.2.1");
+    assert_eq!(value["ipv4"]["dont_fragment"], true);
+    assert_eq!(value["udp"]["dst_port"], 53);
+    assert_eq!(value["payload_length"], 27);
+    assert_eq!(value["dns"]["questions"][0]["name"], "a.example.");
+    assert_eq!(value["dns"]["questions"][0]["type_name"], "A");
+    assert_eq!(value["protocols"], serde_json::json!(["eth", "ipv4", "udp", "dns"]));
+    assert!(value.get("truncated").is_none());
+}
+
+#[test]
+fn a_packet_cut_anywhere_says_where() {
+    for end in 0..DNS_QUESTION.len() {
+        let value = checked(&DNS_QUESTION[..end], &whole(DNS_QUESTION), LinkType::ETHERNET);
+        let expected = match end {
+            0..14 => "eth",
+            14..34 => "ipv4",
+            34..42 => "udp",
+            _ => "dns",
+        };
+        assert_eq!(value["truncated"], expected, "cut at {end}");
+    }
+}
+
+#[test]
+fn a_stripped_tag_stands_before_those_among_the_bytes() {
+    let frame = [&DNS_QUESTION[..12], &[0x81, 0, 0x20, 5], &DNS_QUESTION[12..]].concat();
+    let meta = Meta { vlan: Some(VlanTag { tpid: 0x88a8, tci: 7 }), ..whole(&frame) };
+    let value = checked(&frame, &meta, LinkType::ETHERNET);
+    assert_eq!(
+        value["vlan"][0],
+        serde_json::json!({"tpid":"0x88a8","id":7,"priority":0,"drop_eligible":false})
+    );
+    assert_eq!(value["vlan"][1]["id"], 5);
+    assert_eq!(value["vlan"][1]["priority"], 1);
+    assert_eq!(value["ipv4"]["dst"], "192.0.2.2");
+}
+
+#[test]
+fn what_a_tunnel_carries_stands_inside() {
+    let inner = &DNS_QUESTION[14..];
+    let mut outer = DNS_QUESTION[14..34].to_vec();
+    outer[2..4].copy_from_slice(&((20 + inner.len()) as u16).to_be_bytes());
+    outer[9] = 4;
+    let packet = [&outer[..], inner].concat();
+    let value = checked(&packet, &whole(&packet), LinkType::RAW);
+    assert_eq!(value["ipv4"]["protocol"], 4);
+    assert_eq!(value["inner"]["ipv4"]["protocol"], 17);
+    assert_eq!(value["inner"]["dns"]["id"], 0x1234);
+}
+
+#[test]
+fn tunnels_in_tunnels_come_to_an_end() {
+    let header = [0x45, 0, 0, 0, 0, 0, 0, 0, 1, 4, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
+    let packet = header.repeat(1000);
+    checked(&packet, &whole(&packet), LinkType::RAW);
+}
+
+#[test]
+fn every_packet_of_every_capture_is_one_object() {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/captures"));
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        eprintln!("skipped: no captures at {}", folder.display());
+        return;
+    };
+    let mut packets = 0;
+    for entry in entries {
+        let path = entry.expect("an entry").path();
+        let Ok(mut file) = tapline_file::FileSource::open(&path) else { continue };
+        while let Ok(true) = file.advance() {
+            for found in file.batch().iter() {
+                let link_type = file.interfaces()[found.meta.interface.0 as usize].link_type;
+                checked(found.data, found.meta, link_type);
+                packets += 1;
+            }
+        }
+    }
+    assert!(packets > 10_000, "only {packets} packets in {}", folder.display());
+}
+
+/// Link types that lead everywhere.
+fn link_types() -> impl Strategy<Value = LinkType> {
+    prop::sample::select(vec![
+        LinkType::ETHERNET,
+        LinkType::RAW,
+        LinkType::NULL,
+        LinkType::LINUX_SLL,
+        LinkType::LINUX_SLL2,
+        LinkType(9999),
+    ])
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_one_object(data in prop::collection::vec(any::<u8>(), 0..300), more in 0_u32..2000, link_type in link_types()) {
+        let meta = Meta { wire_len: data.len() as u32 + more, ..Meta::default() };
+        checked(&data, &meta, link_type);
+    }
+
+    #[test]
+    fn a_packet_with_bytes_changed_is_one_object(changes in prop::collection::vec((0..DNS_QUESTION.len(), any::<u8>()), 1..6), port in prop::sample::select(vec![53_u16, 5353, 67, 123, 443, 2152, 4789, 6081, 5060])) {
+        let mut data = DNS_QUESTION.to_vec();
+        data[36..38].copy_from_slice(&port.to_be_bytes());
+        for (at, value) in changes {
+            data[at] = value;
+        }
+        checked(&data, &whole(&data), LinkType::ETHERNET);
+    }
+}

@@ -1,0 +1,107 @@
+//! The way through a packet, from header to header, while its JSON is written.
+//!
+//! ```text
+//! packet object:  record fields, layer, layer, ..., inner object, protocols, truncated, malformed
+//! inner object:   layer, layer, ..., inner object
+//! ```
+//!
+//! Within one object each key stands once. A protocol that would appear a second time opens an `inner` object.
+
+use super::write::Writer;
+use crate::bytes::{Printed, Span};
+
+/// How deep `inner` objects nest. What lies deeper counts as payload.
+const DEPTH_MAX: u8 = 8;
+
+/// How many protocols `protocols` names at most.
+const PROTOCOLS_MAX: usize = 40;
+
+/// Writes the layers of one packet.
+pub(super) struct Walk<'w, 'o> {
+    pub(super) json: &'w mut Writer<'o>,
+    protocols: [&'static str; PROTOCOLS_MAX],
+    count: usize,
+    depth: u8,
+    malformed: Option<&'static str>,
+    truncated: Option<&'static str>,
+}
+
+impl<'w, 'o> Walk<'w, 'o> {
+    /// At the start of a packet whose object is open.
+    pub(super) fn new(json: &'w mut Writer<'o>) -> Walk<'w, 'o> {
+        let protocols = [""; PROTOCOLS_MAX];
+        Walk { json, protocols, count: 0, depth: 0, malformed: None, truncated: None }
+    }
+
+    /// The object of one protocol; `body` writes its fields and may give up where the bytes end.
+    pub(super) fn layer<T, E>(
+        &mut self,
+        name: &'static str,
+        body: impl FnOnce(&mut Writer<'o>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.visit(name);
+        let result = self.json.object_field(name, body);
+        if result.is_err() {
+            self.truncated = Some(name);
+        }
+        result
+    }
+
+    /// As [`layer`](Self::layer), with an array of objects.
+    pub(super) fn layers<T, E>(
+        &mut self,
+        name: &'static str,
+        body: impl FnOnce(&mut Writer<'o>) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.visit(name);
+        let result = self.json.array_field(name, body);
+        if result.is_err() {
+            self.truncated = Some(name);
+        }
+        result
+    }
+
+    /// What a tunnel carries or a message quotes: an object of its own, unless it lies too deep.
+    pub(super) fn inner(&mut self, span: Span<'_>, body: impl FnOnce(&mut Self) -> Printed) -> Printed {
+        if self.depth == DEPTH_MAX {
+            self.payload(span);
+            return Ok(());
+        }
+        self.depth += 1;
+        self.json.open_object("inner");
+        let result = body(self);
+        self.json.close_object();
+        self.depth -= 1;
+        result
+    }
+
+    /// Where decoding ends: the bytes on the wire that are left.
+    pub(super) fn payload(&mut self, span: Span<'_>) {
+        self.json.number_field("payload_length", span.length as u64);
+    }
+
+    /// That `name`'s header contradicts itself; what follows it is not decoded.
+    pub(super) fn malformed(&mut self, name: &'static str) {
+        self.malformed = Some(name);
+    }
+
+    /// The keys that close the packet's object.
+    pub(super) fn finish(self) {
+        let Walk { json, protocols, count, malformed, truncated, .. } = self;
+        json.array_field("protocols", |json| {
+            protocols[..count].iter().for_each(|name| json.text(name.as_bytes()));
+        });
+        for (key, name) in [("truncated", truncated), ("malformed", malformed)] {
+            if let Some(name) = name {
+                json.text_field(key, name.as_bytes());
+            }
+        }
+    }
+
+    fn visit(&mut self, name: &'static str) {
+        if let Some(slot) = self.protocols.get_mut(self.count) {
+            *slot = name;
+            self.count += 1;
+        }
+    }
+}
