@@ -1,0 +1,273 @@
+//! Laws that hold for any input. A fuzz target looks for inputs that break one; a test of the workspace replays seeds.
+//!
+//! ```text
+//! seeds --mutate--> input --law--> returns, or panics: then the law is broken
+//! ```
+//!
+//! Each law takes bytes as a hostile sender or a damaged disk might give them.
+
+use std::collections::VecDeque;
+use std::io::Read;
+use std::sync::{Arc, OnceLock};
+use tapline_file::FileSource;
+use tapline_filter::FixedNames;
+use tapline_filter::bpf::{Form, Insn, Program};
+use tapline_packet::{Batch, Interface, LinkType, Meta, Packet, Record, Selection};
+use tapline_print::{HexStyle, Options, Printer, json};
+use tapline_testkit::capture_file::{ETHERNET, Unit, write_pcap, write_pcapng};
+use tapline_testkit::{gallery, traffic::Traffic};
+
+/// A law, its name as a fuzz target, and inputs to begin with.
+pub struct Law {
+    /// The target's name.
+    pub name: &'static str,
+    /// Panics if the input breaks the law.
+    pub check: fn(&[u8]),
+    /// Inputs that reach deep.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// All of them.
+pub const LAWS: &[Law] = &[
+    Law { name: "capture_file", check: capture_file, seeds: capture_file_seeds },
+    Law { name: "filter_text", check: filter_text, seeds: filter_text_seeds },
+    Law { name: "bpf_program", check: bpf_program, seeds: bpf_program_seeds },
+    Law { name: "packet_text", check: packet_text, seeds: packet_seeds },
+    Law { name: "packet_json", check: packet_json, seeds: packet_seeds },
+];
+
+/// A file gives the same packets however its bytes arrive, and never more bytes than it has.
+pub fn capture_file(data: &[u8]) {
+    let whole = read_all(Box::new(VecDeque::from(data.to_vec())));
+    let trickle = read_all(Box::new(Trickle { data: data.to_vec(), at: 0 }));
+    assert!(whole == trickle, "the same file gives different packets when it is read in small pieces");
+}
+
+/// The captured bytes of all packets up to the end or the first fault, and whether there was a fault.
+fn read_all(reader: Box<dyn Read + Send>) -> (Vec<Vec<u8>>, bool) {
+    let mut packets = Vec::new();
+    let mut bytes = 0;
+    let Ok(mut file) = FileSource::from_reader(reader, "fuzz") else { return (packets, true) };
+    loop {
+        match file.advance() {
+            Ok(true) => {
+                for (index, packet) in file.batch().iter().enumerate() {
+                    assert!((packet.meta.interface.0 as usize) < file.interfaces().len());
+                    bytes += packet.data.len() + file.batch().options(index).len();
+                    packets.push(packet.data.to_vec());
+                }
+            }
+            Ok(false) => return (packets, false),
+            Err(error) => {
+                assert!(!error.to_string().is_empty());
+                return (packets, true);
+            }
+        }
+        // A packed file may be far larger than it looks; a bound keeps the fuzzer fast.
+        if bytes > 1 << 24 {
+            return (packets, false);
+        }
+    }
+}
+
+/// Gives few bytes at a time, as a pipe may.
+struct Trickle {
+    data: Vec<u8>,
+    at: usize,
+}
+
+impl Read for Trickle {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let len = (1 + self.at % 7).min(buffer.len()).min(self.data.len() - self.at);
+        buffer[..len].copy_from_slice(&self.data[self.at..self.at + len]);
+        self.at += len;
+        Ok(len)
+    }
+}
+
+/// A text compiles to programs that agree, simplified or not, on every packet; or gives an error that points into it.
+///
+/// The input is two bytes of link type and the text.
+pub fn filter_text(data: &[u8]) {
+    let Some((head, text)) = data.split_at_checked(2) else { return };
+    let Ok(text) = std::str::from_utf8(text) else { return };
+    let link_type = LinkType(u16::from_le_bytes([head[0], head[1]]));
+    let [plain, simple] = [false, true].map(|optimise| {
+        // Fixed names: a fuzzer must not ask name servers.
+        tapline_filter::compile(text, &filter_options(link_type, optimise))
+    });
+    match (plain, simple) {
+        (Ok(plain), Ok(simple)) => ensure_same_verdicts(&plain, Some(&simple)),
+        // The simplifier proved that no packet passes.
+        (Ok(plain), Err(error)) => {
+            ensure_points_into(&error, text);
+            ensure_same_verdicts(&plain, None);
+        }
+        (Err(error), Err(_)) => ensure_points_into(&error, text),
+        (Err(error), Ok(_)) => panic!("only the simplified form compiles: {error}"),
+    }
+}
+
+fn filter_options(link_type: LinkType, optimise: bool) -> tapline_filter::Options {
+    let resolver = Arc::new(FixedNames::default());
+    tapline_filter::Options { link_type, optimise, resolver, ..tapline_filter::Options::default() }
+}
+
+fn ensure_points_into(error: &tapline_filter::Error, text: &str) {
+    assert!(!error.to_string().is_empty());
+    let is_inside = error.span.is_none_or(|span| text.get(span.start..span.end).is_some());
+    assert!(is_inside, "the error's place is not in the text: {error:?}");
+}
+
+/// Without a second program, that the first one rejects everything.
+fn ensure_same_verdicts(one: &Program, other: Option<&Program>) {
+    static FRAMES: OnceLock<Vec<gallery::Exhibit>> = OnceLock::new();
+    for (name, frame) in FRAMES.get_or_init(gallery::exhibits) {
+        let meta = Meta { wire_len: frame.len() as u32, ..Meta::default() };
+        let verdict = |program: &Program| program.run(Packet { data: frame, meta: &meta });
+        assert_eq!(verdict(one), other.map_or(0, verdict), "{name}");
+    }
+}
+
+/// A program that is accepted runs to its end on any packet, alone and in a batch alike, and can be shown.
+///
+/// The input is a number of instructions, the instructions of 8 bytes each, and the packet.
+pub fn bpf_program(data: &[u8]) {
+    let Some((&count, rest)) = data.split_first() else { return };
+    let program_len = usize::from(count) * 8;
+    let Some((program, packet)) = rest.split_at_checked(program_len) else { return };
+    let insns: Vec<Insn> = program.chunks_exact(8).map(insn).collect();
+    let Ok(program) = Program::new(insns) else { return };
+    let meta = Meta { wire_len: packet.len() as u32, ..Meta::default() };
+    let verdict = program.run(Packet { data: packet, meta: &meta });
+    let record = Record { offset: 0, cap_len: packet.len() as u32, options_len: 0, meta };
+    let mut selection = Selection::none();
+    selection.select_all(1);
+    program.select(&Batch::new(packet, &[record]), &mut selection);
+    assert_eq!(verdict != 0, !selection.is_empty());
+    assert_eq!(program.text(Form::Assembly).lines().count(), program.insns().len());
+}
+
+fn insn(bytes: &[u8]) -> Insn {
+    Insn {
+        code: u16::from_le_bytes([bytes[0], bytes[1]]),
+        jt: bytes[2],
+        jf: bytes[3],
+        k: u32::from_le_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]),
+    }
+}
+
+/// Any bytes print as whole lines, the same each time.
+///
+/// The input is two bytes of link type, two that choose options, and the packet.
+pub fn packet_text(data: &[u8]) {
+    let Some((link_type, choice, packet)) = packet_of(data) else { return };
+    let text = print(link_type, choice, packet);
+    assert_eq!(text.last(), Some(&b'\n'));
+    assert!(text == print(link_type, choice, packet), "the same packet prints differently");
+}
+
+fn print(link_type: LinkType, choice: u16, packet: &[u8]) -> Vec<u8> {
+    const HEX: [HexStyle; 4] = [HexStyle::None, HexStyle::HexLink, HexStyle::HexAscii, HexStyle::Ascii];
+    let options = Options {
+        port_names: false,
+        verbose: (choice & 3) as u8,
+        quiet: choice & 4 != 0,
+        link_header: choice & 8 != 0,
+        absolute_seq: choice & 16 != 0,
+        hex: HEX[usize::from(choice >> 5 & 3)],
+        ..Options::default()
+    };
+    let meta = Meta { wire_len: packet.len() as u32 + u32::from(choice >> 12), ..Meta::default() };
+    let mut printer = Printer::new(options);
+    let mut out = Vec::new();
+    printer.print(Packet { data: packet, meta: &meta }, &Interface::new("eth0", link_type), &mut out);
+    out
+}
+
+/// Any bytes become one line of valid JSON.
+///
+/// The input is as for [`packet_text`].
+pub fn packet_json(data: &[u8]) {
+    let Some((link_type, choice, packet)) = packet_of(data) else { return };
+    let meta = Meta { wire_len: packet.len() as u32 + u32::from(choice >> 12), ..Meta::default() };
+    let mut line = Vec::new();
+    json::packet(Packet { data: packet, meta: &meta }, &Interface::new("eth0", link_type), 1, &mut line);
+    assert_eq!(line.iter().position(|byte| *byte == b'\n'), Some(line.len() - 1));
+    if let Err(error) = serde_json::from_slice::<serde_json::Value>(&line) {
+        panic!("{error}: {}", String::from_utf8_lossy(&line));
+    }
+}
+
+fn packet_of(data: &[u8]) -> Option<(LinkType, u16, &[u8])> {
+    let (head, packet) = data.split_at_checked(4)?;
+    Some((LinkType(u16::from_le_bytes([head[0], head[1]])), u16::from_le_bytes([head[2], head[3]]), packet))
+}
+
+fn capture_file_seeds() -> Vec<Vec<u8>> {
+    let frames = || Traffic::new(1).take(5);
+    let mut seeds = vec![Vec::new(); 3];
+    let written = [
+        write_pcap(&mut seeds[0], ETHERNET, Unit::Microseconds, frames()),
+        write_pcap(&mut seeds[1], ETHERNET, Unit::Nanoseconds, frames()),
+        write_pcapng(&mut seeds[2], ETHERNET, "eth0", frames()),
+    ];
+    assert!(written.iter().all(Result::is_ok));
+    // ERF: time, type 2 (Ethernet), flags, record length, loss, wire length, 2 bytes of padding, the frame.
+    seeds.push([&[0; 8][..], &[2, 4, 0, 78, 0, 0, 0, 60, 0, 0], &[0x11; 60]].concat());
+    seeds
+}
+
+fn filter_text_seeds() -> Vec<Vec<u8>> {
+    const TEXTS: &[&str] = &[
+        "",
+        "tcp port 80",
+        "src host 10.0.0.1 and not (dst net 192.168.0.0/16 or port 22)",
+        "ip[0] & 0xf != 5 and tcp[tcpflags] & (tcp-syn|tcp-fin) != 0",
+        "vlan 100 and mpls 5 and pppoes 7 and ip6 proto 58",
+        "ether host 00:11:22:33:44:55 or ether multicast",
+        "len >= 100 and portrange 100-200 and greater 5",
+        "icmp[icmptype] == icmp-echo or ip protochain 6",
+        "((((udp))))",
+        "host 1.2.3.4 or 5.6.7.8 and ip6 host fe80::1",
+        "geneve 7 and tcp or vxlan 5",
+        "ip[2:2] - ((ip[0] & 0xf) << 2) * 4 / 2 % 3 ^ 1 > 0",
+    ];
+    let of_ethernet = TEXTS.iter().map(|text| [&[1, 0], text.as_bytes()].concat());
+    // Raw IP (101), 802.11 with radiotap (127), Linux cooked (113): other offsets, other keywords.
+    let others = [(101, "ip6 and tcp port 80"), (127, "type mgt subtype beacon"), (113, "vlan and inbound")];
+    of_ethernet.chain(others.map(|(link_type, text)| [&[link_type, 0], text.as_bytes()].concat())).collect()
+}
+
+fn bpf_program_seeds() -> Vec<Vec<u8>> {
+    // ldh [12]; jeq #0x800; ret #262144; ret #0 -- and one with an index, scratch memory, arithmetic.
+    let ip: &[(u16, u8, u8, u32)] =
+        &[(0x28, 0, 0, 12), (0x15, 0, 1, 0x800), (6, 0, 0, 262_144), (6, 0, 0, 0)];
+    let index: &[(u16, u8, u8, u32)] = &[
+        (0xb1, 0, 0, 14),
+        (0x02, 0, 0, 1),
+        (0x60, 0, 0, 1),
+        (0x0c, 0, 0, 0),
+        (0x48, 0, 0, 16),
+        (0x35, 0, 1, 1024),
+        (0x16, 0, 0, 0),
+        (0x06, 0, 0, 0),
+    ];
+    let frame = vec![0x45; 80];
+    let encode = |program: &[(u16, u8, u8, u32)]| {
+        let mut bytes = vec![program.len() as u8];
+        for (code, jt, jf, k) in program {
+            bytes.extend_from_slice(&code.to_le_bytes());
+            bytes.extend_from_slice(&[*jt, *jf]);
+            bytes.extend_from_slice(&k.to_le_bytes());
+        }
+        [bytes, frame.clone()].concat()
+    };
+    vec![encode(ip), encode(index)]
+}
+
+fn packet_seeds() -> Vec<Vec<u8>> {
+    let frames = gallery::exhibits().into_iter().map(|(_, frame)| frame);
+    let choices = [[1, 0, 0, 0], [1, 0, 3, 0], [1, 0, 0x2a, 0]];
+    frames.zip(choices.iter().cycle()).map(|(frame, choice)| [&choice[..], &frame].concat()).collect()
+}
