@@ -36,8 +36,9 @@ mod timestamps;
 mod vlan;
 
 use std::fmt;
+use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tapline_filter::bpf::Program;
 use tapline_packet::{BATCH_MAX, Batch, Interface, InterfaceId, Record, Timestamp};
@@ -58,15 +59,16 @@ use crate::{Advance, Count, Error, Event, InterfaceAccount, RingAccount, Source}
 pub const SNAP_LEN_MAX: u32 = 262_144;
 
 /// A [`Settings::latency_ms`] for people who look on.
-pub const LATENCY_INTERACTIVE_MS: u32 = 4;
+pub const LATENCY_INTERACTIVE_MS: u32 = 10;
 /// A [`Settings::latency_ms`] for files: fewer, fuller blocks.
 pub const LATENCY_RECORDING_MS: u32 = 20;
 
-/// After a stop, how long blocks may take to be handed over before the account is given as it is. Ten times what a busy
-/// kernel needs.
+/// After a stop, how much longer than the latency blocks may take to be handed over before the account is given as it is.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long to wait at once while draining: blocks come by the kernel's timer.
 const DRAIN_WAIT: Duration = Duration::from_millis(5);
+/// How late the kernel's timer may hand a block over, in packets' time.
+const HAND_OVER_NS: i64 = 20_000_000;
 /// How long packets on their way are waited for where the kernel cannot tell.
 const GRACE: Duration = Duration::from_millis(50);
 
@@ -91,8 +93,8 @@ pub enum Order {
     /// A block at a time, in turn. Cheapest.
     #[default]
     Block,
-    /// By time, as far as blocks have been handed over: a packet may still be later than one already lent by up to
-    /// [`Settings::latency_ms`].
+    /// By time. Packets wait until no earlier one can come: about twice [`Settings::latency_ms`] at most. Adapters' clocks
+    /// are taken to be in step with each other and with ours.
     Time,
 }
 
@@ -184,6 +186,8 @@ pub struct AfPacket {
     /// The tap whose block is lent, and that goes first next time.
     current: usize,
     is_lent: bool,
+    /// Packets are there, but earlier ones may still come.
+    is_holding: bool,
     records: Vec<Record>,
     monitor: RouteSocket,
     changes: Vec<LinkChange>,
@@ -266,6 +270,7 @@ impl AfPacket {
             taps: Vec::new(),
             current: 0,
             is_lent: false,
+            is_holding: false,
             records: Vec::with_capacity(BATCH_MAX),
             monitor,
             changes: Vec::new(),
@@ -352,47 +357,63 @@ impl AfPacket {
 
     fn pick_by_time(&mut self) -> Result<Option<(usize, Timestamp)>, Error> {
         let mut first: Option<(usize, Timestamp)> = None;
-        let mut second = Timestamp::from_nanos(i64::MAX);
-        for (index, tap) in self.taps.iter_mut().enumerate() {
+        // Before this time nothing more can come from any other tap.
+        let mut until = Timestamp::from_nanos(i64::MAX);
+        for index in 0..self.taps.len() {
+            let tap = &mut self.taps[index];
             if !tap.refill().map_err(|e| call_error(&tap.name, e))? {
+                until = until.min(self.horizon(index));
                 continue;
             }
             // A block whose packets cannot be read is gone over at once.
-            let time = tap.next_time().unwrap_or(Timestamp::from_nanos(i64::MIN));
+            let time = self.taps[index].next_time().unwrap_or(Timestamp::from_nanos(i64::MIN));
             match first {
-                Some((_, earliest)) if time >= earliest => second = second.min(time),
+                Some((_, earliest)) if time >= earliest => until = until.min(time),
                 _ => {
-                    second = first.map_or(second, |(_, earliest)| earliest);
+                    until = first.map_or(until, |(_, earliest)| until.min(earliest));
                     first = Some((index, time));
                 }
             }
         }
-        // At least up to the first packet itself, so that a clock set back cannot stop the walk.
-        Ok(first.map(|(index, earliest)| (index, second.max(earliest))))
+        self.is_holding = first.is_some_and(|(_, earliest)| earliest > until);
+        Ok(first.filter(|_| !self.is_holding).map(|(index, _)| (index, until)))
+    }
+
+    /// Up to what time a tap without a block will hand over nothing more.
+    fn horizon(&self, index: usize) -> Timestamp {
+        let tap = &self.taps[index];
+        match self.phase {
+            _ if tap.state == LinkState::Gone && tap.is_drained() => Timestamp::from_nanos(i64::MAX),
+            Phase::Running => {
+                let latency_ns = i64::from(self.opener.settings.latency_ms) * 1_000_000;
+                host_time().plus_nanos(-latency_ns - HAND_OVER_NS)
+            }
+            // Nothing new comes in; what is in flight has a block of its own to come.
+            _ if tap.is_drained() => Timestamp::from_nanos(i64::MAX),
+            _ => Timestamp::from_nanos(i64::MIN),
+        }
     }
 
     /// Sleeps until a ring has a block, a link changed, somebody wakes us, or `wait` is over.
     fn wait(&mut self, wait: Duration) -> Result<(), Error> {
+        // A ring that holds packets back would end every wait at once.
+        let (taps, wait) = if self.is_holding { (0, wait.min(DRAIN_WAIT)) } else { (self.taps.len(), wait) };
         self.poller.clear();
-        for tap in &self.taps {
-            self.poller.add(std::os::fd::AsFd::as_fd(&tap.socket));
-        }
-        self.poller.add(std::os::fd::AsFd::as_fd(&self.monitor));
-        self.poller.add(std::os::fd::AsFd::as_fd(&*self.wakeup));
-        let ready = self.poller.wait(wait).map_err(|e| call_error("capture", e))?;
-        if ready == 0 {
+        self.poller.add(self.monitor.as_fd());
+        self.poller.add(self.wakeup.as_fd());
+        self.taps[..taps].iter().for_each(|tap| self.poller.add(tap.socket.as_fd()));
+        if self.poller.wait(wait).map_err(|e| call_error("capture", e))? == 0 {
             return Ok(());
         }
-        let (monitor, wakeup) = (self.taps.len(), self.taps.len() + 1);
-        for index in 0..self.taps.len() {
-            if self.poller.has_error(index) {
+        for index in 0..taps {
+            if self.poller.has_error(2 + index) {
                 self.hear_error(index)?;
             }
         }
-        if self.poller.is_readable(wakeup) {
+        if self.poller.is_readable(1) {
             self.wakeup.take();
         }
-        if self.poller.is_readable(monitor) || self.poller.has_error(monitor) {
+        if self.poller.is_readable(0) || self.poller.has_error(0) {
             self.follow_links()?;
         }
         Ok(())
@@ -404,7 +425,8 @@ impl AfPacket {
             Phase::Ended => Ok(Advance::End),
             Phase::Running => self.check_gone().map(|()| Advance::Idle),
             Phase::Draining { since } => {
-                let is_done = self.taps.iter().all(Tap::is_drained) || since.elapsed() > DRAIN_TIME_MAX;
+                let is_done =
+                    self.taps.iter().all(Tap::is_drained) || since.elapsed() > self.drain_time_max();
                 self.phase = if is_done { Phase::Ended } else { self.phase };
                 Ok(if is_done { Advance::End } else { Advance::Idle })
             }
@@ -415,9 +437,13 @@ impl AfPacket {
     fn settle(&mut self) {
         let Phase::Draining { since } = self.phase else { return };
         let is_settled = |tap: &Tap| tap.waiting() == tap.in_flight();
-        while !self.taps.iter().all(is_settled) && since.elapsed() < DRAIN_TIME_MAX {
+        while !self.taps.iter().all(is_settled) && since.elapsed() < self.drain_time_max() {
             std::thread::sleep(DRAIN_WAIT);
         }
+    }
+
+    fn drain_time_max(&self) -> Duration {
+        DRAIN_TIME_MAX + Duration::from_millis(self.opener.settings.latency_ms.into())
     }
 
     fn interface_account(&self, id: InterfaceId) -> InterfaceAccount {
@@ -560,6 +586,12 @@ impl Source for AfPacket {
         self.tell_oddities();
         std::mem::take(&mut self.events)
     }
+}
+
+/// The clock that stamps packets.
+fn host_time() -> Timestamp {
+    let since_epoch = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    Timestamp::from_parts(since_epoch.as_secs() as i64, since_epoch.subsec_nanos().into())
 }
 
 fn add(sum: &mut RingAccount, more: &RingAccount) {

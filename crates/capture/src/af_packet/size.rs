@@ -3,19 +3,25 @@
 //! ```text
 //! ring  = 50 ms of the link at full speed, at least 16 MiB, a worker's share of it     unless -B says otherwise
 //!         all rings together at most a quarter of memory
-//! block = 1 MiB, less in small rings so that there are several; 64 KiB at least, for a packet must fit into one
+//! block = so that a second's worth of hand-overs fits the ring, 128 KiB to 1 MiB;  64 KiB in rings under 1 MiB
 //! ```
 //!
-//! The kernel gives blocks back in order, so a ring is as good as its number of blocks is large; and it wakes us once a
-//! block, so blocks should not be small. Ring memory is the kernel's and cannot be swapped out.
+//! Blocks are handed over when they are full or when their time is over, however little they hold. So a ring bears a
+//! pause of its reader in two measures: as many bytes as it has, and as many hand-overs as it has blocks. At a packet a
+//! millisecond, 16 blocks and 4 ms would be 64 ms, less than a disk may take to write; so there are many blocks. Few and
+//! large ones would save wake-ups, and a packet must fit into one: 128 KiB hold any that segmentation offload makes
+//! (64 KiB, before BIG TCP). Ring memory is the kernel's and cannot be swapped out.
 
 use tapline_sys::RingGeometry;
 
 const MIB: u64 = 1 << 20;
-const BLOCK_LEN: u64 = MIB;
+const BLOCK_LEN_MAX: u64 = MIB;
 const BLOCK_LEN_MIN: u64 = 64 << 10;
-/// Blocks that a small ring should still have.
-const BLOCKS_WANTED: u64 = 8;
+/// In rings that have room for several.
+const BLOCK_LEN_LOW: u64 = 128 << 10;
+const BLOCKS_MIN: u64 = 8;
+/// A pause of the reader that should be survived however few packets come.
+const PAUSE_AT_ANY_RATE_MS: u64 = 1000;
 const RING_LEN_MIN: u64 = 16 * MIB;
 /// The kernel counts bytes of a ring in 32 bits in places.
 const RING_LEN_MAX: u64 = 2048 * MIB;
@@ -46,7 +52,7 @@ pub(super) fn geometry(wish: &Wish) -> RingGeometry {
         Some(len) => len.clamp(2 * BLOCK_LEN_MIN, RING_LEN_MAX),
         None => default_len(wish),
     };
-    let block_len = block_len(len);
+    let block_len = block_len(len, wish.retire_ms);
     let block_count = (len.div_ceil(block_len)).max(2);
     RingGeometry { block_len: block_len as u32, block_count: block_count as u32, retire_ms: wish.retire_ms }
 }
@@ -66,10 +72,11 @@ fn default_len(wish: &Wish) -> u64 {
     burst.max(RING_LEN_MIN).min(share).clamp(2 * BLOCK_LEN_MIN, RING_LEN_MAX)
 }
 
-fn block_len(ring_len: u64) -> u64 {
-    let wanted = ring_len / BLOCKS_WANTED;
-    let power = if wanted == 0 { 1 } else { 1 << wanted.ilog2() };
-    power.clamp(BLOCK_LEN_MIN, BLOCK_LEN)
+fn block_len(ring_len: u64, retire_ms: u32) -> u64 {
+    let hand_overs = PAUSE_AT_ANY_RATE_MS.div_ceil(u64::from(retire_ms.max(1)));
+    let wanted = (ring_len / hand_overs.max(BLOCKS_MIN)).max(1);
+    let least = if ring_len / BLOCKS_MIN < BLOCK_LEN_LOW { BLOCK_LEN_MIN } else { BLOCK_LEN_LOW };
+    (1 << wanted.ilog2()).clamp(least, BLOCK_LEN_MAX)
 }
 
 #[cfg(test)]
@@ -85,10 +92,10 @@ mod tests {
 
     #[test]
     fn the_link_and_the_memory_decide() {
-        let plain = Wish { workers: 1, rings: 1, memory: 16 * GIB, ..Wish::default() };
-        assert_eq!(len(plain), (16 * MIB, 1 << 20));
+        let plain = Wish { workers: 1, rings: 1, memory: 16 * GIB, retire_ms: 20, ..Wish::default() };
+        assert_eq!(len(plain), (16 * MIB, 256 << 10));
         let ten_gigabit = Wish { speed: Some(10_000_000_000), ..plain };
-        assert_eq!(len(ten_gigabit).0, 62_500_000u64.next_multiple_of(MIB));
+        assert_eq!(len(ten_gigabit), (62_500_000u64.next_multiple_of(MIB), 1 << 20));
         assert_eq!(len(Wish { workers: 4, rings: 4, ..ten_gigabit }).0, 16 * MIB);
         let hundred = Wish { speed: Some(100_000_000_000), ..plain };
         assert_eq!(len(hundred).0, 625_000_000u64.next_multiple_of(MIB));
@@ -98,11 +105,21 @@ mod tests {
 
     #[test]
     fn an_order_is_followed_within_what_can_be() {
-        let asked = |len| Wish { ring_len: Some(len), memory: GIB, ..Wish::default() };
+        let asked = |len| Wish { ring_len: Some(len), memory: GIB, retire_ms: 200, ..Wish::default() };
         assert_eq!(len(asked(4 * MIB)), (4 * MIB, 512 << 10));
         assert_eq!(len(asked(1)), (128 << 10, 64 << 10));
         assert_eq!(len(asked(3 * GIB)).0, 2 * GIB);
         assert_eq!(len(asked(100 * MIB + 1)).0, 101 * MIB);
+    }
+
+    #[test]
+    fn a_slow_reader_of_few_packets_has_time() {
+        for retire_ms in [10, 20, 100] {
+            let wish = Wish { workers: 1, rings: 1, memory: 16 * GIB, retire_ms, ..Wish::default() };
+            let geometry = geometry(&wish);
+            assert!(geometry.block_count * retire_ms >= 1000, "{geometry:?}");
+            assert!(geometry.block_len >= 128 << 10);
+        }
     }
 
     #[test]

@@ -1,0 +1,158 @@
+//! Links that go down, come up, go away and come back.
+
+use std::sync::Barrier;
+use std::time::Duration;
+
+use tapline_capture::af_packet::{AfPacket, Settings};
+use tapline_capture::{Event, Source};
+use tapline_testkit::netns::{FAR, NEAR};
+
+use crate::bench::{
+    Copy, arrive, arrive_among, bench, drive, far, finish, numbered, ring_of, send, settings, told,
+};
+
+#[test]
+fn a_link_that_goes_down_and_up_is_captured_again() {
+    let Some(namespace) = bench("a_link_that_goes_down_and_up_is_captured_again") else { return };
+    let mut source = far(&namespace);
+    send(&namespace, NEAR, 100, numbered);
+    arrive(&mut source, 100);
+    namespace.ip(&["link", "set", FAR, "down"]).unwrap();
+    let (first, _) =
+        drive(&mut source, |packets, events| packets.len() == 100 && told(events, FAR, "went down"));
+    namespace.ip(&["link", "set", FAR, "up"]).unwrap();
+    drive(&mut source, |_, events| told(events, FAR, "is up"));
+    send(&namespace, NEAR, 50, numbered);
+    arrive(&mut source, 150);
+    let second = finish(&mut source);
+    assert_eq!((first.len(), second.len()), (100, 50));
+    assert_eq!(ring_of(&mut source).0.received, 150);
+}
+
+#[test]
+fn an_interface_that_is_down_at_the_start_is_waited_for() {
+    let Some(namespace) = bench("an_interface_that_is_down_at_the_start_is_waited_for") else { return };
+    namespace.ip(&["link", "set", FAR, "down"]).unwrap();
+    let mut source = far(&namespace);
+    assert!(told(&source.events(), FAR, "is down"));
+    namespace.ip(&["link", "set", FAR, "up"]).unwrap();
+    drive(&mut source, |_, events| told(events, FAR, "is up"));
+    send(&namespace, NEAR, 7, numbered);
+    arrive(&mut source, 7);
+    assert_eq!(finish(&mut source).len(), 7);
+}
+
+#[test]
+fn an_interface_made_anew_is_captured_again() {
+    let Some(namespace) = bench("an_interface_made_anew_is_captured_again") else { return };
+    let mut source = far(&namespace);
+    let mut packets = Vec::new();
+    for round in 1..=3 {
+        send(&namespace, NEAR, 100, numbered);
+        arrive(&mut source, round * 100);
+        namespace.ip(&["link", "delete", NEAR]).unwrap();
+        namespace.add_pair(NEAR, FAR).unwrap();
+        let is_back = |lent: &[Copy], events: &[Event]| lent.len() == 100 && told(events, FAR, "came back");
+        let (lent, events) = drive(&mut source, is_back);
+        assert!(told(&events, FAR, "was removed"));
+        packets.extend(lent);
+    }
+    send(&namespace, NEAR, 1, numbered);
+    arrive(&mut source, 301);
+    let last = finish(&mut source);
+    assert_eq!(ring_of(&mut source).0.received, 301);
+    assert_eq!(source.interfaces().len(), 1, "it is the same interface to us");
+    assert_ne!(last[0].meta.if_index, packets[0].meta.if_index, "but not to the kernel");
+}
+
+#[test]
+fn it_is_captured_again_without_any_privilege() {
+    let Some(namespace) = bench("it_is_captured_again_without_any_privilege") else { return };
+    for workers in [1, 2] {
+        let step = Barrier::new(2);
+        let capture = || {
+            let settings = Settings { workers, ..settings(&namespace, &[FAR]) };
+            let mut sources = AfPacket::open_workers(settings).unwrap();
+            // Capabilities are a thread's own: only this one gives them up.
+            tapline_sys::privilege::drop_to(None).unwrap();
+            step.wait();
+            for source in &mut sources {
+                // Only the first tells; each has heard of all changes once it waits no more.
+                step.wait();
+                source.advance(Duration::from_millis(100)).unwrap();
+            }
+            let (_, events) = drive(&mut sources[0], |_, events| told(events, FAR, "came back"));
+            assert!(!told(&events, FAR, "cannot"), "{events:?}");
+            step.wait();
+            step.wait();
+            arrive_among(&mut sources, 100);
+            sources.iter_mut().map(|source| finish(source).len()).sum::<usize>()
+        };
+        let captured = std::thread::scope(|scope| {
+            let capture = scope.spawn(capture);
+            step.wait();
+            namespace.ip(&["link", "delete", NEAR]).unwrap();
+            namespace.add_pair(NEAR, FAR).unwrap();
+            for _ in 0..workers + 1 {
+                step.wait();
+            }
+            send(&namespace, NEAR, 100, numbered);
+            step.wait();
+            capture.join().unwrap()
+        });
+        assert_eq!(captured, 100, "{workers} workers");
+    }
+}
+
+#[test]
+fn an_interface_gone_for_good_ends_the_capture() {
+    let Some(namespace) = bench("an_interface_gone_for_good_ends_the_capture") else { return };
+    let settings = Settings { gone_wait: Some(Duration::ZERO), ..settings(&namespace, &[FAR]) };
+    let mut source = AfPacket::open(settings).unwrap();
+    send(&namespace, NEAR, 100, numbered);
+    arrive(&mut source, 100);
+    namespace.ip(&["link", "delete", NEAR]).unwrap();
+    let mut lent = 0;
+    let error = loop {
+        match source.advance(Duration::from_millis(100)) {
+            Ok(_) => lent += source.batch().len(),
+            Err(error) => break error.to_string(),
+        }
+    };
+    assert_eq!(lent, 100, "what was captured before is lent first");
+    assert!(error.contains("far0 has gone while capturing"), "{error}");
+    assert_eq!(ring_of(&mut source).0.received, 100);
+}
+
+#[test]
+fn any_follows_interfaces_that_appear() {
+    let Some(namespace) = bench("any_follows_interfaces_that_appear") else { return };
+    let mut source = AfPacket::open(settings(&namespace, &["any"])).unwrap();
+    assert_eq!(source.interfaces().len(), 2, "lo is down and not yet among them");
+    namespace.add_pair("late0", "late1").unwrap();
+    drive(&mut source, |_, events| told(events, "late0", "appeared") && told(events, "late1", "appeared"));
+    send(&namespace, "late0", 25, numbered);
+    send(&namespace, NEAR, 5, numbered);
+    arrive(&mut source, 60);
+    let packets = finish(&mut source);
+    // Each packet is seen where it is sent and where it is received.
+    assert_eq!(packets.len(), 60);
+    let accounts = source.account();
+    let by_name = |name: &str| accounts.iter().find(|account| account.name == name).unwrap().delivered;
+    assert_eq!(["late0", "late1", NEAR, FAR].map(by_name), [25, 25, 5, 5]);
+}
+
+#[test]
+fn a_renamed_interface_goes_on() {
+    let Some(namespace) = bench("a_renamed_interface_goes_on") else { return };
+    let mut source = far(&namespace);
+    namespace.ip(&["link", "set", FAR, "down"]).unwrap();
+    namespace.ip(&["link", "set", FAR, "name", "other0"]).unwrap();
+    namespace.ip(&["link", "set", "other0", "up"]).unwrap();
+    drive(&mut source, |_, events| {
+        told(events, FAR, "is now called other0") && told(events, "other0", "is up")
+    });
+    send(&namespace, NEAR, 9, numbered);
+    arrive(&mut source, 9);
+    assert_eq!(finish(&mut source).len(), 9);
+}
