@@ -1,5 +1,47 @@
 //! The pcap-filter language compiled to classic BPF, and the interpreter that is its reference.
+//!
+//! ```text
+//! text --parse--> Ast --lower--> Predicates --generate--> Cfg --simplify--> Cfg --assemble--> Program --run--> verdict
+//! ```
+//!
+//! The language is that of pcap-filter(7); a program's verdict on a packet is that of libpcap 1.11, for every link type
+//! that libpcap compiles for. [`compile`] does it all; the passes are public for those who want to see what lies between.
+//!
+//! Where libpcap is wrong, this is right:
+//!
+//! - `protochain` follows at most [`predicate::HEADERS_MAX`] headers, steps over authentication headers as RFC 4302 says,
+//!   and jumps forward only, so it ends and loads in kernels.
+//! - `vxlan and ip` finds the inner packets; libpcap's optimiser loses their offsets.
+//! - No scratch cell is read before it is written: `geneve or ip` means the same on every run.
+//!
+//! A load outside of the captured bytes rejects the packet, whatever stands around it; loads happen from left to right.
+//! libpcap's optimiser moves some of them, so on truncated packets its own verdicts with and without it differ; ours
+//! are those without it.
+//!
+//! The intermediate form for many filters at once, and native code, will stand between [`cfg`] and the targets.
 #![forbid(unsafe_code)]
 
+mod assemble;
+pub mod ast;
 pub mod bpf;
 pub mod cfg;
+mod compile;
+mod error;
+mod generate;
+mod lex;
+mod names;
+mod options;
+mod parse;
+pub mod predicate;
+mod resolve;
+mod simplify;
+
+pub use assemble::assemble;
+pub use compile::compile;
+pub use error::{Error, Span};
+pub use generate::generate;
+pub use names::{FixedNames, Ports, Resolver, SystemNames};
+pub use options::{Handle, Options};
+pub use parse::{DEPTH_MAX, parse};
+pub use resolve::lower;
+pub use simplify::{rejects_all, simplify};

@@ -1,0 +1,222 @@
+//! A block graph to a program.
+//!
+//! ```text
+//! order:   each block before its successors, so that all jumps go forward
+//! branch:  jeq #k jt jf        -- 8 bits each; out of reach: over a `ja`, or to a copy of the `ret` there
+//! goto:    nothing if the block follows, else `ja`, or a copy of the `ret` there
+//! ```
+//!
+//! The program is made from its end to its start: then each target stands already when the jump to it is made, and
+//! one pass is enough.
+
+use crate::bpf::{Insn, code};
+use crate::cfg::{Alu, Block, BlockId, Cfg, Operand, Statement, Terminator, Test, Width};
+
+/// The instructions of a graph: jumps go forward only.
+pub fn assemble(cfg: &Cfg) -> Vec<Insn> {
+    let mut assembler =
+        Assembler { cfg, reversed: Vec::new(), distance: vec![0; cfg.blocks.len()], ret: Vec::new() };
+    for &id in cfg.order().iter().rev() {
+        assembler.block(id);
+    }
+    assembler.reversed.reverse();
+    assembler.reversed
+}
+
+/// The farthest that an 8-bit jump reaches.
+const REACH: usize = 255;
+
+struct Assembler<'a> {
+    cfg: &'a Cfg,
+    /// The program from its end.
+    reversed: Vec<Insn>,
+    /// How many instructions there are from each block's start to the program's end.
+    distance: Vec<usize>,
+    /// The places of `ret` instructions and what they return, so that equal ones become one.
+    ret: Vec<(u32, usize)>,
+}
+
+impl Assembler<'_> {
+    fn block(&mut self, id: BlockId) {
+        let cfg = self.cfg;
+        let Block { statements, terminator } = &cfg[id];
+        match *terminator {
+            Terminator::Return(k) if statements.is_empty() => {
+                self.shared_return(id, k);
+                return;
+            }
+            Terminator::Return(k) => self.push(Insn::new(code::RET | code::K, k)),
+            Terminator::Goto(next) => self.goto(next),
+            Terminator::Branch { on_true, on_false, .. } if on_true == on_false => self.goto(on_true),
+            Terminator::Branch { test, operand, on_true, on_false } => {
+                self.branch(test, operand, on_true, on_false)
+            }
+        }
+        for statement in statements.iter().rev() {
+            self.push(instruction(*statement));
+        }
+        self.distance[id.0 as usize] = self.reversed.len();
+    }
+
+    fn push(&mut self, insn: Insn) {
+        self.reversed.push(insn);
+    }
+
+    /// An empty block that returns: one for each value, at the end of the program.
+    fn shared_return(&mut self, id: BlockId, k: u32) {
+        let known = self.ret.iter().find(|(value, _)| *value == k).map(|(_, place)| *place);
+        self.distance[id.0 as usize] = known.unwrap_or_else(|| {
+            self.push(Insn::new(code::RET | code::K, k));
+            self.ret.push((k, self.reversed.len()));
+            self.reversed.len()
+        });
+    }
+
+    /// How many instructions a jump made now skips to get to `target`.
+    fn skip(&self, target: BlockId) -> usize {
+        self.reversed.len() - self.distance[target.0 as usize]
+    }
+
+    fn goto(&mut self, target: BlockId) {
+        if self.skip(target) > 0 {
+            self.far_jump(target);
+        }
+    }
+
+    /// Goes to the target from anywhere: by returning what it returns, or by a jump of 32 bits.
+    fn far_jump(&mut self, target: BlockId) {
+        let block = &self.cfg[target];
+        let insn = match block.terminator {
+            Terminator::Return(k) if block.statements.is_empty() => Insn::new(code::RET | code::K, k),
+            _ => Insn::new(code::JMP | code::JA, self.skip(target) as u32),
+        };
+        self.push(insn);
+    }
+
+    fn branch(&mut self, test: Test, operand: Operand, on_true: BlockId, on_false: BlockId) {
+        // One more may come to lie between: the way to the other target.
+        let far = |skip: usize, between: usize| skip + between > REACH;
+        let false_is_far = far(self.skip(on_false), 1);
+        if false_is_far {
+            self.far_jump(on_false);
+        }
+        let false_at = self.reversed.len();
+        let true_is_far = far(self.skip(on_true), 0);
+        if true_is_far {
+            self.far_jump(on_true);
+        }
+        let moved = self.reversed.len() - false_at;
+        let jt = if true_is_far { 0 } else { self.skip(on_true) };
+        let jf = if false_is_far { moved } else { self.skip(on_false) };
+        let (source, k) = match operand {
+            Operand::K(k) => (code::K, k),
+            Operand::X => (code::X, 0),
+        };
+        self.push(Insn::jump(code::JMP | test_code(test) | source, k, jt as u8, jf as u8));
+    }
+}
+
+fn test_code(test: Test) -> u16 {
+    match test {
+        Test::Equal => code::JEQ,
+        Test::Greater => code::JGT,
+        Test::GreaterEqual => code::JGE,
+        Test::AnySet => code::JSET,
+    }
+}
+
+fn instruction(statement: Statement) -> Insn {
+    match statement {
+        Statement::LoadConst(k) => Insn::new(code::LD | code::IMM, k),
+        Statement::LoadPacket(width, k) => Insn::new(code::LD | code::ABS | size(width), k),
+        Statement::LoadIndexed(width, k) => Insn::new(code::LD | code::IND | size(width), k),
+        Statement::LoadLen => Insn::new(code::LD | code::LEN, 0),
+        Statement::LoadCell(cell) => Insn::new(code::LD | code::MEM, u32::from(cell)),
+        Statement::LoadXConst(k) => Insn::new(code::LDX | code::IMM, k),
+        Statement::LoadXCell(cell) => Insn::new(code::LDX | code::MEM, u32::from(cell)),
+        Statement::LoadXLen => Insn::new(code::LDX | code::LEN, 0),
+        Statement::LoadXHeaderLen(k) => Insn::new(code::LDX | code::B | code::MSH, k),
+        Statement::Store(cell) => Insn::new(code::ST, u32::from(cell)),
+        Statement::StoreX(cell) => Insn::new(code::STX, u32::from(cell)),
+        Statement::Alu(op, Operand::K(k)) => Insn::new(code::ALU | alu_code(op) | code::K, k),
+        Statement::Alu(op, Operand::X) => Insn::new(code::ALU | alu_code(op) | code::X, 0),
+        Statement::Negate => Insn::new(code::ALU | code::NEG, 0),
+        Statement::Tax => Insn::new(code::MISC | code::TAX, 0),
+        Statement::Txa => Insn::new(code::MISC | code::TXA, 0),
+    }
+}
+
+fn size(width: Width) -> u16 {
+    match width {
+        Width::Byte => code::B,
+        Width::Half => code::H,
+        Width::Word => code::W,
+    }
+}
+
+fn alu_code(op: Alu) -> u16 {
+    match op {
+        Alu::Add => code::ADD,
+        Alu::Sub => code::SUB,
+        Alu::Mul => code::MUL,
+        Alu::Div => code::DIV,
+        Alu::Mod => code::MOD,
+        Alu::And => code::AND,
+        Alu::Or => code::OR,
+        Alu::Xor => code::XOR,
+        Alu::Shl => code::LSH,
+        Alu::Shr => code::RSH,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bpf::Program;
+    use tapline_packet::{Meta, Packet};
+
+    /// A chain of `length` tests of the first byte that jump to two returns and to one block in common.
+    fn far_graph(length: u32) -> Cfg {
+        let mut cfg = Cfg::constant(0);
+        let accept = cfg.push(Vec::new(), Terminator::Return(7));
+        let common = cfg.push(vec![Statement::LoadConst(1)], Terminator::Return(9));
+        let mut next = BlockId(0);
+        for k in (0..length).rev() {
+            let target = if k % 2 == 0 { accept } else { common };
+            let code = vec![Statement::LoadPacket(Width::Byte, 0)];
+            next = cfg.push(
+                code,
+                Terminator::Branch {
+                    test: Test::Equal,
+                    operand: Operand::K(k),
+                    on_true: target,
+                    on_false: next,
+                },
+            );
+        }
+        cfg.entry = next;
+        cfg
+    }
+
+    #[test]
+    fn jumps_out_of_reach_arrive() {
+        for length in [1, 100, 127, 128, 129, 200, 256] {
+            let program = Program::new(assemble(&far_graph(length))).expect("valid");
+            for byte in 0..=255u8 {
+                let meta = Meta { wire_len: 1, ..Meta::default() };
+                let expected = match u32::from(byte) {
+                    k if k >= length => 0,
+                    k if k % 2 == 0 => 7,
+                    _ => 9,
+                };
+                assert_eq!(program.run(Packet { data: &[byte], meta: &meta }), expected, "{length} {byte}");
+            }
+        }
+    }
+
+    #[test]
+    fn equal_returns_become_one() {
+        let insns = assemble(&far_graph(2));
+        assert_eq!(insns.iter().filter(|insn| **insn == Insn::new(code::RET, 7)).count(), 1);
+    }
+}

@@ -1,0 +1,648 @@
+//! The tree that a filter's text stands for, before names, qualifiers and offsets are resolved.
+//!
+//! ```text
+//! ast       := expr?                                  -- nothing accepts every packet
+//! expr      := expr (joint expr)+                     -- `and` and `or` bind alike, from left to right
+//!            | not expr | ( expr )
+//!            | qualifiers expr                        -- the ids inside take these qualifiers
+//!            | id                                     -- takes the qualifiers before it; the text left them out
+//!            | protocol | arith relop arith | primitive
+//! qualifiers:= protocol? direction? type?             -- at least one
+//! id        := name | number | ipv4 (/n | mask ipv4)? | ipv6 (/n)? | mac | mac8
+//! arith     := number | len | protocol [ arith : size ] | - arith | arith op arith
+//! ```
+
+use std::fmt;
+use std::net::Ipv6Addr;
+
+use crate::error::Span;
+
+/// A parsed filter.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ast {
+    /// `None` for an empty text, which accepts every packet.
+    pub root: Option<Expr>,
+}
+
+/// A part of a filter and where it stands in the text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expr {
+    /// What it is.
+    pub kind: Kind,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// What a part of a filter is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `a and b or c`: from left to right.
+    Chain(Box<Expr>, Vec<(Joint, Expr)>),
+    /// `not a`.
+    Not(Box<Expr>),
+    /// `(a)`.
+    Group(Box<Expr>),
+    /// `tcp dst port a`: the ids in `a` take these qualifiers.
+    Qualified(Qualifiers, Box<Expr>),
+    /// An address, a port, a name: what it means depends on the qualifiers before it.
+    Id(Id),
+    /// A protocol by itself.
+    Protocol(Protocol),
+    /// A comparison of numbers.
+    Relation(Arith, Relop, Arith),
+    /// Anything else.
+    Primitive(Primitive),
+}
+
+/// What joins two parts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Joint {
+    And,
+    Or,
+}
+
+/// What stands before an id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Qualifiers {
+    /// `tcp`, `ip`, `ether`.
+    pub protocol: Option<Protocol>,
+    /// `src`, `dst`.
+    pub direction: Option<Direction>,
+    /// `host`, `port`.
+    pub kind: Option<IdKind>,
+}
+
+/// Words that name a protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Protocol {
+    Link,
+    Ip,
+    Arp,
+    Rarp,
+    Sctp,
+    Tcp,
+    Udp,
+    Icmp,
+    Igmp,
+    Igrp,
+    Pim,
+    Vrrp,
+    Carp,
+    Radio,
+    Ip6,
+    Icmp6,
+    Ah,
+    Esp,
+    Atalk,
+    Aarp,
+    Decnet,
+    Lat,
+    Sca,
+    Moprc,
+    Mopdl,
+    Iso,
+    Esis,
+    Isis,
+    IsisL1,
+    IsisL2,
+    IsisIih,
+    IsisLsp,
+    IsisSnp,
+    IsisCsnp,
+    IsisPsnp,
+    Clnp,
+    Stp,
+    Ipx,
+    Netbeui,
+}
+
+impl Protocol {
+    /// The word; `link` for its seven words.
+    pub fn word(self) -> &'static str {
+        match self {
+            Protocol::Link => "link",
+            Protocol::Ip => "ip",
+            Protocol::Arp => "arp",
+            Protocol::Rarp => "rarp",
+            Protocol::Sctp => "sctp",
+            Protocol::Tcp => "tcp",
+            Protocol::Udp => "udp",
+            Protocol::Icmp => "icmp",
+            Protocol::Igmp => "igmp",
+            Protocol::Igrp => "igrp",
+            Protocol::Pim => "pim",
+            Protocol::Vrrp => "vrrp",
+            Protocol::Carp => "carp",
+            Protocol::Radio => "radio",
+            Protocol::Ip6 => "ip6",
+            Protocol::Icmp6 => "icmp6",
+            Protocol::Ah => "ah",
+            Protocol::Esp => "esp",
+            Protocol::Atalk => "atalk",
+            Protocol::Aarp => "aarp",
+            Protocol::Decnet => "decnet",
+            Protocol::Lat => "lat",
+            Protocol::Sca => "sca",
+            Protocol::Moprc => "moprc",
+            Protocol::Mopdl => "mopdl",
+            Protocol::Iso => "iso",
+            Protocol::Esis => "esis",
+            Protocol::Isis => "isis",
+            Protocol::IsisL1 => "l1",
+            Protocol::IsisL2 => "l2",
+            Protocol::IsisIih => "iih",
+            Protocol::IsisLsp => "lsp",
+            Protocol::IsisSnp => "snp",
+            Protocol::IsisCsnp => "csnp",
+            Protocol::IsisPsnp => "psnp",
+            Protocol::Clnp => "clnp",
+            Protocol::Stp => "stp",
+            Protocol::Ipx => "ipx",
+            Protocol::Netbeui => "netbeui",
+        }
+    }
+}
+
+/// Which of a packet's two (802.11: four) addresses is meant; none given means either.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Direction {
+    Src,
+    Dst,
+    SrcOrDst,
+    SrcAndDst,
+    Addr1,
+    Addr2,
+    Addr3,
+    Addr4,
+    Ra,
+    Ta,
+}
+
+impl Direction {
+    /// The word or words.
+    pub fn word(self) -> &'static str {
+        match self {
+            Direction::Src => "src",
+            Direction::Dst => "dst",
+            Direction::SrcOrDst => "src or dst",
+            Direction::SrcAndDst => "src and dst",
+            Direction::Addr1 => "addr1",
+            Direction::Addr2 => "addr2",
+            Direction::Addr3 => "addr3",
+            Direction::Addr4 => "addr4",
+            Direction::Ra => "ra",
+            Direction::Ta => "ta",
+        }
+    }
+}
+
+/// What an id names; none given means a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum IdKind {
+    Host,
+    Net,
+    Port,
+    Portrange,
+    Proto,
+    Protochain,
+    Gateway,
+}
+
+impl IdKind {
+    /// The word.
+    pub fn word(self) -> &'static str {
+        match self {
+            IdKind::Host => "host",
+            IdKind::Net => "net",
+            IdKind::Port => "port",
+            IdKind::Portrange => "portrange",
+            IdKind::Proto => "proto",
+            IdKind::Protochain => "protochain",
+            IdKind::Gateway => "gateway",
+        }
+    }
+}
+
+/// What is looked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Id {
+    /// A name, to be looked up.
+    Name(String),
+    /// A bare number.
+    Number(u32),
+    /// Two to four numbers with dots, as written.
+    Ipv4(String),
+    /// `10.0.0.0/8`: address as written, prefix length.
+    Ipv4Prefix(String, u32),
+    /// `10.0.0.0 mask 255.0.0.0`, both as written.
+    Ipv4Mask(String, String),
+    /// An IPv6 address.
+    Ipv6(Ipv6Addr),
+    /// `2001:db8::/32`.
+    Ipv6Prefix(Ipv6Addr, u32),
+    /// A 48-bit link-layer address.
+    Mac([u8; 6]),
+    /// An 8-bit link-layer address, written `$5c`.
+    Mac8(u8),
+}
+
+/// A number that is computed for each packet: 32 bits, unsigned, wraps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Arith {
+    /// A number.
+    Number(u32),
+    /// The packet's length on the wire.
+    Len,
+    /// `protocol[index:size]`.
+    Load {
+        /// The header that the index counts from.
+        protocol: Protocol,
+        /// The first byte.
+        index: Box<Arith>,
+        /// 1, 2 or 4; as written, so not yet checked.
+        size: u32,
+        /// Where it stands.
+        span: Span,
+    },
+    /// `-a`.
+    Negate(Box<Arith>),
+    /// `a op b`.
+    Binary {
+        /// The operator.
+        op: ArithOp,
+        /// What stands left of it.
+        left: Box<Arith>,
+        /// What stands right of it.
+        right: Box<Arith>,
+        /// Where it all stands.
+        span: Span,
+    },
+}
+
+/// Operators of arithmetic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum ArithOp {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Mod,
+    And,
+    Or,
+    Xor,
+    ShiftLeft,
+    ShiftRight,
+}
+
+/// Operators of comparison; numbers are unsigned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Relop {
+    Equal,
+    NotEqual,
+    Greater,
+    GreaterEqual,
+    Less,
+    LessEqual,
+}
+
+/// A test that is neither an id nor a comparison.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Primitive {
+    /// `[protocol] broadcast`.
+    Broadcast(Option<Protocol>),
+    /// `[protocol] multicast`.
+    Multicast(Option<Protocol>),
+    /// `less n`: at most n bytes long.
+    Less(u32),
+    /// `greater n`: at least n bytes long.
+    Greater(u32),
+    /// `byte i op v`.
+    Byte(u32, ByteOp, u32),
+    /// `inbound`.
+    Inbound,
+    /// `outbound`.
+    Outbound,
+    /// `ifindex n`.
+    IfIndex(u32),
+    /// `vlan [id]`.
+    Vlan(Option<u32>),
+    /// `mpls [label]`.
+    Mpls(Option<u32>),
+    /// `pppoed`.
+    Pppoed,
+    /// `pppoes [session]`.
+    Pppoes(Option<u32>),
+    /// `geneve [vni]`.
+    Geneve(Option<u32>),
+    /// `vxlan [vni]`.
+    Vxlan(Option<u32>),
+    /// `llc [type]`.
+    Llc(Option<LlcType>),
+    /// A field of the OpenBSD packet filter's log.
+    Pf(PfField),
+    /// Masked bits of an 802.11 frame control byte.
+    Wlan(WlanField),
+    /// `vpi`, `vci`: any of these comparisons holds.
+    AtmField(AtmField, Vec<(Relop, u32)>),
+    /// `lane`, `metac` and the like.
+    Atm(AtmType),
+    /// `fisu`, `lssu`, `msu` and the forms for high-speed links.
+    Mtp2(Mtp2Type, Link),
+    /// `sio`, `opc`, `dpc`, `sls` and the forms for high-speed links: any of these comparisons holds.
+    Mtp3(Mtp3Field, Link, Vec<(Relop, u32)>),
+}
+
+/// Operators of `byte`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum ByteOp {
+    Equal,
+    Less,
+    Greater,
+    And,
+    Or,
+}
+
+/// The control field of IEEE 802.2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LlcType {
+    /// Information.
+    I,
+    /// Supervisory.
+    S,
+    /// Unnumbered.
+    U,
+    /// A supervisory function, by its control byte.
+    Supervisory(u8),
+    /// An unnumbered command, by its control byte.
+    Unnumbered(u8),
+}
+
+/// Fields of a PFLOG header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum PfField {
+    Ifname(String),
+    Ruleset(String),
+    Rulenum(u32),
+    Subrulenum(u32),
+    Reason(u32),
+    Action(u32),
+}
+
+/// Bits of an 802.11 frame control field.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WlanField {
+    /// `type` and `subtype`: value and mask of the first byte.
+    Type {
+        /// The bits wanted.
+        value: u32,
+        /// The bits looked at.
+        mask: u32,
+    },
+    /// `dir`: the two low bits of the second byte.
+    Dir(u32),
+}
+
+/// Fields of a SunATM header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum AtmField {
+    Vpi,
+    Vci,
+}
+
+/// Kinds of ATM traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum AtmType {
+    Lane,
+    Metac,
+    Bcc,
+    Oamf4ec,
+    Oamf4sc,
+    Sc,
+    Ilmic,
+    Oam,
+    Oamf4,
+    Connectmsg,
+    Metaconnect,
+}
+
+/// Signal units of MTP2 (ITU-T Q.703).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Mtp2Type {
+    Fisu,
+    Lssu,
+    Msu,
+}
+
+/// Fields of MTP2 and MTP3 (ITU-T Q.703, Q.704).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Mtp3Field {
+    Sio,
+    Opc,
+    Dpc,
+    Sls,
+}
+
+/// The two formats of MTP2: a high-speed link has longer sequence and length fields (ITU-T Q.703 annex A).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Link {
+    Normal,
+    HighSpeed,
+}
+
+/// Words that are neither protocols nor operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum Keyword {
+    Src,
+    Dst,
+    Host,
+    Net,
+    Mask,
+    Port,
+    Portrange,
+    Proto,
+    Protochain,
+    Gateway,
+    Type,
+    Subtype,
+    Dir,
+    Addr1,
+    Addr2,
+    Addr3,
+    Addr4,
+    Ra,
+    Ta,
+    Less,
+    Greater,
+    Byte,
+    Broadcast,
+    Multicast,
+    Len,
+    Inbound,
+    Outbound,
+    Ifindex,
+    Vlan,
+    Mpls,
+    Pppoed,
+    Pppoes,
+    Geneve,
+    Vxlan,
+    Llc,
+    Ifname,
+    Ruleset,
+    Rulenum,
+    Subrulenum,
+    Reason,
+    Action,
+    Lane,
+    Metac,
+    Bcc,
+    Oam,
+    Oamf4,
+    Oamf4ec,
+    Oamf4sc,
+    Sc,
+    Ilmic,
+    Vpi,
+    Vci,
+    Connectmsg,
+    Metaconnect,
+    Fisu,
+    Lssu,
+    Msu,
+    Hfisu,
+    Hlssu,
+    Hmsu,
+    Sio,
+    Opc,
+    Dpc,
+    Sls,
+    Hsio,
+    Hopc,
+    Hdpc,
+    Hsls,
+}
+
+/// A line for each part, indented by depth.
+impl fmt::Display for Ast {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.root {
+            None => f.write_str("everything\n"),
+            Some(root) => write_expr(f, root, 0, ""),
+        }
+    }
+}
+
+fn write_expr(f: &mut fmt::Formatter<'_>, expr: &Expr, depth: usize, label: &str) -> fmt::Result {
+    write!(f, "{:width$}{label}", "", width = 2 * depth)?;
+    match &expr.kind {
+        Kind::Chain(first, rest) => {
+            f.write_str("chain\n")?;
+            write_expr(f, first, depth + 1, "")?;
+            rest.iter().try_for_each(|(joint, part)| write_expr(f, part, depth + 1, joint_word(*joint)))
+        }
+        Kind::Not(inner) => write_inner(f, "not", inner, depth),
+        Kind::Group(inner) => write_inner(f, "group", inner, depth),
+        Kind::Qualified(qualifiers, inner) => write_inner(f, &qualifiers.to_string(), inner, depth),
+        Kind::Id(id) => writeln!(f, "{id}"),
+        Kind::Protocol(protocol) => writeln!(f, "{}", protocol.word()),
+        Kind::Relation(left, op, right) => writeln!(f, "{left} {} {right}", op.symbol()),
+        Kind::Primitive(primitive) => writeln!(f, "{}", format!("{primitive:?}").to_lowercase()),
+    }
+}
+
+fn write_inner(f: &mut fmt::Formatter<'_>, name: &str, inner: &Expr, depth: usize) -> fmt::Result {
+    writeln!(f, "{name}")?;
+    write_expr(f, inner, depth + 1, "")
+}
+
+fn joint_word(joint: Joint) -> &'static str {
+    match joint {
+        Joint::And => "and ",
+        Joint::Or => "or ",
+    }
+}
+
+impl fmt::Display for Qualifiers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = [
+            self.protocol.map(Protocol::word),
+            self.direction.map(Direction::word),
+            self.kind.map(IdKind::word),
+        ];
+        f.write_str(&words.into_iter().flatten().collect::<Vec<_>>().join(" "))
+    }
+}
+
+impl fmt::Display for Id {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Id::Name(text) | Id::Ipv4(text) => f.write_str(text),
+            Id::Number(number) => write!(f, "{number}"),
+            Id::Ipv4Prefix(address, len) => write!(f, "{address}/{len}"),
+            Id::Ipv4Mask(address, mask) => write!(f, "{address} mask {mask}"),
+            Id::Ipv6(address) => write!(f, "{address}"),
+            Id::Ipv6Prefix(address, len) => write!(f, "{address}/{len}"),
+            Id::Mac([a, b, c, d, e, g]) => write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}"),
+            Id::Mac8(address) => write!(f, "${address:02x}"),
+        }
+    }
+}
+
+impl fmt::Display for Arith {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Arith::Number(number) => write!(f, "{number}"),
+            Arith::Len => f.write_str("len"),
+            Arith::Load { protocol, index, size: 1, .. } => write!(f, "{}[{index}]", protocol.word()),
+            Arith::Load { protocol, index, size, .. } => write!(f, "{}[{index}:{size}]", protocol.word()),
+            Arith::Negate(inner) => write!(f, "-{inner}"),
+            Arith::Binary { op, left, right, .. } => write!(f, "({left} {} {right})", op.symbol()),
+        }
+    }
+}
+
+impl ArithOp {
+    /// The operator as written.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            ArithOp::Add => "+",
+            ArithOp::Sub => "-",
+            ArithOp::Mul => "*",
+            ArithOp::Div => "/",
+            ArithOp::Mod => "%",
+            ArithOp::And => "&",
+            ArithOp::Or => "|",
+            ArithOp::Xor => "^",
+            ArithOp::ShiftLeft => "<<",
+            ArithOp::ShiftRight => ">>",
+        }
+    }
+}
+
+impl Relop {
+    /// The operator as written.
+    pub fn symbol(self) -> &'static str {
+        match self {
+            Relop::Equal => "=",
+            Relop::NotEqual => "!=",
+            Relop::Greater => ">",
+            Relop::GreaterEqual => ">=",
+            Relop::Less => "<",
+            Relop::LessEqual => "<=",
+        }
+    }
+}

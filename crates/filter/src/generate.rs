@@ -1,0 +1,132 @@
+//! Predicates to a block graph.
+//!
+//! ```text
+//! a and b        a or b         not a         test
+//!   a --no--> N    a --yes-> Y    a with Y      ld field; and mask
+//!   |yes           |no            and N         branch test value ? Y : N
+//!   b --> Y, N     b --> Y, N     exchanged
+//! ```
+//!
+//! Code is made backwards: each predicate is told the blocks Y and N that go on after it and returns the block that
+//! starts it. A chain is a loop over its parts from the last to the first, so its length costs no stack.
+
+mod headers;
+mod value;
+
+pub(crate) use value::cells_needed;
+
+use crate::ast::Joint;
+use crate::cfg::{BlockId, Cfg, Operand, Statement, Terminator};
+use crate::predicate::{Base, Field, Place, Predicate, Predicates, Relation, Test};
+
+/// Makes the graph that returns `snap_len` for the packets that the predicates accept and 0 for others.
+pub fn generate(predicates: &Predicates, snap_len: u32) -> Cfg {
+    let mut cfg = Cfg::constant(0);
+    let reject = cfg.entry;
+    let accept = cfg.push(Vec::new(), Terminator::Return(snap_len));
+    let mut generator = Generator { cfg, first_free_cell: predicates.cells };
+    generator.cfg.entry = generator.predicate(&predicates.root, Exits { yes: accept, no: reject });
+    generator.cfg
+}
+
+/// Where to go on.
+#[derive(Clone, Copy)]
+struct Exits {
+    yes: BlockId,
+    no: BlockId,
+}
+
+struct Generator {
+    cfg: Cfg,
+    first_free_cell: u8,
+}
+
+impl Generator {
+    fn predicate(&mut self, predicate: &Predicate, exits: Exits) -> BlockId {
+        match predicate {
+            Predicate::Constant(true) => exits.yes,
+            Predicate::Constant(false) => exits.no,
+            Predicate::Not(inner) => self.predicate(inner, Exits { yes: exits.no, no: exits.yes }),
+            Predicate::Chain(first, rest) => self.chain(first, rest, exits),
+            Predicate::Test(test) => self.test(test, exits),
+            Predicate::Relation(relation) => self.relation(relation, exits),
+            Predicate::Headers(headers) => self.headers(headers, exits),
+            Predicate::Differ(a, b) => {
+                let load = vec![Statement::LoadCell(a.0), Statement::LoadXCell(b.0)];
+                self.branch(load, crate::cfg::Test::Equal, Operand::X, Exits { yes: exits.no, no: exits.yes })
+            }
+            Predicate::Assign(cell, value) => {
+                let mut code = self.value(value);
+                code.push(Statement::Store(cell.0));
+                self.cfg.push(code, Terminator::Goto(exits.yes))
+            }
+        }
+    }
+
+    /// From the last part to the first: what goes on after a part depends on what joins the next one to it.
+    fn chain(&mut self, first: &Predicate, rest: &[(Joint, Predicate)], exits: Exits) -> BlockId {
+        let mut exits = exits;
+        for (joint, part) in rest.iter().rev() {
+            let start = self.predicate(part, exits);
+            match joint {
+                Joint::And => exits.yes = start,
+                Joint::Or => exits.no = start,
+            }
+        }
+        self.predicate(first, exits)
+    }
+
+    fn test(&mut self, test: &Test, exits: Exits) -> BlockId {
+        let mut code = match test.field {
+            Field::Len => vec![Statement::LoadLen],
+            Field::Packet(place, width) => load(place, width),
+        };
+        if test.mask != u32::MAX {
+            code.push(Statement::Alu(crate::cfg::Alu::And, Operand::K(test.mask)));
+        }
+        self.branch(code, test.compare, Operand::K(test.value), exits)
+    }
+
+    fn relation(&mut self, relation: &Relation, exits: Exits) -> BlockId {
+        let (code, operand) = self.pair(&relation.left, &relation.right);
+        self.branch(code, relation.compare, operand, exits)
+    }
+
+    fn branch(
+        &mut self,
+        code: Vec<Statement>,
+        test: crate::cfg::Test,
+        operand: Operand,
+        exits: Exits,
+    ) -> BlockId {
+        let terminator = Terminator::Branch { test, operand, on_true: exits.yes, on_false: exits.no };
+        self.cfg.push(code, terminator)
+    }
+}
+
+/// A = the bytes at a place.
+fn load(place: Place, width: crate::cfg::Width) -> Vec<Statement> {
+    let Some(mut code) = base_to_x(place.base) else {
+        return vec![Statement::LoadPacket(width, place.offset)];
+    };
+    code.push(Statement::LoadIndexed(width, place.offset));
+    code
+}
+
+/// X = what the place counts from, `None` for the packet's start. May use A.
+fn base_to_x(base: Base) -> Option<Vec<Statement>> {
+    use crate::cfg::{Alu, Width};
+    Some(match base {
+        Base::Packet => return None,
+        Base::Cell(cell) => vec![Statement::LoadXCell(cell.0)],
+        Base::Ipv4Len { cell: None, header } => vec![Statement::LoadXHeaderLen(header)],
+        Base::Ipv4Len { cell: Some(cell), header } => vec![
+            Statement::LoadXCell(cell.0),
+            Statement::LoadIndexed(Width::Byte, header),
+            Statement::Alu(Alu::And, Operand::K(0xf)),
+            Statement::Alu(Alu::Shl, Operand::K(2)),
+            Statement::Alu(Alu::Add, Operand::X),
+            Statement::Tax,
+        ],
+    })
+}

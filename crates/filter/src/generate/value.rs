@@ -1,0 +1,130 @@
+//! Arithmetic to straight code.
+//!
+//! ```text
+//! a + 5      code(a); add 5                                  -- a constant is an operand
+//! a + b      code(a); st M[t]; code(b); tax; ld M[t]; add x  -- t: the next free cell
+//! pkt[i]     code(i); tax; ld [x + offset]
+//! ```
+//!
+//! Both sides are computed from left to right, so that the first load outside of the packet is the one that rejects
+//! it. [`cells_needed`] says beforehand how many cells the code will take.
+
+use super::{Generator, base_to_x, load};
+use crate::cfg::{Alu, Operand, Statement, Width};
+use crate::predicate::{Base, Place, Value};
+
+impl Generator {
+    /// A = the value.
+    pub(super) fn value(&self, value: &Value) -> Vec<Statement> {
+        let mut code = Vec::new();
+        emit(value, self.first_free_cell, &mut code);
+        code
+    }
+
+    /// A = the left value; the right one is the operand.
+    pub(super) fn pair(&self, left: &Value, right: &Value) -> (Vec<Statement>, Operand) {
+        let mut code = Vec::new();
+        let operand = emit_pair(left, right, self.first_free_cell, &mut code);
+        (code, operand)
+    }
+}
+
+/// How many cells the code for a relation takes at once.
+pub(crate) fn cells_needed(left: &Value, right: &Value) -> usize {
+    pair_cells(left, right)
+}
+
+fn emit(value: &Value, free: u8, code: &mut Vec<Statement>) {
+    match value {
+        Value::Constant(constant) => code.push(Statement::LoadConst(*constant)),
+        Value::Len => code.push(Statement::LoadLen),
+        Value::Cell(cell) => code.push(Statement::LoadCell(cell.0)),
+        Value::Load { index, place, width } => emit_load(index, *place, *width, free, code),
+        Value::Negate(inner) => {
+            emit(inner, free, code);
+            code.push(Statement::Negate);
+        }
+        Value::Binary(op @ (Alu::Shl | Alu::Shr), left, right)
+            if matches!(**right, Value::Constant(32..)) =>
+        {
+            // No constant shift reaches 32 in a valid program. The left side stays, for its loads.
+            debug_assert!(matches!(op, Alu::Shl | Alu::Shr));
+            emit(left, free, code);
+            code.push(Statement::LoadConst(0));
+        }
+        Value::Binary(op, left, right) => {
+            let operand = match (op, emit_pair(left, right, free, code)) {
+                // A division by a constant 0 is no valid instruction; by an X of 0 it rejects the packet.
+                (Alu::Div | Alu::Mod, Operand::K(0)) => {
+                    code.push(Statement::LoadXConst(0));
+                    Operand::X
+                }
+                (_, operand) => operand,
+            };
+            code.push(Statement::Alu(*op, operand));
+        }
+    }
+}
+
+fn emit_pair(left: &Value, right: &Value, free: u8, code: &mut Vec<Statement>) -> Operand {
+    emit(left, free, code);
+    match right {
+        Value::Constant(constant) => Operand::K(*constant),
+        Value::Cell(cell) => {
+            code.push(Statement::LoadXCell(cell.0));
+            Operand::X
+        }
+        Value::Len => {
+            code.push(Statement::LoadXLen);
+            Operand::X
+        }
+        right => {
+            code.push(Statement::Store(free));
+            emit(right, free.saturating_add(1), code);
+            code.push(Statement::Tax);
+            code.push(Statement::LoadCell(free));
+            Operand::X
+        }
+    }
+}
+
+fn emit_load(index: &Value, place: Place, width: Width, free: u8, code: &mut Vec<Statement>) {
+    if let Value::Constant(index) = index
+        && let Some(offset) = place.offset.checked_add(*index)
+    {
+        code.extend(load(Place { offset, ..place }, width));
+        return;
+    }
+    emit(index, free, code);
+    if let Base::Ipv4Len { cell: Some(_), .. } = place.base {
+        // Finding the header's length takes A.
+        code.push(Statement::Store(free));
+        code.extend(base_to_x(place.base).unwrap_or_default());
+        code.push(Statement::LoadCell(free));
+        code.push(Statement::Alu(Alu::Add, Operand::X));
+    } else if let Some(base) = base_to_x(place.base) {
+        code.extend(base);
+        code.push(Statement::Alu(Alu::Add, Operand::X));
+    }
+    code.push(Statement::Tax);
+    code.push(Statement::LoadIndexed(width, place.offset));
+}
+
+fn pair_cells(left: &Value, right: &Value) -> usize {
+    let right_cells = match right {
+        Value::Constant(_) | Value::Cell(_) | Value::Len => 0,
+        right => 1 + value_cells(right),
+    };
+    value_cells(left).max(right_cells)
+}
+
+fn value_cells(value: &Value) -> usize {
+    match value {
+        Value::Constant(_) | Value::Len | Value::Cell(_) => 0,
+        Value::Negate(inner) => value_cells(inner),
+        Value::Load { index, place, .. } => {
+            value_cells(index).max(usize::from(matches!(place.base, Base::Ipv4Len { cell: Some(_), .. })))
+        }
+        Value::Binary(_, left, right) => pair_cells(left, right),
+    }
+}

@@ -1,0 +1,56 @@
+//! What a filter is compiled for.
+
+use std::sync::Arc;
+
+use tapline_packet::LinkType;
+
+use crate::names::{Resolver, SystemNames};
+
+/// Where the packets come from. It decides what a filter can ask and how some link-layer headers are read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Handle {
+    /// A file, from a machine of either byte order.
+    #[default]
+    Savefile,
+    /// An interface of this machine: the kernel's metadata can be asked (VLAN tag, direction, interface index).
+    Live,
+    /// Neither: a link type alone.
+    Dead,
+}
+
+/// What a filter is compiled for.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What the first header of each packet is. Default: Ethernet.
+    pub link_type: LinkType,
+    /// How many bytes of an accepted packet to keep: what the program returns. 1 or more; default 262144.
+    pub snap_len: u32,
+    /// The netmask of the network, in the host's byte order, for `ip broadcast`; `None` if it is unknown.
+    pub netmask: Option<u32>,
+    /// Where the packets come from. Default: a file.
+    pub handle: Handle,
+    /// Whether to simplify the program, and to refuse a filter that rejects every packet. Default: yes.
+    pub optimise: bool,
+    /// Where names are looked up. Default: this system.
+    pub resolver: Arc<dyn Resolver + Send + Sync>,
+}
+
+impl Options {
+    /// For files of this link type; the rest as by default.
+    pub fn new(link_type: LinkType) -> Options {
+        Options { link_type, ..Options::default() }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            link_type: LinkType::ETHERNET,
+            snap_len: 262_144,
+            netmask: None,
+            handle: Handle::default(),
+            optimise: true,
+            resolver: Arc::new(SystemNames::default()),
+        }
+    }
+}

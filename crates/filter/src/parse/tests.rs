@@ -1,0 +1,122 @@
+use super::*;
+use crate::ast::ArithOp;
+
+fn tree(text: &str) -> String {
+    match parse(text) {
+        Ok(ast) => ast.to_string(),
+        Err(error) => panic!("{}", error.render(text)),
+    }
+}
+
+fn rejects(text: &str) -> Error {
+    parse(text).err().unwrap_or_else(|| panic!("{text:?} parses"))
+}
+
+#[test]
+fn and_and_or_go_from_left_to_right() {
+    assert_eq!(tree("ip or tcp and udp"), "chain\n  ip\n  or tcp\n  and udp\n");
+    assert_eq!(tree("not ip and tcp"), "chain\n  not\n    ip\n  and tcp\n");
+}
+
+#[test]
+fn elided_qualifiers_stay_elided() {
+    assert_eq!(tree("tcp dst port 80 or 443"), "chain\n  tcp dst port\n    80\n  or 443\n");
+    assert_eq!(tree("port (80 or not 22)"), "port\n  group\n    chain\n      80\n      or not\n        22\n");
+    assert_eq!(tree("port not 80"), "port\n  not\n    80\n");
+}
+
+#[test]
+fn parentheses_hold_filters_ids_or_numbers() {
+    assert_eq!(tree("(ip[0]) & 1 = 1"), "(ip[0] & 1) = 1\n");
+    assert_eq!(tree("((5)) = (5)"), "5 = 5\n");
+    assert_eq!(tree("(ip)"), "group\n  ip\n");
+    assert_eq!(tree("vlan ((5))"), "vlan(some(5))\n");
+}
+
+#[test]
+fn operators_bind_as_in_libpcap() {
+    for (text, expected) in [
+        ("1 + 2 * 3 = 7", "(1 + (2 * 3)) = 7\n"),
+        ("ip[0] & 0xf = 5", "(ip[0] & 15) = 5\n"),
+        ("1 | 2 & 3 << 4 + 5 * 6 = 0", "(1 | (2 & (3 << (4 + (5 * 6))))) = 0\n"),
+        ("10 - 4 - 3 = 3", "((10 - 4) - 3) = 3\n"),
+        ("10 % 4 + 1 = 0", "(10 % (4 + 1)) = 0\n"),
+        ("20 % 7 % 4 = 2", "(20 % (7 % 4)) = 2\n"),
+        ("2 * 3 ^ 1 = 4", "(2 * (3 ^ 1)) = 4\n"),
+        ("- 3 * 2 = 0", "(-3 * 2) = 0\n"),
+        ("- 3 % 2 = 0", "-(3 % 2) = 0\n"),
+    ] {
+        assert_eq!(tree(text), expected, "{text}");
+    }
+    assert_eq!(ArithOp::Xor.symbol(), "^");
+}
+
+#[test]
+fn what_the_grammar_does_not_allow_is_a_syntax_error() {
+    for text in [
+        "1.2.3.4",
+        "foo",
+        "80",
+        "10 and tcp",
+        "tcp 80",
+        "ip proto tcp",
+        "(tcp)[0] = 1",
+        "subtype 0x80",
+        "less (5)",
+        "net 10/8",
+        "tcp and",
+        "(tcp",
+        "tcp)",
+        "host",
+        "host tcp",
+        "host (tcp or udp)",
+        "src or host a",
+        "ip[0]",
+        "ip[0] and tcp",
+        "ip[0:] = 1",
+        "ip[] = 1",
+        "1 =< 2",
+        "1 <> 2",
+        "port (80 or tcp)",
+        "src proto 6",
+        "vlan vlan",
+        "not",
+        "()",
+        "mask",
+        "vpi (1 and 2)",
+        "byte 1 ! 2",
+        "ip[0] = ",
+        "host 1.2.3.4/",
+        "ifname 5",
+        "(1.2.3.4)",
+        "port 80 = 5",
+        "host ((tcp))",
+        "-",
+        "len",
+        "1 2",
+    ] {
+        assert_eq!(rejects(text).message, SYNTAX, "{text}");
+        assert!(!rejects(text).hint.is_empty(), "{text}");
+    }
+}
+
+#[test]
+fn wlan_names_are_known_in_any_case() {
+    assert_eq!(tree("wlan type MGT subtype Beacon"), "wlan(type { value: 128, mask: 252 })\n");
+    assert_eq!(tree("subtype qos-data"), "wlan(type { value: 136, mask: 252 })\n");
+    assert_eq!(rejects("type 3").message, "invalid 802.11 type value 0x03");
+    assert_eq!(rejects("dir 4").message, "invalid 802.11 direction value 0x4");
+}
+
+#[test]
+fn nesting_is_bounded_and_length_is_not() {
+    for deep in ["(".repeat(100_000), "not ".repeat(100_000), format!("1 = {}", "-".repeat(100_000))] {
+        assert!(rejects(&deep).message.starts_with("the filter nests deeper"));
+    }
+    let sum = format!("1{} = 1", " + 1".repeat(100_000));
+    assert!(rejects(&sum).message.starts_with("the filter nests deeper"));
+    let allowed = format!("{}ip{}", "(".repeat(DEPTH_MAX), ")".repeat(DEPTH_MAX));
+    assert!(parse(&allowed).is_ok());
+    let long = format!("host 1.2.3.4{}", " or 1.2.3.4 and not 1.2.3.5".repeat(100_000));
+    assert!(parse(&long).is_ok());
+}

@@ -1,0 +1,248 @@
+//! What a filter asks of a packet, with all names, qualifiers and offsets resolved.
+//!
+//! ```text
+//! predicate := constant | test | relation | chain | not
+//!            | headers              -- follow IP headers to a protocol (`protochain`)
+//!            | assign               -- note where a header is, in scratch cells; holds always
+//! test      := field & mask  test  value
+//! field     := pkt[place : width] | len
+//! place     := offset from the packet's start, from a cell's value, or from the end of an IPv4 header
+//! relation  := value test value
+//! ```
+//!
+//! Parts are evaluated from left to right and only as far as needed. A load outside of the captured bytes ends the
+//! evaluation: the packet is rejected as a whole, also under `not` and before an `or`.
+
+use crate::ast::Joint;
+use crate::cfg::{Alu, Test as Compare, Width};
+
+/// A scratch cell, 0 to 15.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cell(pub u8);
+
+/// A filter for one link type, resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Predicates {
+    /// What accepts a packet, after what finds its headers.
+    pub root: Predicate,
+    /// The cells that predicates assign; those from here on are free for arithmetic.
+    pub cells: u8,
+    /// Whether libpcap's optimiser looks at such a filter. If it does, a filter that rejects every packet is an error.
+    pub provable: bool,
+}
+
+/// A question about a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Predicate {
+    /// Always or never.
+    Constant(bool),
+    /// One field, compared with a constant.
+    Test(Test),
+    /// Two numbers, compared.
+    Relation(Relation),
+    /// The parts from left to right, `and` and `or` binding alike.
+    Chain(Box<Predicate>, Vec<(Joint, Predicate)>),
+    /// The contrary.
+    Not(Box<Predicate>),
+    /// Whether a chain of IP headers leads to a protocol.
+    Headers(Headers),
+    /// Whether two cells differ.
+    Differ(Cell, Cell),
+    /// Puts a value in a cell; holds always.
+    Assign(Cell, Value),
+}
+
+/// A field of the packet, compared with a constant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Test {
+    /// What is looked at.
+    pub field: Field,
+    /// The bits that count; all ones for a whole field.
+    pub mask: u32,
+    /// How it is compared.
+    pub compare: Compare,
+    /// With what.
+    pub value: u32,
+    /// What the field is called, for people.
+    pub name: &'static str,
+}
+
+/// What a test looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Field {
+    /// Bytes of the packet, big-endian.
+    Packet(Place, Width),
+    /// The packet's length on the wire.
+    Len,
+}
+
+/// Where bytes are: `offset` bytes from `base`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// What the offset counts from.
+    pub base: Base,
+    /// From 0xfffff000 on and from the packet's start, a load of Linux's own (`SKF_AD_OFF`).
+    pub offset: u32,
+}
+
+/// What an offset counts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Base {
+    /// The packet's first byte.
+    Packet,
+    /// The value of a cell.
+    Cell(Cell),
+    /// The length of the IPv4 header at `header` bytes from the cell's value or from the packet's start, plus that
+    /// value. An offset from here that includes `header` is past the IPv4 header.
+    Ipv4Len {
+        /// Holds the variable part of the header's place.
+        cell: Option<Cell>,
+        /// The constant part.
+        header: u32,
+    },
+}
+
+/// A comparison of numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Relation {
+    /// What stands left.
+    pub left: Value,
+    /// How they are compared.
+    pub compare: Compare,
+    /// What stands right.
+    pub right: Value,
+}
+
+/// A number computed for each packet: 32 bits, unsigned, wraps.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// A number.
+    Constant(u32),
+    /// The packet's length on the wire.
+    Len,
+    /// A cell's value.
+    Cell(Cell),
+    /// The bytes at `place` plus `index`.
+    Load {
+        /// Added to the place.
+        index: Box<Value>,
+        /// What the index counts from.
+        place: Place,
+        /// How many bytes.
+        width: Width,
+    },
+    /// `-a`.
+    Negate(Box<Value>),
+    /// `a op b`.
+    Binary(Alu, Box<Value>, Box<Value>),
+}
+
+/// A chain of IP headers that is followed to a protocol: at most [`HEADERS_MAX`] headers past the first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Headers {
+    /// 4 or 6.
+    pub version: u8,
+    /// Where the IP header starts, from the packet's start.
+    pub start: u32,
+    /// The protocol that is looked for.
+    pub protocol: u8,
+}
+
+/// How many headers `protochain` follows. libpcap loops without a bound, backwards, which no kernel loads, and with a
+/// wrong step over authentication headers, which may never end. Real chains are shorter (RFC 8200, 4.1, names each
+/// kind once, at most seven in all); what is longer does not match.
+pub const HEADERS_MAX: usize = 10;
+
+impl Predicate {
+    /// Both, this one first.
+    #[must_use]
+    pub fn and(self, other: Predicate) -> Predicate {
+        self.joined(Joint::And, other)
+    }
+
+    /// Either, this one first.
+    #[must_use]
+    pub fn or(self, other: Predicate) -> Predicate {
+        self.joined(Joint::Or, other)
+    }
+
+    /// The contrary.
+    #[must_use]
+    #[expect(clippy::should_implement_trait, reason = "the language's word, beside `and` and `or`")]
+    pub fn not(self) -> Predicate {
+        match self {
+            Predicate::Not(inner) => *inner,
+            Predicate::Constant(holds) => Predicate::Constant(!holds),
+            other => Predicate::Not(Box::new(other)),
+        }
+    }
+
+    /// Evaluates this one for its assignments and holds in any case.
+    #[must_use]
+    pub fn in_any_case(self) -> Predicate {
+        self.or(Predicate::Constant(true))
+    }
+
+    /// Adds a part to the right; a chain stays one list, however long it gets.
+    #[must_use]
+    pub fn joined(self, joint: Joint, other: Predicate) -> Predicate {
+        match self {
+            Predicate::Chain(first, mut rest) => {
+                rest.push((joint, other));
+                Predicate::Chain(first, rest)
+            }
+            first => Predicate::Chain(Box::new(first), vec![(joint, other)]),
+        }
+    }
+
+    /// Any of them, from left to right; never if there are none.
+    pub fn any(parts: impl IntoIterator<Item = Predicate>) -> Predicate {
+        parts.into_iter().reduce(Predicate::or).unwrap_or(Predicate::Constant(false))
+    }
+
+    /// All of them, from left to right; always if there are none.
+    pub fn all(parts: impl IntoIterator<Item = Predicate>) -> Predicate {
+        parts.into_iter().reduce(Predicate::and).unwrap_or(Predicate::Constant(true))
+    }
+}
+
+impl Value {
+    /// `a op b`, computed now if both are constants. A shift by more than 31 gives 0; a division by zero stays, to
+    /// reject the packet.
+    #[must_use]
+    pub fn binary(op: Alu, left: Value, right: Value) -> Value {
+        match (&left, &right) {
+            (Value::Constant(a), Value::Constant(b)) => match fold(op, *a, *b) {
+                Some(result) => Value::Constant(result),
+                None => Value::Binary(op, Box::new(left), Box::new(right)),
+            },
+            _ => Value::Binary(op, Box::new(left), Box::new(right)),
+        }
+    }
+
+    /// The bytes at a fixed place.
+    pub fn load(place: Place, width: Width) -> Value {
+        Value::Load { index: Box::new(Value::Constant(0)), place, width }
+    }
+
+    /// `self + constant`.
+    #[must_use]
+    pub fn plus(self, constant: u32) -> Value {
+        if constant == 0 { self } else { Value::binary(Alu::Add, self, Value::Constant(constant)) }
+    }
+}
+
+fn fold(op: Alu, a: u32, b: u32) -> Option<u32> {
+    Some(match op {
+        Alu::Add => a.wrapping_add(b),
+        Alu::Sub => a.wrapping_sub(b),
+        Alu::Mul => a.wrapping_mul(b),
+        Alu::Div => a.checked_div(b)?,
+        Alu::Mod => a.checked_rem(b)?,
+        Alu::And => a & b,
+        Alu::Or => a | b,
+        Alu::Xor => a ^ b,
+        Alu::Shl => a.checked_shl(b).unwrap_or(0),
+        Alu::Shr => a.checked_shr(b).unwrap_or(0),
+    })
+}

@@ -1,0 +1,230 @@
+//! Comparisons of numbers.
+//!
+//! ```text
+//! tcp[13] & 2 != 0   becomes   ip and tcp and first fragment and (pkt[...] & 2 != 0)
+//! ```
+//!
+//! Bytes of a header are only there if the header is. What must hold for that goes before the comparison, so under `not`
+//! a packet without the header matches. As in libpcap only the leftmost bytes on each side of the comparison ask for
+//! their header: `1 + tcp[0] = 5` reads any packet.
+
+use tapline_packet::LinkType;
+
+use super::{Result, Scope};
+use crate::ast::{Arith, ArithOp, Protocol, Relop};
+use crate::cfg::{Alu, Test as Compare, Width};
+use crate::error::{Error, Span};
+use crate::generate::cells_needed;
+use crate::predicate::{Base, Place, Predicate, Relation, Value};
+
+/// A value, and what must hold for it to be there.
+struct Guarded {
+    value: Value,
+    guard: Option<Predicate>,
+}
+
+impl Scope<'_> {
+    pub(super) fn relation(
+        &mut self,
+        left: &Arith,
+        op: Relop,
+        right: &Arith,
+        span: Span,
+    ) -> Result<Predicate> {
+        let left = self.arith(left)?;
+        let right = self.arith(right)?;
+        self.count_cells(&left.value, &right.value, span);
+        let comparison = compare(left.value, op, right.value);
+        Ok(Predicate::all(left.guard.into_iter().chain(right.guard).chain([comparison])))
+    }
+
+    fn count_cells(&mut self, left: &Value, right: &Value, span: Span) {
+        let needed = cells_needed(left, right);
+        if needed > self.arith_cells.0 {
+            self.arith_cells = (needed, span);
+        }
+    }
+
+    fn arith(&mut self, arith: &Arith) -> Result<Guarded> {
+        match arith {
+            Arith::Number(number) => Ok(unguarded(Value::Constant(*number))),
+            Arith::Len => Ok(unguarded(Value::Len)),
+            Arith::Negate(inner) => {
+                let Guarded { value, guard } = self.arith(inner)?;
+                let value = match value {
+                    Value::Constant(number) => Value::Constant(number.wrapping_neg()),
+                    value => Value::Negate(Box::new(value)),
+                };
+                Ok(Guarded { value, guard })
+            }
+            Arith::Load { protocol, index, size, span } => {
+                self.load(*protocol, index, *size).map_err(|error| error.or_at(*span))
+            }
+            Arith::Binary { op, left, right, span } => {
+                check_right_operand(*op, right).map_err(|error| error.or_at(*span))?;
+                let left = self.arith(left)?;
+                let right = self.arith(right)?;
+                self.note_optimiser_error(*op, &left.value, &right.value, *span);
+                Ok(Guarded { value: Value::binary(alu(*op), left.value, right.value), guard: left.guard })
+            }
+        }
+    }
+
+    /// What libpcap's optimiser finds wrong once it knows the operands.
+    fn note_optimiser_error(&mut self, op: ArithOp, left: &Value, right: &Value, span: Span) {
+        let message = match (op, left, right) {
+            (ArithOp::Div, _, Value::Constant(0)) => "division by zero",
+            (ArithOp::Mod, _, Value::Constant(0)) => "modulus by zero",
+            (_, Value::Constant(_), _) => return,
+            (ArithOp::ShiftLeft | ArithOp::ShiftRight, _, Value::Constant(32..)) => TOO_FAR,
+            _ => return,
+        };
+        self.optimiser_error.get_or_insert_with(|| Error::at(span, message));
+    }
+
+    fn load(&mut self, protocol: Protocol, index: &Arith, size: u32) -> Result<Guarded> {
+        let index = self.arith(index)?;
+        let width = match size {
+            1 => Width::Byte,
+            2 => Width::Half,
+            4 => Width::Word,
+            _ => return Err(Error::whole("data size must be 1, 2, or 4")),
+        };
+        let (place, before, after) = self.header(protocol)?;
+        let parts = before.into_iter().chain(index.guard).chain(after);
+        let guard = parts.reduce(Predicate::and);
+        Ok(Guarded { value: self.load_at(place, index.value, width), guard })
+    }
+
+    /// A constant index wraps with the offset where libpcap's optimiser adds them.
+    fn load_at(&self, place: Place, index: Value, width: Width) -> Value {
+        match index {
+            Value::Constant(index) if place.base == Base::Packet && self.options.optimise => {
+                Value::load(Place { offset: place.offset.wrapping_add(index), ..place }, width)
+            }
+            index => Value::Load { index: Box::new(index), place, width },
+        }
+    }
+
+    /// Where a protocol's header is, and what must hold for it to be there: before and after what the index asks for.
+    fn header(&mut self, protocol: Protocol) -> Result<(Place, Vec<Predicate>, Vec<Predicate>)> {
+        Ok(match protocol {
+            Protocol::Link => (self.at_link(0), vec![], vec![]),
+            Protocol::Radio => (self.radio_header()?, vec![], vec![]),
+            Protocol::Ip
+            | Protocol::Arp
+            | Protocol::Rarp
+            | Protocol::Atalk
+            | Protocol::Decnet
+            | Protocol::Sca
+            | Protocol::Lat
+            | Protocol::Moprc
+            | Protocol::Mopdl
+            | Protocol::Ip6 => {
+                let place = self.at_network(0);
+                (place, vec![], vec![self.protocol(protocol)?])
+            }
+            Protocol::Sctp
+            | Protocol::Tcp
+            | Protocol::Udp
+            | Protocol::Icmp
+            | Protocol::Igmp
+            | Protocol::Igrp
+            | Protocol::Pim
+            | Protocol::Vrrp
+            | Protocol::Carp => {
+                let place = self.after_ipv4(0);
+                let carried = self.protocol(protocol)?;
+                let first = self.first_fragment();
+                (place, vec![self.protocol(Protocol::Ip)?], vec![carried, first])
+            }
+            Protocol::Icmp6 => {
+                let is_ip6 = self.protocol(Protocol::Ip6)?;
+                let next = self.ip6_next_header(58);
+                let place = self.after_ipv6(0);
+                (place, vec![], vec![is_ip6, next])
+            }
+            other => {
+                let message = format!("'{}' does not support the index operation", other.word());
+                return Err(Error::whole(message).hint("index ip, ip6, arp, tcp, udp, icmp, icmp6 or ether"));
+            }
+        })
+    }
+
+    fn radio_header(&mut self) -> Result<Place> {
+        match self.link_type() {
+            LinkType::IEEE802_11_PRISM | LinkType::IEEE802_11_AVS | LinkType::IEEE802_11_RADIOTAP => {
+                Ok(self.at_packet(0))
+            }
+            _ => Err(Error::whole("radio information not present in capture")),
+        }
+    }
+}
+
+const TOO_FAR: &str = "shift by more than 31 bits";
+
+fn unguarded(value: Value) -> Guarded {
+    Guarded { value, guard: None }
+}
+
+/// libpcap looks at the first number of the right operand, also if more follows it or if it is an index: `1 / ip[0]`
+/// is an error, `1 / ip[1]` is none.
+fn check_right_operand(op: ArithOp, right: &Arith) -> Result<()> {
+    let first = first_number(right);
+    let message = match (op, first) {
+        (ArithOp::Div, Some(0)) => "division by zero",
+        (ArithOp::Mod, Some(0)) => "modulus by zero",
+        (ArithOp::ShiftLeft | ArithOp::ShiftRight, Some(32..)) => TOO_FAR,
+        _ => return Ok(()),
+    };
+    let hint = match right {
+        Arith::Number(_) => "",
+        _ => {
+            "the first number after the operator counts, even as an index; write the bytes as x[1 - 1 + n] or shift otherwise"
+        }
+    };
+    Err(Error::whole(message).hint(hint))
+}
+
+fn first_number(arith: &Arith) -> Option<u32> {
+    match arith {
+        Arith::Number(number) => Some(*number),
+        Arith::Len => None,
+        Arith::Load { index, .. } => first_number(index),
+        Arith::Negate(inner) => first_number(inner),
+        Arith::Binary { left, .. } => first_number(left),
+    }
+}
+
+fn alu(op: ArithOp) -> Alu {
+    match op {
+        ArithOp::Add => Alu::Add,
+        ArithOp::Sub => Alu::Sub,
+        ArithOp::Mul => Alu::Mul,
+        ArithOp::Div => Alu::Div,
+        ArithOp::Mod => Alu::Mod,
+        ArithOp::And => Alu::And,
+        ArithOp::Or => Alu::Or,
+        ArithOp::Xor => Alu::Xor,
+        ArithOp::ShiftLeft => Alu::Shl,
+        ArithOp::ShiftRight => Alu::Shr,
+    }
+}
+
+fn compare(left: Value, op: Relop, right: Value) -> Predicate {
+    let (compare, negated) = comparison(op);
+    let relation = Predicate::Relation(Relation { left, compare, right });
+    if negated { relation.not() } else { relation }
+}
+
+/// BPF's test for an operator, and whether its contrary is meant.
+pub(super) fn comparison(op: Relop) -> (Compare, bool) {
+    match op {
+        Relop::Equal => (Compare::Equal, false),
+        Relop::NotEqual => (Compare::Equal, true),
+        Relop::Greater => (Compare::Greater, false),
+        Relop::LessEqual => (Compare::Greater, true),
+        Relop::GreaterEqual => (Compare::GreaterEqual, false),
+        Relop::Less => (Compare::GreaterEqual, true),
+    }
+}

@@ -1,0 +1,72 @@
+//! `inbound`, `outbound` and `ifindex`.
+//!
+//! ```text
+//! SLL    packet type (2): 4 sent                     SLL2   interface index (4) at 4, packet type (1) at 10
+//! SLIP   byte 0: 1 sent                              PPP_PPPD  byte 0: 1 sent
+//! IPNET  bytes 2 and 3: 1 sent, 2 received           PFLOG  byte 60: 1 in, 2 out
+//! Juniper  byte 3, low bit: 1 received               others  the kernel's metadata, on a live capture
+//! ```
+
+use tapline_packet::LinkType;
+
+use super::layers::{equal, is_juniper, masked};
+use super::pflog;
+use super::{Result, Scope};
+use crate::bpf::ancillary;
+use crate::cfg::Width;
+use crate::error::Error;
+use crate::options::Handle;
+use crate::predicate::Predicate;
+
+/// `PACKET_OUTGOING` of packet(7).
+const SENT: u32 = 4;
+
+const NAME: &str = "direction";
+
+impl Scope<'_> {
+    pub(super) fn direction(&mut self, outbound: bool) -> Result<Predicate> {
+        let code = |sent, received| if outbound { sent } else { received };
+        let sent = match self.link_type() {
+            LinkType::SLIP | LinkType::PPP_PPPD => {
+                return Ok(equal(self.at_link(0), Width::Byte, code(1, 0), NAME));
+            }
+            LinkType::IPNET => return Ok(equal(self.at_link(2), Width::Half, code(1, 2), NAME)),
+            LinkType::PFLOG => {
+                return Ok(equal(self.at_link(pflog::DIRECTION), Width::Byte, code(2, 1), NAME));
+            }
+            link if is_juniper(link) => {
+                return Ok(masked(self.at_link(3), Width::Byte, code(0, 1), 0x01, NAME));
+            }
+            LinkType::LINUX_SLL => equal(self.at_link(0), Width::Half, SENT, NAME),
+            LinkType::LINUX_SLL2 => equal(self.at_link(10), Width::Byte, SENT, NAME),
+            // Marvell's tag: the high two bits are 1 for what the host sends.
+            LinkType::DSA_TAG_DSA => masked(self.at_link(12), Width::Byte, 0x40, 0xc0, NAME),
+            LinkType::DSA_TAG_EDSA => masked(self.at_link(16), Width::Byte, 0x40, 0xc0, NAME),
+            _ => {
+                self.require_live(code_word(outbound))?;
+                equal(self.at_packet(ancillary::PKTTYPE), Width::Half, SENT, NAME)
+            }
+        };
+        Ok(if outbound { sent } else { sent.not() })
+    }
+
+    pub(super) fn if_index(&mut self, index: u32) -> Result<Predicate> {
+        if self.link_type() == LinkType::LINUX_SLL2 {
+            return Ok(equal(self.at_link(4), Width::Word, index, "interface index"));
+        }
+        self.require_live("ifindex")?;
+        Ok(equal(self.at_packet(ancillary::IFINDEX), Width::Word, index, "interface index"))
+    }
+
+    fn require_live(&self, word: &str) -> Result<()> {
+        if self.options.handle == Handle::Live {
+            return Ok(());
+        }
+        Err(Error::whole(format!("not a live capture, '{word}' not supported on {}", self.link_name()))
+            .hint("only the kernel knows this, while it captures"))
+    }
+}
+
+fn code_word(outbound: bool) -> &'static str {
+    if outbound { "outbound" } else { "inbound" }
+}

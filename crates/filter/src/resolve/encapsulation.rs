@@ -1,0 +1,306 @@
+//! Headers within headers. Each test here also moves the offsets for all that comes after it.
+//!
+//! ```text
+//! vlan     EtherType 8100, 88a8, 9100 | tag control (2) | EtherType            payload and type + 4
+//! mpls     label (20 bits) | class | bottom of stack | time to live            network + 4
+//! pppoes   EtherType 8864 | version | code | session (2) | length | PPP        PPP in the payload + 6
+//! geneve   UDP 6081 | options length | flags | type (2) | VNI (3) | 0 | options | Ethernet, or what the type says
+//! vxlan    UDP 4789 | flags | 0 (3) | VNI (3) | 0 | Ethernet
+//! ```
+//!
+//! Where an inner packet starts depends on the lengths of the headers around it, so it is put in scratch cells when the
+//! tunnel's test holds. The cells are 0 before: a test after `geneve or` on a packet without Geneve looks at the packet's
+//! own start, as libpcap's does since 1.10.7.
+//!
+//! On a live Linux capture the outer VLAN tag may stand in the packet's metadata and not in its bytes. Then `vlan`
+//! asks the metadata first, and the offsets move only on packets that have the tag in their bytes.
+//!
+//! Sources: IEEE 802.1Q-2022, 9.5; RFC 3032, 2.1; RFC 2516, 4; RFC 8926, 3.4; RFC 7348, 5; `linux/filter.h`.
+
+use tapline_packet::LinkType;
+
+use super::layers::{Offset, equal, masked};
+use super::link::ether_type;
+use super::port::PortRange;
+use super::proto::ip_protocol;
+use super::{Result, Scope, check_max};
+use crate::ast::Direction;
+use crate::bpf::ancillary;
+use crate::cfg::{Alu, Width};
+use crate::error::Error;
+use crate::options::Handle;
+use crate::predicate::{Base, Cell, Place, Predicate, Value};
+
+const GENEVE_PORT: u32 = 6081;
+const VXLAN_PORT: u32 = 4789;
+const VNI_MAX: u32 = 0x00ff_ffff;
+const VLAN_ID_MAX: u32 = 0x0fff;
+
+impl Scope<'_> {
+    pub(super) fn vlan(&mut self, id: Option<u32>) -> Result<Predicate> {
+        if self.layers.labels > 0 {
+            return Err(Error::whole("no VLAN match after MPLS"));
+        }
+        if let Some(id) = id {
+            check_max("VLAN tag", id, VLAN_ID_MAX)?;
+        }
+        let outermost = self.layers.vlans == 0 && self.layers.link_header == Offset::fixed(0);
+        let vlan = match self.link_type() {
+            LinkType::ETHERNET if outermost && self.options.handle == Handle::Live => {
+                self.vlan_with_metadata(id)?
+            }
+            LinkType::ETHERNET
+            | LinkType::NETANALYZER
+            | LinkType::NETANALYZER_TRANSPARENT
+            | LinkType::DSA_TAG_BRCM
+            | LinkType::DSA_TAG_DSA
+            | LinkType::DSA_TAG_EDSA
+            | LinkType::IEEE802_11
+            | LinkType::IEEE802_11_PRISM
+            | LinkType::IEEE802_11_AVS
+            | LinkType::IEEE802_11_RADIOTAP => self.vlan_in_packet(id)?,
+            _ => return Err(self.unsupported("vlan")),
+        };
+        self.layers.vlans += 1;
+        Ok(vlan)
+    }
+
+    fn vlan_in_packet(&mut self, id: Option<u32>) -> Result<Predicate> {
+        let tagged = self.is_tagged()?;
+        let id = id.map(|id| self.vlan_id(id));
+        self.layers.payload = self.layers.payload.plus(4);
+        self.layers.link_type = self.layers.link_type.plus(4);
+        Ok(Predicate::all([tagged].into_iter().chain(id)))
+    }
+
+    fn is_tagged(&mut self) -> Result<Predicate> {
+        let vlan = self.link_protocol(ether_type::VLAN)?;
+        let service = self.link_protocol(ether_type::VLAN_SERVICE)?;
+        Ok(vlan.or(service).or(self.link_protocol(ether_type::VLAN_OLD_QINQ)?))
+    }
+
+    fn vlan_id(&mut self, id: u32) -> Predicate {
+        masked(self.at_network(0), Width::Half, id, VLAN_ID_MAX, "VLAN identifier")
+    }
+
+    fn vlan_with_metadata(&mut self, id: Option<u32>) -> Result<Predicate> {
+        let in_metadata =
+            equal(self.at_packet(ancillary::VLAN_TAG_PRESENT), Width::Byte, 1, "VLAN tag in metadata");
+        let tagged = self.is_tagged()?;
+        let id_in_packet = id.map(|id| self.vlan_id(id));
+        let moved = self.move_at_run_time()?;
+        let vlan = in_metadata.clone().or(moved.and(tagged));
+        let (Some(id), Some(id_in_packet)) = (id, id_in_packet) else { return Ok(vlan) };
+        let at_tag = self.at_packet(ancillary::VLAN_TAG);
+        let id_in_metadata = masked(at_tag, Width::Half, id, VLAN_ID_MAX, "VLAN identifier in metadata");
+        let found = in_metadata.clone().and(id_in_metadata);
+        Ok(vlan.and(found.or(in_metadata.not().and(id_in_packet))))
+    }
+
+    /// Moves payload and type by 4 on the packets for which it is evaluated.
+    fn move_at_run_time(&mut self) -> Result<Predicate> {
+        let payload = self.counting_cell(self.layers.payload.cell)?;
+        let link_type = self.counting_cell(self.layers.link_type.cell)?;
+        self.layers.payload.cell = Some(payload);
+        self.layers.link_type.cell = Some(link_type);
+        let moved = |cell| Predicate::Assign(cell, Value::Cell(cell).plus(4));
+        Ok(moved(payload).and(moved(link_type)))
+    }
+
+    fn counting_cell(&mut self, known: Option<Cell>) -> Result<Cell> {
+        if let Some(cell) = known {
+            return Ok(cell);
+        }
+        let cell = self.new_cell()?;
+        self.vlan_cells.push(cell);
+        Ok(cell)
+    }
+
+    pub(super) fn mpls(&mut self, label: Option<u32>) -> Result<Predicate> {
+        let found = if self.layers.labels > 0 {
+            let before = self.at_network(0u32.wrapping_sub(2));
+            masked(before, Width::Byte, 0, 0x01, "MPLS bottom of stack")
+        } else {
+            match self.link_type() {
+                LinkType::ETHERNET
+                | LinkType::NETANALYZER
+                | LinkType::NETANALYZER_TRANSPARENT
+                | LinkType::C_HDLC
+                | LinkType::HDLC => self.link_protocol(ether_type::MPLS)?,
+                LinkType::PPP => self.link_protocol(0x0281)?,
+                _ => return Err(self.unsupported("mpls")),
+            }
+        };
+        let label = match label {
+            None => None,
+            Some(label) => {
+                check_max("MPLS label", label, 0xf_ffff)?;
+                Some(masked(self.at_network(0), Width::Word, label << 12, 0xffff_f000, "MPLS label"))
+            }
+        };
+        self.layers.network = self.layers.network.wrapping_add(4);
+        self.layers.network_no_snap = self.layers.network_no_snap.wrapping_add(4);
+        self.layers.labels += 1;
+        Ok(Predicate::all([found].into_iter().chain(label)))
+    }
+
+    /// What is under the last label: MPLS does not say, so the version of IP is guessed from its nibble.
+    pub(super) fn mpls_payload(&mut self, protocol: u32) -> Result<Predicate> {
+        let version = match protocol {
+            ether_type::IPV4 => 0x40,
+            ether_type::IPV6 => 0x60,
+            _ => {
+                return Err(Error::whole("unsupported protocol over mpls")
+                    .hint("after mpls, only ip and ip6 and what they carry can be tested"));
+            }
+        };
+        let before = self.at_network(0u32.wrapping_sub(2));
+        let bottom = masked(before, Width::Byte, 0x01, 0x01, "MPLS bottom of stack");
+        Ok(bottom.and(masked(self.at_network(0), Width::Byte, version, 0xf0, "IP version")))
+    }
+
+    pub(super) fn pppoed(&mut self) -> Result<Predicate> {
+        self.link_protocol(ether_type::PPPOE_DISCOVERY)
+    }
+
+    pub(super) fn pppoes(&mut self, session: Option<u32>) -> Result<Predicate> {
+        let found = self.link_protocol(ether_type::PPPOE_SESSION)?;
+        let session = match session {
+            None => None,
+            Some(session) => {
+                check_max("PPPoE session number", session, 0xffff)?;
+                Some(equal(self.at_network(2), Width::Half, session, "PPPoE session"))
+            }
+        };
+        let ppp = self.layers.payload.plus(self.layers.network).plus(6);
+        self.layers.push(LinkType::PPP, ppp);
+        self.layers.link_type = ppp;
+        self.layers.payload = ppp.plus(2);
+        self.layers.network = 0;
+        self.layers.network_no_snap = 0;
+        Ok(Predicate::all([found].into_iter().chain(session)))
+    }
+
+    pub(super) fn geneve(&mut self, vni: Option<u32>) -> Result<Predicate> {
+        check_vni("Geneve VNI", vni)?;
+        let version = |place| masked(place, Width::Byte, 0, 0xc0, "Geneve version");
+        let cells = self.tunnel_cells()?;
+        let [v4, v6] = self.tunnel(GENEVE_PORT, version, vni, cells.link_type)?;
+        let geneve = Place { base: Base::Cell(cells.link_type), offset: 0 };
+        let options = Value::binary(Alu::And, Value::load(geneve, Width::Byte), Value::Constant(0x3f));
+        let options = Value::binary(Alu::Shl, options, Value::Constant(2));
+        let end = Value::binary(Alu::Add, options, Value::Cell(cells.link_type)).plus(8);
+        let at_type = Place { offset: 2, ..geneve };
+        let is_ethernet =
+            equal(at_type, Width::Half, ether_type::TRANSPARENT_BRIDGING, "Geneve protocol type");
+        let after = |cell, from: Cell, more| Predicate::Assign(cell, Value::Cell(from).plus(more));
+        let ethernet = is_ethernet.and(after(cells.link_type, cells.link_header, 12)).and(after(
+            cells.payload,
+            cells.link_header,
+            14,
+        ));
+        let other =
+            after(cells.link_type, cells.link_type, 2).and(after(cells.payload, cells.link_header, 0));
+        self.enter_tunnel(cells);
+        self.provable = false;
+        Ok(v4.or(v6).and(Predicate::Assign(cells.link_header, end)).and(ethernet.or(other)))
+    }
+
+    pub(super) fn vxlan(&mut self, vni: Option<u32>) -> Result<Predicate> {
+        check_vni("VXLAN VNI", vni)?;
+        let flags = |place| equal(place, Width::Byte, 0x08, "VXLAN flags");
+        let cells = self.tunnel_cells()?;
+        let [v4, v6] = self.tunnel(VXLAN_PORT, flags, vni, cells.link_header)?;
+        let after = |cell, more| Predicate::Assign(cell, Value::Cell(cells.link_header).plus(more));
+        let found = v4.or(v6).and(after(cells.link_header, 8));
+        let found = found.and(after(cells.link_type, 12)).and(after(cells.payload, 14));
+        self.enter_tunnel(cells);
+        Ok(found)
+    }
+
+    /// The tunnel in IPv4 and in IPv6: UDP to a port, the header's first byte as it should be, the identifier. Where
+    /// it holds, the header's place is in the cell.
+    fn tunnel(
+        &mut self,
+        port: u32,
+        first_byte: impl Fn(Place) -> Predicate,
+        vni: Option<u32>,
+        cell: Cell,
+    ) -> Result<[Predicate; 2]> {
+        const UDP_LEN: u32 = 8;
+        let range = PortRange::one(port);
+        let to = Some(Direction::Dst);
+        let identifier =
+            |place, vni: u32| masked(place, Width::Word, vni << 8, 0xffff_ff00, "virtual network identifier");
+
+        let udp = self.ports_ipv4(range, Some(ip_protocol::UDP), to, "port")?;
+        let first = first_byte(self.after_ipv4(UDP_LEN));
+        let vni4 = vni.map(|vni| identifier(self.after_ipv4(UDP_LEN + 4), vni));
+        let start = self.ipv4_end().plus(UDP_LEN);
+        let v4 = [udp, first].into_iter().chain(vni4).chain([Predicate::Assign(cell, start)]);
+
+        let udp = self.ports_ipv6(range, Some(ip_protocol::UDP), to, "port")?;
+        let first = first_byte(self.after_ipv6(UDP_LEN));
+        let vni6 = vni.map(|vni| identifier(self.after_ipv6(UDP_LEN + 4), vni));
+        let start = address(self.after_ipv6(UDP_LEN));
+        let v6 = [udp, first].into_iter().chain(vni6).chain([Predicate::Assign(cell, start)]);
+        Ok([Predicate::all(v4), Predicate::all(v6)])
+    }
+
+    /// Where the IPv4 header ends.
+    fn ipv4_end(&mut self) -> Value {
+        let header = self.at_network(0);
+        let words = Value::binary(Alu::And, Value::load(header, Width::Byte), Value::Constant(0xf));
+        let len = Value::binary(Alu::Shl, words, Value::Constant(2));
+        match header.base {
+            Base::Cell(cell) => Value::binary(Alu::Add, len, Value::Cell(cell)).plus(header.offset),
+            _ => len.plus(header.offset),
+        }
+    }
+
+    fn tunnel_cells(&mut self) -> Result<TunnelCells> {
+        let cells = TunnelCells {
+            link_type: self.new_cell()?,
+            link_header: self.new_cell()?,
+            payload: self.new_cell()?,
+        };
+        self.tunnel_cells.extend([cells.link_type, cells.link_header, cells.payload]);
+        Ok(cells)
+    }
+
+    fn enter_tunnel(&mut self, cells: TunnelCells) {
+        let at = |cell| Offset { cell: Some(cell), constant: 0 };
+        self.layers.push(LinkType::ETHERNET, at(cells.link_header));
+        self.layers.link_type = at(cells.link_type);
+        self.layers.payload = at(cells.payload);
+        self.layers.network = 0;
+        self.layers.in_tunnel = true;
+    }
+
+    /// Geneve may carry a packet without an Ethernet header; then header and payload start at one place.
+    pub(super) fn has_inner_ethernet(&mut self) -> Option<Predicate> {
+        let header = self.layers.link_header.cell?;
+        let payload = self.layers.payload.cell?;
+        Some(Predicate::Differ(header, payload))
+    }
+}
+
+/// Where the parts of an inner packet are noted.
+#[derive(Clone, Copy)]
+struct TunnelCells {
+    link_type: Cell,
+    link_header: Cell,
+    payload: Cell,
+}
+
+fn check_vni(what: &str, vni: Option<u32>) -> Result<()> {
+    vni.map_or(Ok(()), |vni| check_max(what, vni, VNI_MAX))
+}
+
+/// A place as a number.
+fn address(place: Place) -> Value {
+    match place.base {
+        Base::Cell(cell) => Value::Cell(cell).plus(place.offset),
+        _ => Value::Constant(place.offset),
+    }
+}

@@ -1,0 +1,198 @@
+//! Ports of TCP, UDP and SCTP.
+//!
+//! ```text
+//! IPv6  next header is the protocol, no extension headers; ports at 40 and 42
+//! IPv4  protocol, first fragment (0x1fff of bytes 6 and 7 is 0); ports past the header, whose length varies
+//! ```
+
+use super::host::by_direction;
+use super::layers::{any_set, at_least, at_most, equal};
+use super::link::ether_type;
+use super::proto::ip_protocol;
+use super::{Result, Scope, bad_qualifier};
+use crate::ast::{Direction, Protocol, Qualifiers};
+use crate::cfg::Width;
+use crate::error::Error;
+use crate::names::Ports;
+use crate::predicate::{Place, Predicate};
+
+/// One port or several in a row, in either order.
+#[derive(Clone, Copy)]
+pub(super) struct PortRange {
+    low: u32,
+    high: u32,
+}
+
+impl PortRange {
+    pub(super) fn one(port: u32) -> PortRange {
+        PortRange { low: port, high: port }
+    }
+}
+
+impl Scope<'_> {
+    pub(super) fn port_number(&mut self, port: u32, qualifiers: Qualifiers, word: &str) -> Result<Predicate> {
+        let protocol = transport(qualifiers.protocol, word)?;
+        check_port(port)?;
+        self.ports(PortRange::one(port), protocol, qualifiers.direction, word)
+    }
+
+    pub(super) fn port_name(&mut self, name: &str, qualifiers: Qualifiers) -> Result<Predicate> {
+        let wanted = transport(qualifiers.protocol, "port")?;
+        let unknown = || {
+            Error::whole(format!("unknown port '{name}'"))
+                .hint("names of ports are looked up in /etc/services; a number works too: port 80")
+        };
+        let (port, found) = service(self.options.resolver.port(name)).ok_or_else(unknown)?;
+        let protocol =
+            agreed(wanted, found).map_err(|other| Error::whole(format!("port '{name}' is {other}")))?;
+        self.ports(PortRange::one(port), protocol, qualifiers.direction, "port")
+    }
+
+    /// `80-90`, `http-8080`.
+    pub(super) fn port_range_name(&mut self, text: &str, qualifiers: Qualifiers) -> Result<Predicate> {
+        let wanted = transport(qualifiers.protocol, "portrange")?;
+        let wrong = |what: &str| Error::whole(format!("port range '{text}' {what}")).hint(RANGE_HINT);
+        let (first, second) = text.split_once('-').ok_or_else(|| wrong("contains no hyphen"))?;
+        if second.contains('-') {
+            return Err(wrong("contains more than one hyphen"));
+        }
+        if first.is_empty() {
+            return Err(wrong("has no starting port"));
+        }
+        if second.is_empty() {
+            return Err(wrong("has no ending port"));
+        }
+        let (first, first_protocol) = self.range_end(first)?;
+        let (second, second_protocol) = self.range_end(second)?;
+        let found = if first_protocol == second_protocol { first_protocol } else { None };
+        let protocol = agreed(wanted, found)
+            .map_err(|other| Error::whole(format!("port in range '{text}' is {other}")))?;
+        check_port(first)?;
+        check_port(second)?;
+        let range = PortRange { low: first.min(second), high: first.max(second) };
+        self.ports(range, protocol, qualifiers.direction, "portrange")
+    }
+
+    /// One end of a range: its port, and the protocol if the name has only one.
+    fn range_end(&self, text: &str) -> Result<(u32, Option<u32>)> {
+        if text.bytes().all(|b| b.is_ascii_digit()) || text.starts_with("0x") || text.starts_with("0X") {
+            return crate::lex::number(text).map(|port| (port, None));
+        }
+        service(self.options.resolver.port(text))
+            .ok_or_else(|| Error::whole(format!("'{text}' is not a valid port")).hint(RANGE_HINT))
+    }
+
+    /// A range of ports under one protocol, or under any of the three.
+    pub(super) fn ports(
+        &mut self,
+        range: PortRange,
+        protocol: Option<u32>,
+        direction: Option<Direction>,
+        word: &str,
+    ) -> Result<Predicate> {
+        Ok(self
+            .ports_ipv6(range, protocol, direction, word)?
+            .or(self.ports_ipv4(range, protocol, direction, word)?))
+    }
+
+    pub(super) fn ports_ipv6(
+        &mut self,
+        range: PortRange,
+        protocol: Option<u32>,
+        direction: Option<Direction>,
+        word: &str,
+    ) -> Result<Predicate> {
+        let is_ip6 = self.link_protocol(ether_type::IPV6)?;
+        let carried = transports(protocol).map(|number| self.ip6_next_header(number));
+        let carried = Predicate::any(carried);
+        let (source, destination) = (self.after_ipv6(0), self.after_ipv6(2));
+        let ports = range_at(range, source, destination, direction, word)?;
+        Ok(is_ip6.and(carried).and(ports))
+    }
+
+    pub(super) fn ports_ipv4(
+        &mut self,
+        range: PortRange,
+        protocol: Option<u32>,
+        direction: Option<Direction>,
+        word: &str,
+    ) -> Result<Predicate> {
+        let is_ip = self.link_protocol(ether_type::IPV4)?;
+        let carried = transports(protocol).map(|number| self.ip_protocol(number));
+        let carried = Predicate::any(carried);
+        let first = self.first_fragment();
+        let (source, destination) = (self.after_ipv4(0), self.after_ipv4(2));
+        let ports = range_at(range, source, destination, direction, word)?;
+        Ok(is_ip.and(carried).and(first).and(ports))
+    }
+
+    /// No fragment of IPv4, or the first one.
+    pub(super) fn first_fragment(&mut self) -> Predicate {
+        any_set(self.at_network(6), Width::Half, 0x1fff, "IPv4 fragment offset").not()
+    }
+}
+
+const RANGE_HINT: &str = "write two ports with a hyphen between them: portrange 8000-8080";
+
+fn check_port(port: u32) -> Result<()> {
+    if port > 65535 {
+        return Err(Error::whole(format!("illegal port number {port} > 65535")).hint("a port is 0 to 65535"));
+    }
+    Ok(())
+}
+
+/// The IP protocol that a qualifier names, `None` for any that has ports.
+fn transport(protocol: Option<Protocol>, word: &str) -> Result<Option<u32>> {
+    Ok(Some(match protocol {
+        None => return Ok(None),
+        Some(Protocol::Tcp) => ip_protocol::TCP,
+        Some(Protocol::Udp) => ip_protocol::UDP,
+        Some(Protocol::Sctp) => ip_protocol::SCTP,
+        Some(other) => return Err(bad_qualifier(other.word(), word).hint("tcp, udp and sctp have ports")),
+    }))
+}
+
+fn transports(protocol: Option<u32>) -> impl Iterator<Item = u32> {
+    const ALL: [u32; 3] = [ip_protocol::TCP, ip_protocol::UDP, ip_protocol::SCTP];
+    ALL.into_iter().filter(move |number| protocol.is_none_or(|protocol| protocol == *number))
+}
+
+/// A service's port, and its protocol unless it has the same port under both.
+fn service(ports: Ports) -> Option<(u32, Option<u32>)> {
+    match (ports.tcp, ports.udp) {
+        (Some(tcp), Some(udp)) if tcp == udp => Some((u32::from(tcp), None)),
+        (Some(tcp), _) => Some((u32::from(tcp), Some(ip_protocol::TCP))),
+        (None, Some(udp)) => Some((u32::from(udp), Some(ip_protocol::UDP))),
+        (None, None) => None,
+    }
+}
+
+/// The protocol that both the qualifier and the service allow, or the service's name for the other.
+fn agreed(wanted: Option<u32>, found: Option<u32>) -> std::result::Result<Option<u32>, &'static str> {
+    match (wanted, found) {
+        (Some(wanted), Some(found)) if wanted != found => {
+            Err(if found == ip_protocol::TCP { "tcp" } else { "udp" })
+        }
+        (wanted, found) => Ok(wanted.or(found)),
+    }
+}
+
+fn range_at(
+    range: PortRange,
+    source: Place,
+    destination: Place,
+    direction: Option<Direction>,
+    word: &str,
+) -> Result<Predicate> {
+    let (source, destination) =
+        (in_range(range, source, "source port"), in_range(range, destination, "destination port"));
+    by_direction(direction, source, destination)
+        .map_err(|_| bad_qualifier(direction.map_or("", Direction::word), word))
+}
+
+fn in_range(range: PortRange, place: Place, name: &'static str) -> Predicate {
+    if range.low == range.high {
+        return equal(place, Width::Half, range.low, name);
+    }
+    at_least(place, Width::Half, range.low, name).and(at_most(place, Width::Half, range.high, name))
+}
