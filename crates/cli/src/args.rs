@@ -1,0 +1,306 @@
+//! What was typed: the command line, with the help that teaches it. What it means is decided in the commands.
+
+use std::path::PathBuf;
+
+use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+
+/// Packet capture and network analysis that never lies about loss.
+#[derive(Debug, Parser)]
+#[command(name = "tapline", version, about, max_term_width = 110, after_help = TOP_EXAMPLES)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const TOP_EXAMPLES: &str = "\
+Examples:
+  tapline interfaces                                  what can be captured, and who does already
+  tapline capture -i eth0 -n 'tcp port 443'           look at traffic
+  tapline capture -i eth0 -w trace.pcapng -G 60       a file each minute, drops noted inside
+  tapline capture -r trace.pcapng -n -v 'udp'         read it again
+  tapline filter explain 'vlan and tcp port 80'       what a filter does, test by test";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Capture packets from interfaces or files: filter them, print them, save them, account for each.
+    Capture(Box<CaptureArgs>),
+    /// Look into filters.
+    #[command(subcommand)]
+    Filter(FilterCommand),
+    /// List interfaces: addresses, speed, driver, link type, and who captures there.
+    Interfaces(InterfacesArgs),
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum FilterCommand {
+    /// Show how a filter is understood: its tree, its BPF program, and what each test means.
+    #[command(after_help = EXPLAIN_EXAMPLES)]
+    Explain(ExplainArgs),
+}
+
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  tapline filter explain 'host 10.0.0.1 and not port 22'
+  tapline filter explain -d 'tcp[tcpflags] & tcp-syn != 0'     as tcpdump -d prints it
+  tapline filter explain -ddd --link-type RAW 'icmp'           decimal numbers, for other programs";
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// What the first header of a packet is: a name or number as `tapline capture -L` shows them.
+    #[arg(short = 'y', long, value_name = "TYPE", default_value = "EN10MB")]
+    pub(crate) link_type: String,
+    /// Only the program: -d as instructions, -dd as C, -ddd as decimal numbers.
+    #[arg(short = 'd', action = ArgAction::Count)]
+    pub(crate) dump: u8,
+    /// Compile as for a live capture, where the kernel keeps VLAN tags apart.
+    #[arg(long)]
+    pub(crate) live: bool,
+    /// Leave the program as it was generated, with its redundant tests.
+    #[arg(short = 'O', long)]
+    pub(crate) no_optimize: bool,
+    /// The most bytes that the program lets through of a packet.
+    #[arg(short, long, value_name = "BYTES", default_value_t = 262_144)]
+    pub(crate) snapshot_length: u32,
+    /// Read the filter from a file instead.
+    #[arg(short = 'F', value_name = "FILE")]
+    pub(crate) filter_file: Option<PathBuf>,
+    /// The filter, in the pcap-filter language.
+    #[arg(value_name = "FILTER")]
+    pub(crate) filter: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct InterfacesArgs {
+    /// One JSON array instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Look in this network namespace (`ip netns list`).
+    #[arg(long, value_name = "NAME")]
+    pub(crate) netns: Option<String>,
+}
+
+const CAPTURE_EXAMPLES: &str = "\
+Examples:
+  tapline capture -i eth0 -n port 53                   print DNS, addresses as numbers
+  tapline capture -i eth0,eth1 -w both.pcapng          two interfaces into one file, told apart
+  tapline capture -i any -w - | wireshark -k -i -      each interface with its own link layer
+  tapline capture -i eth0 -G 60 -W 10 -w 'ring-%H%M%S.pcapng'
+  tapline capture -r in.pcap.gz -w out.pcapng 'host 10.0.0.1'
+  tapline capture -r a.pcap -r b.pcap --merge -n       two files as one, by time
+  tapline capture -r in.pcap --json | jq .ipv4.src
+
+At its end each capture accounts for its packets, and the sums balance. SIGUSR1 or --stats 1 shows them on the way.";
+
+/// The flags are tcpdump's where tcpdump has them.
+#[derive(Debug, Args)]
+#[command(after_help = CAPTURE_EXAMPLES)]
+pub(crate) struct CaptureArgs {
+    /// Interface to capture on: a name, a glob such as 'eth*', several with commas, or 'any'. May be repeated.
+    #[arg(short, long, value_name = "NAMES", help_heading = "Input")]
+    pub(crate) interface: Vec<String>,
+    /// Read packets from a file ('-' is standard input): pcap, pcapng, ERF; also gzip, zstd, lz4. May be repeated.
+    #[arg(short = 'r', value_name = "FILE", help_heading = "Input", conflicts_with = "interface")]
+    pub(crate) read: Vec<PathBuf>,
+    /// Merge the files that are read by time, instead of one after the other.
+    #[arg(long, help_heading = "Input", requires = "read")]
+    pub(crate) merge: bool,
+    /// Capture in this network namespace (`ip netns list`).
+    #[arg(long, value_name = "NAME", help_heading = "Input", conflicts_with = "read")]
+    pub(crate) netns: Option<String>,
+    /// Keep at most this many bytes of a packet; 0 is the default of 262144.
+    #[arg(short, long, value_name = "BYTES", default_value_t = 262_144, help_heading = "Input")]
+    pub(crate) snapshot_length: u32,
+    /// Leave interfaces out of promiscuous mode.
+    #[arg(short = 'p', long, help_heading = "Input")]
+    pub(crate) no_promiscuous_mode: bool,
+    /// Packets of which direction.
+    #[arg(short = 'Q', long, value_name = "in|out|inout", default_value = "inout", help_heading = "Input")]
+    pub(crate) direction: DirectionArg,
+    /// Ring size in KiB, for each interface and worker; by default from link speed and memory.
+    #[arg(short = 'B', long, value_name = "KIB", help_heading = "Input")]
+    pub(crate) buffer_size: Option<u64>,
+    /// Threads that share each interface's packets by flow.
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Input")]
+    pub(crate) workers: u16,
+    /// Link type to capture as: what -L lists.
+    #[arg(short = 'y', long, value_name = "TYPE", help_heading = "Input")]
+    pub(crate) linktype: Option<String>,
+    /// Where time stamps come from: what -J lists.
+    #[arg(short = 'j', long, value_name = "TYPE", help_heading = "Input")]
+    pub(crate) time_stamp_type: Option<String>,
+    /// Hand packets over as they come, at more cost for each.
+    #[arg(long, help_heading = "Input")]
+    pub(crate) immediate_mode: bool,
+
+    /// Read the filter from a file; a filter on the command line is then ignored, as tcpdump does.
+    #[arg(short = 'F', value_name = "FILE", help_heading = "Filter")]
+    pub(crate) filter_file: Option<PathBuf>,
+    /// Do not simplify the filter's program.
+    #[arg(short = 'O', long, help_heading = "Filter")]
+    pub(crate) no_optimize: bool,
+    /// Print the filter's program and stop: -d as instructions, -dd as C, -ddd as decimal numbers.
+    #[arg(short = 'd', action = ArgAction::Count, help_heading = "Filter")]
+    pub(crate) dump: u8,
+
+    /// Stop after this many packets.
+    #[arg(short, value_name = "N", help_heading = "Stop")]
+    pub(crate) count_packets: Option<u64>,
+    /// Stop after this time: seconds, or with a unit: 90s, 5m, 1h.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Stop")]
+    pub(crate) duration: Option<std::time::Duration>,
+
+    /// Write packets to a file ('-' is standard output). Its ending chooses the format: .pcapng or else pcap, and
+    /// .gz, .zst or .lz4 after it.
+    #[arg(short = 'w', value_name = "FILE", help_heading = "Output")]
+    pub(crate) write: Option<PathBuf>,
+    /// Write in this format, whatever the name says.
+    #[arg(long, value_name = "FORMAT", help_heading = "Output", requires = "write")]
+    pub(crate) format: Option<FormatArg>,
+    /// Make each packet visible in the file at once.
+    #[arg(short = 'U', long, help_heading = "Output")]
+    pub(crate) packet_buffered: bool,
+    /// Begin a new file after this many million bytes; with k, m or g: KiB, MiB or GiB.
+    #[arg(short = 'C', value_name = "SIZE", help_heading = "Output", requires = "write")]
+    pub(crate) file_size: Option<String>,
+    /// Begin a new file after this many seconds, traffic or not; the name may hold strftime(3) codes.
+    #[arg(short = 'G', value_name = "SECONDS", help_heading = "Output", requires = "write")]
+    pub(crate) rotate_seconds: Option<u64>,
+    /// How many files: with -C a ring of that many, with -G alone stop after them.
+    #[arg(short = 'W', value_name = "N", help_heading = "Output", requires = "write")]
+    pub(crate) file_count: Option<u64>,
+    /// Let the name of the file in progress end in .part.
+    #[arg(long, help_heading = "Output", requires = "write")]
+    pub(crate) part: bool,
+    /// Print packets even though they are written to a file.
+    #[arg(long, help_heading = "Output")]
+    pub(crate) print: bool,
+    /// Only count packets.
+    #[arg(long, help_heading = "Output")]
+    pub(crate) count: bool,
+    /// One JSON object a packet, and the account as the last object.
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+
+    /// Addresses and ports as numbers (twice: protocols too). Host names are never looked up without --names.
+    #[arg(short = 'n', action = ArgAction::Count, help_heading = "Text")]
+    pub(crate) numeric: u8,
+    /// Look host names up.
+    #[arg(long, help_heading = "Text")]
+    pub(crate) names: bool,
+    /// Show link-layer headers.
+    #[arg(short = 'e', help_heading = "Text")]
+    pub(crate) link_header: bool,
+    /// More detail; again for more.
+    #[arg(short = 'v', action = ArgAction::Count, help_heading = "Text")]
+    pub(crate) verbose: u8,
+    /// Less detail.
+    #[arg(short = 'q', help_heading = "Text")]
+    pub(crate) quiet: bool,
+    /// Time: -t none, -tt seconds since 1970, -ttt since the last packet, -tttt with date, -ttttt since the first.
+    #[arg(short = 't', action = ArgAction::Count, help_heading = "Text")]
+    pub(crate) time: u8,
+    /// Times to the nanosecond.
+    #[arg(long, help_heading = "Text", visible_alias = "time-stamp-precision-nano")]
+    pub(crate) nano: bool,
+    /// Times to the microsecond (the default for text; files always keep nanoseconds).
+    #[arg(long, help_heading = "Text", conflicts_with = "nano")]
+    pub(crate) micro: bool,
+    /// Packet bytes in hex; twice: with the link-layer header.
+    #[arg(short = 'x', action = ArgAction::Count, help_heading = "Text")]
+    pub(crate) hex: u8,
+    /// Packet bytes in hex and ASCII; twice: with the link-layer header.
+    #[arg(short = 'X', action = ArgAction::Count, help_heading = "Text")]
+    pub(crate) hex_ascii: u8,
+    /// Packet bytes in ASCII.
+    #[arg(short = 'A', help_heading = "Text")]
+    pub(crate) ascii: bool,
+    /// TCP sequence numbers as they are, not relative.
+    #[arg(short = 'S', long, help_heading = "Text")]
+    pub(crate) absolute_tcp_sequence_numbers: bool,
+    /// Number the packets.
+    #[arg(short = '#', long, help_heading = "Text")]
+    pub(crate) number: bool,
+    /// Make each line visible at once.
+    #[arg(short = 'l', help_heading = "Text")]
+    pub(crate) line_buffered: bool,
+    /// Colour: when standard output is a terminal, always or never.
+    #[arg(long, value_name = "WHEN", default_value = "auto", help_heading = "Text")]
+    pub(crate) color: ColorArg,
+
+    /// Show live counters on the terminal.
+    #[arg(long, help_heading = "Reports")]
+    pub(crate) progress: bool,
+    /// Print the account every so many seconds.
+    #[arg(long, value_name = "SECONDS", help_heading = "Reports")]
+    pub(crate) stats: Option<u64>,
+
+    /// After opening, become this user. By default the user who called sudo, if one did.
+    #[arg(short = 'Z', long, value_name = "USER", help_heading = "Privileges")]
+    pub(crate) relinquish_privileges: Option<String>,
+
+    /// List interfaces and stop, as `tapline interfaces` does.
+    #[arg(short = 'D', long, help_heading = "Lists")]
+    pub(crate) list_interfaces: bool,
+    /// List the link types of the interface and stop.
+    #[arg(short = 'L', long, help_heading = "Lists")]
+    pub(crate) list_data_link_types: bool,
+    /// List the time stamp types of the interface and stop.
+    #[arg(short = 'J', long, help_heading = "Lists")]
+    pub(crate) list_time_stamp_types: bool,
+
+    /// The filter, in the pcap-filter language.
+    #[arg(value_name = "FILTER")]
+    pub(crate) filter: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DirectionArg {
+    In,
+    Out,
+    Inout,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FormatArg {
+    Pcap,
+    Pcapng,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ColorArg {
+    Auto,
+    Always,
+    Never,
+}
+
+fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match &text[digits.len()..] {
+        "" | "s" => 1.0,
+        "ms" => 0.001,
+        "m" => 60.0,
+        "h" => 3600.0,
+        unit => return Err(format!("unknown unit '{unit}': use ms, s, m or h")),
+    };
+    let number: f64 = digits.parse().map_err(|_| format!("'{digits}' is not a number"))?;
+    std::time::Duration::try_from_secs_f64(number * factor).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn durations_have_units() {
+        assert_eq!(parse_duration("90").unwrap().as_secs(), 90);
+        assert_eq!(parse_duration("1.5m").unwrap().as_secs(), 90);
+        assert!(parse_duration("5x").is_err());
+        assert!(parse_duration("-1").is_err());
+    }
+}

@@ -1,0 +1,109 @@
+//! The filter of a capture: its text, and its program for each interface's link type.
+
+use std::collections::HashMap;
+use std::fs;
+
+use anyhow::{Context, Result, bail};
+use tapline_capture::Error;
+use tapline_filter::bpf::Program;
+use tapline_filter::{Handle, Options};
+use tapline_packet::Interface;
+
+use super::snap_len;
+use crate::args::CaptureArgs;
+
+/// The filter of a capture.
+pub(super) struct Filtering {
+    text: String,
+    snap_len: u32,
+    optimise: bool,
+    handle: Handle,
+    /// The IPv4 netmask of each live interface, for `ip broadcast`.
+    netmasks: HashMap<String, u32>,
+}
+
+impl Filtering {
+    /// Takes the text from the command line or from a file, and parses it once, so that a mistake shows at once.
+    pub(super) fn new(args: &CaptureArgs) -> Result<Filtering> {
+        let text = filter_text(args.filter_file.as_deref(), &args.filter)?;
+        if let Err(error) = tapline_filter::parse(&text) {
+            bail!("{}", error.render(&text));
+        }
+        let is_live = args.read.is_empty();
+        Ok(Filtering {
+            text,
+            snap_len: snap_len(args),
+            optimise: !args.no_optimize,
+            handle: if is_live { Handle::Live } else { Handle::Savefile },
+            netmasks: if is_live { netmasks(args.netns.as_deref()) } else { HashMap::new() },
+        })
+    }
+
+    /// The filter as it was given; empty for none.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The program for packets of `interface`; `None` lets everything through.
+    pub(super) fn compile(&self, interface: &Interface) -> Result<Option<Program>, Error> {
+        if self.text.trim().is_empty() { Ok(None) } else { self.program(interface).map(Some) }
+    }
+
+    /// The program for packets of `interface`, also for the empty filter.
+    pub(super) fn program(&self, interface: &Interface) -> Result<Program, Error> {
+        let netmask = match self.handle {
+            Handle::Live => self.netmasks.get(&interface.name).copied(),
+            _ => Some(0), // as tcpdump -r
+        };
+        let options = Options {
+            link_type: interface.link_type,
+            snap_len: self.snap_len,
+            netmask,
+            handle: self.handle,
+            optimise: self.optimise,
+            ..Options::default()
+        };
+        tapline_filter::compile(&self.text, &options).map_err(|error| Error::Filter(error.render(&self.text)))
+    }
+
+    /// Compiles for all interfaces known at the start, so that a mistake shows before anything is opened for writing.
+    pub(super) fn check(&self, interfaces: &[Interface]) -> Result<()> {
+        for interface in interfaces {
+            self.compile(interface)?;
+        }
+        Ok(())
+    }
+}
+
+/// The filter's text: a file's, or the words of the command line joined.
+pub(crate) fn filter_text(file: Option<&std::path::Path>, words: &[String]) -> Result<String> {
+    match file {
+        Some(path) => fs::read_to_string(path)
+            .with_context(|| format!("cannot read the filter from {}", path.display())),
+        None => Ok(words.join(" ")),
+    }
+}
+
+/// The IPv4 netmask of each interface that has one. Without them only `ip broadcast` is missed, which then says so.
+fn netmasks(netns: Option<&str>) -> HashMap<String, u32> {
+    let interfaces = tapline_capture::af_packet::list(netns).unwrap_or_default();
+    let of = |info: &tapline_capture::af_packet::InterfaceInfo| {
+        let (_, prefix_len) = info.addresses.iter().find(|(address, _)| address.is_ipv4())?;
+        Some((info.name.clone(), prefix_mask(*prefix_len)))
+    };
+    interfaces.iter().filter_map(of).collect()
+}
+
+fn prefix_mask(len: u8) -> u32 {
+    u32::MAX.checked_shl(32 - u32::from(len.min(32))).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masks_of_prefixes() {
+        assert_eq!([prefix_mask(0), prefix_mask(8), prefix_mask(32)], [0, 0xff00_0000, u32::MAX]);
+    }
+}

@@ -1,0 +1,175 @@
+//! Where the packets come from: files, or interfaces.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Result, bail};
+use tapline_capture::af_packet::{
+    self, AfPacket, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings, TimestampSource,
+};
+use tapline_capture::{Control, FileInput, Source};
+use tapline_file::{FileSource, Order};
+use tapline_packet::{Interface, LinkType};
+
+use super::filtering::Filtering;
+use super::snap_len;
+use super::standard_input::StandardInput;
+use crate::args::{CaptureArgs, DirectionArg};
+
+/// Opened sources, one for each worker, and what people should know about them.
+pub(super) struct Input {
+    pub(super) sources: Vec<Box<dyn Source>>,
+    pub(super) announcements: Vec<String>,
+    pub(super) is_live: bool,
+}
+
+/// Opens what was asked for.
+pub(super) fn open(args: &CaptureArgs, filtering: &Arc<Filtering>, control: &Arc<Control>) -> Result<Input> {
+    if args.read.is_empty() { open_live(args, filtering) } else { open_files(args, control) }
+}
+
+fn open_files(args: &CaptureArgs, control: &Arc<Control>) -> Result<Input> {
+    if args.direction != DirectionArg::Inout {
+        bail!(
+            "-Q {:?}: files do not tell which packets were sent; use the filter (inbound, outbound) where they do",
+            args.direction
+        );
+    }
+    if args.workers > 1 {
+        bail!("--workers is for live captures: files are read by one thread");
+    }
+    let files = args.read.iter().map(|path| open_file(path, control)).collect::<Result<Vec<_>>>()?;
+    check_link_type(args, files.iter().flat_map(FileSource::interfaces))?;
+    let announcements = files.iter().map(announcement).collect();
+    let order = if args.merge { Order::Time } else { Order::Given };
+    Ok(Input { sources: vec![Box::new(FileInput::new(files, order))], announcements, is_live: false })
+}
+
+fn open_file(path: &Path, control: &Arc<Control>) -> Result<FileSource> {
+    if path.as_os_str() == "-" {
+        let input = StandardInput::new(Arc::clone(control))?;
+        return Ok(FileInput::open_stream(Box::new(input), "standard input")?);
+    }
+    Ok(FileInput::open_file(path)?)
+}
+
+fn announcement(file: &FileSource) -> String {
+    let packed = file.compression().map_or(String::new(), |compression| format!(", {}", compression.name()));
+    let link_types = match file.interfaces() {
+        [] => String::new(),
+        [only] => format!(", {}", link_type_text(only.link_type)),
+        several => format!(", {} interfaces", several.len()),
+    };
+    format!("reading from {} ({}{packed}){link_types}", file.name(), file.format_name())
+}
+
+fn link_type_text(link_type: LinkType) -> String {
+    format!(
+        "link type {} ({})",
+        link_type.name().unwrap_or("unknown"),
+        link_type.description().unwrap_or("no description")
+    )
+}
+
+/// Whether all interfaces have the link type that -y asks for. No interface of Linux offers more than one.
+fn check_link_type<'a>(args: &CaptureArgs, interfaces: impl Iterator<Item = &'a Interface>) -> Result<()> {
+    let Some(name) = &args.linktype else { return Ok(()) };
+    let Some(wanted) = LinkType::from_name(name) else {
+        bail!("-y {name}: there is no such link type; tapline capture -L lists those of an interface");
+    };
+    for interface in interfaces {
+        if interface.link_type != wanted {
+            bail!("-y {name}: {} has {} and no other", interface.name, link_type_text(interface.link_type));
+        }
+    }
+    Ok(())
+}
+
+fn open_live(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Input> {
+    let settings = settings(args, filtering)?;
+    let workers = AfPacket::open_workers(settings)?;
+    check_link_type(args, workers.iter().flat_map(Source::interfaces))?;
+    let announcements = workers.first().map(|first| listening(first, workers.len())).unwrap_or_default();
+    let sources = workers.into_iter().map(|worker| Box::new(worker) as Box<dyn Source>).collect();
+    Ok(Input { sources, announcements, is_live: true })
+}
+
+fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Settings> {
+    let interfaces = chosen_interfaces(args)?;
+    let names: Vec<&str> = interfaces.iter().map(String::as_str).collect();
+    let filter = (!filtering.text().trim().is_empty()).then(|| {
+        let filtering = Arc::clone(filtering);
+        Arc::new(move |interface: &Interface| filtering.compile(interface)) as af_packet::CompileFilter
+    });
+    Ok(Settings {
+        netns: args.netns.clone(),
+        filter,
+        filter_text: filtering.text().to_owned(),
+        snap_len: snap_len(args),
+        promiscuous: !args.no_promiscuous_mode,
+        direction: match args.direction {
+            DirectionArg::In => CaptureDirection::In,
+            DirectionArg::Out => CaptureDirection::Out,
+            DirectionArg::Inout => CaptureDirection::Both,
+        },
+        ring_len: args.buffer_size.map(|kib| kib.saturating_mul(1024)),
+        latency_ms: latency_ms(args),
+        timestamps: timestamps(args)?,
+        workers: usize::from(args.workers.max(1)),
+        order: af_packet::Order::Time,
+        ..Settings::new(&names)
+    })
+}
+
+/// Interfaces as named: `-i a,b -i c`. Without -i the first that is up, as tcpdump chooses.
+pub(super) fn chosen_interfaces(args: &CaptureArgs) -> Result<Vec<String>> {
+    let named: Vec<String> = args
+        .interface
+        .iter()
+        .flat_map(|names| names.split(','))
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+        .map(str::to_owned)
+        .collect();
+    if !named.is_empty() {
+        return Ok(named);
+    }
+    let present = af_packet::list(args.netns.as_deref())?;
+    let up = present.iter().filter(|interface| interface.is_up);
+    match up.min_by_key(|interface| (interface.is_loopback, !interface.is_running, interface.index)) {
+        Some(interface) => Ok(vec![interface.name.clone()]),
+        None => bail!(
+            "no interface is up: name one with -i (tapline interfaces lists them), or read a file with -r"
+        ),
+    }
+}
+
+fn latency_ms(args: &CaptureArgs) -> u32 {
+    let is_recording = args.write.is_some() && !args.print && !args.packet_buffered;
+    match (args.immediate_mode, is_recording) {
+        (true, _) => 1,
+        (false, true) => LATENCY_RECORDING_MS,
+        (false, false) => LATENCY_INTERACTIVE_MS,
+    }
+}
+
+fn timestamps(args: &CaptureArgs) -> Result<TimestampSource> {
+    let Some(name) = &args.time_stamp_type else { return Ok(TimestampSource::default()) };
+    TimestampSource::from_name(name).ok_or_else(|| {
+        let known: Vec<&str> = TimestampSource::ALL.iter().map(|source| source.name()).collect();
+        anyhow::anyhow!("-j {name}: there is no such time stamp type; there are: {}", known.join(", "))
+    })
+}
+
+fn listening(source: &AfPacket, workers: usize) -> Vec<String> {
+    let threads = if workers > 1 { format!(", {workers} workers") } else { String::new() };
+    let line = |(interface, (_, ring)): (&Interface, (&str, tapline_sys::RingGeometry))| {
+        let mib = ring.len() as f64 / f64::from(1 << 20);
+        format!(
+            "listening on {}, {}, ring {mib} MiB{threads}",
+            interface.name,
+            link_type_text(interface.link_type)
+        )
+    };
+    source.interfaces().iter().zip(source.rings()).map(line).collect()
+}

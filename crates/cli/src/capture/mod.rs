@@ -1,0 +1,198 @@
+//! `tapline capture`: what was typed becomes a source, a filter, sinks and reports; the engine does the rest.
+//!
+//! ```text
+//! lists and dumps?  -> print, done
+//! filter text, source (opened with all rights), outputs -> rights dropped -> signals, timers -> engine -> account
+//! ```
+
+mod filtering;
+mod input;
+mod lists;
+mod outputs;
+mod privileges;
+mod standard_input;
+mod watching;
+
+pub(crate) use filtering::filter_text;
+pub(crate) use lists::form;
+
+use std::io::{self, IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use tapline_capture::{Account, Control, Ended, Engine, Error, Outcome, Shared, Sink, Source};
+use tapline_packet::Timestamp;
+
+use crate::args::CaptureArgs;
+use crate::report;
+use crate::signals;
+use filtering::Filtering;
+use watching::Watcher;
+
+/// What snap length 0 stands for, as with tcpdump.
+const SNAP_LEN_DEFAULT: u32 = 262_144;
+
+/// Runs the command.
+pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
+    if lists::wanted(args) {
+        return lists::print(args).map(|()| ExitCode::SUCCESS);
+    }
+    let filtering = Arc::new(Filtering::new(args)?);
+    let control = Arc::new(Control::new(args.count_packets.filter(|&count| count > 0)));
+    let identity = privileges::identity(args)?;
+    let input = input::open(args, &filtering, &control)?;
+    for source in &input.sources {
+        filtering.check(source.interfaces())?;
+    }
+    if args.dump > 0 {
+        lists::dump(args, &filtering, input.sources[0].interfaces())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    announce(&input);
+    let sinks = outputs::open(args, &filtering, &input, identity.as_ref())?;
+    privileges::give_up(identity.as_ref())?;
+    signals::obey(Arc::clone(&control))?;
+    if let Some(duration) = args.duration {
+        stop_after(duration, Arc::clone(&control));
+    }
+    let watcher = Watcher::new(args, input.sources.len());
+    let snap_len = snap_len(args);
+    let outcome = drive(input.sources, sinks, &filtering, snap_len, &control, &watcher);
+    watcher.clear();
+    conclude(args, outcome, &control)
+}
+
+/// The most bytes to keep of a packet.
+fn snap_len(args: &CaptureArgs) -> u32 {
+    if args.snapshot_length == 0 { SNAP_LEN_DEFAULT } else { args.snapshot_length }
+}
+
+fn announce(input: &input::Input) {
+    for line in &input.announcements {
+        let _ = writeln!(io::stderr(), "tapline: {line}");
+    }
+}
+
+fn stop_after(duration: Duration, control: Arc<Control>) {
+    thread::spawn(move || {
+        thread::sleep(duration);
+        control.stop();
+    });
+}
+
+/// The wall clock, which the engine reads once a batch.
+fn clock() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Timestamp::from_parts(since.as_secs() as i64, u64::from(since.subsec_nanos()))
+}
+
+/// Runs one engine for each source, in threads if there are several.
+fn drive(
+    mut sources: Vec<Box<dyn Source>>,
+    mut sinks: Vec<Box<dyn Sink>>,
+    filtering: &Filtering,
+    snap_len: u32,
+    control: &Control,
+    watcher: &Watcher,
+) -> Outcome {
+    let compile = &|interface: &_| filtering.compile(interface);
+    let run = |worker: usize, source: &mut dyn Source, sinks: &mut [Box<dyn Sink>]| {
+        let engine = Engine::new(compile, snap_len, clock);
+        engine.run(source, sinks, control, &mut |watch| watcher.tell(worker, watch))
+    };
+    if let [source] = sources.as_mut_slice() {
+        return run(0, source.as_mut(), &mut sinks);
+    }
+    let (mut handles, completers) = share(sinks, sources.len());
+    let outcomes = thread::scope(|scope| {
+        let run = &run;
+        let pairs = sources.iter_mut().zip(&mut handles).enumerate();
+        let threads: Vec<_> = pairs
+            .map(|(worker, (source, sinks))| scope.spawn(move || run(worker, source.as_mut(), sinks)))
+            .collect();
+        threads.into_iter().map(thread::ScopedJoinHandle::join).collect::<Vec<_>>()
+    });
+    join(outcomes, completers)
+}
+
+/// A set of sinks for each worker, and handles that complete them once all workers are done.
+fn share(sinks: Vec<Box<dyn Sink>>, workers: usize) -> (Vec<Vec<Box<dyn Sink>>>, Vec<Shared>) {
+    let mut sets: Vec<Vec<Box<dyn Sink>>> = (0..workers).map(|_| Vec::new()).collect();
+    let mut completers = Vec::new();
+    for sink in sinks {
+        let mut handles = Shared::handles(sink, workers + 1);
+        completers.extend(handles.pop());
+        for (set, handle) in sets.iter_mut().zip(handles) {
+            set.push(Box::new(handle));
+        }
+    }
+    (sets, completers)
+}
+
+/// One outcome of those of all workers.
+fn join(outcomes: Vec<thread::Result<Outcome>>, mut completers: Vec<Shared>) -> Outcome {
+    let mut account = Account::default();
+    let mut ended = Ended::Source;
+    for outcome in outcomes {
+        match outcome {
+            Ok(outcome) => {
+                account.merge(outcome.account);
+                ended = worse(ended, outcome.ended);
+            }
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    }
+    for sink in &mut completers {
+        if let Err(error) = sink.finish(clock(), &[]) {
+            ended = worse(ended, Ended::Failed(error));
+        }
+    }
+    account.outputs = completers.iter().map(|sink| sink.account()).collect();
+    Outcome { account, ended }
+}
+
+fn worse(a: Ended, b: Ended) -> Ended {
+    match (a, b) {
+        (Ended::Failed(error), _) | (_, Ended::Failed(error)) => Ended::Failed(error),
+        (Ended::Stopped, _) | (_, Ended::Stopped) => Ended::Stopped,
+        _ => Ended::Source,
+    }
+}
+
+/// Prints the account and says how the command ended.
+fn conclude(args: &CaptureArgs, outcome: Outcome, control: &Control) -> Result<ExitCode> {
+    let Outcome { account, ended } = outcome;
+    if args.count {
+        let packets = account.outputs.iter().find(|output| output.name == "count").map_or(0, |o| o.written);
+        writeln!(io::stdout(), "{packets} packet{}", if packets == 1 { "" } else { "s" })?;
+    }
+    let code = match ended {
+        Ended::Source | Ended::Stopped => ExitCode::SUCCESS,
+        Ended::Failed(Error::File(tapline_file::Error::Truncated { .. })) if control.stopped() => {
+            ExitCode::SUCCESS
+        }
+        Ended::Failed(Error::BrokenPipe { .. }) if !outputs::is_standard_output(args) => ExitCode::SUCCESS,
+        Ended::Failed(error) => {
+            let _ = writeln!(io::stderr(), "tapline: {error}");
+            ExitCode::FAILURE
+        }
+    };
+    tell_account(args, &account);
+    Ok(code)
+}
+
+/// The account goes to standard error as text; as JSON it is the last object of standard output, unless that is a capture file.
+fn tell_account(args: &CaptureArgs, account: &Account) {
+    if !args.json {
+        let _ = io::stderr().write_all(report::text(account).as_bytes());
+        return;
+    }
+    let line = format!("{}\n", report::to_json(account));
+    let told = !outputs::is_standard_output(args) && io::stdout().write_all(line.as_bytes()).is_ok();
+    if !told || (io::stdout().is_terminal() && account.lost() > 0) {
+        let _ = io::stderr().write_all(line.as_bytes());
+    }
+}

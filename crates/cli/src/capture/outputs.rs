@@ -1,0 +1,171 @@
+//! Where the packets go: a file, lines on standard output, a count.
+
+use std::io::{self, IsTerminal};
+
+use anyhow::{Result, bail};
+use jiff::tz::TimeZone;
+use tapline_capture::{FileOutput, Sink};
+use tapline_file::{FileWriter, Format as FileFormat, Rotation, Section, WriteOptions, parse_size};
+use tapline_packet::Interface;
+use tapline_print::{HexStyle, HostNames, Options, Precision, Printer, Services, TimeStyle};
+use tapline_sys::privilege::Identity;
+
+use super::filtering::Filtering;
+use super::input::Input;
+use super::{clock, privileges, snap_len};
+use crate::args::{CaptureArgs, ColorArg, FormatArg};
+use crate::output::{CountSink, Format, LinesSink};
+
+/// Opens every output that was asked for.
+pub(super) fn open(
+    args: &CaptureArgs,
+    filtering: &Filtering,
+    input: &Input,
+    identity: Option<&Identity>,
+) -> Result<Vec<Box<dyn Sink>>> {
+    let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+    let interfaces: Vec<Interface> =
+        input.sources.first().map(|s| s.interfaces().to_vec()).unwrap_or_default();
+    if args.write.is_some() {
+        sinks.push(Box::new(open_file(args, filtering, input, &interfaces, identity)?));
+    }
+    if args.count {
+        sinks.push(Box::new(CountSink::new()));
+    } else if args.print || args.write.is_none() {
+        if is_standard_output(args) {
+            bail!("-w - and --print would both write to standard output: give -w a file's name");
+        }
+        sinks.push(Box::new(lines(args, input.is_live)));
+    }
+    Ok(sinks)
+}
+
+/// Whether the capture file goes to standard output.
+pub(super) fn is_standard_output(args: &CaptureArgs) -> bool {
+    args.write.as_ref().is_some_and(|path| path.as_os_str() == "-")
+}
+
+fn open_file(
+    args: &CaptureArgs,
+    filtering: &Filtering,
+    input: &Input,
+    interfaces: &[Interface],
+    identity: Option<&Identity>,
+) -> Result<FileOutput> {
+    let Some(path) = &args.write else { bail!("no file to write was given") };
+    if is_standard_output(args) && io::stdout().is_terminal() {
+        bail!("packets are not for a terminal: send them to a program (-w - | ...) or to a file (-w NAME)");
+    }
+    let mut options = WriteOptions::new(path, interfaces);
+    options.format = args.format.map_or(options.format, |format| match format {
+        FormatArg::Pcap => FileFormat::Pcap,
+        FormatArg::Pcapng => FileFormat::Pcapng,
+    });
+    options.rotation = rotation(args)?;
+    options.is_flushed_each_batch = args.packet_buffered;
+    options.has_part_name = args.part;
+    options.snap_len = snap_len(args);
+    options.section = section(filtering);
+    let now = clock();
+    let writer = FileWriter::create(options, interfaces, now, privileges::files(path, identity)?)?;
+    Ok(FileOutput::new(writer, &path.display().to_string(), input.is_live.then_some(now)))
+}
+
+fn rotation(args: &CaptureArgs) -> Result<Rotation> {
+    let number = |name, value: Option<u64>| {
+        value.map(|n| u32::try_from(n).map_err(|_| anyhow::anyhow!("{name} {n} is too large"))).transpose()
+    };
+    Ok(Rotation {
+        size_max: args.file_size.as_deref().map(parse_size).transpose()?,
+        period_s: number("-G", args.rotate_seconds)?,
+        count: number("-W", args.file_count)?,
+    })
+}
+
+/// Who writes, for pcapng.
+fn section(filtering: &Filtering) -> Section {
+    let filter = if filtering.text().is_empty() { "none" } else { filtering.text() };
+    Section {
+        hardware: std::env::consts::ARCH.to_owned(),
+        os: os_text(),
+        application: concat!("tapline ", env!("CARGO_PKG_VERSION")).to_owned(),
+        comments: vec![format!(concat!("tapline ", env!("CARGO_PKG_VERSION"), ", filter: {}"), filter)],
+    }
+}
+
+fn os_text() -> String {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    format!("Linux {}", release.trim()).trim().to_owned()
+}
+
+fn lines(args: &CaptureArgs, is_live: bool) -> LinesSink<io::Stdout> {
+    let is_terminal = io::stdout().is_terminal();
+    let format = if args.json {
+        Format::Json
+    } else {
+        let colored = match args.color {
+            ColorArg::Auto => is_terminal && std::env::var_os("NO_COLOR").is_none(),
+            ColorArg::Always => true,
+            ColorArg::Never => false,
+        };
+        Format::Text { printer: Box::new(printer(args)), colored }
+    };
+    LinesSink::new(format, io::stdout(), is_live || is_terminal || args.line_buffered)
+}
+
+fn printer(args: &CaptureArgs) -> Printer {
+    let options = Options {
+        host_names: args.names && args.numeric == 0,
+        port_names: args.numeric == 0,
+        link_header: args.link_header,
+        verbose: args.verbose,
+        quiet: args.quiet,
+        time: time_style(args.time),
+        precision: if args.nano { Precision::Nano } else { Precision::Micro },
+        hex: hex_style(args),
+        absolute_seq: args.absolute_tcp_sequence_numbers,
+        number: args.number,
+        zone: TimeZone::system(),
+        ..Options::default()
+    };
+    let (wants_ports, wants_hosts) = (options.port_names, options.host_names);
+    let mut printer = Printer::new(options);
+    if wants_hosts {
+        printer.set_host_names(Box::new(SystemHostNames));
+    }
+    if wants_ports {
+        printer.set_services(Services::system());
+    }
+    printer
+}
+
+/// Names as the system's name services have them.
+struct SystemHostNames;
+
+impl HostNames for SystemHostNames {
+    fn name(&mut self, address: std::net::IpAddr) -> Option<String> {
+        tapline_sys::host_name(address)
+    }
+}
+
+fn time_style(count: u8) -> TimeStyle {
+    match count {
+        0 => TimeStyle::TimeOfDay,
+        1 => TimeStyle::None,
+        2 => TimeStyle::Epoch,
+        3 => TimeStyle::SincePrevious,
+        4 => TimeStyle::DateTime,
+        _ => TimeStyle::SinceFirst,
+    }
+}
+
+fn hex_style(args: &CaptureArgs) -> HexStyle {
+    match (args.hex_ascii, args.hex, args.ascii) {
+        (0, 0, false) => HexStyle::None,
+        (0, 0, true) => HexStyle::Ascii,
+        (0, 1, _) => HexStyle::Hex,
+        (0, _, _) => HexStyle::HexLink,
+        (1, _, _) => HexStyle::HexAscii,
+        _ => HexStyle::HexAsciiLink,
+    }
+}

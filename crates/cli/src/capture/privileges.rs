@@ -1,0 +1,75 @@
+//! Who we become once everything is open, and who creates files then.
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use tapline_file::{Files, Plain};
+use tapline_sys::privilege::{self, Identity};
+use tapline_sys::{Opener, Owner};
+
+use crate::args::CaptureArgs;
+
+/// The user to become: the one named, or the one who called sudo; `None` to stay who we are.
+pub(super) fn identity(args: &CaptureArgs) -> Result<Option<Identity>> {
+    match args.relinquish_privileges.as_deref() {
+        None => Ok(if privilege::is_root() { Identity::of_caller() } else { None }),
+        Some("root") => Ok(None),
+        Some(name) => match Identity::of_name(name) {
+            Some(identity) if privilege::is_root() => Ok(Some(identity)),
+            Some(_) => {
+                bail!("-Z {name}: only root can become another user; run this with sudo or without -Z")
+            }
+            None => bail!("-Z {name}: there is no such user (see getent passwd)"),
+        },
+    }
+}
+
+/// Becomes `identity`. Without one, root stays root, and anybody else gives up the capabilities that capturing needed.
+pub(super) fn give_up(identity: Option<&Identity>) -> Result<()> {
+    if identity.is_none() && privilege::is_root() {
+        return Ok(());
+    }
+    privilege::drop_to(identity).context("cannot drop privileges")
+}
+
+/// Who creates the files that are written to `path`: we ourselves, or, if we are to become somebody else, a process
+/// that kept the rights which we have now.
+pub(super) fn files(path: &Path, identity: Option<&Identity>) -> Result<Box<dyn Files>> {
+    let Some(identity) = identity else { return Ok(Box::new(Plain)) };
+    let directory = path.parent().unwrap_or(Path::new("")).to_owned();
+    let owner = Owner { uid: identity.uid, gid: identity.gid };
+    let opener = Opener::start(&directory, Some(owner))
+        .with_context(|| format!("cannot open the directory of {}", path.display()))?;
+    Ok(Box::new(ByOpener { directory, opener }))
+}
+
+/// Files of one directory, created by a process that kept its rights.
+struct ByOpener {
+    directory: PathBuf,
+    opener: Opener,
+}
+
+impl ByOpener {
+    fn name<'a>(&self, path: &'a Path) -> io::Result<&'a std::ffi::OsStr> {
+        let inside = path.parent().unwrap_or(Path::new("")) == self.directory;
+        let other = || {
+            io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "after dropping privileges files stay in one directory",
+            )
+        };
+        path.file_name().filter(|_| inside).ok_or_else(other)
+    }
+}
+
+impl Files for ByOpener {
+    fn create(&mut self, path: &Path) -> io::Result<File> {
+        self.opener.create(self.name(path)?)
+    }
+
+    fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        self.opener.rename(self.name(from)?, self.name(to)?)
+    }
+}

@@ -1,0 +1,133 @@
+//! What people are told while a capture runs: events, live counters, the account on request.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::Mutex;
+
+use tapline_capture::{Account, Watch};
+use tapline_packet::Timestamp;
+
+use crate::args::CaptureArgs;
+use crate::report::{self, grouped};
+
+/// Tells people how the work goes.
+pub(super) struct Watcher {
+    has_progress: bool,
+    json: bool,
+    stats_ns: Option<i64>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// The newest account of each worker.
+    accounts: Vec<Account>,
+    started: Option<Timestamp>,
+    last_stats: Option<Timestamp>,
+    /// Accepted packets and the time at the last line of progress.
+    last_line: Option<(Timestamp, u64)>,
+    has_line: bool,
+}
+
+impl Watcher {
+    pub(super) fn new(args: &CaptureArgs, workers: usize) -> Watcher {
+        let quiet_terminal = io::stderr().is_terminal() && args.write.is_some() && !args.print;
+        Watcher {
+            has_progress: args.progress || quiet_terminal,
+            json: args.json,
+            stats_ns: args.stats.map(|seconds| {
+                i64::try_from(seconds.max(1)).unwrap_or(i64::MAX).saturating_mul(1_000_000_000)
+            }),
+            state: Mutex::new(State {
+                accounts: vec![Account::default(); workers],
+                started: None,
+                last_stats: None,
+                last_line: None,
+                has_line: false,
+            }),
+        }
+    }
+
+    /// Takes a worker's report.
+    pub(super) fn tell(&self, worker: usize, watch: &Watch<'_>) {
+        let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        state.accounts[worker] = watch.account.clone();
+        for event in watch.events {
+            state.clear_line();
+            let sign = if event.warning { "warning: " } else { "" };
+            let separator = if event.interface.is_empty() { "" } else { ": " };
+            let _ = writeln!(io::stderr(), "tapline: {sign}{}{separator}{}", event.interface, event.text);
+        }
+        if worker == 0 {
+            self.report(&mut state, watch);
+        }
+    }
+
+    /// Wipes the line of live counters before something else is printed.
+    pub(super) fn clear(&self) {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clear_line();
+    }
+
+    fn report(&self, state: &mut State, watch: &Watch<'_>) {
+        let started = *state.started.get_or_insert(watch.now);
+        let last = state.last_stats.unwrap_or(started);
+        let due = self.stats_ns.is_some_and(|period| watch.now.since(last) >= period);
+        if due || watch.asked {
+            state.last_stats = Some(watch.now);
+            state.clear_line();
+            let account = state.sum();
+            let text = if self.json {
+                format!("{}\n", report::to_json(&account))
+            } else {
+                report::running_text(&account)
+            };
+            let _ = io::stderr().write_all(text.as_bytes());
+        }
+        if self.has_progress {
+            state.line(watch);
+        }
+    }
+}
+
+impl State {
+    fn sum(&self) -> Account {
+        let mut sum = Account::default();
+        for account in &self.accounts {
+            sum.merge(account.clone());
+        }
+        // Outputs are shared by all workers.
+        sum.outputs = self.accounts.first().map(|account| account.outputs.clone()).unwrap_or_default();
+        sum
+    }
+
+    /// One line of live counters, over the last one.
+    fn line(&mut self, watch: &Watch<'_>) {
+        let sum = self.sum();
+        let (then, before) = self.last_line.unwrap_or((watch.now, sum.delivered));
+        let seconds = watch.now.since(then).max(1) as f64 / 1e9;
+        let rate = if self.last_line.is_some() {
+            ((sum.delivered.saturating_sub(before)) as f64 / seconds) as u64
+        } else {
+            0
+        };
+        self.last_line = Some((watch.now, sum.delivered));
+        let part = match watch.progress {
+            Some((done, all)) if all > 0 => format!("{:3} %  ", done.saturating_mul(100) / all),
+            _ => String::new(),
+        };
+        let line = format!(
+            "{part}{} packets  {} accepted  {} lost  {}/s",
+            grouped(sum.delivered),
+            grouped(sum.accepted),
+            grouped(sum.lost()),
+            grouped(rate)
+        );
+        let ends = if io::stderr().is_terminal() { ("\r\x1b[K", "") } else { ("", "\n") };
+        let _ = write!(io::stderr(), "{}{line}{}", ends.0, ends.1);
+        self.has_line = ends.1.is_empty();
+    }
+
+    fn clear_line(&mut self) {
+        if std::mem::take(&mut self.has_line) {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! `tapline filter explain`: how a filter is understood.
+
+use std::io::{self, Write};
+
+use anyhow::{Result, bail};
+use tapline_filter::{Handle, Options};
+use tapline_packet::LinkType;
+
+use crate::args::ExplainArgs;
+use crate::capture::{filter_text, form};
+
+/// Runs the command.
+pub(crate) fn explain(args: &ExplainArgs) -> Result<()> {
+    let text = filter_text(args.filter_file.as_deref(), &args.filter)?;
+    let Some(link_type) = LinkType::from_name(&args.link_type) else {
+        bail!(
+            "there is no link type {}: names and numbers are those of tcpdump.org/linktypes.html",
+            args.link_type
+        );
+    };
+    let options = Options {
+        link_type,
+        snap_len: args.snapshot_length,
+        netmask: Some(0),
+        handle: if args.live { Handle::Live } else { Handle::Dead },
+        optimise: !args.no_optimize,
+        ..Options::default()
+    };
+    let explained = if args.dump > 0 {
+        tapline_filter::compile(&text, &options).map(|program| program.text(form(args.dump)))
+    } else {
+        tapline_filter::compile(&text, &options).map(|program| program.text(form(1)))
+    };
+    match explained {
+        Ok(explained) => Ok(io::stdout().write_all(explained.as_bytes())?),
+        Err(error) => bail!("{}", error.render(&text)),
+    }
+}

@@ -1,0 +1,140 @@
+//! `tapline interfaces`: what can be captured, and who does already.
+//!
+//! ```text
+//! 2: eth0  up, running, 10 Gbit/s, ixgbe
+//!      link type   EN10MB (Ethernet), MTU 1500, 52:54:00:12:34:56
+//!      addresses   192.0.2.7/24, 2001:db8::7/64
+//!      time stamps host, adapter_unsynced
+//!      captured by suricata (pid 812, uid 998)
+//! ```
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+
+use anyhow::Result;
+use serde_json::{Value, json};
+use tapline_capture::af_packet::{self, Capturer, InterfaceInfo};
+
+use crate::args::InterfacesArgs;
+
+/// Prints the list.
+pub(crate) fn list(args: &InterfacesArgs) -> Result<()> {
+    let interfaces = af_packet::list(args.netns.as_deref())?;
+    let text = if args.json {
+        format!("{}\n", Value::Array(interfaces.iter().map(to_json).collect()))
+    } else {
+        interfaces.iter().map(to_text).collect()
+    };
+    Ok(io::stdout().write_all(text.as_bytes())?)
+}
+
+fn to_text(interface: &InterfaceInfo) -> String {
+    let mut text = format!("{}: {}  {}\n", interface.index, interface.name, state(interface).join(", "));
+    let mut row = |name: &str, value: String| {
+        if !value.is_empty() {
+            let _ = writeln!(text, "     {name:<12}{value}");
+        }
+    };
+    row("description", interface.description.clone());
+    row("link type", link(interface).join(", "));
+    row("addresses", joined(interface.addresses.iter().map(|(address, len)| format!("{address}/{len}"))));
+    row("time stamps", joined(interface.timestamps.iter().map(|source| source.name().to_owned())));
+    row("captured by", joined(interface.captured_by.iter().map(capturer_text)));
+    text
+}
+
+fn joined(items: impl Iterator<Item = String>) -> String {
+    items.collect::<Vec<_>>().join(", ")
+}
+
+fn state(interface: &InterfaceInfo) -> Vec<String> {
+    let flags = [
+        (interface.is_up, "up"),
+        (!interface.is_up, "down"),
+        (interface.is_up && interface.is_running, "running"),
+        (interface.is_up && !interface.is_running, "no carrier"),
+        (interface.is_loopback, "loopback"),
+        (interface.is_wireless, "wireless"),
+        (interface.is_promiscuous, "promiscuous"),
+    ];
+    let mut words: Vec<String> =
+        flags.iter().filter(|(set, _)| *set).map(|(_, word)| (*word).to_owned()).collect();
+    words.extend(interface.speed.map(speed_text));
+    words.extend(
+        interface.driver.as_ref().map(|driver| driver.driver.clone()).filter(|name| !name.is_empty()),
+    );
+    words
+}
+
+fn link(interface: &InterfaceInfo) -> Vec<String> {
+    let name = interface.link_type.name().map_or_else(|| interface.link_type.0.to_string(), str::to_owned);
+    let description = interface.link_type.description().map_or(String::new(), |text| format!(" ({text})"));
+    let mut words = vec![format!("{name}{description}"), format!("MTU {}", interface.mtu)];
+    if !interface.hardware_address.is_empty() {
+        words.push(hardware_address(&interface.hardware_address));
+    }
+    words
+}
+
+fn hardware_address(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
+}
+
+fn speed_text(bits: u64) -> String {
+    match bits {
+        _ if bits >= 1_000_000_000 && bits.is_multiple_of(100_000_000) => {
+            format!("{} Gbit/s", bits as f64 / 1e9)
+        }
+        _ => format!("{} Mbit/s", bits as f64 / 1e6),
+    }
+}
+
+fn capturer_text(capturer: &Capturer) -> String {
+    let place = if capturer.is_everywhere { ", on all interfaces" } else { "" };
+    match &capturer.process {
+        Some(holder) => format!("{} (pid {}, uid {}{place})", holder.name, holder.pid, capturer.uid),
+        None => format!("a process of uid {}{place} (root may see which)", capturer.uid),
+    }
+}
+
+fn to_json(interface: &InterfaceInfo) -> Value {
+    json!({
+        "index": interface.index,
+        "name": interface.name,
+        "description": interface.description,
+        "kind": interface.kind,
+        "link_type": {"number": interface.link_type.0, "name": interface.link_type.name(),
+            "description": interface.link_type.description()},
+        "up": interface.is_up,
+        "running": interface.is_running,
+        "loopback": interface.is_loopback,
+        "wireless": interface.is_wireless,
+        "promiscuous": interface.is_promiscuous,
+        "mtu": interface.mtu,
+        "hardware_address": hardware_address(&interface.hardware_address),
+        "addresses": interface.addresses.iter()
+            .map(|(address, len)| json!({"address": address.to_string(), "prefix_length": len})).collect::<Vec<_>>(),
+        "speed_bits_per_second": interface.speed,
+        "driver": interface.driver.as_ref().map(|driver| json!({"name": driver.driver, "version": driver.version,
+            "firmware": driver.firmware, "bus": driver.bus})),
+        "time_stamp_types": interface.timestamps.iter().map(|source| source.name()).collect::<Vec<_>>(),
+        "captured_by": interface.captured_by.iter().map(|capturer| json!({
+            "pid": capturer.process.as_ref().map(|holder| holder.pid),
+            "name": capturer.process.as_ref().map(|holder| holder.name.clone()),
+            "uid": capturer.uid,
+            "all_interfaces": capturer.is_everywhere,
+        })).collect::<Vec<_>>(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn speeds_are_readable() {
+        let texts: Vec<String> =
+            [10_000_000, 1_000_000_000, 2_500_000_000, 100_000_000_000].map(speed_text).into();
+        assert_eq!(texts, ["10 Mbit/s", "1 Gbit/s", "2.5 Gbit/s", "100 Gbit/s"]);
+    }
+}

@@ -1,0 +1,233 @@
+//! The account, for people and for machines.
+//!
+//! ```text
+//! account                                      packets
+//!   eth0  nic and driver, lost                       0
+//!   eth0  kernel filter, refused               unknown
+//!   eth0  kernel ring, received                 12,345
+//!   eth0  kernel ring, lost                         45  in 2 freezes
+//!   delivered                                   12,300
+//!   filtered                                         0
+//!   accepted                                    12,300
+//!   out.pcapng  written                         12,300
+//!   balanced: every packet is accounted for
+//! ```
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+use tapline_capture::{Account, Balance, Count, InterfaceAccount, Loss, OutputAccount, Place, RingAccount};
+
+/// Width of the column that says where.
+const PLACE_WIDTH: usize = 44;
+/// Width of the column that says how many.
+const COUNT_WIDTH: usize = 16;
+
+/// The final account as a table that ends in whether it balances.
+pub(crate) fn text(account: &Account) -> String {
+    table(account) + &balance_text(account)
+}
+
+/// The account of a capture that goes on. Packets on their way between two places may make its sums differ, so it does
+/// not claim to balance unless it does.
+pub(crate) fn running_text(account: &Account) -> String {
+    let state = match account.balance() {
+        Balance::Balanced => balance_text(account),
+        Balance::Unbalanced(_) => "  still running: the sums settle at the end\n".to_owned(),
+    };
+    table(account) + &state
+}
+
+fn table(account: &Account) -> String {
+    let mut table = Table { text: format!("{:<PLACE_WIDTH$}{:>COUNT_WIDTH$}\n", "account", "packets") };
+    for interface in &account.interfaces {
+        table.interface(interface);
+    }
+    table.row("delivered", Count::Known(account.delivered), "");
+    table.row("filtered", Count::Known(account.filtered), "");
+    table.row("accepted", Count::Known(account.accepted), "");
+    if account.unexamined > 0 {
+        table.row("not examined", Count::Known(account.unexamined), "came after the end was decided");
+    }
+    for output in &account.outputs {
+        table.output(output);
+    }
+    table.text
+}
+
+fn balance_text(account: &Account) -> String {
+    match account.balance() {
+        Balance::Balanced => "  balanced: every packet is accounted for\n".to_owned(),
+        Balance::Unbalanced(faults) => faults.iter().fold(String::new(), |mut text, fault| {
+            let _ = writeln!(text, "  NOT BALANCED: {fault}");
+            text
+        }),
+    }
+}
+
+struct Table {
+    text: String,
+}
+
+impl Table {
+    fn row(&mut self, place: &str, count: Count, remark: &str) {
+        let count = count.known().map_or_else(|| "unknown".to_owned(), grouped);
+        let gap = if remark.is_empty() { "" } else { "  " };
+        let _ = writeln!(
+            self.text,
+            "  {place:<width$}{count:>COUNT_WIDTH$}{gap}{remark}",
+            width = PLACE_WIDTH - 2
+        );
+    }
+
+    fn interface(&mut self, interface: &InterfaceAccount) {
+        let name = if interface.name.is_empty() { "input" } else { &interface.name };
+        for loss in &interface.losses {
+            self.loss(name, loss);
+        }
+        if let Some(ring) = interface.ring {
+            self.row(&format!("{name}  kernel filter, refused"), interface.kernel_filtered, "");
+            self.ring(name, ring);
+        } else {
+            self.row(&format!("{name}  read"), Count::Known(interface.delivered), "");
+        }
+    }
+
+    fn loss(&mut self, name: &str, loss: &Loss) {
+        let place = format!("{name}  {}, {}", loss.place.name(), loss.counter);
+        let zero_in_driver = loss.place == Place::Driver && loss.count == Count::Known(0);
+        if !zero_in_driver {
+            self.row(&place, loss.count, "");
+        }
+    }
+
+    fn ring(&mut self, name: &str, ring: RingAccount) {
+        let freezes = match ring.freezes {
+            0 => String::new(),
+            1 => "in 1 freeze".to_owned(),
+            n => format!("in {} freezes", grouped(n)),
+        };
+        self.row(&format!("{name}  kernel ring, received"), Count::Known(ring.received), "");
+        self.row(&format!("{name}  kernel ring, lost"), Count::Known(ring.dropped), &freezes);
+        if ring.unread > 0 {
+            self.row(&format!("{name}  kernel ring, unread at the end"), Count::Known(ring.unread), "");
+        }
+    }
+
+    fn output(&mut self, output: &OutputAccount) {
+        self.row(&format!("{}  written", output.name), Count::Known(output.written), "");
+        if output.lost > 0 {
+            self.row(&format!("{}  LOST", output.name), Count::Known(output.lost), "");
+        }
+        if output.buffered > 0 {
+            self.row(&format!("{}  on its way", output.name), Count::Known(output.buffered), "");
+        }
+    }
+}
+
+/// The account as one JSON object, `{"account": ...}`; what is unknown is null.
+pub(crate) fn to_json(account: &Account) -> Value {
+    let balance = account.balance();
+    let faults = match &balance {
+        Balance::Balanced => Vec::new(),
+        Balance::Unbalanced(faults) => faults.clone(),
+    };
+    json!({"account": {
+        "interfaces": account.interfaces.iter().map(interface_json).collect::<Vec<_>>(),
+        "delivered": account.delivered,
+        "filtered": account.filtered,
+        "accepted": account.accepted,
+        "unexamined": account.unexamined,
+        "outputs": account.outputs.iter().map(output_json).collect::<Vec<_>>(),
+        "lost": account.lost(),
+        "balanced": balance == Balance::Balanced,
+        "faults": faults,
+    }})
+}
+
+fn interface_json(interface: &InterfaceAccount) -> Value {
+    json!({
+        "name": interface.name,
+        "losses": interface.losses.iter().map(loss_json).collect::<Vec<_>>(),
+        "kernel_filtered": interface.kernel_filtered.known(),
+        "ring": interface.ring.map(|ring| json!({
+            "received": ring.received,
+            "dropped": ring.dropped,
+            "freezes": ring.freezes,
+            "unread": ring.unread,
+        })),
+        "delivered": interface.delivered,
+    })
+}
+
+fn loss_json(loss: &Loss) -> Value {
+    json!({"place": loss.place.name(), "counter": loss.counter, "count": loss.count.known()})
+}
+
+fn output_json(output: &OutputAccount) -> Value {
+    json!({"name": output.name, "written": output.written, "lost": output.lost, "buffered": output.buffered})
+}
+
+/// Digits in groups of three: 1234567 is 1,234,567.
+pub(crate) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account() -> Account {
+        let mut interface = InterfaceAccount::of_file("eth0", 1000);
+        interface.kernel_filtered = Count::Unknown;
+        interface.ring = Some(RingAccount { received: 1234, dropped: 234, freezes: 1, unread: 0 });
+        let output = OutputAccount { name: "out.pcapng".into(), written: 1000, ..OutputAccount::default() };
+        Account {
+            interfaces: vec![interface],
+            delivered: 1000,
+            accepted: 1000,
+            outputs: vec![output],
+            ..Account::default()
+        }
+    }
+
+    #[test]
+    fn the_table_says_unknown_and_balanced() {
+        let text = text(&account());
+        assert!(text.contains("kernel filter, refused") && text.contains("unknown"), "{text}");
+        assert!(text.contains("1,234\n") && text.contains("234  in 1 freeze"), "{text}");
+        assert!(text.ends_with("balanced: every packet is accounted for\n"), "{text}");
+    }
+
+    #[test]
+    fn a_fault_is_shouted() {
+        let mut broken = account();
+        broken.filtered = 1;
+        assert!(text(&broken).contains("NOT BALANCED: delivered 1000 but"));
+        assert_eq!(to_json(&broken)["account"]["balanced"], false);
+    }
+
+    #[test]
+    fn json_has_null_for_unknown() {
+        let value = to_json(&account());
+        assert!(value["account"]["interfaces"][0]["kernel_filtered"].is_null());
+        assert_eq!(value["account"]["interfaces"][0]["ring"]["dropped"], 234);
+        assert_eq!(value["account"]["balanced"], true);
+    }
+
+    #[test]
+    fn groups_of_three() {
+        assert_eq!(
+            [grouped(0), grouped(999), grouped(1000), grouped(1_234_567)],
+            ["0", "999", "1,000", "1,234,567"]
+        );
+    }
+}
