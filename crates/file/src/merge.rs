@@ -181,6 +181,3 @@ impl File {
         }
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -298,32 +298,24 @@ fn read_fault(name: String, place: Place, source: io::Error, compression: Option
 fn detect_format(input: &mut Input, name: &str) -> Result<Format, Error> {
     loop {
         let (bytes, start) = input.window();
-        let bytes = &bytes[start..];
-        if let Some(format) = detect::format(bytes, false) {
+        if let Some(format) = detect::format(&bytes[start..]) {
             return Ok(format);
         }
-        if bytes.len() < DETECT_LEN && input.fill() {
-            continue;
+        if input.len() >= DETECT_LEN || !input.fill() {
+            return Err(no_format(input, name.to_owned()));
         }
-        if let Some(source) = input.take_fault() {
-            let place = place(input, input.len());
-            return Err(read_fault(name.to_owned(), place, source, input.compression()));
-        }
-        return detect_whole(input, name);
     }
 }
 
-/// The format of a file of which all is there that will be looked at.
-fn detect_whole(input: &mut Input, name: &str) -> Result<Format, Error> {
-    let (bytes, start) = input.window();
-    let bytes = &bytes[start..];
-    let name = name.to_owned();
-    if bytes.is_empty() {
-        return Err(Error::Empty { name });
+fn no_format(input: &mut Input, name: String) -> Error {
+    if let Some(source) = input.take_fault() {
+        let place = place(input, input.len());
+        return read_fault(name, place, source, input.compression());
     }
-    match detect::format(bytes, bytes.len() < DETECT_LEN) {
-        Some(format) => Ok(format),
-        None => Err(Error::NotACapture { name, looks_like: detect::looks_like(bytes) }),
+    let (bytes, start) = input.window();
+    match &bytes[start..] {
+        [] => Error::Empty { name },
+        bytes => Error::NotACapture { name, looks_like: detect::looks_like(bytes) },
     }
 }
 
@@ -366,6 +358,3 @@ fn start_pcap(input: &mut Input, name: &str, interfaces: &mut Vec<Interface>) ->
 /// Bytes of a pcap file in which its first records are looked at, to tell variants of one magic number apart. Not
 /// waited for on pipes, which may bring them much later.
 const LAYOUT_TRIAL_LEN: usize = 4096;
-
-#[cfg(test)]
-mod tests;

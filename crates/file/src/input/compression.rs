@@ -60,21 +60,48 @@ impl Compression {
         Ok(match self {
             Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(packed)),
             Compression::Zstd => Box::new(zstd::Decoder::with_buffer(packed)?),
-            Compression::Lz4 => Box::new(Lz4Frames(FrameDecoder::new(packed))),
+            Compression::Lz4 => Box::new(Lz4Frames(FrameDecoder::new(Tail { inner: packed, last: [0; 8] }))),
         })
     }
 }
 
-/// All frames of an lz4 stream: the decoder itself stops after each.
-struct Lz4Frames<R: Read>(FrameDecoder<R>);
+/// All frames of an lz4 stream: the decoder itself stops after each, and takes an end between two blocks for one.
+struct Lz4Frames<R: Read>(FrameDecoder<Tail<R>>);
 
 impl<R: BufRead> Read for Lz4Frames<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let len = self.0.read(buffer)?;
-            if len > 0 || self.0.get_mut().fill_buf()?.is_empty() {
+            if len > 0 {
                 return Ok(len);
             }
+            let tail = self.0.get_mut();
+            if tail.inner.fill_buf()?.is_empty() {
+                return if tail.is_end_mark() { Ok(0) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
+            }
         }
+    }
+}
+
+/// Remembers the last bytes of a stream.
+struct Tail<R> {
+    inner: R,
+    last: [u8; 8],
+}
+
+impl<R> Tail<R> {
+    /// Whether they end a frame: a block length of 0, with or without a checksum behind.
+    fn is_end_mark(&self) -> bool {
+        self.last[4..] == [0; 4] || self.last[..4] == [0; 4]
+    }
+}
+
+impl<R: Read> Read for Tail<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let len = self.inner.read(buffer)?;
+        let new = &buffer[len.saturating_sub(8)..len];
+        self.last.rotate_left(new.len());
+        self.last[8 - new.len()..].copy_from_slice(new);
+        Ok(len)
     }
 }

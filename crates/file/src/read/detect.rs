@@ -10,18 +10,18 @@ pub(crate) enum Format {
     Erf,
 }
 
-/// The bytes that [`format`] wants to see where a file has them; for ERF, a few records.
-pub(crate) const DETECT_LEN: usize = 4096;
+/// The bytes that [`format`] wants to see where a file has them: the longest ERF record and the next header.
+pub(crate) const DETECT_LEN: usize = 65_536 + erf::HEADER_LEN;
 
-/// The format of a file that begins with `bytes`. `whole` says that the file has no more than these.
-pub(crate) fn format(bytes: &[u8], whole: bool) -> Option<Format> {
+/// The format of a file that begins with `bytes`.
+pub(crate) fn format(bytes: &[u8]) -> Option<Format> {
     let magic = *bytes.first_chunk()?;
     if pcap::byte_order(magic).is_some() {
         Some(Format::Pcap)
     } else if magic == pcapng::SECTION_HEADER_TYPE {
         Some(Format::Pcapng)
     } else {
-        erf::looks_like_records(bytes, whole).then_some(Format::Erf)
+        erf::looks_like_records(bytes).then_some(Format::Erf)
     }
 }
 
@@ -79,7 +79,7 @@ mod tests {
 
     #[test]
     fn short_files_are_no_format() {
-        assert_eq!(format(b"", true), None);
-        assert_eq!(format(b"\xd4\xc3\xb2", true), None);
+        assert_eq!(format(b""), None);
+        assert_eq!(format(b"\xd4\xc3\xb2"), None);
     }
 }

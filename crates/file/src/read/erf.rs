@@ -39,8 +39,6 @@ const KIND_MAX: u8 = 27;
 
 /// Records that are judged before a file is taken for ERF.
 const TRIAL_RECORDS: usize = 20;
-/// With fewer whole records than this, the whole file must be records.
-const TRIAL_RECORDS_MIN: usize = 3;
 /// Times may step back by this much between interfaces, and forth by a year.
 const STEP_BACK_MAX: u64 = 1 << 32;
 const STEP_FORTH_MAX: u64 = (365 * 24 * 3600) << 32;
@@ -221,31 +219,26 @@ fn timestamp(time: u64) -> Timestamp {
     Timestamp::from_parts((time >> 32) as i64, nanos)
 }
 
-/// Whether a file that begins with `bytes` can be ERF. `whole` says that the file has no more than these.
-pub(super) fn looks_like_records(bytes: &[u8], whole: bool) -> bool {
-    let (mut at, mut last_time) = (0, None);
-    for count in 0..TRIAL_RECORDS {
+/// Whether a file that begins with `bytes` can be ERF: at least one whole packet record, and nothing that cannot be one.
+pub(super) fn looks_like_records(bytes: &[u8]) -> bool {
+    let (mut at, mut packets, mut last_time) = (0, 0, None);
+    for _ in 0..TRIAL_RECORDS {
         let rest = &bytes[at..];
-        if rest.is_empty() {
-            return count > 0;
-        }
-        let Some(header) = rest.first_chunk().map(Header::parse) else { return count >= TRIAL_RECORDS_MIN };
+        let Some(header) = rest.first_chunk().map(Header::parse) else { break };
         if !is_plausible(&header, last_time) {
             return false;
         }
-        if rest.len() < header.len {
-            return count >= TRIAL_RECORDS_MIN || (!whole && count > 0);
-        }
-        let data = data(&header, &Content::of(header.kind), &rest[..header.len]);
+        let Some(record) = rest.get(..header.len) else { break };
         if header.kind != KIND_PAD {
-            last_time = Some(header.time);
-            if data.is_err() {
+            if data(&header, &Content::of(header.kind), record).is_err() {
                 return false;
             }
+            last_time = Some(header.time);
+            packets += 1;
         }
         at += header.len;
     }
-    true
+    packets > 0
 }
 
 fn is_plausible(header: &Header, last_time: Option<u64>) -> bool {
@@ -261,6 +254,3 @@ fn is_plausible(header: &Header, last_time: Option<u64>) -> bool {
     });
     header.kind != KIND_LEGACY && header.kind <= KIND_MAX && steps_well
 }
-
-#[cfg(test)]
-mod tests;

@@ -316,6 +316,3 @@ fn direction(packet_type: PacketType) -> Direction {
         _ => Direction::In,
     }
 }
-
-#[cfg(test)]
-mod tests;

