@@ -1,7 +1,8 @@
 //! One packet after another as text.
 
-use tapline_packet::{Interface, Packet};
+use tapline_packet::{Interface, LinkType, Packet, VlanTag};
 
+use crate::app::nfs::Calls;
 use crate::bytes::{Cut, Span};
 use crate::context::Context;
 use crate::names::{HostNames, Names, Services};
@@ -12,6 +13,10 @@ use crate::{HexStyle, Options, hexdump, link};
 
 /// Longest packet that is looked into: libpcap's `MAXIMUM_SNAPLEN`.
 const PACKET_MAX: usize = 262_144;
+
+/// Where a VLAN tag stands in a frame, and how long it is.
+const TAG_AT: usize = 12;
+const TAG_LEN: usize = 4;
 
 /// Prints packets in the order in which it is handed them.
 ///
@@ -34,7 +39,10 @@ pub struct Printer {
     names: Names,
     clock: Clock,
     connections: Connections,
+    calls: Calls,
     packets: u64,
+    /// Room for frames whose VLAN tag is put back.
+    tagged: Vec<u8>,
 }
 
 impl Printer {
@@ -45,7 +53,15 @@ impl Printer {
             names.set_services(Services::system());
             names.read_protocols();
         }
-        Printer { options, names, clock: Clock::default(), connections: Connections::new(), packets: 0 }
+        Printer {
+            options,
+            names,
+            clock: Clock::default(),
+            connections: Connections::new(),
+            calls: Calls::new(),
+            packets: 0,
+            tagged: Vec::new(),
+        }
     }
 
     /// Uses other names of ports than those of the system.
@@ -70,21 +86,50 @@ impl Printer {
         if self.options.number {
             print_number(out, self.packets);
         }
-        let wire_len = packet.meta.wire_len as usize;
+        match packet.meta.vlan {
+            Some(tag) if interface.link_type == LinkType::ETHERNET && packet.data.len() >= TAG_AT => {
+                let mut tagged = std::mem::take(&mut self.tagged);
+                put_tag_back(&mut tagged, packet.data, tag);
+                let wire_len = packet.meta.wire_len as usize + TAG_LEN;
+                self.print_frame(Packet { data: &tagged, ..packet }, wire_len, interface.link_type, out);
+                self.tagged = tagged;
+            }
+            _ => self.print_frame(packet, packet.meta.wire_len as usize, interface.link_type, out),
+        }
+    }
+
+    fn print_frame(&mut self, packet: Packet<'_>, wire_len: usize, link_type: LinkType, out: &mut Vec<u8>) {
         if let Some(fault) = Fault::find(packet.data.len(), wire_len) {
             fault.print(out);
             return;
         }
         self.clock.print(out, &self.options, packet.meta.timestamp);
-        let mut cx = Context::new(out, &self.options, &mut self.names, &mut self.connections, packet.meta);
+        let mut cx = Context::new(
+            out,
+            &self.options,
+            &mut self.names,
+            &mut self.connections,
+            &mut self.calls,
+            packet.meta,
+        );
         let span = Span { data: packet.data, length: wire_len };
-        if let Err(Cut) = link::print(&mut cx, span, interface.link_type) {
+        if let Err(Cut) = link::print(&mut cx, span, link_type) {
             cx.cut();
         }
         let link_header_len = cx.link_header_len;
         print_bytes(out, self.options.hex, packet.data, link_header_len);
         out.text("\n");
     }
+}
+
+/// Writes the frame as it was on the wire, with the tag that the NIC or the kernel took out.
+fn put_tag_back(tagged: &mut Vec<u8>, data: &[u8], tag: VlanTag) {
+    tagged.clear();
+    let (addresses, rest) = data.split_at(TAG_AT);
+    tagged.extend_from_slice(addresses);
+    tagged.extend_from_slice(&tag.tpid.to_be_bytes());
+    tagged.extend_from_slice(&tag.tci.to_be_bytes());
+    tagged.extend_from_slice(rest);
 }
 
 /// `%5u` and two spaces.
@@ -155,5 +200,61 @@ impl Fault {
             });
         }
         out.text("]\n");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tapline_packet::Meta;
+
+    use super::*;
+    use crate::TimeStyle;
+
+    fn printed(options: Options, data: &[u8], meta: Meta) -> String {
+        let mut out = Vec::new();
+        let interface = Interface::new("", LinkType::ETHERNET);
+        Printer::new(options).print(Packet { data, meta: &meta }, &interface, &mut out);
+        String::from_utf8(out).expect("ASCII")
+    }
+
+    fn options() -> Options {
+        Options { time: TimeStyle::None, port_names: false, ..Options::default() }
+    }
+
+    #[test]
+    fn a_stripped_tag_is_shown_as_if_it_were_there() {
+        let mut frame = vec![0xff; 6];
+        frame.extend_from_slice(&[2, 0, 0, 0, 0, 1, 0x12, 0x34, 1, 2]);
+        let tag = VlanTag { tpid: 0x8100, tci: 0x6007 };
+        let meta = Meta { wire_len: 16, vlan: Some(tag), ..Meta::default() };
+        let text = printed(Options { link_header: true, hex: HexStyle::HexLink, ..options() }, &frame, meta);
+        assert_eq!(
+            text,
+            "02:00:00:00:00:01 > ff:ff:ff:ff:ff:ff, ethertype 802.1Q (0x8100), length 20: vlan 7, p 3, \
+             ethertype Unknown (0x1234), \n\
+             \t0x0000:  ffff ffff ffff 0200 0000 0001 8100 6007\n\
+             \t0x0010:  1234 0102\n"
+        );
+    }
+
+    #[test]
+    fn lengths_that_make_no_sense_are_said() {
+        let cases = [
+            (0, 0, "[Invalid header: caplen==0, len==0]\n"),
+            (3, 2, "[Invalid header: len(2) < caplen(3)]\n"),
+            (2, 300_000, "[Invalid header: len(300000) > 262144]\n"),
+        ];
+        for (captured, wire_len, expected) in cases {
+            let meta = Meta { wire_len, ..Meta::default() };
+            assert_eq!(printed(options(), &vec![0; captured], meta), expected);
+        }
+    }
+
+    #[test]
+    fn numbers_are_padded() {
+        let mut out = Vec::new();
+        print_number(&mut out, 7);
+        print_number(&mut out, 123_456);
+        assert_eq!(out, b"    7  123456  ");
     }
 }

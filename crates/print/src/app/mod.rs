@@ -12,9 +12,11 @@
 pub(crate) mod dhcp;
 pub(crate) mod dns;
 mod kerberos;
+pub(crate) mod nfs;
 pub(crate) mod ntp;
 mod radius;
 mod redis;
+mod rip;
 pub(crate) mod sctp;
 mod snmp;
 mod ssh;
@@ -39,7 +41,7 @@ pub(crate) fn tcp(
     span: Span<'_>,
     source_port: u16,
     destination_port: u16,
-    _ip: &Ip<'_>,
+    ip: &Ip<'_>,
 ) -> Result<bool, Cut> {
     // The port that names the service: tcpdump asks for each in turn on either side.
     let is = |port| source_port == port || destination_port == port;
@@ -63,6 +65,8 @@ pub(crate) fn tcp(
         text_protocol::print(cx, span, &text_protocol::RTSP)?;
     } else if is(53) || is(5353) {
         dns::print(cx, span, Carrier::Tcp)?;
+    } else if is(nfs::PORT) {
+        return nfs::tcp(cx, span, source_port, destination_port, ip);
     } else {
         return Ok(tls::print(cx, span));
     }
@@ -76,9 +80,12 @@ pub(crate) fn udp(
     span: Span<'_>,
     source_port: u16,
     destination_port: u16,
-    _ip: &Ip<'_>,
+    ip: &Ip<'_>,
 ) -> Result<bool, Cut> {
     let is = |port| source_port == port || destination_port == port;
+    if is(nfs::PORT) && nfs::udp(cx, span, source_port, destination_port, ip)? {
+        return Ok(true);
+    }
     if is(53) {
         dns::print(cx, span, Carrier::Udp)?;
     } else if is(5353) {
@@ -87,6 +94,8 @@ pub(crate) fn udp(
         tftp::print(cx, span)?;
     } else if is(68) || is(67) {
         dhcp::print(cx, span)?;
+    } else if is(520) {
+        rip::print(cx, span)?;
     } else if is(161) || is(162) {
         snmp::print(cx, span)?;
     } else if is(123) {

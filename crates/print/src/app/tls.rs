@@ -30,6 +30,9 @@ const RECORD_HEADER_LEN: usize = 5;
 /// Longest record: 2^14 bytes and room for what encryption adds (RFC 5246, 6.2.3).
 const RECORD_MAX: usize = 16_384 + 2_048;
 
+/// First byte of the versions of TLS 1.3's drafts; the second is the draft's number.
+const DRAFT: u16 = 0x7f;
+
 const SERVER_NAME: u16 = 0;
 const PROTOCOLS: u16 = 16;
 const SUPPORTED_VERSIONS: u16 = 43;
@@ -145,8 +148,13 @@ pub(crate) fn hello<'p>(record: &Record<'p>) -> Option<Hello<'p>> {
         versions: &[],
         suites: &[],
     };
+    // Drafts of TLS 1.3 up to 21 have neither session nor compression in the server's hello.
+    let is_draft = !hello.is_client && hello.legacy_version >> 8 == DRAFT;
     // Where the bytes end, what was found before holds.
-    let _: Result<(), Cut> = fill(&mut hello, body.skip(34));
+    let _: Result<(), Cut> = match is_draft {
+        true => body.bytes(34, 2).map(|suite| hello.suites = suite),
+        false => fill(&mut hello, body.skip(34)),
+    };
     Some(hello)
 }
 
@@ -203,9 +211,11 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> bool {
     }
     let Some(hello) = record(span).as_ref().and_then(hello) else { return false };
     cx.text(if hello.is_client { ": TLS client hello" } else { ": TLS server hello" });
-    match version_name(hello.version()) {
+    let version = hello.version();
+    match version_name(version) {
         Some(name) => put!(cx, ", version {name}"),
-        None => put!(cx, ", version 0x{:04x}", hello.version()),
+        None if version >> 8 == DRAFT => put!(cx, ", version 1.3 draft {}", version & 0xff),
+        None => put!(cx, ", version 0x{version:04x}"),
     }
     if !hello.server_name.is_empty() {
         cx.text(", sni ");
