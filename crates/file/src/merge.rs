@@ -168,10 +168,19 @@ impl File {
         let result = self.source.advance();
         self.is_ended = !matches!(result, Ok(true));
         self.take_interfaces(interfaces);
-        for record in self.source.records_mut() {
-            record.meta.interface = self.ids[record.meta.interface.0 as usize];
-        }
+        self.renumber();
         result.map(|_| ())
+    }
+
+    /// Gives the records the merged numbers, which those of the first file have already.
+    fn renumber(&mut self) {
+        let File { source, ids, .. } = self;
+        if ids.iter().enumerate().all(|(index, id)| id.0 as usize == index) {
+            return;
+        }
+        for record in source.records_mut() {
+            record.meta.interface = ids[record.meta.interface.0 as usize];
+        }
     }
 
     fn take_interfaces(&mut self, interfaces: &mut Vec<Interface>) {

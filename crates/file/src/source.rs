@@ -51,8 +51,6 @@ pub struct FileSource {
 pub struct InterfaceCounters {
     /// Packets lent.
     pub packets: u64,
-    /// Captured bytes lent.
-    pub bytes: u64,
     /// Packets that the file says were lost between those lent (`epb_dropcount`, ERF's loss counter).
     pub drops: u64,
 }
@@ -274,10 +272,14 @@ impl FileSource {
 
     fn count(&mut self) {
         self.counters.resize(self.interfaces.len(), InterfaceCounters::default());
+        // pcap has one interface and no word for losses.
+        if let (Format::Pcap, [counters]) = (self.format, &mut self.counters[..]) {
+            counters.packets += self.records.len() as u64;
+            return;
+        }
         for record in &self.records {
             let counters = &mut self.counters[record.meta.interface.0 as usize];
             counters.packets += 1;
-            counters.bytes += u64::from(record.cap_len);
             counters.drops = counters.drops.saturating_add(record.meta.drops_before);
         }
     }

@@ -61,7 +61,7 @@ pub(crate) struct Parser {
     layout: Layout,
     lengths: Lengths,
     /// Nanoseconds in a unit of the fraction: 1 or 1000.
-    fraction_ns: u64,
+    fraction_ns: i64,
     link_type: LinkType,
     pseudo_header: Option<PseudoHeader>,
 }
@@ -193,6 +193,52 @@ struct RecordHeader {
 impl Parser {
     /// Walks the window until the batch is full or a record is not there as a whole.
     pub(crate) fn parse(&mut self, window: &mut Window<'_>, found: &mut Found<'_>) -> Result<Stop, Fault> {
+        match (self.is_plain(), self.order == ByteOrder::NATIVE) {
+            (true, true) => self.parse_plain::<false>(window, found),
+            (true, false) => self.parse_plain::<true>(window, found),
+            _ => self.parse_any(window, found),
+        }
+    }
+
+    /// Whether records are as nearly every file has them.
+    fn is_plain(&self) -> bool {
+        self.layout == Layout::Standard
+            && self.lengths == Lengths::CapturedFirst
+            && self.pseudo_header.is_none()
+    }
+
+    /// The same as [`parse_any`](Self::parse_any) for plain records, with nothing left to ask at each of them.
+    fn parse_plain<const FOREIGN: bool>(
+        &self,
+        window: &mut Window<'_>,
+        found: &mut Found<'_>,
+    ) -> Result<Stop, Fault> {
+        let cap_len_max = self.link_type.snap_len_max();
+        while !found.is_full() {
+            let Some(bytes) = window.rest().first_chunk::<RECORD_HEADER_LEN>() else {
+                return Ok(Stop::need("packet header", RECORD_HEADER_LEN));
+            };
+            let [seconds, fraction, cap_len, wire_len] = words::<FOREIGN>(bytes);
+            if cap_len > cap_len_max {
+                return Err(self.too_long(cap_len));
+            }
+            let record_len = RECORD_HEADER_LEN + cap_len as usize;
+            if window.rest().len() < record_len {
+                return Ok(Stop::need("packet", record_len));
+            }
+            let meta = Meta { timestamp: self.timestamp(seconds, fraction), wire_len, ..Meta::default() };
+            found.records.push(Record {
+                offset: window.at + RECORD_HEADER_LEN,
+                cap_len,
+                options_len: 0,
+                meta,
+            });
+            window.at += record_len;
+        }
+        Ok(Stop::Full)
+    }
+
+    fn parse_any(&mut self, window: &mut Window<'_>, found: &mut Found<'_>) -> Result<Stop, Fault> {
         let header_len = self.layout.len();
         while !found.is_full() {
             let Some(header_bytes) = window.rest().get(..header_len) else {
@@ -200,7 +246,7 @@ impl Parser {
             };
             let header = self.header(header_bytes);
             if header.cap_len > self.link_type.snap_len_max() {
-                return Err(self.too_long(&header));
+                return Err(self.too_long(header.cap_len));
             }
             let record_len = header_len + header.cap_len as usize;
             if window.rest().len() < record_len {
@@ -236,8 +282,7 @@ impl Parser {
 
     #[inline]
     fn record(&self, header: &RecordHeader, bytes: &[u8], offset: usize) -> Record {
-        let nanos = u64::from(header.fraction) * self.fraction_ns;
-        let timestamp = Timestamp::from_parts(i64::from(header.seconds), nanos);
+        let timestamp = self.timestamp(header.seconds, header.fraction);
         let mut meta = Meta { timestamp, wire_len: header.wire_len, ..Meta::default() };
         if matches!(self.layout, Layout::Patched | Layout::PatchedSuse) {
             meta.if_index = self.order.u32(bytes, 16);
@@ -247,12 +292,16 @@ impl Parser {
         Record { offset, cap_len: header.cap_len, options_len: 0, meta }
     }
 
-    fn too_long(&self, header: &RecordHeader) -> Fault {
+    /// 32 bits of seconds and of a fraction, even one beyond a second, stay far below 2^63 ns.
+    #[inline]
+    fn timestamp(&self, seconds: u32, fraction: u32) -> Timestamp {
+        Timestamp::from_nanos(i64::from(seconds) * 1_000_000_000 + i64::from(fraction) * self.fraction_ns)
+    }
+
+    fn too_long(&self, cap_len: u32) -> Fault {
+        let (link_type, max) = (self.link_type, self.link_type.snap_len_max());
         Fault(format!(
-            "the packet header gives {} captured bytes; a packet of link type {} has at most {}",
-            header.cap_len,
-            self.link_type,
-            self.link_type.snap_len_max()
+            "the packet header gives {cap_len} captured bytes; a packet of link type {link_type} has at most {max}"
         ))
     }
 
@@ -301,6 +350,17 @@ impl Parser {
         }
         doubts
     }
+}
+
+/// The four numbers of a record's header.
+#[inline]
+fn words<const FOREIGN: bool>(bytes: &[u8; RECORD_HEADER_LEN]) -> [u32; 4] {
+    let mut words = [0; 4];
+    for (word, bytes) in words.iter_mut().zip(bytes.as_chunks().0) {
+        let number = u32::from_ne_bytes(*bytes);
+        *word = if FOREIGN { number.swap_bytes() } else { number };
+    }
+    words
 }
 
 /// The outcome of reading records in a layout.
