@@ -93,11 +93,6 @@ impl<'p> Span<'p> {
         self.array(at).map(u32::from_le_bytes)
     }
 
-    #[inline]
-    pub(crate) fn u64_le(self, at: usize) -> Result<u64, Cut> {
-        self.array(at).map(u64::from_le_bytes)
-    }
-
     /// What follows the first `count` bytes. Past the end it is empty.
     #[inline]
     pub(crate) fn skip(self, count: usize) -> Span<'p> {

@@ -97,11 +97,7 @@ fn difference(out: &mut Vec<u8>, precision: Precision, time: Timestamp, base: Ti
     let nanos = nanos.unsigned_abs() * unit as u128;
     out.text(sign);
     let seconds = (nanos / 1_000_000_000) as u64;
-    if seconds >= DAY_S as u64 {
-        out.dec(seconds / DAY_S as u64);
-        out.text(" ");
-        out.text(if seconds / DAY_S as u64 == 1 { "day " } else { "days " });
-    }
+    // Whole days are left out, as in tcpdump.
     time_of_day(out, seconds % DAY_S as u64);
     fraction(out, precision, (nanos % 1_000_000_000) as u32);
 }

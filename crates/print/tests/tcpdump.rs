@@ -15,6 +15,14 @@ use tapline_print::{HexStyle, Options, Precision, Printer, TimeStyle};
 /// Flag sets and the share of equal lines, in per mille, that each must reach.
 const FLOORS: &[(&str, u32)] = &[("-n", 500)];
 
+/// Packets of each file that are cut, and the longest of the cuts.
+const CUT_PACKETS: usize = 8;
+const CUT_BYTES: usize = 400;
+
+/// Packets of each file that are changed, and how often each.
+const MUTATED_PACKETS: usize = 12;
+const MUTATIONS: usize = 40;
+
 /// How far two texts may drift apart before they count as different for good.
 const RESYNC_LINES: usize = 80;
 
@@ -39,15 +47,35 @@ fn differences() {
     let flags = std::env::var("TAPLINE_FLAGS").unwrap_or_else(|_| "-n".to_owned());
     let only = std::env::var("TAPLINE_FILES").unwrap_or_default();
     let score = bench.score_of(&flags, |name| name.contains(&only));
-    println!("{}", score.table(&flags));
-    let mut shown: Vec<_> = score.examples.iter().collect();
-    shown.sort_by_key(|(_, examples)| std::cmp::Reverse(examples.count));
-    for (shape, example) in shown.iter().take(60) {
-        println!(
-            "{:5} {shape}  ({})\n   them {:?}\n   ours {:?}",
-            example.count, example.file, example.them, example.ours
-        );
+    score.show(&flags);
+}
+
+/// Captures cut to each of these lengths must be marked as cut where tcpdump marks them.
+#[test]
+#[ignore = "a tool for whoever works on a printer"]
+fn truncated() {
+    let Some(bench) = Bench::find() else { return };
+    let flags = std::env::var("TAPLINE_FLAGS").unwrap_or_else(|_| "-n".to_owned());
+    let only = std::env::var("TAPLINE_FILES").unwrap_or_default();
+    let mut score = Score::default();
+    for (name, _, packets) in bench.files.iter().filter(|(name, ..)| name.contains(&only)) {
+        bench.score_cut(&mut score, &flags, name, packets);
     }
+    score.show(&flags);
+}
+
+/// Packets with bytes changed must be told as tcpdump tells them.
+#[test]
+#[ignore = "a tool for whoever works on a printer"]
+fn mutated() {
+    let Some(bench) = Bench::find() else { return };
+    let flags = std::env::var("TAPLINE_FLAGS").unwrap_or_else(|_| "-n".to_owned());
+    let only = std::env::var("TAPLINE_FILES").unwrap_or_default();
+    let mut score = Score::default();
+    for (name, _, packets) in bench.files.iter().filter(|(name, ..)| name.contains(&only)) {
+        bench.score_mutated(&mut score, &flags, name, packets);
+    }
+    score.show(&flags);
 }
 
 /// tcpdump and the captures.
@@ -77,6 +105,32 @@ impl Bench {
         self.score_of(flags, |_| true)
     }
 
+    /// Cuts copies of some packets of a file at every length, and compares the text of those.
+    fn score_cut(&self, score: &mut Score, flags: &str, name: &str, packets: &[Recorded]) {
+        let mut cut = Vec::new();
+        for packet in packets.iter().take(CUT_PACKETS) {
+            for length in 1..packet.data.len().min(CUT_BYTES) {
+                let data = packet.data[..length].to_vec();
+                cut.push(Recorded { data, meta: packet.meta, interface: packet.interface.clone() });
+            }
+        }
+        score_changed(score, flags, name, cut);
+    }
+
+    /// Changes bytes in copies of some packets of a file, and compares the text of those.
+    fn score_mutated(&self, score: &mut Score, flags: &str, name: &str, packets: &[Recorded]) {
+        let mut random = captures::Random::new();
+        let mut changed = Vec::new();
+        for packet in packets.iter().take(MUTATED_PACKETS) {
+            for _ in 0..MUTATIONS {
+                let mut data = packet.data.clone();
+                random.change(&mut data);
+                changed.push(Recorded { data, meta: packet.meta, interface: packet.interface.clone() });
+            }
+        }
+        score_changed(score, flags, name, changed);
+    }
+
     fn score_of(&self, flags: &str, wanted: impl Fn(&str) -> bool) -> Score {
         let mut score = Score::default();
         for (name, path, packets) in self.files.iter().filter(|(name, ..)| wanted(name)) {
@@ -86,6 +140,17 @@ impl Bench {
         }
         score
     }
+}
+
+/// Compares the text of packets that are in no file yet.
+fn score_changed(score: &mut Score, flags: &str, name: &str, mut packets: Vec<Recorded>) {
+    let Some(first) = packets.first() else { return };
+    let link_type = first.interface.link_type;
+    packets.retain(|packet| packet.interface.link_type == link_type);
+    let file = tempfile::NamedTempFile::with_suffix(".pcap").expect("a temporary file");
+    std::fs::write(file.path(), captures::pcap(link_type, &packets)).expect("the file can be written");
+    let Some(them) = tcpdump(flags, file.path()) else { return };
+    score.compare(name, &lines(&them), &lines(&printed(flags, &packets)));
 }
 
 /// What tcpdump prints; `None` if it does not read the file at all.
@@ -218,6 +283,17 @@ impl Score {
     fn per_mille(&self) -> u32 {
         let (same, all) = self.totals();
         (same * 1000 / all.max(1)) as u32
+    }
+
+    /// The table and the most frequent differences.
+    fn show(&self, flags: &str) {
+        println!("{}", self.table(flags));
+        let mut shown: Vec<_> = self.examples.iter().collect();
+        shown.sort_by_key(|(_, examples)| std::cmp::Reverse(examples.count));
+        for (shape, example) in shown.iter().take(60) {
+            let Example { count, file, them, ours } = example;
+            println!("{count:5} {shape}  ({file})\n   them {them:?}\n   ours {ours:?}");
+        }
     }
 
     fn table(&self, flags: &str) -> String {

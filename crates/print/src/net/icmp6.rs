@@ -150,10 +150,11 @@ fn print_details(cx: &mut Context<'_>, span: Span<'_>, kind: u8, code: u8) -> Re
         },
         PARAMETER_PROBLEM => return parameter_problem(cx, span, code),
         ECHO | ECHO_REPLY => {
+            let (id, seq) = (span.u16(4)?, span.u16(6)?);
             cx.text(", id ");
-            cx.dec(span.u16(4)?);
+            cx.dec(id);
             cx.text(", seq ");
-            cx.dec(span.u16(6)?);
+            cx.dec(seq);
         }
         LISTENER_QUERY => listener::query(cx, span)?,
         LISTENER_REPORT | LISTENER_DONE => listener::version_1(cx, span),

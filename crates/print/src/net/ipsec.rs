@@ -20,10 +20,6 @@ pub(crate) fn authentication(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip<'_>) 
     let words = span.u8(1)?;
     // The length field counts 4-byte words, without the first two.
     let header_len = (usize::from(words) + 2) * 4;
-    if header_len < AH_FIXED_LEN {
-        cx.invalid();
-        return Ok(());
-    }
     if cx.verbose() > 0 {
         put!(cx, "length={words}({header_len}-bytes),");
     }
@@ -32,19 +28,16 @@ pub(crate) fn authentication(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip<'_>) 
         put!(cx, "reserved=0x{reserved:x}[MustBeZero],");
     }
     put!(cx, "spi=0x{:08x},", span.u32(4)?);
-    if cx.verbose() > 0 {
-        put!(cx, "seq=0x{:x},", span.u32(8)?);
-        cx.text("icv=0x");
-        for byte in span.bytes(AH_FIXED_LEN, header_len - AH_FIXED_LEN)? {
-            cx.hex(*byte, 2);
-        }
-    } else {
-        put!(cx, "seq=0x{:x}", span.u32(8)?);
+    put!(cx, "seq=0x{:x},", span.u32(8)?);
+    cx.text("icv=0x");
+    for byte in span.bytes(AH_FIXED_LEN, header_len.saturating_sub(AH_FIXED_LEN))? {
+        cx.hex(*byte, 2);
     }
     cx.text("): ");
     span.need(header_len)?;
-    // Bounded: each header is at least 12 bytes of the captured ones.
-    net::ip_protocol(cx, span.skip(header_len), span.u8(0)?, ip)
+    // Bounded: each header is at least 8 of the captured bytes, and nesting is counted.
+    let next = span.u8(0)?;
+    cx.nested(|cx| net::ip_protocol(cx, span.skip(header_len), next, ip))
 }
 
 /// Prints the head of an encrypted payload.

@@ -55,7 +55,6 @@ const NAMES: &[(u8, &str)] = &[
     (MOBILITY_OLD, "Mobile IP (old)"),
     (ICMPV6, "ICMPv6"),
     (NONE, "No next header"),
-    (DESTINATION_OPTIONS, "Destination options"),
     (ND, "ND"),
     (88, "EIGRP"),
     (89, "OSPF"),

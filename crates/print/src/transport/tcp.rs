@@ -212,7 +212,7 @@ fn print_reset_data(cx: &mut Context<'_>, payload: Span<'_>) {
 fn cut_options(cx: &mut Context<'_>, shown: bool) -> Result<bool, Cut> {
     cx.cut();
     if shown {
-        cx.text(">");
+        cx.text("]");
     }
     Ok(false)
 }

@@ -2,25 +2,27 @@
 //!
 //! The product's readers live in another crate; these few lines keep the printer's tests independent of them.
 
+#![allow(dead_code, reason = "each test uses a part of it")]
+
 use std::path::{Path, PathBuf};
 
 use tapline_packet::{Interface, LinkType, Meta, Timestamp};
 
 /// One packet of a file.
-pub struct Recorded {
-    pub data: Vec<u8>,
-    pub meta: Meta,
-    pub interface: Interface,
+pub(crate) struct Recorded {
+    pub(crate) data: Vec<u8>,
+    pub(crate) meta: Meta,
+    pub(crate) interface: Interface,
 }
 
 /// The folder of real captures beside the repository, if it is there.
-pub fn folder() -> Option<PathBuf> {
+pub(crate) fn folder() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/captures");
     folder.is_dir().then_some(folder)
 }
 
 /// All capture files of the folder, by name.
-pub fn files(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).expect("the folder can be read");
     let mut files: Vec<PathBuf> = entries
         .map(|entry| entry.expect("an entry").path())
@@ -31,7 +33,7 @@ pub fn files(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The packets of a file, up to where it breaks; none if it is of another form.
-pub fn read(path: &Path) -> Vec<Recorded> {
+pub(crate) fn read(path: &Path) -> Vec<Recorded> {
     let bytes = std::fs::read(path).expect("the file can be read");
     match bytes.get(..4) {
         Some([0x0a, 0x0d, 0x0d, 0x0a]) => read_pcapng(&bytes),
@@ -41,6 +43,24 @@ pub fn read(path: &Path) -> Vec<Recorded> {
         Some([0xa1, 0xb2, 0x3c, 0x4d]) => read_pcap(&bytes, true, 1),
         _ => Vec::new(),
     }
+}
+
+/// A pcap file (microseconds, little-endian) of these packets.
+pub(crate) fn pcap(link_type: LinkType, packets: &[Recorded]) -> Vec<u8> {
+    let mut file = Vec::new();
+    file.extend_from_slice(&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0]);
+    for word in [0, 0, 262_144, u32::from(link_type.0)] {
+        file.extend_from_slice(&word.to_le_bytes());
+    }
+    for Recorded { data, meta, .. } in packets {
+        let time = meta.timestamp;
+        let words = [time.seconds() as u32, time.subsec_nanos() / 1000, data.len() as u32, meta.wire_len];
+        for word in words {
+            file.extend_from_slice(&word.to_le_bytes());
+        }
+        file.extend_from_slice(data);
+    }
+    file
 }
 
 fn u16_at(bytes: &[u8], at: usize, big: bool) -> Option<u16> {
@@ -146,4 +166,36 @@ fn simple_packet(block: &[u8], big: bool, interfaces: &[Unit]) -> Option<Recorde
     let data = block.get(12..12 + cap_len)?.to_vec();
     let meta = Meta { wire_len, ..Meta::default() };
     Some(Recorded { data, meta, interface: interface.clone() })
+}
+
+/// Numbers that are the same in each run (xorshift64).
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new() -> Random {
+        Random(0x9e37_79b9_7f4a_7c15)
+    }
+
+    pub(crate) fn next(&mut self, below: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % below.max(1) as u64) as usize
+    }
+
+    /// Changes one to four bytes: to any value, or to those that break counts and lengths.
+    pub(crate) fn change(&mut self, data: &mut [u8]) {
+        if data.is_empty() {
+            return;
+        }
+        for _ in 0..=self.next(4) {
+            let at = self.next(data.len().min(200));
+            data[at] = match self.next(4) {
+                0 => 0,
+                1 => 0xff,
+                2 => data[at].wrapping_add(1),
+                _ => self.next(256) as u8,
+            };
+        }
+    }
 }

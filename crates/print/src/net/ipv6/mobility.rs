@@ -72,8 +72,10 @@ fn print_data(cx: &mut Context<'_>, header: Span<'_>, kind: u8) -> Printed {
             put!(cx, " lifetime={}", u32::from(header.u16(DATA_AT + 2)?) << 2);
         }
         7 => {
-            put!(cx, " status={} homeaddr ", header.u8(6)?);
-            cx.host(IpAddr::from(header.array::<16>(DATA_AT)?));
+            put!(cx, " status={}", header.u8(6)?);
+            let home = header.array::<16>(DATA_AT)?;
+            cx.text(" homeaddr ");
+            cx.host(IpAddr::from(home));
         }
         _ => {}
     }

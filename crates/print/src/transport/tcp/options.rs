@@ -64,14 +64,9 @@ pub(super) fn print(cx: &mut Context<'_>, options: Span<'_>, flags: u8, sack_bas
         if shown {
             cx.text(",");
         }
-        let Ok(kind) = rest.u8(0) else { return cut_options(cx, shown) };
+        let kind = rest.u8(0)?;
         let no_length = kind <= NO_OPERATION;
-        let length = if no_length {
-            1
-        } else {
-            let Ok(length) = rest.u8(1) else { return cut_options(cx, shown) };
-            usize::from(length)
-        };
+        let length = if no_length { 1 } else { usize::from(rest.u8(1)?) };
         if !no_length && (length < 2 || length > rest.length) {
             return bad(cx, shown);
         }
@@ -105,7 +100,7 @@ pub(super) fn print(cx: &mut Context<'_>, options: Span<'_>, flags: u8, sack_bas
 fn bad(cx: &mut Context<'_>, shown: bool) -> Result<bool, Cut> {
     cx.text("[bad opt]");
     if shown {
-        cx.text(">");
+        cx.text("]");
     }
     Ok(false)
 }
