@@ -32,7 +32,7 @@ fn print_file(
         bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map(u32::from_le_bytes).unwrap_or(u32::MAX)
     };
     let interface = Interface::new("", LinkType::from_dlt(word(20) as u16));
-    let mut at = 24;
+    let mut at = 24_usize;
     while let Some(data) = bytes.get(at + 16..(at + 16).saturating_add(word(at + 8) as usize)) {
         let timestamp = Timestamp::from_parts(i64::from(word(at)), u64::from(word(at + 4)) * 1000);
         let meta = Meta { timestamp, wire_len: word(at + 12), ..Meta::default() };

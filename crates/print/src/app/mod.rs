@@ -41,7 +41,7 @@ pub(crate) fn tcp(
     span: Span<'_>,
     source_port: u16,
     destination_port: u16,
-    ip: &Ip<'_>,
+    ip: &Ip,
 ) -> Result<bool, Cut> {
     // The port that names the service: tcpdump asks for each in turn on either side.
     let is = |port| source_port == port || destination_port == port;
@@ -50,6 +50,9 @@ pub(crate) fn tcp(
     } else if is(25) {
         cx.text(": ");
         text_protocol::print(cx, span, &text_protocol::SMTP)?;
+    } else if is(43) {
+        cx.text(": ");
+        text_protocol::print(cx, span, &text_protocol::WHOIS)?;
     } else if is(6379) {
         redis::print(cx, span);
     } else if is(22) {
@@ -57,13 +60,13 @@ pub(crate) fn tcp(
     } else if is(21) {
         cx.text(": ");
         text_protocol::print(cx, span, &text_protocol::FTP)?;
-    } else if is(80) || is(8080) || is(3128) {
+    } else if is(80) || is(8080) {
         cx.text(": ");
         text_protocol::print(cx, span, &text_protocol::HTTP)?;
     } else if is(554) || is(8554) {
         cx.text(": ");
         text_protocol::print(cx, span, &text_protocol::RTSP)?;
-    } else if is(53) || is(5353) {
+    } else if is(53) {
         dns::print(cx, span, Carrier::Tcp)?;
     } else if is(nfs::PORT) {
         return nfs::tcp(cx, span, source_port, destination_port, ip);
@@ -80,7 +83,7 @@ pub(crate) fn udp(
     span: Span<'_>,
     source_port: u16,
     destination_port: u16,
-    ip: &Ip<'_>,
+    ip: &Ip,
 ) -> Result<bool, Cut> {
     let is = |port| source_port == port || destination_port == port;
     if is(nfs::PORT) && nfs::udp(cx, span, source_port, destination_port, ip)? {
@@ -121,12 +124,7 @@ pub(crate) fn udp(
 }
 
 /// The payload of an IP packet, for protocols other than TCP, UDP, ICMP, ICMPv6, IGMP, AH, ESP, IPComp and IP itself.
-pub(crate) fn ip_protocol(
-    cx: &mut Context<'_>,
-    span: Span<'_>,
-    protocol: u8,
-    ip: &Ip<'_>,
-) -> Result<bool, Cut> {
+pub(crate) fn ip_protocol(cx: &mut Context<'_>, span: Span<'_>, protocol: u8, ip: &Ip) -> Result<bool, Cut> {
     match protocol {
         47 => gre::print(cx, span)?,
         132 => sctp::print(cx, span, ip)?,

@@ -85,7 +85,7 @@ const IMMEDIATE: u8 = 8;
 const BEGINNING: u8 = 2;
 
 /// One packet, with the addresses that go before it.
-pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip<'_>) -> Printed {
+pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip) -> Printed {
     cx.protocol = "sctp";
     if span.length < HEADER_LEN {
         put!(cx, "[length {} < {HEADER_LEN}]", span.length);

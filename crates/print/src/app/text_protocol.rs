@@ -1,4 +1,4 @@
-//! Protocols of text lines: HTTP, RTSP, SIP, FTP, SMTP.
+//! Protocols of text lines: HTTP, RTSP, SIP, FTP, SMTP, WHOIS.
 //!
 //! ```text
 //! message = first line, CR LF, (line, CR LF)*
@@ -25,6 +25,8 @@ pub(crate) struct Protocol {
 pub(crate) const FTP: Protocol = Protocol { name: "ftp", title: "FTP", commands: &[] };
 
 pub(crate) const SMTP: Protocol = Protocol { name: "smtp", title: "SMTP", commands: &[] };
+
+pub(crate) const WHOIS: Protocol = Protocol { name: "whois", title: "WHOIS", commands: &[] };
 
 /// Requests of HTTP (RFC 9110) and WebDAV.
 pub(crate) const HTTP: Protocol = Protocol {

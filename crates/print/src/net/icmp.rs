@@ -43,7 +43,7 @@ const NAMES: &[(u8, &str)] = &[
 ];
 
 /// Prints an ICMP message.
-pub(super) fn print(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip<'_>) -> Printed {
+pub(super) fn print(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip) -> Printed {
     cx.protocol = "icmp";
     let kind = span.u8(0)?;
     let code = span.u8(1)?;
@@ -226,7 +226,7 @@ fn print_time_of_day(cx: &mut Context<'_>, millis: u32) {
     put!(cx, "{:02}:{:02}:{:02}.{:03}", seconds / 3600, seconds / 60 % 60, seconds % 60, millis % 1000);
 }
 
-fn print_checksum(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip<'_>) -> Printed {
+fn print_checksum(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip) -> Printed {
     if ip.fragmented || span.captured() < span.length {
         return Ok(());
     }

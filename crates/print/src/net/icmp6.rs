@@ -89,7 +89,7 @@ const DETAILED: [u8; 7] = [
 ];
 
 /// Prints an ICMPv6 message.
-pub(super) fn print(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip<'_>) -> Printed {
+pub(super) fn print(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip) -> Printed {
     cx.protocol = "icmp6";
     if span.length == 0 {
         cx.text("ICMP6, length 0");
@@ -120,7 +120,7 @@ pub(super) fn print(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip<'_>) -> Printe
     Ok(())
 }
 
-fn print_checksum(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip<'_>) -> Printed {
+fn print_checksum(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip) -> Printed {
     let Some(bytes) = captured(span, span.length) else { return Ok(()) };
     let field = span.u16(2)?;
     match verify(cx, bytes, protocol::ICMPV6, ip) {

@@ -14,7 +14,7 @@ use crate::text::Text;
 const AH_FIXED_LEN: usize = 12;
 
 /// Prints an authentication header and what it protects.
-pub(crate) fn authentication(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip<'_>) -> Printed {
+pub(crate) fn authentication(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip) -> Printed {
     cx.protocol = "ah";
     cx.text("AH(");
     let words = span.u8(1)?;

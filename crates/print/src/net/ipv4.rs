@@ -98,7 +98,6 @@ fn datagram(cx: &mut Context<'_>, span: Span<'_>, header_len: usize) -> Printed 
     }
     let destination = IpAddr::from(span.array::<4>(16)?);
     let ip = Ip {
-        header: &header[..header_len],
         source: IpAddr::from(span.array::<4>(12)?),
         destination,
         final_destination: options::final_destination(&header[HEADER_LEN..header_len]).unwrap_or(destination),

@@ -91,7 +91,7 @@ enum Step {
 /// A walk along the chain of headers.
 struct Chain<'p> {
     packet: Span<'p>,
-    ip: Ip<'p>,
+    ip: Ip,
     payload_len: usize,
     /// Where the next header starts.
     at: usize,
@@ -107,7 +107,6 @@ impl<'p> Chain<'p> {
         let destination = IpAddr::from(packet.array::<16>(24)?);
         let next = packet.u8(6)?;
         let ip = Ip {
-            header: packet.bytes(0, HEADER_LEN)?,
             source: IpAddr::from(packet.array::<16>(8)?),
             destination,
             final_destination: routing::final_destination(packet).unwrap_or(destination),

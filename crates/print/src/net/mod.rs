@@ -19,9 +19,7 @@ pub(crate) mod protocol;
 
 /// The IP header that encloses a transport header.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ip<'p> {
-    /// Its bytes, all captured: 20 to 60 for IPv4 with its options, 40 for IPv6.
-    pub(crate) header: &'p [u8],
+pub(crate) struct Ip {
     pub(crate) source: IpAddr,
     /// As the header has it.
     pub(crate) destination: IpAddr,
@@ -35,7 +33,7 @@ pub(crate) struct Ip<'p> {
     pub(crate) protocol: u8,
 }
 
-impl Ip<'_> {
+impl Ip {
     pub(crate) fn is_v4(&self) -> bool {
         self.source.is_ipv4()
     }
@@ -59,7 +57,7 @@ pub(crate) fn ip(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
 }
 
 /// Prints what a protocol number of IP says that it is.
-pub(crate) fn ip_protocol(cx: &mut Context<'_>, span: Span<'_>, number: u8, ip: &Ip<'_>) -> Printed {
+pub(crate) fn ip_protocol(cx: &mut Context<'_>, span: Span<'_>, number: u8, ip: &Ip) -> Printed {
     match number {
         protocol::TCP => transport::tcp::print(cx, span, ip),
         protocol::UDP => transport::udp::print(cx, span, ip),
@@ -93,7 +91,7 @@ fn wrong_version(cx: &mut Context<'_>, number: u8, version: u8) -> Printed {
     Ok(())
 }
 
-fn other_protocol(cx: &mut Context<'_>, span: Span<'_>, number: u8, ip: &Ip<'_>) -> Printed {
+fn other_protocol(cx: &mut Context<'_>, span: Span<'_>, number: u8, ip: &Ip) -> Printed {
     if !app::ip_protocol(cx, span, number, ip)? {
         protocol::print_unknown(cx, number);
         cx.text(" ");

@@ -26,7 +26,7 @@ pub(crate) enum Verdict {
 }
 
 /// Verifies the checksum of the first `length` bytes with their pseudo-header; all must be captured.
-pub(crate) fn verify(cx: &Context<'_>, bytes: &[u8], number: u8, ip: &Ip<'_>) -> Verdict {
+pub(crate) fn verify(cx: &Context<'_>, bytes: &[u8], number: u8, ip: &Ip) -> Verdict {
     if cx.meta.checksum == Checksum::Valid && cx.is_outermost() {
         return Verdict::Correct;
     }
@@ -39,7 +39,7 @@ pub(crate) fn verify(cx: &Context<'_>, bytes: &[u8], number: u8, ip: &Ip<'_>) ->
 }
 
 /// The sum of addresses, length and protocol (RFC 9293, 3.1; RFC 8200, 8.1).
-pub(crate) fn pseudo_header(length: usize, number: u8, ip: &Ip<'_>) -> Sum {
+pub(crate) fn pseudo_header(length: usize, number: u8, ip: &Ip) -> Sum {
     let sum = match (ip.source, ip.final_destination) {
         (std::net::IpAddr::V4(source), std::net::IpAddr::V4(destination)) => {
             Sum::default().add(&source.octets()).add(&destination.octets())
@@ -55,7 +55,7 @@ pub(crate) fn pseudo_header(length: usize, number: u8, ip: &Ip<'_>) -> Sum {
 /// `source.port > destination.port: `; ports only where other headers stand between IP and the transport.
 pub(crate) fn print_ends(
     cx: &mut Context<'_>,
-    ip: &Ip<'_>,
+    ip: &Ip,
     number: u8,
     kind: PortKind,
     (source, destination): (u16, u16),

@@ -40,7 +40,7 @@ const FLAGS: [(u8, u8); 8] = [
 ];
 
 /// Prints a TCP segment.
-pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip<'_>) -> Printed {
+pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip) -> Printed {
     cx.protocol = "tcp";
     let (Ok(source), Ok(destination)) = (span.u16(0), span.u16(2)) else {
         cx.host(ip.source);
@@ -119,7 +119,7 @@ impl Segment<'_> {
         cx.text("]");
     }
 
-    fn relative(&self, cx: &mut Context<'_>, ip: &Ip<'_>) -> Relative {
+    fn relative(&self, cx: &mut Context<'_>, ip: &Ip) -> Relative {
         let (seq, ack) = (self.u32(4), self.u32(8));
         if cx.options.absolute_seq || self.flags() & ACK == 0 {
             return Relative { seq, ack, sack_base: 0 };
@@ -132,7 +132,7 @@ impl Segment<'_> {
         )
     }
 
-    fn print(&self, cx: &mut Context<'_>, ip: &Ip<'_>, relative: Relative) -> Printed {
+    fn print(&self, cx: &mut Context<'_>, ip: &Ip, relative: Relative) -> Printed {
         if cx.verbose() > 0 && cx.options.verify_checksums && !ip.fragmented {
             self.print_checksum(cx, ip);
         }
@@ -157,7 +157,7 @@ impl Segment<'_> {
         app::tcp(cx, payload, self.source, self.destination, ip).map(drop)
     }
 
-    fn print_checksum(&self, cx: &mut Context<'_>, ip: &Ip<'_>) {
+    fn print_checksum(&self, cx: &mut Context<'_>, ip: &Ip) {
         let Some(bytes) = captured(self.span, self.span.length) else { return };
         let field = self.u16(16);
         cx.text(", cksum 0x");

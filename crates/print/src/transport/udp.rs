@@ -16,7 +16,7 @@ use crate::transport::{Verdict, captured, print_ends, verify};
 const HEADER_LEN: usize = 8;
 
 /// Prints a UDP datagram.
-pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip<'_>) -> Printed {
+pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip) -> Printed {
     cx.protocol = "udp";
     let (Ok(source), Ok(destination)) = (span.u16(0), span.u16(2)) else {
         print_hosts(cx, ip);
@@ -48,7 +48,7 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip<'_>) -> Printe
     datagram(cx, Datagram { span, payload, declared, source, destination }, ip)
 }
 
-fn print_hosts(cx: &mut Context<'_>, ip: &Ip<'_>) {
+fn print_hosts(cx: &mut Context<'_>, ip: &Ip) {
     if ip.protocol == protocol::UDP {
         cx.host(ip.source);
         cx.text(" > ");
@@ -66,7 +66,7 @@ struct Datagram<'p> {
     destination: u16,
 }
 
-fn datagram(cx: &mut Context<'_>, udp: Datagram<'_>, ip: &Ip<'_>) -> Printed {
+fn datagram(cx: &mut Context<'_>, udp: Datagram<'_>, ip: &Ip) -> Printed {
     if cx.verbose() > 0 && cx.options.verify_checksums && !ip.fragmented {
         print_checksum(cx, &udp, ip)?;
     }
@@ -82,7 +82,7 @@ fn datagram(cx: &mut Context<'_>, udp: Datagram<'_>, ip: &Ip<'_>) -> Printed {
     Ok(())
 }
 
-fn print_checksum(cx: &mut Context<'_>, udp: &Datagram<'_>, ip: &Ip<'_>) -> Result<(), Cut> {
+fn print_checksum(cx: &mut Context<'_>, udp: &Datagram<'_>, ip: &Ip) -> Result<(), Cut> {
     let field = udp.span.u16(6)?;
     if ip.is_v4() {
         if cx.verbose() < 2 {

@@ -131,7 +131,7 @@ pub(crate) fn tcp(
     span: Span<'_>,
     source: u16,
     destination: u16,
-    ip: &Ip<'_>,
+    ip: &Ip,
 ) -> Result<bool, Cut> {
     let Ok(fragment) = span.u32(0) else { return Ok(false) };
     let left = span.length.saturating_sub(4);
@@ -145,7 +145,7 @@ pub(crate) fn udp(
     span: Span<'_>,
     source: u16,
     destination: u16,
-    ip: &Ip<'_>,
+    ip: &Ip,
 ) -> Result<bool, Cut> {
     message(cx, span, "", source, destination, ip)
 }
@@ -156,7 +156,7 @@ fn message(
     separator: &str,
     source: u16,
     destination: u16,
-    ip: &Ip<'_>,
+    ip: &Ip,
 ) -> Result<bool, Cut> {
     let (Ok(transaction), Ok(direction)) = (span.u32(0), span.u32(4)) else { return Ok(false) };
     cx.protocol = "nfs";
@@ -243,7 +243,7 @@ impl<'p> Items<'p> {
     }
 }
 
-fn request(cx: &mut Context<'_>, span: Span<'_>, transaction: u32, ip: &Ip<'_>) -> Printed {
+fn request(cx: &mut Context<'_>, span: Span<'_>, transaction: u32, ip: &Ip) -> Printed {
     cx.dec(span.length);
     let Ok(procedure) = span.u32(20) else {
         cx.cut();

@@ -71,7 +71,7 @@ const STATUSES: &[(u32, &str)] = &[
 ];
 
 /// A reply from its kind on.
-pub(super) fn print(cx: &mut Context<'_>, span: Span<'_>, transaction: u32, ip: &Ip<'_>) -> Printed {
+pub(super) fn print(cx: &mut Context<'_>, span: Span<'_>, transaction: u32, ip: &Ip) -> Printed {
     let Ok(kind) = span.u32(8) else {
         cx.cut();
         return Ok(());
