@@ -24,9 +24,21 @@ fn main() -> ExitCode {
     };
     result.unwrap_or_else(|error| {
         if !is_broken_pipe(&error) {
-            let _ = writeln!(io::stderr(), "tapline: {error:#}");
+            let _ = writeln!(io::stderr(), "tapline: {}", chain(&error));
         }
         ExitCode::FAILURE
+    })
+}
+
+/// The error with its causes, without those that the text before them tells already.
+fn chain(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |mut text, cause| {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+        text
     })
 }
 
@@ -34,4 +46,16 @@ fn main() -> ExitCode {
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
     kind == Some(io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes_are_told_once() {
+        let cause = io::Error::other("no disk");
+        let error = anyhow::Error::new(cause).context("cannot write x: no disk").context("cannot go on");
+        assert_eq!(chain(&error), "cannot go on: cannot write x: no disk");
+    }
 }

@@ -82,9 +82,7 @@ impl Table {
 
     fn interface(&mut self, interface: &InterfaceAccount) {
         let name = if interface.name.is_empty() { "input" } else { &interface.name };
-        for loss in &interface.losses {
-            self.loss(name, loss);
-        }
+        self.losses(name, &interface.losses);
         if let Some(ring) = interface.ring {
             self.row(&format!("{name}  kernel filter, refused"), interface.kernel_filtered, "");
             self.ring(name, ring);
@@ -93,11 +91,17 @@ impl Table {
         }
     }
 
-    fn loss(&mut self, name: &str, loss: &Loss) {
-        let place = format!("{name}  {}, {}", loss.place.name(), loss.counter);
-        let zero_in_driver = loss.place == Place::Driver && loss.count == Count::Known(0);
-        if !zero_in_driver {
-            self.row(&place, loss.count, "");
+    /// Losses by name; those that are zero share one line.
+    fn losses(&mut self, name: &str, losses: &[Loss]) {
+        let (none, some): (Vec<&Loss>, Vec<&Loss>) =
+            losses.iter().partition(|loss| loss.count == Count::Known(0));
+        for loss in some {
+            self.row(&format!("{name}  {}, {}", loss.place.name(), loss.counter), loss.count, "");
+        }
+        let names: Vec<&str> =
+            none.iter().filter(|l| l.place != Place::Driver).map(|l| l.counter.as_str()).collect();
+        if let Some(first) = none.iter().find(|loss| loss.place != Place::Driver) {
+            self.row(&format!("{name}  {}, lost", first.place.name()), Count::Known(0), &names.join(", "));
         }
     }
 
