@@ -106,7 +106,7 @@ fn a_full_disk_keeps_what_was_written_and_counts_what_was_not() {
         if finished.status.code() == Some(99) {
             return eprintln!("skipped: {TEST}: no tmpfs: {}", finished.stderr);
         }
-        finished.failed_saying(&["No space left"]);
+        finished.failed_saying(&["out.", "the disk is full"]);
         let account = finished.account();
         let kept = packets_of(&saved);
         assert!(kept.len() > 50, "{} packets of a file of 256 kB", kept.len());
@@ -119,7 +119,8 @@ fn a_full_disk_keeps_what_was_written_and_counts_what_was_not() {
 
 #[test]
 fn a_device_without_room_is_an_error() {
-    run(["capture", "-r", sample::STORED, "-w", "/dev/full"]).failed_saying(&["/dev/full", "No space left"]);
+    run(["capture", "-r", sample::STORED, "-w", "/dev/full"])
+        .failed_saying(&["/dev/full", "the disk is full"]);
 }
 
 #[test]

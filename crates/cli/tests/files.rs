@@ -269,8 +269,10 @@ fn a_broken_off_file_gives_what_came_before_the_break() {
             let (broken, out) =
                 (folder.path().join(format!("broken.{ending}")), folder.path().join("out.pcap"));
             fs::write(&broken, &whole[..cut]).unwrap();
+            let _ = fs::remove_file(&out);
             let finished = run(["capture", "-r", text(&broken), "-w", text(&out)]);
-            let kept = packets_of(&out);
+            // A break before the first packet leaves nothing to write.
+            let kept = if out.exists() { packets_of(&out) } else { Vec::new() };
             assert_eq!(bytes_of(kept.clone()), bytes_of(all[..kept.len()].to_vec()), "{ending} cut at {cut}");
             let is_between_packets = finished.status.success();
             if !is_between_packets {

@@ -69,7 +69,7 @@ fn link_layer() -> Vec<Exhibit> {
         ("802.1ad around 802.1q", vlan(&tagged, 0x88a8, 200)),
         ("802.1q", tagged),
         ("spanning tree", bridges.frame_802_3(&spanning_tree(client().mac, client().mac, 4, 0x8001))),
-        ("llc", FORTH.frame_802_3(&llc(0xe0, 0xe0, &[0xff; 30]))),
+        ("llc", FORTH.frame_802_3(&llc(0x04, 0x04, &[0xff; 30]))),
         ("snap", FORTH.frame_802_3(&snap([0, 0, 0], ETHERTYPE_IPV4, &ping()))),
         ("mpls", FORTH.frame(0x8847, &mpls(&[1000, 17], 61, &ping()))),
         ("pppoe session", FORTH.frame(0x8864, &pppoe_session(0x1234, 0x0021, &ping()))),

@@ -81,6 +81,14 @@ impl Account {
         interfaces.iter().map(|interface| interface["ring"][name].as_u64().expect("a live capture")).sum()
     }
 
+    /// What became of the packets of one interface.
+    #[track_caller]
+    pub fn interface(&self, name: &str) -> &Value {
+        let interfaces = self.value["interfaces"].as_array().expect("a list");
+        let found = interfaces.iter().find(|interface| interface["name"] == name);
+        found.unwrap_or_else(|| panic!("no {name} in {}", self.value))
+    }
+
     /// A counter of the first output: `written`, `lost`.
     #[track_caller]
     pub fn output(&self, name: &str) -> u64 {

@@ -69,5 +69,5 @@ fn tunnel(protocol: u8, payload: &[u8]) -> Vec<u8> {
 
 fn tunnel_udp(port: u16, payload: &[u8]) -> Vec<u8> {
     let ips = IpPair::V4(Host::number(TUNNEL_FROM).v4, Host::number(TUNNEL_TO).v4);
-    tunnel(17, &Udp { src: 49_152, dst: port }.datagram(ips, payload))
+    tunnel(17, &Udp { src: 50_000, dst: port }.datagram(ips, payload))
 }
