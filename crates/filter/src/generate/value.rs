@@ -88,8 +88,13 @@ fn emit_pair(left: &Value, right: &Value, free: u8, code: &mut Vec<Statement>) -
     }
 }
 
+/// Index and base add up with a wrap, base and offset without one. An index up to here cannot wrap with the length of any
+/// header, so it may be added to the offset; a greater one is a negative one.
+const FOLDED_MAX: u32 = 0x7fff_ffff;
+
 fn emit_load(index: &Value, place: Place, width: Width, free: u8, code: &mut Vec<Statement>) {
     if let Value::Constant(index) = index
+        && *index <= FOLDED_MAX
         && let Some(offset) = place.offset.checked_add(*index)
     {
         code.extend(load(Place { offset, ..place }, width));
