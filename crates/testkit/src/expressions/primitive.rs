@@ -226,6 +226,7 @@ impl Expressions {
             19 | 20 => self.port_range(),
             21 | 22 => self.proto(),
             23 => self.length(),
+            24 if self.random.one_of(1, 3) => self.proto_chain(),
             24 => self.rare(),
             25 | 26 => self.cast(),
             27 | 28 => self.ether(),
@@ -298,6 +299,12 @@ impl Expressions {
         let proto =
             *self.random.pick(&["ip proto", "ip6 proto", "proto", "ip proto", "ip6 proto", "iso proto"]);
         Piece::with(format!("{proto} {}", self.id(Heir::Proto)), Heir::Proto)
+    }
+
+    fn proto_chain(&mut self) -> Piece {
+        let version = *self.random.pick(&["ip", "ip6", "ip6"]);
+        let proto = *self.random.pick(&["6", "17", "58", "51", "59", "44", "0", "1", "50", "\\tcp", "132"]);
+        Piece::alone(format!("{version} protochain {proto}"))
     }
 
     fn cast(&mut self) -> Piece {

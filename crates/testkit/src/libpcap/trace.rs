@@ -15,6 +15,9 @@ use crate::random::Random;
 /// The most instructions that a run may take; only a loop takes more.
 const STEPS_MAX: usize = 100_000;
 
+/// `A & k`.
+const AND_K: u16 = 0x54;
+
 /// Packets do not grow beyond this while constants are planted.
 const GROWN_MAX: usize = 256;
 
@@ -25,6 +28,12 @@ pub struct Trace {
     pub verdict: Option<u32>,
     /// Whether it read a scratch cell that it had not written: libpcap's answer is then no answer.
     pub read_unwritten: bool,
+    /// Whether arithmetic put a number in a cell that still held where a header starts: a fault of libpcap's allocation.
+    pub read_overwritten: bool,
+    /// Whether it loaded bytes, or failed to, only to mask all of them out.
+    pub masked_out: bool,
+    /// How often it jumped backward.
+    pub loops: usize,
     /// Whether a comparison with this constant held, by constant; see [`Trace::equalled`].
     equal: Vec<u32>,
     /// One past the last byte of each packet load, in order.
@@ -35,6 +44,11 @@ impl Trace {
     /// Whether a `jeq` with this constant held on the way.
     pub fn equalled(&self, k: u32) -> bool {
         self.equal.contains(&k)
+    }
+
+    /// Whether two that held one after the other had these constants.
+    pub fn equalled_both(&self, first: u32, second: u32) -> bool {
+        self.equal.windows(2).any(|pair| pair == [first, second])
     }
 }
 
@@ -47,12 +61,24 @@ struct Origin {
     shift: u32,
 }
 
+/// What a scratch cell holds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cell {
+    value: u32,
+    origin: Option<Origin>,
+    /// Whether it was written over another value that the new one was not made from.
+    overwritten: bool,
+    reads: u32,
+}
+
 #[derive(Default)]
 struct Machine {
     a: u32,
     x: u32,
     origin: Option<Origin>,
-    cells: [Option<(u32, Option<Origin>)>; 16],
+    /// The cell that A was last loaded from, as long as A is made from it.
+    from_cell: Option<u32>,
+    cells: [Option<Cell>; 16],
     trace: Trace,
 }
 
@@ -74,9 +100,14 @@ impl Oracle {
         for _ in 0..STEPS_MAX {
             let Some(&insn) = self.insns().get(pc) else { break };
             pc += 1;
+            machine.trace.masked_out |=
+                self.insns().get(pc).is_some_and(|next| next.code == AND_K && next.k == 0);
             match machine.step(insn, data, wire_len, random) {
                 Step::Next => {}
-                Step::Jump(distance) => pc = pc.wrapping_add_signed(distance as isize),
+                Step::Jump(distance) => {
+                    machine.trace.loops += usize::from(distance < 0);
+                    pc = pc.wrapping_add_signed(distance as isize);
+                }
                 Step::End(verdict) => {
                     machine.trace.verdict = Some(verdict);
                     break;
@@ -108,8 +139,8 @@ impl Machine {
             (0x05, _) if code & 0xf0 == 0 => return Step::Jump(k.cast_signed()),
             (0x05, _) => return self.branch(insn, data, random),
             (0x04, _) => return self.arithmetic(code, if code & 0x08 != 0 { self.x } else { k }),
-            (0x02, _) => self.cells[k as usize & 15] = Some((self.a, self.origin)),
-            (0x03, _) => self.cells[k as usize & 15] = Some((self.x, None)),
+            (0x02, _) => self.store(k, self.a, self.origin),
+            (0x03, _) => self.store(k, self.x, None),
             (0x07, _) if code == 0x87 => self.set(self.x, None),
             (0x07, _) => self.x = self.a,
             (0x00, 0x20 | 0x40) => {
@@ -119,6 +150,7 @@ impl Machine {
             (0x00, 0x60) => {
                 let (value, origin) = self.cell(k);
                 self.set(value, origin);
+                self.from_cell = Some(k);
             }
             (0x00, 0x80) => self.set(wire_len, None),
             (0x00, _) => self.set(k, None),
@@ -134,13 +166,24 @@ impl Machine {
     }
 
     fn set(&mut self, value: u32, origin: Option<Origin>) {
-        (self.a, self.origin) = (value, origin);
+        (self.a, self.origin, self.from_cell) = (value, origin, None);
     }
 
+    fn store(&mut self, k: u32, value: u32, origin: Option<Origin>) {
+        let cell = &mut self.cells[k as usize & 15];
+        let overwritten = cell.is_some_and(|old| old.overwritten || self.from_cell != Some(k));
+        *cell = Some(Cell { value, origin, overwritten, reads: 0 });
+    }
+
+    /// Intermediate results are read once. One that is read again, and has taken the place of something else, is taken for that.
     fn cell(&mut self, k: u32) -> (u32, Option<Origin>) {
-        let cell = self.cells[k as usize & 15];
-        self.trace.read_unwritten |= cell.is_none();
-        cell.unwrap_or_default()
+        let Some(cell) = &mut self.cells[k as usize & 15] else {
+            self.trace.read_unwritten = true;
+            return (0, None);
+        };
+        cell.reads += 1;
+        self.trace.read_overwritten |= cell.overwritten && cell.reads > 1;
+        (cell.value, cell.origin)
     }
 
     fn load(
