@@ -5,7 +5,7 @@ mod samples;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use samples::{Read, data, read_source};
+use samples::{Noise, Read, data, mutate, read, read_source, small_files};
 use tapline_file::{FileSource, FileWriter, Format, Plain, Precision, Section, WriteOptions};
 use tapline_packet::{Selection, Timestamp};
 
@@ -200,4 +200,48 @@ fn nanosecond_copies_equal_tcpdumps() {
         result.unwrap();
         assert!(std::fs::read(&ours).unwrap() == std::fs::read(&theirs).unwrap(), "{}", path.display());
     }
+}
+
+/// Damaged files: what tcpdump still gets out of them, we get too; of pcap, neither more nor less.
+#[test]
+fn damaged_files_give_what_tcpdump_gets_out_of_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let (damaged, copy) = (directory.path().join("damaged"), directory.path().join("copy"));
+    let files = small_files();
+    let mut compared = 0;
+    for seed in 1..=400u64 {
+        let mut noise = Noise(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let (name, file) = &files[noise.below(4)];
+        // The beginning stays: pcap's first three records decide between layouts that tcpdump does not know.
+        let kept = if *name == "pcap" { file.packet_ends[2] } else { file.item_ends[1] };
+        let mut rest = file.bytes[kept..].to_vec();
+        mutate(&mut rest, &mut noise);
+        let bytes = [&file.bytes[..kept], &rest].concat();
+        std::fs::write(&damaged, &bytes).unwrap();
+        let _ = std::fs::remove_file(&copy);
+        let arguments = ["-r", damaged.to_str().unwrap(), "-w", copy.to_str().unwrap()];
+        if run("tcpdump", &arguments).is_none() {
+            return eprintln!("skipped: no tcpdump here");
+        }
+        let theirs = std::fs::read(&copy).map_or(Vec::new(), |bytes| read(&bytes).packets);
+        let ours = cut_as_tcpdump_does(read(&bytes).packets, 65_535);
+        let is_enough = if *name == "pcap" { ours.len() == theirs.len() } else { ours.len() >= theirs.len() };
+        let is_same = ours.iter().zip(&theirs).all(|(ours, theirs)| is_the_same(ours, theirs));
+        assert!(
+            is_enough && is_same,
+            "{name} seed {seed}: {} packets, tcpdump has {}",
+            ours.len(),
+            theirs.len()
+        );
+        compared += theirs.len();
+    }
+    assert!(compared > 400, "only {compared} packets were compared");
+}
+
+/// Whether `theirs` is what tcpdump's copy makes of `ours`: times in microseconds, with 32 bits of seconds.
+fn is_the_same(ours: &Read, theirs: &Read) -> bool {
+    let [a, b] = [ours, theirs].map(|packet| packet.meta.timestamp);
+    let is_same_time = a.as_nanos() / 1000 == b.as_nanos() / 1000;
+    let fits = (0..=i64::from(u32::MAX)).contains(&a.seconds());
+    ours.data == theirs.data && ours.meta.wire_len == theirs.meta.wire_len && (is_same_time || !fits)
 }

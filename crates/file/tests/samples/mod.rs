@@ -224,3 +224,41 @@ pub(crate) fn small_files() -> Vec<(&'static str, Bytes)> {
     files.push(("erf", erf));
     files
 }
+
+/// xorshift: a seed is a whole test.
+pub(crate) struct Noise(pub(crate) u64);
+
+impl Noise {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        (self.next() % limit.max(1) as u64) as usize
+    }
+}
+
+/// Changes a few bytes, mostly where lengths stand: to extremes, to neighbours, to noise.
+pub(crate) fn mutate(bytes: &mut Vec<u8>, noise: &mut Noise) {
+    for _ in 0..=noise.below(4) {
+        let at = noise.below(bytes.len());
+        match noise.below(6) {
+            0 => bytes[at] = noise.next() as u8,
+            1 => bytes[at] = [0, 0xff, 0x7f, 0x80][noise.below(4)],
+            2 => bytes[at] = bytes[at].wrapping_add(1),
+            3 => bytes.truncate(at.max(1)),
+            4 => {
+                let end = (at + 4).min(bytes.len());
+                bytes[at..end].fill([0, 0xff][noise.below(2)]);
+            }
+            _ => {
+                let piece = bytes[at..(at + noise.below(40)).min(bytes.len())].to_vec();
+                let to = noise.below(bytes.len());
+                bytes.splice(to..to, piece);
+            }
+        }
+    }
+}
