@@ -257,6 +257,17 @@ pub(crate) fn number(text: &str) -> Result<u32, Error> {
     })
 }
 
+/// Whether the text is a number as a whole.
+pub(crate) fn is_number(text: &str) -> bool {
+    !text.is_empty() && number_len(text.as_bytes()) == text.len()
+}
+
+/// Whether the text is a word of the language once it is in lower case, as words must be.
+pub(crate) fn is_word_in_lower_case(text: &str) -> bool {
+    let lower = text.to_ascii_lowercase();
+    lower != text && words::find(&lower).is_some()
+}
+
 fn mac(text: &str) -> [u8; 6] {
     let groups: Vec<&str> = text.split([':', '-', '.']).collect();
     let digits: String = match groups.len() {

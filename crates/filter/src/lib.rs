@@ -18,6 +18,18 @@
 //! libpcap's optimiser moves some of them, so on truncated packets its own verdicts with and without it differ; ours
 //! are those without it.
 //!
+//! Many systems have libpcap 1.10. What it accepts, this accepts with the same meaning, except where 1.11 differs:
+//!
+//! - Numbers out of range are errors: `ip proto 300`, `ether proto 65536`, `decnet host 64.1`, `vpi 256`.
+//! - `inbound`, `outbound` and `ifindex` are errors on files whose packets do not say; 1.10 let them match nothing.
+//! - `ip multicast` is 224.0.0.0/4, not all above it. `outbound` on SLIP, and fields of SS7, IS-IS and DECnet, are right.
+//! - `byte 0 & 1` and `byte 0 | 1` test what they say. `net 0.0.0.0/0` and `net ::/0` read no address.
+//! - `ip6` on BSD loopback files knows the families of all systems, in both byte orders.
+//! - New: `vxlan`, `ether proto \lldp` and `\slow`, 802.11 `bar` and `ba`, `gateway`, pf fields by name, 802.11 in PPI,
+//!   MS/TP addresses, Ethernet with DSA tags.
+//!
+//! One limit is wider than in both: arithmetic keeps constants out of scratch cells, so deeper expressions compile.
+//!
 //! The intermediate form for many filters at once, and native code, will stand between [`cfg`] and the targets.
 #![forbid(unsafe_code)]
 

@@ -16,7 +16,7 @@ mod wlan;
 
 use crate::ast::{Arith, Ast, Direction, Expr, Id, IdKind, Joint, Keyword, Kind, Protocol, Qualifiers};
 use crate::error::{Error, Span};
-use crate::lex::{Lexer, SYNTAX, Symbol, Token};
+use crate::lex::{Lexer, SYNTAX, Symbol, Token, is_word_in_lower_case};
 
 /// How deep parentheses, `not` and operators may nest. Far more than anyone writes, far less than the stack holds.
 pub const DEPTH_MAX: usize = 500;
@@ -132,8 +132,7 @@ impl<'a> Parser<'a> {
         while let Some(with) = joint {
             let item = self.item()?;
             if of_ids && !matches!(item, Item::Ids(_) | Item::Number(..)) {
-                return Err(Error::at(item.span(), SYNTAX)
-                    .hint("a list that begins with an address, a port or a name can only go on with such"));
+                return Err(mixed_list(&first, item.span()));
             }
             rest.push((with, self.as_part(item)?));
             joint = self.joint()?;
@@ -166,8 +165,10 @@ impl<'a> Parser<'a> {
     fn as_filter(&self, item: Item) -> Result<Expr, Error> {
         match item {
             Item::Filter(expr) => Ok(expr),
-            Item::Ids(expr) => Err(unqualified(expr.span)),
-            Item::Number(_, span) if self.peek()? == Token::End => Err(unqualified(span)),
+            Item::Ids(expr) => Err(unqualified(&expr)),
+            Item::Number(number, span) if self.peek()? == Token::End => {
+                Err(unqualified(&Expr { kind: Kind::Id(Id::Number(number)), span }))
+            }
             Item::Number(..) | Item::Arith(..) => {
                 Err(self.syntax("a number must be compared with another: = != < <= > >="))
             }
@@ -348,8 +349,38 @@ fn too_deep(span: Span) -> Error {
         .hint("write it with fewer parentheses, or as several filters")
 }
 
-fn unqualified(span: Span) -> Error {
-    Error::at(span, SYNTAX).hint("say what this is: host, net, port, portrange, proto, or ether host")
+fn unqualified(expr: &Expr) -> Error {
+    let hint = match first_id(expr) {
+        Some(Id::Name(name)) if is_word_in_lower_case(name) => {
+            "the words of the language are in lower case".into()
+        }
+        Some(Id::Name(name)) => {
+            format!("'{name}' is no word of the language; if it is a host, write host before it")
+        }
+        _ => "say what this is: host, net, port, portrange, proto, or ether host".into(),
+    };
+    Error::at(expr.span, SYNTAX).hint(hint)
+}
+
+fn mixed_list(first: &Expr, span: Span) -> Error {
+    match first_id(first) {
+        Some(Id::Name(name)) if is_word_in_lower_case(name) => unqualified(first),
+        _ => Error::at(span, SYNTAX)
+            .hint("a list that begins with an address, a port or a name can only go on with such"),
+    }
+}
+
+fn first_id(expr: &Expr) -> Option<&Id> {
+    let mut expr = expr;
+    loop {
+        match &expr.kind {
+            Kind::Id(id) => return Some(id),
+            Kind::Chain(inner, _) | Kind::Not(inner) | Kind::Group(inner) | Kind::Qualified(_, inner) => {
+                expr = inner
+            }
+            _ => return None,
+        }
+    }
 }
 
 fn expected_id(kind: Option<IdKind>) -> &'static str {

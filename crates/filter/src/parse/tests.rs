@@ -120,3 +120,13 @@ fn nesting_is_bounded_and_length_is_not() {
     let long = format!("host 1.2.3.4{}", " or 1.2.3.4 and not 1.2.3.5".repeat(100_000));
     assert!(parse(&long).is_ok());
 }
+
+#[test]
+fn a_name_by_itself_gets_a_hint_that_fits() {
+    assert_eq!(rejects("TCP and port 80").hint, "the words of the language are in lower case");
+    assert_eq!(
+        rejects("example.org").hint,
+        "'example.org' is no word of the language; if it is a host, write host before it"
+    );
+    assert!(rejects("10.0.0.1").hint.starts_with("say what this is"));
+}

@@ -196,7 +196,8 @@ impl Scope<'_> {
             });
         }
         if parts.is_empty() {
-            let family = if ip.is_none() { "" } else { " for specified address family" };
+            let family =
+                if ip.is_none() || addresses.is_empty() { "" } else { " for specified address family" };
             return Err(Error::whole(format!("unknown host '{name}'{family}")));
         }
         Ok(Predicate::any(parts))

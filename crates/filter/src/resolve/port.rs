@@ -75,7 +75,7 @@ impl Scope<'_> {
 
     /// One end of a range: its port, and the protocol if the name has only one.
     fn range_end(&self, text: &str) -> Result<(u32, Option<u32>)> {
-        if text.bytes().all(|b| b.is_ascii_digit()) || text.starts_with("0x") || text.starts_with("0X") {
+        if crate::lex::is_number(text) {
             return crate::lex::number(text).map(|port| (port, None));
         }
         service(self.options.resolver.port(text))
