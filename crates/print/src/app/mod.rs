@@ -9,14 +9,22 @@
 //!
 //! Each table function says whether it knew the protocol (and printed it); `Ok(false)` means that nothing was printed.
 
+mod bgp;
 pub(crate) mod dhcp;
+mod dhcp6;
 pub(crate) mod dns;
+mod eap;
+mod hsrp;
+mod isakmp;
 mod kerberos;
 pub(crate) mod nfs;
 pub(crate) mod ntp;
+mod ospf;
 mod radius;
 mod redis;
 mod rip;
+mod ripng;
+mod routing;
 pub(crate) mod sctp;
 mod snmp;
 mod ssh;
@@ -25,6 +33,7 @@ mod telnet;
 mod text_protocol;
 mod tftp;
 pub(crate) mod tls;
+mod vrrp;
 
 use crate::bytes::{Cut, Span};
 use crate::context::{Context, put};
@@ -53,6 +62,8 @@ pub(crate) fn tcp(
     } else if is(43) {
         cx.text(": ");
         text_protocol::print(cx, span, &text_protocol::WHOIS)?;
+    } else if is(179) {
+        bgp::print(cx, span)?;
     } else if is(6379) {
         redis::print(cx, span);
     } else if is(22) {
@@ -97,6 +108,10 @@ pub(crate) fn udp(
         tftp::print(cx, span)?;
     } else if is(68) || is(67) {
         dhcp::print(cx, span)?;
+    } else if is(500) {
+        isakmp::print(cx, span)?;
+    } else if is(4500) {
+        isakmp::print_traversal(cx, span)?;
     } else if is(520) {
         rip::print(cx, span)?;
     } else if is(161) || is(162) {
@@ -105,6 +120,12 @@ pub(crate) fn udp(
         ntp::print(cx, span)?;
     } else if is(88) || is(750) {
         kerberos::print(cx, span)?;
+    } else if is(521) {
+        ripng::print(cx, span)?;
+    } else if is(546) || is(547) {
+        dhcp6::print(cx, span)?;
+    } else if destination_port == 1985 {
+        hsrp::print(cx, span)?;
     } else if is(1645) || is(1812) || is(1646) || is(1813) || is(1700) || is(3799) {
         radius::print(cx, span)?;
     } else if is(5060) {
@@ -127,16 +148,33 @@ pub(crate) fn udp(
 pub(crate) fn ip_protocol(cx: &mut Context<'_>, span: Span<'_>, protocol: u8, ip: &Ip) -> Result<bool, Cut> {
     match protocol {
         47 => gre::print(cx, span)?,
+        33 => datagram_congestion_control(cx, span, ip)?,
+        88 => routing::eigrp(cx, span)?,
+        89 => ospf::print(cx, span)?,
+        103 => routing::pim(cx, span)?,
+        112 => vrrp::print(cx, span, ip)?,
         132 => sctp::print(cx, span, ip)?,
         _ => return Ok(false),
     }
     Ok(true)
 }
 
+/// DCCP (RFC 4340) by its ports, which stand with the addresses that go before them.
+fn datagram_congestion_control(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip) -> Result<(), Cut> {
+    cx.protocol = "dccp";
+    let (source, destination) = (span.u16(0)?, span.u16(2)?);
+    cx.host(ip.source);
+    put!(cx, ".{source} > ");
+    cx.host(ip.destination);
+    put!(cx, ".{destination}: DCCP, length {}", span.length);
+    Ok(())
+}
+
 /// What follows an EtherType, for those other than IPv4, IPv6, ARP, VLAN tags, MPLS and PPPoE.
 pub(crate) fn ethertype(cx: &mut Context<'_>, span: Span<'_>, ethertype: u16) -> Result<bool, Cut> {
     match ethertype {
         0x88cc => crate::llc::lldp::print(cx, span)?,
+        0x888e => eap::print_lan(cx, span)?,
         0x8809 => crate::llc::slow::print(cx, span)?,
         // IS-IS in jumbo frames: the length would not fit an IEEE 802.3 header.
         0x00fe => crate::llc::iso::print(cx, span)?,

@@ -88,8 +88,7 @@ const BEGINNING: u8 = 2;
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip) -> Printed {
     cx.protocol = "sctp";
     if span.length < HEADER_LEN {
-        put!(cx, "[length {} < {HEADER_LEN}]", span.length);
-        cx.invalid();
+        put!(cx, "truncated-sctp - {} bytes missing!", HEADER_LEN - span.length);
         return Ok(());
     }
     span.need(HEADER_LEN)?;

@@ -162,7 +162,7 @@ fn word(span: Span<'_>, at: usize) -> Option<(&[u8], usize)> {
     // A word that ends with the packet is one, a word that ends with what was captured is not.
     let len = len.or((span.data.len() >= span.length).then_some(rest.len()))?;
     let word = &rest[..len];
-    if word.is_empty() || word.len() >= WORD_MAX + 1 || !word.iter().all(u8::is_ascii_graphic) {
+    if word.is_empty() || word.len() > WORD_MAX || !word.iter().all(u8::is_ascii_graphic) {
         return None;
     }
     let spaces = rest[len..].iter().take_while(|&&byte| byte == b' ').count();

@@ -59,8 +59,8 @@ const CAPABILITIES: &[(u32, &str)] = &[
 ];
 
 const ORGANIZATIONS: &[(u32, &str)] = &[
-    (0x00_80c2, "IEEE 802.1 Private"),
-    (0x00_120f, "Ethernet"),
+    (0x00_80c2, "Ethernet bridged"),
+    (0x00_120f, "IEEE 802.3 Private"),
     (0x00_12bb, "ANSI/TIA"),
     (0x00_1b21, "Intel"),
     (0x08_0006, "Siemens"),
@@ -102,6 +102,17 @@ const MEDIA_SUBTYPES: &[(u8, &str)] = &[
     (11, "Inventory - asset ID"),
 ];
 
+/// What media subtypes 5 to 11 tell of a device.
+const INVENTORY: [&str; 7] = [
+    "Hardware revision",
+    "Firmware revision",
+    "Software revision",
+    "Serial number",
+    "Manufacturer name",
+    "Model name",
+    "Asset ID",
+];
+
 const FAMILIES: &[(u8, &str)] = &[(1, "IPv4"), (2, "IPv6"), (3, "NSAP"), (6, "802")];
 
 const NUMBERINGS: &[(u8, &str)] = &[(1, "Unknown"), (2, "Interface Index"), (3, "System Port Number")];
@@ -137,6 +148,9 @@ fn print_fields(cx: &mut Context<'_>, mut rest: Span<'_>) -> Printed {
         }
         if cx.verbose() > 0 {
             print_value(cx, kind, value)?;
+            if cx.verbose() > 1 {
+                cx.hex_lines("\n\t  ", value);
+            }
         } else if kind == SYSTEM_NAME {
             cx.text(": ");
             cx.visible_all(value.data);
@@ -269,9 +283,10 @@ fn print_organization(cx: &mut Context<'_>, value: Span<'_>) -> Printed {
         }
         (0x00_120f, 4) => put!(cx, "\n\t    MTU size {}", rest.u16(0)?),
         (0x00_12bb, 5..=11) => {
-            put!(cx, "\n\t    {} ", MEDIA_SUBTYPES[usize::from(subtype) - 1].1);
+            put!(cx, "\n\t  {} ", INVENTORY[usize::from(subtype) - 5]);
             cx.visible_all(rest.data);
         }
+        _ if subtypes.is_empty() => cx.hex_lines("\n\t  ", value),
         _ => cx.hex_lines("\n\t  ", rest),
     }
     Ok(())

@@ -86,13 +86,13 @@ const ORGANIZATIONS: &[(u32, &str)] = &[
     (0x00_902b, "Cisco"),
     (0x00_4096, "Cisco"),
     (0x00_05b5, "Cable Broadband"),
-    (BRIDGED, "IEEE 802.1 Private"),
+    (BRIDGED, "Ethernet bridged"),
     (0x00_1018, "Broadcom"),
-    (0x00_120f, "Ethernet"),
+    (0x00_120f, "IEEE 802.3 Private"),
     (0x00_12bb, "ANSI/TIA"),
     (0x00_0e30, "DCBX"),
     (0x00_19a1, "NetFlow"),
-    (0x0000_5e, "IANA"),
+    (0x00_005e, "IANA"),
 ];
 
 const CISCO_PROTOCOLS: &[(u16, &str)] = &[
@@ -172,7 +172,7 @@ pub(crate) fn print(
     let rest = span.skip(header_len);
     let known = match header.plain_access_point() {
         Some(SNAP) => {
-            let known = print_snap(cx, rest)?;
+            let known = print_snap(cx, rest, source, destination)?;
             return Ok(Llc { header_len: header_len + SNAP_LEN, known });
         }
         Some(SPANNING_TREE) => stp::print(cx, rest).map(|()| true)?,
@@ -303,7 +303,12 @@ fn print_identification(cx: &mut Context<'_>, rest: Span<'_>) -> bool {
 }
 
 /// A SNAP header and what it carries. Whether that was known.
-fn print_snap(cx: &mut Context<'_>, span: Span<'_>) -> Result<bool, Cut> {
+fn print_snap(
+    cx: &mut Context<'_>,
+    span: Span<'_>,
+    source: Option<[u8; 6]>,
+    destination: Option<[u8; 6]>,
+) -> Result<bool, Cut> {
     cx.protocol = "snap";
     if span.limit(span.length).need(SNAP_LEN).is_err() {
         cx.cut();
@@ -312,19 +317,48 @@ fn print_snap(cx: &mut Context<'_>, span: Span<'_>) -> Result<bool, Cut> {
     let (organization, protocol) = (span.u24(0)?, span.u16(3)?);
     let rest = span.skip(SNAP_LEN);
     if cx.options.link_header {
-        let kind = if organization == ETHERNET_ORGANIZATION { "ethertype" } else { "pid" };
-        put!(
-            cx,
-            "oui {} (0x{organization:06x}), {kind} {} (0x{protocol:04x}), length {}: ",
-            lookup(ORGANIZATIONS, organization).unwrap_or("Unknown"),
-            protocol_name(organization, protocol).unwrap_or("Unknown"),
-            rest.length
-        );
+        print_snap_header(cx, organization, protocol, rest.length);
     }
+    let known = print_snap_payload(cx, rest, organization, protocol)?;
+    if !known && !cx.options.link_header {
+        if let (Some(source), Some(destination)) = (source, destination) {
+            cx.colon_hex(&source);
+            cx.text(" > ");
+            cx.colon_hex(&destination);
+            cx.text(" ");
+        }
+        cx.text("SNAP, ");
+        print_snap_header(cx, organization, protocol, rest.length);
+    }
+    Ok(known)
+}
+
+fn print_snap_header(cx: &mut Context<'_>, organization: u32, protocol: u16, length: usize) {
+    let kind = if organization == ETHERNET_ORGANIZATION { "ethertype" } else { "pid" };
+    put!(
+        cx,
+        "oui {} (0x{organization:06x}), {kind} {} (0x{protocol:04x}), length {length}: ",
+        lookup(ORGANIZATIONS, organization).unwrap_or("Unknown"),
+        protocol_name(organization, protocol).unwrap_or("Unknown")
+    );
+}
+
+/// What a SNAP header announces. Whether it was known.
+fn print_snap_payload(
+    cx: &mut Context<'_>,
+    rest: Span<'_>,
+    organization: u32,
+    protocol: u16,
+) -> Result<bool, Cut> {
     match (organization, protocol) {
         (ETHERNET_ORGANIZATION | CISCO_BRIDGED, _) => return net::ethertype(cx, rest, protocol),
         (APPLETALK, 0x809b) => return net::ethertype(cx, rest, protocol),
         (CISCO, 0x2000) => cdp::print(cx, rest)?,
+        (CISCO, 0x2003) => print_trunk(cx, rest)?,
+        (CISCO, 0x2004) => {
+            cx.protocol = "dtp";
+            put!(cx, "DTPv{}, length {}", rest.u8(0)?, rest.length);
+        }
         (CISCO, 0x010b | 0x010c) => stp::print(cx, rest)?,
         // Two bytes of padding go before the frame.
         (BRIDGED, 0x0001 | 0x0007) => {
@@ -335,6 +369,21 @@ fn print_snap(cx: &mut Context<'_>, span: Span<'_>) -> Result<bool, Cut> {
         _ => return Ok(false),
     }
     Ok(true)
+}
+
+/// Cisco's VLAN trunking protocol, by its version and message.
+fn print_trunk(cx: &mut Context<'_>, span: Span<'_>) -> Result<(), Cut> {
+    const MESSAGES: &[(u8, &str)] = &[
+        (1, "Summary advertisement"),
+        (2, "Subset advertisement"),
+        (3, "Advertisement request"),
+        (4, "Join message"),
+    ];
+    cx.protocol = "vtp";
+    let kind = span.u8(1)?;
+    let name = lookup(MESSAGES, kind).unwrap_or("Unknown message type");
+    put!(cx, "VTPv{}, Message {name} (0x{kind:02x}), length {}", span.u8(0)?, span.length);
+    Ok(())
 }
 
 fn protocol_name(organization: u32, protocol: u16) -> Option<&'static str> {

@@ -28,7 +28,7 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
         1 | 2 => put!(
             cx,
             "{}v{}, length {}",
-            ["LACP", "Marker"][usize::from(subtype - 1)],
+            ["LACP", "MARKER"][usize::from(subtype - 1)],
             span.u8(1)?,
             span.length
         ),

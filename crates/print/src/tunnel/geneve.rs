@@ -37,7 +37,6 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     let first = span.u8(0)?;
     if first >> 6 != 0 {
         put!(cx, " ERROR: unknown-version {}", first >> 6);
-        cx.invalid();
         return Ok(());
     }
     let (flags, protocol, identifier, reserved) = (span.u8(1)?, span.u16(2)?, span.u24(4)?, span.u8(7)?);
@@ -54,8 +53,7 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     let options_len = usize::from(first & 0x3f) * 4;
     let rest = span.skip(HEADER_LEN);
     if rest.length < options_len {
-        put!(cx, " (opts_len {options_len} > {}", rest.length);
-        cx.invalid();
+        put!(cx, " truncated-geneve - {} bytes missing", options_len - rest.length);
         return Ok(());
     }
     if options_len > 0 && !print_options(cx, rest, options_len)? {

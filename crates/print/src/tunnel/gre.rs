@@ -46,12 +46,11 @@ impl From<Cut> for Stop {
 /// The header and what it carries: `GREv0, length 88: IP ...`.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "gre";
-    cx.text("GRE");
     match print_version(cx, span) {
         Ok(()) => Ok(()),
         Err(Stop::Cut) => Err(Cut),
         Err(Stop::Invalid) => {
-            cx.invalid();
+            cx.cut();
             Ok(())
         }
     }
@@ -60,7 +59,7 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
 fn print_version(cx: &mut Context<'_>, span: Span<'_>) -> Result<(), Stop> {
     let mut fields = Fields { span, start: span.length };
     let flags = fields.u16()?;
-    put!(cx, "v{}", flags & 7);
+    put!(cx, "GREv{}", flags & 7);
     match flags & 7 {
         0 => print_0(cx, fields, flags),
         1 => print_1(cx, fields, flags),

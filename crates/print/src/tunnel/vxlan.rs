@@ -34,7 +34,7 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     link::ethernet::print(cx, span.skip(HEADER_LEN))
 }
 
-/// `VXLAN-GPE, flags [IP], vni 5, IPv4`, and the payload on the next line.
+/// `VXLAN-GPE, flags [IP], vni 5: IP ...`.
 pub(crate) fn print_gpe(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "vxlan_gpe";
     cx.text("VXLAN-GPE");
@@ -54,33 +54,17 @@ pub(crate) fn print_gpe(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     let next = span.u8(3)?;
     put!(cx, ", vni {}", span.u24(4)?);
     span.need(HEADER_LEN)?;
-    if flags & VALID == 0 {
-        cx.text(" ERROR: I flag not set");
-    }
-    if flags & NEXT_PROTOCOL == 0 {
-        return Ok(());
-    }
+    cx.text(if cx.verbose() == 0 { ": " } else { "\n    " });
     let payload = span.skip(HEADER_LEN);
     match next {
-        1 => {
-            cx.text(", IPv4\n    ");
-            net::ipv4::print(cx, payload)
-        }
-        2 => {
-            cx.text(", IPv6\n    ");
-            net::ipv6::print(cx, payload)
-        }
-        3 => {
-            cx.text(", Ethernet\n    ");
-            link::ethernet::print(cx, payload)
-        }
-        5 => {
-            cx.text(", MPLS\n    ");
-            link::mpls::print(cx, payload)
-        }
-        _ => {
-            put!(cx, ", unknown-next-protocol-0x{next:02x}");
-            Ok(())
-        }
+        _ if flags & NEXT_PROTOCOL == 0 => {}
+        1 => return net::ipv4::print(cx, payload),
+        2 => return net::ipv6::print(cx, payload),
+        3 => return link::ethernet::print(cx, payload),
+        5 => return link::mpls::print(cx, payload),
+        _ => {}
     }
+    cx.text("ERROR: unknown-next-protocol");
+    cx.invalid();
+    Ok(())
 }

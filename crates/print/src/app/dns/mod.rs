@@ -291,6 +291,7 @@ impl Reader<'_> {
             tables::SRV => return print_service(cx, message, at),
             tables::A6 => return print_a6(cx, message, at),
             tables::OPT => return options::print(cx, message, at, length, class, flags),
+            tables::URI => print_uri(cx, message, at, length)?,
             tables::UNSPECA => cx.visible_all(message.bytes(at, length)?),
             tables::TSIG if cx.verbose() > 0 => return print_signature(cx, message, at),
             _ => {}
@@ -442,6 +443,14 @@ fn print_a6(cx: &mut Context<'_>, message: Span<'_>, at: usize) -> Printed {
         cx.text(" ");
         print_name(cx, message, at + 17 - skipped)?;
     }
+    Ok(())
+}
+
+/// Priority, weight and the rest of the record (RFC 7553).
+fn print_uri(cx: &mut Context<'_>, message: Span<'_>, at: usize, length: usize) -> Printed {
+    let target = message.bytes(at + 4, length.checked_sub(4).ok_or(Cut)?)?;
+    put!(cx, " {} {} ", message.u16(at)?, message.u16(at + 2)?);
+    cx.visible_all(target);
     Ok(())
 }
 

@@ -1,0 +1,66 @@
+//! RIPng (RFC 2080): ` ripng-resp 1: 2001:db8::/32 (1)`.
+//!
+//! ```text
+//! command 1 | version 1 | zero 2 | entries of 20: prefix 16, tag 2, prefix length 1, metric 1 (255: a next hop)
+//! ```
+
+use crate::bytes::{Printed, Span};
+use crate::context::{Context, put};
+use crate::text::Text;
+
+const HEADER_LEN: usize = 4;
+const ENTRY_LEN: usize = 20;
+const NEXT_HOP: u8 = 0xff;
+const INFINITY: u8 = 16;
+
+/// One message.
+pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
+    cx.protocol = "ripng";
+    let captured = span.captured().min(span.length);
+    if captured < HEADER_LEN {
+        cx.cut();
+        return Ok(());
+    }
+    let (command, version) = (span.u8(0)?, span.u8(1)?);
+    let entries = span.limit(captured).skip(HEADER_LEN);
+    let count = entries.length / ENTRY_LEN;
+    match command {
+        1 if count == 1 && entries.u8(19)? == INFINITY && entries.bytes(0, 16)? == [0; 16] => {
+            cx.text(" ripng-req dump");
+        }
+        1 => print_entries(cx, entries, "req")?,
+        2 => print_entries(cx, entries, "resp")?,
+        _ => put!(cx, " ripng-{command} ?? {}", entries.length),
+    }
+    if version != 1 {
+        put!(cx, " [vers {version}]");
+    }
+    Ok(())
+}
+
+fn print_entries(cx: &mut Context<'_>, entries: Span<'_>, name: &str) -> Printed {
+    let count = entries.length / ENTRY_LEN;
+    if count * ENTRY_LEN == entries.length {
+        put!(cx, " ripng-{name} {count}:");
+    } else {
+        put!(cx, " ripng-{name} {count}[{}]:", entries.length);
+    }
+    for index in 0..count {
+        let entry = entries.skip(index * ENTRY_LEN);
+        cx.text(if cx.verbose() > 1 { "\n\t" } else { " " });
+        if entry.u8(19)? == NEXT_HOP {
+            cx.text("(");
+            cx.host(entry.array::<16>(0)?.into());
+            cx.text(")");
+            continue;
+        }
+        cx.host(entry.array::<16>(0)?.into());
+        put!(cx, "/{}", entry.u8(18)?);
+        let tag = entry.u16(16)?;
+        if tag != 0 {
+            put!(cx, " [{tag}]");
+        }
+        put!(cx, " ({})", entry.u8(19)?);
+    }
+    Ok(())
+}
