@@ -22,10 +22,11 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     if version != 0 {
         return Ok(());
     }
+    cx.text("-");
     let operation = span.u8(1)?;
     match OPERATIONS.get(usize::from(operation)) {
-        Some(name) => put!(cx, "-{name} "),
-        None => put!(cx, "-#{operation} "),
+        Some(name) => put!(cx, "{name} "),
+        None => put!(cx, "#{operation} "),
     }
     put!(cx, "{}: ", span.length);
     let state = span.u8(2)?;

@@ -54,8 +54,8 @@ const AUTHENTICATIONS: &[(u16, &str)] = &[(0, "none"), (1, "simple"), (2, "MD5")
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "ospf2";
     // The digest of cryptographic authentication follows the packet and does not count (RFC 2328, D.4.3).
-    let span = match span.u16(14) {
-        Ok(CRYPTOGRAPHIC) => span.limit(span.length.saturating_sub(DIGEST_LEN)),
+    let span = match span.u16(14)? {
+        CRYPTOGRAPHIC => span.limit(span.length.saturating_sub(DIGEST_LEN)),
         _ => span,
     };
     let (version, kind) = (span.u8(0)?, span.u8(1)?);

@@ -16,13 +16,13 @@ const INFINITY: u8 = 16;
 /// One message.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "ripng";
-    let captured = span.captured().min(span.length);
-    if captured < HEADER_LEN {
+    let span = span.limit(span.length);
+    if span.captured() < HEADER_LEN {
         cx.cut();
         return Ok(());
     }
     let (command, version) = (span.u8(0)?, span.u8(1)?);
-    let entries = span.limit(captured).skip(HEADER_LEN);
+    let entries = span.skip(HEADER_LEN);
     let count = entries.length / ENTRY_LEN;
     match command {
         1 if count == 1 && entries.u8(19)? == INFINITY && entries.bytes(0, 16)? == [0; 16] => {

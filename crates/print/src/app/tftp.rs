@@ -55,12 +55,12 @@ fn fields(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
 }
 
 fn request(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
-    span.u8(2)?;
+    more(span, 2)?;
     cx.text(" \"");
     let mode = string(cx, span, 2);
     cx.text("\"");
     let mode = mode?;
-    span.u8(mode)?;
+    more(span, mode)?;
     cx.text(" ");
     let at = string(cx, span, mode)?;
     options(cx, span, at)
@@ -82,11 +82,16 @@ fn error(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
         Some(name) => put!(cx, " {name}"),
         None => put!(cx, " tftp-err-#{code} \""),
     }
-    span.u8(4)?;
+    more(span, 4)?;
     cx.text(" \"");
     let end = string(cx, span, 4);
     cx.text("\"");
     end.map(|_| ())
+}
+
+/// That bytes follow on the wire; whether they were captured shows when they are printed.
+fn more(span: Span<'_>, at: usize) -> Printed {
+    if span.length > at { Ok(()) } else { Err(Cut) }
 }
 
 /// The string at `at` up to its NUL; where what follows starts.

@@ -22,11 +22,12 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip) -> Printed {
 }
 
 fn fields(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip) -> Printed {
+    cx.text("VRRP");
     let first = span.u8(0)?;
     let (version, kind) = (first >> 4, first & 15);
     match kind {
-        1 => put!(cx, "VRRPv{version}, Advertisement"),
-        _ => put!(cx, "VRRPv{version}, unknown type ({kind})"),
+        1 => put!(cx, "v{version}, Advertisement"),
+        _ => put!(cx, "v{version}, unknown type ({kind})"),
     }
     if ip.ttl != 255 {
         put!(cx, ", (ttl {})", ip.ttl);
@@ -36,7 +37,6 @@ fn fields(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip) -> Printed {
     }
     span.need(3)?;
     put!(cx, ", vrid {}, prio {}", span.u8(1)?, span.u8(2)?);
-    span.need(6)?;
     let authentication = span.u8(4)?;
     if version == 2 {
         match authentication {

@@ -83,8 +83,9 @@ fn print_config(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     let flags = span.u8(4)?;
     cx.text(", Flags [");
     put_bits(cx, FLAGS, "none", ", ", u32::from(flags));
-    cx.text("], bridge-id ");
+    cx.text("]");
     let port = span.u16(25)?;
+    cx.text(", bridge-id ");
     print_bridge(cx, span.skip(17))?;
     put!(cx, ".{port:04x}, length {}", span.length);
     if cx.verbose() == 0 {

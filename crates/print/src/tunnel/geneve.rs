@@ -72,17 +72,17 @@ fn print_payload(cx: &mut Context<'_>, protocol: u16, span: Span<'_>) -> Printed
         return link::ethernet::print(cx, span);
     }
     put!(cx, "geneve-proto-{protocol:#x}");
-    span.need(span.length)
+    Ok(())
 }
 
 /// `false` if an option does not fit.
 fn print_options(cx: &mut Context<'_>, span: Span<'_>, length: usize) -> Result<bool, Cut> {
-    cx.text(", options [");
     if cx.verbose() == 0 {
         span.need(length)?;
-        put!(cx, "{length} bytes]");
+        put!(cx, ", options [{length} bytes]");
         return Ok(true);
     }
+    cx.text(", options [");
     let mut span = span.with_length(length);
     let mut separator = "";
     while span.length > 0 {

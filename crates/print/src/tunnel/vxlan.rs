@@ -46,13 +46,9 @@ pub(crate) fn print_gpe(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     let flags = span.u8(0)?;
     cx.text(", flags [");
     put_bits(cx, GPE_FLAGS, "none", "", u32::from(flags));
-    cx.text("]");
-    if flags >> 4 & 3 != 0 {
-        cx.text(" unknown version");
-        return Ok(());
-    }
+    cx.text("], ");
     let next = span.u8(3)?;
-    put!(cx, ", vni {}", span.u24(4)?);
+    put!(cx, "vni {}", span.u24(4)?);
     span.need(HEADER_LEN)?;
     cx.text(if cx.verbose() == 0 { ": " } else { "\n    " });
     let payload = span.skip(HEADER_LEN);

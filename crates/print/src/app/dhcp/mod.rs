@@ -29,8 +29,8 @@ pub(crate) const MAGIC: [u8; 4] = [99, 130, 83, 99];
 /// One message.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "bootp";
-    cx.text("BOOTP/DHCP, ");
     let operation = span.u8(0)?;
+    cx.text("BOOTP/DHCP, ");
     match operation {
         1 => cx.text("Request"),
         2 => cx.text("Reply"),
