@@ -159,4 +159,33 @@ mod tests {
         assert_eq!(Identity::of_name("no such user"), None);
         assert_eq!(Identity::of_name("a\0b"), None);
     }
+
+    /// Dropping is for good and for the whole process, so a process of its own does it: this test again, told so.
+    #[test]
+    fn what_root_gave_up_is_gone() {
+        const CHILD: &str = "TAPLINE_TEST_DROPS_PRIVILEGES";
+        let Some(nobody) = Identity::of_name("nobody").filter(|_| is_root()) else {
+            eprintln!("skipped: what_root_gave_up_is_gone: not root, or no user nobody");
+            return;
+        };
+        if std::env::var_os(CHILD).is_none() {
+            let test = std::env::current_exe().unwrap();
+            let arguments = ["--exact", "privilege::tests::what_root_gave_up_is_gone"];
+            let child = std::process::Command::new(test).args(arguments).env(CHILD, "1").output().unwrap();
+            assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
+            return;
+        }
+        let (tell, hear) = std::sync::mpsc::channel();
+        let other = std::thread::spawn(move || {
+            hear.recv().unwrap();
+            // SAFETY: cannot fail and has no conditions.
+            (unsafe { libc::geteuid() }, capability::effective().unwrap())
+        });
+        drop_to(Some(&nobody)).unwrap();
+        tell.send(()).unwrap();
+        assert_eq!(other.join().unwrap(), (nobody.uid, 0), "older threads lose them too");
+        // SAFETY: takes an integer only.
+        assert_eq!(unsafe { libc::setuid(0) }, -1);
+        assert!(crate::PacketSocket::open().unwrap_err().errno() == libc::EPERM);
+    }
 }

@@ -63,24 +63,26 @@ pub(super) fn read(
     records: &mut Vec<Record>,
     oddities: &mut Oddities,
 ) {
-    while cursor.left > 0 && records.len() < BATCH_MAX {
-        let Some(headers) = headers_at(block, cursor.at) else {
-            cursor.left = 0;
-            return;
+    // Kept apart from the caller's, so that they stay in registers.
+    let (mut next, mut odd) = (*cursor, *oddities);
+    while next.left > 0 && records.len() < BATCH_MAX {
+        let Some(headers) = headers_at(block, next.at) else {
+            next.left = 0;
+            break;
         };
-        let time = timestamp(headers);
-        if time > until {
-            return;
+        if timestamp(headers) > until {
+            break;
         }
         let status = u32_at::<20>(headers);
         if status & STATUS_USER != 0 {
-            records.push(record(block, cursor.at, headers, frame));
-            let (snapped, wire_len) = (u32_at::<12>(headers), u32_at::<16>(headers));
-            oddities.clipped += u64::from(snapped < wire_len && snapped < frame.snap_len);
-            oddities.software_stamped += u64::from(status & STATUS_HARDWARE_TIME == 0);
+            let record = record(block, next.at, headers, frame);
+            odd.clipped += u64::from(record.cap_len < record.meta.wire_len.min(frame.snap_len));
+            odd.software_stamped += u64::from(status & STATUS_HARDWARE_TIME == 0);
+            records.push(record);
         }
-        step(cursor, headers);
+        step(&mut next, headers);
     }
+    (*cursor, *oddities) = (next, odd);
 }
 
 /// When the next packet was received, if there is one.

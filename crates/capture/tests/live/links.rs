@@ -156,3 +156,19 @@ fn a_renamed_interface_goes_on() {
     arrive(&mut source, 9);
     assert_eq!(finish(&mut source).len(), 9);
 }
+
+#[test]
+fn changes_that_came_too_fast_are_made_up_for() {
+    let Some(namespace) = bench("changes_that_came_too_fast_are_made_up_for") else { return };
+    let mut source = far(&namespace);
+    // More messages than a netlink socket holds while nobody reads; the removal is not among those it kept.
+    let many = "for i in $(seq 400); do echo link set near0 mtu $((1400 + i % 100)); done | ip -batch -";
+    assert!(namespace.command("sh").args(["-c", many]).status().unwrap().success());
+    namespace.ip(&["link", "delete", NEAR]).unwrap();
+    namespace.add_pair(NEAR, FAR).unwrap();
+    let (_, events) = drive(&mut source, |_, events| told(events, FAR, "came back"));
+    assert!(told(&events, FAR, "was removed"));
+    send(&namespace, NEAR, 11, numbered);
+    arrive(&mut source, 11);
+    assert_eq!(finish(&mut source).len(), 11);
+}
