@@ -12,7 +12,8 @@
 //! arith     := number | len | protocol [ arith : size ] | - arith | arith op arith
 //! ```
 
-use std::fmt;
+mod display;
+
 use std::net::Ipv6Addr;
 
 use crate::error::Span;
@@ -534,85 +535,6 @@ pub enum Keyword {
     Hopc,
     Hdpc,
     Hsls,
-}
-
-/// A line for each part, indented by depth.
-impl fmt::Display for Ast {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.root {
-            None => f.write_str("everything\n"),
-            Some(root) => write_expr(f, root, 0, ""),
-        }
-    }
-}
-
-fn write_expr(f: &mut fmt::Formatter<'_>, expr: &Expr, depth: usize, label: &str) -> fmt::Result {
-    write!(f, "{:width$}{label}", "", width = 2 * depth)?;
-    match &expr.kind {
-        Kind::Chain(first, rest) => {
-            f.write_str("chain\n")?;
-            write_expr(f, first, depth + 1, "")?;
-            rest.iter().try_for_each(|(joint, part)| write_expr(f, part, depth + 1, joint_word(*joint)))
-        }
-        Kind::Not(inner) => write_inner(f, "not", inner, depth),
-        Kind::Group(inner) => write_inner(f, "group", inner, depth),
-        Kind::Qualified(qualifiers, inner) => write_inner(f, &qualifiers.to_string(), inner, depth),
-        Kind::Id(id) => writeln!(f, "{id}"),
-        Kind::Protocol(protocol) => writeln!(f, "{}", protocol.word()),
-        Kind::Relation(left, op, right) => writeln!(f, "{left} {} {right}", op.symbol()),
-        Kind::Primitive(primitive) => writeln!(f, "{}", format!("{primitive:?}").to_lowercase()),
-    }
-}
-
-fn write_inner(f: &mut fmt::Formatter<'_>, name: &str, inner: &Expr, depth: usize) -> fmt::Result {
-    writeln!(f, "{name}")?;
-    write_expr(f, inner, depth + 1, "")
-}
-
-fn joint_word(joint: Joint) -> &'static str {
-    match joint {
-        Joint::And => "and ",
-        Joint::Or => "or ",
-    }
-}
-
-impl fmt::Display for Qualifiers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = [
-            self.protocol.map(Protocol::word),
-            self.direction.map(Direction::word),
-            self.kind.map(IdKind::word),
-        ];
-        f.write_str(&words.into_iter().flatten().collect::<Vec<_>>().join(" "))
-    }
-}
-
-impl fmt::Display for Id {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Id::Name(text) | Id::Ipv4(text) => f.write_str(text),
-            Id::Number(number) => write!(f, "{number}"),
-            Id::Ipv4Prefix(address, len) => write!(f, "{address}/{len}"),
-            Id::Ipv4Mask(address, mask) => write!(f, "{address} mask {mask}"),
-            Id::Ipv6(address) => write!(f, "{address}"),
-            Id::Ipv6Prefix(address, len) => write!(f, "{address}/{len}"),
-            Id::Mac([a, b, c, d, e, g]) => write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}"),
-            Id::Mac8(address) => write!(f, "${address:02x}"),
-        }
-    }
-}
-
-impl fmt::Display for Arith {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Arith::Number(number) => write!(f, "{number}"),
-            Arith::Len => f.write_str("len"),
-            Arith::Load { protocol, index, size: 1, .. } => write!(f, "{}[{index}]", protocol.word()),
-            Arith::Load { protocol, index, size, .. } => write!(f, "{}[{index}:{size}]", protocol.word()),
-            Arith::Negate(inner) => write!(f, "-{inner}"),
-            Arith::Binary { op, left, right, .. } => write!(f, "({left} {} {right})", op.symbol()),
-        }
-    }
 }
 
 impl ArithOp {
