@@ -98,9 +98,9 @@ impl<'c> Context<'c> {
         hexdump::hex_and_ascii(self.out, b"\n\t", shown, 0);
     }
 
-    /// [`hex_and_ascii`](Self::hex_and_ascii), unless the whole packet is shown in that way anyway.
+    /// [`hex_and_ascii`](Self::hex_and_ascii), unless the whole packet is shown in that way anyway, or `-q` is given.
     pub(crate) fn unknown(&mut self, span: Span<'_>) {
-        if !self.options.hex.shows_hex() {
+        if !self.options.hex.shows_hex() && !self.options.quiet {
             self.hex_and_ascii(span);
         }
     }

@@ -144,12 +144,15 @@ fn print_message(cx: &mut Context<'_>, span: Span<'_>, depth: u32) -> Printed {
 fn print_options(cx: &mut Context<'_>, mut rest: Span<'_>, depth: u32) {
     while rest.length > 0 {
         let Ok((code, length)) = option_head(rest) else { return cx.cut() };
+        let value = rest.skip(4).limit(length);
+        if value.need(length).is_err() {
+            return cx.cut();
+        }
         match lookup(OPTIONS, code) {
             Some(name) => put!(cx, " ({name}"),
             None => put!(cx, " (opt_{code}"),
         }
-        let value = rest.skip(4).limit(length);
-        if value.need(length).is_err() || print_value(cx, code, value, depth).is_err() {
+        if print_value(cx, code, value, depth).is_err() {
             return cx.cut();
         }
         cx.text(")");

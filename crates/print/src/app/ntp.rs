@@ -64,10 +64,12 @@ fn print_time(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     put!(cx, ", poll {poll}");
     print_poll(cx, poll);
     put!(cx, ", precision {}", span.u8(3)? as i8);
-    cx.text("\n\tRoot Delay: ");
-    print_short(cx, span.u32(4)?);
-    cx.text(", Root dispersion: ");
-    print_short(cx, span.u32(8)?);
+    for (name, at) in [("\n\tRoot Delay: ", 4), (", Root dispersion: ", 8)] {
+        let value = span.u32(at)?;
+        cx.text(name);
+        print_short(cx, value);
+    }
+    span.need(16)?;
     cx.text(", Reference-ID: ");
     if !print_reference(cx, span, stratum)? {
         return Ok(());
@@ -78,8 +80,9 @@ fn print_time(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
         ("  Receive Timestamp:    ", 32),
         ("  Transmit Timestamp:   ", 40),
     ] {
+        let value = span.u64(at)?;
         put!(cx, "\n\t{name}");
-        print_timestamp(cx, span.u64(at)?);
+        print_timestamp(cx, value);
     }
     let originated = span.u64(24)?;
     cx.text("\n\t    Originator - Receive Timestamp:  ");
@@ -92,10 +95,7 @@ fn print_time(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
 /// Whether more fields follow: not so in an old implementation's private messages.
 fn print_reference(cx: &mut Context<'_>, span: Span<'_>, stratum: u8) -> Result<bool, Cut> {
     match stratum {
-        0 => {
-            cx.text("(unspec)");
-            span.need(16)?;
-        }
+        0 => cx.text("(unspec)"),
         1 => cx.visible_all(span.bytes(12, 4)?),
         62 | 63 => {
             cx.ipv4(span.array(12)?);

@@ -36,6 +36,8 @@ enum Form {
     /// Text behind a byte that groups attributes of a tunnel, if that is below 0x20.
     Tagged,
     Number,
+    /// A number of an IPX network.
+    Network,
     /// A number with names, the first of them of number 0; empty names are none.
     Named(&'static [&'static str]),
     /// As `Named`, with the byte that groups attributes of a tunnel before it.
@@ -224,7 +226,7 @@ const ATTRIBUTES: &[(u8, &str, Form)] = &[
     (19, "Callback-Number", Form::Text),
     (20, "Callback-Id", Form::Text),
     (22, "Framed-Route", Form::Text),
-    (23, "Framed-IPX-Network", Form::Number),
+    (23, "Framed-IPX-Network", Form::Network),
     (24, "State", Form::Text),
     (25, "Class", Form::Text),
     (26, "Vendor-Specific", Form::Vendor),
@@ -358,8 +360,9 @@ fn print_attributes(cx: &mut Context<'_>, mut rest: Span<'_>) -> Printed {
         }
         cx.text(", Value: ");
         let value = rest.skip(2).limit(length - 2);
-        value.need(length - 2)?;
-        print_value(cx, attribute.map_or(Form::Hidden, |(.., form)| *form), value)?;
+        if let Some((.., form)) = attribute {
+            print_value(cx, *form, value)?;
+        }
         if cx.verbose() > 1 {
             cx.hex_lines("\n\t    ", value);
         }
@@ -370,7 +373,7 @@ fn print_attributes(cx: &mut Context<'_>, mut rest: Span<'_>) -> Printed {
 
 fn print_value(cx: &mut Context<'_>, form: Form, value: Span<'_>) -> Printed {
     let needed = match form {
-        Form::Number | Form::Named(_) | Form::TaggedNamed(_) | Form::Duration => 4,
+        Form::Number | Form::Network | Form::Named(_) | Form::TaggedNamed(_) | Form::Duration => 4,
         Form::Address | Form::Time | Form::Cause => 4,
         Form::Address6 => 16,
         _ => value.length,
@@ -378,6 +381,9 @@ fn print_value(cx: &mut Context<'_>, form: Form, value: Span<'_>) -> Printed {
     if value.length != needed {
         put!(cx, "ERROR: length {} != {needed}", value.length);
         return Ok(());
+    }
+    if !matches!(form, Form::Hidden) {
+        value.need(value.length)?;
     }
     match form {
         Form::Text => print_text(cx, value.data),
@@ -388,7 +394,8 @@ fn print_value(cx: &mut Context<'_>, form: Form, value: Span<'_>) -> Printed {
             }
             text => print_text(cx, text),
         },
-        Form::Number => put!(cx, "{}", value.u32(0)?),
+        Form::Network if value.u32(0)? == 0xffff_fffe => cx.text("NAS Select"),
+        Form::Number | Form::Network => put!(cx, "{}", value.u32(0)?),
         Form::Named(names) => print_name(cx, names, value.u32(0)?),
         Form::TaggedNamed(names) => {
             print_tag(cx, value.u8(0)?);

@@ -222,7 +222,7 @@ fn print_payload(cx: &mut Context<'_>, payload: Span<'_>, colon: &str) -> bool {
     }
     if cx.verbose() >= 2 {
         cx.text("[Payload");
-        if !cx.options.hex.shows_hex() {
+        if !cx.options.hex.shows_hex() && !cx.options.quiet {
             cx.text(colon);
             cx.unknown(payload);
         }

@@ -114,10 +114,10 @@ fn print_string(
     let rest = span.skip(start).data;
     let field = &rest[..len.min(rest.len())];
     let ended = cx.visible_until_nul(field);
+    cx.text("\"");
     if !ended {
         span.need(start + len)?;
     }
-    cx.text("\"");
     Ok(ended)
 }
 
