@@ -291,7 +291,16 @@ fn place(input: &Input, at: usize) -> Place {
 
 fn read_fault(name: String, place: Place, source: io::Error, compression: Option<Compression>) -> Error {
     match compression {
-        Some(compression) => Error::Unpack { name, format: compression.name(), place, source },
+        Some(compression) => {
+            let source = match source.kind() {
+                // Each decoder has words of its own for this.
+                io::ErrorKind::UnexpectedEof => {
+                    io::Error::new(source.kind(), "the file ends in the middle of them")
+                }
+                _ => source,
+            };
+            Error::Unpack { name, format: compression.name(), place, source }
+        }
         None => Error::Read { name, place, source },
     }
 }
