@@ -29,6 +29,9 @@ use crate::cfg::{Cfg, Terminator};
 use forward::{Removal, forward};
 use value::Values;
 
+/// What libpcap says of a filter that rejects every packet.
+pub(crate) const NEVER_TRUE: &str = "expression rejects all packets";
+
 /// So often at most what a sweep removed is taken as a reason to look again. Arithmetic through scratch cells needs two rounds.
 const SWEEPS_MAX: usize = 4;
 

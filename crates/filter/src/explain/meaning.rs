@@ -1,0 +1,179 @@
+//! Words for what parts of a filter, fields and numbers mean.
+//!
+//! The numbers are those of the IEEE 802 and IANA registries (EtherTypes, protocol numbers, PPP protocols).
+
+use std::net::Ipv4Addr;
+
+use crate::ast::{Direction, IdKind, Kind, Primitive, Protocol, Qualifiers};
+
+/// What an id with these qualifiers asks for.
+pub(super) fn of_qualifiers(qualifiers: Qualifiers) -> String {
+    let Qualifiers { protocol, direction, kind } = qualifiers;
+    let side = match direction {
+        Some(Direction::Src) => "source",
+        Some(Direction::Dst) => "destination",
+        Some(Direction::SrcAndDst) => "source and destination",
+        None | Some(Direction::SrcOrDst) => "source or destination",
+        Some(_) => "that 802.11 address",
+    };
+    match (kind, protocol) {
+        (Some(IdKind::Port | IdKind::Portrange), protocol) => {
+            let transport = match protocol {
+                Some(Protocol::Tcp) => "TCP",
+                Some(Protocol::Udp) => "UDP",
+                Some(Protocol::Sctp) => "SCTP",
+                _ => "TCP, UDP or SCTP",
+            };
+            format!("{transport} with that {side} port, over IPv4 or IPv6")
+        }
+        (Some(IdKind::Proto), Some(Protocol::Ip)) => "IPv4 that carries it".to_owned(),
+        (Some(IdKind::Proto), Some(Protocol::Ip6)) => {
+            "IPv6 that carries it first or in a fragment".to_owned()
+        }
+        (Some(IdKind::Proto), Some(Protocol::Link)) => "frames of that EtherType or LLC protocol".to_owned(),
+        (Some(IdKind::Proto), _) => "packets that carry that protocol".to_owned(),
+        (Some(IdKind::Protochain), _) => "IP that carries it behind any chain of headers".to_owned(),
+        (Some(IdKind::Gateway), _) => {
+            "frames to or from its MAC address that are not its own IP packets".to_owned()
+        }
+        (None | Some(IdKind::Host | IdKind::Net), Some(Protocol::Link)) => {
+            format!("link-layer {side} address")
+        }
+        (None | Some(IdKind::Host | IdKind::Net), None) => {
+            format!("{side} address: IP, or sender and target of ARP")
+        }
+        (None | Some(IdKind::Host | IdKind::Net), Some(_)) => format!("{side} address"),
+    }
+}
+
+/// What a part that is no id asks for; empty where its text says it.
+pub(super) fn of_kind(kind: &Kind) -> String {
+    let text = match kind {
+        Kind::Protocol(protocol) => of_protocol(*protocol),
+        Kind::Primitive(primitive) => of_primitive(primitive),
+        _ => "",
+    };
+    text.to_owned()
+}
+
+fn of_protocol(protocol: Protocol) -> &'static str {
+    match protocol {
+        Protocol::Ip => "IPv4",
+        Protocol::Ip6 => "IPv6",
+        Protocol::Arp => "ARP",
+        Protocol::Tcp | Protocol::Udp | Protocol::Sctp | Protocol::Ah | Protocol::Esp | Protocol::Pim => {
+            "over IPv4, or over IPv6 without extension headers but a fragment's"
+        }
+        Protocol::Icmp | Protocol::Igmp | Protocol::Igrp | Protocol::Vrrp | Protocol::Carp => "over IPv4",
+        Protocol::Icmp6 => "over IPv6",
+        _ => "",
+    }
+}
+
+fn of_primitive(primitive: &Primitive) -> &'static str {
+    match primitive {
+        Primitive::Broadcast(_) => "all ones in the destination",
+        Primitive::Multicast(_) => "a group address in the destination",
+        Primitive::Less(_) => "at most so many bytes on the wire",
+        Primitive::Greater(_) => "at least so many bytes on the wire",
+        Primitive::Vlan(_) => "an 802.1Q or 802.1ad tag; the rest is looked for behind it",
+        Primitive::Mpls(_) => "an MPLS label; the rest is looked for behind it",
+        Primitive::Pppoed => "PPPoE discovery",
+        Primitive::Pppoes(_) => "a PPPoE session; the rest is looked for behind it",
+        Primitive::Geneve(_) => "Geneve over UDP to port 6081; the rest is looked for inside",
+        Primitive::Vxlan(_) => "VXLAN over UDP to port 4789; the rest is looked for inside",
+        Primitive::Llc(_) => "an IEEE 802.2 frame",
+        Primitive::Inbound => "received by this host",
+        Primitive::Outbound => "sent by this host",
+        _ => "",
+    }
+}
+
+/// A number in the terms of its field.
+pub(super) fn of_number(field: &str, k: u32) -> String {
+    let name = match field {
+        "EtherType" | "Ethernet length" => ether_type(k),
+        "PPP protocol" => ppp_protocol(k),
+        "IPv4 protocol" | "IPv6 next header" | "IPv6 fragment's next header" => ip_protocol(k),
+        "IPv4 source" | "IPv4 destination" | "ARP sender address" | "ARP target address" => {
+            return Ipv4Addr::from(k).to_string();
+        }
+        "IPv6 source" | "IPv6 destination" => return format!("{:x}:{:x}", k >> 16, k & 0xffff),
+        "link-layer source" | "link-layer destination" | "802.11 address" => return octets(k),
+        "IP version" => return (k >> 4).to_string(),
+        _ => None,
+    };
+    match name {
+        Some(name) => name.to_owned(),
+        None if field.contains("port") || field.starts_with("length") || k < 10 => k.to_string(),
+        None => format!("{k:#x}"),
+    }
+}
+
+/// Part of a MAC address: the four low bytes or the two high ones.
+fn octets(k: u32) -> String {
+    let bytes = k.to_be_bytes();
+    let from = if k > 0xffff { 0 } else { 2 };
+    bytes[from..].iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
+}
+
+fn ether_type(k: u32) -> Option<&'static str> {
+    Some(match k {
+        0x0800 => "IPv4",
+        0x0806 => "ARP",
+        0x8035 => "RARP",
+        0x8100 => "802.1Q (VLAN)",
+        0x88a8 => "802.1ad (provider VLAN)",
+        0x9100 => "old QinQ",
+        0x86dd => "IPv6",
+        0x8847 => "MPLS",
+        0x8848 => "MPLS multicast",
+        0x8863 => "PPPoE discovery",
+        0x8864 => "PPPoE session",
+        0x88cc => "LLDP",
+        0x8809 => "slow protocols (LACP)",
+        0x809b => "AppleTalk",
+        0x80f3 => "AppleTalk ARP",
+        0x8137 => "IPX",
+        0x6003 => "DECnet",
+        0x6558 => "Ethernet in a tunnel",
+        _ => return None,
+    })
+}
+
+fn ppp_protocol(k: u32) -> Option<&'static str> {
+    Some(match k {
+        0x0021 => "IPv4",
+        0x0057 => "IPv6",
+        0x0281 => "MPLS",
+        0x0031 => "bridged frames",
+        0x002b => "IPX",
+        0x0023 => "OSI",
+        0x0027 => "DECnet",
+        0x0029 => "AppleTalk",
+        _ => return None,
+    })
+}
+
+fn ip_protocol(k: u32) -> Option<&'static str> {
+    Some(match k {
+        1 => "ICMP",
+        2 => "IGMP",
+        4 => "IPv4 in IP",
+        6 => "TCP",
+        9 => "IGRP",
+        17 => "UDP",
+        41 => "IPv6 in IP",
+        44 => "a fragment",
+        47 => "GRE",
+        50 => "ESP",
+        51 => "AH",
+        58 => "ICMPv6",
+        59 => "nothing more",
+        89 => "OSPF",
+        103 => "PIM",
+        112 => "VRRP or CARP",
+        132 => "SCTP",
+        _ => return None,
+    })
+}
