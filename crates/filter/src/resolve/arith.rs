@@ -12,9 +12,11 @@ use tapline_packet::LinkType;
 
 use super::{Result, Scope};
 use crate::ast::{Arith, ArithOp, Protocol, Relop};
+use crate::bpf::ancillary;
 use crate::cfg::{Alu, Test as Compare, Width};
 use crate::error::{Error, Span};
 use crate::generate::cells_needed;
+use crate::options::Handle;
 use crate::predicate::{Base, Place, Predicate, Relation, Value};
 
 /// A value, and what must hold for it to be there.
@@ -96,11 +98,19 @@ impl Scope<'_> {
         Ok(Guarded { value: self.load_at(place, index.value, width), guard })
     }
 
-    /// A constant index wraps with the offset where libpcap's optimiser adds them.
-    fn load_at(&self, place: Place, index: Value, width: Width) -> Value {
+    /// A constant index wraps with the offset where libpcap's optimiser adds them. Offsets that the kernel takes for its
+    /// metadata are that on a live capture only; elsewhere they are outside of every packet.
+    fn load_at(&mut self, place: Place, index: Value, width: Width) -> Value {
         match index {
             Value::Constant(index) if place.base == Base::Packet && self.options.optimise => {
-                Value::load(Place { offset: place.offset.wrapping_add(index), ..place }, width)
+                let offset = place.offset.wrapping_add(index);
+                if offset >= ancillary::BASE && self.options.handle != Handle::Live {
+                    // libpcap's optimiser does not know that.
+                    self.provable = false;
+                    let outside = Box::new(Value::Constant(offset));
+                    return Value::Load { index: outside, place: Place { offset: 0, ..place }, width };
+                }
+                Value::load(Place { offset, ..place }, width)
             }
             index => Value::Load { index: Box::new(index), place, width },
         }

@@ -520,6 +520,17 @@ fn metadata_is_asked_on_live_captures() {
 }
 
 #[test]
+fn metadata_offsets_are_outside_of_packets_in_files() {
+    let meta = Meta { wire_len: 54, if_index: 7, ..Meta::default() };
+    let asks = |handle| {
+        let options = Options { handle, ..options(LinkType::ETHERNET) };
+        program("link[0xfffff008:4] = 7", &options).run(Packet { data: &web_request(), meta: &meta }) != 0
+    };
+    assert!(asks(Handle::Live));
+    assert!(!asks(Handle::Savefile));
+}
+
+#[test]
 fn deep_and_long_filters_compile() {
     let deep = format!("{}ip{}", "(not ".repeat(crate::DEPTH_MAX / 2), ")".repeat(crate::DEPTH_MAX / 2));
     assert!(verdict(LinkType::ETHERNET, &deep, &web_request()));
