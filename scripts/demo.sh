@@ -18,7 +18,12 @@ rate=20000
 capture_pid=
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
-show() { printf '$ %s\n' "$*"; "$@"; }
+show() {
+    printf '$'
+    printf ' %q' "$@"
+    printf '\n'
+    "$@"
+}
 
 clean_up() {
     # Whatever ended us: first the capture, then the namespace that it stands in.
@@ -55,7 +60,7 @@ live() {
     ip -n "$namespace" -brief link show type veth
 
     say "Capturing on far0 while $frames mixed frames are sent on near0, $rate a second"
-    printf '$ %s capture --netns %s -i far0 -w %s %q\n' "$tapline" "$namespace" "$file" "$filter"
+    echo "$ $tapline capture --netns $namespace -i far0 -w $file '$filter'"
     "$tapline" capture --netns "$namespace" -i far0 -w "$file" "$filter" &
     capture_pid=$!
     wait_until_listening
@@ -77,8 +82,10 @@ offline() {
 look() {
     say "The first packets of $file"
     show "$tapline" capture -r "$file" -n -c 12
-    say "The same with another filter, names of servers included"
-    show "$tapline" capture -r "$file" -n -q -c 6 'udp port 53'
+    say "Only what begins a TLS session, with the name of the server"
+    show "$tapline" capture -r "$file" -n -v -c 3 'tcp port 443 and tcp[(tcp[12] >> 4) * 4] = 22 and tcp[(tcp[12] >> 4) * 4 + 5] = 1'
+    say "The same file for programs: one object a packet"
+    show "$tapline" capture -r "$file" --json -c 1 'udp port 53'
     say "What a filter does, before it runs"
     show "$tapline" filter explain 'tcp port 443'
 }
@@ -86,11 +93,11 @@ look() {
 suggest() {
     say "What to try next"
     cat <<END
-  $tapline interfaces                                what can be captured here
-  $tapline capture -i eth0 -n 'tcp port 443'         look at an interface (root or CAP_NET_RAW)
-  $tapline capture -i eth0 -w trace.pcapng -G 60     a new file every minute
-  $tapline capture -r $file --json | head   one object a packet
-  $tapline capture --help                            everything else
+  what can be captured here          $tapline interfaces
+  look at an interface (as root)     $tapline capture -i eth0 -n 'tcp port 443'
+  a new file every minute            $tapline capture -i eth0 -G 60 -w 'trace-%H%M%S.pcapng'
+  the captured file, in Wireshark    wireshark $file
+  everything else                    $tapline capture --help
 END
 }
 

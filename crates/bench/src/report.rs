@@ -78,7 +78,12 @@ impl Report {
         for (index, (name, runs)) in series.peers.iter().enumerate() {
             let (own, lost) = (median_ns(runs), median(runs.iter().map(|run| run.lost as f64)));
             let total_ms = median(runs.iter().map(|run| run.cpu.as_secs_f64() * 1e3));
-            let compared = if index == 0 { String::new() } else { compare(series.goal, ours, own) };
+            let is_ours = name.starts_with("tapline");
+            let compared = match (index, is_ours) {
+                (0, _) => String::new(),
+                (_, true) => compare(None, ours, own),
+                _ => compare(series.goal, ours, own),
+            };
             println!("  {name:<12} {total_ms:>10.1} ms {own:>9.1} ns/packet {lost:>9.0} lost  {compared}");
         }
         if let Some(csv) = &mut self.csv {

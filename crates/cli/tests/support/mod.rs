@@ -1,5 +1,5 @@
 //! What the tests of the program share: running it, its account, live captures in a namespace, real captures.
-#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
 
 use std::fs;
 use std::io::Write;
