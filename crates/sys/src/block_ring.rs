@@ -130,6 +130,11 @@ impl BlockRing {
         self.is_held = false;
     }
 
+    /// Whether half of the ring or more waits to be read.
+    pub fn is_half_full(&self) -> bool {
+        self.is_ready((self.current + self.block_count / 2) % self.block_count)
+    }
+
     /// Packets in blocks that were handed over but not yet taken.
     pub fn packets_waiting(&self) -> u64 {
         let first = self.current + usize::from(self.is_held);

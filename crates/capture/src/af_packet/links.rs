@@ -52,7 +52,11 @@ impl AfPacket {
         }
         self.changes = changes;
         heard?;
-        if missed { self.look_at_all_links() } else { Ok(()) }
+        if missed {
+            self.look_at_all_links()?;
+        }
+        self.close_drained();
+        Ok(())
     }
 
     /// Gives up when all interfaces have been gone for too long.
@@ -66,7 +70,8 @@ impl AfPacket {
         let gone_wait = self.opener.settings.gone_wait;
         match gone_wait {
             Some(wait) if since.elapsed() >= wait && self.is_drained_now()? => {
-                let names: Vec<&str> = self.taps.iter().map(|tap| tap.name.as_str()).collect();
+                let named = self.taps.iter().map(|tap| tap.name.as_str()).filter(|name| !name.is_empty());
+                let names: Vec<&str> = named.collect();
                 let names = names.join(", ");
                 let within =
                     if wait.is_zero() { String::new() } else { format!(" within {} s", wait.as_secs_f32()) };
@@ -175,7 +180,6 @@ impl AfPacket {
         self.taps.push(tap);
         self.tell_all(events);
         self.tell(&link.name, "came back".to_owned(), false);
-        self.close_drained();
         Ok(())
     }
 
@@ -202,17 +206,15 @@ impl AfPacket {
         }
     }
 
-    /// Drops taps of removed interfaces that were replaced and have nothing left.
+    /// Drops taps that were replaced and have nothing left, but not while a batch is lent.
     fn close_drained(&mut self) {
-        for tap in &mut self.taps {
-            let _ = tap.read_statistics();
+        let is_replaced = |tap: &Tap| tap.name.is_empty();
+        if self.is_lent || !self.taps.iter().any(is_replaced) {
+            return;
         }
-        let lent = self.is_lent.then_some(self.current);
-        let mut index = 0;
         let books = &mut self.books;
-        self.taps.retain(|tap| {
-            let is_closed = tap.name.is_empty() && tap.is_drained() && lent != Some(index);
-            index += 1;
+        self.taps.retain_mut(|tap| {
+            let is_closed = is_replaced(tap) && tap.read_statistics().is_ok() && tap.is_drained();
             if is_closed {
                 let (counted, delivered) = tap.counters();
                 let book = &mut books[tap.id.0 as usize];
@@ -221,8 +223,6 @@ impl AfPacket {
             }
             !is_closed
         });
-        if lent.is_none() {
-            self.current = 0;
-        }
+        self.current = 0;
     }
 }

@@ -93,8 +93,8 @@ pub enum Order {
     /// A block at a time, in turn. Cheapest.
     #[default]
     Block,
-    /// By time. Packets wait until no earlier one can come: about twice [`Settings::latency_ms`] at most. Adapters' clocks
-    /// are taken to be in step with each other and with ours.
+    /// By time. Packets wait until no earlier one can come: about twice [`Settings::latency_ms`] at most, and no longer
+    /// once a ring is half full, for then a loss would be near. Adapters' clocks are taken to be in step with ours.
     Time,
 }
 
@@ -375,8 +375,19 @@ impl AfPacket {
                 }
             }
         }
-        self.is_holding = first.is_some_and(|(_, earliest)| earliest > until);
-        Ok(first.filter(|_| !self.is_holding).map(|(index, _)| (index, until)))
+        let is_early = first.is_some_and(|(_, earliest)| earliest > until);
+        if is_early && self.taps.iter().any(Tap::is_half_full) {
+            return self.pick_fullest();
+        }
+        self.is_holding = is_early;
+        Ok(first.filter(|_| !is_early).map(|(index, _)| (index, until)))
+    }
+
+    /// A tap whose ring is half full, whatever the time of its packets.
+    fn pick_fullest(&mut self) -> Result<Option<(usize, Timestamp)>, Error> {
+        self.is_holding = false;
+        let full = self.taps.iter().position(Tap::is_half_full);
+        Ok(full.map(|index| (index, Timestamp::from_nanos(i64::MAX))))
     }
 
     /// Up to what time a tap without a block will hand over nothing more.
@@ -396,27 +407,30 @@ impl AfPacket {
 
     /// Sleeps until a ring has a block, a link changed, somebody wakes us, or `wait` is over.
     fn wait(&mut self, wait: Duration) -> Result<(), Error> {
+        let is_running = self.phase == Phase::Running;
         // A ring that holds packets back would end every wait at once.
-        let (taps, wait) = if self.is_holding { (0, wait.min(DRAIN_WAIT)) } else { (self.taps.len(), wait) };
+        let taps = if self.is_holding { 0 } else { self.taps.len() };
+        let wait = if self.is_holding { wait.min(DRAIN_WAIT) } else { wait };
         self.poller.clear();
-        self.poller.add(self.monitor.as_fd());
         self.poller.add(self.wakeup.as_fd());
         self.taps[..taps].iter().for_each(|tap| self.poller.add(tap.socket.as_fd()));
+        if is_running {
+            self.poller.add(self.monitor.as_fd());
+        }
         if self.poller.wait(wait).map_err(|e| call_error("capture", e))? == 0 {
             return Ok(());
         }
+        if self.poller.is_readable(0) {
+            self.wakeup.take();
+        }
         for index in 0..taps {
-            if self.poller.has_error(2 + index) {
+            if self.poller.has_error(1 + index) {
                 self.hear_error(index)?;
             }
         }
-        if self.poller.is_readable(1) {
-            self.wakeup.take();
-        }
-        if self.poller.is_readable(0) || self.poller.has_error(0) {
-            self.follow_links()?;
-        }
-        Ok(())
+        let monitor = 1 + taps;
+        let has_changes = self.poller.is_readable(monitor) || self.poller.has_error(monitor);
+        if is_running && has_changes { self.follow_links() } else { Ok(()) }
     }
 
     /// What to say when there is nothing to lend.

@@ -125,6 +125,11 @@ impl Tap {
         Ok(true)
     }
 
+    /// Whether half of the ring or more waits to be lent.
+    pub(super) fn is_half_full(&self) -> bool {
+        self.ring.is_half_full()
+    }
+
     /// When the next packet of the held block was received.
     pub(super) fn next_time(&self) -> Option<Timestamp> {
         block::next_time(self.ring.held(), &self.cursor)

@@ -164,7 +164,11 @@ fn several_interfaces_each_with_its_own_number() {
             send(&namespace, if number % 2 == 0 { NEAR } else { "left0" }, 1, |_| numbered(number));
         }
         arrive(&mut source, 100);
-        let packets = finish(&mut source);
+        let packets = match order {
+            Order::Block => finish(&mut source),
+            // While the capture runs, when each packet could still be followed by an earlier one.
+            Order::Time => drive(&mut source, |packets, _| packets.len() == 100).0,
+        };
         assert_eq!(packets.len(), 100);
         for packet in &packets {
             let interface = &source.interfaces()[packet.meta.interface.0 as usize];
