@@ -1,13 +1,14 @@
 //! The passes in order.
 //!
 //! ```text
-//! text --parse--> Ast --lower--> Predicates --generate--> Cfg --simplify--> Cfg --assemble--> Program
+//! text --parse--> Ast --lower--> Predicates --generate--> Cfg --simplify--> Cfg --initialise--> Cfg --assemble--> Program
 //! ```
 
 use crate::assemble::assemble;
 use crate::bpf::Program;
 use crate::error::Error;
 use crate::generate::generate;
+use crate::initialise::initialise;
 use crate::options::Options;
 use crate::parse::parse;
 use crate::resolve::lower;
@@ -38,6 +39,6 @@ pub fn compile(text: &str, options: &Options) -> Result<Program, Error> {
                 .hint("its parts contradict each other; an offset that vlan, mpls or a tunnel moved may be the reason"));
         }
     }
-    Program::new(assemble(&cfg))
+    Program::new(assemble(&initialise(cfg)))
         .map_err(|invalid| Error::whole(format!("the program is not valid: {invalid}")))
 }

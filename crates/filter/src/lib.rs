@@ -41,6 +41,7 @@ mod compile;
 mod error;
 mod explain;
 mod generate;
+mod initialise;
 mod lex;
 mod names;
 mod options;

@@ -72,10 +72,6 @@ struct Scope<'a> {
     provable: bool,
     /// What libpcap's optimiser would complain of.
     optimiser_error: Option<Error>,
-    /// Whether the variable parts of VLAN offsets are counted at run time.
-    vlan_cells: Vec<Cell>,
-    /// Cells that hold where an inner packet is; they start as 0.
-    tunnel_cells: Vec<Cell>,
 }
 
 impl<'a> Scope<'a> {
@@ -88,8 +84,6 @@ impl<'a> Scope<'a> {
             arith_cells: (0, Span::default()),
             provable: true,
             optimiser_error: None,
-            vlan_cells: Vec::new(),
-            tunnel_cells: Vec::new(),
         };
         scope.layers = scope.initial_layers()?;
         Ok(scope)

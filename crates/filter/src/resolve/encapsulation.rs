@@ -99,21 +99,11 @@ impl Scope<'_> {
 
     /// Moves payload and type by 4 on the packets for which it is evaluated.
     fn move_at_run_time(&mut self) -> Result<Predicate> {
-        let payload = self.counting_cell(self.layers.payload.cell)?;
-        let link_type = self.counting_cell(self.layers.link_type.cell)?;
+        let (payload, link_type) = (self.new_cell()?, self.new_cell()?);
         self.layers.payload.cell = Some(payload);
         self.layers.link_type.cell = Some(link_type);
         let moved = |cell| Predicate::Assign(cell, Value::Cell(cell).plus(4));
         Ok(moved(payload).and(moved(link_type)))
-    }
-
-    fn counting_cell(&mut self, known: Option<Cell>) -> Result<Cell> {
-        if let Some(cell) = known {
-            return Ok(cell);
-        }
-        let cell = self.new_cell()?;
-        self.vlan_cells.push(cell);
-        Ok(cell)
     }
 
     pub(super) fn mpls(&mut self, label: Option<u32>) -> Result<Predicate> {
@@ -259,13 +249,11 @@ impl Scope<'_> {
     }
 
     fn tunnel_cells(&mut self) -> Result<TunnelCells> {
-        let cells = TunnelCells {
+        Ok(TunnelCells {
             link_type: self.new_cell()?,
             link_header: self.new_cell()?,
             payload: self.new_cell()?,
-        };
-        self.tunnel_cells.extend([cells.link_type, cells.link_header, cells.payload]);
-        Ok(cells)
+        })
     }
 
     fn enter_tunnel(&mut self, cells: TunnelCells) {

@@ -7,7 +7,7 @@
 //! PFLOG     length: byte 0, rounded up to 4
 //! ```
 //!
-//! Only what the filter reads is computed. Cells for inner packets start as 0.
+//! Only what the filter reads is computed.
 //! Sources: IEEE 802.11-2020, 9.2.4; <https://www.radiotap.org/>; libpcap's `insert_compute_vloffsets`.
 
 use tapline_packet::LinkType;
@@ -35,9 +35,6 @@ impl Scope<'_> {
             before.extend(payload_start(outermost, radio, cell));
             provable &= outermost == LinkType::PFLOG;
         }
-        before.extend(
-            self.vlan_cells.iter().chain(&self.tunnel_cells).map(|cell| assign(*cell, Value::Constant(0))),
-        );
         (before, provable)
     }
 

@@ -54,16 +54,21 @@ fn accepts(program: &Program, data: &[u8], wire_len: usize) -> bool {
 /// load in kernels.
 fn verdict(link_type: LinkType, text: &str, data: &[u8]) -> bool {
     let plain = program(text, &Options { optimise: false, ..options(link_type) });
-    if let Err(refusal) = plain.check_for_kernel() {
-        panic!("{text}: {refusal}");
-    }
+    check_for_kernel(text, &plain);
     if let Ok(short) = compile(text, &options(link_type)) {
+        check_for_kernel(text, &short);
         for len in 0..=data.len() {
             let cut = &data[..len];
             assert_eq!(accepts(&short, cut, data.len()), accepts(&plain, cut, data.len()), "{text} at {len}");
         }
     }
     accepts(&plain, data, data.len())
+}
+
+fn check_for_kernel(text: &str, program: &Program) {
+    if let Err(refusal) = program.check_for_kernel() {
+        panic!("{text}: {refusal}");
+    }
 }
 
 fn check(link_type: LinkType, data: &[u8], accepted: &[&str], rejected: &[&str]) {
@@ -482,7 +487,7 @@ fn protochain_steps_over_headers_and_ends() {
 #[test]
 fn metadata_is_asked_on_live_captures() {
     use tapline_packet::{Direction, PacketType, VlanTag};
-    let live = Options { handle: Handle::Live, optimise: false, ..options(LinkType::ETHERNET) };
+    let live = Options { handle: Handle::Live, ..options(LinkType::ETHERNET) };
     let tagged = Meta {
         wire_len: 60,
         if_index: 7,
@@ -492,7 +497,15 @@ fn metadata_is_asked_on_live_captures() {
         ..Meta::default()
     };
     let untagged = Meta { vlan: None, packet_type: PacketType::Host, ..tagged };
-    let run = |text: &str, data: &[u8], meta: &Meta| program(text, &live).run(Packet { data, meta }) != 0;
+    let run = |text: &str, data: &[u8], meta: &Meta| {
+        let verdicts = [true, false].map(|optimise| {
+            let program = program(text, &Options { optimise, ..live.clone() });
+            check_for_kernel(text, &program);
+            program.run(Packet { data, meta }) != 0
+        });
+        assert_eq!(verdicts[0], verdicts[1], "{text}");
+        verdicts[0]
+    };
     let plain = web_request();
     let in_bytes = ether(0x8100, &[&[0x20, 5, 8, 0][..], &ipv4(6, &tcp(1, 80))].concat());
     for (text, data, meta) in [
