@@ -29,7 +29,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<()> {
     let explained = if args.dump > 0 {
         tapline_filter::compile(&text, &options).map(|program| program.text(form(args.dump)))
     } else {
-        tapline_filter::compile(&text, &options).map(|program| program.text(form(1)))
+        tapline_filter::explain(&text, &options)
     };
     match explained {
         Ok(explained) => Ok(io::stdout().write_all(explained.as_bytes())?),
