@@ -28,6 +28,6 @@ mod time;
 mod transport;
 mod tunnel;
 
-pub use names::{HostNames, Services};
+pub use names::{HostNames, Services, SystemHosts};
 pub use options::{HexStyle, Options, Precision, TimeStyle};
 pub use printer::Printer;

@@ -4,6 +4,10 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::Path;
 
+mod system;
+
+pub use system::SystemHosts;
+
 /// Looks names of hosts up. Called once for each address; the answers are kept.
 pub trait HostNames {
     /// The name of `address`, if it has one.

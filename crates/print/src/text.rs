@@ -189,8 +189,9 @@ fn write_ipv6<T: Text + ?Sized>(out: &mut T, address: [u8; 16]) {
 fn longest_zero_run(groups: [u16; 8]) -> (usize, usize) {
     let mut best = (8, 1);
     let mut start = 0;
-    for index in 0..=8 {
-        if index < 8 && groups[index] == 0 {
+    // A last group that is not zero ends a run at the end.
+    for (index, group) in groups.into_iter().chain([1]).enumerate() {
+        if group == 0 {
             continue;
         }
         if index - start > best.1 {

@@ -151,12 +151,13 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
         _ => (rest.u16(0)?, rest.skip(2)),
     };
     if cx.options.link_header {
-        put!(
-            cx,
-            "{} (0x{protocol:04x}), length {}: ",
-            lookup(NAMES, protocol).unwrap_or("unknown"),
-            span.length
-        );
+        let known = name(protocol);
+        put!(cx, "{} (0x{protocol:04x}), length {}", known.unwrap_or("unknown"), span.length);
+        if known.is_none() {
+            cx.hex_lines("\n\t", rest);
+            return Ok(());
+        }
+        cx.text(": ");
     }
     payload(cx, rest, protocol)
 }

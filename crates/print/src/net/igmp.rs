@@ -107,7 +107,7 @@ fn query(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
 
 fn query_v3(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.text(" v3");
-    if span.length % 4 != 0 {
+    if !span.length.is_multiple_of(4) {
         put!(cx, " [invalid len {}]", span.length);
         return Ok(());
     }
@@ -179,7 +179,7 @@ fn sources(cx: &mut Context<'_>, span: Span<'_>, count: usize) -> Printed {
 }
 
 fn report_v3(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
-    if span.length < 16 || span.length % 4 != 0 {
+    if span.length < 16 || !span.length.is_multiple_of(4) {
         put!(cx, " [invalid len {}]", span.length);
         return Ok(());
     }
@@ -227,11 +227,11 @@ fn record(cx: &mut Context<'_>, span: Span<'_>) -> Result<Option<usize>, Cut> {
 
 /// Multicast traceroute: `| header 8 | source 4 | destination 4 | response address 4 | ttl 1 | query id 3 |`.
 fn trace(cx: &mut Context<'_>, name: &str, span: Span<'_>) -> Printed {
-    span.need(24)?;
     if span.length < 24 {
         put!(cx, " [invalid len {}]", span.length);
         return Ok(());
     }
+    span.need(24)?;
     put!(cx, "{name} {}: ", span.u24(21)?);
     address(cx, span, 8)?;
     cx.text(" to ");

@@ -185,7 +185,6 @@ impl<'p> Chain<'p> {
 
     fn fragment(&mut self, cx: &mut Context<'_>, header: Span<'p>) -> Result<Step, Cut> {
         cx.protocol = "frag6";
-        header.need(FRAGMENT_LEN)?;
         let offset = header.u16(2)? & 0xfff8;
         cx.text("frag (");
         if cx.verbose() > 0 {

@@ -54,7 +54,6 @@ const NAMES: &[(u8, &str)] = &[
     (55, "Mobile IP"),
     (MOBILITY_OLD, "Mobile IP (old)"),
     (ICMPV6, "ICMPv6"),
-    (NONE, "No next header"),
     (ND, "ND"),
     (88, "EIGRP"),
     (89, "OSPF"),

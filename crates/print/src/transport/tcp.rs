@@ -208,11 +208,11 @@ fn print_reset_data(cx: &mut Context<'_>, payload: Span<'_>) {
     cx.text("]");
 }
 
-/// A read past the captured bytes of the options ends the line.
+/// A value past the captured bytes ends the line, with this odd mark.
 fn cut_options(cx: &mut Context<'_>, shown: bool) -> Result<bool, Cut> {
     cx.cut();
     if shown {
-        cx.text("]");
+        cx.text(">");
     }
     Ok(false)
 }

@@ -15,8 +15,11 @@ pub(crate) struct Recorded {
     pub(crate) interface: Interface,
 }
 
-/// The folder of real captures beside the repository, if it is there.
+/// The folder of real captures beside the repository, or that which `TAPLINE_CAPTURES` names, if it is there.
 pub(crate) fn folder() -> Option<PathBuf> {
+    if let Some(folder) = std::env::var_os("TAPLINE_CAPTURES") {
+        return Some(PathBuf::from(folder));
+    }
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/captures");
     folder.is_dir().then_some(folder)
 }

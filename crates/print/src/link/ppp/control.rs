@@ -165,8 +165,7 @@ fn contents(cx: &mut Context<'_>, span: Span<'_>, protocol: u16, code: u8, lengt
             magic(cx, body)?;
             if length > 8 {
                 cx.text("\n\t  Message\n\t    ");
-                let text = body.skip(4);
-                cx.visible_until_nul(&text.data[..text.length.min(text.captured())]);
+                print_message(cx, body.skip(4), length - HEADER_LEN, protocol);
             }
         }
         13 if length >= 12 => {
@@ -178,6 +177,14 @@ fn contents(cx: &mut Context<'_>, span: Span<'_>, protocol: u16, code: u8, lengt
         _ => {}
     }
     Ok(())
+}
+
+/// The text of an identification. The count takes in the magic number too, so that it often ends in a mark.
+fn print_message(cx: &mut Context<'_>, text: Span<'_>, length: usize, protocol: u16) {
+    let shown = &text.data[..length.min(text.captured())];
+    if !cx.visible_until_nul(shown) && shown.len() < length {
+        put!(cx, "[|{}]", name(protocol).unwrap_or("unknown"));
+    }
 }
 
 fn magic(cx: &mut Context<'_>, body: Span<'_>) -> Printed {

@@ -55,7 +55,8 @@ pub(super) fn print(cx: &mut Context<'_>, span: Span<'_>, length: usize) -> Resu
         if code == END {
             return Ok(true);
         }
-        value(cx, rest.limit(option_len), code)?;
+        // Addresses of a wrong length are read on past the option, as far as there are bytes.
+        value(cx, rest.with_length(option_len), code)?;
         rest = rest.skip(option_len);
     }
     Ok(true)

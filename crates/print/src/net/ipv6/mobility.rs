@@ -8,7 +8,6 @@ use std::net::IpAddr;
 
 use crate::bytes::{Cut, Printed, Span};
 use crate::context::{Context, lookup, put};
-use crate::net::protocol;
 use crate::text::Text;
 
 const DATA_AT: usize = 8;
@@ -22,15 +21,10 @@ const HEADER_LENS: [usize; 8] = [8, 16, 16, 24, 24, 12, 12, 24];
 /// Prints a mobility header. Nothing follows it.
 pub(super) fn print(cx: &mut Context<'_>, header: Span<'_>) -> Printed {
     cx.protocol = "mobility";
-    cx.text("mobility: ");
-    let payload = header.u8(0)?;
-    if payload != protocol::NONE {
-        put!(cx, "(payload protocol {payload} should be {}) ", protocol::NONE);
-    }
     let length = (usize::from(header.u8(1)?) + 1) * 8;
     let kind = header.u8(2)?;
     let Some(&header_len) = HEADER_LENS.get(usize::from(kind)) else {
-        put!(cx, "type-#{kind} len={}", header.u8(1)?);
+        put!(cx, "mobility: type-#{kind} len={}", header.u8(1)?);
         return Ok(());
     };
     if length < header_len {
@@ -38,6 +32,7 @@ pub(super) fn print(cx: &mut Context<'_>, header: Span<'_>) -> Printed {
         cx.cut();
         return Ok(());
     }
+    cx.text("mobility: ");
     cx.text(lookup(TYPES, kind).unwrap_or(""));
     print_data(cx, header, kind)?;
     if cx.verbose() > 0 && !print_options(cx, header.skip(header_len), length - header_len)? {

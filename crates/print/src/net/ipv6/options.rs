@@ -75,7 +75,7 @@ impl List {
             if option_len > rest.length {
                 return Ok(bad(cx));
             }
-            if !self.print_one(cx, rest.limit(option_len))? {
+            if !self.print_one(cx, rest.limit(option_len), rest.length)? {
                 return Ok(bad(cx));
             }
             rest = rest.skip(option_len);
@@ -86,8 +86,19 @@ impl List {
         Ok(true)
     }
 
-    fn print_one(&mut self, cx: &mut Context<'_>, option: Span<'_>) -> Result<bool, Cut> {
+    /// `room` is what is left of the options, this one included.
+    fn print_one(&mut self, cx: &mut Context<'_>, option: Span<'_>, room: usize) -> Result<bool, Cut> {
         let verbose = cx.verbose() > 0;
+        let (name, min) = match option.u8(0)? {
+            ROUTER_ALERT => ("rtalert", ROUTER_ALERT_LEN),
+            JUMBO => ("jumbo", JUMBO_LEN),
+            HOME_ADDRESS => ("homeaddr", HOME_ADDRESS_LEN),
+            _ => ("", 0),
+        };
+        if room < min {
+            put!(cx, "({name}: trunc)");
+            return Ok(false);
+        }
         match option.u8(0)? {
             PAD_1 if verbose => cx.text("(pad1)"),
             PAD_N if verbose => cx.text("(padn)"),

@@ -20,10 +20,10 @@ const SEGMENTS: u8 = 4;
 /// Prints a routing header.
 pub(super) fn print(cx: &mut Context<'_>, header: Span<'_>) -> Result<Step, Cut> {
     cx.protocol = "rt6";
-    header.need(4)?;
     let length = header.u8(1)?;
+    put!(cx, "RT6 (len={length}");
     let kind = header.u8(2)?;
-    put!(cx, "RT6 (len={length}, type={kind}");
+    put!(cx, ", type={kind}");
     if kind == SOURCE_ROUTE {
         cx.text(" [Deprecated]");
     }
@@ -45,14 +45,14 @@ pub(super) fn print(cx: &mut Context<'_>, header: Span<'_>) -> Result<Step, Cut>
         }
         _ => {
             cx.text(" (unknown type)");
-            cx.text(") ");
-            return Ok(Step::Next((usize::from(length) + 1) * 8));
+            cx.invalid();
+            return Ok(Step::Done);
         }
     }
     if length % 2 == 1 {
         put!(cx, " (invalid length {length})");
-        cx.text(") ");
-        return Ok(Step::Next((usize::from(length) + 1) * 8));
+        cx.invalid();
+        return Ok(Step::Done);
     }
     print_addresses(cx, header, usize::from(length / 2))?;
     cx.text(") ");

@@ -25,8 +25,7 @@ pub(super) fn print(cx: &mut Context<'_>, value: Span<'_>, flags: u8) -> Result<
         return Ok(false);
     }
     let subtype = usize::from(value.u8(0)? >> 4).min(NAMES.len() - 1);
-    cx.text(" ");
-    cx.text(NAMES[subtype]);
+    put!(cx, " {} {}", value.length + 2, NAMES[subtype]);
     let fits = match subtype {
         0 => capable(cx, value, flags),
         1 => join(cx, value, flags),

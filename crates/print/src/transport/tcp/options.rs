@@ -139,18 +139,18 @@ fn print_value(
             cx.dec(value.u32(4)?);
         }
         SIGNATURE => {
-            cx.text("shared secret not supplied with -M, can't check - ");
+            cx.text(" shared secret not supplied with -M, can't check - ");
             put_hex(cx, value.bytes(0, fixed)?);
         }
         SCPS => put!(cx, " cap {:02x} id {}", value.u8(0)?, value.u8(1)?),
         USER_TIMEOUT => user_timeout(cx, value.u16(0)?),
         AUTHENTICATION => authentication(cx, value)?,
-        MPTCP => {
-            if !mptcp::print(cx, value, flags)? {
-                return Ok(End::Bad);
-            }
+        MPTCP if mptcp::print(cx, value, flags)? => {}
+        MPTCP => return Ok(End::Bad),
+        FAST_OPEN => {
+            cx.text(" ");
+            fast_open(cx, value)?;
         }
-        FAST_OPEN => fast_open(cx, value)?,
         EXPERIMENT_2 if value.length < 2 => return Ok(End::Bad),
         EXPERIMENT_2 => experiment(cx, value)?,
         _ if value.length > 0 => {
@@ -174,7 +174,7 @@ fn put_hex(cx: &mut Context<'_>, bytes: &[u8]) {
 }
 
 fn sack(cx: &mut Context<'_>, value: Span<'_>, base: u32) -> Result<(), Cut> {
-    if value.length % 8 != 0 {
+    if !value.length.is_multiple_of(8) {
         cx.text(" invalid sack");
         return Ok(());
     }
