@@ -18,10 +18,14 @@ rate=20000
 capture_pid=
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+# Shows a command as it could be typed, and runs it.
 show() {
-    printf '$'
-    printf ' %q' "$@"
-    printf '\n'
+    local word line='$'
+    for word in "$@"; do
+        [[ $word =~ ^[A-Za-z0-9_./:=,-]+$ ]] || word="'$word'"
+        line+=" $word"
+    done
+    echo "$line"
     "$@"
 }
 

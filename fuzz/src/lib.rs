@@ -41,13 +41,18 @@ pub const LAWS: &[Law] = &[
 /// ERF has no magic number: whether a file is one is judged by as many records as have arrived, so there the law says
 /// only that reading ends.
 pub fn capture_file(data: &[u8]) {
-    const MAGIC_BYTES: [u8; 5] = [0x0a, 0xa1, 0xd4, 0x4d, 0x34];
     let whole = read_all(Box::new(VecDeque::from(data.to_vec())));
-    if !data.first().is_some_and(|byte| MAGIC_BYTES.contains(byte)) {
+    if !begins_with_magic(data) {
         return;
     }
     let trickle = read_all(Box::new(Trickle { data: data.to_vec(), at: 0 }));
     assert!(whole == trickle, "the same file gives different packets when it is read in small pieces");
+}
+
+fn begins_with_magic(data: &[u8]) -> bool {
+    const MAGICS: [u32; 5] = [0x0a0d_0d0a, 0xa1b2_c3d4, 0xa1b2_3c4d, 0xa1b2_cd34, 0xa1b2_5c4d];
+    let magic = data.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+    MAGICS.contains(&magic) || MAGICS.contains(&magic.swap_bytes())
 }
 
 /// The captured bytes of all packets up to the end or the first fault, and whether there was a fault.

@@ -156,7 +156,8 @@ impl Live {
         let start = Instant::now();
         loop {
             let sockets = place.run(proc_packet::sockets).expect("we made the namespace");
-            if sockets.iter().filter(|socket| socket.is_running && socket.if_index != 0).count() >= wanted {
+            let listening = sockets.iter().filter(|socket| socket.is_running && socket.if_index != 0).count();
+            if listening >= wanted && self.catches_signals() {
                 return;
             }
             let child = self.child.as_mut().expect("it runs");
@@ -167,6 +168,13 @@ impl Live {
             assert!(start.elapsed() < PATIENCE, "the capture does not begin");
             sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Whether Ctrl-C would be caught by now: the second bit of `SigCgt`, see proc(5).
+    fn catches_signals(&self) -> bool {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+        mask.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask & 2 != 0))
     }
 
     pub fn pid(&self) -> u32 {
