@@ -7,6 +7,23 @@ use crate::app::dns::tables::{self, OPERATIONS, RESPONSES, TYPES};
 use crate::bytes::{Cut, Printed, Span};
 use crate::context::lookup;
 
+/// Types that have a name here and none in tcpdump's text (IANA, "Domain Name System Parameters").
+const MORE_TYPES: &[(u16, &str)] = &[
+    (50, "NSEC3"),
+    (51, "NSEC3PARAM"),
+    (52, "TLSA"),
+    (53, "SMIMEA"),
+    (55, "HIP"),
+    (59, "CDS"),
+    (60, "CDNSKEY"),
+    (61, "OPENPGPKEY"),
+    (62, "CSYNC"),
+    (63, "ZONEMD"),
+    (64, "SVCB"),
+    (65, "HTTPS"),
+    (257, "CAA"),
+];
+
 /// How many records of a section are listed.
 const RECORDS_MAX: u16 = 512;
 
@@ -75,7 +92,7 @@ impl Reader<'_> {
         self.at = write_name(json, "name", self.message, self.at)?;
         let (kind, class) = (self.message.u16(self.at)?, self.message.u16(self.at + 2)?);
         json.number_field("type", kind);
-        if let Some(name) = lookup(TYPES, kind) {
+        if let Some(name) = lookup(TYPES, kind).or_else(|| lookup(MORE_TYPES, kind)) {
             json.text_field("type_name", name.as_bytes());
         }
         let class = if self.multicast && kind != tables::OPT { class & 0x7fff } else { class };

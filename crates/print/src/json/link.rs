@@ -2,9 +2,9 @@
 
 use tapline_packet::{LinkType, VlanTag};
 
-use super::network;
 use super::walk::Walk;
 use super::write::Writer;
+use super::{network, wireless};
 use crate::bytes::{Cut, Printed, Span};
 
 /// How many tags in a row are decoded; what follows is payload.
@@ -21,6 +21,10 @@ pub(super) fn packet(walk: &mut Walk, span: Span<'_>, link_type: LinkType, strip
         LinkType(228) => network::ipv4(walk, span),
         LinkType(229) => network::ipv6(walk, span),
         LinkType::NULL | LinkType(108) => loopback(walk, span),
+        LinkType(105) => wireless::frame(walk, span),
+        LinkType(127) => wireless::radiotap(walk, span),
+        LinkType(239) => nflog(walk, span),
+        LinkType(9 | 50) => ppp(walk, span),
         LinkType::LINUX_SLL => cooked(walk, span),
         LinkType::LINUX_SLL2 => cooked2(walk, span),
         _ => {
@@ -97,7 +101,7 @@ fn is_tag(kind: u16) -> bool {
 }
 
 /// IEEE 802.2, with SNAP and the spanning tree.
-fn llc(walk: &mut Walk, span: Span<'_>) -> Printed {
+pub(super) fn llc(walk: &mut Walk, span: Span<'_>) -> Printed {
     let (dsap, ssap, control) = walk.layer("llc", |json| {
         let (dsap, ssap, control) = (span.u8(0)?, span.u8(1)?, span.u8(2)?);
         json.hex_field("dsap", dsap, 2);
@@ -167,6 +171,64 @@ fn bridge(json: &mut Writer, span: Span<'_>) -> Printed {
     json.number_field("priority", span.u16(0)?);
     json.mac_field("mac", span.bytes(2, 6)?);
     Ok(())
+}
+
+/// How many attributes of an NFLOG packet are passed over.
+const ATTRIBUTES_MAX: usize = 64;
+
+/// Linux's NFLOG: family 1, version 1, resource 2, (length 2 with this header, type 2, value, padding to 4)*. The payload
+/// is of type 9; lengths and types are in the byte order of the host, which is little-endian nearly everywhere.
+fn nflog(walk: &mut Walk, span: Span<'_>) -> Printed {
+    let family = walk.layer("nflog", |json| {
+        let family = span.u8(0)?;
+        json.number_field("family", family);
+        json.number_field("resource", span.u16(2)?);
+        Ok(family)
+    })?;
+    let mut rest = span.skip(4);
+    for _ in 0..ATTRIBUTES_MAX {
+        let (Ok(length), Ok(kind)) = (rest.u16_le(0), rest.u16_le(2)) else { break };
+        let length = usize::from(length);
+        if length < 4 {
+            walk.malformed("nflog");
+            return Ok(());
+        }
+        if kind & 0x7fff == 9 {
+            let payload = rest.skip(4).limit((length - 4).min(rest.length.saturating_sub(4)));
+            return match family {
+                2 => network::ipv4(walk, payload),
+                10 => network::ipv6(walk, payload),
+                _ => {
+                    walk.payload(payload);
+                    Ok(())
+                }
+            };
+        }
+        rest = rest.skip(length.next_multiple_of(4));
+    }
+    Ok(())
+}
+
+/// PPP (RFC 1661), with the address and control bytes of HDLC (RFC 1662) or without.
+pub(super) fn ppp(walk: &mut Walk, span: Span<'_>) -> Printed {
+    let header_len = if span.data.starts_with(&[0xff, 0x03]) { 2 } else { 0 };
+    let (protocol, protocol_len) = walk.layer("ppp", |json| {
+        let first = span.u8(header_len)?;
+        // An odd first byte is a protocol number of one byte.
+        let compressed = first & 1 != 0;
+        let protocol = if compressed { u16::from(first) } else { span.u16(header_len)? };
+        json.hex_field("protocol", protocol, 4);
+        Ok((protocol, if compressed { 1 } else { 2 }))
+    })?;
+    let rest = span.skip(header_len + protocol_len);
+    match protocol {
+        0x0021 => network::ipv4(walk, rest),
+        0x0057 => network::ipv6(walk, rest),
+        _ => {
+            walk.payload(rest);
+            Ok(())
+        }
+    }
 }
 
 /// Linux cooked capture, version 1: addresses of up to 8 bytes.

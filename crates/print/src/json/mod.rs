@@ -19,6 +19,7 @@ mod time;
 mod transport;
 mod tunnel;
 mod walk;
+mod wireless;
 mod write;
 
 use tapline_packet::{Checksum, Direction, Interface, Meta, Packet, PacketType};

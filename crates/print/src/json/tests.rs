@@ -182,6 +182,10 @@ fn link_types() -> impl Strategy<Value = LinkType> {
         LinkType::NULL,
         LinkType::LINUX_SLL,
         LinkType::LINUX_SLL2,
+        LinkType(9),
+        LinkType(105),
+        LinkType(127),
+        LinkType(239),
         LinkType(9999),
     ])
 }

@@ -62,7 +62,11 @@ pub(super) fn gre(walk: &mut Walk, span: Span<'_>) -> Printed {
         // ERSPAN types I and II (header of 8 bytes, if there is a sequence number), type III (12 bytes).
         0x88be if header_len > 4 => erspan(walk, rest, 8),
         0x88be => walk.inner(rest, |walk| link::ethernet(walk, rest, None)),
-        0x22eb => erspan(walk, rest, 12),
+        // Its last bit says that 8 more bytes follow, which depend on the platform.
+        0x22eb => {
+            let more = rest.u8(11).is_ok_and(|last| last & 1 != 0);
+            erspan(walk, rest, if more { 20 } else { 12 })
+        }
         0x0800 | 0x86dd | 0x8847 | 0x8848 => {
             walk.inner(rest, |walk| network::by_ethertype(walk, protocol, rest))
         }
