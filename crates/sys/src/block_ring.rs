@@ -188,13 +188,87 @@ impl Drop for BlockRing {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
     use std::mem::{offset_of, size_of};
+    use std::os::fd::{AsFd, FromRawFd};
+    use std::os::unix::fs::FileExt;
 
     use libc::{tpacket_block_desc, tpacket_hdr_v1};
+
+    use super::*;
+
+    const GEOMETRY: RingGeometry = RingGeometry { block_len: 4096, block_count: 4, retire_ms: 10 };
+
+    /// Memory that both sides map: this test plays the kernel by writing to the file.
+    struct Kernel(File);
+
+    impl Kernel {
+        fn new() -> Kernel {
+            // SAFETY: the name is a C string; the descriptor is new and nobody else's.
+            let file = unsafe { File::from_raw_fd(libc::memfd_create(c"ring".as_ptr(), libc::MFD_CLOEXEC)) };
+            file.set_len(GEOMETRY.len()).unwrap();
+            Kernel(file)
+        }
+
+        fn put(&self, block: u64, at: u64, word: u32) {
+            let offset = block * u64::from(GEOMETRY.block_len) + at;
+            self.0.write_all_at(&word.to_ne_bytes(), offset).unwrap();
+        }
+
+        fn hand_over(&self, block: u64, packets: u32, status: u32) {
+            self.put(block, 12, packets);
+            self.put(block, 16, 48);
+            self.put(block, 20, 1000 + packets);
+            self.put(block, 8, status);
+        }
+
+        fn status(&self, block: u64) -> u32 {
+            let mut word = [0; 4];
+            self.0.read_exact_at(&mut word, block * u64::from(GEOMETRY.block_len) + 8).unwrap();
+            u32::from_ne_bytes(word)
+        }
+    }
 
     #[test]
     fn the_status_word_lies_where_the_kernel_has_it() {
         assert_eq!(offset_of!(tpacket_block_desc, hdr) + offset_of!(tpacket_hdr_v1, block_status), 8);
         assert_eq!(size_of::<tpacket_block_desc>(), 48);
+    }
+
+    #[test]
+    fn blocks_are_taken_and_given_back_in_order() {
+        let kernel = Kernel::new();
+        let mut ring = BlockRing::map(kernel.0.as_fd(), &GEOMETRY).unwrap();
+        assert_eq!((ring.take(), ring.held().len()), (None, 0));
+        for round in 0..3u32 {
+            for block in 0..4 {
+                kernel.hand_over(block, round * 10 + block as u32, libc::TP_STATUS_USER);
+                let head = ring.take().unwrap();
+                assert_eq!((head.packets, head.first_offset), (round * 10 + block as u32, 48));
+                assert_eq!(head.used_len, 1000 + head.packets);
+                assert!(ring.take().is_none(), "one at a time");
+                assert_eq!(ring.held().len(), 4096);
+                assert_eq!(kernel.status(block), libc::TP_STATUS_USER);
+                ring.give_back();
+                ring.give_back();
+                assert_eq!(kernel.status(block), libc::TP_STATUS_KERNEL);
+            }
+        }
+    }
+
+    #[test]
+    fn a_block_ahead_of_its_turn_waits() {
+        let kernel = Kernel::new();
+        let mut ring = BlockRing::map(kernel.0.as_fd(), &GEOMETRY).unwrap();
+        kernel.hand_over(1, 5, libc::TP_STATUS_USER);
+        assert_eq!((ring.take(), ring.packets_waiting()), (None, 0));
+        kernel.hand_over(0, 3, libc::TP_STATUS_USER | libc::TP_STATUS_LOSING | libc::TP_STATUS_BLK_TMO);
+        assert_eq!((ring.packets_waiting(), ring.is_half_full()), (8, false));
+        let head = ring.take().unwrap();
+        assert!(head.is_losing && head.is_timed_out);
+        assert_eq!(ring.packets_waiting(), 5, "what is held waits no more");
+        kernel.hand_over(2, 1, libc::TP_STATUS_USER);
+        kernel.hand_over(3, 1, libc::TP_STATUS_USER);
+        assert_eq!((ring.packets_waiting(), ring.is_half_full()), (7, true));
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! ring  = 50 ms of the link at full speed, at least 16 MiB, a worker's share of it     unless -B says otherwise
-//!         all rings together at most a quarter of memory
+//!         all rings together at most a quarter of memory and 2 GiB: `any` may mean hundreds of interfaces
 //! block = so that a second's worth of hand-overs fits the ring, 128 KiB to 1 MiB;  64 KiB in rings under 1 MiB
 //! ```
 //!
@@ -28,6 +28,8 @@ const RING_LEN_MAX: u64 = 2048 * MIB;
 /// A pause of the reader that a full link should survive.
 const PAUSE_MS: u64 = 50;
 const MEMORY_SHARE: u64 = 4;
+/// For all rings together, where nobody said how large they should be.
+const SUM_LEN_MAX: u64 = 2048 * MIB;
 
 /// What the size depends on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,7 +70,7 @@ pub(super) fn smaller(geometry: &RingGeometry) -> Option<RingGeometry> {
 
 fn default_len(wish: &Wish) -> u64 {
     let burst = wish.speed.unwrap_or(0) / 8 / 1000 * PAUSE_MS / wish.workers.max(1);
-    let share = wish.memory / MEMORY_SHARE / wish.rings.max(1);
+    let share = (wish.memory / MEMORY_SHARE).min(SUM_LEN_MAX) / wish.rings.max(1);
     burst.max(RING_LEN_MIN).min(share).clamp(2 * BLOCK_LEN_MIN, RING_LEN_MAX)
 }
 
@@ -101,6 +103,8 @@ mod tests {
         assert_eq!(len(hundred).0, 625_000_000u64.next_multiple_of(MIB));
         assert_eq!(len(Wish { memory: GIB, ..hundred }).0, 256 * MIB);
         assert_eq!(len(Wish { memory: GIB, rings: 1000, ..plain }), (262_144 + 65_536, 64 << 10));
+        let containers = Wish { rings: 200, memory: 256 * GIB, ..ten_gigabit };
+        assert!(len(containers).0 * 200 < 3 * GIB, "{}", len(containers).0);
     }
 
     #[test]
