@@ -15,6 +15,7 @@ pub(crate) mod ppp;
 pub(crate) mod pppoe;
 mod raw;
 mod sll;
+mod wlan;
 
 /// Prints a packet from its first header on. A type without a printer is shown as its bytes.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>, link_type: LinkType) -> Printed {
@@ -31,6 +32,14 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>, link_type: LinkType) -
         LinkType::PPP_HDLC => ppp::framed_link(cx, span),
         LinkType::PPP_ETHER => pppoe::print(cx, span),
         LinkType::NFLOG => nflog::print(cx, span),
+        LinkType::IEEE802_11 => {
+            cx.link_header_len = wlan::frame(cx, span, wlan::Trim::default())?;
+            Ok(())
+        }
+        LinkType::IEEE802_11_RADIOTAP => {
+            cx.link_header_len = wlan::radiotap::print(cx, span)?;
+            Ok(())
+        }
         _ => {
             cx.protocol = "unsupported";
             cx.text("UNSUPPORTED");
