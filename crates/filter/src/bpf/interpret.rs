@@ -135,6 +135,9 @@ const LINEAR_MAX: usize = 16;
 /// Shorter runs of comparisons are not worth a chain.
 const CHAIN_MIN: usize = 3;
 
+/// Chains may share their ends, and each has them for itself; in all they are at most so many times as long as the program.
+const CHAIN_STEPS: usize = 8;
+
 impl Chain {
     #[inline]
     fn contains(&self, a: u32) -> bool {
@@ -369,33 +372,37 @@ fn fuse(load: Op, jump: Op) -> Option<Op> {
     }
 }
 
-/// The runs of at least [`CHAIN_MIN`] `jeq #k` that fall through to each other and lead to one place, with their position.
+/// The runs of at least [`CHAIN_MIN`] `jeq #k` that miss to each other and lead to one place, with the position of their head.
+///
+/// Jumps that are too far for 8 bits go over copies of `ja` and `ret`, which may stand between the comparisons.
 fn find_chains(insns: &[Insn]) -> Vec<(usize, Chain)> {
     let destinations = destinations(insns);
     let hit_of = |at: usize| destinations[at + 1 + usize::from(insns[at].jt)];
-    let continues =
-        |at: usize| insns[at].jf == 0 && insns[at + 1].code == JMP | JEQ | K && hit_of(at + 1) == hit_of(at);
+    let miss_of = |at: usize| destinations[at + 1 + usize::from(insns[at].jf)];
+    let mut in_chain = vec![false; insns.len()];
+    let mut steps_left = CHAIN_STEPS.saturating_mul(insns.len());
     let mut chains = Vec::new();
-    let mut at = 0;
-    while at < insns.len() {
-        let first = at;
-        if insns[at].code == JMP | JEQ | K {
-            while continues(at) {
-                at += 1;
-            }
+    for head in 0..insns.len() {
+        if insns[head].code != JMP | JEQ | K || in_chain[head] {
+            continue;
         }
-        if at + 1 - first >= CHAIN_MIN {
-            let miss = destinations[at + 1 + usize::from(insns[at].jf)];
-            let constants = ascending(insns[first..=at].iter().map(|insn| insn.k));
-            chains.push((first, Chain { constants, hit: hit_of(first), miss }));
+        let mut constants = Vec::new();
+        let mut next = head;
+        while steps_left > 0 && insns[next].code == JMP | JEQ | K && hit_of(next) == hit_of(head) {
+            steps_left -= 1;
+            in_chain[next] = true;
+            constants.push(insns[next].k);
+            next = miss_of(next) as usize;
         }
-        at += 1;
+        if constants.len() >= CHAIN_MIN {
+            let chain = Chain { constants: ascending(constants), hit: hit_of(head), miss: next as u32 };
+            chains.push((head, chain));
+        }
     }
     chains
 }
 
-fn ascending(constants: impl Iterator<Item = u32>) -> Box<[u32]> {
-    let mut constants: Vec<u32> = constants.collect();
+fn ascending(mut constants: Vec<u32>) -> Box<[u32]> {
     constants.sort_unstable();
     constants.dedup();
     constants.into_boxed_slice()

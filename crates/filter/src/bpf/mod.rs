@@ -141,7 +141,7 @@ pub mod code {
     pub const TXA: u16 = 0x80;
 }
 
-/// Scratch cells, M[0] to M[15].
+/// Scratch cells, `M[0]` to `M[15]`.
 pub const SCRATCH_CELLS: usize = 16;
 
 /// The most instructions that the kernel takes (`BPF_MAXINSNS` of `linux/bpf_common.h`).

@@ -18,6 +18,9 @@ const STEPS_MAX: usize = 100_000;
 /// `A & k`.
 const AND_K: u16 = 0x54;
 
+/// `A * k`.
+const MUL_K: u16 = 0x24;
+
 /// Packets do not grow beyond this while constants are planted.
 const GROWN_MAX: usize = 256;
 
@@ -32,6 +35,8 @@ pub struct Trace {
     pub read_overwritten: bool,
     /// Whether it loaded bytes, or failed to, only to mask all of them out.
     pub masked_out: bool,
+    /// Whether it multiplied by 4, as `geneve` does once it has found its header, to step over options.
+    pub entered_tunnel: bool,
     /// How often it jumped backward.
     pub loops: usize,
     /// Whether a comparison with this constant held, by constant; see [`Trace::equalled`].
@@ -44,11 +49,6 @@ impl Trace {
     /// Whether a `jeq` with this constant held on the way.
     pub fn equalled(&self, k: u32) -> bool {
         self.equal.contains(&k)
-    }
-
-    /// Whether two that held one after the other had these constants.
-    pub fn equalled_both(&self, first: u32, second: u32) -> bool {
-        self.equal.windows(2).any(|pair| pair == [first, second])
     }
 }
 
@@ -100,6 +100,7 @@ impl Oracle {
         for _ in 0..STEPS_MAX {
             let Some(&insn) = self.insns().get(pc) else { break };
             pc += 1;
+            machine.trace.entered_tunnel |= insn.code == MUL_K && insn.k == 4;
             machine.trace.masked_out |=
                 self.insns().get(pc).is_some_and(|next| next.code == AND_K && next.k == 0);
             match machine.step(insn, data, wire_len, random) {
