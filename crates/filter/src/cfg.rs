@@ -90,23 +90,23 @@ pub enum Statement {
     LoadConst(u32),
     /// A = pkt[k : width]. From 0xfffff000 on, Linux takes k for an ancillary load (`SKF_AD_OFF`).
     LoadPacket(Width, u32),
-    /// A = pkt[X + k : width]; X + k wraps never: a sum above 32 bits is outside of the packet.
+    /// A = pkt[X + k : width]; X + k never wraps: a sum above 32 bits is outside of the packet.
     LoadIndexed(Width, u32),
     /// A = the packet's length on the wire.
     LoadLen,
-    /// A = M[cell].
+    /// `A = M[cell]`.
     LoadCell(u8),
     /// X = k.
     LoadXConst(u32),
-    /// X = M[cell].
+    /// `X = M[cell]`.
     LoadXCell(u8),
     /// X = the packet's length on the wire.
     LoadXLen,
     /// X = 4 * (pkt[k : 1] & 15): the length of the IPv4 header at k.
     LoadXHeaderLen(u32),
-    /// M[cell] = A.
+    /// `M[cell] = A`.
     Store(u8),
-    /// M[cell] = X.
+    /// `M[cell] = X`.
     StoreX(u8),
     /// A = A op operand.
     Alu(Alu, Operand),

@@ -30,7 +30,7 @@
 //!
 //! One limit is wider than in both: arithmetic keeps constants out of scratch cells, so deeper expressions compile.
 //!
-//! The intermediate form for many filters at once, and native code, will stand between [`cfg`] and the targets.
+//! The intermediate form for many filters at once, and native code, will stand between the block graph ([`mod@cfg`]) and the targets.
 #![forbid(unsafe_code)]
 
 mod assemble;

@@ -226,12 +226,19 @@ fn no_text_makes_it_panic() {
         seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (seed >> 33) as usize % below
     };
-    let options = options(LinkType::ETHERNET);
+    let link_types: Vec<LinkType> = LinkType::all().collect();
+    let handles = [Handle::Savefile, Handle::Live, Handle::Dead];
     for _ in 0..20_000 {
         let text: Vec<&str> = (0..1 + random(9)).map(|_| words[random(words.len())]).collect();
         let text = text.join(if random(4) == 0 { "" } else { " " });
-        if let Err(error) = compile(&text, &options) {
-            assert!(!error.render(&text).is_empty());
+        let options = Options {
+            handle: handles[random(3)],
+            optimise: random(2) == 0,
+            ..options(link_types[random(link_types.len())])
+        };
+        match compile(&text, &options) {
+            Ok(program) => assert!(!program.insns().is_empty()),
+            Err(error) => assert!(!error.render(&text).is_empty()),
         }
     }
 }
