@@ -205,7 +205,7 @@ impl Fault {
 
 #[cfg(test)]
 mod tests {
-    use tapline_packet::Meta;
+    use tapline_packet::{Checksum, Meta};
 
     use super::*;
     use crate::TimeStyle;
@@ -256,5 +256,53 @@ mod tests {
         print_number(&mut out, 7);
         print_number(&mut out, 123_456);
         assert_eq!(out, b"    7  123456  ");
+    }
+
+    /// An IPv4 packet in `levels` others.
+    fn nested_ipv4(levels: usize) -> Vec<u8> {
+        let mut packet = Vec::new();
+        for level in 0..=levels {
+            let length = (20 + packet.len()) as u16;
+            let protocol = if level == 0 { 59 } else { 4 };
+            let mut outer = vec![0x45, 0, (length >> 8) as u8, length as u8, 0, 0, 0, 0, 64, protocol, 0, 0];
+            outer.extend_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+            outer.extend_from_slice(&packet);
+            packet = outer;
+        }
+        packet
+    }
+
+    fn ethernet(ethertype: u16, payload: &[u8]) -> Vec<u8> {
+        let mut frame = vec![2; 12];
+        frame.extend_from_slice(&ethertype.to_be_bytes());
+        frame.extend_from_slice(payload);
+        frame
+    }
+
+    #[test]
+    fn tunnels_in_tunnels_have_an_end() {
+        let frame = ethernet(0x0800, &nested_ipv4(1000));
+        let text = printed(options(), &frame, Meta { wire_len: frame.len() as u32, ..Meta::default() });
+        assert!(text.ends_with(" [nested too deep]\n"), "{text}");
+        assert_eq!(text.matches("IP 10.0.0.1").count(), 24);
+        let frame = ethernet(0x0800, &nested_ipv4(3));
+        let text = printed(options(), &frame, Meta { wire_len: frame.len() as u32, ..Meta::default() });
+        assert!(text.ends_with("no next header\n"), "{text}");
+    }
+
+    #[test]
+    fn a_checksum_is_what_the_kernel_says_of_it() {
+        let mut packet = vec![0x45, 0, 0, 40, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        packet.extend_from_slice(&[0, 80, 1, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0x50, 2, 1, 0, 0x12, 0x34, 0, 0]);
+        let frame = ethernet(0x0800, &packet);
+        for (checksum, expected) in [
+            (Checksum::Unknown, "cksum 0x1234 (incorrect -> "),
+            (Checksum::Valid, "cksum 0x1234 (correct)"),
+            (Checksum::NotReady, "cksum 0x1234 (left to the NIC)"),
+        ] {
+            let meta = Meta { wire_len: frame.len() as u32, checksum, ..Meta::default() };
+            let text = printed(Options { verbose: 1, ..options() }, &frame, meta);
+            assert!(text.contains(expected), "{checksum:?}: {text}");
+        }
     }
 }

@@ -14,7 +14,7 @@ use tapline_print::{HexStyle, Options, Precision, Printer, SystemHosts, TimeStyl
 
 /// Flag sets and the share of equal lines, in per mille, that each must reach.
 const FLOORS: &[(&str, u32)] =
-    &[("-n", 990), ("-nve", 985), ("-nvvSttttt", 975), ("-nqX", 995), ("-nt#xx", 995), ("-ntttA", 990)];
+    &[("-n", 997), ("-nve", 996), ("-nvvSttttt", 995), ("-nqX", 998), ("-nt#xx", 999), ("-ntttA", 997)];
 
 /// Packets of each file that are cut, and the longest of the cuts.
 const CUT_PACKETS: usize = 8;
