@@ -9,6 +9,7 @@
 //!
 //! Each table function says whether it knew the protocol (and printed it); `Ok(false)` means that nothing was printed.
 
+mod bfd;
 mod bgp;
 pub(crate) mod dhcp;
 mod dhcp6;
@@ -17,6 +18,8 @@ mod eap;
 mod hsrp;
 mod isakmp;
 mod kerberos;
+mod l2tp;
+mod monitoring;
 pub(crate) mod nfs;
 pub(crate) mod ntp;
 mod ospf;
@@ -120,6 +123,8 @@ pub(crate) fn udp(
         ntp::print(cx, span)?;
     } else if is(88) || is(750) {
         kerberos::print(cx, span)?;
+    } else if is(1701) {
+        l2tp::print(cx, span)?;
     } else if is(521) {
         ripng::print(cx, span)?;
     } else if is(546) || is(547) {
@@ -128,6 +133,12 @@ pub(crate) fn udp(
         hsrp::print(cx, span)?;
     } else if is(1645) || is(1812) || is(1646) || is(1813) || is(1700) || is(3799) {
         radius::print(cx, span)?;
+    } else if is(646) {
+        monitoring::ldp(cx, span)?;
+    } else if matches!(destination_port, bfd::CONTROL | bfd::ECHO | bfd::MULTIHOP | bfd::LAG) {
+        bfd::print(cx, span, destination_port)?;
+    } else if is(6343) {
+        monitoring::sflow(cx, span)?;
     } else if is(5060) {
         text_protocol::print(cx, span, &text_protocol::SIP)?;
     } else if is(514) {
