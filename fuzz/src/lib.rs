@@ -38,19 +38,19 @@ pub const LAWS: &[Law] = &[
 
 /// A file gives the same packets however its bytes arrive.
 ///
-/// ERF has no magic number: whether a file is one is judged by as many records as have arrived, so there the law says
-/// only that reading ends.
+/// ERF has no magic number, and three layouts share that of pcap with microseconds: what such a file is, is judged by
+/// the records that have arrived. There the law says only that reading ends.
 pub fn capture_file(data: &[u8]) {
     let whole = read_all(Box::new(VecDeque::from(data.to_vec())));
-    if !begins_with_magic(data) {
+    if !is_told_by_magic(data) {
         return;
     }
     let trickle = read_all(Box::new(Trickle { data: data.to_vec(), at: 0 }));
     assert!(whole == trickle, "the same file gives different packets when it is read in small pieces");
 }
 
-fn begins_with_magic(data: &[u8]) -> bool {
-    const MAGICS: [u32; 5] = [0x0a0d_0d0a, 0xa1b2_c3d4, 0xa1b2_3c4d, 0xa1b2_cd34, 0xa1b2_5c4d];
+fn is_told_by_magic(data: &[u8]) -> bool {
+    const MAGICS: [u32; 2] = [0x0a0d_0d0a, 0xa1b2_3c4d];
     let magic = data.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
     MAGICS.contains(&magic) || MAGICS.contains(&magic.swap_bytes())
 }
