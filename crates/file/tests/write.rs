@@ -5,7 +5,6 @@ mod samples;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 
 use samples::{Bytes, ORDERS, data, read};
 use tapline_file::{
@@ -330,12 +329,12 @@ fn standard_output_cannot_be_rotated() {
     assert!(error.to_string().contains("standard output"));
 }
 
-/// Gives out one file, whatever the name.
-struct Given(Arc<Mutex<Option<File>>>);
+/// Gives out these files one after the other, whatever the name.
+struct Given(Vec<File>);
 
 impl Files for Given {
     fn create(&mut self, _path: &Path) -> io::Result<File> {
-        self.0.lock().unwrap().take().ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.0.pop().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     fn rename(&mut self, _from: &Path, _to: &Path) -> io::Result<()> {
@@ -343,10 +342,36 @@ impl Files for Given {
     }
 }
 
+/// A pipe that nobody reads from, once `reader` is dropped.
+fn pipe() -> (io::PipeReader, File) {
+    let (reader, writer) = io::pipe().unwrap();
+    (reader, File::from(std::os::fd::OwnedFd::from(writer)))
+}
+
+/// The second file of a rotation fails at its header: no packet counts as written that is not.
+#[test]
+fn a_file_that_fails_at_its_header_costs_what_comes_after() {
+    for format in [Format::Pcap, Format::Pcapng] {
+        let (reader, broken) = pipe();
+        drop(reader);
+        let mut options = WriteOptions::new("x".as_ref(), &ethernet());
+        options.format = format;
+        options.rotation.size_max = Some(300);
+        let first = tempfile::tempfile().unwrap();
+        let given = Box::new(Given(vec![broken, first]));
+        let mut writer = FileWriter::create(options, &ethernet(), START, given).unwrap();
+        let error = write_packets(&mut writer, &ethernet(), 100, 10).expect_err("the second file fails");
+        assert!(matches!(error, WriteError::BrokenPipe { .. }), "{error}");
+        // 24 + 3 * 116 and 28 + 64 + 2 * 132 bytes are the first to exceed 300.
+        assert!((2..=3).contains(&writer.written()), "{} written", writer.written());
+        assert_eq!(writer.written() + writer.lost(), 10);
+    }
+}
+
 #[test]
 fn a_broken_pipe_is_told_apart() {
-    let (reader, pipe) = io::pipe().unwrap();
-    let given = Given(Arc::new(Mutex::new(Some(File::from(std::os::fd::OwnedFd::from(pipe))))));
+    let (reader, pipe) = pipe();
+    let given = Given(vec![pipe]);
     let options = WriteOptions::new("pipe".as_ref(), &ethernet());
     let mut writer = FileWriter::create(options, &ethernet(), START, Box::new(given)).unwrap();
     drop(reader);

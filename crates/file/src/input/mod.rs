@@ -12,7 +12,7 @@
 //!
 //! # Why files are not mapped
 //! Measured on a file of 1.0 GB in the page cache, walking over all records and touching three bytes of each (CPU
-//! time, user and system, medians of interleaved runs, virtual machine on AMD EPYC, ext4):
+//! time, user and system, medians of 3 interleaved runs, virtual machine on AMD EPYC, ext4):
 //!
 //! | how | s |
 //! |---|---|
@@ -35,8 +35,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub use compression::Compression;
 
-/// See the table above: the smallest of the fastest sizes that holds a batch of full Ethernet frames.
-const BUFFER_LEN: usize = 512 << 10;
+/// Among the fastest in the table above, and the best for what follows: filtering the same file (`tcp port 443`) takes
+/// 0.24, 0.21, 0.22 and 0.23 s with 64, 128, 256 and 512 KiB, as packets are still in the cache when they are looked at.
+const BUFFER_LEN: usize = 128 << 10;
 
 /// Bytes that are looked at to know a compression: the longest magic number and a little.
 const MAGIC_LEN: usize = 6;

@@ -371,6 +371,10 @@ impl FileWriter {
     /// The longest run of whole records in the first `len` bytes of the buffer: its length, and packets in it.
     fn whole_records(&self, len: usize) -> (usize, u64) {
         let (mut end, mut packets) = (0, 0);
+        // Without packets the buffer holds headers; that of pcap is no record, and half of it is nothing.
+        if self.gathered == 0 && matches!(self.encoder, Encoder::Pcap { .. }) {
+            return (0, 0);
+        }
         while let Some(rest) = self.buffer.get(end..len) {
             let record = match &self.encoder {
                 Encoder::Pcap { .. } => pcap::record_len(rest).map(|len| (len, true)),
