@@ -4,6 +4,8 @@
 //! order:   each block before its successors, so that all jumps go forward
 //! branch:  jeq #k jt jf        -- 8 bits each; out of reach: over a `ja`, or to a copy of the `ret` there
 //! goto:    nothing if the block follows, else `ja`, or a copy of the `ret` there
+//!
+//! 1,000 tests that all lead to one `ret` share a copy of it for each 255 instructions.
 //! ```
 //!
 //! The program is made from its end to its start: then each target stands already when the jump to it is made, and
@@ -14,8 +16,13 @@ use crate::cfg::{Alu, Block, BlockId, Cfg, Operand, Statement, Terminator, Test,
 
 /// The instructions of a graph: jumps go forward only.
 pub fn assemble(cfg: &Cfg) -> Vec<Insn> {
-    let mut assembler =
-        Assembler { cfg, reversed: Vec::new(), distance: vec![0; cfg.blocks.len()], ret: Vec::new() };
+    let mut assembler = Assembler {
+        cfg,
+        reversed: Vec::new(),
+        distance: vec![0; cfg.blocks.len()],
+        copy: vec![0; cfg.blocks.len()],
+        ret: Vec::new(),
+    };
     for &id in cfg.order().iter().rev() {
         assembler.block(id);
     }
@@ -32,6 +39,8 @@ struct Assembler<'a> {
     reversed: Vec<Insn>,
     /// How many instructions there are from each block's start to the program's end.
     distance: Vec<usize>,
+    /// The same for the last instruction that goes on to each block, 0 if there is none.
+    copy: Vec<usize>,
     /// The places of `ret` instructions and what they return, so that equal ones become one.
     ret: Vec<(u32, usize)>,
 }
@@ -91,28 +100,34 @@ impl Assembler<'_> {
             _ => Insn::new(code::JMP | code::JA, self.skip(target) as u32),
         };
         self.push(insn);
+        self.copy[target.0 as usize] = self.reversed.len();
+    }
+
+    /// The distance of the target, or of an instruction that goes on to it and is within reach, with `margin`
+    /// instructions more that may come to lie between.
+    fn within_reach(&mut self, target: BlockId, margin: usize) -> usize {
+        let reaches = |distance: usize| self.reversed.len() - distance + margin <= REACH;
+        let (block, copy) = (self.distance[target.0 as usize], self.copy[target.0 as usize]);
+        if reaches(block) {
+            return block;
+        }
+        if copy == 0 || !reaches(copy) {
+            self.far_jump(target);
+        }
+        self.copy[target.0 as usize]
     }
 
     fn branch(&mut self, test: Test, operand: Operand, on_true: BlockId, on_false: BlockId) {
-        // One more may come to lie between: the way to the other target.
-        let far = |skip: usize, between: usize| skip + between > REACH;
-        let false_is_far = far(self.skip(on_false), 1);
-        if false_is_far {
-            self.far_jump(on_false);
-        }
-        let false_at = self.reversed.len();
-        let true_is_far = far(self.skip(on_true), 0);
-        if true_is_far {
-            self.far_jump(on_true);
-        }
-        let moved = self.reversed.len() - false_at;
-        let jt = if true_is_far { 0 } else { self.skip(on_true) };
-        let jf = if false_is_far { moved } else { self.skip(on_false) };
+        // The way to the other target may come to lie between.
+        let on_false = self.within_reach(on_false, 1);
+        let on_true = self.within_reach(on_true, 0);
+        let skip = |distance: usize| (self.reversed.len() - distance) as u8;
+        let (jt, jf) = (skip(on_true), skip(on_false));
         let (source, k) = match operand {
             Operand::K(k) => (code::K, k),
             Operand::X => (code::X, 0),
         };
-        self.push(Insn::jump(code::JMP | test_code(test) | source, k, jt as u8, jf as u8));
+        self.push(Insn::jump(code::JMP | test_code(test) | source, k, jt, jf));
     }
 }
 
@@ -212,6 +227,14 @@ mod tests {
                 assert_eq!(program.run(Packet { data: &[byte], meta: &meta }), expected, "{length} {byte}");
             }
         }
+    }
+
+    #[test]
+    fn far_targets_share_their_copies() {
+        let length = 10_000;
+        let insns = assemble(&far_graph(length));
+        let copies = insns.len() - 2 * length as usize;
+        assert!(copies < 3 * 2 * insns.len() / REACH, "{copies}");
     }
 
     #[test]
