@@ -256,7 +256,7 @@ impl AfPacket {
         self.taps.iter().map(|tap| (tap.name.as_str(), tap.geometry))
     }
 
-    /// Opens all taps; with several workers none of them lets packets in yet.
+    /// Opens all taps; where there are several, none lets packets in yet.
     fn closed(settings: Arc<Settings>, groups: Groups, is_first: bool) -> Result<AfPacket, Error> {
         let fail = |error: AfPacketError| Error::source("capture", error);
         let opener = Opener::new(settings, groups).map_err(fail)?;

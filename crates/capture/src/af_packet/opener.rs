@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! socket (protocol 0) -> virtio header, sent packets away, filter -> ring -> clock -> promiscuous -> bind
-//!                                                        several workers:  drop all ... bind -> fanout -> filter
+//!                                        several workers or interfaces:  drop all ... bind -> fanout -> filter
 //! ```
 //!
 //! A worker's socket gets every packet between bind and joining its group; so it lets nothing in until all have joined.
+//! Several interfaces are opened closed too, so that they start within microseconds of each other.
 //! Sockets need a right that is given up once the capture runs. For interfaces that come later, some are opened in
 //! advance and kept: they cost a descriptor each.
 
@@ -99,8 +100,7 @@ impl Opener {
         }
     }
 
-    /// Opens a tap on `link`, as interface `id`, one of `rings` in all. It captures unless there are several workers:
-    /// then [`Tap::start`] makes it.
+    /// Opens a tap on `link`, as interface `id`, one of `rings` in all. It may be closed until [`Tap::start`].
     pub(super) fn open(&mut self, link: &Link, id: InterfaceId, rings: u64) -> Result<Opened, Error> {
         let mut events = Vec::new();
         let name = link.name.as_str();
@@ -114,9 +114,10 @@ impl Opener {
             socket.set_vnet_header(true).map_err(fail)?;
         }
         let programs = self.programs(link, &socket, program.as_ref());
-        let is_one_of_many = self.settings.workers > 1;
+        let is_shared = self.settings.workers > 1;
+        let starts_closed = is_shared || rings > 1;
         let (accepted, is_filtered) = attach(&socket, programs, &mut events, name).map_err(fail)?;
-        if is_one_of_many {
+        if starts_closed {
             socket.attach_drop_all().map_err(fail)?;
         }
         let geometry = self.geometry(speed, rings);
@@ -126,12 +127,12 @@ impl Opener {
             .map_err(|error| Error::source(name, error))?;
         self.join_promiscuous(link, &socket, &mut events);
         socket.bind(link.index).map_err(fail)?;
-        if is_one_of_many {
+        if is_shared {
             self.join_group(link, &socket).map_err(fail)?;
         }
         let frame =
             Frame { interface: id, has_vnet_header: settings.vnet_header, snap_len: settings.snap_len() };
-        let program = is_one_of_many.then_some(accepted);
+        let program = starts_closed.then_some(accepted);
         let tap = Tap::new(link, Parts { id, socket, ring, geometry, frame, program });
         events.extend(state_event(&tap));
         Ok(Opened { tap, interface, is_filtered, events })
