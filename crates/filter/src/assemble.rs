@@ -5,7 +5,10 @@
 //! branch:  jeq #k jt jf        -- 8 bits each; out of reach: over a `ja`, or to a copy of the `ret` there
 //! goto:    nothing if the block follows, else `ja`, or a copy of the `ret` there
 //!
-//! 1,000 tests that all lead to one `ret` share a copy of it for each 255 instructions.
+//! 1,000 tests that all lead to one `ret` share a copy of it for each 255 instructions. The kernel, which checks that
+//! scratch cells are written before they are read, takes what follows a `ret` for its successor
+//! (`check_load_and_stores` in `net/core/filter.c`). So a program with scratch cells has its `ret`s at its end only,
+//! and a `ja` in place of each copy.
 //! ```
 //!
 //! The program is made from its end to its start: then each target stands already when the jump to it is made, and
@@ -22,8 +25,12 @@ pub fn assemble(cfg: &Cfg) -> Vec<Insn> {
         distance: vec![0; cfg.blocks.len()],
         copy: vec![0; cfg.blocks.len()],
         ret: Vec::new(),
+        uses_cells: uses_cells(cfg),
     };
-    for &id in cfg.order().iter().rev() {
+    let order = cfg.order();
+    let (returns, others): (Vec<BlockId>, Vec<BlockId>) =
+        order.iter().rev().partition(|id| only_returns(&cfg[**id]));
+    for id in returns.into_iter().chain(others) {
         assembler.block(id);
     }
     assembler.reversed.reverse();
@@ -43,6 +50,7 @@ struct Assembler<'a> {
     copy: Vec<usize>,
     /// The places of `ret` instructions and what they return, so that equal ones become one.
     ret: Vec<(u32, usize)>,
+    uses_cells: bool,
 }
 
 impl Assembler<'_> {
@@ -96,7 +104,9 @@ impl Assembler<'_> {
     fn far_jump(&mut self, target: BlockId) {
         let block = &self.cfg[target];
         let insn = match block.terminator {
-            Terminator::Return(k) if block.statements.is_empty() => Insn::new(code::RET | code::K, k),
+            Terminator::Return(k) if only_returns(block) && !self.uses_cells => {
+                Insn::new(code::RET | code::K, k)
+            }
             _ => Insn::new(code::JMP | code::JA, self.skip(target) as u32),
         };
         self.push(insn);
@@ -129,6 +139,15 @@ impl Assembler<'_> {
         };
         self.push(Insn::jump(code::JMP | test_code(test) | source, k, jt, jf));
     }
+}
+
+fn only_returns(block: &Block) -> bool {
+    block.statements.is_empty() && matches!(block.terminator, Terminator::Return(_))
+}
+
+fn uses_cells(cfg: &Cfg) -> bool {
+    let stores = |statement: &Statement| matches!(statement, Statement::Store(_) | Statement::StoreX(_));
+    cfg.blocks.iter().any(|block| block.statements.iter().any(stores))
 }
 
 fn test_code(test: Test) -> u16 {
@@ -235,6 +254,17 @@ mod tests {
         let insns = assemble(&far_graph(length));
         let copies = insns.len() - 2 * length as usize;
         assert!(copies < 3 * 2 * insns.len() / REACH, "{copies}");
+    }
+
+    #[test]
+    fn with_scratch_cells_returns_are_at_the_end_only() {
+        let mut cfg = far_graph(2000);
+        let entry = cfg.entry;
+        cfg.entry = cfg.push(vec![Statement::Store(0)], Terminator::Goto(entry));
+        let insns = assemble(&cfg);
+        let first = insns.iter().position(|insn| insn.class() == code::RET).expect("a return");
+        // Beside the shared ones, the block that loads before it returns.
+        assert!(insns.len() - first <= 4, "{first} of {}", insns.len());
     }
 
     #[test]
