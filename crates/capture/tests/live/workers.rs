@@ -1,6 +1,7 @@
 //! Several workers on one interface.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tapline_capture::af_packet::{AfPacket, FanoutMode, Settings};
@@ -52,6 +53,34 @@ fn workers_share_every_packet_and_keep_flows_together() {
     assert_eq!((sum.interfaces.len(), ring.received), (1, sent));
     assert_eq!(sum.delivered + ring.dropped, sent);
     assert!(shares.iter().all(|&share| share > 0), "{shares:?}");
+}
+
+#[test]
+fn workers_in_threads_of_their_own_add_up_under_load() {
+    let Some(namespace) = bench("workers_in_threads_of_their_own_add_up_under_load") else { return };
+    let ring_len = Some(128 << 10);
+    let settings = Settings { workers: 2, ring_len, ..settings(&namespace, &[FAR]) };
+    let mut workers = AfPacket::open_workers(settings).unwrap();
+    let has_ended = AtomicBool::new(false);
+    let read = |worker: &mut AfPacket| {
+        let mut lent = 0;
+        while !has_ended.load(Ordering::Relaxed) {
+            worker.advance(Duration::from_millis(10)).unwrap();
+            lent += worker.batch().len() as u64;
+        }
+        lent
+    };
+    let (sent, mut lent) = std::thread::scope(|scope| {
+        let threads: Vec<_> = workers.iter_mut().map(|worker| scope.spawn(|| read(worker))).collect();
+        let sent = send(&namespace, NEAR, 200_000, datagram);
+        has_ended.store(true, Ordering::Relaxed);
+        (sent, threads.into_iter().map(|thread| thread.join().unwrap()).sum::<u64>())
+    });
+    arrive_among(&mut workers, sent);
+    lent += workers.iter_mut().map(|worker| finish(worker).len() as u64).sum::<u64>();
+    let rings = workers.iter_mut().map(|worker| worker.account()[0].ring.unwrap());
+    let (received, dropped) = rings.fold((0, 0), |sum, ring| (sum.0 + ring.received, sum.1 + ring.dropped));
+    assert_eq!((received, lent + dropped), (sent, sent));
 }
 
 #[test]
