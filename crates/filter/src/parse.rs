@@ -260,6 +260,9 @@ impl<'a> Parser<'a> {
             self.advance();
         }
         let qualifiers = Qualifiers { protocol, direction, kind };
+        if self.peek()? == Token::End {
+            return Err(self.syntax(expected_id(kind)));
+        }
         let item = self.deeper(Parser::item)?;
         match item {
             Item::Filter(expr) => Err(Error::at(expr.span, SYNTAX).hint(expected_id(kind))),

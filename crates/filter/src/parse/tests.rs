@@ -129,6 +129,7 @@ fn a_name_by_itself_gets_a_hint_that_fits() {
         "'example.org' is no word of the language; if it is a host, write host before it"
     );
     assert!(rejects("10.0.0.1").hint.starts_with("say what this is"));
+    assert_eq!(rejects("tcp port").hint, "the name or number of a port was expected here");
 }
 
 #[test]

@@ -90,7 +90,10 @@ impl Scope<'_> {
             1 => Width::Byte,
             2 => Width::Half,
             4 => Width::Word,
-            _ => return Err(Error::whole("data size must be 1, 2, or 4")),
+            _ => {
+                return Err(Error::whole("data size must be 1, 2, or 4")
+                    .hint("take three bytes out of four: ip[0:4] >> 8"));
+            }
         };
         let (place, before, after) = self.header(protocol)?;
         let parts = before.into_iter().chain(index.guard).chain(after);
