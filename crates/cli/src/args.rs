@@ -211,9 +211,12 @@ pub(crate) struct CaptureArgs {
     /// Packet bytes in hex and ASCII; twice: with the link-layer header.
     #[arg(short = 'X', action = ArgAction::Count, help_heading = "Text")]
     pub(crate) hex_ascii: u8,
-    /// Packet bytes in ASCII.
-    #[arg(short = 'A', help_heading = "Text")]
-    pub(crate) ascii: bool,
+    /// Packet bytes in ASCII; twice: with the link-layer header.
+    #[arg(short = 'A', action = ArgAction::Count, help_heading = "Text")]
+    pub(crate) ascii: u8,
+    /// Do not verify checksums where -v shows them: the card may have filled them in later.
+    #[arg(short = 'K', long, help_heading = "Text")]
+    pub(crate) dont_verify_checksums: bool,
     /// TCP sequence numbers as they are, not relative.
     #[arg(short = 'S', long, help_heading = "Text")]
     pub(crate) absolute_tcp_sequence_numbers: bool,

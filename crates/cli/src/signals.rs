@@ -5,7 +5,7 @@ use std::process;
 use std::sync::Arc;
 use std::thread;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use tapline_capture::Control;
 
@@ -14,12 +14,13 @@ use tapline_capture::Control;
 /// # Errors
 /// If a handler cannot be installed.
 pub(crate) fn obey(control: Arc<Control>) -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1])?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXFSZ])?;
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         let mut interrupted = false;
         for signal in &mut signals {
             match signal {
                 SIGUSR1 => control.report(),
+                SIGXFSZ => {} // caught so that the write fails instead, and the file is completed
                 SIGINT if interrupted => process::exit(128 + SIGINT),
                 _ => {
                     interrupted = signal == SIGINT;

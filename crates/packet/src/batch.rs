@@ -73,7 +73,7 @@ impl<'a> Batch<'a> {
         self.resolve(&self.records[index])
     }
 
-    /// The raw pcapng options of the packet at `index`, in the byte order of its section; empty where there are none.
+    /// The raw pcapng options of the packet at `index`, in this machine's byte order; empty where there are none.
     ///
     /// # Panics
     /// If `index` is not less than [`len`](Self::len).

@@ -85,17 +85,9 @@ fn rotation(args: &CaptureArgs) -> Result<Rotation> {
 /// Who writes, for pcapng.
 fn section(filtering: &Filtering) -> Section {
     let filter = if filtering.text().is_empty() { "none" } else { filtering.text() };
-    Section {
-        hardware: std::env::consts::ARCH.to_owned(),
-        os: os_text(),
-        application: concat!("tapline ", env!("CARGO_PKG_VERSION")).to_owned(),
-        comments: vec![format!(concat!("tapline ", env!("CARGO_PKG_VERSION"), ", filter: {}"), filter)],
-    }
-}
-
-fn os_text() -> String {
-    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    format!("Linux {}", release.trim()).trim().to_owned()
+    let program = concat!("tapline ", env!("CARGO_PKG_VERSION"));
+    let comments = vec![format!("{program}, filter: {filter}")];
+    Section { comments, ..Section::of_this_machine(program) }
 }
 
 fn lines(args: &CaptureArgs, is_live: bool) -> LinesSink<io::Stdout> {
@@ -125,6 +117,7 @@ fn printer(args: &CaptureArgs) -> Printer {
         hex: hex_style(args),
         absolute_seq: args.absolute_tcp_sequence_numbers,
         number: args.number,
+        verify_checksums: !args.dont_verify_checksums,
         zone: TimeZone::system(),
         ..Options::default()
     };
@@ -161,8 +154,9 @@ fn time_style(count: u8) -> TimeStyle {
 
 fn hex_style(args: &CaptureArgs) -> HexStyle {
     match (args.hex_ascii, args.hex, args.ascii) {
-        (0, 0, false) => HexStyle::None,
-        (0, 0, true) => HexStyle::Ascii,
+        (0, 0, 0) => HexStyle::None,
+        (0, 0, 1) => HexStyle::Ascii,
+        (0, 0, _) => HexStyle::AsciiLink,
         (0, 1, _) => HexStyle::Hex,
         (0, _, _) => HexStyle::HexLink,
         (1, _, _) => HexStyle::HexAscii,
