@@ -43,6 +43,7 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>, port: u16) -> Printed 
     let kind = match port {
         ECHO => {
             put!(cx, "BFD, Echo, length: {}", span.length);
+            print_bytes(cx, span);
             return Ok(());
         }
         MULTIHOP => "Multihop",
@@ -57,6 +58,7 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>, port: u16) -> Printed 
     let version = first >> 5;
     if version != 1 {
         put!(cx, "BFDv{version}, {kind}, length: {}", span.length);
+        print_bytes(cx, span);
         return Ok(());
     }
     span.need(24)?;
@@ -73,6 +75,13 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>, port: u16) -> Printed 
     } else {
         put!(cx, ", length: {}", span.length);
         Ok(())
+    }
+}
+
+/// With `-v`, what is not decoded.
+fn print_bytes(cx: &mut Context<'_>, span: Span<'_>) {
+    if cx.verbose() > 0 {
+        cx.hex_lines("\n\t", span);
     }
 }
 

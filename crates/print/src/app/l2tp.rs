@@ -21,7 +21,7 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     let flags = span.u16(0)?;
     match flags & 0x0f {
         1 => {
-            cx.text(" l2tp: L2F:");
+            cx.text(" l2f:");
             return Ok(());
         }
         2 => cx.text(" l2tp:"),
@@ -45,7 +45,8 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     put!(cx, "({tunnel}/{session})");
     at += 4;
     if flags & SEQUENCE != 0 {
-        put!(cx, "Ns={},Nr={}", span.u16(at)?, span.u16(at + 2)?);
+        put!(cx, "Ns={},", span.u16(at)?);
+        put!(cx, "Nr={}", span.u16(at + 2)?);
         at += 4;
     }
     if flags & OFFSET != 0 {

@@ -80,6 +80,8 @@ pub(crate) fn tcp(
     } else if is(554) || is(8554) {
         cx.text(": ");
         text_protocol::print(cx, span, &text_protocol::RTSP)?;
+    } else if is(646) {
+        monitoring::ldp(cx, span)?;
     } else if is(53) {
         dns::print(cx, span, Carrier::Tcp)?;
     } else if is(nfs::PORT) {

@@ -5,7 +5,7 @@
 //! LDP   = version 2 | length 2 | router 4, label space 2 | messages: type 2, length 2, id 4, ...
 //! ```
 
-use crate::bytes::{Cut, Printed, Span};
+use crate::bytes::{Printed, Span};
 use crate::context::{Context, put};
 use crate::text::Text;
 
@@ -47,22 +47,28 @@ fn sflow_fields(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     Ok(())
 }
 
+/// A header and one message's. What is not longer is passed over without a word.
+const LDP_LEN_MIN: usize = 18;
+
 /// `LDP, Label-Space-ID: 10.0.0.1:0, pdu-length: 30`.
 pub(super) fn ldp(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "ldp";
-    let header = ldp_header(span);
-    // What is no header of version 1, or is longer than the packet, is passed over without a word.
-    let Ok((router, space, length)) = header else { return Ok(()) };
-    cx.text(if cx.verbose() > 0 { "\n\tLDP, Label-Space-ID: " } else { "LDP, Label-Space-ID: " });
-    cx.host(router.into());
-    put!(cx, ":{space}, pdu-length: {length}");
-    Ok(())
-}
-
-fn ldp_header(span: Span<'_>) -> Result<([u8; 4], u16, u16), Cut> {
-    let (version, length) = (span.u16(0)?, span.u16(2)?);
-    if version != 1 || usize::from(length) + 4 > span.length {
-        return Err(Cut);
+    if span.length <= LDP_LEN_MIN {
+        return Ok(());
     }
-    Ok((span.array(4)?, span.u16(8)?, length))
+    span.need(10)?;
+    let (version, length) = (span.u16(0)?, span.u16(2)?);
+    if cx.verbose() > 0 {
+        cx.text("\n\t");
+    }
+    if version != 1 {
+        put!(cx, "LDP version {version} packet not supported");
+    } else if length < 6 {
+        put!(cx, "LDP, pdu-length: {length} (too short, < 6)");
+    } else {
+        cx.text("LDP, Label-Space-ID: ");
+        cx.host(span.array::<4>(4)?.into());
+        put!(cx, ":{}, pdu-length: {length}", span.u16(8)?);
+    }
+    Ok(())
 }

@@ -40,7 +40,7 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     if hardware == (ETHERNET, MAC_LEN) && operation == 1 {
         let mac = span.bytes(28, 6)?;
         cx.text(" from ");
-        cx.colon_hex(mac);
+        cx.mac(mac);
     }
     put!(cx, ", length {}", span.length);
     if cx.verbose() == 0 {
@@ -94,7 +94,7 @@ fn print_addresses(cx: &mut Context<'_>, span: Span<'_>, hardware: (u8, u8)) -> 
     if hardware == (ETHERNET, MAC_LEN) {
         let mac = span.bytes(28, 6)?;
         cx.text("\n\t  Client-Ethernet-Address ");
-        cx.colon_hex(mac);
+        cx.mac(mac);
     }
     Ok(())
 }
