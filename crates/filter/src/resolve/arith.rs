@@ -101,11 +101,12 @@ impl Scope<'_> {
         Ok(Guarded { value: self.load_at(place, index.value, width), guard })
     }
 
-    /// A constant index wraps with the offset where libpcap's optimiser adds them. Offsets that the kernel takes for its
+    /// A constant index and the offset add up with a wrap, as libpcap's optimiser adds them: `ip[-1]` is the byte before
+    /// the header. Offsets that the kernel takes for its
     /// metadata are that on a live capture only; elsewhere they are outside of every packet.
     fn load_at(&mut self, place: Place, index: Value, width: Width) -> Value {
         match index {
-            Value::Constant(index) if place.base == Base::Packet && self.options.optimise => {
+            Value::Constant(index) if place.base == Base::Packet => {
                 let offset = place.offset.wrapping_add(index);
                 if offset >= ancillary::BASE && self.options.handle != Handle::Live {
                     // libpcap's optimiser does not know that.
