@@ -110,10 +110,13 @@ pub fn filter_text(data: &[u8]) {
     });
     match (plain, simple) {
         (Ok(plain), Ok(simple)) => ensure_same_verdicts(&plain, Some(&simple)),
-        // The simplifier proved that no packet passes.
+        // Simplifying computes constants, and meets shifts and divisions that libpcap's optimiser refuses too; or it
+        // proves that no packet passes.
         (Ok(plain), Err(error)) => {
             ensure_points_into(&error, text);
-            ensure_same_verdicts(&plain, None);
+            if error.message == "expression rejects all packets" {
+                ensure_same_verdicts(&plain, None);
+            }
         }
         (Err(error), Err(_)) => ensure_points_into(&error, text),
         (Err(error), Ok(_)) => panic!("only the simplified form compiles: {error}"),
