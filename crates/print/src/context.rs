@@ -17,7 +17,7 @@ use crate::Options;
 use crate::app::nfs::Calls;
 use crate::bytes::{Printed, Span};
 use crate::hexdump;
-use crate::names::{Names, PortKind};
+use crate::names::{Names, PortKind, organization};
 use crate::text::Text;
 use crate::transport::Connections;
 
@@ -123,6 +123,20 @@ impl<'c> Context<'c> {
         match address {
             IpAddr::V4(address) => self.ipv4(address.octets()),
             IpAddr::V6(address) => self.ipv6(address.octets()),
+        }
+    }
+
+    /// A hardware address, with the organization's name if names are wanted and it has 6 bytes.
+    pub(crate) fn mac(&mut self, address: &[u8]) {
+        if address == [0xff; 6] && self.options.port_names {
+            self.text("Broadcast");
+            return;
+        }
+        self.colon_hex(address);
+        if let ([a, b, c, _, _, _], true) = (address, self.options.port_names) {
+            self.text(" (oui ");
+            self.text(organization(u32::from_be_bytes([0, *a, *b, *c])).unwrap_or("Unknown"));
+            self.text(")");
         }
     }
 

@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::Path;
 
+mod organizations;
 mod system;
 
+pub(crate) use organizations::organization;
 pub use system::SystemHosts;
 
 /// Looks names of hosts up. Called once for each address; the answers are kept.
@@ -77,24 +79,11 @@ const HOSTS_MAX: usize = 65_536;
 #[derive(Default)]
 pub(crate) struct Names {
     services: Services,
-    /// `/etc/protocols`, by number.
-    protocols: HashMap<u8, String>,
     host_names: Option<Box<dyn HostNames + Send>>,
     hosts: HashMap<IpAddr, Option<String>>,
 }
 
 impl Names {
-    /// Reads the names of IP protocols that the system knows.
-    pub(crate) fn read_protocols(&mut self) {
-        let text = std::fs::read("/etc/protocols").unwrap_or_default();
-        for line in String::from_utf8_lossy(&text).lines() {
-            let mut words = line.split('#').next().unwrap_or("").split_whitespace();
-            if let (Some(name), Some(Ok(number))) = (words.next(), words.next().map(str::parse)) {
-                self.protocols.entry(number).or_insert_with(|| name.to_owned());
-            }
-        }
-    }
-
     pub(crate) fn set_services(&mut self, services: Services) {
         self.services = services;
     }
@@ -102,11 +91,6 @@ impl Names {
     pub(crate) fn set_host_names(&mut self, host_names: Box<dyn HostNames + Send>) {
         self.host_names = Some(host_names);
         self.hosts.clear();
-    }
-
-    /// The name of an IP protocol that has no printer.
-    pub(crate) fn protocol(&self, number: u8) -> Option<&str> {
-        self.protocols.get(&number).map(String::as_str)
     }
 
     pub(crate) fn port(&self, kind: PortKind, port: u16) -> Option<&str> {

@@ -51,7 +51,6 @@ impl Printer {
         let mut names = Names::default();
         if options.port_names {
             names.set_services(Services::system());
-            names.read_protocols();
         }
         Printer {
             options,

@@ -51,9 +51,9 @@ impl Frame {
     }
 
     fn print_addresses(&self, cx: &mut Context<'_>) {
-        cx.colon_hex(&self.source());
+        cx.mac(&self.source());
         cx.text(" > ");
-        cx.colon_hex(&self.destination());
+        cx.mac(&self.destination());
         cx.text(", ");
     }
 

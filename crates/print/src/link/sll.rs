@@ -72,7 +72,7 @@ impl Header {
             Some(index) => put!(cx, "ifindex {index} "),
         }
         if self.address_len == 6 {
-            cx.colon_hex(&self.address);
+            cx.mac(&self.address);
             cx.text(" ");
         }
         if cx.options.quiet {

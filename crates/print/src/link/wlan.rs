@@ -137,7 +137,7 @@ impl FrameControl {
 fn put_address(cx: &mut Context<'_>, name: &str, span: Span<'_>, at: usize) -> Printed {
     let address = span.bytes(at, 6)?;
     cx.text(name);
-    cx.colon_hex(address);
+    cx.mac(address);
     cx.text(" ");
     Ok(())
 }

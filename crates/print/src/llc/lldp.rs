@@ -10,6 +10,7 @@
 
 use crate::bytes::{Printed, Span};
 use crate::context::{Context, lookup, put, put_bits};
+use crate::names;
 use crate::text::Text;
 
 const KINDS: &[(u16, &str)] = &[
@@ -56,14 +57,6 @@ const CAPABILITIES: &[(u32, &str)] = &[
     (0x20, "Telephone"),
     (0x40, "Docsis"),
     (0x80, "Station Only"),
-];
-
-const ORGANIZATIONS: &[(u32, &str)] = &[
-    (0x00_80c2, "Ethernet bridged"),
-    (0x00_120f, "IEEE 802.3 Private"),
-    (0x00_12bb, "ANSI/TIA"),
-    (0x00_1b21, "Intel"),
-    (0x08_0006, "Siemens"),
 ];
 
 const BRIDGE_SUBTYPES: &[(u8, &str)] = &[
@@ -206,7 +199,7 @@ fn print_id(
     put!(cx, "\n\t  Subtype {} ({subtype}): ", lookup(subtypes, subtype).unwrap_or("Unknown"));
     let id = value.skip(1);
     if subtype == mac {
-        cx.colon_hex(id.bytes(0, 6)?);
+        cx.mac(id.bytes(0, 6)?);
     } else if subtype == network {
         print_network_address(cx, id.u8(0)?, id.skip(1).data);
     } else if lookup(subtypes, subtype).is_some() {
@@ -257,7 +250,7 @@ fn print_management_address(cx: &mut Context<'_>, value: Span<'_>) -> Printed {
 
 fn print_organization(cx: &mut Context<'_>, value: Span<'_>) -> Printed {
     let (organization, subtype) = (value.u24(0)?, value.u8(3)?);
-    put!(cx, ": OUI {} (0x{organization:06x})", lookup(ORGANIZATIONS, organization).unwrap_or("Unknown"));
+    put!(cx, ": OUI {} (0x{organization:06x})", names::organization(organization).unwrap_or("Unknown"));
     let subtypes = match organization {
         0x00_80c2 => BRIDGE_SUBTYPES,
         0x00_120f => ETHERNET_SUBTYPES,

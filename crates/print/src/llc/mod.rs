@@ -15,8 +15,8 @@ mod stp;
 use crate::bytes::{Cut, Span};
 use crate::context::{Context, lookup, put};
 use crate::link::{self, ethertype};
-use crate::net;
 use crate::text::Text;
+use crate::{names, net};
 
 /// What became of an LLC header.
 #[derive(Clone, Copy, Debug)]
@@ -75,25 +75,6 @@ const CISCO_BRIDGED: u32 = 0x00_00f8;
 const CISCO: u32 = 0x00_000c;
 const BRIDGED: u32 = 0x00_80c2;
 const APPLETALK: u32 = 0x08_0007;
-
-const ORGANIZATIONS: &[(u32, &str)] = &[
-    (ETHERNET_ORGANIZATION, "Ethernet"),
-    (CISCO, "Cisco"),
-    (0x00_000e, "Fujitsu"),
-    (CISCO_BRIDGED, "Cisco bridged"),
-    (0x00_00a2, "Bay Networks"),
-    (APPLETALK, "Appletalk"),
-    (0x00_902b, "Cisco"),
-    (0x00_4096, "Cisco"),
-    (0x00_05b5, "Cable Broadband"),
-    (BRIDGED, "Ethernet bridged"),
-    (0x00_1018, "Broadcom"),
-    (0x00_120f, "IEEE 802.3 Private"),
-    (0x00_12bb, "ANSI/TIA"),
-    (0x00_0e30, "DCBX"),
-    (0x00_19a1, "NetFlow"),
-    (0x00_005e, "IANA"),
-];
 
 const CISCO_PROTOCOLS: &[(u16, &str)] = &[
     (0x2000, "CDP"),
@@ -223,7 +204,7 @@ fn print_access_points(
 ) {
     let (source, destination) = (header.source & 0xfe, header.destination & 0xfe);
     if let Some(mac) = source_mac.filter(|_| destination_mac.is_some()) {
-        cx.colon_hex(&mac);
+        cx.mac(&mac);
         cx.text(" ");
     }
     if source != destination {
@@ -234,7 +215,7 @@ fn print_access_points(
         cx.text("> ");
     }
     if let Some(mac) = destination_mac.filter(|_| source_mac.is_some()) {
-        cx.colon_hex(&mac);
+        cx.mac(&mac);
         cx.text(" ");
     }
     print_access_point(cx, destination, "DSAP");
@@ -322,9 +303,9 @@ fn print_snap(
     let known = print_snap_payload(cx, rest, organization, protocol)?;
     if !known && !cx.options.link_header {
         if let (Some(source), Some(destination)) = (source, destination) {
-            cx.colon_hex(&source);
+            cx.mac(&source);
             cx.text(" > ");
-            cx.colon_hex(&destination);
+            cx.mac(&destination);
             cx.text(" ");
         }
         cx.text("SNAP, ");
@@ -338,7 +319,7 @@ fn print_snap_header(cx: &mut Context<'_>, organization: u32, protocol: u16, len
     put!(
         cx,
         "oui {} (0x{organization:06x}), {kind} {} (0x{protocol:04x}), length {length}: ",
-        lookup(ORGANIZATIONS, organization).unwrap_or("Unknown"),
+        names::organization(organization).unwrap_or("Unknown"),
         protocol_name(organization, protocol).unwrap_or("Unknown")
     );
 }

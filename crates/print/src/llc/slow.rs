@@ -75,7 +75,7 @@ fn print_value(cx: &mut Context<'_>, subtype: u8, kind: u8, value: Span<'_>) -> 
     match (subtype, kind) {
         (1, 1 | 2) => {
             cx.text("\n\t  System ");
-            cx.colon_hex(value.bytes(2, 6)?);
+            cx.mac(value.bytes(2, 6)?);
             put!(cx, ", System Priority {}, Key {}", value.u16(0)?, value.u16(8)?);
             put!(cx, ", Port {}, Port Priority {}\n\t  State Flags [", value.u16(12)?, value.u16(10)?);
             put_bits(cx, STATES, "none", ", ", u32::from(value.u8(14)?));
@@ -84,7 +84,7 @@ fn print_value(cx: &mut Context<'_>, subtype: u8, kind: u8, value: Span<'_>) -> 
         (1, 3) => put!(cx, "\n\t  Max Delay {}", value.u16(0)?),
         (2, 1 | 2) => {
             cx.text("\n\t  Request System ");
-            cx.colon_hex(value.bytes(2, 6)?);
+            cx.mac(value.bytes(2, 6)?);
             put!(cx, ", Request Port {}, Request Transaction ID 0x{:08x}", value.u16(0)?, value.u32(8)?);
         }
         _ => cx.hex_lines("\n\t  ", value),

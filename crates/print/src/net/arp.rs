@@ -181,7 +181,7 @@ impl<'p> Arp<'p> {
     fn print_hardware(&self, cx: &mut Context<'_>, at: usize) -> Printed {
         match self.span.bytes(at, self.hardware_len)? {
             [] => cx.text("<empty>"),
-            address => cx.colon_hex(address),
+            address => cx.mac(address),
         }
         Ok(())
     }

@@ -72,13 +72,39 @@ pub(crate) const fn prints_addresses(number: u8) -> bool {
     matches!(number, TCP | UDP | SCTP | DCCP)
 }
 
-/// ` ip-proto-N`.
+/// Keywords of the IANA registry, as tcpdump 4.99 has them, by number; empty where there is none.
+#[rustfmt::skip]
+const KEYWORDS: [&str; 143] = [
+    "hopopt", "icmp", "igmp", "ggp", "ipencap", "st", "tcp", "cbt", "egp", "igp", "bbn-rcc-mon", "nvp-ii",
+    "pup", "argus", "emcon", "xnet", "chaos", "udp", "mux", "dcn-meas", "hmp", "prm", "xns-idp", "trunk-1",
+    "trunk-2", "leaf-1", "leaf-2", "rdp", "irtp", "iso-tp4", "netblt", "mfe-nsp", "merit-inp", "dccp",
+    "3pc", "idpr", "xtp", "ddp", "idpr-cmtp", "tp++", "il", "ipv6", "sdrp", "ipv6-route", "ipv6-frag",
+    "idrp", "rsvp", "gre", "dsr", "bna", "esp", "ah", "i-nlsp", "swipe", "narp", "mobile", "tlsp", "skip",
+    "ipv6-icmp", "ipv6-nonxt", "ipv6-opts", "", "cftp", "", "sat-expak", "kryptolan", "rvd", "ippc", "",
+    "sat-mon", "visa", "ipcv", "cpnx", "rspf", "wsn", "pvp", "br-sat-mon", "sun-nd", "wb-mon", "wb-expak",
+    "iso-ip", "vmtp", "secure-vmtp", "vines", "ttp", "nsfnet-igp", "dgp", "tcf", "eigrp", "ospf",
+    "sprite-rpc", "larp", "mtp", "ax.25", "ipip", "micp", "scc-sp", "etherip", "encap", "", "gmtp", "ifmp",
+    "pnni", "pim", "aris", "scps", "qnx", "a/n", "ipcomp", "snp", "compaq-peer", "ipx-in-ip", "vrrp", "pgm",
+    "", "l2tp", "ddx", "iatp", "stp", "srp", "uti", "smp", "sm", "ptp", "isis", "fire", "crtp", "crudp",
+    "sscopmce", "iplt", "sps", "pipe", "sctp", "fc", "rsvp-e2e-ignore", "mobility-header", "udplite",
+    "mpls-in-ip", "manet", "hip", "shim6", "wesp", "rohc",
+];
+
+fn keyword(number: u8) -> &'static str {
+    match number {
+        253 => "exptest-253",
+        254 => "exptest-254",
+        255 => "reserved",
+        _ => KEYWORDS.get(usize::from(number)).copied().unwrap_or(""),
+    }
+}
+
+/// ` ip-proto-N`, or the protocol's keyword if names are wanted.
 pub(crate) fn print_unknown(cx: &mut Context<'_>, number: u8) {
-    if cx.options.port_names
-        && let Some(name) = cx.names.protocol(number)
-    {
-        cx.out.push(b' ');
-        cx.out.extend_from_slice(name.as_bytes());
+    let keyword = keyword(number);
+    if cx.options.port_names && !keyword.is_empty() {
+        cx.text(" ");
+        cx.text(keyword);
         return;
     }
     cx.text(" ip-proto-");

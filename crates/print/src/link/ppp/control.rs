@@ -347,7 +347,7 @@ fn endpoint(cx: &mut Context<'_>, value: Span<'_>) -> Result<Known, Cut> {
         (2, _) => return bogus(cx, "= 7"),
         (3, 7) => {
             cx.text(": MAC ");
-            cx.colon_hex(value.bytes(1, 6)?);
+            cx.mac(value.bytes(1, 6)?);
         }
         (3, _) => return bogus(cx, "= 9"),
         (4, _) => cx.text(": Magic-Num-Block"),

@@ -177,7 +177,7 @@ fn reason(cx: &mut Context<'_>, body: Span<'_>, source: Option<&[u8]>) -> Result
         && !cx.options.link_header
     {
         cx.text(" (");
-        cx.colon_hex(source);
+        cx.mac(source);
         cx.text(")");
     }
     put!(cx, ": reason {}", body.u16_le(0)?);
