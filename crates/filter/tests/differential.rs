@@ -113,6 +113,8 @@ struct Judged<'a> {
     text: &'a str,
     dlt: i32,
     ours: Program,
+    /// Ours before it was simplified: the very same answer on every packet.
+    unsimplified: Program,
     optimised: Oracle,
     plain: Oracle,
 }
@@ -131,9 +133,9 @@ struct Tally {
     differences: Vec<String>,
 }
 
-fn compile_ours(text: &str, dlt: i32) -> Result<Program, String> {
+fn compile_ours(text: &str, dlt: i32, optimise: bool) -> Result<Program, String> {
     let link_type = LinkType::from_dlt(dlt as u16);
-    let options = Options { netmask: Some(0), handle: Handle::Dead, ..Options::new(link_type) };
+    let options = Options { netmask: Some(0), handle: Handle::Dead, optimise, ..Options::new(link_type) };
     compile(text, &options).map_err(|error| error.message)
 }
 
@@ -198,7 +200,7 @@ fn one_case() {
             Err(error) => eprintln!("{name}: {error}"),
         }
     }
-    match compile_ours(text, dlt) {
+    match compile_ours(text, dlt, true) {
         Ok(program) => {
             eprintln!("ours: {}\n{}", run_ours(&program, &data, wire_len), program.text(Form::Assembly))
         }
@@ -210,7 +212,7 @@ fn judge_text(pcap: &Libpcap, stock: &Stock, text: &str, dlt: i32, random: &mut 
     tally.texts += 1;
     let optimised = pcap.compile(text, Settings::new(dlt));
     let plain = pcap.compile(text, Settings { optimise: false, ..Settings::new(dlt) });
-    let ours = compile_ours(text, dlt);
+    let ours = compile_ours(text, dlt, true);
     let never = |message: &String| message == NEVER;
     if ours.as_ref().is_err_and(never) != optimised.as_ref().is_err_and(never) && plain.is_ok() {
         tally.unproven += 1;
@@ -224,7 +226,8 @@ fn judge_text(pcap: &Libpcap, stock: &Stock, text: &str, dlt: i32, random: &mut 
     match (ours, optimised, plain) {
         (Ok(ours), Ok(optimised), Ok(plain)) => {
             let before = tally.differences.len();
-            let judged = Judged { text, dlt, ours, optimised, plain };
+            let unsimplified = compile_ours(text, dlt, false).expect("what the optimiser takes is a filter");
+            let judged = Judged { text, dlt, ours, unsimplified, optimised, plain };
             for _ in 0..PACKETS_PER_TEXT {
                 judge_packet(pcap, stock, &judged, random, tally);
             }
@@ -245,10 +248,15 @@ fn rejecting() -> Program {
 }
 
 fn judge_packet(pcap: &Libpcap, stock: &Stock, judged: &Judged<'_>, random: &mut Random, tally: &mut Tally) {
-    let Judged { text, dlt, ours, optimised, plain } = judged;
+    let Judged { text, dlt, ours, unsimplified, optimised, plain } = judged;
     let Sample { data, wire_len } = vary(stock.sample(*dlt, random), judged, random);
     tally.pairs += 1;
-    let verdict = run_ours(ours, &data, wire_len) != 0;
+    let answer = run_ours(ours, &data, wire_len);
+    if answer != run_ours(unsimplified, &data, wire_len) {
+        let case = format!("TAPLINE_FILTER_CASE='{dlt}|{wire_len}|{}|{text}'", to_hex(&data));
+        tally.differences.push(format!("{case}  simplified {answer}, unsimplified not"));
+    }
+    let verdict = answer != 0;
     tally.accepted += u64::from(verdict);
     let may_loop = optimised.may_loop() || plain.may_loop();
     if !may_loop

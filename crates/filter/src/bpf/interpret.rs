@@ -168,7 +168,6 @@ impl Decoded {
         // Ends because every step goes forward; running off the end, which validation excludes, would reject.
         while let Some(&op) = self.ops.get(pc) {
             pc += 1;
-            let skip = |holds: bool, jt: u8, jf: u8| usize::from(if holds { jt } else { jf });
             match op {
                 // Loads.
                 Op::LdW(k) => a = load!(word(data, 0, k)),
@@ -278,6 +277,23 @@ impl Alu {
         }
     }
 }
+
+/// How far a jump goes. A branch of the machine, which it predicts, and no selection: else each operation would wait for the
+/// packet bytes that the one before compares.
+#[inline(always)]
+fn skip(holds: bool, jt: u8, jf: u8) -> usize {
+    if holds {
+        unlikely();
+        usize::from(jt)
+    } else {
+        usize::from(jf)
+    }
+}
+
+/// Tells the compiler that a branch is worth predicting.
+#[cold]
+#[inline]
+fn unlikely() {}
 
 #[inline(always)]
 fn chunk<const N: usize>(data: &[u8], x: u32, k: u32) -> Option<&[u8; N]> {

@@ -46,6 +46,11 @@ pub struct Trace {
 }
 
 impl Trace {
+    /// Whether X + k of a load was beyond 32 bits.
+    pub fn wraps(&self) -> bool {
+        self.load_ends.iter().any(|&end| end > u32::MAX as usize)
+    }
+
     /// Whether a `jeq` with this constant held on the way.
     pub fn equalled(&self, k: u32) -> bool {
         self.equal.contains(&k)
