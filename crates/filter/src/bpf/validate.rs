@@ -184,6 +184,9 @@ fn check_ancillary(at: usize, insn: Insn) -> Result<(), KernelRefusal> {
 }
 
 /// Walks forward with the set of cells that every path to each instruction has written.
+///
+/// `check_load_and_stores` of `net/core/filter.c` goes through the list once and does not start anew behind a return: what
+/// stands there counts as following it as well.
 fn check_scratch(insns: &[Insn]) -> Result<(), KernelRefusal> {
     let mut written_before = vec![u16::MAX; insns.len()];
     written_before[0] = 0;
@@ -196,7 +199,8 @@ fn check_scratch(insns: &[Insn]) -> Result<(), KernelRefusal> {
             }
             _ => {}
         }
-        for next in successors(at, *insn).into_iter().flatten() {
+        let behind_return = (insn.class() == RET && at + 1 < insns.len()).then_some(at + 1);
+        for next in successors(at, *insn).into_iter().flatten().chain(behind_return) {
             written_before[next] &= written;
         }
     }
@@ -259,6 +263,30 @@ mod tests {
         let one_way = [Insn::jump(JMP | JEQ | K, 0, 0, 1), Insn::new(ST, 3), Insn::new(LDX | MEM, 3), REJECT];
         assert_eq!(refusal(&one_way), Err(KernelRefusal::UnwrittenScratch { at: 2, cell: 3 }));
         assert_eq!(refusal(&one_way[1..]), Ok(()));
+    }
+
+    /// The kernel would not notice that nothing goes from the return to the load.
+    #[test]
+    fn what_follows_a_return_counts_as_behind_it() {
+        let insns = [
+            Insn::jump(JMP | JEQ | K, 0, 0, 1),
+            REJECT,
+            Insn::new(ST, 3),
+            Insn::jump(JMP | JEQ | K, 0, 1, 0),
+            REJECT,
+            Insn::new(LD | MEM, 3),
+            REJECT,
+        ];
+        assert_eq!(refusal(&insns), Ok(()));
+        let jumped = [
+            Insn::jump(JMP | JEQ | K, 0, 2, 0),
+            Insn::new(ST, 3),
+            Insn::new(JMP | JA, 1),
+            REJECT,
+            Insn::new(LD | MEM, 3),
+            REJECT,
+        ];
+        assert_eq!(refusal(&jumped), Err(KernelRefusal::UnwrittenScratch { at: 4, cell: 3 }));
     }
 
     #[test]

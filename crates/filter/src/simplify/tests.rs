@@ -265,5 +265,6 @@ fn long_chains_take_linear_time() {
     let large = simplify(&chain(1000));
     let elapsed = started.elapsed();
     eprintln!("1,000 hosts simplified in {elapsed:?} to {} blocks", large.order().len());
-    assert!(elapsed.as_millis() < 500, "{elapsed:?}");
+    // A busy machine and no optimisation take a tenth of a second; steps in the square of the length would take minutes.
+    assert!(elapsed.as_secs() < 5, "{elapsed:?}");
 }
