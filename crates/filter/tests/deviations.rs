@@ -77,7 +77,7 @@ fn the_text_behind_a_tunnel_looks_inside_of_it() {
     assert!(matches("ip or geneve", ETHERNET, &udp));
 }
 
-/// `geneve-on-802.11`: a Geneve packet in an 802.11 data frame is found, whatever stands to its left.
+/// `tunnels-on-802.11`: a Geneve packet in an 802.11 data frame is found, whatever stands to its left.
 #[test]
 fn geneve_is_found_behind_802_11() {
     let inner = frame(0x0806, &[0; 28]);
@@ -91,6 +91,23 @@ fn geneve_is_found_behind_802_11() {
         ("geneve 12", false),
         ("1 > 2 or geneve", true),
         ("-20 << 31 == 0xf0 or geneve and arp", true),
+    ] {
+        assert_eq!(matches(text, WLAN, &data), expected, "{text}");
+    }
+}
+
+/// `tunnels-on-802.11`: and so is a PPPoE session.
+#[test]
+fn pppoe_is_found_behind_802_11() {
+    let snap = [0xaa, 0xaa, 3, 0, 0, 0, 0x88, 0x64];
+    let session = [0x11, 0, 0, 5, 0, 22, 0, 0x21];
+    let data = [&[0x08, 2][..], &[0; 22], &snap, &session, &ipv4(6, [10, 0, 0, 2], &[0; 20])].concat();
+    for (text, expected) in [
+        ("pppoes", true),
+        ("pppoes 5 and ip", true),
+        ("pppoes 6", false),
+        ("pppoes and ip6", false),
+        ("len > 100000 or pppoes 5 and dst host 10.0.0.2", true),
     ] {
         assert_eq!(matches(text, WLAN, &data), expected, "{text}");
     }

@@ -59,10 +59,12 @@ pub(crate) const RULES: &[Rule] = &[
         covers: |d| d.text.contains("geneve") && !d.plain.entered_tunnel,
     },
     Rule {
-        name: "geneve-on-802.11",
-        reason: "behind 802.11's header, libpcap's geneve looks for the outer packet at a place that it took from the wrong \
-                 cell, which other parts of the filter may have filled",
-        covers: |d| d.text.contains("geneve") && Family::of(d.dlt) == Family::Wireless,
+        name: "tunnels-on-802.11",
+        reason: "behind 802.11's header, libpcap's geneve and pppoes look for the outer packet at a place that they take from \
+                 the wrong cell, which other parts of the filter may have filled",
+        covers: |d| {
+            (d.text.contains("geneve") || d.text.contains("pppoes")) && Family::of(d.dlt) == Family::Wireless
+        },
     },
     Rule {
         name: "wrapped-offsets",
