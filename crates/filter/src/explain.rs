@@ -30,6 +30,9 @@ use crate::parse::parse;
 use crate::resolve::lower;
 use crate::simplify::NEVER_TRUE;
 
+/// Notes are broken into lines of so many characters.
+const NOTE_WIDTH: usize = 96;
+
 /// Explains the filter `text` to people. Lines end in line feeds.
 ///
 /// A filter that can never be true is explained as well, with the part from which on it cannot.
@@ -60,9 +63,30 @@ pub fn explain(text: &str, options: &Options) -> Result<String, Error> {
         Err(error) => return Err(error),
     }
     for note in notes(&ast, options) {
-        out += &format!("\nNote: {note}\n");
+        out.push('\n');
+        out += &wrapped(&format!("Note: {note}"));
     }
     Ok(out)
+}
+
+/// Lines of [`NOTE_WIDTH`] at most, those after the first indented.
+fn wrapped(text: &str) -> String {
+    let mut out = String::new();
+    let mut width = 0;
+    for word in text.split(' ') {
+        let len = word.chars().count();
+        if width > 0 && width + 1 + len > NOTE_WIDTH {
+            out += "\n  ";
+            width = 2;
+        } else if width > 0 {
+            out.push(' ');
+            width += 1;
+        }
+        out += word;
+        width += len;
+    }
+    out.push('\n');
+    out
 }
 
 fn title(text: &str, options: &Options) -> String {
@@ -253,6 +277,15 @@ mod tests {
         assert!(of("ip src 10.0.0.1").contains("30 bytes of it or more"));
         assert!(of("len > 5").contains("does not matter"));
         assert!(of("").contains("does not matter"));
+    }
+
+    #[test]
+    fn notes_fit_a_terminal() {
+        let explained = of("vlan and (tcp port 80 or udp and not tcp[0] = 1)");
+        let notes = explained.lines().skip_while(|line| !line.starts_with("Note: ")).collect::<Vec<_>>();
+        assert!(notes.len() > 6, "{explained}");
+        assert!(notes.iter().all(|line| line.chars().count() <= NOTE_WIDTH), "{explained}");
+        assert!(notes.iter().any(|line| line.starts_with("  ")));
     }
 
     #[test]
