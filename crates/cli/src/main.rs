@@ -15,8 +15,15 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use args::{Cli, Command, FilterCommand};
+use tapline_sys::capability::Capability;
+use tapline_sys::privilege;
 
 fn main() -> ExitCode {
+    // A set-uid program must not read or write files in its caller's stead. Capturing needs one right only.
+    if let Err(error) = privilege::leave_set_uid(&[Capability::NetRaw]) {
+        let _ = writeln!(io::stderr(), "tapline: cannot give up the rights of a set-uid program: {error}");
+        return ExitCode::FAILURE;
+    }
     let result = match Cli::parse().command {
         Command::Capture(args) => capture::run(&args),
         Command::Filter(FilterCommand::Explain(args)) => filter::explain(&args).map(|()| ExitCode::SUCCESS),

@@ -23,7 +23,7 @@ pub(crate) fn obey(control: Arc<Control>) -> io::Result<()> {
                 SIGXFSZ => {} // caught so that the write fails instead, and the file is completed
                 SIGINT if interrupted => process::exit(128 + SIGINT),
                 _ => {
-                    interrupted = signal == SIGINT;
+                    interrupted |= signal == SIGINT;
                     control.stop();
                 }
             }

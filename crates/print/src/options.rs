@@ -10,6 +10,8 @@ pub struct Options {
     pub host_names: bool,
     /// Ports and protocols by their names. `-n` clears it.
     pub port_names: bool,
+    /// The interface's name and the direction after the time, as tcpdump shows them with `-i any`.
+    pub interface: bool,
     /// The link-layer header (`-e`).
     pub link_header: bool,
     /// How much detail: the count of `-v`, 0 to 3.
@@ -37,6 +39,7 @@ impl Default for Options {
         Options {
             host_names: false,
             port_names: true,
+            interface: false,
             link_header: false,
             verbose: 0,
             quiet: false,

@@ -1,6 +1,6 @@
 //! One packet after another as text.
 
-use tapline_packet::{Interface, LinkType, Packet, VlanTag};
+use tapline_packet::{Direction, Interface, LinkType, Meta, Packet, PacketType, VlanTag};
 
 use crate::app::nfs::Calls;
 use crate::bytes::{Cut, Span};
@@ -90,19 +90,22 @@ impl Printer {
                 let mut tagged = std::mem::take(&mut self.tagged);
                 put_tag_back(&mut tagged, packet.data, tag);
                 let wire_len = packet.meta.wire_len as usize + TAG_LEN;
-                self.print_frame(Packet { data: &tagged, ..packet }, wire_len, interface.link_type, out);
+                self.print_frame(Packet { data: &tagged, ..packet }, wire_len, interface, out);
                 self.tagged = tagged;
             }
-            _ => self.print_frame(packet, packet.meta.wire_len as usize, interface.link_type, out),
+            _ => self.print_frame(packet, packet.meta.wire_len as usize, interface, out),
         }
     }
 
-    fn print_frame(&mut self, packet: Packet<'_>, wire_len: usize, link_type: LinkType, out: &mut Vec<u8>) {
+    fn print_frame(&mut self, packet: Packet<'_>, wire_len: usize, interface: &Interface, out: &mut Vec<u8>) {
         if let Some(fault) = Fault::find(packet.data.len(), wire_len) {
             fault.print(out);
             return;
         }
         self.clock.print(out, &self.options, packet.meta.timestamp);
+        if self.options.interface {
+            print_interface(out, &interface.name, packet.meta);
+        }
         let mut cx = Context::new(
             out,
             &self.options,
@@ -112,7 +115,7 @@ impl Printer {
             packet.meta,
         );
         let span = Span { data: packet.data, length: wire_len };
-        if let Err(Cut) = link::print(&mut cx, span, link_type) {
+        if let Err(Cut) = link::print(&mut cx, span, interface.link_type) {
             cx.cut();
         }
         let link_header_len = cx.link_header_len;
@@ -129,6 +132,20 @@ fn put_tag_back(tagged: &mut Vec<u8>, data: &[u8], tag: VlanTag) {
     tagged.extend_from_slice(&tag.tpid.to_be_bytes());
     tagged.extend_from_slice(&tag.tci.to_be_bytes());
     tagged.extend_from_slice(rest);
+}
+
+/// `%-5s %-3s `: the name, and how the packet was addressed, in the words that tcpdump has for cooked captures.
+fn print_interface(out: &mut Vec<u8>, name: &str, meta: &Meta) {
+    out.visible_all(name.as_bytes());
+    out.text(&"     "[name.len().min(5)..]);
+    out.text(match (meta.direction, meta.packet_type) {
+        (Direction::Unknown, PacketType::Host) => " ?   ",
+        (Direction::Out, _) | (_, PacketType::Outgoing) => " Out ",
+        (_, PacketType::Host) => " In  ",
+        (_, PacketType::Broadcast) => " B   ",
+        (_, PacketType::Multicast) => " M   ",
+        (_, PacketType::OtherHost) => " P   ",
+    });
 }
 
 /// `%5u` and two spaces.
@@ -204,7 +221,7 @@ impl Fault {
 
 #[cfg(test)]
 mod tests {
-    use tapline_packet::{Checksum, Meta};
+    use tapline_packet::Checksum;
 
     use super::*;
     use crate::TimeStyle;
@@ -218,6 +235,23 @@ mod tests {
 
     fn options() -> Options {
         Options { time: TimeStyle::None, port_names: false, ..Options::default() }
+    }
+
+    #[test]
+    fn interfaces_are_told_apart_if_wanted() {
+        let meta = Meta { wire_len: 14, packet_type: PacketType::Outgoing, ..Meta::default() };
+        let mut printer = Printer::new(Options { interface: true, ..options() });
+        let (mut out, frame) = (Vec::new(), [0x88; 14]);
+        for name in ["lo", "enp1s0\x1b"] {
+            printer.print(
+                Packet { data: &frame, meta: &meta },
+                &Interface::new(name, LinkType::ETHERNET),
+                &mut out,
+            );
+        }
+        let text = String::from_utf8(out).expect("ASCII");
+        assert!(text.starts_with("lo    Out 88:88"), "{text}");
+        assert!(text.contains("\nenp1s0^[ Out 88:88"), "{text}");
     }
 
     #[test]

@@ -15,7 +15,6 @@
 mod block_ring;
 pub mod capability;
 mod error;
-mod host_name;
 mod link_control;
 mod netns;
 mod opener;
@@ -30,7 +29,6 @@ pub mod usage;
 
 pub use block_ring::{BlockHead, BlockRing, RingGeometry};
 pub use error::SyscallError;
-pub use host_name::host_name;
 pub use link_control::{DriverInfo, LinkControl, Timestamping};
 pub use netns::NetNs;
 pub use opener::{Opener, Owner};

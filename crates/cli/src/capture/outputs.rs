@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 use tapline_capture::{FileOutput, Sink};
 use tapline_file::{FileWriter, Format as FileFormat, Rotation, Section, WriteOptions, parse_size};
 use tapline_packet::Interface;
-use tapline_print::{HexStyle, HostNames, Options, Precision, Printer, Services, TimeStyle};
+use tapline_print::{HexStyle, Options, Precision, Printer, Services, SystemHosts, TimeStyle};
 use tapline_sys::privilege::Identity;
 
 use super::filtering::Filtering;
@@ -35,9 +35,17 @@ pub(super) fn open(
         if is_standard_output(args) {
             bail!("-w - and --print would both write to standard output: give -w a file's name");
         }
-        sinks.push(Box::new(lines(args, input.is_live)));
+        sinks.push(Box::new(lines(args, input.is_live, is_several(args, &interfaces))));
     }
     Ok(sinks)
+}
+
+/// Whether packets of several interfaces are to be told apart: there are some now, or there may be later.
+fn is_several(args: &CaptureArgs, interfaces: &[Interface]) -> bool {
+    let is_open =
+        |names: &String| names.split(',').any(|name| name == "any" || name.contains(['*', '?', '[']));
+    interfaces.iter().filter(|interface| !interface.name.is_empty()).count() > 1
+        || args.interface.iter().any(is_open)
 }
 
 /// Whether the capture file goes to standard output.
@@ -90,7 +98,7 @@ fn section(filtering: &Filtering) -> Section {
     Section { comments, ..Section::of_this_machine(program) }
 }
 
-fn lines(args: &CaptureArgs, is_live: bool) -> LinesSink<io::Stdout> {
+fn lines(args: &CaptureArgs, is_live: bool, is_several: bool) -> LinesSink<io::Stdout> {
     let is_terminal = io::stdout().is_terminal();
     let format = if args.json {
         Format::Json
@@ -100,15 +108,16 @@ fn lines(args: &CaptureArgs, is_live: bool) -> LinesSink<io::Stdout> {
             ColorArg::Always => true,
             ColorArg::Never => false,
         };
-        Format::Text { printer: Box::new(printer(args)), colored }
+        Format::Text { printer: Box::new(printer(args, is_several)), colored }
     };
     LinesSink::new(format, io::stdout(), is_live || is_terminal || args.line_buffered)
 }
 
-fn printer(args: &CaptureArgs) -> Printer {
+fn printer(args: &CaptureArgs, is_several: bool) -> Printer {
     let options = Options {
         host_names: args.names && args.numeric == 0,
         port_names: args.numeric == 0,
+        interface: is_several,
         link_header: args.link_header,
         verbose: args.verbose,
         quiet: args.quiet,
@@ -124,21 +133,12 @@ fn printer(args: &CaptureArgs) -> Printer {
     let (wants_ports, wants_hosts) = (options.port_names, options.host_names);
     let mut printer = Printer::new(options);
     if wants_hosts {
-        printer.set_host_names(Box::new(SystemHostNames));
+        printer.set_host_names(Box::new(SystemHosts::new()));
     }
     if wants_ports {
         printer.set_services(Services::system());
     }
     printer
-}
-
-/// Names as the system's name services have them.
-struct SystemHostNames;
-
-impl HostNames for SystemHostNames {
-    fn name(&mut self, address: std::net::IpAddr) -> Option<String> {
-        tapline_sys::host_name(address)
-    }
 }
 
 fn time_style(count: u8) -> TimeStyle {

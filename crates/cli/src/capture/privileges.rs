@@ -1,6 +1,6 @@
 //! Who we become once everything is open, and who creates files then.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -37,7 +37,7 @@ pub(super) fn give_up(identity: Option<&Identity>) -> Result<()> {
 /// Who creates the files that are written to `path`: we ourselves, or, if we are to become somebody else, a process
 /// that kept the rights which we have now.
 pub(super) fn files(path: &Path, identity: Option<&Identity>) -> Result<Box<dyn Files>> {
-    let Some(identity) = identity else { return Ok(Box::new(Plain)) };
+    let Some(identity) = identity.filter(|_| path != Path::new("-")) else { return Ok(Box::new(Plain)) };
     let directory = path.parent().unwrap_or(Path::new("")).to_owned();
     let owner = Owner { uid: identity.uid, gid: identity.gid };
     let opener = Opener::start(&directory, Some(owner))
@@ -66,10 +66,26 @@ impl ByOpener {
 
 impl Files for ByOpener {
     fn create(&mut self, path: &Path) -> io::Result<File> {
-        self.opener.create(self.name(path)?)
+        match self.opener.create(self.name(path)?) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open_existing(path),
+            result => result,
+        }
     }
 
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
         self.opener.rename(self.name(from)?, self.name(to)?)
     }
+}
+
+/// What the opener left alone: pipes and devices are opened with the rights that we have now, and stay whose they are.
+fn open_existing(path: &Path) -> io::Result<File> {
+    let kind = fs::symlink_metadata(path)?.file_type();
+    if kind.is_file() || kind.is_symlink() || kind.is_dir() {
+        return Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "it exists and does not belong to the user whom this program becomes: remove it, choose another name, or \
+             stay root with -Z root",
+        ));
+    }
+    fs::OpenOptions::new().write(true).open(path)
 }
