@@ -247,6 +247,9 @@ fn filter_text_seeds() -> Vec<Vec<u8>> {
         "host 1.2.3.4 or 5.6.7.8 and ip6 host fe80::1",
         "geneve 7 and tcp or vxlan 5",
         "ip[2:2] - ((ip[0] & 0xf) << 2) * 4 / 2 % 3 ^ 1 > 0",
+        // Found by fuzzing: a shift by more than 31 bits, an index below zero.
+        "ip[2:2] - ((ip[0] & 0xf) << -2) * 4 / 6 % 6 ^ 1 > 0",
+        "ip[2:2] - ((ip[0 - 0 ^ 1] & 0) * 4 / 6 % 62) * 4 > 0",
     ];
     let of_ethernet = TEXTS.iter().map(|text| [&[1, 0], text.as_bytes()].concat());
     // Raw IP (101), 802.11 with radiotap (127), Linux cooked (113): other offsets, other keywords.
