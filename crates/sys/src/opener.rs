@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! program (user)                        opener (as we were started)
-//!   create NAME  ──── seqpacket ────►   openat(dir, NAME, O_NOFOLLOW), fchown to the user
+//!   create NAME  ──── seqpacket ────►   openat(dir, NAME, O_EXCL), fchown to the user; or an old one of the user's
 //!                ◄─── errno, fd ─────
 //!   rename A B   ────────────────────►  renameat(dir, A, dir, B)
 //!                ◄─── errno ─────────
@@ -11,7 +11,8 @@
 //!
 //! A capture that begins a new file every minute goes on doing so after it dropped root, in a directory where the user
 //! may not write. The opener does nothing else: names are single components of the one directory that was opened
-//! at the start, and it never sees a packet.
+//! at the start, and it never sees a packet. Files that were there before and belong to others it leaves alone, so that
+//! a program that fell to a hostile packet cannot turn it against them.
 
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -19,6 +20,7 @@ use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 
 use crate::SyscallError;
@@ -74,7 +76,8 @@ impl Opener {
     /// Creates the file `name`, or empties it if it exists, for writing.
     ///
     /// # Errors
-    /// As open(2); `InvalidInput` if `name` is not a single component.
+    /// As open(2); `AlreadyExists` if it exists and is not a file of the owner's; `InvalidInput` if `name` is not a
+    /// single component.
     pub fn create(&self, name: &OsStr) -> io::Result<File> {
         let fd = self.ask(CREATE, &[name])?;
         fd.map(File::from).ok_or_else(|| io::Error::other("the opener sent no file"))
@@ -83,7 +86,7 @@ impl Opener {
     /// Renames a file within the directory, replacing what bears the new name.
     ///
     /// # Errors
-    /// As rename(2).
+    /// As rename(2); `AlreadyExists` if one of the two is not a file of the owner's.
     pub fn rename(&self, from: &OsStr, to: &OsStr) -> io::Result<()> {
         self.ask(RENAME, &[from, to]).map(|_| ())
     }
@@ -91,7 +94,7 @@ impl Opener {
     /// Removes a file of the directory.
     ///
     /// # Errors
-    /// As unlink(2).
+    /// As unlink(2); `AlreadyExists` if it is not a file of the owner's.
     pub fn remove(&self, name: &OsStr) -> io::Result<()> {
         self.ask(REMOVE, &[name]).map(|_| ())
     }
@@ -105,15 +108,20 @@ impl Opener {
             request.extend_from_slice(name.as_bytes());
             request.push(0);
         }
-        send(&self.socket, &request, None)?;
         let mut answer = [0u8; 4];
-        let (len, fd) = receive(&self.socket, &mut answer)?;
+        send(&self.socket, &request, None).map_err(has_ended)?;
+        let (len, fd) = receive(&self.socket, &mut answer).map_err(has_ended)?;
         match (len, i32::from_ne_bytes(answer)) {
             (4, 0) => Ok(fd),
             (4, errno) => Err(io::Error::from_raw_os_error(errno)),
-            _ => Err(io::Error::other("the opener has ended")),
+            _ => Err(has_ended(io::ErrorKind::UnexpectedEof.into())),
         }
     }
+}
+
+/// Not the kind of the socket's own error: a broken pipe would mean that the reader of an output has gone.
+fn has_ended(error: io::Error) -> io::Error {
+    io::Error::other(format!("the process that creates files for us has ended ({error})"))
 }
 
 /// Whether `name` is one path component that a directory can hold.
@@ -168,37 +176,73 @@ fn obey(request: &[u8], directory: &OwnedFd, owner: Option<Owner>) -> io::Result
     let mut name = || names.next().and_then(|name| CString::new(name).ok()).ok_or_else(invalid);
     match *operation {
         CREATE => create(directory, &name()?, owner).map(Some),
-        RENAME => rename(directory, &name()?, &name()?).map(|()| None),
-        REMOVE => remove(directory, &name()?).map(|()| None),
+        RENAME => rename(directory, &name()?, &name()?, owner).map(|()| None),
+        REMOVE => remove(directory, &name()?, owner).map(|()| None),
         _ => Err(invalid()),
     }
 }
 
 fn create(directory: &OwnedFd, name: &CString, owner: Option<Owner>) -> io::Result<OwnedFd> {
-    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-    // SAFETY: `name` is a NUL-terminated string that lives through the call.
-    let fd = check("openat", unsafe { libc::openat(directory.as_raw_fd(), name.as_ptr(), flags, 0o644) })
-        .map_err(|error| error.source)?;
-    // SAFETY: openat gave us this descriptor just now, so it is open and ours alone.
-    let file = unsafe { OwnedFd::from_raw_fd(fd) };
-    if let Some(Owner { uid, gid }) = owner {
-        // SAFETY: takes no pointer.
-        check("fchown", unsafe { libc::fchown(file.as_raw_fd(), uid, gid) }).map_err(|error| error.source)?;
+    let new = open_at(directory, name, libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL);
+    match (new, owner) {
+        (Ok(file), Some(Owner { uid, gid })) => fchown(&file, Some(uid), Some(gid)).map(|()| file.into()),
+        (Err(error), _) if error.kind() == io::ErrorKind::AlreadyExists => empty(directory, name, owner),
+        (result, _) => result.map(OwnedFd::from),
     }
-    Ok(file)
 }
 
-fn rename(directory: &OwnedFd, from: &CString, to: &CString) -> io::Result<()> {
+/// Opens a file that exists, if it is the owner's, and takes away what it holds.
+fn empty(directory: &OwnedFd, name: &CString, owner: Option<Owner>) -> io::Result<OwnedFd> {
+    check_owner(directory, name, owner)?;
+    // Not to wait for the reader of a pipe that has taken the file's place.
+    let file = open_at(directory, name, libc::O_WRONLY | libc::O_NONBLOCK)?;
+    if !is_of(&file, owner)? {
+        return Err(io::Error::from_raw_os_error(libc::EEXIST));
+    }
+    file.set_len(0).map(|()| file.into())
+}
+
+fn rename(directory: &OwnedFd, from: &CString, to: &CString, owner: Option<Owner>) -> io::Result<()> {
+    check_owner(directory, from, owner)?;
+    match check_owner(directory, to, owner) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
     let dir = directory.as_raw_fd();
     // SAFETY: both names are NUL-terminated strings that live through the call.
     let result = unsafe { libc::renameat(dir, from.as_ptr(), dir, to.as_ptr()) };
     check("renameat", result).map(|_| ()).map_err(|error| error.source)
 }
 
-fn remove(directory: &OwnedFd, name: &CString) -> io::Result<()> {
+fn remove(directory: &OwnedFd, name: &CString, owner: Option<Owner>) -> io::Result<()> {
+    check_owner(directory, name, owner)?;
     // SAFETY: `name` is a NUL-terminated string that lives through the call.
     let result = unsafe { libc::unlinkat(directory.as_raw_fd(), name.as_ptr(), 0) };
     check("unlinkat", result).map(|_| ()).map_err(|error| error.source)
+}
+
+/// `EEXIST` if what bears the name is not a regular file of the owner's. With `O_PATH` nothing is opened for real: no
+/// device notices.
+fn check_owner(directory: &OwnedFd, name: &CString, owner: Option<Owner>) -> io::Result<()> {
+    match is_of(&open_at(directory, name, libc::O_PATH)?, owner)? {
+        true => Ok(()),
+        false => Err(io::Error::from_raw_os_error(libc::EEXIST)),
+    }
+}
+
+fn is_of(file: &File, owner: Option<Owner>) -> io::Result<bool> {
+    let metadata = file.metadata()?;
+    Ok(metadata.is_file() && owner.is_none_or(|owner| owner.uid == metadata.uid()))
+}
+
+/// openat(2), never through a link.
+fn open_at(directory: &OwnedFd, name: &CString, flags: libc::c_int) -> io::Result<File> {
+    let flags = flags | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    // SAFETY: `name` is a NUL-terminated string that lives through the call.
+    let fd = check("openat", unsafe { libc::openat(directory.as_raw_fd(), name.as_ptr(), flags, 0o644) })
+        .map_err(|error| error.source)?;
+    // SAFETY: openat gave us this descriptor just now, so it is open and ours alone.
+    Ok(unsafe { File::from_raw_fd(fd) })
 }
 
 fn open_directory(path: &Path) -> Result<OwnedFd, SyscallError> {
@@ -316,12 +360,54 @@ mod tests {
         obey(b"rone\0two\0", &directory, None).expect("renamed");
         assert!(path.join("two").exists() && !path.join("one").exists());
         std::os::unix::fs::symlink("/etc/passwd", path.join("link")).expect("linked");
-        let link = obey(b"clink\0", &directory, None).expect_err("never through a link");
-        assert_eq!(link.raw_os_error(), Some(libc::ELOOP));
+        assert_is_left_alone(obey(b"clink\0", &directory, None));
         for hostile in [&b""[..], b"c", b"c../up\0", b"rone\0", b"zone\0"] {
             assert!(obey(hostile, &directory, None).is_err(), "{hostile:?}");
         }
         obey(b"dtwo\0", &directory, None).expect("removed");
         std::fs::remove_dir_all(&path).expect("removed");
+    }
+
+    fn assert_is_left_alone(answer: io::Result<Option<OwnedFd>>) {
+        assert_eq!(answer.expect_err("refused").raw_os_error(), Some(libc::EEXIST));
+    }
+
+    #[test]
+    fn what_belongs_to_others_is_left_alone() {
+        if !crate::privilege::is_root() {
+            return eprintln!("skipped: what_belongs_to_others_is_left_alone: not root");
+        }
+        let path = std::env::temp_dir().join(format!("tapline-opener-owner-{}", std::process::id()));
+        std::fs::create_dir(&path).expect("a directory");
+        let directory = open_directory(&path).expect("opened");
+        let owner = Some(Owner { uid: 65_534, gid: 65_534 });
+        std::fs::write(path.join("roots"), "content").expect("written");
+        let pipe = CString::new(path.join("pipe").as_os_str().as_bytes()).expect("no zero byte");
+        // SAFETY: the path is a C string.
+        assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
+        obey(b"cours\0", &directory, owner).expect("created");
+        for request in
+            [&b"croots\0"[..], b"cpipe\0", b"rours\0roots\0", b"rroots\0mine\0", b"droots\0", b"dpipe\0"]
+        {
+            assert_is_left_alone(obey(request, &directory, owner));
+        }
+        let roots = std::fs::metadata(path.join("roots")).expect("it is there");
+        assert_eq!((roots.uid(), roots.len()), (0, 7));
+        std::fs::write(path.join("ours"), "old").expect("written");
+        obey(b"cours\0", &directory, owner).expect("emptied");
+        let ours = std::fs::metadata(path.join("ours")).expect("it is there");
+        assert_eq!((ours.uid(), ours.len()), (65_534, 0));
+        obey(b"rours\0new\0", &directory, owner).expect("renamed");
+        obey(b"dnew\0", &directory, owner).expect("removed");
+        std::fs::remove_dir_all(&path).expect("removed");
+    }
+
+    #[test]
+    fn an_opener_that_died_is_no_reader_that_has_gone() {
+        let (ours, theirs) = socket_pair().expect("a socket pair");
+        drop(theirs);
+        let error = Opener { socket: ours }.create(OsStr::new("file")).expect_err("nobody answers");
+        assert_ne!(error.kind(), io::ErrorKind::BrokenPipe);
+        assert!(error.to_string().contains("has ended"), "{error}");
     }
 }
