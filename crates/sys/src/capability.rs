@@ -41,10 +41,17 @@ impl Capability {
 
 /// Gives up all capabilities of the calling thread, for good.
 pub(crate) fn drop_all() -> Result<(), SyscallError> {
+    keep_only(&[])
+}
+
+/// Gives up all capabilities of the calling thread but these, which must be permitted and come into effect.
+pub(crate) fn keep_only(kept: &[Capability]) -> Result<(), SyscallError> {
     let mut header = Header { version: VERSION_3, pid: 0 };
-    let nothing = [Data::default(); 2];
+    let set = kept.iter().fold(0u64, |set, &capability| set | 1 << capability as u32);
+    let half = |set: u32| Data { effective: set, permitted: set, inheritable: 0 };
+    let data = [half(set as u32), half((set >> 32) as u32)];
     // SAFETY: both pointers are to values of the layout that version 3 asks for, which live through the call.
-    let result = unsafe { libc::syscall(libc::SYS_capset, &raw mut header, nothing.as_ptr()) };
+    let result = unsafe { libc::syscall(libc::SYS_capset, &raw mut header, data.as_ptr()) };
     check("capset", result as libc::c_int).map(|_| ())
 }
 

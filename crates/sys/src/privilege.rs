@@ -1,8 +1,9 @@
 //! Giving up what is no longer needed once the sockets are open.
 //!
 //! ```text
-//! root, set-uid or sudo:  setgroups -> setresgid -> setresuid     to the user who called, or one that was named
-//! always:                 capset(nothing), no_new_privs           nothing can be got back, not by exec either
+//! set-uid, at once:   setresgid -> setresuid -> capset(net_raw)   what is opened from here on, the caller may open
+//! root or sudo:       setgroups -> setresgid -> setresuid         to the user who called, or one that was named
+//! always:             capset(nothing), no_new_privs               nothing can be got back, not by exec either
 //! ```
 //!
 //! Capabilities and no_new_privs belong to a thread and are inherited by those it makes: drop first, then make threads.
@@ -10,14 +11,18 @@
 use std::ffi::{CStr, CString};
 use std::ptr;
 
+use crate::SyscallError;
+use crate::capability::{self, Capability};
 use crate::error::check;
-use crate::{SyscallError, capability};
 
 /// The most groups that the kernel keeps for a user (`NGROUPS_MAX`).
 const GROUPS_MAX: usize = 65_536;
 
 /// Room for one line of the user database; larger ones are not found.
 const RECORD_LEN_MAX: usize = 1 << 20;
+
+/// The group that stands for none: the kernel's default of `/proc/sys/kernel/overflowgid`.
+const OVERFLOW_GID: u32 = 65_534;
 
 /// A user to become.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,15 +55,20 @@ impl Identity {
         })
     }
 
-    /// The unprivileged user on whose behalf this privileged process runs: who called the set-uid program, or who
-    /// called sudo(8) or doas(1). `None` if that is root itself.
+    /// The unprivileged user on whose behalf this privileged process runs: who called sudo(8) or doas(1), or a set-uid
+    /// program. `None` if that is root itself.
     pub fn of_caller() -> Option<Identity> {
         // SAFETY: getuid(2) cannot fail and has no conditions.
         let real = unsafe { libc::getuid() };
         let named = || std::env::var("SUDO_UID").ok()?.parse().ok();
         let by_name = || Identity::of_name(&std::env::var("DOAS_USER").ok()?).map(|user| user.uid);
         let uid = if real != 0 { real } else { named().or_else(by_name)? };
-        (uid != 0).then(|| Identity::of_uid(uid)).flatten()
+        (uid != 0).then(|| Identity::of_uid(uid).unwrap_or_else(|| Identity::of_number(uid)))
+    }
+
+    /// A user whom the user database does not know, as in containers: in nobody's group, for nothing says which.
+    fn of_number(uid: u32) -> Identity {
+        Identity { name: String::new(), uid, gid: OVERFLOW_GID, groups: vec![OVERFLOW_GID] }
     }
 }
 
@@ -66,6 +76,28 @@ impl Identity {
 pub fn is_root() -> bool {
     // SAFETY: geteuid(2) cannot fail and has no conditions.
     unsafe { libc::geteuid() == 0 }
+}
+
+/// Makes a set-uid program what one with file capabilities is: it becomes its caller and keeps `kept` alone. Files that
+/// it opens from then on are those that the caller may open. Does nothing in any other program. Call it first of all.
+///
+/// # Errors
+/// What prctl(2), setresuid(2) and capset(2) say. Nothing should go on after an error.
+pub fn leave_set_uid(kept: &[Capability]) -> Result<(), SyscallError> {
+    // SAFETY: getuid(2) and getgid(2) cannot fail and have no conditions.
+    let (uid, gid) = unsafe { (libc::getuid(), libc::getgid()) };
+    if uid == 0 || !is_root() {
+        return Ok(());
+    }
+    // SAFETY: prctl(2) with this option takes integers only.
+    check("prctl(PR_SET_KEEPCAPS)", unsafe { libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0) })?;
+    // SAFETY: takes integers only. The C library changes all threads of the process.
+    check("setresgid", unsafe { libc::setresgid(gid, gid, gid) })?;
+    // SAFETY: as above.
+    check("setresuid", unsafe { libc::setresuid(uid, uid, uid) })?;
+    capability::keep_only(kept)?;
+    // SAFETY: as for the first prctl.
+    check("prctl(PR_SET_KEEPCAPS)", unsafe { libc::prctl(libc::PR_SET_KEEPCAPS, 0, 0, 0, 0) }).map(|_| ())
 }
 
 /// Becomes `identity`, if one is given, and gives up every capability, for good. All threads change the user; threads
@@ -160,21 +192,64 @@ mod tests {
         assert_eq!(Identity::of_name("a\0b"), None);
     }
 
-    /// Dropping is for good and for the whole process, so a process of its own does it: this test again, told so.
+    /// Runs one of these tests again in a process of its own, for it changes the whole process. Returns whether this is
+    /// that process already.
+    fn is_own_process(test: &str, variables: &[(&str, &str)]) -> bool {
+        const CHILD: &str = "TAPLINE_TEST_OF_PRIVILEGES";
+        if std::env::var_os(CHILD).is_some() {
+            return true;
+        }
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", &format!("privilege::tests::{test}")]).env(CHILD, "1");
+        let child = command.envs(variables.iter().copied()).output().unwrap();
+        assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
+        false
+    }
+
+    fn nobody_or_skip(test: &str) -> Option<Identity> {
+        let nobody = Identity::of_name("nobody").filter(|_| is_root());
+        if nobody.is_none() {
+            eprintln!("skipped: {test}: not root, or no user nobody");
+        }
+        nobody
+    }
+
+    #[test]
+    fn a_caller_whom_nobody_knows_is_no_reason_to_stay_root() {
+        let test = "a_caller_whom_nobody_knows_is_no_reason_to_stay_root";
+        // A number beyond those that are given to people or to containers.
+        if is_root() && is_own_process(test, &[("SUDO_UID", "4294000001")]) {
+            let caller = Identity::of_caller().unwrap();
+            assert_eq!(
+                (caller.uid, caller.gid, caller.groups),
+                (4_294_000_001, OVERFLOW_GID, vec![OVERFLOW_GID])
+            );
+        }
+    }
+
+    #[test]
+    fn a_set_uid_program_has_its_callers_rights_and_what_it_keeps() {
+        const TEST: &str = "a_set_uid_program_has_its_callers_rights_and_what_it_keeps";
+        let Some(nobody) = nobody_or_skip(TEST).filter(|_| is_own_process(TEST, &[])) else { return };
+        // SAFETY: takes integers only.
+        let result = unsafe {
+            libc::setresgid(nobody.gid, nobody.gid, nobody.gid) | libc::setresuid(nobody.uid, 0, 0)
+        };
+        assert_eq!((result, is_root()), (0, true), "as the kernel starts a set-uid program");
+        leave_set_uid(&[Capability::NetRaw]).unwrap();
+        assert_eq!(capability::effective().unwrap(), 1 << Capability::NetRaw as u32);
+        assert!(crate::PacketSocket::open().is_ok());
+        assert!(std::fs::File::open("/etc/shadow").is_err());
+        // SAFETY: takes an integer only.
+        assert_eq!(unsafe { libc::setuid(0) }, -1);
+        drop_to(None).unwrap();
+        assert!(crate::PacketSocket::open().is_err());
+    }
+
     #[test]
     fn what_root_gave_up_is_gone() {
-        const CHILD: &str = "TAPLINE_TEST_DROPS_PRIVILEGES";
-        let Some(nobody) = Identity::of_name("nobody").filter(|_| is_root()) else {
-            eprintln!("skipped: what_root_gave_up_is_gone: not root, or no user nobody");
-            return;
-        };
-        if std::env::var_os(CHILD).is_none() {
-            let test = std::env::current_exe().unwrap();
-            let arguments = ["--exact", "privilege::tests::what_root_gave_up_is_gone"];
-            let child = std::process::Command::new(test).args(arguments).env(CHILD, "1").output().unwrap();
-            assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
-            return;
-        }
+        const TEST: &str = "what_root_gave_up_is_gone";
+        let Some(nobody) = nobody_or_skip(TEST).filter(|_| is_own_process(TEST, &[])) else { return };
         let (tell, hear) = std::sync::mpsc::channel();
         let other = std::thread::spawn(move || {
             hear.recv().unwrap();
