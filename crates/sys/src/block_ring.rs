@@ -20,6 +20,7 @@ use std::slice;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::SyscallError;
+use crate::error::check;
 
 /// How large a ring is and when its blocks are handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,7 +90,11 @@ impl BlockRing {
         }
         let base = NonNull::new(address.cast()).ok_or(SyscallError::from_errno("mmap", libc::ENOMEM))?;
         let (block_len, block_count) = (geometry.block_len as usize, geometry.block_count as usize);
-        Ok(BlockRing { base, block_len, block_count, current: 0, is_held: false })
+        let ring = BlockRing { base, block_len, block_count, current: 0, is_held: false };
+        // A mapping holds the socket open. A child process must not have it: the socket would outlive us there.
+        // SAFETY: address and length are those of the mapping just made, and only its inheritance changes.
+        check("madvise(MADV_DONTFORK)", unsafe { libc::madvise(address, len, libc::MADV_DONTFORK) })?;
+        Ok(ring)
     }
 
     /// Takes the next block, if the kernel has handed it over. While one is held there is no other.
@@ -113,8 +118,9 @@ impl BlockRing {
         }
         // SAFETY: the block lies in the mapping. Its status, read with Acquire in `take`, is TP_STATUS_USER, and until we
         // give it back the kernel writes to it no more: prb_retire_current_block() and prb_open_block() in
-        // net/packet/af_packet.c touch only blocks whose status is TP_STATUS_KERNEL. No other process has this socket:
-        // we never pass it on. `give_back` needs `&mut self`, so no slice outlives our ownership.
+        // net/packet/af_packet.c touch only blocks whose status is TP_STATUS_KERNEL. No other process has this memory:
+        // we never pass the socket on, and a fork does not inherit the mapping. `give_back` needs `&mut self`, so no
+        // slice outlives our ownership.
         unsafe { slice::from_raw_parts(self.block(self.current), self.block_len) }
     }
 
@@ -233,6 +239,17 @@ mod tests {
     fn the_status_word_lies_where_the_kernel_has_it() {
         assert_eq!(offset_of!(tpacket_block_desc, hdr) + offset_of!(tpacket_hdr_v1, block_status), 8);
         assert_eq!(size_of::<tpacket_block_desc>(), 48);
+    }
+
+    #[test]
+    fn a_fork_does_not_inherit_the_mapping() {
+        let kernel = Kernel::new();
+        let ring = BlockRing::map(kernel.0.as_fd(), &GEOMETRY).unwrap();
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let start = format!("{:x}-", ring.base.as_ptr() as usize);
+        let ours = maps.lines().skip_while(|line| !line.starts_with(&start));
+        let flags = ours.skip(1).find(|line| line.starts_with("VmFlags:")).unwrap();
+        assert!(flags.split_whitespace().any(|flag| flag == "dc"), "{flags}"); // "do not copy area on fork", proc(5)
     }
 
     #[test]
