@@ -9,25 +9,37 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use tapline_capture::Control;
 
-/// Obeys signals from now on. The first end signal completes all outputs; a second SIGINT gives up at once.
+/// Signals that are caught and wait to be obeyed.
+pub(crate) struct Caught(Signals);
+
+/// Catches signals from now on, so that none ends the program unaccounted. They wait until [`Caught::obey`].
 ///
 /// # Errors
 /// If a handler cannot be installed.
-pub(crate) fn obey(control: Arc<Control>) -> io::Result<()> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXFSZ])?;
-    thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        let mut interrupted = false;
-        for signal in &mut signals {
-            match signal {
-                SIGUSR1 => control.report(),
-                SIGXFSZ => {} // caught so that the write fails instead, and the file is completed
-                SIGINT if interrupted => process::exit(128 + SIGINT),
-                _ => {
-                    interrupted |= signal == SIGINT;
-                    control.stop();
+pub(crate) fn catch() -> io::Result<Caught> {
+    Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXFSZ]).map(Caught)
+}
+
+impl Caught {
+    /// Obeys what was caught and what comes. The first end signal completes all outputs; a second SIGINT gives up at once.
+    ///
+    /// # Errors
+    /// If there can be no thread for it.
+    pub(crate) fn obey(mut self, control: Arc<Control>) -> io::Result<()> {
+        thread::Builder::new().name("signals".to_owned()).spawn(move || {
+            let mut interrupted = false;
+            for signal in &mut self.0 {
+                match signal {
+                    SIGUSR1 => control.report(),
+                    SIGXFSZ => {} // caught so that the write fails instead, and the file is completed
+                    SIGINT if interrupted => process::exit(128 + SIGINT),
+                    _ => {
+                        interrupted = signal == SIGINT;
+                        control.stop();
+                    }
                 }
             }
-        }
-    })?;
-    Ok(())
+        })?;
+        Ok(())
+    }
 }

@@ -43,7 +43,11 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     let filtering = Arc::new(Filtering::new(args)?);
     let control = Arc::new(Control::new(args.count_packets.filter(|&count| count > 0)));
     let identity = privileges::identity(args)?;
+    // From its first packet on a live capture ends with its account. A file may keep us waiting for its writer: until it is
+    // open, Ctrl-C may end the program as it ends any other.
+    let caught_early = if args.read.is_empty() { Some(signals::catch()?) } else { None };
     let input = input::open(args, &filtering, &control)?;
+    let caught = caught_early.map_or_else(signals::catch, Ok)?;
     for source in &input.sources {
         filtering.check(source.interfaces())?;
     }
@@ -54,7 +58,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     announce(&input);
     let sinks = outputs::open(args, &filtering, &input, identity.as_ref())?;
     privileges::give_up(identity.as_ref())?;
-    signals::obey(Arc::clone(&control))?;
+    caught.obey(Arc::clone(&control))?;
     if let Some(duration) = args.duration {
         stop_after(duration, Arc::clone(&control));
     }
@@ -171,7 +175,7 @@ fn conclude(args: &CaptureArgs, outcome: Outcome, control: &Control) -> Result<E
     }
     let code = match ended {
         Ended::Source | Ended::Stopped => ExitCode::SUCCESS,
-        Ended::Failed(Error::File(tapline_file::Error::Truncated { .. })) if control.stopped() => {
+        Ended::Failed(Error::File(tapline_file::Error::Truncated { .. })) if control.is_ordered() => {
             ExitCode::SUCCESS
         }
         Ended::Failed(Error::BrokenPipe { .. }) if !outputs::is_standard_output(args) => ExitCode::SUCCESS,
