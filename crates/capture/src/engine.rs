@@ -29,6 +29,10 @@ pub type Compile<'a> = dyn Fn(&Interface) -> Result<Option<Program>, Error> + Sy
 #[derive(Debug)]
 pub struct Control {
     stop: AtomicBool,
+    /// Somebody outside told the loop to end.
+    is_ordered: AtomicBool,
+    /// An output is complete and wants nothing more.
+    is_complete: AtomicBool,
     report: AtomicU64,
     remaining: AtomicU64,
 }
@@ -38,6 +42,8 @@ impl Control {
     pub fn new(limit: Option<u64>) -> Control {
         Control {
             stop: AtomicBool::new(false),
+            is_ordered: AtomicBool::new(false),
+            is_complete: AtomicBool::new(false),
             report: AtomicU64::new(0),
             remaining: AtomicU64::new(limit.unwrap_or(u64::MAX)),
         }
@@ -45,17 +51,38 @@ impl Control {
 
     /// Ends the loop soon, with every output complete.
     pub fn stop(&self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.is_ordered.store(true, Ordering::Relaxed);
+        self.end();
     }
 
-    /// Whether the loop was told to end or has reached its limit.
+    /// Whether the loop is to end: it was told to, has reached its limit, or a worker failed or completed the work.
     pub fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is to end because [`stop`](Self::stop) said so.
+    pub fn is_ordered(&self) -> bool {
+        self.is_ordered.load(Ordering::Relaxed)
     }
 
     /// Asks each worker for a fresh account soon.
     pub fn report(&self) {
         self.report.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Ends all workers, for a reason of their own.
+    fn end(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends all workers, for whom no output has any use any more.
+    fn complete(&self) {
+        self.is_complete.store(true, Ordering::Relaxed);
+        self.end();
+    }
+
+    fn is_complete(&self) -> bool {
+        self.is_complete.load(Ordering::Relaxed)
     }
 
     /// Takes up to `wanted` packets from what the limit still allows.
@@ -65,7 +92,7 @@ impl Control {
         });
         let left = before.unwrap_or(0);
         if left <= wanted && left != u64::MAX {
-            self.stop();
+            self.end();
         }
         wanted.min(left)
     }
@@ -141,6 +168,10 @@ impl<'a> Engine<'a> {
         watch: &mut dyn FnMut(&Watch<'_>),
     ) -> Outcome {
         let mut ended = self.drive(source, sinks, control, watch);
+        if matches!(ended, Ended::Failed(_)) {
+            // Other workers would go on without this one's share of the packets.
+            control.end();
+        }
         self.refresh(source, sinks);
         if let Err(error) = finish(sinks, (self.clock)(), &self.account.interfaces) {
             ended = match ended {
@@ -165,12 +196,11 @@ impl<'a> Engine<'a> {
     ) -> Ended {
         let mut timers = Timers::starting((self.clock)());
         let mut failure: Option<Error> = None;
-        let mut wants = Wants::More;
         let mut stopping = false;
         loop {
-            let is_over = failure.is_some() || wants == Wants::Nothing;
+            let is_over = failure.is_some() || control.is_complete();
             if is_over {
-                control.stop();
+                control.end();
             }
             if !stopping && control.stopped() {
                 stopping = true;
@@ -193,7 +223,7 @@ impl<'a> Engine<'a> {
             };
             let ticked = self.by_the_clock(&mut timers, source, sinks, control, watch);
             if matches!(ticked, Ok(Wants::Nothing)) {
-                wants = Wants::Nothing;
+                control.complete();
             }
             failure = failure.or(step.err()).or(ticked.err());
         }
@@ -206,8 +236,11 @@ impl<'a> Engine<'a> {
         sinks: &mut [Box<dyn Sink>],
         control: &Control,
     ) -> Result<(), Error> {
-        if source.interfaces().len() > self.programs.len() {
-            self.compile_new(source)?;
+        if source.interfaces().len() > self.programs.len()
+            && let Err(error) = self.compile_new(source)
+        {
+            self.discard(source);
+            return Err(error);
         }
         let batch = source.batch();
         self.select(&batch);

@@ -55,12 +55,17 @@ struct Inner {
     /// What each worker last knew of its interfaces.
     interfaces: Vec<Vec<InterfaceAccount>>,
     unfinished: usize,
+    /// The sink wants nothing more.
+    is_complete: bool,
+    /// Packets from workers that had not heard of it yet.
+    refused: u64,
 }
 
 impl Shared {
     /// A handle for each of `workers` workers.
     pub fn handles(sink: Box<dyn Sink>, workers: usize) -> Vec<Shared> {
-        let inner = Inner { sink, interfaces: vec![Vec::new(); workers], unfinished: workers };
+        let interfaces = vec![Vec::new(); workers];
+        let inner = Inner { sink, interfaces, unfinished: workers, is_complete: false, refused: 0 };
         let inner = Arc::new(Mutex::new(inner));
         (0..workers).map(|worker| Shared { inner: Arc::clone(&inner), worker }).collect()
     }
@@ -89,7 +94,12 @@ impl Sink for Shared {
         selection: &Selection,
         interfaces: &[Interface],
     ) -> Result<(), Error> {
-        self.lock().sink.write(batch, selection, interfaces)
+        let mut inner = self.lock();
+        if inner.is_complete {
+            inner.refused += selection.len() as u64;
+            return Ok(());
+        }
+        inner.sink.write(batch, selection, interfaces)
     }
 
     fn flush(&mut self) -> Result<(), Error> {
@@ -99,7 +109,9 @@ impl Sink for Shared {
     fn tick(&mut self, now: Timestamp, interfaces: &[InterfaceAccount]) -> Result<Wants, Error> {
         let mut inner = self.lock();
         let sum = inner.note(self.worker, interfaces);
-        inner.sink.tick(now, &sum)
+        let wants = inner.sink.tick(now, &sum)?;
+        inner.is_complete |= wants == Wants::Nothing;
+        Ok(wants)
     }
 
     fn finish(&mut self, now: Timestamp, interfaces: &[InterfaceAccount]) -> Result<(), Error> {
@@ -110,6 +122,9 @@ impl Sink for Shared {
     }
 
     fn account(&self) -> OutputAccount {
-        self.lock().sink.account()
+        let inner = self.lock();
+        let mut account = inner.sink.account();
+        account.lost += inner.refused;
+        account
     }
 }

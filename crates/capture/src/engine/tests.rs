@@ -199,3 +199,87 @@ fn workers_share_a_sink_that_is_finished_once() {
     });
     assert_eq!(accepted, 45);
 }
+
+#[test]
+fn a_filter_that_fails_for_an_interface_leaves_the_account_whole() {
+    let refuse = |_: &Interface| Err(Error::Filter("no such thing here".to_owned()));
+    let mut sinks = [Bounded::boxed("a", u64::MAX)];
+    let outcome = run(&refuse, &mut Counting::new(3, 10), None, &mut sinks);
+    assert!(matches!(outcome.ended, Ended::Failed(Error::Filter(_))));
+    assert_eq!((outcome.account.delivered, outcome.account.unexamined), (20, 20));
+}
+
+#[test]
+fn a_worker_whose_source_fails_ends_the_others() {
+    let control = Control::new(None);
+    let mut source = Counting::new(2, 10);
+    source.fail_at_end = true;
+    Engine::new(&everything, u32::MAX, clock).run(&mut source, &mut [], &control, &mut |_| {});
+    assert!(control.stopped() && !control.is_ordered());
+}
+
+/// Wants nothing more after the first tick, and then takes nothing.
+struct Complete(Box<dyn Sink>, bool);
+
+impl Sink for Complete {
+    fn write(&mut self, b: &Batch<'_>, s: &Selection, i: &[Interface]) -> Result<(), Error> {
+        if self.1 {
+            Err(Error::output("complete", std::io::Error::other("closed")))
+        } else {
+            self.0.write(b, s, i)
+        }
+    }
+
+    fn flush(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn tick(&mut self, _: Timestamp, _: &[InterfaceAccount]) -> Result<Wants, Error> {
+        self.1 = true;
+        Ok(Wants::Nothing)
+    }
+
+    fn finish(&mut self, now: Timestamp, interfaces: &[InterfaceAccount]) -> Result<(), Error> {
+        self.0.finish(now, interfaces)
+    }
+
+    fn account(&self) -> OutputAccount {
+        self.0.account()
+    }
+}
+
+/// A second later at each look.
+fn fast_clock() -> Timestamp {
+    static SECONDS: AtomicU64 = AtomicU64::new(0);
+    Timestamp::from_parts(SECONDS.fetch_add(1, Ordering::Relaxed) as i64, 0)
+}
+
+#[test]
+fn an_output_that_is_complete_for_one_worker_is_so_for_all() {
+    let control = Control::new(None);
+    let sink = Box::new(Complete(Bounded::boxed("shared", u64::MAX), false));
+    let mut account = Account::default();
+    let mut outputs = Vec::new();
+    for handle in crate::Shared::handles(sink, 2) {
+        let engine = Engine::new(&everything, u32::MAX, fast_clock);
+        let outcome = engine.run(&mut Counting::new(9, 10), &mut [Box::new(handle)], &control, &mut |_| {});
+        assert!(matches!(outcome.ended, Ended::Stopped), "{:?}", outcome.ended);
+        outputs.clone_from(&outcome.account.outputs);
+        account.merge(outcome.account);
+    }
+    account.outputs = outputs;
+    assert_eq!(account.balance(), Balance::Balanced, "{account:?}");
+    assert_eq!((account.accepted, account.unexamined), (10, 10 + 10), "one batch on its way in each");
+}
+
+#[test]
+fn what_comes_to_a_complete_output_is_counted() {
+    let sink = Box::new(Complete(Bounded::boxed("shared", u64::MAX), false));
+    let mut handles = crate::Shared::handles(sink, 2);
+    let source = Counting::new(1, 10);
+    let mut selection = Selection::none();
+    selection.select_all(10);
+    handles[0].tick(clock(), &[]).unwrap();
+    handles[1].write(&source.batch(), &selection, source.interfaces()).unwrap();
+    assert_eq!((handles[0].account().written, handles[0].account().lost), (0, 10));
+}
