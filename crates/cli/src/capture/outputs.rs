@@ -128,7 +128,6 @@ fn printer(args: &CaptureArgs, is_several: bool) -> Printer {
         number: args.number,
         verify_checksums: !args.dont_verify_checksums,
         zone: TimeZone::system(),
-        ..Options::default()
     };
     let (wants_ports, wants_hosts) = (options.port_names, options.host_names);
     let mut printer = Printer::new(options);
