@@ -77,11 +77,19 @@ impl Filtering {
 
 /// The filter's text: a file's, or the words of the command line joined.
 pub(crate) fn filter_text(file: Option<&std::path::Path>, words: &[String]) -> Result<String> {
-    match file {
-        Some(path) => fs::read_to_string(path)
-            .with_context(|| format!("cannot read the filter from {}", path.display())),
-        None => Ok(words.join(" ")),
-    }
+    let Some(path) = file else { return Ok(words.join(" ")) };
+    let text = fs::read(path).with_context(|| format!("cannot read the filter from {}", path.display()))?;
+    Ok(without_comments(&String::from_utf8_lossy(&text)))
+}
+
+/// Blanks what stands between a `#` and the end of its line, as tcpdump does in files. What is left keeps its place.
+fn without_comments(text: &str) -> String {
+    let mut is_comment = false;
+    let blank = |character: char| {
+        is_comment = character != '\n' && (is_comment || character == '#');
+        if is_comment { ' ' } else { character }
+    };
+    text.chars().map(blank).collect()
 }
 
 /// The IPv4 netmask of each interface that has one. Without them only `ip broadcast` is missed, which then says so.
@@ -101,6 +109,11 @@ fn prefix_mask(len: u8) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn comments_of_a_file_are_blanked() {
+        assert_eq!(without_comments("# all\ntcp # \u{fc} # web\nport 80#"), "     \ntcp          \nport 80 ");
+    }
 
     #[test]
     fn masks_of_prefixes() {
