@@ -4,9 +4,11 @@ mod support;
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
 
 use support::*;
 use tapline_testkit::capture_file::{ETHERNET, Unit, write_pcap};
@@ -121,6 +123,44 @@ fn a_full_disk_keeps_what_was_written_and_counts_what_was_not() {
 fn a_device_without_room_is_an_error() {
     run(["capture", "-r", sample::STORED, "-w", "/dev/full"])
         .failed_saying(&["/dev/full", "the disk is full"]);
+}
+
+#[test]
+fn what_belongs_to_others_is_not_given_to_the_user_whom_it_becomes() {
+    if !root_or_skip("what_belongs_to_others_is_not_given_to_the_user_whom_it_becomes") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let roots = folder.path().join("out.pcap");
+    fs::write(&roots, "content").unwrap();
+    let copy_to =
+        |path: &Path| run(["capture", "-r", sample::STORED, "-Z", "nobody", "-w", path.to_str().unwrap()]);
+    copy_to(&roots).failed_saying(&["does not belong", "-Z root"]);
+    assert_eq!(fs::read(&roots).unwrap(), b"content");
+    // A pipe can be written to, as a device can, and stays whose it is.
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let reader = Command::new("cat").arg(&pipe).stdout(Stdio::null()).spawn();
+    copy_to(&pipe).succeeded();
+    assert!(reader.unwrap().wait().unwrap().success());
+    assert_eq!(fs::metadata(&pipe).unwrap().uid(), 0);
+}
+
+#[test]
+fn a_second_ctrl_c_ends_the_wait_for_a_reader() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let mut child = tapline(["capture", "-r", sample::STORED, "-w", pipe.to_str().unwrap()]).spawn().unwrap();
+    let id = child.id().to_string();
+    let mut announced = String::new();
+    BufReader::new(child.stderr.take().unwrap()).read_line(&mut announced).unwrap();
+    for _ in 0..2 {
+        assert!(Command::new("kill").args(["-INT", &id]).status().unwrap().success());
+        sleep(Duration::from_millis(50));
+    }
+    wait_for("the end", || child.try_wait().unwrap().is_some());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub struct Finished {
 }
 
 impl Finished {
-    fn new(output: Output) -> Finished {
+    pub fn new(output: Output) -> Finished {
         let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!stderr.contains("panicked"), "{stderr}");
         Finished { status: output.status, stdout: output.stdout, stderr }
@@ -157,7 +157,7 @@ impl Live {
         loop {
             let sockets = place.run(proc_packet::sockets).expect("we made the namespace");
             let listening = sockets.iter().filter(|socket| socket.is_running && socket.if_index != 0).count();
-            if listening >= wanted && self.catches_signals() {
+            if listening >= wanted && self.obeys_signals() {
                 return;
             }
             let child = self.child.as_mut().expect("it runs");
@@ -170,11 +170,11 @@ impl Live {
         }
     }
 
-    /// Whether Ctrl-C would be caught by now: the second bit of `SigCgt`, see proc(5).
-    fn catches_signals(&self) -> bool {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).unwrap_or_default();
-        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-        mask.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).is_ok_and(|mask| mask & 2 != 0))
+    /// Whether it obeys signals by now, the last that it does before it captures: it has a thread for them.
+    fn obeys_signals(&self) -> bool {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.pid)).into_iter().flatten().flatten();
+        let mut names = threads.flat_map(|thread| fs::read_to_string(thread.path().join("comm")));
+        names.any(|name| name.trim_end() == "signals")
     }
 
     pub fn pid(&self) -> u32 {
