@@ -3,6 +3,7 @@
 mod support;
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -146,6 +147,27 @@ fn standard_input_to_standard_output() {
         run_with_input(&mut tapline(["capture", "-r", "-", "-w", "-"]), &fs::read(&plain).unwrap())
             .succeeded();
     assert_eq!(read_packets(&finished.stdout).unwrap(), packets_of(&plain));
+}
+
+#[test]
+fn a_silent_pipe_does_not_outlive_ctrl_c() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = fs::read(traffic_file(folder.path(), "in.pcap", 4, 300)).unwrap();
+    let pipe = folder.path().join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let out = folder.path().join("out.pcap");
+    let mut child =
+        tapline(["capture", "-r", text(&pipe), "-w", text(&out), "-U", "--json"]).spawn().unwrap();
+    let mut writer = fs::OpenOptions::new().write(true).open(&pipe).unwrap();
+    writer.write_all(&plain).unwrap();
+    wait_for("all packets in the copy", || {
+        fs::metadata(&out).is_ok_and(|copy| copy.len() >= plain.len() as u64)
+    });
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    wait_for("the end", || child.try_wait().unwrap().is_some());
+    let finished = Finished::new(child.wait_with_output().unwrap()).succeeded();
+    assert_eq!((finished.account().output("written"), packets_of(&out).len()), (300, 300));
+    drop(writer);
 }
 
 #[test]

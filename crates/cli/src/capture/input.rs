@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use tapline_capture::af_packet::{
     self, AfPacket, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings, TimestampSource,
 };
@@ -13,7 +13,7 @@ use tapline_packet::{Interface, LinkType};
 
 use super::filtering::Filtering;
 use super::snap_len;
-use super::standard_input::StandardInput;
+use super::stream::{self, Stream};
 use crate::args::{CaptureArgs, DirectionArg};
 
 /// Opened sources, one for each worker, and what people should know about them.
@@ -47,8 +47,13 @@ fn open_files(args: &CaptureArgs, control: &Arc<Control>) -> Result<Input> {
 
 fn open_file(path: &Path, control: &Arc<Control>) -> Result<FileSource> {
     if path.as_os_str() == "-" {
-        let input = StandardInput::new(Arc::clone(control))?;
+        let input = Stream::standard_input(Arc::clone(control))?;
         return Ok(FileInput::open_stream(Box::new(input), "standard input")?);
+    }
+    if stream::is_stream(path) {
+        let name = path.display().to_string();
+        let input = Stream::open(path, Arc::clone(control)).with_context(|| format!("cannot open {name}"))?;
+        return Ok(FileInput::open_stream(Box::new(input), &name)?);
     }
     Ok(FileInput::open_file(path)?)
 }

@@ -10,7 +10,7 @@ mod input;
 mod lists;
 mod outputs;
 mod privileges;
-mod standard_input;
+mod stream;
 mod watching;
 
 pub(crate) use filtering::filter_text;

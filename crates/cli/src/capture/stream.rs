@@ -1,0 +1,52 @@
+//! Pipes to read captures from that end when the capture is told to stop, even while their writer keeps silent.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tapline_capture::Control;
+use tapline_sys::Poller;
+
+/// How long a stop may go unnoticed.
+const WAIT: Duration = Duration::from_millis(100);
+
+/// Standard input, a named pipe or a device, unbuffered. Reads until the writer ends it or `control` says stop.
+pub(super) struct Stream {
+    file: File,
+    poller: Poller,
+    control: Arc<Control>,
+}
+
+impl Stream {
+    /// Standard input.
+    pub(super) fn standard_input(control: Arc<Control>) -> io::Result<Stream> {
+        let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
+        Ok(Stream { file, poller: Poller::new(), control })
+    }
+
+    /// What bears this name; waits for a writer of a named pipe.
+    pub(super) fn open(path: &Path, control: Arc<Control>) -> io::Result<Stream> {
+        Ok(Stream { file: File::open(path)?, poller: Poller::new(), control })
+    }
+}
+
+/// Whether reading from what bears this name may wait for a writer.
+pub(super) fn is_stream(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while !self.control.stopped() {
+            self.poller.clear();
+            self.poller.add(self.file.as_fd());
+            if self.poller.wait(WAIT).map_err(|error| error.source)? > 0 {
+                return self.file.read(buffer);
+            }
+        }
+        Ok(0)
+    }
+}
