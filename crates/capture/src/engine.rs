@@ -255,7 +255,14 @@ impl<'a> Engine<'a> {
         }
         let batch = batch.cut(self.snap_len);
         let (selection, interfaces) = (&self.selection, source.interfaces());
-        each(sinks, |sink| sink.write(&batch, selection, interfaces))
+        let written = each(sinks, |sink| sink.write(&batch, selection, interfaces));
+        if let [only] = sinks {
+            // Another worker completed it meanwhile: these came after the end, and went nowhere else.
+            let refused = only.take_refused();
+            self.account.accepted -= refused;
+            self.account.unexamined += refused;
+        }
+        written
     }
 
     fn discard(&mut self, source: &dyn Source) {

@@ -32,6 +32,12 @@ pub trait Sink: Send {
 
     /// What became of the packets it was given.
     fn account(&self) -> OutputAccount;
+
+    /// How many packets it was given after it was complete, since the last call. Its account has them as lost, and no
+    /// longer once they were asked for here: the caller then accounts for them.
+    fn take_refused(&mut self) -> u64 {
+        0
+    }
 }
 
 /// Whether a sink takes more packets.
@@ -48,6 +54,8 @@ pub enum Wants {
 pub struct Shared {
     inner: Arc<Mutex<Inner>>,
     worker: usize,
+    /// Packets that came from this worker after the sink was complete.
+    refused: u64,
 }
 
 struct Inner {
@@ -57,7 +65,7 @@ struct Inner {
     unfinished: usize,
     /// The sink wants nothing more.
     is_complete: bool,
-    /// Packets from workers that had not heard of it yet.
+    /// Packets from workers that had not heard of it yet, and that they have not taken back.
     refused: u64,
 }
 
@@ -67,7 +75,7 @@ impl Shared {
         let interfaces = vec![Vec::new(); workers];
         let inner = Inner { sink, interfaces, unfinished: workers, is_complete: false, refused: 0 };
         let inner = Arc::new(Mutex::new(inner));
-        (0..workers).map(|worker| Shared { inner: Arc::clone(&inner), worker }).collect()
+        (0..workers).map(|worker| Shared { inner: Arc::clone(&inner), worker, refused: 0 }).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -95,11 +103,14 @@ impl Sink for Shared {
         interfaces: &[Interface],
     ) -> Result<(), Error> {
         let mut inner = self.lock();
-        if inner.is_complete {
-            inner.refused += selection.len() as u64;
-            return Ok(());
+        if !inner.is_complete {
+            return inner.sink.write(batch, selection, interfaces);
         }
-        inner.sink.write(batch, selection, interfaces)
+        let refused = selection.len() as u64;
+        inner.refused += refused;
+        drop(inner);
+        self.refused += refused;
+        Ok(())
     }
 
     fn flush(&mut self) -> Result<(), Error> {
@@ -126,5 +137,11 @@ impl Sink for Shared {
         let mut account = inner.sink.account();
         account.lost += inner.refused;
         account
+    }
+
+    fn take_refused(&mut self) -> u64 {
+        let refused = std::mem::take(&mut self.refused);
+        self.lock().refused -= refused;
+        refused
     }
 }
