@@ -6,7 +6,7 @@ use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
 /// Packet capture and network analysis that never lies about loss.
 #[derive(Debug, Parser)]
-#[command(name = "tapline", version, about, max_term_width = 110, after_help = TOP_EXAMPLES)]
+#[command(name = "tapline", version, max_term_width = 110, after_help = TOP_EXAMPLES)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -200,11 +200,14 @@ pub(crate) struct CaptureArgs {
     #[arg(short = 't', action = ArgAction::Count, help_heading = "Text")]
     pub(crate) time: u8,
     /// Times to the nanosecond.
-    #[arg(long, help_heading = "Text", visible_alias = "time-stamp-precision-nano")]
+    #[arg(long, help_heading = "Text")]
     pub(crate) nano: bool,
     /// Times to the microsecond (the default for text; files always keep nanoseconds).
     #[arg(long, help_heading = "Text", conflicts_with = "nano")]
     pub(crate) micro: bool,
+    /// The same by name, as tcpdump has it.
+    #[arg(long, value_name = "UNIT", help_heading = "Text", conflicts_with_all = ["nano", "micro"])]
+    pub(crate) time_stamp_precision: Option<PrecisionArg>,
     /// Packet bytes in hex; twice: with the link-layer header.
     #[arg(short = 'x', action = ArgAction::Count, help_heading = "Text")]
     pub(crate) hex: u8,
@@ -274,6 +277,12 @@ pub(crate) enum ColorArg {
     Auto,
     Always,
     Never,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PrecisionArg {
+    Micro,
+    Nano,
 }
 
 fn parse_duration(text: &str) -> Result<std::time::Duration, String> {

@@ -13,7 +13,7 @@ use tapline_sys::privilege::Identity;
 use super::filtering::Filtering;
 use super::input::Input;
 use super::{clock, privileges, snap_len};
-use crate::args::{CaptureArgs, ColorArg, FormatArg};
+use crate::args::{CaptureArgs, ColorArg, FormatArg, PrecisionArg};
 use crate::output::{CountSink, Format, LinesSink};
 
 /// Opens every output that was asked for.
@@ -122,7 +122,11 @@ fn printer(args: &CaptureArgs, is_several: bool) -> Printer {
         verbose: args.verbose,
         quiet: args.quiet,
         time: time_style(args.time),
-        precision: if args.nano { Precision::Nano } else { Precision::Micro },
+        precision: match args.time_stamp_precision {
+            Some(PrecisionArg::Nano) => Precision::Nano,
+            _ if args.nano => Precision::Nano,
+            _ => Precision::Micro,
+        },
         hex: hex_style(args),
         absolute_seq: args.absolute_tcp_sequence_numbers,
         number: args.number,
