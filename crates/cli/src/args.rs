@@ -107,7 +107,7 @@ pub(crate) struct CaptureArgs {
     /// Capture in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME", help_heading = "Input", conflicts_with = "read")]
     pub(crate) netns: Option<String>,
-    /// Keep at most this many bytes of a packet; 0 is the default of 262144.
+    /// Keep at most this many bytes of a packet, from files too; 0 is the default of 262144.
     #[arg(short, long, value_name = "BYTES", default_value_t = 262_144, help_heading = "Input")]
     pub(crate) snapshot_length: u32,
     /// Leave interfaces out of promiscuous mode.
@@ -116,11 +116,12 @@ pub(crate) struct CaptureArgs {
     /// Packets of which direction.
     #[arg(short = 'Q', long, value_name = "in|out|inout", default_value = "inout", help_heading = "Input")]
     pub(crate) direction: DirectionArg,
-    /// Ring size in KiB, for each interface and worker; by default from link speed and memory.
-    #[arg(short = 'B', long, value_name = "KIB", help_heading = "Input")]
+    /// Ring size in KiB, for each interface and worker, 64 to 2097152; by default from link speed and memory.
+    #[arg(short = 'B', long, value_name = "KIB", value_parser = clap::value_parser!(u64).range(64..=2_097_152), help_heading = "Input")]
     pub(crate) buffer_size: Option<u64>,
     /// Threads that share each interface's packets by flow.
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Input")]
+    /// Packets of different workers reach the output batch by batch, not strictly by time.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64), help_heading = "Input")]
     pub(crate) workers: u16,
     /// Link type to capture as: what -L lists.
     #[arg(short = 'y', long, value_name = "TYPE", help_heading = "Input")]
@@ -142,8 +143,8 @@ pub(crate) struct CaptureArgs {
     #[arg(short = 'd', action = ArgAction::Count, help_heading = "Filter")]
     pub(crate) dump: u8,
 
-    /// Stop after this many packets.
-    #[arg(short, value_name = "N", help_heading = "Stop")]
+    /// Stop after this many packets, 1 or more.
+    #[arg(short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Stop")]
     pub(crate) count_packets: Option<u64>,
     /// Stop after this time: seconds, or with a unit: 90s, 5m, 1h.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Stop")]
@@ -165,7 +166,7 @@ pub(crate) struct CaptureArgs {
     /// Begin a new file after this many seconds, traffic or not; the name may hold strftime(3) codes.
     #[arg(short = 'G', value_name = "SECONDS", help_heading = "Output", requires = "write")]
     pub(crate) rotate_seconds: Option<u64>,
-    /// How many files: with -C a ring of that many, with -G alone stop after them.
+    /// How many files: with -C a ring of that many (sizes count before packing), with -G alone stop after them.
     #[arg(short = 'W', value_name = "N", help_heading = "Output", requires = "write")]
     pub(crate) file_count: Option<u64>,
     /// Let the name of the file in progress end in .part.

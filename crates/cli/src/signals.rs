@@ -2,41 +2,62 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
-use signal_hook::flag;
 use signal_hook::iterator::Signals;
+use signal_hook::{SigId, flag, low_level};
 use tapline_capture::Control;
 
-/// Signals that are caught and wait to be obeyed.
-pub(crate) struct Caught(Signals);
+/// How long a first SIGINT has to end the program cleanly. Until then others are taken for the same one: shells and
+/// timeout(1) signal a program and then its group.
+const GRACE: Duration = Duration::from_secs(1);
 
-/// Catches signals from now on, so that none ends the program unaccounted. They wait until [`Caught::obey`]; but a second
-/// SIGINT gives up at once, also while the program waits for something, such as the reader of a pipe that it opens.
+/// Signals that are caught and wait to be obeyed.
+pub(crate) struct Caught {
+    signals: Signals,
+    /// Whether the next SIGINT gives up at once.
+    gives_up: Arc<AtomicBool>,
+    while_opening: SigId,
+}
+
+/// Catches signals from now on, so that none ends the program unaccounted. They wait until [`Caught::obey`]; but until then
+/// a second SIGINT gives up at once: the program may wait for something, such as the reader of a pipe that it opens.
 ///
 /// # Errors
 /// If a handler cannot be installed.
 pub(crate) fn catch() -> io::Result<Caught> {
-    let is_second = Arc::new(AtomicBool::new(false));
-    flag::register_conditional_shutdown(SIGINT, 128 + SIGINT, Arc::clone(&is_second))?;
-    flag::register(SIGINT, is_second)?;
-    Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXFSZ]).map(Caught)
+    let gives_up = Arc::new(AtomicBool::new(false));
+    flag::register_conditional_shutdown(SIGINT, 128 + SIGINT, Arc::clone(&gives_up))?;
+    let while_opening = flag::register(SIGINT, Arc::clone(&gives_up))?;
+    let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXFSZ])?;
+    Ok(Caught { signals, gives_up, while_opening })
 }
 
 impl Caught {
-    /// Obeys what was caught and what comes. An end signal completes all outputs.
+    /// Obeys what was caught and what comes. An end signal completes all outputs; a SIGINT later than [`GRACE`] after
+    /// the first gives up at once.
     ///
     /// # Errors
     /// If there can be no thread for it.
     pub(crate) fn obey(mut self, control: Arc<Control>) -> io::Result<()> {
+        low_level::unregister(self.while_opening);
+        self.gives_up.store(false, Ordering::Relaxed);
         thread::Builder::new().name("signals".to_owned()).spawn(move || {
-            for signal in &mut self.0 {
+            for signal in &mut self.signals {
                 match signal {
                     SIGUSR1 => control.report(),
                     SIGXFSZ => {} // caught so that the write fails instead, and the file is completed
                     _ => control.stop(),
+                }
+                if signal == SIGINT {
+                    let gives_up = Arc::clone(&self.gives_up);
+                    thread::spawn(move || {
+                        thread::sleep(GRACE);
+                        gives_up.store(true, Ordering::Relaxed);
+                    });
                 }
             }
         })?;

@@ -112,7 +112,7 @@ pub enum WriteError {
     },
     /// No space is left, or the user's quota is used up.
     #[error(
-        "cannot write to {name}: the disk is full; {lost} packets of this run are lost, the file ends with a whole record"
+        "cannot write to {name}: the disk is full; make room, or write elsewhere. What was written before can be read"
     )]
     DiskFull {
         /// The file.

@@ -31,8 +31,7 @@ pub(super) fn open(args: &CaptureArgs, filtering: &Arc<Filtering>, control: &Arc
 fn open_files(args: &CaptureArgs, control: &Arc<Control>) -> Result<Input> {
     if args.direction != DirectionArg::Inout {
         bail!(
-            "-Q {:?}: files do not tell which packets were sent; use the filter (inbound, outbound) where they do",
-            args.direction
+            "-Q: most files do not tell which packets were sent; use the filter (inbound, outbound) where they do"
         );
     }
     if args.workers > 1 {
@@ -94,7 +93,11 @@ fn open_live(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Input> {
     let settings = settings(args, filtering)?;
     let workers = AfPacket::open_workers(settings)?;
     check_link_type(args, workers.iter().flat_map(Source::interfaces))?;
-    let announcements = workers.first().map(|first| listening(first, workers.len())).unwrap_or_default();
+    let mut announcements = workers.first().map(|first| listening(first, workers.len())).unwrap_or_default();
+    if announcements.is_empty() {
+        let names = chosen_interfaces(args)?.join(", ");
+        announcements.push(format!("nothing matches {names} yet; waiting for an interface that does"));
+    }
     let sources = workers.into_iter().map(|worker| Box::new(worker) as Box<dyn Source>).collect();
     Ok(Input { sources, announcements, is_live: true })
 }

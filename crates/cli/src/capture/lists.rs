@@ -57,9 +57,21 @@ fn chosen(args: &CaptureArgs) -> Result<Vec<InterfaceInfo>> {
     Ok(chosen)
 }
 
-/// Prints the filter's program for the first interface: `-d`, `-dd`, `-ddd`.
-pub(super) fn dump(args: &CaptureArgs, filtering: &Filtering, interfaces: &[Interface]) -> Result<()> {
-    let Some(interface) = interfaces.first() else { bail!("no interface is known to compile a filter for") };
+/// The link type to compile for, if only a program is wanted and -y says for which: then nothing needs to be opened.
+pub(super) fn dump_link_type(args: &CaptureArgs) -> Result<Option<LinkType>> {
+    let Some(name) = args.linktype.as_ref().filter(|_| args.dump > 0 && args.read.is_empty()) else {
+        return Ok(None);
+    };
+    match LinkType::from_name(name) {
+        None => {
+            bail!("-y {name}: there is no such link type; tapline capture -L lists those of an interface")
+        }
+        known => Ok(known),
+    }
+}
+
+/// Prints the filter's program for an interface: `-d`, `-dd`, `-ddd`.
+pub(super) fn dump(args: &CaptureArgs, filtering: &Filtering, interface: &Interface) -> Result<()> {
     let program = filtering.program(interface)?;
     io::stdout().write_all(program.text(form(args.dump)).as_bytes())?;
     Ok(())

@@ -22,9 +22,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use tapline_capture::{Account, Control, Ended, Engine, Error, Outcome, Shared, Sink, Source};
-use tapline_packet::Timestamp;
+use tapline_packet::{Interface, Timestamp};
 
 use crate::args::CaptureArgs;
 use crate::report;
@@ -41,6 +41,9 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
         return lists::print(args).map(|()| ExitCode::SUCCESS);
     }
     let filtering = Arc::new(Filtering::new(args)?);
+    if let Some(link_type) = lists::dump_link_type(args)? {
+        return lists::dump(args, &filtering, &Interface::new("", link_type)).map(|()| ExitCode::SUCCESS);
+    }
     let control = Arc::new(Control::new(args.count_packets.filter(|&count| count > 0)));
     let identity = privileges::identity(args)?;
     // From its first packet on a live capture ends with its account. A file may keep us waiting for its writer: until it is
@@ -52,8 +55,10 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
         filtering.check(source.interfaces())?;
     }
     if args.dump > 0 {
-        lists::dump(args, &filtering, input.sources[0].interfaces())?;
-        return Ok(ExitCode::SUCCESS);
+        let interface = input.sources.first().and_then(|source| source.interfaces().first());
+        let interface =
+            interface.context("no interface is known to compile a filter for; -y names a link type")?;
+        return lists::dump(args, &filtering, interface).map(|()| ExitCode::SUCCESS);
     }
     announce(&input);
     let sinks = outputs::open(args, &filtering, &input, identity.as_ref())?;

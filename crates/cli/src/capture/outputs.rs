@@ -1,5 +1,6 @@
 //! Where the packets go: a file, lines on standard output, a count.
 
+use std::collections::HashSet;
 use std::io::{self, IsTerminal};
 
 use anyhow::{Result, bail};
@@ -44,8 +45,10 @@ pub(super) fn open(
 fn is_several(args: &CaptureArgs, interfaces: &[Interface]) -> bool {
     let is_open =
         |names: &String| names.split(',').any(|name| name == "any" || name.contains(['*', '?', '[']));
-    interfaces.iter().filter(|interface| !interface.name.is_empty()).count() > 1
-        || args.interface.iter().any(is_open)
+    let named = |interface: &&Interface| !interface.name.is_empty() && interface.name != "-";
+    let names: HashSet<&str> =
+        interfaces.iter().filter(named).map(|interface| interface.name.as_str()).collect();
+    names.len() > 1 || args.interface.iter().any(is_open)
 }
 
 /// Whether the capture file goes to standard output.
