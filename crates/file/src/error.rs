@@ -112,13 +112,11 @@ pub enum WriteError {
     },
     /// No space is left, or the user's quota is used up.
     #[error(
-        "cannot write to {name}: the disk is full; make room, or write elsewhere. What was written before can be read"
+        "cannot write to {name}: the disk is full: what did not fit is lost, and counted; what was written before can be read"
     )]
     DiskFull {
         /// The file.
         name: String,
-        /// Packets that were accepted but are not in the file.
-        lost: u64,
     },
     /// The reader of the pipe has gone.
     #[error("{name}: the reader has gone (broken pipe)")]

@@ -396,7 +396,7 @@ impl FileWriter {
         match source.kind() {
             io::ErrorKind::BrokenPipe => WriteError::BrokenPipe { name },
             io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-                WriteError::DiskFull { name, lost: self.lost }
+                WriteError::DiskFull { name }
             }
             _ => WriteError::Write { name, source },
         }
