@@ -151,7 +151,7 @@ fn notes(ast: &Ast, options: &Options) -> Vec<&'static str> {
         (
             found.vlan && !live,
             "a VLAN tag is looked for in the packet's bytes. Cards and kernels take tags out of packets that are captured live; \
-             explain with a live handle to see that program.",
+             explain for a live capture (--live) to see that program.",
         ),
     ]
     .into_iter()

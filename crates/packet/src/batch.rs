@@ -20,7 +20,7 @@ pub struct Record {
 
 /// Up to [`BATCH_MAX`] packets lent by a source, valid until the source is asked for more.
 ///
-/// The base is one stretch of memory (a ring block, a mapped file, a decompression buffer); records point into it.
+/// The base is one stretch of memory (a ring block, the buffer that a file is read or unpacked into); records point into it.
 /// A record that points outside of the base is a fault of the source: its packet reads as empty, never as other memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Batch<'a> {

@@ -6,8 +6,8 @@
 //!                   Selection: the packets of the batch that are still wanted
 //! ```
 //!
-//! A source lends packets in place: a [`Batch`] borrows the memory in which they arrived (a ring block, a mapped
-//! file) and a table of [`Record`]s. Filters and samplers narrow a [`Selection`]; nothing is moved or copied.
+//! A source lends packets in place: a [`Batch`] borrows the memory in which they arrived (a ring block, a
+//! file's buffer) and a table of [`Record`]s. Filters and samplers narrow a [`Selection`]; nothing is moved or copied.
 //! This crate has no unsafe code and makes no system call.
 #![forbid(unsafe_code)]
 
