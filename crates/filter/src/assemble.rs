@@ -63,6 +63,7 @@ impl Assembler<'_> {
                 return;
             }
             Terminator::Return(k) => self.push(Insn::new(code::RET | code::K, k)),
+            Terminator::ReturnA => self.push(Insn::new(code::RET | code::A, 0)),
             Terminator::Goto(next) => self.goto(next),
             Terminator::Branch { on_true, on_false, .. } if on_true == on_false => self.goto(on_true),
             Terminator::Branch { test, operand, on_true, on_false } => {

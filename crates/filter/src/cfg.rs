@@ -5,7 +5,7 @@
 //! block      := statement* terminator
 //! statement  := A = load | X = load | M[n] = A | M[n] = X | A = A op operand | A = -A | X = A | A = X
 //! load       := pkt[k:1|2|4] | pkt[X+k:1|2|4] | k | len | M[n]   -- for X: k | len | M[n] | 4*(pkt[k:1]&15)
-//! terminator := if A test operand then block else block | goto block | return k
+//! terminator := if A test operand then block else block | goto block | return k | return A
 //! operand    := k | X
 //! ```
 //!
@@ -14,6 +14,8 @@
 //! before on every path.
 
 use std::ops::{Index, IndexMut};
+
+use crate::bpf::ancillary;
 
 /// How many scratch cells `M[]` there are: `BPF_MEMWORDS` of `<linux/bpf_common.h>`'s users.
 pub const CELLS: u8 = 16;
@@ -118,6 +120,34 @@ pub enum Statement {
     Txa,
 }
 
+impl Statement {
+    /// The register that it writes: 0 for A, 1 for X, `n + 2` for `M[n]`.
+    pub(crate) fn writes(self) -> u32 {
+        match self {
+            Statement::Store(n) | Statement::StoreX(n) => u32::from(n) + 2,
+            Statement::LoadXConst(_)
+            | Statement::LoadXCell(_)
+            | Statement::LoadXLen
+            | Statement::LoadXHeaderLen(_)
+            | Statement::Tax => 1,
+            _ => 0,
+        }
+    }
+
+    /// The registers that it reads, a bit for each as [`writes`](Self::writes) numbers them.
+    pub(crate) fn reads(self) -> u32 {
+        const A: u32 = 1;
+        const X: u32 = 2;
+        match self {
+            Statement::LoadPacket(_, ancillary::ALU_XOR_X) | Statement::Alu(_, Operand::X) => A | X,
+            Statement::Store(_) | Statement::Negate | Statement::Tax | Statement::Alu(_, Operand::K(_)) => A,
+            Statement::LoadIndexed(..) | Statement::StoreX(_) | Statement::Txa => X,
+            Statement::LoadCell(n) | Statement::LoadXCell(n) => 4 << n,
+            _ => 0,
+        }
+    }
+}
+
 /// How a block ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Terminator {
@@ -136,6 +166,8 @@ pub enum Terminator {
     Goto(BlockId),
     /// The end: the bytes to keep of the packet, 0 to reject it.
     Return(u32),
+    /// The end: A says how many bytes to keep. Only programs that others made have it.
+    ReturnA,
 }
 
 impl Terminator {
@@ -144,7 +176,7 @@ impl Terminator {
         let (first, second) = match *self {
             Terminator::Branch { on_true, on_false, .. } => (Some(on_true), Some(on_false)),
             Terminator::Goto(next) => (Some(next), None),
-            Terminator::Return(_) => (None, None),
+            Terminator::Return(_) | Terminator::ReturnA => (None, None),
         };
         first.into_iter().chain(second)
     }

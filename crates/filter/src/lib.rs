@@ -42,6 +42,7 @@ mod error;
 mod explain;
 mod generate;
 mod initialise;
+pub mod ir;
 mod lex;
 mod names;
 mod options;

@@ -6,6 +6,7 @@
 //! ```
 
 use tapline_filter::bpf::{Form, Insn, Program, ancillary, code::*};
+use tapline_filter::ir::{Machine, Memory, raise_program};
 use tapline_packet::{Meta, Packet};
 use tapline_testkit::libpcap::{Libpcap, Oracle, RawInsn};
 use tapline_testkit::random::Random;
@@ -80,6 +81,9 @@ fn runs_as_other_interpreters_run() {
         let insns = random_program(&mut random);
         let Ok(program) = Program::new(insns.clone()) else { panic!("valid by construction: {insns:?}") };
         let oracle = raw(&insns);
+        let ir = raise_program(&program);
+        ir.verify().unwrap_or_else(|fault| panic!("{fault}\n{ir}{}", program.text(Form::Assembly)));
+        let mut machine = Machine::new(ir);
         for _ in 0..5 {
             let len = random.below(60) as usize;
             let data = random.bytes(len);
@@ -88,6 +92,8 @@ fn runs_as_other_interpreters_run() {
             let trace = oracle.trace(&data, meta.wire_len);
             let listing = || format!("{data:02x?}\n{}", program.text(Form::Assembly));
             assert_eq!(Some(ours), trace.verdict, "{}", listing());
+            let raised = machine.run(Packet { data: &data, meta: &meta }, &Memory::new(0));
+            assert_eq!(u64::from(ours), raised, "as values: {}{}", listing(), machine.ir());
             if let (Some(pcap), false) = (pcap, trace.read_unwritten) {
                 assert_eq!(ours, oracle.run(pcap, &data, meta.wire_len), "libpcap: {}", listing());
             }

@@ -27,6 +27,7 @@ use packets::{Sample, Stock};
 use rules::{Difference, NEVER, RULES, Refusal};
 use tapline_filter::bpf::code::{K, RET};
 use tapline_filter::bpf::{Form, Insn, Program};
+use tapline_filter::ir::{Machine, Memory, raise_program};
 use tapline_filter::{Handle, Options, compile};
 use tapline_packet::{LinkType, Meta, Packet};
 use tapline_testkit::expressions::Expressions;
@@ -115,6 +116,8 @@ struct Judged<'a> {
     ours: Program,
     /// Ours before it was simplified: the very same answer on every packet.
     unsimplified: Program,
+    /// Ours as a graph of values.
+    machine: Machine,
     optimised: Oracle,
     plain: Oracle,
 }
@@ -227,9 +230,10 @@ fn judge_text(pcap: &Libpcap, stock: &Stock, text: &str, dlt: i32, random: &mut 
         (Ok(ours), Ok(optimised), Ok(plain)) => {
             let before = tally.differences.len();
             let unsimplified = compile_ours(text, dlt, false).expect("what the optimiser takes is a filter");
-            let judged = Judged { text, dlt, ours, unsimplified, optimised, plain };
+            let machine = machine(&ours);
+            let mut judged = Judged { text, dlt, ours, unsimplified, machine, optimised, plain };
             for _ in 0..PACKETS_PER_TEXT {
-                judge_packet(pcap, stock, &judged, random, tally);
+                judge_packet(pcap, stock, &mut judged, random, tally);
             }
             // One packet shows what is wrong with a text.
             tally.differences.truncate(before + 1);
@@ -247,11 +251,33 @@ fn rejecting() -> Program {
     Program::new(vec![Insn::new(RET | K, 0)]).expect("a return is a program")
 }
 
-fn judge_packet(pcap: &Libpcap, stock: &Stock, judged: &Judged<'_>, random: &mut Random, tally: &mut Tally) {
-    let Judged { text, dlt, ours, unsimplified, optimised, plain } = judged;
-    let Sample { data, wire_len } = vary(stock.sample(*dlt, random), judged, random);
+/// The program raised, optimised, and proved safe.
+fn machine(program: &Program) -> Machine {
+    let ir = raise_program(program);
+    ir.verify().expect("what was raised is safe");
+    Machine::new(ir)
+}
+
+fn run_machine(machine: &mut Machine, data: &[u8], wire_len: u32) -> u64 {
+    let meta = Meta { wire_len, ..Meta::default() };
+    machine.run(Packet { data, meta: &meta }, &Memory::new(0))
+}
+
+fn judge_packet(
+    pcap: &Libpcap,
+    stock: &Stock,
+    judged: &mut Judged<'_>,
+    random: &mut Random,
+    tally: &mut Tally,
+) {
+    let Sample { data, wire_len } = vary(stock.sample(judged.dlt, random), judged, random);
+    let Judged { text, dlt, ours, unsimplified, machine, optimised, plain } = judged;
     tally.pairs += 1;
     let answer = run_ours(ours, &data, wire_len);
+    if u64::from(answer) != run_machine(machine, &data, wire_len) {
+        let case = format!("TAPLINE_FILTER_CASE='{dlt}|{wire_len}|{}|{text}'", to_hex(&data));
+        tally.differences.push(format!("{case}  program {answer}, graph of values not"));
+    }
     if answer != run_ours(unsimplified, &data, wire_len) {
         let case = format!("TAPLINE_FILTER_CASE='{dlt}|{wire_len}|{}|{text}'", to_hex(&data));
         tally.differences.push(format!("{case}  simplified {answer}, unsimplified not"));

@@ -29,7 +29,7 @@ impl Demand {
         for &id in order.iter().rev() {
             let (mut wanted, mut needed) = demand.at_end(&cfg[id].terminator);
             for statement in cfg[id].statements.iter().rev() {
-                wanted = wanted & !writes(*statement).bit() | reads(*statement);
+                wanted = wanted & !(1 << statement.writes()) | statement.reads();
                 needed = needed.max(end_of_load(*statement).unwrap_or(0));
             }
             demand.wanted[id.0 as usize] = wanted;
@@ -53,6 +53,7 @@ impl Demand {
         match *terminator {
             Terminator::Return(0) => (0, EVERYTHING),
             Terminator::Return(_) => (0, 0),
+            Terminator::ReturnA => (Register::A.bit(), 0),
             Terminator::Goto(next) => (self.wanted(next), self.needed(next)),
             Terminator::Branch { operand, on_true, on_false, .. } => {
                 let compared = Register::A.bit() | if operand == Operand::X { Register::X.bit() } else { 0 };
@@ -71,31 +72,6 @@ fn end_of_load(statement: Statement) -> Option<u64> {
         }
         Statement::LoadXHeaderLen(k) => Some(u64::from(k) + 1),
         _ => None,
-    }
-}
-
-/// The register that a statement writes.
-pub(super) fn writes(statement: Statement) -> Register {
-    match statement {
-        Statement::Store(n) | Statement::StoreX(n) => Register::cell(n),
-        Statement::LoadXConst(_)
-        | Statement::LoadXCell(_)
-        | Statement::LoadXLen
-        | Statement::LoadXHeaderLen(_)
-        | Statement::Tax => Register::X,
-        _ => Register::A,
-    }
-}
-
-/// The registers that a statement reads, as bits.
-pub(super) fn reads(statement: Statement) -> u32 {
-    let (a, x) = (Register::A.bit(), Register::X.bit());
-    match statement {
-        Statement::LoadPacket(_, ancillary::ALU_XOR_X) | Statement::Alu(_, Operand::X) => a | x,
-        Statement::Store(_) | Statement::Negate | Statement::Tax | Statement::Alu(_, Operand::K(_)) => a,
-        Statement::LoadIndexed(..) | Statement::StoreX(_) | Statement::Txa => x,
-        Statement::LoadCell(n) | Statement::LoadXCell(n) => Register::cell(n).bit(),
-        _ => 0,
     }
 }
 
@@ -123,11 +99,11 @@ pub(super) fn sweep(cfg: &mut Cfg, order: &[BlockId], safe: &[Vec<bool>]) -> boo
         for (&statement, &safe) in block.statements.iter().zip(&safe[id.0 as usize]).rev() {
             let end = end_of_load(statement);
             let harmless = safe || !may_reject(statement) || end.is_some_and(|end| end <= needed);
-            if harmless && wanted & writes(statement).bit() == 0 {
+            if harmless && wanted & 1 << statement.writes() == 0 {
                 removed |= end.is_none();
                 continue;
             }
-            wanted = wanted & !writes(statement).bit() | reads(statement);
+            wanted = wanted & !(1 << statement.writes()) | statement.reads();
             needed = needed.max(end.unwrap_or(0));
             kept.push(statement);
         }

@@ -138,7 +138,7 @@ impl Pass<'_> {
     /// Follows the ways out of a block, which ends in `state`.
     fn leave(&mut self, terminator: Terminator, state: State) -> Terminator {
         match terminator {
-            Terminator::Return(k) => Terminator::Return(k),
+            Terminator::Return(_) | Terminator::ReturnA => terminator,
             Terminator::Goto(next) => Terminator::Goto(self.thread(state, next)),
             Terminator::Branch { test, operand, on_true, on_false } => {
                 let right = self.values.operand(operand, &state.registers);
@@ -193,7 +193,7 @@ impl Pass<'_> {
     /// The block behind `id` for a way that comes with `state`, if `id` can be stepped over.
     fn beyond(&mut self, state: &State, id: BlockId) -> Option<BlockId> {
         let block = &self.cfg[id];
-        if matches!(block.terminator, Terminator::Return(_)) {
+        if matches!(block.terminator, Terminator::Return(_) | Terminator::ReturnA) {
             return None;
         }
         let mut registers = state.registers;
@@ -208,7 +208,7 @@ impl Pass<'_> {
                 let question = Question::new(registers[0], test, self.values.operand(operand, &registers));
                 if self.decide(question, test, &state.facts)? { on_true } else { on_false }
             }
-            Terminator::Return(_) => return None,
+            Terminator::Return(_) | Terminator::ReturnA => return None,
         };
         self.leaves_nothing(state, id, next, &registers).then_some(next)
     }

@@ -26,7 +26,7 @@ pub(super) fn merge(cfg: &Cfg, order: &[BlockId]) -> Cfg {
 fn reduced(block: &Block, place: &[BlockId], merged: &Cfg) -> Block {
     let to = |id: BlockId| place[id.0 as usize];
     let terminator = match block.terminator {
-        Terminator::Return(k) => Terminator::Return(k),
+        Terminator::Return(_) | Terminator::ReturnA => block.terminator,
         Terminator::Goto(next) => Terminator::Goto(to(next)),
         Terminator::Branch { on_true, on_false, .. } if to(on_true) == to(on_false) => {
             Terminator::Goto(to(on_true))
@@ -40,7 +40,7 @@ fn reduced(block: &Block, place: &[BlockId], merged: &Cfg) -> Block {
         Terminator::Return(k) => k == 0,
         Terminator::Goto(next) => rejects(next),
         // Two equal returns would be one block, and this a goto.
-        Terminator::Branch { .. } => false,
+        Terminator::Branch { .. } | Terminator::ReturnA => false,
     };
     if hopeless {
         return Block { statements: Vec::new(), terminator: Terminator::Return(0) };

@@ -9,7 +9,7 @@
 //! the packet. So the first link of a group stays first (its load decides for short packets), and what the state behind it covers
 //! may move.
 
-use super::backward::{Demand, may_reject, reads, writes};
+use super::backward::{Demand, may_reject};
 use super::forward::{Forward, State, load_of};
 use super::hash::Map;
 use super::value::{Register, Value};
@@ -86,9 +86,9 @@ fn chain_from(
 /// Whether a block loads A for itself, changes nothing else, and nobody after it reads its A.
 fn is_link(forward: &Forward, id: BlockId, demand: &Demand) -> bool {
     let block = &forward.cfg[id];
-    let loads_first = block.statements.first().is_some_and(|&s| reads(s) & Register::A.bit() == 0);
+    let loads_first = block.statements.first().is_some_and(|s| s.reads() & Register::A.bit() == 0);
     loads_first
-        && block.statements.iter().all(|&s| writes(s) == Register::A)
+        && block.statements.iter().all(|s| s.writes() == u32::from(Register::A.0))
         && block.terminator.successors().all(|next| demand.wanted(next) & Register::A.bit() == 0)
         && forward.tested[id.0 as usize].is_some()
 }

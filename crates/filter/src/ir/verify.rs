@@ -1,0 +1,346 @@
+//! What makes a graph safe to run: the proof that engines rely on.
+//!
+//! ```text
+//! values    defined before they are read on every way; types fit; blocks get as many arguments as they have parameters
+//! loads     on every way, a guard (need) or the like has shown that their bytes are there
+//! divisors  constants other than 0, or guarded (nonzero)
+//! ways      none leads back, except to a declared loop's header
+//! ```
+
+use thiserror::Error;
+
+use super::{Binary, BlockId, Dominators, Field, Ir, Op, Place, Target, Terminator, Test, Type, Value};
+
+/// Why a graph may not run. Such a graph is a fault of ours, never of the filter's text.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// A value is read where it is not defined on every way.
+    #[error("b{}: v{} is read before it is defined", .block.0, .value.0)]
+    Undefined {
+        /// Where it is read.
+        block: BlockId,
+        /// What is read.
+        value: Value,
+    },
+    /// A value has another type than its reader wants, or holds more than its type.
+    #[error("b{}: v{} has the wrong type", .block.0, .value.0)]
+    WrongType {
+        /// Where.
+        block: BlockId,
+        /// Which.
+        value: Value,
+    },
+    /// A way gives its block too few or too many arguments, or of wrong types, or leads to no block.
+    #[error("b{}: the way to b{} does not fit its parameters", .block.0, .to.0)]
+    WrongArguments {
+        /// Where the way starts.
+        block: BlockId,
+        /// Where it leads.
+        to: BlockId,
+    },
+    /// A load is not covered by guards.
+    #[error("b{}: v{} loads bytes that were not shown to be there", .block.0, .value.0)]
+    UncoveredLoad {
+        /// Where.
+        block: BlockId,
+        /// The load.
+        value: Value,
+    },
+    /// A divisor may be 0.
+    #[error("b{}: v{} divides by what may be 0", .block.0, .value.0)]
+    UncoveredDivision {
+        /// Where.
+        block: BlockId,
+        /// The division.
+        value: Value,
+    },
+    /// A way leads back to a block that is no declared loop's header, or a header does not dominate where it comes from.
+    #[error("b{}: a way leads back to b{}, which is no loop", .block.0, .to.0)]
+    UndeclaredLoop {
+        /// Where the way starts.
+        block: BlockId,
+        /// Where it leads.
+        to: BlockId,
+    },
+    /// The keys of a switch do not ascend, or are beyond its value's type.
+    #[error("b{}: the keys of a switch do not ascend", .block.0)]
+    UnsortedSwitch {
+        /// Where.
+        block: BlockId,
+    },
+    /// A function that there is not, cells where there are none, or a number of cells that is no power of two.
+    #[error("b{}: v{} uses a function or cells that are not there", .block.0, .value.0)]
+    Unknown {
+        /// Where.
+        block: BlockId,
+        /// Which instruction.
+        value: Value,
+    },
+}
+
+impl Ir {
+    /// Proves the graph safe to run.
+    ///
+    /// # Errors
+    /// The first [`Fault`] that is found.
+    pub fn verify(&self) -> Result<(), Fault> {
+        let dominators = Dominators::new(self);
+        Verifier { ir: self, spans: dominators.spans(), defined_in: self.defined_in(&dominators) }
+            .blocks(&dominators)?;
+        self.verify_guards(&dominators)
+    }
+
+    /// For each value the reachable block that defines it, and its place there; parameters have place 0.
+    fn defined_in(&self, dominators: &Dominators) -> Vec<Option<(BlockId, u32)>> {
+        let mut defined = vec![None; self.instructions.len()];
+        for &id in &dominators.order {
+            let block = &self[id];
+            block.parameters.iter().for_each(|value| defined[value.0 as usize] = Some((id, 0)));
+            for (at, value) in block.instructions.iter().enumerate() {
+                defined[value.0 as usize] = Some((id, at as u32 + 1));
+            }
+        }
+        defined
+    }
+
+    fn verify_guards(&self, dominators: &Dominators) -> Result<(), Fault> {
+        let mut arriving: Vec<Option<Coverage>> = vec![None; self.blocks.len()];
+        for &id in &dominators.order {
+            // What comes back in a loop knows no less than what entered it.
+            let mut covered = match dominators.order[0] == id {
+                true => Coverage::default(),
+                false => arriving[id.0 as usize].take().unwrap_or_default(),
+            };
+            for &value in &self[id].instructions {
+                match self.op(value) {
+                    Op::Load(place, width, _) => {
+                        let end = place.offset.checked_add(width.bytes());
+                        if !end.is_some_and(|end| covered.covers(place.base, end)) {
+                            return Err(Fault::UncoveredLoad { block: id, value });
+                        }
+                    }
+                    Op::Binary(Binary::Div | Binary::Mod, _, divisor) => {
+                        if !covered.nonzero(self, *divisor) {
+                            return Err(Fault::UncoveredDivision { block: id, value });
+                        }
+                    }
+                    _ => {}
+                }
+                covered.learn(self, value);
+            }
+            self[id].terminator.for_each_target(|target| {
+                let mut there = covered.clone();
+                there.learn_edge(self, &self[id].terminator, target);
+                let known = &mut arriving[target.block.0 as usize];
+                match known {
+                    Some(known) => known.meet(&there),
+                    None => *known = Some(there),
+                }
+            });
+        }
+        Ok(())
+    }
+}
+
+/// How many bytes the packet has at least, from its start and from values on; and which values are not 0.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Coverage {
+    bytes: u32,
+    from: Vec<(Value, u32)>,
+    nonzero: Vec<Value>,
+}
+
+impl Coverage {
+    /// Whether the bytes from `base` (or the packet's start) up to `end` are known to be there.
+    pub fn covers(&self, base: Option<Value>, end: u32) -> bool {
+        end <= self.bytes_from(base)
+    }
+
+    /// How many bytes are known to be there.
+    pub fn bytes_from(&self, base: Option<Value>) -> u32 {
+        match base {
+            None => self.bytes,
+            Some(base) => self.from.iter().find(|(value, _)| *value == base).map_or(0, |&(_, bytes)| bytes),
+        }
+    }
+
+    /// Whether a value is known not to be 0.
+    pub fn nonzero(&self, ir: &Ir, value: Value) -> bool {
+        ir.as_const(value).is_some_and(|k| k != 0) || self.nonzero.contains(&value)
+    }
+
+    /// What follows from an instruction that has been run.
+    pub fn learn(&mut self, ir: &Ir, value: Value) {
+        match ir.op(value) {
+            Op::Need(place) => self.add(*place),
+            Op::NonZero(value) if !self.nonzero.contains(value) => self.nonzero.push(*value),
+            _ => {}
+        }
+    }
+
+    fn add(&mut self, place: Place) {
+        // Whatever the base, it is not negative: the bytes from the start are there as well.
+        self.bytes = self.bytes.max(place.offset);
+        let Some(base) = place.base else { return };
+        match self.from.iter_mut().find(|(value, _)| *value == base) {
+            Some((_, bytes)) => *bytes = place.offset.max(*bytes),
+            None => self.from.push((base, place.offset)),
+        }
+    }
+
+    /// What follows from taking a way: a comparison of the captured length with a constant shows bytes.
+    pub fn learn_edge(&mut self, ir: &Ir, terminator: &Terminator, target: &Target) {
+        let Terminator::Branch { test: Test::GreaterEqual, left, right, yes, no } = terminator else {
+            return;
+        };
+        if *ir.op(*left) == Op::Field(Field::CapLen)
+            && let Some(k) = ir.as_const(*right)
+            && std::ptr::eq(yes, target)
+            && yes != no
+        {
+            self.add(Place::at(k as u32));
+        }
+    }
+
+    /// Keeps what both ways are sure of.
+    pub fn meet(&mut self, other: &Coverage) {
+        self.bytes = self.bytes.min(other.bytes);
+        self.from.retain_mut(|(value, bytes)| {
+            *bytes = (*bytes).min(other.bytes_from(Some(*value)));
+            *bytes > 0
+        });
+        self.nonzero.retain(|value| other.nonzero.contains(value));
+    }
+}
+
+struct Verifier<'a> {
+    ir: &'a Ir,
+    spans: Vec<(u32, u32)>,
+    defined_in: Vec<Option<(BlockId, u32)>>,
+}
+
+impl Verifier<'_> {
+    fn blocks(&self, dominators: &Dominators) -> Result<(), Fault> {
+        if !self.ir[self.ir.entry].parameters.is_empty() {
+            return Err(Fault::WrongArguments { block: self.ir.entry, to: self.ir.entry });
+        }
+        for &id in &dominators.order {
+            self.block(id, dominators)?;
+        }
+        Ok(())
+    }
+
+    fn block(&self, id: BlockId, dominators: &Dominators) -> Result<(), Fault> {
+        let block = &self.ir[id];
+        for (at, &value) in block.instructions.iter().enumerate() {
+            self.operands_defined(id, at as u32 + 1, |visit| self.ir.op(value).for_each_operand(visit))?;
+            self.types(id, value)?;
+        }
+        self.operands_defined(id, u32::MAX, |visit| block.terminator.for_each_operand(visit))?;
+        self.terminator(id, &block.terminator)?;
+        let mut fault = None;
+        block.terminator.for_each_target(|target| {
+            let to = target.block;
+            if !self.fits(target) {
+                fault.get_or_insert(Fault::WrongArguments { block: id, to });
+            } else if dominators.place[to.0 as usize] <= dominators.place[id.0 as usize]
+                && !(self.is_header(to) && self.dominates(to, id))
+            {
+                fault.get_or_insert(Fault::UndeclaredLoop { block: id, to });
+            }
+        });
+        fault.map_or(Ok(()), Err)
+    }
+
+    fn operands_defined(
+        &self,
+        block: BlockId,
+        at: u32,
+        visit: impl FnOnce(&mut dyn FnMut(Value)),
+    ) -> Result<(), Fault> {
+        let mut fault = None;
+        visit(&mut |value| {
+            let known = match self.defined_in.get(value.0 as usize).copied().flatten() {
+                Some((home, place)) if home == block => place < at,
+                Some((home, _)) => self.dominates(home, block),
+                None => false,
+            };
+            if !known {
+                fault.get_or_insert(Fault::Undefined { block, value });
+            }
+        });
+        fault.map_or(Ok(()), Err)
+    }
+
+    fn types(&self, block: BlockId, value: Value) -> Result<(), Fault> {
+        let ty = |value: &Value| self.ir.ty(*value);
+        let own = self.ir.ty(value);
+        let number = |of: Type| of != Type::None;
+        let fits = match self.ir.op(value) {
+            Op::Parameter => false,
+            Op::Const(k) => number(own) && *k <= own.max(),
+            Op::Field(_) => own == Type::U32,
+            Op::Load(place, width, _) => own == width.ty() && place.base.iter().all(|base| number(ty(base))),
+            Op::Binary(_, left, right) => number(own) && ty(left) == own && ty(right) == own,
+            Op::Compare(_, left, right) => own == Type::U32 && number(ty(left)) && ty(left) == ty(right),
+            Op::Extend(value) => own == Type::U64 && ty(value) == Type::U32,
+            Op::Truncate(value) => own == Type::U32 && ty(value) == Type::U64,
+            Op::Need(place) => own == Type::None && place.base.iter().all(|base| number(ty(base))),
+            Op::NonZero(value) => own == Type::None && number(ty(value)),
+            Op::Cell(index) => own == Type::U64 && ty(index) == Type::U64,
+            Op::SetCell(index, value) => {
+                own == Type::None && ty(index) == Type::U64 && ty(value) == Type::U64
+            }
+            Op::Call(_, arguments) => {
+                own == Type::U64 && arguments.iter().all(|argument| ty(argument) == Type::U64)
+            }
+        };
+        if !fits {
+            return Err(Fault::WrongType { block, value });
+        }
+        let there = match self.ir.op(value) {
+            Op::Cell(_) | Op::SetCell(..) => self.ir.cells.is_power_of_two(),
+            Op::Call(function, _) => (*function as usize) < self.ir.functions.len(),
+            _ => true,
+        };
+        if there { Ok(()) } else { Err(Fault::Unknown { block, value }) }
+    }
+
+    fn terminator(&self, block: BlockId, terminator: &Terminator) -> Result<(), Fault> {
+        let ty = |value: &Value| self.ir.ty(*value);
+        match terminator {
+            Terminator::Branch { left, right, .. } if ty(left) != ty(right) || ty(left) == Type::None => {
+                Err(Fault::WrongType { block, value: *right })
+            }
+            Terminator::Return(value) if ty(value) == Type::None => {
+                Err(Fault::WrongType { block, value: *value })
+            }
+            Terminator::Switch { value, cases, .. } => {
+                let last = cases.last().map_or(0, |case| case.key);
+                if cases.is_sorted_by(|a, b| a.key < b.key) && last <= ty(value).max() {
+                    Ok(())
+                } else {
+                    Err(Fault::UnsortedSwitch { block })
+                }
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn fits(&self, target: &Target) -> bool {
+        let Some(block) = self.ir.blocks.get(target.block.0 as usize) else { return false };
+        let types = |values: &[Value]| values.iter().map(|value| self.ir.ty(*value)).collect::<Vec<_>>();
+        block.parameters.len() == target.arguments.len()
+            && types(&block.parameters) == types(&target.arguments)
+    }
+
+    fn is_header(&self, id: BlockId) -> bool {
+        self.ir.loops.iter().any(|one| one.header == id)
+    }
+
+    fn dominates(&self, above: BlockId, below: BlockId) -> bool {
+        let (above, below) = (self.spans[above.0 as usize], self.spans[below.0 as usize]);
+        above.0 <= below.0 && below.1 <= above.1
+    }
+}
