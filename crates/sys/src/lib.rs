@@ -4,6 +4,7 @@
 //! PacketSocket --map_ring--> BlockRing      capture: an AF_PACKET socket and the ring that the kernel fills
 //! PacketSender                              transmit: the same family, for tests and generators
 //! RouteSocket, LinkControl                  what interfaces there are, how they do, what they can (netlink, ethtool)
+//! bpf                                       programs in the kernel: loading, running, XDP
 //! poll, Wakeup                              waiting, and being woken
 //! NetNs, capability, privilege              where we stand and what we may do
 //! Opener                                    files opened by a process that kept its rights
@@ -13,6 +14,7 @@
 //! Unsafe code lives here, each block with the reason why it is sound.
 
 mod block_ring;
+pub mod bpf;
 pub mod capability;
 mod error;
 mod link_control;

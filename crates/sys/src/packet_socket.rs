@@ -138,6 +138,18 @@ impl PacketSocket {
         check(CALL, result).map(|_| ())
     }
 
+    /// Puts this program before the ring in place of the present one: a
+    /// [`SocketFilter`](crate::bpf::ProgramKind::SocketFilter), whose result is the bytes to keep, 0 for none. Needs no capability: who loaded
+    /// the program had them. Minimum kernel: 3.19.
+    ///
+    /// # Errors
+    /// `EINVAL` for a program of another kind; `ENOMEM` for one whose translation exceeds `net.core.optmem_max`; `EPERM` after
+    /// [`lock_filter`](Self::lock_filter).
+    pub fn attach_program(&self, program: &crate::bpf::Program) -> Result<(), SyscallError> {
+        let fd = program.as_fd().as_raw_fd();
+        option::set(self.as_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_BPF, "setsockopt(SO_ATTACH_BPF)", &fd)
+    }
+
     /// Lets nothing pass from now on.
     ///
     /// # Errors

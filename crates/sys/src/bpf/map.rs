@@ -1,0 +1,91 @@
+//! Maps: what programs and we both look into.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use super::attributes::{MapCreate, MapElement};
+use super::{call, command, object_name, open};
+use crate::SyscallError;
+
+/// What a map holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapKind {
+    /// Programs by number, for tail calls (`BPF_MAP_TYPE_PROG_ARRAY`). Minimum kernel: 4.2. It is emptied when the last process
+    /// closes it, even if a program still refers to it.
+    Programs,
+    /// AF_XDP sockets by receive queue (`BPF_MAP_TYPE_XSKMAP`). Minimum kernel: 4.18.
+    XdpSockets,
+}
+
+impl MapKind {
+    fn number(self) -> u32 {
+        match self {
+            MapKind::Programs => 3,
+            MapKind::XdpSockets => 17,
+        }
+    }
+}
+
+/// A map of descriptors by number. Making one takes the rights that loading a program takes.
+#[derive(Debug)]
+pub struct Map {
+    fd: OwnedFd,
+}
+
+impl Map {
+    /// An empty map with numbers from 0 to `entries`, exclusive.
+    ///
+    /// # Errors
+    /// `EPERM` without the right; `EINVAL` for no entries or if the kernel does not know the kind.
+    pub fn create(kind: MapKind, name: &str, entries: u32) -> Result<Map, SyscallError> {
+        let mut attributes = MapCreate {
+            map_type: kind.number(),
+            key_size: 4,
+            value_size: 4,
+            max_entries: entries,
+            map_name: object_name(name),
+            ..MapCreate::default()
+        };
+        // SAFETY: no address in it; the command returns a descriptor.
+        let fd = unsafe { open("bpf(BPF_MAP_CREATE)", command::MAP_CREATE, &mut attributes)? };
+        Ok(Map { fd })
+    }
+
+    /// Puts a program or socket under a number, in place of what was there.
+    ///
+    /// # Errors
+    /// `E2BIG` for a number that the map does not have; `EINVAL` for what the map does not hold, or a program of another kind
+    /// than those that are there.
+    pub fn set(&self, number: u32, object: BorrowedFd<'_>) -> Result<(), SyscallError> {
+        let value = object.as_raw_fd() as u32;
+        let mut attributes = MapElement {
+            map_fd: self.fd.as_raw_fd() as u32,
+            key: &raw const number as u64,
+            value: &raw const value as u64,
+            ..MapElement::default()
+        };
+        // SAFETY: key and value are of 4 bytes as the map was made with, live through the call, and are only read.
+        unsafe { call("bpf(BPF_MAP_UPDATE_ELEM)", command::MAP_UPDATE_ELEM, &mut attributes)? };
+        Ok(())
+    }
+
+    /// Takes away what is under a number.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is nothing; `E2BIG` or `EINVAL` for a number that the map does not have.
+    pub fn remove(&self, number: u32) -> Result<(), SyscallError> {
+        let mut attributes = MapElement {
+            map_fd: self.fd.as_raw_fd() as u32,
+            key: &raw const number as u64,
+            ..MapElement::default()
+        };
+        // SAFETY: the key is of 4 bytes as the map was made with, lives through the call, and is only read.
+        unsafe { call("bpf(BPF_MAP_DELETE_ELEM)", command::MAP_DELETE_ELEM, &mut attributes)? };
+        Ok(())
+    }
+}
+
+impl AsFd for Map {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

@@ -1,0 +1,39 @@
+//! Whether programs may be loaded here, and what is missing if not.
+
+use std::fs;
+
+use super::{Insn, LoadError, Program, ProgramKind};
+
+/// Who may call bpf(2) without a capability: `kernel.unprivileged_bpf_disabled`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unprivileged {
+    /// Everyone, for socket filters of at most 4096 instructions.
+    Allowed,
+    /// Nobody, until the next start of the system.
+    Forbidden,
+    /// Nobody, until an administrator says otherwise.
+    ForbiddenForNow,
+    /// The kernel does not say: it has no bpf(2), or `/proc` is not there.
+    Unknown,
+}
+
+/// What the kernel says of callers without a capability. Minimum kernel: 4.4.
+pub fn unprivileged() -> Unprivileged {
+    let text = fs::read_to_string("/proc/sys/kernel/unprivileged_bpf_disabled").unwrap_or_default();
+    match text.trim() {
+        "0" => Unprivileged::Allowed,
+        "1" => Unprivileged::Forbidden,
+        "2" => Unprivileged::ForbiddenForNow,
+        _ => Unprivileged::Unknown,
+    }
+}
+
+/// Whether programs of this kind may be loaded, by loading one that does nothing.
+///
+/// # Errors
+/// [`LoadError`] says what is missing.
+pub fn probe(kind: ProgramKind) -> Result<(), LoadError> {
+    // r0 = 0; exit
+    let nothing = [Insn { code: 0xb7, ..Insn::default() }, Insn { code: 0x95, ..Insn::default() }];
+    Program::load(kind, "tapline_probe", &nothing).map(|_| ())
+}

@@ -1,0 +1,340 @@
+//! Programs: loading them, running them on a packet of ours, and what the kernel says of them.
+
+use std::fmt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use super::attributes::{EnableStats, GetInfo, ProgInfo, ProgLoad, TestRun as TestRunAttributes};
+use super::{Unprivileged, call, command, object_name, open, unprivileged};
+use crate::SyscallError;
+use crate::capability::Capability;
+
+const LOAD: &str = "bpf(BPF_PROG_LOAD)";
+const TEST_RUN: &str = "bpf(BPF_PROG_TEST_RUN)";
+const INFO: &str = "bpf(BPF_OBJ_GET_INFO_BY_FD)";
+
+/// What the kernel reads as the licence. No helper that is for GPL programs only is called.
+const LICENCE: &std::ffi::CStr = c"MIT";
+
+/// Room for the verifier's words; the second is for when the first was too small.
+const LOG_LENS: [usize; 2] = [1 << 18, 1 << 24];
+
+/// The kernel gives up verification when a signal waits; so often it is asked again.
+const TRIES_MAX: usize = 5;
+
+/// One instruction: `struct bpf_insn` of linux/bpf.h.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[repr(C)]
+pub struct Insn {
+    /// Operation.
+    pub code: u8,
+    /// Destination in the low half, source in the high half (on big-endian machines the other way round).
+    pub registers: u8,
+    /// Distance of a jump, or of memory.
+    pub offset: i16,
+    /// Operand.
+    pub immediate: i32,
+}
+
+/// What a program is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ProgramKind {
+    /// Decides how much of a packet a socket gets (`BPF_PROG_TYPE_SOCKET_FILTER`). Minimum kernel: 3.19. Needs `CAP_BPF`, or before
+    /// kernel 5.8 `CAP_SYS_ADMIN`.
+    SocketFilter,
+    /// Decides what becomes of a packet before the stack sees it (`BPF_PROG_TYPE_XDP`). Minimum kernel: 4.8. Needs `CAP_BPF` and
+    /// `CAP_NET_ADMIN`, or before kernel 5.8 `CAP_SYS_ADMIN`.
+    Xdp,
+}
+
+impl ProgramKind {
+    fn number(self) -> u32 {
+        match self {
+            ProgramKind::SocketFilter => 1,
+            ProgramKind::Xdp => 6,
+        }
+    }
+
+    /// What loading one takes.
+    fn capabilities(self) -> &'static [Capability] {
+        match self {
+            ProgramKind::SocketFilter => &[Capability::Bpf],
+            ProgramKind::Xdp => &[Capability::Bpf, Capability::NetAdmin],
+        }
+    }
+
+    /// What the calling thread lacks of it.
+    fn missing(self) -> Vec<Capability> {
+        let is_missing = |right: &Capability| !right.is_effective().unwrap_or(false);
+        self.capabilities().iter().copied().filter(is_missing).collect()
+    }
+}
+
+/// Why a program was not loaded.
+#[derive(Debug)]
+pub struct LoadError {
+    /// What the kernel answered.
+    pub call: SyscallError,
+    /// What was to be loaded.
+    pub kind: ProgramKind,
+    /// What the thread that tried would need and did not have; only told with `EPERM`.
+    pub missing: Vec<Capability>,
+    /// The verifier's words, empty if it said nothing: it does not run without the right to load.
+    pub log: String,
+}
+
+impl LoadError {
+    /// The kernel's error number, as in errno(3).
+    pub fn errno(&self) -> i32 {
+        self.call.errno()
+    }
+
+    /// The verifier's last word before its statistics, which says what was wrong.
+    pub fn reason(&self) -> Option<&str> {
+        let is_reason = |line: &&str| !line.trim().is_empty() && !line.starts_with("processed ");
+        self.log.lines().rev().find(is_reason)
+    }
+
+    /// Whether the program was too long, or had too many ways through it for the verifier.
+    pub fn is_too_large(&self) -> bool {
+        let log_says = || self.log.contains("too large") || self.log.contains("too complex");
+        self.errno() == libc::E2BIG || log_says()
+    }
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.call)?;
+        match self.errno() {
+            libc::EPERM if !self.missing.is_empty() => {
+                let names: Vec<_> = self.missing.iter().map(|right| right.name()).collect();
+                write!(f, "; it needs {} (before Linux 5.8 CAP_SYS_ADMIN)", names.join(" and "))?;
+                match unprivileged() {
+                    Unprivileged::Forbidden | Unprivileged::ForbiddenForNow => {
+                        f.write_str(", for kernel.unprivileged_bpf_disabled is set")
+                    }
+                    _ => Ok(()),
+                }
+            }
+            libc::ENOSYS => f.write_str("; this kernel was built without bpf(2)"),
+            _ => self.reason().map_or(Ok(()), |reason| write!(f, "; the verifier: {reason}")),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.call.source)
+    }
+}
+
+/// What became of a packet of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TestRun {
+    /// What the program returned.
+    pub value: u32,
+    /// Nanoseconds that one run took, on average over the repetitions.
+    pub duration_ns: u32,
+}
+
+/// What the kernel says of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramInfo {
+    /// Its number in the kernel: `bpftool prog show id ...`.
+    pub id: u32,
+    /// The name that it was loaded with.
+    pub name: String,
+    /// A hash of its instructions.
+    pub tag: u64,
+    /// Bytes after the verifier rewrote it, 8 for each instruction; 0 if that may not be told.
+    pub translated_len: u32,
+    /// Bytes of native code; 0 if it is interpreted, or if that may not be told.
+    pub native_len: u32,
+    /// Instructions that the verifier went through; 0 before kernel 5.16.
+    pub verified_insns: u32,
+    /// Nanoseconds that it ran while [`RunTimeStatistics`] were on.
+    pub run_time_ns: u64,
+    /// How often it ran while [`RunTimeStatistics`] were on.
+    pub runs: u64,
+}
+
+/// A program that the verifier accepted.
+#[derive(Debug)]
+pub struct Program {
+    fd: OwnedFd,
+}
+
+impl Program {
+    /// Has the program verified, translated and kept.
+    ///
+    /// # Errors
+    /// [`LoadError`], with the verifier's words: `EPERM` without the rights that the kind needs, `E2BIG` for a program without
+    /// instructions or with more than a million, `EACCES` or `EINVAL` for what the verifier does not like.
+    pub fn load(kind: ProgramKind, name: &str, insns: &[Insn]) -> Result<Program, LoadError> {
+        let failure = match load(kind, name, insns, &mut []) {
+            Ok(fd) => return Ok(Program { fd }),
+            Err(call) => call,
+        };
+        let refused = |call: SyscallError, log: String| LoadError { call, kind, missing: Vec::new(), log };
+        match failure.errno() {
+            libc::EPERM => {
+                return Err(LoadError { missing: kind.missing(), ..refused(failure, String::new()) });
+            }
+            libc::ENOSYS => return Err(refused(failure, String::new())),
+            _ => {}
+        }
+        let mut log = Vec::new();
+        for len in LOG_LENS {
+            log = vec![0; len];
+            match load(kind, name, insns, &mut log) {
+                // What failed for want of memory may have found some.
+                Ok(fd) => return Ok(Program { fd }),
+                Err(call) if call.errno() == libc::ENOSPC => {}
+                Err(call) => return Err(refused(call, text(&log))),
+            }
+        }
+        Err(refused(failure, text(&log)))
+    }
+
+    /// Runs it `repeat` times (at least once) on a packet. A socket filter sees it from byte 14 on, behind the Ethernet header; an
+    /// XDP program sees all of it. At least 14 bytes, at most about a page less some hundred. Minimum kernel: 4.12.
+    ///
+    /// # Errors
+    /// `EINVAL` for a packet that is too short or too long; `EINTR` if a signal came meanwhile; `EPERM` without the right.
+    pub fn test_run(&self, packet: &[u8], repeat: u32) -> Result<TestRun, SyscallError> {
+        let len =
+            u32::try_from(packet.len()).map_err(|_| SyscallError::from_errno(TEST_RUN, libc::EINVAL))?;
+        let mut attributes = TestRunAttributes {
+            prog_fd: self.fd.as_raw_fd() as u32,
+            data_size_in: len,
+            data_in: packet.as_ptr() as u64,
+            repeat: repeat.max(1),
+            ..TestRunAttributes::default()
+        };
+        // SAFETY: `data_in` points to `len` bytes that live through the call and are only read; there is no output buffer.
+        unsafe { call(TEST_RUN, command::PROG_TEST_RUN, &mut attributes)? };
+        Ok(TestRun { value: attributes.retval, duration_ns: attributes.duration })
+    }
+
+    /// What the kernel knows of it. Minimum kernel: 4.13; what older kernels do not tell is 0.
+    ///
+    /// # Errors
+    /// What bpf(2) says.
+    pub fn info(&self) -> Result<ProgramInfo, SyscallError> {
+        let info = self.raw_info(ProgInfo::default())?;
+        let name_len = info.name.iter().position(|&byte| byte == 0).unwrap_or(info.name.len());
+        Ok(ProgramInfo {
+            id: info.id,
+            name: String::from_utf8_lossy(&info.name[..name_len]).into_owned(),
+            tag: u64::from_be_bytes(info.tag),
+            translated_len: info.xlated_prog_len,
+            native_len: info.jited_prog_len,
+            verified_insns: info.verified_insns,
+            run_time_ns: info.run_time_ns,
+            runs: info.run_cnt,
+        })
+    }
+
+    /// The program as the verifier left it, with helpers' addresses taken out. Empty without `CAP_BPF`. Minimum kernel: 4.13.
+    ///
+    /// # Errors
+    /// What bpf(2) says.
+    pub fn translated(&self) -> Result<Vec<Insn>, SyscallError> {
+        let len = self.raw_info(ProgInfo::default())?.xlated_prog_len;
+        let mut insns = vec![Insn::default(); len as usize / size_of::<Insn>()];
+        let info = ProgInfo {
+            xlated_prog_len: (insns.len() * size_of::<Insn>()) as u32,
+            xlated_prog_insns: insns.as_mut_ptr() as u64,
+            ..ProgInfo::default()
+        };
+        let hidden = self.raw_info(info)?.xlated_prog_insns == 0;
+        Ok(if hidden { Vec::new() } else { insns })
+    }
+
+    /// The machine code that the kernel made of it. Empty if it made none, or may not tell. Minimum kernel: 4.13.
+    ///
+    /// # Errors
+    /// What bpf(2) says.
+    pub fn native_code(&self) -> Result<Vec<u8>, SyscallError> {
+        let len = self.raw_info(ProgInfo::default())?.jited_prog_len;
+        let mut code = vec![0; len as usize];
+        let info = ProgInfo {
+            jited_prog_len: len,
+            jited_prog_insns: code.as_mut_ptr() as u64,
+            ..ProgInfo::default()
+        };
+        let hidden = self.raw_info(info)?.jited_prog_insns == 0;
+        Ok(if hidden { Vec::new() } else { code })
+    }
+
+    /// Asks with buffers named in `info`, whose lengths are those of live buffers.
+    fn raw_info(&self, mut info: ProgInfo) -> Result<ProgInfo, SyscallError> {
+        let mut attributes = GetInfo {
+            bpf_fd: self.fd.as_raw_fd() as u32,
+            info_len: size_of::<ProgInfo>() as u32,
+            info: &raw mut info as u64,
+        };
+        // SAFETY: `info` is as long as `info_len` says. The kernel writes to the buffers that it names at most as many bytes
+        // as it says; they are those of the callers here, which are that long and live until this returns.
+        unsafe { call(INFO, command::OBJ_GET_INFO_BY_FD, &mut attributes)? };
+        Ok(info)
+    }
+}
+
+impl AsFd for Program {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// One try, or some if signals come; with the verifier's words if there is room for them.
+fn load(kind: ProgramKind, name: &str, insns: &[Insn], log: &mut [u8]) -> Result<OwnedFd, SyscallError> {
+    let count = u32::try_from(insns.len()).map_err(|_| SyscallError::from_errno(LOAD, libc::E2BIG))?;
+    let mut attributes = ProgLoad {
+        prog_type: kind.number(),
+        insn_cnt: count,
+        insns: insns.as_ptr() as u64,
+        license: LICENCE.as_ptr() as u64,
+        log_level: u32::from(!log.is_empty()),
+        log_size: log.len() as u32,
+        log_buf: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
+        prog_name: object_name(name),
+        ..ProgLoad::default()
+    };
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        // SAFETY: `insns` points to `count` instructions in the layout of struct bpf_insn (Insn is repr(C) with the same
+        // fields) and `license` to a C string, both only read; `log_buf` is null or `log_size` bytes to write. All live
+        // through the call, which returns a descriptor.
+        match unsafe { open(LOAD, command::PROG_LOAD, &mut attributes) } {
+            Err(error) if error.errno() == libc::EAGAIN && tries < TRIES_MAX => {}
+            result => return result,
+        }
+    }
+}
+
+/// The C string that a log is.
+fn text(log: &[u8]) -> String {
+    let len = log.iter().position(|&byte| byte == 0).unwrap_or(log.len());
+    String::from_utf8_lossy(&log[..len]).trim_end().to_owned()
+}
+
+/// While this lives, the kernel counts runs of programs and the time that they take: about 20 ns more for each run.
+#[derive(Debug)]
+pub struct RunTimeStatistics {
+    _fd: OwnedFd,
+}
+
+impl RunTimeStatistics {
+    /// Turns them on for all programs of the system. Minimum kernel: 5.8.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_SYS_ADMIN`; `EINVAL` on older kernels.
+    pub fn enable() -> Result<RunTimeStatistics, SyscallError> {
+        // BPF_STATS_RUN_TIME.
+        let mut attributes = EnableStats { kind: 0 };
+        // SAFETY: no address in it; the command returns a descriptor.
+        let fd = unsafe { open("bpf(BPF_ENABLE_STATS)", command::ENABLE_STATS, &mut attributes)? };
+        Ok(RunTimeStatistics { _fd: fd })
+    }
+}

@@ -1,0 +1,130 @@
+use std::os::fd::AsFd;
+
+use super::*;
+
+const R0: u8 = 0;
+
+fn mov(to: u8, immediate: i32) -> Insn {
+    Insn { code: 0xb7, registers: to, immediate, ..Insn::default() }
+}
+
+const EXIT: Insn = Insn { code: 0x95, registers: 0, offset: 0, immediate: 0 };
+
+/// Whether this process may load; says so if not.
+fn may_load(test: &str, kind: ProgramKind) -> bool {
+    probe(kind).map_err(|error| eprintln!("{test} skipped: {error}")).is_ok()
+}
+
+#[test]
+fn a_program_runs_and_tells_of_itself() {
+    if !may_load("a_program_runs_and_tells_of_itself", ProgramKind::SocketFilter) {
+        return;
+    }
+    let program = Program::load(ProgramKind::SocketFilter, "tapline test", &[mov(R0, 77), EXIT]).unwrap();
+    let run = program.test_run(&[0; 60], 10).unwrap();
+    assert_eq!(run.value, 77);
+    let info = program.info().unwrap();
+    assert_eq!(info.name, "tapline_test");
+    assert!(info.id > 0 && info.tag != 0);
+    assert_eq!(program.native_code().unwrap().len(), info.native_len as usize);
+    let translated = program.translated().unwrap();
+    assert!(translated.is_empty() || translated.ends_with(&[mov(R0, 77), EXIT]));
+}
+
+#[test]
+fn the_verifier_says_why_it_refuses() {
+    if !may_load("the_verifier_says_why_it_refuses", ProgramKind::Xdp) {
+        return;
+    }
+    // r0 = r3, which nothing has set.
+    let unset = Insn { code: 0xbf, registers: 0x30, ..Insn::default() };
+    let error = Program::load(ProgramKind::Xdp, "bad", &[unset, EXIT]).unwrap_err();
+    assert!(error.log.contains("R3 !read_ok"), "{}", error.log);
+    assert_eq!(error.reason(), Some("R3 !read_ok"));
+    assert!(error.to_string().ends_with("; the verifier: R3 !read_ok"), "{error}");
+    assert!(!error.is_too_large());
+    let none = Program::load(ProgramKind::Xdp, "empty", &[]).unwrap_err();
+    assert!(none.is_too_large(), "E2BIG is also what no instruction at all gets");
+}
+
+#[test]
+fn rights_are_named_when_they_are_missing() {
+    let refused = std::thread::spawn(|| {
+        crate::capability::keep_only(&[]).unwrap();
+        (probe(ProgramKind::Xdp), unprivileged())
+    });
+    let (refused, unprivileged) = refused.join().unwrap();
+    let error = refused.expect_err("XDP is never for everyone");
+    assert_eq!((error.errno(), error.log.as_str()), (libc::EPERM, ""));
+    assert!(error.to_string().contains("CAP_BPF and CAP_NET_ADMIN"), "{error}");
+    let is_said = error.to_string().contains("unprivileged_bpf_disabled");
+    assert_eq!(is_said, matches!(unprivileged, Unprivileged::Forbidden | Unprivileged::ForbiddenForNow));
+}
+
+#[test]
+fn names_are_what_the_kernel_takes() {
+    assert_eq!(&object_name("udp port 53 and more"), b"udp_port_53_and\0");
+    assert_eq!(&object_name("")[..1], b"\0");
+}
+
+#[test]
+fn a_link_ends_with_its_owner_and_leaves_another_alone() {
+    if !may_load("a_link_ends_with_its_owner_and_leaves_another_alone", ProgramKind::Xdp) {
+        return;
+    }
+    // XDP_PASS.
+    let pass = Program::load(ProgramKind::Xdp, "pass", &[mov(R0, 2), EXIT]).unwrap();
+    let other = Program::load(ProgramKind::Xdp, "drop", &[mov(R0, 1), EXIT]).unwrap();
+    let attach = move || {
+        // A namespace of this thread's own, in which the loopback interface is number 1.
+        // SAFETY: unshare(2) has no memory conditions; the thread ends with this test.
+        if unsafe { libc::unshare(libc::CLONE_NEWNET) } != 0 {
+            return eprintln!("skipped: no right to make a namespace");
+        }
+        let link = XdpLink::attach(&pass, 1, XdpMode::Generic).unwrap();
+        let busy = XdpLink::attach(&other, 1, XdpMode::Generic).unwrap_err();
+        assert!(matches!(busy.errno(), libc::EBUSY | libc::EEXIST), "{busy}");
+        link.replace(&other).unwrap();
+        drop(link);
+        XdpLink::attach(&other, 1, XdpMode::Generic).expect("nothing is there any more");
+        assert_eq!(XdpLink::attach(&other, 99, XdpMode::Any).unwrap_err().errno(), libc::EINVAL);
+    };
+    std::thread::spawn(attach).join().unwrap();
+}
+
+#[test]
+fn statistics_count_runs() {
+    let Ok(_on) = RunTimeStatistics::enable() else {
+        return eprintln!("skipped: statistics need CAP_SYS_ADMIN");
+    };
+    let program = Program::load(ProgramKind::SocketFilter, "count", &[mov(R0, 1), EXIT]).unwrap();
+    program.test_run(&[0; 60], 3).unwrap();
+    assert_eq!(program.info().unwrap().runs, 3);
+}
+
+#[test]
+fn programs_call_each_other_by_number() {
+    if !may_load("programs_call_each_other_by_number", ProgramKind::SocketFilter) {
+        return;
+    }
+    let map = Map::create(MapKind::Programs, "calls", 1).unwrap();
+    let callee = Program::load(ProgramKind::SocketFilter, "callee", &[mov(R0, 5), EXIT]).unwrap();
+    // r2 = map; r3 = 0; bpf_tail_call; r0 = 9; exit
+    let map_fd = std::os::fd::AsRawFd::as_raw_fd(&map.as_fd());
+    let caller = [
+        Insn { code: 0x18, registers: 0x12, offset: 0, immediate: map_fd },
+        Insn::default(),
+        mov(3, 0),
+        Insn { code: 0x85, registers: 0, offset: 0, immediate: 12 },
+        mov(R0, 9),
+        EXIT,
+    ];
+    let caller = Program::load(ProgramKind::SocketFilter, "caller", &caller).unwrap();
+    let run = || caller.test_run(&[0; 60], 1).unwrap().value;
+    assert_eq!(run(), 9);
+    map.set(0, callee.as_fd()).unwrap();
+    assert_eq!(run(), 5);
+    map.remove(0).unwrap();
+    assert_eq!(run(), 9);
+    assert!(map.set(1, callee.as_fd()).is_err());
+}
