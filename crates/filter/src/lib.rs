@@ -45,6 +45,7 @@ mod initialise;
 pub mod ir;
 mod lex;
 mod names;
+pub mod optimise;
 mod options;
 mod parse;
 pub mod predicate;

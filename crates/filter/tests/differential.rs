@@ -28,6 +28,7 @@ use rules::{Difference, NEVER, RULES, Refusal};
 use tapline_filter::bpf::code::{K, RET};
 use tapline_filter::bpf::{Form, Insn, Program};
 use tapline_filter::ir::{Machine, Memory, raise_program};
+use tapline_filter::optimise::optimise_watched;
 use tapline_filter::{Handle, Options, compile};
 use tapline_packet::{LinkType, Meta, Packet};
 use tapline_testkit::expressions::Expressions;
@@ -253,8 +254,11 @@ fn rejecting() -> Program {
 
 /// The program raised, optimised, and proved safe.
 fn machine(program: &Program) -> Machine {
-    let ir = raise_program(program);
+    let mut ir = raise_program(program);
     ir.verify().expect("what was raised is safe");
+    optimise_watched(&mut ir, |pass, ir| {
+        ir.verify().unwrap_or_else(|fault| panic!("after {}: {fault}\n{ir}", pass.name));
+    });
     Machine::new(ir)
 }
 

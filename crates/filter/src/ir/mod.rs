@@ -508,6 +508,23 @@ impl Ir {
         BlockId((self.blocks.len() - 1) as u32)
     }
 
+    /// Reads `same[v]` wherever `v` was read; followed on, where that stands for another in turn.
+    pub fn replace(&mut self, same: &[Value]) {
+        let last = |mut value: Value| {
+            while same[value.0 as usize] != value {
+                value = same[value.0 as usize];
+            }
+            value
+        };
+        for id in self.order() {
+            for at in 0..self[id].instructions.len() {
+                let value = self[id].instructions[at];
+                self.instructions[value.0 as usize].op.map_operands(last);
+            }
+            self[id].terminator.map_operands(last);
+        }
+    }
+
     /// Whether the block does nothing but reject.
     pub fn only_rejects(&self, id: BlockId) -> bool {
         let block = &self[id];

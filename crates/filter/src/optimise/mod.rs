@@ -1,0 +1,46 @@
+//! The passes over the graph of values, in their order: the same answers for less.
+//!
+//! ```text
+//! fold       arithmetic on constants; branches on constants
+//! number     equal values become one value
+//! ...
+//! dead       what nobody reads, and blocks that nobody reaches, go
+//! ```
+//!
+//! Each pass is a function of a graph in a file of its own, keeps it safe ([`Ir::verify`]), and gives for every packet, however
+//! short, exactly what the given graph gives. Which passes run, and in which order, is said here and nowhere else.
+
+mod dead;
+mod fold;
+
+use crate::ir::Ir;
+
+/// A pass: its name, and what it does. It says whether it changed anything.
+pub struct Pass {
+    /// For people and for `tapline filter explain --stage`.
+    pub name: &'static str,
+    /// What it does, in a few words.
+    pub purpose: &'static str,
+    /// Changes the graph; says whether it did.
+    pub run: fn(&mut Ir) -> bool,
+}
+
+/// All passes, in the order in which they run.
+pub const PASSES: &[Pass] = &[
+    Pass { name: "fold", purpose: "computes what is constant", run: fold::fold },
+    Pass { name: "dead", purpose: "removes what nobody reads or reaches", run: dead::dead },
+];
+
+/// Runs all passes.
+pub fn optimise(ir: &mut Ir) {
+    optimise_watched(ir, |_, _| {});
+}
+
+/// Runs all passes and calls `watch` after each that changed something.
+pub fn optimise_watched(ir: &mut Ir, mut watch: impl FnMut(&Pass, &Ir)) {
+    for pass in PASSES {
+        if (pass.run)(ir) {
+            watch(pass, ir);
+        }
+    }
+}
