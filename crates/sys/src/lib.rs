@@ -6,6 +6,7 @@
 //! RouteSocket, LinkControl                  what interfaces there are, how they do, what they can (netlink, ethtool)
 //! bpf                                       programs in the kernel: loading, running, XDP
 //! poll, Wakeup                              waiting, and being woken
+//! ExecutableMemory                          machine code, written once and then never again
 //! NetNs, capability, privilege              where we stand and what we may do
 //! Opener                                    files opened by a process that kept its rights
 //! ```
@@ -17,6 +18,7 @@ mod block_ring;
 pub mod bpf;
 pub mod capability;
 mod error;
+mod executable;
 mod link_control;
 mod netns;
 mod opener;
@@ -27,10 +29,12 @@ mod poll;
 pub mod privilege;
 pub mod proc_packet;
 mod route;
+pub mod tsc;
 pub mod usage;
 
 pub use block_ring::{BlockHead, BlockRing, RingGeometry};
 pub use error::SyscallError;
+pub use executable::ExecutableMemory;
 pub use link_control::{DriverInfo, LinkControl, Timestamping};
 pub use netns::NetNs;
 pub use opener::{Opener, Owner};
