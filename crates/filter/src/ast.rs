@@ -7,6 +7,7 @@
 //!            | qualifiers expr                        -- the ids inside take these qualifiers
 //!            | id                                     -- takes the qualifiers before it; the text left them out
 //!            | protocol | arith relop arith | primitive
+//!            | form ( expr )                         -- what libpcap does not have
 //! qualifiers:= protocol? direction? type?             -- at least one
 //! id        := name | number | ipv4 (/n | mask ipv4)? | ipv6 (/n)? | mac | mac8
 //! arith     := number | len | protocol [ arith : size ] | - arith | arith op arith
@@ -53,6 +54,95 @@ pub enum Kind {
     Relation(Arith, Relop, Arith),
     /// Anything else.
     Primitive(Primitive),
+    /// `inner(a)`: `a` is asked in another way.
+    Form(Form, Box<Expr>),
+}
+
+/// A word of our own before parentheses: how what stands in them is asked. libpcap refuses a name before a parenthesis, so no
+/// text that it takes has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// `scoped(...)`: what `vlan` and its like move ends with their parentheses and at `or`.
+    Scoped,
+    /// `extensions(...)`: what IPv6 carries is looked for behind its extension headers.
+    Extensions,
+    /// `anyvlan(...)`: behind no VLAN tag, one, or two.
+    AnyVlan,
+    /// `inner(...)`, `inner(gre, ...)`: in the packet that a tunnel carries.
+    Inner(Option<Tunnel>),
+}
+
+impl Form {
+    /// The word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Form::Scoped => "scoped",
+            Form::Extensions => "extensions",
+            Form::AnyVlan => "anyvlan",
+            Form::Inner(_) => "inner",
+        }
+    }
+}
+
+/// A kind of tunnel, and which tunnel of that kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tunnel {
+    /// The kind.
+    pub kind: TunnelKind,
+    /// GRE's key, VXLAN's or Geneve's network, GTP's endpoint, ERSPAN's session; `None` for any.
+    pub id: Option<u32>,
+}
+
+/// Kinds of tunnels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TunnelKind {
+    /// GRE (RFC 2784, RFC 2890) with any payload but ERSPAN.
+    Gre,
+    /// VXLAN (RFC 7348) over UDP to port 4789.
+    Vxlan,
+    /// Geneve (RFC 8926) over UDP to port 6081.
+    Geneve,
+    /// GTP-U (3GPP TS 29.281) over UDP to port 2152.
+    Gtp,
+    /// IPv4 or IPv6 in IPv4 or IPv6 (RFC 2003, RFC 2473, RFC 4213).
+    Ipip,
+    /// ERSPAN of type I, II or III over GRE.
+    Erspan,
+}
+
+impl TunnelKind {
+    /// All of them.
+    pub const ALL: [TunnelKind; 6] = [
+        TunnelKind::Gre,
+        TunnelKind::Vxlan,
+        TunnelKind::Geneve,
+        TunnelKind::Gtp,
+        TunnelKind::Ipip,
+        TunnelKind::Erspan,
+    ];
+
+    /// The word.
+    pub fn word(self) -> &'static str {
+        match self {
+            TunnelKind::Gre => "gre",
+            TunnelKind::Vxlan => "vxlan",
+            TunnelKind::Geneve => "geneve",
+            TunnelKind::Gtp => "gtp",
+            TunnelKind::Ipip => "ipip",
+            TunnelKind::Erspan => "erspan",
+        }
+    }
+}
+
+/// Which fragments of IP packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fragments {
+    /// Any part of a packet that was cut.
+    Any,
+    /// The first part, which has the transport header.
+    First,
+    /// A later part.
+    Later,
 }
 
 /// What joins two parts.
@@ -343,6 +433,8 @@ pub enum Primitive {
     Geneve(Option<u32>),
     /// `vxlan [vni]`.
     Vxlan(Option<u32>),
+    /// `fragment()`, `fragment(first)`, `fragment(later)`.
+    Fragment(Fragments),
     /// `llc [type]`.
     Llc(Option<LlcType>),
     /// A field of the OpenBSD packet filter's log.

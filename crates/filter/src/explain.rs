@@ -182,6 +182,13 @@ impl Found {
             }
             Kind::Not(inner) => self.look(inner, !negated),
             Kind::Group(inner) => self.look(inner, negated),
+            Kind::Form(_, inner) => {
+                // What is said of the old language does not hold in a form, and nothing moves what is behind it.
+                let mut within = Found::default();
+                within.look(inner, negated);
+                self.mixed |= within.mixed;
+                self.negated_index |= within.negated_index;
+            }
             Kind::Qualified(qualifiers, inner) => {
                 self.port |= matches!(qualifiers.kind, Some(IdKind::Port | IdKind::Portrange));
                 self.look(inner, negated);

@@ -7,6 +7,7 @@
 //! mac    := b:b:b:b:b:b | b-b-b-b-b-b | b.b.b.b.b.b | bbbb.bbbb.bbbb | 12 hexadecimal digits
 //! mac8   := $b                             -- b: one or two hexadecimal digits
 //! name   := [A-Za-z0-9] | [A-Za-z0-9][-_.A-Za-z0-9]*[.A-Za-z0-9] | \ anything up to a blank, ! ( )
+//! form   := scoped | extensions | anyvlan | inner | fragment      -- only before (, elsewhere a name; never after \
 //! ```
 //!
 //! The longest match wins; of equally long ones the first of: keyword, MAC address, number, IPv4, IPv6, named
@@ -34,6 +35,8 @@ pub(crate) enum Token<'a> {
     Mac([u8; 6]),
     /// An 8-bit link-layer address.
     Mac8(u8),
+    /// A word of our own, with a parenthesis behind it.
+    Form(FormWord),
     /// A word that names a protocol.
     Protocol(Protocol),
     /// Any other word of the language.
@@ -42,6 +45,17 @@ pub(crate) enum Token<'a> {
     Symbol(Symbol),
     /// The end of the text.
     End,
+}
+
+/// Words of our own. Where no parenthesis comes next they are names, as in libpcap, whose grammar has no place for a name
+/// before a parenthesis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FormWord {
+    Scoped,
+    Extensions,
+    AnyVlan,
+    Inner,
+    Fragment,
 }
 
 /// Operators and brackets.
@@ -53,6 +67,7 @@ pub(crate) enum Symbol {
     Slash,
     Percent,
     Colon,
+    Comma,
     LeftBracket,
     RightBracket,
     LeftParen,
@@ -97,7 +112,7 @@ impl<'a> Lexer<'a> {
             None => (Ok(Token::End), 0),
             Some(b'\\') => escaped(rest),
             Some(b'$') => mac8(rest),
-            Some(b) if b.is_ascii_alphanumeric() || *b == b':' => word(rest),
+            Some(b) if b.is_ascii_alphanumeric() || *b == b':' => word_or_form(rest),
             Some(_) => symbol(rest),
         };
         let span = Span { start: self.at, end: self.at + len };
@@ -106,9 +121,13 @@ impl<'a> Lexer<'a> {
     }
 
     fn skip_blanks(&mut self) {
-        let rest = &self.text.as_bytes()[self.at..];
-        self.at += rest.iter().take_while(|b| matches!(b, b' ' | b'\t' | b'\r' | b'\n')).count();
+        self.at += blanks(&self.text[self.at..]);
     }
+}
+
+/// How many blanks the text begins with.
+fn blanks(text: &str) -> usize {
+    text.bytes().take_while(|b| matches!(b, b' ' | b'\t' | b'\r' | b'\n')).count()
 }
 
 type Scanned<'a> = (Result<Token<'a>, Error>, usize);
@@ -163,6 +182,7 @@ fn one_char_symbol(c: char) -> Option<Symbol> {
         '/' => Symbol::Slash,
         '%' => Symbol::Percent,
         ':' => Symbol::Colon,
+        ',' => Symbol::Comma,
         '[' => Symbol::LeftBracket,
         ']' => Symbol::RightBracket,
         '(' => Symbol::LeftParen,
@@ -185,6 +205,18 @@ fn bad_character(rest: &str) -> Error {
 
 /// What libpcap says of anything that its grammar does not allow.
 pub(crate) const SYNTAX: &str = "can't parse filter expression: syntax error";
+
+/// As [`word`]; a name of ours that a parenthesis follows is a form.
+fn word_or_form(rest: &str) -> Scanned<'_> {
+    let (token, len) = word(rest);
+    let Ok(Token::Name(name)) = token else { return (token, len) };
+    let after = &rest[len..];
+    let opens = after[blanks(after)..].starts_with('(');
+    match words::form(name).filter(|_| opens) {
+        Some(form) => (Ok(Token::Form(form)), len),
+        None => (token, len),
+    }
+}
 
 /// A token that starts with a letter, a digit or a colon: the longest of all candidates.
 fn word(rest: &str) -> Scanned<'_> {

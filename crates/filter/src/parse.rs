@@ -3,7 +3,7 @@
 //! ```text
 //! filter := chain?
 //! chain  := item ((and|or) item)*            -- left to right; a list of ids if it begins with an id
-//! item   := not item | ( chain ) | qualifiers item | id | relation | protocol | primitive
+//! item   := not item | ( chain ) | qualifiers item | id | relation | protocol | primitive | form
 //! ```
 //!
 //! What stands in parentheses can be a filter (`(tcp or udp)`), ids that take the qualifiers before them
@@ -11,6 +11,7 @@
 //! it is; what stands around it accepts it or not. Source of the grammar: `grammar.y` of libpcap.
 
 mod arith;
+mod form;
 mod primitive;
 mod wlan;
 
@@ -65,6 +66,11 @@ impl<'a> Parser<'a> {
         let mut lexer = Lexer::new(text);
         let next = lexer.next_token();
         Parser { lexer, next, depth: 0 }
+    }
+
+    /// A second parser at the same place, to look ahead with.
+    fn fork(&self) -> Parser<'a> {
+        Parser { lexer: self.lexer.clone(), next: self.next.clone(), depth: self.depth }
     }
 
     fn peek(&self) -> Result<Token<'a>, Error> {
@@ -188,6 +194,7 @@ impl<'a> Parser<'a> {
             Token::Mac(address) => Ok(self.id(Id::Mac(address))),
             Token::Mac8(address) => Ok(self.id(Id::Mac8(address))),
             Token::Protocol(protocol) => self.protocol_item(protocol),
+            Token::Form(word) => self.deeper(|parser| parser.form(word)),
             Token::Keyword(keyword) => {
                 let start = self.here();
                 self.keyword_item(None, keyword, start)

@@ -153,6 +153,13 @@ pub struct Headers {
 /// kind once, at most seven in all); what is longer does not match.
 pub const HEADERS_MAX: usize = 10;
 
+/// How many extension headers of IPv6 `extensions(...)` and `inner(...)` follow. RFC 8200, 4.1, has six kinds that others may
+/// follow, each once but for destination options, which may stand twice; what is longer is not found.
+pub const EXTENSIONS_MAX: usize = 8;
+
+/// How many extension headers of GTP-U `inner(...)` follows; what is longer is not found. Networks send one, seldom two.
+pub const GTP_EXTENSIONS_MAX: usize = 4;
+
 impl Predicate {
     /// Both, this one first.
     #[must_use]

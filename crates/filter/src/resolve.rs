@@ -9,9 +9,15 @@
 //! anything else     the next part has nothing to inherit
 //! ```
 //!
-//! The state that this pass carries from left to right is [`layers::Layers`]: where each header is. `vlan`, `mpls`,
-//! `pppoes`, `geneve`, `vxlan` and `lane` move it for all text to their right, whatever parentheses and `or` there are;
-//! this is how libpcap means it, and filters in the field rely on it.
+//! Two things are carried from left to right ([`state`]): where each header is ([`layers::Layers`]), and whether the cells
+//! for the transport header hold good. `vlan`, `mpls`, `pppoes`, `geneve`, `vxlan` and `lane` move the headers for all
+//! text to their right, whatever parentheses and `or` there are; this is how libpcap means it, and filters in the field
+//! rely on it. Scoped, a move ends with its parenthesis, with `not`, and at `or`:
+//!
+//! ```text
+//! scoped chain   p1 and p2 or p3 and p4       p2 is moved by p1; p3 and p4 start where p1 started
+//! scoped         not p, ( p ), form ( p )     what comes after starts where p started
+//! ```
 
 mod address;
 mod arith;
@@ -19,6 +25,7 @@ mod atm;
 mod decnet;
 mod direction;
 mod encapsulation;
+mod form;
 mod host;
 mod layers;
 mod link;
@@ -29,29 +36,39 @@ mod pflog;
 mod port;
 mod prefix;
 mod proto;
+pub(crate) mod state;
+mod transport;
+mod tunnel;
 mod wlan;
 
 use tapline_packet::LinkType;
 
-use crate::ast::{Ast, Expr, Kind, Primitive, Qualifiers};
+use crate::ast::{Ast, Expr, Joint, Kind, Primitive, Qualifiers};
 use crate::cfg::CELLS;
 use crate::error::{Error, Span};
 use crate::options::Options;
 use crate::predicate::{Cell, Predicate, Predicates};
 use layers::Layers;
+use state::{Flow, Probe};
 
 /// Resolves a tree for the link type, the handle and the names of `options`.
 ///
 /// # Errors
 /// If a name is unknown, a number too large, or something is asked that the link type cannot answer.
 pub fn lower(ast: &Ast, options: &Options) -> Result<Predicates> {
+    lower_observed(ast, options, &mut Probe::default())
+}
+
+/// The same; `probe` leaves parts out and learns what each part asks.
+pub(crate) fn lower_observed(ast: &Ast, options: &Options, probe: &mut Probe) -> Result<Predicates> {
     if options.snap_len == 0 {
         return Err(Error::whole("snaplen of 0 rejects all packets"));
     }
-    let mut scope = Scope::new(options)?;
+    let mut scope = Scope::new(options, probe)?;
     let Some(root) = &ast.root else {
         return Ok(Predicates { root: Predicate::Constant(true), cells: 0, provable: false });
     };
+    scope.reserve_transport(root)?;
     let (predicate, _) = scope.expr(root, None)?;
     scope.finish(predicate)
 }
@@ -62,12 +79,33 @@ type Result<T> = std::result::Result<T, Error>;
 /// The state of the pass.
 struct Scope<'a> {
     options: &'a Options,
+    /// Whether shifts end with their parentheses, here.
+    scoped: bool,
+    /// Whether what IPv6 carries is looked for behind its extension headers, here.
+    extensions: bool,
     layers: Layers,
+    /// Which layers these are: a new number with each shift, the old one where a shift ends.
+    version: u32,
+    versions: u32,
+    /// The next cell that is free here, and the first one that never was used.
     cells: u8,
+    cells_max: u8,
     /// Set when a cell is read, so that only those are computed.
     cell_used: [bool; CELLS as usize],
     /// The most cells that one relation needs beside the ones above, and where it stands.
     arith_cells: (usize, Span),
+    /// Where the transport header is noted, if the filter asks for that.
+    transport: Option<transport::Cells>,
+    /// Set when a part reads these cells.
+    transport_asked: bool,
+    /// The layers for which these cells hold good before the next part, and after the last one.
+    known: Option<u32>,
+    flow: Flow,
+    /// Whether an odd number of `not` stands around.
+    negated: bool,
+    /// The parts that moved the headers to where they are: how many, and the last one.
+    shifts: (usize, Option<Span>),
+    probe: &'a mut Probe,
     /// Whether libpcap's optimiser would look at the program.
     provable: bool,
     /// What libpcap's optimiser would complain of.
@@ -75,13 +113,25 @@ struct Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    fn new(options: &'a Options) -> Result<Scope<'a>> {
+    fn new(options: &'a Options, probe: &'a mut Probe) -> Result<Scope<'a>> {
         let mut scope = Scope {
             options,
+            scoped: options.scoped,
+            extensions: options.ipv6_extensions,
             layers: Layers::default(),
+            version: 0,
+            versions: 0,
             cells: 0,
+            cells_max: 0,
             cell_used: [false; CELLS as usize],
             arith_cells: (0, Span::default()),
+            transport: None,
+            transport_asked: false,
+            known: None,
+            flow: Flow::default(),
+            negated: false,
+            shifts: (0, None),
+            probe,
             provable: true,
             optimiser_error: None,
         };
@@ -94,17 +144,20 @@ impl<'a> Scope<'a> {
         self.layers.link
     }
 
+    /// A cell that is free here. Where shifts do not end it is one that nothing has written, so that it is 0 before.
     fn new_cell(&mut self) -> Result<Cell> {
-        if self.cells >= CELLS {
+        let next = if self.scoped { self.cells } else { self.cells_max };
+        if next >= CELLS {
             return Err(too_many_cells());
         }
-        self.cells += 1;
-        Ok(Cell(self.cells - 1))
+        self.cells = next + 1;
+        self.cells_max = self.cells_max.max(self.cells);
+        Ok(Cell(next))
     }
 
     fn finish(self, predicate: Predicate) -> Result<Predicates> {
         let (needed, span) = self.arith_cells;
-        if usize::from(self.cells) + needed > usize::from(CELLS) {
+        if usize::from(self.cells_max) + needed > usize::from(CELLS) {
             return Err(too_many_cells().or_at(span));
         }
         if let Some(error) = &self.optimiser_error
@@ -116,7 +169,7 @@ impl<'a> Scope<'a> {
         let (before, provable) = self.prefix();
         Ok(Predicates {
             root: Predicate::all(before.into_iter().chain([predicate])),
-            cells: self.cells,
+            cells: self.cells_max,
             provable,
         })
     }
@@ -127,35 +180,95 @@ impl<'a> Scope<'a> {
         inherited: Option<Qualifiers>,
     ) -> Result<(Predicate, Option<Qualifiers>)> {
         match &expr.kind {
-            Kind::Chain(first, rest) => {
-                let (mut predicate, mut inherited) = self.expr(first, inherited)?;
-                let mut parts = Vec::with_capacity(rest.len());
-                for (joint, part) in rest {
-                    let (part, next) = self.expr(part, inherited)?;
-                    parts.push((*joint, part));
-                    inherited = next;
-                }
-                predicate = Predicate::Chain(Box::new(predicate), parts);
-                Ok((predicate, inherited))
-            }
+            Kind::Chain(first, rest) => self.chain(first, rest, inherited),
             Kind::Not(inner) => {
-                let (predicate, next) = self.expr(inner, inherited)?;
-                Ok((predicate.not(), next))
+                self.negated = !self.negated;
+                let lowered = self.bracketed(inner, inherited);
+                self.negated = !self.negated;
+                self.flow = self.flow.not();
+                lowered.map(|(predicate, next)| (predicate.not(), next))
             }
             Kind::Group(inner) => {
-                let (predicate, _) = self.expr(inner, inherited)?;
+                let (predicate, _) = self.bracketed(inner, inherited)?;
                 Ok((predicate, inherited))
             }
             Kind::Qualified(qualifiers, inner) => self.expr(inner, Some(*qualifiers)),
+            Kind::Form(form, inner) => Ok((self.form(*form, inner, expr.span)?, None)),
             Kind::Id(id) => {
-                let predicate = self.id(id, inherited).map_err(|error| error.or_at(expr.span))?;
+                let label = || inherited.map_or(String::new(), |words| format!("{words} ")) + &id.to_string();
+                let predicate = self.part(expr.span, label, |scope| scope.id(id, inherited))?;
                 Ok((predicate, inherited))
             }
-            _ => {
-                let predicate = self.leaf(expr).map_err(|error| error.or_at(expr.span))?;
-                Ok((predicate, None))
-            }
+            _ => Ok((self.part(expr.span, String::new, |scope| scope.leaf(expr))?, None)),
         }
+    }
+
+    fn chain(
+        &mut self,
+        first: &Expr,
+        rest: &[(Joint, Expr)],
+        inherited: Option<Qualifiers>,
+    ) -> Result<(Predicate, Option<Qualifiers>)> {
+        let start = self.mark();
+        let (predicate, mut inherited) = self.expr(first, inherited)?;
+        let mut flow = self.flow;
+        let mut only_and = true;
+        let mut parts = Vec::with_capacity(rest.len());
+        for (joint, part) in rest {
+            only_and &= *joint == Joint::And;
+            if self.scoped && !only_and {
+                self.return_to(&start);
+            }
+            self.known = flow.before(*joint);
+            let (part, next) = self.expr(part, inherited)?;
+            flow = flow.joined(*joint, self.flow);
+            parts.push((*joint, part));
+            inherited = next;
+        }
+        if self.scoped && !only_and {
+            self.return_to(&start);
+        }
+        self.flow = flow;
+        Ok((Predicate::Chain(Box::new(predicate), parts), inherited))
+    }
+
+    /// What stands in parentheses or behind `not`: scoped, its shifts end with it.
+    fn bracketed(
+        &mut self,
+        inner: &Expr,
+        inherited: Option<Qualifiers>,
+    ) -> Result<(Predicate, Option<Qualifiers>)> {
+        let start = self.mark();
+        let lowered = self.expr(inner, inherited)?;
+        if self.scoped {
+            self.return_to(&start);
+        }
+        Ok(lowered)
+    }
+
+    /// One part of a filter that asks of the packet: what `lower` makes of it, after the transport header is found if it
+    /// asks for that.
+    fn part(
+        &mut self,
+        span: Span,
+        label: impl FnOnce() -> String,
+        lower: impl FnOnce(&mut Self) -> Result<Predicate>,
+    ) -> Result<Predicate> {
+        let (before, version, shifts) = (self.layers, self.version, self.shifts);
+        self.transport_asked = false;
+        let predicate = lower(self).map_err(|error| error.or_at(span))?;
+        if self.layers != before {
+            self.shifted(span);
+        }
+        let asked = std::mem::take(&mut self.transport_asked);
+        let predicate = self.probe.part(predicate, self.negated, span, label, shifts);
+        let predicate = match asked && self.known != Some(version) {
+            true => self.find_transport_in(before)?.and(predicate),
+            false => predicate,
+        };
+        self.known = if asked { Some(version) } else { self.known };
+        self.flow = Flow::both(self.known);
+        Ok(predicate)
     }
 
     fn leaf(&mut self, expr: &Expr) -> Result<Predicate> {
@@ -183,6 +296,7 @@ impl<'a> Scope<'a> {
             Primitive::Pppoes(session) => self.pppoes(*session),
             Primitive::Geneve(vni) => self.geneve(*vni),
             Primitive::Vxlan(vni) => self.vxlan(*vni),
+            Primitive::Fragment(which) => self.fragment(*which),
             Primitive::Llc(kind) => self.llc(*kind),
             Primitive::Pf(field) => self.pf(field),
             Primitive::Wlan(field) => self.wlan_field(*field),

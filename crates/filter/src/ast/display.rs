@@ -10,8 +10,8 @@
 use std::fmt;
 
 use super::{
-    Arith, Ast, AtmField, ByteOp, Direction, Expr, Id, IdKind, Joint, Kind, Link, LlcType, Mtp3Field,
-    PfField, Primitive, Protocol, Qualifiers, Relop, WlanField,
+    Arith, Ast, AtmField, ByteOp, Direction, Expr, Form, Fragments, Id, IdKind, Joint, Kind, Link, LlcType,
+    Mtp3Field, PfField, Primitive, Protocol, Qualifiers, Relop, Tunnel, WlanField,
 };
 
 /// A line for each part, indented by depth.
@@ -34,6 +34,7 @@ fn write_expr(f: &mut fmt::Formatter<'_>, expr: &Expr, depth: usize, label: &str
         }
         Kind::Not(inner) => write_inner(f, "not", inner, depth),
         Kind::Group(inner) => write_inner(f, "group", inner, depth),
+        Kind::Form(form, inner) => write_inner(f, &form.to_string(), inner, depth),
         Kind::Qualified(qualifiers, inner) => write_inner(f, &qualifiers.to_string(), inner, depth),
         Kind::Id(id) => writeln!(f, "{id}"),
         Kind::Protocol(protocol) => writeln!(f, "{}", protocol.word()),
@@ -62,6 +63,21 @@ impl fmt::Display for Qualifiers {
             self.kind.map(IdKind::word),
         ];
         f.write_str(&words.into_iter().flatten().collect::<Vec<_>>().join(" "))
+    }
+}
+
+impl fmt::Display for Form {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Form::Inner(Some(tunnel)) => write!(f, "inner {tunnel}"),
+            form => f.write_str(form.word()),
+        }
+    }
+}
+
+impl fmt::Display for Tunnel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        with_number(f, self.kind.word(), self.id)
     }
 }
 
@@ -111,6 +127,9 @@ impl fmt::Display for Primitive {
             Primitive::Pppoes(session) => with_number(f, "pppoes", *session),
             Primitive::Geneve(vni) => with_number(f, "geneve", *vni),
             Primitive::Vxlan(vni) => with_number(f, "vxlan", *vni),
+            Primitive::Fragment(Fragments::Any) => f.write_str("fragment()"),
+            Primitive::Fragment(Fragments::First) => f.write_str("fragment(first)"),
+            Primitive::Fragment(Fragments::Later) => f.write_str("fragment(later)"),
             Primitive::Llc(kind) => write_llc(f, *kind),
             Primitive::Pf(field) => write_pf(f, field),
             Primitive::Wlan(WlanField::Type { value, mask }) => {

@@ -4,7 +4,7 @@
 
 use std::net::Ipv4Addr;
 
-use crate::ast::{Direction, IdKind, Kind, Primitive, Protocol, Qualifiers};
+use crate::ast::{Direction, Form, Fragments, IdKind, Kind, Primitive, Protocol, Qualifiers, TunnelKind};
 
 /// What an id with these qualifiers asks for.
 pub(super) fn of_qualifiers(qualifiers: Qualifiers) -> String {
@@ -46,6 +46,24 @@ pub(super) fn of_qualifiers(qualifiers: Qualifiers) -> String {
     }
 }
 
+/// Where what stands in a form is looked for.
+pub(super) fn of_form(form: Form) -> &'static str {
+    match form {
+        Form::Scoped => "shifts end with their parentheses and at `or`",
+        Form::Extensions => "behind the extension headers of IPv6 too",
+        Form::AnyVlan => "behind no VLAN tag, one or two",
+        Form::Inner(None) => "in the packet inside GRE, VXLAN, Geneve, GTP-U, IP in IP or ERSPAN",
+        Form::Inner(Some(tunnel)) => match tunnel.kind {
+            TunnelKind::Gre => "in the packet inside GRE",
+            TunnelKind::Vxlan => "in the frame inside VXLAN over UDP to port 4789",
+            TunnelKind::Geneve => "in the packet inside Geneve over UDP to port 6081",
+            TunnelKind::Gtp => "in the packet inside GTP-U over UDP to port 2152",
+            TunnelKind::Ipip => "in the packet inside IPv4 or IPv6",
+            TunnelKind::Erspan => "in the frame inside ERSPAN over GRE",
+        },
+    }
+}
+
 /// What a part that is no id asks for; empty where its text says it.
 pub(super) fn of_kind(kind: &Kind) -> String {
     let text = match kind {
@@ -83,6 +101,9 @@ fn of_primitive(primitive: &Primitive) -> &'static str {
         Primitive::Geneve(_) => "Geneve over UDP to port 6081; the rest is looked for inside",
         Primitive::Vxlan(_) => "VXLAN over UDP to port 4789; the rest is looked for inside",
         Primitive::Llc(_) => "an IEEE 802.2 frame",
+        Primitive::Fragment(Fragments::Any) => "a fragment of an IP packet",
+        Primitive::Fragment(Fragments::First) => "the first fragment, which has the transport header",
+        Primitive::Fragment(Fragments::Later) => "a later fragment, which has no transport header",
         Primitive::Inbound => "received by this host",
         Primitive::Outbound => "sent by this host",
         _ => "",

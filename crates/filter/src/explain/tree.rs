@@ -1,7 +1,7 @@
 //! The tree of a filter, indented, with the qualifiers that its text leaves out.
 //!
 //! ```text
-//! node := leaf | and node node+ | or node node+ | not node
+//! node := leaf | and node node+ | or node node+ | not node | form node
 //! ```
 
 use super::meaning;
@@ -10,6 +10,7 @@ use crate::ast::{Ast, Expr, Joint, Kind, Qualifiers};
 enum Node {
     Leaf { text: String, meaning: String },
     Branch(&'static str, Vec<Node>),
+    Form { text: String, meaning: &'static str, inner: Box<Node> },
 }
 
 /// Leaves of this width and less have their meanings in one column.
@@ -31,6 +32,10 @@ fn write(node: &Node, depth: usize, out: &mut String) {
             let line = format!("{indent}{text:<COLUMN$}  {meaning}");
             *out += line.trim_end();
             out.push('\n');
+        }
+        Node::Form { text, meaning, inner } => {
+            *out += &format!("{indent}{text:<COLUMN$}  {meaning}\n");
+            write(inner, depth + 1, out);
         }
         Node::Branch(word, parts) => {
             *out += &format!("{indent}{word}\n");
@@ -57,6 +62,10 @@ fn node(expr: &Expr, inherited: Option<Qualifiers>, text: &str) -> (Node, Option
             (Node::Branch("not", vec![inner]), next)
         }
         Kind::Group(inner) => (node(inner, inherited, text).0, inherited),
+        Kind::Form(form, inner) => {
+            let inner = Box::new(node(inner, None, text).0);
+            (Node::Form { text: form.to_string(), meaning: meaning::of_form(*form), inner }, None)
+        }
         Kind::Qualified(qualifiers, inner) => (node(inner, Some(*qualifiers), text).0, Some(*qualifiers)),
         Kind::Id(_) => {
             let words = inherited.map_or(String::new(), |qualifiers| words(qualifiers) + " ");

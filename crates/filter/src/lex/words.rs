@@ -1,6 +1,6 @@
 //! The words of the language: protocols, keywords, named constants.
 
-use super::{Symbol, Token};
+use super::{FormWord, Symbol, Token};
 use crate::ast::{Keyword as K, Protocol as P};
 
 /// The token for a word, `None` if it is only a name.
@@ -10,6 +10,18 @@ pub(super) fn find(word: &str) -> Option<Token<'static>> {
         .or_else(|| keyword(word).map(Token::Keyword))
         .or_else(|| operator(word).map(Token::Symbol))
         .or_else(|| constant(word).map(Token::Number))
+}
+
+/// Our own words, which are names unless a parenthesis follows.
+pub(super) fn form(word: &str) -> Option<FormWord> {
+    Some(match word {
+        "scoped" => FormWord::Scoped,
+        "extensions" => FormWord::Extensions,
+        "anyvlan" => FormWord::AnyVlan,
+        "inner" => FormWord::Inner,
+        "fragment" => FormWord::Fragment,
+        _ => return None,
+    })
 }
 
 fn operator(word: &str) -> Option<Symbol> {

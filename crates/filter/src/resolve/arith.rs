@@ -25,6 +25,9 @@ struct Guarded {
     guard: Option<Predicate>,
 }
 
+/// Where a header is, and what must hold before and after what the index asks for.
+type Header = (Place, Vec<Predicate>, Vec<Predicate>);
+
 impl Scope<'_> {
     pub(super) fn relation(
         &mut self,
@@ -44,6 +47,19 @@ impl Scope<'_> {
         let needed = cells_needed(left, right);
         if needed > self.arith_cells.0 {
             self.arith_cells = (needed, span);
+        }
+    }
+
+    /// Counts the cells that the assignments of a predicate take.
+    pub(super) fn count_assigned(&mut self, predicate: &Predicate) {
+        match predicate {
+            Predicate::Assign(_, value) => self.count_cells(value, &Value::Constant(0), Span::default()),
+            Predicate::Not(inner) => self.count_assigned(inner),
+            Predicate::Chain(first, rest) => {
+                self.count_assigned(first);
+                rest.iter().for_each(|(_, part)| self.count_assigned(part));
+            }
+            _ => {}
         }
     }
 
@@ -121,9 +137,18 @@ impl Scope<'_> {
     }
 
     /// Where a protocol's header is, and what must hold for it to be there: before and after what the index asks for.
-    fn header(&mut self, protocol: Protocol) -> Result<(Place, Vec<Predicate>, Vec<Predicate>)> {
+    fn header(&mut self, protocol: Protocol) -> Result<Header> {
+        if self.extensions
+            && let Some(header) = self.transport_header(protocol)?
+        {
+            return Ok(header);
+        }
         Ok(match protocol {
-            Protocol::Link => (self.at_link(0), vec![], vec![]),
+            Protocol::Link => {
+                // Not every tunnel carries a link header.
+                let check = self.layers.kind.and_then(|_| self.outer_check());
+                (self.at_link(0), vec![], check.into_iter().collect())
+            }
             Protocol::Radio => (self.radio_header()?, vec![], vec![]),
             Protocol::Ip
             | Protocol::Arp
@@ -163,6 +188,26 @@ impl Scope<'_> {
                 return Err(Error::whole(message).hint("index ip, ip6, arp, tcp, udp, icmp, icmp6 or ether"));
             }
         })
+    }
+
+    /// The header of a protocol that both versions of IP carry, or of ICMPv6, behind any extension headers.
+    fn transport_header(&mut self, protocol: Protocol) -> Result<Option<Header>> {
+        let number = match protocol {
+            Protocol::Tcp => 6,
+            Protocol::Udp => 17,
+            Protocol::Sctp => 132,
+            Protocol::Pim => 103,
+            Protocol::Icmp6 => 58,
+            _ => return Ok(None),
+        };
+        let (Some(cells), Some(carried)) = (self.ask_transport(), self.has_header(number)) else {
+            return Ok(None);
+        };
+        let is_ip6 = match protocol {
+            Protocol::Icmp6 => vec![self.protocol(Protocol::Ip6)?],
+            _ => vec![],
+        };
+        Ok(Some((self.at_transport(cells, 0), is_ip6, vec![carried])))
     }
 
     fn radio_header(&mut self) -> Result<Place> {

@@ -13,7 +13,9 @@
 //! own start, as libpcap's does since 1.10.7.
 //!
 //! On a live Linux capture the outer VLAN tag may stand in the packet's metadata and not in its bytes. Then `vlan`
-//! asks the metadata first, and the offsets move only on packets that have the tag in their bytes.
+//! asks the metadata first, and the offsets move only on packets that have the tag in their bytes. What stands left of
+//! `vlan` is asked of the bytes, and finds a tagged packet's inner type there, as with libpcap; scoped, it is asked of the
+//! frame as it was on the wire.
 //!
 //! Sources: IEEE 802.1Q-2022, 9.5; RFC 3032, 2.1; RFC 2516, 4; RFC 8926, 3.4; RFC 7348, 5; `linux/filter.h`.
 
@@ -23,12 +25,12 @@ use super::layers::{Offset, equal, masked};
 use super::link::ether_type;
 use super::port::PortRange;
 use super::proto::ip_protocol;
+use super::transport::address;
 use super::{Result, Scope, check_max};
 use crate::ast::Direction;
 use crate::bpf::ancillary;
 use crate::cfg::{Alu, Width};
 use crate::error::Error;
-use crate::options::Handle;
 use crate::predicate::{Base, Cell, Place, Predicate, Value};
 
 const GENEVE_PORT: u32 = 6081;
@@ -44,11 +46,9 @@ impl Scope<'_> {
         if let Some(id) = id {
             check_max("VLAN tag", id, VLAN_ID_MAX)?;
         }
-        let outermost = self.layers.vlans == 0 && self.layers.link_header == Offset::fixed(0);
         let vlan = match self.link_type() {
-            LinkType::ETHERNET if outermost && self.options.handle == Handle::Live => {
-                self.vlan_with_metadata(id)?
-            }
+            LinkType::ETHERNET if self.may_have_metadata() && self.scoped => self.vlan_on_the_wire(id)?,
+            LinkType::ETHERNET if self.may_have_metadata() => self.vlan_with_metadata(id)?,
             LinkType::ETHERNET
             | LinkType::NETANALYZER
             | LinkType::NETANALYZER_TRANSPARENT
@@ -70,13 +70,54 @@ impl Scope<'_> {
         let id = id.map(|id| self.vlan_id(id));
         self.layers.payload = self.layers.payload.plus(4);
         self.layers.link_type = self.layers.link_type.plus(4);
+        self.layers.kind = None;
         Ok(Predicate::all([tagged].into_iter().chain(id)))
     }
 
-    fn is_tagged(&mut self) -> Result<Predicate> {
-        let vlan = self.link_protocol(ether_type::VLAN)?;
-        let service = self.link_protocol(ether_type::VLAN_SERVICE)?;
-        Ok(vlan.or(service).or(self.link_protocol(ether_type::VLAN_OLD_QINQ)?))
+    pub(super) fn is_tagged(&mut self) -> Result<Predicate> {
+        let vlan = self.link_protocol_in_bytes(ether_type::VLAN)?;
+        let service = self.link_protocol_in_bytes(ether_type::VLAN_SERVICE)?;
+        Ok(vlan.or(service).or(self.link_protocol_in_bytes(ether_type::VLAN_OLD_QINQ)?))
+    }
+
+    /// Whether the packet's tag stands in its metadata.
+    pub(super) fn tag_in_metadata(&self) -> Predicate {
+        equal(self.at_packet(ancillary::VLAN_TAG_PRESENT), Width::Byte, 1, "VLAN tag in metadata")
+    }
+
+    fn id_in_metadata(&self, id: u32) -> Predicate {
+        let at_tag = self.at_packet(ancillary::VLAN_TAG);
+        masked(at_tag, Width::Half, id, VLAN_ID_MAX, "VLAN identifier in metadata")
+    }
+
+    /// The outermost tag, wherever it is; a cell holds where the type behind it stands in the bytes.
+    fn vlan_on_the_wire(&mut self, id: Option<u32>) -> Result<Predicate> {
+        let place = self.new_cell()?;
+        let in_metadata = self.tag_in_metadata();
+        let tagged = self.is_tagged()?;
+        let at = |constant| Predicate::Assign(place, Value::Constant(constant));
+        let type_at = self.layers.link_type.constant;
+        let metadata = [in_metadata.clone()].into_iter().chain(id.map(|id| self.id_in_metadata(id)));
+        let bytes = [in_metadata.not(), tagged].into_iter().chain(id.map(|id| self.vlan_id(id)));
+        let bytes = bytes.chain([at(type_at.wrapping_add(4))]);
+        let found = Predicate::all(metadata).or(Predicate::all(bytes));
+        self.layers.link_type = Offset { cell: Some(place), constant: 0 };
+        self.layers.payload = self.layers.link_type.plus(2);
+        Ok(at(type_at).and(found))
+    }
+
+    /// What the frame on the wire carried, on a live capture: where a tag is in the metadata, it carried that.
+    pub(super) fn link_protocol_on_the_wire(&mut self, protocol: u32) -> Result<Predicate> {
+        let in_metadata = self.tag_in_metadata();
+        let in_bytes = self.link_protocol_in_bytes(protocol)?;
+        let untagged = in_metadata.clone().not().and(in_bytes);
+        Ok(match protocol {
+            ether_type::VLAN | ether_type::VLAN_SERVICE | ether_type::VLAN_OLD_QINQ => {
+                let tpid = self.at_packet(ancillary::VLAN_TPID);
+                in_metadata.and(equal(tpid, Width::Half, protocol, "VLAN protocol in metadata")).or(untagged)
+            }
+            _ => untagged,
+        })
     }
 
     fn vlan_id(&mut self, id: u32) -> Predicate {
@@ -84,16 +125,13 @@ impl Scope<'_> {
     }
 
     fn vlan_with_metadata(&mut self, id: Option<u32>) -> Result<Predicate> {
-        let in_metadata =
-            equal(self.at_packet(ancillary::VLAN_TAG_PRESENT), Width::Byte, 1, "VLAN tag in metadata");
+        let in_metadata = self.tag_in_metadata();
         let tagged = self.is_tagged()?;
         let id_in_packet = id.map(|id| self.vlan_id(id));
         let moved = self.move_at_run_time()?;
         let vlan = in_metadata.clone().or(moved.and(tagged));
         let (Some(id), Some(id_in_packet)) = (id, id_in_packet) else { return Ok(vlan) };
-        let at_tag = self.at_packet(ancillary::VLAN_TAG);
-        let id_in_metadata = masked(at_tag, Width::Half, id, VLAN_ID_MAX, "VLAN identifier in metadata");
-        let found = in_metadata.clone().and(id_in_metadata);
+        let found = in_metadata.clone().and(self.id_in_metadata(id));
         Ok(vlan.and(found.or(in_metadata.not().and(id_in_packet))))
     }
 
@@ -238,7 +276,7 @@ impl Scope<'_> {
     }
 
     /// Where the IPv4 header ends.
-    fn ipv4_end(&mut self) -> Value {
+    pub(super) fn ipv4_end(&mut self) -> Value {
         let header = self.at_network(0);
         let words = Value::binary(Alu::And, Value::load(header, Width::Byte), Value::Constant(0xf));
         let len = Value::binary(Alu::Shl, words, Value::Constant(2));
@@ -283,12 +321,4 @@ struct TunnelCells {
 
 fn check_vni(what: &str, vni: Option<u32>) -> Result<()> {
     vni.map_or(Ok(()), |vni| check_max(what, vni, VNI_MAX))
-}
-
-/// A place as a number.
-fn address(place: Place) -> Value {
-    match place.base {
-        Base::Cell(cell) => Value::Cell(cell).plus(place.offset),
-        _ => Value::Constant(place.offset),
-    }
 }

@@ -20,6 +20,12 @@ use crate::predicate::{Base, Cell, Field, Place, Predicate, Test};
 /// What libpcap writes for an offset that a link type does not have.
 pub(super) const NONE: u32 = u32::MAX;
 
+/// The length of an Ethernet header.
+pub(super) const ETHERNET_LEN: u32 = 14;
+
+/// In the cell for the type of what a tunnel carries: it carries no Ethernet header.
+pub(super) const NO_ETHERNET: u32 = 0x1_0000;
+
 /// A place that may depend on the lengths of headers before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Offset {
@@ -56,6 +62,9 @@ pub(super) struct Layers {
     pub(super) network_no_snap: u32,
     /// Within Geneve or VXLAN.
     pub(super) in_tunnel: bool,
+    /// Within `inner(...)`: holds the type of what the payload is, with [`NO_ETHERNET`] where no Ethernet header is before it.
+    /// The link header's place is 14 bytes before the payload in any case.
+    pub(super) kind: Option<Cell>,
     pub(super) vlans: u32,
     pub(super) labels: u32,
 }
@@ -78,8 +87,22 @@ impl Layers {
             network,
             network_no_snap,
             in_tunnel: false,
+            kind: None,
             vlans: 0,
             labels: 0,
+        }
+    }
+
+    /// The packet in a tunnel, whose link header or what stands in its place is at `base`.
+    pub(super) fn inside(base: Cell, kind: Cell) -> Layers {
+        let at = |constant| Offset { cell: Some(base), constant };
+        Layers {
+            link_header: at(0),
+            outer_link_header: at(0),
+            link_type: at(ETHERNET_LEN - 2),
+            payload: at(ETHERNET_LEN),
+            kind: Some(kind),
+            ..Layers::default()
         }
     }
 
@@ -99,6 +122,7 @@ impl Layers {
         self.link = link;
         self.link_header = at;
         self.in_tunnel = false;
+        self.kind = None;
     }
 }
 

@@ -10,12 +10,13 @@
 
 use tapline_packet::LinkType;
 
-use super::layers::{NONE, at_most, bytes, equal, is_juniper, masked, not_equal};
+use super::layers::{NO_ETHERNET, NONE, at_most, bytes, equal, is_juniper, masked, not_equal};
+use super::transport::is;
 use super::{Result, Scope, check_max};
 use crate::ast::LlcType;
-use crate::cfg::Width;
+use crate::cfg::{Alu, Test as Compare, Width};
 use crate::error::Error;
-use crate::predicate::{Place, Predicate};
+use crate::predicate::{Cell, Place, Predicate, Relation, Value};
 
 /// EtherTypes (IANA, ieee-802-numbers).
 pub(super) mod ether_type {
@@ -81,6 +82,14 @@ impl Scope<'_> {
         if self.layers.labels > 0 {
             return self.mpls_payload(protocol);
         }
+        match self.scoped && self.may_have_metadata() {
+            true => self.link_protocol_on_the_wire(protocol),
+            false => self.link_protocol_in_bytes(protocol),
+        }
+    }
+
+    /// The same of the captured bytes alone, without MPLS.
+    pub(super) fn link_protocol_in_bytes(&mut self, protocol: u32) -> Result<Predicate> {
         match self.link_type() {
             LinkType::ETHERNET | LinkType::NETANALYZER | LinkType::NETANALYZER_TRANSPARENT => {
                 self.ethernet(protocol)
@@ -127,8 +136,9 @@ impl Scope<'_> {
     }
 
     fn ethernet(&mut self, protocol: u32) -> Result<Predicate> {
-        // Geneve says an EtherType also where there is no inner Ethernet header.
-        let check = if self.layers.in_tunnel { None } else { self.outer_check() };
+        // Tunnels say an EtherType also where there is no inner Ethernet header.
+        let in_tunnel = self.layers.in_tunnel || self.layers.kind.is_some();
+        let check = if in_tunnel { None } else { self.outer_check() };
         let frame = self.length_or_type(protocol)?;
         Ok(Predicate::all(check.into_iter().chain([frame])))
     }
@@ -137,6 +147,9 @@ impl Scope<'_> {
     pub(super) fn outer_check(&mut self) -> Option<Predicate> {
         if self.layers.in_tunnel {
             return self.has_inner_ethernet();
+        }
+        if let Some(kind) = self.layers.kind {
+            return Some(greater(kind, NO_ETHERNET - 1).not());
         }
         match self.layers.outer_link {
             // LAN emulation: a frame, no control message. Whether it is LAN emulation was asked before.
@@ -147,20 +160,35 @@ impl Scope<'_> {
         }
     }
 
+    /// Whether the type field, or what a tunnel's header has in its place, is this number.
+    fn ether_type_is(&mut self, protocol: u32) -> Predicate {
+        match self.layers.kind {
+            Some(kind) => is(Value::binary(Alu::And, Value::Cell(kind), Value::Constant(0xffff)), protocol),
+            None => equal(self.at_link_type(0), Width::Half, protocol, ETHER_TYPE),
+        }
+    }
+
+    /// Whether the type field is a length.
+    fn is_length(&mut self) -> Predicate {
+        match self.layers.kind {
+            Some(kind) => greater(kind, LENGTH_MAX).not(),
+            None => at_most(self.at_link_type(0), Width::Half, LENGTH_MAX, "Ethernet length"),
+        }
+    }
+
     fn length_or_type(&mut self, protocol: u32) -> Result<Predicate> {
-        let at_type = self.at_link_type(0);
-        let is_length = at_most(at_type, Width::Half, LENGTH_MAX, "Ethernet length");
+        let is_length = self.is_length();
         Ok(match protocol {
             sap::ISO | sap::IP | sap::NETBEUI => is_length.and(self.both_saps(protocol)),
             sap::IPX => {
                 let raw = equal(self.at_llc(0), Width::Half, 0xffff, "IPX without 802.2");
                 let llc = self.dsap(sap::IPX).or(raw);
                 let in_802_3 = is_length.and(self.snap(OUI_ETHERNET, ether_type::IPX).or(llc));
-                equal(at_type, Width::Half, ether_type::IPX, ETHER_TYPE).or(in_802_3)
+                self.ether_type_is(ether_type::IPX).or(in_802_3)
             }
             ether_type::ATALK | ether_type::AARP => {
                 let in_802_3 = is_length.and(self.apple_snap(protocol));
-                equal(at_type, Width::Half, protocol, ETHER_TYPE).or(in_802_3)
+                self.ether_type_is(protocol).or(in_802_3)
             }
             0..=LENGTH_MAX => {
                 check_max("LLC DSAP", protocol, 0xff)?;
@@ -168,7 +196,7 @@ impl Scope<'_> {
             }
             _ => {
                 check_max(ETHER_TYPE, protocol, 0xffff)?;
-                equal(at_type, Width::Half, protocol, ETHER_TYPE)
+                self.ether_type_is(protocol)
             }
         })
     }
@@ -329,8 +357,10 @@ impl Scope<'_> {
     fn is_llc(&mut self) -> Result<Predicate> {
         match self.link_type() {
             LinkType::ETHERNET => {
-                let is_length = at_most(self.at_link_type(0), Width::Half, LENGTH_MAX, "Ethernet length");
-                Ok(is_length.and(not_equal(self.at_llc(0), Width::Half, 0xffff, LLC)))
+                let on_the_wire = self.scoped && self.may_have_metadata();
+                let untagged = on_the_wire.then(|| self.tag_in_metadata().not());
+                let is_llc = self.is_length().and(not_equal(self.at_llc(0), Width::Half, 0xffff, LLC));
+                Ok(Predicate::all(untagged.into_iter().chain([is_llc])))
             }
             LinkType::SUNATM => Ok(self.atm_is_llc()),
             LinkType::IEEE802_5 | LinkType::FDDI | LinkType::ATM_RFC1483 => Ok(Predicate::Constant(true)),
@@ -342,6 +372,12 @@ impl Scope<'_> {
             _ => Err(self.unsupported("llc")),
         }
     }
+}
+
+/// A cell's value is greater than a number.
+fn greater(cell: Cell, number: u32) -> Predicate {
+    let (left, right) = (Value::Cell(cell), Value::Constant(number));
+    Predicate::Relation(Relation { left, compare: Compare::Greater, right })
 }
 
 /// What PPP calls a protocol (IANA, ppp-numbers).

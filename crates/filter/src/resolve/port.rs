@@ -90,9 +90,26 @@ impl Scope<'_> {
         direction: Option<Direction>,
         word: &str,
     ) -> Result<Predicate> {
+        if self.extensions {
+            return self.ports_behind_extensions(range, protocol, direction, word);
+        }
         Ok(self
             .ports_ipv6(range, protocol, direction, word)?
             .or(self.ports_ipv4(range, protocol, direction, word)?))
+    }
+
+    /// Over IPv4 or IPv6, wherever the transport header is.
+    fn ports_behind_extensions(
+        &mut self,
+        range: PortRange,
+        protocol: Option<u32>,
+        direction: Option<Direction>,
+        word: &str,
+    ) -> Result<Predicate> {
+        let Some(cells) = self.ask_transport() else { return Ok(Predicate::Constant(false)) };
+        let carried = Predicate::any(transports(protocol).filter_map(|number| self.has_header(number)));
+        let (source, destination) = (self.at_transport(cells, 0), self.at_transport(cells, 2));
+        Ok(carried.and(range_at(range, source, destination, direction, word)?))
     }
 
     pub(super) fn ports_ipv6(

@@ -11,6 +11,7 @@ use tapline_packet::LinkType;
 
 use super::layers::{equal, masked};
 use super::link::{ether_type, nlpid, sap};
+use super::transport::is_extension;
 use super::{Result, Scope, bad_qualifier, check_max};
 use crate::ast::{IdKind, Protocol, Qualifiers};
 use crate::cfg::Width;
@@ -98,6 +99,13 @@ impl Scope<'_> {
     }
 
     pub(super) fn ip_or_ip6(&mut self, protocol: u32) -> Result<Predicate> {
+        if self.extensions
+            && !is_extension(protocol)
+            && let Some(carried) = self.carries(protocol)
+        {
+            check_max("protocol number", protocol, 0xff)?;
+            return Ok(carried);
+        }
         Ok(self.ip_carries(protocol)?.or(self.ip6_carries(protocol)?))
     }
 
@@ -109,6 +117,12 @@ impl Scope<'_> {
     fn ip6_carries(&mut self, protocol: u32) -> Result<Predicate> {
         check_max("protocol number", protocol, 0xff)?;
         let is_ip6 = self.link_protocol(ether_type::IPV6)?;
+        if self.extensions
+            && !is_extension(protocol)
+            && let Some(carried) = self.carries(protocol)
+        {
+            return Ok(is_ip6.and(carried));
+        }
         let fragment = self.ip6_next_header(ip_protocol::FRAGMENT);
         let in_fragment = equal(self.at_network(40), Width::Byte, protocol, "IPv6 fragment's next header");
         let carried = self.ip6_next_header(protocol).or(fragment.and(in_fragment));
@@ -182,7 +196,8 @@ impl Scope<'_> {
     fn headers_to(&mut self, number: u32, version: u8) -> Result<Predicate> {
         check_max("protocol number", number, 0xff)?;
         if self.layers.payload.cell.is_some() {
-            return Err(Error::whole("'protochain' not supported with variable length headers"));
+            return Err(Error::whole("'protochain' not supported with variable length headers")
+                .hint("extensions(...) looks behind the extension headers of IPv6 wherever they are"));
         }
         self.provable = false;
         self.arith_cells.0 = self.arith_cells.0.max(1);

@@ -1,0 +1,103 @@
+//! The forms, which libpcap does not have.
+//!
+//! ```text
+//! form   := (scoped | extensions | anyvlan) ( chain )
+//!         | inner ( [kind [n] ,] chain )
+//!         | fragment ( [first | later] )
+//! kind   := gre | vxlan | geneve | gtp | ipip | erspan
+//! ```
+//!
+//! What stands in a form is a filter of its own: no id in it takes qualifiers from before it.
+
+use super::{Item, Parser};
+use crate::ast::{Expr, Form, Fragments, Keyword, Kind, Primitive, Tunnel, TunnelKind};
+use crate::error::{Error, Span};
+use crate::lex::{FormWord, Symbol, Token};
+
+impl Parser<'_> {
+    /// The form whose word is next.
+    pub(super) fn form(&mut self, word: FormWord) -> Result<Item, Error> {
+        let start = self.advance();
+        self.expect(Symbol::LeftParen, "'(' was expected here")?;
+        let form = match word {
+            FormWord::Scoped => Form::Scoped,
+            FormWord::Extensions => Form::Extensions,
+            FormWord::AnyVlan => Form::AnyVlan,
+            FormWord::Inner => Form::Inner(self.tunnel()?),
+            FormWord::Fragment => return self.fragment(start),
+        };
+        let item = self.chain()?;
+        let inner = self.as_filter(item)?;
+        let end = self.expect(Symbol::RightParen, "')' was expected here, to match the '(' before")?;
+        Ok(Item::Filter(Expr { kind: Kind::Form(form, Box::new(inner)), span: start.to(end) }))
+    }
+
+    /// `gre,` or `vxlan 42,` if that is what comes next: without the comma it is part of the filter.
+    fn tunnel(&mut self) -> Result<Option<Tunnel>, Error> {
+        let mut ahead = self.fork();
+        let Some(kind) = ahead.tunnel_kind()? else { return Ok(None) };
+        let id = match ahead.peek() {
+            Ok(Token::Number(number)) => Some((number, ahead.advance())),
+            _ => None,
+        };
+        if ahead.peek() != Ok(Token::Symbol(Symbol::Comma)) {
+            return Ok(None);
+        }
+        ahead.advance();
+        *self = ahead;
+        let tunnel = Tunnel { kind, id: id.map(|(number, _)| number) };
+        match id {
+            Some((number, span)) => check_id(kind, number, span).map(|()| Some(tunnel)),
+            None => Ok(Some(tunnel)),
+        }
+    }
+
+    fn tunnel_kind(&mut self) -> Result<Option<TunnelKind>, Error> {
+        let kind = match self.peek()? {
+            Token::Keyword(Keyword::Vxlan) => TunnelKind::Vxlan,
+            Token::Keyword(Keyword::Geneve) => TunnelKind::Geneve,
+            Token::Name(name) => match TunnelKind::ALL.into_iter().find(|kind| kind.word() == name) {
+                Some(kind) => kind,
+                None => return Ok(None),
+            },
+            _ => return Ok(None),
+        };
+        self.advance();
+        Ok(Some(kind))
+    }
+
+    fn fragment(&mut self, start: Span) -> Result<Item, Error> {
+        let which = match self.peek()? {
+            Token::Name("first") => Fragments::First,
+            Token::Name("later") => Fragments::Later,
+            Token::Symbol(Symbol::RightParen) => Fragments::Any,
+            _ => return Err(self.syntax("'first', 'later' or ')' was expected here")),
+        };
+        if which != Fragments::Any {
+            self.advance();
+        }
+        let end = self.expect(Symbol::RightParen, "')' was expected here, to match the '(' before")?;
+        let kind = Kind::Primitive(Primitive::Fragment(which));
+        Ok(Item::Filter(Expr { kind, span: start.to(end) }))
+    }
+}
+
+/// How large the number of a tunnel may be; 0 if such tunnels have none.
+fn id_max(kind: TunnelKind) -> u32 {
+    match kind {
+        TunnelKind::Gre | TunnelKind::Gtp => u32::MAX,
+        TunnelKind::Vxlan | TunnelKind::Geneve => 0x00ff_ffff,
+        TunnelKind::Erspan => 0x3ff,
+        TunnelKind::Ipip => 0,
+    }
+}
+
+fn check_id(kind: TunnelKind, id: u32, span: Span) -> Result<(), Error> {
+    match id_max(kind) {
+        0 => Err(Error::at(span, "ipip tunnels have no number").hint("leave it out: inner(ipip, ...)")),
+        max if id > max => {
+            Err(Error::at(span, format!("{} number {id} greater than maximum {max}", kind.word())))
+        }
+        _ => Ok(()),
+    }
+}

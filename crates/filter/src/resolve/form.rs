@@ -1,0 +1,140 @@
+//! The forms: what stands in their parentheses is asked in another way.
+//!
+//! ```text
+//! scoped(e)       e, its shifts ending with their parentheses and at `or`
+//! extensions(e)   e, looking behind IPv6's extension headers
+//! anyvlan(e)      assign(type's place) and (tag? move 4 and (tag? move 4)) and e          scoped
+//! inner(e)        a tunnel was found and e, looking at the packet in it                   scoped
+//! ```
+//!
+//! No shift leaves a form.
+
+use tapline_packet::LinkType;
+
+use super::layers::Offset;
+use super::state::Flow;
+use super::transport::address;
+use super::{Result, Scope};
+use crate::ast::{Expr, Form, Joint};
+use crate::cfg::Width;
+use crate::error::Span;
+use crate::options::Handle;
+use crate::predicate::{Base, Place, Predicate, Value};
+
+impl Scope<'_> {
+    pub(super) fn form(&mut self, form: Form, inner: &Expr, span: Span) -> Result<Predicate> {
+        let start = self.mark();
+        let (scoped, extensions) = (self.scoped, self.extensions);
+        self.scoped |= form != Form::Extensions;
+        self.extensions |= form == Form::Extensions;
+        let lowered = match form {
+            Form::Scoped | Form::Extensions => self.alone(inner),
+            Form::AnyVlan => self.any_vlan(inner, span),
+            Form::Inner(tunnel) => self.inner(tunnel, inner, span),
+        };
+        (self.scoped, self.extensions) = (scoped, extensions);
+        self.return_to(&start);
+        lowered
+    }
+
+    /// What stands in parentheses takes no qualifiers from before them.
+    fn alone(&mut self, inner: &Expr) -> Result<Predicate> {
+        self.expr(inner, None).map(|(predicate, _)| predicate)
+    }
+
+    /// `before`, which may have moved the headers, and then `inner`.
+    pub(super) fn before_inner(&mut self, before: Predicate, inner: &Expr) -> Result<Predicate> {
+        let flow = Flow::both(self.known);
+        let inner = self.alone(inner)?;
+        self.flow = flow.joined(Joint::And, self.flow);
+        Ok(before.and(inner))
+    }
+
+    fn any_vlan(&mut self, inner: &Expr, span: Span) -> Result<Predicate> {
+        if !self.may_be_tagged() {
+            return self.alone(inner);
+        }
+        let untagged = match self.link_type() {
+            LinkType::IEEE802_11
+            | LinkType::IEEE802_11_PRISM
+            | LinkType::IEEE802_11_AVS
+            | LinkType::IEEE802_11_RADIOTAP => self.over_tags_of_llc()?,
+            _ => self.over_tags()?,
+        };
+        self.shifted(span);
+        self.before_inner(untagged, inner)
+    }
+
+    /// Whether the link type may have VLAN tags where we look for them.
+    fn may_be_tagged(&self) -> bool {
+        self.layers.labels == 0
+            && matches!(
+                self.link_type(),
+                LinkType::ETHERNET
+                    | LinkType::NETANALYZER
+                    | LinkType::NETANALYZER_TRANSPARENT
+                    | LinkType::DSA_TAG_BRCM
+                    | LinkType::DSA_TAG_DSA
+                    | LinkType::DSA_TAG_EDSA
+                    | LinkType::LINUX_SLL
+                    | LinkType::IEEE802_11
+                    | LinkType::IEEE802_11_PRISM
+                    | LinkType::IEEE802_11_AVS
+                    | LinkType::IEEE802_11_RADIOTAP
+            )
+    }
+
+    /// The type stands right before the payload; it is found behind no tag, one or two. Holds always.
+    fn over_tags(&mut self) -> Result<Predicate> {
+        let place = self.new_cell()?;
+        let kind = match self.layers.kind {
+            Some(kind) => Some((kind, self.new_cell()?)),
+            None => None,
+        };
+        let at = Offset { cell: Some(place), constant: 0 };
+        let begin = Predicate::Assign(place, address(self.at_link_type(0)));
+        let begin = match kind {
+            Some((of, own)) => begin.and(Predicate::Assign(own, Value::Cell(of))),
+            None => begin,
+        };
+        let moved = Predicate::Assign(place, Value::Cell(place).plus(4));
+        let moved = match kind {
+            Some((_, own)) => {
+                let at_type = Place { base: Base::Cell(place), offset: 0 };
+                moved.and(Predicate::Assign(own, Value::load(at_type, Width::Half)))
+            }
+            None => moved,
+        };
+        let first = self.is_tagged()?.and(moved.clone());
+        let first = match self.may_have_metadata() {
+            true => self.tag_in_metadata().or(first),
+            false => first,
+        };
+        self.layers.link_type = at;
+        self.layers.payload = at.plus(2);
+        self.layers.kind = kind.map(|(_, own)| own);
+        self.layers.vlans += 2;
+        let second = self.is_tagged()?.and(moved);
+        Ok(begin.and(first.and(second).in_any_case()))
+    }
+
+    /// The same for 802.2, where tags stand behind the type in the SNAP header.
+    fn over_tags_of_llc(&mut self) -> Result<Predicate> {
+        let payload = self.new_cell()?;
+        let begin = Predicate::Assign(payload, address(self.at_llc(0)));
+        let moved = Predicate::Assign(payload, Value::Cell(payload).plus(4));
+        let first = self.is_tagged()?.and(moved.clone());
+        self.layers.payload = Offset { cell: Some(payload), constant: 0 };
+        self.layers.vlans += 2;
+        let second = self.is_tagged()?.and(moved);
+        Ok(begin.and(first.and(second).in_any_case()))
+    }
+
+    /// Whether the outermost tag may stand in the packet's metadata: then bytes before it are not what was on the wire.
+    pub(super) fn may_have_metadata(&self) -> bool {
+        self.options.handle == Handle::Live
+            && self.link_type() == LinkType::ETHERNET
+            && self.layers.vlans == 0
+            && self.layers.link_header == Offset::fixed(0)
+    }
+}
