@@ -59,6 +59,16 @@ impl<'a> Batch<'a> {
         self.records.is_empty()
     }
 
+    /// The stretch of memory that the records point into.
+    pub fn base(&self) -> &'a [u8] {
+        self.base
+    }
+
+    /// No packet is longer than this, whatever its record says; `u32::MAX` unless the batch was [`cut`](Self::cut).
+    pub fn snap_len(&self) -> u32 {
+        self.snap_len
+    }
+
     /// The records as the source wrote them.
     pub fn records(&self) -> &'a [Record] {
         self.records

@@ -54,6 +54,14 @@ impl Selection {
         self.len = kept;
     }
 
+    /// Hands the selected indices to an engine that narrows them by itself: it moves those that it keeps to the front, in order,
+    /// and returns how many they are. More than there were count as all.
+    #[inline]
+    pub fn narrow(&mut self, engine: impl FnOnce(&mut [u8]) -> usize) {
+        let kept = engine(&mut self.indices[..self.len]);
+        self.truncate(kept);
+    }
+
     /// Keeps at most the first `len` packets.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
@@ -80,5 +88,19 @@ mod tests {
         assert_eq!(selection.iter().collect::<Vec<_>>(), expected);
         selection.truncate(2);
         assert_eq!(selection.iter().collect::<Vec<_>>(), [3, 9]);
+    }
+
+    #[test]
+    fn an_engine_narrows_what_is_selected() {
+        let mut selection = Selection::none();
+        selection.select_all(4);
+        selection.narrow(|indices| {
+            assert_eq!(indices, [0, 1, 2, 3]);
+            indices[0] = 2;
+            1
+        });
+        assert_eq!(selection.iter().collect::<Vec<_>>(), [2]);
+        selection.narrow(|_| 5);
+        assert_eq!(selection.len(), 1);
     }
 }
