@@ -1,0 +1,122 @@
+//! Workloads as data, peers side by side, ratios of medians.
+//!
+//! ```text
+//! for each workload
+//!   check      every peer gives the same answer, or the workload is not measured
+//!   for each run, for each peer (the order rotates)
+//!     measure  processor time, user and system, of that peer alone
+//!   report     median of each peer, ratio to tapline, the goal
+//! ```
+//!
+//! The machine may be busy: runs of the peers alternate, so what disturbs one disturbs all, and the ratio of the medians
+//! is what counts. `--csv` keeps every single run.
+#![forbid(unsafe_code)]
+
+mod answer;
+mod file;
+mod filter;
+mod filters;
+mod live;
+mod measure;
+mod print;
+mod report;
+
+use anyhow::Context;
+use clap::{Args, Parser, Subcommand};
+use report::Report;
+use std::path::PathBuf;
+
+/// Compare Tapline with tcpdump, dumpcap and libpcap on this machine.
+#[derive(Debug, Parser)]
+#[command(name = "tapline-bench", version, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    workload: Workload,
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum Workload {
+    /// Everything below, with its defaults.
+    All,
+    /// Read and filter a file: against `tcpdump -r`.
+    File(file::FileArgs),
+    /// Print a file as text: against `tcpdump -n -r`.
+    Print(print::PrintArgs),
+    /// Capture from a virtual link to a file: against tcpdump and dumpcap at the same offered load. Needs root.
+    Live(live::LiveArgs),
+    /// Run filters: each engine that there is, the same filters on the same packets.
+    Filter(filter::FilterArgs),
+    /// Send traffic: the sending half of `live`, in a process of its own.
+    #[command(hide = true)]
+    Send(live::SendArgs),
+}
+
+/// What holds for every workload.
+#[derive(Clone, Debug, Args)]
+struct Options {
+    /// Runs of each peer in each workload.
+    #[arg(long, default_value_t = 5, global = true)]
+    runs: usize,
+    /// Write every run to this file, as comma-separated values.
+    #[arg(long, value_name = "FILE", global = true)]
+    csv: Option<PathBuf>,
+    /// The tapline program. By default the one beside this program.
+    #[arg(long, value_name = "PATH", global = true)]
+    tapline: Option<PathBuf>,
+    /// Where files are made: as large as the workload asks for.
+    #[arg(long, value_name = "FOLDER", global = true)]
+    folder: Option<PathBuf>,
+}
+
+impl Options {
+    fn tapline(&self) -> anyhow::Result<PathBuf> {
+        let path = match &self.tapline {
+            Some(path) => path.clone(),
+            None => std::env::current_exe()?.with_file_name("tapline"),
+        };
+        anyhow::ensure!(path.exists(), "{} is not there: build it first (make bench does)", path.display());
+        Ok(path)
+    }
+
+    fn folder(&self) -> anyhow::Result<tempfile::TempDir> {
+        let parent = self.folder.clone().unwrap_or_else(std::env::temp_dir);
+        tempfile::Builder::new()
+            .prefix("tapline-bench-")
+            .tempdir_in(&parent)
+            .with_context(|| format!("making a folder in {}", parent.display()))
+    }
+}
+
+/// Runs the program `tapline-bench` with the arguments of this process.
+///
+/// # Errors
+/// If a peer cannot be run, or gives another answer than we do.
+pub fn main() -> anyhow::Result<()> {
+    let Cli { workload, options } = Cli::parse();
+    if let Workload::Send(args) = workload {
+        return live::send(&args);
+    }
+    let mut report = Report::new(options.csv.as_deref())?;
+    report.describe_machine();
+    match workload {
+        Workload::File(args) => file::run(&args, &options, &mut report),
+        Workload::Print(args) => print::run(&args, &options, &mut report),
+        Workload::Live(args) => live::run(&args, &options, &mut report),
+        Workload::Filter(args) => filter::run(&args, &options, &mut report),
+        Workload::All => all(&options, &mut report),
+        Workload::Send(_) => Ok(()),
+    }
+}
+
+fn all(options: &Options, report: &mut Report) -> anyhow::Result<()> {
+    filter::run(&Default::default(), options, report)?;
+    file::run(&Default::default(), options, report)?;
+    print::run(&Default::default(), options, report)?;
+    if let Err(reason) = tapline_testkit::netns::may_make_namespaces() {
+        eprintln!("live: left out: {reason}");
+        return Ok(());
+    }
+    live::run(&Default::default(), options, report)
+}
