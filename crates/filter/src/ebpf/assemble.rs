@@ -1,0 +1,218 @@
+//! Instructions and labels to instructions with distances.
+//!
+//! ```text
+//! short   if r1 == 5 goto +d          d fits 16 bits
+//! long    if r1 != 5 goto +1          the opposite question, over
+//!         gotol +d                    a jump of 32 bits (Linux 6.6)
+//!         if r1 & 5 goto +1           questions without an opposite
+//!         goto +1
+//!         gotol +d
+//! ```
+//!
+//! All jumps are short at first. Those that do not reach their label become long, which moves others out of reach; so it
+//! goes on until all fit. A jump never becomes short again, so it ends.
+
+use super::code::*;
+use super::insn::Insn;
+
+/// A place to jump to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Label(pub(super) u32);
+
+/// Takes instructions in order.
+#[derive(Debug, Default)]
+pub(super) struct Assembler {
+    items: Vec<Item>,
+    /// For each label the item that it stands before.
+    labels: Vec<Option<u32>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    insn: Insn,
+    /// Where it jumps.
+    to: Option<Label>,
+    is_long: bool,
+}
+
+impl Item {
+    fn len(&self) -> i64 {
+        match (self.is_long, self.to) {
+            (true, Some(_)) if self.insn == Insn::GOTO => 1,
+            (true, Some(_)) if opposite(self.insn.code & 0xf0).is_some() => 2,
+            (true, Some(_)) => 3,
+            _ => 1,
+        }
+    }
+}
+
+/// The question that is answered yes when this one is answered no.
+pub(super) fn opposite(test: u8) -> Option<u8> {
+    Some(match test {
+        JEQ => JNE,
+        JNE => JEQ,
+        JGT => JLE,
+        JLE => JGT,
+        JGE => JLT,
+        JLT => JGE,
+        JSGT => JSLE,
+        JSLE => JSGT,
+        JSGE => JSLT,
+        JSLT => JSGE,
+        _ => return None,
+    })
+}
+
+impl Assembler {
+    /// Adds an instruction that goes on behind itself, or ends.
+    pub(super) fn push(&mut self, insn: Insn) {
+        self.items.push(Item { insn, to: None, is_long: false });
+    }
+
+    /// Adds a jump.
+    pub(super) fn jump(&mut self, insn: Insn, to: Label) {
+        self.items.push(Item { insn, to: Some(to), is_long: false });
+    }
+
+    /// The label stands before what is added next.
+    pub(super) fn label(&mut self, label: Label) {
+        let at = label.0 as usize;
+        if self.labels.len() <= at {
+            self.labels.resize(at + 1, None);
+        }
+        debug_assert!(self.labels[at].is_none(), "a label stands in one place");
+        self.labels[at] = Some(self.items.len() as u32);
+    }
+
+    /// Everything with its distances. `None` if a jump leads to a label that stands nowhere.
+    pub(super) fn finish(mut self) -> Option<Vec<Insn>> {
+        let mut starts = self.starts();
+        while self.lengthen(&starts)? {
+            starts = self.starts();
+        }
+        let mut insns = Vec::with_capacity(*starts.last()? as usize);
+        for (at, item) in self.items.iter().enumerate() {
+            match item.to {
+                None => insns.push(item.insn),
+                Some(label) => {
+                    let end = starts[at] + item.len();
+                    let distance = self.place(label, &starts)? - end;
+                    encode(item, i32::try_from(distance).ok()?, &mut insns);
+                }
+            }
+        }
+        Some(insns)
+    }
+
+    /// Where each item starts, and where the last one ends.
+    fn starts(&self) -> Vec<i64> {
+        let mut at = 0;
+        let mut starts: Vec<i64> = Vec::with_capacity(self.items.len() + 1);
+        for item in &self.items {
+            starts.push(at);
+            at += item.len();
+        }
+        starts.push(at);
+        starts
+    }
+
+    fn place(&self, label: Label, starts: &[i64]) -> Option<i64> {
+        let item = self.labels.get(label.0 as usize).copied().flatten()?;
+        starts.get(item as usize).copied()
+    }
+
+    /// Makes jumps long that do not reach. Returns whether there were any.
+    fn lengthen(&mut self, starts: &[i64]) -> Option<bool> {
+        let mut changed = false;
+        for at in 0..self.items.len() {
+            let Item { to: Some(label), is_long: false, .. } = self.items[at] else { continue };
+            let distance = self.place(label, starts)? - starts[at + 1];
+            let is_long = i16::try_from(distance).is_err();
+            self.items[at].is_long = is_long;
+            changed |= is_long;
+        }
+        Some(changed)
+    }
+}
+
+/// A jump by `distance` from its last instruction.
+fn encode(item: &Item, distance: i32, insns: &mut Vec<Insn>) {
+    let insn = item.insn;
+    if !item.is_long {
+        insns.push(Insn { offset: distance as i16, ..insn });
+        return;
+    }
+    if insn != Insn::GOTO {
+        match opposite(insn.code & 0xf0) {
+            Some(test) => insns.push(Insn { code: insn.code & 0x0f | test, offset: 1, ..insn }),
+            None => insns.extend([Insn { offset: 1, ..insn }, Insn { offset: 1, ..Insn::GOTO }]),
+        }
+    }
+    insns.push(Insn::goto_long(distance));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::insn::{R0, R1};
+    use super::*;
+
+    #[test]
+    fn near_jumps_are_short() {
+        let mut assembler = Assembler::default();
+        assembler.jump(Insn::jump_immediate(JEQ, true, R1, 5), Label(0));
+        assembler.push(Insn::set(R0, 1));
+        assembler.label(Label(0));
+        assembler.push(Insn::EXIT);
+        let insns = assembler.finish().unwrap();
+        assert_eq!((insns.len(), insns[0].offset), (3, 1));
+    }
+
+    #[test]
+    fn a_label_that_stands_nowhere_is_noticed() {
+        let mut assembler = Assembler::default();
+        assembler.jump(Insn::GOTO, Label(3));
+        assert_eq!(assembler.finish(), None);
+    }
+
+    /// Walks a program of jumps on r1, and says which instruction sets r0 last.
+    fn walk(insns: &[Insn], r1: u64) -> i32 {
+        let (mut at, mut r0) = (0_i64, 0);
+        loop {
+            let insn = insns[at as usize];
+            at += 1;
+            let taken = match insn.code & 0xf0 {
+                JEQ => r1 == insn.immediate as u64,
+                JNE => r1 != insn.immediate as u64,
+                JSET => r1 & insn.immediate as u64 != 0,
+                _ => true,
+            };
+            match insn.code {
+                c if c == JMP | EXIT => return r0,
+                c if c == JMP32 | JA => at += i64::from(insn.immediate),
+                _ if insn.is_jump() && taken => at += i64::from(insn.offset),
+                _ if insn.is_jump() => {}
+                _ => r0 = insn.immediate,
+            }
+        }
+    }
+
+    #[test]
+    fn far_jumps_become_long_and_ask_the_same() {
+        for gap in [32_760, 32_766, 32_767, 32_768, 40_000] {
+            for test in [JEQ, JSET] {
+                let mut assembler = Assembler::default();
+                assembler.jump(Insn::jump_immediate(test, true, R1, 4), Label(0));
+                assembler.jump(Insn::GOTO, Label(1));
+                (0..gap).for_each(|_| assembler.push(Insn::set(R0, 9)));
+                assembler.label(Label(1));
+                assembler.push(Insn::set(R0, 2));
+                assembler.push(Insn::EXIT);
+                assembler.label(Label(0));
+                assembler.push(Insn::set(R0, 1));
+                assembler.push(Insn::EXIT);
+                let insns = assembler.finish().unwrap();
+                assert_eq!((walk(&insns, 4), walk(&insns, 3)), (1, 2), "{gap} {test:#x}");
+            }
+        }
+    }
+}

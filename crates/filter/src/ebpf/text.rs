@@ -1,0 +1,125 @@
+//! Programs as text, in the form of the kernel's verifier and of `bpftool prog dump xlated`.
+//!
+//! ```text
+//!    0: (bf) r6 = r1
+//!    1: (28) r0 = *(u16 *)skb[12]
+//!    2: (56) if w0 != 0x800 goto pc+2
+//! ```
+
+use std::fmt::Write;
+
+use super::code::*;
+use super::insn::{Insn, PSEUDO_MAP_FD};
+
+/// One line for each instruction; a constant of 64 bits takes the line of its first.
+pub(super) fn render(insns: &[Insn]) -> String {
+    let mut text = String::new();
+    let mut at = 0;
+    while let Some(&insn) = insns.get(at) {
+        let line = line(insn, insns.get(at + 1).copied().unwrap_or_default());
+        writeln!(text, "{at:4}: ({:02x}) {line}", insn.code).expect("a String takes any text");
+        at += if insn.code == LD | IMM | DOUBLE { 2 } else { 1 };
+    }
+    text
+}
+
+fn line(insn: Insn, next: Insn) -> String {
+    match insn.class() {
+        LD if insn.code == LD | IMM | DOUBLE => constant(insn, next),
+        LD => packet(insn),
+        LDX => {
+            format!("r{} = *({} *)(r{} {:+})", insn.to.0, size(insn.code), insn.from.0, insn.offset)
+        }
+        STX => format!("*({} *)(r{} {:+}) = r{}", size(insn.code), insn.to.0, insn.offset, insn.from.0),
+        ST => format!("*({} *)(r{} {:+}) = {}", size(insn.code), insn.to.0, insn.offset, insn.immediate),
+        ALU | ALU64 => arithmetic(insn),
+        _ => jump(insn),
+    }
+}
+
+fn constant(insn: Insn, next: Insn) -> String {
+    if insn.from == PSEUDO_MAP_FD {
+        return format!("r{} = map[fd:{}]", insn.to.0, insn.immediate);
+    }
+    let k = u64::from(insn.immediate as u32) | u64::from(next.immediate as u32) << 32;
+    format!("r{} = {k:#x}", insn.to.0)
+}
+
+fn packet(insn: Insn) -> String {
+    let size = size(insn.code);
+    match insn.code & 0xe0 {
+        ABS => format!("r0 = *({size} *)skb[{}]", insn.immediate),
+        _ => format!("r0 = *({size} *)skb[r{} + {}]", insn.from.0, insn.immediate),
+    }
+}
+
+fn size(code: u8) -> &'static str {
+    match code & 0x18 {
+        BYTE => "u8",
+        HALF => "u16",
+        WORD => "u32",
+        _ => "u64",
+    }
+}
+
+fn arithmetic(insn: Insn) -> String {
+    let letter = if insn.class() == ALU64 { 'r' } else { 'w' };
+    let to = insn.to.0;
+    let operand =
+        if insn.code & X != 0 { format!("{letter}{}", insn.from.0) } else { insn.immediate.to_string() };
+    let sign = match insn.code & 0xf0 {
+        ADD => "+=",
+        SUB => "-=",
+        MUL => "*=",
+        DIV => "/=",
+        OR => "|=",
+        AND => "&=",
+        LSH => "<<=",
+        RSH => ">>=",
+        MOD => "%=",
+        XOR => "^=",
+        MOV => "=",
+        ARSH => "s>>=",
+        NEG => return format!("{letter}{to} = -{letter}{to}"),
+        _ => {
+            let order = if insn.code & X != 0 { "be" } else { "le" };
+            return format!("r{to} = {order}{} r{to}", insn.immediate);
+        }
+    };
+    format!("{letter}{to} {sign} {operand}")
+}
+
+fn jump(insn: Insn) -> String {
+    let sign = match insn.code & 0xf0 {
+        JA if insn.class() == JMP32 => return format!("gotol pc{:+}", insn.immediate),
+        JA => return format!("goto pc{:+}", insn.offset),
+        EXIT => return "exit".to_owned(),
+        CALL => return format!("call {}", helper(insn.immediate)),
+        JEQ => "==",
+        JNE => "!=",
+        JGT => ">",
+        JGE => ">=",
+        JLT => "<",
+        JLE => "<=",
+        JSET => "&",
+        JSGT => "s>",
+        JSGE => "s>=",
+        JSLT => "s<",
+        _ => "s<=",
+    };
+    let letter = if insn.class() == JMP { 'r' } else { 'w' };
+    let operand = if insn.code & X != 0 {
+        format!("{letter}{}", insn.from.0)
+    } else {
+        format!("{:#x}", insn.immediate)
+    };
+    format!("if {letter}{} {sign} {operand} goto pc{:+}", insn.to.0, insn.offset)
+}
+
+fn helper(number: i32) -> String {
+    match number {
+        super::REDIRECT_MAP => "bpf_redirect_map#51".to_owned(),
+        super::TAIL_CALL => "bpf_tail_call#12".to_owned(),
+        _ => format!("helper#{number}"),
+    }
+}
