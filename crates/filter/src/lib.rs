@@ -38,6 +38,7 @@ pub mod ast;
 pub mod bpf;
 pub mod cfg;
 mod compile;
+pub mod ebpf;
 mod error;
 mod explain;
 mod generate;
