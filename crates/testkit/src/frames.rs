@@ -25,7 +25,9 @@ pub use link::{
     snap, spanning_tree, vlan,
 };
 pub use transport::{Tcp, TcpOption, Udp, flags, sctp};
-pub use tunnel::{geneve, gre, vxlan};
+pub use tunnel::{
+    ERSPAN_I_II, ERSPAN_III, Gre, TRANSPARENT_BRIDGING, erspan_ii, erspan_iii, geneve, gre, gtp_u, vxlan,
+};
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
