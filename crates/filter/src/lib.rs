@@ -41,6 +41,7 @@ mod compile;
 pub mod ebpf;
 mod error;
 mod explain;
+pub mod fpl;
 mod generate;
 mod initialise;
 pub mod ir;

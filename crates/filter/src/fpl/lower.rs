@@ -1,0 +1,437 @@
+//! The tree to the intermediate form: registers become SSA values, loops real loops.
+//!
+//! ```text
+//! FOR (R[0] = a; R[0] < b; R[0] += c) body ROF
+//!
+//!   before:  goto head(a, others)            others: the registers that the body writes
+//!   head(i, others):  i < b ? body : after(i, others)
+//!   body:    ...; goto head(i + c, others)   BREAK: goto after(i, others)
+//! ```
+//!
+//! Registers hold 64 bits. Between them a number stays in 32 bits as long as that is exact, which makes comparisons of packet
+//! fields with constants cheap.
+
+mod hash;
+mod headers;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use super::FplOptions;
+use super::field::Link;
+use super::tree::{
+    Arithmetic, Code, Expr, For, Kind, REGISTERS, Relation, Statement, StatementKind, assigned, low_bits,
+};
+use crate::ir::{
+    Binary, BlockId, Builder, Field, Function, Ir, Op, Place, Target, Terminator, Test, Type, Value, Width,
+};
+
+/// The graph of a checked program.
+pub(super) fn lower(code: &Code, options: &FplOptions) -> Ir {
+    let mut builder = Builder::new();
+    let entry = builder.block();
+    builder.switch_to(entry);
+    for function in &code.functions {
+        let function: Arc<dyn Function> = function.clone();
+        builder.function(function);
+    }
+    if code.uses_cells {
+        builder.cells(options.memory_cells);
+    }
+    let length = length(&mut builder, options);
+    let fields = match Link::of(options.link_type) {
+        Some(link) if !code.fields.is_empty() => headers::lower(&mut builder, &code.fields, link, length),
+        _ => Vec::new(),
+    };
+    let zero = builder.const64(0);
+    let mut lowerer =
+        Lowerer { builder, options, length, fields, registers: [zero; REGISTERS], loops: Vec::new() };
+    if lowerer.block(&code.body) {
+        let verdict = lowerer.builder.const64(0);
+        lowerer.builder.finish(Terminator::Return(verdict));
+    }
+    lowerer.builder.build(entry)
+}
+
+/// `PKT.LEN`: captured bytes, no more than the proofs count with.
+fn length(builder: &mut Builder, options: &FplOptions) -> Value {
+    let captured = builder.field(Field::CapLen);
+    let most = builder.const32(options.packet_len_max);
+    min(builder, captured, most)
+}
+
+/// The lesser of two u32, without a branch.
+fn min(builder: &mut Builder, left: Value, right: Value) -> Value {
+    let is_greater = builder.compare(Test::Greater, left, right);
+    let excess = builder.binary(Binary::Sub, left, right);
+    let taken = builder.binary(Binary::Mul, excess, is_greater);
+    builder.binary(Binary::Sub, left, taken)
+}
+
+type Registers = [Value; REGISTERS];
+
+struct Lowerer<'a> {
+    builder: Builder,
+    options: &'a FplOptions,
+    length: Value,
+    /// By number in [`Code::fields`].
+    fields: Vec<Value>,
+    registers: Registers,
+    /// The loops around, innermost last.
+    loops: Vec<Around>,
+}
+
+/// A loop around: where it is left to, with which registers.
+#[derive(Clone)]
+struct Around {
+    after: BlockId,
+    carried: Vec<usize>,
+}
+
+impl Lowerer<'_> {
+    /// Whether the end of the statements is reached.
+    fn block(&mut self, statements: &[Statement]) -> bool {
+        statements.iter().all(|statement| self.statement(statement))
+    }
+
+    fn statement(&mut self, statement: &Statement) -> bool {
+        match &statement.kind {
+            StatementKind::SetRegister(register, value) => self.registers[*register] = self.wide(value),
+            StatementKind::SetCell(index, arithmetic, value) => self.set_cell(index, *arithmetic, value),
+            StatementKind::If(test, then, otherwise) => return self.choice(test, then, otherwise),
+            StatementKind::For(parts) => self.repetition(parts),
+            StatementKind::Break => {
+                self.leave_loop();
+                return false;
+            }
+            StatementKind::Return(value) => {
+                let verdict = self.wide(value);
+                self.builder.finish(Terminator::Return(verdict));
+                return false;
+            }
+            StatementKind::Call(call) => {
+                self.expr(call);
+            }
+        }
+        true
+    }
+
+    fn set_cell(&mut self, index: &Expr, arithmetic: Option<Arithmetic>, value: &Expr) {
+        let index = self.wide(index);
+        let mut value = self.wide(value);
+        if let Some(arithmetic) = arithmetic {
+            let old = self.builder.cell(index);
+            value = self.compute(arithmetic, old, value);
+        }
+        self.builder.set_cell(index, value);
+    }
+
+    fn choice(&mut self, test: &Expr, then: &[Statement], otherwise: &[Statement]) -> bool {
+        let (yes, no) = (self.builder.block(), self.builder.block());
+        self.condition(test, yes, no);
+        let before = self.registers;
+        self.builder.switch_to(yes);
+        let then = self.block(then).then(|| (self.builder.current(), self.registers));
+        self.registers = before;
+        self.builder.switch_to(no);
+        let otherwise = self.block(otherwise).then(|| (self.builder.current(), self.registers));
+        match (then, otherwise) {
+            (None, None) => return false,
+            (Some(one), None) | (None, Some(one)) => {
+                self.builder.switch_to(one.0);
+                self.registers = one.1;
+            }
+            (Some(one), Some(other)) => self.join(one, other),
+        }
+        true
+    }
+
+    /// Goes on where both ends meet.
+    fn join(&mut self, one: (BlockId, Registers), other: (BlockId, Registers)) {
+        let block = self.builder.block();
+        let differing: Vec<usize> =
+            (0..REGISTERS).filter(|&register| one.1[register] != other.1[register]).collect();
+        for (end, registers) in [one, other] {
+            self.builder.switch_to(end);
+            self.registers = registers;
+            self.go(block, &differing);
+        }
+        self.arrive(block, &differing);
+    }
+
+    /// Ends the current block with a way that carries these registers.
+    fn go(&mut self, block: BlockId, carried: &[usize]) {
+        let to = self.target(block, carried);
+        self.builder.finish(Terminator::Goto(to));
+    }
+
+    fn target(&self, block: BlockId, carried: &[usize]) -> Target {
+        Target { block, arguments: carried.iter().map(|&register| self.registers[register]).collect() }
+    }
+
+    /// Goes on at a block to which these registers are carried.
+    fn arrive(&mut self, block: BlockId, carried: &[usize]) {
+        self.builder.switch_to(block);
+        for &register in carried {
+            self.registers[register] = self.builder.parameter(block, Type::U64);
+        }
+    }
+
+    fn repetition(&mut self, parts: &For) {
+        let start = self.wide(&parts.start);
+        let end = self.wide(&parts.end);
+        let step = self.wide(&parts.step);
+        self.registers[parts.register] = start;
+        let written = assigned(&parts.body) | 1 << parts.register;
+        let carried: Vec<usize> = (0..REGISTERS).filter(|register| written & 1 << register != 0).collect();
+        let (head, body, after) = (self.builder.block(), self.builder.block(), self.builder.block());
+        self.go(head, &carried);
+        self.arrive(head, &carried);
+        let relation = Relation { operator: parts.relation, signed: false };
+        let exit = self.target(after, &carried);
+        self.compare_and_go(relation, self.registers[parts.register], end, Target::to(body), exit);
+        self.builder.switch_to(body);
+        let at_head = self.registers;
+        self.loops.push(Around { after, carried: carried.clone() });
+        if self.block(&parts.body) {
+            let operator = if parts.upward { Binary::Add } else { Binary::Sub };
+            let counter = self.registers[parts.register];
+            self.registers[parts.register] = self.builder.binary(operator, counter, step);
+            self.go(head, &carried);
+            self.builder.declare_loop(head, parts.rounds_max);
+        }
+        self.loops.pop();
+        self.registers = at_head;
+        self.arrive(after, &carried);
+    }
+
+    fn leave_loop(&mut self) {
+        if let Some(Around { after, carried }) = self.loops.last().cloned() {
+            self.go(after, &carried);
+        }
+    }
+
+    /// Ends the current block with a way to one of two, by whether the number is other than 0.
+    fn condition(&mut self, test: &Expr, yes: BlockId, no: BlockId) {
+        match &test.kind {
+            Kind::Constant(value) => self.builder.goto(if *value != 0 { yes } else { no }),
+            Kind::Not(inner) => self.condition(inner, no, yes),
+            Kind::And(left, right) => {
+                let between = self.builder.block();
+                self.condition(left, between, no);
+                self.builder.switch_to(between);
+                self.condition(right, yes, no);
+            }
+            Kind::Or(left, right) => {
+                let between = self.builder.block();
+                self.condition(left, yes, between);
+                self.builder.switch_to(between);
+                self.condition(right, yes, no);
+            }
+            Kind::Compare(relation, left, right) => {
+                let (left, right) = self.pair(left, right, relation.signed);
+                self.compare_and_go(*relation, left, right, Target::to(yes), Target::to(no));
+            }
+            Kind::Arithmetic(Arithmetic::Plain(Binary::And), left, right) => {
+                let (left, right) = self.pair(left, right, false);
+                self.builder.branch(Test::AnySet, left, right, yes, no);
+            }
+            _ => {
+                let value = self.expr(test);
+                let zero = self.constant(0, self.builder.ir().ty(value));
+                self.builder.branch(Test::Equal, value, zero, no, yes);
+            }
+        }
+    }
+
+    fn compare_and_go(
+        &mut self,
+        relation: Relation,
+        left: Value,
+        right: Value,
+        holds: Target,
+        fails: Target,
+    ) {
+        let (test, swapped, reversed) = relation.test();
+        let (left, right) = if swapped { (right, left) } else { (left, right) };
+        let (yes, no) = if reversed { (fails, holds) } else { (holds, fails) };
+        self.builder.finish(Terminator::Branch { test, left, right, yes, no });
+    }
+
+    fn constant(&mut self, value: u64, ty: Type) -> Value {
+        self.builder.push(Op::Const(value), ty)
+    }
+
+    /// Both numbers, in 32 bits where they fit and signs do not matter.
+    fn pair(&mut self, left: &Expr, right: &Expr, signed: bool) -> (Value, Value) {
+        let narrow = |expr: &Expr| expr.constant().filter(|value| *value <= u32::MAX.into() && !signed);
+        let is_narrow = |lowerer: &Self, value: Value| lowerer.builder.ir().ty(value) == Type::U32 && !signed;
+        if let Some(value) = narrow(right) {
+            let left = self.expr(left);
+            return (left, self.constant(value, self.builder.ir().ty(left)));
+        }
+        if let Some(value) = narrow(left) {
+            let right = self.expr(right);
+            return (self.constant(value, self.builder.ir().ty(right)), right);
+        }
+        let (left, right) = (self.expr(left), self.expr(right));
+        if is_narrow(self, left) && is_narrow(self, right) {
+            return (left, right);
+        }
+        (self.builder.extend(left), self.builder.extend(right))
+    }
+
+    /// The number in 64 bits.
+    fn wide(&mut self, expr: &Expr) -> Value {
+        let value = self.expr(expr);
+        self.builder.extend(value)
+    }
+
+    /// The number, in 64 bits or in 32 where it fits whatever the packet.
+    fn expr(&mut self, expr: &Expr) -> Value {
+        match &expr.kind {
+            Kind::Constant(value) => self.builder.const64(*value),
+            Kind::Register(register) => self.registers[*register],
+            Kind::Cell(index) => {
+                let index = self.wide(index);
+                self.builder.cell(index)
+            }
+            Kind::Length => self.length,
+            Kind::WireLength => self.builder.field(Field::WireLen),
+            Kind::Field(field) => self.fields[*field],
+            Kind::Load(width, offset) => self.load(*width, offset),
+            Kind::Extract { of, unit_bits, bits, index } => self.extract(of, *unit_bits, *bits, index),
+            Kind::ZeroExtend(bits, value) => self.zero_extend(*bits, value),
+            Kind::SignExtend(bits, value) => self.sign_extend(*bits, value),
+            Kind::Arithmetic(arithmetic, left, right) => {
+                let (left, right) = (self.wide(left), self.wide(right));
+                self.compute(*arithmetic, left, right)
+            }
+            Kind::Compare(relation, left, right) => self.comparison(*relation, left, right),
+            Kind::Not(_) | Kind::And(..) | Kind::Or(..) => self.truth(expr),
+            Kind::Hash(parts) => self.hash(parts),
+            Kind::Call(function, cells) => {
+                let arguments = [self.wide(&cells[0]), self.wide(&cells[1])];
+                self.builder.call(*function as u32, &arguments)
+            }
+        }
+    }
+
+    fn load(&mut self, width: Width, offset: &Expr) -> Value {
+        let place = self.place(offset);
+        self.builder.load(place, width)
+    }
+
+    fn place(&mut self, offset: &Expr) -> Place {
+        if let Some(offset) = offset.constant().and_then(|offset| u32::try_from(offset).ok()) {
+            return Place::at(offset);
+        }
+        // A sum may only move into the place where it cannot wrap.
+        if let Kind::Arithmetic(Arithmetic::Plain(Binary::Add), left, right) = &offset.kind
+            && let Some(added) = right.constant().and_then(|added| u32::try_from(added).ok())
+        {
+            let base = self.expr(left);
+            if self.builder.ir().ty(base) == Type::U32 {
+                return Place::from(base, added);
+            }
+            let added = self.builder.const64(added.into());
+            return Place::from(self.builder.binary(Binary::Add, base, added), 0);
+        }
+        Place::from(self.expr(offset), 0)
+    }
+
+    fn extract(&mut self, of: &Expr, unit_bits: u32, bits: u32, index: &Expr) -> Value {
+        let value = self.expr(of);
+        let last = u64::from(unit_bits / bits) - 1;
+        if let Some(index) = index.constant() {
+            let shift = (last - index.min(last)) * u64::from(bits);
+            return self.bits_of(value, shift, bits);
+        }
+        let index = self.wide(index);
+        let last = self.builder.const64(last);
+        let index = self.builder.binary(Binary::And, index, last);
+        let from_end = self.builder.binary(Binary::Xor, index, last);
+        let size = self.builder.const64(bits.into());
+        let shift = self.builder.binary(Binary::Mul, from_end, size);
+        let value = self.builder.extend(value);
+        let shifted = self.builder.binary(Binary::Shr, value, shift);
+        self.bits_of(shifted, 0, bits)
+    }
+
+    /// So many bits of the value, from this one on.
+    fn bits_of(&mut self, mut value: Value, shift: u64, bits: u32) -> Value {
+        let ty = self.builder.ir().ty(value);
+        if shift > 0 {
+            let shift = self.constant(shift, ty);
+            value = self.builder.binary(Binary::Shr, value, shift);
+        }
+        let mask = self.constant(low_bits(bits), ty);
+        value = self.builder.binary(Binary::And, value, mask);
+        if bits <= 32 { self.builder.truncate(value) } else { value }
+    }
+
+    fn zero_extend(&mut self, bits: u32, value: &Expr) -> Value {
+        let value = self.expr(value);
+        if bits == 32 { self.builder.truncate(value) } else { self.bits_of(value, 0, bits) }
+    }
+
+    fn sign_extend(&mut self, bits: u32, value: &Expr) -> Value {
+        let value = self.wide(value);
+        let shift = self.builder.const64(u64::from(64 - bits));
+        let high = self.builder.binary(Binary::Shl, value, shift);
+        self.builder.binary(Binary::SignedShr, high, shift)
+    }
+
+    fn compute(&mut self, arithmetic: Arithmetic, left: Value, right: Value) -> Value {
+        match arithmetic {
+            Arithmetic::Plain(op) => self.builder.binary(op, left, right),
+            _ => self.signed_division(arithmetic == Arithmetic::SignedRemainder, left, right),
+        }
+    }
+
+    /// Divides the magnitudes, then gives the result its sign: that of both for a quotient, of the left for a remainder.
+    fn signed_division(&mut self, remainder: bool, left: Value, right: Value) -> Value {
+        let (left_sign, left) = self.magnitude(left);
+        let (right_sign, right) = self.magnitude(right);
+        let op = if remainder { Binary::Mod } else { Binary::Div };
+        let result = self.builder.binary(op, left, right);
+        let sign =
+            if remainder { left_sign } else { self.builder.binary(Binary::Xor, left_sign, right_sign) };
+        let flipped = self.builder.binary(Binary::Xor, result, sign);
+        self.builder.binary(Binary::Sub, flipped, sign)
+    }
+
+    /// All ones if the number is negative, else 0; and the number without its sign.
+    fn magnitude(&mut self, value: Value) -> (Value, Value) {
+        let shift = self.builder.const64(63);
+        let sign = self.builder.binary(Binary::SignedShr, value, shift);
+        let flipped = self.builder.binary(Binary::Xor, value, sign);
+        (sign, self.builder.binary(Binary::Sub, flipped, sign))
+    }
+
+    fn comparison(&mut self, relation: Relation, left: &Expr, right: &Expr) -> Value {
+        let (left, right) = self.pair(left, right, relation.signed);
+        let (test, swapped, reversed) = relation.test();
+        let (left, right) = if swapped { (right, left) } else { (left, right) };
+        let answer = self.builder.compare(test, left, right);
+        if !reversed {
+            return answer;
+        }
+        let one = self.builder.const32(1);
+        self.builder.binary(Binary::Xor, answer, one)
+    }
+
+    /// 1 or 0, by branches: the right side of && and || is looked at only if it matters.
+    fn truth(&mut self, expr: &Expr) -> Value {
+        let (yes, no, join) = (self.builder.block(), self.builder.block(), self.builder.block());
+        self.condition(expr, yes, no);
+        for (block, value) in [(yes, 1), (no, 0)] {
+            self.builder.switch_to(block);
+            let value = self.builder.const32(value);
+            self.builder.finish(Terminator::Goto(Target { block: join, arguments: vec![value] }));
+        }
+        self.builder.switch_to(join);
+        self.builder.parameter(join, Type::U32)
+    }
+}
