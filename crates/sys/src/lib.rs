@@ -9,6 +9,7 @@
 //! ExecutableMemory                          machine code, written once and then never again
 //! NetNs, capability, privilege              where we stand and what we may do
 //! Opener                                    files opened by a process that kept its rights
+//! vectorscan                                sets of strings through the system's libhs (a feature)
 //! ```
 //!
 //! A failed call is a [`SyscallError`], which names it. This crate knows nothing of filters, flows or files' contents.
@@ -31,6 +32,8 @@ pub mod proc_packet;
 mod route;
 pub mod tsc;
 pub mod usage;
+#[cfg(feature = "vectorscan")]
+pub mod vectorscan;
 
 pub use block_ring::{BlockHead, BlockRing, RingGeometry};
 pub use error::SyscallError;

@@ -1,0 +1,191 @@
+//! The engines, and which one a set of patterns gets.
+//!
+//! ```text
+//! one key, case kept ─► Single      up to 32, case kept ─► Teddy
+//! else: cost of Grams by the keys' lengths < cost of Automaton ? Grams : Automaton
+//! ```
+//!
+//! Every engine finds keys ([`Keys`](crate::keys::Keys)) and reports each occurrence once, in an order of its own.
+
+mod automaton;
+mod grams;
+mod single;
+mod teddy;
+#[cfg(feature = "vectorscan")]
+mod vectorscan;
+
+use crate::Error;
+use crate::keys::{Keys, Sink};
+use crate::pattern::Pattern;
+use automaton::Automaton;
+use grams::Grams;
+use single::Single;
+use std::ops::ControlFlow;
+use teddy::Teddy;
+
+/// How a set is searched. The answer is the same with each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Engine {
+    /// memchr's `memmem`: one case-sensitive pattern.
+    Single,
+    /// aho-corasick's SIMD search: up to 64 case-sensitive patterns, on processors that have SSSE3 or NEON.
+    Teddy,
+    /// Our table of pieces: any set.
+    Grams,
+    /// An overlapping Aho-Corasick automaton: any set.
+    Automaton,
+    /// The system's libhs, with the feature `vectorscan`: any set.
+    Vectorscan,
+}
+
+impl Engine {
+    /// The name in messages and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::Single => "memmem",
+            Engine::Teddy => "teddy",
+            Engine::Grams => "grams",
+            Engine::Automaton => "automaton",
+            Engine::Vectorscan => "vectorscan",
+        }
+    }
+
+    /// Why this engine cannot search some set.
+    pub(crate) fn unfit(self, reason: impl Into<String>) -> Error {
+        Error::Unfit { engine: self.name(), reason: reason.into() }
+    }
+}
+
+impl std::fmt::Display for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Patterns and their keys: what an engine needs beside its own tables.
+#[derive(Debug)]
+pub(crate) struct Set {
+    pub(crate) patterns: Vec<Pattern>,
+    pub(crate) keys: Keys,
+}
+
+impl Set {
+    /// Tells of a key that stands at `start`.
+    pub(crate) fn report(
+        &self,
+        key: usize,
+        haystack: &[u8],
+        start: usize,
+        sink: Sink<'_>,
+    ) -> ControlFlow<()> {
+        self.keys.report(key, &self.patterns, haystack, start, sink)
+    }
+}
+
+/// An engine with its tables.
+#[derive(Debug)]
+pub(crate) enum Searcher {
+    Single(Single),
+    Teddy(Teddy),
+    Grams(Box<Grams>),
+    Automaton(Automaton),
+    #[cfg(feature = "vectorscan")]
+    Vectorscan(vectorscan::Vectorscan),
+}
+
+/// What one thread needs while it searches; empty for most engines.
+pub(crate) struct Session<'a> {
+    #[cfg(feature = "vectorscan")]
+    scratch: Option<vectorscan::Loan<'a>>,
+    searcher: &'a Searcher,
+}
+
+/// Up to here Teddy is faster than Grams (`docs/search.md`).
+const TEDDY_MAX: usize = 32;
+
+impl Searcher {
+    /// The fastest engine for this set.
+    pub(crate) fn choose(set: &Set) -> Result<Searcher, Error> {
+        let (keys, keeps_case) = (&set.keys, !set.keys.fold);
+        if keeps_case && keys.len() == 1 {
+            return Searcher::new(Engine::Single, set);
+        }
+        if keeps_case
+            && keys.len() <= TEDDY_MAX
+            && let Ok(teddy) = Searcher::new(Engine::Teddy, set)
+        {
+            return Ok(teddy);
+        }
+        let engine =
+            if grams::cost(keys) < automaton::cost(keys) { Engine::Grams } else { Engine::Automaton };
+        Searcher::new(engine, set)
+    }
+
+    pub(crate) fn new(engine: Engine, set: &Set) -> Result<Searcher, Error> {
+        Ok(match engine {
+            Engine::Single => Searcher::Single(Single::new(&set.keys)?),
+            Engine::Teddy => Searcher::Teddy(Teddy::new(&set.keys)?),
+            Engine::Grams => Searcher::Grams(Box::new(Grams::new(&set.keys)?)),
+            Engine::Automaton => Searcher::Automaton(Automaton::new(&set.keys)?),
+            #[cfg(feature = "vectorscan")]
+            Engine::Vectorscan => Searcher::Vectorscan(vectorscan::Vectorscan::new(&set.patterns)?),
+            #[cfg(not(feature = "vectorscan"))]
+            Engine::Vectorscan => return Err(engine.unfit("build with the feature vectorscan")),
+        })
+    }
+
+    pub(crate) fn engine(&self) -> Engine {
+        match self {
+            Searcher::Single(_) => Engine::Single,
+            Searcher::Teddy(_) => Engine::Teddy,
+            Searcher::Grams(_) => Engine::Grams,
+            Searcher::Automaton(_) => Engine::Automaton,
+            #[cfg(feature = "vectorscan")]
+            Searcher::Vectorscan(_) => Engine::Vectorscan,
+        }
+    }
+
+    /// Memory of the tables, in bytes, as far as it is known.
+    pub(crate) fn memory(&self) -> usize {
+        match self {
+            Searcher::Single(_) => 0,
+            Searcher::Teddy(teddy) => teddy.memory(),
+            Searcher::Grams(grams) => grams.memory(),
+            Searcher::Automaton(automaton) => automaton.memory(),
+            #[cfg(feature = "vectorscan")]
+            Searcher::Vectorscan(vectorscan) => vectorscan.memory(),
+        }
+    }
+
+    /// Begins a batch: what the engine shares between threads is taken once.
+    pub(crate) fn session(&self) -> Session<'_> {
+        Session {
+            #[cfg(feature = "vectorscan")]
+            scratch: match self {
+                Searcher::Vectorscan(vectorscan) => Some(vectorscan.lend()),
+                _ => None,
+            },
+            searcher: self,
+        }
+    }
+}
+
+impl Session<'_> {
+    /// Tells of every occurrence in `haystack`, in any order, until the sink ends it.
+    pub(crate) fn search(&mut self, set: &Set, haystack: &[u8], sink: Sink<'_>) -> ControlFlow<()> {
+        match self.searcher {
+            Searcher::Single(single) => single.search(set, haystack, sink),
+            Searcher::Teddy(teddy) => teddy.search(set, haystack, sink),
+            Searcher::Grams(grams) => grams.search(set, haystack, sink),
+            Searcher::Automaton(automaton) => {
+                automaton.search(&set.keys, haystack, |key, start| set.report(key, haystack, start, sink))
+            }
+            #[cfg(feature = "vectorscan")]
+            Searcher::Vectorscan(vectorscan) => match &mut self.scratch {
+                Some(loan) => vectorscan.search(loan, set, haystack, sink),
+                None => ControlFlow::Continue(()),
+            },
+        }
+    }
+}
