@@ -42,7 +42,8 @@ const EXPLAIN_EXAMPLES: &str = "\
 Examples:
   tapline filter explain 'host 10.0.0.1 and not port 22'
   tapline filter explain -d 'tcp[tcpflags] & tcp-syn != 0'     as tcpdump -d prints it
-  tapline filter explain -ddd --link-type RAW 'icmp'           decimal numbers, for other programs";
+  tapline filter explain -ddd --link-type RAW 'icmp'           decimal numbers, for other programs
+  tapline filter explain --stage passes 'host a or host b'     what each pass of the compiler does";
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
@@ -52,6 +53,10 @@ pub(crate) struct ExplainArgs {
     /// Only the program: -d as instructions, -dd as C, -ddd as decimal numbers.
     #[arg(short = 'd', action = ArgAction::Count)]
     pub(crate) dump: u8,
+    /// Show one form that the filter takes on its way to code: tree, passes (values before and after each pass), ir (values after
+    /// all passes), bpf, ebpf. Several with commas, or all.
+    #[arg(long, value_name = "STAGE", value_delimiter = ',', conflicts_with = "dump")]
+    pub(crate) stage: Vec<String>,
     /// Compile as for a live capture, where the kernel keeps VLAN tags apart.
     #[arg(long)]
     pub(crate) live: bool,

@@ -2,13 +2,17 @@
 //!
 //! ```text
 //! text --parse--> Ast --lower--> Predicates --generate--> Cfg --simplify--> Cfg --initialise--> Cfg --assemble--> Program
+//!                                                                         \--raise--> Ir --optimise--> Ir
 //! ```
 
 use crate::assemble::assemble;
 use crate::bpf::Program;
+use crate::cfg::Cfg;
 use crate::error::Error;
 use crate::generate::generate;
 use crate::initialise::initialise;
+use crate::ir::{Ir, raise};
+use crate::optimise::optimise;
 use crate::options::Options;
 use crate::parse::parse;
 use crate::resolve::lower;
@@ -30,6 +34,24 @@ use crate::simplify::{rejects_all, simplify};
 /// # Ok::<(), tapline_filter::Error>(())
 /// ```
 pub fn compile(text: &str, options: &Options) -> Result<Program, Error> {
+    Program::new(assemble(&initialise(graph(text, options)?)))
+        .map_err(|invalid| Error::whole(format!("the program is not valid: {invalid}")))
+}
+
+/// Compiles the text of a filter to values, after all passes: what native code and eBPF are made from.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_ir(text: &str, options: &Options) -> Result<Ir, Error> {
+    let mut ir = raise(&graph(text, options)?);
+    if options.optimise {
+        optimise(&mut ir);
+    }
+    Ok(ir)
+}
+
+/// The block graph of a text.
+pub(crate) fn graph(text: &str, options: &Options) -> Result<Cfg, Error> {
     let predicates = lower(&parse(text)?, options)?;
     let mut cfg = generate(&predicates, options.snap_len);
     if options.optimise {
@@ -39,6 +61,5 @@ pub fn compile(text: &str, options: &Options) -> Result<Program, Error> {
                 .hint("its parts contradict each other; an offset that vlan, mpls or a tunnel moved may be the reason"));
         }
     }
-    Program::new(assemble(&initialise(cfg)))
-        .map_err(|invalid| Error::whole(format!("the program is not valid: {invalid}")))
+    Ok(cfg)
 }

@@ -19,7 +19,10 @@
 
 mod listing;
 mod meaning;
+mod stages;
 mod tree;
+
+pub use stages::Stage;
 
 use crate::ast::{Arith, Ast, Expr, IdKind, Kind, Primitive, Protocol};
 use crate::bpf::Program;

@@ -55,9 +55,9 @@ mod resolve;
 mod simplify;
 
 pub use assemble::assemble;
-pub use compile::compile;
+pub use compile::{compile, compile_ir};
 pub use error::{Error, Span};
-pub use explain::explain;
+pub use explain::{Stage, explain};
 pub use generate::generate;
 pub use names::{FixedNames, Ports, Resolver, SystemNames};
 pub use options::{Handle, Options};

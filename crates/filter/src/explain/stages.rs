@@ -1,0 +1,79 @@
+//! A filter as each stage of the compiler sees it.
+//!
+//! ```text
+//! tree     what was written                       ir       values, after all passes
+//!                                               passes   values before the first pass and after each
+//! bpf      classic BPF                             ebpf     eBPF, as a socket filter
+//! ```
+
+use super::tree;
+use crate::bpf::Form;
+use crate::compile::{compile, compile_ir, graph};
+use crate::ebpf::{Hook, emit};
+use crate::error::Error;
+use crate::ir::raise;
+use crate::optimise::{PASSES, optimise_watched};
+use crate::options::Options;
+use crate::parse::parse;
+
+/// A form that a filter takes on its way from text to code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// The text as it is read.
+    Tree,
+    /// Values ([`crate::ir`]), after all passes.
+    Ir,
+    /// Values before the first pass and after each.
+    Passes,
+    /// Classic BPF, as `tcpdump -d` prints it.
+    Bpf,
+    /// eBPF for the kernel, as a socket filter, in the verifier's form.
+    Ebpf,
+}
+
+impl Stage {
+    /// All of them, in the order of the compiler.
+    pub const ALL: [Stage; 5] = [Stage::Tree, Stage::Passes, Stage::Ir, Stage::Bpf, Stage::Ebpf];
+
+    /// What the command line calls it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Stage::Tree => "tree",
+            Stage::Ir => "ir",
+            Stage::Passes => "passes",
+            Stage::Bpf => "bpf",
+            Stage::Ebpf => "ebpf",
+        }
+    }
+
+    /// The filter `text` at this stage. Lines end in line feeds.
+    ///
+    /// # Errors
+    /// As [`compile`](crate::compile).
+    pub fn show(self, text: &str, options: &Options) -> Result<String, Error> {
+        Ok(match self {
+            Stage::Tree => tree::render(&parse(text)?, text),
+            Stage::Ir => compile_ir(text, options)?.to_string(),
+            Stage::Passes => passes(text, options)?,
+            Stage::Bpf => compile(text, options)?.text(Form::Assembly),
+            Stage::Ebpf => {
+                let ir = compile_ir(text, options)?;
+                emit(&ir, Hook::SocketFilter).map_err(|error| Error::whole(error.to_string()))?.text()
+            }
+        })
+    }
+}
+
+fn passes(text: &str, options: &Options) -> Result<String, Error> {
+    let mut ir = raise(&graph(text, options)?);
+    let mut out = format!("before the first pass:\n{ir}");
+    let mut at = 0;
+    optimise_watched(&mut ir, |pass, ir| {
+        at += 1;
+        out += &format!("\n{at}. {}: {}:\n{ir}", pass.name, pass.purpose);
+    });
+    if at == 0 {
+        out += &format!("\nNone of the {} passes found anything to change.\n", PASSES.len());
+    }
+    Ok(out)
+}
