@@ -13,7 +13,7 @@
 mod headers;
 mod value;
 
-pub(crate) use value::cells_needed;
+pub(crate) use value::{cells_needed, folded};
 
 use crate::ast::Joint;
 use crate::cfg::{BlockId, Cfg, Operand, Statement, Terminator};

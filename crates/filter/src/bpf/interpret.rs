@@ -318,7 +318,7 @@ fn byte(data: &[u8], x: u32, k: u32) -> Option<u32> {
 
 /// An ancillary load; `None` for what no capture of ours holds.
 #[cold]
-fn from_meta(k: u32, data: &[u8], meta: &Meta) -> Option<u32> {
+pub(crate) fn from_meta(k: u32, data: &[u8], meta: &Meta) -> Option<u32> {
     match k {
         ancillary::PROTOCOL => protocol(data),
         ancillary::PKTTYPE => Some(meta.packet_type.to_kernel().into()),

@@ -12,7 +12,7 @@
 //! The numbers are those of `linux/bpf_common.h` and `linux/filter.h`; the meaning is the one of "The BSD Packet
 //! Filter" (McCanne and Jacobson, 1993) with what Linux and libpcap added: `mod`, `xor`, and the ancillary loads.
 
-mod interpret;
+pub(crate) mod interpret;
 mod text;
 mod validate;
 

@@ -92,12 +92,17 @@ fn emit_pair(left: &Value, right: &Value, free: u8, code: &mut Vec<Statement>) -
 /// header, so it may be added to the offset; a greater one is a negative one.
 const FOLDED_MAX: u32 = 0x7fff_ffff;
 
+/// The place that a constant index leads to, unless their sum is taken while the filter runs.
+pub(crate) fn folded(place: Place, index: u32) -> Option<Place> {
+    let offset = place.offset.checked_add(index).filter(|_| index <= FOLDED_MAX)?;
+    Some(Place { offset, ..place })
+}
+
 fn emit_load(index: &Value, place: Place, width: Width, free: u8, code: &mut Vec<Statement>) {
     if let Value::Constant(index) = index
-        && *index <= FOLDED_MAX
-        && let Some(offset) = place.offset.checked_add(*index)
+        && let Some(place) = folded(place, *index)
     {
-        code.extend(load(Place { offset, ..place }, width));
+        code.extend(load(place, width));
         return;
     }
     emit(index, free, code);

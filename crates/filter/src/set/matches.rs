@@ -1,0 +1,119 @@
+//! Which filters each packet of a batch matches.
+
+use tapline_packet::BATCH_MAX;
+
+/// For each packet of a batch, the filters that match it. Reused from batch to batch, so that its memory grows to what the
+/// largest batch needs and then stays.
+///
+/// Filters are given by [`FilterId::index`](super::FilterId::index), ascending.
+#[derive(Clone, Debug)]
+pub struct Matches {
+    ranges: [(u32, u32); BATCH_MAX],
+    found: Vec<u32>,
+    pub(super) scratch: Scratch,
+    pub(super) late: super::fragments::Late,
+}
+
+/// What a pass over a batch writes down.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scratch {
+    pub(super) probes: Vec<Probe>,
+    pub(super) keys: Vec<u64>,
+}
+
+/// A lookup that is to be made.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Probe {
+    pub(super) hash: u64,
+    /// Where its key begins.
+    pub(super) key: u32,
+    pub(super) shape: u16,
+    pub(super) packet: u8,
+}
+
+impl Matches {
+    /// None for any packet.
+    pub fn new() -> Matches {
+        Matches {
+            ranges: [(0, 0); BATCH_MAX],
+            found: Vec::new(),
+            scratch: Scratch::default(),
+            late: Default::default(),
+        }
+    }
+
+    /// Has room for `matches` in a batch, so that no more is allocated up to there.
+    pub fn with_capacity(matches: usize) -> Matches {
+        Matches { found: Vec::with_capacity(matches), ..Matches::new() }
+    }
+
+    /// The filters that match the packet at `packet` in the batch; none for one that was not selected.
+    ///
+    /// # Panics
+    /// If `packet` is not less than [`BATCH_MAX`].
+    #[inline]
+    pub fn of(&self, packet: usize) -> &[u32] {
+        let (start, end) = self.ranges[packet];
+        &self.found[start as usize..end as usize]
+    }
+
+    /// Writes the same as a set of bits: bit `i % 64` of word `i / 64` for the filter with the index `i`. Filters for which
+    /// `bits` has no room are left out.
+    ///
+    /// # Panics
+    /// If `packet` is not less than [`BATCH_MAX`].
+    pub fn bits(&self, packet: usize, bits: &mut [u64]) {
+        bits.fill(0);
+        for filter in self.of(packet) {
+            if let Some(word) = bits.get_mut(*filter as usize / 64) {
+                *word |= 1 << (filter % 64);
+            }
+        }
+    }
+
+    /// How many matches there are in the batch.
+    pub fn total(&self) -> usize {
+        self.ranges.iter().map(|(start, end)| (end - start) as usize).sum()
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.ranges = [(0, 0); BATCH_MAX];
+        self.found.clear();
+        self.late.clear();
+    }
+
+    /// Adds one for the packet that is under way.
+    #[inline]
+    pub(super) fn push(&mut self, filter: u32) {
+        self.found.push(filter);
+    }
+
+    /// Where the next match goes.
+    #[inline]
+    pub(super) fn mark(&self) -> usize {
+        self.found.len()
+    }
+
+    /// Those since `mark`.
+    pub(super) fn since(&mut self, mark: usize) -> &mut [u32] {
+        &mut self.found[mark..]
+    }
+
+    /// Keeps the first `len` since `mark` for a packet.
+    #[inline]
+    pub(super) fn finish(&mut self, packet: usize, mark: usize, len: usize) {
+        self.found.truncate(mark + len);
+        self.ranges[packet] = (mark as u32, (mark + len) as u32);
+    }
+
+    /// Gives a packet what another one of the batch has.
+    pub(super) fn share(&mut self, from: usize, to: usize) {
+        self.ranges[to] = self.ranges[from];
+    }
+}
+
+impl Default for Matches {
+    fn default() -> Matches {
+        Matches::new()
+    }
+}

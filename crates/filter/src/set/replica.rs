@@ -1,0 +1,191 @@
+//! Changes to a set while packets flow.
+//!
+//! ```text
+//!                    +--channel--> Replica of worker 0    apply() between two batches
+//! Updates --commit---+--channel--> Replica of worker 1    apply() between two batches
+//! ```
+//!
+//! Each worker has the whole set for itself, so that classifying takes no lock and waits for nobody. One writer sends changes to
+//! all. What is committed together becomes visible together, at a worker's next `apply`: a batch sees all of a commit or nothing of
+//! it, and commits in their order. A change is visible at the latest one batch and the changes before it after its commit;
+//! [`Updates::visible`] says how far all workers are. The price is memory: one set of tables for each worker; the filters
+//! themselves are shared.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+
+use super::{Filter, FilterId, FilterSet, Mode, SetError};
+
+/// Commits that a worker may be behind; [`Updates::commit`] then waits for no one and sends nothing.
+pub const BEHIND_MAX: u64 = 4096;
+
+/// What is done to every replica.
+#[derive(Clone, Debug)]
+enum Change {
+    Insert(Arc<Filter>, u32),
+    Remove(FilterId),
+    Exchange(FilterId, Arc<Filter>),
+}
+
+/// The writer's side: says what is in the set, and makes changes.
+#[derive(Debug)]
+pub struct Updates {
+    places: Vec<Place>,
+    free: Vec<u32>,
+    collected: Vec<Change>,
+    commits: u64,
+    workers: Vec<(Sender<Arc<[Change]>>, Arc<AtomicU64>)>,
+}
+
+/// Mirrors a slot of the replicas.
+#[derive(Debug, Default)]
+struct Place {
+    generation: u32,
+    filter: Option<Arc<Filter>>,
+}
+
+/// A worker's set.
+#[derive(Debug)]
+pub struct Replica {
+    /// The set. Changing it otherwise than by [`apply`](Self::apply) parts it from the others.
+    set: FilterSet,
+    changes: Receiver<Arc<[Change]>>,
+    applied: Arc<AtomicU64>,
+}
+
+impl Updates {
+    /// Empty sets for so many workers.
+    pub fn new(mode: Mode, workers: usize) -> (Updates, Vec<Replica>) {
+        let mut replicas = Vec::with_capacity(workers);
+        let mut ends = Vec::with_capacity(workers);
+        for _ in 0..workers {
+            let ((sender, changes), applied) = (channel(), Arc::new(AtomicU64::new(0)));
+            ends.push((sender, Arc::clone(&applied)));
+            replicas.push(Replica { set: FilterSet::new(mode), changes, applied });
+        }
+        let updates = Updates {
+            places: Vec::new(),
+            free: Vec::new(),
+            collected: Vec::new(),
+            commits: 0,
+            workers: ends,
+        };
+        (updates, replicas)
+    }
+
+    /// Adds a filter with the next commit; see [`FilterSet::insert`].
+    pub fn insert(&mut self, filter: impl Into<Arc<Filter>>, priority: u32) -> FilterId {
+        let filter = filter.into();
+        let index = self.free.pop().unwrap_or(self.places.len() as u32);
+        if index as usize == self.places.len() {
+            self.places.push(Place::default());
+        }
+        let place = &mut self.places[index as usize];
+        place.filter = Some(Arc::clone(&filter));
+        let id = FilterId { index, generation: place.generation };
+        self.collected.push(Change::Insert(filter, priority));
+        id
+    }
+
+    /// Takes a filter out with the next commit.
+    ///
+    /// # Errors
+    /// If it is not in the set.
+    pub fn remove(&mut self, id: FilterId) -> Result<Arc<Filter>, SetError> {
+        let place = self.place(id)?;
+        place.generation += 1;
+        let filter = place.filter.take().ok_or(SetError::NoSuchFilter)?;
+        self.free.push(id.index);
+        self.collected.push(Change::Remove(id));
+        Ok(filter)
+    }
+
+    /// Puts another filter in the place of one with the next commit.
+    ///
+    /// # Errors
+    /// If it is not in the set.
+    pub fn exchange(
+        &mut self,
+        id: FilterId,
+        filter: impl Into<Arc<Filter>>,
+    ) -> Result<Arc<Filter>, SetError> {
+        let filter = filter.into();
+        let old = self.place(id)?.filter.replace(Arc::clone(&filter)).ok_or(SetError::NoSuchFilter)?;
+        self.collected.push(Change::Exchange(id, filter));
+        Ok(old)
+    }
+
+    /// Exchanges constants with the next commit; see [`FilterSet::replace`].
+    ///
+    /// # Errors
+    /// If the filter is not in the set, or its constants cannot be exchanged; it stays as it was.
+    pub fn replace(&mut self, id: FilterId, changes: &[(usize, u32)]) -> Result<(), SetError> {
+        let filter = self.place(id)?.filter.as_ref().ok_or(SetError::NoSuchFilter)?.with(changes)?;
+        self.exchange(id, filter).map(|_| ())
+    }
+
+    /// Sends what was changed since the last commit, as one. Gives the number of the commit, or `None` if a worker is
+    /// [`BEHIND_MAX`] commits behind: the changes stay collected, for the next call. Workers that are gone are forgotten.
+    pub fn commit(&mut self) -> Option<u64> {
+        if self.commits - self.visible() >= BEHIND_MAX {
+            return None;
+        }
+        if !self.collected.is_empty() {
+            self.commits += 1;
+            let changes: Arc<[Change]> = std::mem::take(&mut self.collected).into();
+            self.workers.retain(|(worker, _)| worker.send(Arc::clone(&changes)).is_ok());
+        }
+        Some(self.commits)
+    }
+
+    /// The last commit that all workers have applied.
+    pub fn visible(&self) -> u64 {
+        let applied = self.workers.iter().map(|(_, applied)| applied.load(Ordering::Acquire));
+        applied.min().unwrap_or(self.commits)
+    }
+
+    fn place(&mut self, id: FilterId) -> Result<&mut Place, SetError> {
+        let place = self.places.get_mut(id.index as usize);
+        place
+            .filter(|place| place.generation == id.generation && place.filter.is_some())
+            .ok_or(SetError::NoSuchFilter)
+    }
+}
+
+impl Replica {
+    /// Applies the commits that have arrived, until `changes_max` changes are made or passed; call it between batches. Gives the
+    /// number of changes. A commit is never split.
+    pub fn apply(&mut self, changes_max: usize) -> usize {
+        let (mut commits, mut changes) = (0, 0);
+        while changes < changes_max
+            && let Ok(commit) = self.changes.try_recv()
+        {
+            commits += 1;
+            changes += commit.len();
+            commit.iter().for_each(|change| self.make(change));
+        }
+        if commits > 0 {
+            self.applied.fetch_add(commits, Ordering::Release);
+        }
+        changes
+    }
+
+    /// The set, to classify with.
+    pub fn set(&mut self) -> &mut FilterSet {
+        &mut self.set
+    }
+
+    /// The same change on the same set gives the same ids, and was checked by the writer.
+    fn make(&mut self, change: &Change) {
+        let made = match change {
+            Change::Insert(filter, priority) => {
+                self.set.insert(Arc::clone(filter), *priority);
+                Ok(())
+            }
+            Change::Remove(id) => self.set.remove(*id).map(|_| ()),
+            Change::Exchange(id, filter) => self.set.exchange(*id, Arc::clone(filter)).map(|_| ()),
+        };
+        debug_assert!(made.is_ok(), "a replica was changed by others: {change:?}");
+    }
+}

@@ -1,0 +1,312 @@
+//! From keys to what is filed under them.
+//!
+//! ```text
+//! slots   [ entry key.. | entry key.. | ... ]   a power of two; entry 0: free; GONE: was moved or removed
+//! entry   FILED | number                        or LISTED | index of a list of numbers, for keys that several filters have
+//!
+//! lookup  slot of the hash, then the next ones until a free one
+//! growth  a second row of slots of twice the size; each change moves some slots over, so no change waits for all
+//! ```
+//!
+//! The hash is seeded for each table, so who chooses keys cannot make them meet.
+
+use std::hash::BuildHasher;
+
+/// Marks an entry; the number below it has 62 bits.
+const FILED: u64 = 1 << 62;
+/// The entry's number is the index of a list.
+const LISTED: u64 = 1 << 63;
+/// Nothing any more, but lookups go on after it.
+const GONE: u64 = 1;
+
+const NUMBER: u64 = FILED - 1;
+
+/// Slots of the smallest table.
+const SLOTS_MIN: usize = 8;
+
+/// Slots that each change moves while a table grows: at least so many that growth ends before the next begins.
+const MOVED_AT_ONCE: usize = 16;
+
+#[derive(Clone, Debug)]
+pub(super) struct Table {
+    words: usize,
+    seed: u64,
+    rows: Rows,
+    /// The row that is being left, and its first slot that was not moved yet.
+    leaving: Option<(Rows, usize)>,
+    /// Keys.
+    len: usize,
+    lists: Vec<Vec<u64>>,
+    free_lists: Vec<usize>,
+}
+
+#[derive(Clone, Debug)]
+struct Rows {
+    slots: Vec<u64>,
+    /// Slots less one.
+    mask: usize,
+    /// Slots that are not free, those with `GONE` too.
+    taken: usize,
+}
+
+impl Table {
+    /// An empty table for keys of `words` words.
+    pub(super) fn new(words: usize) -> Table {
+        Table {
+            words,
+            seed: std::hash::RandomState::new().hash_one(words) | 1,
+            rows: Rows::new(SLOTS_MIN, words),
+            leaving: None,
+            len: 0,
+            lists: Vec::new(),
+            free_lists: Vec::new(),
+        }
+    }
+
+    /// Keys that something is filed under.
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The hash of a key, for all tables of this seed.
+    #[inline]
+    pub(super) fn hash(&self, key: &[u64]) -> u64 {
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mut hash = self.seed;
+        for word in key {
+            let product = u128::from(hash ^ word) * u128::from(ODD ^ self.seed.rotate_left(32));
+            hash = (product >> 64) as u64 ^ product as u64;
+        }
+        hash
+    }
+
+    /// Reads the slot that a lookup starts at, so that it is in the cache when the lookup comes.
+    #[inline]
+    pub(super) fn touch(&self, hash: u64) -> u64 {
+        let at = (hash as usize & self.rows.mask) * (self.words + 1);
+        self.rows.slots.get(at).copied().unwrap_or(0)
+    }
+
+    /// What is filed under a key.
+    #[inline]
+    pub(super) fn find(&self, hash: u64, key: &[u64]) -> &[u64] {
+        let entry = self.rows.find(hash, key).or_else(|| self.find_leaving(hash, key));
+        match entry {
+            None => &[],
+            Some(entry) if *entry & LISTED == 0 => std::slice::from_ref(entry),
+            Some(entry) => self.lists.get((*entry & NUMBER) as usize).map_or(&[], Vec::as_slice),
+        }
+    }
+
+    /// The number of an entry that [`find`](Self::find) gave.
+    #[inline]
+    pub(super) fn number(entry: u64) -> u64 {
+        entry & NUMBER
+    }
+
+    #[inline]
+    fn find_leaving(&self, hash: u64, key: &[u64]) -> Option<&u64> {
+        self.leaving.as_ref()?.0.find(hash, key)
+    }
+
+    /// Files a number under a key, beside those that are there.
+    pub(super) fn insert(&mut self, key: &[u64], number: u64) {
+        self.step();
+        let hash = self.hash(key);
+        let entry = FILED | number;
+        match self.entry(hash, key) {
+            Some(found) if *found & LISTED != 0 => {
+                let list = (*found & NUMBER) as usize;
+                self.lists[list].push(entry);
+            }
+            Some(found) => {
+                let first = *found;
+                let list = self.new_list(vec![first, entry]);
+                if let Some(found) = self.entry(hash, key) {
+                    *found = LISTED | FILED | list as u64;
+                }
+            }
+            None => {
+                self.make_room();
+                self.rows.add(hash, key, entry);
+                self.len += 1;
+            }
+        }
+    }
+
+    /// Takes a number away from a key.
+    pub(super) fn remove(&mut self, key: &[u64], number: u64) {
+        self.step();
+        let hash = self.hash(key);
+        let Some(found) = self.entry(hash, key) else { return };
+        if *found & LISTED == 0 {
+            if *found == FILED | number {
+                *found = GONE;
+                self.len -= 1;
+            }
+            return;
+        }
+        let list = (*found & NUMBER) as usize;
+        let entries = &mut self.lists[list];
+        if let Some(at) = entries.iter().position(|entry| *entry == FILED | number) {
+            entries.swap_remove(at);
+        }
+        if let [last] = self.lists[list][..] {
+            self.lists[list] = Vec::new();
+            self.free_lists.push(list);
+            if let Some(found) = self.entry(hash, key) {
+                *found = last;
+            }
+        }
+    }
+
+    fn entry(&mut self, hash: u64, key: &[u64]) -> Option<&mut u64> {
+        match self.rows.position(hash, key) {
+            Some(at) => self.rows.slots.get_mut(at),
+            None => {
+                let (rows, _) = self.leaving.as_mut()?;
+                let at = rows.position(hash, key)?;
+                rows.slots.get_mut(at)
+            }
+        }
+    }
+
+    fn new_list(&mut self, entries: Vec<u64>) -> usize {
+        if let Some(free) = self.free_lists.pop() {
+            self.lists[free] = entries;
+            return free;
+        }
+        self.lists.push(entries);
+        self.lists.len() - 1
+    }
+
+    /// Begins to leave the row if three quarters of it are taken.
+    fn make_room(&mut self) {
+        let slots = self.rows.mask + 1;
+        if self.leaving.is_some() || 4 * self.rows.taken < 3 * slots {
+            return;
+        }
+        // Where most is gone, the same size will do.
+        let wanted = if 2 * self.len > slots { 2 * slots } else { slots };
+        let left = std::mem::replace(&mut self.rows, Rows::new(wanted, self.words));
+        self.leaving = Some((left, 0));
+    }
+
+    /// Moves some slots of the row that is being left.
+    fn step(&mut self) {
+        let Some((mut left, mut at)) = self.leaving.take() else { return };
+        let stride = self.words + 1;
+        let end = (at + MOVED_AT_ONCE).min(left.mask + 1);
+        while at < end {
+            let slot = &mut left.slots[at * stride..][..stride];
+            if slot[0] & FILED != 0 {
+                let hash = self.hash(&slot[1..]);
+                self.rows.add(hash, &slot[1..], slot[0]);
+                slot[0] = GONE;
+            }
+            at += 1;
+        }
+        if at <= left.mask {
+            self.leaving = Some((left, at));
+        }
+    }
+}
+
+impl Rows {
+    fn new(slots: usize, words: usize) -> Rows {
+        Rows { slots: vec![0; slots * (words + 1)], mask: slots - 1, taken: 0 }
+    }
+
+    #[inline]
+    fn find(&self, hash: u64, key: &[u64]) -> Option<&u64> {
+        self.position(hash, key).and_then(|at| self.slots.get(at))
+    }
+
+    /// Where the entry of a key stands.
+    #[inline]
+    fn position(&self, hash: u64, key: &[u64]) -> Option<usize> {
+        let stride = key.len() + 1;
+        let mut slot = hash as usize & self.mask;
+        loop {
+            let found = self.slots.get(slot * stride..)?.get(..stride)?;
+            let (entry, its) = found.split_first()?;
+            if *entry == 0 {
+                return None;
+            }
+            if *entry & FILED != 0 && its == key {
+                return Some(slot * stride);
+            }
+            slot = (slot + 1) & self.mask;
+        }
+    }
+
+    /// Adds a key that is not there.
+    fn add(&mut self, hash: u64, key: &[u64], entry: u64) {
+        let stride = key.len() + 1;
+        let mut slot = hash as usize & self.mask;
+        while self.slots[slot * stride] & FILED != 0 {
+            slot = (slot + 1) & self.mask;
+        }
+        self.taken += usize::from(self.slots[slot * stride] == 0);
+        self.slots[slot * stride] = entry;
+        self.slots[slot * stride + 1..][..key.len()].copy_from_slice(key);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashMap;
+    use tapline_testkit::random::Random;
+
+    fn numbers(table: &Table, key: &[u64]) -> Vec<u64> {
+        let mut found: Vec<u64> =
+            table.find(table.hash(key), key).iter().map(|entry| Table::number(*entry)).collect();
+        found.sort_unstable();
+        found
+    }
+
+    #[test]
+    fn it_holds_what_a_map_of_lists_holds_while_it_grows_and_shrinks() {
+        for words in [0, 1, 3, 8] {
+            let mut random = Random::new(words as u64);
+            let mut table = Table::new(words);
+            let mut model: HashMap<Vec<u64>, Vec<u64>> = HashMap::new();
+            for step in 0..20_000_u64 {
+                // Times of growth and times of removal, keys that repeat.
+                let key: Vec<u64> = (0..words).map(|_| random.below(7) * 1000 + random.below(40)).collect();
+                if random.below(20_000) > step {
+                    table.insert(&key, step);
+                    model.entry(key).or_default().push(step);
+                } else if let Some(list) = model.get_mut(&key) {
+                    let gone = list.swap_remove(random.below(list.len() as u64) as usize);
+                    if list.is_empty() {
+                        model.remove(&key);
+                    }
+                    table.remove(&key, gone);
+                }
+                table.remove(&vec![u64::MAX; words], step + 1_000_000);
+                if step % 1000 == 0 {
+                    assert_eq!(table.len(), model.len());
+                    for (key, list) in &model {
+                        let mut list = list.clone();
+                        list.sort_unstable();
+                        assert_eq!(numbers(&table, key), list);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_table_that_is_filled_and_emptied_over_and_over_stays_small() {
+        let mut table = Table::new(2);
+        for key in 0..100_000_u64 {
+            table.insert(&[key, 1], key);
+            table.remove(&[key, 1], key);
+        }
+        assert_eq!(table.len(), 0);
+        assert!(table.rows.mask < 64, "{} slots", table.rows.mask + 1);
+    }
+}

@@ -1,0 +1,244 @@
+//! What a set answers is what its filters answer one by one; and the parts of it that are hard to see from outside.
+
+use std::sync::Arc;
+
+use tapline_packet::{Batch, Meta, Packet, Record, Selection};
+
+use super::*;
+use crate::bpf::Program;
+use crate::{Options, compile};
+
+/// Frames as a source lends them.
+struct Frames {
+    base: Vec<u8>,
+    records: Vec<Record>,
+}
+
+impl Frames {
+    fn new(frames: &[Vec<u8>]) -> Frames {
+        let mut offset = 0;
+        let record = |frame: &Vec<u8>| {
+            let cap_len = frame.len() as u32;
+            let meta = Meta { wire_len: cap_len, ..Meta::default() };
+            let record = Record { offset, cap_len, options_len: 0, meta };
+            offset += frame.len();
+            record
+        };
+        Frames { records: frames.iter().map(record).collect(), base: frames.concat() }
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        Batch::new(&self.base, &self.records)
+    }
+}
+
+fn classify(set: &mut FilterSet, batch: &Batch<'_>) -> Vec<Vec<u32>> {
+    let (mut selection, mut matches) = (Selection::none(), Matches::new());
+    selection.select_all(batch.len());
+    set.classify(batch, &selection, &mut matches);
+    (0..batch.len()).map(|packet| matches.of(packet).to_vec()).collect()
+}
+
+fn frames() -> Vec<Vec<u8>> {
+    tapline_testkit::gallery::exhibits().into_iter().map(|(_, frame)| frame).collect()
+}
+
+fn filter(text: &str) -> Filter {
+    Filter::compile(text, &Options::default()).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn program(text: &str) -> Program {
+    compile(text, &Options::default()).unwrap_or_else(|error| panic!("{text}: {error}"))
+}
+
+fn accepts(program: &Program, packet: Packet<'_>) -> bool {
+    program.run(packet) != 0
+}
+
+const TEXTS: &[&str] = &[
+    "",
+    "ip",
+    "ip6",
+    "arp",
+    "tcp",
+    "udp port 53",
+    "port 80 or port 443",
+    "src host 192.0.2.1 and dst host 192.0.2.2 and tcp src port 40000 and tcp dst port 80",
+    "net 192.0.2.0/24",
+    "not ip",
+    "not port 53",
+    "portrange 1-1024",
+    "greater 100",
+    "tcp[13] & 2 != 0",
+    "tcp[12] >> 4 > 5",
+    "ip proto 1 or ip6 proto 58",
+    "vlan and ip",
+    "mpls",
+    "ether host 02:00:00:00:00:01",
+    "ip6 host 2001:db8::1 and not tcp",
+    "ip6 protochain 58",
+    "(host 192.0.2.1 and port 80) or (host 192.0.2.2 and port 53) or (arp and host 192.0.2.2)",
+    "ip[6:2] & 0x1fff != 0",
+    "ip host 192.0.2.1 and (tcp port 80 or udp port (53 or 67 or 123))",
+    "len > 60 and len <= 90",
+    "ether broadcast or ether multicast",
+];
+
+#[test]
+fn each_filter_answers_as_its_program_does_alone_on_whole_and_cut_packets() {
+    let mut set = FilterSet::new(Mode::All);
+    let ids: Vec<FilterId> = TEXTS.iter().map(|text| set.insert(filter(text), 0)).collect();
+    let programs: Vec<Program> = TEXTS.iter().map(|text| program(text)).collect();
+    for frame in frames() {
+        let cut: Vec<Vec<u8>> = (0..=frame.len().min(120)).map(|len| frame[..len].to_vec()).collect();
+        for part in cut.chunks(100) {
+            let frames = Frames::new(part);
+            let batch = frames.batch();
+            for (packet, found) in classify(&mut set, &batch).into_iter().enumerate() {
+                let expected: Vec<u32> = ids
+                    .iter()
+                    .zip(&programs)
+                    .filter(|(_, program)| accepts(program, batch.packet(packet)))
+                    .map(|(id, _)| id.index())
+                    .collect();
+                assert_eq!(found, expected, "{:02x?}", batch.packet(packet).data);
+            }
+        }
+    }
+}
+
+#[test]
+fn filters_that_differ_in_constants_share_one_table_and_need_no_program() {
+    let mut set = FilterSet::new(Mode::All);
+    for flow in 0..1000 {
+        let text = format!(
+            "src host 10.0.{}.{} and dst host 192.0.2.2 and tcp src port {} and tcp dst port 80",
+            flow / 256,
+            flow % 256,
+            1024 + flow
+        );
+        let filter = filter(&text);
+        assert!(!filter.has_program(), "{text}");
+        set.insert(filter, 0);
+    }
+    assert_eq!(set.layouts(), 1);
+}
+
+#[test]
+fn a_thousand_ports_are_few_alternatives() {
+    let text = (1..=1000).map(|port| format!("port {port}")).collect::<Vec<_>>().join(" or ");
+    let filter = filter(&text);
+    assert!(filter.alternatives.len() <= 8, "{}", filter.alternatives.len());
+}
+
+#[test]
+fn of_several_the_first_by_priority_then_by_age_is_reported() {
+    let mut set = FilterSet::new(Mode::First);
+    let late = set.insert(filter("ip"), 7);
+    let older = set.insert(filter("tcp"), 3);
+    let younger = set.insert(filter("port 80"), 3);
+    let frames = Frames::new(&frames());
+    let batch = frames.batch();
+    let programs = [(older, program("tcp")), (younger, program("port 80")), (late, program("ip"))];
+    for (packet, found) in classify(&mut set, &batch).into_iter().enumerate() {
+        let first = programs.iter().find(|(_, program)| accepts(program, batch.packet(packet)));
+        let expected: Vec<u32> = first.map(|(id, _)| id.index()).into_iter().collect();
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn layouts_beyond_the_limit_are_asked_one_by_one_and_leave_again() {
+    let mut set = FilterSet::new(Mode::All);
+    let texts: Vec<String> = (0..LAYOUTS_MAX + 40).map(|at| format!("ether[{at}] & 0x7f = 2")).collect();
+    let ids: Vec<FilterId> = texts.iter().map(|text| set.insert(filter(text), 0)).collect();
+    assert_eq!(set.layouts(), LAYOUTS_MAX);
+    assert!(set.unmerged() > 0);
+    let frames = Frames::new(&[(0..=255).collect(), vec![2; 400], vec![0x82; 270]]);
+    let batch = frames.batch();
+    for (packet, found) in classify(&mut set, &batch).into_iter().enumerate() {
+        let matching =
+            texts.iter().enumerate().filter(|(_, text)| accepts(&program(text), batch.packet(packet)));
+        assert_eq!(found, matching.map(|(at, _)| ids[at].index()).collect::<Vec<u32>>());
+    }
+    for id in ids.into_iter().rev() {
+        set.remove(id).unwrap();
+    }
+    assert_eq!((set.len(), set.layouts(), set.unmerged()), (0, 0, 0));
+    assert!(classify(&mut set, &batch).iter().all(Vec::is_empty));
+}
+
+#[test]
+fn constants_that_stand_for_others_are_not_exchanged() {
+    let with = |text: &str, changes: &[(usize, u32)]| filter(text).with(changes).map(|_| ());
+    let at = |text: &str, value: u32| {
+        let filter = filter(text);
+        filter.constants().iter().position(|constant| constant.value == value).unwrap()
+    };
+    let ports = "ip and tcp[0:2] = 80 or ether[34:2] = 443";
+    assert!(with(ports, &[(9, 1)]).is_err());
+    let two = "ip proto 6 or ip proto 17";
+    assert_eq!(with(two, &[(at(two, 17), 6)]), Err(NotInPlace::Entangled(at(two, 17))));
+    assert_eq!(with(two, &[(at(two, 17), 256)]), Err(NotInPlace::TooLarge(at(two, 17))));
+    assert_eq!(with(two, &[(at(two, 17), 132)]), Ok(()));
+    let ranged = "ip proto 6 and ip[9] < 7";
+    assert!(matches!(with(ranged, &[(at(ranged, 6), 8)]), Err(NotInPlace::Entangled(_))));
+    let computed = "ip proto 6 and ip[8] + 1 = 7";
+    assert_eq!(with(computed, &[(at(computed, 6), 8)]), Err(NotInPlace::OwnProgram));
+}
+
+#[test]
+fn a_filter_with_other_constants_is_the_filter_of_the_other_text() {
+    let pairs = [
+        ("host 192.0.2.7", "host 192.0.2.1", vec![(0xc000_0207, 0xc000_0201)]),
+        ("port 5353", "port 53", vec![(5353, 53)]),
+        ("ether host 02:00:00:00:00:77", "ether host 02:00:00:00:00:01", vec![(0x77, 1)]),
+        ("net 198.51.100.0/24", "net 192.0.2.0/24", vec![(0xc633_6400, 0xc000_0200)]),
+    ];
+    for (old, new, numbers) in pairs {
+        let old = filter(old);
+        let change = |(at, constant): (usize, &Constant)| {
+            numbers.iter().find(|(from, _)| *from == constant.value).map(|(_, to)| (at, *to))
+        };
+        let changes: Vec<(usize, u32)> = old.constants().iter().enumerate().filter_map(change).collect();
+        assert!(!changes.is_empty(), "{new}: {:?}", old.constants());
+        let mut set = FilterSet::new(Mode::All);
+        let id = set.insert(old, 0);
+        if let Err(reason) = set.replace(id, &changes) {
+            panic!("{new}: {reason}");
+        }
+        let frames = Frames::new(&frames());
+        let batch = frames.batch();
+        for (packet, found) in classify(&mut set, &batch).into_iter().enumerate() {
+            assert_eq!(!found.is_empty(), accepts(&program(new), batch.packet(packet)), "{new}");
+        }
+    }
+}
+
+#[test]
+fn ids_of_removed_filters_are_refused() {
+    let mut set = FilterSet::new(Mode::All);
+    let id = set.insert(filter("ip"), 0);
+    set.remove(id).unwrap();
+    let again = set.insert(filter("arp"), 0);
+    assert_eq!(again.index(), id.index());
+    assert_eq!(set.remove(id).unwrap_err(), SetError::NoSuchFilter);
+    assert_eq!(set.replace(id, &[]), Err(SetError::NoSuchFilter));
+    assert!(set.get(id).is_none() && set.get(again).is_some());
+}
+
+#[test]
+fn a_backend_gets_the_programs_and_decides() {
+    struct Never;
+    impl Accept for Never {
+        fn accepts(&self, _: Packet<'_>) -> bool {
+            false
+        }
+    }
+    let compiled =
+        Filter::compile_with("ip[8] + ip[9] = 70", &Options::default(), &|_| Arc::new(Never)).unwrap();
+    let mut set = FilterSet::new(Mode::All);
+    set.insert(compiled, 0);
+    let frames = Frames::new(&frames());
+    assert!(classify(&mut set, &frames.batch()).iter().all(Vec::is_empty));
+}
