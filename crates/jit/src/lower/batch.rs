@@ -1,0 +1,124 @@
+//! The function for a batch: a loop around the filter.
+//!
+//! ```text
+//! entry:                      context's fields; nothing selected? -> done(0)
+//! head(at, kept):             index = indices[at]; record = records + index * size
+//!                             bytes outside of the base? -> outside
+//! packet(data, len):          the filter's blocks
+//! keep:                       indices[kept] = index; -> next(kept + 1)
+//! reject:                     -> next(kept)
+//! next(kept):                 at + 1 < count? -> head(at + 1, kept), else done(kept)
+//! outside:                    -> packet(base, 0): reads as empty
+//! ```
+//!
+//! Indices are written at or before the place where they were read, so the list is narrowed in place.
+
+use std::mem::offset_of;
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{BlockArg, InstBuilder, Signature, Value, types};
+use cranelift_frontend::FunctionBuilder;
+use tapline_filter::ir::Memory;
+use tapline_packet::Record;
+
+use super::body::{Accept, Body, Surroundings};
+use super::{Source, c_function, constant_memory, memory};
+
+/// What the function works on.
+#[repr(C)]
+pub(crate) struct BatchContext {
+    pub(crate) base: *const u8,
+    /// Bytes; less than 2^63, as all memory.
+    pub(crate) base_len: usize,
+    /// Indexed by what `indices` holds.
+    pub(crate) records: *const Record,
+    /// The selection; the first `count` are set.
+    pub(crate) indices: *mut u8,
+    pub(crate) count: usize,
+    /// The longest that a packet may be.
+    pub(crate) snap_len: u32,
+    pub(crate) memory: *const Memory,
+    pub(crate) cells: *const u8,
+}
+
+/// `(context) -> kept`
+pub(super) fn signature() -> Signature {
+    c_function(&[types::I64], &[types::I64])
+}
+
+pub(super) fn lower(source: &Source<'_>, builder: &mut FunctionBuilder<'_>) {
+    let [entry, head, outside, packet, keep, reject, next, done] = [(); 8].map(|()| builder.create_block());
+    builder.set_cold_block(outside);
+    builder.append_block_params_for_function_params(entry);
+    let [at, kept] = [(); 2].map(|()| builder.append_block_param(head, types::I64));
+    let [data, len] = [(); 2].map(|()| builder.append_block_param(packet, types::I64));
+    let kept_then = builder.append_block_param(next, types::I64);
+    let result = builder.append_block_param(done, types::I64);
+
+    builder.switch_to_block(entry);
+    let context = builder.block_params(entry)[0];
+    let mut field = |offset: usize| {
+        builder.ins().load(types::I64, constant_memory().with_aligned(), context, offset as i32)
+    };
+    let base = field(offset_of!(BatchContext, base));
+    let base_len = field(offset_of!(BatchContext, base_len));
+    let records = field(offset_of!(BatchContext, records));
+    let indices = field(offset_of!(BatchContext, indices));
+    let count = field(offset_of!(BatchContext, count));
+    let memory_handle = field(offset_of!(BatchContext, memory));
+    let cells = field(offset_of!(BatchContext, cells));
+    let snap_len = offset_of!(BatchContext, snap_len) as i32;
+    let snap_len = builder.ins().load(types::I32, constant_memory().with_aligned(), context, snap_len);
+    let zero = builder.ins().iconst(types::I64, 0);
+    builder.ins().brif(count, head, &args([zero, zero]), done, &args([zero]));
+
+    builder.switch_to_block(head);
+    let slot = builder.ins().iadd(indices, at);
+    let index = builder.ins().uload8(types::I64, memory(), slot, 0);
+    let distance = builder.ins().imul_imm_u(index, size_of::<Record>() as i64);
+    let record = builder.ins().iadd(records, distance);
+    let constant = constant_memory().with_aligned();
+    let captured =
+        builder.ins().load(types::I32, constant, record, offset_of!(Record, cap_len) as i32);
+    let offset = builder.ins().load(types::I64, constant, record, offset_of!(Record, offset) as i32);
+    let captured = builder.ins().umin(captured, snap_len);
+    let captured = builder.ins().uextend(types::I64, captured);
+    // The record's bytes end at offset + captured, which may wrap; the base ends below 2^63.
+    let (end, wraps) = builder.ins().uadd_overflow(offset, captured);
+    let fits = builder.create_block();
+    builder.ins().brif(wraps, outside, &[], fits, &[]);
+    builder.switch_to_block(fits);
+    let beyond = builder.ins().icmp(IntCC::UnsignedGreaterThan, end, base_len);
+    let start = builder.ins().iadd(base, offset);
+    builder.ins().brif(beyond, outside, &[], packet, &args([start, captured]));
+
+    builder.switch_to_block(packet);
+    let meta = builder.ins().iadd_imm_u(record, offset_of!(Record, meta) as i64);
+    let around =
+        Surroundings { data, len, meta, memory: memory_handle, cells, reject, accept: Accept::Goto(keep) };
+    Body::new(source, builder, around).lower();
+
+    builder.switch_to_block(keep);
+    let to = builder.ins().iadd(indices, kept);
+    builder.ins().istore8(memory(), index, to, 0);
+    let one_more = builder.ins().iadd_imm_u(kept, 1);
+    builder.ins().jump(next, &args([one_more]));
+
+    builder.switch_to_block(reject);
+    builder.ins().jump(next, &args([kept]));
+
+    builder.switch_to_block(next);
+    let after = builder.ins().iadd_imm_u(at, 1);
+    let more = builder.ins().icmp(IntCC::UnsignedLessThan, after, count);
+    builder.ins().brif(more, head, &args([after, kept_then]), done, &args([kept_then]));
+
+    builder.switch_to_block(outside);
+    builder.ins().jump(packet, &args([base, zero]));
+
+    builder.switch_to_block(done);
+    builder.ins().return_(&[result]);
+}
+
+fn args<const N: usize>(values: [Value; N]) -> [BlockArg; N] {
+    values.map(BlockArg::Value)
+}

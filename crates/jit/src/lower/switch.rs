@@ -1,0 +1,168 @@
+//! Switches, as their [`Plan`] has it.
+
+use cranelift_codegen::ir::condcodes::IntCC;
+use cranelift_codegen::ir::{self as clif, BlockArg, BlockCall, InstBuilder, JumpTableData, types};
+use tapline_filter::ir::{Case, Target, Type, Value};
+
+use super::body::Body;
+use super::constant_memory;
+use crate::search::{PerfectHash, Plan, Range};
+
+/// So many ranges are tried one after the other; more are halved first.
+const LINEAR_MAX: usize = 3;
+
+impl Body<'_, '_> {
+    pub(super) fn switch(&mut self, value: Value, cases: &[Case], default: &Target, plan: &Plan) {
+        let ty = self.ir.ty(value);
+        match plan {
+            Plan::Bits { first, span, word } => {
+                let place = self.place(value, *first, *span, default);
+                let word = self.constant(Type::U64, *word);
+                self.bit(word, place, &cases[0].to, default);
+            }
+            Plan::Table { first, span, words } => {
+                let place = self.place(value, *first, *span, default);
+                let number = self.builder.ins().ushr_imm_u(place, 6);
+                let word = self.element(words.as_ptr(), number, types::I64);
+                self.bit(word, place, &cases[0].to, default);
+            }
+            Plan::Jump { first, span } => {
+                let place = self.place(value, *first, *span, default);
+                self.jump(place, *first, *span, cases, default);
+            }
+            Plan::Hash(hash) => {
+                let equal = self.hash(value, hash);
+                self.branch(equal, &cases[0].to, default);
+            }
+            Plan::Tree(ranges) => {
+                let value = self.value(value);
+                self.tree(value, ty, ranges, cases, default);
+            }
+        }
+    }
+
+    /// A value's distance from the first key, with 64 bits; goes on with those up to `span`.
+    fn place(&mut self, value: Value, first: u64, span: u64, default: &Target) -> clif::Value {
+        let ty = self.ir.ty(value);
+        let value = self.value(value);
+        let place = match first {
+            0 => value,
+            _ => {
+                let first = self.constant(ty, first);
+                self.builder.ins().isub(value, first)
+            }
+        };
+        let last = self.constant(ty, span);
+        let beyond = self.builder.ins().icmp(IntCC::UnsignedGreaterThan, place, last);
+        let (otherwise, given) = self.target(default);
+        let on = self.builder.create_block();
+        self.builder.ins().brif(beyond, otherwise, &given, on, &[]);
+        self.builder.switch_to_block(on);
+        match ty {
+            Type::U64 => place,
+            _ => self.builder.ins().uextend(types::I64, place),
+        }
+    }
+
+    /// To `yes` if bit `place % 64` of the word is set.
+    fn bit(&mut self, word: clif::Value, place: clif::Value, yes: &Target, no: &Target) {
+        let one = self.constant(Type::U64, 1);
+        let mask = self.builder.ins().ishl(one, place);
+        let common = self.builder.ins().band(word, mask);
+        self.branch(common, yes, no);
+    }
+
+    /// An element of a table that lives as long as the code.
+    fn element<T>(&mut self, table: *const T, number: clif::Value, ty: clif::Type) -> clif::Value {
+        let table = self.address(table);
+        let distance = self.builder.ins().imul_imm_u(number, i64::from(ty.bytes()));
+        let at = self.builder.ins().iadd(table, distance);
+        self.builder.ins().load(ty, constant_memory().with_aligned(), at, 0)
+    }
+
+    fn jump(&mut self, place: clif::Value, first: u64, span: u64, cases: &[Case], default: &Target) {
+        let mut left = cases.iter().peekable();
+        let targets: Vec<&Target> = (0..=span)
+            .map(|at| left.next_if(|case| case.key == first + at).map_or(default, |case| &case.to))
+            .collect();
+        let mut calls: Vec<BlockCall> = Vec::with_capacity(targets.len());
+        for target in targets {
+            let call = self.block_call(target);
+            calls.push(call);
+        }
+        let default = self.block_call(default);
+        let table = self.builder.create_jump_table(JumpTableData::new(default, &calls));
+        // Not beyond 4096.
+        let place = self.builder.ins().ireduce(types::I32, place);
+        self.builder.ins().br_table(place, table);
+    }
+
+    fn block_call(&mut self, target: &Target) -> BlockCall {
+        let (block, arguments): (clif::Block, Vec<BlockArg>) = self.target(target);
+        self.builder.func.dfg.block_call(block, &arguments)
+    }
+
+    /// Whether the value is the key in the slot where it can be.
+    fn hash(&mut self, value: Value, hash: &PerfectHash) -> clif::Value {
+        let (wide, value) = (self.wide(value), self.value(value));
+        let mut slot = self.hashed(wide, hash.multiplier, hash.shift);
+        if let Some(displacement) = &hash.displacement {
+            let bucket = self.hashed(wide, displacement.multiplier, displacement.shift);
+            let by = self.element(displacement.shifts.as_ptr(), bucket, types::I32);
+            let by = self.builder.ins().uextend(types::I64, by);
+            slot = self.builder.ins().bxor(slot, by);
+        }
+        match (&hash.narrow, self.builder.func.dfg.value_type(value)) {
+            (Some(narrow), types::I32) => {
+                let key = self.element(narrow.as_ptr(), slot, types::I32);
+                self.builder.ins().icmp(IntCC::Equal, value, key)
+            }
+            _ => {
+                let key = self.element(hash.table.as_ptr(), slot, types::I64);
+                self.builder.ins().icmp(IntCC::Equal, wide, key)
+            }
+        }
+    }
+
+    fn hashed(&mut self, value: clif::Value, multiplier: u64, shift: u32) -> clif::Value {
+        let multiplier = self.constant(Type::U64, multiplier);
+        let product = self.builder.ins().imul(value, multiplier);
+        self.builder.ins().ushr_imm_u(product, i64::from(shift))
+    }
+
+    fn tree(&mut self, value: clif::Value, ty: Type, ranges: &[Range], cases: &[Case], default: &Target) {
+        if ranges.len() <= LINEAR_MAX {
+            return self.linear(value, ty, ranges, cases, default);
+        }
+        let (low, high) = ranges.split_at(ranges.len() / 2);
+        let middle = self.constant(ty, high[0].low);
+        let is_high = self.builder.ins().icmp(IntCC::UnsignedGreaterThanOrEqual, value, middle);
+        let [above, below] = [(); 2].map(|()| self.builder.create_block());
+        self.builder.ins().brif(is_high, above, &[], below, &[]);
+        self.builder.switch_to_block(below);
+        self.tree(value, ty, low, cases, default);
+        self.builder.switch_to_block(above);
+        self.tree(value, ty, high, cases, default);
+    }
+
+    fn linear(&mut self, value: clif::Value, ty: Type, ranges: &[Range], cases: &[Case], default: &Target) {
+        for range in ranges {
+            let is_in = self.is_in(value, ty, *range);
+            let (hit, given) = self.target(&cases[range.case].to);
+            let on = self.builder.create_block();
+            self.builder.ins().brif(is_in, hit, &given, on, &[]);
+            self.builder.switch_to_block(on);
+        }
+        let (otherwise, given) = self.target(default);
+        self.builder.ins().jump(otherwise, &given);
+    }
+
+    fn is_in(&mut self, value: clif::Value, ty: Type, range: Range) -> clif::Value {
+        let low = self.constant(ty, range.low);
+        if range.low == range.high {
+            return self.builder.ins().icmp(IntCC::Equal, value, low);
+        }
+        let (distance, last) = (self.builder.ins().isub(value, low), self.constant(ty, range.high - range.low));
+        self.builder.ins().icmp(IntCC::UnsignedLessThanOrEqual, distance, last)
+    }
+}

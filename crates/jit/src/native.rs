@@ -1,0 +1,151 @@
+//! Native code that has been placed in memory, and the calls into it.
+
+use std::sync::atomic::AtomicU64;
+
+use tapline_filter::ir::{Ir, Memory};
+use tapline_packet::{Batch, Meta, Packet, Selection};
+use tapline_sys::ExecutableMemory;
+
+use crate::helper::Callee;
+use crate::lower::{self, BatchContext, Entry, Source};
+use crate::search::Plan;
+use crate::target::target;
+use crate::{Error, VALUES_MAX};
+
+/// Where functions start: fetching works on aligned lines.
+const ALIGNMENT: usize = 64;
+
+/// `(data, len, meta, memory, cells) -> verdict`
+type Run = unsafe extern "C" fn(*const u8, usize, *const Meta, *const Memory, *const AtomicU64) -> u64;
+
+/// `(context) -> kept`
+type Select = unsafe extern "C" fn(*const BatchContext) -> usize;
+
+/// A filter or an FPL program as machine code. Its memory goes with it.
+///
+/// ```
+/// use tapline_filter::ir::{Memory, raise_program};
+/// use tapline_filter::{Options, compile};
+/// use tapline_jit::Native;
+/// use tapline_packet::{Meta, Packet};
+///
+/// let program = compile("ip", &Options::default())?;
+/// let native = Native::compile(&raise_program(&program))?;
+/// let mut frame = [0; 60];
+/// frame[12] = 8; // EtherType 0x0800
+/// let meta = Meta { wire_len: 60, ..Meta::default() };
+/// assert_ne!(native.run(Packet { data: &frame, meta: &meta }, &Memory::new(0)), 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Native {
+    code: ExecutableMemory,
+    /// Where the function for batches starts.
+    select_at: usize,
+    /// How many cells the graph has.
+    cells: u32,
+    /// The code holds the addresses of their tables.
+    _plans: Box<[Option<Plan>]>,
+    /// The code holds their addresses.
+    callees: Box<[Callee]>,
+}
+
+impl Native {
+    /// Makes native code of a graph.
+    ///
+    /// # Errors
+    /// See [`Error`]; in each case an interpreter can run the graph, unless it is [`Error::Unsafe`].
+    pub fn compile(ir: &Ir) -> Result<Native, Error> {
+        ir.verify()?;
+        let values = ir.instructions.len();
+        if values > VALUES_MAX {
+            return Err(Error::TooLarge { values, max: VALUES_MAX });
+        }
+        let target = target()?.as_ref();
+        let plans = lower::plans(ir);
+        let callees: Box<[Callee]> = ir.functions.iter().map(Callee::new).collect();
+        let source = Source { ir, plans: &plans, callees: &callees };
+        let mut code = lower::generate(&source, Entry::Run, target, false)?.code_buffer().to_vec();
+        let select_at = code.len().next_multiple_of(ALIGNMENT);
+        code.resize(select_at, 0);
+        code.extend_from_slice(lower::generate(&source, Entry::Select, target, false)?.code_buffer());
+        let code = ExecutableMemory::new(&code)?;
+        Ok(Native { code, select_at, cells: ir.cells, _plans: plans, callees })
+    }
+
+    /// Runs on one packet: 0 rejects it.
+    ///
+    /// # Panics
+    /// If `memory` has not as many cells as the graph.
+    #[inline]
+    pub fn run(&self, packet: Packet<'_>, memory: &Memory) -> u64 {
+        self.check(memory);
+        // SAFETY: the function at the start of the code has this type, and the code lives as long as `self`.
+        let run: Run = unsafe { std::mem::transmute(self.code.as_ptr()) };
+        let Packet { data, meta } = packet;
+        // SAFETY: the graph was verified, so the code reads at most `len` bytes of `data`; the metadata, the memory and as many cells as
+        // the graph has (checked) are there while it runs.
+        unsafe { run(data.as_ptr(), data.len(), meta, memory, memory.cells().as_ptr()) }
+    }
+
+    /// Keeps in `selection` the packets of `batch` that are accepted: one call for all of them.
+    ///
+    /// # Panics
+    /// If `selection` holds an index that the batch does not have, or if `memory` has not as many cells as the graph.
+    pub fn select(&self, batch: &Batch<'_>, memory: &Memory, selection: &mut Selection) {
+        self.check(memory);
+        // SAFETY: the function there has this type, and the code lives as long as `self`.
+        let select: Select = unsafe { std::mem::transmute(self.code.as_ptr().add(self.select_at)) };
+        selection.narrow(|indices| {
+            let last = indices.iter().copied().max();
+            assert!(last.is_none_or(|last| usize::from(last) < batch.len()), "the batch has no packet {last:?}");
+            let context = BatchContext {
+                base: batch.base().as_ptr(),
+                base_len: batch.base().len(),
+                records: batch.records().as_ptr(),
+                indices: indices.as_mut_ptr(),
+                count: indices.len(),
+                snap_len: batch.snap_len(),
+                memory,
+                cells: memory.cells().as_ptr().cast(),
+            };
+            // SAFETY: base, records and indices are there with these lengths, and each index has a record (checked). The code holds each
+            // record against the base, and, as the graph was verified, reads no further than the packet; it writes at most `count` indices.
+            // Cells as in `run`.
+            unsafe { select(&raw const context) }
+        });
+    }
+
+    /// Packets that were rejected because a function of the program panicked.
+    pub fn panics(&self) -> u64 {
+        self.callees.iter().map(Callee::panics).sum()
+    }
+
+    /// Bytes of machine code.
+    pub fn code_len(&self) -> usize {
+        self.code.len()
+    }
+
+    /// The machine code of a graph as text: the function for one packet, then that for batches.
+    ///
+    /// # Errors
+    /// As [`compile`](Self::compile), though nothing is made executable.
+    pub fn assembly(ir: &Ir) -> Result<String, Error> {
+        ir.verify()?;
+        let target = target()?.as_ref();
+        let plans = lower::plans(ir);
+        let callees: Box<[Callee]> = ir.functions.iter().map(Callee::new).collect();
+        let source = Source { ir, plans: &plans, callees: &callees };
+        let mut text = String::new();
+        for (name, entry) in [("run", Entry::Run), ("select", Entry::Select)] {
+            let code = lower::generate(&source, entry, target, true)?;
+            let listing = code.vcode.as_deref().unwrap_or_default();
+            text += &format!("{name}: {} bytes\n{}\n", code.code_buffer().len(), listing.trim_end());
+        }
+        Ok(text)
+    }
+
+    fn check(&self, memory: &Memory) {
+        assert!(memory.len() == self.cells as usize, "{} cells, of {}", memory.len(), self.cells);
+    }
+}
