@@ -14,6 +14,7 @@
 
 pub mod capture_file;
 pub mod expressions;
+pub mod fpl;
 pub mod frames;
 pub mod gallery;
 pub mod libpcap;
