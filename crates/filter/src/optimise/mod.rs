@@ -10,8 +10,19 @@
 //! Each pass is a function of a graph in a file of its own, keeps it safe ([`Ir::verify`]), and gives for every packet, however
 //! short, exactly what the given graph gives. Which passes run, and in which order, is said here and nowhere else.
 
+mod classes;
 mod dead;
+mod facts;
 mod fold;
+mod guards;
+mod known;
+mod merge;
+mod number;
+mod order;
+mod predicates;
+mod repair;
+mod switch;
+mod widen;
 
 use crate::ir::Ir;
 
@@ -27,9 +38,33 @@ pub struct Pass {
 
 /// All passes, in the order in which they run.
 pub const PASSES: &[Pass] = &[
-    Pass { name: "fold", purpose: "computes what is constant", run: fold::fold },
-    Pass { name: "dead", purpose: "removes what nobody reads or reaches", run: dead::dead },
+    FOLD,
+    NUMBER,
+    GUARDS,
+    PREDICATES,
+    NUMBER,
+    GUARDS,
+    FOLD,
+    PREDICATES,
+    MERGE,
+    NUMBER,
+    GUARDS,
+    DEAD,
+    Pass {
+        name: "switch",
+        purpose: "looks values up instead of comparing them one by one",
+        run: switch::switch,
+    },
 ];
+
+const FOLD: Pass = Pass { name: "fold", purpose: "computes what is constant", run: fold::fold };
+const NUMBER: Pass =
+    Pass { name: "number", purpose: "reads one value for all that are equal", run: number::number };
+const GUARDS: Pass = Pass { name: "guards", purpose: "merges length checks", run: guards::guards };
+const PREDICATES: Pass =
+    Pass { name: "predicates", purpose: "leads ways past tests that they know", run: predicates::predicates };
+const MERGE: Pass = Pass { name: "merge", purpose: "makes equal blocks one", run: merge::merge };
+const DEAD: Pass = Pass { name: "dead", purpose: "removes what nobody reads or reaches", run: dead::dead };
 
 /// Runs all passes.
 pub fn optimise(ir: &mut Ir) {
