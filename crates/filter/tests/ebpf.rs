@@ -15,6 +15,7 @@
 mod packets;
 
 use std::collections::BTreeMap;
+use std::os::fd::{AsFd, AsRawFd};
 
 use packets::{Sample, Stock};
 use tapline_filter::bpf::code::*;
@@ -27,7 +28,7 @@ use tapline_filter::ir::{
 use tapline_filter::optimise::optimise;
 use tapline_filter::{Handle, Options, compile};
 use tapline_packet::{LinkType, Meta, Packet};
-use tapline_sys::bpf::{Insn as KernelInsn, Program, ProgramKind, probe};
+use tapline_sys::bpf::{Insn as KernelInsn, LoadError, Map, MapKind, Program, ProgramKind, probe};
 use tapline_testkit::expressions::Expressions;
 use tapline_testkit::libpcap::{Libpcap, Oracle, RawInsn};
 use tapline_testkit::random::Random;
@@ -62,6 +63,14 @@ fn may_load(test: &str) -> bool {
 }
 
 fn load(program: &ebpf::Program) -> Program {
+    try_load(program).unwrap_or_else(|error| {
+        // The program and what was said of it, as far as anybody would read it.
+        let head = |text: &str| text.lines().take(200).collect::<Vec<_>>().join("\n");
+        panic!("{error}\n{}\n{}", head(&program.text()), head(&error.log))
+    })
+}
+
+fn try_load(program: &ebpf::Program) -> Result<Program, LoadError> {
     let kind = match program.hook() {
         Hook::SocketFilter => ProgramKind::SocketFilter,
         Hook::Xdp { .. } => ProgramKind::Xdp,
@@ -77,7 +86,6 @@ fn load(program: &ebpf::Program) -> Program {
         })
         .collect();
     Program::load(kind, "tapline_test", &insns)
-        .unwrap_or_else(|error| panic!("{error}\n{}\n{}", program.text(), error.log))
 }
 
 /// One filter in all its forms.
@@ -201,6 +209,169 @@ fn vary(mut sample: Sample, steering: &Oracle, random: &mut Random) -> Vec<u8> {
     }
     sample.data.truncate(3000);
     sample.data
+}
+
+/// A filter of many hosts; the list of them is spread, so that no two are neighbours.
+fn hosts(count: u32) -> String {
+    let host =
+        |number: u32| std::net::Ipv4Addr::from(0x0a00_0000 | number.wrapping_mul(2_654_435) % 0x00ff_ffff);
+    (0..count).map(|number| format!("host {}", host(number))).collect::<Vec<_>>().join(" or ")
+}
+
+fn compile_live(text: &str) -> bpf::Program {
+    let options = Options { handle: Handle::Live, netmask: Some(0), ..Options::new(LinkType::ETHERNET) };
+    compile(text, &options).expect("a filter")
+}
+
+fn frame(source: u32, destination: u32) -> Vec<u8> {
+    let mut frame = vec![0; 60];
+    frame[12..15].copy_from_slice(&[0x08, 0x00, 0x45]);
+    frame[26..30].copy_from_slice(&source.to_be_bytes());
+    frame[30..34].copy_from_slice(&destination.to_be_bytes());
+    frame
+}
+
+#[test]
+fn large_filters_are_accepted_and_right() {
+    if !may_load("large_filters_are_accepted_and_right") {
+        return;
+    }
+    for count in [100, 5_000, 20_000] {
+        let reference = compile_live(&hosts(count));
+        let insns: Vec<u32> = reference.insns().iter().map(|insn| insn.k).collect();
+        let judged = Judged::new(reference);
+        let mut random = Random::new(u64::from(count));
+        let mut accepted = 0;
+        for round in 0..200 {
+            // A constant of the program is a host, or at least near one.
+            let near = random.pick(&insns).wrapping_add(random.below(2) as u32);
+            let far = random.bits() as u32;
+            let data = if round % 2 == 0 { frame(near, far) } else { frame(far, near) };
+            let verdict =
+                judged.judge(&data).unwrap_or_else(|difference| panic!("{count} hosts: {difference}"));
+            accepted += u32::from(verdict != 0);
+        }
+        assert!((20..180).contains(&accepted), "{count} hosts: {accepted} of 200");
+    }
+}
+
+/// A chain of questions on bytes 0 to 49, none of which can be answered by a search. With `detours`, each yes leads to a second
+/// question, whose no leads back to the chain.
+fn chain(questions: u32, detours: bool) -> Ir {
+    let mut builder = Builder::new();
+    let (accept, reject) = (builder.block(), builder.block());
+    for (block, k) in [(accept, 77), (reject, 0)] {
+        builder.switch_to(block);
+        let k = builder.const32(k);
+        builder.finish(Terminator::Return(k));
+    }
+    let entry = builder.block();
+    builder.switch_to(entry);
+    for number in 0..questions {
+        let byte = builder.load(Place::at(number % 50), Width::Byte);
+        let key = builder.const32(number / 50 % 200);
+        let (detour, next) = (builder.block(), builder.block());
+        builder.branch(Test::Equal, byte, key, if detours { detour } else { accept }, next);
+        builder.switch_to(detour);
+        builder.branch(Test::Greater, byte, key, accept, next);
+        builder.switch_to(next);
+    }
+    builder.goto(reject);
+    builder.build(entry)
+}
+
+/// More questions in a row than the verifier keeps ways in mind, and more instructions than a short jump crosses.
+#[test]
+fn long_chains_of_questions_are_accepted_and_right() {
+    if !may_load("long_chains_of_questions_are_accepted_and_right") {
+        return;
+    }
+    let ir = chain(10_000, false);
+    ir.verify().expect("it is safe");
+    let programs = [Hook::SocketFilter, XDP].map(|hook| emit(&ir, hook).expect("it has no state"));
+    assert!(programs[0].insns().len() > 33_000, "{}", programs[0].insns().len());
+    assert!(programs[0].insns().iter().any(|insn| insn.code == 0x06), "no long jump");
+    let programs = programs.map(|program| load(&program));
+    let mut machine = Machine::new(ir);
+    let mut accepted = 0;
+    for number in 0..100 {
+        // Bytes that no question asks for; in every second packet but one.
+        let mut data = vec![0xff; 60];
+        data[number / 2] = if number % 2 == 0 { 199 } else { 200 };
+        let meta = Meta { wire_len: 60, ..Meta::default() };
+        let expected = machine.run(Packet { data: &data, meta: &meta }, &Memory::new(0)) as u32;
+        assert_eq!(run(&programs[0], &[&[0; HEADER], data.as_slice()].concat()), expected);
+        assert_eq!(run(&programs[1], &data) == XdpAction::PASS, expected != 0);
+        accepted += u32::from(expected != 0);
+    }
+    assert_eq!(accepted, 50);
+}
+
+/// Where ways part and meet again too often, no order of questions helps.
+#[test]
+fn what_is_too_much_for_the_verifier_says_so() {
+    if !may_load("what_is_too_much_for_the_verifier_says_so") {
+        return;
+    }
+    let program = emit(&chain(10_000, true), Hook::SocketFilter).expect("it has no state");
+    let error = try_load(&program).expect_err("the verifier gives up");
+    assert!(error.is_too_large(), "{error}");
+    assert!(error.to_string().contains("too complex"), "{error}");
+}
+
+#[test]
+fn what_the_kernel_knows_of_a_packet() {
+    if !may_load("what_the_kernel_knows_of_a_packet") {
+        return;
+    }
+    let value = |field| {
+        let mut builder = Builder::new();
+        let entry = builder.block();
+        builder.switch_to(entry);
+        let value = builder.field(field);
+        builder.finish(Terminator::Return(value));
+        let program = load(&emit(&builder.build(entry), Hook::SocketFilter).expect("a filter"));
+        // To a group, which the kernel notes as PACKET_MULTICAST = 2.
+        run(&program, &[[0x01; HEADER].as_slice(), &[1; 77]].concat())
+    };
+    let fields = [Field::WireLen, Field::CapLen, Field::PacketType, Field::InterfaceIndex];
+    assert_eq!(fields.map(value), [77, 77, 2, LOOPBACK]);
+    let tag = [Field::VlanPresent, Field::VlanTag, Field::VlanProtocol, Field::ReceiveHash];
+    assert_eq!(tag.map(value), [0; 4], "a test run has none of these");
+}
+
+#[test]
+fn a_trampoline_leads_to_a_program_of_any_length() {
+    if !may_load("a_trampoline_leads_to_a_program_of_any_length") {
+        return;
+    }
+    let map = Map::create(MapKind::Programs, "tapline_test", 1).expect("a map");
+    let jump = load(&ebpf::trampoline(map.as_fd().as_raw_fd()));
+    assert_eq!(run(&jump, &[0; 60]), 0, "nothing passes before the program is there");
+    map.set(0, load(&emit(&Ir::constant(96), Hook::SocketFilter).expect("a filter")).as_fd())
+        .expect("a program");
+    assert_eq!(run(&jump, &[0; 60]), 96);
+}
+
+#[test]
+fn redirection_is_accepted_and_falls_back() {
+    if !may_load("redirection_is_accepted_and_falls_back") {
+        return;
+    }
+    let map = Map::create(MapKind::XdpSockets, "tapline_test", 4).expect("a map");
+    let udp = raise_program(
+        &compile("udp port 53", &Options { handle: Handle::Dead, ..Options::new(LinkType::ETHERNET) })
+            .expect("a filter"),
+    );
+    for (else_pass, expected) in [(true, XdpAction::PASS), (false, XdpAction::DROP)] {
+        let matched = XdpAction::Redirect { map: map.as_fd().as_raw_fd(), else_pass };
+        let program = load(&emit(&udp, Hook::Xdp { matched, unmatched: XdpAction::Pass }).expect("a filter"));
+        let mut packet = frame(1, 2);
+        assert_eq!(run(&program, &packet), XdpAction::PASS, "it is no UDP");
+        packet[23] = 17;
+        packet[37] = 53;
+        assert_eq!(run(&program, &packet), expected, "there is no socket for the queue");
+    }
 }
 
 /// Programs that no text compiles to: any instruction, any offset, scratch cells.
