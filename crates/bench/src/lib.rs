@@ -18,6 +18,7 @@ mod filter;
 mod filters;
 mod live;
 mod measure;
+mod patterns;
 mod print;
 mod report;
 
@@ -48,6 +49,8 @@ enum Workload {
     Live(live::LiveArgs),
     /// Run filters: each engine that there is, the same filters on the same packets.
     Filter(filter::FilterArgs),
+    /// Search payloads for many patterns at once: each engine that there is.
+    Patterns(patterns::PatternsArgs),
     /// Send traffic: the sending half of `live`, in a process of its own.
     #[command(hide = true)]
     Send(live::SendArgs),
@@ -105,6 +108,7 @@ pub fn main() -> anyhow::Result<()> {
         Workload::Print(args) => print::run(&args, &options, &mut report),
         Workload::Live(args) => live::run(&args, &options, &mut report),
         Workload::Filter(args) => filter::run(&args, &options, &mut report),
+        Workload::Patterns(args) => patterns::run(&args, &options, &mut report),
         Workload::All => all(&options, &mut report),
         Workload::Send(_) => Ok(()),
     }
@@ -112,6 +116,7 @@ pub fn main() -> anyhow::Result<()> {
 
 fn all(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     filter::run(&Default::default(), options, report)?;
+    patterns::run(&Default::default(), options, report)?;
     file::run(&Default::default(), options, report)?;
     print::run(&Default::default(), options, report)?;
     if let Err(reason) = tapline_testkit::netns::may_make_namespaces() {

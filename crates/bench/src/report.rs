@@ -86,6 +86,11 @@ impl Report {
             };
             println!("  {name:<12} {total_ms:>10.1} ms {own:>9.1} ns/packet {lost:>9.0} lost  {compared}");
         }
+        self.keep(series)
+    }
+
+    /// Keeps the runs of a workload that prints its own figures.
+    pub(crate) fn keep(&mut self, series: &Series) -> anyhow::Result<()> {
         if let Some(csv) = &mut self.csv {
             write_runs(csv, series)?;
         }
