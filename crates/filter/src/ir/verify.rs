@@ -9,7 +9,7 @@
 
 use thiserror::Error;
 
-use super::{Binary, BlockId, Dominators, Field, Ir, Op, Place, Target, Terminator, Test, Type, Value};
+use super::{Binary, Block, BlockId, Dominators, Field, Ir, Op, Place, Target, Terminator, Test, Type, Value};
 
 /// Why a graph may not run. Such a graph is a fault of ours, never of the filter's text.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -21,6 +21,14 @@ pub enum Fault {
         /// Where it is read.
         block: BlockId,
         /// What is read.
+        value: Value,
+    },
+    /// A value is defined more than once, or a parameter is something else as well.
+    #[error("b{}: v{} is defined twice", .block.0, .value.0)]
+    DefinedTwice {
+        /// Where it is defined again.
+        block: BlockId,
+        /// Which.
         value: Value,
     },
     /// A value has another type than its reader wants, or holds more than its type.
@@ -86,9 +94,31 @@ impl Ir {
     /// The first [`Fault`] that is found.
     pub fn verify(&self) -> Result<(), Fault> {
         let dominators = Dominators::new(self);
+        self.verify_definitions(&dominators)?;
         Verifier { ir: self, spans: dominators.spans(), defined_in: self.defined_in(&dominators) }
             .blocks(&dominators)?;
         self.verify_guards(&dominators)
+    }
+
+    /// Each value is defined in one place: what is known of it then holds wherever it is read.
+    fn verify_definitions(&self, dominators: &Dominators) -> Result<(), Fault> {
+        let mut is_defined = vec![false; self.instructions.len()];
+        for &block in &dominators.order {
+            let Block { parameters, instructions, .. } = &self[block];
+            for &value in parameters.iter().chain(instructions) {
+                let Some(is_defined) = is_defined.get_mut(value.0 as usize) else {
+                    return Err(Fault::Undefined { block, value });
+                };
+                if std::mem::replace(is_defined, true) {
+                    return Err(Fault::DefinedTwice { block, value });
+                }
+            }
+            let is_number = |value: &Value| *self.op(*value) == Op::Parameter && self.ty(*value) != Type::None;
+            if let Some(&value) = parameters.iter().find(|value| !is_number(value)) {
+                return Err(Fault::WrongType { block, value });
+            }
+        }
+        Ok(())
     }
 
     /// For each value the reachable block that defines it, and its place there; parameters have place 0.
