@@ -4,8 +4,8 @@
 //! cargo run --release -p tapline-jit --example engines [-- ROUNDS]
 //! ```
 //!
-//! Frames of 64 bytes that go through the whole filter and match at its end. Nanoseconds a packet, the median of rounds in which the
-//! engines take turns, and TSC ticks of native batches.
+//! Frames of 64 bytes that go through the whole filter and match at its end. Nanoseconds of processor time a packet, the median of rounds in
+//! which the engines take turns.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -16,6 +16,7 @@ use tapline_filter::optimise::optimise;
 use tapline_filter::{Options, compile};
 use tapline_jit::Native;
 use tapline_packet::{Batch, Meta, Packet, Record, Selection};
+use tapline_sys::usage::CpuTime;
 use tapline_testkit::libpcap::{Libpcap, Oracle, Settings};
 
 const FILTERS: [(&str, &str); 6] = [
@@ -73,7 +74,7 @@ impl Frames {
 
 /// Nanoseconds a packet of `round`, which goes over `packets` packets.
 fn measure(packets: usize, mut round: impl FnMut() -> usize) -> f64 {
-    let start = Instant::now();
+    let (start, before) = (Instant::now(), CpuTime::of_thread());
     let mut done = 0;
     while start.elapsed() < Duration::from_millis(4) {
         for _ in 0..16 {
@@ -81,7 +82,7 @@ fn measure(packets: usize, mut round: impl FnMut() -> usize) -> f64 {
         }
         done += 16 * packets;
     }
-    start.elapsed().as_nanos() as f64 / done as f64
+    CpuTime::of_thread().since(before).total().as_nanos() as f64 / done as f64
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

@@ -83,14 +83,15 @@ pub(super) fn lower(source: &Source<'_>, builder: &mut FunctionBuilder<'_>) {
     let offset = builder.ins().load(types::I64, constant, record, offset_of!(Record, offset) as i32);
     let captured = builder.ins().umin(captured, snap_len);
     let captured = builder.ins().uextend(types::I64, captured);
-    // The record's bytes end at offset + captured, which may wrap; the base ends below 2^63.
-    let (end, wraps) = builder.ins().uadd_overflow(offset, captured);
-    let fits = builder.create_block();
-    builder.ins().brif(wraps, outside, &[], fits, &[]);
-    builder.switch_to_block(fits);
-    let beyond = builder.ins().icmp(IntCC::UnsignedGreaterThan, end, base_len);
+    // The base ends below 2^63: what starts in it, or at its end, ends without wrapping.
+    let starts_beyond = builder.ins().icmp(IntCC::UnsignedGreaterThan, offset, base_len);
+    let starts_inside = builder.create_block();
+    builder.ins().brif(starts_beyond, outside, &[], starts_inside, &[]);
+    builder.switch_to_block(starts_inside);
+    let end = builder.ins().iadd(offset, captured);
+    let ends_beyond = builder.ins().icmp(IntCC::UnsignedGreaterThan, end, base_len);
     let start = builder.ins().iadd(base, offset);
-    builder.ins().brif(beyond, outside, &[], packet, &args([start, captured]));
+    builder.ins().brif(ends_beyond, outside, &[], packet, &args([start, captured]));
 
     builder.switch_to_block(packet);
     let meta = builder.ins().iadd_imm_u(record, offset_of!(Record, meta) as i64);
