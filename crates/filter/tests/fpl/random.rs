@@ -46,8 +46,12 @@ fn the_form_computes_what_the_text_says() {
         let compiled = match compile(&text, &options()) {
             Ok(compiled) => compiled,
             Err(error) => {
-                let known =
-                    ["divides by 0", "there is no cell", "there is no piece", "behind the end of every packet"];
+                let known = [
+                    "divides by 0",
+                    "there is no cell",
+                    "there is no piece",
+                    "behind the end of every packet",
+                ];
                 assert!(
                     known.iter().any(|words| error.message.contains(words)),
                     "{}\n{text}",

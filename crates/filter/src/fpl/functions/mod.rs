@@ -5,13 +5,17 @@
 //! | `count` | | packets, bytes on the wire | packets |
 //! | `sample` | n | calls since the last 1 | 1 for every n-th call, else 0; n of 0 gives 0 |
 //! | `rtsp_ports` | | see [`rtsp_ports`] | ports found in this packet |
+//! | [`aho_corasick`], [`horspool`] | start, length | pattern, place | 1 if a pattern was found |
 //!
+//! The first three are in [`Registry::standard`](super::Registry::standard); the searches are registered with what they look for.
 //! FFPF also had `drop`. Here a program drops a packet by `RETURN 0`, and nothing is taken from other readers.
 
 mod rtsp;
+mod search;
 
 use super::function::External;
 pub use rtsp::{RTSP_CELLS, RTSP_PORTS_MAX, rtsp_ports};
+pub use search::{aho_corasick, horspool};
 
 /// The functions of [`Registry::standard`](super::Registry::standard).
 pub(super) fn standard() -> [External; 3] {
