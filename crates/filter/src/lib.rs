@@ -52,6 +52,7 @@ mod options;
 mod parse;
 pub mod predicate;
 mod resolve;
+pub mod set;
 mod simplify;
 
 pub use assemble::assemble;
