@@ -15,15 +15,12 @@
 //! TAPLINE_FILTER_CASE='DLT|wire length|packet in hex|text' cargo test -p tapline-filter --test differential one_case -- --nocapture
 //! ```
 
-#[path = "differential/packets.rs"]
-mod packets;
 #[path = "differential/rules.rs"]
 mod rules;
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use packets::{Sample, Stock};
 use rules::{Difference, NEVER, RULES, Refusal};
 use tapline_filter::bpf::code::{K, RET};
 use tapline_filter::bpf::{Form, Insn, Program};
@@ -31,84 +28,15 @@ use tapline_filter::ir::{Machine, Memory, raise_program};
 use tapline_filter::optimise::optimise_watched;
 use tapline_filter::{Handle, Options, compile};
 use tapline_packet::{LinkType, Meta, Packet};
-use tapline_testkit::expressions::Expressions;
 use tapline_testkit::libpcap::{Libpcap, Oracle, Settings};
 use tapline_testkit::random::Random;
+use tapline_testkit::stock::{Sample, Stock, Texts};
 
 /// Each text is judged on so many packets.
 const PACKETS_PER_TEXT: usize = 40;
 
 /// After so many differences a run stops and prints them.
 const DIFFERENCES_MAX: usize = 25;
-
-/// The link types that are judged, as DLTs, and their share of the texts.
-const LINK_TYPES: &[(i32, u64)] = &[
-    (1, 40),
-    (0, 2),
-    (6, 2),
-    (7, 2),
-    (8, 1),
-    (9, 4),
-    (10, 3),
-    (11, 2),
-    (12, 4),
-    (15, 1),
-    (16, 1),
-    (19, 2),
-    (50, 2),
-    (51, 2),
-    (99, 1),
-    (104, 3),
-    (105, 8),
-    (107, 2),
-    (108, 2),
-    (109, 2),
-    (113, 4),
-    (114, 1),
-    (117, 3),
-    (119, 3),
-    (122, 2),
-    (123, 4),
-    (127, 6),
-    (129, 1),
-    (130, 1),
-    (131, 1),
-    (132, 1),
-    (133, 1),
-    (134, 1),
-    (135, 1),
-    (136, 1),
-    (137, 1),
-    (138, 2),
-    (139, 1),
-    (140, 1),
-    (141, 1),
-    (147, 1),
-    (163, 3),
-    (164, 1),
-    (166, 1),
-    (167, 1),
-    (168, 1),
-    (178, 1),
-    (179, 1),
-    (180, 1),
-    (181, 1),
-    (183, 1),
-    (192, 3),
-    (194, 1),
-    (200, 1),
-    (226, 1),
-    (227, 1),
-    (228, 1),
-    (229, 1),
-    (232, 1),
-    (233, 1),
-    (234, 1),
-    (238, 1),
-    (240, 2),
-    (241, 1),
-    (276, 4),
-];
 
 /// A text compiled on all sides.
 struct Judged<'a> {
@@ -165,18 +93,10 @@ fn same_verdicts_as_libpcap() {
     let mut random = Random::new(seed);
     let stock = Stock::new(pcap, &mut random);
     let mut tally = Tally::default();
-    let total_share: u64 = LINK_TYPES.iter().map(|&(_, share)| share).sum();
-    let mut streams: Vec<(i32, u64, Expressions)> =
-        LINK_TYPES.iter().map(|&(dlt, share)| (dlt, share, Expressions::new(random.bits(), dlt))).collect();
+    let mut texts = Texts::new(&mut random);
     while tally.pairs < pairs && tally.differences.len() < DIFFERENCES_MAX {
-        let mut place = random.below(total_share);
-        let stream = streams.iter_mut().find(|(_, share, _)| {
-            let here = place < *share;
-            place = place.saturating_sub(*share);
-            here
-        });
-        let (dlt, _, stream) = stream.expect("the shares add up");
-        judge_text(pcap, &stock, &stream.text(), *dlt, &mut random, &mut tally);
+        let (dlt, text) = texts.next(&mut random);
+        judge_text(pcap, &stock, &text, dlt, &mut random, &mut tally);
     }
     eprintln!("{}", tally.report(seed, stock.len(), pcap.version()));
     assert!(tally.differences.is_empty(), "{}", tally.differences.join("\n"));

@@ -1,4 +1,4 @@
-//! Packets to judge: real ones, real payloads behind other link headers, and noise.
+//! What filters are judged on: random texts for all link types, and packets: real ones, real payloads behind other link headers, and noise.
 //!
 //! ```text
 //! captures  --read by libpcap-->  frames per link type
@@ -8,8 +8,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use tapline_testkit::libpcap::{FilePacket, Libpcap};
-use tapline_testkit::random::Random;
+use crate::expressions::Expressions;
+use crate::libpcap::{FilePacket, Libpcap};
+use crate::random::Random;
 
 /// The captures beside the repository.
 const CAPTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/captures");
@@ -20,23 +21,121 @@ const PER_FILE: usize = 24;
 /// Longer packets are cut here; no filter of ours looks further, and copying them costs time.
 const KEPT: usize = 400;
 
+/// The link types that filters are judged on, as DLTs, and their share of the texts.
+pub const LINK_TYPES: &[(i32, u64)] = &[
+    (1, 40),
+    (0, 2),
+    (6, 2),
+    (7, 2),
+    (8, 1),
+    (9, 4),
+    (10, 3),
+    (11, 2),
+    (12, 4),
+    (15, 1),
+    (16, 1),
+    (19, 2),
+    (50, 2),
+    (51, 2),
+    (99, 1),
+    (104, 3),
+    (105, 8),
+    (107, 2),
+    (108, 2),
+    (109, 2),
+    (113, 4),
+    (114, 1),
+    (117, 3),
+    (119, 3),
+    (122, 2),
+    (123, 4),
+    (127, 6),
+    (129, 1),
+    (130, 1),
+    (131, 1),
+    (132, 1),
+    (133, 1),
+    (134, 1),
+    (135, 1),
+    (136, 1),
+    (137, 1),
+    (138, 2),
+    (139, 1),
+    (140, 1),
+    (141, 1),
+    (147, 1),
+    (163, 3),
+    (164, 1),
+    (166, 1),
+    (167, 1),
+    (168, 1),
+    (178, 1),
+    (179, 1),
+    (180, 1),
+    (181, 1),
+    (183, 1),
+    (192, 3),
+    (194, 1),
+    (200, 1),
+    (226, 1),
+    (227, 1),
+    (228, 1),
+    (229, 1),
+    (232, 1),
+    (233, 1),
+    (234, 1),
+    (238, 1),
+    (240, 2),
+    (241, 1),
+    (276, 4),
+];
+
+/// Random texts, for all link types.
+#[derive(Clone, Debug)]
+pub struct Texts {
+    streams: Vec<(i32, u64, Expressions)>,
+    total_share: u64,
+}
+
+impl Texts {
+    /// Streams of texts from seeds that `random` gives.
+    pub fn new(random: &mut Random) -> Texts {
+        let stream = |&(dlt, share): &(i32, u64)| (dlt, share, Expressions::new(random.bits(), dlt));
+        let total_share = LINK_TYPES.iter().map(|&(_, share)| share).sum();
+        Texts { streams: LINK_TYPES.iter().map(stream).collect(), total_share }
+    }
+
+    /// A link type, as a DLT, and a text for it.
+    pub fn next(&mut self, random: &mut Random) -> (i32, String) {
+        let mut place = random.below(self.total_share);
+        let stream = self.streams.iter_mut().find(|(_, share, _)| {
+            let here = place < *share;
+            place = place.saturating_sub(*share);
+            here
+        });
+        let (dlt, _, stream) = stream.expect("the shares add up");
+        (*dlt, stream.text())
+    }
+}
+
 /// A packet to judge.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Sample {
+pub struct Sample {
     /// The captured bytes.
-    pub(crate) data: Vec<u8>,
+    pub data: Vec<u8>,
     /// The length on the wire.
-    pub(crate) wire_len: u32,
+    pub wire_len: u32,
 }
 
 /// The packets that samples are made from.
-pub(crate) struct Stock {
+#[derive(Clone, Debug)]
+pub struct Stock {
     by_dlt: BTreeMap<i32, Vec<Sample>>,
 }
 
 impl Stock {
     /// What the captures hold; without them, frames of `random` bytes with the common EtherTypes.
-    pub(crate) fn new(pcap: &Libpcap, random: &mut Random) -> Stock {
+    pub fn new(pcap: &Libpcap, random: &mut Random) -> Stock {
         let mut by_dlt: BTreeMap<i32, Vec<Sample>> = BTreeMap::new();
         for path in capture_files() {
             if let Ok((dlt, packets)) = pcap.read_file(&path) {
@@ -51,13 +150,14 @@ impl Stock {
         Stock { by_dlt }
     }
 
-    /// How many packets it holds.
-    pub(crate) fn len(&self) -> usize {
+    /// How many packets it holds: never 0.
+    #[expect(clippy::len_without_is_empty, reason = "it never is")]
+    pub fn len(&self) -> usize {
         self.by_dlt.values().map(Vec::len).sum()
     }
 
     /// A packet of this link type.
-    pub(crate) fn sample(&self, dlt: i32, random: &mut Random) -> Sample {
+    pub fn sample(&self, dlt: i32, random: &mut Random) -> Sample {
         let native = self.by_dlt.get(&dlt);
         match native {
             Some(samples) if random.one_of(7, 8) => random.pick(samples).clone(),
