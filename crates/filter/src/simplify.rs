@@ -18,7 +18,7 @@
 mod backward;
 mod facts;
 mod forward;
-mod hash;
+pub(crate) mod hash;
 mod merge;
 mod regroup;
 #[cfg(test)]

@@ -28,6 +28,7 @@ mod build;
 mod dominators;
 mod interpret;
 mod raise;
+mod range;
 mod ssa;
 mod state;
 mod text;
@@ -332,7 +333,7 @@ pub enum Search {
 }
 
 /// How a block ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Terminator {
     /// To one block.
     Goto(Target),

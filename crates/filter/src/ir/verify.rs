@@ -9,7 +9,9 @@
 
 use thiserror::Error;
 
-use super::{Binary, Block, BlockId, Dominators, Field, Ir, Op, Place, Target, Terminator, Test, Type, Value};
+use super::{
+    Binary, Block, BlockId, Dominators, Field, Ir, Op, Place, Target, Terminator, Test, Type, Value,
+};
 
 /// Why a graph may not run. Such a graph is a fault of ours, never of the filter's text.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -113,7 +115,8 @@ impl Ir {
                     return Err(Fault::DefinedTwice { block, value });
                 }
             }
-            let is_number = |value: &Value| *self.op(*value) == Op::Parameter && self.ty(*value) != Type::None;
+            let is_number =
+                |value: &Value| *self.op(*value) == Op::Parameter && self.ty(*value) != Type::None;
             if let Some(&value) = parameters.iter().find(|value| !is_number(value)) {
                 return Err(Fault::WrongType { block, value });
             }
@@ -146,7 +149,7 @@ impl Ir {
                 match self.op(value) {
                     Op::Load(place, width, _) => {
                         let end = place.offset.checked_add(width.bytes());
-                        if !end.is_some_and(|end| covered.covers(place.base, end)) {
+                        if !end.is_some_and(|end| covered.covers(self, place.base, end)) {
                             return Err(Fault::UncoveredLoad { block: id, value });
                         }
                     }
@@ -182,9 +185,11 @@ pub struct Coverage {
 }
 
 impl Coverage {
-    /// Whether the bytes from `base` (or the packet's start) up to `end` are known to be there.
-    pub fn covers(&self, base: Option<Value>, end: u32) -> bool {
-        end <= self.bytes_from(base)
+    /// Whether the bytes from `base` (or the packet's start) up to `end` are known to be there: because a guard said so, or since
+    /// there are enough bytes from the start for the greatest `base` that there can be.
+    pub fn covers(&self, ir: &Ir, base: Option<Value>, end: u32) -> bool {
+        let behind_greatest = |base| ir.greatest(base).saturating_add(end.into()) <= self.bytes.into();
+        end <= self.bytes_from(base) || base.is_some_and(behind_greatest)
     }
 
     /// How many bytes are known to be there.

@@ -14,7 +14,7 @@ pub(super) fn dead(ir: &mut Ir) -> bool {
     let mut changed = join(ir, &order);
     let order = ir.order();
     let used = used(ir, &order);
-    changed |= remove_parameters(ir, &order, &used);
+    changed |= remove_parameters(ir, &order, |value| used[value.0 as usize]);
     for id in order {
         let mut instructions = std::mem::take(&mut ir[id].instructions);
         let before = instructions.len();
@@ -56,22 +56,22 @@ fn used(ir: &Ir, order: &[BlockId]) -> Vec<bool> {
     used
 }
 
-/// Removes parameters that nobody reads, and what other blocks give to them.
-fn remove_parameters(ir: &mut Ir, order: &[BlockId], used: &[bool]) -> bool {
-    let read = |value: &Value| used[value.0 as usize];
-    if order.iter().all(|id| ir[*id].parameters.iter().all(read)) {
+/// Removes the parameters that are not kept, and what other blocks give to them.
+pub(super) fn remove_parameters(ir: &mut Ir, order: &[BlockId], keep: impl Fn(Value) -> bool) -> bool {
+    let kept = |value: &Value| keep(*value);
+    if order.iter().all(|id| ir[*id].parameters.iter().all(kept)) {
         return false;
     }
     for &id in order {
         let mut terminator = std::mem::replace(&mut ir[id].terminator, Terminator::Return(Value(0)));
         terminator.for_each_target_mut(|target| {
             let mut parameters = ir[target.block].parameters.iter();
-            target.arguments.retain(|_| parameters.next().is_some_and(read));
+            target.arguments.retain(|_| parameters.next().is_some_and(kept));
         });
         ir[id].terminator = terminator;
     }
     for &id in order {
-        ir[id].parameters.retain(read);
+        ir[id].parameters.retain(kept);
     }
     true
 }

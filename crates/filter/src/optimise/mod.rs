@@ -38,23 +38,8 @@ pub struct Pass {
 
 /// All passes, in the order in which they run.
 pub const PASSES: &[Pass] = &[
-    FOLD,
-    NUMBER,
-    GUARDS,
-    PREDICATES,
-    NUMBER,
-    GUARDS,
-    FOLD,
-    PREDICATES,
-    MERGE,
-    NUMBER,
-    GUARDS,
-    DEAD,
-    Pass {
-        name: "switch",
-        purpose: "looks values up instead of comparing them one by one",
-        run: switch::switch,
-    },
+    FOLD, NUMBER, GUARDS, PREDICATES, NUMBER, GUARDS, FOLD, PREDICATES, MERGE, NUMBER, GUARDS, DEAD, WIDEN,
+    NUMBER, SWITCH, ORDER, DEAD,
 ];
 
 const FOLD: Pass = Pass { name: "fold", purpose: "computes what is constant", run: fold::fold };
@@ -65,6 +50,21 @@ const PREDICATES: Pass =
     Pass { name: "predicates", purpose: "leads ways past tests that they know", run: predicates::predicates };
 const MERGE: Pass = Pass { name: "merge", purpose: "makes equal blocks one", run: merge::merge };
 const DEAD: Pass = Pass { name: "dead", purpose: "removes what nobody reads or reaches", run: dead::dead };
+const WIDEN: Pass =
+    Pass { name: "widen", purpose: "makes comparisons of neighbouring bytes one", run: widen::widen };
+const SWITCH: Pass = Pass {
+    name: "switch",
+    purpose: "looks values up instead of comparing them one by one",
+    run: switch::switch,
+};
+const ORDER: Pass =
+    Pass { name: "order", purpose: "swaps constants instead of packet bytes", run: order::order };
+
+/// The passes, in their order, whose result is fit for classic BPF as well: those before the first that uses what only native code has.
+pub fn portable() -> &'static [Pass] {
+    let end = PASSES.iter().position(|pass| pass.name == WIDEN.name);
+    &PASSES[..end.unwrap_or(PASSES.len())]
+}
 
 /// Runs all passes.
 pub fn optimise(ir: &mut Ir) {

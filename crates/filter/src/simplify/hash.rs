@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// A map with the quick hash.
-pub(super) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Quick>>;
+pub(crate) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Quick>>;
 
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Quick(u64);
+pub(crate) struct Quick(u64);
 
 /// 2^64 divided by the golden ratio: odd, and without a pattern in its bits.
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;

@@ -1,0 +1,277 @@
+//! Redundant predicates (BPF+): a branch whose outcome all ways to it know is no branch, and a way that knows the outcome of the
+//! next branches goes on to where they lead.
+//!
+//! ```text
+//!         b1: ip?                              b1: ip?
+//!        yes/   \no                           yes/   \no
+//!   b2: udp?     |                       b2: udp?     |
+//!   yes/  \no    |            becomes    yes/  \no    |
+//! b3: port \     |                     b3: port \     |
+//!    1? no\ \    |                        1? no  \    |
+//!          b4: ip? --no--> reject           |    reject
+//!              |yes                       b6: port 2?
+//!          b5: udp? --> b6: port 2?
+//! ```
+//!
+//! A way that leaves blocks out does without their guards, so it must have passed them; and what others read of these
+//! blocks' values is computed again where it is read ([`super::repair`]), so it must be little. Blocks are visited in an order that puts
+//! each behind all that lead to it; blocks to which no way leads any more are not visited. So one walk sees all ways, and a
+//! long chain of `or` costs no more than its length.
+
+use super::classes::Classes;
+use super::facts::{Facts, Way};
+use super::known::Known;
+use super::repair::repair;
+use crate::ir::{Binary, BlockId, Case, Field, Ir, Op, Target, Terminator, Test, Type, Value};
+
+/// One way leaves out so many blocks at most.
+const STEPS_MAX: usize = 256;
+
+/// All ways together leave out so many blocks at most, for each block of the graph.
+const STEPS_PER_BLOCK: usize = 32;
+
+/// A value that takes more operations than this is not computed twice.
+const COPIED_MAX: u32 = 6;
+
+/// Leads ways past branches whose outcome they know.
+pub(super) fn predicates(ir: &mut Ir) -> bool {
+    let order = ir.order();
+    let classes = Classes::new(ir, &order);
+    let changes = Pass::new(ir, &order, &classes).run(&order);
+    let changed = !changes.is_empty();
+    for (id, terminator) in changes {
+        ir[id].terminator = terminator;
+    }
+    if changed {
+        repair(ir);
+    }
+    changed
+}
+
+struct Pass<'a> {
+    ir: &'a Ir,
+    facts: Facts<'a>,
+    /// For each block its place in the order.
+    place: Vec<usize>,
+    /// For each value the block that it stands in.
+    home: Vec<BlockId>,
+    /// Whether ways may leave the block out.
+    passable: Vec<bool>,
+    arriving: Vec<Option<Way>>,
+    steps_left: usize,
+}
+
+impl<'a> Pass<'a> {
+    fn new(ir: &'a Ir, order: &[BlockId], classes: &'a Classes) -> Pass<'a> {
+        let mut place = vec![usize::MAX; ir.blocks.len()];
+        order.iter().enumerate().for_each(|(at, id)| place[id.0 as usize] = at);
+        let home = homes(ir, order);
+        let passable = passable(ir, order, &home);
+        let arriving = vec![None; ir.blocks.len()];
+        let steps_left = order.len() * STEPS_PER_BLOCK;
+        Pass { ir, facts: Facts::new(ir, order, classes), place, home, passable, arriving, steps_left }
+    }
+
+    /// The terminators that change.
+    fn run(mut self, order: &[BlockId]) -> Vec<(BlockId, Terminator)> {
+        let mut changes = Vec::new();
+        self.arriving[self.ir.entry.0 as usize] = Some(Way::default());
+        for &id in order {
+            let Some(mut way) = self.arriving[id.0 as usize].take() else { continue };
+            for value in &self.ir[id].instructions {
+                self.facts.pass(&mut way, self.ir.op(*value));
+            }
+            if let Some(terminator) = self.leave(id, way) {
+                changes.push((id, terminator));
+            }
+        }
+        changes
+    }
+
+    /// Sends all ways out of a block on; gives its new terminator, if that differs.
+    fn leave(&mut self, id: BlockId, way: Way) -> Option<Terminator> {
+        let terminator = &self.ir[id].terminator;
+        let new = match terminator {
+            Terminator::Return(_) => return None,
+            Terminator::Goto(to) => Terminator::Goto(self.send(id, way, to)),
+            Terminator::Branch { test, left, right, yes, no } => {
+                match self.facts.decide(way, *test, *left, *right, &[]) {
+                    Some(holds) => Terminator::Goto(self.send(id, way, if holds { yes } else { no })),
+                    None => self.branch(id, way, terminator),
+                }
+            }
+            Terminator::Switch { value, cases, default, .. } => {
+                match self.facts.number(way, *value, &[]).exact() {
+                    Some(k) => Terminator::Goto(self.send(id, way, chosen(k, cases, default))),
+                    None => self.switch(id, way, terminator),
+                }
+            }
+        };
+        (new != *terminator).then_some(new)
+    }
+
+    fn branch(&mut self, id: BlockId, way: Way, terminator: &Terminator) -> Terminator {
+        let mut new = terminator.clone();
+        let Terminator::Branch { test, left, right, yes, no } = &mut new else { return new };
+        for (target, holds) in [(&mut *yes, true), (&mut *no, false)] {
+            let mut way = way;
+            self.facts.learn(&mut way, *test, *left, *right, holds);
+            // As the proof has it, see `Coverage::learn_edge`.
+            if holds
+                && *test == Test::GreaterEqual
+                && *self.ir.op(*left) == Op::Field(Field::CapLen)
+                && let Some(k) = self.ir.as_const(*right)
+            {
+                self.facts.learn_bytes(&mut way, k as u32);
+            }
+            *target = self.send(id, way, target);
+        }
+        new
+    }
+
+    fn switch(&mut self, id: BlockId, way: Way, terminator: &Terminator) -> Terminator {
+        let mut new = terminator.clone();
+        let Terminator::Switch { value, cases, default, .. } = &mut new else { return new };
+        for Case { key, to } in cases {
+            let mut way = way;
+            self.facts.refine(&mut way, *value, Known::exactly(*key), 1);
+            *to = self.send(id, way, to);
+        }
+        *default = self.send(id, way, default);
+        new
+    }
+
+    /// Leads a way on as far as its outcomes are known, and hands on what it knows.
+    fn send(&mut self, from: BlockId, way: Way, to: &Target) -> Target {
+        let target = self.follow(way, to);
+        let there = target.block.0 as usize;
+        let ends = matches!(self.ir[target.block].terminator, Terminator::Return(_));
+        if self.place[there] <= self.place[from.0 as usize] || ends && self.arriving[there].is_some() {
+            return target;
+        }
+        let mut way = way;
+        for (parameter, argument) in self.ir[target.block].parameters.iter().zip(&target.arguments) {
+            self.facts.give(&mut way, *parameter, *argument);
+        }
+        self.arriving[there] = Some(match self.arriving[there] {
+            Some(before) => self.facts.meet(before, way),
+            None => way,
+        });
+        target
+    }
+
+    fn follow(&mut self, way: Way, to: &Target) -> Target {
+        let mut target = to.clone();
+        let mut given: Vec<(Value, Value)> = Vec::new();
+        let mut left_out = Vec::new();
+        for _ in 0..STEPS_MAX {
+            let id = target.block;
+            if self.steps_left == 0 || !self.passable[id.0 as usize] {
+                break;
+            }
+            given.extend(self.ir[id].parameters.iter().copied().zip(target.arguments.iter().copied()));
+            left_out.push(id);
+            self.steps_left -= 1;
+            let Some(next) = self.next(way, id, &given) else { break };
+            let Some(next) = self.handed_on(next, &given, &left_out) else { break };
+            target = next;
+        }
+        target
+    }
+
+    /// Where a way that enters a block leaves it, if that is known.
+    fn next(&self, way: Way, id: BlockId, given: &[(Value, Value)]) -> Option<&'a Target> {
+        let block = &self.ir[id];
+        if !block.instructions.iter().all(|value| self.facts.is_passed(way, self.ir.op(*value), given)) {
+            return None;
+        }
+        match &block.terminator {
+            Terminator::Goto(to) => Some(to),
+            Terminator::Branch { test, left, right, yes, no } => {
+                self.facts.decide(way, *test, *left, *right, given).map(|holds| if holds { yes } else { no })
+            }
+            Terminator::Switch { value, cases, default, .. } => {
+                self.facts.number(way, *value, given).exact().map(|k| chosen(k, cases, default))
+            }
+            Terminator::Return(_) => None,
+        }
+    }
+
+    /// The target with arguments that are known where the way starts.
+    fn handed_on(&self, to: &Target, given: &[(Value, Value)], left_out: &[BlockId]) -> Option<Target> {
+        let known = |value: &Value| {
+            let parameter = given.iter().find(|(parameter, _)| parameter == value);
+            match parameter {
+                Some((_, argument)) => Some(*argument),
+                None if self.ir.as_const(*value).is_some() => Some(*value),
+                None => (!left_out.contains(&self.home[value.0 as usize])).then_some(*value),
+            }
+        };
+        let arguments = to.arguments.iter().map(known).collect::<Option<_>>()?;
+        Some(Target { block: to.block, arguments })
+    }
+}
+
+fn chosen<'a>(k: u64, cases: &'a [Case], default: &'a Target) -> &'a Target {
+    cases.binary_search_by_key(&k, |case| case.key).map_or(default, |at| &cases[at].to)
+}
+
+fn homes(ir: &Ir, order: &[BlockId]) -> Vec<BlockId> {
+    let mut home = vec![BlockId(u32::MAX); ir.instructions.len()];
+    for &id in order {
+        for value in ir[id].parameters.iter().chain(&ir[id].instructions) {
+            home[value.0 as usize] = id;
+        }
+    }
+    home
+}
+
+/// Which blocks ways may leave out: they do nothing but look, and what others read of their values can be computed again.
+fn passable(ir: &Ir, order: &[BlockId], home: &[BlockId]) -> Vec<bool> {
+    let costs = costs(ir, order);
+    let mut passable = vec![true; ir.blocks.len()];
+    ir.loops.iter().for_each(|one| passable[one.header.0 as usize] = false);
+    for &id in order {
+        let block = &ir[id];
+        let looks =
+            |value: &Value| ir.op(*value).is_pure() || matches!(ir.op(*value), Op::Need(_) | Op::NonZero(_));
+        let ends = matches!(block.terminator, Terminator::Return(_));
+        passable[id.0 as usize] &= !ends && block.instructions.iter().all(looks);
+        // The proof tells places apart by the value that they count from: such a value must stay the one it is.
+        let mut read = |value: Value, stays: bool| {
+            let there = home[value.0 as usize];
+            if there != id && (stays || costs[value.0 as usize] > COPIED_MAX) {
+                passable[there.0 as usize] = false;
+            }
+        };
+        for value in &block.instructions {
+            let op = ir.op(*value);
+            let stays = matches!(op, Op::Load(..) | Op::Need(_) | Op::NonZero(_));
+            match op {
+                Op::Binary(Binary::Div | Binary::Mod, left, right) => {
+                    read(*left, false);
+                    read(*right, ir.as_const(*right).is_none());
+                }
+                op => op.for_each_operand(|operand| read(operand, stays)),
+            }
+        }
+        block.terminator.for_each_operand(|operand| read(operand, false));
+    }
+    passable
+}
+
+/// For each value how many operations it takes to compute it again; very many where that cannot be.
+fn costs(ir: &Ir, order: &[BlockId]) -> Vec<u32> {
+    let mut costs = vec![u32::MAX; ir.instructions.len()];
+    for &id in order {
+        for value in &ir[id].instructions {
+            let op = ir.op(*value);
+            let mut cost = u32::from(!matches!(op, Op::Const(_)));
+            op.for_each_operand(|operand| cost = cost.saturating_add(costs[operand.0 as usize]));
+            if op.is_pure() && ir.ty(*value) != Type::None {
+                costs[value.0 as usize] = cost;
+            }
+        }
+    }
+    costs
+}
