@@ -57,7 +57,11 @@ fn cases() -> impl Strategy<Value = (Vec<Pattern>, Vec<u8>)> {
 /// The set with each engine that takes it, and with the one that is chosen.
 fn engines(patterns: &[Pattern]) -> Vec<Patterns> {
     let fixed = ENGINES.iter().filter_map(|engine| Patterns::with_engine(patterns.to_vec(), *engine).ok());
-    fixed.chain([Patterns::new(patterns.to_vec()).unwrap()]).collect()
+    let all: Vec<Patterns> = fixed.chain([Patterns::new(patterns.to_vec()).unwrap()]).collect();
+    let has = |engine| all.iter().any(|search| search.engine() == engine);
+    assert!(has(Engine::Grams) && has(Engine::Automaton));
+    assert_eq!(has(Engine::Vectorscan), cfg!(feature = "vectorscan"));
+    all
 }
 
 fn ensure_all(searches: &Patterns, haystack: &[u8], expected: &[Match]) {
@@ -187,10 +191,16 @@ fn long_haystacks() {
         let at = index * 599 + 3;
         haystack[at..at + pattern.bytes.len()].copy_from_slice(&pattern.bytes);
     }
-    let expected = find_all_naive(&patterns, &haystack);
-    assert!(expected.len() >= 500);
-    for search in engines(&patterns) {
-        ensure_all(&search, &haystack, &expected);
+    // Across the border of the stretches in which letters are folded.
+    haystack[(1 << 16) - 3..][..8].copy_from_slice(b"NeedLess");
+    let folding =
+        patterns.iter().cloned().chain([Pattern::nocase(900, "needless"), Pattern::new(901, "ess")]);
+    for patterns in [patterns.clone(), folding.collect()] {
+        let expected = find_all_naive(&patterns, &haystack);
+        assert!(expected.len() >= 500);
+        for search in engines(&patterns) {
+            ensure_all(&search, &haystack, &expected);
+        }
     }
 }
 

@@ -10,7 +10,7 @@
 //! `hs_runtime.h`, `hs_common.h` of version 5.4.
 
 use std::any::Any;
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::{self, NonNull};
@@ -92,33 +92,16 @@ impl LiteralSet {
         if unsafe { hs_valid_platform() } != HS_SUCCESS {
             return Err(VectorscanError::Platform);
         }
-        let pointers: Vec<*const c_char> = literals.iter().map(|each| each.bytes.as_ptr().cast()).collect();
-        let lens: Vec<usize> = literals.iter().map(|each| each.bytes.len()).collect();
-        let flag = |each: &Literal<'_>| if each.nocase { HS_FLAG_CASELESS } else { 0 };
-        let flags: Vec<c_uint> = literals.iter().map(flag).collect();
         let count = c_uint::try_from(literals.len())
             .map_err(|_| VectorscanError::Compile { message: "too many literals".into(), literal: None })?;
         let ids: Vec<c_uint> = (0..count).collect();
-        let (mut database, mut error) = (ptr::null_mut(), ptr::null_mut());
-        // SAFETY: the four arrays have `count` > 0 elements and live during the call; each pointer has as many readable
-        // bytes as its length > 0 says, and the literal interface reads no further (it expects no terminator). A null
-        // platform means this machine. Both results are written before the call returns.
-        let code = unsafe {
-            hs_compile_lit_multi(
-                pointers.as_ptr(),
-                flags.as_ptr(),
-                ids.as_ptr(),
-                lens.as_ptr(),
-                count,
-                HS_MODE_BLOCK,
-                ptr::null(),
-                &mut database,
-                &mut error,
-            )
-        };
-        match NonNull::new(database) {
-            Some(database) if code == HS_SUCCESS => Ok(LiteralSet { database }),
-            _ => Err(compile_error(error)),
+        let flag = |each: &Literal<'_>| if each.nocase { HS_FLAG_CASELESS } else { 0 };
+        let flags: Vec<c_uint> = literals.iter().map(flag).collect();
+        // The literal interface takes a first byte of zero for an empty string.
+        if literals.iter().any(|each| each.bytes[0] == 0) {
+            compile_as_expressions(literals, &ids, &flags)
+        } else {
+            compile(literals, &ids, &flags)
         }
     }
 
@@ -218,6 +201,81 @@ extern "C" fn on_match(id: c_uint, _from: u64, to: u64, _flags: c_uint, context:
     }
 }
 
+/// Through the literal interface. `ids` and `flags` are as many as `literals`.
+fn compile(
+    literals: &[Literal<'_>],
+    ids: &[c_uint],
+    flags: &[c_uint],
+) -> Result<LiteralSet, VectorscanError> {
+    let pointers: Vec<*const c_char> = literals.iter().map(|each| each.bytes.as_ptr().cast()).collect();
+    let lens: Vec<usize> = literals.iter().map(|each| each.bytes.len()).collect();
+    debug_assert!(literals.len() == ids.len() && ids.len() == flags.len());
+    let (mut database, mut error) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: the four arrays have as many elements as `ids` and live during the call; each pointer has as many readable
+    // bytes as its length > 0 says, and this interface reads no further (it expects no terminator). A null platform
+    // means this machine. Both results are written before the call returns.
+    let code = unsafe {
+        hs_compile_lit_multi(
+            pointers.as_ptr(),
+            flags.as_ptr(),
+            ids.as_ptr(),
+            lens.as_ptr(),
+            ids.len() as c_uint,
+            HS_MODE_BLOCK,
+            ptr::null(),
+            &mut database,
+            &mut error,
+        )
+    };
+    compiled(code, database, error)
+}
+
+/// Through the interface for regular expressions, each byte that is no letter or digit escaped.
+fn compile_as_expressions(
+    literals: &[Literal<'_>],
+    ids: &[c_uint],
+    flags: &[c_uint],
+) -> Result<LiteralSet, VectorscanError> {
+    let expressions: Vec<CString> = literals.iter().map(|each| expression(each.bytes)).collect();
+    let pointers: Vec<*const c_char> = expressions.iter().map(|each| each.as_ptr()).collect();
+    debug_assert!(literals.len() == ids.len() && ids.len() == flags.len());
+    let (mut database, mut error) = (ptr::null_mut(), ptr::null_mut());
+    // SAFETY: the three arrays have as many elements as `ids` and live during the call; each pointer is a C string of
+    // `expressions`. A null platform means this machine. Both results are written before the call returns.
+    let code = unsafe {
+        hs_compile_multi(
+            pointers.as_ptr(),
+            flags.as_ptr(),
+            ids.as_ptr(),
+            ids.len() as c_uint,
+            HS_MODE_BLOCK,
+            ptr::null(),
+            &mut database,
+            &mut error,
+        )
+    };
+    compiled(code, database, error)
+}
+
+fn expression(bytes: &[u8]) -> CString {
+    let escape = |byte: &u8| match byte.is_ascii_alphanumeric() {
+        true => char::from(*byte).to_string(),
+        false => format!("\\x{byte:02x}"),
+    };
+    CString::new(bytes.iter().map(escape).collect::<String>()).expect("a zero is escaped")
+}
+
+fn compiled(
+    code: c_int,
+    database: *mut Database,
+    error: *mut CompileError,
+) -> Result<LiteralSet, VectorscanError> {
+    match NonNull::new(database) {
+        Some(database) if code == HS_SUCCESS => Ok(LiteralSet { database }),
+        _ => Err(compile_error(error)),
+    }
+}
+
 /// Takes over an error of the compiler, which may be null.
 fn compile_error(error: *mut CompileError) -> VectorscanError {
     let Some(error) = NonNull::new(error) else {
@@ -271,6 +329,16 @@ unsafe extern "C" {
         database: *mut *mut Database,
         error: *mut *mut CompileError,
     ) -> c_int;
+    fn hs_compile_multi(
+        expressions: *const *const c_char,
+        flags: *const c_uint,
+        ids: *const c_uint,
+        elements: c_uint,
+        mode: c_uint,
+        platform: *const c_void,
+        database: *mut *mut Database,
+        error: *mut *mut CompileError,
+    ) -> c_int;
     fn hs_free_compile_error(error: *mut CompileError) -> c_int;
     fn hs_free_database(database: *mut Database) -> c_int;
     fn hs_database_size(database: *const Database, size: *mut usize) -> c_int;
@@ -312,6 +380,20 @@ mod tests {
         assert_eq!(end.unwrap(), ControlFlow::Continue(()));
         assert_eq!(all, [(2, 0), (3, 0), (4, 1), (6, 2)]);
         assert!(set.memory() > 0);
+    }
+
+    #[test]
+    fn a_first_byte_of_zero() {
+        let set = set(&[("\0", false), ("\0\n.*aé", true), ("x", false)]);
+        let mut scratch = set.scratch().unwrap();
+        let mut all = Vec::new();
+        let end = set.scan(&mut scratch, "x\0\0\n.*Aéx".as_bytes(), &mut |number, end| {
+            all.push((end, number));
+            ControlFlow::Continue(())
+        });
+        all.sort_unstable();
+        assert_eq!(end.unwrap(), ControlFlow::Continue(()));
+        assert_eq!(all, [(1, 2), (2, 0), (3, 0), (9, 1), (10, 2)]);
     }
 
     #[test]

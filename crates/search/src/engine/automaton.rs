@@ -12,7 +12,12 @@ use std::ops::ControlFlow;
 pub(crate) struct Automaton {
     /// Its values are keys.
     inner: DoubleArrayAhoCorasick<u32>,
+    /// Length of the longest key.
+    len_max: usize,
 }
+
+/// How much of a haystack is folded at a time, in bytes.
+const STRETCH_MAX: usize = 1 << 16;
 
 /// Processor cycles a byte, as measured on half text, half random bytes.
 pub(crate) fn cost(keys: &Keys) -> f32 {
@@ -28,27 +33,43 @@ impl Automaton {
         let numbered = keys.iter().zip(0..);
         let inner = DoubleArrayAhoCorasick::with_values(numbered)
             .map_err(|error| Error::Build { engine: Engine::Automaton.name(), reason: error.to_string() })?;
-        Ok(Automaton { inner })
+        let len_max = keys.iter().map(<[u8]>::len).max().unwrap_or(1);
+        Ok(Automaton { inner, len_max })
     }
 
     pub(crate) fn memory(&self) -> usize {
         self.inner.heap_bytes()
     }
 
-    /// Tells of each key and where it starts, in the order of ends.
+    /// Tells of each key and where it starts, in the order of ends. Folding takes memory: one allocation a call.
     pub(crate) fn search(
         &self,
         keys: &Keys,
         haystack: &[u8],
         mut found: impl FnMut(usize, usize) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
-        if keys.fold {
-            let folded = haystack.iter().map(u8::to_ascii_lowercase);
-            let mut matches = self.inner.find_overlapping_iter_from_iter(folded);
-            return matches.try_for_each(|each| found(each.value() as usize, each.start()));
+        let mut tell = |origin: usize, stretch: &[u8], from: usize| {
+            let mut matches = self.inner.find_overlapping_iter(stretch);
+            matches.try_for_each(|each| match origin + each.end() > from {
+                true => found(each.value() as usize, origin + each.start()),
+                false => ControlFlow::Continue(()),
+            })
+        };
+        if !keys.fold {
+            return tell(0, haystack, 0);
         }
-        let mut matches = self.inner.find_overlapping_iter(haystack);
-        matches.try_for_each(|each| found(each.value() as usize, each.start()))
+        // Folding a copy and searching that is up to six times faster than folding byte by byte on the way.
+        let mut folded = Vec::with_capacity(haystack.len().min(STRETCH_MAX + self.len_max));
+        for from in (0..haystack.len()).step_by(STRETCH_MAX) {
+            // What ends in this stretch may begin before it.
+            let origin = from.saturating_sub(self.len_max - 1);
+            let to = haystack.len().min(from + STRETCH_MAX);
+            folded.clear();
+            folded.extend_from_slice(&haystack[origin..to]);
+            folded.make_ascii_lowercase();
+            tell(origin, &folded, from)?;
+        }
+        ControlFlow::Continue(())
     }
 }
 
