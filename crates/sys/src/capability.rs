@@ -48,7 +48,10 @@ pub(crate) fn drop_all() -> Result<(), SyscallError> {
 }
 
 /// Gives up all capabilities of the calling thread but these, which must be permitted and come into effect.
-pub(crate) fn keep_only(kept: &[Capability]) -> Result<(), SyscallError> {
+///
+/// # Errors
+/// `EPERM` if one of them is not permitted.
+pub fn keep_only(kept: &[Capability]) -> Result<(), SyscallError> {
     let mut header = Header { version: VERSION_3, pid: 0 };
     let set = kept.iter().fold(0u64, |set, &capability| set | 1 << capability as u32);
     let half = |set: u32| Data { effective: set, permitted: set, inheritable: 0 };

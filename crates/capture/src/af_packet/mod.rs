@@ -13,7 +13,8 @@
 //! | `opener` | the order of calls; filter, ring, promiscuous mode, fanout |
 //! | `tap` | one socket on one interface: ring, counters, state of the link |
 //! | `block`, `vlan`, `offload` | what a block says of its packets |
-//! | `kernel_filter`, `size`, `timestamps`, `hardware` | the program, the ring's size, the clock, the link type |
+//! | `kernel_filter`, `extended` | the program in the kernel; the same as eBPF where it is too large |
+//! | `size`, `timestamps`, `hardware` | the ring's size, the clock, the link type |
 //! | `links` | what to do when links come, go and change |
 //! | `losses` | what NIC and driver lost |
 //! | `listing` | what interfaces there are |
@@ -22,6 +23,7 @@
 
 mod block;
 mod error;
+mod extended;
 mod hardware;
 mod kernel_filter;
 mod links;
@@ -50,7 +52,7 @@ pub use tapline_sys::FanoutMode;
 pub use timestamps::TimestampSource;
 
 use losses::LossWatch;
-use opener::{Groups, Opened, Opener};
+use opener::{Opened, Opener, Shared};
 use tap::{LinkState, Tap};
 
 use crate::{Advance, Count, Error, Event, InterfaceAccount, RingAccount, Source};
@@ -234,11 +236,10 @@ impl AfPacket {
     pub fn open_workers(settings: Settings) -> Result<Vec<AfPacket>, Error> {
         let count = settings.workers.max(1);
         let settings = Arc::new(Settings { workers: count, ..settings });
-        let groups = Groups::default();
+        let shared = Shared::default();
         let mut workers = Vec::with_capacity(count);
         for number in 0..count {
-            let groups = Arc::clone(&groups);
-            workers.push(AfPacket::closed(Arc::clone(&settings), groups, number == 0)?);
+            workers.push(AfPacket::closed(Arc::clone(&settings), shared.clone(), number == 0)?);
         }
         for worker in &mut workers {
             worker.start()?;
@@ -257,9 +258,9 @@ impl AfPacket {
     }
 
     /// Opens all taps; where there are several, none lets packets in yet.
-    fn closed(settings: Arc<Settings>, groups: Groups, is_first: bool) -> Result<AfPacket, Error> {
+    fn closed(settings: Arc<Settings>, shared: Shared, is_first: bool) -> Result<AfPacket, Error> {
         let fail = |error: AfPacketError| Error::source("capture", error);
-        let opener = Opener::new(settings, groups).map_err(fail)?;
+        let opener = Opener::new(settings, shared).map_err(fail)?;
         let monitor = opener.monitor().map_err(fail)?;
         let wakeup = Wakeup::new().map_err(|e| fail(AfPacketError::of_call("capture", e)))?;
         let mut source = AfPacket {

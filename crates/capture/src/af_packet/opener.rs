@@ -20,6 +20,7 @@ use tapline_sys::{
 };
 
 use super::block::Frame;
+use super::extended::{Accepted, Loaded};
 use super::pattern::Patterns;
 use super::tap::{LinkState, Parts, Tap};
 use super::{AfPacketError, CaptureDirection, Settings, hardware, kernel_filter, size, timestamps};
@@ -31,8 +32,14 @@ const SPARES: usize = 16;
 const ENOMEM: i32 = 12;
 const EINVAL: i32 = 22;
 
-/// Fanout groups by interface, shared by the workers.
-pub(super) type Groups = Arc<Mutex<BTreeMap<u32, u16>>>;
+/// What workers share.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Shared {
+    /// Fanout groups by interface.
+    groups: Arc<Mutex<BTreeMap<u32, u16>>>,
+    /// Filters that were too large for classic BPF.
+    loaded: Loaded,
+}
 
 /// Opens taps, also after rights were given up.
 #[derive(Debug)]
@@ -43,7 +50,7 @@ pub(super) struct Opener {
     pub(super) control: LinkControl,
     namespace: Option<NetNs>,
     spares: Vec<PacketSocket>,
-    groups: Groups,
+    shared: Shared,
     memory: u64,
 }
 
@@ -66,7 +73,7 @@ struct Programs {
 
 impl Opener {
     /// Sockets to ask with, in the right namespace.
-    pub(super) fn new(settings: Arc<Settings>, groups: Groups) -> Result<Opener, AfPacketError> {
+    pub(super) fn new(settings: Arc<Settings>, shared: Shared) -> Result<Opener, AfPacketError> {
         let namespace = settings.netns.as_deref().map(open_namespace).transpose()?;
         let ask = || Ok((RouteSocket::open()?, LinkControl::open()?));
         let asked = within(&settings, namespace.as_ref(), ask)?;
@@ -75,7 +82,7 @@ impl Opener {
         let patterns = Patterns::resolve(&settings.interfaces, &links)?;
         let memory = tapline_sys::usage::physical_memory();
         let spares = Vec::new();
-        Ok(Opener { settings, patterns, route, control, namespace, spares, groups, memory })
+        Ok(Opener { settings, patterns, route, control, namespace, spares, shared, memory })
     }
 
     /// A socket that hears of changes.
@@ -116,7 +123,8 @@ impl Opener {
         let programs = self.programs(link, &socket, program.as_ref());
         let is_shared = self.settings.workers > 1;
         let starts_closed = is_shared || rings > 1;
-        let (accepted, is_filtered) = attach(&socket, programs, &mut events, name).map_err(fail)?;
+        let (accepted, is_filtered) =
+            attach(&socket, programs, &self.shared.loaded, &mut events, name).map_err(fail)?;
         if starts_closed {
             socket.attach_drop_all().map_err(fail)?;
         }
@@ -201,7 +209,7 @@ impl Opener {
     }
 
     fn join_group(&self, link: &Link, socket: &PacketSocket) -> Result<(), SyscallError> {
-        let mut groups = self.groups.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut groups = self.shared.groups.lock().unwrap_or_else(PoisonError::into_inner);
         let ignore_sent = self.settings.direction == CaptureDirection::In
             || (self.settings.direction == CaptureDirection::Both && link.is_loopback());
         let known = groups.get(&link.index).copied();
@@ -211,28 +219,49 @@ impl Opener {
     }
 }
 
-/// Puts the wanted program before the ring or, if the kernel refuses it, the one that lets everything pass. Returns the
-/// program and whether it is the filter.
+/// Puts the wanted program before the ring; as eBPF, if it is too large for classic BPF; or, if the kernel refuses both, the one
+/// that lets everything pass. Returns what it took, and whether that is the filter.
 fn attach(
     socket: &PacketSocket,
     programs: Programs,
+    loaded: &Loaded,
     events: &mut Vec<Event>,
     name: &str,
-) -> Result<(Vec<FilterInsn>, bool), SyscallError> {
+) -> Result<(Accepted, bool), SyscallError> {
     let Programs { wanted, fallback, has_filter } = programs;
-    match socket.attach_filter(&wanted) {
-        Ok(()) => Ok((wanted, true)),
-        Err(error) if has_filter && matches!(error.errno(), ENOMEM | EINVAL) => {
-            let text = format!(
-                "the kernel refused the filter of {} instructions ({}): all packets are copied and filtered here, at more cost",
-                wanted.len(),
-                error.source
+    let refusal = match socket.attach_filter(&wanted) {
+        Ok(()) => return Ok((Accepted::Classic(wanted), true)),
+        Err(error) if has_filter && matches!(error.errno(), ENOMEM | EINVAL) => error.source,
+        Err(error) => return Err(error),
+    };
+    let len = wanted.len();
+    let mut tell = |text, warning| events.push(Event { interface: name.to_owned(), text, warning });
+    let extended = loaded.get(&wanted).and_then(|extended| {
+        extended.attach(socket).map_err(|error| error.to_string())?;
+        Ok(extended)
+    });
+    match extended {
+        Ok(extended) => {
+            let extended_len = extended.len;
+            tell(
+                format!(
+                    "the filter of {len} instructions is too large for classic BPF; it runs in the kernel as eBPF of {extended_len}"
+                ),
+                false,
             );
-            events.push(Event { interface: name.to_owned(), text, warning: true });
-            socket.attach_filter(&fallback)?;
-            Ok((fallback, false))
+            Ok((Accepted::Extended(extended), true))
         }
-        Err(error) => Err(error),
+        Err(extended_refusal) => {
+            tell(
+                format!(
+                    "the kernel refused the filter of {len} instructions ({refusal}; as eBPF: {extended_refusal}): all packets are copied and \
+                     filtered here, at more cost"
+                ),
+                true,
+            );
+            socket.attach_filter(&fallback)?;
+            Ok((Accepted::Classic(fallback), false))
+        }
     }
 }
 

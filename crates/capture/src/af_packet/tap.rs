@@ -12,9 +12,10 @@
 //! ```
 
 use tapline_packet::{InterfaceId, Record, Timestamp};
-use tapline_sys::{BlockRing, FilterInsn, Link, PacketSocket, RingGeometry, SyscallError};
+use tapline_sys::{BlockRing, Link, PacketSocket, RingGeometry, SyscallError};
 
 use super::block::{self, Cursor, Frame, Oddities};
+use super::extended::Accepted;
 use crate::RingAccount;
 
 /// After so many blocks statistics are read in any case: far before a counter of 32 bits can wrap.
@@ -63,7 +64,7 @@ pub(super) struct Tap {
     drops_pending: u64,
     blocks_since_reading: u32,
     /// The program that starts the capture, where the socket was opened closed.
-    program: Option<Vec<FilterInsn>>,
+    program: Option<Accepted>,
 }
 
 /// What a tap is made of.
@@ -73,7 +74,7 @@ pub(super) struct Parts {
     pub(super) ring: BlockRing,
     pub(super) geometry: RingGeometry,
     pub(super) frame: Frame,
-    pub(super) program: Option<Vec<FilterInsn>>,
+    pub(super) program: Option<Accepted>,
 }
 
 impl Tap {
@@ -101,7 +102,7 @@ impl Tap {
 
     /// Lets packets in, if the socket was opened closed.
     pub(super) fn start(&mut self) -> Result<(), SyscallError> {
-        self.program.take().map_or(Ok(()), |program| self.socket.attach_filter(&program))
+        self.program.take().map_or(Ok(()), |program| program.attach(&self.socket))
     }
 
     /// Gives the held block back if all of its packets were lent. Nothing of it may be in use any more.

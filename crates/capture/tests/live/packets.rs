@@ -8,6 +8,8 @@ use tapline_capture::{Count, Source};
 use tapline_filter::bpf::{Insn, ancillary, code};
 use tapline_packet::{Checksum, Direction, Gso, InterfaceId, LinkType, PacketType, VlanTag};
 use tapline_sys::NetNs;
+use tapline_sys::bpf::{ProgramKind, probe};
+use tapline_sys::capability::{Capability, keep_only};
 use tapline_testkit::frames::vlan;
 use tapline_testkit::netns::{FAR, NEAR, Namespace};
 
@@ -83,13 +85,92 @@ fn no_packet_from_before_the_filter() {
     });
 }
 
+/// A filter for the frames of [`numbered`] whose number is odd and below twice `count`: a comparison and a return for each, which no
+/// classic program of the kernel may be long enough for.
+fn odd_numbers(count: u32) -> Vec<Insn> {
+    let mut insns = vec![Insn::new(code::LD | code::W | code::ABS, 14)];
+    for number in 0..count {
+        insns.push(Insn::jump(code::JMP | code::JEQ | code::K, 2 * number + 1, 0, 1));
+        insns.push(Insn::new(code::RET | code::K, 262_144));
+    }
+    insns.push(Insn::new(code::RET | code::K, 0));
+    insns
+}
+
+/// Whether this process may load programs; says so if not.
+fn may_load(test: &str) -> bool {
+    let may = probe(ProgramKind::SocketFilter);
+    may.map_err(|error| eprintln!("{test} skipped: {error}")).is_ok()
+}
+
+#[test]
+fn a_filter_that_is_too_large_for_classic_bpf_runs_in_the_kernel() {
+    let test = "a_filter_that_is_too_large_for_classic_bpf_runs_in_the_kernel";
+    let Some(namespace) = bench(test).filter(|_| may_load(test)) else { return };
+    // The second is too long for what sockets may be charged with, too: its trampoline is attached.
+    for (count, direction) in
+        [(2_100, CaptureDirection::Both), (30_000, CaptureDirection::Both), (2_100, CaptureDirection::In)]
+    {
+        let filter = odd_numbers(count);
+        let text = format!("filter of {}", filter.len());
+        let settings = Settings { direction, snap_len: 40, ..settings(&namespace, &[FAR]) };
+        let mut source = AfPacket::open(with_filter(settings, filter)).unwrap();
+        let events = source.events();
+        assert!(told(&events, FAR, &text) && told(&events, FAR, "runs in the kernel as eBPF"), "{events:?}");
+        assert!(events.iter().all(|event| !event.warning));
+        assert!(source.is_filtered(InterfaceId(0)));
+        send(&namespace, NEAR, 400, numbered);
+        send(&namespace, FAR, 10, numbered);
+        let from_far = if direction == CaptureDirection::Both { 5 } else { 0 };
+        arrive(&mut source, 200 + from_far);
+        let packets = finish(&mut source);
+        assert_eq!(packets.len() as u64, 200 + from_far);
+        assert!(packets.iter().all(|packet| number_of(&packet.data) % 2 == 1 && packet.data.len() == 40));
+        assert_eq!(ring_of(&mut source).0.received, 200 + from_far, "refused packets never reach the ring");
+        assert_eq!(source.account()[0].kernel_filtered, Count::Unknown);
+    }
+}
+
+/// As [`no_packet_from_before_the_filter`], with several interfaces: they start closed, and open with the program that was accepted.
+#[test]
+fn large_filters_start_closed_too() {
+    let test = "large_filters_start_closed_too";
+    let Some(namespace) = bench(test).filter(|_| may_load(test)) else { return };
+    std::thread::scope(|scope| {
+        let sender = scope.spawn(|| send(&namespace, NEAR, 200_000, |_| numbered(0)));
+        let mut opened = 0;
+        while !sender.is_finished() {
+            let settings = with_filter(settings(&namespace, &[FAR, NEAR]), odd_numbers(2_100));
+            let mut source = AfPacket::open(settings).unwrap();
+            assert!((0..2).all(|index| source.is_filtered(InterfaceId(index))));
+            assert!(finish(&mut source).is_empty());
+            assert!(source.account().iter().all(|account| account.ring.unwrap().received == 0));
+            opened += 1;
+        }
+        assert_eq!(sender.join().unwrap(), 200_000);
+        assert!(opened > 0);
+    });
+}
+
 #[test]
 fn a_filter_that_the_kernel_refuses_is_left_to_user_space() {
     let Some(namespace) = bench("a_filter_that_the_kernel_refuses_is_left_to_user_space") else { return };
-    let mut long = vec![Insn::new(code::LD | code::W | code::IMM, 0); 5000];
-    long.push(Insn::new(code::RET | code::K, 262_144));
-    let mut source = AfPacket::open(with_filter(settings(&namespace, &[FAR]), long)).unwrap();
-    assert!(told(&source.events(), FAR, "refused the filter of 5001 instructions"));
+    let within = NetNs::open(namespace.name()).unwrap();
+    // Who may open sockets, but load no programs.
+    let open = || {
+        keep_only(&[Capability::NetRaw]).unwrap();
+        if probe(ProgramKind::SocketFilter).is_ok() {
+            return None;
+        }
+        let settings = Settings { netns: None, ..settings(&namespace, &[FAR]) };
+        Some(AfPacket::open(with_filter(settings, odd_numbers(2_500))).unwrap())
+    };
+    let Some(mut source) = within.run(open).unwrap() else {
+        return eprintln!("skipped: here everyone may load programs");
+    };
+    let events = source.events();
+    assert!(told(&events, FAR, "refused the filter of 5002 instructions"), "{events:?}");
+    assert!(told(&events, FAR, "CAP_BPF"), "{events:?}");
     assert!(!source.is_filtered(InterfaceId(0)));
     send(&namespace, NEAR, 10, numbered);
     arrive(&mut source, 10);

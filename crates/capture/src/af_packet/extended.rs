@@ -1,0 +1,134 @@
+//! Filters that are too large for classic BPF, in the kernel as eBPF.
+//!
+//! ```text
+//! classic program --raise, optimise, emit--> eBPF --load--> Extended --attach--> socket
+//!                                                              |
+//!                                                              +-- directly, or where sockets may not be charged for its length
+//!                                                                  (net.core.optmem_max): a trampoline, a map, the program
+//! ```
+//!
+//! Loading takes a right that is given up once the capture runs; attaching takes none. What was loaded is kept, so that an
+//! interface that comes later gets the same program.
+
+use std::fmt;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tapline_filter::bpf::{self, Insn};
+use tapline_filter::ebpf::{self, Hook};
+use tapline_filter::{ir, optimise};
+use tapline_sys::bpf::{Map, MapKind, Program, ProgramKind};
+use tapline_sys::{FilterInsn, PacketSocket, SyscallError};
+
+const ENOMEM: i32 = 12;
+
+/// Programs shorter than this, in bytes, are within every kernel's `net.core.optmem_max`.
+const ALWAYS_CHARGED: u32 = 16 << 10;
+
+/// Programs kept: one for each link type and direction is what there can be.
+const KEPT_MAX: usize = 16;
+
+/// What bpftool(8) shows.
+const NAME: &str = "tapline_filter";
+
+/// What the kernel took as the program before a ring.
+#[derive(Clone, Debug)]
+pub(super) enum Accepted {
+    Classic(Vec<FilterInsn>),
+    Extended(Arc<Extended>),
+}
+
+impl Accepted {
+    /// Puts it before the ring again, in place of the present one.
+    pub(super) fn attach(&self, socket: &PacketSocket) -> Result<(), SyscallError> {
+        match self {
+            Accepted::Classic(program) => socket.attach_filter(program),
+            Accepted::Extended(program) => program.attach(socket),
+        }
+    }
+}
+
+/// A loaded program.
+#[derive(Debug)]
+pub(super) struct Extended {
+    program: Program,
+    /// Instructions, as emitted.
+    pub(super) len: usize,
+    /// A short program that goes on with the other. The map must stay open: it is emptied when it is closed.
+    trampoline: Option<(Program, Map)>,
+}
+
+impl Extended {
+    fn load(classic: &[FilterInsn]) -> Result<Extended, String> {
+        let insns = classic.iter().map(|&FilterInsn { code, jt, jf, k }| Insn { code, jt, jf, k }).collect();
+        let classic = bpf::Program::new(insns).map_err(text)?;
+        let mut graph = ir::raise_program(&classic);
+        optimise::optimise(&mut graph);
+        graph.verify().map_err(text)?;
+        let emitted = ebpf::emit(&graph, Hook::SocketFilter).map_err(text)?;
+        let program = load(&emitted)?;
+        let is_long = program.info().map_or(true, |info| info.translated_len > ALWAYS_CHARGED);
+        // Without the rights for a map the program may still fit.
+        let trampoline = if is_long { trampoline(&program).ok() } else { None };
+        Ok(Extended { program, len: emitted.insns().len(), trampoline })
+    }
+
+    pub(super) fn attach(&self, socket: &PacketSocket) -> Result<(), SyscallError> {
+        match (socket.attach_program(&self.program), &self.trampoline) {
+            (Err(error), Some((trampoline, _))) if error.errno() == ENOMEM => {
+                socket.attach_program(trampoline)
+            }
+            (result, _) => result,
+        }
+    }
+}
+
+fn trampoline(program: &Program) -> Result<(Program, Map), String> {
+    let map = Map::create(MapKind::Programs, NAME, 1).map_err(text)?;
+    map.set(0, program.as_fd()).map_err(text)?;
+    let trampoline = load(&ebpf::trampoline(map.as_fd().as_raw_fd()))?;
+    Ok((trampoline, map))
+}
+
+fn load(program: &ebpf::Program) -> Result<Program, String> {
+    let insns: Vec<_> = program
+        .insns()
+        .iter()
+        .map(|insn| tapline_sys::bpf::Insn {
+            code: insn.code,
+            registers: insn.registers(),
+            offset: insn.offset,
+            immediate: insn.immediate,
+        })
+        .collect();
+    Program::load(ProgramKind::SocketFilter, NAME, &insns).map_err(text)
+}
+
+fn text(error: impl fmt::Display) -> String {
+    error.to_string()
+}
+
+/// What was loaded so far, shared by the workers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Loaded(Arc<Mutex<Vec<Entry>>>);
+
+/// A classic program, and what came of it: why there is none, if there is none.
+type Entry = (Vec<FilterInsn>, Result<Arc<Extended>, String>);
+
+impl Loaded {
+    /// This classic program as eBPF, loaded now or before.
+    ///
+    /// # Errors
+    /// Why it is not there, for people.
+    pub(super) fn get(&self, classic: &[FilterInsn]) -> Result<Arc<Extended>, String> {
+        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, result)) = entries.iter().find(|(known, _)| known == classic) {
+            return result.clone();
+        }
+        let result = Extended::load(classic).map(Arc::new);
+        if entries.len() < KEPT_MAX {
+            entries.push((classic.to_vec(), result.clone()));
+        }
+        result
+    }
+}
