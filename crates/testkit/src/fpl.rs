@@ -19,14 +19,75 @@ const REGISTERS: u64 = 8;
 const LOOPS_MAX: u64 = 2;
 
 const FIELDS: &[&str] = &[
-    "LEN", "WIRE_LEN", "ETH_DST", "ETH_SRC", "ETH_TYPE", "VLAN_ID", "VLAN_PCP", "IS_VLAN", "IS_ARP", "ARP_OP",
-    "ARP_SENDER_MAC", "ARP_SENDER_IP", "ARP_TARGET_IP", "IS_IP", "IS_IP6", "IS_FRAGMENT", "IP_VERSION", "IP_HLEN",
-    "IP_TOS", "IP_DSCP", "IP_ECN", "IP_LEN", "IP_ID", "IP_DF", "IP_MF", "IP_FRAG", "IP_TTL", "IP_PROTO", "IP_CSUM",
-    "IP_SRC", "IP_DST", "IP_DEST", "IP_START", "IP6_CLASS", "IP6_FLOW", "IP6_LEN", "IP6_NEXT", "IP6_HOPS",
-    "IP6_SRC_HIGH", "IP6_SRC_LOW", "IP6_DST_HIGH", "IP6_DST_LOW", "IP6_START", "L4_PROTO", "L4_START", "IS_TCP",
-    "TCP_SPORT", "TCP_DPORT", "TCP_SEQ", "TCP_ACK", "TCP_HLEN", "TCP_FLAGS", "TCP_WINDOW", "TCP_URGENT", "IS_UDP",
-    "UDP_SPORT", "UDP_DPORT", "UDP_LEN", "UDP_CSUM", "IS_ICMP", "ICMP_TYPE", "ICMP_CODE", "ICMP_ID", "ICMP_SEQ",
-    "IS_ICMP6", "ICMP6_TYPE", "ICMP6_CODE", "DATA_START", "DATA_LEN",
+    "LEN",
+    "WIRE_LEN",
+    "ETH_DST",
+    "ETH_SRC",
+    "ETH_TYPE",
+    "VLAN_ID",
+    "VLAN_PCP",
+    "IS_VLAN",
+    "IS_ARP",
+    "ARP_OP",
+    "ARP_SENDER_MAC",
+    "ARP_SENDER_IP",
+    "ARP_TARGET_IP",
+    "IS_IP",
+    "IS_IP6",
+    "IS_FRAGMENT",
+    "IP_VERSION",
+    "IP_HLEN",
+    "IP_TOS",
+    "IP_DSCP",
+    "IP_ECN",
+    "IP_LEN",
+    "IP_ID",
+    "IP_DF",
+    "IP_MF",
+    "IP_FRAG",
+    "IP_TTL",
+    "IP_PROTO",
+    "IP_CSUM",
+    "IP_SRC",
+    "IP_DST",
+    "IP_DEST",
+    "IP_START",
+    "IP6_CLASS",
+    "IP6_FLOW",
+    "IP6_LEN",
+    "IP6_NEXT",
+    "IP6_HOPS",
+    "IP6_SRC_HIGH",
+    "IP6_SRC_LOW",
+    "IP6_DST_HIGH",
+    "IP6_DST_LOW",
+    "IP6_START",
+    "L4_PROTO",
+    "L4_START",
+    "IS_TCP",
+    "TCP_SPORT",
+    "TCP_DPORT",
+    "TCP_SEQ",
+    "TCP_ACK",
+    "TCP_HLEN",
+    "TCP_FLAGS",
+    "TCP_WINDOW",
+    "TCP_URGENT",
+    "IS_UDP",
+    "UDP_SPORT",
+    "UDP_DPORT",
+    "UDP_LEN",
+    "UDP_CSUM",
+    "IS_ICMP",
+    "ICMP_TYPE",
+    "ICMP_CODE",
+    "ICMP_ID",
+    "ICMP_SEQ",
+    "IS_ICMP6",
+    "ICMP6_TYPE",
+    "ICMP6_CODE",
+    "DATA_START",
+    "DATA_LEN",
 ];
 
 /// A program's text.
@@ -134,7 +195,8 @@ impl Writer<'_> {
 
     fn assign(&mut self, kind: &str) {
         let place = self.place(kind);
-        let operator = *self.random.pick(&["=", "=", "+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "&=", "^=", "|="]);
+        let operator =
+            *self.random.pick(&["=", "=", "+=", "-=", "*=", "/=", "%=", "<<=", ">>=", "&=", "^=", "|="]);
         let value = self.expr(3);
         self.line(&format!("{place} {operator} U64({value});"));
     }
@@ -228,11 +290,16 @@ impl Writer<'_> {
             3 => format!("{}{}", *self.random.pick(&["-", "~", "!", "+"]), self.operand(depth)),
             4..=6 => self.arithmetic(depth),
             7..=8 => self.comparison(depth),
-            9 => format!("{} {} {}", self.operand(depth), *self.random.pick(&["&&", "||"]), self.operand(depth)),
+            9 => format!(
+                "{} {} {}",
+                self.operand(depth),
+                *self.random.pick(&["&&", "||"]),
+                self.operand(depth)
+            ),
             10 => {
-                let cast = *self.random.pick(&[
-                    "U1", "U4", "U8", "U16", "U32", "U64", "S1", "S4", "S8", "S16", "S32", "S64",
-                ]);
+                let cast = *self
+                    .random
+                    .pick(&["U1", "U4", "U8", "U16", "U32", "U64", "S1", "S4", "S8", "S16", "S32", "S64"]);
                 format!("{cast}({})", self.expr(depth))
             }
             11 => self.packet(depth),
