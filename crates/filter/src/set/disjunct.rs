@@ -10,9 +10,10 @@
 //! ```
 //!
 //! What cannot be said so (a value computed from others, a chain of headers, a place in a cell) counts as *holds perhaps*,
-//! whatever stands around it. So each packet that the filter accepts satisfies one of the alternatives, all of whose parts were
-//! loaded on the filter's way to its verdict. The reverse holds where no load fails and nothing was left open: that is for
-//! `needs.rs` to say.
+//! whatever stands around it. Where alternatives become too many,
+//! what they have in common stands for all. So each packet that the filter accepts satisfies one of the alternatives, all of whose parts were
+//! loaded on the filter's way to its verdict. The reverse holds where no load fails and nothing was left open or
+//! out: that is for `needs.rs` to say.
 
 use std::collections::HashMap;
 
@@ -29,9 +30,14 @@ pub(super) const DISJUNCTS_MAX: usize = 256;
 /// Alternatives that are looked at side by side before they are reduced.
 const STEPS_MAX: usize = 1 << 14;
 
-/// What must hold together. The parts ascend and are all different; no part: nothing is asked.
+/// What must hold together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(super) struct Conjunction(pub(super) Vec<(Part, Condition)>);
+pub(super) struct Conjunction {
+    /// They ascend and are all different; none: nothing is asked.
+    pub(super) parts: Vec<(Part, Condition)>,
+    /// Asks for less than it stands for, to be short.
+    pub(super) is_weak: bool,
+}
 
 /// What a question of a filter is to a set.
 pub(super) enum Literal {
@@ -42,10 +48,15 @@ pub(super) enum Literal {
 }
 
 impl Conjunction {
+    /// One part.
+    pub(super) fn of(part: Part, condition: Condition) -> Conjunction {
+        Conjunction { parts: vec![(part, condition)], is_weak: false }
+    }
+
     /// Both; `None` if they contradict each other.
     pub(super) fn and(&self, other: &Conjunction) -> Option<Conjunction> {
-        let mut all = Vec::with_capacity(self.0.len() + other.0.len());
-        let (mut left, mut right) = (self.0.iter().peekable(), other.0.iter().peekable());
+        let mut all = Vec::with_capacity(self.parts.len() + other.parts.len());
+        let (mut left, mut right) = (self.parts.iter().peekable(), other.parts.iter().peekable());
         while let (Some(a), Some(b)) = (left.peek(), right.peek()) {
             match a.0.cmp(&b.0) {
                 std::cmp::Ordering::Less => all.extend(left.next().cloned()),
@@ -63,7 +74,7 @@ impl Conjunction {
         }
         all.extend(left.cloned());
         all.extend(right.cloned());
-        Some(Conjunction(all))
+        Some(Conjunction { parts: all, is_weak: self.is_weak || other.is_weak })
     }
 
     /// What it says of a question: yes, no, or nothing.
@@ -76,7 +87,7 @@ impl Conjunction {
             let first = condition.holds(values.first()? & part.mask);
             values.iter().all(|value| condition.holds(value & part.mask) == first).then_some(first)
         };
-        self.0.iter().find_map(known)
+        self.parts.iter().find_map(known)
     }
 }
 
@@ -88,7 +99,7 @@ pub(super) fn disjuncts(predicate: &Predicate, holds: bool) -> Vec<Conjunction> 
         other => match literal(other, holds) {
             Literal::Constant(false) => Vec::new(),
             Literal::Part(_, condition) if condition.is_empty() => Vec::new(),
-            Literal::Part(part, condition) => vec![Conjunction(vec![(part, condition)])],
+            Literal::Part(part, condition) => vec![Conjunction::of(part, condition)],
             Literal::Constant(true) | Literal::Open => vec![Conjunction::default()],
         },
     }
@@ -130,8 +141,8 @@ fn reduced(all: Vec<Conjunction>) -> Vec<Conjunction> {
     if all.len() < 2 {
         return all;
     }
-    if all.iter().any(|one| one.0.is_empty()) {
-        return vec![Conjunction::default()];
+    if let Some(always) = all.iter().find(|one| one.parts.is_empty()) {
+        return vec![always.clone()];
     }
     let merged = merged(all);
     if merged.len() > DISJUNCTS_MAX { vec![common(&merged)] } else { merged }
@@ -139,7 +150,7 @@ fn reduced(all: Vec<Conjunction>) -> Vec<Conjunction> {
 
 /// Alternatives that differ in the numbers of one part alone become one. Order stays.
 fn merged(mut all: Vec<Conjunction>) -> Vec<Conjunction> {
-    let mut parts: Vec<Part> = all.iter().flat_map(|one| one.0.iter().map(|(part, _)| *part)).collect();
+    let mut parts: Vec<Part> = all.iter().flat_map(|one| one.parts.iter().map(|(part, _)| *part)).collect();
     parts.sort_unstable();
     parts.dedup();
     // From the last bytes of a packet to the first: what differs is mostly there.
@@ -156,8 +167,8 @@ fn merged_in(all: Vec<Conjunction>, part: Part) -> Vec<Conjunction> {
     let mut kept: Vec<(Conjunction, Option<Vec<u32>>)> = Vec::with_capacity(all.len());
     let mut places: HashMap<Conjunction, usize> = HashMap::new();
     for mut one in all {
-        let numbers = match one.0.binary_search_by_key(&part, |(part, _)| *part) {
-            Ok(at) => one.0[at].1.among.as_mut().map(std::mem::take),
+        let numbers = match one.parts.binary_search_by_key(&part, |(part, _)| *part) {
+            Ok(at) => one.parts[at].1.among.as_mut().map(std::mem::take),
             Err(_) => None,
         };
         let Some(numbers) = numbers else {
@@ -173,10 +184,10 @@ fn merged_in(all: Vec<Conjunction>, part: Part) -> Vec<Conjunction> {
         }
     }
     let restored = |(mut one, numbers): (Conjunction, Option<Vec<u32>>)| {
-        if let (Some(mut numbers), Ok(at)) = (numbers, one.0.binary_search_by_key(&part, |(part, _)| *part)) {
+        if let (Some(mut numbers), Ok(at)) = (numbers, one.parts.binary_search_by_key(&part, |(part, _)| *part)) {
             numbers.sort_unstable();
             numbers.dedup();
-            one.0[at].1 = Condition::among(numbers);
+            one.parts[at].1 = Condition::among(numbers);
         }
         one
     };
@@ -185,18 +196,20 @@ fn merged_in(all: Vec<Conjunction>, part: Part) -> Vec<Conjunction> {
 
 /// What all of them ask for: less than each.
 fn common(all: &[Conjunction]) -> Conjunction {
-    let Some((first, rest)) = all.split_first() else { return Conjunction::default() };
+    let Some((first, rest)) = all.split_first() else {
+        return Conjunction { parts: Vec::new(), is_weak: true };
+    };
     let shared = |(part, condition): &(Part, Condition)| {
         let mut numbers = condition.among.clone()?;
         for one in rest {
-            let at = one.0.binary_search_by_key(part, |(part, _)| *part).ok()?;
-            numbers.extend(one.0[at].1.among.as_ref()?);
+            let at = one.parts.binary_search_by_key(part, |(part, _)| *part).ok()?;
+            numbers.extend(one.parts[at].1.among.as_ref()?);
         }
         numbers.sort_unstable();
         numbers.dedup();
         Some((*part, Condition::among(numbers)))
     };
-    Conjunction(first.0.iter().filter_map(shared).collect())
+    Conjunction { parts: first.parts.iter().filter_map(shared).collect(), is_weak: true }
 }
 
 /// A question, or its contrary, that is no chain.

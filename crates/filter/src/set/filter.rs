@@ -153,12 +153,12 @@ impl Filter {
 
     /// A filter of one alternative, all of whose parts must be captured.
     pub(super) fn of(conditions: Conjunction, names: impl Fn(Part) -> &'static str) -> Filter {
-        let constants = conditions.0.iter().filter_map(|(part, condition)| {
+        let constants = conditions.parts.iter().filter_map(|(part, condition)| {
             let value = *condition.among.as_ref()?.first()?;
             Some(Constant { name: names(*part), value, mask: part.mask, part: *part })
         });
         let constants = constants.collect();
-        let needs = Needs::of_parts(conditions.0.iter().map(|(part, _)| *part));
+        let needs = Needs::of_parts(conditions.parts.iter().map(|(part, _)| *part));
         let alternatives = Box::new([Alternative::new(conditions, needs)]);
         Filter { alternatives, constants, asked_otherwise: Arc::new([]), program: None }
     }
@@ -233,10 +233,10 @@ impl std::fmt::Debug for Filter {
 impl Alternative {
     fn new(conditions: Conjunction, needs: Needs) -> Alternative {
         let (layout, in_key) = choose(&conditions);
-        let rest = conditions.0.iter().filter(|(part, _)| !in_key.contains(part));
+        let rest = conditions.parts.iter().filter(|(part, _)| !in_key.contains(part));
         let rest: Box<[(Part, Numbers)]> =
             rest.map(|(part, condition)| (*part, Numbers::new(condition))).collect();
-        let covered = Needs::of_parts(conditions.0.iter().map(|(part, _)| *part));
+        let covered = Needs::of_parts(conditions.parts.iter().map(|(part, _)| *part));
         let left = (!needs.implied_by(&covered)).then(|| needs.clone());
         let check = (!rest.is_empty() || left.is_some()).then_some(Check { rest, needs: left });
         let keys = keys(&layout, &in_key, &conditions);
@@ -245,7 +245,7 @@ impl Alternative {
 
     /// The numbers that a part must be one of, for each such part.
     pub(super) fn numbers(&self) -> impl Iterator<Item = (Part, &[u32])> {
-        self.conditions.0.iter().filter_map(|(part, condition)| Some((*part, condition.among.as_deref()?)))
+        self.conditions.parts.iter().filter_map(|(part, condition)| Some((*part, condition.among.as_deref()?)))
     }
 
     /// The keys.
@@ -273,12 +273,12 @@ impl Alternative {
             part.read(packet).is_some_and(|value| condition.holds(value))
         };
         let needs = self.check.as_ref().and_then(|check| check.needs.as_ref());
-        self.conditions.0.iter().all(holds) && settled(needs, packet, program)
+        self.conditions.parts.iter().all(holds) && settled(needs, packet, program)
     }
 
     fn with(&self, changed: &impl Fn(Part, u32) -> u32) -> Alternative {
         let mut conditions = self.conditions.clone();
-        for (part, condition) in &mut conditions.0 {
+        for (part, condition) in &mut conditions.parts {
             if let Some(numbers) = &mut condition.among {
                 numbers.iter_mut().for_each(|number| *number = changed(*part, *number));
                 numbers.sort_unstable();
@@ -288,7 +288,7 @@ impl Alternative {
             return Alternative::new(conditions, self.needs.clone());
         }
         // The parts are the same, so the layout is too.
-        let in_key: Vec<Part> = conditions.0.iter().map(|(part, _)| *part).collect();
+        let in_key: Vec<Part> = conditions.parts.iter().map(|(part, _)| *part).collect();
         let keys = keys(&self.layout, &in_key, &conditions);
         Alternative {
             conditions,
@@ -312,7 +312,7 @@ fn settled(needs: Option<&Needs>, packet: Packet<'_>, program: Option<&dyn Accep
 /// The parts that go into the key: those with few numbers first, as long as keys stay few and short.
 fn choose(conditions: &Conjunction) -> (Layout, Vec<Part>) {
     let mut counted: Vec<(usize, Part)> = conditions
-        .0
+        .parts
         .iter()
         .filter_map(|(part, condition)| Some((condition.among.as_ref()?.len(), *part)))
         .collect();
@@ -335,7 +335,7 @@ fn choose(conditions: &Conjunction) -> (Layout, Vec<Part>) {
 /// Every combination of the numbers of `parts`.
 fn keys(layout: &Layout, parts: &[Part], conditions: &Conjunction) -> Box<[u64]> {
     let numbers: Vec<(Part, &[u32])> = conditions
-        .0
+        .parts
         .iter()
         .filter(|(part, _)| parts.contains(part))
         .map(|(part, condition)| (*part, condition.among.as_deref().unwrap_or(&[])))

@@ -39,6 +39,31 @@ impl Window {
         u64::from(self.start) + u64::from(self.len)
     }
 
+    fn kind(&self) -> u8 {
+        match self.origin {
+            Origin::Start => 0,
+            Origin::Ipv4Len(_) => 1,
+            Origin::Len | Origin::Kernel(_) => 2,
+        }
+    }
+
+    /// Its bits in the packet, into the key.
+    #[inline(always)]
+    fn read(&self, data: &[u8], base: usize, key: &mut [u64; WORDS_MAX]) -> Option<()> {
+        let bytes = data.get(base + self.start as usize..)?;
+        let value = match bytes.first_chunk::<8>() {
+            Some(all) => u64::from_be_bytes(*all) >> (64 - 8 * u32::from(self.len)),
+            None => short(bytes.get(..usize::from(self.len))?),
+        };
+        self.put(value, key);
+        Some(())
+    }
+
+    #[inline(always)]
+    fn put(&self, value: u64, key: &mut [u64; WORDS_MAX]) {
+        key[usize::from(self.word) % WORDS_MAX] |= (value & self.mask) << (self.shift % 64);
+    }
+
     fn holds(&self, part: Part) -> bool {
         self.origin == part.origin && self.start <= part.offset && part.end() <= self.end()
     }
@@ -52,7 +77,10 @@ impl Window {
 /// The windows of a key, in an order that the bits alone decide.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Layout {
+    /// First those at fixed places, then those past IPv4 headers, then what is not in the bytes.
     windows: Box<[Window]>,
+    /// Where the second and the third kind begin.
+    kinds: [u8; 2],
     words: u8,
 }
 
@@ -76,8 +104,11 @@ impl Layout {
             window.shift = (8 * used[word]) as u8;
             used[word] += len;
         }
+        windows.sort_by_key(|window| (window.kind(), window.origin, window.start));
+        let first = |kind| windows.partition_point(|window| window.kind() < kind) as u8;
+        let kinds = [first(1), first(2)];
         let words = used.len();
-        (words <= WORDS_MAX).then(|| Layout { windows: windows.into_boxed_slice(), words: words as u8 })
+        (words <= WORDS_MAX).then(|| Layout { windows: windows.into(), kinds, words: words as u8 })
     }
 
     /// How many words a key has.
@@ -85,24 +116,19 @@ impl Layout {
         usize::from(self.words)
     }
 
-    /// The key of a packet; `None` if bytes of it were not captured. `key` has [`words`](Self::words) words, all 0.
+    /// The key of a packet; `None` if bytes of it were not captured. `key` is all 0 before; [`words`](Self::words) of it are the key.
     #[inline]
-    pub(super) fn read(&self, packet: Packet<'_>, key: &mut [u64]) -> Option<()> {
-        for window in &self.windows {
-            let start = match window.origin {
-                Origin::Start => 0,
-                Origin::Ipv4Len(header) => ipv4_header_len(packet.data, header)?,
-                origin => {
-                    key[usize::from(window.word)] |= (number(origin, packet)? & window.mask) << window.shift;
-                    continue;
-                }
-            };
-            let bytes = packet.data.get(start.checked_add(window.start as usize)?..)?;
-            let value = match bytes.first_chunk::<8>() {
-                Some(all) => u64::from_be_bytes(*all) >> (64 - 8 * u32::from(window.len)),
-                None => short(bytes.get(..usize::from(window.len))?),
-            };
-            key[usize::from(window.word)] |= (value & window.mask) << window.shift;
+    pub(super) fn read(&self, packet: Packet<'_>, key: &mut [u64; WORDS_MAX]) -> Option<()> {
+        let [past, other] = self.kinds.map(usize::from);
+        for window in self.windows.get(..past)? {
+            window.read(packet.data, 0, key)?;
+        }
+        for window in self.windows.get(past..other)? {
+            let Origin::Ipv4Len(header) = window.origin else { return None };
+            window.read(packet.data, ipv4_header_len(packet.data, header)?, key)?;
+        }
+        for window in self.windows.get(other..)? {
+            window.put(number(window.origin, packet)?, key);
         }
         Some(())
     }
@@ -220,6 +246,6 @@ mod tests {
     fn the_last_bytes_of_the_address_space_are_a_window_like_others() {
         let layout = Layout::new(&[part(Origin::Start, u32::MAX, 4, 1)]).unwrap();
         let meta = Meta::default();
-        assert!(layout.read(Packet { data: &[1; 64], meta: &meta }, &mut [0]).is_none());
+        assert!(layout.read(Packet { data: &[1; 64], meta: &meta }, &mut [0; WORDS_MAX]).is_none());
     }
 }

@@ -539,9 +539,8 @@ impl Shape {
     #[inline]
     fn probe(&self, packet: Packet<'_>, index: usize, shape: u16, scratch: &mut matches::Scratch) {
         let mut key = [0; WORDS_MAX];
-        let words = self.layout.words();
-        let key = &mut key[..words];
-        if self.layout.read(packet, key).is_some() {
+        if self.layout.read(packet, &mut key).is_some() {
+            let key = &key[..self.layout.words()];
             let probe = Probe {
                 hash: self.table.hash(key),
                 key: scratch.keys.len() as u32,

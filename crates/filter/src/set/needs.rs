@@ -5,7 +5,7 @@
 //! alternative  { type=ip ... }      decides some questions beforehand; what they rule out is not evaluated
 //!
 //! needs := the end of the bytes that can be loaded   from the packet's start, and past IPv4 headers
-//!          open, if a question can come up that parts and numbers do not answer
+//!          open, if a question can come up that parts and numbers do not answer, or the alternative asks for too little
 //! ```
 //!
 //! A packet that satisfies the alternative and has all these bytes makes no load fail. Then the order of evaluation does not
@@ -33,7 +33,7 @@ pub(super) struct Needs {
 impl Needs {
     /// What evaluating `predicate` may load where `known` holds.
     pub(super) fn of(predicate: &Predicate, known: &Conjunction) -> Needs {
-        let mut needs = Needs::default();
+        let mut needs = Needs { open: known.is_weak, ..Needs::default() };
         needs.walk(predicate, known);
         needs
     }

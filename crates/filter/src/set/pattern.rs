@@ -100,7 +100,7 @@ impl Pattern {
         if mask.len() != value.len() || mask.is_empty() {
             return Err(PatternError::Lengths);
         }
-        let len: usize = self.cells.0.iter().map(|(part, _)| usize::from(part.width)).sum();
+        let len: usize = self.cells.parts.iter().map(|(part, _)| usize::from(part.width)).sum();
         if len + mask.len() > Pattern::LEN_MAX {
             return Err(PatternError::TooLong);
         }
@@ -112,7 +112,7 @@ impl Pattern {
             let number =
                 |bytes: &[u8]| bytes[at..at + len].iter().fold(0, |n, byte| n << 8 | u32::from(*byte));
             let part = Part { origin, offset: offset + at as u32, width: len as u8, mask: number(mask) };
-            let cell = Conjunction(vec![(part, Condition::equal(number(value), true))]);
+            let cell = Conjunction::of(part, Condition::equal(number(value), true));
             self.cells = self.cells.and(&cell).ok_or(PatternError::Contradiction)?;
         }
         Ok(self)

@@ -226,6 +226,19 @@ impl Rows {
     /// Where the entry of a key stands.
     #[inline]
     fn position(&self, hash: u64, key: &[u64]) -> Option<usize> {
+        // Comparing a known number of words takes no call.
+        match *key {
+            [a] => self.position_of(hash, &[a]),
+            [a, b] => self.position_of(hash, &[a, b]),
+            [a, b, c] => self.position_of(hash, &[a, b, c]),
+            [a, b, c, d] => self.position_of(hash, &[a, b, c, d]),
+            _ => self.position_of(hash, key),
+        }
+    }
+
+    #[inline(always)]
+    fn position_of<K: AsRef<[u64]> + ?Sized>(&self, hash: u64, key: &K) -> Option<usize> {
+        let key = key.as_ref();
         let stride = key.len() + 1;
         let mut slot = hash as usize & self.mask;
         loop {
@@ -234,7 +247,8 @@ impl Rows {
             if *entry == 0 {
                 return None;
             }
-            if *entry & FILED != 0 && its == key {
+            let differs = its.iter().zip(key).fold(0, |differs, (a, b)| differs | (a ^ b));
+            if *entry & FILED != 0 && differs == 0 {
                 return Some(slot * stride);
             }
             slot = (slot + 1) & self.mask;
