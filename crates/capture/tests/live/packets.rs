@@ -100,7 +100,7 @@ fn odd_numbers(count: u32) -> Vec<Insn> {
 /// Whether this process may load programs; says so if not.
 fn may_load(test: &str) -> bool {
     let may = probe(ProgramKind::SocketFilter);
-    may.map_err(|error| eprintln!("{test} skipped: {error}")).is_ok()
+    may.map_err(|error| eprintln!("skipped: {test}: {error}")).is_ok()
 }
 
 #[test]

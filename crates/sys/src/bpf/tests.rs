@@ -12,7 +12,7 @@ const EXIT: Insn = Insn { code: 0x95, registers: 0, offset: 0, immediate: 0 };
 
 /// Whether this process may load; says so if not.
 fn may_load(test: &str, kind: ProgramKind) -> bool {
-    probe(kind).map_err(|error| eprintln!("{test} skipped: {error}")).is_ok()
+    probe(kind).map_err(|error| eprintln!("skipped: {test}: {error}")).is_ok()
 }
 
 #[test]

@@ -1,0 +1,209 @@
+//! A machine for programs of ours, for where no kernel may be asked. It knows what is emitted, and no more.
+//!
+//! It is as strict as the verifier in what can be seen on one way: registers and stack are read after they were written, loads lose r1 to
+//! r5, and packet bytes are read inside of the packet.
+
+use tapline_packet::{Meta, Packet};
+
+use super::super::code::*;
+use super::super::{Hook, Insn, Program, sk_buff, xdp_md};
+
+/// Addresses that cannot be mistaken for each other.
+const STACK_END: u64 = 0x1_0000_0000;
+const PACKET: u64 = 0x2_0000_0000;
+const CONTEXT: u64 = 0x3_0000_0000;
+
+struct Machine<'a> {
+    hook: Hook,
+    packet: Packet<'a>,
+    registers: [Option<u64>; 11],
+    stack: [Option<u64>; 64],
+}
+
+/// What a program returns for a packet.
+///
+/// # Panics
+/// If it does what no program may.
+pub(super) fn run(program: &Program, data: &[u8], meta: &Meta) -> u32 {
+    let mut registers = [None; 11];
+    registers[1] = Some(CONTEXT);
+    registers[10] = Some(STACK_END);
+    let packet = Packet { data, meta };
+    let mut machine = Machine { hook: program.hook(), packet, registers, stack: [None; 64] };
+    let mut at = 0_i64;
+    loop {
+        let insn = program.insns()[at as usize];
+        at += 1;
+        match insn.class() {
+            LD if insn.code == LD | IMM | DOUBLE => {
+                let high = program.insns()[at as usize].immediate as u32;
+                machine.registers[usize::from(insn.to.0)] =
+                    Some(u64::from(insn.immediate as u32) | u64::from(high) << 32);
+                at += 1;
+            }
+            LD => match machine.packet_load(insn) {
+                Some(value) => machine.registers[0] = Some(value),
+                None => return 0,
+            },
+            LDX => machine.load(insn),
+            STX => {
+                let value = machine.read(insn.from.0);
+                machine.stack[slot(machine.read(insn.to.0), insn)] = Some(value);
+            }
+            ALU | ALU64 => machine.arithmetic(insn),
+            _ if insn.code == JMP | EXIT => return machine.read(0) as u32,
+            _ if insn.code == JMP32 | JA => at += i64::from(insn.immediate),
+            _ if machine.jumps(insn) => at += i64::from(insn.offset),
+            _ => {}
+        }
+    }
+}
+
+fn slot(address: u64, insn: Insn) -> usize {
+    let below = STACK_END.wrapping_sub(address.wrapping_add(insn.offset as u64));
+    assert!(below.is_multiple_of(8) && (8..=512).contains(&below), "{insn:?}");
+    (below / 8 - 1) as usize
+}
+
+impl Machine<'_> {
+    fn read(&self, register: u8) -> u64 {
+        self.registers[usize::from(register)]
+            .unwrap_or_else(|| panic!("r{register} is read before it is written"))
+    }
+
+    fn packet_load(&mut self, insn: Insn) -> Option<u64> {
+        assert_eq!((self.hook, self.read(6)), (Hook::SocketFilter, CONTEXT));
+        let base = if insn.code & 0xe0 == IND { self.read(insn.from.0) } else { 0 };
+        self.registers[1..=5].fill(None);
+        let place = (base as i32).wrapping_add(insn.immediate);
+        assert!(place >= 0, "a place that means other headers to the kernel");
+        let bytes = self.packet.data.get(place as usize..)?.get(..len(insn.code))?;
+        Some(bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+    }
+
+    fn load(&mut self, insn: Insn) {
+        let from = self.read(insn.from.0);
+        let value = if from == CONTEXT {
+            self.context(insn.offset)
+        } else if from > PACKET - 0x1_0000 {
+            let place = from.wrapping_add(insn.offset as u64) - PACKET;
+            let bytes = &self.packet.data[place as usize..][..len(insn.code)];
+            bytes.iter().rev().fold(0, |number, byte| number << 8 | u64::from(*byte))
+        } else {
+            self.stack[slot(from, insn)].expect("the stack is read after it was written")
+        };
+        self.registers[usize::from(insn.to.0)] = Some(value);
+    }
+
+    fn context(&self, offset: i16) -> u64 {
+        let Packet { data, meta } = self.packet;
+        let tag = meta.vlan.unwrap_or(tapline_packet::VlanTag { tpid: 0, tci: 0 });
+        match (self.hook, offset) {
+            (Hook::SocketFilter, sk_buff::LEN) => data.len() as u64,
+            (Hook::SocketFilter, sk_buff::PKT_TYPE) => meta.packet_type.to_kernel().into(),
+            (Hook::SocketFilter, sk_buff::IFINDEX) => meta.if_index.into(),
+            (Hook::SocketFilter, sk_buff::HASH) => meta.rx_hash.into(),
+            (Hook::SocketFilter, sk_buff::VLAN_PRESENT) => meta.vlan.is_some().into(),
+            (Hook::SocketFilter, sk_buff::VLAN_TCI) => tag.tci.into(),
+            (Hook::SocketFilter, sk_buff::VLAN_PROTO) => u16::from_le_bytes(tag.tpid.to_be_bytes()).into(),
+            (Hook::Xdp { .. }, xdp_md::DATA) => PACKET,
+            (Hook::Xdp { .. }, xdp_md::DATA_END) => PACKET + data.len() as u64,
+            (Hook::Xdp { .. }, xdp_md::INGRESS_IFINDEX) => meta.if_index.into(),
+            _ => panic!("no field at {offset}"),
+        }
+    }
+
+    fn operand(&self, insn: Insn) -> u64 {
+        if insn.code & X != 0 { self.read(insn.from.0) } else { i64::from(insn.immediate) as u64 }
+    }
+
+    fn arithmetic(&mut self, insn: Insn) {
+        let (op, wide, bits) = (insn.code & 0xf0, insn.class() == ALU64, insn.immediate);
+        let to = usize::from(insn.to.0);
+        if op == END {
+            assert_eq!(insn.code & X, X, "on little-endian machines only this order is a change");
+            return self.registers[to] = Some(self.read(insn.to.0).swap_bytes() >> (64 - bits));
+        }
+        let right = self.operand(insn);
+        let left = if op == MOV { 0 } else { self.read(insn.to.0) };
+        let result = if wide {
+            wide_result(op, left, right)
+        } else {
+            narrow_result(op, left as u32, right as u32).into()
+        };
+        self.registers[to] = Some(result);
+    }
+
+    fn jumps(&self, insn: Insn) -> bool {
+        if insn.code == JMP | JA {
+            return true;
+        }
+        let (left, right) = (self.read(insn.to.0), self.operand(insn));
+        let (left, right, signed) = match insn.class() {
+            JMP => (left, right, [left as i64, right as i64]),
+            _ => {
+                let (left, right) = (left as u32, right as u32);
+                (left.into(), right.into(), [i64::from(left as i32), i64::from(right as i32)])
+            }
+        };
+        match insn.code & 0xf0 {
+            JEQ => left == right,
+            JNE => left != right,
+            JGT => left > right,
+            JGE => left >= right,
+            JLT => left < right,
+            JLE => left <= right,
+            JSET => left & right != 0,
+            JSGT => signed[0] > signed[1],
+            JSGE => signed[0] >= signed[1],
+            JSLT => signed[0] < signed[1],
+            JSLE => signed[0] <= signed[1],
+            _ => panic!("{insn:?}"),
+        }
+    }
+}
+
+fn len(code: u8) -> usize {
+    match code & 0x18 {
+        BYTE => 1,
+        HALF => 2,
+        WORD => 4,
+        _ => 8,
+    }
+}
+
+fn wide_result(op: u8, left: u64, right: u64) -> u64 {
+    match op {
+        ADD => left.wrapping_add(right),
+        SUB => left.wrapping_sub(right),
+        MUL => left.wrapping_mul(right),
+        DIV => left / right,
+        MOD => left % right,
+        OR => left | right,
+        AND => left & right,
+        XOR => left ^ right,
+        MOV => right,
+        LSH => left.checked_shl(right as u32).expect("a distance under 64"),
+        RSH => left.checked_shr(right as u32).expect("a distance under 64"),
+        ARSH => (left as i64).checked_shr(right as u32).expect("a distance under 64") as u64,
+        _ => panic!("{op:#x}"),
+    }
+}
+
+fn narrow_result(op: u8, left: u32, right: u32) -> u32 {
+    match op {
+        ADD => left.wrapping_add(right),
+        SUB => left.wrapping_sub(right),
+        MUL => left.wrapping_mul(right),
+        DIV => left / right,
+        MOD => left % right,
+        OR => left | right,
+        AND => left & right,
+        XOR => left ^ right,
+        MOV => right,
+        LSH => left.checked_shl(right).expect("a distance under 32"),
+        RSH => left.checked_shr(right).expect("a distance under 32"),
+        ARSH => (left as i32).checked_shr(right).expect("a distance under 32") as u32,
+        _ => panic!("{op:#x}"),
+    }
+}
