@@ -14,6 +14,7 @@ use tapline_filter::FixedNames;
 use tapline_filter::bpf::{Form, Insn, Program};
 use tapline_packet::{Batch, Interface, LinkType, Meta, Packet, Record, Selection};
 use tapline_print::{HexStyle, Options, Printer, json};
+use tapline_search::{Engine, Pattern, Patterns, Stream, find_all_naive, parse_list};
 use tapline_testkit::capture_file::{ETHERNET, Unit, write_pcap, write_pcapng};
 use tapline_testkit::{gallery, traffic::Traffic};
 
@@ -34,6 +35,7 @@ pub const LAWS: &[Law] = &[
     Law { name: "bpf_program", check: bpf_program, seeds: bpf_program_seeds },
     Law { name: "packet_text", check: packet_text, seeds: packet_seeds },
     Law { name: "packet_json", check: packet_json, seeds: packet_seeds },
+    Law { name: "pattern_search", check: pattern_search, seeds: pattern_search_seeds },
 ];
 
 /// A file gives the same packets however its bytes arrive.
@@ -217,6 +219,70 @@ pub fn packet_json(data: &[u8]) {
 fn packet_of(data: &[u8]) -> Option<(LinkType, u16, &[u8])> {
     let (head, packet) = data.split_at_checked(4)?;
     Some((LinkType(u16::from_le_bytes([head[0], head[1]])), u16::from_le_bytes([head[2], head[3]]), packet))
+}
+
+/// Every engine finds what the plain search finds, in the whole and in the pieces of a stream; and any bytes are a
+/// pattern list or give an error that points into them.
+///
+/// The input is a number of patterns, each a byte of case and length and its bytes, then the length of a piece and the
+/// haystack.
+pub fn pattern_search(data: &[u8]) {
+    let Some((&count, mut rest)) = data.split_first() else { return };
+    let mut patterns = Vec::new();
+    for id in 0..u32::from(count) {
+        let Some((&head, tail)) = rest.split_first() else { return };
+        let Some((bytes, tail)) = tail.split_at_checked(usize::from(head >> 1 & 31) + 1) else { return };
+        patterns.push(Pattern { id, bytes: bytes.to_vec(), nocase: head & 1 == 1 });
+        rest = tail;
+    }
+    let Some((&piece_len, haystack)) = rest.split_first() else { return };
+    ensure_list_errors_point_into(haystack);
+    let expected = find_all_naive(&patterns, haystack);
+    let chosen = Patterns::new(patterns.clone());
+    assert_eq!(chosen.is_ok(), count > 0);
+    let engines = [Engine::Single, Engine::Teddy, Engine::Grams, Engine::Automaton];
+    let fixed = engines.iter().filter_map(|engine| Patterns::with_engine(patterns.clone(), *engine).ok());
+    for search in chosen.into_iter().chain(fixed) {
+        let engine = search.engine();
+        assert_eq!(search.find_all(haystack), expected, "{engine}");
+        assert_eq!(search.find(haystack), expected.first().copied(), "{engine}");
+        assert_eq!(search.is_match(haystack), !expected.is_empty(), "{engine}");
+        let (mut stream, mut found) = (Stream::new(), Vec::new());
+        for piece in haystack.chunks(usize::from(piece_len) + 1) {
+            stream.push(&search, piece, |each| found.push((each.start as usize, each.id)));
+        }
+        found.sort_unstable();
+        assert!(found.iter().copied().eq(expected.iter().map(|each| (each.start, each.id))), "{engine}");
+    }
+}
+
+fn ensure_list_errors_point_into(text: &[u8]) {
+    if let Err(tapline_search::Error::List { line, column, .. }) = parse_list(text) {
+        let line = text.split(|byte| *byte == b'\n').nth(line as usize - 1);
+        assert!(line.is_some_and(|line| (1..=line.len()).contains(&column)), "byte {column} of {line:?}");
+    }
+}
+
+fn pattern_search_seeds() -> Vec<Vec<u8>> {
+    let encode = |patterns: &[&[u8]], nocase: u8, piece: u8, haystack: &[u8]| {
+        let mut bytes = vec![patterns.len() as u8];
+        for pattern in patterns {
+            bytes.push((pattern.len() as u8 - 1) << 1 | nocase);
+            bytes.extend_from_slice(pattern);
+        }
+        [bytes, vec![piece], haystack.to_vec()].concat()
+    };
+    let texts: Vec<Vec<u8>> =
+        (0..80_u8).map(|index| [b"pattern-".as_slice(), &[index; 5]].concat()).collect();
+    let texts: Vec<&[u8]> = texts.iter().map(Vec::as_slice).collect();
+    let haystack = [texts.concat(), b"pattern-pattern-xxPATTERN-".repeat(4)].concat();
+    vec![
+        encode(&[b"needle"], 0, 4, b"hay needle needlneedle"),
+        encode(&[b"a", b"aa", b"aaa", b"aaaab", b"ba"], 0, 0, &b"aaaab".repeat(20)),
+        encode(&[b"Needle", b"EED", b"needless"], 1, 6, b"NEEDLES needless \x00|41 42|/i\n#\\x41\nneedle"),
+        encode(&texts, 0, 30, &haystack),
+        encode(&texts, 1, 100, &haystack),
+    ]
 }
 
 fn capture_file_seeds() -> Vec<Vec<u8>> {

@@ -84,3 +84,8 @@ fn packet_text() {
 fn packet_json() {
     law("packet_json");
 }
+
+#[test]
+fn pattern_search() {
+    law("pattern_search");
+}

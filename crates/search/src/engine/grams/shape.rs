@@ -37,7 +37,7 @@ impl Shape {
             1 => 1e-2,
             2 => 7e-4,
             3 => 7e-5,
-            4 => 1e-5,
+            4 => 3e-6,
             _ => 5e-7,
         };
         let longer = if self.q > 4 { SIX } else { 0.0 };
