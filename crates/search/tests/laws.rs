@@ -265,6 +265,16 @@ fn the_engine_fits_the_set() {
 }
 
 #[test]
+fn threads_share_a_set() {
+    let search = Patterns::new(numbered([b"needle".to_vec(), vec![0; 3]])).unwrap();
+    std::thread::scope(|scope| {
+        let count = || (0..100).map(|_| search.count(b"needle\0\0\0\0")).sum::<u64>();
+        let threads = [scope.spawn(count), scope.spawn(count)];
+        assert_eq!(threads.map(|thread| thread.join().unwrap()), [300, 300]);
+    });
+}
+
+#[test]
 fn engines_say_what_they_cannot() {
     let error = |patterns, engine| Patterns::with_engine(patterns, engine).unwrap_err().to_string();
     let two = || numbered([b"ab".to_vec(), b"cd".to_vec()]);

@@ -128,3 +128,39 @@ impl Grams {
         (usize::from(tier), lookup) >= (interrupted.tier, interrupted.lookup)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Match, Pattern, find_all_naive};
+
+    fn set(count: u32) -> Set {
+        let bytes = |id: u32| [b"abcdef".as_slice(), &[b'0' + (id % 10) as u8]].concat();
+        let patterns = |id: u32| Pattern::new(id, bytes(id));
+        let patterns: Vec<Pattern> = (0..count).map(patterns).collect();
+        Set { keys: Keys::new(&patterns), patterns }
+    }
+
+    fn runs_out(grams: &Grams, set: &Set, haystack: &[u8]) -> bool {
+        let (tier, mut budget) = (&grams.tiers[0], Budget::for_bytes(haystack.len()));
+        let mut lookups = (0..haystack.len()).step_by(usize::from(tier.shape.stride));
+        lookups.any(|lookup| !tier.pieces.afford(&set.keys, haystack, lookup, &mut budget))
+    }
+
+    #[test]
+    fn pieces_without_matches_use_the_budget_up_and_nothing_is_lost() {
+        let set = set(10);
+        let grams = Grams::new(&set.keys).unwrap();
+        let haystack = [b"abcdef3.".as_slice(), &b"abcdef.".repeat(400), b"abcdef7"].concat();
+        assert!(runs_out(&grams, &set, &haystack));
+        assert!(!runs_out(&grams, &set, &b"nothing of it. ".repeat(200)));
+        let mut found: Vec<Match> = Vec::new();
+        let _ = grams.search(&set, &haystack, &mut |each| {
+            found.push(each);
+            ControlFlow::Continue(())
+        });
+        found.sort_unstable();
+        assert_eq!(found, find_all_naive(&set.patterns, &haystack));
+        assert_eq!(found.len(), 2);
+    }
+}
