@@ -8,6 +8,7 @@
 use crate::assemble::assemble;
 use crate::bpf::Program;
 use crate::cfg::Cfg;
+use crate::contradiction::{is_never_true, never_true};
 use crate::error::Error;
 use crate::generate::generate;
 use crate::initialise::initialise;
@@ -52,13 +53,13 @@ pub fn compile_ir(text: &str, options: &Options) -> Result<Ir, Error> {
 
 /// The block graph of a text.
 pub(crate) fn graph(text: &str, options: &Options) -> Result<Cfg, Error> {
-    let predicates = lower(&parse(text)?, options)?;
+    let ast = parse(text)?;
+    let predicates = lower(&ast, options)?;
     let mut cfg = generate(&predicates, options.snap_len);
     if options.optimise {
         cfg = simplify(&cfg);
-        if predicates.provable && rejects_all(&cfg) {
-            return Err(Error::whole("expression rejects all packets")
-                .hint("its parts contradict each other; an offset that vlan, mpls or a tunnel moved may be the reason"));
+        if predicates.provable && rejects_all(&cfg) || is_never_true(&ast, &predicates, options) {
+            return Err(never_true(&ast, text, options));
         }
     }
     Ok(cfg)

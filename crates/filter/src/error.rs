@@ -3,7 +3,7 @@
 //! ```text
 //! illegal port number 99999 > 65535      -- message: begins as libpcap's, for programs that search it
 //!   tcp port 99999 or udp                -- the line of the text
-//!            ^^^^^                       -- span
+//!   ~~~      ^^^^^                       -- also, span
 //!   a port is 0 to 65535                 -- hint
 //! ```
 
@@ -33,6 +33,8 @@ pub struct Error {
     pub message: String,
     /// Where in the text; `None` where the text as a whole is at fault.
     pub span: Option<Span>,
+    /// An earlier place that has to do with it, if there is one.
+    pub also: Option<Span>,
     /// What was expected there, or what to write instead; may be empty.
     pub hint: String,
 }
@@ -40,18 +42,25 @@ pub struct Error {
 impl Error {
     /// An error at `span` without a hint.
     pub fn at(span: Span, message: impl Into<String>) -> Error {
-        Error { message: message.into(), span: Some(span), hint: String::new() }
+        Error { message: message.into(), span: Some(span), also: None, hint: String::new() }
     }
 
     /// An error of the text as a whole.
     pub fn whole(message: impl Into<String>) -> Error {
-        Error { message: message.into(), span: None, hint: String::new() }
+        Error { message: message.into(), span: None, also: None, hint: String::new() }
     }
 
     /// The same with a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Error {
         self.hint = hint.into();
+        self
+    }
+
+    /// The same with an earlier place that has to do with it.
+    #[must_use]
+    pub fn also(mut self, span: Span) -> Error {
+        self.also = Some(span);
         self
     }
 
@@ -77,7 +86,7 @@ impl Error {
     pub fn render(&self, text: &str) -> String {
         let mut out = self.message.clone();
         if let Some(span) = self.span {
-            out.push_str(&marked_line(text, span));
+            out.push_str(&marked_line(text, span, self.also));
         }
         if !self.hint.is_empty() {
             out.push_str("\n  ");
@@ -90,7 +99,7 @@ impl Error {
 /// The most characters of a line that are shown on each side of the fault, so that long filters stay readable.
 const CONTEXT_MAX: usize = 60;
 
-fn marked_line(text: &str, span: Span) -> String {
+fn marked_line(text: &str, span: Span, also: Option<Span>) -> String {
     let start = floor_char(text, span.start);
     let end = floor_char(text, span.end.max(start));
     let line_start = text[..start].rfind('\n').map_or(0, |i| i + 1);
@@ -100,7 +109,14 @@ fn marked_line(text: &str, span: Span) -> String {
     let after: String = text[end.min(line_end).max(start)..line_end].chars().take(CONTEXT_MAX).collect();
     let fault_shown: String = fault.chars().take(CONTEXT_MAX).collect();
     let carets = "^".repeat(fault_shown.chars().count().max(1));
-    let blank: String = before.chars().map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+    let shown_from = start - before.len();
+    let is_also = |at: usize| also.is_some_and(|also| (also.start..also.end).contains(&at));
+    let mark = |(at, c): (usize, char)| match c {
+        '\t' => '\t',
+        _ if is_also(shown_from + at) => '~',
+        _ => ' ',
+    };
+    let blank: String = before.char_indices().map(mark).collect();
     let shown = format!("{before}{fault_shown}{after}");
     format!("\n  {}\n  {blank}{carets}", shown.trim_end().replace(|c: char| c.is_control() && c != '\t', " "))
 }
@@ -145,6 +161,14 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn an_earlier_place_is_marked_too() {
+        let error = Error::at(Span { start: 8, end: 11 }, "m").also(Span { start: 0, end: 2 });
+        assert_eq!(error.render("ip\tand  arp"), "m\n  ip\tand  arp\n  ~~\t     ^^^");
+        let elsewhere = Error::at(Span { start: 3, end: 6 }, "m").also(Span { start: 0, end: 2 });
+        assert_eq!(elsewhere.render("ip\narp"), "m\n  arp\n  ^^^");
     }
 
     #[test]

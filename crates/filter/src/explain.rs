@@ -18,7 +18,7 @@
 //! ```
 
 mod listing;
-mod meaning;
+pub(crate) mod meaning;
 mod stages;
 mod tree;
 
@@ -38,7 +38,7 @@ const NOTE_WIDTH: usize = 96;
 
 /// Explains the filter `text` to people. Lines end in line feeds.
 ///
-/// A filter that can never be true is explained as well, with the part from which on it cannot.
+/// A filter that can never be true is explained as well, with the parts that contradict each other.
 ///
 /// # Errors
 /// As [`compile`](crate::compile), but for that one.
@@ -62,7 +62,7 @@ pub fn explain(text: &str, options: &Options) -> Result<String, Error> {
             out += &listing::render(&program, &predicates);
             out += &measures(&program);
         }
-        Err(error) if error.message == NEVER_TRUE => out += &never(&ast, text, options),
+        Err(error) if error.message == NEVER_TRUE => out += &never(&error, text),
         Err(error) => return Err(error),
     }
     for note in notes(&ast, options) {
@@ -111,17 +111,11 @@ fn measures(program: &Program) -> String {
     format!("\n{count} instructions, at most {longest} for a packet; {short}.\n")
 }
 
-/// Which part makes a filter never true: the shortest beginning of the text that is never true by itself.
-fn never(ast: &Ast, text: &str, options: &Options) -> String {
-    let is_never = |part: &str| compile(part, options).is_err_and(|error| error.message == NEVER_TRUE);
-    let ends = match ast.root.as_ref().map(|root| &root.kind) {
-        Some(Kind::Chain(_, rest)) => rest.iter().map(|(_, part)| part.span.end).collect(),
-        _ => Vec::new(),
-    };
-    let start = ast.root.as_ref().map_or(0, |root| root.span.start);
-    let found = ends.into_iter().filter_map(|end| text.get(start..end)).find(|part| is_never(part));
-    let part = found.unwrap_or(text.trim());
-    format!("\nNo packet can match, so there is no program: `{part}` is never true.\n")
+/// Which parts make a filter never true.
+fn never(error: &Error, text: &str) -> String {
+    let rendered = error.render(text);
+    let (_, reason) = rendered.split_once('\n').unwrap_or(("", ""));
+    format!("\nNo packet can match, so there is no program:\n{reason}\n")
 }
 
 /// What surprises people, as far as this filter has it.
@@ -276,9 +270,9 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_that_is_never_true_says_from_where_on() {
+    fn a_filter_that_is_never_true_says_why() {
         let explained = of("tcp and port 80 and arp and len > 5");
-        assert!(explained.contains("`tcp and port 80 and arp` is never true"), "{explained}");
+        assert!(explained.contains("so there is no program:") && explained.contains("`arp`"), "{explained}");
     }
 
     #[test]

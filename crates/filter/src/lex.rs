@@ -200,7 +200,7 @@ fn one_char_symbol(c: char) -> Option<Symbol> {
 
 fn bad_character(rest: &str) -> Error {
     let shown = rest.chars().next().unwrap_or(' ').escape_default();
-    Error { message: SYNTAX.into(), span: None, hint: format!("'{shown}' means nothing here") }
+    Error::whole(SYNTAX).hint(format!("'{shown}' means nothing here"))
 }
 
 /// What libpcap says of anything that its grammar does not allow.

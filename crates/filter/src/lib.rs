@@ -38,6 +38,7 @@ pub mod ast;
 pub mod bpf;
 pub mod cfg;
 mod compile;
+mod contradiction;
 pub mod ebpf;
 mod error;
 mod explain;

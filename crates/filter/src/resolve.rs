@@ -257,11 +257,12 @@ impl<'a> Scope<'a> {
         let (before, version, shifts) = (self.layers, self.version, self.shifts);
         self.transport_asked = false;
         let predicate = lower(self).map_err(|error| error.or_at(span))?;
-        if self.layers != before {
+        let moves = self.layers != before;
+        if moves {
             self.shifted(span);
         }
         let asked = std::mem::take(&mut self.transport_asked);
-        let predicate = self.probe.part(predicate, self.negated, span, label, shifts);
+        let predicate = self.probe.part(predicate, self.negated, span, label, shifts, moves);
         let predicate = match asked && self.known != Some(version) {
             true => self.find_transport_in(before)?.and(predicate),
             false => predicate,

@@ -111,11 +111,13 @@ fn of_primitive(primitive: &Primitive) -> &'static str {
 }
 
 /// A number in the terms of its field.
-pub(super) fn of_number(field: &str, k: u32) -> String {
+pub(crate) fn of_number(field: &str, k: u32) -> String {
     let name = match field {
         "EtherType" | "Ethernet length" => ether_type(k),
         "PPP protocol" => ppp_protocol(k),
-        "IPv4 protocol" | "IPv6 next header" | "IPv6 fragment's next header" => ip_protocol(k),
+        "IPv4 protocol" | "IPv6 next header" | "IPv6 fragment's next header" | "IP protocol" => {
+            ip_protocol(k)
+        }
         "IPv4 source" | "IPv4 destination" | "ARP sender address" | "ARP target address" => {
             return Ipv4Addr::from(k).to_string();
         }

@@ -83,9 +83,9 @@ impl Scope<'_> {
 #[derive(Debug, Default)]
 pub(crate) struct Probe {
     /// Whether parts are noted.
-    pub(crate) noting: bool,
+    noting: bool,
     /// The parts that count, by number; `None`: all.
-    pub(crate) kept: Option<Vec<bool>>,
+    kept: Option<Vec<bool>>,
     /// The parts in the order of the text.
     pub(crate) parts: Vec<Part>,
     seen: usize,
@@ -104,9 +104,21 @@ pub(crate) struct Part {
     pub(crate) negated: bool,
     /// How many parts before it moved the headers, and the last of them.
     pub(crate) shifts: (usize, Option<Span>),
+    /// Whether it moves the headers for what comes behind it.
+    pub(crate) moves: bool,
 }
 
 impl Probe {
+    /// Notes every part.
+    pub(crate) fn noting() -> Probe {
+        Probe { noting: true, ..Probe::default() }
+    }
+
+    /// Leaves out the parts that are not `kept`.
+    pub(crate) fn keeping(kept: &[bool]) -> Probe {
+        Probe { kept: Some(kept.to_vec()), ..Probe::default() }
+    }
+
     /// Notes a part; gives it back, or what asks nothing in its place but assigns the same cells.
     pub(super) fn part(
         &mut self,
@@ -115,9 +127,11 @@ impl Probe {
         span: Span,
         label: impl FnOnce() -> String,
         shifts: (usize, Option<Span>),
+        moves: bool,
     ) -> Predicate {
         if self.noting {
-            self.parts.push(Part { span, label: label(), predicate: predicate.clone(), negated, shifts });
+            let (label, predicate) = (label(), predicate.clone());
+            self.parts.push(Part { span, label, predicate, negated, shifts, moves });
         }
         let number = self.seen;
         self.seen += 1;

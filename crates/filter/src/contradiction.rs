@@ -1,0 +1,601 @@
+//! Why a filter can never be true: which parts contradict each other, and in what.
+//!
+//! ```text
+//! parts --leave some out, simplify: still never true?--> the fewest parts that contradict each other
+//!       --what each wants of a field--> the field in which they do
+//!
+//! ip and arp
+//! ~~     ^^^
+//! `ip` wants EtherType 0x0800 (IPv4) at byte 12, `arp` wants 0x0806 (ARP) there
+//! ```
+//!
+//! A part that is left out counts as true (under `not`, as false), so what is left is easier to satisfy; it moves headers as before.
+//! The fewest parts are found by halving (Junker, "QuickXplain", AAAI 2004): for k parts out of n about 2 k log(n / k) tries; first
+//! among the clauses that `and` joins, then in these.
+
+use std::ops::Range;
+
+use crate::ast::{Ast, Expr, Form, Joint, Kind, Primitive};
+use crate::cfg::{Alu, Test as Compare};
+use crate::error::{Error, Span};
+use crate::explain::meaning;
+use crate::generate::generate;
+use crate::options::Options;
+use crate::predicate::{Base, Cell, Field, Place, Predicate, Predicates, Relation, Test, Value};
+use crate::resolve::lower_observed;
+use crate::resolve::state::{Part, Probe};
+use crate::simplify::{NEVER_TRUE, rejects_all, simplify};
+
+/// Filters of more parts are not looked into: each try compiles the whole.
+const PARTS_MAX: usize = 2000;
+
+/// The most tries.
+const TRIES_MAX: usize = 120;
+
+/// The most parts that are named.
+const NAMED_MAX: usize = 4;
+
+/// The longest part that is shown whole.
+const SHOWN_MAX: usize = 60;
+
+/// Whether a filter is never true, as far as the values of fields tell. Only asked of texts that have a form, or are read in a
+/// mode of our own: of others that is an error which libpcap finds, no other.
+pub(crate) fn is_never_true(ast: &Ast, predicates: &Predicates, options: &Options) -> bool {
+    let ours = options.scoped || options.ipv6_extensions || ast.root.as_ref().is_some_and(has_form);
+    ours && wanted(&predicates.root).is_none()
+}
+
+/// The error for a filter that was proven never true.
+pub(crate) fn never_true(ast: &Ast, text: &str, options: &Options) -> Error {
+    let mut probe = Probe::noting();
+    let parts = match lower_observed(ast, options, &mut probe) {
+        Ok(_) => probe.parts,
+        Err(_) => Vec::new(),
+    };
+    let found = match &ast.root {
+        Some(root) if parts.len() <= PARTS_MAX => Search { ast, options, parts, tries: 0 }.run(root),
+        _ => Vec::new(),
+    };
+    let error = Error::whole(NEVER_TRUE).hint(reason(&found, text));
+    match found.as_slice() {
+        [] => error,
+        [one] => error.or_at(one.span),
+        [first, .., last] => error.or_at(last.span).also(first.span),
+    }
+}
+
+fn has_form(expr: &Expr) -> bool {
+    match &expr.kind {
+        Kind::Form(..) | Kind::Primitive(Primitive::Fragment(_)) => true,
+        Kind::Chain(first, rest) => has_form(first) || rest.iter().any(|(_, part)| has_form(part)),
+        Kind::Not(inner) | Kind::Group(inner) | Kind::Qualified(_, inner) => has_form(inner),
+        _ => false,
+    }
+}
+
+/// What all must hold of a filter, by the numbers of its parts: `a or b and c` is two of these.
+struct Clause {
+    parts: Range<usize>,
+    span: Span,
+}
+
+fn clauses(expr: &Expr, from: usize, found: &mut Vec<Clause>) {
+    match &expr.kind {
+        Kind::Group(inner) => clauses(inner, from, found),
+        Kind::Chain(first, rest) => {
+            let last_or = rest.iter().rposition(|(joint, _)| *joint == Joint::Or).map_or(0, |at| at + 1);
+            let head = 1 + last_or;
+            let all: Vec<&Expr> = [&**first].into_iter().chain(rest.iter().map(|(_, part)| part)).collect();
+            let mut at = from;
+            if head > 1 {
+                let end = at + all[..head].iter().map(|part| count(part)).sum::<usize>();
+                found.push(Clause { parts: at..end, span: all[0].span.to(all[head - 1].span) });
+                at = end;
+            } else {
+                clauses(first, at, found);
+                at += count(first);
+            }
+            for part in &all[head..] {
+                clauses(part, at, found);
+                at += count(part);
+            }
+        }
+        _ => found.push(Clause { parts: from..from + count(expr), span: expr.span }),
+    }
+}
+
+/// How many parts an expression has, as [`Probe`] numbers them.
+fn count(expr: &Expr) -> usize {
+    match &expr.kind {
+        Kind::Chain(first, rest) => count(first) + rest.iter().map(|(_, part)| count(part)).sum::<usize>(),
+        Kind::Not(inner) | Kind::Group(inner) | Kind::Qualified(_, inner) => count(inner),
+        Kind::Form(Form::Inner(_), inner) => 1 + count(inner),
+        Kind::Form(_, inner) => count(inner),
+        _ => 1,
+    }
+}
+
+struct Search<'a> {
+    ast: &'a Ast,
+    options: &'a Options,
+    parts: Vec<Part>,
+    tries: usize,
+}
+
+impl Search<'_> {
+    /// The fewest clauses that are never true together, and of those the fewest parts; the clauses, if there are too many
+    /// parts to name.
+    fn run(&mut self, root: &Expr) -> Vec<Part> {
+        let mut all = Vec::new();
+        clauses(root, 0, &mut all);
+        // The short ones first: of several contradictions that is the one to show.
+        all.sort_by_key(|clause| clause.parts.len());
+        let groups: Vec<Vec<usize>> = all.iter().map(|clause| clause.parts.clone().collect()).collect();
+        let Some(chosen) = self.fewest_of(&groups) else { return Vec::new() };
+        let single: Vec<Vec<usize>> =
+            chosen.iter().flat_map(|&at| all[at].parts.clone()).map(|at| vec![at]).collect();
+        let named = self.fewest_of(&single).filter(|found| found.len() <= NAMED_MAX);
+        let mut found: Vec<Part> = match named {
+            Some(found) => found.iter().map(|&at| self.parts[single[at][0]].clone()).collect(),
+            None => chosen.iter().map(|&at| self.clause_as_part(&all[at])).collect(),
+        };
+        found.sort_by_key(|part| part.span.start);
+        found
+    }
+
+    fn clause_as_part(&self, clause: &Clause) -> Part {
+        let first = self.parts.get(clause.parts.start);
+        Part {
+            span: clause.span,
+            label: String::new(),
+            predicate: Predicate::Constant(true),
+            negated: false,
+            shifts: first.map_or((0, None), |part| part.shifts),
+            moves: false,
+        }
+    }
+
+    /// The fewest groups of parts that are never true together; `None` if that is not found out.
+    fn fewest_of(&mut self, groups: &[Vec<usize>]) -> Option<Vec<usize>> {
+        self.tries = TRIES_MAX;
+        let none = vec![false; self.parts.len()];
+        let candidates: Vec<usize> = (0..groups.len()).collect();
+        if candidates.is_empty() || self.never(&none) {
+            return None;
+        }
+        let found = self.fewest(groups, &none, false, &candidates);
+        self.tries = 1;
+        self.never(&with(&none, groups, &found)).then_some(found)
+    }
+
+    /// The fewest of `candidates` that together with the parts that are `kept` are never true. `grown`: whether parts were
+    /// added since that was last asked.
+    fn fewest(
+        &mut self,
+        groups: &[Vec<usize>],
+        kept: &[bool],
+        grown: bool,
+        candidates: &[usize],
+    ) -> Vec<usize> {
+        if candidates.is_empty() || grown && self.never(kept) {
+            return Vec::new();
+        }
+        if let [one] = candidates {
+            return vec![*one];
+        }
+        let (first, second) = candidates.split_at(candidates.len() / 2);
+        let of_second = self.fewest(groups, &with(kept, groups, first), true, second);
+        let of_first = self.fewest(groups, &with(kept, groups, &of_second), !of_second.is_empty(), first);
+        [of_first, of_second].concat()
+    }
+
+    fn never(&mut self, kept: &[bool]) -> bool {
+        if self.tries == 0 {
+            return false;
+        }
+        self.tries -= 1;
+        let lowered = lower_observed(self.ast, self.options, &mut Probe::keeping(kept));
+        lowered.is_ok_and(|predicates| {
+            is_never_true(self.ast, &predicates, self.options)
+                || rejects_all(&simplify(&generate(&predicates, 1)))
+        })
+    }
+}
+
+fn with(kept: &[bool], groups: &[Vec<usize>], more: &[usize]) -> Vec<bool> {
+    let mut kept = kept.to_vec();
+    more.iter().flat_map(|&group| &groups[group]).for_each(|&part| kept[part] = true);
+    kept
+}
+
+/// In words, for people.
+fn reason(found: &[Part], text: &str) -> String {
+    let show = |part: &Part| format!("`{}`", shown(part, text));
+    match found {
+        [] => {
+            "its parts contradict each other; an offset that vlan, mpls or a tunnel moved may be the reason"
+                .to_owned()
+        }
+        [one] if one.predicate == Predicate::Constant(false) => {
+            format!("{} never holds on this link type", show(one))
+        }
+        [one] => format!("{} asks two things of one place that contradict each other", show(one)),
+        [a, b] => {
+            let conflict = conflict(a, b).map_or_else(
+                || format!("{} and {} contradict each other", show(a), show(b)),
+                |conflict| conflict.in_words(&show(a), &show(b)),
+            );
+            conflict + &about_shifts(a, b, text)
+        }
+        many => {
+            let all: Vec<String> = many.iter().map(show).collect();
+            format!("these cannot all hold: {}", all.join(", "))
+        }
+    }
+}
+
+/// A part as it may be written by itself.
+fn shown(part: &Part, text: &str) -> String {
+    let written = text.get(part.span.start..part.span.end).unwrap_or("");
+    let full = if part.label.is_empty() { written } else { part.label.as_str() };
+    let short: String = full.chars().take(SHOWN_MAX).collect();
+    let more = if short.len() < full.len() { "..." } else { "" };
+    format!("{}{short}{more}", if part.negated { "not " } else { "" })
+}
+
+/// What has to do with headers that `vlan` and its like moved. `a` stands left of `b`.
+fn about_shifts(a: &Part, b: &Part, text: &str) -> String {
+    let word = |span: Span| text.get(span.start..span.end).unwrap_or("").to_owned();
+    if b.moves && !a.moves && !a.negated && !b.negated {
+        let (a, b) = (shown(a, text), shown(b, text));
+        return format!("; left of `{b}` the outer header is asked: `{b} and {a}` looks behind it");
+    }
+    if a.moves && !a.negated && b.shifts.0 <= a.shifts.0 {
+        return format!("; the shift of `{}` ended before, with its parenthesis or at `or`", word(a.span));
+    }
+    match (a.shifts, b.shifts) {
+        ((n, Some(last)), (m, _)) if n == m => format!(", behind `{}`", word(last)),
+        (_, (_, Some(last))) => format!("; `{}` moved what `{}` looks at", word(last), shown(b, text)),
+        _ => String::new(),
+    }
+}
+
+/// The field in which two parts contradict each other.
+struct Conflict {
+    field: Asked,
+    /// What the second one wants; empty if it excludes what the first one wants.
+    other: Vec<u32>,
+    /// Whether the first one excludes what the second one wants.
+    swapped: bool,
+}
+
+impl Conflict {
+    fn in_words(&self, a: &str, b: &str) -> String {
+        let (a, b) = if self.swapped { (b, a) } else { (a, b) };
+        let Asked { key, values, name } = &self.field;
+        let (name, at) = (if name.is_empty() { "these bytes as" } else { name }, key.place());
+        let wants = format!("{a} wants {name} {}{at}", listed(name, values));
+        match self.other.is_empty() {
+            true => format!("{wants}, {b} excludes that"),
+            false => format!("{wants}, {b} wants {} there", listed(name, &self.other)),
+        }
+    }
+}
+
+fn conflict(a: &Part, b: &Part) -> Option<Conflict> {
+    match (a.negated, b.negated) {
+        (false, false) => {
+            let (a, b) = (wanted(&a.predicate)?, wanted(&b.predicate)?);
+            differing(&a, &b, |a, b| a.key == b.key)
+                .or_else(|| differing(&a, &b, |a, b| a.name == b.name && !a.name.is_empty()))
+        }
+        (false, true) => excluded(&a.predicate, &b.predicate, false),
+        (true, false) => excluded(&b.predicate, &a.predicate, true),
+        (true, true) => None,
+    }
+}
+
+/// The first field of which two parts want different values.
+fn differing(a: &[Asked], b: &[Asked], same: impl Fn(&Asked, &Asked) -> bool) -> Option<Conflict> {
+    a.iter().find_map(|field| {
+        let other = b.iter().find(|other| same(field, other))?;
+        let disjoint = !field.values.iter().any(|value| other.values.contains(value));
+        disjoint.then(|| Conflict { field: field.clone(), other: other.values.clone(), swapped: false })
+    })
+}
+
+/// The field of which the first predicate wants nothing but what the second one is true for.
+fn excluded(wants: &Predicate, excludes: &Predicate, swapped: bool) -> Option<Conflict> {
+    let [all] = <[Asked; 1]>::try_from(alternatives(excludes)?).ok()?;
+    let found = wanted(wants)?
+        .into_iter()
+        .find(|asked| asked.key == all.key && asked.values.iter().all(|value| all.values.contains(value)))?;
+    Some(Conflict { field: found, other: Vec::new(), swapped })
+}
+
+/// A field, and the values of which it must have one.
+#[derive(Clone)]
+struct Asked {
+    key: Key,
+    values: Vec<u32>,
+    name: &'static str,
+}
+
+#[derive(Clone, PartialEq)]
+enum Key {
+    Field(Field, u32),
+    Value(Value),
+}
+
+impl Key {
+    /// The cells that decide where it is or what it is, as bits.
+    fn cells(&self) -> u16 {
+        match self {
+            Key::Field(Field::Packet(place, _), _) => cells_of_place(*place),
+            Key::Field(Field::Len, _) => 0,
+            Key::Value(value) => cells_of(value),
+        }
+    }
+
+    fn place(&self) -> String {
+        match self {
+            Key::Field(Field::Packet(Place { base: Base::Packet, offset }, _), _)
+                if *offset < u32::MAX / 2 =>
+            {
+                format!(" at byte {offset}")
+            }
+            _ => String::new(),
+        }
+    }
+}
+
+fn cells_of_place(place: Place) -> u16 {
+    match place.base {
+        Base::Packet => 0,
+        Base::Cell(cell) => bit(cell),
+        Base::Ipv4Len { cell, .. } => cell.map_or(0, bit),
+    }
+}
+
+fn cells_of(value: &Value) -> u16 {
+    match value {
+        Value::Constant(_) | Value::Len => 0,
+        Value::Cell(cell) => bit(*cell),
+        Value::Load { index, place, .. } => cells_of(index) | cells_of_place(*place),
+        Value::Negate(inner) => cells_of(inner),
+        Value::Binary(_, left, right) => cells_of(left) | cells_of(right),
+    }
+}
+
+/// What must be so for a predicate to hold: values of fields; `None` if it never holds.
+fn wanted(predicate: &Predicate) -> Option<Vec<Asked>> {
+    match predicate {
+        Predicate::Constant(false) => None,
+        Predicate::Test(Test { field, mask, compare: Compare::Equal, value, name }) => {
+            Some(vec![Asked { key: Key::Field(*field, *mask), values: vec![*value], name }])
+        }
+        Predicate::Relation(Relation { left, compare: Compare::Equal, right: Value::Constant(value) }) => {
+            let (key, name) = (Key::Value(left.clone()), name_of(left));
+            Some(vec![Asked { key, values: vec![*value], name }])
+        }
+        Predicate::Chain(first, rest) => rest.iter().fold(wanted(first), |so_far, (joint, part)| {
+            let assigned = assigned(part);
+            let part = wanted(part);
+            match joint {
+                Joint::And => still_so(so_far, assigned).zip(part).and_then(|(a, b)| both(a, b)),
+                Joint::Or => match (so_far, part) {
+                    (Some(a), Some(b)) => Some(either(a, &b)),
+                    (a, b) => a.or(b),
+                },
+            }
+        }),
+        _ => Some(Vec::new()),
+    }
+}
+
+/// What was asked of the packet before cells were assigned, without what looked at those.
+fn still_so(asked: Option<Vec<Asked>>, assigned: u16) -> Option<Vec<Asked>> {
+    asked.map(|asked| asked.into_iter().filter(|asked| asked.key.cells() & assigned == 0).collect())
+}
+
+/// The cells that a predicate may assign, as bits.
+fn assigned(predicate: &Predicate) -> u16 {
+    match predicate {
+        Predicate::Assign(cell, _) => bit(*cell),
+        Predicate::Not(inner) => assigned(inner),
+        Predicate::Chain(first, rest) => {
+            rest.iter().fold(assigned(first), |cells, (_, part)| cells | assigned(part))
+        }
+        _ => 0,
+    }
+}
+
+fn bit(cell: Cell) -> u16 {
+    1u16.checked_shl(cell.0.into()).unwrap_or(u16::MAX)
+}
+
+/// `None` if a field would need two values.
+fn both(a: Vec<Asked>, b: Vec<Asked>) -> Option<Vec<Asked>> {
+    let mut all = a;
+    for asked in b {
+        match all.iter_mut().find(|known| known.key == asked.key) {
+            Some(known) => known.values.retain(|value| asked.values.contains(value)),
+            None => all.push(asked),
+        }
+    }
+    all.iter().all(|asked| !asked.values.is_empty()).then_some(all)
+}
+
+fn either(a: Vec<Asked>, b: &[Asked]) -> Vec<Asked> {
+    let same = |asked: &Asked| b.iter().find(|other| other.key == asked.key || named_alike(asked, other));
+    let joined = a.into_iter().filter_map(|mut asked| {
+        let more = same(&asked)?.values.iter().filter(|value| !asked.values.contains(value));
+        let more: Vec<u32> = more.copied().collect();
+        asked.values.extend(more);
+        Some(asked)
+    });
+    joined.collect()
+}
+
+/// Ports have other places over IPv4 than over IPv6.
+fn named_alike(a: &Asked, b: &Asked) -> bool {
+    a.name == b.name && a.name.ends_with("port")
+}
+
+/// The one field of a predicate that is nothing but a choice of its values.
+fn alternatives(predicate: &Predicate) -> Option<Vec<Asked>> {
+    match predicate {
+        Predicate::Test(_) | Predicate::Relation(_) => wanted(predicate),
+        Predicate::Chain(first, rest) => {
+            rest.iter().try_fold(alternatives(first)?, |so_far, (joint, part)| {
+                let part = alternatives(part)?;
+                let same = *joint == Joint::Or
+                    && so_far.len() == 1
+                    && part.len() == 1
+                    && so_far[0].key == part[0].key;
+                same.then(|| either(so_far, &part))
+            })
+        }
+        _ => None,
+    }
+}
+
+/// What the cells that forms use hold.
+fn name_of(value: &Value) -> &'static str {
+    match value {
+        Value::Binary(Alu::And, left, right) => match (&**left, &**right) {
+            (Value::Cell(_), Value::Constant(0xffff)) => "EtherType",
+            (Value::Cell(_), Value::Constant(0x2ff)) => "IP protocol",
+            _ => "",
+        },
+        Value::Cell(_) => "IP protocol",
+        _ => "",
+    }
+}
+
+/// A few values of a field.
+fn listed(name: &str, values: &[u32]) -> String {
+    const SHOWN: usize = 4;
+    let mut parts: Vec<String> = values.iter().take(SHOWN).map(|value| in_terms(name, *value)).collect();
+    if values.len() > SHOWN {
+        parts.push("...".to_owned());
+    }
+    parts.join(" or ")
+}
+
+/// A number as people know it: EtherTypes and protocols with their names.
+fn in_terms(name: &str, value: u32) -> String {
+    let known = meaning::of_number(name, value);
+    match name {
+        "EtherType" | "PPP protocol" if known.starts_with("0x") => format!("{value:#06x}"),
+        "EtherType" | "PPP protocol" => format!("{value:#06x} ({known})"),
+        _ if known.starts_with(|c: char| c.is_ascii_alphabetic()) => format!("{value} ({known})"),
+        _ => known,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Options, compile};
+
+    /// The text below the message.
+    fn why(text: &str, options: &Options) -> String {
+        let error = compile(text, options).expect_err("never true");
+        let rendered = error.render(text);
+        rendered.strip_prefix("expression rejects all packets\n").expect("libpcap's words first").to_owned()
+    }
+
+    fn old(text: &str) -> String {
+        why(text, &Options::default())
+    }
+
+    #[test]
+    fn two_parts_and_their_field_are_named() {
+        assert_eq!(
+            old("ip and arp"),
+            "  ip and arp\n  ~~     ^^^\n  `ip` wants EtherType 0x0800 (IPv4) at byte 12, `arp` wants 0x0806 (ARP) there"
+        );
+        let cases = [
+            (
+                "ip6 and tcp[13] = 2",
+                ["`ip6` wants EtherType 0x86dd (IPv6)", "`tcp[13] = 2` wants 0x0800 (IPv4)"],
+            ),
+            ("icmp and vlan", ["`icmp` wants EtherType 0x0800 (IPv4)", "`vlan and icmp` looks behind it"]),
+            ("tcp and udp", ["`tcp` and `udp` contradict each other", "^^^"]),
+            (
+                "host 10.0.0.1 and tcp dst port 80 and dst port 443",
+                ["`tcp dst port 80` wants destination port 80", "`dst port 443` wants 443"],
+            ),
+            (
+                "len > 5 and (ip or len = 3) and ip6 and arp",
+                ["`ip6` wants EtherType 0x86dd (IPv6) at byte 12", "`arp`"],
+            ),
+            ("tcp and not ip and not ip6", ["these cannot all hold: `tcp`, `not ip`, `not ip6`", "~~~"]),
+            (
+                "not ip and icmp",
+                ["`icmp` wants EtherType 0x0800 (IPv4) at byte 12, `not ip` excludes that", "^^^^"],
+            ),
+            ("vlan 5 and ip and arp", ["`ip` wants EtherType 0x0800 (IPv4) at byte 16", "behind `vlan 5`"]),
+            ("tcp[13] = 2 and tcp[13] = 3", ["wants these bytes as 2, `tcp[13] = 3` wants 3", "^^^^^^^^^^^"]),
+        ];
+        for (text, wanted) in cases {
+            let said = old(text);
+            assert!(wanted.iter().all(|part| said.contains(part)), "{text}:\n{said}");
+        }
+    }
+
+    #[test]
+    fn forms_are_explained_too() {
+        let scoped = Options { scoped: true, ..Options::default() };
+        let said = why("(vlan 5) and ip", &scoped);
+        assert!(said.contains("the shift of `vlan 5` ended before"), "{said}");
+        let said = old("inner(vxlan, ip and arp)");
+        assert!(
+            said.contains("`ip` wants EtherType 0x0800 (IPv4), `arp` wants 0x0806 (ARP) there"),
+            "{said}"
+        );
+        let said = old("arp and inner(tcp)");
+        assert!(said.contains("`arp`") && said.contains("inner(...)"), "{said}");
+        let said = old("extensions(tcp port 80 and udp port 53)");
+        assert!(
+            said.contains("`tcp port 80` wants IP protocol 6 (TCP), `udp port 53` wants 17 (UDP)"),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn what_a_link_type_never_carries_is_said() {
+        let options = Options::new(tapline_packet::LinkType::IPV4);
+        assert!(why("ip6", &options).contains("`ip6` never holds on this link type"));
+    }
+
+    /// Whatever is proven never true has a reason, and the parts that are named are never true by themselves.
+    #[test]
+    fn every_proof_has_a_reason() {
+        use tapline_testkit::expressions::Expressions;
+        let mut stream = Expressions::new(5, 1);
+        let mut proven = 0;
+        for _ in 0..3000 {
+            let text = stream.text();
+            let Err(error) = compile(&text, &Options { netmask: Some(0), ..Options::default() }) else {
+                continue;
+            };
+            if error.message == crate::simplify::NEVER_TRUE {
+                proven += 1;
+                assert!(
+                    error.span.is_some() && !error.hint.starts_with("its parts"),
+                    "{}",
+                    error.render(&text)
+                );
+            }
+        }
+        assert!(proven > 50, "only {proven} texts are never true");
+    }
+
+    #[test]
+    fn a_large_filter_is_looked_into_in_a_bounded_number_of_tries() {
+        let hosts: Vec<String> = (1..=300).map(|n| format!("host 10.0.{}.{}", n / 256, n % 256)).collect();
+        let text = format!("({}) and ip6 and arp", hosts.join(" or "));
+        assert!(old(&text).contains("`ip6` wants EtherType 0x86dd"));
+    }
+}
