@@ -43,7 +43,20 @@ Examples:
   tapline filter explain 'host 10.0.0.1 and not port 22'
   tapline filter explain -d 'tcp[tcpflags] & tcp-syn != 0'     as tcpdump -d prints it
   tapline filter explain -ddd --link-type RAW 'icmp'           decimal numbers, for other programs
-  tapline filter explain --stage passes 'host a or host b'     what each pass of the compiler does";
+  tapline filter explain --stage passes 'host a or host b'     what each pass of the compiler does
+  tapline filter explain 'anyvlan(inner(gre, tcp port 80))'    tagged or not, in the packet inside GRE";
+
+/// How the text of a filter is read.
+#[derive(Clone, Copy, Debug, Args)]
+pub(crate) struct LanguageArgs {
+    /// The shift of vlan, mpls, pppoes, geneve and vxlan ends with its parenthesis and at `or`; a VLAN tag that the kernel took
+    /// out counts as on the wire. As scoped(...) around the filter.
+    #[arg(long, help_heading = "Filter")]
+    pub(crate) scoped: bool,
+    /// Look behind the extension headers of IPv6, with ports, tcp[...] and the like. As extensions(...) around the filter.
+    #[arg(long, help_heading = "Filter")]
+    pub(crate) ipv6_extensions: bool,
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
@@ -60,6 +73,8 @@ pub(crate) struct ExplainArgs {
     /// Compile as for a live capture, where the kernel keeps VLAN tags apart.
     #[arg(long)]
     pub(crate) live: bool,
+    #[command(flatten)]
+    pub(crate) language: LanguageArgs,
     /// Leave the program as it was generated, with its redundant tests.
     #[arg(short = 'O', long)]
     pub(crate) no_optimize: bool,
@@ -141,6 +156,8 @@ pub(crate) struct CaptureArgs {
     /// Read the filter from a file; a filter on the command line is then ignored, as tcpdump does.
     #[arg(short = 'F', value_name = "FILE", help_heading = "Filter")]
     pub(crate) filter_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) language: LanguageArgs,
     /// Do not simplify the filter's program.
     #[arg(short = 'O', long, help_heading = "Filter")]
     pub(crate) no_optimize: bool,

@@ -24,6 +24,8 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<()> {
         netmask: Some(0),
         handle: if args.live { Handle::Live } else { Handle::Dead },
         optimise: !args.no_optimize,
+        scoped: args.language.scoped,
+        ipv6_extensions: args.language.ipv6_extensions,
         ..Options::default()
     };
     let explained = if !args.stage.is_empty() {

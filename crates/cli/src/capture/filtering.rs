@@ -10,13 +10,14 @@ use tapline_filter::{Handle, Options};
 use tapline_packet::Interface;
 
 use super::snap_len;
-use crate::args::CaptureArgs;
+use crate::args::{CaptureArgs, LanguageArgs};
 
 /// The filter of a capture.
 pub(super) struct Filtering {
     text: String,
     snap_len: u32,
     optimise: bool,
+    language: LanguageArgs,
     handle: Handle,
     /// The IPv4 netmask of each live interface, for `ip broadcast`.
     netmasks: HashMap<String, u32>,
@@ -34,6 +35,7 @@ impl Filtering {
             text,
             snap_len: snap_len(args),
             optimise: !args.no_optimize,
+            language: args.language,
             handle: if is_live { Handle::Live } else { Handle::Savefile },
             netmasks: if is_live { netmasks(args.netns.as_deref()) } else { HashMap::new() },
         })
@@ -61,6 +63,8 @@ impl Filtering {
             netmask,
             handle: self.handle,
             optimise: self.optimise,
+            scoped: self.language.scoped,
+            ipv6_extensions: self.language.ipv6_extensions,
             ..Options::default()
         };
         tapline_filter::compile(&self.text, &options).map_err(|error| Error::Filter(error.render(&self.text)))
