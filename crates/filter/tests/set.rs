@@ -9,8 +9,6 @@
 //!
 //! `TAPLINE_SET_PAIRS=10000000` sets how many pairs of filter and packet are judged (else 300,000), `TAPLINE_SET_SEED` where chance starts.
 
-
-
 use tapline_filter::bpf::Program;
 use tapline_filter::predicate::{Predicate, Predicates};
 use tapline_filter::set::{Filter, FilterId, FilterSet, FiveTuple, FiveTuples, Matches, Mode, Pattern};
@@ -26,7 +24,8 @@ use tapline_testkit::stock::{Sample, Stock};
 const FILTERS: usize = 60;
 
 /// Link types and their share.
-const LINK_TYPES: &[(i32, u64)] = &[(1, 24), (12, 3), (113, 3), (276, 2), (0, 2), (9, 1), (105, 2), (127, 2), (117, 1), (10, 1)];
+const LINK_TYPES: &[(i32, u64)] =
+    &[(1, 24), (12, 3), (113, 3), (276, 2), (0, 2), (9, 1), (105, 2), (127, 2), (117, 1), (10, 1)];
 
 /// A filter of the set, and what it must answer.
 struct Member {
@@ -122,7 +121,8 @@ fn add(set: &mut FilterSet, text: &str, options: &Options, tally: &mut Tally) ->
 }
 
 fn planting(program: &Program) -> Oracle {
-    let raw = |insn: &tapline_filter::bpf::Insn| RawInsn { code: insn.code, jt: insn.jt, jf: insn.jf, k: insn.k };
+    let raw =
+        |insn: &tapline_filter::bpf::Insn| RawInsn { code: insn.code, jt: insn.jt, jf: insn.jf, k: insn.k };
     Oracle::new(program.insns().iter().map(raw).collect())
 }
 
@@ -134,7 +134,8 @@ fn exchange(set: &mut FilterSet, member: &mut Member, random: &mut Random, tally
         return;
     }
     let old = random.pick(&constants).clone();
-    let new = if random.one_of(1, 2) { random.pick(&constants).value } else { random.bits() as u32 } & old.mask;
+    let new =
+        if random.one_of(1, 2) { random.pick(&constants).value } else { random.bits() as u32 } & old.mask;
     // Constants of the same name and value stand at several places.
     let same = |constant: &tapline_filter::set::Constant| {
         (constant.name, constant.value, constant.mask) == (old.name, old.value, old.mask)
@@ -200,7 +201,11 @@ fn judge_packet(packet: Packet<'_>, found: &[u32], members: &[Member], tally: &m
         let merged = found.binary_search(&member.id.index()).is_ok();
         tally.pairs += 1;
         tally.accepted += u64::from(alone);
-        assert_eq!(merged, alone, "in a set, alone: {} on {:02x?}, {:?}", member.text, packet.data, packet.meta);
+        assert_eq!(
+            merged, alone,
+            "in a set, alone: {} on {:02x?}, {:?}",
+            member.text, packet.data, packet.meta
+        );
     }
     assert!(found.iter().all(|index| members.iter().any(|member| member.id.index() == *index)));
 }
@@ -239,7 +244,8 @@ fn lend(samples: &[Sample], random: &mut Random) -> (Vec<u8>, Vec<Record>) {
     let (mut base, mut records) = (Vec::new(), Vec::new());
     for sample in samples {
         let vlan = random.one_of(1, 4).then(|| VlanTag { tpid: 0x8100, tci: random.below(8) as u16 });
-        let meta = Meta { wire_len: sample.wire_len, if_index: random.below(3) as u32, vlan, ..Meta::default() };
+        let meta =
+            Meta { wire_len: sample.wire_len, if_index: random.below(3) as u32, vlan, ..Meta::default() };
         records.push(Record { offset: base.len(), cap_len: sample.data.len() as u32, options_len: 0, meta });
         base.extend_from_slice(&sample.data);
     }

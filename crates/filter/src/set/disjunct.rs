@@ -184,7 +184,9 @@ fn merged_in(all: Vec<Conjunction>, part: Part) -> Vec<Conjunction> {
         }
     }
     let restored = |(mut one, numbers): (Conjunction, Option<Vec<u32>>)| {
-        if let (Some(mut numbers), Ok(at)) = (numbers, one.parts.binary_search_by_key(&part, |(part, _)| *part)) {
+        if let (Some(mut numbers), Ok(at)) =
+            (numbers, one.parts.binary_search_by_key(&part, |(part, _)| *part))
+        {
             numbers.sort_unstable();
             numbers.dedup();
             one.parts[at].1 = Condition::among(numbers);

@@ -245,7 +245,10 @@ impl Alternative {
 
     /// The numbers that a part must be one of, for each such part.
     pub(super) fn numbers(&self) -> impl Iterator<Item = (Part, &[u32])> {
-        self.conditions.parts.iter().filter_map(|(part, condition)| Some((*part, condition.among.as_deref()?)))
+        self.conditions
+            .parts
+            .iter()
+            .filter_map(|(part, condition)| Some((*part, condition.among.as_deref()?)))
     }
 
     /// The keys.
@@ -279,7 +282,7 @@ impl Alternative {
     fn with(&self, changed: &impl Fn(Part, u32) -> u32) -> Alternative {
         let mut conditions = self.conditions.clone();
         for (part, condition) in &mut conditions.parts {
-            if let Some(numbers) = &mut condition.among {
+            for numbers in condition.among.iter_mut().chain([&mut condition.without]) {
                 numbers.iter_mut().for_each(|number| *number = changed(*part, *number));
                 numbers.sort_unstable();
             }

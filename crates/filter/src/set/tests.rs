@@ -192,7 +192,7 @@ fn a_filter_with_other_constants_is_the_filter_of_the_other_text() {
     let pairs = [
         ("host 192.0.2.7", "host 192.0.2.1", vec![(0xc000_0207, 0xc000_0201)]),
         ("port 5353", "port 53", vec![(5353, 53)]),
-        ("ether host 02:00:00:00:00:77", "ether host 02:00:00:00:00:01", vec![(0x77, 1)]),
+        ("ether src 02:00:00:00:00:77", "ether src 02:00:00:00:00:01", vec![(0x77, 1)]),
         ("net 198.51.100.0/24", "net 192.0.2.0/24", vec![(0xc633_6400, 0xc000_0200)]),
     ];
     for (old, new, numbers) in pairs {
@@ -241,4 +241,127 @@ fn a_backend_gets_the_programs_and_decides() {
     set.insert(compiled, 0);
     let frames = Frames::new(&frames());
     assert!(classify(&mut set, &frames.batch()).iter().all(Vec::is_empty));
+}
+
+/// What each index stands for, after each commit.
+type States = Vec<Vec<(u32, &'static str)>>;
+
+#[test]
+fn replicas_answer_as_the_set_was_after_some_commit_in_order() {
+    let mut random = tapline_testkit::random::Random::new(3);
+    let (mut updates, mut replicas) = Updates::new(Mode::All, 2);
+    let frames = Frames::new(&frames());
+    let batch = frames.batch();
+    let (mut ids, mut states): (Vec<(FilterId, &str)>, States) = (Vec::new(), vec![Vec::new()]);
+    let mut applied = [0_usize; 2];
+    for _ in 0..150 {
+        for _ in 0..random.between(1..=4) {
+            match random.below(4) {
+                0 if !ids.is_empty() => {
+                    let (id, _) = ids.swap_remove(random.below(ids.len() as u64) as usize);
+                    updates.remove(id).unwrap();
+                    assert_eq!(updates.remove(id).unwrap_err(), SetError::NoSuchFilter);
+                }
+                1 if !ids.is_empty() => {
+                    let (text, at) = (*random.pick(TEXTS), random.below(ids.len() as u64) as usize);
+                    updates.exchange(ids[at].0, filter(text)).unwrap();
+                    ids[at].1 = text;
+                }
+                _ => {
+                    let text = *random.pick(TEXTS);
+                    ids.push((updates.insert(filter(text), 0), text));
+                }
+            }
+        }
+        assert_eq!(updates.commit(), Some(states.len() as u64));
+        states.push(ids.iter().map(|(id, text)| (id.index(), *text)).collect());
+        for (worker, replica) in replicas.iter_mut().enumerate() {
+            // One commit is never split, however small the number.
+            let before = updates.visible() as usize;
+            for _ in 0..random.below(3) {
+                applied[worker] += usize::from(replica.apply(1) > 0);
+            }
+            assert!(before <= applied[worker]);
+            let state = &states[applied[worker]];
+            assert_eq!(replica.set().len(), state.len());
+            let found = classify(replica.set(), &batch);
+            let at = random.below(batch.len() as u64) as usize;
+            let packet = batch.packet(at);
+            let mut expected: Vec<u32> = state
+                .iter()
+                .filter(|(_, text)| accepts(&program(text), packet))
+                .map(|(index, _)| *index)
+                .collect();
+            expected.sort_unstable();
+            assert_eq!(found[at], expected);
+        }
+    }
+    replicas.iter_mut().for_each(|replica| drop(replica.apply(usize::MAX)));
+    assert_eq!(updates.visible() as usize, states.len() - 1);
+}
+
+#[test]
+fn a_writer_is_told_when_a_worker_stands_still_and_loses_nothing() {
+    let (mut updates, mut replicas) = Updates::new(Mode::All, 1);
+    let compiled = Arc::new(filter("arp"));
+    for _ in 0..BEHIND_MAX {
+        updates.insert(Arc::clone(&compiled), 0);
+        assert!(updates.commit().is_some());
+    }
+    updates.insert(Arc::clone(&compiled), 0);
+    assert_eq!(updates.commit(), None);
+    replicas[0].apply(1);
+    assert_eq!(updates.commit(), Some(BEHIND_MAX + 1));
+    replicas[0].apply(usize::MAX);
+    assert_eq!(replicas[0].set().len() as u64, BEHIND_MAX + 1);
+    // A worker that is gone holds nobody up.
+    replicas.clear();
+    updates.insert(compiled, 0);
+    assert!(updates.commit().is_some());
+}
+
+#[test]
+fn while_another_thread_changes_the_set_each_packet_has_exactly_one_of_two() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let (mut updates, mut replicas) = Updates::new(Mode::All, 1);
+    // On these frames both mean the same; each packet matches the one that is there.
+    let pair = ["tcp dst port 80", "tcp dst port 80 or tcp dst port 81"].map(|text| Arc::new(filter(text)));
+    let mut id = updates.insert(Arc::clone(&pair[0]), 0);
+    updates.commit();
+    let frames = Frames::new(&frames());
+    let program = program("tcp dst port 80");
+    let done = AtomicBool::new(false);
+    let mut replica = replicas.pop().unwrap();
+    replica.apply(1);
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            let mut changes = 0;
+            loop {
+                let over = done.load(Ordering::Relaxed);
+                changes += replica.apply(7);
+                for (packet, found) in classify(replica.set(), &frames.batch()).into_iter().enumerate() {
+                    let expected = usize::from(accepts(&program, frames.batch().packet(packet)));
+                    assert_eq!(found.len(), expected, "after {changes} changes");
+                }
+                if over {
+                    return changes;
+                }
+            }
+        });
+        let mut sent = 0;
+        for round in 0..2000 {
+            // One goes and one comes, as one.
+            let next = updates.insert(Arc::clone(&pair[round % 2]), 0);
+            updates.remove(std::mem::replace(&mut id, next)).unwrap();
+            while updates.commit().is_none() {
+                std::thread::yield_now();
+            }
+            sent += 2;
+        }
+        while updates.visible() < 2001 {
+            std::thread::yield_now();
+        }
+        done.store(true, Ordering::Relaxed);
+        assert_eq!(worker.join().unwrap(), sent);
+    });
 }
