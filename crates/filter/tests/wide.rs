@@ -8,8 +8,12 @@
 //!
 //! `TAPLINE_WIDE_TEXTS=20000` sets how many texts are judged.
 
+use std::collections::HashMap;
+
 use tapline_filter::bpf::Program;
-use tapline_filter::ir::{Ir, Machine, Memory, raise_program};
+use tapline_filter::ir::{
+    Builder, Ir, Machine, Memory, Op, Order, Place, Terminator, Test, Value, Width, raise_program,
+};
 use tapline_filter::optimise::{PASSES, optimise_watched};
 use tapline_filter::{FixedNames, Handle, Options, compile};
 use tapline_packet::{LinkType, Meta, Packet};
@@ -178,9 +182,149 @@ fn part(kind: u64, random: &mut Random) -> String {
     }
 }
 
+/// A chain: `need`, then each test in turn; what holds accepts (`any`), or what does not rejects.
+fn chain(need: u32, tests: &[(u32, Width, u64)], any: bool) -> Ir {
+    let mut builder = Builder::new();
+    let [entry, accept, reject] = [(); 3].map(|()| builder.block());
+    for (block, k) in [(accept, 1), (reject, 0)] {
+        builder.switch_to(block);
+        let value = builder.const32(k);
+        builder.finish(Terminator::Return(value));
+    }
+    builder.switch_to(entry);
+    builder.need(Place::at(need));
+    let mut loads: HashMap<(u32, Width), Value> = HashMap::new();
+    for &(offset, width, _) in tests {
+        let load = || builder.push(Op::Load(Place::at(offset), width, Order::Big), width.ty());
+        loads.entry((offset, width)).or_insert_with(load);
+    }
+    for (at, &(offset, width, k)) in tests.iter().enumerate() {
+        let key = builder.push(Op::Const(k), width.ty());
+        let next = match (at + 1 == tests.len(), any) {
+            (false, _) => builder.block(),
+            (true, true) => reject,
+            (true, false) => accept,
+        };
+        let (yes, no) = if any { (accept, next) } else { (next, reject) };
+        builder.branch(Test::Equal, loads[&(offset, width)], key, yes, no);
+        builder.switch_to(next);
+    }
+    builder.build(entry)
+}
+
+fn assert_says(ir: &Ir, parts: &[&str]) {
+    let text = ir.to_string();
+    parts.iter().for_each(|part| assert!(text.contains(part), "no {part:?} in\n{text}"));
+}
+
 #[test]
-fn show() {
-    let Ok(text) = std::env::var("TAPLINE_WIDE_SHOW") else { return };
-    let program = compile(&text, &options(1, true)).expect("a filter");
-    eprintln!("{}", optimised(&raise_program(&program)));
+fn keys_are_looked_up() {
+    let port = |port: u64| (16, Width::Half, port);
+    let close = chain(20, &[80, 20, 21].map(port), true);
+    assert_says(&passed("switch", &close), &["by bitmap { 20, 21, 80: b1; else: reject }"]);
+    let ports = chain(20, &[80, 443, 8080, 22, 10_000].map(port), true);
+    assert_says(
+        &passed("switch", &ports),
+        &["by bit table { 22, 80, 0x1bb, 0x1f90, 0x2710: b1; else: reject }"],
+    );
+    let few = chain(20, &[80, 443].map(port), true);
+    assert_eq!(passed("switch", &few).to_string(), few.to_string());
+    let hosts: Vec<_> = (1..=10).map(|n: u64| (26, Width::Word, n * 0x0a01_0101)).collect();
+    assert_says(&passed("switch", &chain(34, &hosts, true)), &["by perfect hash { 0xa010101, "]);
+    let five = &hosts[..5];
+    assert_says(&passed("switch", &chain(34, five, true)), &["by halves { 0xa010101, "]);
+}
+
+#[test]
+fn tests_of_two_values_in_turn_become_two_lookups() {
+    let ends: Vec<_> = (1..=10).flat_map(|n: u64| [(26, n << 8), (30, n << 8)]).collect();
+    let tests: Vec<_> = ends.into_iter().map(|(offset, k)| (offset, Width::Word, k)).collect();
+    let mut ir = chain(34, &tests, true);
+    ir = passed("switch", &ir);
+    let switches = ir.to_string().matches("switch").count();
+    assert_eq!((switches, ir.to_string().matches("branch").count()), (2, 0), "{ir}");
+}
+
+/// Whether a port lies in a range, or in the next, or ...: two comparisons each, as the language's `portrange` makes them.
+fn ranges(ranges: &[(u32, u32)]) -> Ir {
+    let mut builder = Builder::new();
+    let [entry, accept, reject] = [(); 3].map(|()| builder.block());
+    for (block, k) in [(accept, 1), (reject, 0)] {
+        builder.switch_to(block);
+        let value = builder.const32(k);
+        builder.finish(Terminator::Return(value));
+    }
+    builder.switch_to(entry);
+    let port = builder.load(Place::at(16), Width::Half);
+    for (at, &(low, high)) in ranges.iter().enumerate() {
+        let inside = builder.block();
+        let next = if at + 1 == ranges.len() { reject } else { builder.block() };
+        let low = builder.const32(low);
+        builder.branch(Test::GreaterEqual, port, low, inside, next);
+        builder.switch_to(inside);
+        let high = builder.const32(high);
+        builder.branch(Test::Greater, port, high, next, accept);
+        builder.switch_to(next);
+    }
+    builder.build(entry)
+}
+
+#[test]
+fn ranges_are_asked_with_one_comparison_each_and_by_halves() {
+    let given = ranges(&[(10, 20), (100, 200), (1000, 2000), (3000, 4000), (150, 1500)]);
+    let ir = passed("switch", &given);
+    // 100-200, 150-1500 and 1000-2000 are one: so three, and one question to tell them apart at each half.
+    assert_eq!(ir.to_string().matches("branch").count(), 5, "{ir}");
+    assert_says(&ir, &[" - 10\n", " - 100\n", " - 0xbb8\n", " > 0x76c ? "]);
+    let (mut before, mut after) = (Machine::new(given), Machine::new(ir));
+    for port in 0..=u16::MAX {
+        let mut data = [0; 18];
+        data[16..].copy_from_slice(&port.to_be_bytes());
+        assert_eq!(run(&mut before, &data, 18), run(&mut after, &data, 18), "{port}");
+    }
+    let close = passed("switch", &ranges(&[(10, 20), (30, 31), (40, 40)]));
+    assert_says(&close, &["by bitmap { 10, 11, "]);
+}
+
+#[test]
+fn neighbours_are_compared_at_once() {
+    let hardware = chain(14, &[(8, Width::Word, 0x2233_4455), (6, Width::Half, 0x0011)], false);
+    let parts = ["load64 [6]", " & 0xffffffffffff0000", " == 0x11223344550000 ? "];
+    assert_says(&passed("widen", &hardware), &parts);
+    let ends = chain(34, &[(26, Width::Word, 0x0102_0304), (30, Width::Word, 0x0506_0708)], false);
+    assert_says(&passed("widen", &ends), &["load64 [26]", " == 0x102030405060708 ? "]);
+    // Nothing says that the bytes are there: a guard that says so would reject what the first test lets through.
+    let either = chain(14, &[(8, Width::Word, 1), (6, Width::Half, 2)], true);
+    assert_eq!(passed("widen", &either).to_string(), either.to_string());
+}
+
+#[test]
+fn constants_are_swapped_instead_of_bytes() {
+    let ir = chain(14, &[(12, Width::Half, 0x0800)], false);
+    assert_says(&passed("order", &ir), &["load16le [12]", " == 8 ? "]);
+    // A word of bits wants keys that lie close together.
+    let ports = passed("switch", &chain(20, &[80, 20, 21].map(|port| (16, Width::Half, port)), true));
+    assert_eq!(passed("order", &ports).to_string(), ports.to_string());
+}
+
+/// Nanoseconds of processor time that this thread took.
+fn cpu_ns() -> u64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
+}
+
+/// 10,000 hosts: lookups, not chains. `--nocapture` shows the time.
+#[test]
+fn long_chains_become_two_lookups() {
+    let ends = (1..=5_000_u64).flat_map(|n| [(26, n * 77), (30, n * 77)]);
+    let tests: Vec<_> = ends.map(|(offset, k)| (offset, Width::Word, k)).collect();
+    let mut ir = chain(34, &tests, true);
+    for name in OURS {
+        let pass = PASSES.iter().find(|pass| pass.name == name).expect("the pass is there");
+        let start = cpu_ns();
+        (pass.run)(&mut ir);
+        eprintln!("{name}: {} blocks, {} us of processor time", tests.len(), (cpu_ns() - start) / 1000);
+    }
+    ir.verify().expect("safe");
+    assert_eq!(ir.order().len(), 4, "two lookups, two ends");
 }

@@ -15,9 +15,10 @@
 //!
 //! How a value is looked up, [`Search`], is decided by [`choose`], in one place.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
 use crate::ir::{Binary, Block, BlockId, Case, Ir, Op, Search, Target, Terminator, Test, Type, Value};
+use crate::simplify::hash::Map;
 
 /// So few keys are compared one by one.
 const COMPARED_MAX: usize = 3;
@@ -59,6 +60,10 @@ pub(super) fn switch(ir: &mut Ir) -> bool {
             rebuild(ir, head, groups, chain.next);
             changed = true;
         }
+    }
+    if changed {
+        // Blocks that stay may read constants of blocks that went.
+        super::repair::repair(ir);
     }
     changed
 }
@@ -154,8 +159,8 @@ impl Chains {
 
     /// Adds links that others lead to as well, as copies, if they go on about a value that the chain asks already.
     fn copy_tail(&mut self, ir: &Ir, chain: &mut Chain) {
-        let values: HashSet<Value> = chain.links.iter().map(|(asked, _)| asked.value).collect();
-        let mut same: HashMap<Value, Value> = HashMap::new();
+        let values: Map<Value, ()> = chain.links.iter().map(|(asked, _)| (asked.value, ())).collect();
+        let mut same: Map<Value, Value> = Map::default();
         // How many reads of the copied blocks' values lie outside of them.
         let mut reads_outside = 0_i64;
         let mut copied = Vec::new();
@@ -175,7 +180,7 @@ impl Chains {
             for_each_read(ir, next.block, |value| reads_outside -= i64::from(same.contains_key(&value)));
             asked.map(|value| same.get(&value).copied().unwrap_or(value));
             let stays_behind = |value: &Value| same.get(value) == Some(value);
-            if copied.is_empty() && !values.contains(&asked.value) || asked.gives(stays_behind) {
+            if copied.is_empty() && !values.contains_key(&asked.value) || asked.gives(stays_behind) {
                 return;
             }
             self.copies_left -= 1;
@@ -339,7 +344,7 @@ impl Group {
 fn group(links: Vec<(Asked, Vec<Value>)>) -> Vec<Group> {
     let mut groups: Vec<Group> = Vec::new();
     // Where to put the next link of a value, as long as links have this exit.
-    let mut places: HashMap<Value, usize> = HashMap::new();
+    let mut places: Map<Value, usize> = Map::default();
     let mut exit: Option<Target> = None;
     for (asked, instructions) in links {
         let Asked { value, links, search, .. } = asked;
@@ -489,6 +494,9 @@ impl Lookup {
 
 /// Where numbers lead: the first link that holds a number decides. Ascending; neighbours with one target are one range.
 fn disjoint(links: &[Link]) -> Vec<Span> {
+    if links.iter().all(|link| link.first == link.last) {
+        return distinct(links);
+    }
     let mut known: BTreeMap<u64, (u64, &Target)> = BTreeMap::new();
     for link in links.iter().rev() {
         cut_out(&mut known, link.first, link.last);
@@ -507,6 +515,16 @@ fn disjoint(links: &[Link]) -> Vec<Span> {
             _ => spans.push(Span { first, last, to: to.clone() }),
         }
     }
+    spans
+}
+
+/// The same for single keys.
+fn distinct(links: &[Link]) -> Vec<Span> {
+    let mut spans: Vec<Span> =
+        links.iter().map(|link| Span { first: link.first, last: link.last, to: link.to.clone() }).collect();
+    // The sort keeps equal keys in their order.
+    spans.sort_by_key(|span| span.first);
+    spans.dedup_by_key(|span| span.first);
     spans
 }
 

@@ -19,8 +19,7 @@
 //!   one branch less. That pays if at least six bytes count, as in a hardware address.
 
 use crate::ir::{
-    Binary, BlockId, Coverage, Dominators, Field, Ir, Op, Order, Place, Target, Terminator, Test, Type,
-    Value, Width,
+    Binary, BlockId, Coverage, Field, Ir, Op, Order, Place, Target, Terminator, Test, Type, Value, Width,
 };
 
 /// An atom is tried with so many before it.
@@ -31,14 +30,15 @@ const WIDE_BITS_MIN: u32 = 48;
 
 /// Makes comparisons wider.
 pub(super) fn widen(ir: &mut Ir) -> bool {
-    let dominators = Dominators::new(ir);
-    let coverage = coverage_at_end(ir, &dominators);
-    let reads = reads(ir, &dominators.order);
+    let order = ir.order();
+    let coverage = coverage_at_end(ir, &order);
+    let ways_in = ways_in(ir, &order);
+    let reads = reads(ir, &order);
     let mut seen = vec![false; ir.blocks.len()];
     let mut merged = Vec::new();
-    for &head in &dominators.order {
+    for &head in &order {
         if !seen[head.0 as usize] {
-            let chain = chain_from(ir, head, &dominators);
+            let chain = chain_from(ir, head, &ways_in);
             chain.iter().for_each(|link| seen[link.block.0 as usize] = true);
             merge_chain(ir, &chain, &coverage, &mut merged);
         }
@@ -51,10 +51,10 @@ pub(super) fn widen(ir: &mut Ir) -> bool {
 }
 
 /// What is known of the packet's length where each block ends.
-fn coverage_at_end(ir: &Ir, dominators: &Dominators) -> Vec<Coverage> {
+fn coverage_at_end(ir: &Ir, order: &[BlockId]) -> Vec<Coverage> {
     let mut arriving: Vec<Option<Coverage>> = vec![None; ir.blocks.len()];
     let mut at_end = vec![Coverage::default(); ir.blocks.len()];
-    for &id in &dominators.order {
+    for &id in order {
         let mut known = match id == ir.entry {
             true => Coverage::default(),
             false => arriving[id.0 as usize].take().unwrap_or_default(),
@@ -71,6 +71,14 @@ fn coverage_at_end(ir: &Ir, dominators: &Dominators) -> Vec<Coverage> {
         at_end[id.0 as usize] = known;
     }
     at_end
+}
+
+fn ways_in(ir: &Ir, order: &[BlockId]) -> Vec<u32> {
+    let mut ways = vec![0; ir.blocks.len()];
+    for &id in order {
+        ir[id].terminator.for_each_target(|target| ways[target.block.0 as usize] += 1);
+    }
+    ways
 }
 
 fn reads(ir: &Ir, order: &[BlockId]) -> Vec<u32> {
@@ -160,13 +168,13 @@ fn atom(ir: &Ir, value: Value, mask: u64, key: u64) -> Option<Atom> {
 }
 
 /// The chain that starts at a block; empty if the block's test is no atom.
-fn chain_from(ir: &Ir, head: BlockId, dominators: &Dominators) -> Vec<Link> {
+fn chain_from(ir: &Ir, head: BlockId, ways_in: &[u32]) -> Vec<Link> {
     let mut chain = Vec::new();
     let Some((atom, yes, fail)) = atom_of(ir, head) else { return chain };
     chain.push(Link { block: head, atom: Some(atom) });
     let guards_may_move = ir.only_rejects(fail.block);
     let mut next = yes;
-    while is_link(ir, next, guards_may_move, dominators)
+    while is_link(ir, next, guards_may_move, ways_in)
         && let Terminator::Branch { yes, no, .. } = &ir[next.block].terminator
     {
         let block = next.block;
@@ -191,12 +199,12 @@ fn asks_length(ir: &Ir, id: BlockId) -> bool {
 }
 
 /// Whether a block does nothing that minds its place in a chain.
-fn is_link(ir: &Ir, to: &Target, guards_may_move: bool, dominators: &Dominators) -> bool {
+fn is_link(ir: &Ir, to: &Target, guards_may_move: bool, ways_in: &[u32]) -> bool {
     let movable = |value: &Value| match ir.op(*value) {
         Op::Need(_) | Op::NonZero(_) => guards_may_move,
         op => op.is_pure(),
     };
-    dominators.predecessors[to.block.0 as usize].len() == 1
+    ways_in[to.block.0 as usize] == 1
         && ir[to.block].parameters.is_empty()
         && ir[to.block].instructions.iter().all(movable)
 }
