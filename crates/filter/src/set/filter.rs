@@ -254,7 +254,8 @@ impl Alternative {
     /// The keys.
     pub(super) fn keys(&self) -> impl Iterator<Item = &[u64]> {
         let words = self.layout.words();
-        let count = if words == 0 { 1 } else { self.keys.len() / words };
+        // A layout of no bits has one key, of no words.
+        let count = self.keys.len().checked_div(words).unwrap_or(1);
         (0..count).map(move |at| &self.keys[at * words..][..words])
     }
 

@@ -35,7 +35,15 @@ pub struct Updates {
     free: Vec<u32>,
     collected: Vec<Change>,
     commits: u64,
-    workers: Vec<(Sender<Arc<[Change]>>, Arc<AtomicU64>)>,
+    workers: Vec<Worker>,
+}
+
+/// The way to a worker.
+#[derive(Debug)]
+struct Worker {
+    changes: Sender<Arc<[Change]>>,
+    /// Commits that it has applied.
+    applied: Arc<AtomicU64>,
 }
 
 /// Mirrors a slot of the replicas.
@@ -60,8 +68,8 @@ impl Updates {
         let mut replicas = Vec::with_capacity(workers);
         let mut ends = Vec::with_capacity(workers);
         for _ in 0..workers {
-            let ((sender, changes), applied) = (channel(), Arc::new(AtomicU64::new(0)));
-            ends.push((sender, Arc::clone(&applied)));
+            let ((sender, changes), applied) = (channel(), Arc::<AtomicU64>::default());
+            ends.push(Worker { changes: sender, applied: Arc::clone(&applied) });
             replicas.push(Replica { set: FilterSet::new(mode), changes, applied });
         }
         let updates = Updates {
@@ -134,14 +142,14 @@ impl Updates {
         if !self.collected.is_empty() {
             self.commits += 1;
             let changes: Arc<[Change]> = std::mem::take(&mut self.collected).into();
-            self.workers.retain(|(worker, _)| worker.send(Arc::clone(&changes)).is_ok());
+            self.workers.retain(|worker| worker.changes.send(Arc::clone(&changes)).is_ok());
         }
         Some(self.commits)
     }
 
     /// The last commit that all workers have applied.
     pub fn visible(&self) -> u64 {
-        let applied = self.workers.iter().map(|(_, applied)| applied.load(Ordering::Acquire));
+        let applied = self.workers.iter().map(|worker| worker.applied.load(Ordering::Acquire));
         applied.min().unwrap_or(self.commits)
     }
 

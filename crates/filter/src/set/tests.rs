@@ -296,7 +296,9 @@ fn replicas_answer_as_the_set_was_after_some_commit_in_order() {
             assert_eq!(found[at], expected);
         }
     }
-    replicas.iter_mut().for_each(|replica| drop(replica.apply(usize::MAX)));
+    for replica in &mut replicas {
+        replica.apply(usize::MAX);
+    }
     assert_eq!(updates.visible() as usize, states.len() - 1);
 }
 
