@@ -14,6 +14,7 @@
 
 use std::collections::hash_map::Entry;
 
+use super::repair::repair;
 use crate::ir::{Block, BlockId, Ir, Op, Terminator, Type, Value};
 use crate::simplify::hash::Map;
 
@@ -31,6 +32,10 @@ pub(super) fn merge(ir: &mut Ir) -> bool {
     };
     for &id in order.iter().rev() {
         merge.block(ir, id);
+    }
+    if merge.changed {
+        // Equal blocks may read one constant each from different blocks before them.
+        repair(ir);
     }
     merge.changed
 }

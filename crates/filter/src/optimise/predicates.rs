@@ -150,8 +150,11 @@ impl<'a> Pass<'a> {
             return target;
         }
         let mut way = way;
-        for (parameter, argument) in self.ir[target.block].parameters.iter().zip(&target.arguments) {
-            self.facts.give(&mut way, *parameter, *argument);
+        // What enters a loop says nothing of what comes back.
+        if !self.ir.loops.iter().any(|one| one.header == target.block) {
+            for (parameter, argument) in self.ir[target.block].parameters.iter().zip(&target.arguments) {
+                self.facts.give(&mut way, *parameter, *argument);
+            }
         }
         self.arriving[there] = Some(match self.arriving[there] {
             Some(before) => self.facts.meet(before, way),

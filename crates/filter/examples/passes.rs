@@ -1,0 +1,153 @@
+//! What each pass over the graph of values costs and saves: instruction counts on a set of filters, times on a long one.
+//!
+//! ```text
+//! cargo run --release -p tapline-filter --example passes              the counts after each pass, summed over the filters
+//! cargo run --release -p tapline-filter --example passes -- TEXT      the graph of one text after each pass
+//! ```
+
+use std::time::{Duration, Instant};
+
+use tapline_filter::ir::{Ir, Op, Terminator, raise};
+use tapline_filter::optimise::{PASSES, optimise_watched};
+use tapline_filter::{Options, generate, lower, parse, simplify};
+
+/// Filters that people write.
+const FILTERS: [&str; 24] = [
+    "ip",
+    "udp",
+    "src host 1.1.1.1 and dst host 2.2.2.2",
+    "tcp port 10 or 20 or 30 or 40 or 50",
+    "ip host (1.1.1.1 or 2.2.2.2 or 3.3.3.3 or 4.4.4.4 or 5.5.5.5 or 6.6.6.6 or 7.7.7.7 or 8.8.8.8 or 9.9.9.9 or \
+     10.10.10.10) and tcp port (10 or 20 or 30 or 40 or 50 or 60 or 70 or 80 or 90 or 100)",
+    "port 53",
+    "host 10.0.0.1",
+    "(ip and udp port 1) or (ip and udp port 2)",
+    "net 10.0.0.0/8 and not port 22",
+    "tcp[tcpflags] & (tcp-syn|tcp-fin) != 0",
+    "tcp[tcpflags] == tcp-syn|tcp-ack and not src net 192.168.0.0/16",
+    "icmp or arp",
+    "icmp[icmptype] != icmp-echo and icmp[icmptype] != icmp-echoreply",
+    "portrange 6000-6010",
+    "vlan and ip",
+    "vlan 100 and tcp port 443",
+    "not broadcast and not multicast",
+    "ip6 and udp port 53",
+    "ether host 00:11:22:33:44:55 and not arp",
+    "tcp port 80 and (((ip[2:2] - ((ip[0]&0xf)<<2)) - ((tcp[12]&0xf0)>>2)) != 0)",
+    "greater 100 and less 1500",
+    "mpls 1000 and host 10.0.0.1",
+    "pppoes and ip",
+    "(tcp or udp) and host 10.0.0.1 and port 5060",
+];
+
+fn main() {
+    match std::env::args().nth(1) {
+        Some(text) => show(&text),
+        None => {
+            counts(true);
+            counts(false);
+            times();
+        }
+    }
+}
+
+fn graph(text: &str, simplified: bool) -> Ir {
+    let predicates = lower(&parse(text).expect("a filter"), &Options::default()).expect("a filter");
+    let cfg = generate(&predicates, 262_144);
+    raise(&if simplified { simplify(&cfg) } else { cfg })
+}
+
+fn show(text: &str) {
+    for simplified in [false, true] {
+        let mut ir = graph(text, simplified);
+        println!("--- {}\n{ir}", if simplified { "raised, simplified" } else { "raised" });
+        optimise_watched(&mut ir, |pass, ir| println!("--- {}\n{ir}", pass.name));
+    }
+}
+
+/// What a graph holds: blocks, branches, guards, loads, other instructions but constants, parameters.
+fn count(ir: &Ir) -> [usize; 6] {
+    let mut counts = [0; 6];
+    for id in ir.order() {
+        let block = &ir[id];
+        counts[0] += 1;
+        counts[1] +=
+            usize::from(matches!(block.terminator, Terminator::Branch { .. } | Terminator::Switch { .. }));
+        counts[5] += block.parameters.len();
+        for value in &block.instructions {
+            match ir.op(*value) {
+                Op::Const(_) => {}
+                Op::Need(_) | Op::NonZero(_) => counts[2] += 1,
+                Op::Load(..) => counts[3] += 1,
+                _ => counts[4] += 1,
+            }
+        }
+    }
+    counts
+}
+
+fn counts(simplified: bool) {
+    println!("{} filters, {}", FILTERS.len(), if simplified { "simplified before" } else { "as generated" });
+    println!("{:>12} blocks branches guards loads others parameters", "after");
+    let mut graphs: Vec<Ir> = FILTERS.iter().map(|text| graph(text, simplified)).collect();
+    let line = |name: &str, graphs: &[Ir]| {
+        let sum = graphs.iter().map(count).fold([0; 6], |mut sum, one| {
+            sum.iter_mut().zip(one).for_each(|(sum, one)| *sum += one);
+            sum
+        });
+        println!("{name:>12} {:6} {:8} {:6} {:5} {:6} {:10}", sum[0], sum[1], sum[2], sum[3], sum[4], sum[5]);
+    };
+    line("raise", &graphs);
+    for pass in PASSES {
+        for ir in &mut graphs {
+            (pass.run)(ir);
+        }
+        line(pass.name, &graphs);
+    }
+}
+
+fn hosts(count: u32) -> String {
+    let host = |n: u32| format!("host 10.{}.{}.{}", n >> 16, (n >> 8) & 255, n & 255);
+    (1..=count).map(host).collect::<Vec<_>>().join(" or ")
+}
+
+/// The median time of each step on 1,000 hosts.
+fn times() {
+    let text = hosts(1000);
+    let mut steps: Vec<(&'static str, Vec<Duration>)> = Vec::new();
+    for _ in 0..51 {
+        let mut at = 0;
+        let mut clock = Instant::now();
+        let mut lap = |name: &'static str| {
+            let took = clock.elapsed();
+            match steps.get_mut(at) {
+                Some((_, times)) => times.push(took),
+                None => steps.push((name, vec![took])),
+            }
+            at += 1;
+            clock = Instant::now();
+        };
+        let ast = parse(&text).expect("a filter");
+        lap("parse");
+        let predicates = lower(&ast, &Options::default()).expect("a filter");
+        lap("resolve");
+        let cfg = generate(&predicates, 262_144);
+        lap("generate");
+        let cfg = simplify(&cfg);
+        lap("simplify");
+        let mut ir = raise(&cfg);
+        lap("raise");
+        for pass in PASSES {
+            (pass.run)(&mut ir);
+            lap(pass.name);
+        }
+    }
+    println!("1,000 hosts, medians of 51 runs");
+    let mut sum = Duration::ZERO;
+    for (name, times) in &mut steps {
+        times.sort();
+        sum += times[times.len() / 2];
+        println!("{name:>12} {:>10.1?}", times[times.len() / 2]);
+    }
+    println!("{:>12} {sum:>10.1?}", "all");
+}
