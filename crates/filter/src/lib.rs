@@ -53,6 +53,7 @@ mod options;
 mod parse;
 pub mod predicate;
 mod resolve;
+mod select;
 pub mod set;
 mod simplify;
 
@@ -65,4 +66,5 @@ pub use names::{FixedNames, Ports, Resolver, SystemNames};
 pub use options::{Handle, Options};
 pub use parse::{DEPTH_MAX, parse};
 pub use resolve::lower;
+pub use select::Select;
 pub use simplify::{rejects_all, simplify};

@@ -62,8 +62,12 @@ struct Frames {
 impl Frames {
     fn new(frame: &[u8], count: usize) -> Frames {
         let meta = Meta { wire_len: frame.len() as u32, ..Meta::default() };
-        let record =
-            |at: usize| Record { offset: at * frame.len(), cap_len: frame.len() as u32, options_len: 0, meta };
+        let record = |at: usize| Record {
+            offset: at * frame.len(),
+            cap_len: frame.len() as u32,
+            options_len: 0,
+            meta,
+        };
         Frames { base: frame.repeat(count), records: (0..count).map(record).collect() }
     }
 
@@ -105,7 +109,8 @@ impl Engines<'_> {
         let memory = Memory::new(0);
         let mut selection = Selection::none();
         let mut rows: [Vec<f64>; 6] = Default::default();
-        let oracle = |packet: &&Packet<'_>| self.oracle.run(self.pcap, packet.data, packet.meta.wire_len) != 0;
+        let oracle =
+            |packet: &&Packet<'_>| self.oracle.run(self.pcap, packet.data, packet.meta.wire_len) != 0;
         for _ in 0..rounds {
             rows[0].push(measure(packets.len(), || packets.iter().filter(oracle).count()));
             rows[1].push(measure(packets.len(), || {
@@ -130,7 +135,9 @@ impl Engines<'_> {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let rounds = std::env::args().nth(1).map_or(Ok(21), |text| text.parse())?;
     let pcap = Libpcap::get()?;
-    println!("filter  libpcap  program |  raised: one  batch | optimised: one  batch   libpcap/batch  compile ms  bytes");
+    println!(
+        "filter  libpcap  program |  raised: one  batch | optimised: one  batch   libpcap/batch  compile ms  bytes"
+    );
     for (name, text) in FILTERS {
         let program = compile(text, &Options::default())?;
         let plain = raise_program(&program);
@@ -138,7 +145,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         optimise(&mut ir);
         let times = (0..21).map(|_| compile_ms(&ir)).collect();
         let native = Native::compile(&ir)?;
-        let bytes = native.code_len();
+        let bytes = native.code().len();
         let oracle = pcap.compile(text, Settings::new(1))?;
         let engines = Engines { pcap, oracle, program, plain: Native::compile(&plain)?, native };
         let frames = Frames::new(&frame(name), 256);

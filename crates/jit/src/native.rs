@@ -2,6 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
+use tapline_filter::Select;
 use tapline_filter::ir::{Ir, Memory};
 use tapline_packet::{Batch, Meta, Packet, Selection};
 use tapline_sys::ExecutableMemory;
@@ -19,7 +20,7 @@ const ALIGNMENT: usize = 64;
 type Run = unsafe extern "C" fn(*const u8, usize, *const Meta, *const Memory, *const AtomicU64) -> u64;
 
 /// `(context) -> kept`
-type Select = unsafe extern "C" fn(*const BatchContext) -> usize;
+type SelectBatch = unsafe extern "C" fn(*const BatchContext) -> usize;
 
 /// A filter or an FPL program as machine code. Its memory goes with it.
 ///
@@ -42,8 +43,8 @@ pub struct Native {
     code: ExecutableMemory,
     /// Where the function for batches starts.
     select_at: usize,
-    /// How many cells the graph has.
-    cells: u32,
+    /// Cells for [`Select`], which brings none: as many as the graph has.
+    own: Memory,
     /// The code holds the addresses of their tables.
     _plans: Box<[Option<Plan>]>,
     /// The code holds their addresses.
@@ -70,7 +71,7 @@ impl Native {
         code.resize(select_at, 0);
         code.extend_from_slice(lower::generate(&source, Entry::Select, target, false)?.code_buffer());
         let code = ExecutableMemory::new(&code)?;
-        Ok(Native { code, select_at, cells: ir.cells, _plans: plans, callees })
+        Ok(Native { code, select_at, own: Memory::new(ir.cells), _plans: plans, callees })
     }
 
     /// Runs on one packet: 0 rejects it.
@@ -95,10 +96,13 @@ impl Native {
     pub fn select(&self, batch: &Batch<'_>, memory: &Memory, selection: &mut Selection) {
         self.check(memory);
         // SAFETY: the function there has this type, and the code lives as long as `self`.
-        let select: Select = unsafe { std::mem::transmute(self.code.as_ptr().add(self.select_at)) };
+        let select: SelectBatch = unsafe { std::mem::transmute(self.code.as_ptr().add(self.select_at)) };
         selection.narrow(|indices| {
             let last = indices.iter().copied().max();
-            assert!(last.is_none_or(|last| usize::from(last) < batch.len()), "the batch has no packet {last:?}");
+            assert!(
+                last.is_none_or(|last| usize::from(last) < batch.len()),
+                "the batch has no packet {last:?}"
+            );
             let context = BatchContext {
                 base: batch.base().as_ptr(),
                 base_len: batch.base().len(),
@@ -121,9 +125,9 @@ impl Native {
         self.callees.iter().map(Callee::panics).sum()
     }
 
-    /// Bytes of machine code.
-    pub fn code_len(&self) -> usize {
-        self.code.len()
+    /// The machine code, where it lies.
+    pub fn code(&self) -> &[u8] {
+        self.code.as_slice()
     }
 
     /// The machine code of a graph as text: the function for one packet, then that for batches.
@@ -146,6 +150,17 @@ impl Native {
     }
 
     fn check(&self, memory: &Memory) {
-        assert!(memory.len() == self.cells as usize, "{} cells, of {}", memory.len(), self.cells);
+        assert!(memory.len() == self.own.len(), "{} cells, of {}", memory.len(), self.own.len());
+    }
+}
+
+/// With cells of its own, all 0 at first.
+impl Select for Native {
+    fn accepts(&self, packet: Packet<'_>) -> bool {
+        self.run(packet, &self.own) != 0
+    }
+
+    fn select(&self, batch: &Batch<'_>, selection: &mut Selection) {
+        Native::select(self, batch, &self.own, selection);
     }
 }

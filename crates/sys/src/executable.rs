@@ -57,14 +57,10 @@ impl ExecutableMemory {
         self.base.as_ptr()
     }
 
-    /// Bytes of code.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there is none: never.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
+    /// The code.
+    pub fn as_slice(&self) -> &[u8] {
+        // SAFETY: the mapping has so many bytes, and nothing writes to them.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len) }
     }
 }
 

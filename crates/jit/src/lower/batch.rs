@@ -78,8 +78,7 @@ pub(super) fn lower(source: &Source<'_>, builder: &mut FunctionBuilder<'_>) {
     let distance = builder.ins().imul_imm_u(index, size_of::<Record>() as i64);
     let record = builder.ins().iadd(records, distance);
     let constant = constant_memory().with_aligned();
-    let captured =
-        builder.ins().load(types::I32, constant, record, offset_of!(Record, cap_len) as i32);
+    let captured = builder.ins().load(types::I32, constant, record, offset_of!(Record, cap_len) as i32);
     let offset = builder.ins().load(types::I64, constant, record, offset_of!(Record, offset) as i32);
     let captured = builder.ins().umin(captured, snap_len);
     let captured = builder.ins().uextend(types::I64, captured);

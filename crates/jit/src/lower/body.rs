@@ -6,9 +6,7 @@
 use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{
-    self as clif, BlockArg, InstBuilder, StackSlotData, StackSlotKind, types,
-};
+use cranelift_codegen::ir::{self as clif, BlockArg, InstBuilder, StackSlotData, StackSlotKind, types};
 use cranelift_frontend::FunctionBuilder;
 use tapline_filter::ir::{
     BlockId, Field, Ir, Op, Order, Place, Target, Terminator, Test, Type, Value, Width,

@@ -162,7 +162,8 @@ impl Body<'_, '_> {
         if range.low == range.high {
             return self.builder.ins().icmp(IntCC::Equal, value, low);
         }
-        let (distance, last) = (self.builder.ins().isub(value, low), self.constant(ty, range.high - range.low));
+        let (distance, last) =
+            (self.builder.ins().isub(value, low), self.constant(ty, range.high - range.low));
         self.builder.ins().icmp(IntCC::UnsignedLessThanOrEqual, distance, last)
     }
 }

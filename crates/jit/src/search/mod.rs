@@ -81,7 +81,9 @@ fn ranges(cases: &[Case]) -> Box<[Range]> {
     let mut ranges: Vec<Range> = Vec::with_capacity(cases.len());
     for (case, Case { key, to }) in cases.iter().enumerate() {
         match ranges.last_mut() {
-            Some(last) if last.high.checked_add(1) == Some(*key) && cases[last.case].to == *to => last.high = *key,
+            Some(last) if last.high.checked_add(1) == Some(*key) && cases[last.case].to == *to => {
+                last.high = *key
+            }
             _ => ranges.push(Range { low: *key, high: *key, case }),
         }
     }
