@@ -1,6 +1,7 @@
 //! Corner by corner: what a filter accepts, what it rejects, and what it refuses to be.
 
 mod errors;
+mod forms;
 mod frames;
 mod links;
 mod tunnels;
