@@ -149,7 +149,7 @@ impl<'a> Emitter<'a> {
             (None, Some(last)) => self.code.push(Statement::LoadPacket(cfg::Width::Byte, last)),
             (None, None) => {}
             (Some(base), Some(last)) => {
-                self.to_x(base)?;
+                self.load_x(base)?;
                 self.code.push(Statement::LoadIndexed(cfg::Width::Byte, last));
             }
             (Some(base), None) => {
@@ -169,13 +169,13 @@ impl<'a> Emitter<'a> {
             Terminator::Return(value) => match self.ir.as_const(*value) {
                 Some(k) => Ok(cfg::Terminator::Return(k as u32)),
                 None => {
-                    self.to_a(*value)?;
+                    self.load_a(*value)?;
                     Ok(cfg::Terminator::ReturnA)
                 }
             },
             Terminator::Branch { test, left, right, yes, no } => self.branch(*test, *left, *right, yes, no),
             Terminator::Switch { value, cases, default, .. } => {
-                self.to_a(*value)?;
+                self.load_a(*value)?;
                 let default = self.way(default, *value)?;
                 let mut keys = Vec::with_capacity(cases.len());
                 for case in cases {
@@ -211,13 +211,13 @@ impl<'a> Emitter<'a> {
             if self.cells.arrives_in_a(*parameter) {
                 first = Some(*argument);
             } else if let Some(cell) = self.cells.of(*parameter) {
-                self.to_a(*argument)?;
+                self.load_a(*argument)?;
                 self.code.push(Statement::Store(cell));
                 in_a = Some(*argument);
             }
         }
         match first {
-            Some(argument) if in_a != first => self.to_a(argument),
+            Some(argument) if in_a != first => self.load_a(argument),
             _ => Ok(()),
         }
     }
@@ -233,13 +233,13 @@ impl<'a> Emitter<'a> {
         let constants = (self.ir.as_const(left), self.ir.as_const(right));
         let (test, operand, in_a, yes, no) = match (constants, test) {
             ((Some(k), None), Test::Greater | Test::GreaterEqual) => {
-                self.to_a(right)?;
+                self.load_a(right)?;
                 // k > v unless v >= k; k >= v unless v > k.
                 let test = if test == Test::Greater { cfg::Test::GreaterEqual } else { cfg::Test::Greater };
                 (test, Operand::K(k as u32), right, no, yes)
             }
             ((Some(k), None), _) => {
-                self.to_a(right)?;
+                self.load_a(right)?;
                 (question(test, left)?, Operand::K(k as u32), right, yes, no)
             }
             (_, _) => {
@@ -269,7 +269,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// A = the value.
-    fn to_a(&mut self, value: Value) -> Result<(), Unsupported> {
+    fn load_a(&mut self, value: Value) -> Result<(), Unsupported> {
         match self.cells.of(value) {
             Some(cell) => self.code.push(Statement::LoadCell(cell)),
             None => self.compute(value)?,
@@ -290,13 +290,13 @@ impl<'a> Emitter<'a> {
                 match place.base {
                     None => Statement::LoadPacket(size, place.offset),
                     Some(base) => {
-                        self.to_x(base)?;
+                        self.load_x(base)?;
                         Statement::LoadIndexed(size, place.offset)
                     }
                 }
             }
             Op::Binary(Binary::Sub, left, right) if self.ir.as_const(left) == Some(0) => {
-                self.to_a(right)?;
+                self.load_a(right)?;
                 Statement::Negate
             }
             Op::Binary(op, left, right) => {
@@ -341,25 +341,25 @@ impl<'a> Emitter<'a> {
     /// A = the left value, and the right one as operand.
     fn pair(&mut self, left: Value, right: Value) -> Result<Operand, Unsupported> {
         if let Some(k) = self.ir.as_const(right) {
-            self.to_a(left)?;
+            self.load_a(left)?;
             return Ok(Operand::K(k as u32));
         }
         if self.is_simple(right) {
-            self.to_a(left)?;
-            self.to_x(right)?;
+            self.load_a(left)?;
+            self.load_x(right)?;
         } else if self.leaves_x(left) {
-            self.to_a(right)?;
+            self.load_a(right)?;
             self.code.push(Statement::Tax);
-            self.to_a(left)?;
+            self.load_a(left)?;
         } else {
             let cell = self.free;
             if cell >= cfg::CELLS {
                 return Err(Unsupported::Cells);
             }
-            self.to_a(right)?;
+            self.load_a(right)?;
             self.code.push(Statement::Store(cell));
             self.free += 1;
-            self.to_a(left)?;
+            self.load_a(left)?;
             self.free -= 1;
             self.code.push(Statement::LoadXCell(cell));
         }
@@ -388,7 +388,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// X = the value; may write A.
-    fn to_x(&mut self, value: Value) -> Result<(), Unsupported> {
+    fn load_x(&mut self, value: Value) -> Result<(), Unsupported> {
         let statement = match (self.cells.of(value), self.ir.op(value)) {
             (Some(cell), _) => Statement::LoadXCell(cell),
             (None, Op::Const(k)) => Statement::LoadXConst(*k as u32),
