@@ -56,7 +56,7 @@ impl Walk {
 
     /// What to read for a value; computes it into `new` if it is not at hand.
     fn read(&mut self, ir: &mut Ir, new: &mut Vec<Value>, value: Value) -> Value {
-        if let Some(known) = self.at_hand[value.0 as usize] {
+        if let Some(known) = self.at_hand.get(value.0 as usize).copied().flatten() {
             return known;
         }
         let Instruction { mut op, ty } = ir.instructions[value.0 as usize].clone();
@@ -65,11 +65,15 @@ impl Walk {
         let copy = ir.add(op, ty);
         new.push(copy);
         self.define(value, copy);
+        // What was computed before from this copy may be computed again from it.
+        self.define(copy, copy);
         copy
     }
 
     fn define(&mut self, value: Value, copy: Value) {
-        let before = self.at_hand[value.0 as usize].replace(copy);
+        let at = value.0 as usize;
+        self.at_hand.resize(self.at_hand.len().max(at + 1), None);
+        let before = self.at_hand[at].replace(copy);
         self.undo.push((value, before));
     }
 
