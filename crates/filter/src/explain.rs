@@ -128,17 +128,17 @@ fn notes(ast: &Ast, options: &Options) -> Vec<&'static str> {
     [
         (found.mixed, "`and` and `or` bind alike, from left to right: put parentheses where you mean another order."),
         (
-            found.shifts_before_more,
+            found.shifts_before_more && !options.scoped,
             "vlan, mpls, pppoes, geneve, vxlan and lane move all text to their right to the headers behind them, past `or` \
              and parentheses too. What should be looked for in front of them, or in packets without them, belongs to their left.",
         ),
         (
-            found.port,
+            found.port && !options.ipv6_extensions,
             "ports are found in first fragments over IPv4, and over IPv6 only where no extension header comes before; without \
              tcp, udp or sctp all three are looked at.",
         ),
         (
-            found.transport_index,
+            found.transport_index && !options.ipv6_extensions,
             "tcp[...], udp[...], icmp[...] and the like look at IPv4 alone, and at first fragments alone.",
         ),
         (

@@ -7,6 +7,9 @@
 //! The language is that of pcap-filter(7); a program's verdict on a packet is that of libpcap 1.11, for every link type
 //! that libpcap compiles for. [`compile`] does it all; the passes are public for those who want to see what lies between.
 //!
+//! What that language lacks is asked in forms ([`ast::Form`]): `scoped(...)`, `anyvlan(...)`, `inner(...)`, `extensions(...)`,
+//! `fragment(...)`. A word of these is one only before a parenthesis, so no text that libpcap takes means something else.
+//!
 //! Where libpcap is wrong, this is right:
 //!
 //! - `protochain` follows at most [`predicate::HEADERS_MAX`] headers, steps over authentication headers as RFC 4302 says,
