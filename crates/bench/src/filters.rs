@@ -2,22 +2,41 @@
 
 /// A filter and the name it has in reports.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Filter {
+pub(crate) struct Filter<'a> {
     pub(crate) name: &'static str,
-    pub(crate) text: &'static str,
+    pub(crate) text: &'a str,
+    /// What goes through every test of it and matches at its end.
+    pub(crate) worst: Option<Worst>,
+}
+
+/// What decides of an IPv4 frame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Worst {
+    pub(crate) protocol: u8,
+    pub(crate) src: [u8; 4],
+    pub(crate) dst: [u8; 4],
+    pub(crate) dst_port: u16,
+}
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+
+const fn worst(protocol: u8, src: u8, dst: u8, dst_port: u16) -> Option<Worst> {
+    Some(Worst { protocol, src: [src; 4], dst: [dst; 4], dst_port })
 }
 
 /// From nothing to 53 instructions.
-pub(crate) const FILTERS: &[Filter] = &[
-    Filter { name: "none", text: "" },
-    Filter { name: "ip", text: "ip" },
-    Filter { name: "udp", text: "udp" },
-    Filter { name: "tcp80", text: "tcp port 80" },
-    Filter { name: "srcdst", text: "src host 1.1.1.1 and dst host 2.2.2.2" },
-    Filter { name: "tcp5", text: "tcp port 10 or 20 or 30 or 40 or 50" },
+pub(crate) const FILTERS: &[Filter<'_>] = &[
+    Filter { name: "none", text: "", worst: None },
+    Filter { name: "ip", text: "ip", worst: worst(TCP, 200, 201, 9) },
+    Filter { name: "udp", text: "udp", worst: worst(UDP, 200, 201, 9) },
+    Filter { name: "tcp80", text: "tcp port 80", worst: worst(TCP, 200, 201, 80) },
+    Filter { name: "srcdst", text: "src host 1.1.1.1 and dst host 2.2.2.2", worst: worst(TCP, 1, 2, 9) },
+    Filter { name: "tcp5", text: "tcp port 10 or 20 or 30 or 40 or 50", worst: worst(TCP, 200, 201, 50) },
     Filter {
         name: "h10p10",
         text: "ip host (1.1.1.1 or 2.2.2.2 or 3.3.3.3 or 4.4.4.4 or 5.5.5.5 or 6.6.6.6 or 7.7.7.7 or 8.8.8.8 or \
                9.9.9.9 or 10.10.10.10) and tcp port (10 or 20 or 30 or 40 or 50 or 60 or 70 or 80 or 90 or 100)",
+        worst: worst(TCP, 200, 10, 100),
     },
 ];

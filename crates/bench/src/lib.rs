@@ -14,7 +14,7 @@
 
 mod answer;
 mod file;
-mod filter;
+pub mod filter;
 mod filters;
 mod live;
 mod measure;
@@ -107,16 +107,16 @@ pub fn main() -> anyhow::Result<()> {
         Workload::File(args) => file::run(&args, &options, &mut report),
         Workload::Print(args) => print::run(&args, &options, &mut report),
         Workload::Live(args) => live::run(&args, &options, &mut report),
-        Workload::Filter(args) => filter::run(&args, &options, &mut report),
         Workload::Patterns(args) => patterns::run(&args, &options, &mut report),
+        Workload::Filter(args) => filter::run(&args, options.runs),
         Workload::All => all(&options, &mut report),
         Workload::Send(_) => Ok(()),
     }
 }
 
 fn all(options: &Options, report: &mut Report) -> anyhow::Result<()> {
-    filter::run(&Default::default(), options, report)?;
     patterns::run(&Default::default(), options, report)?;
+    filter::run(&Default::default(), options.runs)?;
     file::run(&Default::default(), options, report)?;
     print::run(&Default::default(), options, report)?;
     if let Err(reason) = tapline_testkit::netns::may_make_namespaces() {

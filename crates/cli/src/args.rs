@@ -36,6 +36,26 @@ pub(crate) enum FilterCommand {
     /// Show how a filter is understood: its tree, its BPF program, and what each test means.
     #[command(after_help = EXPLAIN_EXAMPLES)]
     Explain(ExplainArgs),
+    /// Measure what filters cost on this machine: each engine that there is, side by side, on the same packets.
+    #[command(after_help = BENCH_EXAMPLES)]
+    Bench(BenchArgs),
+}
+
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  tapline filter bench                                         the filters of the papers on BPF, and what people type
+  tapline filter bench -r busy.pcap 'tcp port 443 and net 10.0.0.0/8'
+
+libpcap's interpreter takes part if libpcap is installed, the kernel's JIT if programs may be loaded (root). Each figure is the median of
+interleaved runs; all engines must accept the same packets before anything is measured.";
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// Runs of each engine.
+    #[arg(long, value_name = "N", default_value_t = 9)]
+    pub(crate) runs: usize,
+    #[command(flatten)]
+    pub(crate) what: tapline_bench::filter::FilterArgs,
 }
 
 const EXPLAIN_EXAMPLES: &str = "\

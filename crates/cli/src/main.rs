@@ -27,6 +27,9 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Capture(args) => capture::run(&args),
         Command::Filter(FilterCommand::Explain(args)) => filter::explain(&args).map(|()| ExitCode::SUCCESS),
+        Command::Filter(FilterCommand::Bench(args)) => {
+            tapline_bench::filter::run(&args.what, args.runs).map(|()| ExitCode::SUCCESS)
+        }
         Command::Interfaces(args) => interfaces::list(&args).map(|()| ExitCode::SUCCESS),
     };
     result.unwrap_or_else(|error| {

@@ -1,125 +1,145 @@
-//! Filter programs: our interpreter against libpcap's `bpf_filter`, the same programs on the same packets.
+//! What a filter costs: each engine that there is, side by side, on the same packets.
+//!
+//! ```text
+//! filter --libpcap--> its program --> libpcap's interpreter, the kernel's JIT          the peers
+//!        --ours-----> our program --> interpreted, native one packet a call, native a batch a call
+//! packets: worst   256 frames of 64 bytes that go through every test of the filter
+//!          mixed   frames of a small network       FILE  real ones
+//! ```
+//!
+//! Every engine's verdicts are compared before anything is measured. Runs of the engines take turns; the median counts.
 
-use crate::Options;
-use crate::filters::{FILTERS, Filter};
-use crate::measure::Run;
-use crate::report::{Report, Series};
-use anyhow::{anyhow, ensure};
+mod compile;
+mod engines;
+mod kernel;
+mod native;
+mod packets;
+mod table;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, anyhow, ensure};
 use clap::Args;
-use std::time::{Duration, Instant};
-use tapline_filter::bpf::{Insn, Program};
-use tapline_packet::{BATCH_MAX, Batch, Meta, Packet, Record, Selection};
-use tapline_sys::usage::CpuTime;
+use tapline_filter::{Handle, Options};
+use tapline_packet::LinkType;
 use tapline_testkit::libpcap::{Libpcap, Oracle, Settings};
-use tapline_testkit::traffic::Traffic;
 
-/// The number by which libpcap knows Ethernet.
-const DLT_EN10MB: i32 = 1;
+use crate::filters::{FILTERS, Filter};
+use crate::measure::median;
+use compile::Compiling;
+use engines::{Cost, Engine};
+use packets::Packets;
+use table::Table;
 
+/// What to measure.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct FilterArgs {
-    /// Different packets, gone through over and over.
-    #[arg(long, default_value_t = 4096)]
-    packets: usize,
-    /// How long one run takes, in milliseconds.
-    #[arg(long, default_value_t = 200)]
-    time_ms: u64,
+pub struct FilterArgs {
+    /// The filter. By default those of the papers: 3, 21 and 50 instructions, and a few that people type.
+    #[arg(value_name = "FILTER")]
+    pub filter: Vec<String>,
+    /// Measure on the packets of this file too (pcap or pcapng, Ethernet).
+    #[arg(short = 'r', value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// How long each engine runs each time, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 50)]
+    pub time_ms: u64,
+    /// One JSON array instead of text.
+    #[arg(long)]
+    pub json: bool,
 }
 
 impl Default for FilterArgs {
     fn default() -> FilterArgs {
-        FilterArgs { packets: 4096, time_ms: 200 }
+        FilterArgs { filter: Vec::new(), file: None, time_ms: 50, json: false }
     }
 }
 
-pub(crate) fn run(args: &FilterArgs, options: &Options, report: &mut Report) -> anyhow::Result<()> {
-    let libpcap = match Libpcap::get() {
-        Ok(libpcap) => libpcap,
-        Err(reason) => {
-            eprintln!("filter: left out: {reason}");
-            return Ok(());
+/// Measures all and prints the result.
+///
+/// # Errors
+/// If a filter or a file cannot be read, or two engines give different verdicts.
+pub fn run(args: &FilterArgs, runs: usize) -> anyhow::Result<()> {
+    let typed = args.filter.join(" ");
+    let one = [Filter { name: "filter", text: &typed, worst: None }];
+    let filters = if args.filter.is_empty() { FILTERS } else { &one };
+    let file = args.file.as_deref().map(Packets::of_file).transpose()?;
+    let mixed = Packets::mixed();
+    let mut table = Table::new(args.json);
+    for filter in filters.iter().filter(|filter| !filter.text.trim().is_empty()) {
+        let subject = Subject::new(filter.text)?;
+        table.filter(filter, &subject, &Compiling::measure(filter.text, runs)?);
+        let worst = filter.worst.map(Packets::worst);
+        for packets in worst.iter().chain([&mixed]).chain(&file) {
+            let series = subject
+                .measure(packets, runs, Duration::from_millis(args.time_ms))
+                .with_context(|| format!("{}, {}", filter.text, packets.name))?;
+            table.series(packets, &series);
         }
-    };
-    let frames: Vec<Vec<u8>> = Traffic::new(1).take(args.packets).map(|(_, frame)| frame).collect();
-    let pool = Pool::new(&frames);
-    let time = Duration::from_millis(args.time_ms);
-    for filter in FILTERS.iter().filter(|filter| !filter.text.is_empty()) {
-        let mut series = Series::new(format!("filter/{}", filter.name), &["interpreter", "bpf_filter"], None);
-        let oracle = libpcap.compile(filter.text, Settings::new(DLT_EN10MB)).map_err(|e| anyhow!(e))?;
-        let program = same_program(&oracle)?;
-        let verdict = |frame: &[u8]| oracle.run(libpcap, frame, frame.len() as u32);
-        ensure_equal(filter, &frames, &program, verdict)?;
-        let ours = || run_batches(&program, &pool);
-        let theirs = || frames.iter().filter(|frame| verdict(frame) != 0).count();
-        series.interleave(options.runs, |peer| {
-            Ok(if peer == 0 { spin(frames.len(), time, ours) } else { spin(frames.len(), time, theirs) })
-        })?;
-        report.add(&series)?;
     }
+    table.finish();
     Ok(())
 }
 
-fn same_program(oracle: &Oracle) -> anyhow::Result<Program> {
-    let insns = oracle.insns().iter().map(|raw| Insn { code: raw.code, jt: raw.jt, jf: raw.jf, k: raw.k });
-    Ok(Program::new(insns.collect())?)
+/// A filter, compiled by both sides.
+pub(crate) struct Subject {
+    pub(crate) ours: tapline_filter::bpf::Program,
+    pub(crate) theirs: Option<Oracle>,
 }
 
-/// Frames as a source lends them: one stretch of bytes and a table.
-struct Pool {
-    base: Vec<u8>,
-    records: Vec<Record>,
+/// One engine's costs: the median of its runs, and the best.
+pub(crate) struct Series {
+    pub(crate) engine: &'static str,
+    pub(crate) median: Cost,
+    pub(crate) least: Cost,
 }
 
-impl Pool {
-    fn new(frames: &[Vec<u8>]) -> Pool {
-        let mut offset = 0;
-        let record = |frame: &Vec<u8>| {
-            let cap_len = frame.len() as u32;
-            let meta = Meta { wire_len: cap_len, ..Meta::default() };
-            let record = Record { offset, cap_len, options_len: 0, meta };
-            offset += frame.len();
-            record
-        };
-        Pool { records: frames.iter().map(record).collect(), base: frames.concat() }
+impl Subject {
+    fn new(text: &str) -> anyhow::Result<Subject> {
+        let options = Options { netmask: Some(0), handle: Handle::Dead, ..Options::new(LinkType::ETHERNET) };
+        let ours = tapline_filter::compile(text, &options).map_err(|error| anyhow!(error.render(text)))?;
+        // Without libpcap, or where it knows no such filter, our engines are measured alone.
+        let theirs = Libpcap::get().ok().and_then(|pcap| pcap.compile(text, Settings::new(1)).ok());
+        Ok(Subject { ours, theirs })
     }
 
-    fn batches(&self) -> impl Iterator<Item = Batch<'_>> {
-        self.records.chunks(BATCH_MAX).map(|records| Batch::new(&self.base, records))
+    fn measure(&self, packets: &Packets, runs: usize, time: Duration) -> anyhow::Result<Vec<Series>> {
+        let mut engines = engines::all(self)?;
+        ensure_equal(&mut engines, packets)?;
+        let mut costs: Vec<Vec<Cost>> = vec![Vec::new(); engines.len()];
+        for round in 0..runs.max(1) {
+            for turn in 0..engines.len() {
+                let at = (turn + round) % engines.len();
+                costs[at].push(engines[at].measure(packets, time)?);
+            }
+        }
+        Ok(engines.iter().zip(&costs).map(|(engine, costs)| Series::new(engine.name(), costs)).collect())
     }
 }
 
-/// Filters all batches. Gives the number of accepted packets.
-fn run_batches(program: &Program, pool: &Pool) -> usize {
-    let mut selection = Selection::none();
-    let accepted = |batch: Batch<'_>| {
-        selection.select_all(batch.len());
-        program.select(&batch, &mut selection);
-        selection.len()
-    };
-    pool.batches().map(accepted).sum()
+impl Series {
+    fn new(engine: &'static str, costs: &[Cost]) -> Series {
+        let median = Cost { ns: median(costs.iter().map(|cost| cost.ns)) };
+        let least = Cost { ns: costs.iter().map(|cost| cost.ns).fold(f64::INFINITY, f64::min) };
+        Series { engine, median, least }
+    }
 }
 
-fn ensure_equal(
-    filter: &Filter,
-    frames: &[Vec<u8>],
-    program: &Program,
-    verdict: impl Fn(&[u8]) -> u32,
-) -> anyhow::Result<()> {
-    for frame in frames {
-        let meta = Meta { wire_len: frame.len() as u32, ..Meta::default() };
-        let ours = program.run(Packet { data: frame, meta: &meta });
-        ensure!(ours == verdict(frame), "filter {}: the engines differ on {frame:02x?}", filter.name);
+/// Every engine accepts the same packets.
+fn ensure_equal(engines: &mut [Box<dyn Engine + '_>], packets: &Packets) -> anyhow::Result<()> {
+    let Some((first, others)) = engines.split_first_mut() else { return Ok(()) };
+    let expected = first.verdicts(packets)?;
+    for engine in others {
+        let verdicts = engine.verdicts(packets)?;
+        let differs = expected.iter().zip(&verdicts).position(|(a, b)| a != b);
+        ensure!(
+            differs.is_none() && expected.len() == verdicts.len(),
+            "{} and {} differ on packet {} of {}",
+            first.name(),
+            engine.name(),
+            differs.unwrap_or(0) + 1,
+            packets.name
+        );
     }
     Ok(())
-}
-
-/// Does `round`, which filters `packets` packets, over and over for `time`.
-fn spin(packets: usize, time: Duration, round: impl Fn() -> usize) -> Run {
-    let (start, before) = (Instant::now(), CpuTime::of_thread());
-    let mut done = 0;
-    while start.elapsed() < time {
-        std::hint::black_box(round());
-        done += packets as u64;
-    }
-    Run { cpu: CpuTime::of_thread().since(before).total(), wall: start.elapsed(), packets: done, lost: 0 }
 }

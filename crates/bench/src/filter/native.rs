@@ -1,0 +1,72 @@
+//! Native code, one packet a call and a batch a call.
+
+use std::time::Duration;
+
+use tapline_filter::ir::{Ir, Memory, raise_program};
+use tapline_filter::optimise::optimise;
+use tapline_jit::Native;
+
+use super::Subject;
+use super::engines::{Cost, Engine, select_all, spin, verdicts};
+use super::packets::Packets;
+
+/// Both ways to call native code; none where none can be made.
+pub(crate) fn engines(subject: &Subject) -> anyhow::Result<Vec<Box<dyn Engine>>> {
+    let mut ir = raise_program(&subject.ours);
+    optimise(&mut ir);
+    Ok(match (Native::compile(&ir), Native::compile(&ir)) {
+        (Ok(one), Ok(batch)) => vec![Box::new(One(one)), Box::new(Whole(batch))],
+        _ => Vec::new(),
+    })
+}
+
+/// How long it takes to make native code, by `time`.
+pub(crate) fn compile_time(
+    ir: &Ir,
+    time: impl FnOnce(&mut dyn FnMut() -> anyhow::Result<()>) -> anyhow::Result<Duration>,
+) -> Option<Duration> {
+    time(&mut || Ok(drop(Native::compile(ir)?))).ok()
+}
+
+struct One(Native);
+
+impl Engine for One {
+    fn name(&self) -> &'static str {
+        "ours, native, a packet a call"
+    }
+
+    fn verdicts(&mut self, packets: &Packets) -> anyhow::Result<Vec<bool>> {
+        let memory = Memory::new(0);
+        Ok(verdicts(packets, |batch, selection| {
+            selection.retain(|index| self.0.run(batch.packet(index), &memory) != 0);
+        }))
+    }
+
+    fn measure(&mut self, packets: &Packets, time: Duration) -> anyhow::Result<Cost> {
+        let memory = Memory::new(0);
+        Ok(spin(packets.len(), time, || {
+            let accepts = |packet| self.0.run(packet, &memory) != 0;
+            packets.batches().map(|batch| batch.iter().filter(|packet| accepts(*packet)).count()).sum()
+        }))
+    }
+}
+
+struct Whole(Native);
+
+impl Engine for Whole {
+    fn name(&self) -> &'static str {
+        "ours, native, a batch a call"
+    }
+
+    fn verdicts(&mut self, packets: &Packets) -> anyhow::Result<Vec<bool>> {
+        let memory = Memory::new(0);
+        Ok(verdicts(packets, |batch, selection| self.0.select(batch, &memory, selection)))
+    }
+
+    fn measure(&mut self, packets: &Packets, time: Duration) -> anyhow::Result<Cost> {
+        let memory = Memory::new(0);
+        Ok(spin(packets.len(), time, || {
+            select_all(packets, |batch, selection| self.0.select(batch, &memory, selection))
+        }))
+    }
+}

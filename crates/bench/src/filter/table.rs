@@ -1,0 +1,108 @@
+//! The result: a table for people, an array of objects for programs.
+
+use serde_json::{Value, json};
+use tapline_sys::tsc;
+
+use super::compile::Compiling;
+use super::engines::LIBPCAP;
+use super::packets::Packets;
+use super::{Series, Subject};
+use crate::filters::Filter;
+use std::time::Duration;
+
+/// Long enough to count the clock's rate to four digits.
+const CALIBRATION: Duration = Duration::from_millis(50);
+
+pub(crate) struct Table {
+    json: Option<Vec<Value>>,
+    /// Ticks of the time stamp counter in a nanosecond.
+    ticks_per_ns: f64,
+}
+
+impl Table {
+    pub(crate) fn new(json: bool) -> Table {
+        let ticks_per_ns = tsc::frequency(CALIBRATION) / 1e9;
+        if !json {
+            println!("a cycle is one of the time stamp counter: {ticks_per_ns:.3} in a nanosecond");
+        }
+        Table { json: json.then(Vec::new), ticks_per_ns }
+    }
+
+    /// What is measured next, and what compiling it took.
+    pub(crate) fn filter(&mut self, filter: &Filter<'_>, subject: &Subject, compiling: &Compiling) {
+        let ours = subject.ours.insns().len();
+        let theirs = subject.theirs.as_ref().map(|oracle| oracle.insns().len());
+        let us = |time: Duration| (time.as_secs_f64() * 1e8).round() / 100.0;
+        if let Some(rows) = &mut self.json {
+            rows.push(json!({
+                "filter": filter.text,
+                "instructions": ours,
+                "libpcap_instructions": theirs,
+                "compile_us": us(compiling.program),
+                "compile_values_us": us(compiling.values),
+                "compile_native_us": compiling.native.map(us),
+                "libpcap_compile_us": compiling.libpcap.map(us),
+                "measured": [],
+            }));
+            return;
+        }
+        let or_none = |value: Option<f64>| value.map_or("none".to_owned(), |value| format!("{value:.0} us"));
+        println!("\n{}: {}", filter.name, filter.text);
+        println!(
+            "  {ours} instructions of classic BPF (libpcap: {}); compiled in {:.0} us (libpcap: {}), to values in {:.0} us, from there \
+             to native code in {}",
+            theirs.map_or("none".to_owned(), |count| count.to_string()),
+            us(compiling.program),
+            or_none(compiling.libpcap.map(us)),
+            us(compiling.values),
+            or_none(compiling.native.map(us)),
+        );
+    }
+
+    /// What the engines took on these packets.
+    pub(crate) fn series(&mut self, packets: &Packets, series: &[Series]) {
+        let reference = series.iter().find(|one| one.engine == LIBPCAP).map(|one| one.median.ns);
+        if let Some(rows) = &mut self.json {
+            let engines: Vec<Value> = series
+                .iter()
+                .map(|one| {
+                    json!({
+                        "engine": one.engine,
+                        "ns": one.median.ns,
+                        "least_ns": one.least.ns,
+                        "cycles": one.median.ns * self.ticks_per_ns,
+                        "libpcap_ratio": reference.map(|reference| reference / one.median.ns),
+                    })
+                })
+                .collect();
+            if let Some(measured) = rows.last_mut().and_then(|row| row["measured"].as_array_mut()) {
+                measured.push(json!({ "packets": packets.name, "engines": engines }));
+            }
+            return;
+        }
+        println!("  {}", packets.name);
+        println!(
+            "    {:<34} {:>10} {:>8} {:>8}  {}",
+            "engine", "ns/packet", "least", "cycles", "times faster"
+        );
+        for one in series {
+            let cycles = one.median.ns * self.ticks_per_ns;
+            let ratio = match reference {
+                // Below what can be told apart.
+                Some(_) if one.median.ns < 0.05 => "-".to_owned(),
+                Some(reference) => format!("{:.2}", reference / one.median.ns),
+                None => String::new(),
+            };
+            println!(
+                "    {:<34} {:>10.2} {:>8.2} {:>8.1}  {ratio}",
+                one.engine, one.median.ns, one.least.ns, cycles
+            );
+        }
+    }
+
+    pub(crate) fn finish(self) {
+        if let Some(rows) = self.json {
+            println!("{}", Value::Array(rows));
+        }
+    }
+}
