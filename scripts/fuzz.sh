@@ -9,7 +9,7 @@ cd "$(dirname "$0")/../fuzz"
 seconds=${1:-30}
 shift || true
 triple=x86_64-unknown-linux-gnu
-all=(capture_file filter_text bpf_program packet_text packet_json pattern_search)
+all=(capture_file filter_text bpf_program fpl_text packet_text packet_json pattern_search)
 targets=("${@:-${all[@]}}")
 
 export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \

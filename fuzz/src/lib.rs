@@ -12,6 +12,8 @@ use std::sync::{Arc, OnceLock};
 use tapline_file::FileSource;
 use tapline_filter::FixedNames;
 use tapline_filter::bpf::{Form, Insn, Program};
+use tapline_filter::fpl::{self, FplOptions};
+use tapline_filter::ir::{Ir, Machine, Memory};
 use tapline_packet::{Batch, Interface, LinkType, Meta, Packet, Record, Selection};
 use tapline_print::{HexStyle, Options, Printer, json};
 use tapline_search::{Engine, Pattern, Patterns, Stream, find_all_naive, parse_list};
@@ -33,6 +35,7 @@ pub const LAWS: &[Law] = &[
     Law { name: "capture_file", check: capture_file, seeds: capture_file_seeds },
     Law { name: "filter_text", check: filter_text, seeds: filter_text_seeds },
     Law { name: "bpf_program", check: bpf_program, seeds: bpf_program_seeds },
+    Law { name: "fpl_text", check: fpl_text, seeds: fpl_text_seeds },
     Law { name: "packet_text", check: packet_text, seeds: packet_seeds },
     Law { name: "packet_json", check: packet_json, seeds: packet_seeds },
     Law { name: "pattern_search", check: pattern_search, seeds: pattern_search_seeds },
@@ -144,6 +147,50 @@ fn ensure_same_verdicts(one: &Program, other: Option<&Program>) {
         let verdict = |program: &Program| program.run(Packet { data: frame, meta: &meta });
         assert_eq!(verdict(one), other.map_or(0, verdict), "{name}");
     }
+}
+
+/// An FPL text that compiles ends within its proven work, and does the same after all passes; another gives an error that points into it.
+///
+/// The input is the packet's length in one byte, the packet, and the text.
+pub fn fpl_text(data: &[u8]) {
+    let Some((&len, rest)) = data.split_first() else { return };
+    let Some((packet, text)) = rest.split_at_checked(len.into()) else { return };
+    let Ok(text) = std::str::from_utf8(text) else { return };
+    // Each with functions of its own: some of them remember.
+    match [0, 1].map(|_| fpl::compile(text, &fpl_options())) {
+        [Ok(plain), Ok(mut optimised)] => {
+            assert!(plain.work <= fpl_options().work_max);
+            tapline_filter::optimise::optimise(&mut optimised.ir);
+            assert_eq!(
+                fpl_run(plain.ir, packet),
+                fpl_run(optimised.ir, packet),
+                "the passes change what it does"
+            );
+        }
+        [Err(error), _] | [_, Err(error)] => {
+            ensure_points_into(&error, text);
+            assert!(fpl::report(&error, text).len() > error.message.len());
+        }
+    }
+}
+
+/// Little work is allowed, so that a run without an end shows as one that takes long.
+fn fpl_options() -> FplOptions {
+    FplOptions { work_max: 1 << 14, ..FplOptions::default() }
+}
+
+/// Verdicts on the packet whole and cut, and the memory after them.
+fn fpl_run(ir: Ir, packet: &[u8]) -> (Vec<u64>, Vec<u64>) {
+    assert_eq!(ir.verify(), Ok(()));
+    let memory = Memory::new(fpl_options().memory_cells);
+    let mut machine = Machine::new(ir);
+    let cuts = [packet.len(), packet.len() / 2, packet.len().saturating_sub(1)];
+    let verdict = |len: usize| {
+        let meta = Meta { wire_len: packet.len() as u32, ..Meta::default() };
+        machine.run(Packet { data: &packet[..len], meta: &meta }, &memory)
+    };
+    let verdicts = cuts.map(verdict).to_vec();
+    (verdicts, (0..memory.len() as u64).map(|cell| memory.get(cell)).collect())
 }
 
 /// A program that is accepted runs to its end on any packet, alone and in a batch alike, and can be shown.
@@ -321,6 +368,22 @@ fn filter_text_seeds() -> Vec<Vec<u8>> {
     // Raw IP (101), 802.11 with radiotap (127), Linux cooked (113): other offsets, other keywords.
     let others = [(101, "ip6 and tcp port 80"), (127, "type mgt subtype beacon"), (113, "vlan and inbound")];
     of_ethernet.chain(others.map(|(link_type, text)| [&[link_type, 0], text.as_bytes()].concat())).collect()
+}
+
+fn fpl_text_seeds() -> Vec<Vec<u8>> {
+    const PROGRAMS: &[&str] = &[
+        include_str!("../../crates/filter/fpl/count-flows.fpl"),
+        include_str!("../../crates/filter/fpl/flows.fpl"),
+        include_str!("../../crates/filter/fpl/fragments.fpl"),
+        include_str!("../../crates/filter/fpl/rtsp.fpl"),
+        "MACRO F(x) = x * 2; CONST N = 0b11; FOR (R[0] = 0; R[0] < PKT.LEN & 31; R[0] += N) R[1] ^= PKT.B[R[0]].S4[1]; ROF RETURN F(R[1]);",
+        "R[1] = EXTERN(count, 0, 1); IF (S8(PKT.B[3]) < -4 && !(PKT.TCP_FLAGS & TCP_SYN)) THEN M[R[1]] <<= 3; ELSE RETURN 1 / R[2]; FI",
+        "RETURN HASH(PKT.DATA_START, PKT.DATA_LEN, ~0) % 7 == 'GET ' >> 3; // end",
+    ];
+    let frames = gallery::exhibits().into_iter().map(|(_, frame)| frame).filter(|frame| frame.len() < 256);
+    let seed =
+        |(program, frame): (&&str, Vec<u8>)| [&[frame.len() as u8], &frame[..], program.as_bytes()].concat();
+    PROGRAMS.iter().cycle().zip(frames).map(seed).collect()
 }
 
 fn bpf_program_seeds() -> Vec<Vec<u8>> {

@@ -1,14 +1,22 @@
 use crate::fpl::{FplOptions, compile, hash, report};
 use crate::ir::{Machine, Memory};
+use crate::optimise::optimise;
 use tapline_packet::{LinkType, Meta, Packet};
 use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Ipv4, Udp, vlan};
 
+/// The verdict, which the form gives as it was made and after all passes.
 fn run_on(text: &str, options: &FplOptions, data: &[u8]) -> u64 {
     let compiled = compile(text, options).unwrap_or_else(|error| panic!("{}", report(&error, text)));
-    assert_eq!(compiled.ir.verify(), Ok(()), "{text}");
-    let memory = Memory::new(compiled.ir.cells);
-    let meta = Meta { wire_len: 1500, ..Meta::default() };
-    Machine::new(compiled.ir).run(Packet { data, meta: &meta }, &memory)
+    let mut optimised = compiled.ir.clone();
+    optimise(&mut optimised);
+    let verdicts = [compiled.ir, optimised].map(|ir| {
+        assert_eq!(ir.verify(), Ok(()), "{text}");
+        let memory = Memory::new(ir.cells);
+        let meta = Meta { wire_len: 1500, ..Meta::default() };
+        Machine::new(ir).run(Packet { data, meta: &meta }, &memory)
+    });
+    assert_eq!(verdicts[0], verdicts[1], "after all passes: {text}");
+    verdicts[0]
 }
 
 fn run(text: &str, data: &[u8]) -> u64 {
