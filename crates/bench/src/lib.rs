@@ -21,6 +21,7 @@ mod measure;
 mod patterns;
 mod print;
 mod report;
+mod sets;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
@@ -51,6 +52,8 @@ enum Workload {
     Filter(filter::FilterArgs),
     /// Search payloads for many patterns at once: each engine that there is.
     Patterns(patterns::PatternsArgs),
+    /// Many filters at once: what a packet costs as their number grows, and what changes cost while packets flow.
+    Sets(sets::SetsArgs),
     /// Send traffic: the sending half of `live`, in a process of its own.
     #[command(hide = true)]
     Send(live::SendArgs),
@@ -107,16 +110,18 @@ pub fn main() -> anyhow::Result<()> {
         Workload::File(args) => file::run(&args, &options, &mut report),
         Workload::Print(args) => print::run(&args, &options, &mut report),
         Workload::Live(args) => live::run(&args, &options, &mut report),
-        Workload::Patterns(args) => patterns::run(&args, &options, &mut report),
         Workload::Filter(args) => filter::run(&args, options.runs),
+        Workload::Patterns(args) => patterns::run(&args, &options, &mut report),
+        Workload::Sets(args) => sets::run(&args, options.runs),
         Workload::All => all(&options, &mut report),
         Workload::Send(_) => Ok(()),
     }
 }
 
 fn all(options: &Options, report: &mut Report) -> anyhow::Result<()> {
-    patterns::run(&Default::default(), options, report)?;
     filter::run(&Default::default(), options.runs)?;
+    patterns::run(&Default::default(), options, report)?;
+    sets::run(&Default::default(), options.runs)?;
     file::run(&Default::default(), options, report)?;
     print::run(&Default::default(), options, report)?;
     if let Err(reason) = tapline_testkit::netns::may_make_namespaces() {
