@@ -16,6 +16,8 @@ pub enum Capability {
     NetRaw = 13,
     /// To enter another network namespace.
     SysAdmin = 21,
+    /// For programs in the kernel that compute pointers, since 5.8.
+    Perfmon = 38,
     /// To load programs into the kernel, since 5.8.
     Bpf = 39,
 }
@@ -29,6 +31,7 @@ impl Capability {
             Capability::NetAdmin => "CAP_NET_ADMIN",
             Capability::NetRaw => "CAP_NET_RAW",
             Capability::SysAdmin => "CAP_SYS_ADMIN",
+            Capability::Perfmon => "CAP_PERFMON",
             Capability::Bpf => "CAP_BPF",
         }
     }

@@ -42,7 +42,7 @@ pub enum ProgramKind {
     /// kernel 5.8 `CAP_SYS_ADMIN`.
     SocketFilter,
     /// Decides what becomes of a packet before the stack sees it (`BPF_PROG_TYPE_XDP`). Minimum kernel: 4.8. Needs `CAP_BPF` and
-    /// `CAP_NET_ADMIN`, or before kernel 5.8 `CAP_SYS_ADMIN`.
+    /// `CAP_NET_ADMIN`, and `CAP_PERFMON` if it reads packets at places that it computes; or before kernel 5.8 `CAP_SYS_ADMIN`.
     Xdp,
 }
 
@@ -58,7 +58,7 @@ impl ProgramKind {
     fn capabilities(self) -> &'static [Capability] {
         match self {
             ProgramKind::SocketFilter => &[Capability::Bpf],
-            ProgramKind::Xdp => &[Capability::Bpf, Capability::NetAdmin],
+            ProgramKind::Xdp => &[Capability::Bpf, Capability::NetAdmin, Capability::Perfmon],
         }
     }
 
@@ -76,7 +76,7 @@ pub struct LoadError {
     pub call: SyscallError,
     /// What was to be loaded.
     pub kind: ProgramKind,
-    /// What the thread that tried would need and did not have; only told with `EPERM`.
+    /// What programs of the kind may need and the thread that tried did not have; only told with `EPERM` and `EACCES`.
     pub missing: Vec<Capability>,
     /// The verifier's words, empty if it said nothing: it does not run without the right to load.
     pub log: String,
@@ -104,19 +104,22 @@ impl LoadError {
 impl fmt::Display for LoadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.call)?;
-        match self.errno() {
-            libc::EPERM if !self.missing.is_empty() => {
-                let names: Vec<_> = self.missing.iter().map(|right| right.name()).collect();
-                write!(f, "; it needs {} (before Linux 5.8 CAP_SYS_ADMIN)", names.join(" and "))?;
-                match unprivileged() {
-                    Unprivileged::Forbidden | Unprivileged::ForbiddenForNow => {
-                        f.write_str(", for kernel.unprivileged_bpf_disabled is set")
-                    }
-                    _ => Ok(()),
-                }
+        if self.errno() == libc::ENOSYS {
+            return f.write_str("; this kernel was built without bpf(2)");
+        }
+        if let Some(reason) = self.reason() {
+            write!(f, "; the verifier: {reason}")?;
+        }
+        if self.missing.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<_> = self.missing.iter().map(|right| right.name()).collect();
+        write!(f, "; it needs {} (before Linux 5.8 CAP_SYS_ADMIN)", names.join(" and "))?;
+        match unprivileged() {
+            Unprivileged::Forbidden | Unprivileged::ForbiddenForNow if self.errno() == libc::EPERM => {
+                f.write_str(", for kernel.unprivileged_bpf_disabled is set")
             }
-            libc::ENOSYS => f.write_str("; this kernel was built without bpf(2)"),
-            _ => self.reason().map_or(Ok(()), |reason| write!(f, "; the verifier: {reason}")),
+            _ => Ok(()),
         }
     }
 }
@@ -174,13 +177,12 @@ impl Program {
             Ok(fd) => return Ok(Program { fd }),
             Err(call) => call,
         };
-        let refused = |call: SyscallError, log: String| LoadError { call, kind, missing: Vec::new(), log };
-        match failure.errno() {
-            libc::EPERM => {
-                return Err(LoadError { missing: kind.missing(), ..refused(failure, String::new()) });
-            }
-            libc::ENOSYS => return Err(refused(failure, String::new())),
-            _ => {}
+        let refused = |call: SyscallError, log: String| {
+            let is_refusal = matches!(call.errno(), libc::EPERM | libc::EACCES);
+            LoadError { call, kind, missing: if is_refusal { kind.missing() } else { Vec::new() }, log }
+        };
+        if matches!(failure.errno(), libc::EPERM | libc::ENOSYS) {
+            return Err(refused(failure, String::new()));
         }
         let mut log = Vec::new();
         for len in LOG_LENS {

@@ -56,7 +56,7 @@ fn rights_are_named_when_they_are_missing() {
     let (refused, unprivileged) = refused.join().unwrap();
     let error = refused.expect_err("XDP is never for everyone");
     assert_eq!((error.errno(), error.log.as_str()), (libc::EPERM, ""));
-    assert!(error.to_string().contains("CAP_BPF and CAP_NET_ADMIN"), "{error}");
+    assert!(error.to_string().contains("CAP_BPF and CAP_NET_ADMIN and CAP_PERFMON"), "{error}");
     let is_said = error.to_string().contains("unprivileged_bpf_disabled");
     assert_eq!(is_said, matches!(unprivileged, Unprivileged::Forbidden | Unprivileged::ForbiddenForNow));
 }
