@@ -19,7 +19,15 @@ fn options() -> Options {
 }
 
 /// Pieces of the language, to be thrown together.
-const PIECES: [&str; 56] = [
+const PIECES: [&str; 64] = [
+    "scoped(",
+    "inner(",
+    "anyvlan(",
+    "extensions(",
+    "fragment(later)",
+    "gre",
+    ",",
+    "inner(vxlan 5,",
     "ip",
     "ip6",
     "tcp",
@@ -111,6 +119,10 @@ fn huge_texts_never_overflow_or_hang() {
         [("(", "ip"), ("not ", "ip"), ("-", "1 = 1"), ("ip[", "0"), ("!(", "arp"), ("\\", "a")]
     {
         try_text(&(piece.repeat(100_000) + tail), limit);
+    }
+    for piece in ["(", "not (", "scoped(", "extensions(", "anyvlan(", "inner(", "ip and scoped(not "] {
+        try_text(&(piece.repeat(240) + "ip" + &")".repeat(240)), limit);
+        try_text(&(piece.repeat(100_000) + "ip"), limit);
     }
     try_text(&("tcp port 80 or ".repeat(20_000) + "80"), limit);
     try_text(&("vlan and ".repeat(20_000) + "ip"), limit);

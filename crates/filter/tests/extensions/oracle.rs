@@ -99,7 +99,7 @@ impl Walker<'_> {
             Tree::Group(inner) => (self.tree(inner, view)?.0, view),
             Tree::Vlan(id) => {
                 let tag = is_tag(self.ether_type(view)?);
-                let found = tag && id.is_none_or_try(|id| Ok(self.u16(view.payload)? & 0xfff == id))?;
+                let found = tag && self.is_in_vlan(*id, view)?;
                 (found, View { ether_type: EtherType::Written, payload: view.payload + 4, ..view })
             }
             Tree::Scoped(inner) => {
@@ -172,6 +172,10 @@ impl Walker<'_> {
             }
             _ => unreachable!("handled above"),
         })
+    }
+
+    fn is_in_vlan(&self, id: Option<u16>, view: View) -> Walk<bool> {
+        id.map_or(Ok(true), |id| Ok(self.u16(view.payload)? & 0xfff == id))
     }
 
     fn is_mac(&self, at: usize, last: u8) -> Walk<bool> {
@@ -346,10 +350,10 @@ impl Walker<'_> {
         if !wanted(Kind::Gre) {
             return Ok(None);
         }
-        if let Some(id) = id {
-            if flags & 0x2000 == 0 || self.u32(at + 4 + field(0x8000))? != id {
-                return Ok(None);
-            }
+        if let Some(id) = id
+            && (flags & 0x2000 == 0 || self.u32(at + 4 + field(0x8000))? != id)
+        {
+            return Ok(None);
         }
         if kind == 0x6558 { self.frame_at(end) } else { Ok(Some(packet(kind, end))) }
     }
@@ -362,10 +366,10 @@ impl Walker<'_> {
         if self.u8(at)? >> 4 != version {
             return Ok(None);
         }
-        if let Some(id) = id {
-            if u32::from(self.u16(at + 2)? & 0x3ff) != id {
-                return Ok(None);
-            }
+        if let Some(id) = id
+            && u32::from(self.u16(at + 2)? & 0x3ff) != id
+        {
+            return Ok(None);
         }
         if version == 1 {
             return self.frame_at(at + 8);
@@ -415,10 +419,10 @@ impl Walker<'_> {
         if flags >> 4 != 3 || self.u8(at + 1)? != 255 {
             return Ok(None);
         }
-        if let Some(id) = id {
-            if self.u32(at + 4)? != id {
-                return Ok(None);
-            }
+        if let Some(id) = id
+            && self.u32(at + 4)? != id
+        {
+            return Ok(None);
         }
         if flags & 7 == 0 {
             return self.packet_by_version(at + 8);
@@ -452,14 +456,4 @@ fn packet(kind: u16, at: usize) -> View {
 
 fn is_tag(ether_type: u16) -> bool {
     matches!(ether_type, 0x8100 | 0x88a8 | 0x9100)
-}
-
-trait NoneOr<T> {
-    fn is_none_or_try(self, ask: impl FnOnce(T) -> Walk<bool>) -> Walk<bool>;
-}
-
-impl<T: Copy> NoneOr<T> for &Option<T> {
-    fn is_none_or_try(self, ask: impl FnOnce(T) -> Walk<bool>) -> Walk<bool> {
-        self.map_or(Ok(true), ask)
-    }
 }
