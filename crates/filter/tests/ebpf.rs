@@ -203,7 +203,7 @@ fn vary(mut sample: Sample, steering: &Oracle, random: &mut Random) -> Vec<u8> {
 /// A filter of many hosts; the list of them is spread, so that no two are neighbours.
 fn hosts(count: u32) -> String {
     let host =
-        |number: u32| std::net::Ipv4Addr::from(0x0a00_0000 | number.wrapping_mul(2_654_435) % 0x00ff_ffff);
+        |number: u32| std::net::Ipv4Addr::from(0x0a00_0000 + number.wrapping_mul(2_654_435) % 0x00ff_ffff);
     (0..count).map(|number| format!("host {}", host(number))).collect::<Vec<_>>().join(" or ")
 }
 
