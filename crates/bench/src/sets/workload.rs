@@ -92,8 +92,8 @@ pub(super) fn flow(number: u32) -> FiveTuple {
     let spread = number.wrapping_mul(0x9e37_79b1);
     FiveTuple {
         src: IpAddr::V4(Ipv4Addr::from(0x0a00_0000 | spread >> 12)),
-        dst: IpAddr::V4(Ipv4Addr::from(0xc000_0200 | number % 7)),
-        protocol: if number % 3 == 0 { 17 } else { 6 },
+        dst: IpAddr::V4(Ipv4Addr::from(0xc000_0200 | (number % 7))),
+        protocol: if number.is_multiple_of(3) { 17 } else { 6 },
         src_port: 1024 + (spread & 0xfff) as u16,
         dst_port: [80, 443, 53, 22][number as usize % 4],
     }
