@@ -11,8 +11,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tapline_filter::bpf::Program;
-use tapline_packet::{Batch, Interface, InterfaceId, Selection, Timestamp};
+use tapline_packet::{Interface, InterfaceId, Selection, Timestamp};
 
+use crate::filters::{Faster, Filters};
 use crate::{Account, Advance, Error, Event, InterfaceAccount, Sink, Source, Wants};
 
 /// How long a source may wait for packets before the loop looks at its flags and the clock.
@@ -138,8 +139,7 @@ pub struct Engine<'a> {
     compile: &'a Compile<'a>,
     snap_len: u32,
     clock: fn() -> Timestamp,
-    programs: Vec<Option<Program>>,
-    uniform: bool,
+    filters: Filters<'a>,
     selection: Selection,
     account: Account,
 }
@@ -152,11 +152,15 @@ impl<'a> Engine<'a> {
             compile,
             snap_len,
             clock,
-            programs: Vec::new(),
-            uniform: true,
+            filters: Filters::new(),
             selection: Selection::none(),
             account: Account::default(),
         }
+    }
+
+    /// Hands each program to `faster` once it has seen so many packets that this pays.
+    pub fn made_faster(self, faster: &'a Faster<'a>) -> Engine<'a> {
+        Engine { filters: self.filters.made_faster(faster), ..self }
     }
 
     /// Drives `source` to its end, or until `control` says so, and completes every sink.
@@ -236,14 +240,15 @@ impl<'a> Engine<'a> {
         sinks: &mut [Box<dyn Sink>],
         control: &Control,
     ) -> Result<(), Error> {
-        if source.interfaces().len() > self.programs.len()
+        if source.interfaces().len() > self.filters.len()
             && let Err(error) = self.compile_new(source)
         {
             self.discard(source);
             return Err(error);
         }
         let batch = source.batch();
-        self.select(&batch);
+        self.selection.select_all(batch.len());
+        self.filters.select(&batch, &mut self.selection);
         let examined = self.limit(batch.len(), control);
         let accepted = self.selection.len() as u64;
         self.account.delivered += batch.len() as u64;
@@ -273,31 +278,13 @@ impl<'a> Engine<'a> {
 
     fn compile_new(&mut self, source: &dyn Source) -> Result<(), Error> {
         let interfaces = source.interfaces();
-        for (index, interface) in interfaces.iter().enumerate().skip(self.programs.len()) {
+        let mut programs = Vec::new();
+        for (index, interface) in interfaces.iter().enumerate().skip(self.filters.len()) {
             let done = source.is_filtered(InterfaceId(index as u32));
-            self.programs.push(if done { None } else { (self.compile)(interface)? });
+            programs.push(if done { None } else { (self.compile)(interface)? });
         }
-        self.uniform = self.programs.windows(2).all(|pair| pair[0] == pair[1]);
+        self.filters.extend(programs);
         Ok(())
-    }
-
-    /// Leaves in the selection what the filter accepts.
-    fn select(&mut self, batch: &Batch<'_>) {
-        self.selection.select_all(batch.len());
-        if self.uniform {
-            if let Some(Some(program)) = self.programs.first() {
-                program.select(batch, &mut self.selection);
-            }
-            return;
-        }
-        let programs = &self.programs;
-        self.selection.retain(|index| {
-            let packet = batch.packet(index);
-            match programs.get(packet.meta.interface.0 as usize) {
-                Some(Some(program)) => program.run(packet) != 0,
-                _ => true,
-            }
-        });
     }
 
     /// Cuts the selection to the limit. Returns how many packets of the batch were looked at.

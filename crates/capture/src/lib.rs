@@ -17,6 +17,7 @@ mod engine;
 mod error;
 mod file;
 mod file_output;
+mod filters;
 mod sink;
 mod source;
 
@@ -25,5 +26,6 @@ pub use engine::{Compile, Control, Ended, Engine, Outcome, Watch};
 pub use error::Error;
 pub use file::FileInput;
 pub use file_output::FileOutput;
+pub use filters::Faster;
 pub use sink::{Shared, Sink, Wants};
 pub use source::{Advance, Event, Source};
