@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use tapline_filter::bpf::{Insn, Program};
-use tapline_packet::{LinkType, Meta, Record};
+use tapline_packet::{Batch, LinkType, Meta, Record};
 
 use super::*;
 use crate::{Balance, OutputAccount};
