@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 use std::fs;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use tapline_capture::Error;
 use tapline_filter::bpf::Program;
-use tapline_filter::{Handle, Options};
+use tapline_filter::{Handle, Options, Select};
 use tapline_packet::Interface;
 
 use super::snap_len;
@@ -68,6 +69,21 @@ impl Filtering {
             ..Options::default()
         };
         tapline_filter::compile(&self.text, &options).map_err(|error| Error::Filter(error.render(&self.text)))
+    }
+
+    /// The program as native code; `None` where there is none: the interpreter goes on.
+    #[cfg(feature = "jit")]
+    pub(super) fn faster(program: &Program) -> Option<Arc<dyn Select>> {
+        let mut ir = tapline_filter::ir::raise_program(program);
+        tapline_filter::optimise::optimise(&mut ir);
+        let native = tapline_jit::Native::compile(&ir).ok()?;
+        Some(Arc::new(native))
+    }
+
+    /// Built without a generator of native code.
+    #[cfg(not(feature = "jit"))]
+    pub(super) fn faster(_: &Program) -> Option<Arc<dyn Select>> {
+        None
     }
 
     /// Compiles for all interfaces known at the start, so that a mistake shows before anything is opened for writing.

@@ -109,7 +109,7 @@ fn drive(
 ) -> Outcome {
     let compile = &|interface: &_| filtering.compile(interface);
     let run = |worker: usize, source: &mut dyn Source, sinks: &mut [Box<dyn Sink>]| {
-        let engine = Engine::new(compile, snap_len, clock);
+        let engine = Engine::new(compile, snap_len, clock).made_faster(&Filtering::faster);
         engine.run(source, sinks, control, &mut |watch| watcher.tell(worker, watch))
     };
     if let [source] = sources.as_mut_slice() {
