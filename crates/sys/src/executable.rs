@@ -32,7 +32,8 @@ impl ExecutableMemory {
         let len = code.len().max(1);
         // SAFETY: a new private mapping at an address that the kernel chooses touches no memory of ours.
         let base = unsafe {
-            let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            let (access, kind) =
+                (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
             libc::mmap(ptr::null_mut(), len, access, kind, -1, 0)
         };
         if base == libc::MAP_FAILED {
@@ -43,8 +44,7 @@ impl ExecutableMemory {
         // SAFETY: the mapping has room for `len` bytes, may be written, and nobody else knows it yet.
         unsafe { ptr::copy_nonoverlapping(code.as_ptr(), base.as_ptr(), code.len()) };
         // SAFETY: the pages are ours; from here on they are only read and executed.
-        let refused =
-            unsafe { libc::mprotect(base.as_ptr().cast(), len, libc::PROT_READ | libc::PROT_EXEC) };
+        let refused = unsafe { libc::mprotect(base.as_ptr().cast(), len, libc::PROT_READ | libc::PROT_EXEC) };
         if refused != 0 {
             return Err(SyscallError::last("mprotect(PROT_EXEC)"));
         }
