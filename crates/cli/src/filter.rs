@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use anyhow::{Result, bail};
-use tapline_filter::{Error, Handle, Options, Stage};
+use anyhow::{Result, anyhow, bail};
+use tapline_filter::{Handle, Options, Stage};
 use tapline_packet::LinkType;
 
 use crate::args::ExplainArgs;
@@ -28,9 +28,10 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<()> {
         ipv6_extensions: args.language.ipv6_extensions,
         ..Options::default()
     };
-    let explained = if !args.stage.is_empty() {
-        stages(&args.stage, &text, &options)?
-    } else if args.dump > 0 {
+    if !args.stage.is_empty() {
+        return Ok(io::stdout().write_all(stages(&args.stage, &text, &options)?.as_bytes())?);
+    }
+    let explained = if args.dump > 0 {
         tapline_filter::compile(&text, &options).map(|program| program.text(form(args.dump)))
     } else {
         tapline_filter::explain(&text, &options)
@@ -41,20 +42,64 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<()> {
     }
 }
 
-/// The stages that were asked for, each under its name if there are several. The outer error is about the names, the inner
-/// one about the filter.
-fn stages(names: &[String], text: &str, options: &Options) -> Result<Result<String, Error>> {
-    let mut wanted = Vec::new();
-    for name in names {
-        match Stage::ALL.into_iter().find(|stage| stage.name() == name) {
-            Some(stage) => wanted.push(stage),
-            None if name == "all" => wanted.extend(Stage::ALL),
-            None => bail!("there is no stage {name}: say {} or all", Stage::ALL.map(Stage::name).join(", ")),
+/// A form of the filter that can be shown.
+#[derive(Clone, Copy)]
+enum Form {
+    Stage(Stage),
+    Native,
+}
+
+/// What the command line calls machine code.
+const NATIVE: &str = "native";
+
+impl Form {
+    fn all() -> impl Iterator<Item = Form> {
+        Stage::ALL.into_iter().map(Form::Stage).chain([Form::Native])
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Form::Stage(stage) => stage.name(),
+            Form::Native => NATIVE,
         }
     }
-    let show = |stage: &Stage| {
-        let shown = stage.show(text, options)?;
-        Ok(if wanted.len() > 1 { format!("{}:\n{shown}\n", stage.name()) } else { shown })
+
+    fn show(self, text: &str, options: &Options) -> Result<String> {
+        let shown = match self {
+            Form::Stage(stage) => stage.show(text, options),
+            Form::Native => return native(text, options),
+        };
+        shown.map_err(|error| anyhow!("{}", error.render(text)))
+    }
+}
+
+#[cfg(feature = "jit")]
+fn native(text: &str, options: &Options) -> Result<String> {
+    let ir = tapline_filter::compile_ir(text, options).map_err(|error| anyhow!("{}", error.render(text)))?;
+    Ok(tapline_jit::Native::assembly(&ir)?)
+}
+
+#[cfg(not(feature = "jit"))]
+fn native(_: &str, _: &Options) -> Result<String> {
+    bail!("this program was built without native code: the feature jit")
+}
+
+/// The forms that were asked for, each under its name if there are several.
+fn stages(names: &[String], text: &str, options: &Options) -> Result<String> {
+    let mut wanted = Vec::new();
+    for name in names {
+        match Form::all().find(|form| form.name() == name) {
+            Some(form) => wanted.push(form),
+            None if name == "all" => wanted.extend(Form::all()),
+            None => {
+                let known: Vec<&str> = Form::all().map(Form::name).collect();
+                bail!("there is no stage {name}: say {} or all", known.join(", "))
+            }
+        }
+    }
+    let show = |form: &Form| {
+        let shown = form.show(text, options)?;
+        Ok(if wanted.len() > 1 { format!("{}:\n{shown}\n", form.name()) } else { shown })
     };
-    Ok(wanted.iter().map(show).collect())
+    wanted.iter().map(show).collect()
 }
