@@ -13,6 +13,7 @@ mod graphs;
 use std::collections::BTreeMap;
 
 use tapline_filter::bpf::{Form, Insn, Program};
+use tapline_filter::fpl::{self, FplOptions};
 use tapline_filter::ir::{Ir, Machine, Memory, Op, raise_program};
 use tapline_filter::optimise::{PASSES, Pass};
 use tapline_filter::{Handle, Options, compile, compile_ir, generate, lower, parse};
@@ -198,6 +199,17 @@ fn masks_of_one_byte_know_of_each_other() {
 fn ranges_answer_guards() {
     let ir = before("widen", "ether[79] = 1 and ip and tcp port 80");
     assert_eq!(lines_with(&ir, "need"), 1, "{ir}");
+}
+
+/// A guard for no bytes from a place on still asks that the packet reaches to that place: an effect stands behind it.
+#[test]
+fn guards_for_no_bytes_stay() {
+    let text = "R[0] = HASH(PKT.B[0], PKT.B[1], 63); M[0]++; RETURN R[0];";
+    let ir = fpl::compile(text, &FplOptions::default()).expect("a program").ir;
+    let packets: Vec<Sample> =
+        [[1, 1], [3, 0], [2, 1], [1, 2]].map(|data| Sample { data: data.to_vec(), wire_len: 2 }).into();
+    assert_eq!(answers(&ir, &packets).1[0], 1, "only the first has the bytes");
+    judge(&ir, &packets, &|| text.to_owned());
 }
 
 /// All ways end at one accepting return, and rejecting takes no block of its own.

@@ -189,15 +189,19 @@ impl Coverage {
     /// there are enough bytes from the start for the greatest `base` that there can be.
     pub fn covers(&self, ir: &Ir, base: Option<Value>, end: u32) -> bool {
         let behind_greatest = |base| ir.greatest(base).saturating_add(end.into()) <= self.bytes.into();
-        end <= self.bytes_from(base) || base.is_some_and(behind_greatest)
+        let asked_for = self.asked_for(base);
+        asked_for.is_some_and(|bytes| end <= bytes) || base.is_some_and(behind_greatest)
+    }
+
+    /// `None`: not even that the packet reaches to the base, which a guard for 0 bytes from there asks.
+    fn asked_for(&self, base: Option<Value>) -> Option<u32> {
+        let Some(base) = base else { return Some(self.bytes) };
+        self.from.iter().find(|(value, _)| *value == base).map(|&(_, bytes)| bytes)
     }
 
     /// How many bytes are known to be there.
     pub fn bytes_from(&self, base: Option<Value>) -> u32 {
-        match base {
-            None => self.bytes,
-            Some(base) => self.from.iter().find(|(value, _)| *value == base).map_or(0, |&(_, bytes)| bytes),
-        }
+        self.asked_for(base).unwrap_or(0)
     }
 
     /// Whether a value is known not to be 0.
@@ -242,8 +246,9 @@ impl Coverage {
     pub fn meet(&mut self, other: &Coverage) {
         self.bytes = self.bytes.min(other.bytes);
         self.from.retain_mut(|(value, bytes)| {
-            *bytes = (*bytes).min(other.bytes_from(Some(*value)));
-            *bytes > 0
+            let theirs = other.asked_for(Some(*value));
+            *bytes = (*bytes).min(theirs.unwrap_or(0));
+            theirs.is_some()
         });
         self.nonzero.retain(|value| other.nonzero.contains(value));
     }

@@ -121,7 +121,8 @@ impl<'a> Facts<'a> {
         Value(3 * self.ir.instructions.len() as u32)
     }
 
-    /// Stands for the number of bytes that guards have shown behind a value.
+    /// Stands for the number of bytes that guards have shown behind a value, and one: 0 is for nothing shown, not even that the packet
+    /// reaches to where it counts to.
     fn bytes_from(&self, base: Value) -> Value {
         Value(self.ir.instructions.len() as u32 + base.0)
     }
@@ -281,7 +282,7 @@ impl<'a> Facts<'a> {
             Op::Need(place) => {
                 self.learn_bytes(way, place.offset);
                 if let Some(base) = place.base {
-                    self.at_least(way, self.bytes_from(base), place.offset.into());
+                    self.at_least(way, self.bytes_from(base), u64::from(place.offset) + 1);
                 }
             }
             Op::NonZero(value) => self.at_least(way, self.nonzero(*value), 1),
@@ -311,7 +312,7 @@ impl<'a> Facts<'a> {
             Op::Need(Place { base: Some(base), offset }) => {
                 let base = resolved(*base, given);
                 let end = u64::from(*offset);
-                self.look_least(way, self.bytes_from(base)) >= end
+                self.look_least(way, self.bytes_from(base)) > end
                     || self.look_least(way, self.bytes()) >= self.ir.greatest(base).saturating_add(end)
             }
             Op::NonZero(value) => {
