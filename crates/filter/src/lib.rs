@@ -1,11 +1,15 @@
-//! The pcap-filter language compiled to classic BPF, and the interpreter that is its reference.
+//! Filters: two languages and classic BPF into one form, and everything that runs them out of it.
 //!
 //! ```text
-//! text --parse--> Ast --lower--> Predicates --generate--> Cfg --simplify--> Cfg --assemble--> Program --run--> verdict
+//! pcap-filter text --parse--> Ast --lower--> Predicates --generate--> Cfg --simplify--> Cfg --assemble--> bpf::Program --run--> verdict
+//! classic BPF ----------------------------------------decode--------> Cfg --raise--> Ir --optimise--> Ir --> native code, eBPF, Machine
+//! FPL text --fpl::compile-------------------------------------------------------------^
+//! many filters --set::FilterSet--> which of them match
 //! ```
 //!
 //! The language is that of pcap-filter(7); a program's verdict on a packet is that of libpcap 1.11, for every link type
-//! that libpcap compiles for. [`compile`] does it all; the passes are public for those who want to see what lies between.
+//! that libpcap compiles for. [`compile`] gives a program for kernels and the interpreter, [`compile_ir`] values for native code and eBPF;
+//! the passes are public for those who want to see what lies between.
 //!
 //! What that language lacks is asked in forms ([`ast::Form`]): `scoped(...)`, `anyvlan(...)`, `inner(...)`, `extensions(...)`,
 //! `fragment(...)`. A word of these is one only before a parenthesis, so no text that libpcap takes means something else.
@@ -33,7 +37,7 @@
 //!
 //! One limit is wider than in both: arithmetic keeps constants out of scratch cells, so deeper expressions compile.
 //!
-//! The intermediate form for many filters at once, and native code, will stand between the block graph ([`mod@cfg`]) and the targets.
+//! [`mod@fpl`] is the language with memory, loops and functions, [`mod@set`] runs many filters as one, [`mod@ebpf`] makes programs for the kernel.
 #![forbid(unsafe_code)]
 
 mod assemble;
