@@ -29,13 +29,23 @@ impl Compiling {
         let values =
             time(runs, || compile_ir(text, &options).map(drop).map_err(|e| anyhow!(e.render(text))))?;
 
-        let ir = compile_ir(text, &options).map_err(|error| anyhow!(error.render(text)))?;
-        let native = super::native::compile_time(&ir, |compile| time(runs, compile));
+        let native = native(text, &options, runs)?;
         let libpcap = Libpcap::get().ok().and_then(|pcap| {
             time(runs, || pcap.compile(text, Settings::new(1)).map(drop).map_err(|error| anyhow!(error))).ok()
         });
         Ok(Compiling { program, values, native, libpcap })
     }
+}
+
+#[cfg(feature = "jit")]
+fn native(text: &str, options: &Options, runs: usize) -> anyhow::Result<Option<Duration>> {
+    let ir = compile_ir(text, options).map_err(|error| anyhow!(error.render(text)))?;
+    Ok(super::native::compile_time(&ir, |compile| time(runs, compile)))
+}
+
+#[cfg(not(feature = "jit"))]
+fn native(_: &str, _: &Options, _: usize) -> anyhow::Result<Option<Duration>> {
+    Ok(None)
 }
 
 fn time(runs: usize, mut work: impl FnMut() -> anyhow::Result<()>) -> anyhow::Result<Duration> {

@@ -43,6 +43,7 @@ pub(crate) fn all(subject: &Subject) -> anyhow::Result<Vec<Box<dyn Engine + '_>>
     }
     engines.extend(Kernel::of_ours(&subject.ours));
     engines.push(Box::new(Interpreter { program: &subject.ours }));
+    #[cfg(feature = "jit")]
     engines.extend(super::native::engines(subject)?);
     Ok(engines)
 }

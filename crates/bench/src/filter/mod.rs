@@ -12,6 +12,7 @@
 mod compile;
 mod engines;
 mod kernel;
+#[cfg(feature = "jit")]
 mod native;
 mod packets;
 mod table;
