@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tapline_filter::bpf::Program;
 use tapline_packet::Selection;
-use tapline_sys::usage::CpuTime;
+use tapline_sys::usage::thread_time;
 use tapline_testkit::libpcap::{Libpcap, Oracle};
 
 use super::Subject;
@@ -134,7 +134,7 @@ pub(crate) fn spin(packets: usize, time: Duration, mut round: impl FnMut() -> us
     let warm_up = Instant::now();
     black_box(round());
     let rounds = (BETWEEN_LOOKS.as_nanos() / warm_up.elapsed().as_nanos().max(1)).max(1);
-    let (start, before) = (Instant::now(), CpuTime::of_thread());
+    let (start, before) = (Instant::now(), thread_time());
     let mut done = 0_u64;
     while start.elapsed() < time {
         for _ in 0..rounds {
@@ -142,6 +142,6 @@ pub(crate) fn spin(packets: usize, time: Duration, mut round: impl FnMut() -> us
         }
         done += rounds as u64 * packets as u64;
     }
-    let cpu = CpuTime::of_thread().since(before).total();
+    let cpu = thread_time().saturating_sub(before);
     Cost { ns: cpu.as_nanos() as f64 / done as f64 }
 }

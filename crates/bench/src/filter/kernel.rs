@@ -11,7 +11,7 @@ use tapline_filter::ebpf::{Hook, XdpAction, emit};
 use tapline_filter::ir::{Ir, raise_program};
 use tapline_filter::optimise::optimise;
 use tapline_sys::bpf::{Insn, Program, ProgramKind};
-use tapline_sys::usage::CpuTime;
+use tapline_sys::usage::thread_time;
 use tapline_testkit::libpcap::Oracle;
 
 use super::engines::{Cost, Engine};
@@ -56,9 +56,9 @@ impl Kernel {
 
     /// Nanoseconds that `repeat` runs on a packet take.
     fn time(program: &Program, frame: &[u8], repeat: u32) -> anyhow::Result<f64> {
-        let before = CpuTime::of_thread();
+        let before = thread_time();
         program.test_run(frame, repeat).context("running a program in the kernel")?;
-        Ok(CpuTime::of_thread().since(before).total().as_nanos() as f64)
+        Ok(thread_time().saturating_sub(before).as_nanos() as f64)
     }
 }
 

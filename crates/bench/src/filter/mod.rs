@@ -42,8 +42,8 @@ pub struct FilterArgs {
     /// Measure on the packets of this file too (pcap or pcapng, Ethernet).
     #[arg(short = 'r', value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// How long each engine runs each time, in milliseconds.
-    #[arg(long, value_name = "MS", default_value_t = 50)]
+    /// How long each engine runs each time, in milliseconds, 1 to 60000.
+    #[arg(long, value_name = "MS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     pub time_ms: u64,
     /// One JSON array instead of text.
     #[arg(long)]

@@ -43,7 +43,8 @@ impl Packets {
     /// The first packets of an Ethernet capture.
     pub(crate) fn of_file(path: &Path) -> anyhow::Result<Packets> {
         let libpcap = Libpcap::get().map_err(|reason| anyhow!("files are read by libpcap: {reason}"))?;
-        let (dlt, packets) = libpcap.read_file(path).map_err(|error| anyhow!(error))?;
+        let (dlt, packets) =
+            libpcap.read_file(path).map_err(|error| anyhow!(error).context(path.display().to_string()))?;
         ensure!(dlt == 1, "{}: link type {dlt}; only Ethernet is measured", path.display());
         let fits = |frame: &Vec<u8>| (LEN_MIN..=LEN_MAX).contains(&frame.len());
         let frames: Vec<Vec<u8>> =
