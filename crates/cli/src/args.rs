@@ -51,8 +51,8 @@ interleaved runs; all engines must accept the same packets before anything is me
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
-    /// Runs of each engine.
-    #[arg(long, value_name = "N", default_value_t = 9)]
+    /// Runs of each engine, 1 to 1000.
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1000))]
     pub(crate) runs: usize,
     #[command(flatten)]
     pub(crate) what: tapline_bench::filter::FilterArgs,
@@ -63,7 +63,7 @@ Examples:
   tapline filter explain 'host 10.0.0.1 and not port 22'
   tapline filter explain -d 'tcp[tcpflags] & tcp-syn != 0'     as tcpdump -d prints it
   tapline filter explain -ddd --link-type RAW 'icmp'           decimal numbers, for other programs
-  tapline filter explain --stage passes 'host a or host b'     what each pass of the compiler does
+  tapline filter explain --stage passes 'port 53 or port 80'   what each pass of the compiler does
   tapline filter explain 'anyvlan(inner(gre, tcp port 80))'    tagged or not, in the packet inside GRE";
 
 /// How the text of a filter is read.
