@@ -13,16 +13,14 @@
 mod oracle;
 #[path = "extensions/packets.rs"]
 mod packets;
-#[path = "extensions/trees.rs"]
-mod trees;
 
 use oracle::{Modes, holds};
 use tapline_filter::bpf::Program;
 use tapline_filter::{Handle, Options, compile};
 use tapline_packet::{Meta, Packet, VlanTag};
+use tapline_testkit::forms::{self, Tree};
 use tapline_testkit::libpcap::Libpcap;
 use tapline_testkit::random::Random;
-use trees::Tree;
 
 const NEVER: &str = "expression rejects all packets";
 
@@ -122,7 +120,7 @@ fn forms_mean_what_the_walker_says() {
     let mut tally = Tally::default();
     for _ in 0..number("TAPLINE_FILTER_TREES", 1500) {
         let modes = Modes { scoped: random.one_of(1, 2), extensions: random.one_of(1, 2) };
-        let tree = trees::tree(&mut random, modes.scoped, 0);
+        let tree = forms::tree(&mut random, modes.scoped, 0);
         let text = tree.to_string();
         // Without the optimiser nothing is proven; then a text only lacks cells.
         let plain = program(&text, &options(modes, Handle::Savefile, false));

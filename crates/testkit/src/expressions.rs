@@ -96,6 +96,11 @@ impl Expressions {
         Expressions { random: Random::new(seed), family: Family::of(dlt) }
     }
 
+    /// Texts for a DLT that a stream of choices makes.
+    pub const fn from_random(random: Random, dlt: i32) -> Expressions {
+        Expressions { random, family: Family::of(dlt) }
+    }
+
     /// The next text.
     pub fn text(&mut self) -> String {
         let mut text = String::new();

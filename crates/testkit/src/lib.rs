@@ -13,7 +13,9 @@
 #![deny(unsafe_code)]
 
 pub mod capture_file;
+pub mod ebpf;
 pub mod expressions;
+pub mod forms;
 pub mod fpl;
 pub mod frames;
 pub mod gallery;

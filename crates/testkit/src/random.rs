@@ -7,12 +7,20 @@
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
+    /// Bytes that decide the first numbers, the next one last.
+    given: Vec<u8>,
 }
 
 impl Random {
     /// The stream of `seed`.
     pub const fn new(seed: u64) -> Random {
-        Random { state: seed }
+        Random { state: seed, given: Vec::new() }
+    }
+
+    /// A stream whose first choices `bytes` makes: the top byte of a number is the next of them, as long as there are any. A fuzzer that
+    /// changes one byte so changes one choice of whatever is made from the stream.
+    pub fn from_bytes(bytes: &[u8]) -> Random {
+        Random { state: 0, given: bytes.iter().rev().copied().collect() }
     }
 
     /// The next 64 bits.
@@ -21,7 +29,11 @@ impl Random {
         let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        z ^= z >> 31;
+        match self.given.pop() {
+            Some(byte) => z >> 8 | u64::from(byte) << 56,
+            None => z,
+        }
     }
 
     /// A number from 0 to `end - 1`; 0 if `end` is 0.
@@ -76,6 +88,14 @@ mod tests {
         let mut random = Random::new(1_234_567);
         let first: Vec<u64> = (0..3).map(|_| random.bits()).collect();
         assert_eq!(first, [6_457_827_717_110_365_317, 3_203_168_211_198_807_973, 9_817_491_932_198_370_423]);
+    }
+
+    #[test]
+    fn given_bytes_decide_choices() {
+        let mut random = Random::from_bytes(&[0, 128, 255]);
+        let choices: Vec<u64> = (0..3).map(|_| random.below(4)).collect();
+        assert_eq!(choices, [0, 2, 3]);
+        assert_eq!(Random::from_bytes(&[]).bits(), Random::new(0).bits());
     }
 
     #[test]

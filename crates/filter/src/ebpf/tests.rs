@@ -1,8 +1,7 @@
 //! What is emitted, what it means to a machine of ours, and what is refused. The last word has the kernel: `tests/ebpf.rs`.
 
-mod machine;
-
-use tapline_packet::{Meta, PacketType, VlanTag};
+use tapline_packet::{Meta, Packet, PacketType, VlanTag};
+use tapline_testkit::ebpf as machine;
 use tapline_testkit::programs;
 use tapline_testkit::random::Random;
 
@@ -28,6 +27,22 @@ fn graph(make: impl FnOnce(&mut Builder) -> Value) -> Ir {
 
 fn text(ir: &Ir, hook: Hook) -> String {
     emit(ir, hook).expect("it can be had").text()
+}
+
+/// What a program returns on a machine of ours.
+fn run(program: &Program, data: &[u8], meta: &Meta) -> u32 {
+    let insn = |insn: &Insn| machine::Insn {
+        code: insn.code,
+        registers: insn.registers(),
+        offset: insn.offset,
+        immediate: insn.immediate,
+    };
+    let insns: Vec<machine::Insn> = program.insns().iter().map(insn).collect();
+    let kind = match program.hook() {
+        Hook::SocketFilter => machine::Kind::SocketFilter,
+        Hook::Xdp { .. } => machine::Kind::Xdp,
+    };
+    machine::run(kind, &insns, Packet { data, meta })
 }
 
 /// `ip`: the EtherType at 12.
@@ -208,11 +223,11 @@ fn verdicts_are_those_of_the_interpreter() {
             let len = random.below(60) as usize;
             let data = random.bytes(len);
             let meta = Meta { wire_len: len as u32, ..Meta::default() };
-            let expected = reference.run(tapline_packet::Packet { data: &data, meta: &meta });
-            assert_eq!(machine::run(&socket, &data, &meta), expected, "{}\n{data:02x?}", socket.text());
+            let expected = reference.run(Packet { data: &data, meta: &meta });
+            assert_eq!(run(&socket, &data, &meta), expected, "{}\n{data:02x?}", socket.text());
             if let Some(xdp) = &xdp {
                 let action = if expected == 0 { XdpAction::DROP } else { XdpAction::PASS };
-                assert_eq!(machine::run(xdp, &data, &meta), action, "{}\n{data:02x?}", xdp.text());
+                assert_eq!(run(xdp, &data, &meta), action, "{}\n{data:02x?}", xdp.text());
             }
             accepted += u32::from(expected != 0);
         }
@@ -232,7 +247,7 @@ fn fields_are_what_the_capture_knows() {
     };
     let value = |field, meta: &Meta| {
         let program = emit(&graph(|builder| builder.field(field)), Hook::SocketFilter).expect("a filter");
-        machine::run(&program, &[0; 33], meta)
+        run(&program, &[0; 33], meta)
     };
     let fields = [
         (Field::VlanTag, 0xa123, 0),

@@ -2,7 +2,7 @@
 //!
 //! A read outside of the frame is an error that ends the walk: the frame is rejected, as the language has it.
 
-use crate::trees::{Kind, Tree, Which};
+use tapline_testkit::forms::{Kind, Tree, Which};
 
 /// How the whole text is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,109 @@
-//! A machine for programs of ours, for where no kernel may be asked. It knows what is emitted, and no more.
+//! An eBPF machine for socket filters and XDP programs, for where no kernel may be asked. It knows what filters are made of, and no more.
+//!
+//! ```text
+//! instructions --run(kind, packet)--> verdict, or a panic where the verifier would refuse
+//! ```
 //!
 //! It is as strict as the verifier in what can be seen on one way: registers and stack are read after they were written, loads lose r1 to
 //! r5, and packet bytes are read inside of the packet.
 
-use tapline_packet::{Meta, Packet};
+use tapline_packet::Packet;
 
-use super::super::code::*;
-use super::super::{Hook, Insn, Program, sk_buff, xdp_md};
+/// What kind of program it is: what r1 points to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `struct __sk_buff`.
+    SocketFilter,
+    /// `struct xdp_md`.
+    Xdp,
+}
+
+/// An instruction, as `struct bpf_insn` has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Insn {
+    /// Class, source and operation.
+    pub code: u8,
+    /// The destination in the lower four bits, the source in the upper ones.
+    pub registers: u8,
+    /// A distance, or a place relative to a register.
+    pub offset: i16,
+    /// A constant.
+    pub immediate: i32,
+}
+
+impl Insn {
+    fn class(self) -> u8 {
+        self.code & 0x07
+    }
+
+    fn to(self) -> u8 {
+        self.registers & 0x0f
+    }
+
+    fn from(self) -> u8 {
+        self.registers >> 4
+    }
+}
+
+// The instruction set, as `linux/bpf_common.h` and `linux/bpf.h` have it.
+const LD: u8 = 0x00;
+const LDX: u8 = 0x01;
+const STX: u8 = 0x03;
+const ALU: u8 = 0x04;
+const JMP: u8 = 0x05;
+const JMP32: u8 = 0x06;
+const ALU64: u8 = 0x07;
+const X: u8 = 0x08;
+const WORD: u8 = 0x00;
+const HALF: u8 = 0x08;
+const BYTE: u8 = 0x10;
+const DOUBLE: u8 = 0x18;
+const IMM: u8 = 0x00;
+const IND: u8 = 0x40;
+const ADD: u8 = 0x00;
+const SUB: u8 = 0x10;
+const MUL: u8 = 0x20;
+const DIV: u8 = 0x30;
+const OR: u8 = 0x40;
+const AND: u8 = 0x50;
+const LSH: u8 = 0x60;
+const RSH: u8 = 0x70;
+const MOD: u8 = 0x90;
+const XOR: u8 = 0xa0;
+const MOV: u8 = 0xb0;
+const ARSH: u8 = 0xc0;
+const END: u8 = 0xd0;
+const JA: u8 = 0x00;
+const JEQ: u8 = 0x10;
+const JGT: u8 = 0x20;
+const JGE: u8 = 0x30;
+const JSET: u8 = 0x40;
+const JNE: u8 = 0x50;
+const JSGT: u8 = 0x60;
+const JSGE: u8 = 0x70;
+const EXIT: u8 = 0x90;
+const JLT: u8 = 0xa0;
+const JLE: u8 = 0xb0;
+const JSLT: u8 = 0xc0;
+const JSLE: u8 = 0xd0;
+
+/// Places in `struct __sk_buff` of linux/bpf.h.
+mod sk_buff {
+    pub(super) const LEN: i16 = 0;
+    pub(super) const PKT_TYPE: i16 = 4;
+    pub(super) const VLAN_PRESENT: i16 = 20;
+    pub(super) const VLAN_TCI: i16 = 24;
+    pub(super) const VLAN_PROTO: i16 = 28;
+    pub(super) const IFINDEX: i16 = 40;
+    pub(super) const HASH: i16 = 68;
+}
+
+/// Places in `struct xdp_md` of linux/bpf.h.
+mod xdp_md {
+    pub(super) const DATA: i16 = 0;
+    pub(super) const DATA_END: i16 = 4;
+    pub(super) const INGRESS_IFINDEX: i16 = 12;
+}
 
 /// Addresses that cannot be mistaken for each other.
 const STACK_END: u64 = 0x1_0000_0000;
@@ -14,30 +111,29 @@ const PACKET: u64 = 0x2_0000_0000;
 const CONTEXT: u64 = 0x3_0000_0000;
 
 struct Machine<'a> {
-    hook: Hook,
+    kind: Kind,
     packet: Packet<'a>,
     registers: [Option<u64>; 11],
     stack: [Option<u64>; 64],
 }
 
-/// What a program returns for a packet.
+/// What a program returns for a packet. To the program the packet is as long as its captured bytes.
 ///
 /// # Panics
 /// If it does what no program may.
-pub(super) fn run(program: &Program, data: &[u8], meta: &Meta) -> u32 {
+pub fn run(kind: Kind, program: &[Insn], packet: Packet<'_>) -> u32 {
     let mut registers = [None; 11];
     registers[1] = Some(CONTEXT);
     registers[10] = Some(STACK_END);
-    let packet = Packet { data, meta };
-    let mut machine = Machine { hook: program.hook(), packet, registers, stack: [None; 64] };
+    let mut machine = Machine { kind, packet, registers, stack: [None; 64] };
     let mut at = 0_i64;
     loop {
-        let insn = program.insns()[at as usize];
+        let insn = program[at as usize];
         at += 1;
         match insn.class() {
             LD if insn.code == LD | IMM | DOUBLE => {
-                let high = program.insns()[at as usize].immediate as u32;
-                machine.registers[usize::from(insn.to.0)] =
+                let high = program[at as usize].immediate as u32;
+                machine.registers[usize::from(insn.to())] =
                     Some(u64::from(insn.immediate as u32) | u64::from(high) << 32);
                 at += 1;
             }
@@ -47,8 +143,8 @@ pub(super) fn run(program: &Program, data: &[u8], meta: &Meta) -> u32 {
             },
             LDX => machine.load(insn),
             STX => {
-                let value = machine.read(insn.from.0);
-                machine.stack[slot(machine.read(insn.to.0), insn)] = Some(value);
+                let value = machine.read(insn.from());
+                machine.stack[slot(machine.read(insn.to()), insn)] = Some(value);
             }
             ALU | ALU64 => machine.arithmetic(insn),
             _ if insn.code == JMP | EXIT => return machine.read(0) as u32,
@@ -72,8 +168,8 @@ impl Machine<'_> {
     }
 
     fn packet_load(&mut self, insn: Insn) -> Option<u64> {
-        assert_eq!((self.hook, self.read(6)), (Hook::SocketFilter, CONTEXT));
-        let base = if insn.code & 0xe0 == IND { self.read(insn.from.0) } else { 0 };
+        assert_eq!((self.kind, self.read(6)), (Kind::SocketFilter, CONTEXT));
+        let base = if insn.code & 0xe0 == IND { self.read(insn.from()) } else { 0 };
         self.registers[1..=5].fill(None);
         let place = (base as i32).wrapping_add(insn.immediate);
         assert!(place >= 0, "a place that means other headers to the kernel");
@@ -82,7 +178,7 @@ impl Machine<'_> {
     }
 
     fn load(&mut self, insn: Insn) {
-        let from = self.read(insn.from.0);
+        let from = self.read(insn.from());
         let value = if from == CONTEXT {
             self.context(insn.offset)
         } else if from > PACKET - 0x1_0000 {
@@ -92,40 +188,40 @@ impl Machine<'_> {
         } else {
             self.stack[slot(from, insn)].expect("the stack is read after it was written")
         };
-        self.registers[usize::from(insn.to.0)] = Some(value);
+        self.registers[usize::from(insn.to())] = Some(value);
     }
 
     fn context(&self, offset: i16) -> u64 {
         let Packet { data, meta } = self.packet;
         let tag = meta.vlan.unwrap_or(tapline_packet::VlanTag { tpid: 0, tci: 0 });
-        match (self.hook, offset) {
-            (Hook::SocketFilter, sk_buff::LEN) => data.len() as u64,
-            (Hook::SocketFilter, sk_buff::PKT_TYPE) => meta.packet_type.to_kernel().into(),
-            (Hook::SocketFilter, sk_buff::IFINDEX) => meta.if_index.into(),
-            (Hook::SocketFilter, sk_buff::HASH) => meta.rx_hash.into(),
-            (Hook::SocketFilter, sk_buff::VLAN_PRESENT) => meta.vlan.is_some().into(),
-            (Hook::SocketFilter, sk_buff::VLAN_TCI) => tag.tci.into(),
-            (Hook::SocketFilter, sk_buff::VLAN_PROTO) => u16::from_le_bytes(tag.tpid.to_be_bytes()).into(),
-            (Hook::Xdp { .. }, xdp_md::DATA) => PACKET,
-            (Hook::Xdp { .. }, xdp_md::DATA_END) => PACKET + data.len() as u64,
-            (Hook::Xdp { .. }, xdp_md::INGRESS_IFINDEX) => meta.if_index.into(),
+        match (self.kind, offset) {
+            (Kind::SocketFilter, sk_buff::LEN) => data.len() as u64,
+            (Kind::SocketFilter, sk_buff::PKT_TYPE) => meta.packet_type.to_kernel().into(),
+            (Kind::SocketFilter, sk_buff::IFINDEX) => meta.if_index.into(),
+            (Kind::SocketFilter, sk_buff::HASH) => meta.rx_hash.into(),
+            (Kind::SocketFilter, sk_buff::VLAN_PRESENT) => meta.vlan.is_some().into(),
+            (Kind::SocketFilter, sk_buff::VLAN_TCI) => tag.tci.into(),
+            (Kind::SocketFilter, sk_buff::VLAN_PROTO) => u16::from_le_bytes(tag.tpid.to_be_bytes()).into(),
+            (Kind::Xdp, xdp_md::DATA) => PACKET,
+            (Kind::Xdp, xdp_md::DATA_END) => PACKET + data.len() as u64,
+            (Kind::Xdp, xdp_md::INGRESS_IFINDEX) => meta.if_index.into(),
             _ => panic!("no field at {offset}"),
         }
     }
 
     fn operand(&self, insn: Insn) -> u64 {
-        if insn.code & X != 0 { self.read(insn.from.0) } else { i64::from(insn.immediate) as u64 }
+        if insn.code & X != 0 { self.read(insn.from()) } else { i64::from(insn.immediate) as u64 }
     }
 
     fn arithmetic(&mut self, insn: Insn) {
         let (op, wide, bits) = (insn.code & 0xf0, insn.class() == ALU64, insn.immediate);
-        let to = usize::from(insn.to.0);
+        let to = usize::from(insn.to());
         if op == END {
             assert_eq!(insn.code & X, X, "on little-endian machines only this order is a change");
-            return self.registers[to] = Some(self.read(insn.to.0).swap_bytes() >> (64 - bits));
+            return self.registers[to] = Some(self.read(insn.to()).swap_bytes() >> (64 - bits));
         }
         let right = self.operand(insn);
-        let left = if op == MOV { 0 } else { self.read(insn.to.0) };
+        let left = if op == MOV { 0 } else { self.read(insn.to()) };
         let result = if wide {
             wide_result(op, left, right)
         } else {
@@ -138,7 +234,7 @@ impl Machine<'_> {
         if insn.code == JMP | JA {
             return true;
         }
-        let (left, right) = (self.read(insn.to.0), self.operand(insn));
+        let (left, right) = (self.read(insn.to()), self.operand(insn));
         let (left, right, signed) = match insn.class() {
             JMP => (left, right, [left as i64, right as i64]),
             _ => {

@@ -1,54 +1,83 @@
 //! Random filters of our own forms, as trees and as text.
+//!
+//! ```text
+//! tree := tree (and | or) tree | not tree | (tree) | form(tree) | leaf
+//! form := scoped | extensions | anyvlan | inner[kind [id],]
+//! leaf := vlan [id] | ip | ip6 | arp | host | protocol | port | byte | fragment()
+//! ```
 
 use std::fmt;
 
-use tapline_testkit::random::Random;
+use crate::random::Random;
 
 /// Kinds of tunnels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// GRE.
     Gre,
+    /// VXLAN.
     Vxlan,
+    /// Geneve.
     Geneve,
+    /// GTP-U.
     Gtp,
+    /// IP in IP.
     Ipip,
+    /// ERSPAN.
     Erspan,
 }
 
 /// Which fragments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Which {
+pub enum Which {
+    /// Any fragment.
     Any,
+    /// The first.
     First,
+    /// All but the first.
     Later,
 }
 
 /// A filter.
 #[derive(Clone, Debug)]
-pub(crate) enum Tree {
+pub enum Tree {
     /// Two or more, from left to right. Written without parentheses.
     And(Vec<Tree>),
+    /// Two or more, from left to right. Written without parentheses.
     Or(Vec<Tree>),
     /// `and` (false) and `or` (true) as they come.
     Mixed(Box<Tree>, Vec<(bool, Tree)>),
+    /// `not ...`
     Not(Box<Tree>),
+    /// `(...)`
     Group(Box<Tree>),
+    /// `scoped(...)`
     Scoped(Box<Tree>),
+    /// `extensions(...)`
     Extensions(Box<Tree>),
+    /// `anyvlan(...)`
     AnyVlan(Box<Tree>),
+    /// `inner(kind id, ...)`
     Inner(Option<Kind>, Option<u32>, Box<Tree>),
+    /// `vlan id`
     Vlan(Option<u16>),
+    /// `ip`
     Ip,
+    /// `ip6`
     Ip6,
+    /// `arp`
     Arp,
     /// 02:00:00:00:00:xx
     EtherHost(u8),
+    /// `ip host ...`
     IpHost(u32),
     /// `tcp`, `udp`, `sctp`, `icmp6`.
     Protocol(u8),
+    /// `port n`, of one protocol or of any.
     Port(Option<u8>, u16),
     /// `tcp[n] & m != 0`.
     Byte(u8, usize, u8),
+    /// `fragment(...)`
     Fragment(Which),
 }
 
@@ -110,8 +139,8 @@ fn list(f: &mut fmt::Formatter<'_>, parts: &[Tree], joint: &str) -> fmt::Result 
 
 const DEPTH_MAX: u32 = 4;
 
-/// A tree; `vlan` stands in it only where it is read scoped.
-pub(crate) fn tree(random: &mut Random, scoped: bool, depth: u32) -> Tree {
+/// A tree, to stand so deep in another one (0: in none); `vlan` stands in it only where it is read scoped.
+pub fn tree(random: &mut Random, scoped: bool, depth: u32) -> Tree {
     match random.below(10) {
         0..2 if depth < DEPTH_MAX => {
             let parts = (0..random.between(2..=4)).map(|_| operand(random, scoped, depth + 1)).collect();
