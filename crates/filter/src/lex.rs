@@ -294,6 +294,11 @@ pub(crate) fn is_number(text: &str) -> bool {
     !text.is_empty() && number_len(text.as_bytes()) == text.len()
 }
 
+/// Whether the word begins a form where a parenthesis comes next.
+pub(crate) fn is_form(text: &str) -> bool {
+    words::form(text).is_some()
+}
+
 /// Whether the text is a word of the language once it is in lower case, as words must be.
 pub(crate) fn is_word_in_lower_case(text: &str) -> bool {
     let lower = text.to_ascii_lowercase();

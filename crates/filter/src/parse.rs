@@ -17,7 +17,7 @@ mod wlan;
 
 use crate::ast::{Arith, Ast, Direction, Expr, Id, IdKind, Joint, Keyword, Kind, Protocol, Qualifiers};
 use crate::error::{Error, Span};
-use crate::lex::{Lexer, SYNTAX, Symbol, Token, is_word_in_lower_case};
+use crate::lex::{Lexer, SYNTAX, Symbol, Token, is_form, is_word_in_lower_case};
 
 /// How deep parentheses, `not` and operators may nest. Far more than anyone writes, far less than the stack holds.
 pub const DEPTH_MAX: usize = 500;
@@ -363,6 +363,9 @@ fn unqualified(expr: &Expr) -> Error {
     let hint = match first_id(expr) {
         Some(Id::Name(name)) if is_word_in_lower_case(name) => {
             "the words of the language are in lower case".into()
+        }
+        Some(Id::Name(name)) if is_form(name) => {
+            format!("'{name}' needs parentheses: {name}(...); if it is a host, write host before it")
         }
         Some(Id::Name(name)) => {
             format!("'{name}' is no word of the language; if it is a host, write host before it")

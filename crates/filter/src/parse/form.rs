@@ -35,13 +35,13 @@ impl Parser<'_> {
     /// `gre,` or `vxlan 42,` if that is what comes next: without the comma it is part of the filter.
     fn tunnel(&mut self) -> Result<Option<Tunnel>, Error> {
         let mut ahead = self.fork();
-        let Some(kind) = ahead.tunnel_kind()? else { return Ok(None) };
+        let Some(kind) = ahead.tunnel_kind()? else { return self.no_kind() };
         let id = match ahead.peek() {
             Ok(Token::Number(number)) => Some((number, ahead.advance())),
             _ => None,
         };
         if ahead.peek() != Ok(Token::Symbol(Symbol::Comma)) {
-            return Ok(None);
+            return if ahead.goes_on_without_comma(kind) { Ok(None) } else { Err(ahead.no_comma(kind)) };
         }
         ahead.advance();
         *self = ahead;
@@ -49,6 +49,30 @@ impl Parser<'_> {
         match id {
             Some((number, span)) => check_id(kind, number, span).map(|()| Some(tunnel)),
             None => Ok(Some(tunnel)),
+        }
+    }
+
+    /// Whether the kind before may be a test: `inner(vxlan 42 and tcp)` looks for VXLAN within a tunnel.
+    fn goes_on_without_comma(&self, kind: TunnelKind) -> bool {
+        let is_test = matches!(kind, TunnelKind::Vxlan | TunnelKind::Geneve);
+        let next = [Symbol::And, Symbol::Or, Symbol::RightParen].map(Token::Symbol);
+        is_test && self.peek().is_ok_and(|token| token == Token::End || next.contains(&token))
+    }
+
+    fn no_comma(&self, kind: TunnelKind) -> Error {
+        self.syntax(&format!("behind the kind of tunnel come a comma and a filter: inner({}, ...)", kind.word()))
+    }
+
+    /// What is next is no kind of tunnel. A comma behind it says that it was meant to be one.
+    fn no_kind(&self) -> Result<Option<Tunnel>, Error> {
+        let mut ahead = self.fork();
+        ahead.advance();
+        match ahead.peek() {
+            Ok(Token::Symbol(Symbol::Comma)) => {
+                let known = TunnelKind::ALL.map(TunnelKind::word).join(", ");
+                Err(self.syntax(&format!("this is no kind of tunnel: {known}")))
+            }
+            _ => Ok(None),
         }
     }
 

@@ -133,6 +133,27 @@ fn a_name_by_itself_gets_a_hint_that_fits() {
 }
 
 #[test]
+fn mistakes_in_forms_get_hints_that_fit() {
+    let cases = [
+        ("anyvlan tcp", "'anyvlan' needs parentheses: anyvlan(...)"),
+        ("not fragment", "'fragment' needs parentheses: fragment(...)"),
+        ("inner(foo, tcp)", "this is no kind of tunnel: "),
+        ("inner(mpls, tcp)", "this is no kind of tunnel: "),
+        ("inner(gre)", "behind the kind of tunnel come a comma and a filter: inner(gre, ...)"),
+        ("inner(gtp 0x1001 udp port 53)", "behind the kind of tunnel come a comma"),
+        ("inner(vxlan tcp)", "behind the kind of tunnel come a comma"),
+        ("inner(vxlan 42 tcp)", "behind the kind of tunnel come a comma"),
+        ("inner(vxlan", "')' was expected here"),
+    ];
+    for (text, hint) in cases {
+        assert!(rejects(text).hint.starts_with(hint), "{text}: {}", rejects(text).hint);
+    }
+    for text in ["inner(vxlan)", "inner(vxlan 42 and tcp)", "inner(geneve or tcp)", "inner(host gre)"] {
+        assert!(parse(text).is_ok(), "{text}");
+    }
+}
+
+#[test]
 fn the_tree_shows_primitives_as_they_are_written() {
     for text in [
         "vlan 5",
