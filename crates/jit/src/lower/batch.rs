@@ -68,7 +68,7 @@ pub(super) fn lower(source: &Source<'_>, builder: &mut FunctionBuilder<'_>) {
     let memory_handle = field(offset_of!(BatchContext, memory));
     let cells = field(offset_of!(BatchContext, cells));
     let snap_len = offset_of!(BatchContext, snap_len) as i32;
-    let snap_len = builder.ins().load(types::I32, constant_memory().with_aligned(), context, snap_len);
+    let snap_len = builder.ins().uload32(constant_memory().with_aligned(), context, snap_len);
     let zero = builder.ins().iconst(types::I64, 0);
     builder.ins().brif(count, head, &args([zero, zero]), done, &args([zero]));
 
@@ -78,10 +78,9 @@ pub(super) fn lower(source: &Source<'_>, builder: &mut FunctionBuilder<'_>) {
     let distance = builder.ins().imul_imm_u(index, size_of::<Record>() as i64);
     let record = builder.ins().iadd(records, distance);
     let constant = constant_memory().with_aligned();
-    let captured = builder.ins().load(types::I32, constant, record, offset_of!(Record, cap_len) as i32);
+    let captured = builder.ins().uload32(constant, record, offset_of!(Record, cap_len) as i32);
     let offset = builder.ins().load(types::I64, constant, record, offset_of!(Record, offset) as i32);
     let captured = builder.ins().umin(captured, snap_len);
-    let captured = builder.ins().uextend(types::I64, captured);
     // The base ends below 2^63: what starts in it, or at its end, ends without wrapping.
     let starts_beyond = builder.ins().icmp(IntCC::UnsignedGreaterThan, offset, base_len);
     let starts_inside = builder.create_block();

@@ -22,12 +22,14 @@ impl Body<'_, '_> {
             }
             Plan::Table { first, span, words } => {
                 let place = self.place(value, *first, *span, default);
+                let place = self.widened(place);
                 let number = self.builder.ins().ushr_imm_u(place, 6);
                 let word = self.element(words.as_ptr(), number, types::I64);
                 self.bit(word, place, &cases[0].to, default);
             }
             Plan::Jump { first, span } => {
                 let place = self.place(value, *first, *span, default);
+                let place = self.widened(place);
                 self.jump(place, *first, *span, cases, default);
             }
             Plan::Hash(hash) => {
@@ -41,25 +43,29 @@ impl Body<'_, '_> {
         }
     }
 
-    /// A value's distance from the first key, with 64 bits; goes on with those up to `span`.
+    /// A value's distance from the first key; goes on with those up to `span`.
     fn place(&mut self, value: Value, first: u64, span: u64, default: &Target) -> clif::Value {
-        let ty = self.ir.ty(value);
-        let value = self.value(value);
+        let value = self.compared(value, first + span);
+        let ty = self.builder.func.dfg.value_type(value);
         let place = match first {
             0 => value,
             _ => {
-                let first = self.constant(ty, first);
+                let first = self.builder.ins().iconst(ty, first as i64);
                 self.builder.ins().isub(value, first)
             }
         };
-        let last = self.constant(ty, span);
+        let last = self.builder.ins().iconst(ty, span as i64);
         let beyond = self.builder.ins().icmp(IntCC::UnsignedGreaterThan, place, last);
         let (otherwise, given) = self.target(default);
         let on = self.builder.create_block();
         self.builder.ins().brif(beyond, otherwise, &given, on, &[]);
         self.builder.switch_to_block(on);
-        match ty {
-            Type::U64 => place,
+        place
+    }
+
+    fn widened(&mut self, place: clif::Value) -> clif::Value {
+        match self.builder.func.dfg.value_type(place) {
+            types::I64 => place,
             _ => self.builder.ins().uextend(types::I64, place),
         }
     }
