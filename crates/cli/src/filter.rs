@@ -14,13 +14,14 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<()> {
     let text = filter_text(args.filter_file.as_deref(), &args.filter)?;
     let Some(link_type) = LinkType::from_name(&args.link_type) else {
         bail!(
-            "there is no link type {}: names and numbers are those of tcpdump.org/linktypes.html",
+            "there is no link type '{}': names and numbers are those of tcpdump.org/linktypes.html",
             args.link_type
         );
     };
     let options = Options {
         link_type,
-        snap_len: args.snapshot_length,
+        // As with tcpdump.
+        snap_len: if args.snapshot_length == 0 { 262_144 } else { args.snapshot_length },
         netmask: Some(0),
         handle: if args.live { Handle::Live } else { Handle::Dead },
         optimise: !args.no_optimize,
@@ -88,12 +89,13 @@ fn native(_: &str, _: &Options) -> Result<String> {
 fn stages(names: &[String], text: &str, options: &Options) -> Result<String> {
     let mut wanted = Vec::new();
     for name in names {
+        let name = name.trim();
         match Form::all().find(|form| form.name() == name) {
             Some(form) => wanted.push(form),
             None if name == "all" => wanted.extend(Form::all()),
             None => {
                 let known: Vec<&str> = Form::all().map(Form::name).collect();
-                bail!("there is no stage {name}: say {} or all", known.join(", "))
+                bail!("there is no stage '{name}': say {} or all", known.join(", "))
             }
         }
     }
