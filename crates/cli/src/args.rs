@@ -80,7 +80,7 @@ pub(crate) struct LanguageArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// What the first header of a packet is: a name or number as `tapline capture -L` shows them.
+    /// What the first header of a packet is: a name or number of tcpdump.org/linktypes.html, such as RAW, LINUX_SLL2 or 113.
     #[arg(short = 'y', long, value_name = "TYPE", default_value = "EN10MB")]
     pub(crate) link_type: String,
     /// Only the program: -d as instructions, -dd as C, -ddd as decimal numbers.
@@ -98,7 +98,7 @@ pub(crate) struct ExplainArgs {
     /// Leave the program as it was generated, with its redundant tests.
     #[arg(short = 'O', long)]
     pub(crate) no_optimize: bool,
-    /// The most bytes that the program lets through of a packet.
+    /// The most bytes that the program lets through of a packet; 0 is the default.
     #[arg(short, long, value_name = "BYTES", default_value_t = 262_144)]
     pub(crate) snapshot_length: u32,
     /// Read the filter from a file instead.
