@@ -75,7 +75,7 @@ fn for_each_read(ir: &Ir, id: BlockId, mut visit: impl FnMut(Value)) {
 }
 
 /// How to look for keys, ascending, of which there is at least one. `uniform`: all lead to one target.
-pub(super) fn choose(keys: &[u64], uniform: bool) -> Search {
+pub(crate) fn choose(keys: &[u64], uniform: bool) -> Search {
     let span = keys[keys.len() - 1] - keys[0];
     let places = JUMP_TABLE_PLACES.saturating_mul(keys.len() as u64);
     match uniform {
@@ -188,6 +188,9 @@ impl Chains {
             copied.push((asked, Vec::new()));
         }
         if reads_outside == 0 && !copied.is_empty() {
+            // Where the copies lead to, others lead as well: no other chain may take these blocks for its own.
+            let exits = copied.iter().flat_map(|(asked, _)| &asked.links).map(|link| link.to.block);
+            exits.chain([next.block]).for_each(|exit| self.ways_in[exit.0 as usize] += 1);
             chain.links.extend(copied);
             chain.next = next;
         }
