@@ -1,9 +1,10 @@
 //! Native code that has been placed in memory, and the calls into it.
 
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 
 use tapline_filter::Select;
-use tapline_filter::ir::{Ir, Memory};
+use tapline_filter::ir::{Ir, Machine, Memory};
 use tapline_packet::{Batch, Meta, Packet, Selection};
 use tapline_sys::ExecutableMemory;
 
@@ -13,9 +14,6 @@ use crate::search::Plan;
 use crate::target::target;
 use crate::{Error, VALUES_MAX};
 
-/// Where functions start: fetching works on aligned lines.
-const ALIGNMENT: usize = 64;
-
 /// `(data, len, meta, memory, cells) -> verdict`
 type Run = unsafe extern "C" fn(*const u8, usize, *const Meta, *const Memory, *const AtomicU64) -> u64;
 
@@ -23,6 +21,9 @@ type Run = unsafe extern "C" fn(*const u8, usize, *const Meta, *const Memory, *c
 type SelectBatch = unsafe extern "C" fn(*const BatchContext) -> usize;
 
 /// A filter or an FPL program as machine code. Its memory goes with it.
+///
+/// It has two functions, for a batch and for one packet, and generating them is what takes the time. Few users want both, so the one
+/// for a single packet is generated when it is called for the first time.
 ///
 /// ```
 /// use tapline_filter::ir::{Memory, raise_program};
@@ -40,13 +41,14 @@ type SelectBatch = unsafe extern "C" fn(*const BatchContext) -> usize;
 /// ```
 #[derive(Debug)]
 pub struct Native {
-    code: ExecutableMemory,
-    /// Where the function for batches starts.
-    select_at: usize,
+    select: ExecutableMemory,
+    /// The function for one packet, once it was asked for; `None` if it could not be had.
+    run: OnceLock<Option<ExecutableMemory>>,
+    ir: Ir,
     /// Cells for [`Select`], which brings none: as many as the graph has.
     own: Memory,
     /// The code holds the addresses of their tables.
-    _plans: Box<[Option<Plan>]>,
+    plans: Box<[Option<Plan>]>,
     /// The code holds their addresses.
     callees: Box<[Callee]>,
 }
@@ -62,31 +64,40 @@ impl Native {
         if values > VALUES_MAX {
             return Err(Error::TooLarge { values, max: VALUES_MAX });
         }
-        let target = target()?.as_ref();
         let plans = lower::plans(ir);
         let callees: Box<[Callee]> = ir.functions.iter().map(Callee::new).collect();
         let source = Source { ir, plans: &plans, callees: &callees };
-        let mut code = lower::generate(&source, Entry::Run, target, false)?.code_buffer().to_vec();
-        let select_at = code.len().next_multiple_of(ALIGNMENT);
-        code.resize(select_at, 0);
-        code.extend_from_slice(lower::generate(&source, Entry::Select, target, false)?.code_buffer());
-        let code = ExecutableMemory::new(&code)?;
-        Ok(Native { code, select_at, own: Memory::new(ir.cells), _plans: plans, callees })
+        let select = placed(&source, Entry::Select)?;
+        let run = match ir.functions.is_empty() {
+            true => OnceLock::new(),
+            // Programs that call functions are run packet by packet; what fails, fails now.
+            false => OnceLock::from(Some(placed(&source, Entry::Run)?)),
+        };
+        Ok(Native { select, run, ir: ir.clone(), own: Memory::new(ir.cells), plans, callees })
     }
 
-    /// Runs on one packet: 0 rejects it.
+    /// Runs on one packet: 0 rejects it. The first call takes about as long as [`compile`](Self::compile).
     ///
     /// # Panics
     /// If `memory` has not as many cells as the graph.
     #[inline]
     pub fn run(&self, packet: Packet<'_>, memory: &Memory) -> u64 {
         self.check(memory);
+        let Some(code) = self.run.get_or_init(|| self.generate_run()) else {
+            return Machine::new(self.ir.clone()).run(packet, memory);
+        };
         // SAFETY: the function at the start of the code has this type, and the code lives as long as `self`.
-        let run: Run = unsafe { std::mem::transmute(self.code.as_ptr()) };
+        let run: Run = unsafe { std::mem::transmute(code.as_ptr()) };
         let Packet { data, meta } = packet;
         // SAFETY: the graph was verified, so the code reads at most `len` bytes of `data`; the metadata, the memory and as many cells as
         // the graph has (checked) are there while it runs.
         unsafe { run(data.as_ptr(), data.len(), meta, memory, memory.cells().as_ptr()) }
+    }
+
+    /// The code of the function for one packet. Where a system refuses memory for it that it gave for batches, the interpreter helps.
+    #[cold]
+    fn generate_run(&self) -> Option<ExecutableMemory> {
+        placed(&Source { ir: &self.ir, plans: &self.plans, callees: &self.callees }, Entry::Run).ok()
     }
 
     /// Keeps in `selection` the packets of `batch` that are accepted: one call for all of them.
@@ -95,8 +106,8 @@ impl Native {
     /// If `selection` holds an index that the batch does not have, or if `memory` has not as many cells as the graph.
     pub fn select(&self, batch: &Batch<'_>, memory: &Memory, selection: &mut Selection) {
         self.check(memory);
-        // SAFETY: the function there has this type, and the code lives as long as `self`.
-        let select: SelectBatch = unsafe { std::mem::transmute(self.code.as_ptr().add(self.select_at)) };
+        // SAFETY: the function at the start of the code has this type, and the code lives as long as `self`.
+        let select: SelectBatch = unsafe { std::mem::transmute(self.select.as_ptr()) };
         selection.narrow(|indices| {
             let last = indices.iter().copied().max();
             assert!(
@@ -125,9 +136,9 @@ impl Native {
         self.callees.iter().map(Callee::panics).sum()
     }
 
-    /// The machine code, where it lies.
+    /// The machine code for batches, where it lies.
     pub fn code(&self) -> &[u8] {
-        self.code.as_slice()
+        self.select.as_slice()
     }
 
     /// The machine code of a graph as text: the function for one packet, then that for batches.
@@ -152,6 +163,12 @@ impl Native {
     fn check(&self, memory: &Memory) {
         assert!(memory.len() == self.own.len(), "{} cells, of {}", memory.len(), self.own.len());
     }
+}
+
+/// The machine code of an entry, in memory.
+fn placed(source: &Source<'_>, entry: Entry) -> Result<ExecutableMemory, Error> {
+    let code = lower::generate(source, entry, target()?.as_ref(), false)?;
+    Ok(ExecutableMemory::new(code.code_buffer())?)
 }
 
 /// With cells of its own, all 0 at first.
