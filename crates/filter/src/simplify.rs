@@ -28,6 +28,7 @@ mod value;
 use crate::cfg::{Cfg, Terminator};
 use forward::{Removal, forward};
 use value::Values;
+pub(crate) use value::{compute, outcome};
 
 /// What libpcap says of a filter that rejects every packet.
 pub(crate) const NEVER_TRUE: &str = "expression rejects all packets";
@@ -37,7 +38,7 @@ const SWEEPS_MAX: usize = 4;
 
 /// A graph that answers as `cfg` does, with less.
 pub fn simplify(cfg: &Cfg) -> Cfg {
-    let mut values = Values::new();
+    let mut values = Values::new(cfg.blocks.len());
     let mut first = forward(cfg, &mut values, Removal::AllButA, &[]);
     regroup::regroup(&mut first);
     let mut pass = forward(&first.cfg, &mut values, Removal::All, &first.tested);
@@ -47,7 +48,7 @@ pub fn simplify(cfg: &Cfg) -> Cfg {
         }
         pass = forward(&pass.cfg, &mut values, Removal::All, &first.tested);
     }
-    merge::merge(&pass.cfg, &pass.order)
+    merge::merge(pass.cfg, &pass.order)
 }
 
 /// Whether a simplified graph rejects every packet: libpcap refuses such filters.

@@ -33,7 +33,7 @@ pub(super) struct Forward {
     pub(super) cfg: Cfg,
     /// The blocks that are still reached, each before its successors.
     pub(super) order: Vec<BlockId>,
-    /// For each block, which of its statements cannot reject where they stand.
+    /// For each block, which of its statements cannot reject where they stand; only if any may be removed.
     pub(super) safe: Vec<Vec<bool>>,
     /// For each block that branches, the state at its beginning and the value it tests; only if blocks can be moved.
     pub(super) tested: Vec<Option<(State, Value)>>,
@@ -117,7 +117,10 @@ impl Pass<'_> {
                 Rewritten::Gone => {}
                 Rewritten::Kept(statement, is_safe) => {
                     statements.push(statement);
-                    safe.push(is_safe);
+                    // Who moves blocks asks again where they will stand.
+                    if self.removal == Removal::All {
+                        safe.push(is_safe);
+                    }
                 }
                 Rewritten::Rejects => {
                     done.cfg[id] = Block { statements: Vec::new(), terminator: Terminator::Return(0) };
@@ -126,7 +129,7 @@ impl Pass<'_> {
             }
         }
         let tested = now.registers[0];
-        let terminator = self.leave(self.cfg[id].terminator, now);
+        let terminator = self.leave(id, now);
         if matches!(terminator, Terminator::Branch { .. }) {
             done.tested[id.0 as usize] = at_start.map(|state| (state, tested));
         }
@@ -136,12 +139,12 @@ impl Pass<'_> {
     }
 
     /// Follows the ways out of a block, which ends in `state`.
-    fn leave(&mut self, terminator: Terminator, state: State) -> Terminator {
-        match terminator {
-            Terminator::Return(_) | Terminator::ReturnA => terminator,
+    fn leave(&mut self, id: BlockId, state: State) -> Terminator {
+        match self.cfg[id].terminator {
+            end @ (Terminator::Return(_) | Terminator::ReturnA) => end,
             Terminator::Goto(next) => Terminator::Goto(self.thread(state, next)),
             Terminator::Branch { test, operand, on_true, on_false } => {
-                let right = self.values.operand(operand, &state.registers);
+                let right = self.right(id, operand, &state.registers);
                 let operand = self.values.constant(right).map_or(operand, Operand::K);
                 let question = Question::new(state.registers[0], test, right);
                 match self.decide(question, test, &state.facts) {
@@ -149,8 +152,14 @@ impl Pass<'_> {
                         Terminator::Goto(self.thread(state, if holds { on_true } else { on_false }))
                     }
                     None => {
-                        let on_true = self.branch(&state, question, true, on_true);
-                        let on_false = self.branch(&state, question, false, on_false);
+                        let on_true = match self.is_reached_end(on_true) {
+                            true => on_true,
+                            false => self.branch(state.clone(), question, true, on_true),
+                        };
+                        let on_false = match self.is_reached_end(on_false) {
+                            true => on_false,
+                            false => self.branch(state, question, false, on_false),
+                        };
                         Terminator::Branch { test, operand, on_true, on_false }
                     }
                 }
@@ -158,17 +167,25 @@ impl Pass<'_> {
         }
     }
 
-    fn branch(&mut self, state: &State, question: Question, holds: bool, to: BlockId) -> BlockId {
-        if matches!(self.cfg[to].terminator, Terminator::Return(_)) && self.arriving[to.0 as usize].is_some()
-        {
-            // Nothing of what is known matters there, and long chains all lead there.
-            return to;
-        }
-        let mut state = state.clone();
+    /// Whether a block is a return to which some way leads already: nothing of what is known matters there, and long chains all
+    /// lead there.
+    fn is_reached_end(&self, id: BlockId) -> bool {
+        matches!(self.cfg[id].terminator, Terminator::Return(_)) && self.arriving[id.0 as usize].is_some()
+    }
+
+    fn branch(&mut self, mut state: State, question: Question, holds: bool, to: BlockId) -> BlockId {
         if self.asked.again(question, holds) {
             state.facts.learn(question, holds);
         }
         self.thread(state, to)
+    }
+
+    /// What a block's branch compares A with.
+    fn right(&self, id: BlockId, operand: Operand, registers: &Registers) -> Value {
+        match operand {
+            Operand::K(_) => self.asked.constants[id.0 as usize],
+            Operand::X => registers[usize::from(Register::X.0)],
+        }
     }
 
     /// The outcome of a test: by its numbers, or by what is known.
@@ -205,7 +222,7 @@ impl Pass<'_> {
             Terminator::Goto(next) => next,
             Terminator::Branch { on_true, on_false, .. } if on_true == on_false => on_true,
             Terminator::Branch { test, operand, on_true, on_false } => {
-                let question = Question::new(registers[0], test, self.values.operand(operand, &registers));
+                let question = Question::new(registers[0], test, self.right(id, operand, &registers));
                 if self.decide(question, test, &state.facts)? { on_true } else { on_false }
             }
             Terminator::Return(_) | Terminator::ReturnA => return None,
@@ -327,15 +344,20 @@ pub(super) fn load_of(statement: Statement, registers: &Registers) -> Option<Loa
 
 /// Which answers are worth remembering: those that some other block asks for.
 struct Asked {
-    values: Map<Value, u32>,
+    /// By value; values that came later are not in it.
+    values: Vec<u32>,
     questions: Map<Question, u32>,
+    /// For each block that compares A with a constant, that constant.
+    constants: Vec<Value>,
 }
 
 impl Asked {
     /// Counts the tests. Each block is taken as it was met before, or else as if nothing were known at its beginning;
     /// answers about values that then turn out to be others count as asked often.
     fn count(cfg: &Cfg, order: &[BlockId], values: &mut Values, before: &[Option<(State, Value)>]) -> Asked {
-        let mut asked = Asked { values: Map::default(), questions: Map::default() };
+        let constants = vec![Values::ZERO; cfg.blocks.len()];
+        let mut asked = Asked { values: Vec::new(), questions: Map::default(), constants };
+        asked.questions.reserve(order.len());
         let unknown: Registers = std::array::from_fn(|n| values.fresh(Register(n as u8)));
         for &id in order {
             let block = &cfg[id];
@@ -348,16 +370,19 @@ impl Asked {
                 registers[place] = value.unwrap_or(unknown[place]);
             }
             let question = Question::new(registers[0], test, values.operand(operand, &registers));
-            *asked.values.entry(question.left).or_default() += 1;
+            asked.constants[id.0 as usize] = question.right;
+            let place = question.left.place();
+            asked.values.resize(asked.values.len().max(place + 1), 0);
+            asked.values[place] += 1;
             *asked.questions.entry(question).or_default() += 1;
         }
         asked
     }
 
     fn again(&self, question: Question, holds: bool) -> bool {
-        let often = |count: Option<&u32>| count.is_none_or(|&count| count > 1);
+        let often = |count: Option<&u32>| count.is_none_or(|&count| count != 1);
         if holds && question.is_equality() {
-            often(self.values.get(&question.left))
+            often(self.values.get(question.left.place()))
         } else {
             often(self.questions.get(&question))
         }

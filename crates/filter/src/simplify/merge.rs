@@ -1,29 +1,48 @@
 //! Equal blocks become one, from the end of the graph backward; what can only reject becomes the rejecting return.
 
+use std::hash::BuildHasher;
+
 use super::hash::Map;
-use crate::cfg::{Block, BlockId, Cfg, Statement, Terminator};
+use crate::cfg::{Block, BlockId, Cfg, Terminator};
 
 /// The graph with each block once. A block all of whose ways reject is a return of 0: whether it fails to load, or gets to the
 /// end, the packet is rejected.
-pub(super) fn merge(cfg: &Cfg, order: &[BlockId]) -> Cfg {
-    let mut merged = Cfg { blocks: Vec::new(), entry: BlockId(0) };
-    let mut known: Map<(Vec<Statement>, Terminator), BlockId> = Map::default();
+pub(super) fn merge(mut cfg: Cfg, order: &[BlockId]) -> Cfg {
+    let mut merged = Cfg { blocks: Vec::with_capacity(order.len()), entry: BlockId(0) };
+    // By hash; of blocks with equal hashes, the second is at the next free number.
+    let mut known: Map<u64, BlockId> = Map::default();
+    known.reserve(order.len());
     let mut place = vec![BlockId(0); cfg.blocks.len()];
     for &id in order.iter().rev() {
-        let Block { statements, terminator } = reduced(&cfg[id], &place, &merged);
-        place[id.0 as usize] = match terminator {
-            Terminator::Goto(next) if statements.is_empty() => next,
-            _ => *known
-                .entry((statements, terminator))
-                .or_insert_with_key(|(statements, terminator)| merged.push(statements.clone(), *terminator)),
+        let block =
+            Block { statements: std::mem::take(&mut cfg[id].statements), terminator: cfg[id].terminator };
+        let block = reduced(block, &place, &merged);
+        place[id.0 as usize] = match block.terminator {
+            Terminator::Goto(next) if block.statements.is_empty() => next,
+            _ => one_of(block, &mut known, &mut merged),
         };
     }
     merged.entry = place[cfg.entry.0 as usize];
     merged
 }
 
+/// The block that is equal to this one, or this one as a new one.
+fn one_of(block: Block, known: &mut Map<u64, BlockId>, merged: &mut Cfg) -> BlockId {
+    let mut hash = known.hasher().hash_one((&block.statements, block.terminator));
+    loop {
+        match known.get(&hash) {
+            Some(&id) if merged[id] == block => return id,
+            Some(_) => hash = hash.wrapping_add(1),
+            None => break,
+        }
+    }
+    let id = merged.push(block.statements, block.terminator);
+    known.insert(hash, id);
+    id
+}
+
 /// The block with its successors' new places, and as a return of 0 if none of them accepts.
-fn reduced(block: &Block, place: &[BlockId], merged: &Cfg) -> Block {
+fn reduced(block: Block, place: &[BlockId], merged: &Cfg) -> Block {
     let to = |id: BlockId| place[id.0 as usize];
     let terminator = match block.terminator {
         Terminator::Return(_) | Terminator::ReturnA => block.terminator,
@@ -45,5 +64,5 @@ fn reduced(block: &Block, place: &[BlockId], merged: &Cfg) -> Block {
     if hopeless {
         return Block { statements: Vec::new(), terminator: Terminator::Return(0) };
     }
-    Block { statements: block.statements.clone(), terminator }
+    Block { terminator, ..block }
 }

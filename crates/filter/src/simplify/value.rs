@@ -15,6 +15,13 @@ use crate::cfg::{Alu, BlockId, CELLS, Operand, Statement, Test, Width};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Value(u32);
 
+impl Value {
+    /// An index for tables of all values.
+    pub(super) fn place(self) -> usize {
+        self.0 as usize
+    }
+}
+
 /// What a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Expr {
@@ -63,8 +70,10 @@ impl Values {
     /// The number of zero, which is what registers and scratch cells hold at the start.
     pub(super) const ZERO: Value = Value(0);
 
-    pub(super) fn new() -> Values {
+    /// For a graph of so many blocks.
+    pub(super) fn new(blocks: usize) -> Values {
         let mut values = Values { numbers: Map::default(), exprs: Vec::new() };
+        values.numbers.reserve(blocks);
         values.number(Expr::Const(0));
         values
     }
@@ -189,7 +198,7 @@ fn keeps_with_zero(op: Alu) -> bool {
 }
 
 /// Whether a test holds of two numbers.
-pub(super) fn outcome(test: Test, left: u32, right: u32) -> bool {
+pub(crate) fn outcome(test: Test, left: u32, right: u32) -> bool {
     match test {
         Test::Equal => left == right,
         Test::Greater => left > right,
@@ -199,7 +208,7 @@ pub(super) fn outcome(test: Test, left: u32, right: u32) -> bool {
 }
 
 /// `None` for division by zero, which rejects the packet.
-pub(super) fn compute(op: Alu, a: u32, b: u32) -> Option<u32> {
+pub(crate) fn compute(op: Alu, a: u32, b: u32) -> Option<u32> {
     Some(match op {
         Alu::Add => a.wrapping_add(b),
         Alu::Sub => a.wrapping_sub(b),
