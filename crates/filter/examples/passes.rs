@@ -9,7 +9,10 @@ use std::time::{Duration, Instant};
 
 use tapline_filter::ir::{Ir, Op, Terminator, raise};
 use tapline_filter::optimise::{PASSES, optimise_watched};
-use tapline_filter::{Options, generate, lower, parse, simplify};
+use tapline_filter::{Handle, Options, compile, compile_ir, generate, lower, parse, simplify, values};
+use tapline_packet::LinkType;
+use tapline_testkit::random::Random;
+use tapline_testkit::stock::Texts;
 
 /// Filters that people write.
 const FILTERS: [&str; 24] = [
@@ -47,6 +50,7 @@ fn main() {
             counts(true);
             counts(false);
             times();
+            corpus();
         }
     }
 }
@@ -131,23 +135,69 @@ fn times() {
         lap("parse");
         let predicates = lower(&ast, &Options::default()).expect("a filter");
         lap("resolve");
-        let cfg = generate(&predicates, 262_144);
-        lap("generate");
-        let cfg = simplify(&cfg);
-        lap("simplify");
-        let mut ir = raise(&cfg);
-        lap("raise");
+        drop(ast);
+        let mut ir = values(&text, &Options::default()).expect("a filter");
+        lap("to values");
         for pass in PASSES {
             (pass.run)(&mut ir);
             lap(pass.name);
         }
+        let cfg = generate(&predicates, 262_144);
+        lap("(generate)");
+        simplify(&cfg);
+        lap("(simplify)");
     }
-    println!("1,000 hosts, medians of 51 runs");
+    println!(
+        "1,000 hosts, medians of 51 runs; to values: with parse and resolve; in parentheses: classic BPF only"
+    );
     let mut sum = Duration::ZERO;
     for (name, times) in &mut steps {
         times.sort();
-        sum += times[times.len() / 2];
-        println!("{name:>12} {:>10.1?}", times[times.len() / 2]);
+        let median = times[times.len() / 2];
+        if *name == "to values" || PASSES.iter().any(|pass| pass.name == *name) {
+            sum += median;
+        }
+        println!("{name:>12} {median:>10.1?}");
     }
-    println!("{:>12} {sum:>10.1?}", "all");
+    println!("{:>12} {sum:>10.1?}", "text to IR");
+}
+
+/// How long the texts of the differential corpus take to compile.
+fn corpus() {
+    const TEXTS: usize = 3000;
+    const RUNS: usize = 5;
+    let mut random = Random::new(1);
+    let mut texts = Texts::new(&mut random);
+    let (mut to_ir, mut to_bpf) = (Vec::new(), Vec::new());
+    while to_ir.len() < TEXTS {
+        let (dlt, text) = texts.next(&mut random);
+        let link_type = LinkType::from_dlt(dlt as u16);
+        let options = Options { netmask: Some(0), handle: Handle::Dead, ..Options::new(link_type) };
+        if compile_ir(&text, &options).is_ok() {
+            to_ir.push(least(RUNS, || compile_ir(&text, &options).map(drop)));
+            to_bpf.push(least(RUNS, || compile(&text, &options).map(drop)));
+        }
+    }
+    println!("{TEXTS} texts of the differential corpus, the least of {RUNS} runs each");
+    for (name, times) in [("text to IR", to_ir), ("text to classic BPF", to_bpf)] {
+        let mut times = times;
+        times.sort();
+        let at = |percent: usize| times[(times.len() - 1) * percent / 100];
+        println!(
+            "{name:>20}: median {:.1?}, 90th {:.1?}, 99th {:.1?}, worst {:.1?}",
+            at(50),
+            at(90),
+            at(99),
+            at(100)
+        );
+    }
+}
+
+fn least<T>(runs: usize, mut work: impl FnMut() -> T) -> Duration {
+    let time = |_| {
+        let clock = Instant::now();
+        std::hint::black_box(work());
+        clock.elapsed()
+    };
+    (0..runs).map(time).min().unwrap_or_default()
 }

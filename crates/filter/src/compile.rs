@@ -1,23 +1,27 @@
 //! The passes in order.
 //!
 //! ```text
-//! text --parse--> Ast --lower--> Predicates --generate--> Cfg --simplify--> Cfg --initialise--> Cfg --assemble--> Program
-//!                                                                         \--raise--> Ir --optimise--> Ir
+//! text --parse--> Ast --lower--> Predicates --gather--> Predicates
+//! Predicates --generate--> Cfg --simplify--> Cfg --initialise--> Cfg --assemble--> Program
+//! Predicates --generate--> Cfg with lookups --raise--> Ir --optimise--> Ir
 //! ```
 
 use crate::assemble::assemble;
+use crate::ast::Ast;
 use crate::bpf::Program;
 use crate::cfg::Cfg;
 use crate::contradiction::{is_never_true, never_true};
 use crate::error::Error;
-use crate::generate::generate;
+use crate::gather::gather;
+use crate::generate::{Lookups, generate, generate_with_lookups};
 use crate::initialise::initialise;
-use crate::ir::{Ir, raise};
+use crate::ir::{Ir, raise, raise_with_lookups};
 use crate::optimise::optimise;
 use crate::options::Options;
 use crate::parse::parse;
 use crate::resolve::lower;
 use crate::simplify::{rejects_all, simplify};
+use crate::witness::accepts_some;
 
 /// Compiles the text of a filter to a program that loads in kernels: jumps go forward only, scratch memory is written
 /// before it is read.
@@ -44,23 +48,55 @@ pub fn compile(text: &str, options: &Options) -> Result<Program, Error> {
 /// # Errors
 /// As [`compile`].
 pub fn compile_ir(text: &str, options: &Options) -> Result<Ir, Error> {
-    let mut ir = raise(&graph(text, options)?);
+    let mut ir = values(text, options)?;
     if options.optimise {
         optimise(&mut ir);
     }
     Ok(ir)
 }
 
-/// The block graph of a text.
-pub(crate) fn graph(text: &str, options: &Options) -> Result<Cfg, Error> {
+/// The values of a text before the first pass.
+///
+/// The passes over values do all that those over the accumulator machine do, so these are left out; only what they prove is asked of
+/// them, and that a quick answer mostly spares.
+///
+/// # Errors
+/// As [`compile`].
+pub fn values(text: &str, options: &Options) -> Result<Ir, Error> {
     let ast = parse(text)?;
-    let predicates = lower(&ast, options)?;
-    let mut cfg = generate(&predicates, options.snap_len);
-    if options.optimise {
-        cfg = simplify(&cfg);
-        if predicates.provable && rejects_all(&cfg) || is_never_true(&ast, &predicates, options) {
-            return Err(never_true(&ast, text, options));
-        }
+    let mut predicates = lower(&ast, options)?;
+    if !options.optimise {
+        return Ok(raise(&generate(&predicates, options.snap_len)));
     }
-    Ok(cfg)
+    let ours = is_never_true(&ast, &predicates, options);
+    gather(&mut predicates);
+    let (cfg, lookups) = generate_with_lookups(&predicates, options.snap_len);
+    let witness = || accepts_some(&cfg, &lookups);
+    if ours || predicates.provable && is_proven_never_true(&ast, options, witness)? {
+        return Err(never_true(&ast, text, options));
+    }
+    Ok(raise_with_lookups(&cfg, &lookups))
+}
+
+/// The block graph of a text.
+fn graph(text: &str, options: &Options) -> Result<Cfg, Error> {
+    let ast = parse(text)?;
+    let mut predicates = lower(&ast, options)?;
+    if !options.optimise {
+        return Ok(generate(&predicates, options.snap_len));
+    }
+    let ours = is_never_true(&ast, &predicates, options);
+    gather(&mut predicates);
+    let cfg = generate(&predicates, options.snap_len);
+    let witness = || accepts_some(&cfg, &Lookups::default());
+    if ours || predicates.provable && is_proven_never_true(&ast, options, witness)? {
+        return Err(never_true(&ast, text, options));
+    }
+    Ok(simplify(&cfg))
+}
+
+/// Whether the optimiser for the accumulator machine proves that the text is never true. It does not where there is a witness, a
+/// packet that is accepted; else it is asked, about the text as it was written.
+fn is_proven_never_true(ast: &Ast, options: &Options, witness: impl Fn() -> bool) -> Result<bool, Error> {
+    Ok(!witness() && rejects_all(&simplify(&generate(&lower(ast, options)?, options.snap_len))))
 }

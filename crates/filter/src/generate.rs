@@ -21,12 +21,37 @@ use crate::predicate::{Base, Field, Place, Predicate, Predicates, Relation, Test
 
 /// Makes the graph that returns `snap_len` for the packets that the predicates accept and 0 for others.
 pub fn generate(predicates: &Predicates, snap_len: u32) -> Cfg {
+    generated(predicates, snap_len, None).cfg
+}
+
+/// The same, with one branch for each lookup. Such a graph is no filter without its lookups.
+pub(crate) fn generate_with_lookups(predicates: &Predicates, snap_len: u32) -> (Cfg, Lookups) {
+    let generator = generated(predicates, snap_len, Some(Lookups::default()));
+    (generator.cfg, generator.lookups.unwrap_or_default())
+}
+
+fn generated(predicates: &Predicates, snap_len: u32, lookups: Option<Lookups>) -> Generator {
     let mut cfg = Cfg::constant(0);
     let reject = cfg.entry;
     let accept = cfg.push(Vec::new(), Terminator::Return(snap_len));
-    let mut generator = Generator { cfg, first_free_cell: predicates.cells };
+    let mut generator = Generator { cfg, first_free_cell: predicates.cells, lookups };
     generator.cfg.entry = generator.predicate(&predicates.root, Exits { yes: accept, no: reject });
-    generator.cfg
+    generator
+}
+
+/// The blocks whose branch, for equality with one number, stands for equality with any of several.
+#[derive(Debug, Default)]
+pub(crate) struct Lookups {
+    /// Blocks ascend, and the numbers of each.
+    blocks: Vec<(BlockId, Box<[u32]>)>,
+}
+
+impl Lookups {
+    /// The numbers for which a block's branch is taken, ascending; `None` if its branch is what it says.
+    pub(crate) fn of(&self, id: BlockId) -> Option<&[u32]> {
+        let at = self.blocks.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+        Some(&self.blocks[at].1)
+    }
 }
 
 /// Where to go on.
@@ -39,6 +64,8 @@ struct Exits {
 struct Generator {
     cfg: Cfg,
     first_free_cell: u8,
+    /// `None`: each lookup becomes a chain of branches.
+    lookups: Option<Lookups>,
 }
 
 impl Generator {
@@ -49,6 +76,7 @@ impl Generator {
             Predicate::Not(inner) => self.predicate(inner, Exits { yes: exits.no, no: exits.yes }),
             Predicate::Chain(first, rest) => self.chain(first, rest, exits),
             Predicate::Test(test) => self.test(test, exits),
+            Predicate::AnyOf(test, values) => self.any_of(test, values, exits),
             Predicate::Relation(relation) => self.relation(relation, exits),
             Predicate::Headers(headers) => self.headers(headers, exits),
             Predicate::Differ(a, b) => {
@@ -85,6 +113,19 @@ impl Generator {
             code.push(Statement::Alu(crate::cfg::Alu::And, Operand::K(test.mask)));
         }
         self.branch(code, test.compare, Operand::K(test.value), exits)
+    }
+
+    fn any_of(&mut self, test: &Test, values: &[u32], exits: Exits) -> BlockId {
+        let one = |value: u32| Test { value, ..*test };
+        if self.lookups.is_none() {
+            return values
+                .iter()
+                .rev()
+                .fold(exits.no, |no, &value| self.test(&one(value), Exits { no, ..exits }));
+        }
+        let id = self.test(&one(values[0]), exits);
+        self.lookups.iter_mut().for_each(|lookups| lookups.blocks.push((id, values.into())));
+        id
     }
 
     fn relation(&mut self, relation: &Relation, exits: Exits) -> BlockId {

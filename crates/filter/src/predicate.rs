@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! predicate := constant | test | relation | chain | not
+//!            | any of               -- one field, equal to one of several numbers
 //!            | headers              -- follow IP headers to a protocol (`protochain`)
 //!            | assign               -- note where a header is, in scratch cells; holds always
 //! test      := field & mask  test  value
@@ -38,6 +39,8 @@ pub enum Predicate {
     Constant(bool),
     /// One field, compared with a constant.
     Test(Test),
+    /// One field, equal to any of several numbers: at least one, ascending. Only what `gather` returns has it.
+    AnyOf(Test, Box<[u32]>),
     /// Two numbers, compared.
     Relation(Relation),
     /// The parts from left to right, `and` and `or` binding alike.

@@ -198,6 +198,7 @@ fn collect(predicate: &Predicate, names: &mut Names) {
             rest.iter().for_each(|(_, part)| collect(part, names));
         }
         Predicate::Constant(_)
+        | Predicate::AnyOf(..)
         | Predicate::Relation(_)
         | Predicate::Headers(_)
         | Predicate::Differ(..)

@@ -8,10 +8,9 @@
 
 use super::tree;
 use crate::bpf::Form;
-use crate::compile::{compile, compile_ir, graph};
+use crate::compile::{compile, compile_ir, values};
 use crate::ebpf::{Hook, emit};
 use crate::error::Error;
-use crate::ir::raise;
 use crate::optimise::{PASSES, optimise_watched};
 use crate::options::Options;
 use crate::parse::parse;
@@ -65,7 +64,7 @@ impl Stage {
 }
 
 fn passes(text: &str, options: &Options) -> Result<String, Error> {
-    let mut ir = raise(&graph(text, options)?);
+    let mut ir = values(text, options)?;
     let mut out = format!("before the first pass:\n{ir}");
     let mut at = 0;
     optimise_watched(&mut ir, |pass, ir| {

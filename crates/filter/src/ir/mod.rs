@@ -38,6 +38,7 @@ mod verify;
 pub use build::Builder;
 pub use dominators::Dominators;
 pub use interpret::Machine;
+pub(crate) use raise::raise_with_lookups;
 pub use raise::{decode, raise, raise_program};
 pub use select::{Unsupported, select};
 pub use ssa::Variables;

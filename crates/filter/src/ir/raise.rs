@@ -10,10 +10,12 @@
 //! interpreter, [`crate::bpf`].
 
 use super::{
-    Binary, BlockId, Builder, Field, Ir, Op, Place, Terminator, Test, Type, Value, Variables, Width,
+    Binary, BlockId, Builder, Case, Field, Ir, Op, Place, Target, Terminator, Test, Type, Value, Variables,
+    Width,
 };
 use crate::bpf::{Insn, Program, ancillary, code};
 use crate::cfg::{self, Alu, Cfg, Operand, Statement};
+use crate::generate::Lookups;
 
 /// A classic BPF program as a graph of values.
 pub fn raise_program(program: &Program) -> Ir {
@@ -22,6 +24,11 @@ pub fn raise_program(program: &Program) -> Ir {
 
 /// A block graph as a graph of values.
 pub fn raise(cfg: &Cfg) -> Ir {
+    raise_with_lookups(cfg, &Lookups::default())
+}
+
+/// The same for a graph some of whose branches stand for lookups: these become switches.
+pub(crate) fn raise_with_lookups(cfg: &Cfg, lookups: &Lookups) -> Ir {
     let mut builder = Builder::new();
     let order = cfg.order();
     let blocks: Vec<BlockId> = cfg.blocks.iter().map(|_| builder.block()).collect();
@@ -36,7 +43,7 @@ pub fn raise(cfg: &Cfg) -> Ir {
     for &id in &order {
         let wanted = live[id.0 as usize];
         raise.variables.enter(&mut raise.builder, raise.blocks[id.0 as usize], |n| wanted & 1 << n != 0);
-        raise.block(&cfg[id]);
+        raise.block(&cfg[id], lookups.of(id));
         raise.variables.leave(&raise.builder);
     }
     raise.builder.build(start)
@@ -57,7 +64,7 @@ struct Raise {
 }
 
 impl Raise {
-    fn block(&mut self, block: &cfg::Block) {
+    fn block(&mut self, block: &cfg::Block, lookup: Option<&[u32]>) {
         for &statement in &block.statements {
             self.statement(statement);
         }
@@ -74,6 +81,9 @@ impl Raise {
             cfg::Terminator::Branch { test, operand, on_true, on_false } => {
                 let (left, right) = (self.variables.get(A), self.operand(operand));
                 let (yes, no) = (self.blocks[on_true.0 as usize], self.blocks[on_false.0 as usize]);
+                if let Some(numbers) = lookup {
+                    return self.builder.finish(switch(left, numbers, yes, no));
+                }
                 self.builder.branch(question(test), left, right, yes, no);
             }
         }
@@ -153,13 +163,13 @@ impl Raise {
         let first_type = builder.const32(0x0600);
         let [length, longer, done] = [(); 3].map(|()| builder.block());
         let result = builder.parameter(done, Type::U32);
-        let end = |block: BlockId, value: Value| super::Target { block, arguments: vec![value] };
+        let end = |block: BlockId, value: Value| Target { block, arguments: vec![value] };
         builder.finish(Terminator::Branch {
             test: Test::GreaterEqual,
             left: ether_type,
             right: first_type,
             yes: end(done, ether_type),
-            no: super::Target::to(length),
+            no: Target::to(length),
         });
         self.variables.leave(builder);
         self.variables.enter(builder, length, |_| true);
@@ -169,7 +179,7 @@ impl Raise {
             test: Test::GreaterEqual,
             left: captured,
             right: enough,
-            yes: super::Target::to(longer),
+            yes: Target::to(longer),
             no: end(done, llc),
         });
         self.variables.leave(builder);
@@ -187,6 +197,14 @@ impl Raise {
         self.variables.enter(builder, done, |_| true);
         result
     }
+}
+
+/// To `yes` for each of the numbers, which ascend.
+fn switch(value: Value, numbers: &[u32], yes: BlockId, no: BlockId) -> Terminator {
+    let keys: Vec<u64> = numbers.iter().map(|&number| number.into()).collect();
+    let search = crate::optimise::choose(&keys, true);
+    let cases = keys.into_iter().map(|key| Case { key, to: Target::to(yes) }).collect();
+    Terminator::Switch { value, cases, default: Target::to(no), search }
 }
 
 fn width(width: cfg::Width) -> Width {

@@ -30,6 +30,9 @@ const STEPS_MAX: usize = 256;
 /// All ways together leave out so many blocks at most, for each block of the graph.
 const STEPS_PER_BLOCK: usize = 32;
 
+/// The cases of a switch, if there are more and all lead to one target, go one way: that the value is one of them.
+const APART_MAX: usize = 16;
+
 /// A value that takes more operations than this is not computed twice.
 const COPIED_MAX: u32 = 6;
 
@@ -132,13 +135,29 @@ impl<'a> Pass<'a> {
     fn switch(&mut self, id: BlockId, way: Way, terminator: &Terminator) -> Terminator {
         let mut new = terminator.clone();
         let Terminator::Switch { value, cases, default, .. } = &mut new else { return new };
-        for Case { key, to } in cases {
+        if let (Some(first), Some(last)) = (cases.first(), cases.last())
+            && cases.len() > APART_MAX
+            && cases.iter().all(|case| case.to == first.to)
+        {
             let mut way = way;
-            self.facts.refine(&mut way, *value, Known::exactly(*key), 1);
-            *to = self.send(id, way, to);
+            self.facts.refine(&mut way, *value, Known::between(first.key, last.key), 1);
+            let to = self.send(id, way, &first.to);
+            if to != first.to {
+                cases.iter_mut().for_each(|case| case.to.clone_from(&to));
+            }
+        } else {
+            self.cases(id, way, *value, cases);
         }
         *default = self.send(id, way, default);
         new
+    }
+
+    fn cases(&mut self, id: BlockId, way: Way, value: Value, cases: &mut [Case]) {
+        for Case { key, to } in cases {
+            let mut way = way;
+            self.facts.refine(&mut way, value, Known::exactly(*key), 1);
+            *to = self.send(id, way, to);
+        }
     }
 
     /// Leads a way on as far as its outcomes are known, and hands on what it knows.
