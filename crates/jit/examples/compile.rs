@@ -1,0 +1,68 @@
+//! What it takes to get from text to native code: the texts of the differential corpus, and a list of 1,000 hosts.
+//!
+//! ```text
+//! cargo run --release -p tapline-jit --example compile
+//! ```
+//!
+//! Processor time of this thread, so other load on the machine counts little. Native code: the function for batches, which is what
+//! filters that decide over batches have; the function for one packet is generated when it is first called.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use tapline_filter::{Handle, Options, compile_ir};
+use tapline_jit::Native;
+use tapline_packet::LinkType;
+use tapline_sys::usage::CpuTime;
+use tapline_testkit::random::Random;
+use tapline_testkit::stock::Texts;
+
+const TEXTS: usize = 1000;
+
+/// Each step of each text runs so often; the mean counts.
+const RUNS: u32 = 10;
+
+fn main() {
+    let mut random = Random::new(1);
+    let mut texts = Texts::new(&mut random);
+    let mut steps: [Vec<Duration>; 3] = Default::default();
+    while steps[0].len() < TEXTS {
+        let (dlt, text) = texts.next(&mut random);
+        let options = Options {
+            netmask: Some(0),
+            handle: Handle::Dead,
+            ..Options::new(LinkType::from_dlt(dlt as u16))
+        };
+        if let Some(times) = measure(&text, &options) {
+            steps.iter_mut().zip(times).for_each(|(step, time)| step.push(time));
+        }
+    }
+    println!("{TEXTS} texts of the differential corpus, processor time");
+    for (name, mut times) in
+        ["text to values", "values to native code", "text to native code"].iter().zip(steps)
+    {
+        times.sort();
+        let at = |percent: usize| times[(times.len() - 1) * percent / 100];
+        println!("{name:>22}: median {:.1?}, 90th {:.1?}, 99th {:.1?}", at(50), at(90), at(99));
+    }
+    let host = |n: u32| format!("host 10.0.{}.{}", n >> 8, n & 255);
+    let list = (1..=1000).map(host).collect::<Vec<_>>().join(" or ");
+    if let Some([values, native, _]) = measure(&list, &Options::default()) {
+        println!("1,000 hosts: text to values {values:.1?}, values to native code {native:.1?}");
+    }
+}
+
+/// Text to values, values to native code, both; `None` if the text is no filter.
+fn measure(text: &str, options: &Options) -> Option<[Duration; 3]> {
+    let ir = compile_ir(text, options).ok()?;
+    Native::compile(&ir).ok()?;
+    let values = mean(|| drop(black_box(compile_ir(text, options))));
+    let native = mean(|| drop(black_box(Native::compile(&ir))));
+    Some([values, native, values + native])
+}
+
+fn mean(mut work: impl FnMut()) -> Duration {
+    let before = CpuTime::of_thread();
+    (0..RUNS).for_each(|_| work());
+    CpuTime::of_thread().since(before).total() / RUNS
+}
