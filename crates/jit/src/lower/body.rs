@@ -74,7 +74,15 @@ impl<'a, 'b> Body<'a, 'b> {
     ) -> Body<'a, 'b> {
         let ir = source.ir;
         let values = vec![None; ir.instructions.len()];
-        Body { source, ir, builder, around, halves: values.clone(), values, blocks: vec![None; ir.blocks.len()] }
+        Body {
+            source,
+            ir,
+            builder,
+            around,
+            halves: values.clone(),
+            values,
+            blocks: vec![None; ir.blocks.len()],
+        }
     }
 
     /// Puts the graph at the end of the current block.
