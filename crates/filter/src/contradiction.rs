@@ -219,7 +219,13 @@ fn reason(found: &[Part], text: &str) -> String {
         [one] if one.predicate == Predicate::Constant(false) => {
             format!("{} never holds on this link type", show(one))
         }
-        [one] => format!("{} asks two things of one place that contradict each other", show(one)),
+        [one] => match one.shifts {
+            (_, Some(last)) => {
+                let moved = text.get(last.start..last.end).unwrap_or("");
+                format!("{} never holds behind `{moved}`", show(one))
+            }
+            _ => format!("{} never holds", show(one)),
+        },
         [a, b] => {
             let conflict = conflict(a, b).map_or_else(
                 || format!("{} and {} contradict each other", show(a), show(b)),

@@ -101,14 +101,16 @@ fn title(text: &str, options: &Options) -> String {
 }
 
 fn measures(program: &Program) -> String {
-    let listing::Measures { longest, captured } = listing::measure(program);
+    let listing::Measures { longest, captured, loads } = listing::measure(program);
     let count = program.insns().len();
+    let noun = if count == 1 { "instruction" } else { "instructions" };
     let short = match captured {
         None => "it rejects every packet".to_owned(),
+        Some(0) if loads => "it may accept a packet of which nothing was captured".to_owned(),
         Some(0) => "how much of a packet was captured does not matter to it".to_owned(),
         Some(bytes) => format!("a packet is accepted only if {bytes} bytes of it or more were captured"),
     };
-    format!("\n{count} instructions, at most {longest} for a packet; {short}.\n")
+    format!("\n{count} {noun}, at most {longest} for a packet; {short}.\n")
 }
 
 /// Which parts make a filter never true.
@@ -280,7 +282,8 @@ mod tests {
         assert!(of("ip").contains("14 bytes of it or more"));
         assert!(of("ip src 10.0.0.1").contains("30 bytes of it or more"));
         assert!(of("len > 5").contains("does not matter"));
-        assert!(of("").contains("does not matter"));
+        assert!(of("").contains("does not matter") && of("").contains("1 instruction,"));
+        assert!(of("len > 5 or ip").contains("may accept a packet of which nothing was captured"));
     }
 
     #[test]

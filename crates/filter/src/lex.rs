@@ -199,7 +199,7 @@ fn one_char_symbol(c: char) -> Option<Symbol> {
 }
 
 fn bad_character(rest: &str) -> Error {
-    let shown = rest.chars().next().unwrap_or(' ').escape_default();
+    let shown = rest.chars().next().unwrap_or(' ').escape_debug();
     Error::whole(SYNTAX).hint(format!("'{shown}' means nothing here"))
 }
 

@@ -23,7 +23,15 @@ impl Table {
     pub(crate) fn new(json: bool) -> Table {
         let ticks_per_ns = tsc::frequency(CALIBRATION) / 1e9;
         if !json {
+            println!(
+                "ns/packet: processor time, the median of the runs; least: of the best run; times faster: than {LIBPCAP}"
+            );
             println!("a cycle is one of the time stamp counter: {ticks_per_ns:.3} in a nanosecond");
+            if cfg!(debug_assertions) {
+                println!(
+                    "this tapline was built for debugging: its own code is many times slower than in a release"
+                );
+            }
         }
         Table { json: json.then(Vec::new), ticks_per_ns }
     }
@@ -70,6 +78,7 @@ impl Table {
                         "engine": one.engine,
                         "ns": one.median.ns,
                         "least_ns": one.least.ns,
+                        "empty_ns": one.empty.map(|empty| empty.ns),
                         "cycles": one.median.ns * self.ticks_per_ns,
                         "libpcap_ratio": reference.map(|reference| reference / one.median.ns),
                     })
@@ -82,8 +91,8 @@ impl Table {
         }
         println!("  {}", packets.name);
         println!(
-            "    {:<34} {:>10} {:>8} {:>8}  {}",
-            "engine", "ns/packet", "least", "cycles", "times faster"
+            "    {:<34} {:>10} {:>8} {:>8} {:>8}  times faster",
+            "engine", "ns/packet", "least", "cycles", "of empty"
         );
         for one in series {
             let cycles = one.median.ns * self.ticks_per_ns;
@@ -91,10 +100,11 @@ impl Table {
                 // Below what can be told apart.
                 Some(_) if one.median.ns < 0.05 => "-".to_owned(),
                 Some(reference) => format!("{:.2}", reference / one.median.ns),
-                None => String::new(),
+                None => "-".to_owned(),
             };
+            let empty = one.empty.map_or("-".to_owned(), |empty| format!("{:.2}", empty.ns));
             println!(
-                "    {:<34} {:>10.2} {:>8.2} {:>8.1}  {ratio}",
+                "    {:<34} {:>10.2} {:>8.2} {:>8.1} {empty:>8}  {ratio}",
                 one.engine, one.median.ns, one.least.ns, cycles
             );
         }

@@ -20,6 +20,8 @@ pub(super) struct Measures {
     pub(super) longest: usize,
     /// Bytes that every accepted packet must have been captured with; `None` if none is accepted.
     pub(super) captured: Option<u64>,
+    /// Whether it looks at captured bytes at all.
+    pub(super) loads: bool,
 }
 
 /// Measures each way at once, from the end backward.
@@ -35,7 +37,8 @@ pub(super) fn measure(program: &Program) -> Measures {
         let ends = if accepts { Some(0) } else { after };
         captured[at] = ends.map(|bytes| bytes.max(end_of_load(*insn)));
     }
-    Measures { longest: longest[0], captured: captured[0] }
+    let loads = insns.iter().any(|insn| end_of_load(*insn) > 0);
+    Measures { longest: longest[0], captured: captured[0], loads }
 }
 
 fn successors(at: usize, insn: Insn) -> Vec<usize> {

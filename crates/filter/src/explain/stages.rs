@@ -65,11 +65,15 @@ impl Stage {
 
 fn passes(text: &str, options: &Options) -> Result<String, Error> {
     let mut ir = values(text, options)?;
-    let mut out = format!("before the first pass:\n{ir}");
+    let mut before = ir.to_string();
+    let mut out = format!("before the first pass:\n{before}");
     let mut at = 0;
     optimise_watched(&mut ir, |pass, ir| {
         at += 1;
-        out += &format!("\n{at}. {}: {}:\n{ir}", pass.name, pass.purpose);
+        let after = ir.to_string();
+        let shown = if after == before { "    as before\n" } else { &after };
+        out += &format!("\n{at}. {}: {}:\n{shown}", pass.name, pass.purpose);
+        before = after;
     });
     if at == 0 {
         out += &format!("\nNone of the {} passes found anything to change.\n", PASSES.len());

@@ -60,7 +60,8 @@ impl Parser<'_> {
     }
 
     fn no_comma(&self, kind: TunnelKind) -> Error {
-        self.syntax(&format!("behind the kind of tunnel come a comma and a filter: inner({}, ...)", kind.word()))
+        let kind = kind.word();
+        self.syntax(&format!("behind the kind of tunnel come a comma and a filter: inner({kind}, ...)"))
     }
 
     /// What is next is no kind of tunnel. A comma behind it says that it was meant to be one.
