@@ -16,6 +16,7 @@ mod answer;
 mod file;
 pub mod filter;
 mod filters;
+mod fpl;
 mod live;
 mod measure;
 mod patterns;
@@ -50,6 +51,8 @@ enum Workload {
     Live(live::LiveArgs),
     /// Run filters: each engine that there is, the same filters on the same packets.
     Filter(filter::FilterArgs),
+    /// FPL programs: native code beside C that does the same.
+    Fpl(fpl::FplArgs),
     /// Search payloads for many patterns at once: each engine that there is.
     Patterns(patterns::PatternsArgs),
     /// Many filters at once: what a packet costs as their number grows, and what changes cost while packets flow.
@@ -111,6 +114,7 @@ pub fn main() -> anyhow::Result<()> {
         Workload::Print(args) => print::run(&args, &options, &mut report),
         Workload::Live(args) => live::run(&args, &options, &mut report),
         Workload::Filter(args) => filter::run(&args, options.runs),
+        Workload::Fpl(args) => fpl::run(&args, options.runs, options.folder()?.path()),
         Workload::Patterns(args) => patterns::run(&args, &options, &mut report),
         Workload::Sets(args) => sets::run(&args, options.runs),
         Workload::All => all(&options, &mut report),
@@ -120,6 +124,7 @@ pub fn main() -> anyhow::Result<()> {
 
 fn all(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     filter::run(&Default::default(), options.runs)?;
+    fpl::run(&Default::default(), options.runs, options.folder()?.path())?;
     patterns::run(&Default::default(), options, report)?;
     sets::run(&Default::default(), options.runs)?;
     file::run(&Default::default(), options, report)?;

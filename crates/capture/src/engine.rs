@@ -14,6 +14,7 @@ use tapline_filter::bpf::Program;
 use tapline_packet::{Interface, InterfaceId, Selection, Timestamp};
 
 use crate::filters::{Faster, Filters};
+use crate::second::{Decide, Second};
 use crate::{Account, Advance, Error, Event, InterfaceAccount, Sink, Source, Wants};
 
 /// How long a source may wait for packets before the loop looks at its flags and the clock.
@@ -140,6 +141,7 @@ pub struct Engine<'a> {
     snap_len: u32,
     clock: fn() -> Timestamp,
     filters: Filters<'a>,
+    second: Option<Second<'a>>,
     selection: Selection,
     account: Account,
 }
@@ -153,6 +155,7 @@ impl<'a> Engine<'a> {
             snap_len,
             clock,
             filters: Filters::new(),
+            second: None,
             selection: Selection::none(),
             account: Account::default(),
         }
@@ -161,6 +164,11 @@ impl<'a> Engine<'a> {
     /// Hands each program to `faster` once it has seen so many packets that this pays.
     pub fn made_faster(self, faster: &'a Faster<'a>) -> Engine<'a> {
         Engine { filters: self.filters.made_faster(faster), ..self }
+    }
+
+    /// Lets `decide` have the last word over each packet that the filters accept, in the order of the packets.
+    pub fn decided_by(self, decide: &'a Decide<'a>) -> Engine<'a> {
+        Engine { second: Some(Second::new(decide)), ..self }
     }
 
     /// Drives `source` to its end, or until `control` says so, and completes every sink.
@@ -249,6 +257,9 @@ impl<'a> Engine<'a> {
         let batch = source.batch();
         self.selection.select_all(batch.len());
         self.filters.select(&batch, &mut self.selection);
+        if let Some(second) = &self.second {
+            second.select(&batch, &mut self.selection);
+        }
         let examined = self.limit(batch.len(), control);
         let accepted = self.selection.len() as u64;
         self.account.delivered += batch.len() as u64;
@@ -282,6 +293,9 @@ impl<'a> Engine<'a> {
         for (index, interface) in interfaces.iter().enumerate().skip(self.filters.len()) {
             let done = source.is_filtered(InterfaceId(index as u32));
             programs.push(if done { None } else { (self.compile)(interface)? });
+        }
+        if let Some(second) = &mut self.second {
+            second.extend(interfaces)?;
         }
         self.filters.extend(programs);
         Ok(())

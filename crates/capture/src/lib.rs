@@ -18,6 +18,7 @@ mod error;
 mod file;
 mod file_output;
 mod filters;
+mod second;
 mod sink;
 mod source;
 
@@ -27,5 +28,6 @@ pub use error::Error;
 pub use file::FileInput;
 pub use file_output::FileOutput;
 pub use filters::Faster;
+pub use second::Decide;
 pub use sink::{Shared, Sink, Wants};
 pub use source::{Advance, Event, Source};

@@ -64,7 +64,20 @@ Examples:
   tapline filter explain -d 'tcp[tcpflags] & tcp-syn != 0'     as tcpdump -d prints it
   tapline filter explain -ddd --link-type RAW 'icmp'           decimal numbers, for other programs
   tapline filter explain --stage passes 'port 53 or port 80'   what each pass of the compiler does
-  tapline filter explain 'anyvlan(inner(gre, tcp port 80))'    tagged or not, in the packet inside GRE";
+  tapline filter explain 'anyvlan(inner(gre, tcp port 80))'    tagged or not, in the packet inside GRE
+  tapline filter explain --fpl count.fpl                       a program: its statements, the work it may take";
+
+/// A program in FPL (docs/filter/fpl.md).
+#[derive(Clone, Debug, Args)]
+pub(crate) struct FplArgs {
+    /// A program in FPL. Capture: it decides over the packets that the filter accepts, drops those for which it returns 0, and keeps its
+    /// memory from packet to packet; with --workers, each worker has a memory of its own. Explain: this program instead of a filter.
+    #[arg(long, value_name = "FILE", help_heading = "Filter", conflicts_with = "dump")]
+    pub(crate) fpl: Option<PathBuf>,
+    /// How many memory cells the program has: a power of two, up to 16777216.
+    #[arg(long, value_name = "N", default_value_t = 1024, help_heading = "Filter", requires = "fpl")]
+    pub(crate) fpl_cells: u32,
+}
 
 /// How the text of a filter is read.
 #[derive(Clone, Copy, Debug, Args)]
@@ -101,6 +114,8 @@ pub(crate) struct ExplainArgs {
     /// The most bytes that the program lets through of a packet; 0 is the default.
     #[arg(short, long, value_name = "BYTES", default_value_t = 262_144)]
     pub(crate) snapshot_length: u32,
+    #[command(flatten)]
+    pub(crate) fpl: FplArgs,
     /// Read the filter from a file instead.
     #[arg(short = 'F', value_name = "FILE")]
     pub(crate) filter_file: Option<PathBuf>,
@@ -128,6 +143,7 @@ Examples:
   tapline capture -r in.pcap.gz -w out.pcapng 'host 10.0.0.1'
   tapline capture -r a.pcap -r b.pcap --merge -n       two files as one, by time
   tapline capture -r in.pcap --json | jq .ipv4.src
+  tapline capture -r in.pcap --fpl count-flows.fpl --fpl-memory    run a program, show what it has counted
 
 At its end each capture accounts for its packets, and the sums balance. SIGUSR1 or --stats 1 shows them on the way.";
 
@@ -181,6 +197,12 @@ pub(crate) struct CaptureArgs {
     /// Do not simplify the filter's program.
     #[arg(short = 'O', long, help_heading = "Filter")]
     pub(crate) no_optimize: bool,
+    #[command(flatten)]
+    pub(crate) fpl: FplArgs,
+    /// At the end, and on SIGUSR1, show the memory cells that are not 0: index and value; with several workers the worker's
+    /// number first. With --json, one object. If nothing else is asked for, packets are not printed.
+    #[arg(long, help_heading = "Filter", requires = "fpl")]
+    pub(crate) fpl_memory: bool,
     /// Print the filter's program and stop: -d as instructions, -dd as C, -ddd as decimal numbers.
     #[arg(short = 'd', action = ArgAction::Count, help_heading = "Filter")]
     pub(crate) dump: u8,

@@ -8,16 +8,24 @@ use tapline_packet::LinkType;
 
 use crate::args::ExplainArgs;
 use crate::capture::{filter_text, form};
+use crate::fpl;
 
 /// Runs the command.
 pub(crate) fn explain(args: &ExplainArgs) -> Result<()> {
-    let text = filter_text(args.filter_file.as_deref(), &args.filter)?;
     let Some(link_type) = LinkType::from_name(&args.link_type) else {
         bail!(
             "there is no link type '{}': names and numbers are those of tcpdump.org/linktypes.html",
             args.link_type
         );
     };
+    if let Some(path) = &args.fpl.fpl {
+        if !args.filter.is_empty() || args.filter_file.is_some() {
+            bail!("--fpl explains a program alone: leave the filter out");
+        }
+        let explained = fpl::explain(path, link_type, args.fpl.fpl_cells, &args.stage)?;
+        return Ok(io::stdout().write_all(explained.as_bytes())?);
+    }
+    let text = filter_text(args.filter_file.as_deref(), &args.filter)?;
     let options = Options {
         link_type,
         // As with tcpdump.

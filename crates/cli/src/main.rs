@@ -4,6 +4,7 @@
 mod args;
 mod capture;
 mod filter;
+mod fpl;
 mod interfaces;
 mod output;
 mod report;

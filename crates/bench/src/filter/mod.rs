@@ -10,11 +10,11 @@
 //! Every engine's verdicts are compared before anything is measured. Runs of the engines take turns; the median counts.
 
 mod compile;
-mod engines;
+pub(crate) mod engines;
 mod kernel;
 #[cfg(feature = "jit")]
 mod native;
-mod packets;
+pub(crate) mod packets;
 mod table;
 
 use std::path::PathBuf;

@@ -53,7 +53,8 @@ impl Packets {
         Ok(Packets::new(format!("{}, {} packets", path.display(), frames.len()), &frames))
     }
 
-    fn new(name: String, frames: &[Vec<u8>]) -> Packets {
+    /// These frames.
+    pub(crate) fn new(name: String, frames: &[Vec<u8>]) -> Packets {
         let mut offset = 0;
         let record = |frame: &Vec<u8>| {
             let cap_len = frame.len() as u32;

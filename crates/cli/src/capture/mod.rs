@@ -6,6 +6,7 @@
 //! ```
 
 mod filtering;
+mod fpl;
 mod input;
 mod lists;
 mod outputs;
@@ -23,13 +24,14 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use tapline_capture::{Account, Control, Ended, Engine, Error, Outcome, Shared, Sink, Source};
+use tapline_capture::{Account, Control, Ended, Engine, Error, Outcome, Shared, Sink, Source, Watch};
 use tapline_packet::{Interface, Timestamp};
 
 use crate::args::CaptureArgs;
 use crate::report;
 use crate::signals;
 use filtering::Filtering;
+use fpl::Fpl;
 use watching::Watcher;
 
 /// What snap length 0 stands for, as with tcpdump.
@@ -41,6 +43,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
         return lists::print(args).map(|()| ExitCode::SUCCESS);
     }
     let filtering = Arc::new(Filtering::new(args)?);
+    let program = Fpl::new(&args.fpl)?;
     if let Some(link_type) = lists::dump_link_type(args)? {
         return lists::dump(args, &filtering, &Interface::new("", link_type)).map(|()| ExitCode::SUCCESS);
     }
@@ -53,6 +56,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     let caught = caught_early.map_or_else(signals::catch, Ok)?;
     for source in &input.sources {
         filtering.check(source.interfaces())?;
+        program.as_ref().map_or(Ok(()), |program| program.check(source.interfaces()))?;
     }
     if args.dump > 0 {
         let interface = input.sources.first().and_then(|source| source.interfaces().first());
@@ -61,7 +65,9 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
         return lists::dump(args, &filtering, interface).map(|()| ExitCode::SUCCESS);
     }
     announce(&input);
-    let sinks = outputs::open(args, &filtering, &input, identity.as_ref())?;
+    let program = program.map(|program| program.for_workers(input.sources.len()));
+    let program_name = program.as_ref().map(Fpl::name);
+    let sinks = outputs::open(args, &filtering, program_name, &input, identity.as_ref())?;
     privileges::give_up(identity.as_ref())?;
     caught.obey(Arc::clone(&control))?;
     if let Some(duration) = args.duration {
@@ -69,9 +75,25 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     }
     let watcher = Watcher::new(args, input.sources.len());
     let snap_len = snap_len(args);
-    let outcome = drive(input.sources, sinks, &filtering, snap_len, &control, &watcher);
+    let run = Run { filtering: &filtering, program: program.as_ref(), snap_len, control: &control };
+    let tell = |worker: usize, watch: &Watch<'_>| {
+        watcher.tell(worker, watch);
+        if worker == 0 && watch.asked && args.fpl_memory {
+            tell_memory(args, program.as_ref(), &mut io::stderr());
+        }
+    };
+    let outcome = drive(input.sources, sinks, run, &tell);
     watcher.clear();
-    conclude(args, outcome, &control)
+    conclude(args, outcome, program.as_ref(), &control)
+}
+
+/// What the engines run with.
+#[derive(Clone, Copy)]
+struct Run<'a> {
+    filtering: &'a Filtering,
+    program: Option<&'a Fpl>,
+    snap_len: u32,
+    control: &'a Control,
 }
 
 /// The most bytes to keep of a packet.
@@ -102,15 +124,18 @@ fn clock() -> Timestamp {
 fn drive(
     mut sources: Vec<Box<dyn Source>>,
     mut sinks: Vec<Box<dyn Sink>>,
-    filtering: &Filtering,
-    snap_len: u32,
-    control: &Control,
-    watcher: &Watcher,
+    Run { filtering, program, snap_len, control }: Run<'_>,
+    tell: &(dyn Fn(usize, &Watch<'_>) + Sync),
 ) -> Outcome {
     let compile = &|interface: &_| filtering.compile(interface);
     let run = |worker: usize, source: &mut dyn Source, sinks: &mut [Box<dyn Sink>]| {
-        let engine = Engine::new(compile, snap_len, clock).made_faster(&Filtering::faster);
-        engine.run(source, sinks, control, &mut |watch| watcher.tell(worker, watch))
+        let mut engine = Engine::new(compile, snap_len, clock).made_faster(&Filtering::faster);
+        let decide;
+        if let Some(program) = program {
+            decide = move |interface: &_| program.engine(worker, interface);
+            engine = engine.decided_by(&decide);
+        }
+        engine.run(source, sinks, control, &mut |watch| tell(worker, watch))
     };
     if let [source] = sources.as_mut_slice() {
         return run(0, source.as_mut(), &mut sinks);
@@ -172,11 +197,21 @@ fn worse(a: Ended, b: Ended) -> Ended {
 }
 
 /// Prints the account and says how the command ended.
-fn conclude(args: &CaptureArgs, outcome: Outcome, control: &Control) -> Result<ExitCode> {
+fn conclude(
+    args: &CaptureArgs,
+    outcome: Outcome,
+    program: Option<&Fpl>,
+    control: &Control,
+) -> Result<ExitCode> {
     let Outcome { account, ended } = outcome;
     if args.count {
         let packets = account.outputs.iter().find(|output| output.name == "count").map_or(0, |o| o.written);
         writeln!(io::stdout(), "{packets} packet{}", if packets == 1 { "" } else { "s" })?;
+    }
+    if args.fpl_memory && outputs::is_standard_output(args) {
+        tell_memory(args, program, &mut io::stderr());
+    } else if args.fpl_memory {
+        tell_memory(args, program, &mut io::stdout());
     }
     let code = match ended {
         Ended::Source | Ended::Stopped => ExitCode::SUCCESS,
@@ -191,6 +226,13 @@ fn conclude(args: &CaptureArgs, outcome: Outcome, control: &Control) -> Result<E
     };
     tell_account(args, &account);
     Ok(code)
+}
+
+/// Shows what a program remembers.
+fn tell_memory(args: &CaptureArgs, program: Option<&Fpl>, out: &mut dyn Write) {
+    let Some(program) = program else { return };
+    let text = if args.json { format!("{}\n", program.memory_json()) } else { program.memory_text() };
+    let _ = out.write_all(text.as_bytes());
 }
 
 /// The account goes to standard error as text; as JSON it is the last object of standard output, unless that is a capture file.

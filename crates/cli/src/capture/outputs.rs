@@ -21,6 +21,7 @@ use crate::output::{CountSink, Format, LinesSink};
 pub(super) fn open(
     args: &CaptureArgs,
     filtering: &Filtering,
+    program: Option<&str>,
     input: &Input,
     identity: Option<&Identity>,
 ) -> Result<Vec<Box<dyn Sink>>> {
@@ -28,9 +29,10 @@ pub(super) fn open(
     let interfaces: Vec<Interface> =
         input.sources.first().map(|s| s.interfaces().to_vec()).unwrap_or_default();
     if args.write.is_some() {
-        sinks.push(Box::new(open_file(args, filtering, input, &interfaces, identity)?));
+        sinks.push(Box::new(open_file(args, filtering, program, input, &interfaces, identity)?));
     }
-    if args.count {
+    let only_memory = args.fpl_memory && args.write.is_none() && !args.print && !args.json;
+    if args.count || only_memory {
         sinks.push(Box::new(CountSink::new()));
     } else if args.print || args.write.is_none() {
         if is_standard_output(args) {
@@ -59,6 +61,7 @@ pub(super) fn is_standard_output(args: &CaptureArgs) -> bool {
 fn open_file(
     args: &CaptureArgs,
     filtering: &Filtering,
+    program: Option<&str>,
     input: &Input,
     interfaces: &[Interface],
     identity: Option<&Identity>,
@@ -76,7 +79,7 @@ fn open_file(
     options.is_flushed_each_batch = args.packet_buffered;
     options.has_part_name = args.part;
     options.snap_len = snap_len(args);
-    options.section = section(filtering);
+    options.section = section(filtering, program);
     let now = clock();
     let writer = FileWriter::create(options, interfaces, now, privileges::files(path, identity)?)?;
     Ok(FileOutput::new(writer, &path.display().to_string(), input.is_live.then_some(now)))
@@ -94,11 +97,14 @@ fn rotation(args: &CaptureArgs) -> Result<Rotation> {
 }
 
 /// Who writes, for pcapng.
-fn section(filtering: &Filtering) -> Section {
+fn section(filtering: &Filtering, program: Option<&str>) -> Section {
     let filter = if filtering.text().is_empty() { "none" } else { filtering.text() };
-    let program = concat!("tapline ", env!("CARGO_PKG_VERSION"));
-    let comments = vec![format!("{program}, filter: {filter}")];
-    Section { comments, ..Section::of_this_machine(program) }
+    let writer = concat!("tapline ", env!("CARGO_PKG_VERSION"));
+    let mut comment = format!("{writer}, filter: {filter}");
+    if let Some(name) = program {
+        comment += &format!(", FPL program: {name}");
+    }
+    Section { comments: vec![comment], ..Section::of_this_machine(writer) }
 }
 
 fn lines(args: &CaptureArgs, is_live: bool, is_several: bool) -> LinesSink<io::Stdout> {

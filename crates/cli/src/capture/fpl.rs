@@ -1,0 +1,177 @@
+//! `--fpl`: a program in FPL has the last word over packets, and remembers.
+//!
+//! ```text
+//! file --text--> compiled for each worker and link type --> Arc<dyn Select>, native code from the first packet on
+//!                                each worker: memory and functions of its own
+//! ```
+//!
+//! The interpreter takes the place of native code where none can be made; never in the middle of a run.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Map, Value, json};
+use tapline_capture::Error;
+use tapline_filter::Select;
+use tapline_filter::fpl::{self, Compiled, FplOptions, Registry};
+use tapline_filter::ir::{Ir, Machine, Memory};
+use tapline_packet::{Batch, Interface, LinkType, Packet, Selection};
+
+use crate::args::FplArgs;
+
+/// The program of a capture.
+pub(super) struct Fpl {
+    name: String,
+    text: String,
+    workers: Vec<Worker>,
+}
+
+/// What one thread keeps.
+struct Worker {
+    /// What the program remembers, on all link types together.
+    memory: Memory,
+    options: FplOptions,
+    engines: Mutex<HashMap<LinkType, Arc<dyn Select>>>,
+}
+
+impl Fpl {
+    /// Reads the program and compiles it once, for Ethernet, so that a mistake shows at once. `None` if none was asked for.
+    pub(super) fn new(args: &FplArgs) -> Result<Option<Fpl>> {
+        let Some(path) = &args.fpl else { return Ok(None) };
+        let name = path.display().to_string();
+        let text = fs::read_to_string(path).with_context(|| format!("cannot read the program {name}"))?;
+        let options = FplOptions { memory_cells: args.fpl_cells, ..FplOptions::default() };
+        let program = Fpl { name, text, workers: vec![Worker::new(options)] };
+        match program.compile(&program.workers[0], LinkType::ETHERNET) {
+            Ok(_) => Ok(Some(program)),
+            Err(error) => bail!("{error}"),
+        }
+    }
+
+    /// The same program for so many workers.
+    pub(super) fn for_workers(mut self, workers: usize) -> Fpl {
+        let options = self.workers[0].options.clone();
+        // Functions may keep something as well: each worker has its own.
+        let own = || FplOptions { registry: Arc::new(Registry::standard()), ..options.clone() };
+        self.workers = (0..workers.max(1)).map(|_| Worker::new(own())).collect();
+        self
+    }
+
+    /// Where the program was read from.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Compiles for all interfaces known at the start, so that a mistake shows before anything is opened for writing.
+    pub(super) fn check(&self, interfaces: &[Interface]) -> Result<()> {
+        interfaces.iter().try_for_each(|interface| {
+            self.compile(&self.workers[0], interface.link_type)?;
+            Ok(())
+        })
+    }
+
+    /// What decides over the packets of an interface that a worker reads.
+    pub(super) fn engine(&self, worker: usize, interface: &Interface) -> Result<Arc<dyn Select>, Error> {
+        let own = &self.workers[worker];
+        let mut engines = own.engines.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(engine) = engines.get(&interface.link_type) {
+            return Ok(Arc::clone(engine));
+        }
+        let mut ir = self.compile(own, interface.link_type)?.ir;
+        // A program that uses no cell on this link type wants none.
+        let memory = if ir.cells == 0 { Memory::new(0) } else { own.memory.clone() };
+        tapline_filter::optimise::optimise(&mut ir);
+        let engine = engine(ir, memory);
+        engines.insert(interface.link_type, Arc::clone(&engine));
+        Ok(engine)
+    }
+
+    fn compile(&self, worker: &Worker, link_type: LinkType) -> Result<Compiled, Error> {
+        let options = FplOptions { link_type, ..worker.options.clone() };
+        fpl::compile(&self.text, &options)
+            .map_err(|error| Error::Filter(format!("{}: {}", self.name, fpl::report(&error, &self.text))))
+    }
+
+    /// The cells that are not 0: a line each, index and value, the worker before them if there are several.
+    pub(super) fn memory_text(&self) -> String {
+        let mut text = String::new();
+        for (number, worker) in self.workers.iter().enumerate() {
+            for (index, value) in worker.cells() {
+                let place = if self.workers.len() > 1 { format!("{number}\t") } else { String::new() };
+                let _ = writeln!(text, "{place}{index}\t{value}");
+            }
+        }
+        text
+    }
+
+    /// The cells that are not 0: one object for all workers. Numbers are text, as most readers of JSON round those above 2^53.
+    pub(super) fn memory_json(&self) -> Value {
+        let cells = |worker: &Worker| -> Map<String, Value> {
+            worker.cells().map(|(index, value)| (index.to_string(), value.to_string().into())).collect()
+        };
+        json!({ "fpl_memory": self.workers.iter().map(cells).collect::<Vec<_>>() })
+    }
+}
+
+impl Worker {
+    fn new(options: FplOptions) -> Worker {
+        // A wrong number is refused when the program is compiled.
+        let is_right = options.memory_cells.is_power_of_two() && options.memory_cells <= fpl::CELLS_MAX;
+        let memory = Memory::new(if is_right { options.memory_cells } else { 0 });
+        Worker { memory, options, engines: Mutex::default() }
+    }
+
+    fn cells(&self) -> impl Iterator<Item = (u64, u64)> {
+        let all = (0..self.memory.len() as u64).map(|index| (index, self.memory.get(index)));
+        all.filter(|(_, value)| *value != 0)
+    }
+}
+
+#[cfg(feature = "jit")]
+fn engine(ir: Ir, memory: Memory) -> Arc<dyn Select> {
+    match tapline_jit::Native::compile(&ir) {
+        Ok(native) => Arc::new(Native { native, memory }),
+        Err(_) => Arc::new(Interpreted { machine: Mutex::new(Machine::new(ir)), memory }),
+    }
+}
+
+#[cfg(not(feature = "jit"))]
+fn engine(ir: Ir, memory: Memory) -> Arc<dyn Select> {
+    Arc::new(Interpreted { machine: Mutex::new(Machine::new(ir)), memory })
+}
+
+#[cfg(feature = "jit")]
+struct Native {
+    native: tapline_jit::Native,
+    memory: Memory,
+}
+
+#[cfg(feature = "jit")]
+impl Select for Native {
+    fn accepts(&self, packet: Packet<'_>) -> bool {
+        self.native.run(packet, &self.memory) != 0
+    }
+
+    fn select(&self, batch: &Batch<'_>, selection: &mut Selection) {
+        self.native.select(batch, &self.memory, selection);
+    }
+}
+
+struct Interpreted {
+    machine: Mutex<Machine>,
+    memory: Memory,
+}
+
+impl Select for Interpreted {
+    fn accepts(&self, packet: Packet<'_>) -> bool {
+        self.machine.lock().unwrap_or_else(PoisonError::into_inner).run(packet, &self.memory) != 0
+    }
+
+    fn select(&self, batch: &Batch<'_>, selection: &mut Selection) {
+        let mut machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner);
+        machine.select(batch, &self.memory, selection);
+    }
+}

@@ -1,0 +1,83 @@
+//! `tapline filter explain --fpl`: how a program is understood, and the work that it is proven to take at most.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, anyhow, bail};
+use tapline_filter::ebpf::{Hook, emit};
+use tapline_filter::fpl::{self, Compiled, FplOptions};
+use tapline_filter::optimise::{optimise, optimise_watched};
+use tapline_packet::LinkType;
+
+/// What can be shown, by name, in the order of the compiler.
+const STAGES: [&str; 5] = ["tree", "passes", "ir", "ebpf", "native"];
+
+/// The program in a file, at the stages that were asked for; its outline and its limits if none was.
+pub(crate) fn explain(path: &Path, link_type: LinkType, cells: u32, stages: &[String]) -> Result<String> {
+    let text =
+        fs::read_to_string(path).with_context(|| format!("cannot read the program {}", path.display()))?;
+    let options = FplOptions { link_type, memory_cells: cells, ..FplOptions::default() };
+    let compiled = fpl::compile(&text, &options)
+        .map_err(|error| anyhow!("{}: {}", path.display(), fpl::report(&error, &text)))?;
+    if stages.is_empty() {
+        return Ok(format!("{}\n{}", fpl::outline(&text)?, limits(&compiled)));
+    }
+    let mut wanted = Vec::new();
+    for name in stages {
+        match STAGES.into_iter().find(|stage| stage == name) {
+            Some(stage) => wanted.push(stage),
+            None if name == "all" => wanted.extend(STAGES),
+            None => bail!("there is no stage {name} of an FPL program: say {} or all", STAGES.join(", ")),
+        }
+    }
+    // Whoever asks for all wants those that there are.
+    let is_all = stages.iter().any(|name| name == "all");
+    let mut out = String::new();
+    for stage in &wanted {
+        let shown = match show(stage, &text, &compiled) {
+            Err(error) if is_all => format!("none: {error}\n"),
+            shown => shown?,
+        };
+        out += &if wanted.len() > 1 { format!("{stage}:\n{shown}\n") } else { shown };
+    }
+    Ok(out)
+}
+
+fn limits(compiled: &Compiled) -> String {
+    let Compiled { ir, work } = compiled;
+    let plural = |count: usize, one: &str| format!("{count} {one}{}", if count == 1 { "" } else { "s" });
+    let kind = if ir.has_state() { "a program with state" } else { "a filter: it keeps nothing" };
+    let (loops, functions) = (plural(ir.loops.len(), "loop"), plural(ir.functions.len(), "function"));
+    format!(
+        "{kind}\n{}, {loops}, {functions}\nat most {work} steps for one packet\n",
+        plural(ir.cells as usize, "memory cell")
+    )
+}
+
+fn show(stage: &str, text: &str, compiled: &Compiled) -> Result<String> {
+    let mut ir = compiled.ir.clone();
+    match stage {
+        "tree" => return Ok(fpl::outline(text)?),
+        "passes" => {
+            let mut out = format!("before the first pass:\n{ir}");
+            optimise_watched(&mut ir, |pass, ir| out += &format!("\n{}: {}:\n{ir}", pass.name, pass.purpose));
+            return Ok(out);
+        }
+        _ => optimise(&mut ir),
+    }
+    match stage {
+        "ebpf" => Ok(emit(&ir, Hook::SocketFilter)?.text()),
+        "native" => native(&ir),
+        _ => Ok(ir.to_string()),
+    }
+}
+
+#[cfg(feature = "jit")]
+fn native(ir: &tapline_filter::ir::Ir) -> Result<String> {
+    Ok(tapline_jit::Native::assembly(ir)?)
+}
+
+#[cfg(not(feature = "jit"))]
+fn native(_: &tapline_filter::ir::Ir) -> Result<String> {
+    bail!("this program was built without native code: the feature jit")
+}
