@@ -4,22 +4,21 @@
 //! cargo run --release -p tapline-jit --example compile
 //! ```
 //!
-//! Processor time of this thread, so other load on the machine counts little. Native code: the function for batches, which is what
+//! The least of several runs each, so other load on the machine counts little. Native code: the function for batches, which is what
 //! filters that decide over batches have; the function for one packet is generated when it is first called.
 
 use std::hint::black_box;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tapline_filter::{Handle, Options, compile_ir};
 use tapline_jit::Native;
 use tapline_packet::LinkType;
-use tapline_sys::usage::CpuTime;
 use tapline_testkit::random::Random;
 use tapline_testkit::stock::Texts;
 
 const TEXTS: usize = 1000;
 
-/// Each step of each text runs so often; the mean counts.
+/// Each step of each text runs so often; the least counts.
 const RUNS: u32 = 10;
 
 fn main() {
@@ -37,7 +36,7 @@ fn main() {
             steps.iter_mut().zip(times).for_each(|(step, time)| step.push(time));
         }
     }
-    println!("{TEXTS} texts of the differential corpus, processor time");
+    println!("{TEXTS} texts of the differential corpus, the least of {RUNS} runs each");
     for (name, mut times) in
         ["text to values", "values to native code", "text to native code"].iter().zip(steps)
     {
@@ -56,13 +55,16 @@ fn main() {
 fn measure(text: &str, options: &Options) -> Option<[Duration; 3]> {
     let ir = compile_ir(text, options).ok()?;
     Native::compile(&ir).ok()?;
-    let values = mean(|| drop(black_box(compile_ir(text, options))));
-    let native = mean(|| drop(black_box(Native::compile(&ir))));
+    let values = least(|| drop(black_box(compile_ir(text, options))));
+    let native = least(|| drop(black_box(Native::compile(&ir))));
     Some([values, native, values + native])
 }
 
-fn mean(mut work: impl FnMut()) -> Duration {
-    let before = CpuTime::of_thread();
-    (0..RUNS).for_each(|_| work());
-    CpuTime::of_thread().since(before).total() / RUNS
+fn least(mut work: impl FnMut()) -> Duration {
+    let time = |_| {
+        let clock = Instant::now();
+        work();
+        clock.elapsed()
+    };
+    (0..RUNS).map(time).min().unwrap_or_default()
 }
