@@ -15,10 +15,12 @@ mod helper;
 mod lower;
 mod native;
 mod search;
+mod set;
 mod target;
 
 pub use error::Error;
 pub use native::Native;
+pub use set::{RESIDUALS_MAX, Residuals};
 
 /// The most values of a graph; larger ones would take seconds.
 pub const VALUES_MAX: usize = 1 << 18;
