@@ -152,6 +152,28 @@ pub struct OutputAccount {
     pub buffered: u64,
 }
 
+/// What runs the filters in user space. Several interfaces and workers have their own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FilterAccount {
+    /// Filters that the interpreter runs.
+    pub interpreted: u64,
+    /// Filters that something faster runs, such as native code.
+    pub faster: u64,
+    /// Packets that were interpreted before, by the first worker to change; `None` as long as none has.
+    pub faster_after: Option<u64>,
+    /// Why a filter cannot be made faster; `None` if that was not tried, or went well.
+    pub reason: Option<String>,
+}
+
+impl FilterAccount {
+    fn merge(&mut self, other: FilterAccount) {
+        self.interpreted += other.interpreted;
+        self.faster += other.faster;
+        self.faster_after = [self.faster_after, other.faster_after].into_iter().flatten().min();
+        self.reason = self.reason.take().or(other.reason);
+    }
+}
+
 /// Where every packet of a run went.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Account {
@@ -167,6 +189,8 @@ pub struct Account {
     pub unexamined: u64,
     /// After the engine, for each output.
     pub outputs: Vec<OutputAccount>,
+    /// What runs the filters.
+    pub filter: FilterAccount,
 }
 
 /// Whether the sums of an account agree.
@@ -207,6 +231,7 @@ impl Account {
         self.filtered += other.filtered;
         self.accepted += other.accepted;
         self.unexamined += other.unexamined;
+        self.filter.merge(other.filter);
     }
 
     fn delivery_fault(&self) -> Option<String> {
@@ -285,6 +310,7 @@ mod tests {
             accepted: 4,
             unexamined: 0,
             outputs: vec![OutputAccount { name: "out.pcap".into(), written: 3, lost: 1, buffered: 0 }],
+            filter: FilterAccount::default(),
         }
     }
 

@@ -338,6 +338,7 @@ impl<'a> Engine<'a> {
 
     fn refresh(&mut self, source: &mut dyn Source, sinks: &[Box<dyn Sink>]) {
         self.account.interfaces = source.account();
+        self.account.filter = self.filters.account();
         self.account.outputs.clear();
         self.account.outputs.extend(sinks.iter().map(|sink| sink.account()));
     }

@@ -22,7 +22,9 @@ mod second;
 mod sink;
 mod source;
 
-pub use account::{Account, Balance, Count, InterfaceAccount, Loss, OutputAccount, Place, RingAccount};
+pub use account::{
+    Account, Balance, Count, FilterAccount, InterfaceAccount, Loss, OutputAccount, Place, RingAccount,
+};
 pub use engine::{Compile, Control, Ended, Engine, Outcome, Watch};
 pub use error::Error;
 pub use file::FileInput;

@@ -16,7 +16,9 @@
 use std::fmt::Write as _;
 
 use serde_json::{Value, json};
-use tapline_capture::{Account, Balance, Count, InterfaceAccount, Loss, OutputAccount, Place, RingAccount};
+use tapline_capture::{
+    Account, Balance, Count, FilterAccount, InterfaceAccount, Loss, OutputAccount, Place, RingAccount,
+};
 
 /// Width of the column that says where.
 const PLACE_WIDTH: usize = 44;
@@ -44,7 +46,7 @@ fn table(account: &Account) -> String {
         table.interface(interface);
     }
     table.row("delivered", Count::Known(account.delivered), "");
-    table.row("filtered", Count::Known(account.filtered), "");
+    table.row("filtered", Count::Known(account.filtered), &engine(&account.filter));
     table.row("accepted", Count::Known(account.accepted), "");
     if account.unexamined > 0 {
         table.row("not examined", Count::Known(account.unexamined), "came after the end was decided");
@@ -53,6 +55,21 @@ fn table(account: &Account) -> String {
         table.output(output);
     }
     table.text
+}
+
+/// What runs the filters; nothing if no filter runs in user space.
+fn engine(filter: &FilterAccount) -> String {
+    let FilterAccount { interpreted, faster, faster_after, reason } = filter;
+    let native = faster_after.map(|after| format!("by native code since packet {}", grouped(after + 1)));
+    let why = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
+    match (native, *interpreted) {
+        (None, 0) => String::new(),
+        (None, _) => format!("by the interpreter{why}"),
+        (Some(native), 0) => native,
+        (Some(native), _) => {
+            format!("{native}, {} of {} filters by the interpreter{why}", interpreted, interpreted + faster)
+        }
+    }
 }
 
 fn balance_text(account: &Account) -> String {
@@ -140,6 +157,7 @@ pub(crate) fn to_json(account: &Account) -> Value {
         "interfaces": account.interfaces.iter().map(interface_json).collect::<Vec<_>>(),
         "delivered": account.delivered,
         "filtered": account.filtered,
+        "filter": filter_json(&account.filter),
         "accepted": account.accepted,
         "unexamined": account.unexamined,
         "outputs": account.outputs.iter().map(output_json).collect::<Vec<_>>(),
@@ -185,9 +203,33 @@ pub(crate) fn grouped(number: u64) -> String {
     text
 }
 
+/// The engines by number, null without a filter in user space.
+fn filter_json(filter: &FilterAccount) -> Value {
+    let FilterAccount { interpreted, faster, faster_after, reason } = filter;
+    if interpreted + faster == 0 {
+        return Value::Null;
+    }
+    json!({"interpreted": interpreted, "native": faster, "native_after": faster_after, "reason": reason})
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_engine_of_the_filter_is_named() {
+        let mut account = account();
+        assert!(to_json(&account)["account"]["filter"].is_null());
+        account.filter.interpreted = 1;
+        assert!(text(&account).contains("0  by the interpreter\n"), "{}", text(&account));
+        let native = FilterAccount { faster: 2, faster_after: Some(65_536), ..FilterAccount::default() };
+        account.filter = native.clone();
+        assert!(text(&account).contains("0  by native code since packet 65,537\n"), "{}", text(&account));
+        assert_eq!(to_json(&account)["account"]["filter"]["native_after"], 65_536);
+        account.filter = FilterAccount { interpreted: 1, reason: Some("no memory".into()), ..native };
+        let mixed = "by native code since packet 65,537, 1 of 3 filters by the interpreter: no memory\n";
+        assert!(text(&account).contains(mixed), "{}", text(&account));
+    }
 
     fn account() -> Account {
         let mut interface = InterfaceAccount::of_file("eth0", 1000);

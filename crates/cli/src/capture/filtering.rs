@@ -71,19 +71,19 @@ impl Filtering {
         tapline_filter::compile(&self.text, &options).map_err(|error| Error::Filter(error.render(&self.text)))
     }
 
-    /// The program as native code; `None` where there is none: the interpreter goes on.
+    /// The program as native code, or why there is none: the interpreter goes on.
     #[cfg(feature = "jit")]
-    pub(super) fn faster(program: &Program) -> Option<Arc<dyn Select>> {
+    pub(super) fn faster(program: &Program) -> Result<Arc<dyn Select>, String> {
         let mut ir = tapline_filter::ir::raise_program(program);
         tapline_filter::optimise::optimise(&mut ir);
-        let native = tapline_jit::Native::compile(&ir).ok()?;
-        Some(Arc::new(native))
+        let native = tapline_jit::Native::compile(&ir).map_err(|error| error.to_string())?;
+        Ok(Arc::new(native))
     }
 
     /// Built without a generator of native code.
     #[cfg(not(feature = "jit"))]
-    pub(super) fn faster(_: &Program) -> Option<Arc<dyn Select>> {
-        None
+    pub(super) fn faster(_: &Program) -> Result<Arc<dyn Select>, String> {
+        Err("this program was built without native code".to_owned())
     }
 
     /// Compiles for all interfaces known at the start, so that a mistake shows before anything is opened for writing.
