@@ -24,6 +24,11 @@ pub(crate) trait Engine {
     /// What it is called in reports.
     fn name(&self) -> &'static str;
 
+    /// Whether what it costs to run the empty filter is taken off already.
+    fn is_above_empty(&self) -> bool {
+        false
+    }
+
     /// Which packets it accepts.
     fn verdicts(&mut self, packets: &Packets) -> anyhow::Result<Vec<bool>>;
 

@@ -72,6 +72,10 @@ impl Engine for Kernel {
         self.name
     }
 
+    fn is_above_empty(&self) -> bool {
+        true
+    }
+
     fn verdicts(&mut self, packets: &Packets) -> anyhow::Result<Vec<bool>> {
         let run = |frame| Ok(self.program.test_run(frame, 1)?.value == XdpAction::PASS);
         packets.frames().map(run).collect()

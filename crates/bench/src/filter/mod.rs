@@ -66,6 +66,7 @@ pub fn run(args: &FilterArgs, runs: usize) -> anyhow::Result<()> {
     let filters = if args.filter.is_empty() { FILTERS } else { &one };
     let file = args.file.as_deref().map(Packets::of_file).transpose()?;
     let mixed = Packets::mixed();
+    let empty = Subject::new("")?;
     let mut table = Table::new(args.json);
     for filter in filters.iter().filter(|filter| !filter.text.trim().is_empty()) {
         let subject = Subject::new(filter.text)?;
@@ -73,7 +74,7 @@ pub fn run(args: &FilterArgs, runs: usize) -> anyhow::Result<()> {
         let worst = filter.worst.map(Packets::worst);
         for packets in worst.iter().chain([&mixed]).chain(&file) {
             let series = subject
-                .measure(packets, runs, Duration::from_millis(args.time_ms))
+                .measure(&empty, packets, runs, Duration::from_millis(args.time_ms))
                 .with_context(|| format!("{}, {}", filter.text, packets.name))?;
             table.series(packets, &series);
         }
@@ -93,6 +94,9 @@ pub(crate) struct Series {
     pub(crate) engine: &'static str,
     pub(crate) median: Cost,
     pub(crate) least: Cost,
+    /// The median of the same engine with the empty filter, which accepts all: what its loop and its calls cost. `None` where the figure is
+    /// without them already.
+    pub(crate) empty: Option<Cost>,
 }
 
 impl Subject {
@@ -104,9 +108,18 @@ impl Subject {
         Ok(Subject { ours, theirs })
     }
 
-    fn measure(&self, packets: &Packets, runs: usize, time: Duration) -> anyhow::Result<Vec<Series>> {
+    /// All engines take turns, with this filter and with the empty one.
+    fn measure(
+        &self,
+        empty: &Subject,
+        packets: &Packets,
+        runs: usize,
+        time: Duration,
+    ) -> anyhow::Result<Vec<Series>> {
         let mut engines = engines::all(self)?;
         ensure_equal(&mut engines, packets)?;
+        let filters = engines.len();
+        engines.extend(engines::all(empty)?.into_iter().filter(|engine| !engine.is_above_empty()));
         let mut costs: Vec<Vec<Cost>> = vec![Vec::new(); engines.len()];
         for round in 0..runs.max(1) {
             for turn in 0..engines.len() {
@@ -114,7 +127,13 @@ impl Subject {
                 costs[at].push(engines[at].measure(packets, time)?);
             }
         }
-        Ok(engines.iter().zip(&costs).map(|(engine, costs)| Series::new(engine.name(), costs)).collect())
+        let mut series: Vec<Series> =
+            engines.iter().zip(&costs).map(|(engine, costs)| Series::new(engine.name(), costs)).collect();
+        let of_empty = series.split_off(filters);
+        for one in &mut series {
+            one.empty = of_empty.iter().find(|empty| empty.engine == one.engine).map(|empty| empty.median);
+        }
+        Ok(series)
     }
 }
 
@@ -122,7 +141,7 @@ impl Series {
     fn new(engine: &'static str, costs: &[Cost]) -> Series {
         let median = Cost { ns: median(costs.iter().map(|cost| cost.ns)) };
         let least = Cost { ns: costs.iter().map(|cost| cost.ns).fold(f64::INFINITY, f64::min) };
-        Series { engine, median, least }
+        Series { engine, median, least, empty: None }
     }
 }
 

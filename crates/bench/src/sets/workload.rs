@@ -1,10 +1,11 @@
 //! Filters and the packets that they are asked about.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use anyhow::anyhow;
 use tapline_filter::bpf::Program;
-use tapline_filter::set::{Filter, FilterSet, FiveTuple, FiveTuples, Mode};
+use tapline_filter::set::{Backend, Filter, FilterSet, FiveTuple, FiveTuples, Mode};
 use tapline_filter::{Options, compile};
 use tapline_testkit::frames::{Ethernet, Host, IpPair, Tcp, Udp, flags};
 use tapline_testkit::random::Random;
@@ -46,18 +47,45 @@ impl Workload {
 
     /// Filters as people type them, about the hosts and services of a small network.
     pub(super) fn mixed(count: usize, packets: usize) -> anyhow::Result<Workload> {
+        let workload = Workload::empty(format!("{count} mixed"), count);
+        workload.filled(packets, mixed_text, &|program| Arc::new(program))
+    }
+
+    /// Filters that hash tables do not settle: each asks its own program, interpreted and, where there is any, as native code.
+    pub(super) fn programs(count: usize, packets: usize) -> anyhow::Result<Vec<Workload>> {
+        let empty = |kind| Workload::empty(format!("{count} programs, {kind}"), count);
+        let interpreted =
+            empty("interpreted").filled(packets, computed_text, &|program| Arc::new(program))?;
+        let mut all = vec![interpreted];
+        #[cfg(feature = "jit")]
+        {
+            let residuals = tapline_jit::Residuals::new(tapline_jit::RESIDUALS_MAX);
+            let backend: Backend<'_> = &|program| residuals.ready(program);
+            all.push(empty("native").filled(packets, computed_text, backend)?);
+            anyhow::ensure!(residuals.interpreted() == 0, "some programs did not become native code");
+        }
+        Ok(all)
+    }
+
+    /// With as many filters as were announced, and the traffic of a small network.
+    fn filled(
+        mut self,
+        packets: usize,
+        next_text: fn(&mut Random) -> String,
+        backend: Backend<'_>,
+    ) -> anyhow::Result<Workload> {
         let mut random = Random::new(7);
-        let mut workload = Workload::empty(format!("{count} mixed"), count);
-        while workload.programs.len() < count {
-            let text = mixed_text(&mut random);
-            let filter =
-                Filter::compile(&text, &Options::default()).map_err(|error| anyhow!(error.render(&text)))?;
+        let workload = &mut self;
+        while workload.programs.len() < workload.count {
+            let text = next_text(&mut random);
+            let filter = Filter::compile_with(&text, &Options::default(), backend)
+                .map_err(|error| anyhow!(error.render(&text)))?;
             let index = workload.set.insert(filter, 0).index();
             workload.programs.push((index, program(&text)?));
         }
         let frames: Vec<Vec<u8>> = Traffic::new(1).take(packets).map(|(_, frame)| frame).collect();
         workload.pool = Pool::new(&frames);
-        Ok(workload)
+        Ok(self)
     }
 
     /// `port 1 or port 2 ... or port n` alone, on traffic to all ports.
@@ -138,6 +166,16 @@ fn mixed_text(random: &mut Random) -> String {
         17 => format!("udp port {port} and greater {}", 100 + high % 1000),
         18 => format!("host {v4} and icmp"),
         _ => super::workload::flow(high as u32).to_string(),
+    }
+}
+
+/// What no table answers: arithmetic on the packet's bytes.
+fn computed_text(random: &mut Random) -> String {
+    let number = random.between(1..=200);
+    match random.below(3) {
+        0 => format!("ip[8] + ip[9] = {number}"),
+        1 => format!("tcp and ip[2:2] - ((ip[0] & 15) << 2) > {}", 20 + number),
+        _ => format!("udp[4:2] - 8 = udp[6] & {number}"),
     }
 }
 
