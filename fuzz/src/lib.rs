@@ -6,14 +6,16 @@
 //!
 //! Each law takes bytes as a hostile sender or a damaged disk might give them.
 
+mod engines;
+
 use std::collections::VecDeque;
 use std::io::Read;
 use std::sync::{Arc, OnceLock};
 use tapline_file::FileSource;
-use tapline_filter::FixedNames;
 use tapline_filter::bpf::{Form, Insn, Program};
 use tapline_filter::fpl::{self, FplOptions};
 use tapline_filter::ir::{Ir, Machine, Memory};
+use tapline_filter::{FixedNames, Handle, Stage, compile_ir, explain};
 use tapline_packet::{Batch, Interface, LinkType, Meta, Packet, Record, Selection};
 use tapline_print::{HexStyle, Options, Printer, json};
 use tapline_search::{Engine, Pattern, Patterns, Stream, find_all_naive, parse_list};
@@ -36,6 +38,7 @@ pub const LAWS: &[Law] = &[
     Law { name: "filter_text", check: filter_text, seeds: filter_text_seeds },
     Law { name: "bpf_program", check: bpf_program, seeds: bpf_program_seeds },
     Law { name: "fpl_text", check: fpl_text, seeds: fpl_text_seeds },
+    Law { name: "engines", check: engines, seeds: engines::engines_seeds },
     Law { name: "packet_text", check: packet_text, seeds: packet_seeds },
     Law { name: "packet_json", check: packet_json, seeds: packet_seeds },
     Law { name: "pattern_search", check: pattern_search, seeds: pattern_search_seeds },
@@ -102,24 +105,34 @@ impl Read for Trickle {
     }
 }
 
-/// A text compiles to programs that agree, simplified or not, on every packet; or gives an error that points into it.
+pub use engines::engines;
+
+/// What is said of filters that are proven to reject every packet.
+const NEVER: &str = "expression rejects all packets";
+
+/// A text compiles to programs and values that agree, simplified or not, on every packet, and can be explained at each stage; or gives
+/// an error that points into it.
 ///
-/// The input is two bytes of link type and the text.
+/// The input is 10 bits of link type, 4 of options, and from the third byte on the text.
 pub fn filter_text(data: &[u8]) {
     let Some((head, text)) = data.split_at_checked(2) else { return };
     let Ok(text) = std::str::from_utf8(text) else { return };
-    let link_type = LinkType(u16::from_le_bytes([head[0], head[1]]));
-    let [plain, simple] = [false, true].map(|optimise| {
-        // Fixed names: a fuzzer must not ask name servers.
-        tapline_filter::compile(text, &filter_options(link_type, optimise))
-    });
+    let options = filter_options(u16::from_le_bytes([head[0], head[1]]));
+    let plain_options = tapline_filter::Options { optimise: false, ..options.clone() };
+    ensure_is_explained(text, &options);
+    let (plain, simple) =
+        (tapline_filter::compile(text, &plain_options), tapline_filter::compile(text, &options));
     match (plain, simple) {
-        (Ok(plain), Ok(simple)) => ensure_same_verdicts(&plain, Some(&simple)),
+        (Ok(plain), Ok(simple)) => {
+            ensure_same_verdicts(&plain, Some(&simple));
+            ensure_same_values(&plain, text, &plain_options);
+            ensure_same_values(&simple, text, &options);
+        }
         // Simplifying computes constants, and meets shifts and divisions that libpcap's optimiser refuses too; or it
         // proves that no packet passes.
         (Ok(plain), Err(error)) => {
             ensure_points_into(&error, text);
-            if error.message == "expression rejects all packets" {
+            if error.message == NEVER {
                 ensure_same_verdicts(&plain, None);
             }
         }
@@ -128,9 +141,52 @@ pub fn filter_text(data: &[u8]) {
     }
 }
 
-fn filter_options(link_type: LinkType, optimise: bool) -> tapline_filter::Options {
-    let resolver = Arc::new(FixedNames::default());
-    tapline_filter::Options { link_type, optimise, resolver, ..tapline_filter::Options::default() }
+fn filter_options(bits: u16) -> tapline_filter::Options {
+    tapline_filter::Options {
+        link_type: LinkType(bits & 0x03ff),
+        handle: [Handle::Savefile, Handle::Live, Handle::Dead, Handle::Live][usize::from(bits >> 10 & 3)],
+        scoped: bits & 0x1000 != 0,
+        ipv6_extensions: bits & 0x2000 != 0,
+        // Fixed names: a fuzzer must not ask name servers.
+        resolver: Arc::new(FixedNames::default()),
+        ..tapline_filter::Options::default()
+    }
+}
+
+/// What compiles can be shown at every stage; for the rest there is an error as compiling gives it, or what contradicts itself.
+fn ensure_is_explained(text: &str, options: &tapline_filter::Options) {
+    match (tapline_filter::compile(text, options), explain(text, options)) {
+        (Ok(_), Ok(shown)) => {
+            assert!(shown.contains("Its program:") && shown.ends_with('\n'));
+            for stage in Stage::ALL {
+                let shown = stage.show(text, options);
+                // Only for the kernel a filter may be too large.
+                assert!(shown.is_ok() || stage == Stage::Ebpf, "{stage:?} of {text:?}: {shown:?}");
+            }
+        }
+        (Err(error), Ok(shown)) => assert!(error.message == NEVER && shown.contains("No packet can match")),
+        (Err(error), Err(other)) => assert_eq!(error.message, other.message),
+        (Ok(_), Err(error)) => panic!("what compiles cannot be explained: {error}"),
+    }
+}
+
+/// The values of a text are safe and answer as its program does.
+fn ensure_same_values(program: &Program, text: &str, options: &tapline_filter::Options) {
+    let ir = compile_ir(text, options).expect("its program compiled");
+    assert_eq!(ir.verify(), Ok(()), "{ir}");
+    let (mut machine, memory) = (Machine::new(ir), Memory::new(0));
+    for (name, frame) in exhibits() {
+        for len in [frame.len(), frame.len() / 2] {
+            let meta = Meta { wire_len: frame.len() as u32, ..Meta::default() };
+            let packet = Packet { data: &frame[..len], meta: &meta };
+            assert_eq!(machine.run(packet, &memory), u64::from(program.run(packet)), "{name}, {len} bytes");
+        }
+    }
+}
+
+fn exhibits() -> &'static [gallery::Exhibit] {
+    static FRAMES: OnceLock<Vec<gallery::Exhibit>> = OnceLock::new();
+    FRAMES.get_or_init(gallery::exhibits)
 }
 
 fn ensure_points_into(error: &tapline_filter::Error, text: &str) {
@@ -141,8 +197,7 @@ fn ensure_points_into(error: &tapline_filter::Error, text: &str) {
 
 /// Without a second program, that the first one rejects everything.
 fn ensure_same_verdicts(one: &Program, other: Option<&Program>) {
-    static FRAMES: OnceLock<Vec<gallery::Exhibit>> = OnceLock::new();
-    for (name, frame) in FRAMES.get_or_init(gallery::exhibits) {
+    for (name, frame) in exhibits() {
         let meta = Meta { wire_len: frame.len() as u32, ..Meta::default() };
         let verdict = |program: &Program| program.run(Packet { data: frame, meta: &meta });
         assert_eq!(verdict(one), other.map_or(0, verdict), "{name}");
@@ -346,40 +401,55 @@ fn capture_file_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
+const TEXTS: &[&str] = &[
+    "",
+    "tcp port 80",
+    "src host 10.0.0.1 and not (dst net 192.168.0.0/16 or port 22)",
+    "ip[0] & 0xf != 5 and tcp[tcpflags] & (tcp-syn|tcp-fin) != 0",
+    "vlan 100 and mpls 5 and pppoes 7 and ip6 proto 58",
+    "ether host 00:11:22:33:44:55 or ether multicast",
+    "len >= 100 and portrange 100-200 and greater 5",
+    "icmp[icmptype] == icmp-echo or ip protochain 6",
+    "((((udp))))",
+    "host 1.2.3.4 or 5.6.7.8 and ip6 host fe80::1",
+    "geneve 7 and tcp or vxlan 5",
+    "ip[2:2] - ((ip[0] & 0xf) << 2) * 4 / 2 % 3 ^ 1 > 0",
+    // Found by fuzzing: a shift by more than 31 bits, an index below zero.
+    "ip[2:2] - ((ip[0] & 0xf) << -2) * 4 / 6 % 6 ^ 1 > 0",
+    "ip[2:2] - ((ip[0 - 0 ^ 1] & 0) * 4 / 6 % 62) * 4 > 0",
+];
+
+/// What the old language does not have.
+const FORMS: &[&str] = &[
+    "scoped(vlan 5 and tcp port 80) or udp",
+    "anyvlan (ip6 and port 53) and not arp",
+    "inner(vxlan 5, tcp[13] & 2 != 0) or inner(gre, ip host 10.0.0.1)",
+    "extensions(tcp port 80 or udp[4:2] > 20) and fragment(later)",
+    "inner(scoped(vlan or inner( gtp 5,icmp6)))",
+];
+
 fn filter_text_seeds() -> Vec<Vec<u8>> {
-    const TEXTS: &[&str] = &[
-        "",
-        "tcp port 80",
-        "src host 10.0.0.1 and not (dst net 192.168.0.0/16 or port 22)",
-        "ip[0] & 0xf != 5 and tcp[tcpflags] & (tcp-syn|tcp-fin) != 0",
-        "vlan 100 and mpls 5 and pppoes 7 and ip6 proto 58",
-        "ether host 00:11:22:33:44:55 or ether multicast",
-        "len >= 100 and portrange 100-200 and greater 5",
-        "icmp[icmptype] == icmp-echo or ip protochain 6",
-        "((((udp))))",
-        "host 1.2.3.4 or 5.6.7.8 and ip6 host fe80::1",
-        "geneve 7 and tcp or vxlan 5",
-        "ip[2:2] - ((ip[0] & 0xf) << 2) * 4 / 2 % 3 ^ 1 > 0",
-        // Found by fuzzing: a shift by more than 31 bits, an index below zero.
-        "ip[2:2] - ((ip[0] & 0xf) << -2) * 4 / 6 % 6 ^ 1 > 0",
-        "ip[2:2] - ((ip[0 - 0 ^ 1] & 0) * 4 / 6 % 62) * 4 > 0",
-    ];
     let of_ethernet = TEXTS.iter().map(|text| [&[1, 0], text.as_bytes()].concat());
     // Raw IP (101), 802.11 with radiotap (127), Linux cooked (113): other offsets, other keywords.
     let others = [(101, "ip6 and tcp port 80"), (127, "type mgt subtype beacon"), (113, "vlan and inbound")];
-    of_ethernet.chain(others.map(|(link_type, text)| [&[link_type, 0], text.as_bytes()].concat())).collect()
+    let forms = FORMS
+        .iter()
+        .flat_map(|text| [[&[1, 0], text.as_bytes()].concat(), [&[1, 0x34], text.as_bytes()].concat()]);
+    let others = others.map(|(link_type, text)| [&[link_type, 0], text.as_bytes()].concat());
+    of_ethernet.chain(others).chain(forms).collect()
 }
 
+const PROGRAMS: &[&str] = &[
+    include_str!("../../crates/filter/fpl/count-flows.fpl"),
+    include_str!("../../crates/filter/fpl/flows.fpl"),
+    include_str!("../../crates/filter/fpl/fragments.fpl"),
+    include_str!("../../crates/filter/fpl/rtsp.fpl"),
+    "MACRO F(x) = x * 2; CONST N = 0b11; FOR (R[0] = 0; R[0] < PKT.LEN & 31; R[0] += N) R[1] ^= PKT.B[R[0]].S4[1]; ROF RETURN F(R[1]);",
+    "R[1] = EXTERN(count, 0, 1); IF (S8(PKT.B[3]) < -4 && !(PKT.TCP_FLAGS & TCP_SYN)) THEN M[R[1]] <<= 3; ELSE RETURN 1 / R[2]; FI",
+    "RETURN HASH(PKT.DATA_START, PKT.DATA_LEN, ~0) % 7 == 'GET ' >> 3; // end",
+];
+
 fn fpl_text_seeds() -> Vec<Vec<u8>> {
-    const PROGRAMS: &[&str] = &[
-        include_str!("../../crates/filter/fpl/count-flows.fpl"),
-        include_str!("../../crates/filter/fpl/flows.fpl"),
-        include_str!("../../crates/filter/fpl/fragments.fpl"),
-        include_str!("../../crates/filter/fpl/rtsp.fpl"),
-        "MACRO F(x) = x * 2; CONST N = 0b11; FOR (R[0] = 0; R[0] < PKT.LEN & 31; R[0] += N) R[1] ^= PKT.B[R[0]].S4[1]; ROF RETURN F(R[1]);",
-        "R[1] = EXTERN(count, 0, 1); IF (S8(PKT.B[3]) < -4 && !(PKT.TCP_FLAGS & TCP_SYN)) THEN M[R[1]] <<= 3; ELSE RETURN 1 / R[2]; FI",
-        "RETURN HASH(PKT.DATA_START, PKT.DATA_LEN, ~0) % 7 == 'GET ' >> 3; // end",
-    ];
     let frames = gallery::exhibits().into_iter().map(|(_, frame)| frame).filter(|frame| frame.len() < 256);
     let seed =
         |(program, frame): (&&str, Vec<u8>)| [&[frame.len() as u8], &frame[..], program.as_bytes()].concat();

@@ -1,3 +1,5 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| tapline_fuzz::fpl_text(data));
+mod seeds;
+
+libfuzzer_sys::fuzz_target!(init: seeds::write_if_asked("fpl_text"), |data: &[u8]| tapline_fuzz::fpl_text(data));

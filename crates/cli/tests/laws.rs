@@ -15,14 +15,24 @@ const TRIES: u64 = 4000;
 const SPICE: &[u8] = &[0, 1, 0x7f, 0x80, 0xff, 4, 6, b'(', b')', b'[', b' '];
 
 fn law(name: &str) {
+    let (law, seeds) = replayed(name);
+    cut_everywhere(law, &seeds);
+    mutate(law, &seeds, TRIES);
+}
+
+/// The law, and its seeds, which keep it.
+fn replayed(name: &str) -> (&'static Law, Vec<Vec<u8>>) {
     let law = LAWS.iter().find(|law| law.name == name).expect("a law of this name");
     let seeds = (law.seeds)();
     seeds.iter().for_each(|seed| (law.check)(seed));
-    cut_everywhere(law, &seeds);
-    for number in 0..TRIES {
-        let input = mutation(&seeds, number);
+    (law, seeds)
+}
+
+fn mutate(law: &Law, seeds: &[Vec<u8>], tries: u64) {
+    for number in 0..tries {
+        let input = mutation(seeds, number);
         let broken = std::panic::catch_unwind(|| (law.check)(&input)).is_err();
-        assert!(!broken, "law {name}, mutation {number}: {input:02x?}");
+        assert!(!broken, "law {}, mutation {number}: {input:02x?}", law.name);
     }
 }
 
@@ -73,6 +83,18 @@ fn filter_text() {
 #[test]
 fn bpf_program() {
     law("bpf_program");
+}
+
+#[test]
+fn fpl_text() {
+    law("fpl_text");
+}
+
+/// Each input makes machine code, so there are fewer.
+#[test]
+fn engines() {
+    let (law, seeds) = replayed("engines");
+    mutate(law, &seeds, 300);
 }
 
 #[test]
