@@ -25,7 +25,11 @@ pub(crate) fn compile_time(
     ir: &Ir,
     time: impl FnOnce(&mut dyn FnMut() -> anyhow::Result<()>) -> anyhow::Result<Duration>,
 ) -> Option<Duration> {
-    time(&mut || Ok(drop(Native::compile(ir)?))).ok()
+    time(&mut || {
+        Native::compile(ir)?;
+        Ok(())
+    })
+    .ok()
 }
 
 struct One(Native);
