@@ -8,7 +8,8 @@
 //!
 //! `TAPLINE_WIDE_TEXTS=20000` sets how many texts are compiled.
 
-use tapline_filter::bpf::Program;
+use tapline_filter::bpf::code::*;
+use tapline_filter::bpf::{Insn, Program};
 use tapline_filter::cfg::Cfg;
 use tapline_filter::ir::{Ir, Machine, Memory, decode, raise, raise_program, select};
 use tapline_filter::optimise::portable;
@@ -150,4 +151,52 @@ fn selected_programs_answer_as_before() {
         }
     }
     assert!(judged * 2 > texts(300), "only {judged} texts are filters");
+}
+
+/// A program through values, selected as they are.
+fn selected(insns: Vec<Insn>) -> [Program; 2] {
+    let program = Program::new(insns).expect("a program");
+    let cfg = select(&raise_program(&program)).expect("what was a program becomes one");
+    [program, Program::new(assemble(&cfg)).expect("a program")]
+}
+
+fn assert_same(insns: Vec<Insn>) {
+    let [given, back] = selected(insns);
+    for first in 0..=u8::MAX {
+        assert_eq!(run(&back, &[first; 4], 4), run(&given, &[first; 4], 4), "{first}");
+    }
+}
+
+/// Found by fuzzing: a divisor that differs by the way.
+#[test]
+fn a_divisor_may_come_from_several_ways() {
+    assert_same(vec![
+        Insn::new(LD | B | ABS, 0),
+        Insn::jump(JMP | JEQ | K, 1, 0, 2),
+        Insn::new(LDX | IMM, 2),
+        Insn::new(JMP | JA, 1),
+        Insn::new(LDX | IMM, 0),
+        Insn::new(LD | IMM, 10),
+        Insn::new(ALU | DIV | X, 0),
+        Insn::new(RET | A, 0),
+    ]);
+}
+
+/// A guard stands before its block: what it asks about is not in its cell yet.
+#[test]
+fn a_guard_reads_no_cell_before_it_is_written() {
+    assert_same(vec![
+        Insn::new(LD | B | ABS, 0),
+        Insn::new(ALU | MUL | K, 3),
+        Insn::new(ALU | ADD | K, 1),
+        Insn::new(ALU | XOR | K, 5),
+        Insn::new(ST, 0),
+        Insn::new(ALU | AND | K, 255),
+        Insn::new(MISC | TAX, 0),
+        Insn::new(LD | IMM, 1000),
+        Insn::new(ALU | DIV | X, 0),
+        Insn::new(LDX | MEM, 0),
+        Insn::new(ALU | ADD | X, 0),
+        Insn::new(RET | A, 0),
+    ]);
 }

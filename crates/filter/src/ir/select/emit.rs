@@ -23,6 +23,8 @@ pub(super) struct Emitter<'a> {
     /// What the block's loads have shown to be there, and what it divided by.
     shown: Vec<Place>,
     divisors: Vec<Value>,
+    /// While the block's guards are made, which stand before all else: its values whose cells are not written yet.
+    unwritten: Vec<Value>,
     /// For each block that is finished, what every way from its start to an accepting return loads.
     needed: Vec<Needed>,
 }
@@ -41,6 +43,7 @@ impl<'a> Emitter<'a> {
             free,
             shown: Vec::new(),
             divisors: Vec::new(),
+            unwritten: Vec::new(),
             needed: vec![Needed::default(); ir.blocks.len()],
         }
     }
@@ -114,6 +117,8 @@ impl<'a> Emitter<'a> {
     fn checks(&mut self, id: BlockId, needed: &Needed) -> Result<Vec<Check>, Unsupported> {
         let ir = self.ir;
         let mut checks = Vec::new();
+        let in_cells = ir[id].instructions.iter().filter(|value| self.cells.of(**value).is_some());
+        self.unwritten = in_cells.copied().collect();
         for &value in &ir[id].instructions {
             match *ir.op(value) {
                 Op::Need(place) if !self.is_shown(place) && !needed.covers(place) => {
@@ -125,14 +130,20 @@ impl<'a> Emitter<'a> {
                     Some(_) => {}
                     None if self.divisors.contains(&divisor) => {}
                     None => {
-                        self.compute(divisor)?;
+                        self.load_a(divisor)?;
                         checks.push(Check::NonZero(std::mem::take(&mut self.code)));
                     }
                 },
                 _ => {}
             }
         }
+        self.unwritten.clear();
         Ok(checks)
+    }
+
+    /// The cell that holds a value by now.
+    fn cell_of(&self, value: Value) -> Option<u8> {
+        self.cells.of(value).filter(|_| !self.unwritten.contains(&value))
     }
 
     fn is_shown(&self, place: Place) -> bool {
@@ -270,7 +281,7 @@ impl<'a> Emitter<'a> {
 
     /// A = the value.
     fn load_a(&mut self, value: Value) -> Result<(), Unsupported> {
-        match self.cells.of(value) {
+        match self.cell_of(value) {
             Some(cell) => self.code.push(Statement::LoadCell(cell)),
             None => self.compute(value)?,
         }
@@ -369,12 +380,12 @@ impl<'a> Emitter<'a> {
     /// Whether a value gets to X without A.
     fn is_simple(&self, value: Value) -> bool {
         let direct = matches!(self.ir.op(value), Op::Const(_) | Op::Field(Field::WireLen));
-        direct || self.cells.of(value).is_some() || header_len(self.ir, value).is_some()
+        direct || self.cell_of(value).is_some() || header_len(self.ir, value).is_some()
     }
 
     /// Whether a value is computed without X.
     fn leaves_x(&self, value: Value) -> bool {
-        if self.cells.of(value).is_some() {
+        if self.cell_of(value).is_some() {
             return true;
         }
         match *self.ir.op(value) {
@@ -389,7 +400,7 @@ impl<'a> Emitter<'a> {
 
     /// X = the value; may write A.
     fn load_x(&mut self, value: Value) -> Result<(), Unsupported> {
-        let statement = match (self.cells.of(value), self.ir.op(value)) {
+        let statement = match (self.cell_of(value), self.ir.op(value)) {
             (Some(cell), _) => Statement::LoadXCell(cell),
             (None, Op::Const(k)) => Statement::LoadXConst(*k as u32),
             (None, Op::Field(Field::WireLen)) => Statement::LoadXLen,
