@@ -11,14 +11,13 @@
 
 #[path = "extensions/oracle.rs"]
 mod oracle;
-#[path = "extensions/packets.rs"]
-mod packets;
 
 use oracle::{Modes, holds};
 use tapline_filter::bpf::Program;
 use tapline_filter::{Handle, Options, compile};
 use tapline_packet::{Meta, Packet, VlanTag};
 use tapline_testkit::forms::{self, Tree};
+use tapline_testkit::layers;
 use tapline_testkit::libpcap::Libpcap;
 use tapline_testkit::random::Random;
 
@@ -116,7 +115,7 @@ fn cuts(frame: &[u8]) -> Vec<usize> {
 #[test]
 fn forms_mean_what_the_walker_says() {
     let mut random = Random::new(number("TAPLINE_FILTER_SEED", 7));
-    let captured = packets::captured(Libpcap::get().ok());
+    let captured = layers::captured(Libpcap::get().ok());
     let mut tally = Tally::default();
     for _ in 0..number("TAPLINE_FILTER_TREES", 1500) {
         let modes = Modes { scoped: random.one_of(1, 2), extensions: random.one_of(1, 2) };
@@ -137,7 +136,7 @@ fn forms_mean_what_the_walker_says() {
         }
         let judged = Judged { tree: &tree, text, modes, plain, simplified, live };
         for _ in 0..12 {
-            let frame = packets::frame(&mut random);
+            let frame = layers::frame(&mut random);
             judged.judge(&frame, &cuts(&frame), &mut tally);
         }
         for _ in 0..6 {

@@ -17,11 +17,11 @@ use tapline_filter::fpl::{self, FplOptions};
 use tapline_filter::ir::{Ir, Machine, Memory, Op, raise_program};
 use tapline_filter::optimise::{PASSES, Pass};
 use tapline_filter::{Handle, Options, compile, compile_ir, generate, lower, parse};
-use tapline_packet::{LinkType, Meta, Packet};
+use tapline_packet::{LinkType, Meta, Packet, VlanTag};
 use tapline_testkit::libpcap::{Libpcap, Oracle, RawInsn};
 use tapline_testkit::programs;
 use tapline_testkit::random::Random;
-use tapline_testkit::stock::{Sample, Stock, Texts};
+use tapline_testkit::stock::{Sample, Stock, Texts, Wording};
 
 /// Each pass once, by its name.
 fn passes() -> BTreeMap<&'static str, &'static Pass> {
@@ -33,7 +33,10 @@ fn answers(ir: &Ir, packets: &[Sample]) -> (Vec<u64>, Vec<u64>) {
     let memory = Memory::new(ir.cells);
     let mut machine = Machine::new(ir.clone());
     let mut run = |packet: &Sample| {
-        let meta = Meta { wire_len: packet.wire_len, ..Meta::default() };
+        // Some have a tag in the metadata; which, their length decides.
+        let tag = VlanTag { tpid: 0x8100, tci: 5 + (packet.data.len() % 3) as u16 };
+        let vlan = packet.data.len().is_multiple_of(4).then_some(tag);
+        let meta = Meta { wire_len: packet.wire_len, vlan, ..Meta::default() };
         machine.run(Packet { data: &packet.data, meta: &meta }, &memory)
     };
     let answers = packets.iter().map(&mut run).collect();
@@ -97,14 +100,17 @@ fn texts_mean_the_same() {
     let mut texts = Texts::new(&mut random);
     let mut judged = 0;
     while judged < 200 {
-        let (dlt, text) = texts.next(&mut random);
+        let wording = texts.wording(&mut random);
+        let Wording { dlt, ref text, scoped, ipv6_extensions, .. } = wording;
+        let handle = if random.one_of(1, 3) { Handle::Live } else { Handle::Dead };
         for optimise in [false, true] {
             let link_type = LinkType::from_dlt(dlt as u16);
+            let netmask = Some(0);
             let options =
-                Options { netmask: Some(0), handle: Handle::Dead, optimise, ..Options::new(link_type) };
-            let Ok(program) = compile(&text, &options) else { continue };
-            let packets = packets(&program, &mut random, |random| stock.sample(dlt, random));
-            judge(&raise_program(&program), &packets, &|| format!("{text} on DLT {dlt}"));
+                Options { netmask, handle, scoped, ipv6_extensions, optimise, ..Options::new(link_type) };
+            let Ok(program) = compile(text, &options) else { continue };
+            let packets = packets(&program, &mut random, |random| stock.sample_for(&wording, random));
+            judge(&raise_program(&program), &packets, &|| format!("{wording:?}, {handle:?}"));
             judged += 1;
         }
     }

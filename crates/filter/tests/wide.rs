@@ -16,10 +16,12 @@ use tapline_filter::ir::{
 };
 use tapline_filter::optimise::{PASSES, optimise_watched};
 use tapline_filter::{FixedNames, Handle, Options, compile};
-use tapline_packet::{LinkType, Meta, Packet};
+use tapline_packet::{LinkType, Meta, Packet, VlanTag};
 use tapline_testkit::expressions::Expressions;
+use tapline_testkit::layers;
 use tapline_testkit::libpcap::{Oracle, RawInsn};
 use tapline_testkit::random::Random;
+use tapline_testkit::stock::Wording;
 
 /// The passes that are judged alone here.
 const OURS: [&str; 3] = ["widen", "switch", "order"];
@@ -30,18 +32,27 @@ const LINK_TYPES: [i32; 18] = [1, 1, 1, 1, 0, 8, 9, 10, 12, 105, 113, 117, 119, 
 /// Longer packets are not made: each is cut at every byte.
 const LEN_MAX: usize = 90;
 
-fn options(dlt: i32, optimise: bool) -> Options {
+fn options(wording: &Wording, optimise: bool) -> Options {
+    let Wording { dlt, scoped, ipv6_extensions, .. } = *wording;
     Options {
         netmask: Some(0),
-        handle: Handle::Dead,
+        handle: if wording.has_forms { Handle::Live } else { Handle::Dead },
+        scoped,
+        ipv6_extensions,
         resolver: std::sync::Arc::new(FixedNames::default()),
         optimise,
         ..Options::new(LinkType::from_dlt(dlt as u16))
     }
 }
 
+/// Packets of every fourth length have a tag in the metadata.
+fn meta(data: &[u8], wire_len: u32) -> Meta {
+    let tag = VlanTag { tpid: 0x8100, tci: 5 };
+    Meta { wire_len, vlan: data.len().is_multiple_of(4).then_some(tag), ..Meta::default() }
+}
+
 fn run(machine: &mut Machine, data: &[u8], wire_len: u32) -> u64 {
-    let meta = Meta { wire_len, ..Meta::default() };
+    let meta = meta(data, wire_len);
     machine.run(Packet { data, meta: &meta }, &Memory::new(0))
 }
 
@@ -85,18 +96,20 @@ fn oracle(program: &Program) -> Oracle {
 }
 
 /// Judges a text on packets that are steered through it, each cut at every byte. Whether it is a filter at all.
-fn judge(text: &str, dlt: i32, packets: usize, random: &mut Random) -> bool {
-    let Ok(plain) = compile(text, &options(dlt, false)) else { return false };
-    let programs = match compile(text, &options(dlt, true)) {
+fn judge(wording: &Wording, packets: usize, random: &mut Random) -> bool {
+    let Ok(plain) = compile(&wording.text, &options(wording, false)) else { return false };
+    let programs = match compile(&wording.text, &options(wording, true)) {
         Ok(simplified) => vec![plain, simplified],
         Err(_) => vec![plain],
     };
     let steering: Vec<Oracle> = programs.iter().map(oracle).collect();
     let mut machines = machines(&programs);
     for _ in 0..packets {
-        let len = random.below(LEN_MAX as u64) as usize;
-        let mut data = random.bytes(len);
-        let wire_len = len as u32 + random.below(3) as u32;
+        let mut data = match wording.has_forms {
+            true => layers::frame(random),
+            false => noise(random),
+        };
+        let wire_len = data.len() as u32 + random.below(3) as u32;
         random.pick(&steering).plant(&mut data, wire_len, random);
         data.truncate(LEN_MAX);
         for cut in 0..=data.len() {
@@ -104,21 +117,26 @@ fn judge(text: &str, dlt: i32, packets: usize, random: &mut Random) -> bool {
             let expected = run_program(&programs[0], packet, wire_len);
             for (name, machine) in &mut machines {
                 let answer = run(machine, packet, wire_len);
-                assert_eq!(
-                    answer,
-                    expected,
-                    "{name}: {text:?} on DLT {dlt}, {packet:02x?}\n{}",
-                    machine.ir()
-                );
+                assert_eq!(answer, expected, "{name}: {wording:?}, {packet:02x?}\n{}", machine.ir());
             }
         }
     }
     true
 }
 
+fn noise(random: &mut Random) -> Vec<u8> {
+    let len = random.below(LEN_MAX as u64) as usize;
+    random.bytes(len)
+}
+
 fn run_program(program: &Program, data: &[u8], wire_len: u32) -> u64 {
-    let meta = Meta { wire_len, ..Meta::default() };
+    let meta = meta(data, wire_len);
     program.run(Packet { data, meta: &meta }).into()
+}
+
+/// A text of the old language.
+fn plain(dlt: i32, text: String) -> Wording {
+    Wording { dlt, text, scoped: false, ipv6_extensions: false, has_forms: false }
 }
 
 fn texts(default: u64) -> u64 {
@@ -132,9 +150,19 @@ fn random_filters_answer_as_before() {
     for seed in 0..texts(400) {
         let dlt = *random.pick(&LINK_TYPES);
         let text = Expressions::new(seed, dlt).text();
-        judged += u64::from(judge(&text, dlt, 3, &mut random));
+        judged += u64::from(judge(&plain(dlt, text), 3, &mut random));
     }
     assert!(judged * 2 > texts(400), "only {judged} texts are filters");
+}
+
+#[test]
+fn forms_answer_as_before() {
+    let mut random = Random::new(93);
+    let mut judged = 0;
+    for _ in 0..texts(200) {
+        judged += u64::from(judge(&Wording::of_forms(&mut random), 3, &mut random));
+    }
+    assert!(judged * 2 > texts(200), "only {judged} texts are filters");
 }
 
 #[test]
@@ -142,7 +170,7 @@ fn lists_answer_as_before() {
     let mut random = Random::new(92);
     for _ in 0..texts(150) {
         let text = list(&mut random);
-        assert!(judge(&text, 1, 4, &mut random), "{text} is a filter");
+        assert!(judge(&plain(1, text.clone()), 4, &mut random), "{text} is a filter");
     }
 }
 

@@ -19,6 +19,7 @@ pub mod forms;
 pub mod fpl;
 pub mod frames;
 pub mod gallery;
+pub mod layers;
 pub mod libpcap;
 pub mod netns;
 pub mod programs;

@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use crate::expressions::Expressions;
+use crate::forms;
+use crate::layers;
 use crate::libpcap::{FilePacket, Libpcap};
 use crate::random::Random;
 
@@ -118,6 +120,41 @@ impl Texts {
     }
 }
 
+/// A text, and how it is to be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wording {
+    /// The link type, as a DLT.
+    pub dlt: i32,
+    /// The text.
+    pub text: String,
+    /// As if it stood in `scoped(...)`.
+    pub scoped: bool,
+    /// As if it stood in `extensions(...)`.
+    pub ipv6_extensions: bool,
+    /// Whether it is made of our own forms, which libpcap does not know.
+    pub has_forms: bool,
+}
+
+impl Texts {
+    /// As [`next`](Self::next), but one in four texts is made of forms.
+    pub fn wording(&mut self, random: &mut Random) -> Wording {
+        if random.one_of(1, 4) {
+            return Wording::of_forms(random);
+        }
+        let (dlt, text) = self.next(random);
+        Wording { dlt, text, scoped: false, ipv6_extensions: false, has_forms: false }
+    }
+}
+
+impl Wording {
+    /// Of forms, for Ethernet.
+    pub fn of_forms(random: &mut Random) -> Wording {
+        let (scoped, ipv6_extensions) = (random.one_of(1, 2), random.one_of(1, 2));
+        let text = forms::tree(random, scoped, 0).to_string();
+        Wording { dlt: 1, text, scoped, ipv6_extensions, has_forms: true }
+    }
+}
+
 /// A packet to judge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sample {
@@ -164,6 +201,17 @@ impl Stock {
             _ if random.one_of(1, 16) => noise(random),
             _ => self.behind_header(dlt, random),
         }
+    }
+
+    /// A packet for a text: for forms mostly layers upon layers.
+    pub fn sample_for(&self, wording: &Wording, random: &mut Random) -> Sample {
+        if !wording.has_forms || random.one_of(1, 4) {
+            return self.sample(wording.dlt, random);
+        }
+        let mut data = layers::frame(random);
+        let wire_len = data.len() as u32;
+        data.truncate(KEPT);
+        Sample { data, wire_len }
     }
 
     fn behind_header(&self, dlt: i32, random: &mut Random) -> Sample {

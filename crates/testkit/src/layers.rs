@@ -8,13 +8,13 @@
 
 use std::path::{Path, PathBuf};
 
-use tapline_testkit::frames::{
+use crate::frames::{
     ERSPAN_I_II, ERSPAN_III, Ethernet, Gre, Host, IpPair, IpVersion, Ipv4, TRANSPARENT_BRIDGING, Tcp, Udp,
     arp, destination_options, erspan_ii, erspan_iii, flags, fragment_header, geneve, gtp_u, hop_by_hop,
     icmpv6, routing_header, vlan, vxlan,
 };
-use tapline_testkit::libpcap::Libpcap;
-use tapline_testkit::random::Random;
+use crate::libpcap::Libpcap;
+use crate::random::Random;
 
 /// The captures beside the repository.
 const CAPTURES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/captures");
@@ -24,7 +24,7 @@ const PER_FILE: usize = 20;
 const KEPT: usize = 400;
 
 /// Ethernet frames of the captures; without them, a few made up ones.
-pub(crate) fn captured(pcap: Option<&Libpcap>) -> Vec<Vec<u8>> {
+pub fn captured(pcap: Option<&Libpcap>) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     for path in files() {
         if let Some(Ok((1, packets))) = pcap.map(|pcap| pcap.read_file(&path)) {
@@ -51,7 +51,7 @@ fn files() -> Vec<PathBuf> {
 }
 
 /// A frame; one in eight has a bit flipped.
-pub(crate) fn frame(random: &mut Random) -> Vec<u8> {
+pub fn frame(random: &mut Random) -> Vec<u8> {
     let mut frame = ethernet(random, 0);
     if random.one_of(1, 8) {
         let bit = random.below(frame.len().min(140) as u64 * 8) as usize;
