@@ -18,9 +18,9 @@ use tapline_filter::optimise::optimise;
 use tapline_filter::{Handle, Options, compile};
 use tapline_jit::Native;
 use tapline_packet::{Batch, LinkType, Meta, Packet, PacketType, Record, Selection, VlanTag};
-use tapline_testkit::libpcap::{Libpcap, RawInsn, Settings};
+use tapline_testkit::libpcap::{Libpcap, Oracle, RawInsn, Settings};
 use tapline_testkit::random::Random;
-use tapline_testkit::stock::{Stock, Texts};
+use tapline_testkit::stock::{Stock, Texts, Wording};
 use tapline_testkit::{frames, programs};
 
 const PACKETS_PER_TEXT: usize = 40;
@@ -82,7 +82,8 @@ fn machine_text(ir: &Ir) -> String {
 }
 
 fn random_meta(wire_len: u32, random: &mut Random) -> Meta {
-    let tag = VlanTag { tpid: 0x8100, tci: random.bits() as u16 };
+    let tci = *random.pick(&[5, 7, 0x2005, random.clone().bits() as u16]);
+    let tag = VlanTag { tpid: *random.pick(&[0x8100, 0x88a8]), tci };
     Meta {
         wire_len,
         vlan: random.one_of(1, 4).then_some(tag),
@@ -111,6 +112,10 @@ fn outside(base_len: usize, random: &mut Random) -> Record {
     }
 }
 
+fn raw(insn: &Insn) -> RawInsn {
+    RawInsn { code: insn.code, jt: insn.jt, jf: insn.jf, k: insn.k }
+}
+
 #[test]
 fn same_verdicts_on_texts() {
     let pcap = match Libpcap::get() {
@@ -123,20 +128,23 @@ fn same_verdicts_on_texts() {
     let mut texts = Texts::new(&mut random);
     let (mut judged, mut compiled, mut accepted) = (0, 0, 0);
     while judged < pairs {
-        let (dlt, text) = texts.next(&mut random);
+        let wording = texts.wording(&mut random);
+        let Wording { dlt, ref text, scoped, ipv6_extensions, .. } = wording;
         let link_type = LinkType::from_dlt(dlt as u16);
         let handle = if random.one_of(1, 4) { Handle::Live } else { Handle::Dead };
-        let options = Options { netmask: Some(0), handle, ..Options::new(link_type) };
-        let Ok(program) = compile(&text, &options) else { continue };
-        // Where libpcap's program would go, packets are bent to match.
-        let oracle = pcap.compile(&text, Settings { optimise: false, ..Settings::new(dlt) }).ok();
-        let mut engines = Engines::new(format!("DLT {dlt}: {text}"), program);
+        let options =
+            Options { netmask: Some(0), handle, scoped, ipv6_extensions, ..Options::new(link_type) };
+        let Ok(program) = compile(text, &options) else { continue };
+        // Where libpcap's program would go, or ours where libpcap has none, packets are bent to match.
+        let oracle = match pcap.compile(text, Settings { optimise: false, ..Settings::new(dlt) }) {
+            Ok(oracle) => oracle,
+            Err(_) => Oracle::new(program.insns().iter().map(raw).collect()),
+        };
+        let mut engines = Engines::new(format!("{wording:?}, {handle:?}"), program);
         let mut packets = Packets::default();
         for _ in 0..PACKETS_PER_TEXT {
-            let mut sample = stock.sample(dlt, &mut random);
-            if let Some(oracle) = &oracle
-                && random.one_of(4, 5)
-            {
+            let mut sample = stock.sample_for(&wording, &mut random);
+            if random.one_of(4, 5) {
                 oracle.plant(&mut sample.data, sample.wire_len, &mut random);
             }
             if random.one_of(1, 8) {
