@@ -153,9 +153,7 @@ impl Ir {
                             return Err(Fault::UncoveredLoad { block: id, value });
                         }
                     }
-                    Op::Binary(Binary::Div | Binary::Mod, _, divisor)
-                        if !covered.nonzero(self, *divisor) =>
-                    {
+                    Op::Binary(Binary::Div | Binary::Mod, _, divisor) if !covered.nonzero(self, *divisor) => {
                         return Err(Fault::UncoveredDivision { block: id, value });
                     }
                     _ => {}
