@@ -20,7 +20,7 @@ use tapline_filter::ir::{
     Binary, BlockId, Builder, Case, Field, Ir, Machine, Memory, Op, Order, Place, Search, Target, Terminator,
     Test, Type, Value, Width, raise_program,
 };
-use tapline_filter::optimise::optimise;
+use tapline_filter::optimise::{optimise, optimise_for_sockets};
 use tapline_filter::{Handle, Options, compile};
 use tapline_packet::{LinkType, Meta, Packet};
 use tapline_sys::bpf::{Insn as KernelInsn, LoadError, Map, MapKind, Program, ProgramKind, probe};
@@ -109,6 +109,10 @@ impl Judged {
         let plain = raise_program(&reference);
         let mut optimised = plain.clone();
         optimise(&mut optimised);
+        // What a capture loads.
+        let mut for_sockets = plain.clone();
+        optimise_for_sockets(&mut for_sockets);
+        for_sockets.verify().unwrap_or_else(|fault| panic!("for sockets: {fault}\n{text}"));
         plain.verify().expect("raised graphs are safe");
         optimised.verify().unwrap_or_else(|fault| panic!("optimised: {fault}\n{text}"));
         let socket =
@@ -118,7 +122,11 @@ impl Judged {
             Err(EmitError::NotBeforeTheStack { .. }) => None,
             Err(error) => panic!("{error}"),
         };
-        Ok(Judged { socket: vec![socket(&plain)?, socket(&optimised)?], xdp, reference })
+        Ok(Judged {
+            socket: vec![socket(&plain)?, socket(&optimised)?, socket(&for_sockets)?],
+            xdp,
+            reference,
+        })
     }
 
     /// What interpreter and kernel say; the kernel as often as there are forms.

@@ -165,6 +165,19 @@ fn forms_answer_as_before() {
     assert!(judged * 2 > texts(200), "only {judged} texts are filters");
 }
 
+/// A chain's last blocks may be copied for a second chain, but not where a copy's way out leads back into them.
+#[test]
+fn copied_tails_do_not_come_back() {
+    let text = "fragment(later) or vlan 5 or scoped(fragment() or not ether host 02:00:00:00:00:00 or \
+                extensions(tcp[4] & 255 != 0) or (ip host 10.0.0.2)) or (not vlan 7)";
+    let mut random = Random::new(94);
+    for has_forms in [false, true] {
+        let wording =
+            Wording { dlt: 1, text: text.to_owned(), scoped: true, ipv6_extensions: true, has_forms };
+        assert!(judge(&wording, 20, &mut random), "{text} is a filter");
+    }
+}
+
 #[test]
 fn lists_answer_as_before() {
     let mut random = Random::new(92);

@@ -13,55 +13,26 @@ use tapline_packet::{Meta, Packet};
 /// Gives a field of the metadata.
 pub(crate) type FieldOf = extern "C" fn(&Meta) -> u32;
 
-/// The function for a field that generated code cannot load by itself: enumerations and options have no layout to rely on.
-pub(crate) fn field(field: Field) -> FieldOf {
-    match field {
-        Field::PacketType => packet_type,
-        Field::VlanTag => vlan_tag,
-        Field::VlanPresent => vlan_present,
-        Field::VlanProtocol => vlan_protocol,
-        Field::WireLen => wire_len,
-        Field::InterfaceIndex => interface_index,
-        Field::ReceiveHash => receive_hash,
-        // Not in the metadata; generated code has it at hand.
-        Field::CapLen => nothing,
-    }
+/// How the packet was addressed: an enumeration has no layout to rely on.
+pub(crate) extern "C" fn packet_type(meta: &Meta) -> u32 {
+    of(Field::PacketType, meta)
+}
+
+/// These are parts of an option, which has no layout to rely on either.
+pub(crate) extern "C" fn vlan_tag(meta: &Meta) -> u32 {
+    of(Field::VlanTag, meta)
+}
+
+pub(crate) extern "C" fn vlan_present(meta: &Meta) -> u32 {
+    of(Field::VlanPresent, meta)
+}
+
+pub(crate) extern "C" fn vlan_protocol(meta: &Meta) -> u32 {
+    of(Field::VlanProtocol, meta)
 }
 
 fn of(field: Field, meta: &Meta) -> u32 {
     field.of(Packet { data: &[], meta })
-}
-
-extern "C" fn packet_type(meta: &Meta) -> u32 {
-    of(Field::PacketType, meta)
-}
-
-extern "C" fn vlan_tag(meta: &Meta) -> u32 {
-    of(Field::VlanTag, meta)
-}
-
-extern "C" fn vlan_present(meta: &Meta) -> u32 {
-    of(Field::VlanPresent, meta)
-}
-
-extern "C" fn vlan_protocol(meta: &Meta) -> u32 {
-    of(Field::VlanProtocol, meta)
-}
-
-extern "C" fn wire_len(meta: &Meta) -> u32 {
-    of(Field::WireLen, meta)
-}
-
-extern "C" fn interface_index(meta: &Meta) -> u32 {
-    of(Field::InterfaceIndex, meta)
-}
-
-extern "C" fn receive_hash(meta: &Meta) -> u32 {
-    of(Field::ReceiveHash, meta)
-}
-
-extern "C" fn nothing(_: &Meta) -> u32 {
-    0
 }
 
 /// A function of the graph, at an address that its code knows.

@@ -1,4 +1,4 @@
-//! Native code from filters: the form of values as machine code for x86-64 and aarch64.
+//! Native code from filters: the form of values as machine code for x86-64, and from the same source for aarch64, where it was not run yet.
 //!
 //! ```text
 //! Ir --verify--> proved --lower--> Cranelift's form --compile--> bytes --W^X--> Native: run(packet), select(batch)

@@ -1,7 +1,7 @@
 //! Native code that has been placed in memory, and the calls into it.
 
-use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use tapline_filter::Select;
 use tapline_filter::ir::{Ir, Machine, Memory};
@@ -42,8 +42,8 @@ type SelectBatch = unsafe extern "C" fn(*const BatchContext) -> usize;
 #[derive(Debug)]
 pub struct Native {
     select: ExecutableMemory,
-    /// The function for one packet, once it was asked for; `None` if it could not be had.
-    run: OnceLock<Option<ExecutableMemory>>,
+    /// The function for one packet, once it was asked for.
+    run: OnceLock<One>,
     ir: Ir,
     /// Cells for [`Select`], which brings none: as many as the graph has.
     own: Memory,
@@ -51,6 +51,14 @@ pub struct Native {
     plans: Box<[Option<Plan>]>,
     /// The code holds their addresses.
     callees: Box<[Callee]>,
+}
+
+/// What runs a single packet.
+#[derive(Debug)]
+enum One {
+    Code(ExecutableMemory),
+    /// Where a system refuses memory for it that it gave for batches.
+    Interpreted(Box<Mutex<Machine>>),
 }
 
 impl Native {
@@ -71,7 +79,7 @@ impl Native {
         let run = match ir.functions.is_empty() {
             true => OnceLock::new(),
             // Programs that call functions are run packet by packet; what fails, fails now.
-            false => OnceLock::from(Some(placed(&source, Entry::Run)?)),
+            false => OnceLock::from(One::Code(placed(&source, Entry::Run)?)),
         };
         Ok(Native { select, run, ir: ir.clone(), own: Memory::new(ir.cells), plans, callees })
     }
@@ -83,8 +91,11 @@ impl Native {
     #[inline]
     pub fn run(&self, packet: Packet<'_>, memory: &Memory) -> u64 {
         self.check(memory);
-        let Some(code) = self.run.get_or_init(|| self.generate_run()) else {
-            return Machine::new(self.ir.clone()).run(packet, memory);
+        let code = match self.run.get_or_init(|| self.one()) {
+            One::Code(code) => code,
+            One::Interpreted(machine) => {
+                return machine.lock().unwrap_or_else(PoisonError::into_inner).run(packet, memory);
+            }
         };
         // SAFETY: the function at the start of the code has this type, and the code lives as long as `self`.
         let run: Run = unsafe { std::mem::transmute(code.as_ptr()) };
@@ -94,10 +105,13 @@ impl Native {
         unsafe { run(data.as_ptr(), data.len(), meta, memory, memory.cells().as_ptr()) }
     }
 
-    /// The code of the function for one packet. Where a system refuses memory for it that it gave for batches, the interpreter helps.
     #[cold]
-    fn generate_run(&self) -> Option<ExecutableMemory> {
-        placed(&Source { ir: &self.ir, plans: &self.plans, callees: &self.callees }, Entry::Run).ok()
+    fn one(&self) -> One {
+        let source = Source { ir: &self.ir, plans: &self.plans, callees: &self.callees };
+        match placed(&source, Entry::Run) {
+            Ok(code) => One::Code(code),
+            Err(_) => One::Interpreted(Box::new(Mutex::new(Machine::new(self.ir.clone())))),
+        }
     }
 
     /// Keeps in `selection` the packets of `batch` that are accepted: one call for all of them.

@@ -11,6 +11,8 @@
 
 mod support;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use support::{Packets, number};
 use tapline_filter::bpf::{Form, Insn, Program};
 use tapline_filter::ir::{Ir, Machine, Memory, raise_program};
@@ -36,7 +38,8 @@ impl Engines {
     fn new(name: String, program: Program) -> Engines {
         let raised = raise_program(&program);
         let mut optimised = raised.clone();
-        optimise(&mut optimised);
+        let done = catch_unwind(AssertUnwindSafe(|| optimise(&mut optimised)));
+        assert!(done.is_ok(), "the passes panic over {name}");
         let graphs = [raised, optimised].map(|ir| {
             let native = Native::compile(&ir).unwrap_or_else(|error| panic!("{name}: {error}\n{ir}"));
             (Machine::new(ir), native)

@@ -96,6 +96,7 @@ fn refused_memory_is_an_error() {
 }
 
 fn refused() {
+    let placed = Native::compile(&filter("ip")).expect("memory is not refused yet");
     const ZERO: libc::c_ulong = 0;
     // SAFETY: the call takes numbers only.
     let set = unsafe {
@@ -108,6 +109,14 @@ fn refused() {
     assert!(matches!(error, Error::Memory(_)), "{error}");
     assert!(error.to_string().contains("the interpreter runs the filter"), "{error}");
     eprintln!("{error}");
+    // What runs single packets is made when the first comes: too late for native code here.
+    let verdicts = [0x08, 0x86].map(|first| {
+        let mut frame = [0; 60];
+        frame[12] = first;
+        let meta = Meta { wire_len: 60, ..Meta::default() };
+        placed.run(Packet { data: &frame, meta: &meta }, &Memory::new(0))
+    });
+    assert_eq!(verdicts, [262_144, 0]);
 }
 
 #[test]

@@ -20,6 +20,7 @@ pub mod fpl;
 pub mod frames;
 pub mod gallery;
 pub mod layers;
+pub mod lent;
 pub mod libpcap;
 pub mod netns;
 pub mod programs;

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use anyhow::{anyhow, ensure};
-use tapline_packet::{BATCH_MAX, Batch, Meta, Record};
+use tapline_packet::{BATCH_MAX, Batch};
+use tapline_testkit::lent::Lent;
 use tapline_testkit::libpcap::Libpcap;
 use tapline_testkit::traffic::Traffic;
 
@@ -19,12 +20,11 @@ const FILE_MAX: usize = 4096;
 const LEN_MIN: usize = 14;
 const LEN_MAX: usize = 3000;
 
-/// Packets as a source lends them: one stretch of bytes and a table.
+/// Packets, and what they are called.
 pub(crate) struct Packets {
-    /// What they are called in reports.
+    /// Their name in reports.
     pub(crate) name: String,
-    base: Vec<u8>,
-    records: Vec<Record>,
+    lent: Lent,
 }
 
 impl Packets {
@@ -55,23 +55,15 @@ impl Packets {
 
     /// These frames.
     pub(crate) fn new(name: String, frames: &[Vec<u8>]) -> Packets {
-        let mut offset = 0;
-        let record = |frame: &Vec<u8>| {
-            let cap_len = frame.len() as u32;
-            let meta = Meta { wire_len: cap_len, ..Meta::default() };
-            let record = Record { offset, cap_len, options_len: 0, meta };
-            offset += frame.len();
-            record
-        };
-        Packets { name, records: frames.iter().map(record).collect(), base: frames.concat() }
+        Packets { name, lent: Lent::new(frames) }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.records.len()
+        self.lent.len()
     }
 
     pub(crate) fn batches(&self) -> impl Iterator<Item = Batch<'_>> {
-        self.records.chunks(BATCH_MAX).map(|records| Batch::new(&self.base, records))
+        self.lent.batches()
     }
 
     /// The frames one by one.

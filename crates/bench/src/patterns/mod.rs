@@ -19,7 +19,7 @@ use clap::Args;
 use engines::Peer;
 use std::time::{Duration, Instant};
 use tapline_search::{Pattern, find_all_naive};
-use tapline_sys::{tsc, usage::CpuTime};
+use tapline_sys::{tsc, usage::thread_time};
 use workload::{Traffic, Workload};
 
 /// What `tapline-bench patterns` was asked for.
@@ -98,13 +98,13 @@ fn ensure_equal(workload: &Workload, peers: &[Peer]) -> anyhow::Result<u64> {
 
 /// Searches all payloads, over and over for `time`.
 fn spin(workload: &Workload, time: Duration, peer: &Peer) -> Run {
-    let (start, before) = (Instant::now(), CpuTime::of_thread());
+    let (start, before) = (Instant::now(), thread_time());
     let mut done = 0;
     while done == 0 || start.elapsed() < time {
         std::hint::black_box(peer.count(&workload.payloads));
         done += workload.payloads.len() as u64;
     }
-    Run { cpu: CpuTime::of_thread().since(before).total(), wall: start.elapsed(), packets: done, lost: 0 }
+    Run { cpu: thread_time() - before, wall: start.elapsed(), packets: done, lost: 0 }
 }
 
 fn line(peer: &Peer, runs: &[Run], workload: &Workload, rate: f64) -> String {

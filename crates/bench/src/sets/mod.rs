@@ -19,8 +19,9 @@ use anyhow::ensure;
 use clap::Args;
 use tapline_filter::bpf::Program;
 use tapline_filter::set::{FilterSet, Matches};
-use tapline_packet::{BATCH_MAX, Batch, Meta, Record, Selection};
-use tapline_sys::usage::CpuTime;
+use tapline_packet::{BATCH_MAX, Batch, Selection};
+use tapline_sys::usage::thread_time;
+use tapline_testkit::lent::Lent;
 
 use crate::measure::median;
 use workload::Workload;
@@ -85,7 +86,7 @@ fn measure(mut all: Vec<Workload>, args: &SetsArgs, runs: usize, ticks_per_ns: f
     let ten = all.iter().position(|workload| workload.count == 10);
     for (workload, ns) in all.iter().zip(&medians) {
         let ratio = ten.map_or(String::new(), |ten| format!("{:.2}", ns / medians[ten]));
-        let per_packet = workload.matches as f64 / workload.pool.records.len() as f64;
+        let per_packet = workload.matches as f64 / workload.pool.len() as f64;
         println!(
             "    {:<22} {:>8} {ns:>10.1} {:>8.0} {per_packet:>9.2} {ratio:>8}",
             workload.name,
@@ -97,46 +98,22 @@ fn measure(mut all: Vec<Workload>, args: &SetsArgs, runs: usize, ticks_per_ns: f
     Ok(())
 }
 
-/// Frames as a source lends them: one stretch of bytes and a table.
-struct Pool {
-    base: Vec<u8>,
-    records: Vec<Record>,
-}
-
-impl Pool {
-    fn new(frames: &[Vec<u8>]) -> Pool {
-        let mut offset = 0;
-        let record = |frame: &Vec<u8>| {
-            let cap_len = frame.len() as u32;
-            let meta = Meta { wire_len: cap_len, ..Meta::default() };
-            let record = Record { offset, cap_len, options_len: 0, meta };
-            offset += frame.len();
-            record
-        };
-        Pool { records: frames.iter().map(record).collect(), base: frames.concat() }
-    }
-
-    fn batches(&self) -> impl Iterator<Item = Batch<'_>> {
-        self.records.chunks(BATCH_MAX).map(|records| Batch::new(&self.base, records))
-    }
-}
-
 impl Workload {
     /// Nanoseconds of processor time a packet, classifying over and over for `time`.
     fn spin(&mut self, time: Duration) -> f64 {
         let (mut matches, mut packets) = (Matches::new(), 0);
-        let (start, before) = (Instant::now(), CpuTime::of_thread());
+        let (start, before) = (Instant::now(), thread_time());
         while start.elapsed() < time {
             packets += classify(&mut self.set, &self.pool, &mut matches, |_, _| {});
         }
-        CpuTime::of_thread().since(before).total().as_nanos() as f64 / packets as f64
+        (thread_time() - before).as_nanos() as f64 / packets as f64
     }
 }
 
 /// Classifies all batches. Gives the number of packets.
 fn classify(
     set: &mut FilterSet,
-    pool: &Pool,
+    pool: &Lent,
     matches: &mut Matches,
     mut see: impl FnMut(&Batch<'_>, &Matches),
 ) -> usize {
@@ -146,7 +123,7 @@ fn classify(
         set.classify(&batch, &selection, matches);
         see(&batch, matches);
     }
-    pool.records.len()
+    pool.len()
 }
 
 /// Every packet matches the filters whose programs accept it, and no others.

@@ -7,7 +7,7 @@ use anyhow::{anyhow, ensure};
 use tapline_filter::Options;
 use tapline_filter::set::{Filter, FilterId, FilterSet, FiveTuples, Matches, Mode, Replica, Updates};
 use tapline_packet::{Batch, Selection};
-use tapline_sys::usage::CpuTime;
+use tapline_sys::usage::thread_time;
 
 use super::workload::{Workload, flow};
 
@@ -41,7 +41,10 @@ pub(super) fn run(installed: usize) -> anyhow::Result<()> {
         ids.push(set.insert(examples.filter(&flow(number()))?, 0));
         Ok(())
     })?;
-    timed("replace a port", CHANGES, |at| Ok(set.replace(ids[at * 3], &port_of(&set, ids[at * 3], at))?))?;
+    timed("replace a port", CHANGES, |at| {
+        let id = ids[at * 3 % ids.len()];
+        Ok(set.replace(id, &port_of(&set, id, at))?)
+    })?;
     timed("remove the oldest", CHANGES, |at| Ok(set.remove(ids[at])?))?;
     ensure!(set.len() == installed, "{} filters are left", set.len());
     while_packets_flow(&examples, installed)
@@ -60,14 +63,14 @@ fn timed<T>(
     mut change: impl FnMut(usize) -> anyhow::Result<T>,
 ) -> anyhow::Result<()> {
     let mut costs = Vec::with_capacity(times);
-    let before = CpuTime::of_thread();
+    let before = thread_time();
     for at in 0..times {
         let start = Instant::now();
         let made = change(at)?;
         costs.push(start.elapsed().as_nanos() as u64);
         drop(made);
     }
-    let seconds = CpuTime::of_thread().since(before).total().as_secs_f64();
+    let seconds = (thread_time() - before).as_secs_f64();
     print(name, &mut costs, times as f64 / seconds);
     Ok(())
 }
@@ -148,7 +151,7 @@ impl Worker {
     /// Classifies until `done`, or for a while.
     fn run(mut self, replica: &mut Replica, workload: &Workload, done: Option<&AtomicBool>) -> Worker {
         let (mut matches, mut selection, mut packets) = (Matches::new(), Selection::none(), 0_usize);
-        let (start, before) = (Instant::now(), CpuTime::of_thread());
+        let (start, before) = (Instant::now(), thread_time());
         let batches: Vec<Batch<'_>> = workload.pool.batches().collect();
         let mut batches = batches.iter().cycle();
         loop {
@@ -159,7 +162,7 @@ impl Worker {
             };
             let changes = self.apply(replica);
             if over && changes == 0 {
-                let spent = CpuTime::of_thread().since(before).total();
+                let spent = thread_time() - before;
                 self.ns_per_packet = spent.as_nanos() as f64 / packets.max(1) as f64;
                 return self;
             }

@@ -8,10 +8,9 @@ use tapline_filter::bpf::Program;
 use tapline_filter::set::{Backend, Filter, FilterSet, FiveTuple, FiveTuples, Mode};
 use tapline_filter::{Options, compile};
 use tapline_testkit::frames::{Ethernet, Host, IpPair, Tcp, Udp, flags};
+use tapline_testkit::lent::Lent;
 use tapline_testkit::random::Random;
 use tapline_testkit::traffic::Traffic;
-
-use super::Pool;
 
 /// A set, its filters' own programs, and packets.
 pub(super) struct Workload {
@@ -20,7 +19,7 @@ pub(super) struct Workload {
     pub(super) set: FilterSet,
     /// By the filter's index in the set.
     pub(super) programs: Vec<(u32, Program)>,
-    pub(super) pool: Pool,
+    pub(super) pool: Lent,
     /// Matches of all packets, once they are known.
     pub(super) matches: usize,
 }
@@ -41,7 +40,7 @@ impl Workload {
             let number = random.below(count as u64) as u32;
             frame(&flow(if wanted { number } else { number + 50_000_000 }), &mut random)
         };
-        workload.pool = Pool::new(&(0..packets).map(frame).collect::<Vec<_>>());
+        workload.pool = Lent::new(&(0..packets).map(frame).collect::<Vec<_>>());
         Ok(workload)
     }
 
@@ -84,7 +83,7 @@ impl Workload {
             workload.programs.push((index, program(&text)?));
         }
         let frames: Vec<Vec<u8>> = Traffic::new(1).take(packets).map(|(_, frame)| frame).collect();
-        workload.pool = Pool::new(&frames);
+        workload.pool = Lent::new(&frames);
         Ok(self)
     }
 
@@ -100,13 +99,13 @@ impl Workload {
             let other = FiveTuple { dst_port: random.between(1..=2 * count as u64) as u16, ..flow(3) };
             frame(&FiveTuple { src_port: 50_000, ..other }, &mut random)
         };
-        workload.pool = Pool::new(&(0..packets).map(frame).collect::<Vec<_>>());
+        workload.pool = Lent::new(&(0..packets).map(frame).collect::<Vec<_>>());
         Ok(workload)
     }
 
     fn empty(name: String, count: usize) -> Workload {
         let set = FilterSet::new(Mode::All);
-        Workload { name, count, set, programs: Vec::new(), pool: Pool::new(&[]), matches: 0 }
+        Workload { name, count, set, programs: Vec::new(), pool: Lent::new(&[]), matches: 0 }
     }
 }
 

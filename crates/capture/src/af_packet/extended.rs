@@ -63,7 +63,7 @@ impl Extended {
         let insns = classic.iter().map(|&FilterInsn { code, jt, jf, k }| Insn { code, jt, jf, k }).collect();
         let classic = bpf::Program::new(insns).map_err(text)?;
         let mut graph = ir::raise_program(&classic);
-        optimise::optimise(&mut graph);
+        optimise::optimise_for_sockets(&mut graph);
         graph.verify().map_err(text)?;
         let emitted = ebpf::emit(&graph, Hook::SocketFilter).map_err(text)?;
         let program = load(&emitted)?;

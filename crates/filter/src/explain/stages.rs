@@ -11,7 +11,7 @@ use crate::bpf::Form;
 use crate::compile::{compile, compile_ir, values};
 use crate::ebpf::{Hook, emit};
 use crate::error::Error;
-use crate::optimise::{PASSES, optimise_watched};
+use crate::optimise::{PASSES, optimise_for_sockets, optimise_watched};
 use crate::options::Options;
 use crate::parse::parse;
 
@@ -56,7 +56,10 @@ impl Stage {
             Stage::Passes => passes(text, options)?,
             Stage::Bpf => compile(text, options)?.text(Form::Assembly),
             Stage::Ebpf => {
-                let ir = compile_ir(text, options)?;
+                let mut ir = values(text, options)?;
+                if options.optimise {
+                    optimise_for_sockets(&mut ir);
+                }
                 emit(&ir, Hook::SocketFilter).map_err(|error| Error::whole(error.to_string()))?.text()
             }
         })

@@ -73,6 +73,14 @@ pub fn optimise(ir: &mut Ir) {
     optimise_watched(ir, |_, _| {});
 }
 
+/// Runs all passes but the one that swaps constants: for engines whose loads give numbers in network order by themselves, as those of
+/// socket filters in the kernel do.
+pub fn optimise_for_sockets(ir: &mut Ir) {
+    PASSES.iter().filter(|pass| pass.name != ORDER.name).for_each(|pass| {
+        (pass.run)(ir);
+    });
+}
+
 /// Runs all passes and calls `watch` after each that changed something.
 pub fn optimise_watched(ir: &mut Ir, mut watch: impl FnMut(&Pass, &Ir)) {
     for pass in PASSES {

@@ -41,6 +41,9 @@ const JUMP_TABLE_PLACES: u64 = 4;
 /// From so many keys on a hash is faster than halves: its two multiplications and one access cost as much as four steps.
 const HASH_MIN: usize = 9;
 
+/// So many blocks are looked at to find out whether ways out of copies come back to what was copied.
+const BACK_STEPS: usize = 64;
+
 /// Ranges together with single keys are listed key by key up to here.
 const LISTED_MAX: u64 = 64;
 
@@ -57,7 +60,12 @@ pub(super) fn switch(ir: &mut Ir) -> bool {
         chain.blocks.iter().for_each(|id| chains.seen[id.0 as usize] = true);
         let groups = group(chain.links);
         if groups.iter().any(Group::pays) {
+            let old: Vec<BlockId> = chain.blocks.iter().copied().chain([head]).collect();
+            let first_new = ir.blocks.len() as u32;
+            chains.count(ir, &old, -1);
             rebuild(ir, head, groups, chain.next);
+            let new: Vec<BlockId> = (first_new..ir.blocks.len() as u32).map(BlockId).chain([head]).collect();
+            chains.count(ir, &new, 1);
             changed = true;
         }
     }
@@ -101,7 +109,7 @@ struct Asked {
     links: Vec<Link>,
     /// Where it goes if nothing holds, and in how many ways.
     next: Target,
-    ways: u32,
+    ways: i64,
     /// The block that it needs besides, for a range.
     second: Option<BlockId>,
     /// How it is asked now.
@@ -115,25 +123,40 @@ struct Chain {
     next: Target,
 }
 
+/// What is known of the graph as it is now.
 struct Chains {
-    ways_in: Vec<u32>,
+    /// How many ways lead to each block.
+    ways_in: Vec<i64>,
     /// How often each value is read.
-    reads: Vec<u32>,
+    reads: Vec<i64>,
     /// Blocks that are parts of chains that were looked at.
     seen: Vec<bool>,
+    /// For each block that was there at the start its place in the order; without loops, ways lead to later places only.
+    places: Vec<u32>,
     /// How many blocks may still be copied.
     copies_left: usize,
 }
 
 impl Chains {
     fn new(ir: &Ir) -> Chains {
-        let (mut ways_in, mut reads) = (vec![0; ir.blocks.len()], vec![0; ir.instructions.len()]);
         let order = ir.order();
-        for &id in &order {
-            ir[id].terminator.for_each_target(|target| ways_in[target.block.0 as usize] += 1);
-            for_each_read(ir, id, |value| reads[value.0 as usize] += 1);
+        let mut places = vec![u32::MAX; ir.blocks.len()];
+        order.iter().enumerate().for_each(|(place, id)| places[id.0 as usize] = place as u32);
+        let (ways_in, reads, seen) = (Vec::new(), Vec::new(), Vec::new());
+        let mut chains = Chains { ways_in, reads, seen, places, copies_left: order.len() };
+        chains.count(ir, &order, 1);
+        chains
+    }
+
+    /// Adds what blocks read and lead to, or with -1 takes it off.
+    fn count(&mut self, ir: &Ir, blocks: &[BlockId], by: i64) {
+        self.ways_in.resize(ir.blocks.len(), 0);
+        self.reads.resize(ir.instructions.len(), 0);
+        self.seen.resize(ir.blocks.len(), false);
+        for &id in blocks {
+            ir[id].terminator.for_each_target(|target| self.ways_in[target.block.0 as usize] += by);
+            for_each_read(ir, id, |value| self.reads[value.0 as usize] += by);
         }
-        Chains { ways_in, reads, seen: vec![false; ir.blocks.len()], copies_left: order.len() }
     }
 
     /// The chain that starts at a block; `None` if the block ends in no link.
@@ -163,7 +186,7 @@ impl Chains {
         let mut same: Map<Value, Value> = Map::default();
         // How many reads of the copied blocks' values lie outside of them.
         let mut reads_outside = 0_i64;
-        let mut copied = Vec::new();
+        let (mut copied, mut originals) = (Vec::new(), Vec::new());
         let mut next = chain.next.clone();
         while self.copies_left > 0
             && ir[next.block].instructions.iter().all(|value| matches!(ir.op(*value), Op::Const(_)))
@@ -175,7 +198,7 @@ impl Chains {
             let own = block.parameters.iter().chain(&block.instructions);
             own.for_each(|value| {
                 same.entry(*value).or_insert(*value);
-                reads_outside += i64::from(self.reads[value.0 as usize]);
+                reads_outside += self.reads[value.0 as usize];
             });
             for_each_read(ir, next.block, |value| reads_outside -= i64::from(same.contains_key(&value)));
             asked.map(|value| same.get(&value).copied().unwrap_or(value));
@@ -184,16 +207,51 @@ impl Chains {
                 return;
             }
             self.copies_left -= 1;
+            originals.push(next.block);
             next = asked.next.clone();
             copied.push((asked, Vec::new()));
         }
-        if reads_outside == 0 && !copied.is_empty() {
-            // Where the copies lead to, others lead as well: no other chain may take these blocks for its own.
-            let exits = copied.iter().flat_map(|(asked, _)| &asked.links).map(|link| link.to.block);
-            exits.chain([next.block]).for_each(|exit| self.ways_in[exit.0 as usize] += 1);
+        if reads_outside == 0 && !copied.is_empty() && !self.comes_back(ir, &copied, &originals, &next) {
             chain.links.extend(copied);
             chain.next = next;
         }
+    }
+
+    /// Whether a way out of the copies may lead to one of the blocks that were copied, other than through the first of them. These
+    /// blocks stay, and read what those before them have as parameters: such a way would come without it.
+    fn comes_back(
+        &self,
+        ir: &Ir,
+        copied: &[(Asked, Vec<Value>)],
+        originals: &[BlockId],
+        next: &Target,
+    ) -> bool {
+        let [first, others @ ..] = originals else { return false };
+        if others.is_empty() {
+            return false;
+        }
+        let place = |id: &BlockId| self.places.get(id.0 as usize).copied().unwrap_or(u32::MAX);
+        let last = others.iter().map(place).max().unwrap_or(0);
+        let is_acyclic = ir.loops.is_empty();
+        let mut work: Vec<BlockId> =
+            copied.iter().flat_map(|(asked, _)| &asked.links).map(|link| link.to.block).collect();
+        if !is_acyclic {
+            work.push(next.block);
+        }
+        let mut visited: Vec<BlockId> = Vec::new();
+        while let Some(id) = work.pop() {
+            let is_known = self.places.get(id.0 as usize).is_some();
+            let is_behind = is_acyclic && is_known && place(&id) > last;
+            if id == *first || is_behind || visited.contains(&id) {
+                continue;
+            }
+            if others.contains(&id) || visited.len() == BACK_STEPS {
+                return true;
+            }
+            visited.push(id);
+            ir[id].terminator.for_each_target(|target| work.push(target.block));
+        }
+        false
     }
 
     fn asked(&self, ir: &Ir, id: BlockId) -> Option<Asked> {

@@ -2,35 +2,12 @@
 
 use std::sync::Arc;
 
-use tapline_packet::{Batch, Meta, Packet, Record, Selection};
+use tapline_packet::{Batch, Packet, Selection};
+use tapline_testkit::lent::Lent;
 
 use super::*;
 use crate::bpf::Program;
 use crate::{Options, compile};
-
-/// Frames as a source lends them.
-struct Frames {
-    base: Vec<u8>,
-    records: Vec<Record>,
-}
-
-impl Frames {
-    fn new(frames: &[Vec<u8>]) -> Frames {
-        let mut offset = 0;
-        let record = |frame: &Vec<u8>| {
-            let cap_len = frame.len() as u32;
-            let meta = Meta { wire_len: cap_len, ..Meta::default() };
-            let record = Record { offset, cap_len, options_len: 0, meta };
-            offset += frame.len();
-            record
-        };
-        Frames { records: frames.iter().map(record).collect(), base: frames.concat() }
-    }
-
-    fn batch(&self) -> Batch<'_> {
-        Batch::new(&self.base, &self.records)
-    }
-}
 
 fn classify(set: &mut FilterSet, batch: &Batch<'_>) -> Vec<Vec<u32>> {
     let (mut selection, mut matches) = (Selection::none(), Matches::new());
@@ -92,7 +69,7 @@ fn each_filter_answers_as_its_program_does_alone_on_whole_and_cut_packets() {
     for frame in frames() {
         let cut: Vec<Vec<u8>> = (0..=frame.len().min(120)).map(|len| frame[..len].to_vec()).collect();
         for part in cut.chunks(100) {
-            let frames = Frames::new(part);
+            let frames = Lent::new(part);
             let batch = frames.batch();
             for (packet, found) in classify(&mut set, &batch).into_iter().enumerate() {
                 let expected: Vec<u32> = ids
@@ -137,7 +114,7 @@ fn of_several_the_first_by_priority_then_by_age_is_reported() {
     let late = set.insert(filter("ip"), 7);
     let older = set.insert(filter("tcp"), 3);
     let younger = set.insert(filter("port 80"), 3);
-    let frames = Frames::new(&frames());
+    let frames = Lent::new(&frames());
     let batch = frames.batch();
     let programs = [(older, program("tcp")), (younger, program("port 80")), (late, program("ip"))];
     for (packet, found) in classify(&mut set, &batch).into_iter().enumerate() {
@@ -154,7 +131,7 @@ fn layouts_beyond_the_limit_are_asked_one_by_one_and_leave_again() {
     let ids: Vec<FilterId> = texts.iter().map(|text| set.insert(filter(text), 0)).collect();
     assert_eq!(set.layouts(), LAYOUTS_MAX);
     assert!(set.unmerged() > 0);
-    let frames = Frames::new(&[(0..=255).collect(), vec![2; 400], vec![0x82; 270]]);
+    let frames = Lent::new(&[(0..=255).collect(), vec![2; 400], vec![0x82; 270]]);
     let batch = frames.batch();
     for (packet, found) in classify(&mut set, &batch).into_iter().enumerate() {
         let matching =
@@ -207,7 +184,7 @@ fn a_filter_with_other_constants_is_the_filter_of_the_other_text() {
         if let Err(reason) = set.replace(id, &changes) {
             panic!("{new}: {reason}");
         }
-        let frames = Frames::new(&frames());
+        let frames = Lent::new(&frames());
         let batch = frames.batch();
         for (packet, found) in classify(&mut set, &batch).into_iter().enumerate() {
             assert_eq!(!found.is_empty(), accepts(&program(new), batch.packet(packet)), "{new}");
@@ -239,7 +216,7 @@ fn a_backend_gets_the_programs_and_decides() {
         Filter::compile_with("ip[8] + ip[9] = 70", &Options::default(), &|_| Arc::new(Never)).unwrap();
     let mut set = FilterSet::new(Mode::All);
     set.insert(compiled, 0);
-    let frames = Frames::new(&frames());
+    let frames = Lent::new(&frames());
     assert!(classify(&mut set, &frames.batch()).iter().all(Vec::is_empty));
 }
 
@@ -250,7 +227,7 @@ type States = Vec<Vec<(u32, &'static str)>>;
 fn replicas_answer_as_the_set_was_after_some_commit_in_order() {
     let mut random = tapline_testkit::random::Random::new(3);
     let (mut updates, mut replicas) = Updates::new(Mode::All, 2);
-    let frames = Frames::new(&frames());
+    let frames = Lent::new(&frames());
     let batch = frames.batch();
     let (mut ids, mut states): (Vec<(FilterId, &str)>, States) = (Vec::new(), vec![Vec::new()]);
     let mut applied = [0_usize; 2];
@@ -330,7 +307,7 @@ fn while_another_thread_changes_the_set_each_packet_has_exactly_one_of_two() {
     let pair = ["tcp dst port 80", "tcp dst port 80 or tcp dst port 81"].map(|text| Arc::new(filter(text)));
     let mut id = updates.insert(Arc::clone(&pair[0]), 0);
     updates.commit();
-    let frames = Frames::new(&frames());
+    let frames = Lent::new(&frames());
     let program = program("tcp dst port 80");
     let done = AtomicBool::new(false);
     let mut replica = replicas.pop().unwrap();

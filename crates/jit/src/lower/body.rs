@@ -204,19 +204,28 @@ impl<'a, 'b> Body<'a, 'b> {
     }
 
     fn field(&mut self, field: Field) -> clif::Value {
-        let offset = match field {
+        let place_or_call: Result<usize, helper::FieldOf> = match field {
             Field::CapLen => return self.builder.ins().ireduce(types::I32, self.around.len),
-            Field::WireLen => offset_of!(Meta, wire_len),
-            Field::InterfaceIndex => offset_of!(Meta, if_index),
-            Field::ReceiveHash => offset_of!(Meta, rx_hash),
-            Field::PacketType | Field::VlanTag | Field::VlanPresent | Field::VlanProtocol => {
-                let signature = self.builder.import_signature(c_function(&[types::I64], &[types::I32]));
-                let function = self.address(helper::field(field) as *const ());
-                let call = self.builder.ins().call_indirect(signature, function, &[self.around.meta]);
-                return self.builder.inst_results(call)[0];
-            }
+            Field::WireLen => Ok(offset_of!(Meta, wire_len)),
+            Field::InterfaceIndex => Ok(offset_of!(Meta, if_index)),
+            Field::ReceiveHash => Ok(offset_of!(Meta, rx_hash)),
+            Field::PacketType => Err(helper::packet_type),
+            Field::VlanTag => Err(helper::vlan_tag),
+            Field::VlanPresent => Err(helper::vlan_present),
+            Field::VlanProtocol => Err(helper::vlan_protocol),
         };
-        self.builder.ins().load(types::I32, constant_memory().with_aligned(), self.around.meta, offset as i32)
+        let meta = self.around.meta;
+        match place_or_call {
+            Ok(offset) => {
+                self.builder.ins().load(types::I32, constant_memory().with_aligned(), meta, offset as i32)
+            }
+            Err(function) => {
+                let signature = self.builder.import_signature(c_function(&[types::I64], &[types::I32]));
+                let function = self.address(function as *const ());
+                let call = self.builder.ins().call_indirect(signature, function, &[meta]);
+                self.builder.inst_results(call)[0]
+            }
+        }
     }
 
     /// Address of a place, and what is still to be added to it.
