@@ -127,7 +127,8 @@ impl InterfaceAccount {
         self.ring.map_or(0, |ring| ring.dropped)
     }
 
-    fn imbalance(&self) -> Option<String> {
+    /// What does not add up, in words.
+    pub fn imbalance(&self) -> Option<String> {
         let ring = self.ring?;
         let sum = ring.dropped + ring.unread + self.delivered;
         (ring.received != sum).then(|| {
@@ -166,7 +167,8 @@ pub struct FilterAccount {
 }
 
 impl FilterAccount {
-    fn merge(&mut self, other: FilterAccount) {
+    /// Adds those of another worker, or of another stage.
+    pub fn merge(&mut self, other: FilterAccount) {
         self.interpreted += other.interpreted;
         self.faster += other.faster;
         self.faster_after = [self.faster_after, other.faster_after].into_iter().flatten().min();

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use tapline_capture::{
     Account, Balance, Count, FilterAccount, InterfaceAccount, Loss, OutputAccount, Place, RingAccount,
 };
+use tapline_graph::grouped;
 
 /// Width of the column that says where.
 const PLACE_WIDTH: usize = 44;
@@ -190,19 +191,6 @@ fn output_json(output: &OutputAccount) -> Value {
     json!({"name": output.name, "written": output.written, "lost": output.lost, "buffered": output.buffered})
 }
 
-/// Digits in groups of three: 1234567 is 1,234,567.
-pub(crate) fn grouped(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (position, digit) in digits.chars().enumerate() {
-        if position > 0 && (digits.len() - position).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 /// The engines by number, null without a filter in user space.
 fn filter_json(filter: &FilterAccount) -> Value {
     let FilterAccount { interpreted, faster, faster_after, reason } = filter;
@@ -267,13 +255,5 @@ mod tests {
         assert!(value["account"]["interfaces"][0]["kernel_filtered"].is_null());
         assert_eq!(value["account"]["interfaces"][0]["ring"]["dropped"], 234);
         assert_eq!(value["account"]["balanced"], true);
-    }
-
-    #[test]
-    fn groups_of_three() {
-        assert_eq!(
-            [grouped(0), grouped(999), grouped(1000), grouped(1_234_567)],
-            ["0", "999", "1,000", "1,234,567"]
-        );
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use signal_hook::{SigId, flag, low_level};
-use tapline_capture::Control;
+use tapline_graph::Control;
 
 /// How long a first SIGINT has to end the program cleanly. Until then others are taken for the same one: shells and
 /// timeout(1) signal a program and then its group.

@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use tapline_capture::Error;
 use tapline_filter::bpf::Program;
-use tapline_filter::{Handle, Options, Select};
+use tapline_filter::{Handle, Options};
 use tapline_packet::Interface;
 
 use super::snap_len;
@@ -69,21 +68,6 @@ impl Filtering {
             ..Options::default()
         };
         tapline_filter::compile(&self.text, &options).map_err(|error| Error::Filter(error.render(&self.text)))
-    }
-
-    /// The program as native code, or why there is none: the interpreter goes on.
-    #[cfg(feature = "jit")]
-    pub(super) fn faster(program: &Program) -> Result<Arc<dyn Select>, String> {
-        let mut ir = tapline_filter::ir::raise_program(program);
-        tapline_filter::optimise::optimise(&mut ir);
-        let native = tapline_jit::Native::compile(&ir).map_err(|error| error.to_string())?;
-        Ok(Arc::new(native))
-    }
-
-    /// Built without a generator of native code.
-    #[cfg(not(feature = "jit"))]
-    pub(super) fn faster(_: &Program) -> Result<Arc<dyn Select>, String> {
-        Err("this program was built without native code".to_owned())
     }
 
     /// Compiles for all interfaces known at the start, so that a mistake shows before anything is opened for writing.

@@ -7,8 +7,9 @@ use anyhow::{Context, Result, bail};
 use tapline_capture::af_packet::{
     self, AfPacket, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings, TimestampSource,
 };
-use tapline_capture::{Control, FileInput, Source};
+use tapline_capture::{FileInput, Source};
 use tapline_file::{FileSource, Order};
+use tapline_graph::Control;
 use tapline_packet::{Interface, LinkType};
 
 use super::filtering::Filtering;

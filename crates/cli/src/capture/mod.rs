@@ -6,7 +6,6 @@
 //! ```
 
 mod filtering;
-mod fpl;
 mod input;
 mod lists;
 mod outputs;
@@ -17,6 +16,7 @@ mod watching;
 pub(crate) use filtering::filter_text;
 pub(crate) use lists::form;
 
+use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -24,14 +24,16 @@ use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
-use tapline_capture::{Account, Control, Ended, Engine, Error, Outcome, Shared, Sink, Source, Watch};
+use tapline_capture::{Account, Error, Shared, Sink, Source};
+use tapline_graph::stages::{Decide, DecideStage, FilterStage, Fpl, Limit, SinkStage, Snap, SourceStage};
+use tapline_graph::{Control, Ended, Engine, Graph, Inlet, NodeId, Watch};
 use tapline_packet::{Interface, Timestamp};
+use tapline_profile::Meters;
 
-use crate::args::CaptureArgs;
+use crate::args::{CaptureArgs, FplArgs};
 use crate::report;
 use crate::signals;
 use filtering::Filtering;
-use fpl::Fpl;
 use watching::Watcher;
 
 /// What snap length 0 stands for, as with tcpdump.
@@ -43,7 +45,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
         return lists::print(args).map(|()| ExitCode::SUCCESS);
     }
     let filtering = Arc::new(Filtering::new(args)?);
-    let program = Fpl::new(&args.fpl)?;
+    let program = fpl_program(&args.fpl)?;
     if let Some(link_type) = lists::dump_link_type(args)? {
         return lists::dump(args, &filtering, &Interface::new("", link_type)).map(|()| ExitCode::SUCCESS);
     }
@@ -65,8 +67,8 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
         return lists::dump(args, &filtering, interface).map(|()| ExitCode::SUCCESS);
     }
     announce(&input);
-    let program = program.map(|program| program.for_workers(input.sources.len()));
-    let program_name = program.as_ref().map(Fpl::name);
+    let program = program.map(|program| Arc::new(program.for_workers(input.sources.len())));
+    let program_name = program.as_ref().map(|program| program.name());
     let sinks = outputs::open(args, &filtering, program_name, &input, identity.as_ref())?;
     privileges::give_up(identity.as_ref())?;
     caught.obey(Arc::clone(&control))?;
@@ -75,25 +77,41 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     }
     let watcher = Watcher::new(args, input.sources.len());
     let snap_len = snap_len(args);
-    let run = Run { filtering: &filtering, program: program.as_ref(), snap_len, control: &control };
+    let meters = Meters::create("capture");
+    let run = Run { filtering: &filtering, program: program.as_ref(), snap_len, control: &control, meters: &meters };
     let tell = |worker: usize, watch: &Watch<'_>| {
         watcher.tell(worker, watch);
         if worker == 0 && watch.asked && args.fpl_memory {
-            tell_memory(args, program.as_ref(), &mut io::stderr());
+            tell_memory(args, program.as_deref(), &mut io::stderr());
         }
     };
     let outcome = drive(input.sources, sinks, run, &tell);
     watcher.clear();
-    conclude(args, outcome, program.as_ref(), &control)
+    conclude(args, outcome, program.as_deref(), &control)
+}
+
+/// The program of `--fpl`.
+fn fpl_program(args: &FplArgs) -> Result<Option<Fpl>> {
+    let Some(path) = &args.fpl else { return Ok(None) };
+    let name = path.display().to_string();
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read the program {name}"))?;
+    Ok(Some(Fpl::new(&name, &text, args.fpl_cells)?))
 }
 
 /// What the engines run with.
 #[derive(Clone, Copy)]
 struct Run<'a> {
-    filtering: &'a Filtering,
-    program: Option<&'a Fpl>,
+    filtering: &'a Arc<Filtering>,
+    program: Option<&'a Arc<Fpl>>,
     snap_len: u32,
-    control: &'a Control,
+    control: &'a Arc<Control>,
+    meters: &'a Meters,
+}
+
+/// What a run leaves behind.
+struct Outcome {
+    account: Account,
+    ended: Ended,
 }
 
 /// The most bytes to keep of a packet.
@@ -120,32 +138,50 @@ fn clock() -> Timestamp {
     Timestamp::from_parts(since.as_secs() as i64, u64::from(since.subsec_nanos()))
 }
 
+/// The graph of one worker: source -> filter -> (FPL) -> limit -> snap length -> every sink.
+fn graph(worker: usize, run: Run<'_>, sinks: Vec<Box<dyn Sink>>) -> (Graph, NodeId) {
+    let mut graph = Graph::new(run.meters, worker as u32);
+    let source = graph.add("source", "source", Box::new(SourceStage), &[]);
+    let filtering = Arc::clone(run.filtering);
+    let filter = FilterStage::new(Arc::new(move |interface: &_| filtering.compile(interface)), true);
+    let mut last = graph.add("filter", "filter", Box::new(filter), &[(source, 0)]);
+    if let Some(program) = run.program {
+        let program = Arc::clone(program);
+        let decide: Decide = Arc::new(move |interface: &_| program.engine(worker, interface));
+        last = graph.add("fpl", "fpl", Box::new(DecideStage::new(decide)), &[(last, 0)]);
+    }
+    last = graph.add("limit", "limit", Box::new(Limit::new(Arc::clone(run.control))), &[(last, 0)]);
+    last = graph.add("snap", "cut", Box::new(Snap(run.snap_len)), &[(last, 0)]);
+    let is_only = sinks.len() == 1;
+    for sink in sinks {
+        let name = sink.account().name;
+        graph.add(&name, "output", Box::new(SinkStage::new(sink, is_only)), &[(last, 0)]);
+    }
+    (graph, source)
+}
+
 /// Runs one engine for each source, in threads if there are several.
 fn drive(
     mut sources: Vec<Box<dyn Source>>,
-    mut sinks: Vec<Box<dyn Sink>>,
-    Run { filtering, program, snap_len, control }: Run<'_>,
+    sinks: Vec<Box<dyn Sink>>,
+    run: Run<'_>,
     tell: &(dyn Fn(usize, &Watch<'_>) + Sync),
 ) -> Outcome {
-    let compile = &|interface: &_| filtering.compile(interface);
-    let run = |worker: usize, source: &mut dyn Source, sinks: &mut [Box<dyn Sink>]| {
-        let mut engine = Engine::new(compile, snap_len, clock).made_faster(&Filtering::faster);
-        let decide;
-        if let Some(program) = program {
-            decide = move |interface: &_| program.engine(worker, interface);
-            engine = engine.decided_by(&decide);
-        }
-        engine.run(source, sinks, control, &mut |watch| tell(worker, watch))
+    let work = |worker: usize, source: &mut dyn Source, sinks: Vec<Box<dyn Sink>>| {
+        let (mut graph, node) = graph(worker, run, sinks);
+        let engine = Engine::new(vec![Inlet::new(source, node)], &mut graph, run.control, clock);
+        let outcome = engine.run(&mut |watch| tell(worker, watch));
+        Outcome { account: outcome.account.of_capture(), ended: outcome.ended }
     };
     if let [source] = sources.as_mut_slice() {
-        return run(0, source.as_mut(), &mut sinks);
+        return work(0, source.as_mut(), sinks);
     }
-    let (mut handles, completers) = share(sinks, sources.len());
+    let (handles, completers) = share(sinks, sources.len());
     let outcomes = thread::scope(|scope| {
-        let run = &run;
-        let pairs = sources.iter_mut().zip(&mut handles).enumerate();
+        let work = &work;
+        let pairs = sources.iter_mut().zip(handles).enumerate();
         let threads: Vec<_> = pairs
-            .map(|(worker, (source, sinks))| scope.spawn(move || run(worker, source.as_mut(), sinks)))
+            .map(|(worker, (source, sinks))| scope.spawn(move || work(worker, source.as_mut(), sinks)))
             .collect();
         threads.into_iter().map(thread::ScopedJoinHandle::join).collect::<Vec<_>>()
     });
@@ -174,26 +210,18 @@ fn join(outcomes: Vec<thread::Result<Outcome>>, mut completers: Vec<Shared>) -> 
         match outcome {
             Ok(outcome) => {
                 account.merge(outcome.account);
-                ended = worse(ended, outcome.ended);
+                ended = ended.worse(outcome.ended);
             }
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
     for sink in &mut completers {
         if let Err(error) = sink.finish(clock(), &[]) {
-            ended = worse(ended, Ended::Failed(error));
+            ended = ended.worse(Ended::Failed(error));
         }
     }
     account.outputs = completers.iter().map(|sink| sink.account()).collect();
     Outcome { account, ended }
-}
-
-fn worse(a: Ended, b: Ended) -> Ended {
-    match (a, b) {
-        (Ended::Failed(error), _) | (_, Ended::Failed(error)) => Ended::Failed(error),
-        (Ended::Stopped, _) | (_, Ended::Stopped) => Ended::Stopped,
-        _ => Ended::Source,
-    }
 }
 
 /// Prints the account and says how the command ended.

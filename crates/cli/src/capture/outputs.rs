@@ -7,6 +7,7 @@ use anyhow::{Result, bail};
 use jiff::tz::TimeZone;
 use tapline_capture::{FileOutput, Sink};
 use tapline_file::{FileWriter, Format as FileFormat, Rotation, Section, WriteOptions, parse_size};
+use tapline_graph::stages::{Format, LinesSink};
 use tapline_packet::Interface;
 use tapline_print::{HexStyle, Options, Precision, Printer, Services, SystemHosts, TimeStyle};
 use tapline_sys::privilege::Identity;
@@ -15,7 +16,7 @@ use super::filtering::Filtering;
 use super::input::Input;
 use super::{clock, privileges, snap_len};
 use crate::args::{CaptureArgs, ColorArg, FormatArg, PrecisionArg};
-use crate::output::{CountSink, Format, LinesSink};
+use crate::output::CountSink;
 
 /// Opens every output that was asked for.
 pub(super) fn open(

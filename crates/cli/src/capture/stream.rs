@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tapline_capture::Control;
+use tapline_graph::Control;
 use tapline_sys::Poller;
 
 /// How long a stop may go unnoticed.

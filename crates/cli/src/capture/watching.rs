@@ -3,11 +3,12 @@
 use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;
 
-use tapline_capture::{Account, Watch};
+use tapline_capture::Account;
+use tapline_graph::{Watch, grouped};
 use tapline_packet::Timestamp;
 
 use crate::args::CaptureArgs;
-use crate::report::{self, grouped};
+use crate::report;
 
 /// Tells people how the work goes.
 pub(super) struct Watcher {
@@ -49,7 +50,7 @@ impl Watcher {
     /// Takes a worker's report.
     pub(super) fn tell(&self, worker: usize, watch: &Watch<'_>) {
         let mut state = self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        state.accounts[worker] = watch.account.clone();
+        state.accounts[worker] = watch.account.of_capture();
         for event in watch.events {
             state.clear_line();
             let sign = if event.warning { "warning: " } else { "" };

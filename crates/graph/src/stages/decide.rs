@@ -1,37 +1,39 @@
-//! What decides over the packets that the filters accept: something that may remember, such as an FPL program.
-//!
-//! ```text
-//! batch -> filters (in the kernel or here) -> second, packet by packet in order -> sinks
-//! ```
+//! Something that may remember, such as an FPL program, decides over packets one by one in their order.
 //!
 //! It decides from its first packet to its last in one form: what it remembers has one place.
 
 use std::sync::Arc;
 
+use tapline_capture::{Error, FilterAccount};
 use tapline_filter::Select;
 use tapline_packet::{Batch, Interface, Selection};
 
-use crate::Error;
+use crate::graph::Out;
+use crate::packets::Packets;
+use crate::stage::{Own, Stage};
 
 /// Gives what decides over the packets of an interface; the same [`Arc`] for interfaces that share it.
-pub type Decide<'a> = dyn Fn(&Interface) -> Result<Arc<dyn Select>, Error> + Sync + 'a;
+pub type Decide = Arc<dyn Fn(&Interface) -> Result<Arc<dyn Select>, Error> + Send + Sync>;
 
-/// What decides after the filters.
-pub(crate) struct Second<'a> {
-    decide: &'a Decide<'a>,
+/// Lets packets through for which something that may remember decides.
+pub struct DecideStage {
+    decide: Decide,
     /// By interface.
     engines: Vec<Arc<dyn Select>>,
     /// All interfaces have the same.
     is_uniform: bool,
+    /// Packets of interfaces for which nothing can decide.
+    unexamined: u64,
 }
 
-impl<'a> Second<'a> {
-    pub(crate) fn new(decide: &'a Decide<'a>) -> Second<'a> {
-        Second { decide, engines: Vec::new(), is_uniform: true }
+impl DecideStage {
+    /// Lets `decide` say what decides for each interface.
+    pub fn new(decide: Decide) -> DecideStage {
+        DecideStage { decide, engines: Vec::new(), is_uniform: true, unexamined: 0 }
     }
 
     /// Asks for those of interfaces that are new.
-    pub(crate) fn extend(&mut self, interfaces: &[Interface]) -> Result<(), Error> {
+    fn extend(&mut self, interfaces: &[Interface]) -> Result<(), Error> {
         for interface in interfaces.iter().skip(self.engines.len()) {
             self.engines.push((self.decide)(interface)?);
         }
@@ -40,7 +42,7 @@ impl<'a> Second<'a> {
     }
 
     /// Leaves in the selection what is accepted.
-    pub(crate) fn select(&self, batch: &Batch<'_>, selection: &mut Selection) {
+    fn select(&self, batch: &Batch<'_>, selection: &mut Selection) {
         match self.engines.as_slice() {
             [engine, ..] if self.is_uniform => engine.select(batch, selection),
             engines => selection.retain(|index| {
@@ -49,6 +51,24 @@ impl<'a> Second<'a> {
                 engine.is_none_or(|engine| engine.accepts(packet))
             }),
         }
+    }
+}
+
+impl Stage for DecideStage {
+    fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        if packets.interfaces.len() > self.engines.len()
+            && let Err(error) = self.extend(packets.interfaces)
+        {
+            self.unexamined += packets.len() as u64;
+            return Err(error);
+        }
+        self.select(&packets.batch, &mut packets.selection);
+        out.pass(packets)
+    }
+
+    fn own(&self) -> Own {
+        // What runs it never changes, so there is nothing to tell of an engine.
+        Own { unexamined: self.unexamined, filter: Some(FilterAccount::default()), ..Own::default() }
     }
 }
 
@@ -76,8 +96,8 @@ mod tests {
     }
 
     /// Which of twelve packets are accepted: of interfaces 0 and 1 in turn, lengths 0 to 3 over and over.
-    fn accepted(decide: &Decide<'_>) -> Vec<usize> {
-        let mut second = Second::new(decide);
+    fn accepted(decide: Decide) -> Vec<usize> {
+        let mut second = DecideStage::new(decide);
         let interfaces = ["a", "b"].map(|name| Interface::new(name, LinkType::ETHERNET));
         second.extend(&interfaces[..1]).expect("an engine");
         second.extend(&interfaces).expect("another");
@@ -96,15 +116,15 @@ mod tests {
     #[test]
     fn one_for_all_interfaces_remembers_all_packets() {
         let one: Arc<dyn Select> = Arc::new(Unseen::default());
-        assert_eq!(accepted(&|_| Ok(Arc::clone(&one))), [0, 2, 3, 5]);
+        assert_eq!(accepted(Arc::new(move |_| Ok(Arc::clone(&one)))), [0, 2, 3, 5]);
     }
 
     #[test]
     fn each_interface_may_have_its_own() {
-        assert_eq!(accepted(&|_| Ok(Arc::new(Unseen::default()))), [0, 2, 3, 5]);
+        assert_eq!(accepted(Arc::new(|_| Ok(Arc::new(Unseen::default())))), [0, 2, 3, 5]);
         let by_name: [Arc<dyn Select>; 2] = [Arc::new(Unseen::default()), Arc::new(tcp())];
-        let decide = |interface: &Interface| Ok(Arc::clone(&by_name[usize::from(interface.name == "b")]));
-        assert_eq!(accepted(&decide), [0, 2]);
+        let decide = move |interface: &Interface| Ok(Arc::clone(&by_name[usize::from(interface.name == "b")]));
+        assert_eq!(accepted(Arc::new(decide)), [0, 2]);
     }
 
     /// Accepts none of these packets: they are empty.

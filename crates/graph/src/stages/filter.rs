@@ -1,4 +1,4 @@
-//! The filters of a run: one for each interface, interpreted at first, and by something faster once that pays.
+//! `filter`: packets that a filter accepts, one for each interface, interpreted at first, and by something faster once that pays.
 //!
 //! ```text
 //! first packets:                 Program (interpreter), at hand as soon as the text is compiled
@@ -7,22 +7,88 @@
 
 use std::sync::Arc;
 
+use tapline_capture::{Error, FilterAccount};
 use tapline_filter::Select;
 use tapline_filter::bpf::Program;
-use tapline_packet::{Batch, Selection};
+use tapline_packet::{Batch, Interface, InterfaceId, Selection};
 
-use crate::FilterAccount;
+use crate::graph::Out;
+use crate::packets::Packets;
+use crate::stage::{Own, Stage};
+
+/// Compiles the filter for an interface; `None` accepts every packet.
+pub type Compile = Arc<dyn Fn(&Interface) -> Result<Option<Program>, Error> + Send + Sync>;
 
 /// Makes something that decides like the program, and faster, or says why it cannot.
-pub type Faster<'a> = dyn Fn(&Program) -> Result<Arc<dyn Select>, String> + Sync + 'a;
+pub type Faster = Arc<dyn Fn(&Program) -> Result<Arc<dyn Select>, String> + Send + Sync>;
+
+/// Lets packets through that a filter accepts.
+pub struct FilterStage {
+    compile: Compile,
+    filters: Filters,
+    /// Whether it stands next to the source, which may have run it already.
+    is_first: bool,
+    /// Packets of interfaces for which the filter does not compile.
+    unexamined: u64,
+}
+
+impl FilterStage {
+    /// Filters with what `compile` gives for each interface. `is_first` says that the source may have filtered already: such packets pass.
+    pub fn new(compile: Compile, is_first: bool) -> FilterStage {
+        let filters = Filters::new(Arc::new(native));
+        FilterStage { compile, filters, is_first, unexamined: 0 }
+    }
+
+    fn compile_new(&mut self, packets: &Packets<'_>) -> Result<(), Error> {
+        let mut programs = Vec::new();
+        for (index, interface) in packets.interfaces.iter().enumerate().skip(self.filters.len()) {
+            let is_done = self.is_first && packets.is_filtered(InterfaceId(index as u32));
+            programs.push(if is_done { None } else { (self.compile)(interface)? });
+        }
+        self.filters.extend(programs);
+        Ok(())
+    }
+}
+
+impl Stage for FilterStage {
+    fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        if packets.interfaces.len() > self.filters.len()
+            && let Err(error) = self.compile_new(packets)
+        {
+            self.unexamined += packets.len() as u64;
+            return Err(error);
+        }
+        self.filters.select(&packets.batch, &mut packets.selection);
+        out.pass(packets)
+    }
+
+    fn own(&self) -> Own {
+        Own { unexamined: self.unexamined, filter: Some(self.filters.account()), ..Own::default() }
+    }
+}
+
+/// The program as native code, or why there is none: the interpreter goes on.
+#[cfg(feature = "jit")]
+pub fn native(program: &Program) -> Result<Arc<dyn Select>, String> {
+    let mut ir = tapline_filter::ir::raise_program(program);
+    tapline_filter::optimise::optimise(&mut ir);
+    let native = tapline_jit::Native::compile(&ir).map_err(|error| error.to_string())?;
+    Ok(Arc::new(native))
+}
+
+/// Built without a generator of native code.
+#[cfg(not(feature = "jit"))]
+pub fn native(_: &Program) -> Result<Arc<dyn Select>, String> {
+    Err("this program was built without native code".to_owned())
+}
 
 /// So many packets are interpreted first. Native code takes about half a millisecond to make and saves about 10 ns a packet on a filter of
 /// some tests: short inputs never pay for it, and long ones pay at most twice.
-pub(crate) const FASTER_AFTER: u64 = 1 << 16;
+const FASTER_AFTER: u64 = 1 << 16;
 
 /// The filters of a run.
-pub(crate) struct Filters<'a> {
-    faster: Option<&'a Faster<'a>>,
+struct Filters {
+    faster: Faster,
     /// By interface; `None` accepts everything.
     filters: Vec<Option<Filter>>,
     /// All interfaces have the same.
@@ -53,18 +119,14 @@ fn program(filter: &Option<Filter>) -> Option<&Program> {
     filter.as_ref().map(|filter| &filter.program)
 }
 
-impl<'a> Filters<'a> {
-    pub(crate) fn new() -> Filters<'a> {
-        Filters { faster: None, filters: Vec::new(), is_uniform: true, tried: 0, seen: 0, faster_after: None }
-    }
-
+impl Filters {
     /// Programs are handed to `faster` once they have seen enough packets.
-    pub(crate) fn made_faster(self, faster: &'a Faster<'a>) -> Filters<'a> {
-        Filters { faster: Some(faster), ..self }
+    fn new(faster: Faster) -> Filters {
+        Filters { faster, filters: Vec::new(), is_uniform: true, tried: 0, seen: 0, faster_after: None }
     }
 
     /// What runs them now.
-    pub(crate) fn account(&self) -> FilterAccount {
+    fn account(&self) -> FilterAccount {
         let mut account = FilterAccount { faster_after: self.faster_after, ..FilterAccount::default() };
         for filter in self.filters.iter().flatten() {
             match &filter.faster {
@@ -78,19 +140,19 @@ impl<'a> Filters<'a> {
     }
 
     /// How many interfaces have theirs.
-    pub(crate) fn len(&self) -> usize {
+    fn len(&self) -> usize {
         self.filters.len()
     }
 
     /// Adds those of further interfaces.
-    pub(crate) fn extend(&mut self, programs: impl IntoIterator<Item = Option<Program>>) {
+    fn extend(&mut self, programs: impl IntoIterator<Item = Option<Program>>) {
         let filter = |program: Option<Program>| program.map(|program| Filter { program, faster: None });
         self.filters.extend(programs.into_iter().map(filter));
         self.is_uniform = self.filters.windows(2).all(|pair| program(&pair[0]) == program(&pair[1]));
     }
 
     /// Leaves in the selection what the filters accept.
-    pub(crate) fn select(&mut self, batch: &Batch<'_>, selection: &mut Selection) {
+    fn select(&mut self, batch: &Batch<'_>, selection: &mut Selection) {
         let seen_before = self.seen;
         self.seen += batch.len() as u64;
         if self.seen > FASTER_AFTER && self.tried < self.filters.len() {
@@ -113,14 +175,13 @@ impl<'a> Filters<'a> {
 
     /// Each program once, however many interfaces have it.
     fn make_faster(&mut self, seen_before: u64) {
-        let Some(faster) = self.faster else { return };
         for at in std::mem::replace(&mut self.tried, self.filters.len())..self.filters.len() {
             let (before, rest) = self.filters.split_at_mut(at);
             let Some(Some(filter)) = rest.first_mut() else { continue };
             let same = before.iter().flatten().find(|other| other.program == filter.program);
             filter.faster = match same {
                 Some(other) => other.faster.clone(),
-                None => Some(faster(&filter.program)),
+                None => Some((self.faster)(&filter.program)),
             };
             if let Some(Ok(_)) = filter.faster {
                 self.faster_after.get_or_insert(seen_before);
@@ -154,7 +215,7 @@ mod tests {
     }
 
     /// How many of ten packets, in turn of interface 0 and 1, are accepted.
-    fn accepted(filters: &mut Filters<'_>) -> usize {
+    fn accepted(filters: &mut Filters) -> usize {
         let meta = |interface| Meta { interface: InterfaceId(interface), ..Meta::default() };
         let records: Vec<Record> =
             (0..10).map(|index| Record { meta: meta(index % 2), ..Record::default() }).collect();
@@ -166,12 +227,13 @@ mod tests {
 
     #[test]
     fn what_is_faster_takes_over_once_it_pays() {
-        let made = AtomicUsize::new(0);
-        let faster = |_: &Program| -> Result<Arc<dyn Select>, String> {
-            made.fetch_add(1, Ordering::Relaxed);
+        let made = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&made);
+        let faster = move |_: &Program| -> Result<Arc<dyn Select>, String> {
+            count.fetch_add(1, Ordering::Relaxed);
             Ok(Arc::new(Nothing))
         };
-        let mut filters = Filters::new().made_faster(&faster);
+        let mut filters = Filters::new(Arc::new(faster));
         filters.extend([Some(returning(1)), Some(returning(1))]);
         for _ in 0..FASTER_AFTER / 10 {
             assert_eq!(accepted(&mut filters), 10);
@@ -192,7 +254,7 @@ mod tests {
             let is_easy = *program == returning(1);
             is_easy.then(|| Arc::new(Nothing) as Arc<dyn Select>).ok_or_else(|| "too hard".to_owned())
         };
-        let mut filters = Filters::new().made_faster(&faster);
+        let mut filters = Filters::new(Arc::new(faster));
         filters.extend([Some(returning(1)), Some(returning(2))]);
         assert_eq!(accepted(&mut filters), 10);
         filters.seen = FASTER_AFTER;

@@ -15,15 +15,20 @@ use super::color;
 const BUFFER_SIZE: usize = 64 * 1024;
 
 /// What a line says.
-pub(crate) enum Format {
-    /// tcpdump's text, coloured or not.
-    Text { printer: Box<Printer>, colored: bool },
+pub enum Format {
+    /// tcpdump's text.
+    Text {
+        /// What prints.
+        printer: Box<Printer>,
+        /// Whether lines get colour.
+        colored: bool,
+    },
     /// One object a packet.
     Json,
 }
 
 /// Packets as lines on a stream.
-pub(crate) struct LinesSink<W> {
+pub struct LinesSink<W> {
     format: Format,
     stream: W,
     eager: bool,
@@ -36,7 +41,7 @@ pub(crate) struct LinesSink<W> {
 
 impl<W: Write + Send> LinesSink<W> {
     /// `eager` writes after each batch, for people who watch.
-    pub(crate) fn new(format: Format, stream: W, eager: bool) -> LinesSink<W> {
+    pub fn new(format: Format, stream: W, eager: bool) -> LinesSink<W> {
         let name = if matches!(format, Format::Json) { "json" } else { "text" }.to_owned();
         let account = OutputAccount { name, ..OutputAccount::default() };
         let buffer = Vec::with_capacity(2 * BUFFER_SIZE);

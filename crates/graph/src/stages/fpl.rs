@@ -1,7 +1,7 @@
-//! `--fpl`: a program in FPL has the last word over packets, and remembers.
+//! A program in FPL, compiled for each worker and link type.
 //!
 //! ```text
-//! file --text--> compiled for each worker and link type --> Arc<dyn Select>, native code from the first packet on
+//! text --> compiled for each worker and link type --> Arc<dyn Select>, native code from the first packet on
 //!                                each worker: memory and functions of its own
 //! ```
 //!
@@ -9,10 +9,8 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use anyhow::{Context, Result, bail};
 use serde_json::{Map, Value, json};
 use tapline_capture::Error;
 use tapline_filter::Select;
@@ -20,10 +18,8 @@ use tapline_filter::fpl::{self, Compiled, FplOptions, Registry};
 use tapline_filter::ir::{Ir, Machine, Memory};
 use tapline_packet::{Batch, Interface, LinkType, Packet, Selection};
 
-use crate::args::FplArgs;
-
-/// The program of a capture.
-pub(super) struct Fpl {
+/// A program, and what it remembers in each worker.
+pub struct Fpl {
     name: String,
     text: String,
     workers: Vec<Worker>,
@@ -38,21 +34,21 @@ struct Worker {
 }
 
 impl Fpl {
-    /// Reads the program and compiles it once, for Ethernet, so that a mistake shows at once. `None` if none was asked for.
-    pub(super) fn new(args: &FplArgs) -> Result<Option<Fpl>> {
-        let Some(path) = &args.fpl else { return Ok(None) };
-        let name = path.display().to_string();
-        let text = fs::read_to_string(path).with_context(|| format!("cannot read the program {name}"))?;
-        let options = FplOptions { memory_cells: args.fpl_cells, ..FplOptions::default() };
-        let program = Fpl { name, text, workers: vec![Worker::new(options)] };
-        match program.compile(&program.workers[0], LinkType::ETHERNET) {
-            Ok(_) => Ok(Some(program)),
-            Err(error) => bail!("{error}"),
-        }
+    /// A program with so many cells of memory; `name` is for messages. It is compiled once, for Ethernet, so that a mistake shows at once.
+    ///
+    /// # Errors
+    /// What is wrong with it, and where.
+    pub fn new(name: &str, text: &str, cells: usize) -> Result<Fpl, Error> {
+        let options = FplOptions { memory_cells: cells, ..FplOptions::default() };
+        let program =
+            Fpl { name: name.to_owned(), text: text.to_owned(), workers: vec![Worker::new(options)] };
+        program.compile(&program.workers[0], LinkType::ETHERNET)?;
+        Ok(program)
     }
 
     /// The same program for so many workers.
-    pub(super) fn for_workers(mut self, workers: usize) -> Fpl {
+    #[must_use]
+    pub fn for_workers(mut self, workers: usize) -> Fpl {
         let options = self.workers[0].options.clone();
         // Functions may keep something as well: each worker has its own.
         let own = || FplOptions { registry: Arc::new(Registry::standard()), ..options.clone() };
@@ -61,12 +57,15 @@ impl Fpl {
     }
 
     /// Where the program was read from.
-    pub(super) fn name(&self) -> &str {
+    pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Compiles for all interfaces known at the start, so that a mistake shows before anything is opened for writing.
-    pub(super) fn check(&self, interfaces: &[Interface]) -> Result<()> {
+    ///
+    /// # Errors
+    /// What is wrong with it for one of their link types.
+    pub fn check(&self, interfaces: &[Interface]) -> Result<(), Error> {
         interfaces.iter().try_for_each(|interface| {
             self.compile(&self.workers[0], interface.link_type)?;
             Ok(())
@@ -74,7 +73,10 @@ impl Fpl {
     }
 
     /// What decides over the packets of an interface that a worker reads.
-    pub(super) fn engine(&self, worker: usize, interface: &Interface) -> Result<Arc<dyn Select>, Error> {
+    ///
+    /// # Errors
+    /// What is wrong with the program for its link type.
+    pub fn engine(&self, worker: usize, interface: &Interface) -> Result<Arc<dyn Select>, Error> {
         let own = &self.workers[worker];
         let mut engines = own.engines.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(engine) = engines.get(&interface.link_type) {
@@ -96,7 +98,7 @@ impl Fpl {
     }
 
     /// The cells that are not 0: a line each, index and value, the worker before them if there are several.
-    pub(super) fn memory_text(&self) -> String {
+    pub fn memory_text(&self) -> String {
         let mut text = String::new();
         for (number, worker) in self.workers.iter().enumerate() {
             for (index, value) in worker.cells() {
@@ -108,7 +110,7 @@ impl Fpl {
     }
 
     /// The cells that are not 0: one object for all workers. Numbers are text, as most readers of JSON round those above 2^53.
-    pub(super) fn memory_json(&self) -> Value {
+    pub fn memory_json(&self) -> Value {
         let cells = |worker: &Worker| -> Map<String, Value> {
             worker.cells().map(|(index, value)| (index.to_string(), value.to_string().into())).collect()
         };

@@ -1,0 +1,415 @@
+//! The one loop that drives every graph.
+//!
+//! ```text
+//! advance -> Batch: push it through the graph
+//!         -> Idle:  let nothing linger
+//!         -> End:   finish
+//! ten times a second: tell the stages the time; once a second, or when asked: read the counters, tell the watcher
+//! ```
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tapline_capture::{Advance, Error, Event, InterfaceAccount, Source, Wants};
+use tapline_packet::{Batch, Interface, InterfaceId, Record, Timestamp};
+use tapline_sys::tsc;
+
+use crate::account::GraphAccount;
+use crate::graph::{Graph, NodeId};
+use crate::packets::Packets;
+use crate::stage::Moment;
+
+/// How long a source may wait for packets before the loop looks at its flags and the clock.
+const WAIT: Duration = Duration::from_millis(100);
+/// The same where several sources wait in turn.
+const WAIT_IN_TURN: Duration = Duration::from_millis(1);
+/// How often stages hear of the time.
+const TICK_NS: i64 = 100_000_000;
+/// How often counters are read: kernel counters of 32 bits wrap no sooner than in seconds.
+const COUNTERS_NS: i64 = 1_000_000_000;
+
+/// Orders to a running loop from other threads and signal handlers.
+#[derive(Debug)]
+pub struct Control {
+    stop: AtomicBool,
+    /// Somebody outside told the loop to end.
+    is_ordered: AtomicBool,
+    /// An output is complete and wants nothing more.
+    is_complete: AtomicBool,
+    report: AtomicU64,
+    remaining: AtomicU64,
+}
+
+impl Control {
+    /// Runs until the source ends or `limit` packets were accepted, whichever comes first.
+    pub fn new(limit: Option<u64>) -> Control {
+        Control {
+            stop: AtomicBool::new(false),
+            is_ordered: AtomicBool::new(false),
+            is_complete: AtomicBool::new(false),
+            report: AtomicU64::new(0),
+            remaining: AtomicU64::new(limit.unwrap_or(u64::MAX)),
+        }
+    }
+
+    /// Ends the loop soon, with every output complete.
+    pub fn stop(&self) {
+        self.is_ordered.store(true, Ordering::Relaxed);
+        self.end();
+    }
+
+    /// Whether the loop is to end: it was told to, has reached its limit, or a worker failed or completed the work.
+    pub fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Whether it is to end because [`stop`](Self::stop) said so.
+    pub fn is_ordered(&self) -> bool {
+        self.is_ordered.load(Ordering::Relaxed)
+    }
+
+    /// Asks each worker for a fresh account soon.
+    pub fn report(&self) {
+        self.report.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Ends all workers, for a reason of their own.
+    fn end(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    /// Ends all workers, for whom no output has any use any more.
+    fn complete(&self) {
+        self.is_complete.store(true, Ordering::Relaxed);
+        self.end();
+    }
+
+    fn is_complete(&self) -> bool {
+        self.is_complete.load(Ordering::Relaxed)
+    }
+
+    /// Takes up to `wanted` packets from what the limit still allows.
+    pub(crate) fn take(&self, wanted: u64) -> u64 {
+        let before = self.remaining.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+            Some(if left == u64::MAX { left } else { left.saturating_sub(wanted) })
+        });
+        let left = before.unwrap_or(0);
+        if left <= wanted && left != u64::MAX {
+            self.end();
+        }
+        wanted.min(left)
+    }
+}
+
+/// How a run came to its end.
+#[derive(Debug)]
+pub enum Ended {
+    /// The source had no more.
+    Source,
+    /// It was told to stop, or the limit was reached.
+    Stopped,
+    /// Something failed; what was accepted until then is in the outputs or counted as lost.
+    Failed(Error),
+}
+
+impl Ended {
+    /// The graver of two: a failure, then a stop.
+    #[must_use]
+    pub fn worse(self, other: Ended) -> Ended {
+        match (self, other) {
+            (Ended::Failed(error), _) | (_, Ended::Failed(error)) => Ended::Failed(error),
+            (Ended::Stopped, _) | (_, Ended::Stopped) => Ended::Stopped,
+            _ => Ended::Source,
+        }
+    }
+}
+
+/// What a run leaves behind.
+#[derive(Debug)]
+pub struct Outcome {
+    /// Where every packet went.
+    pub account: GraphAccount,
+    /// Why it ended.
+    pub ended: Ended,
+}
+
+/// What a watcher is told while the loop runs.
+#[derive(Debug)]
+pub struct Watch<'a> {
+    /// The time of the report.
+    pub now: Timestamp,
+    /// The account so far; balances but for packets that the ring still holds.
+    pub account: &'a GraphAccount,
+    /// What happened since the last report.
+    pub events: &'a [Event],
+    /// Bytes read and bytes in all, where there is a whole.
+    pub progress: Option<(u64, u64)>,
+    /// Whether this report was asked for with [`Control::report`].
+    pub asked: bool,
+}
+
+/// A source, and the node of the graph that takes what it lends.
+pub struct Inlet<'s> {
+    source: &'s mut dyn Source,
+    node: NodeId,
+    /// For each of its interfaces the number that the graph knows it by; empty where both are the same.
+    ids: Vec<InterfaceId>,
+    is_at_end: bool,
+}
+
+impl<'s> Inlet<'s> {
+    /// What `source` lends goes to `node`.
+    pub fn new(source: &'s mut dyn Source, node: NodeId) -> Inlet<'s> {
+        Inlet { source, node, ids: Vec::new(), is_at_end: false }
+    }
+}
+
+/// The loop: any sources, any graph.
+pub struct Engine<'e> {
+    inlets: Vec<Inlet<'e>>,
+    graph: &'e mut Graph,
+    control: &'e Control,
+    clock: fn() -> Timestamp,
+    interfaces: Vec<Interface>,
+    filtered: Vec<bool>,
+    account: GraphAccount,
+    /// Records with the graph's interface numbers, where there are several sources.
+    renumbered: Vec<Record>,
+}
+
+impl<'e> Engine<'e> {
+    /// A loop over `inlets`. `clock` is read once a batch.
+    pub fn new(
+        inlets: Vec<Inlet<'e>>,
+        graph: &'e mut Graph,
+        control: &'e Control,
+        clock: fn() -> Timestamp,
+    ) -> Engine<'e> {
+        Engine {
+            inlets,
+            graph,
+            control,
+            clock,
+            interfaces: Vec::new(),
+            filtered: Vec::new(),
+            account: GraphAccount::default(),
+            renumbered: Vec::new(),
+        }
+    }
+
+    /// Drives the sources to their ends, or until the control says so, and completes every stage.
+    pub fn run(mut self, watch: &mut dyn FnMut(&Watch<'_>)) -> Outcome {
+        let mut ended = self.drive(watch);
+        if matches!(ended, Ended::Failed(_)) {
+            // Other workers would go on without this one's share of the packets.
+            self.control.end();
+        }
+        self.refresh();
+        let moment = Moment { now: (self.clock)(), interfaces: &self.account.interfaces };
+        if let Err(error) = self.graph.finish(&moment) {
+            ended = match ended {
+                Ended::Failed(first) => Ended::Failed(first),
+                _ => Ended::Failed(error),
+            };
+        }
+        self.account.stages = self.graph.account();
+        self.tell(watch, false);
+        Outcome { account: self.account, ended }
+    }
+
+    fn drive(&mut self, watch: &mut dyn FnMut(&Watch<'_>)) -> Ended {
+        let mut timers = Timers::starting((self.clock)());
+        let mut failure: Option<Error> = None;
+        let mut stopping = false;
+        loop {
+            let is_over = failure.is_some() || self.control.is_complete();
+            if is_over {
+                self.control.end();
+            }
+            if !stopping && self.control.stopped() {
+                stopping = true;
+                for inlet in &mut self.inlets {
+                    if let Err(error) = inlet.source.stop() {
+                        return Ended::Failed(failure.unwrap_or(error));
+                    }
+                }
+            }
+            let step = self.round(is_over);
+            if matches!(step, Ok(Advance::End)) {
+                return match failure {
+                    Some(failure) => Ended::Failed(failure),
+                    None if stopping => Ended::Stopped,
+                    None => Ended::Source,
+                };
+            }
+            let ticked = self.by_the_clock(&mut timers, watch);
+            if matches!(ticked, Ok(Wants::Nothing)) {
+                self.control.complete();
+            }
+            failure = failure.or(step.err()).or(ticked.err());
+        }
+    }
+
+    /// Asks each source once. [`Advance::End`] once all are at their ends.
+    fn round(&mut self, is_over: bool) -> Result<Advance, Error> {
+        let open = self.inlets.iter().filter(|inlet| !inlet.is_at_end).count();
+        let wait = if open > 1 { WAIT_IN_TURN } else { WAIT };
+        let mut found = Advance::End;
+        for at in 0..self.inlets.len() {
+            if self.inlets[at].is_at_end {
+                continue;
+            }
+            let start = tsc::now();
+            match self.inlets[at].source.advance(wait) {
+                Ok(Advance::Batch) => {
+                    found = Advance::Batch;
+                    self.batch(at, is_over, start)?;
+                }
+                Ok(Advance::Idle) if found == Advance::End => found = Advance::Idle,
+                Ok(Advance::Idle) => {}
+                Ok(Advance::End) => self.inlets[at].is_at_end = true,
+                Err(error) => {
+                    self.inlets[at].is_at_end = true;
+                    return Err(error);
+                }
+            }
+        }
+        if found == Advance::Idle {
+            self.graph.idle()?;
+        }
+        Ok(found)
+    }
+
+    /// Pushes the batch that a source lends through the graph; after the end was decided nobody looks at it.
+    fn batch(&mut self, at: usize, is_over: bool, start: u64) -> Result<(), Error> {
+        self.learn_interfaces(at);
+        let Inlet { source, node, ids, .. } = &self.inlets[at];
+        let batch = source.batch();
+        self.account.delivered += batch.len() as u64;
+        if is_over {
+            self.account.unexamined += batch.len() as u64;
+            return Ok(());
+        }
+        let batch = match ids.as_slice() {
+            [] => batch,
+            ids => renumbered(&batch, ids, &mut self.renumbered),
+        };
+        let mut packets = Packets::all(batch, &self.interfaces, (self.clock)());
+        packets.filtered = &self.filtered;
+        if packets.is_empty() {
+            return Ok(());
+        }
+        self.graph.push(*node, &mut packets, start)
+    }
+
+    /// Gives numbers to interfaces that a source has found since.
+    fn learn_interfaces(&mut self, at: usize) {
+        let is_only = self.inlets.len() == 1;
+        let Inlet { source, ids, .. } = &mut self.inlets[at];
+        let known = if is_only { self.interfaces.len() } else { ids.len() };
+        for (index, interface) in source.interfaces().iter().enumerate().skip(known) {
+            if !is_only {
+                ids.push(InterfaceId(self.interfaces.len() as u32));
+            }
+            self.interfaces.push(interface.clone());
+            self.filtered.push(source.is_filtered(InterfaceId(index as u32)));
+        }
+    }
+
+    fn by_the_clock(
+        &mut self,
+        timers: &mut Timers,
+        watch: &mut dyn FnMut(&Watch<'_>),
+    ) -> Result<Wants, Error> {
+        let now = (self.clock)();
+        let asked = timers.asked(self.control);
+        if asked || timers.counters.due(now, COUNTERS_NS) {
+            self.refresh();
+            self.account.stages = self.graph.account();
+            self.tell(watch, asked);
+        }
+        if timers.tick.due(now, TICK_NS) {
+            return self.graph.tick(&Moment { now, interfaces: &self.account.interfaces });
+        }
+        Ok(Wants::More)
+    }
+
+    fn tell(&mut self, watch: &mut dyn FnMut(&Watch<'_>), asked: bool) {
+        let events: Vec<Event> = self.inlets.iter_mut().flat_map(|inlet| inlet.source.events()).collect();
+        let progress = self.inlets.iter().filter_map(|inlet| inlet.source.progress());
+        let progress = progress.reduce(|(done, all), (more, more_in_all)| (done + more, all + more_in_all));
+        let (now, account) = ((self.clock)(), &self.account);
+        watch(&Watch { now, account, events: &events, progress, asked });
+    }
+
+    /// Reads the sources' counters, in the order of the graph's interface numbers.
+    fn refresh(&mut self) {
+        for at in 0..self.inlets.len() {
+            self.learn_interfaces(at);
+        }
+        if let [only] = self.inlets.as_mut_slice() {
+            self.account.interfaces = only.source.account();
+            return;
+        }
+        let mut accounts = vec![None; self.interfaces.len()];
+        for inlet in &mut self.inlets {
+            for (account, id) in inlet.source.account().into_iter().zip(&inlet.ids) {
+                accounts[id.0 as usize] = Some(account);
+            }
+        }
+        let named = accounts.into_iter().zip(&self.interfaces);
+        let account = |(account, interface): (Option<InterfaceAccount>, &Interface)| {
+            account.unwrap_or_else(|| InterfaceAccount::of_file(&interface.name, 0))
+        };
+        self.account.interfaces = named.map(account).collect();
+    }
+}
+
+/// The same packets with the graph's interface numbers.
+fn renumbered<'a>(batch: &Batch<'a>, ids: &[InterfaceId], records: &'a mut Vec<Record>) -> Batch<'a> {
+    records.clear();
+    records.extend(batch.records().iter().map(|record| {
+        let mut record = *record;
+        record.meta.interface = ids.get(record.meta.interface.0 as usize).copied().unwrap_or_default();
+        record
+    }));
+    Batch::new(batch.base(), records).cut(batch.snap_len())
+}
+
+/// What is due next by the clock.
+struct Timers {
+    tick: Timer,
+    counters: Timer,
+    reports_seen: u64,
+}
+
+impl Timers {
+    fn starting(now: Timestamp) -> Timers {
+        let timer = || Timer { last: now };
+        Timers { tick: timer(), counters: timer(), reports_seen: 0 }
+    }
+
+    fn asked(&mut self, control: &Control) -> bool {
+        let reports = control.report.load(Ordering::Relaxed);
+        std::mem::replace(&mut self.reports_seen, reports) != reports
+    }
+}
+
+struct Timer {
+    last: Timestamp,
+}
+
+impl Timer {
+    /// Whether `period` nanoseconds passed since it was last due. A clock that was set back counts as due.
+    fn due(&mut self, now: Timestamp, period: i64) -> bool {
+        let due = !(0..period).contains(&now.since(self.last));
+        if due {
+            self.last = now;
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+#[path = "engine_tests.rs"]
+mod tests;
