@@ -1,0 +1,180 @@
+//! Where every packet of a graph went.
+//!
+//! ```text
+//! each interface   received = dropped by the ring + unread at stop + delivered
+//! each source      delivered = handed on + unexamined
+//! each edge        what one stage handed on = what the next one received
+//! each stage       received = passed + refused + held + unexamined            (stages that hand on)
+//!                  received = written + lost + buffered + unexamined          (outputs)
+//! ```
+
+use tapline_capture::{Account, Balance, FilterAccount, InterfaceAccount, OutputAccount};
+
+use crate::stage::Own;
+
+/// Where every packet of a run went.
+#[derive(Clone, Debug, Default)]
+pub struct GraphAccount {
+    /// Before the sources, for each interface.
+    pub interfaces: Vec<InterfaceAccount>,
+    /// Packets that sources lent.
+    pub delivered: u64,
+    /// Packets lent after the work had ended, which nobody looked at.
+    pub unexamined: u64,
+    /// Each stage, sources first.
+    pub stages: Vec<StageAccount>,
+}
+
+/// What became of the packets of one stage.
+#[derive(Clone, Debug, Default)]
+pub struct StageAccount {
+    /// Its name in the graph.
+    pub name: String,
+    /// What it is: `filter`.
+    pub class: &'static str,
+    /// Packets that those before it handed on; `None` for a source.
+    pub handed: Option<u64>,
+    /// Packets that came in.
+    pub received: u64,
+    /// Their bytes on the wire.
+    pub bytes: u64,
+    /// Packets that went on.
+    pub passed: u64,
+    /// What it alone knows.
+    pub own: Own,
+}
+
+impl StageAccount {
+    /// Packets that it refused. An output refuses none: what it did not store is lost.
+    pub fn refused(&self) -> u64 {
+        match (&self.own.output, self.own.refused) {
+            (Some(_), _) => 0,
+            (None, Some(refused)) => refused,
+            (None, None) => {
+                self.received.saturating_sub(self.passed + self.own.held + self.own.unexamined)
+            }
+        }
+    }
+
+    fn faults(&self) -> impl Iterator<Item = String> {
+        let handed = self.handed.filter(|handed| *handed != self.received).map(|handed| {
+            format!("{}: {handed} packets were handed to it but {} arrived", self.name, self.received)
+        });
+        handed.into_iter().chain(self.sum_fault())
+    }
+
+    fn sum_fault(&self) -> Option<String> {
+        let StageAccount { name, received, passed, own: Own { held, unexamined, output, .. }, .. } = self;
+        if let Some(OutputAccount { written, lost, buffered, .. }) = output {
+            let sum = written + lost + buffered + unexamined;
+            return (sum != *received).then(|| {
+                format!("{name}: received {received} but written {written} + lost {lost} + buffered {buffered} + unexamined {unexamined} = {sum}")
+            });
+        }
+        let refused = self.refused();
+        let sum = passed + refused + held + unexamined;
+        (sum != *received).then(|| {
+            format!("{name}: received {received} but passed {passed} + refused {refused} + held {held} + unexamined {unexamined} = {sum}")
+        })
+    }
+
+    fn merge(&mut self, other: StageAccount) {
+        self.handed = match (self.handed, other.handed) {
+            (Some(ours), Some(theirs)) => Some(ours + theirs),
+            (ours, theirs) => ours.or(theirs),
+        };
+        self.received += other.received;
+        self.bytes += other.bytes;
+        self.passed += other.passed;
+        let (own, theirs) = (&mut self.own, other.own);
+        own.refused = match (own.refused, theirs.refused) {
+            (Some(ours), Some(theirs)) => Some(ours + theirs),
+            (ours, theirs) => ours.or(theirs),
+        };
+        own.held += theirs.held;
+        own.unexamined += theirs.unexamined;
+        own.filter = match (own.filter.take(), theirs.filter) {
+            (Some(mut ours), Some(theirs)) => {
+                ours.merge(theirs);
+                Some(ours)
+            }
+            (ours, theirs) => ours.or(theirs),
+        };
+        own.output = match (own.output.take(), theirs.output) {
+            (Some(ours), Some(theirs)) => Some(OutputAccount {
+                written: ours.written + theirs.written,
+                lost: ours.lost + theirs.lost,
+                buffered: ours.buffered + theirs.buffered,
+                ..ours
+            }),
+            (ours, theirs) => ours.or(theirs),
+        };
+    }
+}
+
+impl GraphAccount {
+    /// Checks every equation.
+    pub fn balance(&self) -> Balance {
+        let interfaces = self.interfaces.iter().filter_map(InterfaceAccount::imbalance);
+        let mut faults: Vec<String> = interfaces.chain(self.delivery_fault()).collect();
+        faults.extend(self.stages.iter().flat_map(StageAccount::faults));
+        if faults.is_empty() { Balance::Balanced } else { Balance::Unbalanced(faults) }
+    }
+
+    fn delivery_fault(&self) -> Option<String> {
+        let by_interface: u64 = self.interfaces.iter().map(|interface| interface.delivered).sum();
+        let sources = self.stages.iter().filter(|stage| stage.handed.is_none());
+        let taken = sources.map(|stage| stage.received).sum::<u64>() + self.unexamined;
+        let delivered = self.delivered;
+        (by_interface != delivered || taken != delivered).then(|| {
+            format!("interfaces delivered {by_interface}, {delivered} arrived, and stages with those unexamined took {taken}")
+        })
+    }
+
+    /// Packets known to be lost anywhere: in rings and at outputs.
+    pub fn lost(&self) -> u64 {
+        let before: u64 = self.interfaces.iter().map(InterfaceAccount::lost).sum();
+        let outputs = self.stages.iter().filter_map(|stage| stage.own.output.as_ref());
+        before + outputs.map(|output| output.lost).sum::<u64>()
+    }
+
+    /// Adds another worker's account: what bears one name is one.
+    pub fn merge(&mut self, other: GraphAccount) {
+        let mut interfaces = Account { interfaces: std::mem::take(&mut self.interfaces), ..Account::default() };
+        interfaces.merge(Account { interfaces: other.interfaces, ..Account::default() });
+        self.interfaces = interfaces.interfaces;
+        self.delivered += other.delivered;
+        self.unexamined += other.unexamined;
+        for theirs in other.stages {
+            match self.stages.iter_mut().find(|ours| ours.name == theirs.name) {
+                Some(ours) => ours.merge(theirs),
+                None => self.stages.push(theirs),
+            }
+        }
+    }
+
+    /// The account of a chain of filters, a limit and outputs, in the words of `tapline capture`.
+    pub fn of_capture(&self) -> Account {
+        let stages = || self.stages.iter();
+        let filters = || stages().filter(|stage| stage.own.filter.is_some());
+        let limits = || stages().filter(|stage| stage.class == "limit");
+        let outputs: Vec<OutputAccount> = stages().filter_map(|stage| stage.own.output.clone()).collect();
+        // Packets that came to an output after another worker had completed it went nowhere else.
+        let late = match stages().filter(|stage| stage.own.output.is_some()).collect::<Vec<_>>().as_slice() {
+            [only] => only.own.unexamined,
+            _ => 0,
+        };
+        let unexamined = stages().map(|stage| stage.own.unexamined).sum::<u64>();
+        let mut filter = FilterAccount::default();
+        filters().filter_map(|stage| stage.own.filter.clone()).for_each(|theirs| filter.merge(theirs));
+        Account {
+            interfaces: self.interfaces.clone(),
+            delivered: self.delivered,
+            filtered: filters().map(StageAccount::refused).sum(),
+            accepted: limits().map(|stage| stage.passed).sum::<u64>() - late,
+            unexamined: self.unexamined + unexamined,
+            outputs,
+            filter,
+        }
+    }
+}

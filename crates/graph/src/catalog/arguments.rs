@@ -1,0 +1,208 @@
+//! What a stage's arguments may be, and what they are.
+
+use crate::language::{Argument, Declared, Span, SyntaxError};
+
+/// An argument that a class takes.
+#[derive(Debug)]
+pub struct Parameter {
+    /// Its name.
+    pub name: &'static str,
+    /// What it may be.
+    pub kind: Kind,
+    /// What it is if it is not given; `None` if it must be.
+    pub default: Option<&'static str>,
+    /// What it means.
+    pub meaning: &'static str,
+}
+
+/// What an argument may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Any text.
+    Text,
+    /// The name of a file.
+    Path,
+    /// The text of a filter, as `tapline filter explain` takes it.
+    Filter,
+    /// A whole number from the first to the second; `k`, `M`, `G` multiply by 1000 and its powers.
+    Number(u64, u64),
+    /// A time: `500ms`, `10s`, `5m`, `1h`; `us` and `ns` too.
+    Duration,
+    /// A share: `1/100`.
+    Ratio,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+}
+
+impl Kind {
+    /// What people may write.
+    pub fn shown(self) -> String {
+        match self {
+            Kind::Text => "text".to_owned(),
+            Kind::Path => "file".to_owned(),
+            Kind::Filter => "filter".to_owned(),
+            Kind::Number(min, u64::MAX) => format!("number, {min} or more"),
+            Kind::Number(min, max) => format!("number, {min} to {max}"),
+            Kind::Duration => "time, such as 500ms, 10s, 5m, 1h".to_owned(),
+            Kind::Ratio => "share, such as 1/100".to_owned(),
+            Kind::Choice(words) => words.join(" or "),
+        }
+    }
+
+    fn check(self, text: &str) -> Result<(), String> {
+        let is_right = match self {
+            Kind::Text => true,
+            Kind::Path => !text.is_empty(),
+            Kind::Filter => {
+                return tapline_filter::parse(text).map(|_| ()).map_err(|error| error.render(text));
+            }
+            Kind::Number(min, max) => number(text).is_some_and(|number| (min..=max).contains(&number)),
+            Kind::Duration => nanoseconds(text).is_some(),
+            Kind::Ratio => ratio(text).is_some(),
+            Kind::Choice(words) => words.contains(&text),
+        };
+        if is_right { Ok(()) } else { Err(format!("`{text}` is not what it may be: {}", self.shown())) }
+    }
+}
+
+/// A number with `k`, `M` or `G` behind it.
+fn number(text: &str) -> Option<u64> {
+    let (digits, factor) = match text.as_bytes().last()? {
+        b'k' => (&text[..text.len() - 1], 1000),
+        b'M' => (&text[..text.len() - 1], 1_000_000),
+        b'G' => (&text[..text.len() - 1], 1_000_000_000),
+        _ => (text, 1),
+    };
+    digits.replace('_', "").parse::<u64>().ok()?.checked_mul(factor)
+}
+
+fn nanoseconds(text: &str) -> Option<u64> {
+    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let factor = match &text[at..] {
+        "ns" => 1.0,
+        "us" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        "m" => 60e9,
+        "h" => 3600e9,
+        _ => return None,
+    };
+    let value = text[..at].parse::<f64>().ok()? * factor;
+    (value < 1e18).then_some(value.round() as u64)
+}
+
+fn ratio(text: &str) -> Option<(u64, u64)> {
+    let (over, under) = text.split_once('/')?;
+    let (over, under) = (number(over.trim())?, number(under.trim())?);
+    (under > 0 && over <= under).then_some((over, under))
+}
+
+/// A stage's arguments, checked: every parameter of its class has a value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arguments {
+    values: Vec<(&'static str, String)>,
+}
+
+impl Arguments {
+    /// Checks what was written against what the class takes.
+    pub(crate) fn check(declared: &Declared, parameters: &'static [Parameter]) -> Result<Arguments, SyntaxError> {
+        let mut given: Vec<Option<&Argument>> = vec![None; parameters.len()];
+        for (position, argument) in declared.arguments.iter().enumerate() {
+            let at = place(declared, parameters, position, argument)?;
+            if let Some(before) = given[at].replace(argument) {
+                let message = format!("`{}` is given twice", parameters[at].name);
+                return Err(SyntaxError::at(argument.span, message).also(before.span));
+            }
+        }
+        let mut values = Vec::new();
+        for (parameter, given) in parameters.iter().zip(given) {
+            values.push((parameter.name, value(declared, parameter, given)?));
+        }
+        Ok(Arguments { values })
+    }
+
+    /// The value of a parameter as text.
+    ///
+    /// # Panics
+    /// If the class has no such parameter.
+    pub fn text(&self, name: &str) -> &str {
+        let value = self.values.iter().find(|(known, _)| *known == name);
+        &value.unwrap_or_else(|| panic!("the class has no parameter {name}")).1
+    }
+
+    /// The value of a [`Kind::Number`].
+    pub fn number(&self, name: &str) -> u64 {
+        number(self.text(name)).unwrap_or(0)
+    }
+
+    /// The value of a [`Kind::Duration`], in nanoseconds.
+    pub fn nanoseconds(&self, name: &str) -> u64 {
+        nanoseconds(self.text(name)).unwrap_or(0)
+    }
+
+    /// The value of a [`Kind::Ratio`]: over, under.
+    pub fn ratio(&self, name: &str) -> (u64, u64) {
+        ratio(self.text(name)).unwrap_or((1, 1))
+    }
+
+    /// All with their names: equal for stages that do the same.
+    pub fn canonical(&self) -> String {
+        let shown = self.values.iter().map(|(name, value)| format!("{name}={value:?}"));
+        shown.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Which parameter an argument is for.
+fn place(
+    declared: &Declared,
+    parameters: &'static [Parameter],
+    position: usize,
+    argument: &Argument,
+) -> Result<usize, SyntaxError> {
+    let names = || parameters.iter().map(|parameter| parameter.name).collect::<Vec<_>>().join(", ");
+    let Some(key) = &argument.key else {
+        if position < parameters.len() {
+            return Ok(position);
+        }
+        let message = format!("`{}` takes no more arguments", declared.class);
+        let hint = if parameters.is_empty() { "it takes none".to_owned() } else { format!("it takes {}", names()) };
+        return Err(SyntaxError::at(argument.span, message).hint(hint));
+    };
+    parameters.iter().position(|parameter| parameter.name == key).ok_or_else(|| {
+        let message = format!("`{}` has no argument `{key}`", declared.class);
+        SyntaxError::at(argument.span, message).hint(format!("it takes {}", names()))
+    })
+}
+
+fn value(declared: &Declared, parameter: &Parameter, given: Option<&Argument>) -> Result<String, SyntaxError> {
+    match (given, parameter.default) {
+        (Some(argument), _) => match parameter.kind.check(&argument.value) {
+            Ok(()) => Ok(argument.value.clone()),
+            Err(why) => {
+                let hint = format!("{}: {}", parameter.name, parameter.meaning);
+                Err(SyntaxError::at(argument.span, why).hint(hint))
+            }
+        },
+        (None, Some(default)) => Ok(default.to_owned()),
+        (None, None) => {
+            let message = format!("`{}` needs `{}`", declared.class, parameter.name);
+            Err(SyntaxError::at(Span { ..declared.span }, message)
+                .hint(format!("{}: {}", parameter.name, parameter.meaning)))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_with_units() {
+        assert_eq!([number("10"), number("64k"), number("2M"), number("x")], [Some(10), Some(64_000), Some(2_000_000), None]);
+        let times = ["500ms", "1.5s", "2m", "1h", "7us", "9ns"].map(nanoseconds);
+        let expected = [500_000_000, 1_500_000_000, 120_000_000_000, 3_600_000_000_000, 7000, 9].map(Some);
+        assert_eq!(times, expected);
+        assert_eq!([nanoseconds("5"), nanoseconds("s"), nanoseconds("1 s")], [None, None, None]);
+        assert_eq!([ratio("1/100"), ratio("3/2"), ratio("1/0"), ratio("1")], [Some((1, 100)), None, None, None]);
+    }
+}

@@ -1,0 +1,123 @@
+//! The classes of stages: each declares its arguments, what it is for, and how it is made. Manual pages and checks come from that.
+//!
+//! ```text
+//! Class = name, summary, description, parameters, outputs, order, example, make
+//! Declared stage --check(parameters)--> Arguments --make(Arguments, Site)--> Box<dyn Stage>
+//! ```
+
+mod arguments;
+mod classes;
+mod manual;
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use tapline_capture::Sink;
+use tapline_packet::Interface;
+
+pub use arguments::{Arguments, Kind, Parameter};
+pub use classes::CLASSES;
+pub use manual::{index, page};
+
+use crate::engine::Control;
+use crate::stage::Stage;
+
+/// A class of stages.
+#[derive(Debug)]
+pub struct Class {
+    /// Its name in graphs.
+    pub name: &'static str,
+    /// What it does, in a few words.
+    pub summary: &'static str,
+    /// What people should know besides.
+    pub description: &'static str,
+    /// Its arguments, in the order in which they may be given without their names.
+    pub parameters: &'static [Parameter],
+    /// What comes out of it.
+    pub outputs: Outputs,
+    /// Which packets it must see in their order.
+    pub order: Order,
+    /// How it is used.
+    pub example: &'static str,
+    /// Makes one.
+    pub make: Make,
+}
+
+/// How a stage comes to be.
+#[derive(Debug)]
+pub enum Make {
+    /// A source: whoever runs the graph opens it.
+    Source,
+    /// One for each worker.
+    Stage(fn(&Arguments, &Site<'_>) -> Result<Box<dyn Stage>, String>),
+    /// A sink: whoever runs the graph opens it, once for all workers.
+    Sink,
+}
+
+/// How many outputs a stage has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outputs {
+    /// It is the end of a way.
+    None,
+    /// One, which may lead nowhere.
+    One,
+    /// As many as are connected.
+    Many,
+}
+
+/// Which packets a stage must see in their order. Where workers share the packets by flow, this says what each may do alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Any packet may be seen by any worker.
+    Free,
+    /// Packets of a flow in their order, by one worker.
+    Flow,
+    /// All packets in their order.
+    All,
+}
+
+/// Where a stage is made.
+pub struct Site<'a> {
+    /// The stage's name.
+    pub name: &'a str,
+    /// Which worker it is for, counted from 0.
+    pub worker: usize,
+    /// Whether its inputs come from sources and from nothing else.
+    pub is_first: bool,
+    /// The work's orders and its limit.
+    pub control: &'a Arc<Control>,
+    /// What belongs to all workers together.
+    pub common: &'a Common,
+}
+
+/// What stages of all workers have in common.
+pub struct Common {
+    /// Compiles the text of a filter for an interface.
+    pub compile: CompileText,
+    /// Programs in FPL, by stage.
+    pub programs: Mutex<HashMap<String, Arc<crate::stages::Fpl>>>,
+    /// How many workers there are.
+    pub workers: usize,
+    /// Where relative names of files start.
+    pub directory: PathBuf,
+}
+
+/// Compiles the text of a filter for an interface; `None` accepts every packet.
+pub type CompileText =
+    Arc<dyn Fn(&str, &Interface) -> Result<Option<tapline_filter::bpf::Program>, tapline_capture::Error> + Send + Sync>;
+
+/// Opens the sink of a stage: a file, lines on standard output.
+pub type OpenSink<'a> = dyn FnMut(&str, &Class, &Arguments) -> Result<Box<dyn Sink>, String> + 'a;
+
+impl Common {
+    /// A file's name as the graph has it, from where relative names start.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.join(Path::new(name))
+    }
+}
+
+/// The class of a name.
+pub fn class(name: &str) -> Option<&'static Class> {
+    CLASSES.iter().find(|class| class.name == name)
+}

@@ -1,0 +1,81 @@
+//! The graph language: text to a syntax tree.
+//!
+//! ```text
+//! graph       := [ statement ] { ";" [ statement ] }
+//! statement   := names "::" stage                      declares stages
+//!              | hop { "->" hop }                       connects; a hop alone declares
+//! names       := name { "," name }
+//! hop         := [ "[" number "]" ] end [ "[" number "]" ]    input and output; 0 unless given
+//! end         := name                                  declared before or after
+//!              | [ name "::" ] stage                   declared here
+//! stage       := class [ "(" [ argument { "," argument } ] ")" ]
+//! argument    := [ name "=" ] value
+//! value       := string | word
+//! string      := '"' { character | '\' character } '"'         \" \\ \n \t
+//! word        := characters without space, comma, parentheses, quotes, semicolon, "->"; balanced parentheses belong to it
+//! name, class := letter { letter | digit | "_" | "-" | "." }
+//! ```
+//!
+//! Comments go from `//` or `#` to the end of the line, and from `/*` to `*/`. A name that was declared nowhere and has no parentheses is a
+//! stage without arguments: `-> drop`.
+//!
+//! One file a step: [`lex`] tokens, [`parse`] the tree. What names and arguments mean is the catalogue's (`crate::catalog`).
+
+mod lex;
+mod parse;
+
+pub use parse::parse;
+pub use tapline_filter::Span;
+
+/// Why a graph's text is refused: what, where, and what to write instead. Shown with the line and a caret, as filters are.
+pub type SyntaxError = tapline_filter::Error;
+
+/// A graph as written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ast {
+    /// Every stage, in the order of its declaration.
+    pub stages: Vec<Declared>,
+    /// Which output leads to which input.
+    pub links: Vec<Link>,
+}
+
+/// A stage as declared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declared {
+    /// Its name; made from the class and a number if none was given: `filter@2`.
+    pub name: String,
+    /// Whether the name was given.
+    pub is_named: bool,
+    /// What it is.
+    pub class: String,
+    /// Where the class is written.
+    pub span: Span,
+    /// Its arguments, in order.
+    pub arguments: Vec<Argument>,
+}
+
+/// An argument as written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Argument {
+    /// The name before `=`.
+    pub key: Option<String>,
+    /// The value, without quotes.
+    pub value: String,
+    /// Where it is written.
+    pub span: Span,
+}
+
+/// A connection: indices into [`Ast::stages`], with the number of the output and of the input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Whence.
+    pub from: usize,
+    /// Which of its outputs.
+    pub output: usize,
+    /// Whither.
+    pub to: usize,
+    /// Which of its inputs.
+    pub input: usize,
+    /// Where the arrow's right end is written.
+    pub span: Span,
+}

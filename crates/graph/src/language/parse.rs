@@ -1,0 +1,329 @@
+//! Tokens to the tree.
+
+use std::collections::HashMap;
+
+use super::lex::{Token, lex};
+use super::{Argument, Ast, Declared, Link, Span, SyntaxError};
+
+/// The most stages in one text.
+const STAGES_MAX: usize = 1000;
+/// The highest number of an input or output.
+const PORT_MAX: usize = 255;
+
+/// Parses a graph.
+///
+/// # Errors
+/// What is wrong, where, and what to write instead.
+///
+/// ```
+/// let ast = tapline_graph::language::parse("web :: filter(\"tcp port 80\"); device(lo) -> web -> count").unwrap();
+/// assert_eq!((ast.stages.len(), ast.links.len()), (3, 2));
+/// ```
+pub fn parse(text: &str) -> Result<Ast, SyntaxError> {
+    let tokens = lex(text)?;
+    let mut parser = Parser { tokens: &tokens, at: 0, end: text.len(), ast: Ast::default(), ends: Vec::new() };
+    parser.graph()?;
+    parser.resolve()
+}
+
+/// One side of an arrow.
+struct End {
+    /// A stage that was declared here, or a name to look up.
+    stage: Result<usize, (String, Span)>,
+    input: usize,
+    output: usize,
+    span: Span,
+}
+
+struct Parser<'t> {
+    tokens: &'t [(Token, Span)],
+    at: usize,
+    /// Where the text ends.
+    end: usize,
+    ast: Ast,
+    /// The ends of each connection, in order.
+    ends: Vec<Vec<End>>,
+}
+
+impl Parser<'_> {
+    fn peek(&self) -> Option<&Token> {
+        self.tokens.get(self.at).map(|(token, _)| token)
+    }
+
+    fn peek_after(&self, ahead: usize) -> Option<&Token> {
+        self.tokens.get(self.at + ahead).map(|(token, _)| token)
+    }
+
+    fn span(&self) -> Span {
+        self.tokens.get(self.at).map_or(Span { start: self.end, end: self.end }, |(_, span)| *span)
+    }
+
+    fn take(&mut self, token: &Token) -> bool {
+        let is_here = self.peek() == Some(token);
+        self.at += usize::from(is_here);
+        is_here
+    }
+
+    fn expect(&mut self, token: &Token, hint: &str) -> Result<(), SyntaxError> {
+        if self.take(token) { Ok(()) } else { Err(self.unexpected(&format!("expected {}", token.shown()), hint)) }
+    }
+
+    fn unexpected(&self, wanted: &str, hint: &str) -> SyntaxError {
+        let found = self.peek().map_or("the end of the text".to_owned(), |token| format!("`{}`", token.shown()));
+        SyntaxError::at(self.span(), format!("{wanted}, found {found}")).hint(hint)
+    }
+
+    fn graph(&mut self) -> Result<(), SyntaxError> {
+        while self.peek().is_some() {
+            if !self.take(&Token::Semicolon) {
+                self.statement()?;
+                if self.peek().is_some() && self.peek() != Some(&Token::Semicolon) {
+                    return Err(self.unexpected("expected `;` or `->`", "statements end with a semicolon"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn statement(&mut self) -> Result<(), SyntaxError> {
+        let mut names = 0;
+        while matches!(self.peek_after(names), Some(Token::Word(_))) && self.peek_after(names + 1) == Some(&Token::Comma) {
+            names += 2;
+        }
+        if names > 0 && self.peek_after(names + 1) == Some(&Token::Colons) {
+            return self.declarations();
+        }
+        let mut ends = vec![self.hop()?];
+        while self.take(&Token::Arrow) {
+            ends.push(self.hop()?);
+        }
+        self.ends.push(ends);
+        Ok(())
+    }
+
+    /// `a, b :: stage`: as many stages as names.
+    fn declarations(&mut self) -> Result<(), SyntaxError> {
+        let mut names = vec![self.word("a name")?];
+        while self.take(&Token::Comma) {
+            names.push(self.word("a name")?);
+        }
+        self.expect(&Token::Colons, "name :: class(arguments)")?;
+        let (class, span, arguments) = self.stage()?;
+        for name in names {
+            self.declare(Some(name), class.clone(), span, arguments.clone())?;
+        }
+        Ok(())
+    }
+
+    fn hop(&mut self) -> Result<End, SyntaxError> {
+        let start = self.span();
+        let input = self.port()?;
+        let end = self.end_of_hop()?;
+        let output = self.port()?;
+        Ok(End { stage: end, input, output, span: start.to(self.tokens[self.at - 1].1) })
+    }
+
+    fn end_of_hop(&mut self) -> Result<Result<usize, (String, Span)>, SyntaxError> {
+        match (self.peek(), self.peek_after(1)) {
+            (Some(Token::Word(_)), Some(Token::Colons)) => {
+                let name = self.word("a name")?;
+                self.at += 1;
+                let (class, span, arguments) = self.stage()?;
+                self.declare(Some(name), class, span, arguments).map(Ok)
+            }
+            (Some(Token::Word(_)), Some(Token::Open)) => {
+                let (class, span, arguments) = self.stage()?;
+                self.declare(None, class, span, arguments).map(Ok)
+            }
+            _ => self.word("a stage").map(Err),
+        }
+    }
+
+    fn port(&mut self) -> Result<usize, SyntaxError> {
+        if !self.take(&Token::OpenSquare) {
+            return Ok(0);
+        }
+        let (word, span) = self.word("a number")?;
+        let number = word.parse().ok().filter(|number| *number <= PORT_MAX);
+        let number = number.ok_or_else(|| {
+            SyntaxError::at(span, format!("`{word}` is no number of an input or output"))
+                .hint(format!("0 to {PORT_MAX}"))
+        })?;
+        self.expect(&Token::CloseSquare, "write [0] or [1]")?;
+        Ok(number)
+    }
+
+    fn word(&mut self, wanted: &str) -> Result<(String, Span), SyntaxError> {
+        let span = self.span();
+        match self.peek() {
+            Some(Token::Word(word)) => {
+                let word = word.clone();
+                self.at += 1;
+                Ok((word, span))
+            }
+            _ => Err(self.unexpected(&format!("expected {wanted}"), "such as: device(eth0) -> filter(\"tcp\") -> count")),
+        }
+    }
+
+    fn stage(&mut self) -> Result<(String, Span, Vec<Argument>), SyntaxError> {
+        let (class, span) = self.word("a class")?;
+        let mut arguments = Vec::new();
+        if self.take(&Token::Open) {
+            while !self.take(&Token::Close) {
+                if !arguments.is_empty() {
+                    self.expect(&Token::Comma, "arguments are separated by commas; quote a text that holds spaces or commas")?;
+                }
+                arguments.push(self.argument()?);
+            }
+        }
+        Ok((class, span, arguments))
+    }
+
+    fn argument(&mut self) -> Result<Argument, SyntaxError> {
+        let start = self.span();
+        let key = match (self.peek(), self.peek_after(1)) {
+            (Some(Token::Word(word)), Some(Token::Equals)) => {
+                let key = word.clone();
+                self.at += 2;
+                Some(key)
+            }
+            _ => None,
+        };
+        let span = start.to(self.span());
+        let value = match self.peek() {
+            Some(Token::Word(value) | Token::Text(value)) => value.clone(),
+            _ => return Err(self.unexpected("expected a value", "a word, a number, or a text in quotes")),
+        };
+        self.at += 1;
+        Ok(Argument { key, value, span })
+    }
+
+    fn declare(
+        &mut self,
+        name: Option<(String, Span)>,
+        class: String,
+        span: Span,
+        arguments: Vec<Argument>,
+    ) -> Result<usize, SyntaxError> {
+        let index = self.ast.stages.len();
+        if index == STAGES_MAX {
+            return Err(SyntaxError::at(span, format!("more than {STAGES_MAX} stages")));
+        }
+        let is_named = name.is_some();
+        let name = match name {
+            Some((name, name_span)) => {
+                if !is_name(&name) {
+                    return Err(SyntaxError::at(name_span, format!("`{name}` cannot be a name"))
+                        .hint("a letter first, then letters, digits, _ - and ."));
+                }
+                if let Some(other) = self.ast.stages.iter().find(|other| other.name == name) {
+                    return Err(SyntaxError::at(name_span, format!("there are two stages `{name}`"))
+                        .also(other.span)
+                        .hint("a name is declared once with ::, and used without"));
+                }
+                name
+            }
+            None => format!("{class}@{}", index + 1),
+        };
+        self.ast.stages.push(Declared { name, is_named, class, span, arguments });
+        Ok(index)
+    }
+
+    /// Finds the stages that names mean; a name that was not declared is a stage without arguments.
+    fn resolve(mut self) -> Result<Ast, SyntaxError> {
+        let mut by_name: HashMap<String, usize> =
+            self.ast.stages.iter().enumerate().map(|(index, stage)| (stage.name.clone(), index)).collect();
+        for ends in std::mem::take(&mut self.ends) {
+            let mut before: Option<(usize, usize)> = None;
+            for end in ends {
+                let stage = match end.stage {
+                    Ok(stage) => stage,
+                    Err((name, span)) => match by_name.get(&name) {
+                        Some(stage) => *stage,
+                        None => self.declare(None, name, span, Vec::new())?,
+                    },
+                };
+                by_name.entry(self.ast.stages[stage].name.clone()).or_insert(stage);
+                if let Some((from, output)) = before {
+                    let link = Link { from, output, to: stage, input: end.input, span: end.span };
+                    self.ast.links.push(link);
+                }
+                before = Some((stage, end.output));
+            }
+        }
+        Ok(self.ast)
+    }
+}
+
+fn is_name(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn links(text: &str) -> Vec<String> {
+        let ast = parse(text).unwrap_or_else(|error| panic!("{}", error.render(text)));
+        let name = |index: usize| ast.stages[index].name.clone();
+        let show = |link: &Link| format!("{}[{}] -> [{}]{}", name(link.from), link.output, link.input, name(link.to));
+        ast.links.iter().map(show).collect()
+    }
+
+    fn message(text: &str) -> String {
+        parse(text).expect_err("an error").render(text)
+    }
+
+    #[test]
+    fn what_is_connected() {
+        let text = "web :: filter(\"tcp port 80\"); // all\ndevice(eth0) -> web; web -> a::sample(1/100) -> record(\"x y\"); web -> count";
+        assert_eq!(
+            links(text),
+            ["device@2[0] -> [0]web", "web[0] -> [0]a", "a[0] -> [0]record@4", "web[0] -> [0]count@5"]
+        );
+        assert_eq!(links("a, b :: count; a -> b; x(1)[1] -> [2]a"), ["a[0] -> [0]b", "x@3[1] -> [2]a"]);
+        assert_eq!(links("c -> d; d -> e"), ["c@1[0] -> [0]d@2", "d@3[0] -> [0]e@4"], "a class alone is a new stage");
+    }
+
+    #[test]
+    fn arguments_keep_their_words() {
+        let ast = parse("a(1/100, by=flow, \"x, y\", host=2001:db8::1, e=f(g))").expect("a graph");
+        let shown: Vec<String> = ast.stages[0]
+            .arguments
+            .iter()
+            .map(|argument| format!("{}:{}", argument.key.as_deref().unwrap_or(""), argument.value))
+            .collect();
+        assert_eq!(shown, [":1/100", "by:flow", ":x, y", "host:2001:db8::1", "e:f(g)"]);
+    }
+
+    #[test]
+    fn mistakes_are_marked() {
+        assert_eq!(
+            message("device(eth0) -> -> count"),
+            "expected a stage, found `->`\n  device(eth0) -> -> count\n                  ^^\n  such as: device(eth0) -> filter(\"tcp\") -> count"
+        );
+        assert!(message("a :: b; a :: c").starts_with("there are two stages `a`"));
+        assert!(message("a(1 2)").contains("separated by commas"));
+        assert!(message("a(").starts_with("expected a value, found the end"));
+        assert!(message("a[300] -> b").contains("0 to 255"));
+        assert!(message("a b").contains("expected `;`"));
+    }
+
+    #[test]
+    fn no_text_panics() {
+        let pieces = ["a", "::", "->", "(", ")", "[", "]", ",", ";", "=", "\"", "1/2", " ", "\n", "//", "/*", "\\", "ü"];
+        let mut state = 1_u64;
+        for _ in 0..20_000 {
+            let mut text = String::new();
+            for _ in 0..state % 13 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                text.push_str(pieces[(state >> 33) as usize % pieces.len()]);
+            }
+            state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            if let Err(error) = parse(&text) {
+                error.render(&text);
+            }
+        }
+    }
+}

@@ -1,0 +1,28 @@
+//! Stages over batches, the graph that joins them, and the one loop that drives it.
+//!
+//! ```text
+//! Source --lends--> Batch --> Graph: stage -> stage -> ... -> Sink
+//!    ^                          |  each narrows the selection, counts, keeps, lends other packets
+//!    |                          v
+//!  Engine: advance, push, tick, finish        Meter: cycles, packets, bytes of each stage
+//! ```
+//!
+//! - [`Stage`] is one step of the work, [`Graph`] joins steps for one worker, [`Engine`] drives sources through a graph.
+//! - [`GraphAccount`] says where every packet went, and whether that adds up.
+#![forbid(unsafe_code)]
+
+mod account;
+mod engine;
+mod graph;
+mod packets;
+mod stage;
+pub mod stages;
+mod table;
+
+pub use account::{GraphAccount, StageAccount};
+pub use engine::{Control, Ended, Engine, Inlet, Outcome, Watch};
+pub use graph::{Graph, NodeId, Out, Output};
+pub use packets::Packets;
+pub use stage::{Moment, Own, Stage};
+pub use table::{Cell, Table, grouped};
+pub use tapline_capture::{Error, Wants};

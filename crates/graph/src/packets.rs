@@ -1,0 +1,73 @@
+//! Packets on their way from one stage to the next.
+
+use tapline_packet::{Batch, Interface, InterfaceId, Selection, Timestamp};
+
+/// Packets on their way: a lent batch, and which of its packets are still wanted.
+///
+/// Cloning copies the selection, never a packet.
+#[derive(Clone, Debug)]
+pub struct Packets<'a> {
+    /// The packets as the source, or the stage before, lends them.
+    pub batch: Batch<'a>,
+    /// Those that are still wanted. Stages narrow it; adding to it is a fault.
+    pub selection: Selection,
+    /// What the packets' interface numbers mean. The table only grows.
+    pub interfaces: &'a [Interface],
+    /// For each interface whether its packets have passed the filter next to the source already, in the kernel say.
+    pub filtered: &'a [bool],
+    /// The time at which the batch was lent.
+    pub now: Timestamp,
+    /// Bytes of the selection when it had this length.
+    sum: (usize, u64),
+}
+
+impl<'a> Packets<'a> {
+    /// All packets of a batch.
+    pub fn all(batch: Batch<'a>, interfaces: &'a [Interface], now: Timestamp) -> Packets<'a> {
+        let mut selection = Selection::none();
+        selection.select_all(batch.len());
+        Packets { batch, selection, interfaces, filtered: &[], now, sum: (0, 0) }
+    }
+
+    /// Other packets in place of these, at the same time: those of `batch`, all of them wanted.
+    pub fn replaced<'b>(&self, batch: Batch<'b>, interfaces: &'b [Interface]) -> Packets<'b> {
+        Packets::all(batch, interfaces, self.now)
+    }
+
+    /// The same selection of other packets: as many, in the same order, such as shorter ones.
+    pub fn changed<'b>(&self, batch: Batch<'b>) -> Packets<'b>
+    where
+        'a: 'b,
+    {
+        let Packets { interfaces, filtered, now, .. } = *self;
+        Packets { batch, selection: self.selection.clone(), interfaces, filtered, now, sum: (0, 0) }
+    }
+
+    /// How many are wanted.
+    pub fn len(&self) -> usize {
+        self.selection.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.selection.is_empty()
+    }
+
+    /// Bytes on the wire of those that are wanted.
+    ///
+    /// The sum is kept as long as the selection has its length: a selection only narrows, so its length tells whether it changed.
+    pub fn bytes(&mut self) -> u64 {
+        let len = self.selection.len();
+        if self.sum.0 != len {
+            let records = self.batch.records();
+            let bytes = self.selection.iter().map(|index| u64::from(records[index].meta.wire_len));
+            self.sum = (len, bytes.sum());
+        }
+        self.sum.1
+    }
+
+    /// Whether packets of an interface have passed the filter next to the source.
+    pub fn is_filtered(&self, interface: InterfaceId) -> bool {
+        self.filtered.get(interface.0 as usize).copied().unwrap_or(false)
+    }
+}

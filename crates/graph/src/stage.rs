@@ -1,0 +1,112 @@
+//! What a stage is.
+//!
+//! ```text
+//!            push(packets)            out.pass(packets)
+//! stage A ------------------> stage B ------------------> stage C, D, ...
+//!                               |  counts, keeps, narrows the selection, lends other packets
+//! ```
+//!
+//! A whole stage:
+//!
+//! ```
+//! use tapline_graph::{Error, Out, Packets, Stage};
+//!
+//! /// Lets every second packet through.
+//! struct Half(bool);
+//!
+//! impl Stage for Half {
+//!     fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+//!         packets.selection.retain(|_| {
+//!             self.0 = !self.0;
+//!             self.0
+//!         });
+//!         out.pass(packets)
+//!     }
+//! }
+//! ```
+
+use std::any::Any;
+
+use tapline_capture::{Error, FilterAccount, InterfaceAccount, OutputAccount, Wants};
+use tapline_packet::Timestamp;
+
+use crate::graph::Out;
+use crate::packets::Packets;
+use crate::table::Table;
+
+/// One step of the work: it takes packets, and hands on what is to go on.
+///
+/// The engine counts what comes in and what goes out of each stage, and the cycles between; a stage does not count for the account.
+pub trait Stage: Send {
+    /// Takes packets, at least one. What goes on is handed to `out`; what is not has been refused, kept, or stored.
+    ///
+    /// # Errors
+    /// The run ends; the other stages still get these packets, and every output is completed.
+    fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error>;
+
+    /// The source has nothing to lend: what lingers in buffers goes out.
+    ///
+    /// # Errors
+    /// As for [`push`](Stage::push).
+    fn idle(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Ten times a second, with or without packets.
+    ///
+    /// # Errors
+    /// As for [`push`](Stage::push).
+    fn tick(&mut self, _moment: &Moment<'_>, _out: &mut Out<'_>) -> Result<Wants, Error> {
+        Ok(Wants::More)
+    }
+
+    /// The end: what is kept goes on, outputs are completed. Called once, before that of the stages that follow.
+    ///
+    /// # Errors
+    /// What could not be completed; the other stages are finished all the same.
+    fn finish(&mut self, _moment: &Moment<'_>, _out: &mut Out<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// What the stage alone knows of the packets that it did not hand on.
+    fn own(&self) -> Own {
+        Own::default()
+    }
+
+    /// What it found out, for people and machines; `None` for stages that only hand on.
+    fn result(&self) -> Option<Table> {
+        None
+    }
+
+    /// Adds what the same stage found out in another worker. Whoever gives a [`result`](Stage::result) must.
+    fn absorb(&mut self, _other: &dyn Any) {}
+
+    /// Itself, for [`absorb`](Stage::absorb).
+    fn as_any(&self) -> &dyn Any {
+        &()
+    }
+}
+
+/// When a stage is called by the clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment<'a> {
+    /// The time.
+    pub now: Timestamp,
+    /// What became of packets before they were lent, by interface.
+    pub interfaces: &'a [InterfaceAccount],
+}
+
+/// What a stage alone knows of packets that came in and did not go on.
+#[derive(Clone, Debug, Default)]
+pub struct Own {
+    /// Packets that it refused; `None` if that is all that did not go on.
+    pub refused: Option<u64>,
+    /// Packets that it keeps and will hand on.
+    pub held: u64,
+    /// Packets that came after the end was decided, which it did not look at.
+    pub unexamined: u64,
+    /// What became of those that it stored.
+    pub output: Option<OutputAccount>,
+    /// What runs its filters.
+    pub filter: Option<FilterAccount>,
+}

@@ -1,0 +1,16 @@
+//! Where packets enter the graph.
+
+use tapline_capture::Error;
+
+use crate::graph::Out;
+use crate::packets::Packets;
+use crate::stage::Stage;
+
+/// Hands on what a source lends. Its cycles are those of the source.
+pub struct SourceStage;
+
+impl Stage for SourceStage {
+    fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        out.pass(packets)
+    }
+}

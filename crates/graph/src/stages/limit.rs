@@ -1,0 +1,37 @@
+//! `limit`: the first so many packets of all workers together; then the run ends.
+
+use std::sync::Arc;
+
+use tapline_capture::Error;
+
+use crate::engine::Control;
+use crate::graph::Out;
+use crate::packets::Packets;
+use crate::stage::{Own, Stage};
+
+/// Lets packets through as long as the control's limit allows.
+pub struct Limit {
+    control: Arc<Control>,
+    unexamined: u64,
+}
+
+impl Limit {
+    /// The limit that `control` holds, shared by all workers.
+    pub fn new(control: Arc<Control>) -> Limit {
+        Limit { control, unexamined: 0 }
+    }
+}
+
+impl Stage for Limit {
+    fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        let wanted = packets.len();
+        let granted = self.control.take(wanted as u64) as usize;
+        self.unexamined += (wanted - granted) as u64;
+        packets.selection.truncate(granted);
+        out.pass(packets)
+    }
+
+    fn own(&self) -> Own {
+        Own { unexamined: self.unexamined, ..Own::default() }
+    }
+}

@@ -1,0 +1,17 @@
+//! Packets cut to so many bytes: what `-s` asks for.
+
+use tapline_capture::Error;
+
+use crate::graph::Out;
+use crate::packets::Packets;
+use crate::stage::Stage;
+
+/// Cuts every packet to so many bytes. Their lengths on the wire stay.
+pub struct Snap(pub u32);
+
+impl Stage for Snap {
+    fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        packets.batch = packets.batch.cut(self.0);
+        out.pass(packets)
+    }
+}

@@ -1,0 +1,130 @@
+//! What stages find out, as a table.
+
+use std::fmt::{self, Write as _};
+
+use serde_json::{Map, Value};
+
+/// A table: named columns, and rows of as many values.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Table {
+    /// The columns' names, such as `packets`.
+    pub columns: Vec<&'static str>,
+    /// The rows.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// A value in a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cell {
+    /// A number.
+    Number(u64),
+    /// A word, left-aligned.
+    Text(String),
+}
+
+impl From<u64> for Cell {
+    fn from(number: u64) -> Cell {
+        Cell::Number(number)
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Cell {
+        Cell::Text(text)
+    }
+}
+
+impl Table {
+    /// One row of numbers.
+    pub fn of_numbers(named: &[(&'static str, u64)]) -> Table {
+        let (columns, row) = named.iter().map(|&(name, number)| (name, Cell::from(number))).unzip();
+        Table { columns, rows: vec![row] }
+    }
+
+    /// The rows as JSON objects.
+    pub fn to_json(&self) -> Value {
+        let object = |row: &Vec<Cell>| -> Value {
+            let members = self.columns.iter().zip(row).map(|(name, cell)| {
+                let value = match cell {
+                    Cell::Number(number) => Value::from(*number),
+                    Cell::Text(text) => Value::from(text.as_str()),
+                };
+                ((*name).to_owned(), value)
+            });
+            Value::Object(members.collect::<Map<_, _>>())
+        };
+        Value::Array(self.rows.iter().map(object).collect())
+    }
+
+    fn widths(&self, texts: &[Vec<String>]) -> Vec<usize> {
+        let width = |at: usize| {
+            let cells = texts.iter().filter_map(|row| row.get(at)).map(|text| text.chars().count());
+            cells.chain([self.columns[at].len()]).max().unwrap_or(0)
+        };
+        (0..self.columns.len()).map(width).collect()
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cell::Number(number) => f.write_str(&grouped(*number)),
+            Cell::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let texts: Vec<Vec<String>> =
+            self.rows.iter().map(|row| row.iter().map(Cell::to_string).collect()).collect();
+        let widths = self.widths(&texts);
+        let is_text = |at: usize| matches!(self.rows.first().and_then(|row| row.get(at)), Some(Cell::Text(_)));
+        let line = |cells: &mut dyn Iterator<Item = &str>| {
+            let mut line = String::new();
+            for (at, (cell, width)) in cells.zip(&widths).enumerate() {
+                let gap = if at > 0 { "  " } else { "" };
+                let _ = match is_text(at) {
+                    true => write!(line, "{gap}{cell:<width$}"),
+                    false => write!(line, "{gap}{cell:>width$}"),
+                };
+            }
+            line.trim_end().to_owned()
+        };
+        writeln!(f, "{}", line(&mut self.columns.iter().copied()))?;
+        texts.iter().try_for_each(|row| writeln!(f, "{}", line(&mut row.iter().map(String::as_str))))
+    }
+}
+
+/// Digits in groups of three: 1234567 is 1,234,567.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (position, digit) in digits.chars().enumerate() {
+        if position > 0 && (digits.len() - position).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_line_up() {
+        let row = |name: &str, packets: u64| vec![Cell::from(name.to_owned()), Cell::from(packets)];
+        let table =
+            Table { columns: vec!["address", "packets"], rows: vec![row("10.0.0.1", 1234), row("::1", 7)] };
+        assert_eq!(table.to_string(), "address   packets\n10.0.0.1    1,234\n::1             7\n");
+        assert_eq!(table.to_json()[1]["packets"], 7);
+    }
+
+    #[test]
+    fn groups_of_three() {
+        let texts = [0, 999, 1000, 1_234_567].map(grouped);
+        assert_eq!(texts, ["0", "999", "1,000", "1,234,567"]);
+    }
+}
