@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+pub mod headers;
 mod interface;
 pub mod link_type;
 mod meta;
@@ -19,6 +20,7 @@ mod selection;
 mod timestamp;
 
 pub use batch::{BATCH_MAX, Batch, Packet, Record};
+pub use headers::{FiveTuple, Headers};
 pub use interface::{Interface, InterfaceId, Resolution};
 pub use link_type::LinkType;
 pub use meta::{Checksum, Direction, Gso, Meta, PacketType, VlanTag};

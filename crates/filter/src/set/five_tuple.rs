@@ -3,52 +3,16 @@
 //! A text with an example flow is compiled once for each IP version and transport; the filter of a flow is that one with the flow's
 //! constants in it. So it is what the flow's text would compile to.
 
-use std::fmt;
 use std::net::IpAddr;
+
+use tapline_packet::FiveTuple;
 
 use super::filter::{Filter, NotInPlace};
 use crate::error::Error;
 use crate::options::Options;
 
-/// One direction of a flow. As text it is a filter: `ip src host 192.0.2.1 and ip dst host 192.0.2.2 and tcp src port 1024 and tcp
-/// dst port 80`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FiveTuple {
-    /// Where it comes from.
-    pub src: IpAddr,
-    /// Where it goes, of the same IP version.
-    pub dst: IpAddr,
-    /// 6 TCP, 17 UDP, 132 SCTP.
-    pub protocol: u8,
-    /// The port that it comes from.
-    pub src_port: u16,
-    /// The port that it goes to.
-    pub dst_port: u16,
-}
-
-impl FiveTuple {
-    /// The other direction.
-    #[must_use]
-    pub fn reversed(self) -> FiveTuple {
-        let FiveTuple { src, dst, src_port, dst_port, .. } = self;
-        FiveTuple { src: dst, dst: src, src_port: dst_port, dst_port: src_port, ..self }
-    }
-}
-
-impl fmt::Display for FiveTuple {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let FiveTuple { src, dst, protocol, src_port, dst_port } = self;
-        let ip = if src.is_ipv4() { "ip" } else { "ip6" };
-        let Some((_, name)) = TRANSPORTS.iter().find(|(number, _)| number == protocol) else {
-            return write!(f, "{ip} proto {protocol} and {ip} src host {src} and {ip} dst host {dst}");
-        };
-        write!(f, "{ip} src host {src} and {ip} dst host {dst} and ")?;
-        write!(f, "{name} src port {src_port} and {name} dst port {dst_port}")
-    }
-}
-
-/// The transports that have ports.
-const TRANSPORTS: [(u8, &str); 3] = [(6, "tcp"), (17, "udp"), (132, "sctp")];
+/// The transports that have ports: TCP, UDP, SCTP.
+const TRANSPORTS: [u8; 3] = [6, 17, 132];
 
 /// Makes filters of five-tuples for one link type.
 #[derive(Debug)]
@@ -82,7 +46,7 @@ impl FiveTuples {
     /// # Errors
     /// [`NotInPlace`] if the addresses are of different IP versions or the protocol has no ports; then there is no such text.
     pub fn filter(&self, flow: &FiveTuple) -> Result<Filter, NotInPlace> {
-        let transport = TRANSPORTS.iter().position(|(number, _)| *number == flow.protocol);
+        let transport = TRANSPORTS.iter().position(|number| *number == flow.protocol);
         let version = usize::from(flow.src.is_ipv6());
         let alike = flow.src.is_ipv4() == flow.dst.is_ipv4();
         let example = transport.filter(|_| alike).and_then(|at| self.examples[version].get(at));
@@ -95,7 +59,7 @@ impl FiveTuples {
 }
 
 fn examples(is_v4: bool, options: &Options) -> Result<Vec<Example>, Error> {
-    TRANSPORTS.iter().map(|(protocol, _)| example(*protocol, is_v4, options)).collect()
+    TRANSPORTS.iter().map(|protocol| example(*protocol, is_v4, options)).collect()
 }
 
 fn example(protocol: u8, is_v4: bool, options: &Options) -> Result<Example, Error> {

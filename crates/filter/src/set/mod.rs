@@ -55,11 +55,12 @@ use std::sync::Arc;
 use tapline_packet::{Batch, LinkType, Packet, Selection};
 
 pub use filter::{Accept, Backend, Constant, Filter, NotInPlace};
-pub use five_tuple::{FiveTuple, FiveTuples};
+pub use five_tuple::FiveTuples;
 pub use fragments::{FragmentCounts, FragmentLimits, LateReport, Outcome};
 pub use matches::Matches;
 pub use pattern::{Pattern, PatternError};
 pub use replica::{BEHIND_MAX, Replica, Updates};
+pub use tapline_packet::FiveTuple;
 
 use fragments::Fragments;
 use layout::{Layout, WORDS_MAX};

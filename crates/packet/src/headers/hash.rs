@@ -1,0 +1,69 @@
+//! A number for each flow, the same for both directions.
+//!
+//! ```text
+//! side  = address and port, in one word (IPv4) or folded into one (IPv6)
+//! hash  = fold(fold(lower side ^ key, higher side ^ key) ^ protocol, key)
+//! fold  = both halves of a product of 128 bits, one laid on the other
+//! ```
+//!
+//! The product lets each bit of a side reach each bit of the hash; ordering the sides makes directions equal and, unlike adding them, keeps
+//! flows apart whose addresses or ports are exchanged. Without the seed, nobody can choose flows that meet in one place.
+
+use super::read::{array, u32_at};
+use super::{Headers, IpVersion};
+
+/// Bits without a pattern: the fraction of pi.
+const KEYS: [u64; 4] =
+    [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344, 0xa409_3822_299f_31d0, 0x082e_fa98_ec4e_6c89];
+
+impl Headers {
+    /// A number that tells flows apart: all 64 bits are good, and both directions have the same. Of one seed it is the same in every run
+    /// and on every machine.
+    ///
+    /// - An IP packet whose [`ports`](Self::ports) are known: of addresses, protocol and ports.
+    /// - A fragment, the first one too: of addresses and [`Fragment::protocol`](super::Fragment::protocol). So all fragments of a packet
+    ///   have the same, which is not that of the flow's whole packets: only who puts fragments together could know it.
+    /// - Other IP packets, and those whose ports were not captured: of addresses and protocol; where not even that is known, of addresses.
+    /// - Without IP: of the EtherType, so that all of one kind have the same.
+    #[inline]
+    pub fn flow_hash(&self, data: &[u8], seed: u64) -> u64 {
+        self.hash_sides(data, seed).unwrap_or_else(|| {
+            let kind = self.ether_type.map_or(0, |kind| u64::from(kind) + 1);
+            fold(fold(kind ^ seed ^ KEYS[2], KEYS[0]), KEYS[1])
+        })
+    }
+
+    #[inline]
+    fn hash_sides(&self, data: &[u8], seed: u64) -> Option<u64> {
+        let at = self.l3()?;
+        let (protocol, (src_port, dst_port)) = match self.fragment {
+            Some(fragment) => (fragment.protocol.into(), (0, 0)),
+            None => (self.protocol.map_or(0x100, u64::from), self.ports(data).unwrap_or_default()),
+        };
+        let (src, dst) = match self.ip? {
+            IpVersion::V4 => {
+                let side = |at, port| Some(u64::from(u32_at(data, at)?) << 16 | u64::from(port));
+                (side(at + 12, src_port)?, side(at + 16, dst_port)?)
+            }
+            IpVersion::V6 => {
+                let side = |at, port: u16| Some(address_v6(array(data, at)?, seed).wrapping_add(port.into()));
+                (side(at + 8, src_port)?, side(at + 24, dst_port)?)
+            }
+        };
+        let (low, high) = (src.min(dst), src.max(dst));
+        let sides = fold(low ^ seed ^ KEYS[0], high ^ seed.rotate_left(32) ^ KEYS[1]);
+        Some(fold(sides ^ protocol, KEYS[3]))
+    }
+}
+
+#[inline]
+fn address_v6(address: &[u8; 16], seed: u64) -> u64 {
+    let bits = u128::from_be_bytes(*address);
+    fold((bits >> 64) as u64 ^ seed ^ KEYS[2], bits as u64 ^ seed.rotate_left(17) ^ KEYS[3])
+}
+
+#[inline]
+fn fold(a: u64, b: u64) -> u64 {
+    let product = u128::from(a) * u128::from(b);
+    product as u64 ^ (product >> 64) as u64
+}

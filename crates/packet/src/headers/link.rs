@@ -1,0 +1,221 @@
+//! Link headers, and what may stand between them and the network header.
+//!
+//! ```text
+//! Ethernet    destination 6 | source 6 | type 2                       types:  tag       control 2 | type 2
+//! cooked 1    ... 14 bytes | type 2                                           802.2     aa aa 03 | OUI 3 | type 2, if SNAP
+//! cooked 2    type 2 | ... 18 bytes                                           PPPoE     11 | code 1 | session 2 | length 2 | PPP
+//! C-HDLC      address 1 | control 1 | type 2                                  MPLS      label.rs
+//! raw         IP, by its version
+//! loopback    address family 4 | IP
+//! PPP         [ff 03] | protocol 1 (odd) or 2
+//! ```
+//!
+//! A type leads to a header, and that to the next type, until one is that of a network header; at most [`LINK_HEADERS_MAX`] times.
+//!
+//! Sources: IEEE 802.1Q; RFC 1042; RFC 1661, RFC 1662, RFC 2516; <https://www.tcpdump.org/linktypes.html>.
+
+use super::read::{array, u8_at, u16_at};
+use super::{Headers, Place};
+use crate::{LinkType, VlanTag};
+
+/// Tags, 802.2 headers, sessions and label stacks that are walked over before the network header.
+const LINK_HEADERS_MAX: usize = 16;
+
+const ETHERNET_TYPE: usize = 12;
+
+/// The greatest number that is a length and not a type (IEEE 802.3).
+const LENGTH_MAX: u16 = 1500;
+
+/// EtherTypes (IANA, ieee-802-numbers).
+pub(super) mod ether_type {
+    pub(in super::super) const IPV4: u16 = 0x0800;
+    pub(in super::super) const ARP: u16 = 0x0806;
+    pub(in super::super) const TRANSPARENT_BRIDGING: u16 = 0x6558;
+    pub(in super::super) const VLAN: u16 = 0x8100;
+    pub(in super::super) const VLAN_SERVICE: u16 = 0x88a8;
+    pub(in super::super) const VLAN_OLD_QINQ: u16 = 0x9100;
+    pub(in super::super) const IPV6: u16 = 0x86dd;
+    pub(in super::super) const MPLS: u16 = 0x8847;
+    pub(in super::super) const MPLS_MULTICAST: u16 = 0x8848;
+    pub(in super::super) const PPPOE_SESSION: u16 = 0x8864;
+    /// A frame longer than a length field can say, with 802.2.
+    pub(in super::super) const JUMBO: u16 = 0x8870;
+}
+use ether_type::*;
+
+/// Types of cooked captures up to 1500 that are no EtherTypes; of these only 802.2 is followed (`linux/if_ether.h`, ETH_P_802_2).
+const COOKED_802_2: u16 = 4;
+
+/// The numbers that libpcap has for raw IP in memory, which old files carry too.
+const DLT_RAW: LinkType = LinkType(12);
+const DLT_RAW_OPENBSD: LinkType = LinkType(14);
+
+/// Address families: IPv4's is the same everywhere, IPv6's is that of Linux, NetBSD, FreeBSD and macOS.
+const INET: u32 = 2;
+const INET6: [u32; 4] = [10, 24, 28, 30];
+
+/// A type, and where what it announces begins.
+type Next = (u16, usize);
+
+impl Headers {
+    /// From the first byte on.
+    #[inline]
+    pub(super) fn walk_link(&mut self, data: &[u8]) {
+        if self.link_type == LinkType::ETHERNET {
+            if let Some(kind) = u16_at(data, ETHERNET_TYPE) {
+                self.walk_type(data, kind, ETHERNET_TYPE + 2);
+            }
+        } else {
+            self.walk_other_link(data);
+        }
+    }
+
+    #[inline(never)]
+    fn walk_other_link(&mut self, data: &[u8]) -> Option<()> {
+        let (kind, at) = match self.link_type {
+            LinkType::RAW | DLT_RAW | DLT_RAW_OPENBSD => return self.walk_raw(data, 0),
+            LinkType::IPV4 => (IPV4, 0),
+            LinkType::IPV6 => (IPV6, 0),
+            LinkType::LINUX_SLL => (cooked_type(u16_at(data, 14)?)?, 16),
+            LinkType::LINUX_SLL2 => {
+                array::<20>(data, 0)?;
+                (cooked_type(u16_at(data, 0)?)?, 20)
+            }
+            LinkType::NULL | LinkType::LOOP => (loopback(self.link_type, data)?, 4),
+            LinkType::C_HDLC => (u16_at(data, 2)?, 4),
+            LinkType::PPP | LinkType::PPP_PPPD => ppp_link(data)?,
+            LinkType::PPP_HDLC => hdlc_link(data)?,
+            LinkType::PPP_ETHER => pppoe(data, 0)?,
+            LinkType::IEEE802_11 => (LENGTH_MAX, super::wlan::body(data, 0, false)?),
+            LinkType::IEEE802_11_RADIOTAP => (LENGTH_MAX, super::wlan::behind_radiotap(data)?),
+            _ => return None,
+        };
+        self.walk_type(data, kind, at);
+        Some(())
+    }
+
+    /// From what a type announces on, which begins at `at`, not beyond the captured bytes.
+    #[inline]
+    pub(super) fn walk_type(&mut self, data: &[u8], kind: u16, at: usize) {
+        match kind {
+            IPV4 | IPV6 => self.walk_network(data, kind, at),
+            _ => {
+                self.walk_to_network(data, kind, at);
+            }
+        }
+    }
+
+    /// Over whatever stands before the network header.
+    #[inline(never)]
+    fn walk_to_network(&mut self, data: &[u8], mut kind: u16, mut at: usize) -> Option<()> {
+        for _ in 0..LINK_HEADERS_MAX {
+            (kind, at) = match kind {
+                VLAN | VLAN_SERVICE | VLAN_OLD_QINQ => self.tag(data, kind, at)?,
+                0..=LENGTH_MAX | JUMBO => snap(data, at)?,
+                PPPOE_SESSION => pppoe(data, at)?,
+                MPLS | MPLS_MULTICAST => self.labels(data, kind, at)?,
+                _ => {
+                    self.walk_network(data, kind, at);
+                    return Some(());
+                }
+            };
+        }
+        None
+    }
+
+    fn tag(&mut self, data: &[u8], tpid: u16, at: usize) -> Option<Next> {
+        let &[c0, c1, t0, t1] = array(data, at)?;
+        self.push_vlan(VlanTag { tpid, tci: u16::from_be_bytes([c0, c1]) });
+        Some((u16::from_be_bytes([t0, t1]), at + 4))
+    }
+
+    /// An IP packet of either version.
+    pub(super) fn walk_raw(&mut self, data: &[u8], at: usize) -> Option<()> {
+        let kind = match u8_at(data, at)? >> 4 {
+            4 => IPV4,
+            6 => IPV6,
+            _ => return None,
+        };
+        self.walk_network(data, kind, at);
+        Some(())
+    }
+
+    #[inline]
+    pub(super) fn walk_network(&mut self, data: &[u8], kind: u16, at: usize) {
+        self.l3 = Place::at(at);
+        self.ether_type = Some(kind);
+        match kind {
+            IPV4 => self.walk_ipv4(data, at),
+            IPV6 => self.walk_ipv6(data, at),
+            _ => None,
+        };
+    }
+}
+
+fn cooked_type(kind: u16) -> Option<u16> {
+    (kind > LENGTH_MAX || kind == COOKED_802_2).then_some(kind)
+}
+
+/// The family of NULL is in the byte order of the machine that captured: it is small, so the order shows.
+fn loopback(link_type: LinkType, data: &[u8]) -> Option<u16> {
+    let family = u32::from_be_bytes(*array(data, 0)?);
+    let swapped = link_type == LinkType::NULL && family > 0xffff;
+    match if swapped { family.swap_bytes() } else { family } {
+        INET => Some(IPV4),
+        family if INET6.contains(&family) => Some(IPV6),
+        _ => None,
+    }
+}
+
+/// The type in a SNAP header of encapsulated Ethernet (RFC 1042) or of an 802.1H bridge tunnel.
+fn snap(data: &[u8], at: usize) -> Option<Next> {
+    match array(data, at)? {
+        &[0xaa, 0xaa, 0x03, 0x00, 0x00, 0x00 | 0xf8, t0, t1] => {
+            let kind = u16::from_be_bytes([t0, t1]);
+            // A length here would begin another frame's 802.2 header: there is no such thing.
+            (kind > LENGTH_MAX).then_some((kind, at + 8))
+        }
+        _ => None,
+    }
+}
+
+fn pppoe(data: &[u8], at: usize) -> Option<Next> {
+    match array(data, at)? {
+        // Code 0: session data.
+        &[_, 0, _, _, _, _] => ppp(data, at + 6),
+        _ => None,
+    }
+}
+
+/// Address and control may be left out (RFC 1661, 6.6); pppd puts the direction (0 or 1) where the address was.
+fn ppp_link(data: &[u8]) -> Option<Next> {
+    match array(data, 0)? {
+        [0xff | 0x00 | 0x01, 0x03] => ppp(data, 2),
+        _ => ppp(data, 0),
+    }
+}
+
+/// PPP in HDLC-like framing, or Cisco's HDLC, which has other addresses.
+fn hdlc_link(data: &[u8]) -> Option<Next> {
+    match array(data, 0)? {
+        [0x0f | 0x8f, _] => Some((u16_at(data, 2)?, 4)),
+        _ => ppp_link(data),
+    }
+}
+
+/// A PPP protocol number: the last byte of one is odd, all others are even (RFC 1661, 2).
+fn ppp(data: &[u8], at: usize) -> Option<Next> {
+    let first = u8_at(data, at)?;
+    let (protocol, at) = match first % 2 {
+        1 => (u16::from(first), at + 1),
+        _ => (u16_at(data, at)?, at + 2),
+    };
+    let kind = match protocol {
+        0x0021 => IPV4,
+        0x0057 => IPV6,
+        0x0281 => MPLS,
+        0x0283 => MPLS_MULTICAST,
+        _ => return None,
+    };
+    Some((kind, at))
+}

@@ -1,0 +1,225 @@
+//! Where each header of a packet starts, and what flows are told apart by.
+//!
+//! ```text
+//! | link header | VLAN tags, MPLS labels | IP | IPv6 extensions | transport | payload | link padding |
+//!                                        l3                     l4          payload   ip_end
+//!
+//! link.rs       Ethernet, 802.2, cooked, raw, loopback, PPP, Cisco HDLC     wlan.rs    802.11 data frames
+//! label.rs      MPLS                                                        ip.rs      IPv4, IPv6 with extensions
+//! transport.rs  ports, where the payload is                                 tunnel.rs  the packet inside
+//! flow.rs       the five-tuple                                              hash.rs    a number for each flow
+//! ```
+//!
+//! [`Headers::parse`] goes over a packet once and allocates nothing. What it gives is a small value of offsets; addresses and ports are read
+//! from the bytes when they are asked for. So most methods take the captured bytes again: the same that were parsed.
+//!
+//! Packets are hostile. Each read is checked against the captured bytes, each stack of headers has a bound, and nothing panics, whatever
+//! the bytes are. These hold for every packet: `l3 <= l4 <= payload <= ip_end <=` captured length, of those that there are. A header
+//! that is cut short gives `None` for itself and what is behind it, and more captured bytes never change what fewer bytes told, except
+//! from `None` to something, and `ip_end`.
+//!
+//! Where the filter language looks at the same thing, it finds the same: `tcp port 80` is true of a packet without tags exactly when its
+//! [`ports`](Headers::ports) say so (`extensions(tcp port 80)` behind IPv6 extension headers). There are three differences, all in
+//! packets that are malformed or seldom. Filters believe the EtherType, and look at neither the version nor the lengths in an IP header;
+//! here a header of another version, or shorter than 20 bytes, is no IP, and nothing is found behind the end that IP gives itself. And
+//! filters do not look for IP in 802.3 frames with SNAP.
+
+mod flow;
+mod hash;
+mod ip;
+mod label;
+mod link;
+mod read;
+mod transport;
+mod tunnel;
+mod wlan;
+
+#[cfg(test)]
+mod tests;
+
+pub use flow::FiveTuple;
+pub use ip::{Fragment, IpVersion};
+pub use label::Mpls;
+pub use tunnel::{Inner, Tunnel};
+
+use crate::{LinkType, Packet, VlanTag};
+
+/// VLAN tags that are kept; more are counted, up to what [`link`] walks over.
+const VLANS_KEPT: usize = 4;
+
+/// Where each header of a packet starts, and what flows are told apart by. See the [module](self).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Headers {
+    l3: Place,
+    l4: Place,
+    payload: Place,
+    end: u32,
+    vlans: [VlanTag; VLANS_KEPT],
+    vlan_count: u8,
+    ip: Option<IpVersion>,
+    protocol: Option<u8>,
+    ether_type: Option<u16>,
+    link_type: LinkType,
+    fragment: Option<Fragment>,
+    mpls: Option<Mpls>,
+}
+
+impl Headers {
+    /// Finds the headers of a packet of a source's link type. A VLAN tag in its metadata counts as the outermost.
+    #[inline]
+    pub fn parse(link_type: LinkType, packet: Packet<'_>) -> Headers {
+        let data = addressable(packet.data);
+        let mut headers = Headers::none(link_type, data);
+        if let Some(tag) = packet.meta.vlan {
+            headers.push_vlan(tag);
+        }
+        headers.walk_link(data);
+        headers
+    }
+
+    /// Finds the headers in bytes without metadata, such as the packet inside a tunnel.
+    #[inline]
+    pub fn parse_data(link_type: LinkType, data: &[u8]) -> Headers {
+        let data = addressable(data);
+        let mut headers = Headers::none(link_type, data);
+        headers.walk_link(data);
+        headers
+    }
+
+    /// Finds the headers from an IP header on, which begins at `offset` and whose version decides. Offsets count from the start of
+    /// `data`; the link type is [`LinkType::RAW`].
+    pub fn parse_ip(data: &[u8], offset: usize) -> Headers {
+        let data = addressable(data);
+        let mut headers = Headers::none(LinkType::RAW, data);
+        headers.walk_raw(data, offset);
+        headers
+    }
+
+    #[inline]
+    fn none(link_type: LinkType, data: &[u8]) -> Headers {
+        Headers {
+            l3: Place::NONE,
+            l4: Place::NONE,
+            payload: Place::NONE,
+            end: data.len() as u32,
+            vlans: [VlanTag { tpid: 0, tci: 0 }; VLANS_KEPT],
+            vlan_count: 0,
+            ip: None,
+            protocol: None,
+            ether_type: None,
+            link_type,
+            fragment: None,
+            mpls: None,
+        }
+    }
+
+    /// What the packet was parsed as.
+    #[inline]
+    pub fn link_type(&self) -> LinkType {
+        self.link_type
+    }
+
+    /// The VLAN tags, outermost first, at most four; that of the metadata is among them. [`vlan_count`](Self::vlan_count) says how many there are.
+    #[inline]
+    pub fn vlans(&self) -> &[VlanTag] {
+        &self.vlans[..VLANS_KEPT.min(self.vlan_count.into())]
+    }
+
+    /// How many VLAN tags there are, as far as they were captured, up to 16 link headers.
+    #[inline]
+    pub fn vlan_count(&self) -> usize {
+        self.vlan_count.into()
+    }
+
+    /// The MPLS label stack, if there is one and all of it was captured.
+    #[inline]
+    pub fn mpls(&self) -> Option<Mpls> {
+        self.mpls
+    }
+
+    /// The EtherType of what stands at [`l3`](Self::l3), whatever the link type: 0x0800 for IPv4, also in PPP and behind labels. Of a
+    /// pseudo-wire in MPLS it is that of MPLS. `None` for 802.2 without SNAP, and where the link type has no such types.
+    #[inline]
+    pub fn ether_type(&self) -> Option<u16> {
+        self.ether_type
+    }
+
+    /// Where the network header begins (IP, ARP, whatever it is): behind link header, tags and labels.
+    #[inline]
+    pub fn l3(&self) -> Option<usize> {
+        self.l3.get()
+    }
+
+    /// The version of IP, if its fixed header (20 or 40 bytes) is there and is one of that version.
+    #[inline]
+    pub fn ip(&self) -> Option<IpVersion> {
+        self.ip
+    }
+
+    /// What IP carries: IPv4's protocol, or the next header of the last IPv6 extension. In a later fragment it is what its fragment header
+    /// says; behind eight extensions, what the eighth says.
+    #[inline]
+    pub fn protocol(&self) -> Option<u8> {
+        self.protocol
+    }
+
+    /// Which part of a packet this is; `None` if it is whole. An IPv6 fragment header that cuts nothing (RFC 6946) is none.
+    #[inline]
+    pub fn fragment(&self) -> Option<Fragment> {
+        self.fragment
+    }
+
+    /// Where the header of what IP carries begins; `None` in later fragments, which have none.
+    #[inline]
+    pub fn l4(&self) -> Option<usize> {
+        self.l4.get()
+    }
+
+    /// What follows the transport header of TCP (by its data offset), UDP (8 bytes), SCTP (12), ICMP and ICMPv6 (8). In a later
+    /// fragment, its data. `None` for other protocols, whose headers we do not know.
+    #[inline]
+    pub fn payload(&self) -> Option<usize> {
+        self.payload.get()
+    }
+
+    /// Where the IP packet ends in the captured bytes by its own length: what follows is padding of the link. The captured length, if there is no
+    /// IP or it gives no length (segmentation offload, jumbograms).
+    #[inline]
+    pub fn ip_end(&self) -> usize {
+        self.end as usize
+    }
+
+    #[inline]
+    fn push_vlan(&mut self, tag: VlanTag) {
+        if let Some(place) = self.vlans.get_mut(usize::from(self.vlan_count)) {
+            *place = tag;
+        }
+        self.vlan_count += 1;
+    }
+}
+
+/// An offset, or none. Half the size of what it stands for, because there are three in each [`Headers`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Place(u32);
+
+impl Place {
+    const NONE: Place = Place(u32::MAX);
+
+    /// `offset` lies within [`addressable`] bytes.
+    #[inline]
+    fn at(offset: usize) -> Place {
+        Place(offset as u32)
+    }
+
+    #[inline]
+    fn get(self) -> Option<usize> {
+        (self != Place::NONE).then_some(self.0 as usize)
+    }
+}
+
+/// As much of the bytes as a [`Place`] can point into: all, for any packet that a link type allows.
+#[inline]
+fn addressable(data: &[u8]) -> &[u8] {
+    const MAX: usize = u32::MAX as usize - 1;
+    data.get(..MAX).unwrap_or(data)
+}
