@@ -13,7 +13,7 @@
 
 use tapline_capture::{Error, Wants};
 use tapline_packet::Timestamp;
-use tapline_profile::{BatchCost, Meter, Meters};
+use tapline_profile::{Cost, Meter, Meters};
 use tapline_sys::tsc;
 
 use crate::account::StageAccount;
@@ -32,7 +32,7 @@ pub type Output = (NodeId, usize);
 pub struct Graph {
     nodes: Vec<Node>,
     meters: Meters,
-    worker: u32,
+    worker: u16,
 }
 
 struct Node {
@@ -72,7 +72,7 @@ impl Amount {
 
 impl Graph {
     /// No stage yet; costs are kept in `meters`, under the number of this worker.
-    pub fn new(meters: &Meters, worker: u32) -> Graph {
+    pub fn new(meters: &Meters, worker: u16) -> Graph {
         Graph { nodes: Vec::new(), meters: meters.clone(), worker }
     }
 
@@ -149,7 +149,7 @@ impl Graph {
             let result = act(node.stage.as_mut(), &mut out);
             let cycles = tsc::now().wrapping_sub(start).saturating_sub(out.inner);
             let Amount { packets, bytes } = out.passed;
-            node.meter.add(&BatchCost { cycles, packets_out: packets, bytes_out: bytes, ..BatchCost::default() });
+            node.meter.add(&Cost { cycles, packets_out: packets, bytes_out: bytes, ..Cost::default() });
             match result {
                 Ok(Wants::Nothing) => wants = Wants::Nothing,
                 Ok(Wants::More) => {}
@@ -216,7 +216,7 @@ impl Rest<'_> {
         let end = tsc::now();
         let cycles = end.wrapping_sub(start).saturating_sub(out.inner);
         let passed = out.passed;
-        node.meter.add(&BatchCost {
+        node.meter.add(&Cost {
             cycles,
             packets_in: received.packets,
             bytes_in: received.bytes,

@@ -12,9 +12,12 @@
 #![forbid(unsafe_code)]
 
 mod account;
+pub mod catalog;
 mod engine;
 mod graph;
+pub mod language;
 mod packets;
+pub mod plan;
 mod stage;
 pub mod stages;
 mod table;

@@ -1,6 +1,7 @@
 //! Packets on their way from one stage to the next.
 
-use tapline_packet::{Batch, Interface, InterfaceId, Selection, Timestamp};
+use tapline_packet::headers::Headers;
+use tapline_packet::{Batch, Interface, InterfaceId, LinkType, Selection, Timestamp};
 
 /// Packets on their way: a lent batch, and which of its packets are still wanted.
 ///
@@ -64,6 +65,17 @@ impl<'a> Packets<'a> {
             self.sum = (len, bytes.sum());
         }
         self.sum.1
+    }
+
+    /// The headers of the packet at `index`.
+    ///
+    /// # Panics
+    /// If the batch has no such packet.
+    #[inline]
+    pub fn headers(&self, index: usize) -> Headers {
+        let packet = self.batch.packet(index);
+        let interface = self.interfaces.get(packet.meta.interface.0 as usize);
+        Headers::parse(interface.map_or(LinkType::ETHERNET, |interface| interface.link_type), packet)
     }
 
     /// Whether packets of an interface have passed the filter next to the source.

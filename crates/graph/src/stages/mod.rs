@@ -1,14 +1,23 @@
 //! The stages, one a file.
 
+pub(crate) mod balance;
 mod color;
+pub(crate) mod count;
+pub(crate) mod cut;
 mod decide;
+pub(crate) mod dedup;
+pub(crate) mod drop;
 mod filter;
 mod fpl;
+pub(crate) mod histogram;
 mod inlet;
 mod limit;
 mod lines;
+pub(crate) mod sample;
 mod sink;
 mod snap;
+pub(crate) mod tee;
+pub(crate) mod top;
 
 pub use decide::{Decide, DecideStage};
 pub use filter::{Compile, Faster, FilterStage, native};

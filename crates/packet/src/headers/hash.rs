@@ -10,7 +10,7 @@
 //! flows apart whose addresses or ports are exchanged. Without the seed, nobody can choose flows that meet in one place.
 
 use super::read::{array, u32_at};
-use super::{Headers, IpVersion};
+use super::{Headers, IpVersion, Place};
 
 /// Bits without a pattern: the fraction of pi.
 const KEYS: [u64; 4] =
@@ -31,6 +31,14 @@ impl Headers {
             let kind = self.ether_type.map_or(0, |kind| u64::from(kind) + 1);
             fold(fold(kind ^ seed ^ KEYS[2], KEYS[0]), KEYS[1])
         })
+    }
+
+    /// The same of addresses alone, both directions alike: all packets between two hosts have the same, fragments too. Without IP: of the
+    /// EtherType.
+    #[inline]
+    pub fn host_hash(&self, data: &[u8], seed: u64) -> u64 {
+        let hosts = Headers { fragment: None, protocol: None, l4: Place::NONE, ..*self };
+        hosts.flow_hash(data, seed)
     }
 
     #[inline]

@@ -1,0 +1,150 @@
+//! All classes. Those that are a stage of one file declare themselves there.
+
+use std::sync::Arc;
+
+use super::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Site};
+use crate::stage::Stage;
+use crate::stages::{self, Decide, DecideStage, FilterStage, Fpl};
+
+/// Every class, sources first, then what narrows, changes, counts, and ends.
+pub const CLASSES: &[Class] = &[
+    DEVICE,
+    FILE,
+    FILTER,
+    FPL,
+    stages::sample::CLASS,
+    stages::dedup::CLASS,
+    stages::cut::CLASS,
+    stages::balance::CLASS,
+    stages::tee::CLASS,
+    stages::count::CLASS,
+    stages::histogram::CLASS,
+    stages::top::CLASS,
+    PRINT,
+    JSON,
+    RECORD,
+    stages::drop::CLASS,
+];
+
+const DEVICE: Class = Class {
+    name: "device",
+    summary: "packets of a network interface",
+    description: "AF_PACKET, as `tapline capture -i`: what the host sends and receives goes on as before. A filter that all of its packets meet first \
+        runs in the kernel.",
+    parameters: &[
+        Parameter { name: "interface", kind: Kind::Text, default: None, meaning: "its name; `any` for all; patterns such as eth*" },
+        Parameter {
+            name: "ring",
+            kind: Kind::Number(0, 4_000_000_000),
+            default: Some("0"),
+            meaning: "bytes of the ring that holds packets until they are looked at; 0 for the default of tapline capture -B",
+        },
+        Parameter { name: "promiscuous", kind: Kind::Choice(&["yes", "no"]), default: Some("yes"), meaning: "whether packets to other hosts are asked for" },
+    ],
+    outputs: Outputs::One,
+    order: Order::Free,
+    example: "device(eth0) -> print",
+    make: Make::Source,
+};
+
+const FILE: Class = Class {
+    name: "file",
+    summary: "packets of a capture file",
+    description: "pcap, pcapng and ERF, also packed with gzip, zstd or lz4. The graph ends when all files are at their ends.",
+    parameters: &[Parameter { name: "name", kind: Kind::Path, default: None, meaning: "the file; - is standard input" }],
+    outputs: Outputs::One,
+    order: Order::Free,
+    example: "file(\"a.pcapng\") -> count",
+    make: Make::Source,
+};
+
+const FILTER: Class = Class {
+    name: "filter",
+    summary: "packets that a filter accepts",
+    description: "The language is that of tcpdump, with our own forms (docs/filter/language.md); it is compiled for the link type of each interface and runs as native \
+        code on long runs.",
+    parameters: &[Parameter { name: "text", kind: Kind::Filter, default: None, meaning: "the filter: \"tcp port 80 or udp port 53\"" }],
+    outputs: Outputs::One,
+    order: Order::Free,
+    example: "device(eth0) -> filter(\"tcp port 80\") -> record(\"web.pcapng\")",
+    make: Make::Stage(filter),
+};
+
+const FPL: Class = Class {
+    name: "fpl",
+    summary: "packets for which a program in FPL returns other than 0",
+    description: "The program may remember: its memory lives as long as the graph (docs/filter/fpl.md). What its memory holds at the end is its result.",
+    parameters: &[
+        Parameter { name: "file", kind: Kind::Path, default: None, meaning: "the program" },
+        Parameter { name: "cells", kind: Kind::Number(1, 1 << 24), default: Some("1024"), meaning: "cells of memory, a power of two" },
+    ],
+    outputs: Outputs::One,
+    order: Order::All,
+    example: "device(eth0) -> fpl(\"rtsp.fpl\") -> print",
+    make: Make::Stage(fpl),
+};
+
+const PRINT: Class = Class {
+    name: "print",
+    summary: "packets as lines of text on standard output",
+    description: "The text is that of tapline capture.",
+    parameters: &[
+        Parameter { name: "verbose", kind: Kind::Number(0, 3), default: Some("0"), meaning: "as -v, -vv, -vvv" },
+        Parameter { name: "link", kind: Kind::Choice(&["no", "yes"]), default: Some("no"), meaning: "whether the link header is shown, as -e" },
+    ],
+    outputs: Outputs::None,
+    order: Order::All,
+    example: "device(eth0) -> filter(\"icmp\") -> print(verbose=1)",
+    make: Make::Sink,
+};
+
+const JSON: Class = Class {
+    name: "json",
+    summary: "packets as JSON, one object a line, on standard output",
+    description: "",
+    parameters: &[],
+    outputs: Outputs::None,
+    order: Order::All,
+    example: "file(\"a.pcap\") -> json",
+    make: Make::Sink,
+};
+
+const RECORD: Class = Class {
+    name: "record",
+    summary: "packets into a capture file",
+    description: "The name's end chooses format and packing, as tapline capture -w does: .pcap, .pcapng, .gz, .zst, .lz4.",
+    parameters: &[
+        Parameter { name: "name", kind: Kind::Path, default: None, meaning: "the file; it is replaced" },
+        Parameter { name: "snap", kind: Kind::Number(0, 262_144), default: Some("0"), meaning: "the most bytes of a packet; 0 for all" },
+    ],
+    outputs: Outputs::None,
+    order: Order::All,
+    example: "device(eth0) -> record(\"all.pcapng.zst\")",
+    make: Make::Sink,
+};
+
+fn filter(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String> {
+    let text = arguments.text("text").to_owned();
+    let compile = Arc::clone(&site.common.compile);
+    let compile = Arc::new(move |interface: &_| compile(&text, interface));
+    Ok(Box::new(FilterStage::new(compile, site.is_first)))
+}
+
+fn fpl(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String> {
+    let mut programs = site.common.programs.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let program = match programs.get(site.name) {
+        Some(program) => Arc::clone(program),
+        None => {
+            let path = site.common.path(arguments.text("file"));
+            let name = path.display().to_string();
+            let text = std::fs::read_to_string(&path).map_err(|error| format!("cannot read {name}: {error}"))?;
+            let program = Fpl::new(&name, &text, arguments.number("cells") as usize).map_err(|error| error.to_string())?;
+            let program = Arc::new(program.for_workers(site.common.workers));
+            programs.insert(site.name.to_owned(), Arc::clone(&program));
+            program
+        }
+    };
+    let worker = site.worker;
+    let decide: Decide = Arc::new(move |interface: &_| program.engine(worker, interface));
+    Ok(Box::new(DecideStage::new(decide)))
+}

@@ -1,0 +1,42 @@
+//! Filters next to their device move into the kernel, where that is exact.
+//!
+//! If one filter follows a device, and nothing else, the kernel runs it. If several do, the kernel runs what they need together (a or b), and
+//! each still runs behind: the kernel hands over no packet that nobody wants.
+
+use super::Plan;
+
+pub(super) fn push_down(plan: &mut Plan) {
+    for device in 0..plan.nodes.len() {
+        if plan.nodes[device].class.name != "device" {
+            continue;
+        }
+        let followers: Vec<usize> = plan.successors(device).collect();
+        let filters = followers.iter().filter(|&&node| {
+            let node = &plan.nodes[node];
+            node.class.name == "filter" && node.inputs.len() == 1
+        });
+        if filters.count() < followers.len() {
+            continue;
+        }
+        let texts: Vec<&str> = followers.iter().map(|&node| plan.nodes[node].arguments.text("text")).collect();
+        // No filter is the filter of everything.
+        if texts.iter().any(|text| text.trim().is_empty()) || texts.is_empty() {
+            continue;
+        }
+        let name = plan.nodes[device].name.clone();
+        let (note, text) = match (followers.as_slice(), texts.as_slice()) {
+            ([only], [text]) => {
+                let text = (*text).to_owned();
+                plan.nodes[*only].is_done_by_source = true;
+                (format!("{} runs in the kernel, at {name}", plan.nodes[*only].name), text)
+            }
+            _ => {
+                let names: Vec<&str> = followers.iter().map(|&node| plan.nodes[node].name.as_str()).collect();
+                let text = texts.iter().map(|text| format!("({text})")).collect::<Vec<_>>().join(" or ");
+                (format!("the kernel hands over, at {name}, what {} need together", names.join(", ")), text)
+            }
+        };
+        plan.nodes[device].kernel_filter = Some(text);
+        plan.notes.push(note);
+    }
+}

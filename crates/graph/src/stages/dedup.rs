@@ -1,0 +1,132 @@
+//! `dedup`: packets that were seen already are left out.
+//!
+//! ```text
+//! hash of what counts -> table of the last packets: there, and not too long ago -> a copy
+//! ring of the same hashes in their order: the oldest leaves when there are too many
+//! ```
+
+use std::collections::HashMap;
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
+
+use tapline_capture::Error;
+use tapline_packet::Timestamp;
+use tapline_packet::headers::IpVersion;
+
+use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter};
+use crate::graph::Out;
+use crate::packets::Packets;
+use crate::stage::Stage;
+
+/// The class of this stage.
+pub(crate) const CLASS: Class = Class {
+    name: "dedup",
+    summary: "packets that were not seen before, within a window",
+    description: "Mirrored ports and taps show a packet twice, with another link header or one hop further. The first copy goes on. Copies are found by a keyed hash \
+        of 64 bits of what `same` says: chance makes a copy of a new packet once in 10^15 packets at the default window. Retransmissions of TCP differ in \
+        the IP identification and are no copies.",
+    parameters: &[
+        Parameter {
+            name: "same",
+            kind: Kind::Choice(&["ip", "hop", "all"]),
+            default: Some("ip"),
+            meaning: "what copies have in common: all bytes from the IP header on; the same but for the hop limit and the IPv4 header checksum; all bytes \
+                with the link header",
+        },
+        Parameter { name: "window", kind: Kind::Duration, default: Some("100ms"), meaning: "so much later a packet is no copy any more" },
+        Parameter {
+            name: "packets",
+            kind: Kind::Number(1, 10_000_000),
+            default: Some("10000"),
+            meaning: "how many packets are remembered; about 60 bytes each",
+        },
+    ],
+    outputs: Outputs::One,
+    order: Order::All,
+    example: "device(span0) -> dedup(window=50ms) -> record(\"once.pcapng\")",
+    make: Make::Stage(|arguments, _| {
+        let same = match arguments.text("same") {
+            "all" => Same::All,
+            "hop" => Same::Hop,
+            _ => Same::Ip,
+        };
+        let room = arguments.number("packets") as usize;
+        let window = arguments.nanoseconds("window") as i64;
+        Ok(Box::new(Dedup {
+            same,
+            window,
+            room,
+            key: RandomState::new(),
+            seen: HashMap::with_capacity(room),
+            order: VecDeque::with_capacity(room),
+        }))
+    }),
+};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Same {
+    Ip,
+    Hop,
+    All,
+}
+
+struct Dedup {
+    same: Same,
+    window: i64,
+    room: usize,
+    key: RandomState,
+    /// When the packet of a hash was seen last.
+    seen: HashMap<u64, Timestamp>,
+    /// The hashes in the order in which they came.
+    order: VecDeque<(u64, Timestamp)>,
+}
+
+impl Dedup {
+    fn hash(&self, packets: &Packets<'_>, index: usize) -> u64 {
+        let packet = packets.batch.packet(index);
+        let headers = packets.headers(index);
+        let data = packet.data;
+        let (Some(l3), false) = (headers.l3(), self.same == Same::All) else {
+            return self.key.hash_one((data, packet.meta.wire_len));
+        };
+        let end = headers.ip_end().clamp(l3, data.len());
+        let ip = &data[l3..end];
+        match (self.same, headers.ip(), ip) {
+            (Same::Hop, Some(IpVersion::V4), [before @ .., _] ) if before.len() >= 12 => {
+                self.key.hash_one((&ip[..8], ip[9], &ip[12..]))
+            }
+            (Same::Hop, Some(IpVersion::V6), _) if ip.len() > 8 => self.key.hash_one((&ip[..7], &ip[8..])),
+            _ => self.key.hash_one(ip),
+        }
+    }
+
+    /// Whether a packet of this hash came within the window; from now on it did.
+    fn is_copy(&mut self, hash: u64, time: Timestamp) -> bool {
+        while let Some(&(oldest, at)) = self.order.front() {
+            if self.order.len() < self.room && time.since(at) <= self.window {
+                break;
+            }
+            self.order.pop_front();
+            if self.seen.get(&oldest) == Some(&at) {
+                self.seen.remove(&oldest);
+            }
+        }
+        if self.seen.get(&hash).is_some_and(|&at| (0..=self.window).contains(&time.since(at))) {
+            return true;
+        }
+        self.seen.insert(hash, time);
+        self.order.push_back((hash, time));
+        false
+    }
+}
+
+impl Stage for Dedup {
+    fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        let all = packets.clone();
+        packets.selection.retain(|index| {
+            let hash = self.hash(&all, index);
+            !self.is_copy(hash, all.batch.packet(index).meta.timestamp)
+        });
+        out.pass(packets)
+    }
+}

@@ -1,0 +1,28 @@
+//! `drop`: the end of a way.
+
+use tapline_capture::Error;
+
+use crate::catalog::{Class, Make, Order, Outputs};
+use crate::graph::Out;
+use crate::packets::Packets;
+use crate::stage::Stage;
+
+/// The class of this stage.
+pub(crate) const CLASS: Class = Class {
+    name: "drop",
+    summary: "the end of a way: packets go no further",
+    description: "They count as refused there. A way may also end at any other stage.",
+    parameters: &[],
+    outputs: Outputs::None,
+    order: Order::Free,
+    example: "device(eth0) -> top -> drop",
+    make: Make::Stage(|_, _| Ok(Box::new(Drop))),
+};
+
+struct Drop;
+
+impl Stage for Drop {
+    fn push(&mut self, _: &mut Packets<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+}

@@ -1,0 +1,28 @@
+//! `tee`: the same packets to all outputs.
+
+use tapline_capture::Error;
+
+use crate::catalog::{Class, Make, Order, Outputs};
+use crate::graph::Out;
+use crate::packets::Packets;
+use crate::stage::Stage;
+
+/// The class of this stage.
+pub(crate) const CLASS: Class = Class {
+    name: "tee",
+    summary: "the same packets to every stage that is connected",
+    description: "Any output may lead to several stages, so a tee is never needed; it gives the place a name.",
+    parameters: &[],
+    outputs: Outputs::One,
+    order: Order::Free,
+    example: "all :: tee; device(eth0) -> all; all -> count; all -> top",
+    make: Make::Stage(|_, _| Ok(Box::new(Tee))),
+};
+
+struct Tee;
+
+impl Stage for Tee {
+    fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        out.pass(packets)
+    }
+}

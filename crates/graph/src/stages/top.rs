@@ -1,0 +1,210 @@
+//! `top`: who talks most.
+
+use std::any::Any;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::fmt;
+use std::net::IpAddr;
+
+use tapline_capture::Error;
+use tapline_packet::headers::{FiveTuple, Headers};
+
+use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter};
+use crate::graph::Out;
+use crate::packets::Packets;
+use crate::stage::Stage;
+use crate::table::{Cell, Table};
+
+/// The class of this stage.
+pub(crate) const CLASS: Class = Class {
+    name: "top",
+    summary: "who talks most, by any field",
+    description: "Counts are exact up to `entries` different values; the packets of those that come after that are counted together, in the row `others`. Packets \
+        without such a field stand in the row `none`. All packets go on.",
+    parameters: &[
+        Parameter {
+            name: "by",
+            kind: Kind::Choice(&["src", "dst", "host", "pair", "flow", "port", "sport", "dport", "protocol", "vlan", "ethertype"]),
+            default: Some("host"),
+            meaning: "source address, destination, either (a packet counts for both), both together without direction, flow without direction, the lower port, \
+                source port, destination port, IP protocol, outer VLAN, EtherType",
+        },
+        Parameter { name: "n", kind: Kind::Number(1, 1_000_000), default: Some("10"), meaning: "how many are shown" },
+        Parameter { name: "order", kind: Kind::Choice(&["bytes", "packets"]), default: Some("bytes"), meaning: "by what they are ranked" },
+        Parameter {
+            name: "entries",
+            kind: Kind::Number(1, 100_000_000),
+            default: Some("1000000"),
+            meaning: "how many different values are counted one by one; about 100 bytes each",
+        },
+    ],
+    outputs: Outputs::One,
+    order: Order::Free,
+    example: "device(eth0) -> top(by=flow, n=20)",
+    make: Make::Stage(|arguments, _| {
+        let by = BY.iter().find(|(name, _)| *name == arguments.text("by")).map_or(By::Host, |(_, by)| *by);
+        Ok(Box::new(Top {
+            by,
+            n: arguments.number("n") as usize,
+            is_by_packets: arguments.text("order") == "packets",
+            entries_max: arguments.number("entries") as usize,
+            counts: HashMap::new(),
+            others: Amount::default(),
+            none: Amount::default(),
+        }))
+    }),
+};
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Src,
+    Dst,
+    Host,
+    Pair,
+    Flow,
+    Port,
+    SrcPort,
+    DstPort,
+    Protocol,
+    Vlan,
+    EtherType,
+}
+
+const BY: [(&str, By); 11] = [
+    ("src", By::Src),
+    ("dst", By::Dst),
+    ("host", By::Host),
+    ("pair", By::Pair),
+    ("flow", By::Flow),
+    ("port", By::Port),
+    ("sport", By::SrcPort),
+    ("dport", By::DstPort),
+    ("protocol", By::Protocol),
+    ("vlan", By::Vlan),
+    ("ethertype", By::EtherType),
+];
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+enum Key {
+    Address(IpAddr),
+    Pair(IpAddr, IpAddr),
+    Flow(FiveTuple),
+    Number(u16),
+    EtherType(u16),
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Key::Address(address) => address.fmt(f),
+            Key::Pair(one, other) => write!(f, "{one} <-> {other}"),
+            Key::Flow(flow) => flow.fmt(f),
+            Key::Number(number) => number.fmt(f),
+            Key::EtherType(number) => write!(f, "0x{number:04x}"),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Default)]
+struct Amount {
+    packets: u64,
+    bytes: u64,
+}
+
+impl Amount {
+    fn add(&mut self, other: Amount) {
+        self.packets += other.packets;
+        self.bytes += other.bytes;
+    }
+}
+
+struct Top {
+    by: By,
+    n: usize,
+    is_by_packets: bool,
+    entries_max: usize,
+    counts: HashMap<Key, Amount>,
+    others: Amount,
+    none: Amount,
+}
+
+impl Top {
+    fn keys(&self, headers: &Headers, data: &[u8]) -> [Option<Key>; 2] {
+        let addresses = || headers.addresses(data);
+        let ports = || headers.ports(data);
+        let one = match self.by {
+            By::Host => {
+                let Some((src, dst)) = addresses() else { return [None, None] };
+                return [Some(Key::Address(src)), (src != dst).then_some(Key::Address(dst))];
+            }
+            By::Src => addresses().map(|(src, _)| Key::Address(src)),
+            By::Dst => addresses().map(|(_, dst)| Key::Address(dst)),
+            By::Pair => addresses().map(|(src, dst)| Key::Pair(src.min(dst), src.max(dst))),
+            By::Flow => headers.five_tuple(data).map(|flow| Key::Flow(flow.canonical())),
+            By::Port => ports().map(|(src, dst)| Key::Number(src.min(dst))),
+            By::SrcPort => ports().map(|(src, _)| Key::Number(src)),
+            By::DstPort => ports().map(|(_, dst)| Key::Number(dst)),
+            By::Protocol => headers.protocol().map(|protocol| Key::Number(protocol.into())),
+            By::Vlan => headers.vlans().first().map(|tag| Key::Number(tag.id())),
+            By::EtherType => headers.ether_type().map(Key::EtherType),
+        };
+        [one, None]
+    }
+
+    fn add(&mut self, key: Key, amount: Amount) {
+        let room = self.counts.len() < self.entries_max;
+        match self.counts.entry(key) {
+            Entry::Occupied(mut entry) => entry.get_mut().add(amount),
+            Entry::Vacant(entry) if room => {
+                entry.insert(amount);
+            }
+            Entry::Vacant(_) => self.others.add(amount),
+        }
+    }
+}
+
+impl Stage for Top {
+    fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        for index in packets.selection.iter() {
+            let packet = packets.batch.packet(index);
+            let amount = Amount { packets: 1, bytes: packet.meta.wire_len.into() };
+            let keys = self.keys(&packets.headers(index), packet.data);
+            if keys == [None, None] {
+                self.none.add(amount);
+            }
+            keys.into_iter().flatten().for_each(|key| self.add(key, amount));
+        }
+        out.pass(packets)
+    }
+
+    fn result(&self) -> Option<Table> {
+        let rank = |amount: &Amount| if self.is_by_packets { amount.packets } else { amount.bytes };
+        let mut ranked: Vec<(&Key, &Amount)> = self.counts.iter().collect();
+        ranked.sort_unstable_by_key(|(key, amount)| (Reverse(rank(amount)), **key));
+        let row = |name: String, amount: &Amount| vec![Cell::from(name), amount.packets.into(), amount.bytes.into()];
+        let mut rows: Vec<_> =
+            ranked.iter().take(self.n).map(|(key, amount)| row(key.to_string(), amount)).collect();
+        let mut rest = self.others;
+        ranked.iter().skip(self.n).for_each(|(_, amount)| rest.add(**amount));
+        for (name, amount) in [("others", &rest), ("none", &self.none)] {
+            if amount.packets > 0 {
+                rows.push(row(name.to_owned(), amount));
+            }
+        }
+        let name = BY.iter().find(|(_, by)| *by == self.by).map_or("value", |(name, _)| *name);
+        Some(Table { columns: vec![name, "packets", "bytes"], rows })
+    }
+
+    fn absorb(&mut self, other: &dyn Any) {
+        if let Some(other) = other.downcast_ref::<Top>() {
+            other.counts.iter().for_each(|(key, amount)| self.add(*key, *amount));
+            self.others.add(other.others);
+            self.none.add(other.none);
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
