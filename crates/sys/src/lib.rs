@@ -7,6 +7,8 @@
 //! bpf                                       programs in the kernel: loading, running, XDP
 //! poll, Wakeup                              waiting, and being woken
 //! ExecutableMemory                          machine code, written once and then never again
+//! SharedWords                               counters that other processes read while we count
+//! clock, tsc, usage                         what time it is, and what was used of it
 //! NetNs, capability, privilege              where we stand and what we may do
 //! Opener                                    files opened by a process that kept its rights
 //! vectorscan                                sets of strings through the system's libhs (a feature)
@@ -18,6 +20,7 @@
 mod block_ring;
 pub mod bpf;
 pub mod capability;
+pub mod clock;
 mod error;
 mod executable;
 mod link_control;
@@ -30,6 +33,7 @@ mod poll;
 pub mod privilege;
 pub mod proc_packet;
 mod route;
+mod shared_words;
 pub mod tsc;
 pub mod usage;
 #[cfg(feature = "vectorscan")]
@@ -45,3 +49,4 @@ pub use packet_sender::PacketSender;
 pub use packet_socket::{FanoutMode, FilterInsn, PacketSocket, RingStatistics, wait_for_receive_paths};
 pub use poll::{Poller, Wakeup};
 pub use route::{Address, Link, LinkChange, LinkStatistics, RouteSocket};
+pub use shared_words::{Part, SharedWords};

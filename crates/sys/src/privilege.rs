@@ -72,6 +72,12 @@ impl Identity {
     }
 }
 
+/// The user that this process acts for: its effective uid.
+pub fn user() -> u32 {
+    // SAFETY: geteuid(2) cannot fail and has no conditions.
+    unsafe { libc::geteuid() }
+}
+
 /// Whether this process runs as root.
 pub fn is_root() -> bool {
     // SAFETY: geteuid(2) cannot fail and has no conditions.

@@ -36,6 +36,58 @@ pub fn frequency(time: Duration) -> f64 {
     ticks as f64 / start.elapsed().as_secs_f64()
 }
 
+/// Whether the processor says that its counter keeps one rate whatever its speed, and goes on in all its sleeping states. Whether the
+/// counters of several processors agree is for the kernel to say (`/sys/devices/system/clocksource`).
+pub fn is_invariant() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    // Leaf 8000_0007H, EDX bit 8: "TscInvariant" (AMD APM 3, E.4.6), "Invariant TSC" (Intel SDM 3, 18.17.1).
+    return leaf(0x8000_0000).eax >= 0x8000_0007 && leaf(0x8000_0007).edx & (1 << 8) != 0;
+    // The architecture demands it of the generic timer: Arm ARM (DDI 0487), D12.1.
+    #[cfg(not(target_arch = "x86_64"))]
+    return cfg!(target_arch = "aarch64");
+}
+
+/// Ticks in a second as processor or hypervisor tell them, and who tells; `None` if nobody does. What they tell may be wrong: compare it with
+/// what is measured.
+///
+/// The processor's base frequency (leaf 16H) is no source: it is rounded to a megahertz, and measuring for 10 ms is better.
+#[cfg(target_arch = "x86_64")]
+pub fn told_frequency() -> Option<(u64, &'static str)> {
+    let crystal = || {
+        let ratio = (leaf(0).eax >= 0x15).then(|| leaf(0x15))?;
+        let ticks = u64::from(ratio.ecx) * u64::from(ratio.ebx);
+        Some((ticks.checked_div(u64::from(ratio.eax))?, "CPUID leaf 15H"))
+    };
+    let hypervisor = || {
+        let is_guest = leaf(1).ecx & (1 << 31) != 0;
+        let kilohertz = (is_guest && leaf(0x4000_0000).eax >= 0x4000_0010).then(|| leaf(0x4000_0010).eax)?;
+        Some((u64::from(kilohertz) * 1000, "the hypervisor, CPUID leaf 4000_0010H"))
+    };
+    crystal().filter(|told| told.0 > 0).or_else(|| hypervisor().filter(|told| told.0 > 0))
+}
+
+/// Ticks in a second as the firmware wrote them into `cntfrq_el0`; `None` if it did not.
+#[cfg(target_arch = "aarch64")]
+pub fn told_frequency() -> Option<(u64, &'static str)> {
+    let frequency: u64;
+    // SAFETY: reads a register that Linux lets user space read; touches no memory and no flags.
+    unsafe {
+        core::arch::asm!("mrs {}, cntfrq_el0", out(reg) frequency, options(nomem, nostack, preserves_flags));
+    }
+    (frequency > 0).then_some((frequency, "cntfrq_el0"))
+}
+
+/// Nobody tells on processors of other kinds.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub fn told_frequency() -> Option<(u64, &'static str)> {
+    None
+}
+
+#[cfg(target_arch = "x86_64")]
+fn leaf(number: u32) -> core::arch::x86_64::CpuidResult {
+    core::arch::x86_64::__cpuid(number)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -47,6 +99,13 @@ mod tests {
         if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
             assert!(now() > before);
             assert!(rate > 1e6, "{rate} ticks a second");
+        }
+    }
+
+    #[test]
+    fn whoever_tells_a_rate_tells_a_possible_one() {
+        if let Some((hz, source)) = told_frequency() {
+            assert!((1_000_000..20_000_000_000).contains(&hz), "{hz} says {source}");
         }
     }
 }

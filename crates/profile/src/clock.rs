@@ -1,0 +1,307 @@
+//! The clock that costs are measured with: the processor's counter where it can be trusted, else the system's clock.
+//!
+//! ```text
+//! x86-64   time stamp counter, if the processor says that it is invariant and the kernel trusts it as a clock source
+//! aarch64  virtual counter
+//! else     CLOCK_MONOTONIC, in nanoseconds
+//! ```
+//!
+//! Costs are given in *cycles*: ticks of this clock. With the time stamp counter these are cycles at the nominal speed of the processor,
+//! whatever speed it runs at; with the others they are what the frequency says.
+
+use std::fs;
+use std::hint::black_box;
+use std::sync::OnceLock;
+use std::thread;
+use std::time::Duration;
+
+use tapline_sys::{clock, tsc};
+
+/// How long the frequency is measured: with an uncertainty of about 50 ns at both ends these are 10 parts in a million.
+const CALIBRATION: Duration = Duration::from_millis(10);
+/// Beyond this a frequency that was told is not believed: crystals are within 100 parts in a million, and both clocks come from one.
+const TOLD_ERROR_PPM: f64 = 1000.0;
+/// Readings of which the one with the least uncertainty is taken.
+const READINGS: usize = 16;
+
+/// What ticks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClockKind {
+    /// The time stamp counter of x86-64.
+    Tsc = 1,
+    /// The virtual counter of aarch64 (`cntvct_el0`). It ticks slower than the processor: often 24 MHz to 1 GHz.
+    VirtualCounter = 2,
+    /// CLOCK_MONOTONIC.
+    Monotonic = 3,
+}
+
+impl ClockKind {
+    /// By its number in a file of meters.
+    pub fn from_number(number: u64) -> Option<ClockKind> {
+        [ClockKind::Tsc, ClockKind::VirtualCounter, ClockKind::Monotonic]
+            .into_iter()
+            .find(|kind| *kind as u64 == number)
+    }
+}
+
+/// A clock that counts on at a constant rate, and what is known about it.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Clock {
+    kind: ClockKind,
+    reason: String,
+    frequency_hz: f64,
+    frequency_source: String,
+    error_ppm: f64,
+    read_ticks: f64,
+}
+
+impl Clock {
+    /// The clock of this machine. The first call in a process takes some 12 ms, because it measures.
+    pub fn get() -> &'static Clock {
+        static CLOCK: OnceLock<Clock> = OnceLock::new();
+        CLOCK.get_or_init(Clock::measure)
+    }
+
+    /// The clock, measured anew.
+    pub fn measure() -> Clock {
+        let (kind, reason) = choose(&Platform::read());
+        let (frequency_hz, frequency_source, error_ppm) = match kind {
+            ClockKind::Monotonic => (1e9, "by definition".to_owned(), 0.0),
+            _ => settle(tsc::told_frequency(), calibrate(CALIBRATION)),
+        };
+        let mut clock = Clock { kind, reason, frequency_hz, frequency_source, error_ppm, read_ticks: 0.0 };
+        clock.read_ticks = clock.measure_read();
+        clock
+    }
+
+    /// Ticks now.
+    #[inline]
+    pub fn now(&self) -> u64 {
+        if self.kind == ClockKind::Monotonic { clock::monotonic_ns() } else { tsc::now() }
+    }
+
+    /// What ticks.
+    pub fn kind(&self) -> ClockKind {
+        self.kind
+    }
+
+    /// Why this clock, in words.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// Ticks in a second.
+    pub fn frequency_hz(&self) -> f64 {
+        self.frequency_hz
+    }
+
+    /// Where the frequency is from, in words.
+    pub fn frequency_source(&self) -> &str {
+        &self.frequency_source
+    }
+
+    /// How far the frequency may be wrong, in parts in a million: the uncertainty of our own measurement, which also holds what was told
+    /// to account.
+    pub fn error_ppm(&self) -> f64 {
+        self.error_ppm
+    }
+
+    /// What one reading costs, in ticks: the median of many. Two readings a batch are what the measuring adds to a stage.
+    pub fn read_ticks(&self) -> f64 {
+        self.read_ticks
+    }
+
+    /// So many ticks in nanoseconds.
+    pub fn nanos(&self, ticks: f64) -> f64 {
+        ticks * 1e9 / self.frequency_hz
+    }
+
+    fn measure_read(&self) -> f64 {
+        const RUNS: usize = 301;
+        const READS: u32 = 32;
+        let mut runs: Vec<u64> = (0..RUNS)
+            .map(|_| {
+                let before = self.now();
+                for _ in 0..READS {
+                    black_box(self.now());
+                }
+                self.now().wrapping_sub(before)
+            })
+            .collect();
+        let middle = *runs.select_nth_unstable(RUNS / 2).1;
+        middle as f64 / f64::from(READS + 1)
+    }
+}
+
+/// What the choice of a clock depends on.
+#[derive(Debug, Default)]
+struct Platform {
+    has_counter: bool,
+    is_invariant: bool,
+    /// `flags` in /proc/cpuinfo.
+    flags: Option<String>,
+    /// Files in /sys/devices/system/clocksource/clocksource0.
+    current: Option<String>,
+    available: Option<String>,
+}
+
+impl Platform {
+    fn read() -> Platform {
+        let source = |name: &str| {
+            fs::read_to_string(format!("/sys/devices/system/clocksource/clocksource0/{name}"))
+                .ok()
+                .map(|text| text.trim().to_owned())
+        };
+        let flags = fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
+            let line = text.lines().find(|line| line.starts_with("flags"))?;
+            Some(line.split_once(':')?.1.to_owned())
+        });
+        Platform {
+            has_counter: cfg!(any(target_arch = "x86_64", target_arch = "aarch64")),
+            is_invariant: tsc::is_invariant(),
+            flags,
+            current: source("current_clocksource"),
+            available: source("available_clocksource"),
+        }
+    }
+
+    fn has_flag(&self, name: &str) -> bool {
+        self.flags.as_deref().is_some_and(|flags| flags.split_whitespace().any(|flag| flag == name))
+    }
+}
+
+fn choose(platform: &Platform) -> (ClockKind, String) {
+    if !platform.has_counter {
+        return (ClockKind::Monotonic, "this processor has no counter that we know".into());
+    }
+    if cfg!(target_arch = "aarch64") {
+        return (ClockKind::VirtualCounter, "the architecture makes it constant".into());
+    }
+    if !platform.is_invariant && !(platform.has_flag("constant_tsc") && platform.has_flag("nonstop_tsc")) {
+        let reason = "the time stamp counter changes its rate or stops (no constant_tsc and nonstop_tsc)";
+        return (ClockKind::Monotonic, reason.into());
+    }
+    // The kernel takes "tsc" off the list once it saw counters disagree or drift. Guests may run on another source and still have it.
+    let lists_tsc = |list: &Option<String>| {
+        list.as_deref().is_some_and(|list| list.split_whitespace().any(|name| name == "tsc"))
+    };
+    match &platform.current {
+        None => {
+            (ClockKind::Tsc, "constant and never stops; the kernel's clock source is not to be seen".into())
+        }
+        Some(current) if current == "tsc" || lists_tsc(&platform.available) => {
+            (ClockKind::Tsc, format!("constant, never stops; the kernel's clock source is {current}"))
+        }
+        Some(current) => (
+            ClockKind::Monotonic,
+            format!("the kernel does not trust the time stamp counter: its clock source is {current}"),
+        ),
+    }
+}
+
+/// What was told, if what was measured bears it out; else what was measured.
+fn settle(told: Option<(u64, &'static str)>, (measured_hz, error_ppm): (f64, f64)) -> (f64, String, f64) {
+    let Some((told_hz, source)) = told else {
+        return (measured_hz, "measured against CLOCK_MONOTONIC_RAW".into(), error_ppm);
+    };
+    let difference_ppm = (told_hz as f64 / measured_hz - 1.0).abs() * 1e6;
+    if difference_ppm > TOLD_ERROR_PPM + error_ppm {
+        let source =
+            format!("measured against CLOCK_MONOTONIC_RAW; {source} says {told_hz} Hz, which is wrong");
+        return (measured_hz, source, error_ppm);
+    }
+    (told_hz as f64, source.into(), difference_ppm + error_ppm)
+}
+
+/// Ticks in a second, and the uncertainty in parts in a million.
+fn calibrate(time: Duration) -> (f64, f64) {
+    let start = Reading::best();
+    thread::sleep(time);
+    let end = Reading::best();
+    let (ticks, nanos) = (end.ticks.wrapping_sub(start.ticks), end.nanos - start.nanos);
+    let doubt = (start.doubt + end.doubt) as f64 / ticks.max(1) as f64;
+    (ticks as f64 * 1e9 / nanos.max(1) as f64, doubt * 1e6)
+}
+
+/// Both clocks at one moment.
+struct Reading {
+    ticks: u64,
+    nanos: u64,
+    /// Ticks by which the moments may differ.
+    doubt: u64,
+}
+
+impl Reading {
+    fn take() -> Reading {
+        let before = tsc::now();
+        let nanos = clock::monotonic_raw_ns();
+        let gap = tsc::now().wrapping_sub(before);
+        Reading { ticks: before.wrapping_add(gap / 2), nanos, doubt: gap / 2 }
+    }
+
+    fn best() -> Reading {
+        let mut best = Reading::take();
+        for _ in 1..READINGS {
+            let next = Reading::take();
+            if next.doubt <= best.doubt {
+                best = next;
+            }
+        }
+        best
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn platform(current: &str, available: &str) -> Platform {
+        Platform {
+            has_counter: true,
+            is_invariant: true,
+            flags: Some(" fpu constant_tsc nonstop_tsc".into()),
+            current: Some(current.into()),
+            available: Some(available.into()),
+        }
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn the_counter_is_taken_where_processor_and_kernel_trust_it() {
+        let kind = |platform: &Platform| choose(platform).0;
+        assert_eq!(kind(&platform("tsc", "tsc hpet acpi_pm")), ClockKind::Tsc);
+        assert_eq!(kind(&platform("kvm-clock", "kvm-clock tsc acpi_pm")), ClockKind::Tsc);
+        assert_eq!(kind(&platform("hpet", "hpet acpi_pm")), ClockKind::Monotonic);
+        let mut blind = platform("", "");
+        (blind.current, blind.available) = (None, None);
+        assert_eq!(kind(&blind), ClockKind::Tsc);
+        let mut varying = platform("tsc", "tsc");
+        varying.is_invariant = false;
+        assert_eq!(kind(&varying), ClockKind::Tsc, "the kernel's flags say the same");
+        varying.flags = Some(" fpu constant_tsc".into());
+        assert_eq!(kind(&varying), ClockKind::Monotonic, "it stops when the processor sleeps");
+        assert_eq!(kind(&Platform::default()), ClockKind::Monotonic);
+    }
+
+    #[test]
+    fn a_told_frequency_counts_unless_it_is_wrong() {
+        let (hz, _, ppm) = settle(Some((2_000_000_000, "firmware")), (2_000_020_000.0, 5.0));
+        assert_eq!(hz, 2e9);
+        assert!((14.0..16.0).contains(&ppm), "{ppm}");
+        let (hz, source, _) = settle(Some((1_000_000_000, "firmware")), (2e9, 5.0));
+        assert_eq!(hz, 2e9);
+        assert!(source.contains("wrong"), "{source}");
+        assert_eq!(settle(None, (2e9, 5.0)).0, 2e9);
+    }
+
+    #[test]
+    fn this_machine_has_a_clock() {
+        let clock = Clock::get();
+        let before = clock.now();
+        assert!(clock.now() >= before);
+        assert!(clock.frequency_hz() > 1e6 && clock.read_ticks() > 0.0);
+        assert!((clock.nanos(clock.frequency_hz()) - 1e9).abs() < 1.0);
+        assert!(!clock.reason().is_empty() && !clock.frequency_source().is_empty());
+    }
+}

@@ -1,0 +1,63 @@
+//! What can go wrong with files of meters. Nothing of it stops a capture: the meters are then private, or the reader goes without.
+
+use std::io;
+use std::path::PathBuf;
+
+use tapline_sys::SyscallError;
+
+/// A file of meters that could not be made or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No folder took the file.
+    #[error("no folder for the meters: {}; set TAPLINE_RUN_DIR to one that can be written to", .tried.join("; "))]
+    NoFolder {
+        /// Each folder and what was wrong with it.
+        tried: Vec<String>,
+    },
+    /// The folder belongs to others, or others may write to it.
+    #[error("{} is not a folder of ours alone; remove it, or set TAPLINE_RUN_DIR", .path.display())]
+    ForeignFolder {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// A file or folder that the system refuses.
+    #[error("cannot {action} {}: {source}", .path.display())]
+    Io {
+        /// What was tried: `create`, `lock`.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file that could not be mapped.
+    #[error("cannot map {}: {source}", .path.display())]
+    Map {
+        /// The file.
+        path: PathBuf,
+        /// The call.
+        source: SyscallError,
+    },
+    /// A file that is no file of meters, or not of this version or machine.
+    #[error("{} cannot be read as meters: {reason}", .path.display())]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it, and where.
+        reason: String,
+    },
+    /// A file that is shorter than it says: its process has ended.
+    #[error("{} is cut short: its process has ended", .path.display())]
+    Ended {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl Error {
+    pub(crate) fn io(action: &'static str, path: &std::path::Path) -> impl FnOnce(io::Error) -> Error {
+        let path = path.to_owned();
+        move |source| Error::Io { action, path, source }
+    }
+}

@@ -1,0 +1,29 @@
+//! Counters, histograms and costs for each stage, as data that other processes read while it runs.
+//!
+//! ```text
+//! engine   t0 = clock.now(); stage(batch); t1 = clock.now(); meter.add(&Cost { cycles: t1 - t0, .. })
+//!                                                              │
+//!          Meters: a file, a slot for each Meter  ◄────────────┘
+//!                   │
+//! others   Reader::list(), Reader::open(path).snapshot() ──► Snapshot: merge, since, percentile, to_json
+//! ```
+//!
+//! The file is described in `docs/format/meters.md`.
+#![forbid(unsafe_code)]
+
+mod clock;
+mod error;
+mod histogram;
+mod layout;
+mod meter;
+mod meters;
+mod place;
+mod snapshot;
+
+pub use clock::{Clock, ClockKind};
+pub use error::Error;
+pub use histogram::{BUCKETS, Histogram, bucket_start};
+pub use layout::{EXTRAS_MAX, Kind, SLOTS_MAX, State};
+pub use meter::{Cost, Extra, Meter};
+pub use meters::Meters;
+pub use snapshot::{Snapshot, merge_workers};

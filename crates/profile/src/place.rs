@@ -1,0 +1,219 @@
+//! Where files of meters lie, and which of them are of processes that are gone: `docs/format/meters.md`, "Where".
+//!
+//! ```text
+//! process   makes the file --locks it--------------------------------> ends: the kernel takes the lock away
+//! sweeper   opens it ------tries to lock it: refused, so it lives      got it: stale, removed under the lock
+//! ```
+//!
+//! Who removes a file holds its lock, and finds that the file has a name. So a name that was given away and taken anew is never removed.
+
+use std::env;
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process;
+
+use tapline_sys::privilege;
+
+use crate::Error;
+
+/// Files that one process may have.
+const FILES_MAX: usize = 64;
+/// The names of others are not touched.
+const SUFFIX: &str = ".meters";
+
+/// A folder that files of meters may be in.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) folder: PathBuf,
+    /// Anyone could have made it: it counts only if it is ours alone.
+    is_public: bool,
+}
+
+/// The folders, the best one first.
+pub(crate) fn places() -> Vec<Place> {
+    places_of(env::var_os("TAPLINE_RUN_DIR"), env::var_os("XDG_RUNTIME_DIR"), privilege::user())
+}
+
+fn places_of(
+    chosen: Option<std::ffi::OsString>,
+    runtime: Option<std::ffi::OsString>,
+    user: u32,
+) -> Vec<Place> {
+    let own = |folder: PathBuf| Place { folder, is_public: false };
+    let named =
+        |value: Option<std::ffi::OsString>| value.filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(folder) = named(chosen) {
+        return vec![own(folder)];
+    }
+    let mut places = vec![own("/run/tapline".into())];
+    places.extend(named(runtime).map(|folder| own(folder.join("tapline"))));
+    places.push(Place { folder: format!("/tmp/tapline-{user}").into(), is_public: true });
+    places
+}
+
+impl Place {
+    pub(crate) fn of(folder: &Path) -> Place {
+        Place { folder: folder.to_owned(), is_public: false }
+    }
+
+    /// Makes the folder if it is not there.
+    pub(crate) fn prepare(&self) -> Result<(), Error> {
+        match DirBuilder::new().mode(0o755).create(&self.folder) {
+            Ok(()) => fs::set_permissions(&self.folder, Permissions::from_mode(0o755))
+                .map_err(Error::io("set the mode of", &self.folder)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => self.check(),
+            Err(error) => Err(Error::io("create", &self.folder)(error)),
+        }
+    }
+
+    /// Whether what is in the folder can be believed.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        if !self.is_public {
+            return Ok(());
+        }
+        let about = fs::symlink_metadata(&self.folder).map_err(Error::io("look at", &self.folder))?;
+        let is_ours = about.is_dir() && about.uid() == privilege::user() && about.mode() & 0o022 == 0;
+        if is_ours { Ok(()) } else { Err(Error::ForeignFolder { path: self.folder.clone() }) }
+    }
+
+    /// A new file in the folder, locked and empty.
+    pub(crate) fn create(&self) -> Result<(File, PathBuf), Error> {
+        self.prepare()?;
+        self.sweep();
+        let names = (0..FILES_MAX).map(|number| match number {
+            0 => format!("{}{SUFFIX}", process::id()),
+            _ => format!("{}-{number}{SUFFIX}", process::id()),
+        });
+        for name in names {
+            let path = self.folder.join(name);
+            if let Some(file) = create(&path)? {
+                return Ok((file, path));
+            }
+        }
+        let source =
+            io::Error::new(io::ErrorKind::AlreadyExists, format!("{FILES_MAX} files are there already"));
+        Err(Error::io("create a file in", &self.folder)(source))
+    }
+
+    /// Files of processes that live; removes those of others as far as it may.
+    pub(crate) fn sweep(&self) -> Vec<PathBuf> {
+        let Ok(entries) = fs::read_dir(&self.folder) else { return Vec::new() };
+        let mut paths: Vec<PathBuf> = entries
+            .filter_map(|entry| Some(entry.ok()?.path()))
+            .filter(|path| is_name(path) && fs::symlink_metadata(path).is_ok_and(|about| about.is_file()))
+            .filter(|path| !remove_if_stale(path))
+            .collect();
+        paths.sort();
+        paths
+    }
+}
+
+/// `None` if the name is taken, or was taken away before we could lock the file.
+fn create(path: &Path) -> Result<Option<File>, Error> {
+    let file = match OpenOptions::new().read(true).write(true).create_new(true).mode(0o644).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(None),
+        Err(error) => return Err(Error::io("create", path)(error)),
+    };
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::Error(error)) => {
+            // Without a lock it would be taken for stale. The error that matters is the first.
+            let _ = fs::remove_file(path);
+            return Err(Error::io("lock", path)(error));
+        }
+    }
+    // Whatever the umask: counters are for everyone to read.
+    file.set_permissions(Permissions::from_mode(0o644)).map_err(Error::io("set the mode of", path))?;
+    let has_name = file.metadata().is_ok_and(|about| about.nlink() > 0);
+    Ok(has_name.then_some(file))
+}
+
+/// Whether the process that made the file has ended: then nobody holds its lock.
+pub(crate) fn is_stale(file: &File) -> bool {
+    file.try_lock_shared().is_ok_and(|()| file.unlock().is_ok())
+}
+
+fn remove_if_stale(path: &Path) -> bool {
+    let Ok(file) = File::open(path) else { return true };
+    if file.try_lock().is_err() {
+        return false;
+    }
+    if file.metadata().is_ok_and(|about| about.nlink() > 0) {
+        // We may lack the right; then somebody else removes it.
+        let _ = fs::remove_file(path);
+    }
+    true
+}
+
+/// `PID.meters`, `PID-N.meters`.
+fn is_name(path: &Path) -> bool {
+    let stem = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(SUFFIX));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    stem.is_some_and(|stem| match stem.split_once('-') {
+        Some((process, number)) => is_number(process) && is_number(number),
+        None => is_number(stem),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chosen_folder_is_the_only_one() {
+        let folders = |chosen: Option<&str>, runtime: Option<&str>| -> Vec<PathBuf> {
+            let places = places_of(chosen.map(Into::into), runtime.map(Into::into), 7);
+            places.into_iter().map(|place| place.folder).collect()
+        };
+        assert_eq!(folders(Some("/x"), Some("/y")), [Path::new("/x")]);
+        let all = ["/run/tapline", "/y/tapline", "/tmp/tapline-7"].map(PathBuf::from);
+        assert_eq!(folders(Some(""), Some("/y")), all);
+        assert_eq!(folders(None, None), [&all[0], &all[2]].map(Clone::clone));
+    }
+
+    #[test]
+    fn only_our_names_are_swept() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for name in ["1.meters", "1-2.meters", "x.meters", ".meters", "1-.meters", "1.meters.txt"] {
+            fs::write(folder.path().join(name), "").expect("a file");
+        }
+        std::os::unix::fs::symlink("1.meters", folder.path().join("3.meters")).expect("a link");
+        assert_eq!(Place::of(folder.path()).sweep(), Vec::<PathBuf>::new());
+        let mut left: Vec<_> = fs::read_dir(folder.path())
+            .expect("the folder")
+            .map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"))
+            .collect();
+        left.sort();
+        assert_eq!(left, [".meters", "1-.meters", "1.meters.txt", "3.meters", "x.meters"]);
+    }
+
+    #[test]
+    fn a_locked_file_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = Place::of(folder.path());
+        let (first, path) = place.create().expect("a file");
+        let (_second, other) = place.create().expect("another");
+        assert_ne!(path, other);
+        assert_eq!(place.sweep().len(), 2);
+        drop(first);
+        assert_eq!(place.sweep(), [other]);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_public_folder_must_be_ours_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let public = Place { folder: folder.path().join("tapline"), is_public: true };
+        public.prepare().expect("a new one is ours");
+        public.prepare().expect("and stays so");
+        fs::set_permissions(&public.folder, Permissions::from_mode(0o777)).expect("our folder");
+        assert!(matches!(public.prepare(), Err(Error::ForeignFolder { .. })));
+        let link = Place { folder: folder.path().join("link"), is_public: true };
+        std::os::unix::fs::symlink(folder.path(), &link.folder).expect("a link");
+        assert!(matches!(link.prepare(), Err(Error::ForeignFolder { .. })));
+    }
+}

@@ -1,0 +1,210 @@
+//! Memory as 64-bit words that one process writes and others may read meanwhile: a mapped file, or memory of our own.
+//!
+//! ```text
+//! file, at least so long --SharedWords::map--+
+//!                                            +--part::<N>(first)--> Part<N>: N words, for one writer
+//! nothing ---------------SharedWords::private+
+//! ```
+//!
+//! Words are atomics, because other processes see the file. Readers in other processes do not map it: they read(2), so that a file that
+//! shrinks is short for them and no `SIGBUS`. The writer maps it, and whoever may write to the file could shrink it under the writer;
+//! so the file belongs to the writer, and its mode lets nobody else write.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::fs::File;
+use std::ops::Deref;
+use std::os::fd::AsRawFd;
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use crate::SyscallError;
+
+/// Both kinds of memory start at a page, so that what is a cache line in the format is one in the processor.
+const ALIGNMENT: usize = 4096;
+
+/// 64-bit words, shared or private. A clone is the same memory.
+#[derive(Clone, Debug)]
+pub struct SharedWords {
+    memory: Arc<Memory>,
+}
+
+/// `N` of the words. It keeps the memory alive.
+#[derive(Clone, Debug)]
+pub struct Part<const N: usize> {
+    words: NonNull<AtomicU64>,
+    memory: Arc<Memory>,
+}
+
+#[derive(Debug)]
+struct Memory {
+    base: NonNull<AtomicU64>,
+    words: usize,
+    is_mapped: bool,
+}
+
+// SAFETY: the memory belongs to this value alone until it is dropped, and its words are atomics.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+// SAFETY: a view of atomics in memory that it keeps alive.
+unsafe impl<const N: usize> Send for Part<N> {}
+// SAFETY: as above.
+unsafe impl<const N: usize> Sync for Part<N> {}
+
+impl SharedWords {
+    /// The first `words` words of a file that was opened for reading and writing, shared with whoever else has it open.
+    ///
+    /// Touching a word whose page the file system cannot provide (a sparse file on a full disk, a file cut short) kills the process:
+    /// write to the file first, which says so with an error.
+    ///
+    /// # Errors
+    /// `EINVAL` if the file is shorter, or no words are asked for; what fstat(2) and mmap(2) say.
+    pub fn map(file: &File, words: usize) -> Result<SharedWords, SyscallError> {
+        let len = file.metadata().map_err(|source| SyscallError { call: "fstat", source })?.len();
+        let bytes =
+            words.checked_mul(size_of::<AtomicU64>()).filter(|bytes| *bytes > 0 && *bytes as u64 <= len);
+        let Some(bytes) = bytes else { return Err(SyscallError::from_errno("mmap(a file)", libc::EINVAL)) };
+        // SAFETY: a new mapping at an address that the kernel chooses touches no memory of ours.
+        let base = unsafe {
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            libc::mmap(ptr::null_mut(), bytes, access, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
+        if base == libc::MAP_FAILED {
+            return Err(SyscallError::last("mmap(a file)"));
+        }
+        let base = NonNull::new(base.cast()).expect("the kernel never maps address 0 unless told to");
+        Ok(SharedWords { memory: Arc::new(Memory { base, words, is_mapped: true }) })
+    }
+
+    /// `words` words that are all zero and that no other process sees.
+    ///
+    /// # Panics
+    /// Without any words.
+    pub fn private(words: usize) -> SharedWords {
+        let layout = layout(words);
+        // SAFETY: the layout has at least one word.
+        let base = unsafe { alloc_zeroed(layout) };
+        let Some(base) = NonNull::new(base.cast()) else { handle_alloc_error(layout) };
+        SharedWords { memory: Arc::new(Memory { base, words, is_mapped: false }) }
+    }
+
+    /// `N` words from the word `first` on.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    pub fn part<const N: usize>(&self, first: usize) -> Part<N> {
+        let words = &self[first..][..N];
+        // Derived from the base, not from `words`: the part lives longer than that borrow.
+        // SAFETY: the slice above has shown that the words are inside of the memory.
+        let base = unsafe { self.memory.base.add(first) };
+        debug_assert_eq!(base.as_ptr().cast_const(), words.as_ptr());
+        Part { words: base, memory: Arc::clone(&self.memory) }
+    }
+}
+
+impl Deref for SharedWords {
+    type Target = [AtomicU64];
+
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: the memory has so many words, aligned, initialised (zeros or the file's bytes: any is a valid word), and stays until
+        // `memory` is dropped.
+        unsafe { slice::from_raw_parts(self.memory.base.as_ptr(), self.memory.words) }
+    }
+}
+
+impl<const N: usize> Part<N> {
+    /// Whether other processes can see the words.
+    pub fn is_shared(&self) -> bool {
+        self.memory.is_mapped
+    }
+}
+
+impl<const N: usize> Deref for Part<N> {
+    type Target = [AtomicU64; N];
+
+    #[inline]
+    fn deref(&self) -> &[AtomicU64; N] {
+        // SAFETY: `SharedWords::part` has shown that N words from here on are inside of the memory, which `memory` keeps alive.
+        unsafe { self.words.cast::<[AtomicU64; N]>().as_ref() }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let base = self.base.as_ptr();
+        if self.is_mapped {
+            // SAFETY: the mapping is ours, of this length, and nobody has a view of it any more.
+            unsafe { libc::munmap(base.cast(), self.words * size_of::<AtomicU64>()) };
+        } else {
+            // SAFETY: allocated with this layout in `private`, and nobody has a view of it any more.
+            unsafe { dealloc(base.cast(), layout(self.words)) };
+        }
+    }
+}
+
+fn layout(words: usize) -> Layout {
+    assert!(words > 0, "memory without words");
+    Layout::array::<AtomicU64>(words)
+        .and_then(|layout| layout.align_to(ALIGNMENT))
+        .expect("fewer words than memory has")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::OpenOptions;
+    use std::io::Read;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    use super::*;
+
+    fn file(len: u64) -> File {
+        let path = std::env::temp_dir().join(format!("tapline-words-{}-{len}", std::process::id()));
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .open(&path)
+            .expect("a file");
+        std::fs::remove_file(path).expect("our file");
+        file.set_len(len).expect("room");
+        file
+    }
+
+    #[test]
+    fn what_is_stored_is_in_the_file() {
+        let mut file = file(8192);
+        let words = SharedWords::map(&file, 1024).expect("a mapping");
+        let part = words.part::<16>(1008);
+        drop(words);
+        part[15].store(u64::from_ne_bytes(*b"the last"), Relaxed);
+        assert!(part.is_shared());
+        let mut bytes = Vec::new();
+        file.read_to_end(&mut bytes).expect("the file");
+        assert_eq!(&bytes[8184..], b"the last");
+    }
+
+    #[test]
+    fn a_short_file_is_refused() {
+        assert_eq!(SharedWords::map(&file(8191), 1024).expect_err("too short").errno(), libc::EINVAL);
+        assert_eq!(SharedWords::map(&file(64), 0).expect_err("nothing").errno(), libc::EINVAL);
+        assert_eq!(SharedWords::map(&file(64), usize::MAX).expect_err("too many").errno(), libc::EINVAL);
+    }
+
+    #[test]
+    fn private_words_are_zero_and_outlive_their_whole() {
+        let part = SharedWords::private(256).part::<128>(128);
+        assert!(!part.is_shared());
+        assert!(part.iter().all(|word| word.load(Relaxed) == 0));
+        part[127].store(1, Relaxed);
+        assert_eq!(part.clone()[127].load(Relaxed), 1);
+    }
+
+    #[test]
+    #[should_panic]
+    fn a_part_lies_inside() {
+        SharedWords::private(256).part::<128>(129);
+    }
+}
