@@ -50,9 +50,7 @@ impl StageAccount {
         match (&self.own.output, self.own.refused) {
             (Some(_), _) => 0,
             (None, Some(refused)) => refused,
-            (None, None) => {
-                self.received.saturating_sub(self.passed + self.own.held + self.own.unexamined)
-            }
+            (None, None) => self.received.saturating_sub(self.passed + self.own.held + self.own.unexamined),
         }
     }
 
@@ -140,7 +138,8 @@ impl GraphAccount {
 
     /// Adds another worker's account: what bears one name is one.
     pub fn merge(&mut self, other: GraphAccount) {
-        let mut interfaces = Account { interfaces: std::mem::take(&mut self.interfaces), ..Account::default() };
+        let mut interfaces =
+            Account { interfaces: std::mem::take(&mut self.interfaces), ..Account::default() };
         interfaces.merge(Account { interfaces: other.interfaces, ..Account::default() });
         self.interfaces = interfaces.interfaces;
         self.delivered += other.delivered;

@@ -1,12 +1,17 @@
 //! The loop on a source and sinks made for the purpose: every path keeps the account balanced.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use tapline_capture::{Account, Balance, OutputAccount, Shared, Sink};
+
 use tapline_filter::bpf::{Insn, Program};
-use tapline_packet::{Batch, LinkType, Meta, Record};
+use tapline_packet::{LinkType, Meta, Selection};
+use tapline_profile::Meters;
 
 use super::*;
-use crate::{Balance, OutputAccount};
+use crate::Chain;
+use crate::stages::Compile;
 
 /// Lends `batches` batches of `each` one-byte packets whose byte counts up from 0 within the batch.
 struct Counting {
@@ -118,47 +123,72 @@ fn four_and_up(_: &Interface) -> Result<Option<Program>, Error> {
     Ok(Some(Program::new(program).expect("a valid program")))
 }
 
+/// What a run leaves behind, in the words of a capture.
+struct Ran {
+    account: Account,
+    ended: Ended,
+}
+
+/// Runs a source through the chain of a capture. `compile` makes the filter.
+fn drive(
+    compile: impl Fn(&Interface) -> Result<Option<Program>, Error> + Send + Sync + 'static,
+    source: &mut Counting,
+    sinks: Vec<Box<dyn Sink>>,
+    control: &Arc<Control>,
+    clock: fn() -> Timestamp,
+) -> Ran {
+    let control = Arc::clone(control);
+    let compile: Compile = Arc::new(compile);
+    let chain = Chain { compile, decide: None, control: Arc::clone(&control), snap_len: u32::MAX };
+    let (mut graph, node) = chain.graph(&Meters::private(), 0, sinks);
+    let outcome = Engine::new(vec![Inlet::new(source, node)], &mut graph, &control, clock).run(&mut |_| {});
+    Ran { account: outcome.account.of_capture(), ended: outcome.ended }
+}
+
 fn run(
-    compile: &Compile<'_>,
+    compile: impl Fn(&Interface) -> Result<Option<Program>, Error> + Send + Sync + 'static,
     source: &mut Counting,
     limit: Option<u64>,
-    sinks: &mut [Box<dyn Sink>],
-) -> Outcome {
-    let control = Control::new(limit);
-    let outcome = Engine::new(compile, u32::MAX, clock).run(source, sinks, &control, &mut |_| {});
-    assert_eq!(outcome.account.balance(), Balance::Balanced, "{:?}", outcome.account);
-    outcome
+    sinks: Vec<Box<dyn Sink>>,
+) -> Ran {
+    let ran = drive(compile, source, sinks, &Arc::new(Control::new(limit)), clock);
+    assert_eq!(ran.account.balance(), Balance::Balanced, "{:?}", ran.account);
+    ran
 }
 
 #[test]
 fn everything_from_a_source_reaches_every_sink() {
-    let mut sinks = [Bounded::boxed("a", u64::MAX), Bounded::boxed("b", u64::MAX)];
-    let outcome = run(&everything, &mut Counting::new(3, 10), None, &mut sinks);
+    let sinks = vec![Bounded::boxed("a", u64::MAX), Bounded::boxed("b", u64::MAX)];
+    let outcome = run(everything, &mut Counting::new(3, 10), None, sinks);
     assert!(matches!(outcome.ended, Ended::Source));
     assert_eq!(outcome.account.outputs.iter().map(|o| o.written).collect::<Vec<_>>(), [30, 30]);
 }
 
 #[test]
 fn what_the_filter_refuses_is_counted() {
-    let mut sinks = [Bounded::boxed("a", u64::MAX)];
-    let outcome = run(&four_and_up, &mut Counting::new(3, 10), None, &mut sinks);
+    let sinks = vec![Bounded::boxed("a", u64::MAX)];
+    let outcome = run(four_and_up, &mut Counting::new(3, 10), None, sinks);
     assert_eq!((outcome.account.filtered, outcome.account.accepted), (12, 18));
 }
 
 #[test]
 fn the_limit_is_exact_and_the_rest_is_not_examined() {
-    let mut sinks = [Bounded::boxed("a", u64::MAX)];
-    let outcome = run(&four_and_up, &mut Counting::new(5, 10), Some(8), &mut sinks);
+    let sinks = vec![Bounded::boxed("a", u64::MAX)];
+    let outcome = run(four_and_up, &mut Counting::new(5, 10), Some(8), sinks);
     assert!(matches!(outcome.ended, Ended::Stopped));
     let account = outcome.account;
-    assert_eq!((account.accepted, account.filtered, account.outputs[0].written), (8, 8, 8));
-    assert_eq!(account.unexamined, 4 + 10, "two packets short of a batch, and the batch on its way");
+    assert_eq!((account.accepted, account.filtered, account.outputs[0].written), (8, 12, 8));
+    assert_eq!(
+        account.unexamined,
+        4 + 6,
+        "what the filter let through of the second batch, and of that on its way"
+    );
 }
 
 #[test]
 fn a_failing_sink_ends_the_run_and_the_other_stays_whole() {
-    let mut sinks = [Bounded::boxed("small", 15), Bounded::boxed("large", u64::MAX)];
-    let outcome = run(&everything, &mut Counting::new(9, 10), None, &mut sinks);
+    let sinks = vec![Bounded::boxed("small", 15), Bounded::boxed("large", u64::MAX)];
+    let outcome = run(everything, &mut Counting::new(9, 10), None, sinks);
     assert!(matches!(outcome.ended, Ended::Failed(Error::Output { .. })));
     let outputs: Vec<(u64, u64)> = outcome.account.outputs.iter().map(|o| (o.written, o.lost)).collect();
     assert_eq!(outputs, [(15, 5), (20, 0)]);
@@ -169,8 +199,8 @@ fn a_failing_sink_ends_the_run_and_the_other_stays_whole() {
 fn a_failing_source_loses_nothing_it_lent() {
     let mut source = Counting::new(2, 10);
     source.fail_at_end = true;
-    let mut sinks = [Bounded::boxed("a", u64::MAX)];
-    let outcome = run(&everything, &mut source, None, &mut sinks);
+    let sinks = vec![Bounded::boxed("a", u64::MAX)];
+    let outcome = run(everything, &mut source, None, sinks);
     assert!(matches!(outcome.ended, Ended::Failed(Error::Source { .. })));
     assert_eq!(outcome.account.outputs[0].written, 20);
 }
@@ -186,13 +216,12 @@ fn a_limit_is_shared_by_workers() {
 
 #[test]
 fn workers_share_a_sink_that_is_finished_once() {
-    let control = &Control::new(Some(45));
-    let work = |handle: crate::Shared| {
-        let mut sinks: [Box<dyn Sink>; 1] = [Box::new(handle)];
-        let engine = Engine::new(&everything, u32::MAX, clock);
-        engine.run(&mut Counting::new(2, 10), &mut sinks, control, &mut |_| {}).account.accepted
+    let control = &Arc::new(Control::new(Some(45)));
+    let work = |handle: Shared| {
+        let ran = drive(everything, &mut Counting::new(2, 10), vec![Box::new(handle)], control, clock);
+        ran.account.accepted
     };
-    let handles = crate::Shared::handles(Bounded::boxed("shared", u64::MAX), 3);
+    let handles = Shared::handles(Bounded::boxed("shared", u64::MAX), 3);
     let accepted: u64 = std::thread::scope(|scope| {
         let workers: Vec<_> = handles.into_iter().map(|handle| scope.spawn(|| work(handle))).collect();
         workers.into_iter().map(|worker| worker.join().expect("no panic")).sum()
@@ -203,18 +232,18 @@ fn workers_share_a_sink_that_is_finished_once() {
 #[test]
 fn a_filter_that_fails_for_an_interface_leaves_the_account_whole() {
     let refuse = |_: &Interface| Err(Error::Filter("no such thing here".to_owned()));
-    let mut sinks = [Bounded::boxed("a", u64::MAX)];
-    let outcome = run(&refuse, &mut Counting::new(3, 10), None, &mut sinks);
+    let sinks = vec![Bounded::boxed("a", u64::MAX)];
+    let outcome = run(refuse, &mut Counting::new(3, 10), None, sinks);
     assert!(matches!(outcome.ended, Ended::Failed(Error::Filter(_))));
     assert_eq!((outcome.account.delivered, outcome.account.unexamined), (20, 20));
 }
 
 #[test]
 fn a_worker_whose_source_fails_ends_the_others() {
-    let control = Control::new(None);
+    let control = Arc::new(Control::new(None));
     let mut source = Counting::new(2, 10);
     source.fail_at_end = true;
-    Engine::new(&everything, u32::MAX, clock).run(&mut source, &mut [], &control, &mut |_| {});
+    drive(everything, &mut source, Vec::new(), &control, clock);
     assert!(control.stopped() && !control.is_ordered());
 }
 
@@ -256,13 +285,13 @@ fn fast_clock() -> Timestamp {
 
 #[test]
 fn an_output_that_is_complete_for_one_worker_is_so_for_all() {
-    let control = Control::new(None);
+    let control = Arc::new(Control::new(None));
     let sink = Box::new(Complete(Bounded::boxed("shared", u64::MAX), false));
     let mut account = Account::default();
     let mut outputs = Vec::new();
-    for handle in crate::Shared::handles(sink, 2) {
-        let engine = Engine::new(&everything, u32::MAX, fast_clock);
-        let outcome = engine.run(&mut Counting::new(9, 10), &mut [Box::new(handle)], &control, &mut |_| {});
+    for handle in Shared::handles(sink, 2) {
+        let outcome =
+            drive(everything, &mut Counting::new(9, 10), vec![Box::new(handle)], &control, fast_clock);
         assert!(matches!(outcome.ended, Ended::Stopped), "{:?}", outcome.ended);
         outputs.clone_from(&outcome.account.outputs);
         account.merge(outcome.account);
@@ -275,13 +304,13 @@ fn an_output_that_is_complete_for_one_worker_is_so_for_all() {
 #[test]
 fn what_comes_to_a_complete_output_is_counted() {
     let sink = Box::new(Complete(Bounded::boxed("shared", u64::MAX), false));
-    let mut handles = crate::Shared::handles(sink, 2);
+    let mut handles = Shared::handles(sink, 3);
     handles[0].tick(clock(), &[]).unwrap();
+    let (second, third) = (handles.remove(1), handles.remove(1));
     // Alone, it decides what is accepted; beside another output, which took the packets, it has lost them.
-    let mut alone: Vec<Box<dyn Sink>> = vec![Box::new(handles.remove(1))];
-    let account = run(&everything, &mut Counting::new(1, 10), None, &mut alone).account;
+    let account = run(everything, &mut Counting::new(1, 10), None, vec![Box::new(second)]).account;
     assert_eq!((account.accepted, account.unexamined, account.lost()), (0, 10, 0));
-    alone.push(Bounded::boxed("other", u64::MAX));
-    let account = run(&everything, &mut Counting::new(1, 10), None, &mut alone).account;
+    let both: Vec<Box<dyn Sink>> = vec![Box::new(third), Bounded::boxed("other", u64::MAX)];
+    let account = run(everything, &mut Counting::new(1, 10), None, both).account;
     assert_eq!((account.accepted, account.unexamined, account.lost()), (10, 0, 10));
 }

@@ -12,7 +12,6 @@
 //! its stage is called and when it returns; what its successors took in between is theirs.
 
 use tapline_capture::{Error, Wants};
-use tapline_packet::Timestamp;
 use tapline_profile::{Cost, Meter, Meters};
 use tapline_sys::tsc;
 
@@ -276,9 +275,4 @@ impl Out<'_> {
     pub fn ports(&self) -> usize {
         self.ports.len()
     }
-}
-
-/// The time of a moment at which nothing is known of interfaces.
-pub(crate) fn moment(now: Timestamp) -> Moment<'static> {
-    Moment { now, interfaces: &[] }
 }

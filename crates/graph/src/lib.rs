@@ -13,6 +13,7 @@
 
 mod account;
 pub mod catalog;
+mod chain;
 mod engine;
 mod graph;
 pub mod language;
@@ -23,6 +24,7 @@ pub mod stages;
 mod table;
 
 pub use account::{GraphAccount, StageAccount};
+pub use chain::Chain;
 pub use engine::{Control, Ended, Engine, Inlet, Outcome, Watch};
 pub use graph::{Graph, NodeId, Out, Output};
 pub use packets::Packets;

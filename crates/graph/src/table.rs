@@ -79,7 +79,8 @@ impl fmt::Display for Table {
         let texts: Vec<Vec<String>> =
             self.rows.iter().map(|row| row.iter().map(Cell::to_string).collect()).collect();
         let widths = self.widths(&texts);
-        let is_text = |at: usize| matches!(self.rows.first().and_then(|row| row.get(at)), Some(Cell::Text(_)));
+        let is_text =
+            |at: usize| matches!(self.rows.first().and_then(|row| row.get(at)), Some(Cell::Text(_)));
         let line = |cells: &mut dyn Iterator<Item = &str>| {
             let mut line = String::new();
             for (at, (cell, width)) in cells.zip(&widths).enumerate() {

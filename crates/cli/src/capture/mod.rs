@@ -25,8 +25,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result};
 use tapline_capture::{Account, Error, Shared, Sink, Source};
-use tapline_graph::stages::{Decide, DecideStage, FilterStage, Fpl, Limit, SinkStage, Snap, SourceStage};
-use tapline_graph::{Control, Ended, Engine, Graph, Inlet, NodeId, Watch};
+use tapline_graph::stages::{Decide, Fpl};
+use tapline_graph::{Chain, Control, Ended, Engine, Inlet, Watch};
 use tapline_packet::{Interface, Timestamp};
 use tapline_profile::Meters;
 
@@ -78,7 +78,13 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     let watcher = Watcher::new(args, input.sources.len());
     let snap_len = snap_len(args);
     let meters = Meters::create("capture");
-    let run = Run { filtering: &filtering, program: program.as_ref(), snap_len, control: &control, meters: &meters };
+    let run = Run {
+        filtering: &filtering,
+        program: program.as_ref(),
+        snap_len,
+        control: &control,
+        meters: &meters,
+    };
     let tell = |worker: usize, watch: &Watch<'_>| {
         watcher.tell(worker, watch);
         if worker == 0 && watch.asked && args.fpl_memory {
@@ -138,26 +144,19 @@ fn clock() -> Timestamp {
     Timestamp::from_parts(since.as_secs() as i64, u64::from(since.subsec_nanos()))
 }
 
-/// The graph of one worker: source -> filter -> (FPL) -> limit -> snap length -> every sink.
-fn graph(worker: usize, run: Run<'_>, sinks: Vec<Box<dyn Sink>>) -> (Graph, NodeId) {
-    let mut graph = Graph::new(run.meters, worker as u32);
-    let source = graph.add("source", "source", Box::new(SourceStage), &[]);
+/// What one worker's packets go through.
+fn chain(worker: usize, run: Run<'_>) -> Chain {
     let filtering = Arc::clone(run.filtering);
-    let filter = FilterStage::new(Arc::new(move |interface: &_| filtering.compile(interface)), true);
-    let mut last = graph.add("filter", "filter", Box::new(filter), &[(source, 0)]);
-    if let Some(program) = run.program {
+    let decide = run.program.map(|program| {
         let program = Arc::clone(program);
-        let decide: Decide = Arc::new(move |interface: &_| program.engine(worker, interface));
-        last = graph.add("fpl", "fpl", Box::new(DecideStage::new(decide)), &[(last, 0)]);
+        Arc::new(move |interface: &Interface| program.engine(worker, interface)) as Decide
+    });
+    Chain {
+        compile: Arc::new(move |interface: &_| filtering.compile(interface)),
+        decide,
+        control: Arc::clone(run.control),
+        snap_len: run.snap_len,
     }
-    last = graph.add("limit", "limit", Box::new(Limit::new(Arc::clone(run.control))), &[(last, 0)]);
-    last = graph.add("snap", "cut", Box::new(Snap(run.snap_len)), &[(last, 0)]);
-    let is_only = sinks.len() == 1;
-    for sink in sinks {
-        let name = sink.account().name;
-        graph.add(&name, "output", Box::new(SinkStage::new(sink, is_only)), &[(last, 0)]);
-    }
-    (graph, source)
 }
 
 /// Runs one engine for each source, in threads if there are several.
@@ -168,7 +167,7 @@ fn drive(
     tell: &(dyn Fn(usize, &Watch<'_>) + Sync),
 ) -> Outcome {
     let work = |worker: usize, source: &mut dyn Source, sinks: Vec<Box<dyn Sink>>| {
-        let (mut graph, node) = graph(worker, run, sinks);
+        let (mut graph, node) = chain(worker, run).graph(run.meters, worker as u16, sinks);
         let engine = Engine::new(vec![Inlet::new(source, node)], &mut graph, run.control, clock);
         let outcome = engine.run(&mut |watch| tell(worker, watch));
         Outcome { account: outcome.account.of_capture(), ended: outcome.ended }

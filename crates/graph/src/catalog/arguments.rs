@@ -105,7 +105,10 @@ pub struct Arguments {
 
 impl Arguments {
     /// Checks what was written against what the class takes.
-    pub(crate) fn check(declared: &Declared, parameters: &'static [Parameter]) -> Result<Arguments, SyntaxError> {
+    pub(crate) fn check(
+        declared: &Declared,
+        parameters: &'static [Parameter],
+    ) -> Result<Arguments, SyntaxError> {
         let mut given: Vec<Option<&Argument>> = vec![None; parameters.len()];
         for (position, argument) in declared.arguments.iter().enumerate() {
             let at = place(declared, parameters, position, argument)?;
@@ -165,7 +168,8 @@ fn place(
             return Ok(position);
         }
         let message = format!("`{}` takes no more arguments", declared.class);
-        let hint = if parameters.is_empty() { "it takes none".to_owned() } else { format!("it takes {}", names()) };
+        let hint =
+            if parameters.is_empty() { "it takes none".to_owned() } else { format!("it takes {}", names()) };
         return Err(SyntaxError::at(argument.span, message).hint(hint));
     };
     parameters.iter().position(|parameter| parameter.name == key).ok_or_else(|| {
@@ -174,7 +178,11 @@ fn place(
     })
 }
 
-fn value(declared: &Declared, parameter: &Parameter, given: Option<&Argument>) -> Result<String, SyntaxError> {
+fn value(
+    declared: &Declared,
+    parameter: &Parameter,
+    given: Option<&Argument>,
+) -> Result<String, SyntaxError> {
     match (given, parameter.default) {
         (Some(argument), _) => match parameter.kind.check(&argument.value) {
             Ok(()) => Ok(argument.value.clone()),
@@ -198,11 +206,17 @@ mod tests {
 
     #[test]
     fn values_with_units() {
-        assert_eq!([number("10"), number("64k"), number("2M"), number("x")], [Some(10), Some(64_000), Some(2_000_000), None]);
+        assert_eq!(
+            [number("10"), number("64k"), number("2M"), number("x")],
+            [Some(10), Some(64_000), Some(2_000_000), None]
+        );
         let times = ["500ms", "1.5s", "2m", "1h", "7us", "9ns"].map(nanoseconds);
         let expected = [500_000_000, 1_500_000_000, 120_000_000_000, 3_600_000_000_000, 7000, 9].map(Some);
         assert_eq!(times, expected);
         assert_eq!([nanoseconds("5"), nanoseconds("s"), nanoseconds("1 s")], [None, None, None]);
-        assert_eq!([ratio("1/100"), ratio("3/2"), ratio("1/0"), ratio("1")], [Some((1, 100)), None, None, None]);
+        assert_eq!(
+            [ratio("1/100"), ratio("3/2"), ratio("1/0"), ratio("1")],
+            [Some((1, 100)), None, None, None]
+        );
     }
 }

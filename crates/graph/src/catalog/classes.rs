@@ -32,14 +32,24 @@ const DEVICE: Class = Class {
     description: "AF_PACKET, as `tapline capture -i`: what the host sends and receives goes on as before. A filter that all of its packets meet first \
         runs in the kernel.",
     parameters: &[
-        Parameter { name: "interface", kind: Kind::Text, default: None, meaning: "its name; `any` for all; patterns such as eth*" },
+        Parameter {
+            name: "interface",
+            kind: Kind::Text,
+            default: None,
+            meaning: "its name; `any` for all; patterns such as eth*",
+        },
         Parameter {
             name: "ring",
             kind: Kind::Number(0, 4_000_000_000),
             default: Some("0"),
             meaning: "bytes of the ring that holds packets until they are looked at; 0 for the default of tapline capture -B",
         },
-        Parameter { name: "promiscuous", kind: Kind::Choice(&["yes", "no"]), default: Some("yes"), meaning: "whether packets to other hosts are asked for" },
+        Parameter {
+            name: "promiscuous",
+            kind: Kind::Choice(&["yes", "no"]),
+            default: Some("yes"),
+            meaning: "whether packets to other hosts are asked for",
+        },
     ],
     outputs: Outputs::One,
     order: Order::Free,
@@ -51,7 +61,12 @@ const FILE: Class = Class {
     name: "file",
     summary: "packets of a capture file",
     description: "pcap, pcapng and ERF, also packed with gzip, zstd or lz4. The graph ends when all files are at their ends.",
-    parameters: &[Parameter { name: "name", kind: Kind::Path, default: None, meaning: "the file; - is standard input" }],
+    parameters: &[Parameter {
+        name: "name",
+        kind: Kind::Path,
+        default: None,
+        meaning: "the file; - is standard input",
+    }],
     outputs: Outputs::One,
     order: Order::Free,
     example: "file(\"a.pcapng\") -> count",
@@ -63,7 +78,12 @@ const FILTER: Class = Class {
     summary: "packets that a filter accepts",
     description: "The language is that of tcpdump, with our own forms (docs/filter/language.md); it is compiled for the link type of each interface and runs as native \
         code on long runs.",
-    parameters: &[Parameter { name: "text", kind: Kind::Filter, default: None, meaning: "the filter: \"tcp port 80 or udp port 53\"" }],
+    parameters: &[Parameter {
+        name: "text",
+        kind: Kind::Filter,
+        default: None,
+        meaning: "the filter: \"tcp port 80 or udp port 53\"",
+    }],
     outputs: Outputs::One,
     order: Order::Free,
     example: "device(eth0) -> filter(\"tcp port 80\") -> record(\"web.pcapng\")",
@@ -76,7 +96,12 @@ const FPL: Class = Class {
     description: "The program may remember: its memory lives as long as the graph (docs/filter/fpl.md). What its memory holds at the end is its result.",
     parameters: &[
         Parameter { name: "file", kind: Kind::Path, default: None, meaning: "the program" },
-        Parameter { name: "cells", kind: Kind::Number(1, 1 << 24), default: Some("1024"), meaning: "cells of memory, a power of two" },
+        Parameter {
+            name: "cells",
+            kind: Kind::Number(1, 1 << 24),
+            default: Some("1024"),
+            meaning: "cells of memory, a power of two",
+        },
     ],
     outputs: Outputs::One,
     order: Order::All,
@@ -89,8 +114,18 @@ const PRINT: Class = Class {
     summary: "packets as lines of text on standard output",
     description: "The text is that of tapline capture.",
     parameters: &[
-        Parameter { name: "verbose", kind: Kind::Number(0, 3), default: Some("0"), meaning: "as -v, -vv, -vvv" },
-        Parameter { name: "link", kind: Kind::Choice(&["no", "yes"]), default: Some("no"), meaning: "whether the link header is shown, as -e" },
+        Parameter {
+            name: "verbose",
+            kind: Kind::Number(0, 3),
+            default: Some("0"),
+            meaning: "as -v, -vv, -vvv",
+        },
+        Parameter {
+            name: "link",
+            kind: Kind::Choice(&["no", "yes"]),
+            default: Some("no"),
+            meaning: "whether the link header is shown, as -e",
+        },
     ],
     outputs: Outputs::None,
     order: Order::All,
@@ -115,7 +150,12 @@ const RECORD: Class = Class {
     description: "The name's end chooses format and packing, as tapline capture -w does: .pcap, .pcapng, .gz, .zst, .lz4.",
     parameters: &[
         Parameter { name: "name", kind: Kind::Path, default: None, meaning: "the file; it is replaced" },
-        Parameter { name: "snap", kind: Kind::Number(0, 262_144), default: Some("0"), meaning: "the most bytes of a packet; 0 for all" },
+        Parameter {
+            name: "snap",
+            kind: Kind::Number(0, 262_144),
+            default: Some("0"),
+            meaning: "the most bytes of a packet; 0 for all",
+        },
     ],
     outputs: Outputs::None,
     order: Order::All,
@@ -137,8 +177,10 @@ fn fpl(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String>
         None => {
             let path = site.common.path(arguments.text("file"));
             let name = path.display().to_string();
-            let text = std::fs::read_to_string(&path).map_err(|error| format!("cannot read {name}: {error}"))?;
-            let program = Fpl::new(&name, &text, arguments.number("cells") as usize).map_err(|error| error.to_string())?;
+            let text =
+                std::fs::read_to_string(&path).map_err(|error| format!("cannot read {name}: {error}"))?;
+            let program = Fpl::new(&name, &text, arguments.number("cells") as u32)
+                .map_err(|error| error.to_string())?;
             let program = Arc::new(program.for_workers(site.common.workers));
             programs.insert(site.name.to_owned(), Arc::clone(&program));
             program

@@ -41,7 +41,8 @@ fn synopsis(class: &Class) -> String {
         Some(default) => format!("{}={}", parameter.name, if default.is_empty() { "\"\"" } else { default }),
     });
     let arguments = parameters.collect::<Vec<_>>().join(", ");
-    let call = if arguments.is_empty() { class.name.to_owned() } else { format!("{}({arguments})", class.name) };
+    let call =
+        if arguments.is_empty() { class.name.to_owned() } else { format!("{}({arguments})", class.name) };
     let before = if matches!(class.make, super::Make::Source) { "" } else { "... -> " };
     let after = match class.outputs {
         Outputs::None => "",

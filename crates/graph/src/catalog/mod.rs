@@ -104,8 +104,11 @@ pub struct Common {
 }
 
 /// Compiles the text of a filter for an interface; `None` accepts every packet.
-pub type CompileText =
-    Arc<dyn Fn(&str, &Interface) -> Result<Option<tapline_filter::bpf::Program>, tapline_capture::Error> + Send + Sync>;
+pub type CompileText = Arc<
+    dyn Fn(&str, &Interface) -> Result<Option<tapline_filter::bpf::Program>, tapline_capture::Error>
+        + Send
+        + Sync,
+>;
 
 /// Opens the sink of a stage: a file, lines on standard output.
 pub type OpenSink<'a> = dyn FnMut(&str, &Class, &Arguments) -> Result<Box<dyn Sink>, String> + 'a;

@@ -76,8 +76,9 @@ impl Lexer<'_> {
                 };
                 start + end + 2
             } else {
+                let is_more = !rest.is_empty();
                 self.at = start;
-                return Ok(!rest.is_empty());
+                return Ok(is_more);
             };
         }
     }
@@ -178,7 +179,10 @@ mod tests {
 
     #[test]
     fn tokens_of_a_graph() {
-        assert_eq!(words("a::b(x=1/100,c d)->e;"), ["a", "::", "b", "(", "x", "=", "1/100", ",", "c", "d", ")", "->", "e", ";"]);
+        assert_eq!(
+            words("a::b(x=1/100,c d)->e;"),
+            ["a", "::", "b", "(", "x", "=", "1/100", ",", "c", "d", ")", "->", "e", ";"]
+        );
         assert_eq!(words("f(\"tcp port 80\") // all\n-> g"), ["f", "(", "\"tcp port 80\"", ")", "->", "g"]);
         assert_eq!(words("x(2001:db8::1)#y\n/* -> */z"), ["x", "(", "2001:db8::1", ")", "z"]);
     }

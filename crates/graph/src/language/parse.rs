@@ -21,7 +21,8 @@ const PORT_MAX: usize = 255;
 /// ```
 pub fn parse(text: &str) -> Result<Ast, SyntaxError> {
     let tokens = lex(text)?;
-    let mut parser = Parser { tokens: &tokens, at: 0, end: text.len(), ast: Ast::default(), ends: Vec::new() };
+    let mut parser =
+        Parser { tokens: &tokens, at: 0, end: text.len(), ast: Ast::default(), ends: Vec::new() };
     parser.graph()?;
     parser.resolve()
 }
@@ -65,11 +66,16 @@ impl Parser<'_> {
     }
 
     fn expect(&mut self, token: &Token, hint: &str) -> Result<(), SyntaxError> {
-        if self.take(token) { Ok(()) } else { Err(self.unexpected(&format!("expected {}", token.shown()), hint)) }
+        if self.take(token) {
+            Ok(())
+        } else {
+            Err(self.unexpected(&format!("expected {}", token.shown()), hint))
+        }
     }
 
     fn unexpected(&self, wanted: &str, hint: &str) -> SyntaxError {
-        let found = self.peek().map_or("the end of the text".to_owned(), |token| format!("`{}`", token.shown()));
+        let found =
+            self.peek().map_or("the end of the text".to_owned(), |token| format!("`{}`", token.shown()));
         SyntaxError::at(self.span(), format!("{wanted}, found {found}")).hint(hint)
     }
 
@@ -87,7 +93,9 @@ impl Parser<'_> {
 
     fn statement(&mut self) -> Result<(), SyntaxError> {
         let mut names = 0;
-        while matches!(self.peek_after(names), Some(Token::Word(_))) && self.peek_after(names + 1) == Some(&Token::Comma) {
+        while matches!(self.peek_after(names), Some(Token::Word(_)))
+            && self.peek_after(names + 1) == Some(&Token::Comma)
+        {
             names += 2;
         }
         if names > 0 && self.peek_after(names + 1) == Some(&Token::Colons) {
@@ -161,7 +169,10 @@ impl Parser<'_> {
                 self.at += 1;
                 Ok((word, span))
             }
-            _ => Err(self.unexpected(&format!("expected {wanted}"), "such as: device(eth0) -> filter(\"tcp\") -> count")),
+            _ => Err(self.unexpected(
+                &format!("expected {wanted}"),
+                "such as: device(eth0) -> filter(\"tcp\") -> count",
+            )),
         }
     }
 
@@ -171,7 +182,10 @@ impl Parser<'_> {
         if self.take(&Token::Open) {
             while !self.take(&Token::Close) {
                 if !arguments.is_empty() {
-                    self.expect(&Token::Comma, "arguments are separated by commas; quote a text that holds spaces or commas")?;
+                    self.expect(
+                        &Token::Comma,
+                        "arguments are separated by commas; quote a text that holds spaces or commas",
+                    )?;
                 }
                 arguments.push(self.argument()?);
             }
@@ -267,7 +281,9 @@ mod tests {
     fn links(text: &str) -> Vec<String> {
         let ast = parse(text).unwrap_or_else(|error| panic!("{}", error.render(text)));
         let name = |index: usize| ast.stages[index].name.clone();
-        let show = |link: &Link| format!("{}[{}] -> [{}]{}", name(link.from), link.output, link.input, name(link.to));
+        let show = |link: &Link| {
+            format!("{}[{}] -> [{}]{}", name(link.from), link.output, link.input, name(link.to))
+        };
         ast.links.iter().map(show).collect()
     }
 
@@ -283,7 +299,11 @@ mod tests {
             ["device@2[0] -> [0]web", "web[0] -> [0]a", "a[0] -> [0]record@4", "web[0] -> [0]count@5"]
         );
         assert_eq!(links("a, b :: count; a -> b; x(1)[1] -> [2]a"), ["a[0] -> [0]b", "x@3[1] -> [2]a"]);
-        assert_eq!(links("c -> d; d -> e"), ["c@1[0] -> [0]d@2", "d@3[0] -> [0]e@4"], "a class alone is a new stage");
+        assert_eq!(
+            links("c -> d; d -> e"),
+            ["c@1[0] -> [0]d@2", "d@3[0] -> [0]e@4"],
+            "a class alone is a new stage"
+        );
     }
 
     #[test]
@@ -312,7 +332,9 @@ mod tests {
 
     #[test]
     fn no_text_panics() {
-        let pieces = ["a", "::", "->", "(", ")", "[", "]", ",", ";", "=", "\"", "1/2", " ", "\n", "//", "/*", "\\", "ü"];
+        let pieces = [
+            "a", "::", "->", "(", ")", "[", "]", ",", ";", "=", "\"", "1/2", " ", "\n", "//", "/*", "\\", "ü",
+        ];
         let mut state = 1_u64;
         for _ in 0..20_000 {
             let mut text = String::new();

@@ -9,6 +9,7 @@ use super::Plan;
 use crate::catalog::{Common, Make, Site};
 use crate::engine::Control;
 use crate::graph::{Graph, NodeId};
+use crate::stage::Stage;
 use crate::stages::{SinkStage, SourceStage};
 
 /// Makes the graph of a worker. `sink` gives this worker's handle of the sink of a node. The nodes of sources come back in the order of the plan.
@@ -27,10 +28,12 @@ pub fn build(
     let (mut ids, mut sources): (Vec<NodeId>, Vec<NodeId>) = (Vec::new(), Vec::new());
     for (index, node) in plan.nodes.iter().enumerate() {
         let site = Site { name: &node.name, worker, is_first: node.is_done_by_source, control, common };
-        let stage = match node.class.make {
+        let stage: Box<dyn Stage> = match node.class.make {
             Make::Source => Box::new(SourceStage),
             Make::Sink => Box::new(SinkStage::new(sink(index), false)),
-            Make::Stage(make) => make(&node.arguments, &site).map_err(|why| format!("{}: {why}", node.name))?,
+            Make::Stage(make) => {
+                make(&node.arguments, &site).map_err(|why| format!("{}: {why}", node.name))?
+            }
         };
         let inputs: Vec<_> = node.inputs.iter().map(|&(from, output)| (ids[from], output)).collect();
         let id = graph.add(&node.name, node.class.name, stage, &inputs);

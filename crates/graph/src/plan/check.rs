@@ -17,7 +17,8 @@ pub(super) struct Checked {
 /// Parses and checks one text. The stages come in an order in which each stands before those that it leads to.
 pub(super) fn check(text: &str) -> Result<Vec<Checked>, SyntaxError> {
     let ast = parse(text)?;
-    let classes = ast.stages.iter().map(|stage| class(&stage.class, stage.span)).collect::<Result<Vec<_>, _>>()?;
+    let classes =
+        ast.stages.iter().map(|stage| class(&stage.class, stage.span)).collect::<Result<Vec<_>, _>>()?;
     for link in &ast.links {
         check_link(&ast, &classes, link)?;
     }
@@ -46,9 +47,16 @@ pub(super) fn check(text: &str) -> Result<Vec<Checked>, SyntaxError> {
 fn class(name: &str, span: Span) -> Result<&'static Class, SyntaxError> {
     catalog::class(name).ok_or_else(|| {
         let names = CLASSES.iter().map(|class| class.name);
-        let hint = match names.clone().min_by_key(|known| distance(known, name)).filter(|known| distance(known, name) <= 2) {
+        let hint = match names
+            .clone()
+            .min_by_key(|known| distance(known, name))
+            .filter(|known| distance(known, name) <= 2)
+        {
             Some(near) => format!("did you mean `{near}`?"),
-            None => format!("there are {}; a name of your own is declared with name :: class", names.collect::<Vec<_>>().join(", ")),
+            None => format!(
+                "there are {}; a name of your own is declared with name :: class",
+                names.collect::<Vec<_>>().join(", ")
+            ),
         };
         SyntaxError::at(span, format!("there is no class of stages `{name}`")).hint(hint)
     })
@@ -71,7 +79,8 @@ fn distance(one: &str, other: &str) -> usize {
 
 fn check_link(ast: &Ast, classes: &[&'static Class], link: &Link) -> Result<(), SyntaxError> {
     let (from, to) = (&ast.stages[link.from], &ast.stages[link.to]);
-    let fault = |message: String, hint: &str| Err(SyntaxError::at(link.span, message).also(from.span).hint(hint));
+    let fault =
+        |message: String, hint: &str| Err(SyntaxError::at(link.span, message).also(from.span).hint(hint));
     if matches!(classes[link.to].make, Make::Source) {
         return fault(format!("`{}` is a source: nothing leads to it", to.name), "a source stands first");
     }

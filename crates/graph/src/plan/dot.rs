@@ -6,7 +6,8 @@ use super::{Plan, PlanNode};
 use crate::catalog::{Make, Outputs};
 
 pub(super) fn dot(plan: &Plan) -> String {
-    let mut text = String::from("digraph tapline {\n  rankdir=LR;\n  node [fontname=\"sans-serif\", fontsize=11];\n");
+    let mut text =
+        String::from("digraph tapline {\n  rankdir=LR;\n  node [fontname=\"sans-serif\", fontsize=11];\n");
     for (id, node) in plan.nodes.iter().enumerate() {
         let shape = match (&node.class.make, node.class.outputs) {
             (Make::Source, _) => "oval",
@@ -30,7 +31,8 @@ pub(super) fn dot(plan: &Plan) -> String {
 /// The name, the class where the name does not tell it, and the first argument.
 fn label(node: &PlanNode) -> String {
     let class = node.class.name;
-    let what = if node.name.contains(class) { node.name.clone() } else { format!("{} :: {class}", node.name) };
+    let what =
+        if node.name.contains(class) { node.name.clone() } else { format!("{} :: {class}", node.name) };
     match node.class.parameters.first().map(|parameter| node.arguments.text(parameter.name)) {
         Some(first) if !first.is_empty() => format!("{what}\n{first}"),
         _ => what,

@@ -18,7 +18,8 @@ pub(super) fn push_down(plan: &mut Plan) {
         if filters.count() < followers.len() {
             continue;
         }
-        let texts: Vec<&str> = followers.iter().map(|&node| plan.nodes[node].arguments.text("text")).collect();
+        let texts: Vec<&str> =
+            followers.iter().map(|&node| plan.nodes[node].arguments.text("text")).collect();
         // No filter is the filter of everything.
         if texts.iter().any(|text| text.trim().is_empty()) || texts.is_empty() {
             continue;

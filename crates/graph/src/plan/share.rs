@@ -17,7 +17,9 @@ pub(super) fn add(plan: &mut Plan, stages: Vec<Checked>, prefix: &str) -> Result
         inputs.sort_unstable();
         inputs.dedup();
         let same = plan.nodes.iter().position(|node| {
-            std::ptr::eq(node.class, stage.class) && node.arguments == stage.arguments && node.inputs == inputs
+            std::ptr::eq(node.class, stage.class)
+                && node.arguments == stage.arguments
+                && node.inputs == inputs
         });
         // Sources bear no inputs, and need no note: that they are one is what people expect.
         if let Some(same) = same {
@@ -30,10 +32,18 @@ pub(super) fn add(plan: &mut Plan, stages: Vec<Checked>, prefix: &str) -> Result
         }
         refuse_second_writer(plan, &stage)?;
         let full = format!("{prefix}{}", stage.name);
-        let name = if stage.is_named && !is_taken(plan, &stage.name) { stage.name } else { unique(plan, full) };
+        let name =
+            if stage.is_named && !is_taken(plan, &stage.name) { stage.name } else { unique(plan, full) };
         let Checked { class, arguments, .. } = stage;
         ids.push(plan.nodes.len());
-        plan.nodes.push(PlanNode { name, class, arguments, inputs, kernel_filter: None, is_done_by_source: false });
+        plan.nodes.push(PlanNode {
+            name,
+            class,
+            arguments,
+            inputs,
+            kernel_filter: None,
+            is_done_by_source: false,
+        });
     }
     Ok(())
 }
@@ -59,7 +69,8 @@ fn refuse_second_writer(plan: &Plan, stage: &Checked) -> Result<(), SyntaxError>
     match other {
         Some(other) => {
             let message = format!("`{}` writes to {wanted} already", other.name);
-            Err(SyntaxError::at(stage.span, message).hint("lead both ways to one record, or give it another file"))
+            Err(SyntaxError::at(stage.span, message)
+                .hint("lead both ways to one record, or give it another file"))
         }
         None => Ok(()),
     }

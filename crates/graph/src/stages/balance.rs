@@ -21,7 +21,12 @@ pub(crate) const CLASS: Class = Class {
             default: Some("flow"),
             meaning: "addresses, protocol and ports; addresses only; or the flow inside the innermost tunnel",
         },
-        Parameter { name: "seed", kind: Kind::Number(0, u64::MAX), default: Some("0"), meaning: "another seed shares out otherwise" },
+        Parameter {
+            name: "seed",
+            kind: Kind::Number(0, u64::MAX),
+            default: Some("0"),
+            meaning: "another seed shares out otherwise",
+        },
     ],
     outputs: Outputs::Many,
     order: Order::Free,

@@ -22,7 +22,12 @@ pub(crate) const CLASS: Class = Class {
             default: Some("l4"),
             meaning: "the last layer to keep: link header, IP with its extensions, TCP or UDP",
         },
-        Parameter { name: "bytes", kind: Kind::Number(0, 65_535), default: Some("0"), meaning: "bytes to keep behind it" },
+        Parameter {
+            name: "bytes",
+            kind: Kind::Number(0, 65_535),
+            default: Some("0"),
+            meaning: "bytes to keep behind it",
+        },
     ],
     outputs: Outputs::One,
     order: Order::Free,

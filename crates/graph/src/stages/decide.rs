@@ -123,7 +123,8 @@ mod tests {
     fn each_interface_may_have_its_own() {
         assert_eq!(accepted(Arc::new(|_| Ok(Arc::new(Unseen::default())))), [0, 2, 3, 5]);
         let by_name: [Arc<dyn Select>; 2] = [Arc::new(Unseen::default()), Arc::new(tcp())];
-        let decide = move |interface: &Interface| Ok(Arc::clone(&by_name[usize::from(interface.name == "b")]));
+        let decide =
+            move |interface: &Interface| Ok(Arc::clone(&by_name[usize::from(interface.name == "b")]));
         assert_eq!(accepted(Arc::new(decide)), [0, 2]);
     }
 

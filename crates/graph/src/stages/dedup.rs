@@ -33,7 +33,12 @@ pub(crate) const CLASS: Class = Class {
             meaning: "what copies have in common: all bytes from the IP header on; the same but for the hop limit and the IPv4 header checksum; all bytes \
                 with the link header",
         },
-        Parameter { name: "window", kind: Kind::Duration, default: Some("100ms"), meaning: "so much later a packet is no copy any more" },
+        Parameter {
+            name: "window",
+            kind: Kind::Duration,
+            default: Some("100ms"),
+            meaning: "so much later a packet is no copy any more",
+        },
         Parameter {
             name: "packets",
             kind: Kind::Number(1, 10_000_000),
@@ -92,7 +97,7 @@ impl Dedup {
         let end = headers.ip_end().clamp(l3, data.len());
         let ip = &data[l3..end];
         match (self.same, headers.ip(), ip) {
-            (Same::Hop, Some(IpVersion::V4), [before @ .., _] ) if before.len() >= 12 => {
+            (Same::Hop, Some(IpVersion::V4), [before @ .., _]) if before.len() >= 12 => {
                 self.key.hash_one((&ip[..8], ip[9], &ip[12..]))
             }
             (Same::Hop, Some(IpVersion::V6), _) if ip.len() > 8 => self.key.hash_one((&ip[..7], &ip[8..])),

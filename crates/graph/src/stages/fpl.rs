@@ -38,7 +38,7 @@ impl Fpl {
     ///
     /// # Errors
     /// What is wrong with it, and where.
-    pub fn new(name: &str, text: &str, cells: usize) -> Result<Fpl, Error> {
+    pub fn new(name: &str, text: &str, cells: u32) -> Result<Fpl, Error> {
         let options = FplOptions { memory_cells: cells, ..FplOptions::default() };
         let program =
             Fpl { name: name.to_owned(), text: text.to_owned(), workers: vec![Worker::new(options)] };

@@ -22,8 +22,18 @@ pub(crate) const CLASS: Class = Class {
             default: Some("1/1"),
             meaning: "how many go on: 1/100 is one of a hundred (packets, flows)",
         },
-        Parameter { name: "by", kind: Kind::Choice(&["packet", "flow", "time"]), default: Some("packet"), meaning: "what is chosen" },
-        Parameter { name: "every", kind: Kind::Duration, default: Some("100ms"), meaning: "the least time between two packets (time)" },
+        Parameter {
+            name: "by",
+            kind: Kind::Choice(&["packet", "flow", "time"]),
+            default: Some("packet"),
+            meaning: "what is chosen",
+        },
+        Parameter {
+            name: "every",
+            kind: Kind::Duration,
+            default: Some("100ms"),
+            meaning: "the least time between two packets (time)",
+        },
         Parameter {
             name: "seed",
             kind: Kind::Number(0, u64::MAX),

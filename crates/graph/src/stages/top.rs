@@ -25,13 +25,35 @@ pub(crate) const CLASS: Class = Class {
     parameters: &[
         Parameter {
             name: "by",
-            kind: Kind::Choice(&["src", "dst", "host", "pair", "flow", "port", "sport", "dport", "protocol", "vlan", "ethertype"]),
+            kind: Kind::Choice(&[
+                "src",
+                "dst",
+                "host",
+                "pair",
+                "flow",
+                "port",
+                "sport",
+                "dport",
+                "protocol",
+                "vlan",
+                "ethertype",
+            ]),
             default: Some("host"),
             meaning: "source address, destination, either (a packet counts for both), both together without direction, flow without direction, the lower port, \
                 source port, destination port, IP protocol, outer VLAN, EtherType",
         },
-        Parameter { name: "n", kind: Kind::Number(1, 1_000_000), default: Some("10"), meaning: "how many are shown" },
-        Parameter { name: "order", kind: Kind::Choice(&["bytes", "packets"]), default: Some("bytes"), meaning: "by what they are ranked" },
+        Parameter {
+            name: "n",
+            kind: Kind::Number(1, 1_000_000),
+            default: Some("10"),
+            meaning: "how many are shown",
+        },
+        Parameter {
+            name: "order",
+            kind: Kind::Choice(&["bytes", "packets"]),
+            default: Some("bytes"),
+            meaning: "by what they are ranked",
+        },
         Parameter {
             name: "entries",
             kind: Kind::Number(1, 100_000_000),
@@ -182,7 +204,9 @@ impl Stage for Top {
         let rank = |amount: &Amount| if self.is_by_packets { amount.packets } else { amount.bytes };
         let mut ranked: Vec<(&Key, &Amount)> = self.counts.iter().collect();
         ranked.sort_unstable_by_key(|(key, amount)| (Reverse(rank(amount)), **key));
-        let row = |name: String, amount: &Amount| vec![Cell::from(name), amount.packets.into(), amount.bytes.into()];
+        let row = |name: String, amount: &Amount| {
+            vec![Cell::from(name), amount.packets.into(), amount.bytes.into()]
+        };
         let mut rows: Vec<_> =
             ranked.iter().take(self.n).map(|(key, amount)| row(key.to_string(), amount)).collect();
         let mut rest = self.others;

@@ -1,0 +1,47 @@
+//! The graph of `tapline capture`: one chain.
+//!
+//! ```text
+//! source -> filter -> (fpl) -> limit -> snap -> every output
+//! ```
+
+use std::sync::Arc;
+
+use tapline_capture::Sink;
+use tapline_profile::Meters;
+
+use crate::engine::Control;
+use crate::graph::{Graph, NodeId};
+use crate::stages::{Compile, Decide, DecideStage, FilterStage, Limit, SinkStage, Snap, SourceStage};
+
+/// What stands between a source and its outputs.
+pub struct Chain {
+    /// The filter.
+    pub compile: Compile,
+    /// What has the last word.
+    pub decide: Option<Decide>,
+    /// Orders and the limit, of all workers together.
+    pub control: Arc<Control>,
+    /// The most bytes of a packet that outputs get.
+    pub snap_len: u32,
+}
+
+impl Chain {
+    /// The graph of one worker, and the node for its source.
+    pub fn graph(self, meters: &Meters, worker: u16, sinks: Vec<Box<dyn Sink>>) -> (Graph, NodeId) {
+        let mut graph = Graph::new(meters, worker);
+        let source = graph.add("source", "source", Box::new(SourceStage), &[]);
+        let filter = Box::new(FilterStage::new(self.compile, true));
+        let mut last = graph.add("filter", "filter", filter, &[(source, 0)]);
+        if let Some(decide) = self.decide {
+            last = graph.add("fpl", "fpl", Box::new(DecideStage::new(decide)), &[(last, 0)]);
+        }
+        last = graph.add("limit", "limit", Box::new(Limit::new(self.control)), &[(last, 0)]);
+        last = graph.add("snap", "cut", Box::new(Snap(self.snap_len)), &[(last, 0)]);
+        let is_only = sinks.len() == 1;
+        for sink in sinks {
+            let name = sink.account().name;
+            graph.add(&name, "output", Box::new(SinkStage::new(sink, is_only)), &[(last, 0)]);
+        }
+        (graph, source)
+    }
+}
