@@ -18,17 +18,68 @@ Examples:
   tapline capture -i eth0 -n 'tcp port 443'           look at traffic
   tapline capture -i eth0 -w trace.pcapng -G 60       a file each minute, drops noted inside
   tapline capture -r trace.pcapng -n -v 'udp'         read it again
+  tapline run -e 'device(eth0) -> top(by=flow)'       a graph of stages: who talks most
   tapline filter explain 'vlan and tcp port 80'       what a filter does, test by test";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Capture packets from interfaces or files: filter them, print them, save them, account for each.
     Capture(Box<CaptureArgs>),
+    /// Run a graph of stages: filter, sample, count, record, and more, each packet read once for all of them.
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(Box<RunArgs>),
     /// Look into filters.
     #[command(subcommand)]
     Filter(FilterCommand),
     /// List interfaces: addresses, speed, driver, link type, and who captures there.
     Interfaces(InterfacesArgs),
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  tapline run -e 'device(eth0) -> filter(\"tcp port 80\") -> record(\"web.pcapng\")'
+  tapline run -e 'file(\"a.pcap\") -> top(by=flow, n=20)'
+  tapline run web.graph dns.graph                  what both have in common runs once
+  tapline run --check --explain web.graph          is it right, and what the planner makes of it
+  tapline run --dot web.graph | dot -Tsvg          a drawing
+  tapline run --stages                             every class of stages; --stages sample: one of them
+
+The language: name :: class(arguments) declares a stage, a -> b -> c connects. docs/graph.md has the grammar.";
+
+#[derive(Debug, Args)]
+pub(crate) struct RunArgs {
+    /// Files that hold graphs. Several run as one: stages that they have in common run once.
+    #[arg(value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// A graph as text. May be repeated, and stand beside files.
+    #[arg(short = 'e', value_name = "TEXT")]
+    pub(crate) text: Vec<String>,
+    /// Only check whether the graph is right.
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Only draw the graph, in the language of Graphviz.
+    #[arg(long, conflicts_with = "check")]
+    pub(crate) dot: bool,
+    /// Say what the planner did: which stages run once for several, which filters the kernel runs.
+    #[arg(long)]
+    pub(crate) explain: bool,
+    /// Describe the classes of stages, or the one named.
+    #[arg(long, value_name = "CLASS", num_args = 0..=1, default_missing_value = "")]
+    pub(crate) stages: Option<String>,
+    /// Open devices in this network namespace (`ip netns list`).
+    #[arg(long, value_name = "NAME")]
+    pub(crate) netns: Option<String>,
+    /// Stop after this time: 90, 90s, 5m, 1h.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub(crate) duration: Option<std::time::Duration>,
+    /// Results and account as JSON, on standard output.
+    #[arg(long)]
+    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) language: LanguageArgs,
+    /// Become this user once all is open; root runs as the caller of sudo unless told otherwise.
+    #[arg(short = 'Z', long, value_name = "USER")]
+    pub(crate) relinquish_privileges: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]

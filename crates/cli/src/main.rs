@@ -7,8 +7,11 @@ mod filter;
 mod fpl;
 mod interfaces;
 mod output;
+mod privileges;
 mod report;
+mod run;
 mod signals;
+mod stream;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -31,6 +34,7 @@ fn main() -> ExitCode {
         Command::Filter(FilterCommand::Bench(args)) => {
             tapline_bench::filter::run(&args.what, args.runs).map(|()| ExitCode::SUCCESS)
         }
+        Command::Run(args) => run::run(&args),
         Command::Interfaces(args) => interfaces::list(&args).map(|()| ExitCode::SUCCESS),
     };
     result.unwrap_or_else(|error| {

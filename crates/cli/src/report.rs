@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tapline_capture::{
     Account, Balance, Count, FilterAccount, InterfaceAccount, Loss, OutputAccount, Place, RingAccount,
 };
-use tapline_graph::grouped;
+use tapline_graph::{GraphAccount, StageAccount, grouped};
 
 /// Width of the column that says where.
 const PLACE_WIDTH: usize = 44;
@@ -74,12 +74,92 @@ fn engine(filter: &FilterAccount) -> String {
 }
 
 fn balance_text(account: &Account) -> String {
-    match account.balance() {
+    state_text(&account.balance())
+}
+
+/// What packets are that a stage did not hand on.
+fn refused_word(class: &str) -> &'static str {
+    match class {
+        "filter" => "filtered",
+        "sample" => "sampled out",
+        "dedup" => "copies",
+        "drop" => "dropped",
+        _ => "refused",
+    }
+}
+
+fn state_text(balance: &Balance) -> String {
+    match balance {
         Balance::Balanced => "  balanced: every packet is accounted for\n".to_owned(),
         Balance::Unbalanced(faults) => faults.iter().fold(String::new(), |mut text, fault| {
             let _ = writeln!(text, "  NOT BALANCED: {fault}");
             text
         }),
+    }
+}
+
+/// The final account of a graph: what came in, and what each stage did with it.
+pub(crate) fn graph_text(account: &GraphAccount) -> String {
+    graph_table(account) + &state_text(&account.balance())
+}
+
+/// The account of a graph that still runs.
+pub(crate) fn running_graph_text(account: &GraphAccount) -> String {
+    let state = match account.balance() {
+        balance @ Balance::Balanced => state_text(&balance),
+        Balance::Unbalanced(_) => "  still running: the sums settle at the end\n".to_owned(),
+    };
+    graph_table(account) + &state
+}
+
+fn graph_table(account: &GraphAccount) -> String {
+    let mut table = Table { text: format!("{:<PLACE_WIDTH$}{:>COUNT_WIDTH$}\n", "account", "packets") };
+    for interface in &account.interfaces {
+        table.interface(interface);
+    }
+    table.row("delivered", Count::Known(account.delivered), "");
+    if account.unexamined > 0 {
+        table.row("not examined", Count::Known(account.unexamined), "came after the end was decided");
+    }
+    for stage in &account.stages {
+        table.stage(stage);
+    }
+    table.text
+}
+
+/// The account of a graph as one JSON object, `{"account": ...}`; what is unknown is null.
+pub(crate) fn graph_json(account: &GraphAccount) -> Value {
+    let balance = account.balance();
+    json!({"account": {
+        "interfaces": account.interfaces.iter().map(interface_json).collect::<Vec<_>>(),
+        "delivered": account.delivered,
+        "unexamined": account.unexamined,
+        "stages": account.stages.iter().map(stage_json).collect::<Vec<_>>(),
+        "lost": account.lost(),
+        "balanced": balance == Balance::Balanced,
+        "faults": faults(balance),
+    }})
+}
+
+fn stage_json(stage: &StageAccount) -> Value {
+    json!({
+        "name": stage.name,
+        "class": stage.class,
+        "received": stage.received,
+        "bytes": stage.bytes,
+        "passed": stage.passed,
+        "refused": stage.refused(),
+        "held": stage.own.held,
+        "unexamined": stage.own.unexamined,
+        "filter": stage.own.filter.as_ref().map(filter_json),
+        "output": stage.own.output.as_ref().map(output_json),
+    })
+}
+
+fn faults(balance: Balance) -> Vec<String> {
+    match balance {
+        Balance::Balanced => Vec::new(),
+        Balance::Unbalanced(faults) => faults,
     }
 }
 
@@ -136,6 +216,29 @@ impl Table {
         }
     }
 
+    /// What came to a stage, and what it did with it besides handing it on.
+    fn stage(&mut self, stage: &StageAccount) {
+        let StageAccount { name, received, own, .. } = stage;
+        let mut remarks = Vec::new();
+        let mut remark = |count: u64, what: &str| {
+            if count > 0 {
+                remarks.push(format!("{} {what}", grouped(count)));
+            }
+        };
+        remark(stage.refused(), refused_word(stage.class));
+        remark(own.held, "held");
+        remark(own.unexamined, "not examined");
+        if let Some(output) = &own.output {
+            remark(output.written, "written");
+            remark(output.lost, "LOST");
+            remark(output.buffered, "on their way");
+        }
+        if let Some(filter) = &own.filter {
+            remarks.extend(Some(engine(filter)).filter(|engine| !engine.is_empty()));
+        }
+        self.row(&format!("{name}  received"), Count::Known(*received), &remarks.join(", "));
+    }
+
     fn output(&mut self, output: &OutputAccount) {
         self.row(&format!("{}  written", output.name), Count::Known(output.written), "");
         if output.lost > 0 {
@@ -150,10 +253,6 @@ impl Table {
 /// The account as one JSON object, `{"account": ...}`; what is unknown is null.
 pub(crate) fn to_json(account: &Account) -> Value {
     let balance = account.balance();
-    let faults = match &balance {
-        Balance::Balanced => Vec::new(),
-        Balance::Unbalanced(faults) => faults.clone(),
-    };
     json!({"account": {
         "interfaces": account.interfaces.iter().map(interface_json).collect::<Vec<_>>(),
         "delivered": account.delivered,
@@ -164,7 +263,7 @@ pub(crate) fn to_json(account: &Account) -> Value {
         "outputs": account.outputs.iter().map(output_json).collect::<Vec<_>>(),
         "lost": account.lost(),
         "balanced": balance == Balance::Balanced,
-        "faults": faults,
+        "faults": faults(balance),
     }})
 }
 

@@ -12,9 +12,8 @@ use tapline_packet::Interface;
 use super::snap_len;
 use crate::args::{CaptureArgs, LanguageArgs};
 
-/// The filter of a capture.
-pub(super) struct Filtering {
-    text: String,
+/// How texts of filters become programs in a run.
+pub(crate) struct Compiler {
     snap_len: u32,
     optimise: bool,
     language: LanguageArgs,
@@ -23,36 +22,22 @@ pub(super) struct Filtering {
     netmasks: HashMap<String, u32>,
 }
 
-impl Filtering {
-    /// Takes the text from the command line or from a file, and parses it once, so that a mistake shows at once.
-    pub(super) fn new(args: &CaptureArgs) -> Result<Filtering> {
-        let text = filter_text(args.filter_file.as_deref(), &args.filter)?;
-        if let Err(error) = tapline_filter::parse(&text) {
-            bail!("{}", error.render(&text));
-        }
-        let is_live = args.read.is_empty();
-        Ok(Filtering {
-            text,
-            snap_len: snap_len(args),
-            optimise: !args.no_optimize,
-            language: args.language,
-            handle: if is_live { Handle::Live } else { Handle::Savefile },
-            netmasks: if is_live { netmasks(args.netns.as_deref()) } else { HashMap::new() },
-        })
-    }
-
-    /// The filter as it was given; empty for none.
-    pub(super) fn text(&self) -> &str {
-        &self.text
-    }
-
-    /// The program for packets of `interface`; `None` lets everything through.
-    pub(super) fn compile(&self, interface: &Interface) -> Result<Option<Program>, Error> {
-        if self.text.trim().is_empty() { Ok(None) } else { self.program(interface).map(Some) }
+impl Compiler {
+    /// For packets of files, or of live interfaces of a network namespace.
+    pub(crate) fn new(
+        snap_len: u32,
+        optimise: bool,
+        language: LanguageArgs,
+        is_live: bool,
+        netns: Option<&str>,
+    ) -> Compiler {
+        let handle = if is_live { Handle::Live } else { Handle::Savefile };
+        let netmasks = if is_live { netmasks(netns) } else { HashMap::new() };
+        Compiler { snap_len, optimise, language, handle, netmasks }
     }
 
     /// The program for packets of `interface`, also for the empty filter.
-    pub(super) fn program(&self, interface: &Interface) -> Result<Program, Error> {
+    pub(crate) fn program(&self, text: &str, interface: &Interface) -> Result<Program, Error> {
         let netmask = match self.handle {
             Handle::Live => self.netmasks.get(&interface.name).copied(),
             _ => Some(0), // as tcpdump -r
@@ -67,7 +52,46 @@ impl Filtering {
             ipv6_extensions: self.language.ipv6_extensions,
             ..Options::default()
         };
-        tapline_filter::compile(&self.text, &options).map_err(|error| Error::Filter(error.render(&self.text)))
+        tapline_filter::compile(text, &options).map_err(|error| Error::Filter(error.render(text)))
+    }
+
+    /// The same; `None` lets everything through.
+    pub(crate) fn compile(&self, text: &str, interface: &Interface) -> Result<Option<Program>, Error> {
+        if text.trim().is_empty() { Ok(None) } else { self.program(text, interface).map(Some) }
+    }
+}
+
+/// The filter of a capture.
+pub(super) struct Filtering {
+    text: String,
+    compiler: Compiler,
+}
+
+impl Filtering {
+    /// Takes the text from the command line or from a file, and parses it once, so that a mistake shows at once.
+    pub(super) fn new(args: &CaptureArgs) -> Result<Filtering> {
+        let text = filter_text(args.filter_file.as_deref(), &args.filter)?;
+        if let Err(error) = tapline_filter::parse(&text) {
+            bail!("{}", error.render(&text));
+        }
+        let (is_live, netns) = (args.read.is_empty(), args.netns.as_deref());
+        let compiler = Compiler::new(snap_len(args), !args.no_optimize, args.language, is_live, netns);
+        Ok(Filtering { text, compiler })
+    }
+
+    /// The filter as it was given; empty for none.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The program for packets of `interface`; `None` lets everything through.
+    pub(super) fn compile(&self, interface: &Interface) -> Result<Option<Program>, Error> {
+        self.compiler.compile(&self.text, interface)
+    }
+
+    /// The program for packets of `interface`, also for the empty filter.
+    pub(super) fn program(&self, interface: &Interface) -> Result<Program, Error> {
+        self.compiler.program(&self.text, interface)
     }
 
     /// Compiles for all interfaces known at the start, so that a mistake shows before anything is opened for writing.

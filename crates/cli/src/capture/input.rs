@@ -14,8 +14,8 @@ use tapline_packet::{Interface, LinkType};
 
 use super::filtering::Filtering;
 use super::snap_len;
-use super::stream::{self, Stream};
 use crate::args::{CaptureArgs, DirectionArg};
+use crate::stream::{self, Stream};
 
 /// Opened sources, one for each worker, and what people should know about them.
 pub(super) struct Input {
@@ -45,7 +45,7 @@ fn open_files(args: &CaptureArgs, control: &Arc<Control>) -> Result<Input> {
     Ok(Input { sources: vec![Box::new(FileInput::new(files, order))], announcements, is_live: false })
 }
 
-fn open_file(path: &Path, control: &Arc<Control>) -> Result<FileSource> {
+pub(crate) fn open_file(path: &Path, control: &Arc<Control>) -> Result<FileSource> {
     if path.as_os_str() == "-" {
         let input = Stream::standard_input(Arc::clone(control))?;
         return Ok(FileInput::open_stream(Box::new(input), "standard input")?);
@@ -58,7 +58,7 @@ fn open_file(path: &Path, control: &Arc<Control>) -> Result<FileSource> {
     Ok(FileInput::open_file(path)?)
 }
 
-fn announcement(file: &FileSource) -> String {
+pub(crate) fn announcement(file: &FileSource) -> String {
     let packed = file.compression().map_or(String::new(), |compression| format!(", {}", compression.name()));
     let link_types = match file.interfaces() {
         [] => String::new(),
@@ -170,7 +170,7 @@ fn timestamps(args: &CaptureArgs) -> Result<TimestampSource> {
     })
 }
 
-fn listening(source: &AfPacket, workers: usize) -> Vec<String> {
+pub(crate) fn listening(source: &AfPacket, workers: usize) -> Vec<String> {
     let threads = if workers > 1 { format!(", {workers} workers") } else { String::new() };
     let line = |(interface, (_, ring)): (&Interface, (&str, tapline_sys::RingGeometry))| {
         let mib = ring.len() as f64 / f64::from(1 << 20);

@@ -6,14 +6,12 @@
 //! ```
 
 mod filtering;
-mod input;
+pub(crate) mod input;
 mod lists;
 mod outputs;
-mod privileges;
-mod stream;
 mod watching;
 
-pub(crate) use filtering::filter_text;
+pub(crate) use filtering::{Compiler, filter_text};
 pub(crate) use lists::form;
 
 use std::fs;
@@ -31,6 +29,7 @@ use tapline_packet::{Interface, Timestamp};
 use tapline_profile::Meters;
 
 use crate::args::{CaptureArgs, FplArgs};
+use crate::privileges;
 use crate::report;
 use crate::signals;
 use filtering::Filtering;
@@ -50,7 +49,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
         return lists::dump(args, &filtering, &Interface::new("", link_type)).map(|()| ExitCode::SUCCESS);
     }
     let control = Arc::new(Control::new(args.count_packets.filter(|&count| count > 0)));
-    let identity = privileges::identity(args)?;
+    let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
     // From its first packet on a live capture ends with its account. A file may keep us waiting for its writer: until it is
     // open, Ctrl-C may end the program as it ends any other.
     let caught_early = if args.read.is_empty() { Some(signals::catch()?) } else { None };
@@ -131,7 +130,7 @@ fn announce(input: &input::Input) {
     }
 }
 
-fn stop_after(duration: Duration, control: Arc<Control>) {
+pub(crate) fn stop_after(duration: Duration, control: Arc<Control>) {
     thread::spawn(move || {
         thread::sleep(duration);
         control.stop();
@@ -139,7 +138,7 @@ fn stop_after(duration: Duration, control: Arc<Control>) {
 }
 
 /// The wall clock, which the engine reads once a batch.
-fn clock() -> Timestamp {
+pub(crate) fn clock() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp::from_parts(since.as_secs() as i64, u64::from(since.subsec_nanos()))
 }

@@ -14,9 +14,10 @@ use tapline_sys::privilege::Identity;
 
 use super::filtering::Filtering;
 use super::input::Input;
-use super::{clock, privileges, snap_len};
+use super::{clock, snap_len};
 use crate::args::{CaptureArgs, ColorArg, FormatArg, PrecisionArg};
 use crate::output::CountSink;
+use crate::privileges;
 
 /// Opens every output that was asked for.
 pub(super) fn open(

@@ -9,11 +9,9 @@ use tapline_file::{Files, Plain};
 use tapline_sys::privilege::{self, Identity};
 use tapline_sys::{Opener, Owner};
 
-use crate::args::CaptureArgs;
-
-/// The user to become: the one named, or the one who called sudo; `None` to stay who we are.
-pub(super) fn identity(args: &CaptureArgs) -> Result<Option<Identity>> {
-    match args.relinquish_privileges.as_deref() {
+/// The user to become: the one named with -Z, or the one who called sudo; `None` to stay who we are.
+pub(crate) fn identity(named: Option<&str>) -> Result<Option<Identity>> {
+    match named {
         None => Ok(if privilege::is_root() { Identity::of_caller() } else { None }),
         Some("root") => Ok(None),
         Some(name) => match Identity::of_name(name) {
@@ -27,7 +25,7 @@ pub(super) fn identity(args: &CaptureArgs) -> Result<Option<Identity>> {
 }
 
 /// Becomes `identity`. Without one, root stays root, and anybody else gives up the capabilities that capturing needed.
-pub(super) fn give_up(identity: Option<&Identity>) -> Result<()> {
+pub(crate) fn give_up(identity: Option<&Identity>) -> Result<()> {
     if identity.is_none() && privilege::is_root() {
         return Ok(());
     }
@@ -36,7 +34,7 @@ pub(super) fn give_up(identity: Option<&Identity>) -> Result<()> {
 
 /// Who creates the files that are written to `path`: we ourselves, or, if we are to become somebody else, a process
 /// that kept the rights which we have now.
-pub(super) fn files(path: &Path, identity: Option<&Identity>) -> Result<Box<dyn Files>> {
+pub(crate) fn files(path: &Path, identity: Option<&Identity>) -> Result<Box<dyn Files>> {
     let Some(identity) = identity.filter(|_| path != Path::new("-")) else { return Ok(Box::new(Plain)) };
     let directory = path.parent().unwrap_or(Path::new("")).to_owned();
     let owner = Owner { uid: identity.uid, gid: identity.gid };

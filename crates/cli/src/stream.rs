@@ -14,7 +14,7 @@ use tapline_sys::Poller;
 const WAIT: Duration = Duration::from_millis(100);
 
 /// Standard input, a named pipe or a device, unbuffered. Reads until the writer ends it or `control` says stop.
-pub(super) struct Stream {
+pub(crate) struct Stream {
     file: File,
     poller: Poller,
     control: Arc<Control>,
@@ -22,19 +22,19 @@ pub(super) struct Stream {
 
 impl Stream {
     /// Standard input.
-    pub(super) fn standard_input(control: Arc<Control>) -> io::Result<Stream> {
+    pub(crate) fn standard_input(control: Arc<Control>) -> io::Result<Stream> {
         let file = File::from(io::stdin().as_fd().try_clone_to_owned()?);
         Ok(Stream { file, poller: Poller::new(), control })
     }
 
     /// What bears this name; waits for a writer of a named pipe.
-    pub(super) fn open(path: &Path, control: Arc<Control>) -> io::Result<Stream> {
+    pub(crate) fn open(path: &Path, control: Arc<Control>) -> io::Result<Stream> {
         Ok(Stream { file: File::open(path)?, poller: Poller::new(), control })
     }
 }
 
 /// Whether reading from what bears this name may wait for a writer.
-pub(super) fn is_stream(path: &Path) -> bool {
+pub(crate) fn is_stream(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir())
 }
 

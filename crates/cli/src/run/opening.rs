@@ -1,0 +1,148 @@
+//! The sources and sinks of a plan, opened.
+
+use std::collections::HashMap;
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use tapline_capture::af_packet::{self, AfPacket, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings};
+use tapline_capture::{FileInput, FileOutput, Sink, Source};
+use tapline_file::{FileWriter, Order, Section, WriteOptions};
+use tapline_graph::Control;
+use tapline_graph::catalog::Make;
+use tapline_graph::plan::{Plan, PlanNode};
+use tapline_graph::stages::{Format, LinesSink};
+use tapline_packet::Interface;
+use tapline_print::{Options, Printer, Services};
+use tapline_sys::privilege::Identity;
+
+use crate::args::RunArgs;
+use crate::capture::{Compiler, clock, input};
+use crate::privileges;
+
+/// Opens every source, in the order of the plan.
+pub(super) fn sources(
+    args: &RunArgs,
+    plan: &Plan,
+    compiler: &Arc<Compiler>,
+    control: &Arc<Control>,
+) -> Result<Vec<Box<dyn Source>>> {
+    let nodes = plan.nodes.iter().filter(|node| node.is_source());
+    nodes
+        .map(|node| match node.class.name {
+            "device" => device(args, plan, node, compiler),
+            _ => file(node, control),
+        })
+        .collect()
+}
+
+fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "tapline: {line}");
+}
+
+fn file(node: &PlanNode, control: &Arc<Control>) -> Result<Box<dyn Source>> {
+    let file = input::open_file(Path::new(node.arguments.text("name")), control)?;
+    say(&input::announcement(&file));
+    Ok(Box::new(FileInput::new(vec![file], Order::Given)))
+}
+
+fn device(args: &RunArgs, plan: &Plan, node: &PlanNode, compiler: &Arc<Compiler>) -> Result<Box<dyn Source>> {
+    let text = node.kernel_filter.clone().unwrap_or_default();
+    let filter = node.kernel_filter.clone().map(|text| {
+        let compiler = Arc::clone(compiler);
+        Arc::new(move |interface: &Interface| compiler.compile(&text, interface)) as af_packet::CompileFilter
+    });
+    let prints = plan.nodes.iter().any(|node| matches!(node.class.name, "print" | "json"));
+    let settings = Settings {
+        netns: args.netns.clone(),
+        filter,
+        filter_text: text,
+        promiscuous: node.arguments.text("promiscuous") == "yes",
+        ring_len: Some(node.arguments.number("ring")).filter(|bytes| *bytes > 0),
+        latency_ms: if prints { LATENCY_INTERACTIVE_MS } else { LATENCY_RECORDING_MS },
+        order: af_packet::Order::Time,
+        ..Settings::new(&[node.arguments.text("interface")])
+    };
+    let mut workers = AfPacket::open_workers(settings)?;
+    let source = workers.pop().context("a device has at least one worker")?;
+    input::listening(&source, 1).iter().for_each(|line| say(line));
+    Ok(Box::new(source))
+}
+
+/// Compiles every filter for all interfaces known, so that a mistake shows before anything is opened for writing.
+pub(super) fn check_filters(plan: &Plan, compiler: &Compiler, sources: &[Box<dyn Source>]) -> Result<()> {
+    for node in plan.nodes.iter().filter(|node| node.class.name == "filter") {
+        for interface in sources.iter().flat_map(|source| source.interfaces()) {
+            compiler
+                .compile(node.arguments.text("text"), interface)
+                .with_context(|| format!("{} on {}", node.name, interface.name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Opens every sink, by the number of its node.
+pub(super) fn sinks(
+    args: &RunArgs,
+    plan: &Plan,
+    sources: &[Box<dyn Source>],
+    identity: Option<&Identity>,
+) -> Result<HashMap<usize, Box<dyn Sink>>> {
+    let interfaces: Vec<Interface> =
+        sources.iter().flat_map(|source| source.interfaces().iter().cloned()).collect();
+    let is_live = plan.nodes.iter().any(|node| node.class.name == "device");
+    let mut sinks: HashMap<usize, Box<dyn Sink>> = HashMap::new();
+    for (index, node) in plan.nodes.iter().enumerate() {
+        if !matches!(node.class.make, Make::Sink) {
+            continue;
+        }
+        let sink: Box<dyn Sink> = match node.class.name {
+            "record" => Box::new(record(node, &interfaces, is_live, identity)?),
+            _ => Box::new(lines(args, node, interfaces.len() > 1, is_live)),
+        };
+        sinks.insert(index, sink);
+    }
+    Ok(sinks)
+}
+
+fn record(
+    node: &PlanNode,
+    interfaces: &[Interface],
+    is_live: bool,
+    identity: Option<&Identity>,
+) -> Result<FileOutput> {
+    let path = Path::new(node.arguments.text("name"));
+    let mut options = WriteOptions::new(path, interfaces);
+    if let snap @ 1.. = node.arguments.number("snap") {
+        options.snap_len = snap as u32;
+    }
+    let writer = concat!("tapline ", env!("CARGO_PKG_VERSION"));
+    let comment = format!("{writer}, graph, stage {}", node.name);
+    options.section = Section { comments: vec![comment], ..Section::of_this_machine(writer) };
+    let now = clock();
+    let writer = FileWriter::create(options, interfaces, now, privileges::files(path, identity)?)?;
+    Ok(FileOutput::new(writer, &path.display().to_string(), is_live.then_some(now)))
+}
+
+fn lines(args: &RunArgs, node: &PlanNode, interface: bool, is_live: bool) -> LinesSink<io::Stdout> {
+    let is_terminal = io::stdout().is_terminal();
+    let format = if node.class.name == "json" || args.json {
+        Format::Json
+    } else {
+        let options = Options {
+            interface,
+            verbose: node.arguments.number("verbose") as u8,
+            link_header: node.arguments.text("link") == "yes",
+            ..Options::default()
+        };
+        let has_names = options.port_names;
+        let mut printer = Printer::new(options);
+        if has_names {
+            printer.set_services(Services::system());
+        }
+        let colored = is_terminal && std::env::var_os("NO_COLOR").is_none();
+        Format::Text { printer: Box::new(printer), colored }
+    };
+    LinesSink::new(format, io::stdout(), is_live || is_terminal)
+}

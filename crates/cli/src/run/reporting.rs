@@ -1,0 +1,134 @@
+//! What people and machines are told of a graph: the plan, how it goes, results, the account.
+
+use std::cell::RefCell;
+use std::io::{self, IsTerminal, Write};
+
+use anyhow::Result;
+use serde_json::{Map, Value, json};
+use tapline_graph::plan::Plan;
+use tapline_graph::{GraphAccount, Table, Watch, grouped};
+use tapline_packet::Timestamp;
+
+use crate::args::RunArgs;
+use crate::report;
+
+/// What the meters' file says that this is.
+pub(super) fn title(plan: &Plan) -> String {
+    let sources = plan.nodes.iter().filter(|node| node.is_source()).map(|node| {
+        let first = node.class.parameters.first().map_or("", |parameter| node.arguments.text(parameter.name));
+        format!("{} {first}", node.class.name)
+    });
+    format!("run {}", sources.collect::<Vec<_>>().join(", "))
+}
+
+/// The stages in their order, and what the planner did.
+pub(super) fn plan_text(plan: &Plan) -> String {
+    let mut text = String::from("plan\n");
+    for node in &plan.nodes {
+        let inputs: Vec<String> = node
+            .inputs
+            .iter()
+            .map(|&(from, output)| match output {
+                0 => plan.nodes[from].name.clone(),
+                output => format!("{}[{output}]", plan.nodes[from].name),
+            })
+            .collect();
+        let from = if inputs.is_empty() { String::new() } else { format!("  from {}", inputs.join(", ")) };
+        text += &format!("  {} :: {}({}){from}\n", node.name, node.class.name, node.arguments.canonical());
+        if let Some(filter) = &node.kernel_filter {
+            text += &format!("      in the kernel: {filter}\n");
+        }
+    }
+    if !plan.notes.is_empty() {
+        text += "what the planner did\n";
+    }
+    plan.notes.iter().for_each(|note| text += &format!("  {note}\n"));
+    text
+}
+
+/// Tells people how the work goes.
+pub(super) struct Watcher {
+    json: bool,
+    has_line: RefCell<bool>,
+    last: RefCell<Option<(Timestamp, u64)>>,
+}
+
+impl Watcher {
+    pub(super) fn new(args: &RunArgs) -> Watcher {
+        Watcher { json: args.json, has_line: RefCell::new(false), last: RefCell::new(None) }
+    }
+
+    pub(super) fn tell(&self, watch: &Watch<'_>) {
+        for event in watch.events {
+            self.clear();
+            let sign = if event.warning { "warning: " } else { "" };
+            let separator = if event.interface.is_empty() { "" } else { ": " };
+            let _ = writeln!(io::stderr(), "tapline: {sign}{}{separator}{}", event.interface, event.text);
+        }
+        if watch.asked {
+            self.clear();
+            let text = match self.json {
+                true => format!("{}\n", report::graph_json(watch.account)),
+                false => report::running_graph_text(watch.account),
+            };
+            let _ = io::stderr().write_all(text.as_bytes());
+        }
+        if io::stderr().is_terminal() && !io::stdout().is_terminal() {
+            self.line(watch);
+        }
+    }
+
+    fn line(&self, watch: &Watch<'_>) {
+        let delivered = watch.account.delivered;
+        let (then, before) =
+            self.last.replace(Some((watch.now, delivered))).unwrap_or((watch.now, delivered));
+        let seconds = watch.now.since(then).max(1) as f64 / 1e9;
+        let rate = (delivered.saturating_sub(before) as f64 / seconds) as u64;
+        let part = match watch.progress {
+            Some((done, all)) if all > 0 => format!("{:3} %  ", done.saturating_mul(100) / all),
+            _ => String::new(),
+        };
+        let lost = grouped(watch.account.lost());
+        let _ = write!(
+            io::stderr(),
+            "\r\x1b[K{part}{} packets  {lost} lost  {}/s",
+            grouped(delivered),
+            grouped(rate)
+        );
+        *self.has_line.borrow_mut() = true;
+    }
+
+    /// Wipes the line of live counters before something else is printed.
+    pub(super) fn clear(&self) {
+        if self.has_line.replace(false) {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+/// Results go to standard output, the account to standard error; as JSON both are the last objects of standard output.
+pub(super) fn conclude(
+    args: &RunArgs,
+    plan: &Plan,
+    account: &GraphAccount,
+    results: &[(String, Table)],
+) -> Result<()> {
+    if args.json {
+        let members = results.iter().map(|(name, table)| (name.clone(), table.to_json()));
+        let results: Map<String, Value> = members.collect();
+        writeln!(io::stdout(), "{}", json!({ "results": results }))?;
+        writeln!(io::stdout(), "{}", report::graph_json(account))?;
+        return Ok(());
+    }
+    let mut text = String::new();
+    for (name, table) in results {
+        let class = plan.nodes.iter().find(|node| node.name == *name).map_or("", |node| node.class.name);
+        let what = if name.contains(class) { name.clone() } else { format!("{name} :: {class}") };
+        let table = table.to_string();
+        let lines: String = table.lines().map(|line| format!("  {line}\n")).collect();
+        text += &format!("{what}\n{lines}");
+    }
+    io::stdout().write_all(text.as_bytes())?;
+    io::stderr().write_all(report::graph_text(account).as_bytes())?;
+    Ok(())
+}
