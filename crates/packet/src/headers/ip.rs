@@ -152,10 +152,8 @@ impl Headers {
                 }
                 _ => break,
             };
-            if data.len() < at + len {
-                return None;
-            }
-            (next, at) = (data[at], at + len);
+            // The number counts also where the rest of its header was not captured: there is no `l4` then.
+            (next, at) = (u8_at(data, at)?, at + len);
         }
         self.protocol = Some(next);
         if is_extension(next) {
