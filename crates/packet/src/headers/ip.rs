@@ -82,7 +82,7 @@ impl Headers {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn walk_ipv4(&mut self, data: &[u8], at: usize) -> Option<()> {
         let header: &[u8; IPV4_LEN] = array(data, at)?;
         let header_len = usize::from(header[0] & 0x0f) * 4;
@@ -107,8 +107,22 @@ impl Headers {
         self.walk_transport(data, protocol, carried, end)
     }
 
-    #[inline]
     pub(super) fn walk_ipv6(&mut self, data: &[u8], at: usize) -> Option<()> {
+        let (next, end) = self.ipv6_header(data, at)?;
+        self.walk_extensions(&data[..end], next, at + IPV6_LEN)
+    }
+
+    /// A packet whose next header is no extension.
+    #[inline(always)]
+    pub(super) fn walk_plain_ipv6(&mut self, data: &[u8], at: usize) -> Option<()> {
+        let (next, end) = self.ipv6_header(data, at)?;
+        self.protocol = Some(next);
+        self.walk_transport(data, next, at + IPV6_LEN, end)
+    }
+
+    /// The next header, and where the packet ends.
+    #[inline(always)]
+    fn ipv6_header(&mut self, data: &[u8], at: usize) -> Option<(u8, usize)> {
         let header: &[u8; IPV6_LEN] = array(data, at)?;
         if header[0] >> 4 != 6 {
             return None;
@@ -116,17 +130,11 @@ impl Headers {
         self.ip = Some(IpVersion::V6);
         let payload_len = usize::from(u16::from_be_bytes([header[4], header[5]]));
         let total_len = if payload_len == 0 { 0 } else { IPV6_LEN + payload_len };
-        let end = self.end_at(data, at, total_len);
-        let (next, carried) = (header[6], at + IPV6_LEN);
-        if is_extension(next) {
-            return self.walk_extensions(&data[..end], next, carried);
-        }
-        self.protocol = Some(next);
-        self.walk_transport(data, next, carried, end)
+        Some((header[6], self.end_at(data, at, total_len)))
     }
 
     /// Notes and gives where a packet ends that begins at `at` and has a length, or none.
-    #[inline]
+    #[inline(always)]
     fn end_at(&mut self, data: &[u8], at: usize, total_len: usize) -> usize {
         if total_len == 0 {
             return data.len();
@@ -137,7 +145,6 @@ impl Headers {
     }
 
     /// Over extension headers in `data`, which ends where the packet does.
-    #[inline(never)]
     fn walk_extensions(&mut self, data: &[u8], mut next: u8, mut at: usize) -> Option<()> {
         for _ in 0..EXTENSIONS_MAX {
             let len = match next {
@@ -174,6 +181,7 @@ impl Headers {
         Some(fragment.is_later())
     }
 
+    #[inline(always)]
     fn later_fragment(&mut self, carried: usize, end: usize) -> Option<()> {
         if carried <= end {
             self.payload = Place::at(carried);
@@ -183,6 +191,6 @@ impl Headers {
 }
 
 #[inline]
-fn is_extension(protocol: u8) -> bool {
+pub(super) fn is_extension(protocol: u8) -> bool {
     matches!(protocol, HOP_BY_HOP | ROUTING | FRAGMENT | AUTHENTICATION | DESTINATION_OPTIONS)
 }

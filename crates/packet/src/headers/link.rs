@@ -22,6 +22,7 @@ use crate::{LinkType, VlanTag};
 const LINK_HEADERS_MAX: usize = 16;
 
 const ETHERNET_TYPE: usize = 12;
+const ETHERNET_LEN: usize = 14;
 
 /// The greatest number that is a length and not a type (IEEE 802.3).
 const LENGTH_MAX: u16 = 1500;
@@ -54,25 +55,49 @@ const DLT_RAW_OPENBSD: LinkType = LinkType(14);
 const INET: u32 = 2;
 const INET6: [u32; 4] = [10, 24, 28, 30];
 
+/// IP right behind an Ethernet header, without extension headers.
+#[derive(Clone, Copy)]
+pub(super) enum Plain {
+    Ipv4,
+    Ipv6,
+}
+
+/// What of the kind a frame is, if it is any.
+#[inline(always)]
+pub(super) fn plain(link_type: LinkType, data: &[u8]) -> Option<Plain> {
+    let &[.., t0, t1, _, _, _, _, _, _, next] = array::<21>(data, 0)?;
+    match u16::from_be_bytes([t0, t1]) {
+        _ if link_type != LinkType::ETHERNET => None,
+        IPV4 => Some(Plain::Ipv4),
+        IPV6 if !super::ip::is_extension(next) => Some(Plain::Ipv6),
+        _ => None,
+    }
+}
+
 /// A type, and where what it announces begins.
 type Next = (u16, usize);
 
 impl Headers {
-    /// From the first byte on.
-    #[inline]
-    pub(super) fn walk_link(&mut self, data: &[u8]) {
-        if self.link_type == LinkType::ETHERNET {
-            if let Some(kind) = u16_at(data, ETHERNET_TYPE) {
-                self.walk_type(data, kind, ETHERNET_TYPE + 2);
+    /// A frame that [`plain`] gave the type of.
+    #[inline(always)]
+    pub(super) fn walk_plain(&mut self, data: &[u8], kind: Plain) {
+        self.l3 = Place::at(ETHERNET_LEN);
+        match kind {
+            Plain::Ipv4 => {
+                self.ether_type = Some(IPV4);
+                self.walk_ipv4(data, ETHERNET_LEN);
             }
-        } else {
-            self.walk_other_link(data);
+            Plain::Ipv6 => {
+                self.ether_type = Some(IPV6);
+                self.walk_plain_ipv6(data, ETHERNET_LEN);
+            }
         }
     }
 
-    #[inline(never)]
-    fn walk_other_link(&mut self, data: &[u8]) -> Option<()> {
+    /// From the first byte on.
+    pub(super) fn walk_link(&mut self, data: &[u8]) -> Option<()> {
         let (kind, at) = match self.link_type {
+            LinkType::ETHERNET => (u16_at(data, ETHERNET_TYPE)?, ETHERNET_LEN),
             LinkType::RAW | DLT_RAW | DLT_RAW_OPENBSD => return self.walk_raw(data, 0),
             LinkType::IPV4 => (IPV4, 0),
             LinkType::IPV6 => (IPV6, 0),
@@ -90,23 +115,10 @@ impl Headers {
             LinkType::IEEE802_11_RADIOTAP => (LENGTH_MAX, super::wlan::behind_radiotap(data)?),
             _ => return None,
         };
-        self.walk_type(data, kind, at);
-        Some(())
-    }
-
-    /// From what a type announces on, which begins at `at`, not beyond the captured bytes.
-    #[inline]
-    pub(super) fn walk_type(&mut self, data: &[u8], kind: u16, at: usize) {
-        match kind {
-            IPV4 | IPV6 => self.walk_network(data, kind, at),
-            _ => {
-                self.walk_to_network(data, kind, at);
-            }
-        }
+        self.walk_to_network(data, kind, at)
     }
 
     /// Over whatever stands before the network header.
-    #[inline(never)]
     fn walk_to_network(&mut self, data: &[u8], mut kind: u16, mut at: usize) -> Option<()> {
         for _ in 0..LINK_HEADERS_MAX {
             (kind, at) = match kind {
@@ -140,7 +152,6 @@ impl Headers {
         Some(())
     }
 
-    #[inline]
     pub(super) fn walk_network(&mut self, data: &[u8], kind: u16, at: usize) {
         self.l3 = Place::at(at);
         self.ether_type = Some(kind);

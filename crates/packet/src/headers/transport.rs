@@ -44,7 +44,7 @@ impl Headers {
     }
 
     /// The header of `protocol` at `at` in a packet that ends at `end`.
-    #[inline]
+    #[inline(always)]
     pub(super) fn walk_transport(&mut self, data: &[u8], protocol: u8, at: usize, end: usize) -> Option<()> {
         if at > end {
             return None;
