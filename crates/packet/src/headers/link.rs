@@ -55,50 +55,55 @@ const DLT_RAW_OPENBSD: LinkType = LinkType(14);
 const INET: u32 = 2;
 const INET6: [u32; 4] = [10, 24, 28, 30];
 
-/// IP right behind an Ethernet header, without extension headers.
+/// IP behind an Ethernet header and no tag or one, without extension headers: what most packets are.
 #[derive(Clone, Copy)]
-pub(super) enum Plain {
-    Ipv4,
-    Ipv6,
+pub(super) struct Plain {
+    tag: Option<VlanTag>,
+    kind: u16,
+    at: usize,
 }
 
-/// What of the kind a frame is, if it is any.
+/// Such a frame, if it is one.
 #[inline(always)]
 pub(super) fn plain(link_type: LinkType, data: &[u8]) -> Option<Plain> {
-    let &[.., t0, t1, _, _, _, _, _, _, next] = array::<21>(data, 0)?;
-    match u16::from_be_bytes([t0, t1]) {
-        _ if link_type != LinkType::ETHERNET => None,
-        IPV4 => Some(Plain::Ipv4),
-        IPV6 if !super::ip::is_extension(next) => Some(Plain::Ipv6),
-        _ => None,
-    }
+    let &[.., t0, t1, c0, c1, k0, k1, _, _, next, _, _, _, next_behind_tag] = array::<25>(data, 0)?;
+    let kind = u16::from_be_bytes([t0, t1]);
+    let (plain, next) = match kind {
+        _ if link_type != LinkType::ETHERNET => return None,
+        VLAN | VLAN_SERVICE => {
+            let tag = VlanTag { tpid: kind, tci: u16::from_be_bytes([c0, c1]) };
+            let kind = u16::from_be_bytes([k0, k1]);
+            (Plain { tag: Some(tag), kind, at: ETHERNET_LEN + 4 }, next_behind_tag)
+        }
+        _ => (Plain { tag: None, kind, at: ETHERNET_LEN }, next),
+    };
+    let is_plain = plain.kind == IPV4 || plain.kind == IPV6 && !super::ip::is_extension(next);
+    is_plain.then_some(plain)
 }
 
 /// A type, and where what it announces begins.
-type Next = (u16, usize);
+pub(super) type Next = (u16, usize);
 
 impl Headers {
-    /// A frame that [`plain`] gave the type of.
+    /// A frame that [`plain`] knows.
     #[inline(always)]
-    pub(super) fn walk_plain(&mut self, data: &[u8], kind: Plain) {
-        self.l3 = Place::at(ETHERNET_LEN);
-        match kind {
-            Plain::Ipv4 => {
-                self.ether_type = Some(IPV4);
-                self.walk_ipv4(data, ETHERNET_LEN);
-            }
-            Plain::Ipv6 => {
-                self.ether_type = Some(IPV6);
-                self.walk_plain_ipv6(data, ETHERNET_LEN);
-            }
+    pub(super) fn walk_plain(&mut self, data: &[u8], Plain { tag, kind, at }: Plain) {
+        if let Some(tag) = tag {
+            self.push_vlan(tag);
         }
+        self.l3 = Place::at(at);
+        self.ether_type = Some(kind);
+        match kind {
+            IPV4 => self.walk_ipv4(data, at),
+            _ => self.walk_plain_ipv6(data, at),
+        };
     }
 
     /// From the first byte on.
     pub(super) fn walk_link(&mut self, data: &[u8]) -> Option<()> {
         let (kind, at) = match self.link_type {
             LinkType::ETHERNET => (u16_at(data, ETHERNET_TYPE)?, ETHERNET_LEN),
-            LinkType::RAW | DLT_RAW | DLT_RAW_OPENBSD => return self.walk_raw(data, 0),
+            LinkType::RAW | DLT_RAW | DLT_RAW_OPENBSD => raw(data, 0)?,
             LinkType::IPV4 => (IPV4, 0),
             LinkType::IPV6 => (IPV6, 0),
             LinkType::LINUX_SLL => (cooked_type(u16_at(data, 14)?)?, 16),
@@ -141,17 +146,6 @@ impl Headers {
         Some((u16::from_be_bytes([t0, t1]), at + 4))
     }
 
-    /// An IP packet of either version.
-    pub(super) fn walk_raw(&mut self, data: &[u8], at: usize) -> Option<()> {
-        let kind = match u8_at(data, at)? >> 4 {
-            4 => IPV4,
-            6 => IPV6,
-            _ => return None,
-        };
-        self.walk_network(data, kind, at);
-        Some(())
-    }
-
     pub(super) fn walk_network(&mut self, data: &[u8], kind: u16, at: usize) {
         self.l3 = Place::at(at);
         self.ether_type = Some(kind);
@@ -160,6 +154,15 @@ impl Headers {
             IPV6 => self.walk_ipv6(data, at),
             _ => None,
         };
+    }
+}
+
+/// An IP packet of either version.
+pub(super) fn raw(data: &[u8], at: usize) -> Option<Next> {
+    match u8_at(data, at)? >> 4 {
+        4 => Some((IPV4, at)),
+        6 => Some((IPV6, at)),
+        _ => None,
     }
 }
 
