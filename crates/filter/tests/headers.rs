@@ -202,32 +202,35 @@ fn ethernet_frames() {
     }
 }
 
+/// The bytes before an IPv4 packet, or an IPv6 packet.
+type LinkHeader<'a> = &'a dyn Fn(bool) -> Vec<u8>;
+
 /// The same packets behind other link headers.
 #[test]
 fn other_link_headers() {
     let v4 = |kind: [u8; 2], other: [u8; 2]| move |is_v4: bool| if is_v4 { kind } else { other };
     let (ether, ppp) = (v4([8, 0], [0x86, 0xdd]), v4([0, 0x21], [0, 0x57]));
     let null = |is_v4: bool| [if is_v4 { 2 } else { 24 }, 0, 0, 0];
-    let cases: [(LinkType, &str, &dyn Fn(bool) -> Vec<u8>); 11] = [
-        (LinkType::LINUX_SLL, "", &|v4| [&[0; 14][..], &ether(v4)].concat()),
-        (LinkType::LINUX_SLL2, "", &|v4| [&ether(v4)[..], &[0; 18]].concat()),
-        (LinkType::RAW, "", &|_| Vec::new()),
-        (LinkType::NULL, "", &|v4| null(v4).to_vec()),
-        (LinkType::LOOP, "", &|v4| null(v4).into_iter().rev().collect()),
-        (LinkType::C_HDLC, "", &|v4| [&[0x0f, 0][..], &ether(v4)].concat()),
-        (LinkType::PPP, "", &|v4| [&[0xff, 3][..], &ppp(v4)].concat()),
-        (LinkType::PPP_HDLC, "", &|v4| [&[0xff, 3][..], &ppp(v4)].concat()),
-        (LinkType::PPP_ETHER, "", &|v4| [&[0x11, 0, 0, 1, 0, 0][..], &ppp(v4)].concat()),
-        (LinkType::IEEE802_11, "", &|v4| {
+    let cases: [(LinkType, LinkHeader<'_>); 11] = [
+        (LinkType::LINUX_SLL, &|v4| [&[0; 14][..], &ether(v4)].concat()),
+        (LinkType::LINUX_SLL2, &|v4| [&ether(v4)[..], &[0; 18]].concat()),
+        (LinkType::RAW, &|_| Vec::new()),
+        (LinkType::NULL, &|v4| null(v4).to_vec()),
+        (LinkType::LOOP, &|v4| null(v4).into_iter().rev().collect()),
+        (LinkType::C_HDLC, &|v4| [&[0x0f, 0][..], &ether(v4)].concat()),
+        (LinkType::PPP, &|v4| [&[0xff, 3][..], &ppp(v4)].concat()),
+        (LinkType::PPP_HDLC, &|v4| [&[0xff, 3][..], &ppp(v4)].concat()),
+        (LinkType::PPP_ETHER, &|v4| [&[0x11, 0, 0, 1, 0, 0][..], &ppp(v4)].concat()),
+        (LinkType::IEEE802_11, &|v4| {
             [&[0x88, 1][..], &[0; 24], &[0xaa, 0xaa, 3, 0, 0, 0], &ether(v4)].concat()
         }),
-        (LinkType::IEEE802_11_RADIOTAP, "", &|v4| {
+        (LinkType::IEEE802_11_RADIOTAP, &|v4| {
             let radio = [0, 0, 12, 0, 2, 0, 0, 0, 0x20, 0, 0, 0];
             [&radio[..], &[0x88, 1], &[0; 26], &[0xaa, 0xaa, 3, 0, 0, 0], &ether(v4)].concat()
         }),
     ];
-    for (link_type, prefix, header) in cases {
-        let mut questions = questions(link_type, prefix, &[IN_IP]);
+    for (link_type, header) in cases {
+        let mut questions = questions(link_type, "", &[IN_IP]);
         for frame in frames(4000).filter(|frame| matches!(frame.get(12..14), Some([8, 0] | [0x86, 0xdd]))) {
             let mut packet = header(frame[12] == 8);
             packet.extend_from_slice(&frame[14..]);
