@@ -18,7 +18,9 @@ mod layout;
 mod meter;
 mod meters;
 mod place;
+mod reader;
 mod snapshot;
+mod stamp;
 
 pub use clock::{Clock, ClockKind};
 pub use error::Error;
@@ -26,4 +28,6 @@ pub use histogram::{BUCKETS, Histogram, bucket_start};
 pub use layout::{EXTRAS_MAX, Kind, SLOTS_MAX, State};
 pub use meter::{Cost, Extra, Meter};
 pub use meters::Meters;
+pub use reader::{Process, Reader};
 pub use snapshot::{Snapshot, merge_workers};
+pub use stamp::{Clocks, Stamp, StampMode, SystemClocks, UnknownMode};

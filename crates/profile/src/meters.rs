@@ -72,9 +72,13 @@ impl Meters {
     /// Meters in a file that other processes can read, `title` in its header (128 bytes of it). Where no file can be made they
     /// are private, and [`reason`](Self::reason) says why.
     pub fn create(title: &str) -> Meters {
+        Meters::create_in_first(&places(), title)
+    }
+
+    fn create_in_first(places: &[Place], title: &str) -> Meters {
         let mut tried = Vec::new();
-        for place in places() {
-            match shared(&place, title) {
+        for place in places {
+            match shared(place, title) {
                 Ok(meters) => return meters,
                 Err(error) => tried.push(error.to_string()),
             }
@@ -317,6 +321,20 @@ mod tests {
         drop((others, spare));
         assert_eq!(meters.slot("other", "count", 0).snapshot().generation, 1);
         assert_eq!(meters.snapshot().len(), SLOTS_MAX + 2);
+    }
+
+    #[test]
+    fn the_first_folder_that_takes_a_file_is_used() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (no, yes) = (Place::of(Path::new("/proc/none")), Place::of(&folder.path().join("new")));
+        let meters = Meters::create_in_first(&[no.clone(), yes], "x");
+        assert!(meters.path().is_some_and(|path| path.starts_with(folder.path())));
+        let meters = Meters::create_in_first(&[no], "x");
+        let reason = meters.reason().expect("a reason").to_string();
+        assert!(reason.contains("/proc/none") && reason.contains("TAPLINE_RUN_DIR"), "{reason}");
+        let meter = meters.slot("stage", "count", 0);
+        meter.add(&cost(5));
+        assert_eq!((meter.snapshot().packets_in, meter.is_shared(), meters.path()), (5, false, None));
     }
 
     #[test]

@@ -1,0 +1,284 @@
+//! When a packet came: four ways to say it, as WinPcap had them.
+//!
+//! ```text
+//! kernel    the packet's own time, from the kernel or the interface     costs nothing here
+//! tsc       anchor + ticks * rate                                        one counter reading, one multiplication
+//! tsc-sync  likewise, and a new anchor every 100 ms                      follows the system's clock, never goes backwards
+//! batch     the system's clock, once a batch                             all packets of a batch have one time
+//! ```
+//!
+//! `tsc` is anchored once, and drifts from the system's clock by the error of the frequency, some parts in a million. `tsc-sync` finds at each
+//! anchor by how much it is off. What came from a wrong rate corrects the rate; the difference itself is made up for until the
+//! next anchor is due, so that time never jumps for it. If the system's clock was set forward, it follows at once; if it was set
+//! back, it goes at half its speed until both agree: an hour takes two.
+//!
+//! All but `kernel` say when the packet was looked at, not when it came.
+
+use std::fmt;
+use std::str::FromStr;
+
+use tapline_packet::Timestamp;
+use tapline_sys::clock;
+
+use crate::clock::Clock;
+
+/// Anchors of `tsc-sync` are this far apart.
+const SYNC_NS: u64 = 100_000_000;
+/// A difference beyond this is not drift: the clock was set, or the machine slept.
+const STEP_NS: i64 = 1_000_000;
+/// Readings of both clocks for an anchor, of which the one with the least uncertainty is taken.
+const READINGS: usize = 3;
+/// Bits behind the point of a rate.
+const FRACTION_BITS: u32 = 32;
+/// How much of a drift that is seen at one anchor is believed: readings are uncertain by some 20 ns.
+const DRIFT_WEIGHT: f64 = 0.25;
+/// The rate is corrected by no more than this; crystals are ten times better.
+const DRIFT_MAX: f64 = 1e-3;
+
+/// How packets get their times.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StampMode {
+    /// As the kernel or the interface stamped them.
+    #[default]
+    Kernel,
+    /// The processor's counter, anchored once.
+    Tsc,
+    /// The processor's counter, held to the system's clock.
+    TscSync,
+    /// The system's clock, once a batch.
+    Batch,
+}
+
+impl StampMode {
+    /// All of them.
+    pub const ALL: [StampMode; 4] = [StampMode::Kernel, StampMode::Tsc, StampMode::TscSync, StampMode::Batch];
+
+    /// As users write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            StampMode::Kernel => "kernel",
+            StampMode::Tsc => "tsc",
+            StampMode::TscSync => "tsc-sync",
+            StampMode::Batch => "batch",
+        }
+    }
+}
+
+impl fmt::Display for StampMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A name that is no [`StampMode`].
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no time stamp mode {0:?}; there are kernel, tsc, tsc-sync and batch")]
+pub struct UnknownMode(pub String);
+
+impl FromStr for StampMode {
+    type Err = UnknownMode;
+
+    fn from_str(name: &str) -> Result<StampMode, UnknownMode> {
+        StampMode::ALL
+            .into_iter()
+            .find(|mode| mode.name() == name)
+            .ok_or_else(|| UnknownMode(name.to_owned()))
+    }
+}
+
+/// The two clocks that stamps are made from. Tests have their own.
+pub trait Clocks {
+    /// A counter.
+    fn ticks(&mut self) -> u64;
+    /// The system's clock: nanoseconds since 1970 UTC.
+    fn system_ns(&mut self) -> i64;
+    /// Ticks of the counter in a second.
+    fn frequency_hz(&self) -> f64;
+}
+
+/// The clocks of this machine.
+#[derive(Clone, Copy, Debug)]
+pub struct SystemClocks(&'static Clock);
+
+impl SystemClocks {
+    /// With [`Clock::get`].
+    pub fn get() -> SystemClocks {
+        SystemClocks(Clock::get())
+    }
+}
+
+impl Clocks for SystemClocks {
+    #[inline]
+    fn ticks(&mut self) -> u64 {
+        self.0.now()
+    }
+
+    #[inline]
+    fn system_ns(&mut self) -> i64 {
+        clock::realtime_ns()
+    }
+
+    fn frequency_hz(&self) -> f64 {
+        self.0.frequency_hz()
+    }
+}
+
+/// Gives packets their times, in one of the modes. For one thread.
+#[derive(Clone, Debug)]
+pub struct Stamp<C = SystemClocks> {
+    mode: StampMode,
+    clocks: C,
+    line: Line,
+    /// Ticks until an anchor is due.
+    sync_ticks: i64,
+    /// By how much the counter's frequency is off, as a share of it.
+    drift: f64,
+    /// The last time that was given, in modes that never go backwards; that of the batch in `batch`.
+    last: i64,
+}
+
+/// Time as a function of ticks: at one rate for a while, then at another.
+#[derive(Clone, Copy, Debug)]
+struct Line {
+    ticks: u64,
+    nanos: i64,
+    /// Nanoseconds a tick, with 32 bits behind the point, for the first `bend` ticks.
+    rate: u64,
+    bend: i64,
+    /// Likewise from there on.
+    rate_after: u64,
+}
+
+impl Stamp {
+    /// With the clocks of this machine.
+    pub fn new(mode: StampMode) -> Stamp {
+        Stamp::with_clocks(mode, SystemClocks::get())
+    }
+}
+
+impl<C: Clocks> Stamp<C> {
+    /// With clocks of the caller's.
+    pub fn with_clocks(mode: StampMode, mut clocks: C) -> Stamp<C> {
+        let (ticks, nanos) = read_both(&mut clocks);
+        let rate = rate(clocks.frequency_hz(), 1.0);
+        let line = Line { ticks, nanos, rate, bend: i64::MAX, rate_after: rate };
+        let sync_ticks = (SYNC_NS as f64 * clocks.frequency_hz() / 1e9) as i64;
+        Stamp { mode, clocks, line, sync_ticks: sync_ticks.max(1), drift: 0.0, last: nanos }
+    }
+
+    /// How packets get their times here.
+    pub fn mode(&self) -> StampMode {
+        self.mode
+    }
+
+    /// To be called when a batch has come. Reads the system's clock in mode `batch`, else does nothing.
+    #[inline]
+    pub fn begin_batch(&mut self) {
+        if self.mode == StampMode::Batch {
+            self.last = self.clocks.system_ns();
+        }
+    }
+
+    /// The time of a packet whose own time is `own`.
+    #[inline]
+    pub fn stamp(&mut self, own: Timestamp) -> Timestamp {
+        let nanos = match self.mode {
+            StampMode::Kernel => return own,
+            StampMode::Batch => self.last,
+            StampMode::Tsc => {
+                let since = self.clocks.ticks().wrapping_sub(self.line.ticks) as i64;
+                self.line.nanos.saturating_add(nanos_in(since, self.line.rate))
+            }
+            StampMode::TscSync => self.held(),
+        };
+        Timestamp::from_nanos(nanos)
+    }
+
+    #[inline]
+    fn held(&mut self) -> i64 {
+        let mut ticks = self.clocks.ticks();
+        let since = ticks.wrapping_sub(self.line.ticks) as i64;
+        // Before the anchor: another processor's counter, or one that started anew while the machine slept.
+        if !(0..self.sync_ticks).contains(&since) {
+            ticks = self.synchronise();
+        }
+        self.last = self.last.max(self.line.at(ticks));
+        self.last
+    }
+
+    /// A new anchor. Returns its ticks.
+    #[cold]
+    #[inline(never)]
+    fn synchronise(&mut self) -> u64 {
+        let (ticks, system) = read_both(&mut self.clocks);
+        let ours = self.line.at(ticks).max(self.last);
+        let elapsed = ticks.wrapping_sub(self.line.ticks) as i64;
+        let hz = self.clocks.frequency_hz();
+        let behind = system.saturating_sub(ours);
+        self.line = if behind > STEP_NS || elapsed <= 0 {
+            let nanos = system.max(ours);
+            let rate = rate(hz, 1.0 + self.drift);
+            Line { ticks, nanos, rate, bend: i64::MAX, rate_after: rate }
+        } else {
+            if behind >= -STEP_NS {
+                let seen = behind as f64 * hz / (elapsed as f64 * 1e9);
+                self.drift = (self.drift + seen * DRIFT_WEIGHT).clamp(-DRIFT_MAX, DRIFT_MAX);
+            }
+            let correction = (behind as f64 / SYNC_NS as f64).max(-0.5);
+            let rate_after = rate(hz, 1.0 + self.drift);
+            Line {
+                ticks,
+                nanos: ours,
+                rate: rate(hz, 1.0 + self.drift + correction),
+                bend: self.sync_ticks,
+                rate_after,
+            }
+        };
+        ticks
+    }
+}
+
+impl Line {
+    #[inline]
+    fn at(&self, ticks: u64) -> i64 {
+        let since = (ticks.wrapping_sub(self.ticks) as i64).max(0);
+        let (before, after) = (since.min(self.bend), since.saturating_sub(self.bend).max(0));
+        self.nanos
+            .saturating_add(nanos_in(before, self.rate))
+            .saturating_add(nanos_in(after, self.rate_after))
+    }
+}
+
+/// So many ticks in nanoseconds.
+#[inline]
+fn nanos_in(ticks: i64, rate: u64) -> i64 {
+    let nanos = (i128::from(ticks) * i128::from(rate)) >> FRACTION_BITS;
+    nanos.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64
+}
+
+/// Nanoseconds a tick at this frequency, times `factor`, with 32 bits behind the point.
+fn rate(frequency_hz: f64, factor: f64) -> u64 {
+    (1e9 / frequency_hz * factor * (1u64 << FRACTION_BITS) as f64) as u64
+}
+
+/// Both clocks at one moment, as nearly as can be had.
+fn read_both(clocks: &mut impl Clocks) -> (u64, i64) {
+    let mut read = || {
+        let before = clocks.ticks();
+        let nanos = clocks.system_ns();
+        let gap = clocks.ticks().wrapping_sub(before);
+        (gap, before.wrapping_add(gap / 2), nanos)
+    };
+    let mut best = read();
+    for _ in 1..READINGS {
+        let next = read();
+        if next.0 <= best.0 {
+            best = next;
+        }
+    }
+    (best.1, best.2)
+}
+
+#[cfg(test)]
+mod tests;
