@@ -30,4 +30,6 @@ pub use meter::{Cost, Extra, Meter};
 pub use meters::Meters;
 pub use reader::{Process, Reader};
 pub use snapshot::{Snapshot, merge_workers};
-pub use stamp::{Clocks, Stamp, StampMode, SystemClocks, UnknownMode};
+pub use stamp::{
+    Clocks, Stamp, StampError, StampMode, StampReport, SystemClocks, UnknownMode, measure_stamps,
+};

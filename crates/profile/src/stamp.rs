@@ -14,6 +14,8 @@
 //!
 //! All but `kernel` say when the packet was looked at, not when it came.
 
+mod measure;
+
 use std::fmt;
 use std::str::FromStr;
 
@@ -21,6 +23,8 @@ use tapline_packet::Timestamp;
 use tapline_sys::clock;
 
 use crate::clock::Clock;
+
+pub use measure::{StampError, StampReport, measure_stamps};
 
 /// Anchors of `tsc-sync` are this far apart.
 const SYNC_NS: u64 = 100_000_000;
