@@ -80,7 +80,7 @@ fn cost(round: u64) -> Cost {
 
 /// The work, without the loop and what makes up a cost. All variants take turns with the empty loop.
 fn print(title: &str, clock: &Clock, mut work: impl FnMut(u64)) {
-    let mut run = |work: &mut dyn FnMut(u64)| {
+    let run = |work: &mut dyn FnMut(u64)| {
         let before = clock.now();
         work(0);
         clock.now().wrapping_sub(before) as f64 / ADDS as f64

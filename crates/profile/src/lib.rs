@@ -11,6 +11,7 @@
 //! The file is described in `docs/format/meters.md`.
 #![forbid(unsafe_code)]
 
+mod breakdown;
 mod clock;
 mod error;
 mod histogram;
@@ -22,6 +23,7 @@ mod reader;
 mod snapshot;
 mod stamp;
 
+pub use breakdown::{Breakdown, Component, How, compare, to_svg};
 pub use clock::{Clock, ClockKind};
 pub use error::Error;
 pub use histogram::{BUCKETS, Histogram, bucket_start};
