@@ -62,14 +62,71 @@ pub fn physical_memory() -> u64 {
     u64::try_from(pages).unwrap_or(0) * u64::try_from(page_len).unwrap_or(0)
 }
 
+/// How often a processor was given up, and memory brought in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Switches {
+    /// To wait for something: each wake-up is one.
+    pub waiting: u64,
+    /// Because the kernel gave the processor to somebody else.
+    pub preempted: u64,
+    /// Page faults that needed no disk.
+    pub minor_faults: u64,
+    /// Page faults that did.
+    pub major_faults: u64,
+}
+
+impl Switches {
+    /// Of the calling thread.
+    pub fn of_thread() -> Switches {
+        Switches::read(libc::RUSAGE_THREAD)
+    }
+
+    /// Of all threads of this process.
+    pub fn of_process() -> Switches {
+        Switches::read(libc::RUSAGE_SELF)
+    }
+
+    /// What came since `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: Switches) -> Switches {
+        Switches {
+            waiting: self.waiting.saturating_sub(earlier.waiting),
+            preempted: self.preempted.saturating_sub(earlier.preempted),
+            minor_faults: self.minor_faults.saturating_sub(earlier.minor_faults),
+            major_faults: self.major_faults.saturating_sub(earlier.major_faults),
+        }
+    }
+
+    fn read(who: libc::c_int) -> Switches {
+        let usage = rusage(who);
+        Switches {
+            waiting: usage.ru_nvcsw.unsigned_abs(),
+            preempted: usage.ru_nivcsw.unsigned_abs(),
+            minor_faults: usage.ru_minflt.unsigned_abs(),
+            major_faults: usage.ru_majflt.unsigned_abs(),
+        }
+    }
+}
+
+/// Units in a second of the times in /proc/stat (`USER_HZ`): 100 on all machines that we know.
+pub fn clock_units_per_second() -> u64 {
+    // SAFETY: sysconf(3) takes an integer and has no conditions.
+    let units = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    u64::try_from(units).unwrap_or(0).max(1)
+}
+
 fn read(who: libc::c_int) -> CpuTime {
+    let usage = rusage(who);
+    CpuTime { user: duration(usage.ru_utime), system: duration(usage.ru_stime) }
+}
+
+fn rusage(who: libc::c_int) -> libc::rusage {
     // SAFETY: all-zero bytes are a valid rusage, and getrusage(2) writes one. It can only fail for another `who`.
-    let usage = unsafe {
+    unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(who, &mut usage);
         usage
-    };
-    CpuTime { user: duration(usage.ru_utime), system: duration(usage.ru_stime) }
+    }
 }
 
 fn duration(time: libc::timeval) -> Duration {
@@ -90,6 +147,16 @@ mod tests {
         let before = thread_time();
         std::hint::black_box((0..10_000_u32).map(std::hint::black_box).sum::<u32>());
         assert!(thread_time() > before);
+    }
+
+    #[test]
+    fn who_waits_is_switched() {
+        let before = Switches::of_thread();
+        std::thread::sleep(Duration::from_millis(1));
+        let since = Switches::of_thread().since(before);
+        assert!(since.waiting >= 1);
+        assert!(Switches::of_process().waiting >= since.waiting);
+        assert!(clock_units_per_second() >= 1);
     }
 
     #[test]
