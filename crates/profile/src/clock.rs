@@ -178,7 +178,8 @@ fn choose(platform: &Platform) -> (ClockKind, String) {
     if cfg!(target_arch = "aarch64") {
         return (ClockKind::VirtualCounter, "the architecture makes it constant".into());
     }
-    if !platform.is_invariant && !(platform.has_flag("constant_tsc") && platform.has_flag("nonstop_tsc")) {
+    let is_constant = platform.has_flag("constant_tsc") && platform.has_flag("nonstop_tsc");
+    if !(platform.is_invariant || is_constant) {
         let reason = "the time stamp counter changes its rate or stops (no constant_tsc and nonstop_tsc)";
         return (ClockKind::Monotonic, reason.into());
     }

@@ -338,6 +338,22 @@ mod tests {
     }
 
     #[test]
+    fn who_cannot_remove_the_file_empties_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let meters = Meters::create_in(folder.path(), "x").expect("a file");
+        let meter = meters.slot("stage", "count", 0);
+        let (path, moved) = (meters.path().expect("a file").to_owned(), folder.path().join("moved"));
+        // As root may remove anything, something that is not a file stands in its place.
+        fs::rename(&path, &moved).expect("our file");
+        fs::create_dir(&path).expect("our folder");
+        drop(meters);
+        meter.add(&cost(1));
+        assert_eq!(fs::metadata(&moved).expect("the file").len(), FILE_LEN as u64);
+        drop(meter);
+        assert_eq!(fs::metadata(&moved).expect("the file").len(), 0);
+    }
+
+    #[test]
     fn eight_further_counters_have_room() {
         let meter = Meters::private().slot("top", "top", 0);
         for number in 0..crate::EXTRAS_MAX {

@@ -186,6 +186,23 @@ fn a_pause_does_not_stretch_a_correction() {
     assert!(error.abs() < 10_000, "{error} ns off after two anchors");
 }
 
+#[test]
+fn threads_that_hand_it_on_never_go_backwards() {
+    let stamp = std::sync::Mutex::new((Stamp::new(StampMode::TscSync), Timestamp::EPOCH));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..50_000 {
+                    let mut held = stamp.lock().expect("no other thread panics");
+                    let next = held.0.stamp(Timestamp::EPOCH);
+                    assert!(next >= held.1);
+                    held.1 = next;
+                }
+            });
+        }
+    });
+}
+
 #[derive(Clone, Debug)]
 enum Event {
     Pass(i64),
