@@ -5,27 +5,19 @@
 use std::hint::black_box;
 use std::time::Duration;
 
-use tapline_profile::{Clock, Cost, Meter, Meters, measure_stamps};
+use tapline_profile::{Clock, Cost, Meter, Meters, measure_stamps, stamps_to_text};
 
 const RUNS: usize = 2001;
 const ADDS: u64 = 256;
 
 fn main() {
     let clock = Clock::get();
-    println!("clock     {:?}: {}", clock.kind(), clock.reason());
-    println!(
-        "frequency {:.0} Hz, {}, +-{:.1} ppm",
-        clock.frequency_hz(),
-        clock.frequency_source(),
-        clock.error_ppm()
-    );
-    println!("reading   {:.1} cycles, {:.1} ns", clock.read_ticks(), clock.nanos(clock.read_ticks()));
-
+    println!("{clock}\n");
     let shared = Meters::create("costs");
     if let Some(reason) = shared.reason() {
         println!("shared    {reason}");
     }
-    println!("\nMeter::add, cycles (median of {RUNS} runs of {ADDS}; p10 to p90)");
+    println!("Meter::add, cycles (median of {RUNS} runs of {ADDS}; p10 to p90)");
     let private = Meters::private();
     for (title, meters, stages) in [
         ("private, one stage", &private, 1),
@@ -46,24 +38,7 @@ fn main() {
         meter.add(&Cost { cycles, ..cost(round) });
     });
 
-    println!("\nmode      cycles  ns     median  p99     max     +-     drift ppm  backwards  samples");
-    for report in measure_stamps(Duration::from_secs(2)) {
-        print!("{:8}  {:6.2}  {:5.2}", report.mode, report.ticks_per_packet, report.ns_per_packet);
-        match report.error {
-            Some(error) => println!(
-                "  {:6}  {:6}  {:6}  {:5}  {:9.3}  {:9}  {} ({} left out)",
-                error.median_ns,
-                error.p99_ns,
-                error.max_ns,
-                error.uncertainty_ns,
-                error.drift_ppm,
-                error.backwards,
-                error.samples,
-                error.left_out
-            ),
-            None => println!("  (times come with the packets)"),
-        }
-    }
+    print!("\n{}", stamps_to_text(&measure_stamps(Duration::from_secs(2))));
 }
 
 /// Batches as they come: of different sizes and costs.

@@ -9,6 +9,7 @@
 //! Costs are given in *cycles*: ticks of this clock. With the time stamp counter these are cycles at the nominal speed of the processor,
 //! whatever speed it runs at; with the others they are what the frequency says.
 
+use std::fmt;
 use std::fs;
 use std::hint::black_box;
 use std::sync::OnceLock;
@@ -131,6 +132,23 @@ impl Clock {
             .collect();
         let middle = *runs.select_nth_unstable(RUNS / 2).1;
         middle as f64 / f64::from(READS + 1)
+    }
+}
+
+impl fmt::Display for Clock {
+    /// One line: what ticks, how fast, what a reading costs, and why.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = match self.kind {
+            ClockKind::Tsc => "time stamp counter",
+            ClockKind::VirtualCounter => "virtual counter",
+            ClockKind::Monotonic => "CLOCK_MONOTONIC",
+        };
+        let (mhz, ppm, ticks) = (self.frequency_hz / 1e6, self.error_ppm, self.read_ticks);
+        let (nanos, source, reason) = (self.nanos(ticks), &self.frequency_source, &self.reason);
+        write!(
+            f,
+            "{name} at {mhz:.3} MHz +- {ppm:.1} ppm ({source}), {ticks:.1} cycles or {nanos:.1} ns a reading; {reason}"
+        )
     }
 }
 
@@ -303,6 +321,7 @@ mod tests {
         assert!(clock.now() >= before);
         assert!(clock.frequency_hz() > 1e6 && clock.read_ticks() > 0.0);
         assert!((clock.nanos(clock.frequency_hz()) - 1e9).abs() < 1.0);
+        assert!(clock.to_string().contains(clock.reason()));
         assert!(!clock.reason().is_empty() && !clock.frequency_source().is_empty());
     }
 }

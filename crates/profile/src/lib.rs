@@ -8,7 +8,9 @@
 //! others   Reader::list(), Reader::open(path).snapshot() ──► Snapshot: merge, since, percentile, to_json
 //! ```
 //!
-//! The file is described in `docs/format/meters.md`.
+//! The file is described in `docs/format/meters.md`, what the measuring costs in `docs/costs.md`. Beside meters there are [`Clock`], which they
+//! are measured with, [`Stamp`], which gives packets their times, [`KernelCounters`] for what is spent before packets reach us, and
+//! [`Breakdown`], which puts all of it into one table or picture.
 #![forbid(unsafe_code)]
 
 mod breakdown;
@@ -36,4 +38,5 @@ pub use reader::{Process, Reader};
 pub use snapshot::{Snapshot, merge_workers};
 pub use stamp::{
     Clocks, Stamp, StampError, StampMode, StampReport, SystemClocks, UnknownMode, measure_stamps,
+    stamps_to_text,
 };

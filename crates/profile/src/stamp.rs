@@ -24,7 +24,7 @@ use tapline_sys::clock;
 
 use crate::clock::Clock;
 
-pub use measure::{StampError, StampReport, measure_stamps};
+pub use measure::{StampError, StampReport, measure_stamps, stamps_to_text};
 
 /// Anchors of `tsc-sync` are this far apart.
 const SYNC_NS: u64 = 100_000_000;

@@ -80,6 +80,39 @@ pub fn measure_stamps(time: Duration) -> Vec<StampReport> {
     trials.into_iter().map(|trial| trial.report(clock)).collect()
 }
 
+/// Reports as a table, a line for each mode.
+pub fn stamps_to_text(reports: &[StampReport]) -> String {
+    let mut text = format!(
+        "{:8}  {:>13}  {:>9}  {:>9}  {:>7}  {:>7}  {:>5}  {:>10}  {:>9}\n",
+        "mode",
+        "cycles/packet",
+        "ns/packet",
+        "median ns",
+        "p99 ns",
+        "max ns",
+        "+- ns",
+        "drift, ppm",
+        "backwards"
+    );
+    for report in reports {
+        text +=
+            &format!("{:8}  {:13.1}  {:9.1}  ", report.mode, report.ticks_per_packet, report.ns_per_packet);
+        text += &match &report.error {
+            Some(error) => format!(
+                "{:>9}  {:>7}  {:>7}  {:>5}  {:>10.3}  {:>9}\n",
+                error.median_ns,
+                error.p99_ns,
+                error.max_ns,
+                error.uncertainty_ns,
+                error.drift_ppm,
+                error.backwards
+            ),
+            None => "times come with the packets\n".to_owned(),
+        };
+    }
+    text
+}
+
 struct Trial {
     stamp: Stamp,
     batches: Vec<u64>,
@@ -213,6 +246,24 @@ mod tests {
         assert_eq!((one.median_ns, one.drift_ppm), (i64::MAX, 0.0));
         assert_eq!(error(&[sample(1, 0, 0), sample(2, 0, 1000)]).expect("samples").drift_ppm, 1000.0);
         assert_eq!(error(&[sample(1, -5, 0)]), None, "the system's clock was set back between the readings");
+    }
+
+    #[test]
+    fn columns_stand_below_their_titles() {
+        let error = StampError { median_ns: 5, backwards: 3, ..StampError::default() };
+        let report = StampReport {
+            mode: StampMode::TscSync,
+            ticks_per_packet: 32.25,
+            ns_per_packet: 13.2,
+            error: Some(error),
+        };
+        let text = stamps_to_text(&[report]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines[0].len(), lines[1].len());
+        assert_eq!(
+            lines[1].split_whitespace().collect::<Vec<_>>(),
+            ["tsc-sync", "32.2", "13.2", "5", "0", "0", "0", "0.000", "3"]
+        );
     }
 
     #[test]
