@@ -3,9 +3,11 @@
 //!     cargo run --release -p tapline-profile --example costs
 
 use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
-use tapline_profile::{Clock, Cost, Meter, Meters, measure_stamps, stamps_to_text};
+use tapline_profile::{Clock, Cost, Meter, Meters, Reader, measure_stamps, stamps_to_text};
 
 const RUNS: usize = 2001;
 const ADDS: u64 = 256;
@@ -37,6 +39,24 @@ fn main() {
         let cycles = clock.now().wrapping_sub(before);
         meter.add(&Cost { cycles, ..cost(round) });
     });
+
+    if let Some(path) = shared.path() {
+        let meter = shared.slot("stage", "count", 0);
+        for (title, pause) in [("a reader ten times a second", 100), ("a reader without a pause", 0)] {
+            let stop = AtomicBool::new(false);
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let reader = Reader::open(path).expect("our own file");
+                    while !stop.load(Ordering::Relaxed) {
+                        black_box(reader.snapshot().expect("our own file"));
+                        thread::sleep(Duration::from_millis(pause));
+                    }
+                });
+                print(title, clock, |round| meter.add(&cost(round)));
+                stop.store(true, Ordering::Relaxed);
+            });
+        }
+    }
 
     print!("\n{}", stamps_to_text(&measure_stamps(Duration::from_secs(2))));
 }
