@@ -38,7 +38,7 @@ pub struct StageAccount {
     pub received: u64,
     /// Their bytes on the wire.
     pub bytes: u64,
-    /// Packets that went on.
+    /// Packets that went on, however many ways each went.
     pub passed: u64,
     /// What it alone knows.
     pub own: Own,

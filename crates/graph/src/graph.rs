@@ -161,17 +161,22 @@ impl Graph {
     /// What became of the packets of each stage.
     pub fn account(&self) -> Vec<StageAccount> {
         let passed = |&(NodeId(from), port): &Output| self.nodes[from].ports[port].passed.packets;
-        let account = |node: &Node| StageAccount {
-            name: node.name.clone(),
-            class: node.class,
-            handed: match node.inputs.as_slice() {
-                [] => None,
-                inputs => Some(inputs.iter().map(passed).sum()),
-            },
-            received: node.received.packets,
-            bytes: node.received.bytes,
-            passed: node.ports.iter().map(|port| port.passed.packets).sum(),
-            own: node.stage.own(),
+        let account = |node: &Node| {
+            let own = node.stage.own();
+            StageAccount {
+                name: node.name.clone(),
+                class: node.class,
+                handed: match node.inputs.as_slice() {
+                    [] => None,
+                    inputs => Some(inputs.iter().map(passed).sum()),
+                },
+                received: node.received.packets,
+                bytes: node.received.bytes,
+                passed: own
+                    .matched
+                    .unwrap_or_else(|| node.ports.iter().map(|port| port.passed.packets).sum()),
+                own,
+            }
         };
         self.nodes.iter().map(account).collect()
     }

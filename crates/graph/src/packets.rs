@@ -44,6 +44,12 @@ impl<'a> Packets<'a> {
         Packets { batch, selection: self.selection.clone(), interfaces, filtered, now, sum: (0, 0) }
     }
 
+    /// Some of the same packets.
+    pub(crate) fn narrowed_to(&self, selection: Selection) -> Packets<'a> {
+        let Packets { batch, interfaces, filtered, now, .. } = *self;
+        Packets { batch, selection, interfaces, filtered, now, sum: (0, 0) }
+    }
+
     /// How many are wanted.
     pub fn len(&self) -> usize {
         self.selection.len()

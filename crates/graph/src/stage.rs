@@ -105,6 +105,8 @@ pub struct Own {
     pub held: u64,
     /// Packets that came after the end was decided, which it did not look at.
     pub unexamined: u64,
+    /// Packets that went on by at least one output, where one packet may go by several; `None` if each goes by one at most.
+    pub matched: Option<u64>,
     /// What became of those that it stored.
     pub output: Option<OutputAccount>,
     /// What runs its filters.

@@ -36,13 +36,13 @@ impl Compiler {
         Compiler { snap_len, optimise, language, handle, netmasks }
     }
 
-    /// The program for packets of `interface`, also for the empty filter.
-    pub(crate) fn program(&self, text: &str, interface: &Interface) -> Result<Program, Error> {
+    /// How a filter is compiled for packets of `interface`.
+    pub(crate) fn options(&self, interface: &Interface) -> Options {
         let netmask = match self.handle {
             Handle::Live => self.netmasks.get(&interface.name).copied(),
             _ => Some(0), // as tcpdump -r
         };
-        let options = Options {
+        Options {
             link_type: interface.link_type,
             snap_len: self.snap_len,
             netmask,
@@ -51,7 +51,12 @@ impl Compiler {
             scoped: self.language.scoped,
             ipv6_extensions: self.language.ipv6_extensions,
             ..Options::default()
-        };
+        }
+    }
+
+    /// The program for packets of `interface`, also for the empty filter.
+    pub(crate) fn program(&self, text: &str, interface: &Interface) -> Result<Program, Error> {
+        let options = self.options(interface);
         tapline_filter::compile(text, &options).map_err(|error| Error::Filter(error.render(text)))
     }
 

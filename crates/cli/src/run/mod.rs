@@ -107,7 +107,7 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
         stop_after(duration, Arc::clone(&control));
     }
     let common = Common {
-        compile: Arc::new(move |text, interface| compiler.compile(text, interface)),
+        options: Arc::new(move |interface| compiler.options(interface)),
         programs: Mutex::new(HashMap::new()),
         workers: 1,
         directory: PathBuf::new(),

@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use tapline_capture::Error;
+use tapline_filter::Options;
+use tapline_filter::bpf::Program;
+
 use super::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Site};
 use crate::stage::Stage;
 use crate::stages::{self, Decide, DecideStage, FilterStage, Fpl};
@@ -11,7 +15,10 @@ pub const CLASSES: &[Class] = &[
     DEVICE,
     FILE,
     FILTER,
+    stages::set::CLASS,
     FPL,
+    stages::search::CLASS,
+    stages::first::CLASS,
     stages::sample::CLASS,
     stages::dedup::CLASS,
     stages::cut::CLASS,
@@ -165,9 +172,18 @@ const RECORD: Class = Class {
 
 fn filter(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String> {
     let text = arguments.text("text").to_owned();
-    let compile = Arc::clone(&site.common.compile);
-    let compile = Arc::new(move |interface: &_| compile(&text, interface));
+    let options = Arc::clone(&site.common.options);
+    let compile = Arc::new(move |interface: &_| compile(&text, &options(interface)));
     Ok(Box::new(FilterStage::new(compile, site.is_first)))
+}
+
+/// The program of a filter; none for the filter of everything.
+fn compile(text: &str, options: &Options) -> Result<Option<Program>, Error> {
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
+    let program = tapline_filter::compile(text, options);
+    program.map(Some).map_err(|error| Error::Filter(error.render(text)))
 }
 
 fn fpl(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String> {

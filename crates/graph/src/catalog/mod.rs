@@ -13,7 +13,6 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use tapline_capture::Sink;
 use tapline_packet::Interface;
 
 pub use arguments::{Arguments, Kind, Parameter};
@@ -93,8 +92,8 @@ pub struct Site<'a> {
 
 /// What stages of all workers have in common.
 pub struct Common {
-    /// Compiles the text of a filter for an interface.
-    pub compile: CompileText,
+    /// How the text of a filter is compiled for an interface.
+    pub options: OptionsFor,
     /// Programs in FPL, by stage.
     pub programs: Mutex<HashMap<String, Arc<crate::stages::Fpl>>>,
     /// How many workers there are.
@@ -103,15 +102,8 @@ pub struct Common {
     pub directory: PathBuf,
 }
 
-/// Compiles the text of a filter for an interface; `None` accepts every packet.
-pub type CompileText = Arc<
-    dyn Fn(&str, &Interface) -> Result<Option<tapline_filter::bpf::Program>, tapline_capture::Error>
-        + Send
-        + Sync,
->;
-
-/// Opens the sink of a stage: a file, lines on standard output.
-pub type OpenSink<'a> = dyn FnMut(&str, &Class, &Arguments) -> Result<Box<dyn Sink>, String> + 'a;
+/// How the text of a filter is compiled for an interface.
+pub type OptionsFor = Arc<dyn Fn(&Interface) -> tapline_filter::Options + Send + Sync>;
 
 impl Common {
     /// A file's name as the graph has it, from where relative names start.

@@ -1,0 +1,128 @@
+//! `first`: the first packets of each flow.
+//!
+//! Two tables of hashes, young and old: a hash that is met in the old one is young again. When the young one is full it becomes the old one, and what was old is
+//! forgotten. So the last `room` flows are known for certain, and never more than twice as many are kept.
+
+use std::collections::HashMap;
+
+use tapline_capture::Error;
+use tapline_packet::headers::Headers;
+
+use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter};
+use crate::graph::Out;
+use crate::packets::Packets;
+use crate::stage::Stage;
+use crate::table::Table;
+
+/// The class of this stage.
+pub(crate) const CLASS: Class = Class {
+    name: "first",
+    summary: "the first packets of each flow, host pair or fragmented packet",
+    description: "What was met before is known by a hash of 64 bits. Beyond `room` flows the oldest are forgotten: their next packet counts as their \
+        first, and the result says how many were forgotten.",
+    parameters: &[
+        Parameter {
+            name: "n",
+            kind: Kind::Number(1, 1_000_000_000),
+            default: Some("1"),
+            meaning: "how many packets of each go on",
+        },
+        Parameter {
+            name: "by",
+            kind: Kind::Choice(&["flow", "pair", "fragment"]),
+            default: Some("flow"),
+            meaning: "addresses, protocol and ports, both directions alike; addresses alone; or the IP packet that fragments belong to (what is no \
+                fragment is refused)",
+        },
+        Parameter {
+            name: "room",
+            kind: Kind::Number(1, 100_000_000),
+            default: Some("1000000"),
+            meaning: "how many are remembered for certain; about 30 bytes each",
+        },
+    ],
+    outputs: Outputs::One,
+    order: Order::Flow,
+    example: "device(eth0) -> filter(\"tcp\") -> first(4) -> record(\"handshakes.pcap\")",
+    make: Make::Stage(|arguments, _| {
+        let by = match arguments.text("by") {
+            "pair" => By::Pair,
+            "fragment" => By::Fragment,
+            _ => By::Flow,
+        };
+        let (n, room) = (arguments.number("n") as u32, arguments.number("room") as usize);
+        Ok(Box::new(First { by, n, room, young: HashMap::new(), old: HashMap::new(), forgotten: 0 }))
+    }),
+};
+
+/// Where hashes start.
+const SEED: u64 = 0x6669_7273_7400;
+
+#[derive(Clone, Copy)]
+enum By {
+    Flow,
+    Pair,
+    Fragment,
+}
+
+struct First {
+    by: By,
+    n: u32,
+    room: usize,
+    /// How many packets of each have gone on.
+    young: HashMap<u64, u32>,
+    old: HashMap<u64, u32>,
+    forgotten: u64,
+}
+
+impl First {
+    fn key(&self, headers: &Headers, data: &[u8]) -> Option<u64> {
+        match self.by {
+            By::Flow => Some(headers.flow_hash(data, SEED)),
+            By::Pair => Some(headers.host_hash(data, SEED)),
+            By::Fragment => headers
+                .fragment()
+                .map(|fragment| headers.flow_hash(data, SEED ^ u64::from(fragment.id) << 32)),
+        }
+    }
+
+    fn goes_on(&mut self, key: u64) -> bool {
+        if !self.young.contains_key(&key) {
+            if self.young.len() == self.room {
+                self.forgotten += self.old.len() as u64;
+                self.old = std::mem::take(&mut self.young);
+            }
+            let known = self.old.remove(&key).unwrap_or(0);
+            self.young.insert(key, known);
+        }
+        let seen = self.young.entry(key).or_default();
+        let is_early = *seen < self.n;
+        *seen += u32::from(is_early);
+        is_early
+    }
+}
+
+impl Stage for First {
+    fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        let all = packets.clone();
+        packets.selection.retain(|index| {
+            let key = self.key(&all.headers(index), all.batch.packet(index).data);
+            key.is_some_and(|key| self.goes_on(key))
+        });
+        out.pass(packets)
+    }
+
+    fn result(&self) -> Option<Table> {
+        (self.forgotten > 0).then(|| Table::of_numbers(&[("forgotten", self.forgotten)]))
+    }
+
+    fn absorb(&mut self, other: &dyn std::any::Any) {
+        if let Some(other) = other.downcast_ref::<First>() {
+            self.forgotten += other.forgotten;
+        }
+    }
+
+    fn as_any(&self) -> &dyn std::any::Any {
+        self
+    }
+}

@@ -1,0 +1,157 @@
+//! `filters`: many filters asked at once, each with an output of its own.
+//!
+//! ```text
+//! batch --FilterSet::classify--> for each packet the filters that match --> for each output its selection
+//! ```
+
+use std::sync::Arc;
+
+use tapline_capture::Error;
+use tapline_filter::set::{Filter, FilterId, FilterSet, Matches, Mode};
+use tapline_packet::{LinkType, Selection};
+
+use crate::catalog::{Arguments, Class, Kind, Make, OptionsFor, Order, Outputs, Parameter, Site};
+use crate::graph::Out;
+use crate::packets::Packets;
+use crate::stage::{Own, Stage};
+
+/// The class of this stage.
+pub(crate) const CLASS: Class = Class {
+    name: "filters",
+    summary: "many filters asked at once, each with an output of its own",
+    description: "What filters have in common is asked once, and those that differ in numbers only are one lookup however many they are \
+        (docs/filter/sets.md). A packet goes to the output of every filter that accepts it. The planner makes this of filters that stand side by side.",
+    parameters: &[Parameter {
+        name: "texts",
+        kind: Kind::Text,
+        default: None,
+        meaning: "the filters, one a line (\\n between them); the first has output 0",
+    }],
+    outputs: Outputs::Many,
+    order: Order::Free,
+    example: "f :: filters(\"udp port 53\\ntcp port 80\"); device(eth0) -> f; f[0] -> dns :: count; f[1] -> web :: count",
+    make: Make::Stage(make),
+};
+
+fn make(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String> {
+    let texts: Vec<String> = arguments.text("texts").lines().map(str::to_owned).collect();
+    for text in &texts {
+        tapline_filter::parse(text).map_err(|error| error.render(text))?;
+    }
+    let shares = texts.iter().map(|_| Vec::new()).collect();
+    let options = Arc::clone(&site.common.options);
+    Ok(Box::new(Filters {
+        texts,
+        options,
+        sets: Vec::new(),
+        by_interface: Vec::new(),
+        matches: Matches::new(),
+        shares,
+        matched: 0,
+        unexamined: 0,
+    }))
+}
+
+struct Filters {
+    texts: Vec<String>,
+    options: OptionsFor,
+    sets: Vec<OfLinkType>,
+    /// Which set is for each interface.
+    by_interface: Vec<usize>,
+    matches: Matches,
+    /// For each output the packets of this batch.
+    shares: Vec<Vec<u8>>,
+    /// Packets that at least one filter accepted.
+    matched: u64,
+    unexamined: u64,
+}
+
+/// The filters for packets of one link type. Outputs are the filters' places in `ids`.
+struct OfLinkType {
+    link_type: LinkType,
+    set: FilterSet,
+    ids: Vec<FilterId>,
+}
+
+impl Filters {
+    /// Compiles for interfaces that are new.
+    fn extend(&mut self, packets: &Packets<'_>) -> Result<(), Error> {
+        for interface in packets.interfaces.iter().skip(self.by_interface.len()) {
+            let known = self.sets.iter().position(|of| of.link_type == interface.link_type);
+            if let Some(known) = known {
+                self.by_interface.push(known);
+                continue;
+            }
+            let options = (self.options)(interface);
+            let mut set = FilterSet::new(Mode::All);
+            let mut ids = Vec::new();
+            for text in &self.texts {
+                let filter = Filter::compile_with(text, &options, &|program| {
+                    super::native(&program).unwrap_or_else(|_| Arc::new(program))
+                });
+                let filter = filter.map_err(|error| Error::Filter(error.render(text)))?;
+                ids.push(set.insert(filter, 0));
+            }
+            self.by_interface.push(self.sets.len());
+            self.sets.push(OfLinkType { link_type: interface.link_type, set, ids });
+        }
+        Ok(())
+    }
+
+    /// Asks the set of one link type about the packets that it is for.
+    fn classify(&mut self, at: usize, packets: &Packets<'_>) {
+        let mut selection = packets.selection.clone();
+        if self.sets.len() > 1 {
+            let of = |index: usize| packets.batch.packet(index).meta.interface.0 as usize;
+            selection.retain(|index| self.by_interface.get(of(index)) == Some(&at));
+        }
+        let OfLinkType { set, ids, .. } = &mut self.sets[at];
+        set.classify(&packets.batch, &selection, &mut self.matches);
+        for index in selection.iter() {
+            let matches = self.matches.of(index);
+            self.matched += u64::from(!matches.is_empty());
+            for filter in matches {
+                // Filters were inserted in order into a new set, so that indices are places; the check costs nothing to keep.
+                if let Some(output) = ids.get(*filter as usize).map(|id| id.index() as usize) {
+                    self.shares[output].push(index as u8);
+                }
+            }
+        }
+    }
+}
+
+impl Stage for Filters {
+    fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        if packets.interfaces.len() > self.by_interface.len()
+            && let Err(error) = self.extend(packets)
+        {
+            self.unexamined += packets.len() as u64;
+            return Err(error);
+        }
+        self.shares.iter_mut().for_each(Vec::clear);
+        for at in 0..self.sets.len() {
+            self.classify(at, packets);
+        }
+        let mut result = Ok(());
+        for (output, share) in self.shares.iter().enumerate().filter(|(_, share)| !share.is_empty()) {
+            let mut packets = packets.narrowed_to(of_indices(share));
+            result = result.and(out.pass_to(output, &mut packets));
+        }
+        result
+    }
+
+    fn own(&self) -> Own {
+        Own { unexamined: self.unexamined, matched: Some(self.matched), ..Own::default() }
+    }
+}
+
+/// The packets of ascending indices.
+fn of_indices(indices: &[u8]) -> Selection {
+    let mut selection = Selection::none();
+    selection.select_all(indices.len());
+    selection.narrow(|slots| {
+        slots.copy_from_slice(indices);
+        indices.len()
+    });
+    selection
+}
