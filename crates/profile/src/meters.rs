@@ -114,6 +114,12 @@ impl Meters {
         self.inner.reason.as_ref()
     }
 
+    /// Slots that had no room in the file, because [`SLOTS_MAX`] stages run at once or the disk is full. They count, and only
+    /// this process sees them.
+    pub fn unseen(&self) -> usize {
+        self.inner.lock().spare.len()
+    }
+
     /// Counters for a stage: what it is called, what it is, on which worker. Names are cut to 64 bytes, classes to 24.
     pub fn slot(&self, name: &str, class: &str, worker: u16) -> Meter {
         self.slot_of(Kind::Stage, name, class, worker)
@@ -316,6 +322,7 @@ mod tests {
         // Now none is left, and none has retired: these two are elsewhere, and count all the same.
         let spare = [meters.sink("spare", "sink", 0), meters.sink("spare", "sink", 1)];
         spare[1].add(&cost(2));
+        assert_eq!(meters.unseen(), 2);
         assert_eq!(meters.snapshot().len(), SLOTS_MAX + 2);
         assert_eq!(meters.snapshot()[SLOTS_MAX + 1].packets_in, 2);
         drop((others, spare));
