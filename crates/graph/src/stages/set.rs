@@ -7,6 +7,7 @@
 use std::sync::Arc;
 
 use tapline_capture::Error;
+use tapline_filter::Options;
 use tapline_filter::set::{Filter, FilterId, FilterSet, Matches, Mode};
 use tapline_packet::{LinkType, Selection};
 
@@ -86,9 +87,7 @@ impl Filters {
             let mut set = FilterSet::new(Mode::All);
             let mut ids = Vec::new();
             for text in &self.texts {
-                let filter = Filter::compile_with(text, &options, &|program| {
-                    super::native(&program).unwrap_or_else(|_| Arc::new(program))
-                });
+                let filter = compile(text, &options);
                 let filter = filter.map_err(|error| Error::Filter(error.render(text)))?;
                 ids.push(set.insert(filter, 0));
             }
@@ -143,6 +142,19 @@ impl Stage for Filters {
     fn own(&self) -> Own {
         Own { unexamined: self.unexamined, matched: Some(self.matched), ..Own::default() }
     }
+}
+
+/// A filter of the set; what must run as a program runs as native code.
+#[cfg(feature = "jit")]
+fn compile(text: &str, options: &Options) -> Result<Filter, tapline_filter::Error> {
+    static RESIDUALS: tapline_jit::Residuals = tapline_jit::Residuals::new(tapline_jit::RESIDUALS_MAX);
+    Filter::compile_with(text, options, &|program| RESIDUALS.ready(program))
+}
+
+/// A filter of the set; what must run as a program is interpreted.
+#[cfg(not(feature = "jit"))]
+fn compile(text: &str, options: &Options) -> Result<Filter, tapline_filter::Error> {
+    Filter::compile(text, options)
 }
 
 /// The packets of ascending indices.
