@@ -124,6 +124,11 @@ impl Arguments {
         Ok(Arguments { values })
     }
 
+    /// Arguments that are right by their making.
+    pub(crate) fn of(values: &[(&'static str, String)]) -> Arguments {
+        Arguments { values: values.to_vec() }
+    }
+
     /// The value of a parameter as text.
     ///
     /// # Panics

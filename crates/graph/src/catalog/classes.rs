@@ -85,12 +85,15 @@ const FILTER: Class = Class {
     summary: "packets that a filter accepts",
     description: "The language is that of tcpdump, with our own forms (docs/filter/language.md); it is compiled for the link type of each interface and runs as native \
         code on long runs.",
-    parameters: &[Parameter {
-        name: "text",
-        kind: Kind::Filter,
-        default: None,
-        meaning: "the filter: \"tcp port 80 or udp port 53\"",
-    }],
+    parameters: &[
+        Parameter {
+            name: "text",
+            kind: Kind::Filter,
+            default: None,
+            meaning: "the filter: \"tcp port 80 or udp port 53\"",
+        },
+        stages::set::FRAGMENTS,
+    ],
     outputs: Outputs::One,
     order: Order::Free,
     example: "device(eth0) -> filter(\"tcp port 80\") -> record(\"web.pcapng\")",
@@ -172,6 +175,9 @@ const RECORD: Class = Class {
 
 fn filter(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String> {
     let text = arguments.text("text").to_owned();
+    if arguments.text("fragments") == "follow" {
+        return Ok(stages::set::of_texts(vec![text], arguments, site));
+    }
     let options = Arc::clone(&site.common.options);
     let compile = Arc::new(move |interface: &_| compile(&text, &options(interface)));
     Ok(Box::new(FilterStage::new(compile, site.is_first)))

@@ -82,7 +82,7 @@ pub struct Site<'a> {
     pub name: &'a str,
     /// Which worker it is for, counted from 0.
     pub worker: usize,
-    /// Whether its inputs come from sources and from nothing else.
+    /// Whether the source before it may have done its work, packet by packet of each interface.
     pub is_first: bool,
     /// The work's orders and its limit.
     pub control: &'a Arc<Control>,

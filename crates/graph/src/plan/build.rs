@@ -27,10 +27,18 @@ pub fn build(
     let mut graph = Graph::new(meters, worker as u16);
     let (mut ids, mut sources): (Vec<NodeId>, Vec<NodeId>) = (Vec::new(), Vec::new());
     for (index, node) in plan.nodes.iter().enumerate() {
-        let site = Site { name: &node.name, worker, is_first: node.is_done_by_source, control, common };
+        let site = Site {
+            name: &node.name,
+            worker,
+            is_first: node.is_done_before && plan.nodes[node.inputs[0].0].is_source(),
+            control,
+            common,
+        };
         let stage: Box<dyn Stage> = match node.class.make {
             Make::Source => Box::new(SourceStage),
             Make::Sink => Box::new(SinkStage::new(sink(index), false)),
+            // A set before it has decided; what is left is a name and counters.
+            _ if node.is_done_before && !site.is_first => Box::new(SourceStage),
             Make::Stage(make) => {
                 make(&node.arguments, &site).map_err(|why| format!("{}: {why}", node.name))?
             }

@@ -13,7 +13,7 @@ pub(super) fn push_down(plan: &mut Plan) {
         let followers: Vec<usize> = plan.successors(device).collect();
         let filters = followers.iter().filter(|&&node| {
             let node = &plan.nodes[node];
-            node.class.name == "filter" && node.inputs.len() == 1
+            node.class.name == "filter" && node.inputs.len() == 1 && node.arguments.text("fragments") == "own"
         });
         if filters.count() < followers.len() {
             continue;
@@ -28,7 +28,7 @@ pub(super) fn push_down(plan: &mut Plan) {
         let (note, text) = match (followers.as_slice(), texts.as_slice()) {
             ([only], [text]) => {
                 let text = (*text).to_owned();
-                plan.nodes[*only].is_done_by_source = true;
+                plan.nodes[*only].is_done_before = true;
                 (format!("{} runs in the kernel, at {name}", plan.nodes[*only].name), text)
             }
             _ => {

@@ -1,16 +1,17 @@
 //! From the texts of graphs to one plan that runs what they share once.
 //!
 //! ```text
-//! texts --parse--> trees --check--> stages with their arguments, in order --share--> Plan --push down--> Plan --build(worker)--> Graph
+//! texts --parse--> trees --check--> stages with their arguments, in order --share--> Plan --push down, sets--> Plan --build(worker)--> Graph
 //! ```
 //!
 //! One file a step: [`check`] knows classes and connections, [`share`] finds stages that do the same to the same packets, [`kernel`] finds
-//! filters that the source can run, [`build`] makes the stages of one worker.
+//! filters that the source can run, [`sets`] filters that are asked together, [`build`] makes the stages of one worker.
 
 mod build;
 mod check;
 mod dot;
 mod kernel;
+mod sets;
 mod share;
 
 use crate::catalog::{Arguments, Class};
@@ -49,8 +50,8 @@ pub struct PlanNode {
     /// The filter that its packets meet first, for a source that can run it: exactly the filter of the one node that follows, or what several
     /// need together.
     pub kernel_filter: Option<String>,
-    /// The source before it has run it already.
-    pub is_done_by_source: bool,
+    /// What stands before it has done its work: a source whose kernel runs the filter, or a set of filters.
+    pub is_done_before: bool,
 }
 
 impl Plan {
@@ -71,6 +72,7 @@ impl Plan {
             return Err("the graph has no source: begin with device(NAME) or file(\"NAME\")".to_owned());
         }
         kernel::push_down(&mut plan);
+        sets::merge(&mut plan);
         Ok(plan)
     }
 

@@ -42,7 +42,7 @@ pub(super) fn add(plan: &mut Plan, stages: Vec<Checked>, prefix: &str) -> Result
             arguments,
             inputs,
             kernel_filter: None,
-            is_done_by_source: false,
+            is_done_before: false,
         });
     }
     Ok(())
@@ -52,7 +52,7 @@ fn is_taken(plan: &Plan, name: &str) -> bool {
     plan.nodes.iter().any(|node| node.name == name)
 }
 
-fn unique(plan: &Plan, name: String) -> String {
+pub(super) fn unique(plan: &Plan, name: String) -> String {
     let numbered = (2..).map(|number| format!("{name}.{number}"));
     let mut names = std::iter::once(name.clone()).chain(numbered);
     names.find(|name| !is_taken(plan, name)).unwrap_or(name)

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use tapline_capture::Error;
 use tapline_filter::Options;
-use tapline_filter::set::{Filter, FilterId, FilterSet, Matches, Mode};
+use tapline_filter::set::{Filter, FilterId, FilterSet, FragmentLimits, Matches, Mode};
 use tapline_packet::{LinkType, Selection};
 
 use crate::catalog::{Arguments, Class, Kind, Make, OptionsFor, Order, Outputs, Parameter, Site};
@@ -22,16 +22,28 @@ pub(crate) const CLASS: Class = Class {
     summary: "many filters asked at once, each with an output of its own",
     description: "What filters have in common is asked once, and those that differ in numbers only are one lookup however many they are \
         (docs/filter/sets.md). A packet goes to the output of every filter that accepts it. The planner makes this of filters that stand side by side.",
-    parameters: &[Parameter {
-        name: "texts",
-        kind: Kind::Text,
-        default: None,
-        meaning: "the filters, one a line (\\n between them); the first has output 0",
-    }],
+    parameters: &[
+        Parameter {
+            name: "texts",
+            kind: Kind::Text,
+            default: None,
+            meaning: "the filters, one a line (\\n between them); the first has output 0",
+        },
+        FRAGMENTS,
+    ],
     outputs: Outputs::Many,
     order: Order::Free,
     example: "f :: filters(\"udp port 53\\ntcp port 80\"); device(eth0) -> f; f[0] -> dns :: count; f[1] -> web :: count",
     make: Make::Stage(make),
+};
+
+/// What filters do with later fragments.
+pub(crate) const FRAGMENTS: Parameter = Parameter {
+    name: "fragments",
+    kind: Kind::Choice(&["own", "follow"]),
+    default: Some("own"),
+    meaning: "own: a later fragment, which holds no ports, is judged by its own bytes. follow: it goes where the first fragment of its packet went; one that comes \
+        before its first is refused (Ethernet with up to two VLAN tags, raw IP, BSD loopback, Linux cooked)",
 };
 
 fn make(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String> {
@@ -39,10 +51,17 @@ fn make(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String
     for text in &texts {
         tapline_filter::parse(text).map_err(|error| error.render(text))?;
     }
+    Ok(of_texts(texts, arguments, site))
+}
+
+/// Filters of these texts, each with an output.
+pub(crate) fn of_texts(texts: Vec<String>, arguments: &Arguments, site: &Site<'_>) -> Box<dyn Stage> {
+    let follows = arguments.text("fragments") == "follow";
     let shares = texts.iter().map(|_| Vec::new()).collect();
     let options = Arc::clone(&site.common.options);
-    Ok(Box::new(Filters {
+    Box::new(Filters {
         texts,
+        follows,
         options,
         sets: Vec::new(),
         by_interface: Vec::new(),
@@ -50,11 +69,13 @@ fn make(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String
         shares,
         matched: 0,
         unexamined: 0,
-    }))
+    })
 }
 
 struct Filters {
     texts: Vec<String>,
+    /// Later fragments go where their first went.
+    follows: bool,
     options: OptionsFor,
     sets: Vec<OfLinkType>,
     /// Which set is for each interface.
@@ -90,6 +111,10 @@ impl Filters {
                 let filter = compile(text, &options);
                 let filter = filter.map_err(|error| Error::Filter(error.render(text)))?;
                 ids.push(set.insert(filter, 0));
+            }
+            if self.follows {
+                set.follow_fragments(interface.link_type, Some(FragmentLimits::default()))
+                    .map_err(|error| Error::Filter(format!("{}: {error}", interface.name)))?;
             }
             self.by_interface.push(self.sets.len());
             self.sets.push(OfLinkType { link_type: interface.link_type, set, ids });
