@@ -58,7 +58,7 @@ fn greatest_result(op: Binary, ty: Type, left: u64, right: u64, known: Option<u6
 
 #[cfg(test)]
 mod tests {
-    use crate::ir::{Binary, Builder, Place, Terminator, Type, Width};
+    use crate::ir::{Binary, Builder, Coverage, Place, Terminator, Type, Width};
 
     #[test]
     fn header_lengths_are_at_most_60() {
@@ -75,5 +75,22 @@ mod tests {
         let ir = builder.build(entry);
         assert_eq!([byte, words, bytes].map(|value| ir.greatest(value)), [255, 15, 60]);
         assert_eq!([wrapped, less].map(|value| ir.greatest(value)), [Type::U32.max(); 2]);
+    }
+
+    /// An optimised build took the sum of the greatest number and a few bytes for a small one: run with `--release` too.
+    #[test]
+    fn nothing_covers_what_may_be_anywhere() {
+        let mut builder = Builder::new();
+        let entry = builder.block();
+        builder.switch_to(entry);
+        let bytes = builder.load(Place::at(14), Width::Double);
+        let ones = builder.const64(u64::MAX);
+        let anywhere = builder.binary(Binary::Xor, bytes, ones);
+        builder.finish(Terminator::Return(anywhere));
+        let ir = builder.build(entry);
+        assert_eq!(ir.greatest(anywhere), u64::MAX);
+        for end in [1, 8, u32::MAX] {
+            assert!(!Coverage::default().covers(&ir, Some(anywhere), end));
+        }
     }
 }
