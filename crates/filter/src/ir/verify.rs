@@ -186,8 +186,7 @@ impl Coverage {
     /// Whether the bytes from `base` (or the packet's start) up to `end` are known to be there: because a guard said so, or since
     /// there are enough bytes from the start for the greatest `base` that there can be.
     pub fn covers(&self, ir: &Ir, base: Option<Value>, end: u32) -> bool {
-        // Not by a saturating sum: optimised builds of rustc 1.95 took the greatest number and a few bytes for a small sum here, and proved
-        // loads safe that were not.
+        // Not by a sum: see `Ir::greatest`.
         let behind_greatest = |base| {
             u64::from(self.bytes).checked_sub(end.into()).is_some_and(|before| ir.greatest(base) <= before)
         };
