@@ -225,6 +225,18 @@ fn equal_blocks_are_one() {
     assert_eq!(lines_with(&ir, "return"), 1, "{ir}");
 }
 
+/// Neighbouring ports need a range and no word of bits.
+#[test]
+fn neighbouring_keys_are_a_range() {
+    for text in ["port 1 or 2 or 3 or 4 or 5", "tcp port 80 or 81 or 82 or 83"] {
+        let ir = compile_ir(text, &Options::default()).expect(text);
+        assert_eq!(lines_with(&ir, "switch"), 0, "{text}\n{ir}");
+    }
+    let ir =
+        compile_ir("ether[0] = 4 or ether[0] = 6 or ether[0] = 5", &Options::default()).expect("a filter");
+    assert_eq!((lines_with(&ir, "branch"), lines_with(&ir, "> 2 ?")), (1, 1), "{ir}");
+}
+
 #[test]
 fn long_chains_keep_their_length() {
     let host = |n: u32| format!("host 10.{}.{}.{}", n >> 16, (n >> 8) & 255, n & 255);

@@ -5,7 +5,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use tapline_filter::Select;
 use tapline_filter::ir::{Ir, Machine, Memory};
-use tapline_packet::{Batch, Meta, Packet, Selection};
+use tapline_packet::{BATCH_MAX, Batch, Meta, Packet, Selection};
 use tapline_sys::ExecutableMemory;
 
 use crate::helper::Callee;
@@ -123,11 +123,14 @@ impl Native {
         // SAFETY: the function at the start of the code has this type, and the code lives as long as `self`.
         let select: SelectBatch = unsafe { std::mem::transmute(self.select.as_ptr()) };
         selection.narrow(|indices| {
-            let last = indices.iter().copied().max();
-            assert!(
-                last.is_none_or(|last| usize::from(last) < batch.len()),
-                "the batch has no packet {last:?}"
-            );
+            // In a full batch each index has a record, and need not be looked at.
+            if batch.len() < BATCH_MAX {
+                let last = indices.iter().copied().max();
+                assert!(
+                    last.is_none_or(|last| usize::from(last) < batch.len()),
+                    "the batch has no packet {last:?}"
+                );
+            }
             let context = BatchContext {
                 base: batch.base().as_ptr(),
                 base_len: batch.base().len(),

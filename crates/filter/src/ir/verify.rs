@@ -186,7 +186,10 @@ impl Coverage {
     /// Whether the bytes from `base` (or the packet's start) up to `end` are known to be there: because a guard said so, or since
     /// there are enough bytes from the start for the greatest `base` that there can be.
     pub fn covers(&self, ir: &Ir, base: Option<Value>, end: u32) -> bool {
-        let behind_greatest = |base| ir.greatest(base).saturating_add(end.into()) <= self.bytes.into();
+        // Not by a sum: see `Ir::greatest`.
+        let behind_greatest = |base| {
+            u64::from(self.bytes).checked_sub(end.into()).is_some_and(|before| ir.greatest(base) <= before)
+        };
         let asked_for = self.asked_for(base);
         asked_for.is_some_and(|bytes| end <= bytes) || base.is_some_and(behind_greatest)
     }

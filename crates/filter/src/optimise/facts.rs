@@ -312,8 +312,9 @@ impl<'a> Facts<'a> {
             Op::Need(Place { base: Some(base), offset }) => {
                 let base = resolved(*base, given);
                 let end = u64::from(*offset);
+                let before_end = self.look_least(way, self.bytes()).checked_sub(end);
                 self.look_least(way, self.bytes_from(base)) > end
-                    || self.look_least(way, self.bytes()) >= self.ir.greatest(base).saturating_add(end)
+                    || before_end.is_some_and(|before| self.ir.greatest(base) <= before)
             }
             Op::NonZero(value) => {
                 let value = resolved(*value, given);

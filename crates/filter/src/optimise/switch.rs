@@ -3,6 +3,7 @@
 //! ```text
 //! v == 20 ? T : v == 21 ? T : v == 80 ? T : N        switch v by bitmap { 20, 21, 80: T; else: N }
 //! v >= 10 ? (v > 20 ? N : T) : N                      v5 = v - 10; branch v5 > 10 ? N : T
+//! v == 1 ? T : v == 2 ? T : v == 3 ? T : N            v5 = v - 1; branch v5 > 2 ? N : T
 //! s == a ? T : d == a ? T : s == b ? T : ...          switch s { a, b: T; else: switch d { a, b: T; else: N } }
 //!
 //! chain := head link*          links lead to the next link if they do not hold; only the head may do more than compute
@@ -22,6 +23,9 @@ use crate::simplify::hash::Map;
 
 /// So few keys are compared one by one.
 const COMPARED_MAX: usize = 3;
+
+/// From so many neighbouring keys with one target on they are asked as a range.
+const RANGE_MIN: usize = 3;
 
 /// From so many keys on a word of bits pays, if they lie close together.
 const BITMAP_MIN: usize = 3;
@@ -492,7 +496,11 @@ impl Lookup {
             ir[block].terminator = Terminator::Goto(self.default.clone());
             return;
         };
-        let search = choose(&keys, spans.iter().all(|span| span.to == first.to));
+        let is_uniform = spans.iter().all(|span| span.to == first.to);
+        if is_uniform && keys.len() >= RANGE_MIN && keys[keys.len() - 1] - keys[0] == keys.len() as u64 - 1 {
+            return self.range(ir, block, &Span { last: keys[keys.len() - 1], ..first.clone() });
+        }
+        let search = choose(&keys, is_uniform);
         if keys.len() <= COMPARED_MAX && !(keys.len() >= BITMAP_MIN && search == Search::Bitmap) {
             return self.compared(ir, block, spans);
         }

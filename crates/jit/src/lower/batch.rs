@@ -3,13 +3,19 @@
 //! ```text
 //! entry:                      context's fields; nothing selected? -> done(0)
 //! head(at, kept):             index = indices[at]; record = records + index * size
-//!                             bytes outside of the base? -> outside
+//!                             longer than the snap length? -> cut
+//! sized(captured):            bytes outside of the base? -> outside
 //! packet(data, len):          the filter's blocks
 //! keep:                       indices[kept] = index; -> next(kept + 1)
 //! reject:                     -> next(kept)
 //! next(kept):                 at + 1 < count? -> head(at + 1, kept), else done(kept)
+//! cut:                        -> sized(snap length)
 //! outside:                    -> packet(base, 0): reads as empty
 //! ```
+//!
+//! `cut` is rare: captures filter whole packets and cut what they hand on. A branch that is not taken costs one step, a minimum two.
+//! Headers are not fetched ahead. Measured on 4,096 frames of 2 MB in the third cache: a round of prefetches before the loop made it 15 to 25 %
+//! slower, because the loop has several packets under way as it is, and waits for the cache's rate, not for its answers.
 //!
 //! Indices are written at or before the place where they were read, so the list is narrowed in place.
 
@@ -47,10 +53,12 @@ pub(super) fn signature() -> Signature {
 }
 
 pub(super) fn lower(source: &Source<'_>, builder: &mut FunctionBuilder<'_>) {
-    let [entry, head, outside, packet, keep, reject, next, done] = [(); 8].map(|()| builder.create_block());
-    builder.set_cold_block(outside);
+    let [entry, head, cut, sized, outside] = [(); 5].map(|()| builder.create_block());
+    let [packet, keep, reject, next, done] = [(); 5].map(|()| builder.create_block());
+    [cut, outside].into_iter().for_each(|rare| builder.set_cold_block(rare));
     builder.append_block_params_for_function_params(entry);
     let [at, kept] = [(); 2].map(|()| builder.append_block_param(head, types::I64));
+    let captured_or_cut = builder.append_block_param(sized, types::I64);
     let [data, len] = [(); 2].map(|()| builder.append_block_param(packet, types::I64));
     let kept_then = builder.append_block_param(next, types::I64);
     let result = builder.append_block_param(done, types::I64);
@@ -80,7 +88,11 @@ pub(super) fn lower(source: &Source<'_>, builder: &mut FunctionBuilder<'_>) {
     let constant = constant_memory().with_aligned();
     let captured = builder.ins().uload32(constant, record, offset_of!(Record, cap_len) as i32);
     let offset = builder.ins().load(types::I64, constant, record, offset_of!(Record, offset) as i32);
-    let captured = builder.ins().umin(captured, snap_len);
+    let is_longer = builder.ins().icmp(IntCC::UnsignedGreaterThan, captured, snap_len);
+    builder.ins().brif(is_longer, cut, &[], sized, &args([captured]));
+
+    builder.switch_to_block(sized);
+    let captured = captured_or_cut;
     // The base ends below 2^63: what starts in it, or at its end, ends without wrapping.
     let starts_beyond = builder.ins().icmp(IntCC::UnsignedGreaterThan, offset, base_len);
     let starts_inside = builder.create_block();
@@ -110,6 +122,9 @@ pub(super) fn lower(source: &Source<'_>, builder: &mut FunctionBuilder<'_>) {
     let after = builder.ins().iadd_imm_u(at, 1);
     let more = builder.ins().icmp(IntCC::UnsignedLessThan, after, count);
     builder.ins().brif(more, head, &args([after, kept_then]), done, &args([kept_then]));
+
+    builder.switch_to_block(cut);
+    builder.ins().jump(sized, &args([snap_len]));
 
     builder.switch_to_block(outside);
     builder.ins().jump(packet, &args([base, zero]));

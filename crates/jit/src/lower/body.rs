@@ -51,11 +51,20 @@ pub(super) struct Body<'a, 'b> {
     pub(super) around: Surroundings,
     /// What stands for each value; constants are made where they are read.
     values: Vec<Option<clif::Value>>,
-    /// The same with 16 bits, for loads of so many: comparing these saves the step to 32, which the generator leaves out if nobody
-    /// reads it.
-    halves: Vec<Option<clif::Value>>,
+    /// The same with 16 bits, for loads of so many.
+    halves: Vec<Option<Half>>,
+    /// How many guards count from each value.
+    guards: Vec<u32>,
     /// What stands for each block.
     blocks: Vec<Option<clif::Block>>,
+}
+
+/// What a load of 16 bits gives, before it is made one of 32. The generator leaves out the steps that nobody reads.
+#[derive(Clone, Copy)]
+struct Half {
+    number: clif::Value,
+    /// The same with its bytes as they lie in the packet: enough to tell whether it equals a constant.
+    unswapped: clif::Value,
 }
 
 /// The generator's type for numbers.
@@ -79,7 +88,8 @@ impl<'a, 'b> Body<'a, 'b> {
             ir,
             builder,
             around,
-            halves: values.clone(),
+            halves: vec![None; ir.instructions.len()],
+            guards: guards(ir),
             values,
             blocks: vec![None; ir.blocks.len()],
         }
@@ -127,7 +137,7 @@ impl<'a, 'b> Body<'a, 'b> {
     /// A value as it is best compared with constants up to `max`.
     pub(super) fn compared(&mut self, value: Value, max: u64) -> clif::Value {
         let half = self.halves[value.0 as usize].filter(|_| max <= u64::from(u16::MAX));
-        half.unwrap_or_else(|| self.value(value))
+        half.map_or_else(|| self.value(value), |half| half.number)
     }
 
     /// The same with 64 bits.
@@ -253,10 +263,10 @@ impl<'a, 'b> Body<'a, 'b> {
             (Width::Byte, _) => ins.uload8(ty, constant, start, offset),
             (Width::Half, Order::Little) => ins.uload16(ty, constant, start, offset),
             (Width::Half, Order::Big) => {
-                let half = ins.load(types::I16, constant, start, offset);
-                let half = self.builder.ins().bswap(half);
-                self.halves[value.0 as usize] = Some(half);
-                self.builder.ins().uextend(ty, half)
+                let unswapped = ins.load(types::I16, constant, start, offset);
+                let number = self.builder.ins().bswap(unswapped);
+                self.halves[value.0 as usize] = Some(Half { number, unswapped });
+                self.builder.ins().uextend(ty, number)
             }
             (Width::Word | Width::Double, Order::Little) => ins.load(ty, constant, start, offset),
             (Width::Word | Width::Double, Order::Big) => {
@@ -268,23 +278,33 @@ impl<'a, 'b> Body<'a, 'b> {
 
     /// Rejects packets that end before a place.
     fn need(&mut self, place: Place) {
-        let (offset, len) = (i64::from(place.offset), self.around.len);
         let condition = match place.base {
-            None => self.builder.ins().icmp_imm_u(IntCC::UnsignedLessThan, len, offset),
-            Some(base) => {
-                let wide = self.wide(base);
-                let end = if self.ir.ty(base) == Type::U64 {
-                    let offset = self.builder.ins().iconst(types::I64, offset);
-                    let (end, wraps) = self.builder.ins().uadd_overflow(wide, offset);
-                    self.reject_if(wraps);
-                    end
-                } else {
-                    self.builder.ins().iadd_imm_u(wide, offset)
-                };
-                self.builder.ins().icmp(IntCC::UnsignedGreaterThan, end, len)
+            None => {
+                let offset = i64::from(place.offset);
+                self.builder.ins().icmp_imm_u(IntCC::UnsignedLessThan, self.around.len, offset)
             }
+            Some(base) => self.ends_before(base, place.offset),
         };
         self.reject_if(condition);
+    }
+
+    /// Whether the packet ends before the byte that is so many behind a value.
+    fn ends_before(&mut self, base: Value, offset: u32) -> clif::Value {
+        let (wide, len) = (self.wide(base), self.around.len);
+        let offset = i64::from(offset);
+        if self.ir.ty(base) == Type::U64 {
+            let offset = self.builder.ins().iconst(types::I64, offset);
+            let (end, wraps) = self.builder.ins().uadd_overflow(wide, offset);
+            self.reject_if(wraps);
+            return self.builder.ins().icmp(IntCC::UnsignedGreaterThan, end, len);
+        }
+        if self.guards[base.0 as usize] > 1 {
+            // What is left behind the value is computed once for all its guards. It may be negative.
+            let left = self.builder.ins().isub(len, wide);
+            return self.builder.ins().icmp_imm_s(IntCC::SignedLessThan, left, offset);
+        }
+        let end = self.builder.ins().iadd_imm_u(wide, offset);
+        self.builder.ins().icmp(IntCC::UnsignedGreaterThan, end, len)
     }
 
     /// Address of the cell of an index. Verified: the number of cells is a power of two.
@@ -348,6 +368,11 @@ impl<'a, 'b> Body<'a, 'b> {
 
     /// A condition for a branch: 0, or anything else if it holds.
     fn test(&mut self, test: Test, left: Value, right: Value) -> clif::Value {
+        if test == Test::Equal
+            && let Some(equal) = self.equal_unswapped(left, right)
+        {
+            return equal;
+        }
         let signed = matches!(test, Test::SignedGreater | Test::SignedGreaterEqual);
         let (left, right) = match self.ir.as_const(right) {
             Some(k) if !signed => {
@@ -371,6 +396,14 @@ impl<'a, 'b> Body<'a, 'b> {
         self.builder.ins().icmp(condition, left, right)
     }
 
+    /// Whether 16 bits of the packet equal a constant, without swapping them first.
+    fn equal_unswapped(&mut self, left: Value, right: Value) -> Option<clif::Value> {
+        let half = self.halves[left.0 as usize]?;
+        let k = u16::try_from(self.ir.as_const(right)?).ok()?;
+        let k = self.builder.ins().iconst(types::I16, i64::from(k.swap_bytes()));
+        Some(self.builder.ins().icmp(IntCC::Equal, half.unswapped, k))
+    }
+
     fn verdict(&mut self, value: Value) {
         match (self.ir.as_const(value), self.around.accept) {
             (Some(0), _) => {
@@ -389,4 +422,15 @@ impl<'a, 'b> Body<'a, 'b> {
             }
         }
     }
+}
+
+/// For each value how many guards count from it.
+fn guards(ir: &Ir) -> Vec<u32> {
+    let mut guards = vec![0; ir.instructions.len()];
+    for value in ir.order().iter().flat_map(|id| &ir[*id].instructions) {
+        if let Op::Need(Place { base: Some(base), .. }) = *ir.op(*value) {
+            guards[base.0 as usize] += 1;
+        }
+    }
+    guards
 }

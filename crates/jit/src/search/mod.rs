@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A plan for a wish that the keys do not allow (keys too far apart, several targets) is a tree. With one target, neighbouring keys
-//! become one range.
+//! become one range; keys that are all neighbours need nothing else, whatever was wished.
 
 mod hash;
 
@@ -57,6 +57,9 @@ impl Plan {
         let (first, span) = (first.key, last.key - first.key);
         let one_target = cases.iter().all(|case| case.to == cases[0].to);
         let places = || cases.iter().map(|case| case.key - first);
+        if one_target && span == cases.len() as u64 - 1 {
+            return tree();
+        }
         match search {
             Search::Bitmap if one_target && span < 64 => {
                 Plan::Bits { first, span, word: places().fold(0, |word, at| word | 1 << at) }
@@ -123,6 +126,8 @@ mod tests {
         }
         let wide = cases(&[(0, 1), (u64::MAX, 2)]);
         assert!(matches!(Plan::new(&wide, Search::JumpTable), Plan::Tree(_)));
+        let neighbours = cases(&[(5, 1), (6, 1), (7, 1)]);
+        assert_eq!(Plan::new(&neighbours, Search::Bitmap), Plan::Tree(Box::new([range(5, 7, 0)])));
         assert_eq!(Plan::new(&[], Search::Bitmap), Plan::Tree(Box::new([])));
     }
 }
