@@ -15,6 +15,7 @@ mod dead;
 mod facts;
 mod fold;
 mod guards;
+mod held;
 mod known;
 mod merge;
 mod number;
