@@ -3,10 +3,11 @@
 //! ```text
 //! FOR (R[0] = a; R[0] < b; R[0] += c) body ROF
 //!
-//!   before:  goto head(a, others)            others: the registers that the body writes
-//!   head(i, others):  i < b ? body : after(i, others)
-//!   body:    ...; goto head(i + c, others)   BREAK: goto after(i, others)
+//!   before:            a < b ? body(a, others) : after(a, others)          others: the registers that the body writes
+//!   body(i, others):   ...; i + c < b ? body(i + c, others) : after(i + c, others)        BREAK: goto after(i, others)
 //! ```
+//!
+//! The question stands at the end of each round, so that a round has one jump.
 //!
 //! Registers hold 64 bits. Between them a number stays in 32 bits as long as that is exact, which makes comparisons of packet
 //! fields with constants cheap.
@@ -248,25 +249,37 @@ impl Lowerer<'_> {
         self.registers[parts.register] = start;
         let written = assigned(&parts.body) | 1 << parts.register;
         let carried: Vec<usize> = (0..REGISTERS).filter(|register| written & 1 << register != 0).collect();
-        let (head, body, after) = (self.builder.block(), self.builder.block(), self.builder.block());
-        self.go(head, &carried);
-        self.arrive(head, &carried);
+        let (body, after) = (self.builder.block(), self.builder.block());
         let relation = Relation { operator: parts.relation, signed: false };
-        let exit = self.target(after, &carried);
-        self.compare_and_go(relation, self.registers[parts.register], end, Target::to(body), exit);
-        self.builder.switch_to(body);
-        let at_head = self.registers;
+        let found = self.found.clone();
+        self.next_round(relation, parts.register, end, [body, after], &carried);
+        self.arrive(body, &carried);
+        let at_start = self.registers;
         self.loops.push(Around { after, carried: carried.clone() });
         if self.block(&parts.body) {
             let operator = if parts.upward { Binary::Add } else { Binary::Sub };
             let counter = self.registers[parts.register];
             self.registers[parts.register] = self.builder.binary(operator, counter, step);
-            self.go(head, &carried);
-            self.builder.declare_loop(head, parts.rounds_max);
+            self.next_round(relation, parts.register, end, [body, after], &carried);
+            self.builder.declare_loop(body, parts.rounds_max);
         }
         self.loops.pop();
-        self.registers = at_head;
+        self.found = found;
+        self.registers = at_start;
         self.arrive(after, &carried);
+    }
+
+    /// Ends the current block with a way to the loop's body, or behind the loop if its register has reached the end.
+    fn next_round(
+        &mut self,
+        relation: Relation,
+        register: usize,
+        end: Value,
+        [body, after]: [BlockId; 2],
+        carried: &[usize],
+    ) {
+        let (on, out) = (self.target(body, carried), self.target(after, carried));
+        self.compare_and_go(relation, self.registers[register], end, on, out);
     }
 
     fn leave_loop(&mut self) {

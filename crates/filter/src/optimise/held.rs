@@ -37,8 +37,11 @@ pub(super) struct Held {
 impl Held {
     pub(super) fn new(ir: &Ir, order: &[BlockId], home: &[BlockId]) -> Held {
         let readers = Readers::new(ir, order, home);
-        let mut held =
-            Held { of: vec![Vec::new(); ir.blocks.len()], wanted: Map::default(), everywhere: Map::default() };
+        let mut held = Held {
+            of: vec![Vec::new(); ir.blocks.len()],
+            wanted: Map::default(),
+            everywhere: Map::default(),
+        };
         if readers.of.is_empty() {
             return held;
         }

@@ -20,10 +20,10 @@
 
 use super::classes::Classes;
 use super::facts::{Facts, Way};
-use super::known::Known;
 use super::held::{Held, Stay};
+use super::known::Known;
 use super::repair::{Definition, repair};
-use crate::ir::{Block, BlockId, Case, Field, Ir, Op, Target, Terminator, Test, Value};
+use crate::ir::{Block, BlockId, Case, Ir, Op, Target, Terminator, Value};
 
 /// One way leaves out so many blocks at most.
 const STEPS_MAX: usize = 256;
@@ -144,12 +144,8 @@ impl<'a> Pass<'a> {
             let mut way = way;
             self.facts.learn(&mut way, *test, *left, *right, holds);
             // As the proof has it, see `Coverage::learn_edge`.
-            if holds
-                && *test == Test::GreaterEqual
-                && *self.ir.op(*left) == Op::Field(Field::CapLen)
-                && let Some(k) = self.ir.as_const(*right)
-            {
-                self.facts.learn_bytes(&mut way, k as u32);
+            if let Some(place) = self.ir.shown_by(*test, *left, *right).filter(|_| holds) {
+                self.facts.pass(&mut way, &Op::Need(place));
             }
             *target = self.send(id, way, target);
         }

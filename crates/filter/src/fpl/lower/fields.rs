@@ -133,10 +133,10 @@ impl Headers<'_> {
             if wants(TRANSPORT) && self.found.transport.is_none() {
                 self.found.transport = Some(self.transport(kind, network.start));
             }
-            if let Some(transport) = self.found.transport.filter(|_| wants(PORTS) && self.found.ports.is_none())
+            if let Some(transport) =
+                self.found.transport.filter(|_| wants(PORTS) && self.found.ports.is_none())
             {
-                let headers =
-                    self.ever_wanted(&[Header::Icmp, Header::Tcp, Header::Udp, Header::Icmp6]);
+                let headers = self.ever_wanted(&[Header::Icmp, Header::Tcp, Header::Udp, Header::Icmp6]);
                 self.found.ports = Some(self.ports(transport, &headers));
             }
         }
@@ -207,16 +207,12 @@ impl Headers<'_> {
         }
         let items = self.of_numbers(numbers);
         let mut headers: Vec<Header> = items.iter().flat_map(|item| headers_of(*item)).copied().collect();
-        headers.retain(|header| {
-            items.iter().any(|item| layer(*item) == layer(Item::Present(*header)))
-        });
+        headers.retain(|header| items.iter().any(|item| layer(*item) == layer(Item::Present(*header))));
         headers.sort_unstable();
         headers.dedup();
         let (none, join) = (self.builder.block(), self.builder.block());
         for (header, block) in self.by_header(kind, &headers, none) {
-            self.arm(block, join, |this| {
-                items.iter().map(|item| value(this, *item, Some(header))).collect()
-            });
+            self.arm(block, join, |this| items.iter().map(|item| value(this, *item, Some(header))).collect());
         }
         self.arm(none, join, |this| items.iter().map(|item| value(this, *item, None)).collect());
         self.keep(numbers, join);

@@ -48,12 +48,7 @@ impl Headers<'_> {
     }
 
     /// Runs `fill` in a block of its own; what it gives goes to the block `join`.
-    pub(super) fn arm(
-        &mut self,
-        block: BlockId,
-        join: BlockId,
-        fill: impl FnOnce(&mut Self) -> Vec<Value>,
-    ) {
+    pub(super) fn arm(&mut self, block: BlockId, join: BlockId, fill: impl FnOnce(&mut Self) -> Vec<Value>) {
         self.builder.switch_to(block);
         let arguments = fill(self);
         self.go(join, arguments);

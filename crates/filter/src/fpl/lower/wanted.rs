@@ -19,9 +19,9 @@ impl Lowerer<'_> {
 
     pub(super) fn of_statement(&self, statement: &Statement) -> Wanted {
         match &statement.kind {
-            StatementKind::SetRegister(_, value) | StatementKind::Return(value) | StatementKind::Call(value) => {
-                self.of_expr(value)
-            }
+            StatementKind::SetRegister(_, value)
+            | StatementKind::Return(value)
+            | StatementKind::Call(value) => self.of_expr(value),
             StatementKind::SetCell(index, _, value) => self.of_expr(index) | self.of_expr(value),
             StatementKind::If(test, then, otherwise) => {
                 self.of_expr(test) | self.of_block(then) | self.of_block(otherwise)
