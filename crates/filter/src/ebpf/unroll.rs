@@ -121,22 +121,6 @@ fn tell_rounds(ir: &mut Ir, body: &[BlockId], rounds: &[Round]) {
         .chain(rounds.iter().flat_map(|round| round.blocks.values()))
         .map(|id| (*id, ()))
         .collect();
-    for &id in dominators.order.iter().filter(|id| !inside.contains_key(id)) {
-        let mut read = Vec::new();
-        let mut note = |value: Value| read.push(value);
-        ir[id].instructions.iter().for_each(|value| ir.op(*value).for_each_operand(&mut note));
-        ir[id].terminator.for_each_operand(&mut note);
-        read.retain(|value| defined.contains_key(value));
-        let known: Map<Value, Value> =
-            read.into_iter().map(|value| (value, reaching.at_end(ir, id, value))).collect();
-        if known.is_empty() {
-            continue;
-        }
-        let of = |value: Value| known.get(&value).copied().unwrap_or(value);
-        for at in 0..ir[id].instructions.len() {
-            let value = ir[id].instructions[at];
-            ir.instructions[value.0 as usize].op.map_operands(of);
-        }
-        ir[id].terminator.map_operands(of);
-    }
+    let is_defined = |value: Value| defined.contains_key(&value);
+    reaching.rewrite(ir, &dominators.order, is_defined, |id| inside.contains_key(&id));
 }

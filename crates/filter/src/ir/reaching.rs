@@ -47,6 +47,35 @@ impl Reaching {
         value.0 >= self.own
     }
 
+    /// Reads what stands for the values for which `is_defined` holds, wherever they are read but in the blocks to be skipped. No block that
+    /// reads one may define one.
+    pub(crate) fn rewrite(
+        &mut self,
+        ir: &mut Ir,
+        order: &[BlockId],
+        is_defined: impl Fn(Value) -> bool,
+        skips: impl Fn(BlockId) -> bool,
+    ) {
+        for &id in order.iter().filter(|id| !skips(**id)) {
+            let mut read = Vec::new();
+            let mut note = |value: Value| read.push(value);
+            ir[id].instructions.iter().for_each(|value| ir.op(*value).for_each_operand(&mut note));
+            ir[id].terminator.for_each_operand(&mut note);
+            read.retain(|value| is_defined(*value));
+            let known: Map<Value, Value> =
+                read.into_iter().map(|value| (value, self.at_end(ir, id, value))).collect();
+            if known.is_empty() {
+                continue;
+            }
+            let of = |value: Value| known.get(&value).copied().unwrap_or(value);
+            for at in 0..ir[id].instructions.len() {
+                let value = ir[id].instructions[at];
+                ir.instructions[value.0 as usize].op.map_operands(of);
+            }
+            ir[id].terminator.map_operands(of);
+        }
+    }
+
     /// What stands for a value at the end of a block. Every way to the block must have defined it.
     pub(crate) fn at_end(&mut self, ir: &mut Ir, block: BlockId, value: Value) -> Value {
         let mut met = Vec::new();

@@ -90,7 +90,7 @@ fn empty(ir: &Ir, order: &[BlockId]) -> Vec<bool> {
 fn passed_on(ir: &mut Ir, from: BlockId, id: BlockId) -> Option<Target> {
     let Terminator::Goto(next) = &ir[id].terminator else { return None };
     let is_loop = |id: BlockId| ir.loops.iter().any(|one| one.header == id);
-    if is_loop(id) || is_loop(next.block) {
+    if is_loop(id) {
         return None;
     }
     let mut next = next.clone();

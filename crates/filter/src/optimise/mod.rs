@@ -18,6 +18,7 @@ mod guards;
 mod held;
 mod hoist;
 mod known;
+mod limits;
 mod merge;
 mod number;
 mod order;
@@ -43,7 +44,7 @@ pub struct Pass {
 /// All passes, in the order in which they run.
 pub const PASSES: &[Pass] = &[
     FOLD, NUMBER, GUARDS, PREDICATES, NUMBER, GUARDS, FOLD, PREDICATES, MERGE, NUMBER, GUARDS, DEAD, HOIST,
-    WIDEN, NUMBER, SWITCH, ORDER, DEAD,
+    LIMITS, WIDEN, NUMBER, SWITCH, ORDER, DEAD,
 ];
 
 const FOLD: Pass = Pass { name: "fold", purpose: "computes what is constant", run: fold::fold };
@@ -56,6 +57,8 @@ const MERGE: Pass = Pass { name: "merge", purpose: "makes equal blocks one", run
 const HOIST: Pass =
     Pass { name: "hoist", purpose: "computes once what loops do not change", run: hoist::hoist };
 const DEAD: Pass = Pass { name: "dead", purpose: "removes what nobody reads or reaches", run: dead::dead };
+const LIMITS: Pass =
+    Pass { name: "limits", purpose: "makes two limits of a counter one", run: limits::limits };
 const WIDEN: Pass =
     Pass { name: "widen", purpose: "makes comparisons of neighbouring bytes one", run: widen::widen };
 const SWITCH: Pass = Pass {
