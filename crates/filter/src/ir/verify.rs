@@ -190,6 +190,15 @@ impl Ir {
         Some(Place::from(base, u32::try_from(self.as_const(more)?).ok()?))
     }
 
+    /// The same place from the value to which its base adds a constant, where that sum does not wrap.
+    fn behind(&self, place: Place) -> Option<Place> {
+        let Op::Binary(Binary::Add, base, more) = *self.op(place.base?) else { return None };
+        let more = self.as_const(more)?;
+        let fits = self.greatest(base).checked_add(more)? <= Type::U32.max();
+        let offset = u32::try_from(u64::from(place.offset).checked_add(more)?).ok()?;
+        fits.then_some(Place::from(base, offset))
+    }
+
     /// Whether a value is the number of captured bytes, in 32 or 64 bits.
     pub(crate) fn is_captured_length(&self, value: Value) -> bool {
         match self.op(value) {
@@ -260,6 +269,12 @@ impl Coverage {
             && let Some(place) = ir.shown_by(*test, *left, *right)
         {
             self.add(place);
+            // The same place, counted from what its base is a sum of: loads may have been written so.
+            let mut place = place;
+            while let Some(earlier) = ir.behind(place) {
+                self.add(earlier);
+                place = earlier;
+            }
         }
     }
 

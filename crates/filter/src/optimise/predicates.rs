@@ -23,7 +23,7 @@ use super::facts::{Facts, Way};
 use super::held::{Held, Stay};
 use super::known::Known;
 use super::repair::{Definition, repair};
-use crate::ir::{Block, BlockId, Case, Ir, Op, Target, Terminator, Value};
+use crate::ir::{Block, BlockId, Case, Ir, Op, Target, Terminator, Test, Value};
 
 /// One way leaves out so many blocks at most.
 const STEPS_MAX: usize = 256;
@@ -122,7 +122,7 @@ impl<'a> Pass<'a> {
             Terminator::Return(_) => return None,
             Terminator::Goto(to) => Terminator::Goto(self.send(id, way, to)),
             Terminator::Branch { test, left, right, yes, no } => {
-                match self.facts.decide(way, *test, *left, *right, &[]) {
+                match self.decide(way, *test, *left, *right, &[]) {
                     Some(holds) => Terminator::Goto(self.send(id, way, if holds { yes } else { no })),
                     None => self.branch(id, way, terminator),
                 }
@@ -261,13 +261,28 @@ impl<'a> Pass<'a> {
         match &block.terminator {
             Terminator::Goto(to) => Some(to),
             Terminator::Branch { test, left, right, yes, no } => {
-                self.facts.decide(way, *test, *left, *right, given).map(|holds| if holds { yes } else { no })
+                self.decide(way, *test, *left, *right, given).map(|holds| if holds { yes } else { no })
             }
             Terminator::Switch { value, cases, default, .. } => {
                 self.facts.number(way, *value, given).exact().map(|k| chosen(k, cases, default))
             }
             Terminator::Return(_) => None,
         }
+    }
+
+    /// The outcome of a test, if it is known. One that shows bytes to the proof stays, unless others have shown it the same.
+    fn decide(
+        &self,
+        way: Way,
+        test: Test,
+        left: Value,
+        right: Value,
+        given: &[(Value, Value)],
+    ) -> Option<bool> {
+        let holds = self.facts.decide(way, test, left, right, given)?;
+        let shown = self.ir.shown_by(test, left, right).filter(|_| holds);
+        let is_passed = shown.is_none_or(|place| self.facts.is_passed(way, &Op::Need(place), given));
+        is_passed.then_some(holds)
     }
 
     /// The target with arguments that are known where the way starts.
