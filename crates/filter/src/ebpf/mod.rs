@@ -1,7 +1,7 @@
 //! eBPF: filters for the kernel, without classic BPF's limits.
 //!
 //! ```text
-//! Ir --select--> Step* --allocate--> registers and stack --lower--> Insn*, labels --assemble--> Program
+//! Ir --unroll--> Ir without loops --select--> Step* --allocate--> registers and stack --lower--> Insn*, labels --assemble--> Program
 //! ```
 //!
 //! | file | what it holds |
@@ -9,6 +9,7 @@
 //! | `insn`, `code` | instructions and their encoding |
 //! | `assemble` | labels to distances, long jumps where needed |
 //! | `text` | instructions as the kernel's tools write them |
+//! | `unroll` | loops, round by round |
 //! | `step` | instructions on variables |
 //! | `select` | blocks, branches, searches, arithmetic |
 //! | `packet`, `xdp` | packet bytes and what is known besides, for each kind of program |
@@ -27,6 +28,7 @@ mod packet;
 mod select;
 mod step;
 mod text;
+mod unroll;
 mod xdp;
 
 #[cfg(test)]
@@ -122,9 +124,17 @@ pub enum Hook {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum EmitError {
-    /// The program has memory cells, calls functions or has loops.
-    #[error("the program keeps state, calls functions or has loops; only filters without run in the kernel")]
+    /// The program has memory cells or calls functions.
+    #[error("the program keeps state or calls functions; only filters without run in the kernel")]
     State,
+    /// The kernel's programs go forward only, and a loop has too many rounds to be written out.
+    #[error(
+        "a loop of up to {rounds} rounds is too long for the kernel; give it less to do, or run the program outside"
+    )]
+    TooManyRounds {
+        /// The most rounds of the loop.
+        rounds: u64,
+    },
     /// An XDP program asks for what the stack finds out later.
     #[error(
         "the filter asks for {field}, which is not known before the kernel's stack; compile it as for a file, or run it at a socket"
@@ -186,7 +196,11 @@ impl Program {
 /// # Ok::<(), tapline_filter::ebpf::EmitError>(())
 /// ```
 pub fn emit(ir: &Ir, hook: Hook) -> Result<Program, EmitError> {
-    let selected = select::select(ir, &hook)?;
+    if ir.has_state() {
+        return Err(EmitError::State);
+    }
+    let unrolled = if ir.loops.is_empty() { None } else { Some(unroll::unroll(ir)?) };
+    let selected = select::select(unrolled.as_ref().unwrap_or(ir), &hook)?;
     let steps = step::reachable(selected.steps, selected.labels);
     let has_context = steps.iter().any(needs_context);
     let is_xdp = matches!(hook, Hook::Xdp { .. });

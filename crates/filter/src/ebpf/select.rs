@@ -54,11 +54,8 @@ pub(super) struct Selected {
     pub(super) labels: usize,
 }
 
-/// Makes steps of a graph without state.
+/// Makes steps of a graph without state and loops.
 pub(super) fn select(ir: &Ir, hook: &Hook) -> Result<Selected, EmitError> {
-    if ir.has_state() || !ir.loops.is_empty() {
-        return Err(EmitError::State);
-    }
     let dominators = Dominators::new(ir);
     let heights = heights(ir, &dominators);
     let is_deep = heights[ir.entry.0 as usize] > QUESTIONS_EASY;

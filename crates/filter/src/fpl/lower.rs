@@ -3,26 +3,31 @@
 //! ```text
 //! FOR (R[0] = a; R[0] < b; R[0] += c) body ROF
 //!
-//!   before:  goto head(a, others)            others: the registers that the body writes
-//!   head(i, others):  i < b ? body : after(i, others)
-//!   body:    ...; goto head(i + c, others)   BREAK: goto after(i, others)
+//!   before:            a < b ? body(a, others) : after(a, others)          others: the registers that the body writes
+//!   body(i, others):   ...; i + c < b ? body(i + c, others) : after(i + c, others)        BREAK: goto after(i, others)
 //! ```
+//!
+//! The question stands at the end of each round, so that a round has one jump.
 //!
 //! Registers hold 64 bits. Between them a number stays in 32 bits as long as that is exact, which makes comparisons of packet
 //! fields with constants cheap.
 
+mod fields;
 mod hash;
 mod headers;
 #[cfg(test)]
 mod tests;
+mod wanted;
 
 use std::sync::Arc;
 
 use super::FplOptions;
-use super::field::Link;
+use super::field::{Item, Link};
 use super::tree::{
     Arithmetic, Code, Expr, For, Kind, REGISTERS, Relation, Statement, StatementKind, assigned, low_bits,
 };
+use fields::{Found, Wanted};
+
 use crate::ir::{
     Binary, BlockId, Builder, Field, Function, Ir, Op, Place, Target, Terminator, Test, Type, Value, Width,
 };
@@ -39,14 +44,19 @@ pub(super) fn lower(code: &Code, options: &FplOptions) -> Ir {
     if code.uses_cells {
         builder.cells(options.memory_cells);
     }
-    let length = length(&mut builder, options);
-    let fields = match Link::of(options.link_type) {
-        Some(link) if !code.fields.is_empty() => headers::lower(&mut builder, &code.fields, link, length),
-        _ => Vec::new(),
-    };
+    let captured = builder.field(Field::CapLen);
+    let length = length(&mut builder, captured, options);
     let zero = builder.const64(0);
-    let mut lowerer =
-        Lowerer { builder, options, length, fields, registers: [zero; REGISTERS], loops: Vec::new() };
+    let mut lowerer = Lowerer {
+        builder,
+        code,
+        options,
+        captured,
+        length,
+        found: Found::nothing(code.fields.len()),
+        registers: [zero; REGISTERS],
+        loops: Vec::new(),
+    };
     if lowerer.block(&code.body) {
         let verdict = lowerer.builder.const64(0);
         lowerer.builder.finish(Terminator::Return(verdict));
@@ -55,8 +65,7 @@ pub(super) fn lower(code: &Code, options: &FplOptions) -> Ir {
 }
 
 /// `PKT.LEN`: captured bytes, no more than the proofs count with.
-fn length(builder: &mut Builder, options: &FplOptions) -> Value {
-    let captured = builder.field(Field::CapLen);
+fn length(builder: &mut Builder, captured: Value, options: &FplOptions) -> Value {
     let most = builder.const32(options.packet_len_max);
     min(builder, captured, most)
 }
@@ -73,13 +82,32 @@ type Registers = [Value; REGISTERS];
 
 struct Lowerer<'a> {
     builder: Builder,
+    code: &'a Code,
     options: &'a FplOptions,
+    captured: Value,
     length: Value,
-    /// By number in [`Code::fields`].
-    fields: Vec<Value>,
+    /// What is known of the packet at the current place.
+    found: Found,
     registers: Registers,
     /// The loops around, innermost last.
     loops: Vec<Around>,
+}
+
+/// What finds headers and fields, at the current place.
+struct Headers<'a> {
+    builder: &'a mut Builder,
+    items: &'a [Item],
+    link_type: Link,
+    captured: Value,
+    length: Value,
+    found: &'a mut Found,
+}
+
+/// The end of a branch: its last block, and what is known there.
+struct End {
+    block: BlockId,
+    registers: Registers,
+    found: Found,
 }
 
 /// A loop around: where it is left to, with which registers.
@@ -90,9 +118,22 @@ struct Around {
 }
 
 impl Lowerer<'_> {
+    /// Finds the fields that are not known yet.
+    fn find(&mut self, wanted: Wanted) {
+        // Where fields have no place, the text names none.
+        let Some(link_type) = Link::of(self.options.link_type).filter(|_| wanted != 0) else { return };
+        let Lowerer { builder, code, captured, length, found, .. } = self;
+        let (captured, length) = (*captured, *length);
+        Headers { builder, items: &code.fields, link_type, captured, length, found }.find(wanted);
+    }
+
     /// Whether the end of the statements is reached.
     fn block(&mut self, statements: &[Statement]) -> bool {
-        statements.iter().all(|statement| self.statement(statement))
+        let all: Vec<Wanted> = statements.iter().map(|statement| self.of_statement(statement)).collect();
+        statements.iter().enumerate().all(|(at, statement)| {
+            self.find(self.before(statements, &all, at));
+            self.statement(statement)
+        })
     }
 
     fn statement(&mut self, statement: &Statement) -> bool {
@@ -106,8 +147,7 @@ impl Lowerer<'_> {
                 return false;
             }
             StatementKind::Return(value) => {
-                let verdict = self.wide(value);
-                self.builder.finish(Terminator::Return(verdict));
+                self.verdict(value);
                 return false;
             }
             StatementKind::Call(call) => {
@@ -115,6 +155,21 @@ impl Lowerer<'_> {
             }
         }
         true
+    }
+
+    fn verdict(&mut self, value: &Expr) {
+        if !matches!(value.kind, Kind::And(..) | Kind::Or(..) | Kind::Not(_)) {
+            self.find(self.of_expr(value));
+            let verdict = self.wide(value);
+            return self.builder.finish(Terminator::Return(verdict));
+        }
+        let (yes, no) = (self.builder.block(), self.builder.block());
+        self.condition(value, [yes, no], [0, 0]);
+        for (block, verdict) in [(yes, 1), (no, 0)] {
+            self.builder.switch_to(block);
+            let verdict = self.builder.const64(verdict);
+            self.builder.finish(Terminator::Return(verdict));
+        }
     }
 
     fn set_cell(&mut self, index: &Expr, arithmetic: Option<Arithmetic>, value: &Expr) {
@@ -129,34 +184,43 @@ impl Lowerer<'_> {
 
     fn choice(&mut self, test: &Expr, then: &[Statement], otherwise: &[Statement]) -> bool {
         let (yes, no) = (self.builder.block(), self.builder.block());
-        self.condition(test, yes, no);
+        let wanted = [self.of_block(then), self.of_block(otherwise)];
+        let [found_yes, found_no] = self.condition(test, [yes, no], wanted);
         let before = self.registers;
         self.builder.switch_to(yes);
-        let then = self.block(then).then(|| (self.builder.current(), self.registers));
+        self.found = found_yes;
+        let then = self.block(then).then(|| self.end());
         self.registers = before;
         self.builder.switch_to(no);
-        let otherwise = self.block(otherwise).then(|| (self.builder.current(), self.registers));
+        self.found = found_no;
+        let otherwise = self.block(otherwise).then(|| self.end());
         match (then, otherwise) {
             (None, None) => return false,
             (Some(one), None) | (None, Some(one)) => {
-                self.builder.switch_to(one.0);
-                self.registers = one.1;
+                self.builder.switch_to(one.block);
+                self.registers = one.registers;
+                self.found = one.found;
             }
             (Some(one), Some(other)) => self.join(one, other),
         }
         true
     }
 
+    fn end(&self) -> End {
+        End { block: self.builder.current(), registers: self.registers, found: self.found.clone() }
+    }
+
     /// Goes on where both ends meet.
-    fn join(&mut self, one: (BlockId, Registers), other: (BlockId, Registers)) {
+    fn join(&mut self, one: End, other: End) {
         let block = self.builder.block();
-        let differing: Vec<usize> =
-            (0..REGISTERS).filter(|&register| one.1[register] != other.1[register]).collect();
-        for (end, registers) in [one, other] {
-            self.builder.switch_to(end);
-            self.registers = registers;
+        let differs = |&register: &usize| one.registers[register] != other.registers[register];
+        let differing: Vec<usize> = (0..REGISTERS).filter(differs).collect();
+        for end in [&one, &other] {
+            self.builder.switch_to(end.block);
+            self.registers = end.registers;
             self.go(block, &differing);
         }
+        self.found = one.found.meet(&other.found);
         self.arrive(block, &differing);
     }
 
@@ -185,25 +249,37 @@ impl Lowerer<'_> {
         self.registers[parts.register] = start;
         let written = assigned(&parts.body) | 1 << parts.register;
         let carried: Vec<usize> = (0..REGISTERS).filter(|register| written & 1 << register != 0).collect();
-        let (head, body, after) = (self.builder.block(), self.builder.block(), self.builder.block());
-        self.go(head, &carried);
-        self.arrive(head, &carried);
+        let (body, after) = (self.builder.block(), self.builder.block());
         let relation = Relation { operator: parts.relation, signed: false };
-        let exit = self.target(after, &carried);
-        self.compare_and_go(relation, self.registers[parts.register], end, Target::to(body), exit);
-        self.builder.switch_to(body);
-        let at_head = self.registers;
+        let found = self.found.clone();
+        self.next_round(relation, parts.register, end, [body, after], &carried);
+        self.arrive(body, &carried);
+        let at_start = self.registers;
         self.loops.push(Around { after, carried: carried.clone() });
         if self.block(&parts.body) {
             let operator = if parts.upward { Binary::Add } else { Binary::Sub };
             let counter = self.registers[parts.register];
             self.registers[parts.register] = self.builder.binary(operator, counter, step);
-            self.go(head, &carried);
-            self.builder.declare_loop(head, parts.rounds_max);
+            self.next_round(relation, parts.register, end, [body, after], &carried);
+            self.builder.declare_loop(body, parts.rounds_max);
         }
         self.loops.pop();
-        self.registers = at_head;
+        self.found = found;
+        self.registers = at_start;
         self.arrive(after, &carried);
+    }
+
+    /// Ends the current block with a way to the loop's body, or behind the loop if its register has reached the end.
+    fn next_round(
+        &mut self,
+        relation: Relation,
+        register: usize,
+        end: Value,
+        [body, after]: [BlockId; 2],
+        carried: &[usize],
+    ) {
+        let (on, out) = (self.target(body, carried), self.target(after, carried));
+        self.compare_and_go(relation, self.registers[register], end, on, out);
     }
 
     fn leave_loop(&mut self) {
@@ -212,23 +288,45 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Ends the current block with a way to one of two, by whether the number is other than 0.
-    fn condition(&mut self, test: &Expr, yes: BlockId, no: BlockId) {
+    /// Ends the current block with a way to one of two, by whether the number is other than 0. Behind them, `wanted` is read; gives what
+    /// is known at their starts.
+    fn condition(&mut self, test: &Expr, [yes, no]: [BlockId; 2], wanted: [Wanted; 2]) -> [Found; 2] {
         match &test.kind {
-            Kind::Constant(value) => self.builder.goto(if *value != 0 { yes } else { no }),
-            Kind::Not(inner) => self.condition(inner, no, yes),
+            Kind::Not(inner) => {
+                let [holds, fails] = self.condition(inner, [no, yes], [wanted[1], wanted[0]]);
+                return [fails, holds];
+            }
             Kind::And(left, right) => {
+                let (first, then) = (self.of_expr(left), self.of_expr(right));
+                // What is read where the left side fails as well must be found before.
+                self.find(then & !first & wanted[1]);
                 let between = self.builder.block();
-                self.condition(left, between, no);
+                let [go_on, fails] = self.condition(left, [between, no], [wanted[0] | then, wanted[1]]);
                 self.builder.switch_to(between);
-                self.condition(right, yes, no);
+                self.found = go_on;
+                let [holds, fails_then] = self.condition(right, [yes, no], wanted);
+                return [holds, fails_then.meet(&fails)];
             }
             Kind::Or(left, right) => {
+                let (first, then) = (self.of_expr(left), self.of_expr(right));
+                self.find(then & !first & wanted[0]);
                 let between = self.builder.block();
-                self.condition(left, yes, between);
+                let [holds, go_on] = self.condition(left, [yes, between], [wanted[0], wanted[1] | then]);
                 self.builder.switch_to(between);
-                self.condition(right, yes, no);
+                self.found = go_on;
+                let [holds_then, fails] = self.condition(right, [yes, no], wanted);
+                return [holds_then.meet(&holds), fails];
             }
+            _ => self.find(self.of_expr(test)),
+        }
+        self.question(test, yes, no);
+        [self.found.clone(), self.found.clone()]
+    }
+
+    /// The same for a test whose fields are known.
+    fn question(&mut self, test: &Expr, yes: BlockId, no: BlockId) {
+        match &test.kind {
+            Kind::Constant(value) => self.builder.goto(if *value != 0 { yes } else { no }),
             Kind::Compare(relation, left, right) => {
                 let (left, right) = self.pair(left, right, relation.signed);
                 self.compare_and_go(*relation, left, right, Target::to(yes), Target::to(no));
@@ -299,7 +397,8 @@ impl Lowerer<'_> {
             }
             Kind::Length => self.length,
             Kind::WireLength => self.builder.field(Field::WireLen),
-            Kind::Field(field) => self.fields[*field],
+            // Found before: see `before`.
+            Kind::Field(field) => self.found.fields[*field].unwrap_or(self.length),
             Kind::Load(width, offset) => self.load(*width, offset),
             Kind::Extract { of, unit_bits, bits, index } => self.extract(of, *unit_bits, *bits, index),
             Kind::ZeroExtend(bits, value) => self.zero_extend(*bits, value),
@@ -425,7 +524,8 @@ impl Lowerer<'_> {
     /// 1 or 0, by branches: the right side of && and || is looked at only if it matters.
     fn truth(&mut self, expr: &Expr) -> Value {
         let (yes, no, join) = (self.builder.block(), self.builder.block(), self.builder.block());
-        self.condition(expr, yes, no);
+        self.find(self.of_expr(expr));
+        self.condition(expr, [yes, no], [0, 0]);
         for (block, value) in [(yes, 1), (no, 0)] {
             self.builder.switch_to(block);
             let value = self.builder.const32(value);

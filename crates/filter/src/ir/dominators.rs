@@ -47,6 +47,23 @@ impl Dominators {
         self.place[id.0 as usize] != u32::MAX
     }
 
+    /// The blocks of a loop, from which ways lead back to its header; the header first.
+    pub(crate) fn body(&self, header: BlockId) -> Vec<BlockId> {
+        let place = |id: BlockId| self.place[id.0 as usize];
+        let mut body = vec![header];
+        let mut is_in = vec![false; self.place.len()];
+        is_in[header.0 as usize] = true;
+        let back = self.predecessors[header.0 as usize].iter().filter(|from| place(**from) >= place(header));
+        let mut work: Vec<BlockId> = back.copied().collect();
+        while let Some(id) = work.pop() {
+            if !std::mem::replace(&mut is_in[id.0 as usize], true) {
+                body.push(id);
+                work.extend(&self.predecessors[id.0 as usize]);
+            }
+        }
+        body
+    }
+
     /// The children of each block in the tree, in order.
     pub fn children(&self) -> Vec<Vec<BlockId>> {
         let mut children = vec![Vec::new(); self.immediate.len()];

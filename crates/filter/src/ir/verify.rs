@@ -174,6 +174,41 @@ impl Ir {
     }
 }
 
+impl Ir {
+    /// The place up to which bytes are there if the test holds: the captured length is compared with a constant, or with a value plus a
+    /// constant, both in 64 bits, where the sum cannot wrap.
+    pub(crate) fn shown_by(&self, test: Test, left: Value, right: Value) -> Option<Place> {
+        if test != Test::GreaterEqual || !self.is_captured_length(left) {
+            return None;
+        }
+        if let Some(k) = self.as_const(right) {
+            // A greater one is never captured.
+            return Some(Place::at(u32::try_from(k).unwrap_or(u32::MAX)));
+        }
+        let Op::Binary(Binary::Add, base, more) = *self.op(right) else { return None };
+        let Op::Extend(base) = *self.op(base) else { return None };
+        Some(Place::from(base, u32::try_from(self.as_const(more)?).ok()?))
+    }
+
+    /// The same place from the value to which its base adds a constant, where that sum does not wrap.
+    fn behind(&self, place: Place) -> Option<Place> {
+        let Op::Binary(Binary::Add, base, more) = *self.op(place.base?) else { return None };
+        let more = self.as_const(more)?;
+        let fits = self.greatest(base).checked_add(more)? <= Type::U32.max();
+        let offset = u32::try_from(u64::from(place.offset).checked_add(more)?).ok()?;
+        fits.then_some(Place::from(base, offset))
+    }
+
+    /// Whether a value is the number of captured bytes, in 32 or 64 bits.
+    pub(crate) fn is_captured_length(&self, value: Value) -> bool {
+        match self.op(value) {
+            Op::Field(field) => *field == Field::CapLen,
+            Op::Extend(value) => *self.op(*value) == Op::Field(Field::CapLen),
+            _ => false,
+        }
+    }
+}
+
 /// How many bytes the packet has at least, from its start and from values on; and which values are not 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
@@ -229,17 +264,20 @@ impl Coverage {
         }
     }
 
-    /// What follows from taking a way: a comparison of the captured length with a constant shows bytes.
+    /// What follows from taking a way: a comparison of the captured length shows bytes.
     pub fn learn_edge(&mut self, ir: &Ir, terminator: &Terminator, target: &Target) {
-        let Terminator::Branch { test: Test::GreaterEqual, left, right, yes, no } = terminator else {
-            return;
-        };
-        if *ir.op(*left) == Op::Field(Field::CapLen)
-            && let Some(k) = ir.as_const(*right)
+        if let Terminator::Branch { test, left, right, yes, no } = terminator
             && std::ptr::eq(yes, target)
             && yes != no
+            && let Some(place) = ir.shown_by(*test, *left, *right)
         {
-            self.add(Place::at(k as u32));
+            self.add(place);
+            // The same place, counted from what its base is a sum of: loads may have been written so.
+            let mut place = place;
+            while let Some(earlier) = ir.behind(place) {
+                self.add(earlier);
+                place = earlier;
+            }
         }
     }
 

@@ -4,14 +4,18 @@
 //! v5 = v1 + v2            nobody reads v5: gone
 //! b3(v7), nobody reads v7: the parameter and its arguments are gone
 //! b4: goto b5, b5 has no other way in: b5's code moves to b4
+//! branch v1 ? b6 : b6     no choice: goto b6; and a way to a block that does nothing but go on goes on at once
 //! ```
 
-use crate::ir::{BlockId, Ir, Op, Terminator, Value};
+use crate::ir::{Block, BlockId, Ir, Op, Target, Terminator, Value};
+use crate::simplify::hash::Map;
 
 /// Removes what nobody reads or reaches.
 pub(super) fn dead(ir: &mut Ir) -> bool {
     let order = ir.order();
-    let mut changed = join(ir, &order);
+    let mut changed = shorten(ir, &order);
+    let order = ir.order();
+    changed |= join(ir, &order);
     let order = ir.order();
     let used = used(ir, &order);
     changed |= remove_parameters(ir, &order, |value| used[value.0 as usize]);
@@ -23,6 +27,88 @@ pub(super) fn dead(ir: &mut Ir) -> bool {
         ir[id].instructions = instructions;
     }
     changed
+}
+
+/// Leads ways past blocks that do nothing, and takes choices away that choose nothing. From the ends on, so that what becomes empty is
+/// seen by those before.
+fn shorten(ir: &mut Ir, order: &[BlockId]) -> bool {
+    let mut changed = false;
+    let is_empty = empty(ir, order);
+    for &id in order.iter().rev() {
+        let mut terminator = std::mem::replace(&mut ir[id].terminator, Terminator::Return(Value(0)));
+        terminator.for_each_target_mut(|target| {
+            if is_empty[target.block.0 as usize]
+                && let Some(next) = passed_on(ir, id, target.block)
+            {
+                (*target, changed) = (next, true);
+            }
+        });
+        if let Terminator::Switch { cases, default, .. } = &mut terminator {
+            let before = cases.len();
+            let mut kept = std::mem::take(cases).into_vec();
+            kept.retain(|case| !is_same_way(ir, &case.to, default));
+            changed |= kept.len() != before;
+            *cases = kept.into();
+        }
+        let only = match &terminator {
+            Terminator::Branch { yes, no, .. } if is_same_way(ir, yes, no) => Some(yes.clone()),
+            Terminator::Switch { cases, default, .. } if cases.is_empty() => Some(default.clone()),
+            _ => None,
+        };
+        changed |= only.is_some();
+        ir[id].terminator = only.map_or(terminator, Terminator::Goto);
+    }
+    changed
+}
+
+/// The blocks that do nothing but go on, and have nothing that others read.
+fn empty(ir: &Ir, order: &[BlockId]) -> Vec<bool> {
+    let goes_on = |block: &Block| {
+        matches!(block.terminator, Terminator::Goto(_))
+            && block.parameters.is_empty()
+            && block.instructions.iter().all(|value| ir.as_const(*value).is_some())
+    };
+    let mut is_empty = vec![false; ir.blocks.len()];
+    let mut home: Map<Value, BlockId> = Map::default();
+    for &id in order.iter().filter(|id| goes_on(&ir[**id])) {
+        is_empty[id.0 as usize] = true;
+        home.extend(ir[id].instructions.iter().map(|value| (*value, id)));
+    }
+    for &id in order.iter().filter(|_| !home.is_empty()) {
+        let mut read = |value: Value| {
+            if let Some(home) = home.get(&value).filter(|home| **home != id) {
+                is_empty[home.0 as usize] = false;
+            }
+        };
+        ir[id].instructions.iter().for_each(|value| ir.op(*value).for_each_operand(&mut read));
+        ir[id].terminator.for_each_operand(&mut read);
+    }
+    is_empty
+}
+
+/// Where a way from one block to another, which is empty, leads to in the end.
+fn passed_on(ir: &mut Ir, from: BlockId, id: BlockId) -> Option<Target> {
+    let Terminator::Goto(next) = &ir[id].terminator else { return None };
+    let is_loop = |id: BlockId| ir.loops.iter().any(|one| one.header == id);
+    if is_loop(id) {
+        return None;
+    }
+    let mut next = next.clone();
+    for argument in &mut next.arguments {
+        if let Some(k) = ir.as_const(*argument) {
+            *argument = ir.add(Op::Const(k), ir.ty(*argument));
+            ir[from].instructions.push(*argument);
+        }
+    }
+    Some(next)
+}
+
+/// Whether two ways are one, but for the names of constants.
+fn is_same_way(ir: &Ir, one: &Target, other: &Target) -> bool {
+    let same = |(a, b): (&Value, &Value)| {
+        a == b || ir.ty(*a) == ir.ty(*b) && ir.as_const(*a).is_some() && ir.as_const(*a) == ir.as_const(*b)
+    };
+    one.block == other.block && one.arguments.iter().zip(&other.arguments).all(same)
 }
 
 /// Which values are read, in the end, by what has an effect or decides a way.

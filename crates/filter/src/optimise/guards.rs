@@ -8,6 +8,8 @@
 //!     branch load8 [23] == 6 ? ...              branch load8 [23] == 6 ? ...
 //! ```
 //!
+//! A comparison of the captured length that leads to nothing but a rejection if it fails is a guard, and becomes one first.
+//!
 //! Backward, what is wanted: at a point, the guards that stand on every way from it that accepts. A packet without those bytes is
 //! rejected on each of these ways and on each other, so to reject it at once changes nothing, unless an effect stood between: in
 //! front of an effect, nothing is wanted. Forward, what is covered ([`Coverage`], the rule of the proof): guards that ask for no more go.
@@ -15,16 +17,36 @@
 //! A guard is made larger where it stands and never added. To add one at a still earlier point would put it on ways that now have
 //! none of their own, and would save none on any way.
 
-use crate::ir::{Coverage, Dominators, Ir, Op, Place, Terminator, Value};
+use crate::ir::{Coverage, Dominators, Ir, Op, Place, Terminator, Type, Value};
 
 /// So many values at most are remembered from which bytes are wanted.
 const BASES_MAX: usize = 8;
 
 /// Makes first guards larger and removes the others.
 pub(super) fn guards(ir: &mut Ir) -> bool {
+    let mut changed = recognise(ir);
     let dominators = Dominators::new(ir);
-    let mut changed = enlarge(ir, &dominators);
+    changed |= enlarge(ir, &dominators);
     changed |= remove(ir, &dominators);
+    changed
+}
+
+/// Makes guards of comparisons that reject. Whether there was one.
+fn recognise(ir: &mut Ir) -> bool {
+    let mut changed = false;
+    for id in ir.order() {
+        let Terminator::Branch { test, left, right, yes, no } = &ir[id].terminator else { continue };
+        if let Some(place) = ir.shown_by(*test, *left, *right)
+            && yes != no
+            && ir.only_rejects(no.block)
+        {
+            let on = Terminator::Goto(yes.clone());
+            let need = ir.add(Op::Need(place), Type::None);
+            ir[id].instructions.push(need);
+            ir[id].terminator = on;
+            changed = true;
+        }
+    }
     changed
 }
 

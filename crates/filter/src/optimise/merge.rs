@@ -35,7 +35,7 @@ pub(super) fn merge(ir: &mut Ir) -> bool {
     }
     if merge.changed {
         // Equal blocks may read one constant each from different blocks before them.
-        repair(ir);
+        repair(ir, &[]);
     }
     merge.changed
 }

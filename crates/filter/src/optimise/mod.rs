@@ -15,7 +15,10 @@ mod dead;
 mod facts;
 mod fold;
 mod guards;
+mod held;
+mod hoist;
 mod known;
+mod limits;
 mod merge;
 mod number;
 mod order;
@@ -40,8 +43,8 @@ pub struct Pass {
 
 /// All passes, in the order in which they run.
 pub const PASSES: &[Pass] = &[
-    FOLD, NUMBER, GUARDS, PREDICATES, NUMBER, GUARDS, FOLD, PREDICATES, MERGE, NUMBER, GUARDS, DEAD, WIDEN,
-    NUMBER, SWITCH, ORDER, DEAD,
+    FOLD, NUMBER, GUARDS, PREDICATES, NUMBER, GUARDS, FOLD, PREDICATES, MERGE, NUMBER, GUARDS, DEAD, HOIST,
+    LIMITS, WIDEN, NUMBER, SWITCH, ORDER, DEAD,
 ];
 
 const FOLD: Pass = Pass { name: "fold", purpose: "computes what is constant", run: fold::fold };
@@ -51,7 +54,11 @@ const GUARDS: Pass = Pass { name: "guards", purpose: "merges length checks", run
 const PREDICATES: Pass =
     Pass { name: "predicates", purpose: "leads ways past tests that they know", run: predicates::predicates };
 const MERGE: Pass = Pass { name: "merge", purpose: "makes equal blocks one", run: merge::merge };
+const HOIST: Pass =
+    Pass { name: "hoist", purpose: "computes once what loops do not change", run: hoist::hoist };
 const DEAD: Pass = Pass { name: "dead", purpose: "removes what nobody reads or reaches", run: dead::dead };
+const LIMITS: Pass =
+    Pass { name: "limits", purpose: "makes two limits of a counter one", run: limits::limits };
 const WIDEN: Pass =
     Pass { name: "widen", purpose: "makes comparisons of neighbouring bytes one", run: widen::widen };
 const SWITCH: Pass = Pass {
@@ -79,6 +86,13 @@ pub fn optimise_for_sockets(ir: &mut Ir) {
     PASSES.iter().filter(|pass| pass.name != ORDER.name).for_each(|pass| {
         (pass.run)(ir);
     });
+}
+
+/// Runs the passes that take away what was made superfluous.
+pub(crate) fn tidy(ir: &mut Ir) {
+    for pass in [NUMBER, FOLD, NUMBER, DEAD] {
+        (pass.run)(ir);
+    }
 }
 
 /// Runs all passes and calls `watch` after each that changed something.

@@ -13,16 +13,17 @@
 //!          b5: udp? --> b6: port 2?
 //! ```
 //!
-//! A way that leaves blocks out does without their guards, so it must have passed them; and what others read of these
-//! blocks' values is computed again where it is read ([`super::repair`]), so it must be little. Blocks are visited in an order that puts
-//! each behind all that lead to it; blocks to which no way leads any more are not visited. So one walk sees all ways, and a
-//! long chain of `or` costs no more than its length.
+//! A way that leaves blocks out does without their guards, so it must have passed them; and what is still read behind it of these
+//! blocks' values is computed again where it is read ([`super::repair`]), so it must be little. Of parameters, the way says what they are on
+//! it, in a block of its own, a bridge. Blocks are visited in an order that puts each behind all that lead to it; blocks to which no way
+//! leads any more are not visited. So one walk sees all ways, and a long chain of `or` costs no more than its length.
 
 use super::classes::Classes;
 use super::facts::{Facts, Way};
+use super::held::{Held, Stay};
 use super::known::Known;
-use super::repair::repair;
-use crate::ir::{Binary, BlockId, Case, Field, Ir, Op, Target, Terminator, Test, Type, Value};
+use super::repair::{Definition, repair};
+use crate::ir::{Block, BlockId, Case, Ir, Op, Target, Terminator, Test, Value};
 
 /// One way leaves out so many blocks at most.
 const STEPS_MAX: usize = 256;
@@ -33,22 +34,41 @@ const STEPS_PER_BLOCK: usize = 32;
 /// The cases of a switch, if there are more and all lead to one target, go one way: that the value is one of them.
 const APART_MAX: usize = 16;
 
-/// A value that takes more operations than this is not computed twice.
-const COPIED_MAX: u32 = 6;
-
 /// Leads ways past branches whose outcome they know.
 pub(super) fn predicates(ir: &mut Ir) -> bool {
     let order = ir.order();
     let classes = Classes::new(ir, &order);
-    let changes = Pass::new(ir, &order, &classes).run(&order);
+    let (changes, bridges) = Pass::new(ir, &order, &classes).run(&order);
     let changed = !changes.is_empty();
+    let definitions = build(ir, bridges);
     for (id, terminator) in changes {
         ir[id].terminator = terminator;
     }
     if changed {
-        repair(ir);
+        repair(ir, &definitions);
     }
     changed
+}
+
+/// A way that says what parameters that it leaves out are on it.
+struct Bridge {
+    to: Target,
+    /// The parameters. What they are is given to the bridge, in their order.
+    parameters: Vec<Value>,
+}
+
+/// Adds the bridges, which the terminators know by the numbers behind those of the graph's blocks.
+fn build(ir: &mut Ir, bridges: Vec<Bridge>) -> Vec<Definition> {
+    let mut definitions = Vec::new();
+    for Bridge { to, parameters } in bridges {
+        let own: Vec<Value> =
+            parameters.iter().map(|parameter| ir.add(Op::Parameter, ir.ty(*parameter))).collect();
+        let terminator = Terminator::Goto(to);
+        let block = ir.add_block(Block { parameters: own.clone(), instructions: Vec::new(), terminator });
+        let define = |(value, by)| Definition { block, value, by };
+        definitions.extend(parameters.into_iter().zip(own).map(define));
+    }
+    definitions
 }
 
 struct Pass<'a> {
@@ -60,7 +80,9 @@ struct Pass<'a> {
     home: Vec<BlockId>,
     /// Whether ways may leave the block out.
     passable: Vec<bool>,
+    held: Held,
     arriving: Vec<Option<Way>>,
+    bridges: Vec<Bridge>,
     steps_left: usize,
 }
 
@@ -69,14 +91,16 @@ impl<'a> Pass<'a> {
         let mut place = vec![usize::MAX; ir.blocks.len()];
         order.iter().enumerate().for_each(|(at, id)| place[id.0 as usize] = at);
         let home = homes(ir, order);
-        let passable = passable(ir, order, &home);
+        let passable = passable(ir, order);
+        let held = Held::new(ir, order, &home);
         let arriving = vec![None; ir.blocks.len()];
         let steps_left = order.len() * STEPS_PER_BLOCK;
-        Pass { ir, facts: Facts::new(ir, order, classes), place, home, passable, arriving, steps_left }
+        let facts = Facts::new(ir, order, classes);
+        Pass { ir, facts, place, home, passable, held, arriving, bridges: Vec::new(), steps_left }
     }
 
-    /// The terminators that change.
-    fn run(mut self, order: &[BlockId]) -> Vec<(BlockId, Terminator)> {
+    /// The terminators that change, and the blocks that they want.
+    fn run(mut self, order: &[BlockId]) -> (Vec<(BlockId, Terminator)>, Vec<Bridge>) {
         let mut changes = Vec::new();
         self.arriving[self.ir.entry.0 as usize] = Some(Way::default());
         for &id in order {
@@ -88,7 +112,7 @@ impl<'a> Pass<'a> {
                 changes.push((id, terminator));
             }
         }
-        changes
+        (changes, self.bridges)
     }
 
     /// Sends all ways out of a block on; gives its new terminator, if that differs.
@@ -98,7 +122,7 @@ impl<'a> Pass<'a> {
             Terminator::Return(_) => return None,
             Terminator::Goto(to) => Terminator::Goto(self.send(id, way, to)),
             Terminator::Branch { test, left, right, yes, no } => {
-                match self.facts.decide(way, *test, *left, *right, &[]) {
+                match self.decide(way, *test, *left, *right, &[]) {
                     Some(holds) => Terminator::Goto(self.send(id, way, if holds { yes } else { no })),
                     None => self.branch(id, way, terminator),
                 }
@@ -120,12 +144,8 @@ impl<'a> Pass<'a> {
             let mut way = way;
             self.facts.learn(&mut way, *test, *left, *right, holds);
             // As the proof has it, see `Coverage::learn_edge`.
-            if holds
-                && *test == Test::GreaterEqual
-                && *self.ir.op(*left) == Op::Field(Field::CapLen)
-                && let Some(k) = self.ir.as_const(*right)
-            {
-                self.facts.learn_bytes(&mut way, k as u32);
+            if let Some(place) = self.ir.shown_by(*test, *left, *right).filter(|_| holds) {
+                self.facts.pass(&mut way, &Op::Need(place));
             }
             *target = self.send(id, way, target);
         }
@@ -162,30 +182,43 @@ impl<'a> Pass<'a> {
 
     /// Leads a way on as far as its outcomes are known, and hands on what it knows.
     fn send(&mut self, from: BlockId, way: Way, to: &Target) -> Target {
-        let target = self.follow(way, to);
+        let Followed { target, given, carried } = self.follow(way, to);
         let there = target.block.0 as usize;
         let ends = matches!(self.ir[target.block].terminator, Terminator::Return(_));
-        if self.place[there] <= self.place[from.0 as usize] || ends && self.arriving[there].is_some() {
-            return target;
-        }
-        let mut way = way;
-        // What enters a loop says nothing of what comes back.
-        if !self.ir.loops.iter().any(|one| one.header == target.block) {
-            for (parameter, argument) in self.ir[target.block].parameters.iter().zip(&target.arguments) {
-                self.facts.give(&mut way, *parameter, *argument);
+        if !(self.place[there] <= self.place[from.0 as usize] || ends && self.arriving[there].is_some()) {
+            let mut way = way;
+            // What enters a loop says nothing of what comes back.
+            if !self.ir.loops.iter().any(|one| one.header == target.block) {
+                for (parameter, argument) in self.ir[target.block].parameters.iter().zip(&target.arguments) {
+                    self.facts.give(&mut way, *parameter, *argument);
+                }
+                for &(parameter, argument) in given.iter().filter(|(value, _)| carried.contains(value)) {
+                    self.facts.give(&mut way, parameter, argument);
+                }
             }
+            self.arriving[there] = Some(match self.arriving[there] {
+                Some(before) => self.facts.meet(before, way),
+                None => way,
+            });
         }
-        self.arriving[there] = Some(match self.arriving[there] {
-            Some(before) => self.facts.meet(before, way),
-            None => way,
-        });
-        target
+        if carried.is_empty() { target } else { self.bridge(target, &given, carried) }
     }
 
-    fn follow(&mut self, way: Way, to: &Target) -> Target {
+    fn bridge(&mut self, to: Target, given: &[(Value, Value)], parameters: Vec<Value>) -> Target {
+        let argument = |parameter: &Value| {
+            given.iter().find(|(value, _)| value == parameter).map_or(*parameter, |(_, argument)| *argument)
+        };
+        let arguments = parameters.iter().map(argument).collect();
+        let block = BlockId((self.ir.blocks.len() + self.bridges.len()) as u32);
+        self.bridges.push(Bridge { to, parameters });
+        Target { block, arguments }
+    }
+
+    fn follow(&mut self, way: Way, to: &Target) -> Followed {
         let mut target = to.clone();
         let mut given: Vec<(Value, Value)> = Vec::new();
         let mut left_out = Vec::new();
+        let mut last = (target.clone(), Vec::new());
         for _ in 0..STEPS_MAX {
             let id = target.block;
             if self.steps_left == 0 || !self.passable[id.0 as usize] {
@@ -197,8 +230,26 @@ impl<'a> Pass<'a> {
             let Some(next) = self.next(way, id, &given) else { break };
             let Some(next) = self.handed_on(next, &given, &left_out) else { break };
             target = next;
+            // A way may stop where nothing is missing.
+            if let Some(carried) = self.carried(&left_out, target.block) {
+                last = (target.clone(), carried);
+            }
         }
-        target
+        Followed { target: last.0, given, carried: last.1 }
+    }
+
+    /// The parameters of blocks that are left out which are still read behind `there`; `None` if others of their values are.
+    fn carried(&self, left_out: &[BlockId], there: BlockId) -> Option<Vec<Value>> {
+        let mut carried = Vec::new();
+        for &(value, stay) in left_out.iter().flat_map(|id| self.held.of(*id)) {
+            if self.held.is_wanted(value, there) {
+                match stay {
+                    Stay::Parameter => carried.push(value),
+                    Stay::Always => return None,
+                }
+            }
+        }
+        Some(carried)
     }
 
     /// Where a way that enters a block leaves it, if that is known.
@@ -210,13 +261,28 @@ impl<'a> Pass<'a> {
         match &block.terminator {
             Terminator::Goto(to) => Some(to),
             Terminator::Branch { test, left, right, yes, no } => {
-                self.facts.decide(way, *test, *left, *right, given).map(|holds| if holds { yes } else { no })
+                self.decide(way, *test, *left, *right, given).map(|holds| if holds { yes } else { no })
             }
             Terminator::Switch { value, cases, default, .. } => {
                 self.facts.number(way, *value, given).exact().map(|k| chosen(k, cases, default))
             }
             Terminator::Return(_) => None,
         }
+    }
+
+    /// The outcome of a test, if it is known. One that shows bytes to the proof stays, unless others have shown it the same.
+    fn decide(
+        &self,
+        way: Way,
+        test: Test,
+        left: Value,
+        right: Value,
+        given: &[(Value, Value)],
+    ) -> Option<bool> {
+        let holds = self.facts.decide(way, test, left, right, given)?;
+        let shown = self.ir.shown_by(test, left, right).filter(|_| holds);
+        let is_passed = shown.is_none_or(|place| self.facts.is_passed(way, &Op::Need(place), given));
+        is_passed.then_some(holds)
     }
 
     /// The target with arguments that are known where the way starts.
@@ -234,6 +300,15 @@ impl<'a> Pass<'a> {
     }
 }
 
+/// Where a way leads, past the blocks that it leaves out.
+struct Followed {
+    target: Target,
+    /// The parameters on the way, with what they are given.
+    given: Vec<(Value, Value)>,
+    /// Those of blocks that are left out which are still read.
+    carried: Vec<Value>,
+}
+
 fn chosen<'a>(k: u64, cases: &'a [Case], default: &'a Target) -> &'a Target {
     cases.binary_search_by_key(&k, |case| case.key).map_or(default, |at| &cases[at].to)
 }
@@ -248,9 +323,8 @@ fn homes(ir: &Ir, order: &[BlockId]) -> Vec<BlockId> {
     home
 }
 
-/// Which blocks ways may leave out: they do nothing but look, and what others read of their values can be computed again.
-fn passable(ir: &Ir, order: &[BlockId], home: &[BlockId]) -> Vec<bool> {
-    let costs = costs(ir, order);
+/// Which blocks ways may leave out: they do nothing but look.
+fn passable(ir: &Ir, order: &[BlockId]) -> Vec<bool> {
     let mut passable = vec![true; ir.blocks.len()];
     ir.loops.iter().for_each(|one| passable[one.header.0 as usize] = false);
     for &id in order {
@@ -259,41 +333,6 @@ fn passable(ir: &Ir, order: &[BlockId], home: &[BlockId]) -> Vec<bool> {
             |value: &Value| ir.op(*value).is_pure() || matches!(ir.op(*value), Op::Need(_) | Op::NonZero(_));
         let ends = matches!(block.terminator, Terminator::Return(_));
         passable[id.0 as usize] &= !ends && block.instructions.iter().all(looks);
-        // The proof tells places apart by the value that they count from: such a value must stay the one it is.
-        let mut read = |value: Value, stays: bool| {
-            let there = home[value.0 as usize];
-            if there != id && (stays || costs[value.0 as usize] > COPIED_MAX) {
-                passable[there.0 as usize] = false;
-            }
-        };
-        for value in &block.instructions {
-            let op = ir.op(*value);
-            let stays = matches!(op, Op::Load(..) | Op::Need(_) | Op::NonZero(_));
-            match op {
-                Op::Binary(Binary::Div | Binary::Mod, left, right) => {
-                    read(*left, false);
-                    read(*right, ir.as_const(*right).is_none());
-                }
-                op => op.for_each_operand(|operand| read(operand, stays)),
-            }
-        }
-        block.terminator.for_each_operand(|operand| read(operand, false));
     }
     passable
-}
-
-/// For each value how many operations it takes to compute it again; very many where that cannot be.
-fn costs(ir: &Ir, order: &[BlockId]) -> Vec<u32> {
-    let mut costs = vec![u32::MAX; ir.instructions.len()];
-    for &id in order {
-        for value in &ir[id].instructions {
-            let op = ir.op(*value);
-            let mut cost = u32::from(!matches!(op, Op::Const(_)));
-            op.for_each_operand(|operand| cost = cost.saturating_add(costs[operand.0 as usize]));
-            if op.is_pure() && ir.ty(*value) != Type::None {
-                costs[value.0 as usize] = cost;
-            }
-        }
-    }
-    costs
 }

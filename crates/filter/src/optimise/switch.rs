@@ -75,7 +75,7 @@ pub(super) fn switch(ir: &mut Ir) -> bool {
     }
     if changed {
         // Blocks that stay may read constants of blocks that went.
-        super::repair::repair(ir);
+        super::repair::repair(ir, &[]);
     }
     changed
 }

@@ -19,7 +19,7 @@
 //!   one branch less. That pays if at least six bytes count, as in a hardware address.
 
 use crate::ir::{
-    Binary, BlockId, Coverage, Field, Ir, Op, Order, Place, Target, Terminator, Test, Type, Value, Width,
+    Binary, BlockId, Coverage, Ir, Op, Order, Place, Target, Terminator, Test, Type, Value, Width,
 };
 
 /// An atom is tried with so many before it.
@@ -194,7 +194,7 @@ fn chain_from(ir: &Ir, head: BlockId, ways_in: &[u32]) -> Vec<Link> {
 /// Whether a block's test says how long the packet is: what comes after it may rest on that.
 fn asks_length(ir: &Ir, id: BlockId) -> bool {
     let mut asks = false;
-    ir[id].terminator.for_each_operand(|value| asks |= *ir.op(value) == Op::Field(Field::CapLen));
+    ir[id].terminator.for_each_operand(|value| asks |= ir.is_captured_length(value));
     asks
 }
 

@@ -189,6 +189,8 @@ impl<'a, 'b> Body<'a, 'b> {
                 let holds = self.test(*test, *left, *right);
                 self.builder.ins().uextend(types::I32, holds)
             }
+            // The length has 64 bits to begin with.
+            Op::Extend(value) if *self.ir.op(*value) == Op::Field(Field::CapLen) => self.around.len,
             Op::Extend(value) => self.wide(*value),
             Op::Truncate(value) => {
                 let value = self.value(*value);

@@ -129,12 +129,10 @@ impl Lowerer<'_> {
         first: Value,
         fold: impl FnOnce(&mut Self, Value, Value, Value) -> Value,
     ) -> Value {
-        let (head, body, after) = (self.builder.block(), self.builder.block(), self.builder.block());
-        self.go_with(head, vec![start, first]);
-        let at = self.builder.parameter(head, Type::U64);
-        let folded = self.builder.parameter(head, Type::U64);
-        self.builder.switch_to(head);
-        self.builder.branch(Test::Greater, end, at, body, after);
+        let (body, after) = (self.builder.block(), self.builder.block());
+        self.stretch_round(start, end, first, [body, after]);
+        let at = self.builder.parameter(body, Type::U64);
+        let folded = self.builder.parameter(body, Type::U64);
         self.builder.switch_to(body);
         self.builder.need(Place::from(at, width.bytes()));
         let part = self.builder.push(Op::Load(Place::from(at, 0), width, Order::Little), width.ty());
@@ -142,10 +140,22 @@ impl Lowerer<'_> {
         let next = fold(self, folded, part, at);
         let size = self.builder.const64(width.bytes().into());
         let onward = self.builder.binary(Binary::Add, at, size);
-        self.go_with(head, vec![onward, next]);
-        self.builder.declare_loop(head, rounds_max);
+        self.stretch_round(onward, end, next, [body, after]);
+        self.builder.declare_loop(body, rounds_max);
+        let folded = self.builder.parameter(after, Type::U64);
         self.builder.switch_to(after);
         folded
+    }
+
+    /// Another round where something is left.
+    fn stretch_round(&mut self, at: Value, end: Value, folded: Value, [body, after]: [BlockId; 2]) {
+        self.builder.finish(Terminator::Branch {
+            test: Test::Greater,
+            left: end,
+            right: at,
+            yes: Target { block: body, arguments: vec![at, folded] },
+            no: Target { block: after, arguments: vec![folded] },
+        });
     }
 
     fn go_with(&mut self, block: BlockId, arguments: Vec<Value>) {

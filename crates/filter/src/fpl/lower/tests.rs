@@ -1,6 +1,6 @@
 use crate::fpl::{FplOptions, compile, hash, report};
 use crate::ir::{Machine, Memory};
-use crate::optimise::optimise;
+use crate::optimise::{optimise, optimise_watched};
 use tapline_packet::{LinkType, Meta, Packet};
 use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Ipv4, Udp, vlan};
 
@@ -261,4 +261,58 @@ fn a_function_cannot_reach_beside_its_cells() {
     let small = Memory::new(8);
     assert_eq!(Machine::new(compiled.ir).run(Packet { data: &BYTES, meta: &Meta::default() }, &small), 0);
     assert_eq!(small.get(7), 0);
+}
+
+/// The loop asks one question a round, whatever of the two limits is the lesser, and gives what the loop as it was written gives.
+#[test]
+fn two_limits_of_a_loop_become_one() {
+    let text = "FOR (R[0] = 0; R[0] < 16; R[0]++) IF (R[0] >= M[4]) THEN BREAK; FI R[1] += M[8 + R[0]] + PKT.B[R[0]]; ROF
+                RETURN R[1] * 100 + R[0];";
+    let ir = compile(text, &FplOptions::default()).expect("a program").ir;
+    let mut optimised = ir.clone();
+    let mut seen = Vec::new();
+    optimise_watched(&mut optimised, |pass, ir| {
+        assert_eq!(ir.verify(), Ok(()), "{}", pass.name);
+        seen.push(pass.name);
+    });
+    assert!(seen.contains(&"hoist") && seen.contains(&"limits"), "{seen:?}\n{optimised}");
+    let mut machines = [Machine::new(ir), Machine::new(optimised)];
+    for held in [0, 1, 2, 11, 15, 16, 17, 1000, u64::MAX] {
+        for len in 0..BYTES.len() {
+            let memory = Memory::new(1024);
+            memory.set(4, held);
+            (0..20).for_each(|cell| memory.set(8 + cell, cell * cell));
+            let packet = Packet { data: &BYTES[..len], meta: &Meta::default() };
+            let verdicts = machines.each_mut().map(|machine| machine.run(packet, &memory));
+            assert_eq!(verdicts[0], verdicts[1], "{held} held, {len} bytes");
+            // Rounds beyond the packet end the program.
+            let rounds = held.min(16);
+            assert_eq!(verdicts[0] == 0, rounds > len as u64 || rounds == 0, "{held} held, {len} bytes");
+        }
+    }
+}
+
+/// What the left side of && decides is not looked for: neither extension headers nor ports.
+#[test]
+fn fields_are_looked_for_where_they_are_read() {
+    let graph = |text: &str| {
+        let mut ir = compile(text, &FplOptions::default()).expect("a program").ir;
+        optimise(&mut ir);
+        ir.order().len()
+    };
+    let loops = |text: &str| {
+        let mut ir = compile(text, &FplOptions::default()).expect("a program").ir;
+        optimise(&mut ir);
+        ir.loops.iter().filter(|one| ir.order().contains(&one.header)).count()
+    };
+    assert_eq!(loops("RETURN PKT.IP_PROTO == PROTO_TCP && PKT.TCP_DPORT == 80;"), 0);
+    assert_eq!(loops("RETURN PKT.TCP_DPORT == 80;"), 1);
+    assert!(graph("RETURN PKT.IS_IP6;") < graph("RETURN PKT.IS_IP6 && PKT.IS_UDP;"));
+    // Before a choice, where both sides or what follows read it: found once.
+    assert_eq!(
+        loops("IF (PKT.B[0]) THEN R[0] = PKT.TCP_DPORT; ELSE R[0] = PKT.UDP_DPORT; FI RETURN R[0];"),
+        1
+    );
+    assert_eq!(loops("IF (PKT.B[0]) THEN R[0] = PKT.TCP_DPORT; FI RETURN R[0] + PKT.TCP_SPORT;"), 1);
+    assert_eq!(loops("IF (PKT.B[0] || PKT.TCP_DPORT) THEN R[0] = PKT.TCP_SPORT; FI RETURN R[0];"), 1);
 }
