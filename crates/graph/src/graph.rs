@@ -276,6 +276,12 @@ impl Out<'_> {
         failure.and(result)
     }
 
+    /// The outputs that lead somewhere.
+    pub fn connected(&self) -> impl Iterator<Item = usize> + use<'_> {
+        let leads = |port: &(usize, &Port)| !port.1.successors.is_empty();
+        self.ports.iter().enumerate().filter(leads).map(|(number, _)| number)
+    }
+
     /// How many outputs lead somewhere, counted to the last that does.
     pub fn ports(&self) -> usize {
         self.ports.len()

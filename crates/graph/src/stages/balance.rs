@@ -78,16 +78,20 @@ fn innermost<T>(headers: &Headers, data: &[u8], look: impl FnOnce(&Headers, &[u8
 
 impl Stage for Balance {
     fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
-        let ports = out.ports() as u64;
+        let ports: Vec<usize> = out.connected().collect();
+        if ports.is_empty() {
+            return out.pass(packets);
+        }
         let mut chosen = [0_u8; tapline_packet::BATCH_MAX];
         for index in packets.selection.iter() {
             let hash = self.hash(&packets.headers(index), packets.batch.packet(index).data);
-            chosen[index] = ((u128::from(hash) * u128::from(ports)) >> 64) as u8;
+            // There are at most 256 outputs.
+            chosen[index] = ((u128::from(hash) * ports.len() as u128) >> 64) as u8;
         }
         let mut result = Ok(());
-        for port in 0..ports as usize {
+        for (number, port) in ports.into_iter().enumerate() {
             let mut share = packets.clone();
-            share.selection.retain(|index| usize::from(chosen[index]) == port);
+            share.selection.retain(|index| usize::from(chosen[index]) == number);
             result = result.and(out.pass_to(port, &mut share));
         }
         result

@@ -62,7 +62,9 @@ impl Cut {
     /// Where what is to be kept ends.
     fn end(&self, headers: &Headers, data: &[u8]) -> usize {
         let Some(l3) = headers.l3() else { return LINK_LEN };
-        let ip = || headers.l4().unwrap_or_else(|| l3 + ip_len(headers, &data[l3.min(data.len())..]));
+        // In a later fragment what IP carries begins where its data does.
+        let carried = || headers.l4().or_else(|| headers.fragment().and(headers.payload()));
+        let ip = || carried().unwrap_or_else(|| l3 + ip_len(headers, &data[l3.min(data.len())..]));
         match self.after {
             Layer::Link => l3,
             Layer::Ip => ip(),
@@ -71,11 +73,11 @@ impl Cut {
     }
 }
 
-/// The length of an IP header whose transport is not known: a later fragment.
+/// The length of an IP header behind which nothing is known: what it carries begins behind the captured bytes, or IPv6 extensions are cut short.
 fn ip_len(headers: &Headers, data: &[u8]) -> usize {
     match headers.ip() {
         Some(IpVersion::V4) => data.first().map_or(20, |first| usize::from(first & 15) * 4),
-        Some(IpVersion::V6) => 48, // with the header that says which fragment it is
+        Some(IpVersion::V6) => 40,
         None => 0,
     }
 }

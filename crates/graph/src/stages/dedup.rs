@@ -80,7 +80,7 @@ struct Dedup {
     window: i64,
     room: usize,
     key: RandomState,
-    /// When the packet of a hash was seen last.
+    /// When the packet of a hash went on.
     seen: HashMap<u64, Timestamp>,
     /// The hashes in the order in which they came.
     order: VecDeque<(u64, Timestamp)>,
@@ -105,23 +105,28 @@ impl Dedup {
         }
     }
 
-    /// Whether a packet of this hash came within the window; from now on it did.
+    /// Whether a packet of this hash went on within the window; if not, this one does.
     fn is_copy(&mut self, hash: u64, time: Timestamp) -> bool {
-        while let Some(&(oldest, at)) = self.order.front() {
-            if self.order.len() < self.room && time.since(at) <= self.window {
-                break;
-            }
-            self.order.pop_front();
-            if self.seen.get(&oldest) == Some(&at) {
-                self.seen.remove(&oldest);
-            }
+        while self.order.front().is_some_and(|(_, at)| time.since(*at) > self.window) {
+            self.forget_oldest();
         }
         if self.seen.get(&hash).is_some_and(|&at| (0..=self.window).contains(&time.since(at))) {
             return true;
         }
+        if self.order.len() == self.room {
+            self.forget_oldest();
+        }
         self.seen.insert(hash, time);
         self.order.push_back((hash, time));
         false
+    }
+
+    fn forget_oldest(&mut self) {
+        if let Some((oldest, at)) = self.order.pop_front()
+            && self.seen.get(&oldest) == Some(&at)
+        {
+            self.seen.remove(&oldest);
+        }
     }
 }
 

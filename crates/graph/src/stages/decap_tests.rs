@@ -1,0 +1,1 @@
+//! Tunnels of every kind.

@@ -1,0 +1,239 @@
+//! `rate`: no more than so many packets or bits a second, by leaving out whole flows.
+//!
+//! ```text
+//! flow hash --> at or above `bound`?            shed: other flows than these have room together, as the last second showed
+//!           --> in the table of this second?    shed: it found no token before
+//!           --> no token in the bucket?         shed, and noted in the table; where that is full, `cap` falls to its hash
+//!           --> goes on, and takes its tokens
+//! ```
+//!
+//! A flow that was shed once stays so until the second ends: the table remembers it, or all flows from its hash on are shed with it.
+
+use std::any::Any;
+use std::collections::HashSet;
+
+use tapline_capture::Error;
+use tapline_packet::Timestamp;
+
+use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter};
+use crate::graph::Out;
+use crate::packets::Packets;
+use crate::stage::Stage;
+use crate::table::Table;
+
+/// The class of this stage.
+pub(crate) const CLASS: Class = Class {
+    name: "rate",
+    summary: "no more than so many packets or bits a second, by leaving out whole flows",
+    description: "Tokens come at the rate that is asked for, by the time in the packets, up to those of `burst`; each packet takes one for itself (packets) and one for each of \
+        its bits on the wire (bits). A packet goes on while there is any token left of both kinds, and may leave the last one overdrawn: in any time t at most rate \
+        x (t + burst) and one packet more go on. Where a packet finds none, its flow is left out, both directions, until the second ends (a second by the time \
+        in the packets, from a whole one to the next). A hash of addresses, protocol and ports tells flows apart. From second to second a bound on the hash adapts \
+        too: if the flows below it brought more than the rate, it falls in proportion, so that mostly the same flows are left out again; if they brought \
+        less, it rises, to the double at most. The table of flows left out has 16384 entries; where it is full, all flows with a hash above that of the one that does not fit are left out \
+        until the second ends. A time stamp more than a second before the latest begins anew. The result: packets that went on; packets left \
+        out; flows left out, each counted once a second, those beyond the table not at all.",
+    parameters: &[
+        Parameter {
+            name: "packets",
+            kind: Kind::Number(0, 1_000_000_000),
+            default: Some("0"),
+            meaning: "packets a second; 0 for any number",
+        },
+        Parameter {
+            name: "bits",
+            kind: Kind::Number(0, 10_000_000_000_000),
+            default: Some("0"),
+            meaning: "bits a second, such as 10M; 0 for any number",
+        },
+        Parameter {
+            name: "burst",
+            kind: Kind::Duration,
+            default: Some("100ms"),
+            meaning: "tokens of so much time are saved up at most, and are there at the start; at least one packet's",
+        },
+        Parameter {
+            name: "seed",
+            kind: Kind::Number(0, u64::MAX),
+            default: Some("1"),
+            meaning: "another seed leaves out other flows",
+        },
+    ],
+    outputs: Outputs::One,
+    order: Order::All,
+    example: "device(eth0) -> rate(bits=100M) -> record(\"some.pcapng\")",
+    make: Make::Stage(|arguments, _| {
+        let burst = arguments.nanoseconds("burst");
+        let bucket = |name| Bucket::new(arguments.number(name), burst);
+        Ok(Box::new(Rate {
+            seed: arguments.number("seed"),
+            buckets: [bucket("packets"), bucket("bits")],
+            newest: None,
+            bound: ALL,
+            cap: ALL,
+            shed: HashSet::new(),
+            counts: Counts::default(),
+        }))
+    }),
+};
+
+/// The most flows that are remembered in one second.
+const FLOWS_MAX: usize = 16_384;
+
+const SECOND: i64 = 1_000_000_000;
+
+/// More than every hash.
+const ALL: u128 = 1 << 64;
+
+/// Tokens of one kind, counted in billionths so that nothing is lost between two packets.
+struct Bucket {
+    /// Tokens a second, which is billionths a nanosecond; 0 for no limit.
+    rate: i128,
+    tokens: i128,
+    tokens_max: i128,
+    /// What the flows below the bound brought in this second.
+    brought: u64,
+}
+
+impl Bucket {
+    fn new(rate: u64, burst_ns: u64) -> Bucket {
+        let tokens_max = (i128::from(rate) * i128::from(burst_ns)).max(SECOND.into());
+        Bucket { rate: rate.into(), tokens: tokens_max, tokens_max, brought: 0 }
+    }
+
+    fn fill(&mut self, nanos: i64) {
+        self.tokens = (self.tokens + self.rate * i128::from(nanos)).min(self.tokens_max);
+    }
+
+    fn has_any(&self) -> bool {
+        self.rate == 0 || self.tokens > 0
+    }
+
+    fn take(&mut self, count: u64) {
+        if self.rate > 0 {
+            self.tokens -= i128::from(count) * i128::from(SECOND);
+        }
+    }
+
+    /// The bound at which what was brought in the last second would be what may go on.
+    fn adapted(&self, bound: u128) -> u128 {
+        let (brought, rate) = (u128::from(self.brought), self.rate.unsigned_abs());
+        match rate {
+            0 => ALL,
+            rate if brought > rate => bound * rate / brought,
+            // Half the rate or less: the double. A little more lets a bound of 0 rise.
+            rate => bound * rate / brought.max(rate.div_ceil(2)) + (ALL >> 8),
+        }
+    }
+}
+
+struct Rate {
+    seed: u64,
+    /// Of packets, of bits.
+    buckets: [Bucket; 2],
+    newest: Option<Timestamp>,
+    /// Flows with hashes below it may go on, as the seconds before this one showed.
+    bound: u128,
+    /// The same, as this second showed.
+    cap: u128,
+    /// Hashes of flows that are shed in this second.
+    shed: HashSet<u64>,
+    counts: Counts,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    passed: u64,
+    shed: u64,
+    flows: u64,
+}
+
+impl Rate {
+    /// Lets time come to that of a packet.
+    fn advance(&mut self, time: Timestamp) {
+        let Some(newest) = self.newest else {
+            self.newest = Some(time);
+            return;
+        };
+        let passed = time.since(newest);
+        if (-SECOND..=0).contains(&passed) {
+            return;
+        }
+        self.newest = Some(time);
+        self.buckets.iter_mut().for_each(|bucket| bucket.fill(passed.max(0)));
+        let seconds = time.seconds().abs_diff(newest.seconds());
+        // In seconds without a packet the bound doubles too; it is above all hashes after eight.
+        for _ in 0..seconds.min(10) {
+            self.begin_second();
+        }
+    }
+
+    fn begin_second(&mut self) {
+        let adapted = self.buckets.iter().map(|bucket| bucket.adapted(self.bound)).min();
+        self.bound = adapted.unwrap_or(ALL).min(ALL);
+        self.cap = ALL;
+        self.shed.clear();
+        self.buckets.iter_mut().for_each(|bucket| bucket.brought = 0);
+    }
+
+    /// Whether a packet goes on that takes so many tokens.
+    fn passes(&mut self, hash: u64, costs: [u64; 2]) -> bool {
+        if u128::from(hash) >= self.bound {
+            self.note(hash);
+            return false;
+        }
+        self.buckets.iter_mut().zip(costs).for_each(|(bucket, cost)| bucket.brought += cost);
+        if u128::from(hash) >= self.cap || self.shed.contains(&hash) {
+            return false;
+        }
+        if !self.buckets.iter().all(Bucket::has_any) {
+            if !self.note(hash) {
+                self.cap = hash.into();
+            }
+            return false;
+        }
+        self.buckets.iter_mut().zip(costs).for_each(|(bucket, cost)| bucket.take(cost));
+        true
+    }
+
+    /// Remembers for this second that a flow is shed; `false` if there is no room.
+    fn note(&mut self, hash: u64) -> bool {
+        if self.shed.len() == FLOWS_MAX {
+            return self.shed.contains(&hash);
+        }
+        self.counts.flows += u64::from(self.shed.insert(hash));
+        true
+    }
+}
+
+impl Stage for Rate {
+    fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        let all = packets.clone();
+        packets.selection.retain(|index| {
+            let packet = all.batch.packet(index);
+            self.advance(packet.meta.timestamp);
+            let hash = all.headers(index).flow_hash(packet.data, self.seed);
+            self.passes(hash, [1, u64::from(packet.meta.wire_len) * 8])
+        });
+        self.counts.passed += packets.len() as u64;
+        self.counts.shed += (all.len() - packets.len()) as u64;
+        out.pass(packets)
+    }
+
+    fn result(&self) -> Option<Table> {
+        let Counts { passed, shed, flows } = self.counts;
+        Some(Table::of_numbers(&[("passed", passed), ("shed", shed), ("flows_shed", flows)]))
+    }
+
+    fn absorb(&mut self, other: &dyn Any) {
+        if let Some(other) = other.downcast_ref::<Rate>() {
+            self.counts.passed += other.counts.passed;
+            self.counts.shed += other.counts.shed;
+            self.counts.flows += other.counts.flows;
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
