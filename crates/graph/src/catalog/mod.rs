@@ -49,10 +49,13 @@ pub enum Make {
     /// A source: whoever runs the graph opens it.
     Source,
     /// One for each worker.
-    Stage(fn(&Arguments, &Site<'_>) -> Result<Box<dyn Stage>, String>),
+    Stage(MakeStage),
     /// A sink: whoever runs the graph opens it, once for all workers.
     Sink,
 }
+
+/// Makes a stage, or says why it cannot.
+pub type MakeStage = fn(&Arguments, &Site<'_>) -> Result<Box<dyn Stage>, String>;
 
 /// How many outputs a stage has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
