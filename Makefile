@@ -20,6 +20,7 @@ demo:
 
 test: test-tools
 	$(CARGO) test --workspace --locked
+	$(CARGO) test --release --locked -p tapline-filter -p tapline-jit --lib --test fpl --test passes --test graphs
 
 test-tools:
 	@bash scripts/test-tools.sh

@@ -16,6 +16,7 @@ use tapline_filter::bpf::{Form, Insn, Program};
 use tapline_filter::fpl::{self, FplOptions};
 use tapline_filter::ir::{Ir, Machine, Memory};
 use tapline_filter::{FixedNames, Handle, Stage, compile_ir, explain};
+use tapline_graph::plan::{Plan, Source};
 use tapline_packet::{Batch, Interface, LinkType, Meta, Packet, Record, Selection};
 use tapline_print::{HexStyle, Options, Printer, json};
 use tapline_search::{Engine, Pattern, Patterns, Stream, find_all_naive, parse_list};
@@ -39,6 +40,7 @@ pub const LAWS: &[Law] = &[
     Law { name: "bpf_program", check: bpf_program, seeds: bpf_program_seeds },
     Law { name: "fpl_text", check: fpl_text, seeds: fpl_text_seeds },
     Law { name: "engines", check: engines, seeds: engines::engines_seeds },
+    Law { name: "graph_text", check: graph_text, seeds: graph_text_seeds },
     Law { name: "packet_text", check: packet_text, seeds: packet_seeds },
     Law { name: "packet_json", check: packet_json, seeds: packet_seeds },
     Law { name: "pattern_search", check: pattern_search, seeds: pattern_search_seeds },
@@ -487,4 +489,34 @@ fn packet_seeds() -> Vec<Vec<u8>> {
     let frames = gallery::exhibits().into_iter().map(|(_, frame)| frame);
     let choices = [[1, 0, 0, 0], [1, 0, 3, 0], [1, 0, 0x2a, 0]];
     frames.zip(choices.iter().cycle()).map(|(frame, choice)| [&choice[..], &frame].concat()).collect()
+}
+
+/// A graph is refused with a message, or planned: every stage stands behind those that lead to it, and the same graph twice is no more
+/// than once.
+pub fn graph_text(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let source = Source { name: "fuzz", text: &text };
+    let plan = match Plan::new(std::slice::from_ref(&source)) {
+        Ok(plan) => plan,
+        Err(message) => {
+            assert!(!message.is_empty(), "an error says nothing");
+            return;
+        }
+    };
+    for (index, node) in plan.nodes.iter().enumerate() {
+        assert!(node.inputs.iter().all(|(from, _)| *from < index), "{} stands before what leads to it", node.name);
+    }
+    assert!(plan.dot().ends_with("}\n"));
+    let twice = Plan::new(&[source.clone(), source]).expect("the same graph twice is right as well");
+    assert_eq!(plan.nodes.len(), twice.nodes.len(), "the same graph twice is more than once");
+}
+
+fn graph_text_seeds() -> Vec<Vec<u8>> {
+    let classes = tapline_graph::catalog::CLASSES.iter().map(|class| class.example);
+    let texts = classes.chain([
+        "a, b :: count; file(x) -> a -> b; a[0] -> [0]drop // end",
+        "s :: file(\"a b\"); s -> filter(\"tcp port 80\", fragments=follow) -> cut(l4, 16) -> record(\"o.pcapng\")",
+        "/* two */ file(x) -> b :: balance(by=inner, seed=7); b[0] -> top(by=flow, n=3); b[1] -> sample(1/1k, flow)",
+    ]);
+    texts.map(|text| text.as_bytes().to_vec()).collect()
 }

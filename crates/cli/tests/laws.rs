@@ -76,6 +76,11 @@ fn capture_file() {
 }
 
 #[test]
+fn graph_text() {
+    law("graph_text");
+}
+
+#[test]
 fn filter_text() {
     law("filter_text");
 }

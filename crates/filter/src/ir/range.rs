@@ -20,8 +20,8 @@ impl Ir {
     }
 
     fn greatest_within(&self, value: Value, depth: u32) -> u64 {
-        // Optimised builds of rustc 1.95 concluded that what comes out is small: sums with it were then compiled without their check,
-        // and loads proved safe that were not. What passes through here, the compiler concludes nothing about.
+        // Seen in optimised builds of rustc 1.95: a saturating sum with what comes out was compiled as a plain one, which wrapped, so that loads
+        // were proved safe that were not. Why the compiler took it for small was not found. It concludes nothing about what passes through here.
         black_box(self.greatest_of(value, depth))
     }
 
