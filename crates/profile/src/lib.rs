@@ -13,6 +13,7 @@
 //! [`Breakdown`], which puts all of it into one table or picture.
 #![forbid(unsafe_code)]
 
+mod activity;
 mod breakdown;
 mod clock;
 mod error;
@@ -26,6 +27,7 @@ mod reader;
 mod snapshot;
 mod stamp;
 
+pub use activity::{Activity, activities};
 pub use breakdown::{Breakdown, Component, How, compare, to_svg};
 pub use clock::{Clock, ClockKind};
 pub use error::Error;
