@@ -36,6 +36,9 @@ pub(crate) enum Command {
     /// Show what running processes of tapline do: packets, bits and cycles of each stage.
     #[command(after_help = crate::top::EXAMPLES)]
     Top(crate::top::TopArgs),
+    /// Measure what a packet costs here: in the kernel, at each stage, at each output.
+    #[command(after_help = crate::profile::EXAMPLES)]
+    Profile(Box<crate::profile::ProfileArgs>),
 }
 
 const RUN_EXAMPLES: &str = "\

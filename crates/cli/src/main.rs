@@ -8,6 +8,7 @@ mod fpl;
 mod interfaces;
 mod output;
 mod privileges;
+mod profile;
 mod report;
 mod run;
 mod signals;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Interfaces(args) => interfaces::list(&args).map(|()| ExitCode::SUCCESS),
         Command::Top(args) => top::run(&args),
+        Command::Profile(args) => profile::run(&args),
     };
     result.unwrap_or_else(|error| {
         if !is_broken_pipe(&error) {

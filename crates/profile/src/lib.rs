@@ -22,8 +22,10 @@ mod kernel;
 mod layout;
 mod meter;
 mod meters;
+mod micro;
 mod place;
 mod reader;
+mod scheduling;
 mod snapshot;
 mod stamp;
 
@@ -36,7 +38,9 @@ pub use kernel::{CpuTimes, Interrupt, KernelCounters, Softnet};
 pub use layout::{EXTRAS_MAX, Kind, SLOTS_MAX, State};
 pub use meter::{Cost, Extra, Meter};
 pub use meters::Meters;
+pub use micro::{Task, TaskReport, measure_tasks, tasks_to_text};
 pub use reader::{Process, Reader};
+pub use scheduling::Scheduling;
 pub use snapshot::{Snapshot, merge_workers};
 pub use stamp::{
     Clocks, Stamp, StampError, StampMode, StampReport, SystemClocks, UnknownMode, measure_stamps,
