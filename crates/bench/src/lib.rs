@@ -19,6 +19,7 @@ mod filters;
 mod fpl;
 mod live;
 mod measure;
+pub mod micro;
 mod patterns;
 mod print;
 mod report;

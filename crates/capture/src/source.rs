@@ -37,6 +37,12 @@ pub trait Source: Send {
     /// Sources that read wrapping kernel counters do so in `advance` too, at least once a second.
     fn account(&mut self) -> Vec<InterfaceAccount>;
 
+    /// Ticks of the processor's counter ([`tapline_sys::tsc`]) that `advance` slept for want of packets, in all: no cost of theirs. Files never
+    /// sleep.
+    fn waited_ticks(&self) -> u64 {
+        0
+    }
+
     /// What happened that a person should know of, since the last call: a link went down, an interface appeared.
     fn events(&mut self) -> Vec<Event> {
         Vec::new()

@@ -33,6 +33,12 @@ pub(crate) enum Command {
     Filter(FilterCommand),
     /// List interfaces: addresses, speed, driver, link type, and who captures there.
     Interfaces(InterfacesArgs),
+    /// Show what running processes of tapline do: packets, bits and cycles of each stage.
+    #[command(after_help = crate::top::EXAMPLES)]
+    Top(crate::top::TopArgs),
+    /// Measure what a packet costs here: in the kernel, at each stage, at each output.
+    #[command(after_help = crate::profile::EXAMPLES)]
+    Profile(Box<crate::profile::ProfileArgs>),
 }
 
 const RUN_EXAMPLES: &str = "\
@@ -401,7 +407,7 @@ pub(crate) enum PrecisionArg {
     Nano,
 }
 
-fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let factor = match &text[digits.len()..] {
         "" | "s" => 1.0,
@@ -412,6 +418,13 @@ fn parse_duration(text: &str) -> Result<std::time::Duration, String> {
     };
     let number: f64 = digits.parse().map_err(|_| format!("'{digits}' is not a number"))?;
     std::time::Duration::try_from_secs_f64(number * factor).map_err(|error| error.to_string())
+}
+
+/// A time between two readings: at least a hundredth of a second.
+pub(crate) fn parse_interval(text: &str) -> Result<std::time::Duration, String> {
+    let least = std::time::Duration::from_millis(10);
+    parse_duration(text)
+        .and_then(|time| if time < least { Err("less than 10ms".to_owned()) } else { Ok(time) })
 }
 
 #[cfg(test)]

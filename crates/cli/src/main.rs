@@ -8,10 +8,12 @@ mod fpl;
 mod interfaces;
 mod output;
 mod privileges;
+mod profile;
 mod report;
 mod run;
 mod signals;
 mod stream;
+mod top;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -36,6 +38,8 @@ fn main() -> ExitCode {
         }
         Command::Run(args) => run::run(&args),
         Command::Interfaces(args) => interfaces::list(&args).map(|()| ExitCode::SUCCESS),
+        Command::Top(args) => top::run(&args),
+        Command::Profile(args) => profile::run(&args),
     };
     result.unwrap_or_else(|error| {
         if !is_broken_pipe(&error) {

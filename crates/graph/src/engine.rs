@@ -131,6 +131,9 @@ pub struct Outcome {
     pub account: GraphAccount,
     /// Why it ended.
     pub ended: Ended,
+    /// Ticks of the clock from the first look at the sources to the end of the last stage, without those that sources slept. What the meters
+    /// of the graph do not have of them is the loop's own.
+    pub ticks: u64,
 }
 
 /// What a watcher is told while the loop runs.
@@ -199,6 +202,8 @@ impl<'e> Engine<'e> {
 
     /// Drives the sources to their ends, or until the control says so, and completes every stage.
     pub fn run(mut self, watch: &mut dyn FnMut(&Watch<'_>)) -> Outcome {
+        let start = tsc::now();
+        let slept = self.waited_ticks();
         let mut ended = self.drive(watch);
         if matches!(ended, Ended::Failed(_)) {
             // Other workers would go on without this one's share of the packets.
@@ -214,7 +219,13 @@ impl<'e> Engine<'e> {
         }
         self.account.stages = self.graph.account();
         self.tell(watch, false);
-        Outcome { account: self.account, ended }
+        let slept = self.waited_ticks().wrapping_sub(slept);
+        let ticks = tsc::now().wrapping_sub(start).saturating_sub(slept);
+        Outcome { account: self.account, ended, ticks }
+    }
+
+    fn waited_ticks(&self) -> u64 {
+        self.inlets.iter().fold(0, |sum, inlet| sum.wrapping_add(inlet.source.waited_ticks()))
     }
 
     fn drive(&mut self, watch: &mut dyn FnMut(&Watch<'_>)) -> Ended {
@@ -259,11 +270,14 @@ impl<'e> Engine<'e> {
             if self.inlets[at].is_at_end {
                 continue;
             }
-            let start = tsc::now();
-            match self.inlets[at].source.advance(wait) {
+            let source = &mut self.inlets[at].source;
+            let (start, slept) = (tsc::now(), source.waited_ticks());
+            match source.advance(wait) {
                 Ok(Advance::Batch) => {
                     found = Advance::Batch;
-                    self.batch(at, is_over, start)?;
+                    // The time in which nothing came is no cost of what came then.
+                    let slept = source.waited_ticks().wrapping_sub(slept);
+                    self.batch(at, is_over, start.wrapping_add(slept))?;
                 }
                 Ok(Advance::Idle) if found == Advance::End => found = Advance::Idle,
                 Ok(Advance::Idle) => {}

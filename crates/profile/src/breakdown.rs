@@ -9,12 +9,14 @@
 mod svg;
 
 use serde::ser::SerializeStruct;
-use serde::{Serialize, Serializer};
+use serde::{Deserialize, Serialize, Serializer};
 
 pub use svg::to_svg;
 
+use crate::Error;
+
 /// How the cost of a component was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum How {
     /// The clock was read before and after, in each batch.
@@ -40,7 +42,7 @@ impl How {
 }
 
 /// One part of what a packet costs.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Component {
     /// What it is: `filter`.
     pub name: String,
@@ -51,7 +53,7 @@ pub struct Component {
 }
 
 /// What a packet costs in one run.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Breakdown {
     /// What ran: `AF_PACKET, filter in the kernel`.
     pub title: String,
@@ -144,6 +146,14 @@ impl Breakdown {
     /// The breakdown as one line of JSON.
     pub fn to_json(&self) -> String {
         serde_json::to_string(self).expect("numbers and texts can be written as JSON")
+    }
+
+    /// What [`to_json`](Self::to_json) wrote. Members that it does not know are left alone.
+    ///
+    /// # Errors
+    /// [`Error::Profile`] if it is something else.
+    pub fn from_json(text: &str) -> Result<Breakdown, Error> {
+        serde_json::from_str(text).map_err(|error| Error::Profile { reason: error.to_string() })
     }
 
     fn cycles_of(&self, name: &str) -> Option<f64> {
@@ -260,6 +270,8 @@ mod tests {
         assert_eq!(value["unexplained_cycles"], 2996.0);
         assert_eq!(value["components"][1]["how"], "difference");
         assert!(value["total_ns"].is_null());
+        assert_eq!(Breakdown::from_json(&before.to_json()).expect("our own"), before);
+        assert!(Breakdown::from_json("{}").is_err_and(|error| error.to_string().contains("title")));
     }
 
     #[test]

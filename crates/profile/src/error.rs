@@ -1,11 +1,11 @@
-//! What can go wrong with files of meters. Nothing of it stops a capture: the meters are then private, or the reader goes without.
+//! What can go wrong with meters and measurements. Nothing of it stops a capture: the meters are then private, or the reader goes without.
 
 use std::io;
 use std::path::PathBuf;
 
 use tapline_sys::SyscallError;
 
-/// A file of meters that could not be made or read.
+/// Meters that could not be made or read, measurements that mean nothing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -46,6 +46,22 @@ pub enum Error {
         path: PathBuf,
         /// What is wrong with it, and where.
         reason: String,
+    },
+    /// A run that was saved as JSON, and is not what was written.
+    #[error("this is no profile as --json writes it: {reason}")]
+    Profile {
+        /// What is wrong with it, and where.
+        reason: String,
+    },
+    /// Something to be measured that did not do its work.
+    #[error("{task} did {found} where {expected} was to be done: its cost would mean nothing")]
+    Work {
+        /// What was measured.
+        task: String,
+        /// How much it was to do.
+        expected: u64,
+        /// How much it did.
+        found: u64,
     },
     /// A file that is shorter than it says: its process has ended.
     #[error("{} is cut short: its process has ended", .path.display())]

@@ -13,6 +13,7 @@
 //! [`Breakdown`], which puts all of it into one table or picture.
 #![forbid(unsafe_code)]
 
+mod activity;
 mod breakdown;
 mod clock;
 mod error;
@@ -21,11 +22,14 @@ mod kernel;
 mod layout;
 mod meter;
 mod meters;
+mod micro;
 mod place;
 mod reader;
+mod scheduling;
 mod snapshot;
 mod stamp;
 
+pub use activity::{Activity, activities};
 pub use breakdown::{Breakdown, Component, How, compare, to_svg};
 pub use clock::{Clock, ClockKind};
 pub use error::Error;
@@ -34,7 +38,9 @@ pub use kernel::{CpuTimes, Interrupt, KernelCounters, Softnet};
 pub use layout::{EXTRAS_MAX, Kind, SLOTS_MAX, State};
 pub use meter::{Cost, Extra, Meter};
 pub use meters::Meters;
+pub use micro::{Task, TaskReport, measure_tasks, tasks_to_text};
 pub use reader::{Process, Reader};
+pub use scheduling::Scheduling;
 pub use snapshot::{Snapshot, merge_workers};
 pub use stamp::{
     Clocks, Stamp, StampError, StampMode, StampReport, SystemClocks, UnknownMode, measure_stamps,

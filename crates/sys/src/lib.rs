@@ -8,6 +8,7 @@
 //! poll, Wakeup                              waiting, and being woken
 //! ExecutableMemory                          machine code, written once and then never again
 //! SharedWords                               counters that other processes read while we count
+//! KeyInput, TerminalSize                    a terminal, for programs that refresh what they show
 //! clock, tsc, usage                         what time it is, and what was used of it
 //! NetNs, capability, privilege              where we stand and what we may do
 //! Opener                                    files opened by a process that kept its rights
@@ -34,6 +35,7 @@ pub mod privilege;
 pub mod proc_packet;
 mod route;
 mod shared_words;
+mod terminal;
 pub mod tsc;
 pub mod usage;
 #[cfg(feature = "vectorscan")]
@@ -50,3 +52,4 @@ pub use packet_socket::{FanoutMode, FilterInsn, PacketSocket, RingStatistics, wa
 pub use poll::{Poller, Wakeup};
 pub use route::{Address, Link, LinkChange, LinkStatistics, RouteSocket};
 pub use shared_words::{Part, SharedWords};
+pub use terminal::{KeyInput, TerminalSize};

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use crate::SyscallError;
 use crate::error::check;
+use crate::tsc;
 
 /// A list of descriptors to wait for, kept between calls so that waiting allocates nothing.
 #[derive(Debug, Default)]
 pub struct Poller {
     fds: Vec<libc::pollfd>,
+    waited: u64,
 }
 
 impl Poller {
@@ -39,14 +41,21 @@ impl Poller {
             tv_nsec: wait.subsec_nanos().into(),
         };
         let count = self.fds.len() as libc::nfds_t;
+        let start = tsc::now();
         // SAFETY: `fds` points to `count` pollfd, which the kernel may write to; `timeout` lives through the call; no
         // signal mask is given.
         let result = unsafe { libc::ppoll(self.fds.as_mut_ptr(), count, &timeout, std::ptr::null()) };
+        self.waited = self.waited.wrapping_add(tsc::now().wrapping_sub(start));
         match check("ppoll", result) {
             Ok(ready) => Ok(ready as usize),
             Err(error) if error.errno() == libc::EINTR => Ok(0),
             Err(error) => Err(error),
         }
+    }
+
+    /// Ticks of the [`tsc`] that all waits took together.
+    pub fn waited_ticks(&self) -> u64 {
+        self.waited
     }
 
     /// Whether the descriptor at `index`, in the order added, can be read.

@@ -100,7 +100,7 @@ pub(crate) struct Series {
 }
 
 impl Subject {
-    fn new(text: &str) -> anyhow::Result<Subject> {
+    pub(crate) fn new(text: &str) -> anyhow::Result<Subject> {
         let options = Options { netmask: Some(0), handle: Handle::Dead, ..Options::new(LinkType::ETHERNET) };
         let ours = tapline_filter::compile(text, &options).map_err(|error| anyhow!(error.render(text)))?;
         // Without libpcap, or where it knows no such filter, our engines are measured alone.

@@ -9,7 +9,7 @@
 //! A cycle is one of the time stamp counter, at its measured rate; the time is processor time, so that waiting does not count.
 
 mod engines;
-mod workload;
+pub(crate) mod workload;
 
 use crate::Options;
 use crate::measure::{Run, median};

@@ -7,7 +7,7 @@ use tapline_testkit::random::Random;
 
 /// What patterns and payloads have to do with each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Traffic {
+pub(crate) enum Traffic {
     /// Nothing matches.
     Miss,
     /// One pattern is planted in each payload.
@@ -17,7 +17,7 @@ pub(super) enum Traffic {
 }
 
 impl Traffic {
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Traffic::Miss => "miss",
             Traffic::Match => "match",
@@ -26,14 +26,14 @@ impl Traffic {
     }
 }
 
-pub(super) struct Workload {
-    pub(super) traffic: Traffic,
-    pub(super) patterns: Vec<Pattern>,
-    pub(super) payloads: Vec<Vec<u8>>,
+pub(crate) struct Workload {
+    pub(crate) traffic: Traffic,
+    pub(crate) patterns: Vec<Pattern>,
+    pub(crate) payloads: Vec<Vec<u8>>,
 }
 
 impl Workload {
-    pub(super) fn new(count: usize, traffic: Traffic, payloads: usize, nocase: bool) -> Workload {
+    pub(crate) fn new(count: usize, traffic: Traffic, payloads: usize, nocase: bool) -> Workload {
         let mut random = Random::new(1);
         let mut payloads: Vec<Vec<u8>> = (0..payloads).map(|index| payload(&mut random, index)).collect();
         let mut bytes = patterns(&mut random, count, traffic, &payloads, nocase);
@@ -44,7 +44,7 @@ impl Workload {
         Workload { traffic, patterns: numbered(bytes, nocase), payloads }
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.payloads.iter().map(Vec::len).sum()
     }
 }

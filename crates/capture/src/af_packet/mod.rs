@@ -592,6 +592,10 @@ impl Source for AfPacket {
         (0..self.interfaces.len()).map(|id| self.interface_account(InterfaceId(id as u32))).collect()
     }
 
+    fn waited_ticks(&self) -> u64 {
+        self.poller.waited_ticks()
+    }
+
     fn events(&mut self) -> Vec<Event> {
         if self.phase == Phase::Running
             && let Err(error) = self.follow_links()

@@ -76,7 +76,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     }
     let watcher = Watcher::new(args, input.sources.len());
     let snap_len = snap_len(args);
-    let meters = Meters::create("capture");
+    let meters = Meters::create(&crate::top::title());
     let run = Run {
         filtering: &filtering,
         program: program.as_ref(),

@@ -4,7 +4,7 @@
 //! texts --> plan --> (check, dot, explain) --> sources and sinks opened with all rights --> rights dropped --> engine --> results, account
 //! ```
 
-mod opening;
+pub(crate) mod opening;
 mod reporting;
 
 use std::collections::HashMap;
@@ -127,7 +127,7 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
 }
 
 /// Says what failed, if anything did.
-fn code(ended: &Ended) -> ExitCode {
+pub(crate) fn code(ended: &Ended) -> ExitCode {
     match ended {
         Ended::Source | Ended::Stopped | Ended::Failed(Error::BrokenPipe { .. }) => ExitCode::SUCCESS,
         Ended::Failed(error) => {

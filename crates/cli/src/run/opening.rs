@@ -22,7 +22,7 @@ use crate::capture::{Compiler, clock, input};
 use crate::privileges;
 
 /// Opens every source, in the order of the plan.
-pub(super) fn sources(
+pub(crate) fn sources(
     args: &RunArgs,
     plan: &Plan,
     compiler: &Arc<Compiler>,
@@ -71,7 +71,7 @@ fn device(args: &RunArgs, plan: &Plan, node: &PlanNode, compiler: &Arc<Compiler>
 }
 
 /// Compiles every filter for all interfaces known, so that a mistake shows before anything is opened for writing.
-pub(super) fn check_filters(plan: &Plan, compiler: &Compiler, sources: &[Box<dyn Source>]) -> Result<()> {
+pub(crate) fn check_filters(plan: &Plan, compiler: &Compiler, sources: &[Box<dyn Source>]) -> Result<()> {
     for node in plan.nodes.iter().filter(|node| node.class.name == "filter") {
         for interface in sources.iter().flat_map(|source| source.interfaces()) {
             compiler
@@ -83,7 +83,7 @@ pub(super) fn check_filters(plan: &Plan, compiler: &Compiler, sources: &[Box<dyn
 }
 
 /// Opens every sink, by the number of its node.
-pub(super) fn sinks(
+pub(crate) fn sinks(
     args: &RunArgs,
     plan: &Plan,
     sources: &[Box<dyn Source>],

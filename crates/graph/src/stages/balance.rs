@@ -97,3 +97,102 @@ impl Stage for Balance {
         result
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{HashMap, HashSet};
+
+    use tapline_packet::headers::Headers;
+    use tapline_packet::{FiveTuple, LinkType};
+    use tapline_testkit::frames::*;
+    use tapline_testkit::traffic::Traffic;
+
+    use crate::trial::Trial;
+
+    fn balanced(arguments: &str, outputs: &[usize]) -> Trial {
+        let ends: String = outputs.iter().map(|output| format!("; b[{output}] -> json")).collect();
+        Trial::graph(&format!("b :: balance({arguments}); file(\"in\") -> b{ends}")).unwrap()
+    }
+
+    fn flow(data: &[u8]) -> Option<FiveTuple> {
+        Headers::parse_data(LinkType::ETHERNET, data).five_tuple(data).map(FiveTuple::canonical)
+    }
+
+    #[test]
+    fn a_flow_stays_at_one_output_and_all_outputs_are_used() {
+        let frames: Vec<Vec<u8>> = Traffic::new(5).take(4000).map(|(_, frame)| frame).collect();
+        // Outputs that lead nowhere get nothing.
+        for outputs in [&[0, 1][..], &[0, 1, 2], &[1, 4]] {
+            let mut trial = balanced("", outputs);
+            trial.push_frames(&frames);
+            trial.assert_balanced();
+            let mut ends: HashMap<FiveTuple, HashSet<usize>> = HashMap::new();
+            let mut all = 0;
+            for end in 0..outputs.len() {
+                let arrived = trial.arrived_at(end);
+                assert!(arrived.len() * outputs.len() * 4 > frames.len(), "{} of {outputs:?}", arrived.len());
+                all += arrived.len();
+                for flow in arrived.iter().filter_map(|packet| flow(&packet.data)) {
+                    ends.entry(flow).or_default().insert(end);
+                }
+            }
+            assert_eq!(all, frames.len());
+            // Fragments have no ports behind the first, so one flow in the table below is several in the hash.
+            assert!(ends.iter().all(|(flow, ends)| ends.len() == 1 || flow.src_port == 0), "{outputs:?}");
+            assert!(ends.len() > 20);
+        }
+    }
+
+    #[test]
+    fn as_many_outputs_as_there_can_be() {
+        let outputs: Vec<usize> = (0..256).collect();
+        let mut trial = balanced("by=host", &outputs);
+        let frame = |n: u16| {
+            let (src, dst) = (Host::number(n), Host::number(n + 1));
+            let pair = IpPair::between(&src, &dst, IpVersion::V6);
+            Ethernet::between(&src, &dst).ip(&Udp { src: 1, dst: 2 }.packet(pair, &[]))
+        };
+        trial.push_frames(&(0..10_000).map(frame).collect::<Vec<_>>());
+        assert!((0..256).all(|end| !trial.arrived_at(end).is_empty()));
+        trial.assert_balanced();
+    }
+
+    #[test]
+    fn hosts_keep_their_fragments_and_tunnels_are_looked_into() {
+        let (a, b) = (Host::number(1), Host::number(2));
+        let pair = IpPair::between(&a, &b, IpVersion::V4);
+        let datagram = Udp { src: 9, dst: 10 }.datagram(pair, &[7; 3000]);
+        let fragments = fragments_v4(&Ipv4::new(a.v4, b.v4, 17), &datagram, 1000);
+        let mut frames: Vec<Vec<u8>> = fragments.iter().map(|packet| Ethernet::between(&a, &b).ip(packet)).collect();
+        frames.push(Ethernet::between(&b, &a).ip(&Udp { src: 10, dst: 9 }.packet(
+            IpPair::between(&b, &a, IpVersion::V4),
+            &[],
+        )));
+        for seed in 0..20 {
+            let mut trial = balanced(&format!("host, seed={seed}"), &[0, 1]);
+            trial.push_frames(&frames);
+            let counts = [trial.arrived_at(0).len(), trial.arrived_at(1).len()];
+            assert!(counts.contains(&frames.len()), "{counts:?}");
+        }
+        // One tunnel, many flows in it: by the flow outside they go one way.
+        let inside = |n: u16| {
+            let inner = Udp { src: n, dst: 53 }.packet(IpPair::between(&a, &b, IpVersion::V4), &[]);
+            let outer = Udp { src: 4000, dst: 4789 };
+            Ethernet::between(&a, &b).ip(&outer.packet(pair, &vxlan(3, &Ethernet::between(&a, &b).ip(&inner))))
+        };
+        let tunnel: Vec<Vec<u8>> = (0..200).map(inside).collect();
+        for (by, is_shared) in [("flow", false), ("inner", true)] {
+            let mut trial = balanced(by, &[0, 1]);
+            trial.push_frames(&tunnel);
+            let first = trial.arrived_at(0).len();
+            assert_eq!((1..200).contains(&first), is_shared, "{by}: {first}");
+        }
+    }
+
+    #[test]
+    fn without_an_output_all_go_nowhere() {
+        let mut trial = Trial::graph("b :: balance; file(\"in\") -> b; file(\"in\") -> json").unwrap();
+        trial.push_frames(&[vec![1; 60]]);
+        trial.assert_balanced();
+    }
+}

@@ -99,3 +99,94 @@ impl Stage for Cut {
         result
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tapline_packet::{LinkType, Meta};
+    use tapline_testkit::frames::*;
+
+    use crate::trial::{Trial, whole};
+
+    fn pair(version: IpVersion) -> IpPair {
+        IpPair::between(&Host::number(1), &Host::number(2), version)
+    }
+
+    fn link() -> Ethernet {
+        Ethernet::between(&Host::number(1), &Host::number(2))
+    }
+
+    /// The captured lengths after each of `cut(l2)`, `cut(l3)`, `cut(l4)`.
+    fn lengths(frame: &[u8]) -> [usize; 3] {
+        ["l2", "l3", "l4"].map(|layer| {
+            let mut trial = Trial::of(&format!("cut({layer})"));
+            trial.push_frames(&[frame.to_vec()]);
+            let packet = trial.arrived().remove(0);
+            assert_eq!(packet.meta.wire_len as usize, frame.len(), "the wire had it all");
+            assert!(frame.starts_with(&packet.data));
+            packet.data.len()
+        })
+    }
+
+    #[test]
+    fn each_layer_ends_where_its_header_does() {
+        let v4 = pair(IpVersion::V4);
+        let tcp = Tcp { src: 1, dst: 2, flags: flags::ACK, ..Tcp::default() };
+        assert_eq!(lengths(&link().ip(&tcp.packet(v4, &[7; 50]))), [14, 34, 54]);
+        let udp = Udp { src: 1, dst: 2 }.packet(v4, &[7; 50]);
+        assert_eq!(lengths(&link().ip(&udp)), [14, 34, 42]);
+        assert_eq!(lengths(&vlan(&link().ip(&udp), 0x8100, 5)), [18, 38, 46]);
+        let v6 = pair(IpVersion::V6);
+        let segment = Udp { src: 1, dst: 2 }.datagram(v6, &[7; 50]);
+        assert_eq!(lengths(&link().ip(&v6.packet(0, &hop_by_hop(17, &segment)))), [14, 62, 70]);
+        // No header known behind IP: cut behind IP.
+        assert_eq!(lengths(&link().ip(&v4.packet(89, &[7; 50]))), [14, 34, 34]);
+        let arp = link().frame(0x0806, &arp(1, &Host::number(1), [0; 6], Host::number(2).v4));
+        assert_eq!(lengths(&arp), [14, 14, 14]);
+        assert_eq!(lengths(&[9; 40]), [14, 14, 14]);
+        assert_eq!(lengths(&[9; 3]), [3, 3, 3]);
+    }
+
+    /// Later fragments have no transport header: their data begins behind IP and all of its extensions.
+    #[test]
+    fn later_fragments_lose_their_data() {
+        let IpPair::V4(src, dst) = pair(IpVersion::V4) else { unreachable!() };
+        let header = Ipv4 { fragment_offset: 3, options: vec![1; 8], ..Ipv4::new(src, dst, 17) };
+        assert_eq!(lengths(&link().ip(&header.packet(&[7; 40]))), [14, 42, 42]);
+        let v6 = pair(IpVersion::V6);
+        let later = hop_by_hop(44, &fragment_header(17, 7, 9, false, &[7; 40]));
+        assert_eq!(lengths(&link().ip(&v6.packet(0, &later))), [14, 70, 70]);
+    }
+
+    #[test]
+    fn bytes_behind_are_kept_as_far_as_there_are_any() {
+        let frame = link().ip(&Udp { src: 1, dst: 2 }.packet(pair(IpVersion::V4), &[7; 50]));
+        for (bytes, expected) in [(0, 42), (16, 58), (50, 92), (65_535, 92)] {
+            let mut trial = Trial::of(&format!("cut(l4, {bytes})"));
+            trial.push_frames(&[frame.clone()]);
+            assert_eq!(trial.data()[0].len(), expected);
+        }
+    }
+
+    #[test]
+    fn cut_at_every_byte_it_keeps_no_more_than_there_is() {
+        let v6 = pair(IpVersion::V6);
+        let frames = [
+            link().ip(&Tcp { src: 1, dst: 2, ..Tcp::default() }.packet(pair(IpVersion::V4), &[7; 5])),
+            vlan(&link().ip(&v6.packet(0, &hop_by_hop(44, &fragment_header(17, 7, 9, false, &[7; 5])))), 0x8100, 3),
+        ];
+        for frame in frames {
+            let cut: Vec<(Vec<u8>, Meta)> =
+                (0..=frame.len()).map(|len| (frame[..len].to_vec(), whole(&frame))).collect();
+            for layer in ["l2", "l3", "l4"] {
+                let mut trial = Trial::of(&format!("cut({layer})"));
+                trial.interfaces.push(trial.interfaces[0].clone());
+                trial.interfaces[0].link_type = LinkType::ETHERNET;
+                trial.push_all(&cut, 256);
+                let kept: Vec<usize> = trial.data().iter().map(Vec::len).collect();
+                assert_eq!(kept.len(), cut.len());
+                assert!(kept.iter().zip(&cut).all(|(kept, (data, _))| *kept <= data.len()));
+                trial.assert_balanced();
+            }
+        }
+    }
+}

@@ -140,3 +140,88 @@ impl Stage for Dedup {
         out.pass(packets)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tapline_packet::{Meta, Timestamp};
+    use tapline_testkit::frames::*;
+
+    use crate::trial::{Trial, whole};
+
+    fn datagram(id: u16, ttl: u8) -> Vec<u8> {
+        let (src, dst) = (Host::number(1), Host::number(2));
+        let pair = IpPair::between(&src, &dst, IpVersion::V4);
+        let segment = Udp { src: 1, dst: 2 }.datagram(pair, b"a copy, or not");
+        Ethernet::between(&src, &dst).ip(&Ipv4 { id, ttl, ..Ipv4::new(src.v4, dst.v4, 17) }.packet(&segment))
+    }
+
+    fn datagram_v6(hop_limit: u8) -> Vec<u8> {
+        let (src, dst) = (Host::number(1), Host::number(2));
+        let pair = IpPair::between(&src, &dst, IpVersion::V6);
+        let mut frame = Ethernet::between(&src, &dst).ip(&Udp { src: 1, dst: 2 }.packet(pair, b"a copy"));
+        frame[14 + 7] = hop_limit;
+        frame
+    }
+
+    /// Whether the second of two packets is taken for a copy of the first.
+    fn is_copy(text: &str, one: &[u8], other: &[u8]) -> bool {
+        let mut trial = Trial::of(text);
+        trial.push_frames(&[one.to_vec(), other.to_vec()]);
+        trial.assert_balanced();
+        trial.data().len() == 1
+    }
+
+    #[test]
+    fn what_copies_have_in_common() {
+        let one = datagram(1, 64);
+        let padded = [one.clone(), vec![0; 9]].concat();
+        let (tagged, other) = (vlan(&one, 0x8100, 5), datagram(2, 64));
+        let hop = datagram(1, 63);
+        for (same, expected) in [
+            ("ip", [true, true, true, false, false]),
+            ("hop", [true, true, true, true, false]),
+            ("all", [true, false, false, false, false]),
+        ] {
+            let text = format!("dedup({same})");
+            let found = [&one, &padded, &tagged, &hop, &other].map(|packet| is_copy(&text, &one, packet));
+            assert_eq!(found, expected, "{same}");
+        }
+        let v6 = [datagram_v6(64), datagram_v6(63)];
+        assert_eq!(["ip", "hop"].map(|same| is_copy(&format!("dedup({same})"), &v6[0], &v6[1])), [false, true]);
+    }
+
+    fn pushed(text: &str, packets: &[(u16, i64)]) -> Vec<i64> {
+        let mut trial = Trial::of(text);
+        let packet = |&(id, time): &(u16, i64)| {
+            let data = datagram(id, 64);
+            let meta = Meta { timestamp: Timestamp::from_nanos(time), ..whole(&data) };
+            (data, meta)
+        };
+        trial.push_all(&packets.iter().map(packet).collect::<Vec<_>>(), 2);
+        trial.assert_balanced();
+        trial.stamps()
+    }
+
+    #[test]
+    fn the_window_begins_with_the_copy_that_went_on() {
+        let packets = [(1, 1000), (1, 1100), (1, 1101), (1, 1150), (1, 1201), (1, 1202), (1, 900)];
+        assert_eq!(pushed("dedup(window=100ns)", &packets), [1000, 1101, 1202, 900]);
+    }
+
+    #[test]
+    fn so_many_packets_are_remembered() {
+        for room in [1, 2, 5] {
+            let text = format!("dedup(packets={room})");
+            // As many different ones as there is room for, twice: all copies. One more, and the oldest is forgotten.
+            let round: Vec<(u16, i64)> = (0..room).map(|id| (id, 0)).collect();
+            assert_eq!(pushed(&text, &[round.clone(), round].concat()).len(), room as usize);
+            let more: Vec<(u16, i64)> = (0..=room).chain([0]).map(|id| (id, 0)).collect();
+            assert_eq!(pushed(&text, &more).len(), room as usize + 2);
+        }
+    }
+
+    #[test]
+    fn times_at_the_ends_of_the_range() {
+        assert_eq!(pushed("dedup", &[(1, i64::MAX), (1, i64::MIN), (1, i64::MAX), (1, 0)]).len(), 4);
+    }
+}

@@ -93,3 +93,62 @@ impl Stage for Delay {
         Own { refused: Some(self.refused), held: self.held.len() as u64, ..Own::default() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::trial::{Trial, lent, whole};
+    use tapline_packet::{Batch, Meta, Timestamp};
+
+    #[test]
+    fn packets_of_files_wait_by_their_own_time() {
+        let mut trial = Trial::of("s :: delay(100ns)");
+        trial.push_stamps(&[1000, 1050, 1099]);
+        assert_eq!((trial.stamps(), trial.refused_and_held("s")), (vec![], (0, 3)));
+        trial.tick(i64::MAX);
+        assert!(trial.stamps().is_empty(), "the clock is not theirs");
+        trial.push_stamps(&[1150, 1149]);
+        assert_eq!(trial.stamps(), [1000, 1050]);
+        trial.push_stamps(&[1010]);
+        assert_eq!(trial.stamps(), [1010], "it is due already");
+        trial.finish();
+        assert_eq!((trial.stamps(), trial.refused_and_held("s")), (vec![1099, 1149, 1150], (0, 0)));
+        trial.assert_balanced();
+    }
+
+    #[test]
+    fn packets_of_interfaces_wait_by_the_clock() {
+        let mut trial = Trial::of("s :: delay(1s)");
+        let frame = vec![1; 60];
+        let meta = Meta { if_index: 2, timestamp: Timestamp::from_nanos(77), ..whole(&frame) };
+        trial.now = Timestamp::from_nanos(5_000_000_000);
+        let (base, records) = lent(&[(frame.clone(), meta)]);
+        trial.push(Batch::new(&base, &records));
+        trial.tick(5_999_999_999);
+        assert_eq!(trial.data().len(), 0);
+        trial.tick(6_000_000_000);
+        let arrived = trial.arrived();
+        assert_eq!((arrived.len(), &arrived[0].data, arrived[0].meta), (1, &frame, meta));
+        trial.assert_balanced();
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused_and_counted() {
+        let mut trial = Trial::of("s :: delay(1h, room=1M)");
+        trial.push_stamps(&vec![0; 10_000]);
+        let (refused, held) = trial.refused_and_held("s");
+        assert!(refused > 1000 && held > 4000, "{refused} {held}");
+        trial.assert_balanced();
+        trial.finish();
+        assert_eq!((trial.stamps().len() as u64, trial.refused_and_held("s")), (held, (refused, 0)));
+        trial.assert_balanced();
+    }
+
+    #[test]
+    fn times_at_the_ends_of_the_range() {
+        let mut trial = Trial::of("s :: delay(1h)");
+        trial.push_stamps(&[i64::MIN, i64::MAX, 0, -1]);
+        trial.finish();
+        assert_eq!(trial.stamps(), [i64::MIN, -1, 0, i64::MAX]);
+        trial.assert_balanced();
+    }
+}

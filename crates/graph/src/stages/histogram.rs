@@ -81,3 +81,67 @@ impl Stage for Histogram {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tapline_packet::Meta;
+
+    use crate::table::Cell;
+    use crate::trial::Trial;
+
+    /// Ranges and their packets.
+    fn steps(trial: &Trial) -> Vec<(String, u64)> {
+        let row = |row: &Vec<Cell>| match row.as_slice() {
+            [range, Cell::Number(packets), _] => (range.to_string(), *packets),
+            other => panic!("{other:?}"),
+        };
+        trial.result("h").rows.iter().map(row).collect()
+    }
+
+    fn named(steps: &[(&str, u64)]) -> Vec<(String, u64)> {
+        steps.iter().map(|(range, packets)| ((*range).to_owned(), *packets)).collect()
+    }
+
+    fn of_sizes(sizes: &[u32]) -> Trial {
+        let mut trial = Trial::of("h :: histogram");
+        let packets: Vec<_> =
+            sizes.iter().map(|len| (vec![0; 20], Meta { wire_len: *len, ..Meta::default() })).collect();
+        trial.push_all(&packets, 3);
+        trial
+    }
+
+    #[test]
+    fn sizes_stand_in_the_step_that_holds_them() {
+        let trial = of_sizes(&[0, 1, 63, 64, 127, 128, 1500, u32::MAX]);
+        let expected = [
+            ("0 to 0", 1),
+            ("1 to 1", 1),
+            ("32 to 63", 1),
+            ("64 to 127", 2),
+            ("128 to 255", 1),
+            ("1,024 to 2,047", 1),
+            ("2,147,483,648 to 4,294,967,295", 1),
+        ];
+        assert_eq!(steps(&trial), named(&expected));
+        assert_eq!(trial.result("h").rows[3][2], Cell::from("25.00 %".to_owned()));
+        assert_eq!(trial.data().len(), 8);
+        trial.assert_balanced();
+    }
+
+    #[test]
+    fn gaps_lie_between_packets() {
+        let mut trial = Trial::of("h :: histogram(gap)");
+        trial.push_stamps(&[100]);
+        assert_eq!(steps(&trial), []);
+        trial.push_stamps(&[1100, 1103, 1103, 50, i64::MIN, i64::MAX]);
+        let max = "4,611,686,018,427,387,904 to 9,223,372,036,854,775,807";
+        assert_eq!(steps(&trial), named(&[("0 to 0", 3), ("2 to 3", 1), ("512 to 1,023", 1), (max, 1)]));
+    }
+
+    #[test]
+    fn two_workers_have_what_one_has() {
+        let (mut one, other) = (of_sizes(&[60, 1500]), of_sizes(&[61, 300]));
+        one.graph.absorb(&other.graph);
+        assert_eq!(steps(&one), steps(&of_sizes(&[60, 1500, 61, 300])));
+    }
+}

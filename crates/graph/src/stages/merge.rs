@@ -142,3 +142,91 @@ impl Stage for Merge {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::trial::{Trial, lent, whole};
+    use tapline_packet::{Batch, Meta, Timestamp};
+    use tapline_testkit::random::Random;
+
+    #[test]
+    fn two_ways_become_one_in_order() {
+        let text = r#"i :: file("in"); m :: merge(10ns); i -> filter("less 60") -> m; i -> count -> m; m -> json"#;
+        let mut trial = Trial::graph(text).unwrap();
+        trial.push_stamps(&[5, 3, 20]);
+        assert_eq!(trial.stamps(), [3, 3, 5, 5]);
+        trial.push_stamps(&[21, 4]);
+        assert_eq!(trial.stamps(), [4, 4], "earlier than one that has gone");
+        trial.finish();
+        assert_eq!((trial.stamps(), trial.numbers("m", None)), (vec![20, 20, 21, 21], vec![10, 2, 0]));
+        trial.assert_balanced();
+    }
+
+    /// Stamps that are at most `wait` behind come out in order, none late, whatever the batches.
+    #[test]
+    fn no_packet_is_late_within_the_wait() {
+        let mut random = Random::new(9);
+        for _ in 0..50 {
+            let mut trial = Trial::of("m :: merge(wait=50ns)");
+            let stamps: Vec<i64> = (0..2000).map(|n| n * 3 + 50 - random.below(51) as i64).collect();
+            let mut rest = stamps.as_slice();
+            let mut out = Vec::new();
+            while !rest.is_empty() {
+                let (batch, behind) = rest.split_at(rest.len().min(random.between(1..=256) as usize));
+                trial.push_stamps(batch);
+                out.extend(trial.stamps());
+                rest = behind;
+            }
+            trial.finish();
+            out.extend(trial.stamps());
+            let mut expected = stamps.clone();
+            expected.sort_unstable();
+            assert_eq!((out, trial.numbers("m", None)), (expected, vec![2000, 0, 0]));
+            trial.assert_balanced();
+        }
+    }
+
+    #[test]
+    fn without_room_the_earliest_go_early_and_none_is_lost() {
+        let mut trial = Trial::of("m :: merge(wait=1h, room=1M)");
+        trial.push_stamps(&(0..20_000).collect::<Vec<_>>());
+        let (refused, held) = trial.refused_and_held("m");
+        trial.finish();
+        let out = trial.stamps();
+        assert!(out.is_sorted());
+        assert_eq!((out.len(), refused, trial.numbers("m", None)), (20_000, 0, vec![20_000, 0, 20_000 - held]));
+        trial.assert_balanced();
+    }
+
+    #[test]
+    fn a_packet_that_would_never_fit_goes_on_at_once() {
+        let mut trial = Trial::of("m :: merge(room=1M)");
+        trial.push_frames(&[vec![1; 60], vec![2; 1_000_000]]);
+        trial.finish();
+        assert_eq!(trial.data().len(), 2);
+        trial.assert_balanced();
+    }
+
+    #[test]
+    fn interfaces_that_fall_silent_hold_nothing_back() {
+        let mut trial = Trial::of("m :: merge(wait=1s)");
+        let frame = vec![1; 60];
+        let meta = Meta { if_index: 2, timestamp: Timestamp::from_nanos(77), ..whole(&frame) };
+        let (base, records) = lent(&[(frame, meta)]);
+        trial.push(Batch::new(&base, &records));
+        trial.tick(999_999_999);
+        assert!(trial.stamps().is_empty());
+        trial.tick(1_000_000_000);
+        assert_eq!(trial.stamps(), [77]);
+        trial.assert_balanced();
+    }
+
+    #[test]
+    fn times_at_the_ends_of_the_range() {
+        let mut trial = Trial::of("m :: merge");
+        trial.push_stamps(&[i64::MAX, i64::MIN, 0, i64::MAX, -1]);
+        trial.finish();
+        assert_eq!(trial.stamps(), [i64::MIN, -1, 0, i64::MAX, i64::MAX]);
+        trial.assert_balanced();
+    }
+}

@@ -237,3 +237,148 @@ impl Stage for Rate {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{HashMap, HashSet};
+
+    use super::{FLOWS_MAX, SECOND};
+    use crate::trial::{Arrived, Trial, whole};
+    use tapline_packet::{Meta, Timestamp};
+    use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Udp};
+
+    /// A datagram of a flow, which both its directions have.
+    fn datagram(flow: u16, is_back: bool) -> Vec<u8> {
+        let (mut src, mut dst) = (Host::number(flow), Host::number(60_000));
+        let mut udp = Udp { src: 1000, dst: 53 };
+        if is_back {
+            std::mem::swap(&mut src, &mut dst);
+            (udp.src, udp.dst) = (53, 1000);
+        }
+        Ethernet::between(&src, &dst).ip(&udp.packet(IpPair::between(&src, &dst, IpVersion::V4), &[7; 58]))
+    }
+
+    /// The number of the flow.
+    fn flow_of(data: &[u8]) -> u16 {
+        let number = |at| u16::from_be_bytes([data[at], data[at + 1]]);
+        if number(28) == 60_000 { number(32) } else { number(28) }
+    }
+
+    /// `per_second` packets a second from `start` on for `seconds`, of `flows` flows in turn.
+    fn traffic(start: i64, seconds: i64, per_second: i64, flows: u16) -> Vec<(Vec<u8>, Meta)> {
+        let packet = |n: i64| {
+            let data = datagram((n % i64::from(flows)) as u16, n % 3 == 0);
+            let timestamp = Timestamp::from_nanos(start * SECOND + n * SECOND / per_second);
+            let meta = Meta { timestamp, ..whole(&data) };
+            (data, meta)
+        };
+        (0..seconds * per_second).map(packet).collect()
+    }
+
+    fn by_second(arrived: &[Arrived]) -> HashMap<i64, Vec<u16>> {
+        let mut seconds: HashMap<i64, Vec<u16>> = HashMap::new();
+        for packet in arrived {
+            seconds.entry(packet.meta.timestamp.seconds()).or_default().push(flow_of(&packet.data));
+        }
+        seconds
+    }
+
+    #[test]
+    fn what_is_within_the_rate_goes_on_whole() {
+        for text in ["s :: rate(packets=1000)", "s :: rate(bits=800k)", "s :: rate"] {
+            let mut trial = Trial::of(text);
+            trial.push_all(&traffic(3, 4, 1000, 50), 100); // of 100 bytes each
+            assert_eq!(trial.numbers("s", None), [4000, 0, 0], "{text}");
+            trial.assert_balanced();
+        }
+    }
+
+    #[test]
+    fn no_second_has_more_than_the_rate_and_the_burst() {
+        for (text, most) in [("s :: rate(packets=1000)", 1101), ("s :: rate(bits=800k, burst=50ms)", 1051)] {
+            let mut trial = Trial::of(text);
+            trial.push_all(&traffic(0, 12, 3000, 100), 256);
+            let seconds = by_second(&trial.arrived());
+            for (second, packets) in &seconds {
+                assert!(packets.len() <= most, "{text}: {} in second {second}", packets.len());
+            }
+            // Once the bound has adapted most of the rate is used, by whole flows: of 100 flows of 30 packets a second, about 33.
+            let used: usize = (4..12).map(|second| seconds[&second].len()).sum();
+            assert!(used > 8 * 600, "{text}: only {used} of 8000 go on");
+            trial.assert_balanced();
+        }
+    }
+
+    #[test]
+    fn a_flow_that_was_shed_stays_so_until_the_second_ends() {
+        let mut trial = Trial::of("s :: rate(packets=1000)");
+        let packets = traffic(0, 10, 3000, 100);
+        trial.push_all(&packets, 200);
+        let arrived = trial.arrived();
+        let gone: HashSet<(i64, u16, i64)> = arrived
+            .iter()
+            .map(|packet| {
+                let time = packet.meta.timestamp;
+                (time.seconds(), flow_of(&packet.data), time.as_nanos())
+            })
+            .collect();
+        let mut shed: HashSet<(i64, u16)> = HashSet::new();
+        for (data, meta) in &packets {
+            let (second, flow) = (meta.timestamp.seconds(), flow_of(data));
+            if gone.contains(&(second, flow, meta.timestamp.as_nanos())) {
+                assert!(!shed.contains(&(second, flow)), "flow {flow} came back in second {second}");
+            } else {
+                shed.insert((second, flow));
+            }
+        }
+        let result = trial.numbers("s", None);
+        assert_eq!(result, [arrived.len() as u64, 30_000 - arrived.len() as u64, shed.len() as u64]);
+        // Later seconds shed mostly the same flows.
+        let last = |second: i64| -> HashSet<u16> {
+            shed.iter().filter(|(known, _)| *known == second).map(|(_, flow)| *flow).collect()
+        };
+        let (eighth, ninth) = (last(8), last(9));
+        assert!(eighth.intersection(&ninth).count() * 10 >= ninth.len() * 7, "{eighth:?} {ninth:?}");
+    }
+
+    #[test]
+    fn the_bound_rises_again_when_the_flood_is_over() {
+        let mut trial = Trial::of("s :: rate(packets=1000)");
+        trial.push_all(&traffic(0, 5, 20_000, 200), 256);
+        trial.arrived();
+        trial.push_all(&traffic(5, 20, 500, 200), 256);
+        let seconds = by_second(&trial.arrived());
+        assert_eq!(seconds[&24].len(), 500);
+        trial.assert_balanced();
+    }
+
+    /// More flows than the table has room for, all without a token: what was shed stays so.
+    #[test]
+    fn a_full_table_sheds_by_hash() {
+        let mut trial = Trial::of("s :: rate(packets=10000, burst=1ns)");
+        let flows = FLOWS_MAX as u16 * 3;
+        let mut packets = traffic(0, 1, i64::from(flows) * 2, flows);
+        // The second half comes late enough for tokens.
+        let late = packets.split_off(flows.into());
+        let crowd: Vec<_> = packets
+            .into_iter()
+            .map(|(data, meta)| (data, Meta { timestamp: Timestamp::EPOCH, ..meta }))
+            .collect();
+        trial.push_all(&crowd, 256);
+        let first: HashSet<u16> = trial.data().iter().map(|data| flow_of(data)).collect();
+        assert!(first.len() < 10, "{}", first.len());
+        trial.push_all(&late, 256);
+        let second: Vec<u16> = trial.data().iter().map(|data| flow_of(data)).collect();
+        assert!(second.iter().all(|flow| first.contains(flow)), "a flow that was shed came back");
+        assert_eq!(trial.numbers("s", None)[2], FLOWS_MAX as u64);
+        trial.assert_balanced();
+    }
+
+    #[test]
+    fn times_at_the_ends_of_the_range() {
+        let mut trial = Trial::of("s :: rate(packets=1000000000, bits=10000000M, burst=1h)");
+        trial.push_stamps(&[i64::MIN, i64::MAX, 0, -1, i64::MAX, i64::MIN, i64::MIN + 1]);
+        assert_eq!(trial.stamps().len(), 7);
+        trial.assert_balanced();
+    }
+}

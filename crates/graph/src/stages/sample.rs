@@ -144,3 +144,75 @@ impl Stage for ByTime {
         out.pass(packets)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{HashMap, HashSet};
+
+    use tapline_packet::headers::Headers;
+    use tapline_packet::{FiveTuple, LinkType};
+    use tapline_testkit::traffic::Traffic;
+
+    use crate::trial::Trial;
+
+    #[test]
+    fn whole_blocks_have_exactly_their_share() {
+        for (over, under) in [(1, 100), (3, 7), (99, 100), (0, 5), (5, 5)] {
+            let mut trial = Trial::of(&format!("sample({over}/{under}, seed=3)"));
+            let stamps: Vec<i64> = (0..under * 50).collect();
+            // Batches that share no rhythm with the blocks.
+            stamps.chunks(37).for_each(|chunk| trial.push_stamps(chunk));
+            let mut blocks: HashMap<i64, i64> = HashMap::new();
+            trial.stamps().iter().for_each(|stamp| *blocks.entry(stamp / under).or_default() += 1);
+            let counts: HashSet<i64> = (0..50).map(|block| *blocks.get(&block).unwrap_or(&0)).collect();
+            assert_eq!(counts, HashSet::from([over]), "{over}/{under}");
+            trial.assert_balanced();
+        }
+    }
+
+    #[test]
+    fn a_seed_chooses_the_same_and_another_others() {
+        let chosen = |seed: u64| {
+            let mut trial = Trial::of(&format!("sample(1/10, seed={seed})"));
+            trial.push_stamps(&(0..2000).collect::<Vec<_>>());
+            trial.stamps()
+        };
+        assert_eq!(chosen(7), chosen(7));
+        assert_ne!(chosen(7), chosen(8));
+        let places: HashSet<i64> = chosen(7).iter().map(|stamp| stamp % 10).collect();
+        assert_eq!(places.len(), 10, "every place within a block is chosen at times");
+    }
+
+    #[test]
+    fn flows_go_on_whole_or_not_at_all() {
+        let frames: Vec<Vec<u8>> = Traffic::new(6).take(5000).map(|(_, frame)| frame).collect();
+        let flow = |data: &[u8]| {
+            let headers = Headers::parse_data(LinkType::ETHERNET, data);
+            let tuple = headers.five_tuple(data).map(FiveTuple::canonical);
+            tuple.filter(|tuple| tuple.src_port > 0 && headers.fragment().is_none())
+        };
+        let count = |packets: &[Vec<u8>]| {
+            let mut flows: HashMap<FiveTuple, usize> = HashMap::new();
+            packets.iter().filter_map(|data| flow(data)).for_each(|flow| *flows.entry(flow).or_default() += 1);
+            flows
+        };
+        let all = count(&frames);
+        let mut trial = Trial::of("sample(1/2, flow)");
+        trial.push_frames(&frames);
+        let chosen = count(&trial.data());
+        assert!(chosen.iter().all(|(flow, packets)| all[flow] == *packets));
+        assert!((all.len() / 4..all.len() * 3 / 4).contains(&chosen.len()), "{} of {}", chosen.len(), all.len());
+        let mut trial = Trial::of("sample(1/1, flow)");
+        trial.push_frames(&frames);
+        assert_eq!(trial.data().len(), frames.len());
+    }
+
+    #[test]
+    fn the_first_packet_in_so_much_time() {
+        let mut trial = Trial::of("sample(by=time, every=100ns)");
+        trial.push_stamps(&[0, 99, 100, 150, 350, 449, 450]);
+        trial.push_stamps(&[20, 60, 120]);
+        assert_eq!(trial.stamps(), [0, 100, 350, 450, 20, 120], "a clock that was set back begins anew");
+        trial.assert_balanced();
+    }
+}

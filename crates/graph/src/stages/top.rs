@@ -232,3 +232,92 @@ impl Stage for Top {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tapline_testkit::frames::*;
+    use tapline_testkit::traffic::Traffic;
+
+    use crate::table::Cell;
+    use crate::trial::Trial;
+
+    fn datagram(src: u16, dst: u16, len: usize) -> Vec<u8> {
+        let (src, dst) = (Host::number(src), Host::number(dst));
+        let pair = IpPair::between(&src, &dst, IpVersion::V4);
+        Ethernet::between(&src, &dst).ip(&Udp { src: 1000, dst: 53 }.packet(pair, &vec![7; len]))
+    }
+
+    fn arp_frame() -> Vec<u8> {
+        let host = Host::number(1);
+        Ethernet::broadcast(&host).frame(0x0806, &arp(1, &host, [0; 6], Host::number(2).v4))
+    }
+
+    /// The rows as text: value, packets, bytes.
+    fn rows(trial: &Trial) -> Vec<String> {
+        let words = |row: &Vec<Cell>| row.iter().map(Cell::to_string).collect::<Vec<_>>().join(" ");
+        trial.result("t").rows.iter().map(words).collect()
+    }
+
+    fn ranked(arguments: &str, frames: &[Vec<u8>]) -> Vec<String> {
+        let mut trial = Trial::of(&format!("t :: top({arguments})"));
+        trial.push_frames(frames);
+        assert_eq!(trial.data().len(), frames.len(), "all go on");
+        trial.assert_balanced();
+        rows(&trial)
+    }
+
+    #[test]
+    fn each_field_of_a_packet() {
+        let frames = [vlan(&datagram(1, 2, 58), 0x8100, 5), datagram(2, 1, 58)]; // 104 and 100 bytes
+        for (by, expected) in [
+            ("src", vec!["10.0.0.1 1 104", "10.0.0.2 1 100"]),
+            ("dst", vec!["10.0.0.2 1 104", "10.0.0.1 1 100"]),
+            ("host", vec!["10.0.0.1 2 204", "10.0.0.2 2 204"]),
+            ("pair", vec!["10.0.0.1 <-> 10.0.0.2 2 204"]),
+            ("port", vec!["53 2 204"]),
+            ("sport", vec!["1000 2 204"]),
+            ("dport", vec!["53 2 204"]),
+            ("protocol", vec!["17 2 204"]),
+            ("vlan", vec!["5 1 104", "none 1 100"]),
+            ("ethertype", vec!["0x0800 2 204"]),
+        ] {
+            assert_eq!(ranked(by, &frames), expected, "{by}");
+        }
+        assert_eq!(ranked("flow", &frames).len(), 2, "the ports do not change places here");
+    }
+
+    #[test]
+    fn what_is_not_shown_one_by_one_stands_in_rows_of_its_own() {
+        let frames: Vec<Vec<u8>> = [(1, 100), (2, 90), (2, 10), (3, 80), (4, 70)]
+            .map(|(src, len)| datagram(src, 9, len))
+            .into_iter()
+            .chain([arp_frame()])
+            .collect();
+        assert_eq!(
+            ranked("src, n=2", &frames),
+            ["10.0.0.2 2 184", "10.0.0.1 1 142", "others 2 234", "none 1 42"]
+        );
+        assert_eq!(ranked("src, n=1, order=packets", &frames)[0], "10.0.0.2 2 184");
+        // Two values are counted; packets of the rest are together.
+        assert_eq!(
+            ranked("src, entries=2", &frames),
+            ["10.0.0.2 2 184", "10.0.0.1 1 142", "others 2 234", "none 1 42"]
+        );
+    }
+
+    #[test]
+    fn two_workers_have_what_one_has() {
+        let frames: Vec<Vec<u8>> = Traffic::new(8).take(3000).map(|(_, frame)| frame).collect();
+        for by in ["src", "host", "pair", "flow", "port", "protocol", "ethertype"] {
+            let text = format!("t :: top({by}, n=5)");
+            let (mut one, mut other, mut all) = (Trial::of(&text), Trial::of(&text), Trial::of(&text));
+            frames.chunks(100).enumerate().for_each(|(number, chunk)| match number % 2 {
+                0 => one.push_frames(chunk),
+                _ => other.push_frames(chunk),
+            });
+            all.push_frames(&frames);
+            one.graph.absorb(&other.graph);
+            assert_eq!(rows(&one), rows(&all), "{by}");
+        }
+    }
+}

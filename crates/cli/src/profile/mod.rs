@@ -1,0 +1,175 @@
+//! `tapline profile`: what a packet costs here, component by component; what time stamps and small things cost; two profiles side by side.
+//!
+//! ```text
+//! -i, -r, -e  --> graph --> Work: prepared, driven, measured --> Breakdown --> table, JSON, SVG
+//! --timestamps, --micro --> measurements of their own        --compare A B --> two saved breakdowns
+//! ```
+
+mod parts;
+mod work;
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde_json::Value;
+use tapline_profile::{Breakdown, compare, measure_stamps, stamps_to_text, tasks_to_text, to_svg};
+
+use crate::args::parse_interval;
+
+/// A live profile ends after this time unless told otherwise.
+const DURATION: Duration = Duration::from_secs(10);
+/// Errors of time stamps are watched for this time unless told otherwise.
+const STAMPS_DURATION: Duration = Duration::from_secs(2);
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  tapline profile -r trace.pcapng 'tcp port 443'                  read, filter, count: cycles a packet of each
+  tapline profile -r trace.pcapng -w out.pcapng --svg costs.svg   with a file written, and a picture
+  tapline profile -i eth0 -e 'top(by=flow)' --duration 30s        a graph behind an interface
+  tapline profile -i eth0 udp --json > kernel.json
+  tapline profile -i eth0 udp --no-kernel-filter --json > user.json
+  tapline profile --compare kernel.json user.json --svg both.svg  side by side
+  tapline profile --timestamps                                    cost and error of each time stamp mode
+  tapline profile --micro                                         a call, a stage, a copy, a wake-up: FFPF's Table 1, here
+
+docs/costs.md says how each figure is got and what it means.";
+
+/// What was typed.
+#[derive(Debug, Args)]
+pub(crate) struct ProfileArgs {
+    /// Capture on this interface; for 10 seconds unless --duration says otherwise.
+    #[arg(short, long, value_name = "NAME", help_heading = "Work")]
+    interface: Option<String>,
+    /// Read packets from this file.
+    #[arg(short = 'r', value_name = "FILE", help_heading = "Work", conflicts_with = "interface")]
+    read: Option<PathBuf>,
+    /// Stages behind source and filter, instead of count; without -i and -r a whole graph.
+    #[arg(short = 'e', value_name = "GRAPH", help_heading = "Work")]
+    graph: Option<String>,
+    /// Write accepted packets to this file.
+    #[arg(short, long, value_name = "FILE", help_heading = "Work", conflicts_with = "graph")]
+    write: Option<PathBuf>,
+    /// Stop after this time. For --timestamps: how long errors are watched (2s).
+    #[arg(long, value_name = "TIME", help_heading = "Work", value_parser = parse_interval)]
+    duration: Option<Duration>,
+    /// Leave filters in user space, where each is timed.
+    #[arg(long, help_heading = "Work")]
+    no_kernel_filter: bool,
+    /// Open devices in this network namespace (`ip netns list`).
+    #[arg(long, value_name = "NAME", help_heading = "Work")]
+    netns: Option<String>,
+    /// After opening, become this user. By default the user who called sudo, if one did.
+    #[arg(short = 'Z', long, value_name = "USER", help_heading = "Work")]
+    relinquish_privileges: Option<String>,
+
+    /// What the run is called in tables and pictures.
+    #[arg(long, value_name = "TEXT", help_heading = "Reports")]
+    title: Option<String>,
+    /// The profile as one JSON object.
+    #[arg(long, help_heading = "Reports")]
+    json: bool,
+    /// Draw stacked bars into this file.
+    #[arg(long, value_name = "FILE", help_heading = "Reports", conflicts_with_all = ["timestamps", "micro"])]
+    svg: Option<PathBuf>,
+
+    /// Show two profiles that --json saved side by side.
+    #[arg(long, value_names = ["BEFORE", "AFTER"], num_args = 2, help_heading = "Instead", conflicts_with_all = WORK)]
+    compare: Option<Vec<PathBuf>>,
+    /// Measure the time stamp modes: their cost, their error, whether they go backwards.
+    #[arg(long, help_heading = "Instead", conflicts_with_all = WORK)]
+    timestamps: bool,
+    /// Measure small things: calling a filter, a stage; storing a packet; waking a thread; searching; filters by engine.
+    #[arg(long, help_heading = "Instead", conflicts_with_all = WORK)]
+    micro: bool,
+    /// Runs of each task of --micro, 1 to 100000.
+    #[arg(long, value_name = "N", default_value_t = 501, help_heading = "Instead", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100_000))]
+    runs: usize,
+
+    /// The filter, in the pcap-filter language.
+    #[arg(value_name = "FILTER")]
+    filter: Vec<String>,
+}
+
+/// What asks for work to be profiled.
+const WORK: [&str; 5] = ["interface", "read", "graph", "write", "filter"];
+
+/// Runs the command.
+pub(crate) fn run(args: &ProfileArgs) -> Result<ExitCode> {
+    match (&args.compare, args.timestamps, args.micro) {
+        (Some(files), false, false) => side_by_side(args, files)?,
+        (None, true, false) => timestamps(args)?,
+        (None, false, true) => micro(args)?,
+        (None, false, false) => return profile(args),
+        _ => bail!("--compare, --timestamps and --micro are one at a time"),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn profile(args: &ProfileArgs) -> Result<ExitCode> {
+    let (measured, code) = work::run(args)?;
+    let breakdown = parts::breakdown(&measured);
+    if breakdown.packets == 0 {
+        bail!("no packet came, so there is no cost of one");
+    }
+    let facts = parts::facts(&measured);
+    draw(args, std::slice::from_ref(&breakdown))?;
+    let mut out = io::stdout().lock();
+    if args.json {
+        let mut value: Value = serde_json::from_str(&breakdown.to_json())?;
+        value["facts"] = serde_json::to_value(&facts)?;
+        writeln!(out, "{value}")?;
+    } else {
+        write!(out, "{}\n{}", breakdown.to_text(), facts.to_text())?;
+    }
+    Ok(code)
+}
+
+fn draw(args: &ProfileArgs, runs: &[Breakdown]) -> Result<()> {
+    let Some(path) = &args.svg else { return Ok(()) };
+    fs::write(path, to_svg(runs)).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn side_by_side(args: &ProfileArgs, files: &[PathBuf]) -> Result<()> {
+    let runs = files.iter().map(|path| saved(path)).collect::<Result<Vec<_>>>()?;
+    draw(args, &runs)?;
+    let [before, after] = runs.as_slice() else { bail!("--compare takes two files") };
+    let mut out = io::stdout().lock();
+    match args.json {
+        true => writeln!(out, "{{\"before\":{},\"after\":{}}}", before.to_json(), after.to_json())?,
+        false => write!(out, "{}", compare(before, after))?,
+    }
+    Ok(())
+}
+
+fn saved(path: &Path) -> Result<Breakdown> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Breakdown::from_json(&text).with_context(|| path.display().to_string())
+}
+
+fn timestamps(args: &ProfileArgs) -> Result<()> {
+    let reports = measure_stamps(args.duration.unwrap_or(STAMPS_DURATION));
+    let mut out = io::stdout().lock();
+    match args.json {
+        true => writeln!(out, "{}", serde_json::to_string(&reports)?)?,
+        false => write!(out, "{}", stamps_to_text(&reports))?,
+    }
+    Ok(())
+}
+
+fn micro(args: &ProfileArgs) -> Result<()> {
+    let reports = tapline_bench::micro::measure(args.runs)?;
+    let mut out = io::stdout().lock();
+    match args.json {
+        true => writeln!(out, "{}", serde_json::to_string(&reports)?)?,
+        false => {
+            let text = tasks_to_text(&reports, "FFPF: cycles at 1.2 GHz (OSDI'04, Table 1)");
+            write!(out, "{}\n\n{text}", tapline_profile::Clock::get())?;
+        }
+    }
+    Ok(())
+}

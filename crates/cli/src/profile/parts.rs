@@ -1,0 +1,309 @@
+//! From what was measured to what a packet cost: the components and how each was got.
+//!
+//! ```text
+//! live   interrupts            kernel       time of interrupts, all of the machine
+//!        softirq               kernel       what it took a packet without the tap, times packets
+//!        tap and copy          difference   softirq with the tap, less that
+//!        wake-up               counted      waits times the cost of one
+//! both   read, stages, sinks   timed        the meters, less what other threads took meanwhile
+//!        engine                difference   the loop less its stages, likewise
+//! total  processor time of the process, and for live work that of interrupts and softirqs
+//! ```
+
+use std::time::Duration;
+
+use serde::Serialize;
+use tapline_graph::grouped;
+use tapline_profile::{Breakdown, CpuTimes, How, KernelCounters, Snapshot};
+
+use super::work::Measured;
+
+/// What is not a cost of a packet, and explains it.
+#[derive(Debug, Serialize)]
+pub(super) struct Facts {
+    delivered: u64,
+    lost: u64,
+    offered: Option<u64>,
+    wall_seconds: f64,
+    cpu_seconds: f64,
+    user_seconds: f64,
+    system_seconds: f64,
+    /// The engine's thread was ready, and another one ran.
+    delayed_seconds: Option<f64>,
+    /// Of that, what is taken off from timed components, as a share of each.
+    delayed_share: f64,
+    waits: u64,
+    preempted: u64,
+    packets_per_wake_up: Option<f64>,
+    packets_per_batch: Option<f64>,
+    bytes_per_batch: Option<f64>,
+    kernel: Option<KernelFacts>,
+}
+
+/// Of the whole machine.
+#[derive(Debug, Serialize)]
+struct KernelFacts {
+    interrupts: Option<u64>,
+    net_rx_softirqs: Option<u64>,
+    received: Option<u64>,
+    packets_per_softirq: Option<f64>,
+    interrupt_seconds: Option<f64>,
+    softirq_seconds: Option<f64>,
+}
+
+/// The table of the run.
+pub(super) fn breakdown(measured: &Measured) -> Breakdown {
+    let packets = packets(measured);
+    let each = |cycles: f64| if packets == 0 { 0.0 } else { cycles / packets as f64 };
+    let cycles_in = |time: Duration| time.as_secs_f64() * measured.frequency_hz;
+    let times = measured.kernel.times.filter(|_| measured.is_live);
+    let outside = times.map_or(Duration::ZERO, |times| times.interrupt + times.softirq);
+    let total = each(cycles_in(measured.spent.cpu + outside));
+    let mut run = Breakdown::new(&measured.title, packets, total, measured.frequency_hz);
+    if let Some(times) = times {
+        run = run.with("interrupts", each(cycles_in(times.interrupt)), How::Kernel);
+        run = match without_tap(measured, times) {
+            Some(network) => run.with("softirq", each(cycles_in(network)), How::Kernel).with(
+                "tap and copy",
+                each(cycles_in(times.softirq) - cycles_in(network)),
+                How::Difference,
+            ),
+            None => run.with("softirq, tap and copy", each(cycles_in(times.softirq)), How::Kernel),
+        };
+    }
+    if measured.is_live {
+        let waits = measured.spent.switches.waiting as f64;
+        run = run.with("wake-up", each(waits * cycles_in(measured.wait_cost)), How::Counted);
+    }
+    let own = 1.0 - delayed_share(measured);
+    for stage in &measured.stages {
+        run = run.with(&name(measured, stage), each(stage.cycles as f64 * own), How::Timed);
+    }
+    let in_stages: u64 = measured.stages.iter().map(|stage| stage.cycles).sum();
+    run.with("engine", each(measured.ticks.saturating_sub(in_stages) as f64 * own), How::Difference)
+}
+
+/// All facts of the run.
+pub(super) fn facts(measured: &Measured) -> Facts {
+    let spent = &measured.spent;
+    let delivered = measured.account.delivered;
+    let sources = || measured.stages.iter().filter(|stage| is_source(stage));
+    let batches: u64 = sources().map(|stage| stage.batches).sum();
+    let bytes: u64 = sources().map(|stage| stage.bytes_in).sum();
+    let ratio = |amount: u64, of: u64| (of > 0).then(|| amount as f64 / of as f64);
+    Facts {
+        delivered,
+        lost: measured.account.lost(),
+        offered: measured.offered,
+        wall_seconds: spent.wall.as_secs_f64(),
+        cpu_seconds: spent.cpu.as_secs_f64(),
+        user_seconds: spent.by_mode.user.as_secs_f64(),
+        system_seconds: spent.by_mode.system.as_secs_f64(),
+        delayed_seconds: spent.scheduling.map(|scheduling| scheduling.delayed.as_secs_f64()),
+        delayed_share: delayed_share(measured),
+        waits: spent.switches.waiting,
+        preempted: spent.switches.preempted,
+        packets_per_wake_up: ratio(delivered, spent.switches.waiting).filter(|_| measured.is_live),
+        packets_per_batch: ratio(delivered, batches),
+        bytes_per_batch: ratio(bytes, batches),
+        kernel: measured.is_live.then(|| kernel_facts(&measured.kernel)),
+    }
+}
+
+fn kernel_facts(kernel: &KernelCounters) -> KernelFacts {
+    let received = kernel.softnet.map(|softnet| softnet.processed);
+    let softirqs = kernel.softirq("NET_RX");
+    let seconds = |time: fn(CpuTimes) -> Duration| kernel.times.map(|times| time(times).as_secs_f64());
+    KernelFacts {
+        interrupts: kernel.interrupts.as_ref().map(|lines| lines.iter().map(|line| line.count).sum()),
+        net_rx_softirqs: softirqs,
+        received,
+        packets_per_softirq: received
+            .zip(softirqs.filter(|count| *count > 0))
+            .map(|(packets, count)| packets as f64 / count as f64),
+        interrupt_seconds: seconds(|times| times.interrupt),
+        softirq_seconds: seconds(|times| times.softirq),
+    }
+}
+
+/// Over how many packets costs are spread: those on the interfaces where that is known, so that a filter in the kernel counts for all that it
+/// saw.
+fn packets(measured: &Measured) -> u64 {
+    let delivered = measured.account.delivered;
+    measured.offered.filter(|offered| *offered > delivered).unwrap_or(delivered)
+}
+
+/// Softirq time of the packets that came, at what a packet took before there was a tap.
+fn without_tap(measured: &Measured, times: CpuTimes) -> Option<Duration> {
+    let before = measured.baseline.as_ref()?;
+    let (packets, packets_before) = (measured.kernel.softnet?.processed, before.softnet?.processed);
+    let each = before.times?.softirq.checked_div(u32::try_from(packets_before).ok()?)?;
+    let network = each.checked_mul(u32::try_from(packets).ok()?)?;
+    (!times.softirq.is_zero()).then_some(network)
+}
+
+/// Which share of the awake time of the engine's thread another one had the processor. Delays when it was woken are no part of it: each time
+/// that it got the processor, it is taken to have waited equally long.
+fn delayed_share(measured: &Measured) -> f64 {
+    let awake = measured.ticks as f64 / measured.frequency_hz;
+    let switches = &measured.spent.switches;
+    let all = (switches.waiting + switches.preempted).max(1) as f64;
+    let delayed = measured.spent.scheduling.map_or(0.0, |scheduling| scheduling.delayed.as_secs_f64());
+    let in_work = delayed * switches.preempted as f64 / all;
+    if awake > 0.0 { (in_work / awake).clamp(0.0, 1.0) } else { 0.0 }
+}
+
+fn is_source(stage: &Snapshot) -> bool {
+    matches!(stage.class.as_str(), "device" | "file")
+}
+
+fn name(measured: &Measured, stage: &Snapshot) -> String {
+    match (is_source(stage), measured.sources) {
+        (true, 1) => "read".to_owned(),
+        (true, _) => format!("read {}", stage.name),
+        (false, _) => stage.name.clone(),
+    }
+}
+
+impl Facts {
+    /// A line for each subject.
+    pub(super) fn to_text(&self) -> String {
+        let number = |value: Option<f64>| value.map_or("unknown".to_owned(), |value| format!("{value:.1}"));
+        let mut text = format!(
+            "packets      {} delivered, {} lost{}\n",
+            grouped(self.delivered),
+            grouped(self.lost),
+            self.offered
+                .map(|offered| format!(", {} on the interfaces", grouped(offered)))
+                .unwrap_or_default()
+        );
+        text += &format!(
+            "time         {:.3} s, processor {:.3} s: user {:.3} s, system {:.3} s\n",
+            self.wall_seconds, self.cpu_seconds, self.user_seconds, self.system_seconds
+        );
+        text += &format!(
+            "batches      {} packets, {} bytes each\n",
+            number(self.packets_per_batch),
+            number(self.bytes_per_batch)
+        );
+        text += &format!(
+            "wake-ups     {} waits, {} packets each\n",
+            grouped(self.waits),
+            self.packets_per_wake_up.map_or("-".to_owned(), |packets| format!("{packets:.1}"))
+        );
+        text += &format!(
+            "others       had the processor {} s while work was ready, {} times; {:.1}% taken off what was timed\n",
+            self.delayed_seconds.map_or("unknown".to_owned(), |seconds| format!("{seconds:.3}")),
+            grouped(self.preempted),
+            self.delayed_share * 100.0
+        );
+        if let Some(kernel) = &self.kernel {
+            text += &kernel.to_text();
+        }
+        text
+    }
+}
+
+impl KernelFacts {
+    fn to_text(&self) -> String {
+        let count = |value: Option<u64>| value.map_or("unknown".to_owned(), grouped);
+        let seconds =
+            |value: Option<f64>| value.map_or("unknown".to_owned(), |value| format!("{value:.2} s"));
+        format!(
+            "the machine  {} interrupts ({}), {} receive softirqs (all softirqs {}), {} packets{}\n",
+            count(self.interrupts),
+            seconds(self.interrupt_seconds),
+            count(self.net_rx_softirqs),
+            seconds(self.softirq_seconds),
+            count(self.received),
+            self.packets_per_softirq.map(|packets| format!(", {packets:.1} a softirq")).unwrap_or_default()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tapline_graph::GraphAccount;
+    use tapline_profile::{Scheduling, Softnet};
+    use tapline_sys::usage::{CpuTime, Switches};
+
+    use super::super::work::Spent;
+    use super::*;
+
+    fn stage(name: &str, class: &str, cycles: u64) -> Snapshot {
+        Snapshot { name: name.into(), class: class.into(), batches: 4, cycles, ..Snapshot::default() }
+    }
+
+    /// A thousand packets, a gigahertz: a microsecond is a cycle a packet.
+    fn measured() -> Measured {
+        let ms = Duration::from_millis;
+        Measured {
+            title: "x".into(),
+            is_live: false,
+            sources: 1,
+            account: GraphAccount { delivered: 1000, ..GraphAccount::default() },
+            offered: None,
+            stages: vec![stage("in", "file", 6_000_000), stage("count", "count", 2_000_000)],
+            ticks: 10_000_000,
+            frequency_hz: 1e9,
+            spent: Spent {
+                wall: ms(10),
+                cpu: ms(8),
+                by_mode: CpuTime { user: ms(7), system: ms(1) },
+                switches: Switches { preempted: 3, ..Switches::default() },
+                scheduling: Some(Scheduling { ran: ms(8), delayed: ms(2) }),
+            },
+            kernel: KernelCounters::default(),
+            baseline: None,
+            wait_cost: Duration::from_micros(10),
+        }
+    }
+
+    fn cycles(run: &Breakdown, name: &str) -> f64 {
+        run.components.iter().find(|part| part.name == name).unwrap_or_else(|| panic!("no {name}")).cycles
+    }
+
+    #[test]
+    fn what_others_took_is_no_cost_of_ours() {
+        let run = breakdown(&measured());
+        assert_eq!(run.total_cycles, 8000.0);
+        let all = ["read", "count", "engine"].map(|name| cycles(&run, name).round());
+        assert_eq!(all, [4800.0, 1600.0, 1600.0], "a fifth is taken off each");
+        assert!(run.unexplained_cycles().abs() < 1e-6);
+        assert!(facts(&measured()).to_text().contains("20.0% taken off"));
+    }
+
+    #[test]
+    fn the_kernels_part_is_told_apart_by_difference() {
+        let ms = Duration::from_millis;
+        let counters = |softirq: Duration, processed: u64| KernelCounters {
+            times: Some(CpuTimes { interrupt: ms(1), softirq, ..CpuTimes::default() }),
+            softnet: Some(Softnet { processed, ..Softnet::default() }),
+            softirqs: Some(vec![("NET_RX".into(), 50)]),
+            ..KernelCounters::default()
+        };
+        let mut measured = measured();
+        measured.is_live = true;
+        measured.spent.switches.waiting = 100;
+        measured.kernel = counters(ms(5), 1000);
+        measured.baseline = Some(counters(ms(1), 500));
+        let run = breakdown(&measured);
+        assert_eq!(run.total_cycles, 14_000.0);
+        let parts =
+            ["interrupts", "softirq", "tap and copy", "wake-up"].map(|name| cycles(&run, name).round());
+        assert_eq!(parts, [1000.0, 2000.0, 3000.0, 1000.0]);
+        let text = facts(&measured).to_text();
+        assert!(text.contains("20.0 a softirq") && text.contains("100 waits, 10.0 packets each"), "{text}");
+        measured.offered = Some(2000);
+        assert_eq!(breakdown(&measured).total_cycles, 7000.0, "spread over all that came by");
+        measured.baseline = None;
+        assert_eq!(cycles(&breakdown(&measured), "softirq, tap and copy"), 2500.0);
+    }
+
+    #[test]
+    fn without_packets_nothing_is_divided() {
+        let mut measured = measured();
+        measured.account.delivered = 0;
+        assert_eq!((breakdown(&measured).packets, breakdown(&measured).total_cycles), (0, 0.0));
+    }
+}

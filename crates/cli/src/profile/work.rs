@@ -1,0 +1,289 @@
+//! The work that is profiled: its graph, driven as `tapline run` drives it, and everything that can be read before and after.
+//!
+//! ```text
+//! live: kernel's counters without the tap (baseline) --> sources opened --> [ engine ] --> counters again
+//! file:                                                  sources opened --> [ engine ]
+//!                                                                           measured
+//! ```
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, bail};
+use clap::Parser;
+use tapline_graph::catalog::Common;
+use tapline_graph::plan::{self, Plan, Source};
+use tapline_graph::{Control, Engine, GraphAccount, Inlet};
+use tapline_profile::{KernelCounters, Meters, Scheduling, Snapshot, merge_workers};
+use tapline_sys::usage::{CpuTime, Switches, process_time, thread_time};
+use tapline_sys::{NetNs, Poller, RouteSocket};
+
+use super::{DURATION, ProfileArgs};
+use crate::args::{Cli, Command, RunArgs};
+use crate::capture::{Compiler, clock, filter_text, stop_after};
+use crate::run::{code, opening};
+use crate::{privileges, signals, top};
+
+/// The most bytes that a filter lets through of a packet: all.
+const SNAP_LEN: u32 = 262_144;
+/// The kernel is watched without the tap for a quarter of the time, and no longer than this.
+const BASELINE_MAX: Duration = Duration::from_secs(3);
+/// Waits by which the cost of one is measured, and how long each is.
+const WAITS: u32 = 200;
+const WAIT: Duration = Duration::from_micros(50);
+
+/// A run, and all that was read of it.
+pub(super) struct Measured {
+    pub(super) title: String,
+    pub(super) is_live: bool,
+    /// How many sources there are.
+    pub(super) sources: usize,
+    pub(super) account: GraphAccount,
+    /// Packets that the interfaces counted meanwhile, taken or not.
+    pub(super) offered: Option<u64>,
+    /// Stages, sources first.
+    pub(super) stages: Vec<Snapshot>,
+    /// Ticks of the loop, awake.
+    pub(super) ticks: u64,
+    pub(super) frequency_hz: f64,
+    pub(super) spent: Spent,
+    pub(super) kernel: KernelCounters,
+    /// Of the same machine without the tap.
+    pub(super) baseline: Option<KernelCounters>,
+    /// What one wait for packets costs in processor time.
+    pub(super) wait_cost: Duration,
+}
+
+/// What the process used between two moments.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spent {
+    pub(super) wall: Duration,
+    /// All threads of the process.
+    pub(super) cpu: Duration,
+    pub(super) by_mode: CpuTime,
+    pub(super) switches: Switches,
+    /// Of the thread of the engine.
+    pub(super) scheduling: Option<Scheduling>,
+}
+
+struct Start {
+    moment: Instant,
+    cpu: Duration,
+    by_mode: CpuTime,
+    switches: Switches,
+    scheduling: Option<Scheduling>,
+}
+
+impl Start {
+    fn now() -> Start {
+        let (scheduling, switches) = (Scheduling::of_thread(), Switches::of_process());
+        let by_mode = CpuTime::of_process();
+        Start { scheduling, switches, by_mode, moment: Instant::now(), cpu: process_time() }
+    }
+
+    fn spent(self) -> Spent {
+        let (cpu, wall) = (process_time(), self.moment.elapsed());
+        Spent {
+            wall,
+            cpu: cpu.saturating_sub(self.cpu),
+            by_mode: CpuTime::of_process().since(self.by_mode),
+            switches: Switches::of_process().since(self.switches),
+            scheduling: Scheduling::of_thread().zip(self.scheduling).map(|(now, then)| now.since(then)),
+        }
+    }
+}
+
+/// Runs the work and measures it.
+pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
+    let text = graph_text(args)?;
+    let mut plan =
+        Plan::new(&[Source { name: "profile", text: &text }]).map_err(|error| anyhow!("{error}"))?;
+    if args.no_kernel_filter {
+        plan.nodes.iter_mut().for_each(|node| (node.kernel_filter, node.is_done_by_source) = (None, false));
+    }
+    let devices: Vec<&str> = plan
+        .nodes
+        .iter()
+        .filter(|node| node.class.name == "device")
+        .map(|node| node.arguments.text("interface"))
+        .collect();
+    let is_live = !devices.is_empty();
+    let duration = args.duration.or(is_live.then_some(DURATION));
+    let run_args = run_args(args, &text)?;
+    let wait_cost = wait_cost()?;
+    let baseline = duration.filter(|_| is_live).map(baseline);
+
+    let control = Arc::new(Control::new(None));
+    let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
+    let language = run_args.language;
+    let compiler = Arc::new(Compiler::new(SNAP_LEN, true, language, is_live, args.netns.as_deref()));
+    let caught = signals::catch()?;
+    let offered_before = interface_packets(&devices, args.netns.as_deref());
+    let mut opened = opening::sources(&run_args, &plan, &compiler, &control)?;
+    opening::check_filters(&plan, &compiler, &opened)?;
+    let mut sinks = opening::sinks(&run_args, &plan, &opened, identity.as_ref())?;
+    let meters = Meters::create(&top::title());
+    privileges::give_up(identity.as_ref())?;
+    caught.obey(Arc::clone(&control))?;
+    let common = Common {
+        options: Arc::new(move |interface| compiler.options(interface)),
+        programs: Mutex::new(HashMap::new()),
+        workers: 1,
+        directory: PathBuf::new(),
+    };
+    let mut take = |node: usize| sinks.remove(&node).expect("each sink of the plan was opened");
+    let (mut graph, nodes) =
+        plan::build(&plan, 0, &meters, &control, &common, &mut take).map_err(|error| anyhow!(error))?;
+    let inlets: Vec<Inlet<'_>> =
+        opened.iter_mut().zip(nodes).map(|(source, node)| Inlet::new(source.as_mut(), node)).collect();
+    let sources = inlets.len();
+    let engine = Engine::new(inlets, &mut graph, &control, clock);
+    if let Some(duration) = duration {
+        stop_after(duration, Arc::clone(&control));
+    }
+    let (kernel, start) = (KernelCounters::read(), Start::now());
+    let outcome = engine.run(&mut |watch| {
+        for event in watch.events.iter().filter(|event| event.warning) {
+            let _ = writeln!(io::stderr(), "tapline: warning: {} {}", event.interface, event.text);
+        }
+    });
+    let spent = start.spent();
+    let kernel = KernelCounters::read().since(&kernel);
+    let offered = interface_packets(&devices, args.netns.as_deref())
+        .zip(offered_before)
+        .map(|(after, before)| after.saturating_sub(before));
+    let measured = Measured {
+        title: args.title.clone().unwrap_or_else(|| title(args)),
+        is_live,
+        sources,
+        account: outcome.account,
+        offered,
+        stages: merge_workers(&meters.snapshot()),
+        ticks: outcome.ticks,
+        frequency_hz: frequency_hz(),
+        spent,
+        kernel,
+        baseline,
+        wait_cost,
+    };
+    Ok((measured, code(&outcome.ended)))
+}
+
+/// The graph as a text: source, filter, and what follows.
+fn graph_text(args: &ProfileArgs) -> Result<String> {
+    let filter = filter_text(None, &args.filter)?;
+    let source = match (&args.interface, &args.read, &args.graph) {
+        (Some(interface), _, _) => format!("device({})", quoted(interface)),
+        (_, Some(file), _) => format!("file({})", quoted(path_text(file)?)),
+        (None, None, Some(_)) if !filter.is_empty() || args.write.is_some() => {
+            bail!("a whole graph has its own filter and outputs; give -i or -r to put -e behind a source")
+        }
+        (None, None, Some(graph)) => return Ok(graph.clone()),
+        (None, None, None) => {
+            bail!(
+                "what is to be profiled? -i INTERFACE, -r FILE or -e GRAPH; or --timestamps, --micro, --compare"
+            )
+        }
+    };
+    let filter = if filter.is_empty() { String::new() } else { format!(" -> filter({})", quoted(&filter)) };
+    let rest = match (&args.graph, &args.write) {
+        (Some(graph), _) => graph.clone(),
+        (None, Some(path)) => format!("count -> record({})", quoted(path_text(path)?)),
+        (None, None) => "count".to_owned(),
+    };
+    Ok(format!("{source}{filter} -> {rest}"))
+}
+
+fn path_text(path: &Path) -> Result<&str> {
+    path.to_str().ok_or_else(|| anyhow!("{}: a graph cannot name a file that is not UTF-8", path.display()))
+}
+
+/// A text of the graph language.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+fn title(args: &ProfileArgs) -> String {
+    let source = match (&args.interface, &args.read) {
+        (Some(interface), _) => interface.clone(),
+        (_, Some(file)) => file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned(),
+        _ => "graph".to_owned(),
+    };
+    let filter = args.filter.join(" ");
+    let mut title =
+        [source, filter].into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(", ");
+    if args.no_kernel_filter {
+        title += ", no kernel filter";
+    }
+    title
+}
+
+/// What `tapline run` would have been given for the same.
+fn run_args(args: &ProfileArgs, text: &str) -> Result<Box<RunArgs>> {
+    let mut words = vec!["tapline", "run", "-e", text];
+    words.extend(args.netns.iter().flat_map(|name| ["--netns", name]));
+    match Cli::try_parse_from(words)?.command {
+        Command::Run(run) => Ok(run),
+        _ => bail!("`tapline run` is another command now"),
+    }
+}
+
+/// What the kernel counts while nobody listens.
+fn baseline(duration: Duration) -> KernelCounters {
+    let before = KernelCounters::read();
+    thread::sleep((duration / 4).min(BASELINE_MAX));
+    KernelCounters::read().since(&before)
+}
+
+/// Packets that these interfaces have received and sent; `None` where patterns or the kernel leave that open.
+fn interface_packets(names: &[&str], netns: Option<&str>) -> Option<u64> {
+    let links = || RouteSocket::open().and_then(|mut socket| socket.links());
+    let links = match netns {
+        None => links().ok()?,
+        Some(name) => NetNs::open(name).ok()?.run(links).ok()?.ok()?,
+    };
+    let of = |name: &&str| {
+        let counted = links.iter().find(|link| link.name == **name)?.statistics?;
+        Some(counted.rx_packets + counted.tx_packets)
+    };
+    (!names.is_empty()).then(|| names.iter().map(of).sum::<Option<u64>>()).flatten()
+}
+
+/// Processor time of one wait that ends by itself: the call, sleep, and waking up.
+fn wait_cost() -> Result<Duration> {
+    let mut poller = Poller::new();
+    let before = thread_time();
+    for _ in 0..WAITS {
+        poller.wait(WAIT)?;
+    }
+    Ok((thread_time() - before) / WAITS)
+}
+
+/// Of the counter that meters are kept in.
+fn frequency_hz() -> f64 {
+    let clock = tapline_profile::Clock::get();
+    match clock.kind() {
+        tapline_profile::ClockKind::Monotonic => tapline_sys::tsc::frequency(Duration::from_millis(20)),
+        _ => clock.frequency_hz(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_the_graph_language_are_quoted() {
+        assert_eq!(quoted(r#"a "b" \c"#), r#""a \"b\" \\c""#);
+    }
+
+    #[test]
+    fn a_wait_costs_something() {
+        assert!(wait_cost().unwrap() > Duration::ZERO);
+    }
+}
