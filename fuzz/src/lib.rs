@@ -504,7 +504,11 @@ pub fn graph_text(data: &[u8]) {
         }
     };
     for (index, node) in plan.nodes.iter().enumerate() {
-        assert!(node.inputs.iter().all(|(from, _)| *from < index), "{} stands before what leads to it", node.name);
+        assert!(
+            node.inputs.iter().all(|(from, _)| *from < index),
+            "{} stands before what leads to it",
+            node.name
+        );
     }
     assert!(plan.dot().ends_with("}\n"));
     let twice = Plan::new(&[source.clone(), source]).expect("the same graph twice is right as well");

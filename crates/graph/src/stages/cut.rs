@@ -162,7 +162,7 @@ mod tests {
         let frame = link().ip(&Udp { src: 1, dst: 2 }.packet(pair(IpVersion::V4), &[7; 50]));
         for (bytes, expected) in [(0, 42), (16, 58), (50, 92), (65_535, 92)] {
             let mut trial = Trial::of(&format!("cut(l4, {bytes})"));
-            trial.push_frames(&[frame.clone()]);
+            trial.push_frames(std::slice::from_ref(&frame));
             assert_eq!(trial.data()[0].len(), expected);
         }
     }
@@ -172,7 +172,11 @@ mod tests {
         let v6 = pair(IpVersion::V6);
         let frames = [
             link().ip(&Tcp { src: 1, dst: 2, ..Tcp::default() }.packet(pair(IpVersion::V4), &[7; 5])),
-            vlan(&link().ip(&v6.packet(0, &hop_by_hop(44, &fragment_header(17, 7, 9, false, &[7; 5])))), 0x8100, 3),
+            vlan(
+                &link().ip(&v6.packet(0, &hop_by_hop(44, &fragment_header(17, 7, 9, false, &[7; 5])))),
+                0x8100,
+                3,
+            ),
         ];
         for frame in frames {
             let cut: Vec<(Vec<u8>, Meta)> =

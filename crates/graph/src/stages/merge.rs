@@ -151,7 +151,8 @@ mod tests {
 
     #[test]
     fn two_ways_become_one_in_order() {
-        let text = r#"i :: file("in"); m :: merge(10ns); i -> filter("less 60") -> m; i -> count -> m; m -> json"#;
+        let text =
+            r#"i :: file("in"); m :: merge(10ns); i -> filter("less 60") -> m; i -> count -> m; m -> json"#;
         let mut trial = Trial::graph(text).unwrap();
         trial.push_stamps(&[5, 3, 20]);
         assert_eq!(trial.stamps(), [3, 3, 5, 5]);
@@ -194,7 +195,10 @@ mod tests {
         trial.finish();
         let out = trial.stamps();
         assert!(out.is_sorted());
-        assert_eq!((out.len(), refused, trial.numbers("m", None)), (20_000, 0, vec![20_000, 0, 20_000 - held]));
+        assert_eq!(
+            (out.len(), refused, trial.numbers("m", None)),
+            (20_000, 0, vec![20_000, 0, 20_000 - held])
+        );
         trial.assert_balanced();
     }
 

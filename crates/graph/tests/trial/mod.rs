@@ -76,12 +76,8 @@ impl Sink for End {
     }
 }
 
-fn compile(text: &str, interface: &Interface) -> Result<Option<tapline_filter::bpf::Program>, Error> {
-    let options =
-        tapline_filter::Options { link_type: interface.link_type, ..tapline_filter::Options::default() };
-    tapline_filter::compile(text, &options)
-        .map(Some)
-        .map_err(|error| Error::Filter(error.render(text)))
+fn options(interface: &Interface) -> tapline_filter::Options {
+    tapline_filter::Options { link_type: interface.link_type, ..tapline_filter::Options::default() }
 }
 
 impl Trial {
@@ -94,7 +90,7 @@ impl Trial {
     pub(crate) fn graph(text: &str) -> Result<Trial, String> {
         let plan = Plan::new(&[Source { name: "trial", text }])?;
         let common = Common {
-            compile: Arc::new(compile),
+            options: Arc::new(options),
             programs: Mutex::default(),
             workers: 1,
             directory: PathBuf::from("."),
