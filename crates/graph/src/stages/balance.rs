@@ -163,11 +163,12 @@ mod tests {
         let pair = IpPair::between(&a, &b, IpVersion::V4);
         let datagram = Udp { src: 9, dst: 10 }.datagram(pair, &[7; 3000]);
         let fragments = fragments_v4(&Ipv4::new(a.v4, b.v4, 17), &datagram, 1000);
-        let mut frames: Vec<Vec<u8>> = fragments.iter().map(|packet| Ethernet::between(&a, &b).ip(packet)).collect();
-        frames.push(Ethernet::between(&b, &a).ip(&Udp { src: 10, dst: 9 }.packet(
-            IpPair::between(&b, &a, IpVersion::V4),
-            &[],
-        )));
+        let mut frames: Vec<Vec<u8>> =
+            fragments.iter().map(|packet| Ethernet::between(&a, &b).ip(packet)).collect();
+        frames.push(
+            Ethernet::between(&b, &a)
+                .ip(&Udp { src: 10, dst: 9 }.packet(IpPair::between(&b, &a, IpVersion::V4), &[])),
+        );
         for seed in 0..20 {
             let mut trial = balanced(&format!("host, seed={seed}"), &[0, 1]);
             trial.push_frames(&frames);
@@ -178,7 +179,8 @@ mod tests {
         let inside = |n: u16| {
             let inner = Udp { src: n, dst: 53 }.packet(IpPair::between(&a, &b, IpVersion::V4), &[]);
             let outer = Udp { src: 4000, dst: 4789 };
-            Ethernet::between(&a, &b).ip(&outer.packet(pair, &vxlan(3, &Ethernet::between(&a, &b).ip(&inner))))
+            Ethernet::between(&a, &b)
+                .ip(&outer.packet(pair, &vxlan(3, &Ethernet::between(&a, &b).ip(&inner))))
         };
         let tunnel: Vec<Vec<u8>> = (0..200).map(inside).collect();
         for (by, is_shared) in [("flow", false), ("inner", true)] {

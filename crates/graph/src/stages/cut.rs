@@ -172,7 +172,11 @@ mod tests {
         let v6 = pair(IpVersion::V6);
         let frames = [
             link().ip(&Tcp { src: 1, dst: 2, ..Tcp::default() }.packet(pair(IpVersion::V4), &[7; 5])),
-            vlan(&link().ip(&v6.packet(0, &hop_by_hop(44, &fragment_header(17, 7, 9, false, &[7; 5])))), 0x8100, 3),
+            vlan(
+                &link().ip(&v6.packet(0, &hop_by_hop(44, &fragment_header(17, 7, 9, false, &[7; 5])))),
+                0x8100,
+                3,
+            ),
         ];
         for frame in frames {
             let cut: Vec<(Vec<u8>, Meta)> =

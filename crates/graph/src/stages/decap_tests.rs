@@ -159,8 +159,11 @@ fn lengths_on_the_wire_lose_what_goes() {
     let arrived = trial.arrived();
     let lengths: Vec<_> = arrived.iter().map(|packet| (packet.data.len(), packet.meta.wire_len)).collect();
     let whole_len = inner.len();
-    let expected =
-        [(whole_len - 20, full.len() as u32 - lost), (whole_len, whole_len as u32), (whole_len, whole_len as u32)];
+    let expected = [
+        (whole_len - 20, full.len() as u32 - lost),
+        (whole_len, whole_len as u32),
+        (whole_len, whole_len as u32),
+    ];
     assert_eq!(lengths, expected);
 }
 
@@ -205,7 +208,8 @@ fn random_layers_stay_within_what_was_captured() {
         let what = *random.pick(&["", "vlan", "gre,vlan", "vxlan,geneve,gtp", "mpls,ipip,erspan"]);
         let what = if what.is_empty() { String::new() } else { format!("\"{what}\", ") };
         let keep = *random.pick(&["no", "yes"]);
-        let mut trial = Trial::of(&format!("s :: decap({what}layers={}, keep={keep})", random.between(1..=16)));
+        let mut trial =
+            Trial::of(&format!("s :: decap({what}layers={}, keep={keep})", random.between(1..=16)));
         let packets: Vec<(Vec<u8>, Meta)> = (0..200)
             .map(|_| {
                 let mut data = layers::frame(&mut random);

@@ -187,7 +187,10 @@ mod tests {
             assert_eq!(found, expected, "{same}");
         }
         let v6 = [datagram_v6(64), datagram_v6(63)];
-        assert_eq!(["ip", "hop"].map(|same| is_copy(&format!("dedup({same})"), &v6[0], &v6[1])), [false, true]);
+        assert_eq!(
+            ["ip", "hop"].map(|same| is_copy(&format!("dedup({same})"), &v6[0], &v6[1])),
+            [false, true]
+        );
     }
 
     fn pushed(text: &str, packets: &[(u16, i64)]) -> Vec<i64> {

@@ -193,7 +193,10 @@ mod tests {
         };
         let count = |packets: &[Vec<u8>]| {
             let mut flows: HashMap<FiveTuple, usize> = HashMap::new();
-            packets.iter().filter_map(|data| flow(data)).for_each(|flow| *flows.entry(flow).or_default() += 1);
+            packets
+                .iter()
+                .filter_map(|data| flow(data))
+                .for_each(|flow| *flows.entry(flow).or_default() += 1);
             flows
         };
         let all = count(&frames);
@@ -201,7 +204,12 @@ mod tests {
         trial.push_frames(&frames);
         let chosen = count(&trial.data());
         assert!(chosen.iter().all(|(flow, packets)| all[flow] == *packets));
-        assert!((all.len() / 4..all.len() * 3 / 4).contains(&chosen.len()), "{} of {}", chosen.len(), all.len());
+        assert!(
+            (all.len() / 4..all.len() * 3 / 4).contains(&chosen.len()),
+            "{} of {}",
+            chosen.len(),
+            all.len()
+        );
         let mut trial = Trial::of("sample(1/1, flow)");
         trial.push_frames(&frames);
         assert_eq!(trial.data().len(), frames.len());

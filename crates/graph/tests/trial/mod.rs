@@ -79,9 +79,7 @@ impl Sink for End {
 fn compile(text: &str, interface: &Interface) -> Result<Option<tapline_filter::bpf::Program>, Error> {
     let options =
         tapline_filter::Options { link_type: interface.link_type, ..tapline_filter::Options::default() };
-    tapline_filter::compile(text, &options)
-        .map(Some)
-        .map_err(|error| Error::Filter(error.render(text)))
+    tapline_filter::compile(text, &options).map(Some).map_err(|error| Error::Filter(error.render(text)))
 }
 
 impl Trial {
@@ -117,8 +115,9 @@ impl Trial {
         })
     }
 
-    /// Pushes a batch.
+    /// Pushes a batch, a nanosecond later than what came before.
     pub(crate) fn push(&mut self, batch: Batch<'_>) {
+        self.now = self.now.plus_nanos(1);
         self.delivered += batch.len() as u64;
         let mut packets = Packets::all(batch, &self.interfaces, self.now);
         if !packets.is_empty() {
