@@ -120,7 +120,7 @@ mod tests {
         let mut trial = Trial::of("s :: delay(1s)");
         let frame = vec![1; 60];
         let meta = Meta { if_index: 2, timestamp: Timestamp::from_nanos(77), ..whole(&frame) };
-        trial.now = Timestamp::from_nanos(5_000_000_000);
+        trial.now = Timestamp::from_nanos(4_999_999_999);
         let (base, records) = lent(&[(frame.clone(), meta)]);
         trial.push(Batch::new(&base, &records));
         trial.tick(5_999_999_999);

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! earlier than one that has gone on --> goes on at once, late
-//! all others                        --> kept, until the newest stamp is `wait` later than theirs
+//! all others                        --> kept, until each source has come `wait` further
 //! ```
 
 use std::any::Any;
 
 use tapline_capture::{Error, Wants};
-use tapline_packet::{Packet, Timestamp};
+use tapline_packet::{Meta, Packet, Timestamp};
 
 use super::held::{Held, ROOM};
 use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter};
@@ -21,8 +21,9 @@ use crate::table::Table;
 pub(crate) const CLASS: Class = Class {
     name: "merge",
     summary: "packets of several sources in the order of their time stamps",
-    description: "Several outputs may lead to it. A packet is kept until one was seen whose time stamp is `wait` later, then it goes on, the earliest first; of equal \
-        ones, that which came first. So the order is right if no source lags behind another by more than `wait`. A packet that is earlier than one \
+    description: "Several outputs may lead to it. A packet is kept until each source has come so far that one with a time stamp `wait` later was seen, and goes on \
+        with the next batch, the earliest first; of equal ones, that which came first. All interfaces that are captured are one source, and each interface in files is \
+        one; a file that has ended keeps packets of the others waiting until there is no room or the end comes, which costs memory and no order. A packet that is earlier than one \
         that has gone on already goes on at once, and counts as late. Where interfaces are captured and no packet comes for `wait` by the clock, all go on, as at \
         the end. Where there is no room, the earliest go on early: none is refused. Packets are copied.",
     parameters: &[
@@ -41,7 +42,8 @@ pub(crate) const CLASS: Class = Class {
         Ok(Box::new(Merge {
             wait: arguments.nanoseconds("wait") as i64,
             held: Held::new(arguments.number("room") as usize),
-            newest: None,
+            sources: Vec::new(),
+            batch_time: None,
             last_read: None,
             counts: Counts::default(),
         }))
@@ -51,12 +53,16 @@ pub(crate) const CLASS: Class = Class {
 struct Merge {
     wait: i64,
     held: Held,
-    /// The latest time stamp that was seen.
-    newest: Option<Timestamp>,
+    sources: Vec<Source>,
+    /// When the batch was lent that packets come from; it may come by several ways.
+    batch_time: Option<Timestamp>,
     /// When a packet of an interface was read last, by the clock.
     last_read: Option<Timestamp>,
     counts: Counts,
 }
+
+/// Sources that are told apart; those after that are not waited for.
+const SOURCES_MAX: usize = 1024;
 
 #[derive(Clone, Copy, Default)]
 struct Counts {
@@ -65,7 +71,39 @@ struct Counts {
     early: u64,
 }
 
+/// How far a source has come: the latest time stamp of its packets.
+struct Source {
+    /// Its number among the interfaces; `None` for all that are captured.
+    interface: Option<u32>,
+    newest: Timestamp,
+    /// The same before this batch: of the batch, parts may come still, by other ways.
+    before: Option<Timestamp>,
+}
+
 impl Merge {
+    /// A batch that was lent at another time than the last begins.
+    fn begin_batch(&mut self, lent: Timestamp) {
+        if self.batch_time.replace(lent) != Some(lent) {
+            self.sources.iter_mut().for_each(|source| source.before = Some(source.newest));
+        }
+    }
+
+    /// A source has come to the time stamp of a packet.
+    fn advance(&mut self, meta: &Meta) {
+        let interface = (meta.if_index == 0).then_some(meta.interface.0);
+        match self.sources.iter().position(|source| source.interface == interface) {
+            Some(at) => self.sources[at].newest = self.sources[at].newest.max(meta.timestamp),
+            None if self.sources.len() == SOURCES_MAX => {}
+            None => self.sources.push(Source { interface, newest: meta.timestamp, before: None }),
+        }
+    }
+
+    /// Up to where packets go on: all sources had come `wait` further before this batch.
+    fn until(&self) -> Option<Timestamp> {
+        let before = self.sources.iter().map(|source| source.before);
+        before.min().flatten().map(|time| time.plus_nanos(-self.wait))
+    }
+
     /// Keeps a packet, and makes room for it if there is none: a batch of the earliest goes on. `false` if it would never fit.
     fn keep(&mut self, packet: Packet<'_>, now: Timestamp, out: &mut Out<'_>) -> (bool, Result<(), Error>) {
         let mut result = Ok(());
@@ -86,6 +124,7 @@ impl Stage for Merge {
         self.held.learn(packets.interfaces);
         let (all, now) = (packets.clone(), packets.now);
         self.counts.packets += all.len() as u64;
+        self.begin_batch(now);
         let mut result = Ok(());
         packets.selection.retain(|index| {
             let packet = all.batch.packet(index);
@@ -97,22 +136,22 @@ impl Stage for Merge {
                 self.counts.late += 1;
                 return true;
             }
-            self.newest = self.newest.max(Some(stamp));
+            self.advance(packet.meta);
             let (is_kept, made_room) = self.keep(packet, now, out);
             result = std::mem::replace(&mut result, Ok(())).and(made_room);
             !is_kept
         });
         result = result.and(out.pass(packets));
-        match self.newest {
-            Some(newest) => result.and(self.held.release(newest.plus_nanos(-self.wait), now, out)),
+        match self.until() {
+            Some(until) => result.and(self.held.release(until, now, out)),
             None => result,
         }
     }
 
     fn tick(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<Wants, Error> {
         let is_quiet = self.last_read.is_some_and(|last| !(0..self.wait).contains(&moment.now.since(last)));
-        if let (Some(newest), true) = (self.newest, is_quiet) {
-            self.held.release(newest, moment.now, out)?;
+        if is_quiet {
+            self.held.release_all(moment.now, out)?;
         }
         Ok(Wants::More)
     }
@@ -146,7 +185,7 @@ impl Stage for Merge {
 #[cfg(test)]
 mod tests {
     use crate::trial::{Trial, lent, whole};
-    use tapline_packet::{Batch, Meta, Timestamp};
+    use tapline_packet::{Batch, InterfaceId, Meta, Timestamp};
     use tapline_testkit::random::Random;
 
     #[test]
@@ -155,8 +194,10 @@ mod tests {
             r#"i :: file("in"); m :: merge(10ns); i -> filter("less 60") -> m; i -> count -> m; m -> json"#;
         let mut trial = Trial::graph(text).unwrap();
         trial.push_stamps(&[5, 3, 20]);
+        assert!(trial.stamps().is_empty(), "the batch may come by another way still");
+        trial.push_stamps(&[21]);
         assert_eq!(trial.stamps(), [3, 3, 5, 5]);
-        trial.push_stamps(&[21, 4]);
+        trial.push_stamps(&[4]);
         assert_eq!(trial.stamps(), [4, 4], "earlier than one that has gone");
         trial.finish();
         assert_eq!((trial.stamps(), trial.numbers("m", None)), (vec![20, 20, 21, 21], vec![10, 2, 0]));
@@ -185,6 +226,31 @@ mod tests {
             assert_eq!((out, trial.numbers("m", None)), (expected, vec![2000, 0, 0]));
             trial.assert_balanced();
         }
+    }
+
+    /// Two files, of which one has a packet a second and the other a thousand: neither runs ahead of the other.
+    #[test]
+    fn sources_of_different_density_stay_in_order() {
+        let mut trial = Trial::of("m :: merge");
+        trial.interfaces.push(trial.interfaces[0].clone());
+        let packets = |interface: u32, from: i64, step: i64| -> Vec<_> {
+            let packet = |n: i64| {
+                let timestamp = Timestamp::from_nanos((from + n) * step);
+                (vec![1; 60], Meta { timestamp, interface: InterfaceId(interface), ..whole(&[1; 60]) })
+            };
+            (0..256).map(packet).collect()
+        };
+        let mut out = Vec::new();
+        for batch in 0..20 {
+            trial.push_all(&packets(0, batch * 256, 1_000_000_000), 256);
+            trial.push_all(&packets(1, batch * 256, 1_000_000), 256);
+            out.extend(trial.stamps());
+        }
+        assert!(out.len() > 4000);
+        trial.finish();
+        out.extend(trial.stamps());
+        assert!(out.is_sorted());
+        assert_eq!(trial.numbers("m", None), [20 * 512, 0, 0]);
     }
 
     #[test]
@@ -218,9 +284,9 @@ mod tests {
         let meta = Meta { if_index: 2, timestamp: Timestamp::from_nanos(77), ..whole(&frame) };
         let (base, records) = lent(&[(frame, meta)]);
         trial.push(Batch::new(&base, &records));
-        trial.tick(999_999_999);
+        trial.tick(1_000_000_000); // it was lent at 1
         assert!(trial.stamps().is_empty());
-        trial.tick(1_000_000_000);
+        trial.tick(1_000_000_001);
         assert_eq!(trial.stamps(), [77]);
         trial.assert_balanced();
     }

@@ -113,8 +113,9 @@ impl Trial {
         })
     }
 
-    /// Pushes a batch.
+    /// Pushes a batch, a nanosecond later than what came before.
     pub(crate) fn push(&mut self, batch: Batch<'_>) {
+        self.now = self.now.plus_nanos(1);
         self.delivered += batch.len() as u64;
         let mut packets = Packets::all(batch, &self.interfaces, self.now);
         if !packets.is_empty() {
