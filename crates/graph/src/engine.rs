@@ -131,8 +131,8 @@ pub struct Outcome {
     pub account: GraphAccount,
     /// Why it ended.
     pub ended: Ended,
-    /// Ticks of the clock from the first look at the sources to the end of the last stage, without those that sources slept. What the meters
-    /// of the graph do not have of them is the loop's own.
+    /// Ticks of the clock from the first look at the sources to the end of the last stage, without those that sources slept or took to stop.
+    /// What the meters of the graph do not have of them is the loop's own.
     pub ticks: u64,
 }
 
@@ -176,6 +176,8 @@ pub struct Engine<'e> {
     interfaces: Vec<Interface>,
     filtered: Vec<bool>,
     account: GraphAccount,
+    /// Ticks in which sources were told to stop: they wait for the kernel.
+    stopping: u64,
     /// Records with the graph's interface numbers, where there are several sources.
     renumbered: Vec<Record>,
 }
@@ -196,6 +198,7 @@ impl<'e> Engine<'e> {
             interfaces: Vec::new(),
             filtered: Vec::new(),
             account: GraphAccount::default(),
+            stopping: 0,
             renumbered: Vec::new(),
         }
     }
@@ -220,7 +223,7 @@ impl<'e> Engine<'e> {
         self.account.stages = self.graph.account();
         self.tell(watch, false);
         let slept = self.waited_ticks().wrapping_sub(slept);
-        let ticks = tsc::now().wrapping_sub(start).saturating_sub(slept);
+        let ticks = tsc::now().wrapping_sub(start).saturating_sub(slept + self.stopping);
         Outcome { account: self.account, ended, ticks }
     }
 
@@ -239,11 +242,13 @@ impl<'e> Engine<'e> {
             }
             if !stopping && self.control.stopped() {
                 stopping = true;
+                let start = tsc::now();
                 for inlet in &mut self.inlets {
                     if let Err(error) = inlet.source.stop() {
                         return Ended::Failed(failure.unwrap_or(error));
                     }
                 }
+                self.stopping = tsc::now().wrapping_sub(start);
             }
             let step = self.round(is_over);
             if matches!(step, Ok(Advance::End)) {

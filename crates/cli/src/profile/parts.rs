@@ -161,8 +161,18 @@ fn name(measured: &Measured, stage: &Snapshot) -> String {
     match (is_source(stage), measured.sources) {
         (true, 1) => "read".to_owned(),
         (true, _) => format!("read {}", stage.name),
+        (false, _) if is_numbered(stage) && is_only(measured, stage) => stage.class.clone(),
         (false, _) => stage.name.clone(),
     }
+}
+
+/// Whether the planner named it: `filter@2`.
+fn is_numbered(stage: &Snapshot) -> bool {
+    stage.name.strip_prefix(stage.class.as_str()).is_some_and(|rest| rest.starts_with('@'))
+}
+
+fn is_only(measured: &Measured, stage: &Snapshot) -> bool {
+    measured.stages.iter().filter(|other| other.class == stage.class).count() == 1
 }
 
 impl Facts {
@@ -243,7 +253,7 @@ mod tests {
             sources: 1,
             account: GraphAccount { delivered: 1000, ..GraphAccount::default() },
             offered: None,
-            stages: vec![stage("in", "file", 6_000_000), stage("count", "count", 2_000_000)],
+            stages: vec![stage("in", "file", 6_000_000), stage("count@2", "count", 2_000_000)],
             ticks: 10_000_000,
             frequency_hz: 1e9,
             spent: Spent {
