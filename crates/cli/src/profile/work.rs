@@ -105,7 +105,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
     let mut plan =
         Plan::new(&[Source { name: "profile", text: &text }]).map_err(|error| anyhow!("{error}"))?;
     if args.no_kernel_filter {
-        plan.nodes.iter_mut().for_each(|node| (node.kernel_filter, node.is_done_by_source) = (None, false));
+        plan.filter_in_user_space();
     }
     let devices: Vec<&str> = plan
         .nodes

@@ -41,3 +41,12 @@ pub(super) fn push_down(plan: &mut Plan) {
         plan.notes.push(note);
     }
 }
+
+pub(super) fn take_back(plan: &mut Plan) {
+    for source in 0..plan.nodes.len() {
+        if plan.nodes[source].kernel_filter.take().is_some() {
+            let followers: Vec<usize> = plan.successors(source).collect();
+            followers.iter().for_each(|&node| plan.nodes[node].is_done_before = false);
+        }
+    }
+}

@@ -82,6 +82,11 @@ impl Plan {
         self.nodes.iter().enumerate().filter(move |other| leads(&other)).map(|(index, _)| index)
     }
 
+    /// Takes filters out of the kernel again: each runs where it stands.
+    pub fn filter_in_user_space(&mut self) {
+        kernel::take_back(self);
+    }
+
     /// The plan as a drawing for `dot`.
     pub fn dot(&self) -> String {
         dot::dot(self)
