@@ -162,7 +162,7 @@ mod tests {
         let frame = link().ip(&Udp { src: 1, dst: 2 }.packet(pair(IpVersion::V4), &[7; 50]));
         for (bytes, expected) in [(0, 42), (16, 58), (50, 92), (65_535, 92)] {
             let mut trial = Trial::of(&format!("cut(l4, {bytes})"));
-            trial.push_frames(&[frame.clone()]);
+            trial.push_frames(std::slice::from_ref(&frame));
             assert_eq!(trial.data()[0].len(), expected);
         }
     }

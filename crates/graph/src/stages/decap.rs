@@ -290,7 +290,9 @@ fn wire_len(outer: Packet<'_>, inside: &Inside) -> u32 {
 impl Stage for Decap {
     fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         let mut lending = std::mem::take(&mut self.lending);
-        (lending.records.clear(), lending.bytes.clear(), lending.found.clear());
+        lending.records.clear();
+        lending.bytes.clear();
+        lending.found.clear();
         lending.found.extend(packets.selection.iter().filter_map(|index| self.inside(packets, index)));
         let is_copied = lending.found.iter().any(|inside| inside.tags_len > 0);
         let base = if is_copied {
