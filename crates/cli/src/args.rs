@@ -75,6 +75,10 @@ pub(crate) struct RunArgs {
     /// Open devices in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME")]
     pub(crate) netns: Option<String>,
+    /// Threads that share the packets of each source by host, each with the whole graph. Results are those of one thread; packets
+    /// reach files and lines batch by batch, not strictly by time.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(crate) workers: u16,
     /// Stop after this time: 90, 90s, 5m, 1h.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pub(crate) duration: Option<std::time::Duration>,

@@ -162,6 +162,30 @@ fn two_files_are_two_sources_of_one_graph() {
 }
 
 #[test]
+fn workers_give_what_one_gives() {
+    let folder = tempfile::tempdir().unwrap();
+    let traffic = Traffic::new(21).take(9000);
+    let mut file = fs::File::create(folder.path().join("in.pcap")).unwrap();
+    write_pcap(&mut file, ETHERNET, Unit::Nanoseconds, traffic).unwrap();
+    let text = "all :: count; file(\"in.pcap\") -> all; all -> flows :: top(by=flow, n=100000); all -> first -> new :: count;
+                all -> filter(\"tcp\") -> hosts :: top(by=host, n=50) -> record(\"out.pcap\")";
+    let of = |workers: &str| {
+        let finished = tapline(folder.path(), &["run", "--json", "--workers", workers, "-e", text]);
+        let (results, account) = results(&finished);
+        let flow =
+            |stage: &Value| ["name", "received", "passed", "refused", "bytes"].map(|key| stage[key].clone());
+        let stages: Vec<_> = account["stages"].as_array().unwrap().iter().map(flow).collect();
+        (results, account["delivered"].clone(), stages, packets(&folder.path().join("out.pcap")))
+    };
+    let one = of("1");
+    assert_eq!(one.1, 9000);
+    assert_eq!([of("2"), of("4")], [one.clone(), one]);
+    let refused =
+        tapline(folder.path(), &["run", "--workers", "2", "-e", "file(in.pcap) -> sample(1/2) -> count"]);
+    assert!(refused.stderr.contains("must see all packets in their order"), "{}", refused.stderr);
+}
+
+#[test]
 fn results_are_for_people_and_the_account_is_apart() {
     let folder = tempfile::tempdir().unwrap();
     write(&folder.path().join("a.pcap"), (0..10).map(|flow| segment(1, 5000 + flow, b"x")).collect());

@@ -98,7 +98,12 @@ impl StageAccount {
             }
             (ours, theirs) => ours.or(theirs),
         };
+        let total = |output: &OutputAccount| output.written + output.lost + output.buffered;
         own.output = match (own.output.take(), theirs.output) {
+            // Each tells of all workers, as it was when it was asked: the one asked last knows most.
+            (Some(ours), Some(theirs)) if own.is_shared => {
+                Some(if total(&theirs) >= total(&ours) { theirs } else { ours })
+            }
             (Some(ours), Some(theirs)) => Some(OutputAccount {
                 written: ours.written + theirs.written,
                 lost: ours.lost + theirs.lost,

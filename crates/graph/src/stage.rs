@@ -107,8 +107,10 @@ pub struct Own {
     pub unexamined: u64,
     /// Packets that went on by at least one output, where one packet may go by several; `None` if each goes by one at most.
     pub matched: Option<u64>,
-    /// What became of those that it stored.
+    /// What became of those that it stored; of all workers together, where they share the output.
     pub output: Option<OutputAccount>,
+    /// Whether other workers store into the same output.
+    pub is_shared: bool,
     /// What runs its filters.
     pub filter: Option<FilterAccount>,
 }

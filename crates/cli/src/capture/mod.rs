@@ -187,7 +187,7 @@ fn drive(
 }
 
 /// A set of sinks for each worker, and handles that complete them once all workers are done.
-fn share(sinks: Vec<Box<dyn Sink>>, workers: usize) -> (Vec<Vec<Box<dyn Sink>>>, Vec<Shared>) {
+pub(crate) fn share(sinks: Vec<Box<dyn Sink>>, workers: usize) -> (Vec<Vec<Box<dyn Sink>>>, Vec<Shared>) {
     let mut sets: Vec<Vec<Box<dyn Sink>>> = (0..workers).map(|_| Vec::new()).collect();
     let mut completers = Vec::new();
     for sink in sinks {

@@ -13,16 +13,17 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
+use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail};
-use tapline_capture::Error;
+use tapline_capture::{Error, Sink, Source};
 use tapline_graph::catalog::{self, Common};
-use tapline_graph::plan::{self, Plan, Source};
-use tapline_graph::{Control, Ended, Engine, Inlet};
+use tapline_graph::plan::{self, Plan};
+use tapline_graph::{Control, Ended, Engine, Graph, GraphAccount, Inlet, NodeId};
 use tapline_profile::Meters;
 
 use crate::args::RunArgs;
-use crate::capture::{Compiler, clock, stop_after};
+use crate::capture::{Compiler, clock, share, stop_after};
 use crate::{privileges, signals};
 
 /// The most bytes that a filter lets through of a packet: all.
@@ -34,7 +35,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         return describe(name).map(|()| ExitCode::SUCCESS);
     }
     let texts = texts(args)?;
-    let sources: Vec<Source<'_>> = texts.iter().map(|(name, text)| Source { name, text }).collect();
+    let sources: Vec<plan::Source<'_>> =
+        texts.iter().map(|(name, text)| plan::Source { name, text }).collect();
     let plan = Plan::new(&sources).map_err(|error| anyhow!(error))?;
     if args.dot {
         io::stdout().write_all(plan.dot().as_bytes())?;
@@ -92,14 +94,18 @@ fn explain(args: &RunArgs, plan: &Plan) -> Result<()> {
 }
 
 fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
+    let workers = usize::from(args.workers);
+    if let Some(node) = plan.needs_one_worker().filter(|_| workers > 1) {
+        bail!("{} must see all packets in their order: leave --workers out", node.name);
+    }
     let control = Arc::new(Control::new(None));
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
     let is_live = plan.nodes.iter().any(|node| node.class.name == "device");
     let compiler = Arc::new(Compiler::new(SNAP_LEN, true, args.language, is_live, args.netns.as_deref()));
     let caught = signals::catch()?;
-    let mut opened = opening::sources(args, plan, &compiler, &control)?;
-    opening::check_filters(plan, &compiler, &opened)?;
-    let mut sinks = opening::sinks(args, plan, &opened, identity.as_ref())?;
+    let sources = opening::worker_sources(args, plan, &compiler, &control, workers)?;
+    opening::check_filters(plan, &compiler, &sources[0])?;
+    let sinks = opening::sinks(args, plan, &sources[0], identity.as_ref())?;
     let meters = Meters::create(&reporting::title(plan));
     privileges::give_up(identity.as_ref())?;
     caught.obey(Arc::clone(&control))?;
@@ -109,21 +115,97 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     let common = Common {
         options: Arc::new(move |interface| compiler.options(interface)),
         programs: Mutex::new(HashMap::new()),
-        workers: 1,
+        workers,
         directory: PathBuf::new(),
     };
-    let mut take = |node: usize| sinks.remove(&node).expect("each sink of the plan was opened");
-    let (mut graph, nodes) =
-        plan::build(plan, 0, &meters, &control, &common, &mut take).map_err(|error| anyhow!(error))?;
-    let inlets =
-        opened.iter_mut().zip(nodes).map(|(source, node)| Inlet::new(source.as_mut(), node)).collect();
-    let watch = reporting::Watcher::new(args);
-    let outcome = Engine::new(inlets, &mut graph, &control, clock).run(&mut |report| watch.tell(report));
+    let watch = reporting::Watcher::new(args, workers);
+    let crew = Crew { plan, meters: &meters, control: &control, common: &common, watch: &watch };
+    let done = if workers == 1 { crew.alone(sources, sinks)? } else { crew.together(sources, sinks)? };
     watch.clear();
-    let results = graph.results();
-    let code = code(&outcome.ended);
-    reporting::conclude(args, plan, &outcome.account, &results)?;
+    let code = code(&done.ended);
+    reporting::conclude(args, plan, &done.account, &done.graph.results())?;
     Ok(code)
+}
+
+/// What all workers have in common.
+struct Crew<'a> {
+    plan: &'a Plan,
+    meters: &'a Meters,
+    control: &'a Arc<Control>,
+    common: &'a Common,
+    watch: &'a reporting::Watcher,
+}
+
+/// What a worker leaves behind, or all together.
+struct Done {
+    graph: Graph,
+    account: GraphAccount,
+    ended: Ended,
+}
+
+/// The sources of one worker, in the order of the plan.
+type Sources = Vec<Box<dyn Source>>;
+/// Sinks by the number of their node.
+type Sinks = HashMap<usize, Box<dyn Sink>>;
+
+impl Crew<'_> {
+    fn alone(&self, mut sources: Vec<Sources>, sinks: Sinks) -> Result<Done> {
+        let sources = sources.pop().context("a graph has at least one worker")?;
+        let (graph, nodes) = self.build(0, sinks)?;
+        Ok(self.work(0, sources, graph, nodes))
+    }
+
+    /// One thread for each set of sources; then one result of all.
+    fn together(&self, sources: Vec<Sources>, sinks: Sinks) -> Result<Done> {
+        let workers = sources.len();
+        let (numbers, sinks): (Vec<usize>, Vec<Box<dyn Sink>>) = sinks.into_iter().unzip();
+        let (handles, mut completers) = share(sinks, workers);
+        let mut graphs = Vec::new();
+        for (worker, handles) in handles.into_iter().enumerate() {
+            graphs.push(self.build(worker, numbers.iter().copied().zip(handles).collect())?);
+        }
+        let mut done: Vec<Done> = thread::scope(|scope| {
+            let jobs = sources.into_iter().zip(graphs).enumerate();
+            let threads: Vec<_> = jobs
+                .map(|(worker, (sources, (graph, nodes)))| {
+                    scope.spawn(move || self.work(worker, sources, graph, nodes))
+                })
+                .collect();
+            let join = |thread: thread::ScopedJoinHandle<'_, Done>| {
+                thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            };
+            threads.into_iter().map(join).collect()
+        });
+        let mut all = done.remove(0);
+        for other in done {
+            all.graph.absorb(&other.graph);
+            all.account.merge(other.account);
+            all.ended = all.ended.worse(other.ended);
+        }
+        for (number, sink) in numbers.iter().zip(&mut completers) {
+            if let Err(error) = sink.finish(clock(), &all.account.interfaces) {
+                all.ended = all.ended.worse(Ended::Failed(error));
+            }
+            let name = &self.plan.nodes[*number].name;
+            let stage = all.account.stages.iter_mut().find(|stage| stage.name == *name);
+            stage.into_iter().for_each(|stage| stage.own.output = Some(sink.account()));
+        }
+        Ok(all)
+    }
+
+    fn build(&self, worker: usize, mut sinks: Sinks) -> Result<(Graph, Vec<NodeId>)> {
+        let mut take = |node: usize| sinks.remove(&node).expect("each sink of the plan was opened");
+        plan::build(self.plan, worker, self.meters, self.control, self.common, &mut take)
+            .map_err(|error| anyhow!(error))
+    }
+
+    fn work(&self, worker: usize, mut sources: Sources, mut graph: Graph, nodes: Vec<NodeId>) -> Done {
+        let inlets = sources.iter_mut().zip(nodes);
+        let inlets = inlets.map(|(source, node)| Inlet::new(source.as_mut(), node)).collect();
+        let engine = Engine::new(inlets, &mut graph, self.control, clock);
+        let outcome = engine.run(&mut |report| self.watch.tell(worker, report));
+        Done { graph, account: outcome.account, ended: outcome.ended }
+    }
 }
 
 /// Says what failed, if anything did.

@@ -5,49 +5,84 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use tapline_capture::af_packet::{self, AfPacket, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings};
 use tapline_capture::{FileInput, FileOutput, Sink, Source};
 use tapline_file::{FileWriter, Order, Section, WriteOptions};
-use tapline_graph::Control;
 use tapline_graph::catalog::Make;
 use tapline_graph::plan::{Plan, PlanNode};
 use tapline_graph::stages::{Format, LinesSink};
+use tapline_graph::{Control, Share};
 use tapline_packet::Interface;
 use tapline_print::{Options, Printer, Services};
 use tapline_sys::privilege::Identity;
 
 use crate::args::RunArgs;
 use crate::capture::{Compiler, clock, input};
-use crate::privileges;
+use crate::{privileges, stream};
 
-/// Opens every source, in the order of the plan.
+/// Opens every source for one worker, in the order of the plan.
 pub(crate) fn sources(
     args: &RunArgs,
     plan: &Plan,
     compiler: &Arc<Compiler>,
     control: &Arc<Control>,
 ) -> Result<Vec<Box<dyn Source>>> {
-    let nodes = plan.nodes.iter().filter(|node| node.is_source());
-    nodes
-        .map(|node| match node.class.name {
-            "device" => device(args, plan, node, compiler),
-            _ => file(node, control),
-        })
-        .collect()
+    let mut all = worker_sources(args, plan, compiler, control, 1)?;
+    all.pop().context("a graph has at least one worker")
+}
+
+/// Opens every source for each worker: the kernel shares out an interface's packets, and of a file every worker reads its share.
+pub(crate) fn worker_sources(
+    args: &RunArgs,
+    plan: &Plan,
+    compiler: &Arc<Compiler>,
+    control: &Arc<Control>,
+    workers: usize,
+) -> Result<Vec<Vec<Box<dyn Source>>>> {
+    let mut all: Vec<Vec<Box<dyn Source>>> = (0..workers).map(|_| Vec::new()).collect();
+    for node in plan.nodes.iter().filter(|node| node.is_source()) {
+        let opened = match node.class.name {
+            "device" => device(args, plan, node, compiler, workers)?,
+            _ => file(node, control, workers)?,
+        };
+        all.iter_mut().zip(opened).for_each(|(sources, source)| sources.push(source));
+    }
+    Ok(all)
 }
 
 fn say(line: &str) {
     let _ = writeln!(io::stderr(), "tapline: {line}");
 }
 
-fn file(node: &PlanNode, control: &Arc<Control>) -> Result<Box<dyn Source>> {
-    let file = input::open_file(Path::new(node.arguments.text("name")), control)?;
-    say(&input::announcement(&file));
-    Ok(Box::new(FileInput::new(vec![file], Order::Given)))
+fn file(node: &PlanNode, control: &Arc<Control>, workers: usize) -> Result<Vec<Box<dyn Source>>> {
+    let path = Path::new(node.arguments.text("name"));
+    if workers > 1 && (path.as_os_str() == "-" || stream::is_stream(path)) {
+        bail!("{}: several workers cannot read one stream: leave --workers out", path.display());
+    }
+    (0..workers)
+        .map(|worker| {
+            let file = input::open_file(path, control)?;
+            if worker == 0 {
+                say(&input::announcement(&file));
+            }
+            let whole = Box::new(FileInput::new(vec![file], Order::Given));
+            Ok(if workers > 1 {
+                Box::new(Share::new(whole, worker, workers)) as Box<dyn Source>
+            } else {
+                whole
+            })
+        })
+        .collect()
 }
 
-fn device(args: &RunArgs, plan: &Plan, node: &PlanNode, compiler: &Arc<Compiler>) -> Result<Box<dyn Source>> {
+fn device(
+    args: &RunArgs,
+    plan: &Plan,
+    node: &PlanNode,
+    compiler: &Arc<Compiler>,
+    workers: usize,
+) -> Result<Vec<Box<dyn Source>>> {
     let text = node.kernel_filter.clone().unwrap_or_default();
     let filter = node.kernel_filter.clone().map(|text| {
         let compiler = Arc::clone(compiler);
@@ -62,12 +97,13 @@ fn device(args: &RunArgs, plan: &Plan, node: &PlanNode, compiler: &Arc<Compiler>
         ring_len: Some(node.arguments.number("ring")).filter(|bytes| *bytes > 0),
         latency_ms: if prints { LATENCY_INTERACTIVE_MS } else { LATENCY_RECORDING_MS },
         order: af_packet::Order::Time,
+        workers,
         ..Settings::new(&[node.arguments.text("interface")])
     };
-    let mut workers = AfPacket::open_workers(settings)?;
-    let source = workers.pop().context("a device has at least one worker")?;
-    input::listening(&source, 1).iter().for_each(|line| say(line));
-    Ok(Box::new(source))
+    let opened = AfPacket::open_workers(settings)?;
+    let first = opened.first().context("a device has at least one worker")?;
+    input::listening(first, opened.len()).iter().for_each(|line| say(line));
+    Ok(opened.into_iter().map(|source| Box::new(source) as Box<dyn Source>).collect())
 }
 
 /// Compiles every filter for all interfaces known, so that a mistake shows before anything is opened for writing.

@@ -1,7 +1,7 @@
 //! What people and machines are told of a graph: the plan, how it goes, results, the account.
 
-use std::cell::RefCell;
 use std::io::{self, IsTerminal, Write};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
@@ -49,58 +49,84 @@ pub(super) fn plan_text(plan: &Plan) -> String {
 /// Tells people how the work goes.
 pub(super) struct Watcher {
     json: bool,
-    has_line: RefCell<bool>,
-    last: RefCell<Option<(Timestamp, u64)>>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// The newest account of each worker.
+    accounts: Vec<GraphAccount>,
+    /// Packets and the time at the last line of progress.
+    last: Option<(Timestamp, u64)>,
+    has_line: bool,
 }
 
 impl Watcher {
-    pub(super) fn new(args: &RunArgs) -> Watcher {
-        Watcher { json: args.json, has_line: RefCell::new(false), last: RefCell::new(None) }
+    pub(super) fn new(args: &RunArgs, workers: usize) -> Watcher {
+        let accounts = vec![GraphAccount::default(); workers];
+        Watcher { json: args.json, state: Mutex::new(State { accounts, last: None, has_line: false }) }
     }
 
-    pub(super) fn tell(&self, watch: &Watch<'_>) {
+    /// Takes a worker's report. The first worker's reports are those that people see.
+    pub(super) fn tell(&self, worker: usize, watch: &Watch<'_>) {
+        let mut state = self.lock();
+        state.accounts[worker] = watch.account.clone();
         for event in watch.events {
-            self.clear();
+            state.clear();
             let sign = if event.warning { "warning: " } else { "" };
             let separator = if event.interface.is_empty() { "" } else { ": " };
             let _ = writeln!(io::stderr(), "tapline: {sign}{}{separator}{}", event.interface, event.text);
         }
+        if worker > 0 {
+            return;
+        }
         if watch.asked {
-            self.clear();
+            state.clear();
+            let account = state.sum();
             let text = match self.json {
-                true => format!("{}\n", report::graph_json(watch.account)),
-                false => report::running_graph_text(watch.account),
+                true => format!("{}\n", report::graph_json(&account)),
+                false => report::running_graph_text(&account),
             };
             let _ = io::stderr().write_all(text.as_bytes());
         }
         if io::stderr().is_terminal() && !io::stdout().is_terminal() {
-            self.line(watch);
+            state.line(watch);
         }
     }
 
-    fn line(&self, watch: &Watch<'_>) {
-        let delivered = watch.account.delivered;
-        let (then, before) =
-            self.last.replace(Some((watch.now, delivered))).unwrap_or((watch.now, delivered));
+    /// Wipes the line of live counters before something else is printed.
+    pub(super) fn clear(&self) {
+        self.lock().clear();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn sum(&self) -> GraphAccount {
+        let mut sum = GraphAccount::default();
+        self.accounts.iter().for_each(|account| sum.merge(account.clone()));
+        sum
+    }
+
+    fn line(&mut self, watch: &Watch<'_>) {
+        let sum = self.sum();
+        let delivered = sum.delivered;
+        let (then, before) = self.last.replace((watch.now, delivered)).unwrap_or((watch.now, delivered));
         let seconds = watch.now.since(then).max(1) as f64 / 1e9;
         let rate = (delivered.saturating_sub(before) as f64 / seconds) as u64;
         let part = match watch.progress {
             Some((done, all)) if all > 0 => format!("{:3} %  ", done.saturating_mul(100) / all),
             _ => String::new(),
         };
-        let lost = grouped(watch.account.lost());
-        let _ = write!(
-            io::stderr(),
-            "\r\x1b[K{part}{} packets  {lost} lost  {}/s",
-            grouped(delivered),
-            grouped(rate)
-        );
-        *self.has_line.borrow_mut() = true;
+        let (packets, lost, rate) = (grouped(delivered), grouped(sum.lost()), grouped(rate));
+        let _ = write!(io::stderr(), "\r\x1b[K{part}{packets} packets  {lost} lost  {rate}/s");
+        self.has_line = true;
     }
 
-    /// Wipes the line of live counters before something else is printed.
-    pub(super) fn clear(&self) {
-        if self.has_line.replace(false) {
+    fn clear(&mut self) {
+        if std::mem::take(&mut self.has_line) {
             let _ = write!(io::stderr(), "\r\x1b[K");
         }
     }

@@ -36,7 +36,7 @@ pub fn build(
         };
         let stage: Box<dyn Stage> = match node.class.make {
             Make::Source => Box::new(SourceStage),
-            Make::Sink => Box::new(SinkStage::new(sink(index), false)),
+            Make::Sink => Box::new(SinkStage::new(sink(index), false).shared(common.workers > 1)),
             // A set before it has decided; what is left is a name and counters.
             _ if node.is_done_before && !site.is_first => Box::new(SourceStage),
             Make::Stage(make) => {

@@ -14,7 +14,7 @@ mod kernel;
 mod sets;
 mod share;
 
-use crate::catalog::{Arguments, Class};
+use crate::catalog::{Arguments, Class, Make, Order};
 
 pub use build::build;
 
@@ -82,6 +82,16 @@ impl Plan {
         self.nodes.iter().enumerate().filter(move |other| leads(&other)).map(|(index, _)| index)
     }
 
+    /// A stage that several workers cannot share, because it must see all packets in their order.
+    pub fn needs_one_worker(&self) -> Option<&PlanNode> {
+        let needs = |node: &&PlanNode| {
+            node.class.order == Order::All
+                && matches!(node.class.make, Make::Stage(_))
+                && !node.is_done_before
+        };
+        self.nodes.iter().find(needs)
+    }
+
     /// Takes filters out of the kernel again: each runs where it stands.
     pub fn filter_in_user_space(&mut self) {
         kernel::take_back(self);
@@ -96,6 +106,6 @@ impl Plan {
 impl PlanNode {
     /// Whether packets come from it.
     pub fn is_source(&self) -> bool {
-        matches!(self.class.make, crate::catalog::Make::Source)
+        matches!(self.class.make, Make::Source)
     }
 }

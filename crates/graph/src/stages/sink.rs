@@ -11,6 +11,7 @@ pub struct SinkStage {
     sink: Box<dyn Sink>,
     /// The packets that come here go nowhere else.
     is_only: bool,
+    is_shared: bool,
     unexamined: u64,
 }
 
@@ -18,7 +19,13 @@ impl SinkStage {
     /// The end of a way. `is_only` says that packets which the sink no longer takes, because another worker completed it, went nowhere else:
     /// they count as not examined then, not as lost.
     pub fn new(sink: Box<dyn Sink>, is_only: bool) -> SinkStage {
-        SinkStage { sink, is_only, unexamined: 0 }
+        SinkStage { sink, is_only, is_shared: false, unexamined: 0 }
+    }
+
+    /// Several workers store into the same sink.
+    #[must_use]
+    pub fn shared(self, is_shared: bool) -> SinkStage {
+        SinkStage { is_shared, ..self }
     }
 }
 
@@ -44,6 +51,7 @@ impl Stage for SinkStage {
     }
 
     fn own(&self) -> Own {
-        Own { unexamined: self.unexamined, output: Some(self.sink.account()), ..Own::default() }
+        let (unexamined, is_shared) = (self.unexamined, self.is_shared);
+        Own { unexamined, is_shared, output: Some(self.sink.account()), ..Own::default() }
     }
 }
