@@ -19,7 +19,9 @@ Examples:
   tapline capture -i eth0 -w trace.pcapng -G 60       a file each minute, drops noted inside
   tapline capture -r trace.pcapng -n -v 'udp'         read it again
   tapline run -e 'device(eth0) -> top(by=flow)'       a graph of stages: who talks most
-  tapline filter explain 'vlan and tcp port 80'       what a filter does, test by test";
+  tapline filter explain 'vlan and tcp port 80'       what a filter does, test by test
+  tapline top                                         what running captures and graphs do, stage by stage
+  tapline profile -r trace.pcapng 'udp'               what a packet costs here, component by component";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {

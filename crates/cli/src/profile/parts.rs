@@ -37,7 +37,15 @@ pub(super) struct Facts {
     packets_per_wake_up: Option<f64>,
     packets_per_batch: Option<f64>,
     bytes_per_batch: Option<f64>,
+    process: ProcessFacts,
     kernel: Option<KernelFacts>,
+}
+
+/// The process alone, without interrupts and softirqs: what they come to is what the kernel says that they are, and hides what is unexplained.
+#[derive(Debug, Serialize)]
+struct ProcessFacts {
+    cycles: f64,
+    unexplained_cycles: f64,
 }
 
 /// Of the whole machine.
@@ -71,9 +79,17 @@ pub(super) fn breakdown(measured: &Measured) -> Breakdown {
             None => run.with("softirq, tap and copy", each(cycles_in(times.softirq)), How::Kernel),
         };
     }
+    of_process(measured, run)
+}
+
+/// With the components of the process itself.
+fn of_process(measured: &Measured, mut run: Breakdown) -> Breakdown {
+    let packets = run.packets.max(1) as f64;
+    let each = |cycles: f64| cycles / packets;
     if measured.is_live {
         let waits = measured.spent.switches.waiting as f64;
-        run = run.with("wake-up", each(waits * cycles_in(measured.wait_cost)), How::Counted);
+        let cycles = waits * measured.wait_cost.as_secs_f64() * measured.frequency_hz;
+        run = run.with("wake-up", each(cycles), How::Counted);
     }
     let own = 1.0 - delayed_share(measured);
     for stage in &measured.stages {
@@ -106,8 +122,16 @@ pub(super) fn facts(measured: &Measured) -> Facts {
         packets_per_wake_up: ratio(delivered, spent.switches.waiting).filter(|_| measured.is_live),
         packets_per_batch: ratio(delivered, batches),
         bytes_per_batch: ratio(bytes, batches),
+        process: process_facts(measured),
         kernel: measured.is_live.then(|| kernel_facts(&measured.kernel)),
     }
+}
+
+fn process_facts(measured: &Measured) -> ProcessFacts {
+    let packets = packets(measured);
+    let cycles = measured.spent.cpu.as_secs_f64() * measured.frequency_hz / packets.max(1) as f64;
+    let run = of_process(measured, Breakdown::new("", packets, cycles, measured.frequency_hz));
+    ProcessFacts { cycles, unexplained_cycles: run.unexplained_cycles() }
 }
 
 fn kernel_facts(kernel: &KernelCounters) -> KernelFacts {
@@ -208,6 +232,10 @@ impl Facts {
             self.delayed_share * 100.0
         );
         if let Some(kernel) = &self.kernel {
+            let ProcessFacts { cycles, unexplained_cycles } = self.process;
+            text += &format!(
+                "the process  {cycles:.1} cycles a packet, {unexplained_cycles:.1} of them unexplained\n"
+            );
             text += &kernel.to_text();
         }
         text
@@ -304,6 +332,7 @@ mod tests {
         assert_eq!(parts, [1000.0, 2000.0, 3000.0, 1000.0]);
         let text = facts(&measured).to_text();
         assert!(text.contains("20.0 a softirq") && text.contains("100 waits, 10.0 packets each"), "{text}");
+        assert!(text.contains("the process  8000.0 cycles a packet, -"), "{text}");
         measured.offered = Some(2000);
         assert_eq!(breakdown(&measured).total_cycles, 7000.0, "spread over all that came by");
         measured.baseline = None;

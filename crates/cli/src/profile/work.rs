@@ -124,8 +124,8 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
     let language = run_args.language;
     let compiler = Arc::new(Compiler::new(SNAP_LEN, true, language, is_live, args.netns.as_deref()));
     let caught = signals::catch()?;
-    let offered_before = interface_packets(&devices, args.netns.as_deref());
     let mut opened = opening::sources(&run_args, &plan, &compiler, &control)?;
+    let offered_before = interface_packets(&devices, args.netns.as_deref());
     opening::check_filters(&plan, &compiler, &opened)?;
     let mut sinks = opening::sinks(&run_args, &plan, &opened, identity.as_ref())?;
     let meters = Meters::create(&top::title());
