@@ -54,7 +54,7 @@ Examples:
 
 The language: name :: class(arguments) declares a stage, a -> b -> c connects. docs/graph.md has the grammar.";
 
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct RunArgs {
     /// Files that hold graphs. Several run as one: stages that they have in common run once.
     #[arg(value_name = "FILE")]
@@ -71,6 +71,10 @@ pub(crate) struct RunArgs {
     /// Say what the planner did: which stages run once for several, which filters the kernel runs.
     #[arg(long)]
     pub(crate) explain: bool,
+    /// Read the files again on SIGHUP: graphs come, go and change while the others run on and miss nothing. Sources stay as they are. Filters then
+    /// run here, one by one, not in the kernel.
+    #[arg(long, conflicts_with = "workers")]
+    pub(crate) reload: bool,
     /// Describe the classes of stages, or the one named.
     #[arg(long, value_name = "CLASS", num_args = 0..=1, default_missing_value = "")]
     pub(crate) stages: Option<String>,

@@ -42,13 +42,27 @@ impl Caught {
     ///
     /// # Errors
     /// If there can be no thread for it.
-    pub(crate) fn obey(mut self, control: Arc<Control>) -> io::Result<()> {
+    pub(crate) fn obey(self, control: Arc<Control>) -> io::Result<()> {
+        let stopping = Arc::clone(&control);
+        self.obey_with(control, move || stopping.stop())
+    }
+
+    /// The same, with something else to do on SIGHUP.
+    ///
+    /// # Errors
+    /// If there can be no thread for it.
+    pub(crate) fn obey_with(
+        mut self,
+        control: Arc<Control>,
+        mut on_hangup: impl FnMut() + Send + 'static,
+    ) -> io::Result<()> {
         low_level::unregister(self.while_opening);
         self.gives_up.store(false, Ordering::Relaxed);
         thread::Builder::new().name("signals".to_owned()).spawn(move || {
             for signal in &mut self.signals {
                 match signal {
                     SIGUSR1 => control.report(),
+                    SIGHUP => on_hangup(),
                     SIGXFSZ => {} // caught so that the write fails instead, and the file is completed
                     _ => control.stop(),
                 }

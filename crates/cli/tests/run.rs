@@ -3,9 +3,10 @@
 mod support;
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -183,6 +184,51 @@ fn workers_give_what_one_gives() {
     let refused =
         tapline(folder.path(), &["run", "--workers", "2", "-e", "file(in.pcap) -> sample(1/2) -> count"]);
     assert!(refused.stderr.contains("must see all packets in their order"), "{}", refused.stderr);
+}
+
+#[test]
+fn graphs_are_read_again_while_others_run_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (pipe, other) = (folder.path().join("in"), folder.path().join("b.graph"));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    fs::write(folder.path().join("a.graph"), "file(in) -> mine :: count").unwrap();
+    fs::write(&other, "file(in) -> tee -> gone :: count").unwrap();
+    let mut run = Command::new(TAPLINE);
+    run.current_dir(folder.path()).args(["run", "--json", "--reload", "a.graph", "b.graph"]);
+    let mut run = run.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut capture = Vec::new();
+    let traffic = Traffic::new(2).take(1000);
+    write_pcap(&mut capture, ETHERNET, Unit::Nanoseconds, traffic).unwrap();
+    let mut writer = fs::OpenOptions::new().write(true).open(&pipe).unwrap();
+    let mut pieces = capture.chunks(capture.len() / 20);
+    pieces.by_ref().take(10).for_each(|piece| writer.write_all(piece).unwrap());
+    let mut lines = BufReader::new(run.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let mut hangup = |text: &str| {
+        fs::write(&other, text).unwrap();
+        assert!(Command::new("kill").args(["-HUP", &run.id().to_string()]).status().unwrap().success());
+        lines.find(|line| line.contains("graphs read again")).expect("it says so")
+    };
+    let broken = hangup("file(in) -> cuont");
+    assert!(broken.contains("nothing is changed"), "{broken}");
+    let moved = hangup("file(elsewhere) -> count");
+    assert!(moved.contains("sources stay as they are"), "{moved}");
+    let changed = hangup("file(in) -> filter(\"ip or not ip\") -> new :: count");
+    assert_eq!(changed, "tapline: graphs read again: 2 new stages, 2 gone");
+    pieces.for_each(|piece| {
+        writer.write_all(piece).unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+    });
+    drop(writer);
+    let finished = Finished::new(run.wait_with_output().unwrap());
+    let (results, account) = results(&finished);
+    let packets = |name: &str| results[name][0]["packets"].as_u64().unwrap_or(0);
+    assert_eq!((packets("mine"), account["delivered"].as_u64()), (1000, Some(1000)));
+    assert_eq!(
+        packets("gone") + packets("new"),
+        1000,
+        "one took the place of the other between two batches: {results}"
+    );
+    assert!(packets("new") > 0, "{results}");
 }
 
 #[test]

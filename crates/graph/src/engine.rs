@@ -7,7 +7,9 @@
 //! ten times a second: tell the stages the time; once a second, or when asked: read the counters, tell the watcher
 //! ```
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tapline_capture::{Advance, Error, Event, InterfaceAccount, Source, Wants};
@@ -28,6 +30,22 @@ const TICK_NS: i64 = 100_000_000;
 /// How often counters are read: kernel counters of 32 bits wrap no sooner than in seconds.
 const COUNTERS_NS: i64 = 1_000_000_000;
 
+/// A change of a graph, made between two batches. Gives the nodes for the sources, in their order.
+pub type Change = Box<dyn FnOnce(&mut Graph, &Moment<'_>) -> Result<Vec<NodeId>, Error> + Send>;
+
+/// A change that waits for its moment.
+#[derive(Default)]
+struct Pending {
+    is_there: AtomicBool,
+    change: Mutex<Option<Change>>,
+}
+
+impl fmt::Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending").field("is_there", &self.is_there).finish_non_exhaustive()
+    }
+}
+
 /// Orders to a running loop from other threads and signal handlers.
 #[derive(Debug)]
 pub struct Control {
@@ -38,6 +56,7 @@ pub struct Control {
     is_complete: AtomicBool,
     report: AtomicU64,
     remaining: AtomicU64,
+    pending: Pending,
 }
 
 impl Control {
@@ -49,6 +68,7 @@ impl Control {
             is_complete: AtomicBool::new(false),
             report: AtomicU64::new(0),
             remaining: AtomicU64::new(limit.unwrap_or(u64::MAX)),
+            pending: Pending::default(),
         }
     }
 
@@ -71,6 +91,29 @@ impl Control {
     /// Asks each worker for a fresh account soon.
     pub fn report(&self) {
         self.report.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Changes the graph of a loop that runs alone, before its next batch.
+    ///
+    /// # Errors
+    /// The change itself, if one before it still waits.
+    pub fn change(&self, change: Change) -> Result<(), Change> {
+        let mut waiting = self.pending.change.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.is_some() {
+            return Err(change);
+        }
+        *waiting = Some(change);
+        self.pending.is_there.store(true, Ordering::Release);
+        Ok(())
+    }
+
+    fn take_change(&self) -> Option<Change> {
+        if !self.pending.is_there.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut waiting = self.pending.change.lock().unwrap_or_else(PoisonError::into_inner);
+        self.pending.is_there.store(false, Ordering::Relaxed);
+        waiting.take()
     }
 
     /// Ends all workers, for a reason of their own.
@@ -250,7 +293,8 @@ impl<'e> Engine<'e> {
                 }
                 self.stopping = tsc::now().wrapping_sub(start);
             }
-            let step = self.round(is_over);
+            let changed = self.make_change();
+            let step = changed.and_then(|()| self.round(is_over));
             if matches!(step, Ok(Advance::End)) {
                 return match failure {
                     Some(failure) => Ended::Failed(failure),
@@ -264,6 +308,14 @@ impl<'e> Engine<'e> {
             }
             failure = failure.or(step.err()).or(ticked.err());
         }
+    }
+
+    fn make_change(&mut self) -> Result<(), Error> {
+        let Some(change) = self.control.take_change() else { return Ok(()) };
+        let moment = Moment { now: (self.clock)(), interfaces: &self.account.interfaces };
+        let nodes = change(self.graph, &moment)?;
+        self.inlets.iter_mut().zip(nodes).for_each(|(inlet, node)| inlet.node = node);
+        Ok(())
     }
 
     /// Asks each source once. [`Advance::End`] once all are at their ends.
@@ -430,5 +482,4 @@ impl Timer {
 }
 
 #[cfg(test)]
-#[path = "engine_tests.rs"]
 mod tests;

@@ -11,6 +11,8 @@
 //! reach nodes behind it, so each holds its own state and nobody holds two. The clock is read twice a node and batch: when
 //! its stage is called and when it returns; what its successors took in between is theirs.
 
+use std::collections::HashMap;
+
 use tapline_capture::{Error, Wants};
 use tapline_profile::{Cost, Meter, Meters};
 use tapline_sys::tsc;
@@ -32,17 +34,46 @@ pub struct Graph {
     nodes: Vec<Node>,
     meters: Meters,
     worker: u16,
+    /// What is left of stages that a change took out.
+    retired: Vec<StageAccount>,
+    retired_results: Vec<(String, Table)>,
+}
+
+/// A stage of a graph that is to be.
+pub struct NewNode {
+    /// Equal for stages that do the same to the same packets; what bears a key keeps its stage when the graph changes.
+    pub key: u64,
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub class: &'static str,
+    /// Which outputs lead to it: places in the new order, and numbers of outputs.
+    pub inputs: Vec<(usize, usize)>,
+    /// What it does; `None` for a stage that is there already under its key.
+    pub stage: Option<Box<dyn Stage>>,
 }
 
 struct Node {
+    key: u64,
     name: String,
     class: &'static str,
     stage: Box<dyn Stage>,
     ports: Vec<Port>,
     meter: Meter,
     /// Whence packets come.
-    inputs: Vec<Output>,
+    inputs: Vec<Input>,
+    /// Packets that were handed to it before the last change.
+    handed_before: u64,
     received: Amount,
+}
+
+/// An output that leads to a node.
+#[derive(Clone, Copy)]
+struct Input {
+    from: usize,
+    port: usize,
+    /// What had gone that way when the two were joined.
+    before: u64,
 }
 
 /// One output of a node.
@@ -72,7 +103,13 @@ impl Amount {
 impl Graph {
     /// No stage yet; costs are kept in `meters`, under the number of this worker.
     pub fn new(meters: &Meters, worker: u16) -> Graph {
-        Graph { nodes: Vec::new(), meters: meters.clone(), worker }
+        Graph {
+            nodes: Vec::new(),
+            meters: meters.clone(),
+            worker,
+            retired: Vec::new(),
+            retired_results: Vec::new(),
+        }
     }
 
     /// Adds a node that gets what the outputs `inputs` hand on; a source if there are none.
@@ -86,20 +123,84 @@ impl Graph {
         stage: Box<dyn Stage>,
         inputs: &[Output],
     ) -> NodeId {
+        let key = self.nodes.len() as u64;
+        let inputs = inputs.iter().map(|&(NodeId(from), port)| (from, port)).collect();
+        self.append(NewNode { key, name: name.to_owned(), class, inputs, stage: Some(stage) }, None)
+    }
+
+    /// Adds a node; `old` is what stood under its key.
+    fn append(&mut self, new: NewNode, old: Option<Node>) -> NodeId {
+        let NewNode { key, name, class, inputs, stage } = new;
         let id = self.nodes.len();
-        for &(NodeId(from), port) in inputs {
+        let mut joined = Vec::new();
+        for (from, port) in inputs {
             let ports = &mut self.nodes[from].ports;
             if ports.len() <= port {
                 ports.resize_with(port + 1, Port::default);
             }
             ports[port].successors.push(id);
+            joined.push(Input { from, port, before: ports[port].passed.packets });
         }
-        let meter = self.meters.slot(name, class, self.worker);
-        let name = name.to_owned();
-        let (inputs, ports) = (inputs.to_vec(), vec![Port::default()]);
-        let received = Amount::default();
-        self.nodes.push(Node { name, class, stage, ports, meter, inputs, received });
+        let node = match old {
+            Some(old) => Node { inputs: joined, ..old },
+            None => Node {
+                key,
+                meter: self.meters.slot(&name, class, self.worker),
+                name,
+                class,
+                stage: stage.expect("a new node has a stage"),
+                ports: vec![Port::default()],
+                inputs: joined,
+                handed_before: 0,
+                received: Amount::default(),
+            },
+        };
+        self.nodes.push(node);
         NodeId(id)
+    }
+
+    /// Puts other stages in place of these, between two batches. Stages whose keys stay keep what they know, and miss no packet; those whose keys
+    /// are gone are finished first, and stay in the account. Gives the new places, in the order of `new`.
+    ///
+    /// # Errors
+    /// The first of all stages that could not be finished; the change is made all the same.
+    ///
+    /// # Panics
+    /// If a node has neither a stage nor an old one under its key, or a key stands twice.
+    pub fn change(&mut self, new: Vec<NewNode>, moment: &Moment<'_>) -> Result<Vec<NodeId>, Error> {
+        let stays = |key: u64| new.iter().any(|node| node.key == key);
+        let mut finished = Ok(());
+        for at in 0..self.nodes.len() {
+            if !stays(self.nodes[at].key) {
+                let end = self.call(at, |stage, out| stage.finish(moment, out).map(|()| Wants::More));
+                finished = finished.and(end.map(|_| ()));
+            }
+        }
+        for at in 0..self.nodes.len() {
+            if !stays(self.nodes[at].key) {
+                let account = self.account_of(&self.nodes[at]);
+                self.retired.push(account);
+                let node = &self.nodes[at];
+                self.retired_results.extend(node.stage.result().map(|table| (node.name.clone(), table)));
+            }
+            self.nodes[at].handed_before = self.handed(&self.nodes[at]);
+        }
+        let mut old: HashMap<u64, Node> =
+            std::mem::take(&mut self.nodes).into_iter().map(|node| (node.key, node)).collect();
+        for node in old.values_mut() {
+            node.ports.iter_mut().for_each(|port| port.successors.clear());
+        }
+        let places = new.into_iter().map(|node| {
+            let old = old.remove(&node.key);
+            self.append(node, old)
+        });
+        let places = places.collect();
+        finished.map(|()| places)
+    }
+
+    /// Whether a stage stands under a key.
+    pub fn has(&self, key: u64) -> bool {
+        self.nodes.iter().any(|node| node.key == key)
     }
 
     /// Hands a batch that a source lends to all that want it. `start` is when work on the batch began, in ticks of the clock.
@@ -141,15 +242,7 @@ impl Graph {
         let mut wants = Wants::More;
         let mut failure = Ok(());
         for at in 0..self.nodes.len() {
-            let mut rest = Rest { nodes: &mut self.nodes, first: 0 };
-            let (node, rest) = rest.split(at);
-            let start = tsc::now();
-            let mut out = Out { rest, ports: &mut node.ports, passed: Amount::default(), inner: 0 };
-            let result = act(node.stage.as_mut(), &mut out);
-            let cycles = tsc::now().wrapping_sub(start).saturating_sub(out.inner);
-            let Amount { packets, bytes } = out.passed;
-            node.meter.add(&Cost { cycles, packets_out: packets, bytes_out: bytes, ..Cost::default() });
-            match result {
+            match self.call(at, &mut act) {
                 Ok(Wants::Nothing) => wants = Wants::Nothing,
                 Ok(Wants::More) => {}
                 Err(error) => failure = failure.and(Err(error)),
@@ -158,33 +251,54 @@ impl Graph {
         failure.map(|()| wants)
     }
 
-    /// What became of the packets of each stage.
-    pub fn account(&self) -> Vec<StageAccount> {
-        let passed = |&(NodeId(from), port): &Output| self.nodes[from].ports[port].passed.packets;
-        let account = |node: &Node| {
-            let own = node.stage.own();
-            StageAccount {
-                name: node.name.clone(),
-                class: node.class,
-                handed: match node.inputs.as_slice() {
-                    [] => None,
-                    inputs => Some(inputs.iter().map(passed).sum()),
-                },
-                received: node.received.packets,
-                bytes: node.received.bytes,
-                passed: own
-                    .matched
-                    .unwrap_or_else(|| node.ports.iter().map(|port| port.passed.packets).sum()),
-                own,
-            }
-        };
-        self.nodes.iter().map(account).collect()
+    /// Calls one stage without packets, and counts what it hands on.
+    fn call(
+        &mut self,
+        at: usize,
+        act: impl FnOnce(&mut dyn Stage, &mut Out<'_>) -> Result<Wants, Error>,
+    ) -> Result<Wants, Error> {
+        let mut rest = Rest { nodes: &mut self.nodes, first: 0 };
+        let (node, rest) = rest.split(at);
+        let start = tsc::now();
+        let mut out = Out { rest, ports: &mut node.ports, passed: Amount::default(), inner: 0 };
+        let result = act(node.stage.as_mut(), &mut out);
+        let cycles = tsc::now().wrapping_sub(start).saturating_sub(out.inner);
+        let Amount { packets, bytes } = out.passed;
+        node.meter.add(&Cost { cycles, packets_out: packets, bytes_out: bytes, ..Cost::default() });
+        result
     }
 
-    /// What the stages found out, by name.
+    /// Packets that those before a node handed on to it.
+    fn handed(&self, node: &Node) -> u64 {
+        let since = |input: &Input| self.nodes[input.from].ports[input.port].passed.packets - input.before;
+        node.handed_before + node.inputs.iter().map(since).sum::<u64>()
+    }
+
+    fn account_of(&self, node: &Node) -> StageAccount {
+        let own = node.stage.own();
+        let passed = || node.ports.iter().map(|port| port.passed.packets).sum();
+        StageAccount {
+            name: node.name.clone(),
+            class: node.class,
+            handed: (!node.inputs.is_empty()).then(|| self.handed(node)),
+            received: node.received.packets,
+            bytes: node.received.bytes,
+            passed: own.matched.unwrap_or_else(passed),
+            own,
+        }
+    }
+
+    /// What became of the packets of each stage, those that a change took out last.
+    pub fn account(&self) -> Vec<StageAccount> {
+        let here = self.nodes.iter().map(|node| self.account_of(node));
+        here.chain(self.retired.iter().cloned()).collect()
+    }
+
+    /// What the stages found out, by name, those that a change took out last.
     pub fn results(&self) -> Vec<(String, Table)> {
         let result = |node: &Node| Some((node.name.clone(), node.stage.result()?));
-        self.nodes.iter().filter_map(result).collect()
+        let here = self.nodes.iter().filter_map(result);
+        here.chain(self.retired_results.iter().cloned()).collect()
     }
 
     /// Adds what the same graph found out in another worker.

@@ -30,8 +30,8 @@ mod table;
 
 pub use account::{GraphAccount, StageAccount};
 pub use chain::Chain;
-pub use engine::{Control, Ended, Engine, Inlet, Outcome, Watch};
-pub use graph::{Graph, NodeId, Out, Output};
+pub use engine::{Change, Control, Ended, Engine, Inlet, Outcome, Watch};
+pub use graph::{Graph, NewNode, NodeId, Out, Output};
 pub use packets::Packets;
 pub use share::Share;
 pub use stage::{Moment, Own, Stage};

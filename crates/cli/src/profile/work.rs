@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, bail};
 use clap::Parser;
 use tapline_graph::catalog::Common;
-use tapline_graph::plan::{self, Plan, Source};
+use tapline_graph::plan::{self, Maker, Plan, Source};
 use tapline_graph::{Control, Engine, GraphAccount, Inlet};
 use tapline_profile::{KernelCounters, Meters, Scheduling, Snapshot, merge_workers};
 use tapline_sys::usage::{CpuTime, Switches, process_time, thread_time};
@@ -126,8 +126,9 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
     let caught = signals::catch()?;
     let mut opened = opening::sources(&run_args, &plan, &compiler, &control)?;
     let offered_before = interface_packets(&devices, args.netns.as_deref());
-    opening::check_filters(&plan, &compiler, &opened)?;
-    let mut sinks = opening::sinks(&run_args, &plan, &opened, identity.as_ref())?;
+    let interfaces = opening::interfaces(&opened);
+    opening::check_filters(&plan, &compiler, &interfaces)?;
+    let mut sinks = opening::sinks(&run_args, &plan, &interfaces, identity.as_ref())?;
     let meters = Meters::create(&top::title());
     privileges::give_up(identity.as_ref())?;
     caught.obey(Arc::clone(&control))?;
@@ -137,9 +138,9 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
         workers: 1,
         directory: PathBuf::new(),
     };
-    let mut take = |node: usize| sinks.remove(&node).expect("each sink of the plan was opened");
-    let (mut graph, nodes) =
-        plan::build(&plan, 0, &meters, &control, &common, &mut take).map_err(|error| anyhow!(error))?;
+    let mut take = |node: usize| Ok(sinks.remove(&node).expect("each sink of the plan was opened"));
+    let maker = Maker { worker: 0, control: &control, common: &common, sink: &mut take };
+    let (mut graph, nodes) = plan::build(&plan, &meters, maker).map_err(|error| anyhow!(error))?;
     let inlets: Vec<Inlet<'_>> =
         opened.iter_mut().zip(nodes).map(|(source, node)| Inlet::new(source.as_mut(), node)).collect();
     let sources = inlets.len();

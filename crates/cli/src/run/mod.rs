@@ -5,6 +5,7 @@
 //! ```
 
 pub(crate) mod opening;
+mod reloading;
 mod reporting;
 
 use std::collections::HashMap;
@@ -18,13 +19,14 @@ use std::thread;
 use anyhow::{Context, Result, anyhow, bail};
 use tapline_capture::{Error, Sink, Source};
 use tapline_graph::catalog::{self, Common};
-use tapline_graph::plan::{self, Plan};
+use tapline_graph::plan::{self, Maker, Plan};
 use tapline_graph::{Control, Ended, Engine, Graph, GraphAccount, Inlet, NodeId};
 use tapline_profile::Meters;
 
 use crate::args::RunArgs;
 use crate::capture::{Compiler, clock, share, stop_after};
 use crate::{privileges, signals};
+use reloading::Reloader;
 
 /// The most bytes that a filter lets through of a packet: all.
 const SNAP_LEN: u32 = 262_144;
@@ -35,9 +37,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         return describe(name).map(|()| ExitCode::SUCCESS);
     }
     let texts = texts(args)?;
-    let sources: Vec<plan::Source<'_>> =
-        texts.iter().map(|(name, text)| plan::Source { name, text }).collect();
-    let plan = Plan::new(&sources).map_err(|error| anyhow!(error))?;
+    let plan = plan(args, &texts)?;
     if args.dot {
         io::stdout().write_all(plan.dot().as_bytes())?;
         return Ok(ExitCode::SUCCESS);
@@ -52,6 +52,14 @@ pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     drive(args, &plan)
+}
+
+/// The texts as one plan.
+fn plan(args: &RunArgs, texts: &[(String, String)]) -> Result<Plan> {
+    let sources: Vec<plan::Source<'_>> =
+        texts.iter().map(|(name, text)| plan::Source { name, text }).collect();
+    let plan = if args.reload { Plan::changeable(&sources) } else { Plan::new(&sources) };
+    plan.map_err(|error| anyhow!(error))
 }
 
 /// The graphs that were asked for, with what messages call them.
@@ -104,26 +112,34 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     let compiler = Arc::new(Compiler::new(SNAP_LEN, true, args.language, is_live, args.netns.as_deref()));
     let caught = signals::catch()?;
     let sources = opening::worker_sources(args, plan, &compiler, &control, workers)?;
-    opening::check_filters(plan, &compiler, &sources[0])?;
-    let sinks = opening::sinks(args, plan, &sources[0], identity.as_ref())?;
+    let interfaces = opening::interfaces(&sources[0]);
+    opening::check_filters(plan, &compiler, &interfaces)?;
+    let sinks = opening::sinks(args, plan, &interfaces, identity.as_ref())?;
     let meters = Meters::create(&reporting::title(plan));
     privileges::give_up(identity.as_ref())?;
-    caught.obey(Arc::clone(&control))?;
-    if let Some(duration) = args.duration {
-        stop_after(duration, Arc::clone(&control));
-    }
-    let common = Common {
-        options: Arc::new(move |interface| compiler.options(interface)),
+    let options = Arc::clone(&compiler);
+    let common = Arc::new(Common {
+        options: Arc::new(move |interface| options.options(interface)),
         programs: Mutex::new(HashMap::new()),
         workers,
         directory: PathBuf::new(),
-    };
+    });
+    if args.reload {
+        let (control, common) = (Arc::clone(&control), Arc::clone(&common));
+        let mut reloader = Reloader::new(args.clone(), plan, control, common, compiler, interfaces);
+        caught.obey_with(Arc::clone(&reloader.control), move || reloader.reload())?;
+    } else {
+        caught.obey(Arc::clone(&control))?;
+    }
+    if let Some(duration) = args.duration {
+        stop_after(duration, Arc::clone(&control));
+    }
     let watch = reporting::Watcher::new(args, workers);
     let crew = Crew { plan, meters: &meters, control: &control, common: &common, watch: &watch };
     let done = if workers == 1 { crew.alone(sources, sinks)? } else { crew.together(sources, sinks)? };
     watch.clear();
     let code = code(&done.ended);
-    reporting::conclude(args, plan, &done.account, &done.graph.results())?;
+    reporting::conclude(args, &done.account, &done.graph.results())?;
     Ok(code)
 }
 
@@ -194,9 +210,9 @@ impl Crew<'_> {
     }
 
     fn build(&self, worker: usize, mut sinks: Sinks) -> Result<(Graph, Vec<NodeId>)> {
-        let mut take = |node: usize| sinks.remove(&node).expect("each sink of the plan was opened");
-        plan::build(self.plan, worker, self.meters, self.control, self.common, &mut take)
-            .map_err(|error| anyhow!(error))
+        let mut take = |node: usize| Ok(sinks.remove(&node).expect("each sink of the plan was opened"));
+        let maker = Maker { worker, control: self.control, common: self.common, sink: &mut take };
+        plan::build(self.plan, self.meters, maker).map_err(|error| anyhow!(error))
     }
 
     fn work(&self, worker: usize, mut sources: Sources, mut graph: Graph, nodes: Vec<NodeId>) -> Done {

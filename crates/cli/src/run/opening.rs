@@ -106,10 +106,15 @@ fn device(
     Ok(opened.into_iter().map(|source| Box::new(source) as Box<dyn Source>).collect())
 }
 
+/// The interfaces that sources know of now.
+pub(crate) fn interfaces(sources: &[Box<dyn Source>]) -> Vec<Interface> {
+    sources.iter().flat_map(|source| source.interfaces().iter().cloned()).collect()
+}
+
 /// Compiles every filter for all interfaces known, so that a mistake shows before anything is opened for writing.
-pub(crate) fn check_filters(plan: &Plan, compiler: &Compiler, sources: &[Box<dyn Source>]) -> Result<()> {
+pub(crate) fn check_filters(plan: &Plan, compiler: &Compiler, interfaces: &[Interface]) -> Result<()> {
     for node in plan.nodes.iter().filter(|node| node.class.name == "filter") {
-        for interface in sources.iter().flat_map(|source| source.interfaces()) {
+        for interface in interfaces {
             compiler
                 .compile(node.arguments.text("text"), interface)
                 .with_context(|| format!("{} on {}", node.name, interface.name))?;
@@ -122,24 +127,32 @@ pub(crate) fn check_filters(plan: &Plan, compiler: &Compiler, sources: &[Box<dyn
 pub(crate) fn sinks(
     args: &RunArgs,
     plan: &Plan,
-    sources: &[Box<dyn Source>],
+    interfaces: &[Interface],
     identity: Option<&Identity>,
 ) -> Result<HashMap<usize, Box<dyn Sink>>> {
-    let interfaces: Vec<Interface> =
-        sources.iter().flat_map(|source| source.interfaces().iter().cloned()).collect();
     let is_live = plan.nodes.iter().any(|node| node.class.name == "device");
     let mut sinks: HashMap<usize, Box<dyn Sink>> = HashMap::new();
     for (index, node) in plan.nodes.iter().enumerate() {
         if !matches!(node.class.make, Make::Sink) {
             continue;
         }
-        let sink: Box<dyn Sink> = match node.class.name {
-            "record" => Box::new(record(node, &interfaces, is_live, identity)?),
-            _ => Box::new(lines(args, node, interfaces.len() > 1, is_live)),
-        };
-        sinks.insert(index, sink);
+        sinks.insert(index, sink(args, node, interfaces, is_live, identity)?);
     }
     Ok(sinks)
+}
+
+/// Opens the sink of a node.
+pub(crate) fn sink(
+    args: &RunArgs,
+    node: &PlanNode,
+    interfaces: &[Interface],
+    is_live: bool,
+    identity: Option<&Identity>,
+) -> Result<Box<dyn Sink>> {
+    Ok(match node.class.name {
+        "record" => Box::new(record(node, interfaces, is_live, identity)?),
+        _ => Box::new(lines(args, node, interfaces.len() > 1, is_live)),
+    })
 }
 
 fn record(

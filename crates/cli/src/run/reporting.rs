@@ -133,12 +133,7 @@ impl State {
 }
 
 /// Results go to standard output, the account to standard error; as JSON both are the last objects of standard output.
-pub(super) fn conclude(
-    args: &RunArgs,
-    plan: &Plan,
-    account: &GraphAccount,
-    results: &[(String, Table)],
-) -> Result<()> {
+pub(super) fn conclude(args: &RunArgs, account: &GraphAccount, results: &[(String, Table)]) -> Result<()> {
     if args.json {
         let members = results.iter().map(|(name, table)| (name.clone(), table.to_json()));
         let results: Map<String, Value> = members.collect();
@@ -148,7 +143,7 @@ pub(super) fn conclude(
     }
     let mut text = String::new();
     for (name, table) in results {
-        let class = plan.nodes.iter().find(|node| node.name == *name).map_or("", |node| node.class.name);
+        let class = account.stages.iter().find(|stage| stage.name == *name).map_or("", |stage| stage.class);
         let what = if name.contains(class) { name.clone() } else { format!("{name} :: {class}") };
         let table = table.to_string();
         let lines: String = table.lines().map(|line| format!("  {line}\n")).collect();

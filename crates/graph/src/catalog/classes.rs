@@ -198,7 +198,8 @@ fn compile(text: &str, options: &Options) -> Result<Option<Program>, Error> {
 
 fn fpl(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String> {
     let mut programs = site.common.programs.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    let program = match programs.get(site.name) {
+    // One worker has one of its own, even where a stage of the same name was there before.
+    let program = match programs.get(site.name).filter(|_| site.common.workers > 1) {
         Some(program) => Arc::clone(program),
         None => {
             let path = site.common.path(arguments.text("file"));

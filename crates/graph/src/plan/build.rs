@@ -1,54 +1,66 @@
 //! The stages of one worker.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use tapline_capture::Sink;
+use tapline_packet::Timestamp;
 use tapline_profile::Meters;
 
 use super::Plan;
 use crate::catalog::{Common, Make, Site};
 use crate::engine::Control;
-use crate::graph::{Graph, NodeId};
-use crate::stage::Stage;
+use crate::graph::{Graph, NewNode, NodeId};
+use crate::stage::{Moment, Stage};
 use crate::stages::{SinkStage, SourceStage};
 
-/// Makes the graph of a worker. `sink` gives this worker's handle of the sink of a node. The nodes of sources come back in the order of the plan.
+/// What stages of one worker are made with.
+pub struct Maker<'a> {
+    /// Which worker, counted from 0.
+    pub worker: usize,
+    /// Orders, and the limit.
+    pub control: &'a Arc<Control>,
+    /// What belongs to all workers.
+    pub common: &'a Common,
+    /// Gives this worker's handle of the sink of a node.
+    pub sink: &'a mut dyn FnMut(usize) -> Result<Box<dyn Sink>, String>,
+}
+
+/// Makes the graph of a worker. The nodes of sources come back in the order of the plan.
 ///
 /// # Errors
 /// What a stage says that cannot be made.
-pub fn build(
-    plan: &Plan,
-    worker: usize,
-    meters: &Meters,
-    control: &Arc<Control>,
-    common: &Common,
-    sink: &mut dyn FnMut(usize) -> Box<dyn Sink>,
-) -> Result<(Graph, Vec<NodeId>), String> {
-    let mut graph = Graph::new(meters, worker as u16);
-    let (mut ids, mut sources): (Vec<NodeId>, Vec<NodeId>) = (Vec::new(), Vec::new());
-    for (index, node) in plan.nodes.iter().enumerate() {
-        let site = Site {
-            name: &node.name,
-            worker,
-            is_first: node.is_done_before && plan.nodes[node.inputs[0].0].is_source(),
-            control,
-            common,
-        };
-        let stage: Box<dyn Stage> = match node.class.make {
-            Make::Source => Box::new(SourceStage),
-            Make::Sink => Box::new(SinkStage::new(sink(index), false).shared(common.workers > 1)),
+pub fn build(plan: &Plan, meters: &Meters, maker: Maker<'_>) -> Result<(Graph, Vec<NodeId>), String> {
+    let mut graph = Graph::new(meters, maker.worker as u16);
+    let nodes = nodes(plan, &HashSet::new(), maker)?;
+    let moment = Moment { now: Timestamp::EPOCH, interfaces: &[] };
+    let ids = graph.change(nodes, &moment).map_err(|error| error.to_string())?;
+    Ok((graph, plan.sources(&ids)))
+}
+
+/// Makes the stages of a worker, but for those whose keys are in `there`.
+///
+/// # Errors
+/// What a stage says that cannot be made.
+pub fn nodes(plan: &Plan, there: &HashSet<u64>, maker: Maker<'_>) -> Result<Vec<NewNode>, String> {
+    let Maker { worker, control, common, sink } = maker;
+    let keys = plan.keys();
+    let mut nodes = Vec::new();
+    for (index, (node, key)) in plan.nodes.iter().zip(keys).enumerate() {
+        let is_first = node.is_done_before && plan.nodes[node.inputs[0].0].is_source();
+        let site = Site { name: &node.name, worker, is_first, control, common };
+        let stage: Option<Box<dyn Stage>> = match node.class.make {
+            _ if there.contains(&key) => None,
+            Make::Source => Some(Box::new(SourceStage)),
+            Make::Sink => Some(Box::new(SinkStage::new(sink(index)?, false).shared(common.workers > 1))),
             // A set before it has decided; what is left is a name and counters.
-            _ if node.is_done_before && !site.is_first => Box::new(SourceStage),
+            _ if node.is_done_before && !is_first => Some(Box::new(SourceStage)),
             Make::Stage(make) => {
-                make(&node.arguments, &site).map_err(|why| format!("{}: {why}", node.name))?
+                Some(make(&node.arguments, &site).map_err(|why| format!("{}: {why}", node.name))?)
             }
         };
-        let inputs: Vec<_> = node.inputs.iter().map(|&(from, output)| (ids[from], output)).collect();
-        let id = graph.add(&node.name, node.class.name, stage, &inputs);
-        ids.push(id);
-        if node.is_source() {
-            sources.push(id);
-        }
+        let (name, class, inputs) = (node.name.clone(), node.class.name, node.inputs.clone());
+        nodes.push(NewNode { key, name, class, inputs, stage });
     }
-    Ok((graph, sources))
+    Ok(nodes)
 }

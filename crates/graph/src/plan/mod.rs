@@ -14,9 +14,12 @@ mod kernel;
 mod sets;
 mod share;
 
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+
 use crate::catalog::{Arguments, Class, Make, Order};
 
-pub use build::build;
+pub use build::{Maker, build, nodes};
 
 /// The text of a graph, and what messages call it.
 #[derive(Clone, Debug)]
@@ -60,6 +63,18 @@ impl Plan {
     /// # Errors
     /// What is wrong, with the line and a caret.
     pub fn new(sources: &[Source<'_>]) -> Result<Plan, String> {
+        let mut plan = Plan::changeable(sources)?;
+        kernel::push_down(&mut plan);
+        sets::merge(&mut plan);
+        Ok(plan)
+    }
+
+    /// Plans graphs as one that may change while it runs: what they have in common runs once, but no stage depends on what else there is. So
+    /// filters run neither in the kernel nor as a set.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub fn changeable(sources: &[Source<'_>]) -> Result<Plan, String> {
         let mut plan = Plan::default();
         let is_several = sources.len() > 1;
         for source in sources {
@@ -71,9 +86,26 @@ impl Plan {
         if !plan.nodes.iter().any(PlanNode::is_source) {
             return Err("the graph has no source: begin with device(NAME) or file(\"NAME\")".to_owned());
         }
-        kernel::push_down(&mut plan);
-        sets::merge(&mut plan);
         Ok(plan)
+    }
+
+    /// For each node a number that is equal, in all plans of this process, for stages that do the same to the same packets.
+    pub fn keys(&self) -> Vec<u64> {
+        let mut keys: Vec<u64> = Vec::new();
+        for node in &self.nodes {
+            let mut inputs: Vec<(u64, usize)> =
+                node.inputs.iter().map(|&(from, output)| (keys[from], output)).collect();
+            inputs.sort_unstable();
+            let mut hasher = DefaultHasher::new();
+            (node.class.name, node.arguments.canonical(), node.is_done_before, inputs).hash(&mut hasher);
+            keys.push(hasher.finish());
+        }
+        keys
+    }
+
+    /// Of what stands for each node, that of the sources.
+    pub fn sources<T: Copy>(&self, of_nodes: &[T]) -> Vec<T> {
+        self.nodes.iter().zip(of_nodes).filter(|(node, _)| node.is_source()).map(|(_, of)| *of).collect()
     }
 
     /// The nodes that an output of any number leads to.

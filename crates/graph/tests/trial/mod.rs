@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use tapline_capture::{Balance, Error, InterfaceAccount, OutputAccount, Sink};
 use tapline_graph::catalog::Common;
-use tapline_graph::plan::{self, Plan, Source};
+use tapline_graph::plan::{self, Maker, Plan, Source};
 use tapline_graph::{Cell, Control, Graph, GraphAccount, Moment, NodeId, Packets, Table};
 use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType, Meta, Record, Selection, Timestamp};
 use tapline_profile::Meters;
@@ -96,13 +96,14 @@ impl Trial {
             directory: PathBuf::from("."),
         };
         let mut ends = Vec::new();
-        let mut sink = |_: usize| -> Box<dyn Sink> {
+        let mut sink = |_: usize| -> Result<Box<dyn Sink>, String> {
             let arrived = Arc::new(Mutex::new(Vec::new()));
             ends.push(Arc::clone(&arrived));
-            Box::new(End { arrived, written: 0 })
+            Ok(Box::new(End { arrived, written: 0 }))
         };
         let control = Arc::new(Control::new(None));
-        let (graph, sources) = plan::build(&plan, 0, &Meters::private(), &control, &common, &mut sink)?;
+        let maker = Maker { worker: 0, control: &control, common: &common, sink: &mut sink };
+        let (graph, sources) = plan::build(&plan, &Meters::private(), maker)?;
         Ok(Trial {
             graph,
             source: sources[0],

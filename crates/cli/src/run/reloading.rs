@@ -1,0 +1,97 @@
+//! Graphs read again while they run: what is new joins, what is gone leaves, the rest goes on.
+//!
+//! ```text
+//! SIGHUP --> texts --> plan --> stages whose keys are new are made here --> the engine puts them in between two batches
+//! ```
+
+use std::collections::HashSet;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow, bail};
+use tapline_graph::catalog::Common;
+use tapline_graph::plan::{self, Maker, Plan};
+use tapline_graph::{Change, Control};
+use tapline_packet::Interface;
+
+use super::{opening, plan as plan_texts, texts};
+use crate::args::RunArgs;
+use crate::capture::Compiler;
+
+/// How long an engine may take to make the change before, before it is asked again.
+const PATIENCE: Duration = Duration::from_millis(10);
+
+/// What is needed to make stages later.
+pub(super) struct Reloader {
+    args: RunArgs,
+    pub(super) control: Arc<Control>,
+    common: Arc<Common>,
+    compiler: Arc<Compiler>,
+    interfaces: Vec<Interface>,
+    /// The sources, which stay.
+    sources: Vec<String>,
+    /// Keys of the stages that run.
+    there: HashSet<u64>,
+}
+
+impl Reloader {
+    pub(super) fn new(
+        args: RunArgs,
+        plan: &Plan,
+        control: Arc<Control>,
+        common: Arc<Common>,
+        compiler: Arc<Compiler>,
+        interfaces: Vec<Interface>,
+    ) -> Reloader {
+        let (sources, there) = (sources(plan), plan.keys().into_iter().collect());
+        Reloader { args, control, common, compiler, interfaces, sources, there }
+    }
+
+    /// Reads the texts again. What is wrong with them is said, and everything goes on as it was.
+    pub(super) fn reload(&mut self) {
+        let line = match self.try_reload() {
+            Ok((new, gone)) => format!("graphs read again: {new} new stages, {gone} gone"),
+            Err(error) => format!("graphs read again, and nothing is changed: {error:#}"),
+        };
+        let _ = writeln!(io::stderr(), "tapline: {line}");
+    }
+
+    fn try_reload(&mut self) -> Result<(usize, usize)> {
+        let plan = plan_texts(&self.args, &texts(&self.args)?)?;
+        if sources(&plan) != self.sources {
+            bail!("sources stay as they are, but these would be {}", sources(&plan).join(", "));
+        }
+        opening::check_filters(&plan, &self.compiler, &self.interfaces)?;
+        let is_live = plan.nodes.iter().any(|node| node.class.name == "device");
+        let (args, interfaces) = (&self.args, &self.interfaces);
+        let mut open = |node: usize| {
+            // Rights were given up: what is opened now is opened as the user who we are.
+            opening::sink(args, &plan.nodes[node], interfaces, is_live, None)
+                .map_err(|error| format!("{error:#}"))
+        };
+        let maker = Maker { worker: 0, control: &self.control, common: &self.common, sink: &mut open };
+        let stages = plan::nodes(&plan, &self.there, maker).map_err(|error| anyhow!(error))?;
+        let keys: HashSet<u64> = plan.keys().into_iter().collect();
+        let counts = (keys.difference(&self.there).count(), self.there.difference(&keys).count());
+        let mut change: Change = Box::new(move |graph, moment| {
+            let nodes = graph.change(stages, moment)?;
+            Ok(plan.sources(&nodes))
+        });
+        while let Err(waits) = self.control.change(change) {
+            if self.control.stopped() {
+                bail!("the end came first");
+            }
+            change = waits;
+            thread::sleep(PATIENCE);
+        }
+        self.there = keys;
+        Ok(counts)
+    }
+}
+
+fn sources(plan: &Plan) -> Vec<String> {
+    let sources = plan.nodes.iter().filter(|node| node.is_source());
+    sources.map(|node| format!("{}({})", node.class.name, node.arguments.canonical())).collect()
+}
