@@ -30,7 +30,12 @@ fn value(parameter: &Parameter, random: &mut Random) -> Option<String> {
         Kind::Duration => (*random.pick(&["0s", "1ns", "10us", "1ms", "100ms", "1h"])).to_owned(),
         Kind::Ratio => (*random.pick(&["1/1", "0/3", "1/3", "99/100"])).to_owned(),
         Kind::Filter => format!("\"{}\"", random.pick(&["tcp", "ip6 or arp", "less 100", "vlan and udp"])),
-        _ => return None,
+        Kind::Text => match parameter.name {
+            "texts" => "\"tcp or udp\\nless 200\"".to_owned(),
+            "text" => (*random.pick(&["a", "\"\\0\"", "http"])).to_owned(),
+            _ => return None,
+        },
+        Kind::Path => return None,
     };
     Some(format!("{}={value}", parameter.name))
 }
