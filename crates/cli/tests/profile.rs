@@ -73,6 +73,7 @@ fn a_file_is_profiled_stage_by_stage() {
     let value = json(profile(folder.path(), &arguments));
     assert_eq!((&value["packets"], &value["facts"]["delivered"]), (&PACKETS.into(), &PACKETS.into()));
     assert_eq!(value["title"], "in.pcap, udp");
+    assert_eq!(value["account"]["balanced"], true, "{}", value["account"]);
     balances(&value);
     for (name, how) in [("read", "timed"), ("filter", "timed"), ("count", "timed"), ("engine", "difference")]
     {

@@ -20,6 +20,7 @@ use serde_json::Value;
 use tapline_profile::{Breakdown, compare, measure_stamps, stamps_to_text, tasks_to_text, to_svg};
 
 use crate::args::parse_interval;
+use crate::report;
 
 /// A live profile ends after this time unless told otherwise.
 const DURATION: Duration = Duration::from_secs(10);
@@ -112,6 +113,9 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<ExitCode> {
 
 fn profile(args: &ProfileArgs) -> Result<ExitCode> {
     let (measured, code) = work::run(args)?;
+    if !args.json {
+        io::stderr().write_all(report::graph_text(&measured.account).as_bytes())?;
+    }
     let breakdown = parts::breakdown(&measured);
     if breakdown.packets == 0 {
         bail!("no packet came, so there is no cost of one");
@@ -122,6 +126,7 @@ fn profile(args: &ProfileArgs) -> Result<ExitCode> {
     if args.json {
         let mut value: Value = serde_json::from_str(&breakdown.to_json())?;
         value["facts"] = serde_json::to_value(&facts)?;
+        value["account"] = report::graph_json(&measured.account)["account"].take();
         writeln!(out, "{value}")?;
     } else {
         write!(out, "{}\n{}", breakdown.to_text(), facts.to_text())?;
