@@ -294,11 +294,19 @@ impl Graph {
         here.chain(self.retired.iter().cloned()).collect()
     }
 
-    /// What the stages found out, by name, those that a change took out last.
+    /// What the stages found out, each under a name of its own, those that a change took out last.
     pub fn results(&self) -> Vec<(String, Table)> {
         let result = |node: &Node| Some((node.name.clone(), node.stage.result()?));
         let here = self.nodes.iter().filter_map(result);
-        here.chain(self.retired_results.iter().cloned()).collect()
+        let mut results: Vec<(String, Table)> = Vec::new();
+        for (name, table) in here.chain(self.retired_results.iter().cloned()) {
+            // What a change took out may have borne the name of a stage that is here.
+            let numbered = (2..).map(|number| format!("{name}.{number}"));
+            let mut names = std::iter::once(name.clone()).chain(numbered);
+            let free = names.find(|name| results.iter().all(|(taken, _)| taken != name));
+            results.push((free.unwrap_or(name), table));
+        }
+        results
     }
 
     /// Adds what the same graph found out in another worker.
@@ -394,10 +402,5 @@ impl Out<'_> {
     pub fn connected(&self) -> impl Iterator<Item = usize> + use<'_> {
         let leads = |port: &(usize, &Port)| !port.1.successors.is_empty();
         self.ports.iter().enumerate().filter(leads).map(|(number, _)| number)
-    }
-
-    /// How many outputs lead somewhere, counted to the last that does.
-    pub fn ports(&self) -> usize {
-        self.ports.len()
     }
 }

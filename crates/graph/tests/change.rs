@@ -136,6 +136,10 @@ fn a_hundred_changes_cost_nobody_a_packet() {
     assert!(reports.load(Ordering::Relaxed) > 1);
     let named = |name: &'static str| outcome.account.stages.iter().filter(move |stage| stage.name == name);
     assert!(named("other").count() > 1, "what was taken out stays in the account, each time");
+    let results = graph.results();
+    let names: HashSet<&str> = results.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names.len(), results.len(), "no result hides another");
+    assert!(names.contains("other") && names.contains("other.2"), "{names:?}");
     let (mine, flows) = (named("mine").count(), named("flows").map(|stage| stage.received).sum::<u64>());
     assert_eq!(mine, 1);
     let distinct = {
