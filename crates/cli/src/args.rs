@@ -144,6 +144,9 @@ pub(crate) struct FplArgs {
     /// How many memory cells the program has: a power of two, up to 16777216.
     #[arg(long, value_name = "N", default_value_t = 1024, help_heading = "Filter", requires = "fpl")]
     pub(crate) fpl_cells: u32,
+    /// The program may call EXTERN(NAME, ...), which finds the patterns of FILE (docs/search.md: one a line). Repeat it for more.
+    #[arg(long, value_name = "NAME=FILE", help_heading = "Filter", requires = "fpl")]
+    pub(crate) fpl_patterns: Vec<String>,
 }
 
 /// How the text of a filter is read.
@@ -184,7 +187,7 @@ pub(crate) struct ExplainArgs {
     #[command(flatten)]
     pub(crate) fpl: FplArgs,
     /// Read the filter from a file instead.
-    #[arg(short = 'F', value_name = "FILE")]
+    #[arg(short = 'F', value_name = "FILE", conflicts_with = "filter")]
     pub(crate) filter_file: Option<PathBuf>,
     /// The filter, in the pcap-filter language.
     #[arg(value_name = "FILTER")]

@@ -327,6 +327,34 @@ fn workers_share_the_packets() {
 }
 
 #[test]
+fn programs_remember_in_each_worker_and_tell_on_a_signal() {
+    let Some(namespace) = namespace("programs_remember_in_each_worker_and_tell_on_a_signal") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("program.fpl");
+    // The second half by worker is kept: all packets whose number in their worker is even.
+    fs::write(&program, "M[3]++; RETURN M[3] % 2 == 0;").unwrap();
+    let out = folder.path().join("out.pcapng");
+    let arguments = ["--fpl", text(&program), "--fpl-memory", "-w", text(&out)];
+    let live = Live::start(&namespace, 2, &[&["-i", FAR, "--workers", "2"][..], &arguments].concat());
+    let frames = frames(21, 3000);
+    send(&namespace, &frames, 3000);
+    live.signal("USR1");
+    sleep(Duration::from_millis(300));
+    let finished = live.interrupt().succeeded();
+    // Worker, cell, value.
+    let cells = |text: &str| -> Vec<u64> {
+        let line = |line: &str| line.split('\t').map(|word| word.parse().ok()).collect::<Option<Vec<u64>>>();
+        text.lines().filter_map(line).filter(|cell| cell.len() == 3).map(|cell| cell[2]).collect()
+    };
+    let last = cells(&String::from_utf8_lossy(&finished.stdout));
+    assert_eq!((last.len(), last.iter().sum::<u64>()), (2, 3000), "{}", finished.stderr);
+    let told = cells(&finished.stderr);
+    assert_eq!((told.len(), told.iter().sum::<u64>()), (2, 3000), "{}", finished.stderr);
+    let kept: u64 = last.iter().map(|count| count / 2).sum();
+    assert_eq!(packets_of(&out).len() as u64, kept);
+}
+
+#[test]
 fn the_snap_length_cuts_live_packets() {
     let Some(namespace) = namespace("the_snap_length_cuts_live_packets") else { return };
     let folder = tempfile::tempdir().unwrap();

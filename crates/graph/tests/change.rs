@@ -1,9 +1,9 @@
 //! A graph that changes while packets flow: what stays misses none, what goes is accounted for, and every sum agrees each time.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -85,8 +85,7 @@ fn a_hundred_changes_cost_nobody_a_packet() {
     let mut source = Endless { lent, interfaces, batches: 0, is_over: false };
     let control = Arc::new(Control::new(None));
     let options = |interface: &Interface| tapline_filter::Options::new(interface.link_type);
-    let (programs, workers, directory) = (Mutex::new(HashMap::new()), 1, PathBuf::new());
-    let common = Common { options: Arc::new(options), programs, workers, directory };
+    let common = Common { options: Arc::new(options), workers: 1, directory: PathBuf::new() };
     let mut no_sink = |_: usize| Err("there is no sink here".to_owned());
     let first = planned(&[]);
     let maker = Maker { worker: 0, control: &control, common: &common, sink: &mut no_sink };

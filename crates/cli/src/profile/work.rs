@@ -6,11 +6,10 @@
 //!                                                                           measured
 //! ```
 
-use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -134,7 +133,6 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
     caught.obey(Arc::clone(&control))?;
     let common = Common {
         options: Arc::new(move |interface| compiler.options(interface)),
-        programs: Mutex::new(HashMap::new()),
         workers: 1,
         directory: PathBuf::new(),
     };

@@ -13,7 +13,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -120,7 +120,6 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     let options = Arc::clone(&compiler);
     let common = Arc::new(Common {
         options: Arc::new(move |interface| options.options(interface)),
-        programs: Mutex::new(HashMap::new()),
         workers,
         directory: PathBuf::new(),
     });

@@ -18,6 +18,7 @@ mod inlet;
 mod limit;
 mod lines;
 pub(crate) mod merge;
+pub(crate) mod program;
 pub(crate) mod rate;
 pub(crate) mod sample;
 pub(crate) mod search;
@@ -29,7 +30,7 @@ pub(crate) mod top;
 
 pub use decide::{Decide, DecideStage};
 pub use filter::{Compile, Faster, FilterStage, native};
-pub use fpl::Fpl;
+pub use fpl::{Fpl, search_function};
 pub use inlet::SourceStage;
 pub use limit::Limit;
 pub use lines::{Format, LinesSink};
