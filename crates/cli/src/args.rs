@@ -81,8 +81,9 @@ pub(crate) struct RunArgs {
     /// Open devices in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME")]
     pub(crate) netns: Option<String>,
-    /// Threads that share the packets of each source by host, each with the whole graph. Results are those of one thread; packets
-    /// reach files and lines batch by batch, not strictly by time.
+    /// Threads that share the packets of each source by host, each with the graph up to the first stage that must see all packets in their order;
+    /// from there on one thread has those of all. Results are those of one worker; packets reach files and lines batch by batch, not strictly by
+    /// time, unless `merge` stands before them.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) workers: u16,
     /// Stop after this time: 90, 90s, 5m, 1h.

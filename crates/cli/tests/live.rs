@@ -327,6 +327,29 @@ fn workers_share_the_packets() {
 }
 
 #[test]
+fn behind_workers_of_an_interface_packets_are_in_their_order() {
+    let Some(namespace) = namespace("behind_workers_of_an_interface_packets_are_in_their_order") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.pcapng");
+    let graph = format!("device({FAR}) -> gaps :: histogram(gap) -> record(\"{}\")", text(&out));
+    let mut command = tapline(["run", "--json", "--netns", namespace.name(), "--workers", "3", "-e", &graph]);
+    let live = Live::start_command(&namespace, 3, &mut command);
+    let mut frames = frames(22, 5000);
+    send(&namespace, &frames, 5000);
+    let finished = live.interrupt().succeeded();
+    let shown = String::from_utf8_lossy(&finished.stdout).into_owned();
+    assert!(shown.contains("\"balanced\":true") && shown.contains("\"delivered\":5000"), "{shown}");
+    let captured = packets_of(&out);
+    assert!(captured.is_sorted_by_key(|packet| packet.time_ns));
+    let mut captured = bytes_of(captured);
+    captured.sort();
+    frames.sort();
+    assert!(captured == frames, "the workers together have other packets than those sent");
+}
+
+#[test]
 fn programs_remember_in_each_worker_and_tell_on_a_signal() {
     let Some(namespace) = namespace("programs_remember_in_each_worker_and_tell_on_a_signal") else { return };
     let folder = tempfile::tempdir().unwrap();

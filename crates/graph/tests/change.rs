@@ -88,7 +88,7 @@ fn a_hundred_changes_cost_nobody_a_packet() {
     let common = Common { options: Arc::new(options), workers: 1, directory: PathBuf::new() };
     let mut no_sink = |_: usize| Err("there is no sink here".to_owned());
     let first = planned(&[]);
-    let maker = Maker { worker: 0, control: &control, common: &common, sink: &mut no_sink };
+    let maker = Maker { worker: 0, control: &control, common: &common, exits: None, sink: &mut no_sink };
     let (mut graph, nodes) = plan::build(&first, &Meters::private(), maker).expect("a graph");
     let reports = AtomicU64::new(0);
     let outcome = thread::scope(|scope| {
@@ -114,7 +114,8 @@ fn a_hundred_changes_cost_nobody_a_packet() {
                 .collect();
             let plan = planned(&others);
             let mut no_sink = |_: usize| Err("there is no sink here".to_owned());
-            let maker = Maker { worker: 0, control: &control, common: &common, sink: &mut no_sink };
+            let maker =
+                Maker { worker: 0, control: &control, common: &common, exits: None, sink: &mut no_sink };
             let new = plan::nodes(&plan, &there, maker).expect("stages");
             there = plan.keys().into_iter().collect();
             let mut change: tapline_graph::Change =

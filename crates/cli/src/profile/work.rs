@@ -125,7 +125,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
     let caught = signals::catch()?;
     let mut opened = opening::sources(&run_args, &plan, &compiler, &control)?;
     let offered_before = interface_packets(&devices, args.netns.as_deref());
-    let interfaces = opening::interfaces(&opened);
+    let interfaces = opening::interfaces(opened.iter().map(AsRef::as_ref));
     opening::check_filters(&plan, &compiler, &interfaces)?;
     let mut sinks = opening::sinks(&run_args, &plan, &interfaces, identity.as_ref())?;
     let meters = Meters::create(&top::title());
@@ -137,7 +137,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
         directory: PathBuf::new(),
     };
     let mut take = |node: usize| Ok(sinks.remove(&node).expect("each sink of the plan was opened"));
-    let maker = Maker { worker: 0, control: &control, common: &common, sink: &mut take };
+    let maker = Maker { worker: 0, control: &control, common: &common, exits: None, sink: &mut take };
     let (mut graph, nodes) = plan::build(&plan, &meters, maker).map_err(|error| anyhow!(error))?;
     let inlets: Vec<Inlet<'_>> =
         opened.iter_mut().zip(nodes).map(|(source, node)| Inlet::new(source.as_mut(), node)).collect();

@@ -12,7 +12,7 @@ use tapline_file::{FileWriter, Order, Section, WriteOptions};
 use tapline_graph::catalog::Make;
 use tapline_graph::plan::{Plan, PlanNode};
 use tapline_graph::stages::{Format, LinesSink};
-use tapline_graph::{Control, Share};
+use tapline_graph::{Control, Marker, Share, Timed};
 use tapline_packet::Interface;
 use tapline_print::{Options, Printer, Services};
 use tapline_sys::privilege::Identity;
@@ -20,6 +20,37 @@ use tapline_sys::privilege::Identity;
 use crate::args::RunArgs;
 use crate::capture::{Compiler, clock, input};
 use crate::{privileges, stream};
+
+/// A source of one worker.
+pub(crate) enum Opened {
+    /// The kernel gives each worker its packets.
+    Device(Box<dyn Source>),
+    /// Every worker reads the whole.
+    File(Box<dyn Source>),
+}
+
+impl Opened {
+    pub(crate) fn source(&self) -> &dyn Source {
+        match self {
+            Opened::Device(source) | Opened::File(source) => source.as_ref(),
+        }
+    }
+
+    /// For a worker that is the only one.
+    pub(crate) fn alone(self) -> Box<dyn Source> {
+        match self {
+            Opened::Device(source) | Opened::File(source) => source,
+        }
+    }
+
+    /// For one of several workers: its share, telling how far it has come.
+    pub(crate) fn marked(self, worker: usize, workers: usize, marker: Marker) -> Box<dyn Source> {
+        match self {
+            Opened::Device(source) => Box::new(Timed::new(source, marker, clock)),
+            Opened::File(source) => Box::new(Share::new(source, worker, workers).marked(marker)),
+        }
+    }
+}
 
 /// Opens every source for one worker, in the order of the plan.
 pub(crate) fn sources(
@@ -29,7 +60,8 @@ pub(crate) fn sources(
     control: &Arc<Control>,
 ) -> Result<Vec<Box<dyn Source>>> {
     let mut all = worker_sources(args, plan, compiler, control, 1)?;
-    all.pop().context("a graph has at least one worker")
+    let only = all.pop().context("a graph has at least one worker")?;
+    Ok(only.into_iter().map(Opened::alone).collect())
 }
 
 /// Opens every source for each worker: the kernel shares out an interface's packets, and of a file every worker reads its share.
@@ -39,8 +71,8 @@ pub(crate) fn worker_sources(
     compiler: &Arc<Compiler>,
     control: &Arc<Control>,
     workers: usize,
-) -> Result<Vec<Vec<Box<dyn Source>>>> {
-    let mut all: Vec<Vec<Box<dyn Source>>> = (0..workers).map(|_| Vec::new()).collect();
+) -> Result<Vec<Vec<Opened>>> {
+    let mut all: Vec<Vec<Opened>> = (0..workers).map(|_| Vec::new()).collect();
     for node in plan.nodes.iter().filter(|node| node.is_source()) {
         let opened = match node.class.name {
             "device" => device(args, plan, node, compiler, workers)?,
@@ -55,7 +87,7 @@ fn say(line: &str) {
     let _ = writeln!(io::stderr(), "tapline: {line}");
 }
 
-fn file(node: &PlanNode, control: &Arc<Control>, workers: usize) -> Result<Vec<Box<dyn Source>>> {
+fn file(node: &PlanNode, control: &Arc<Control>, workers: usize) -> Result<Vec<Opened>> {
     let path = Path::new(node.arguments.text("name"));
     if workers > 1 && (path.as_os_str() == "-" || stream::is_stream(path)) {
         bail!("{}: several workers cannot read one stream: leave --workers out", path.display());
@@ -66,12 +98,7 @@ fn file(node: &PlanNode, control: &Arc<Control>, workers: usize) -> Result<Vec<B
             if worker == 0 {
                 say(&input::announcement(&file));
             }
-            let whole = Box::new(FileInput::new(vec![file], Order::Given));
-            Ok(if workers > 1 {
-                Box::new(Share::new(whole, worker, workers)) as Box<dyn Source>
-            } else {
-                whole
-            })
+            Ok(Opened::File(Box::new(FileInput::new(vec![file], Order::Given))))
         })
         .collect()
 }
@@ -82,7 +109,7 @@ fn device(
     node: &PlanNode,
     compiler: &Arc<Compiler>,
     workers: usize,
-) -> Result<Vec<Box<dyn Source>>> {
+) -> Result<Vec<Opened>> {
     let text = node.kernel_filter.clone().unwrap_or_default();
     let filter = node.kernel_filter.clone().map(|text| {
         let compiler = Arc::clone(compiler);
@@ -103,12 +130,12 @@ fn device(
     let opened = AfPacket::open_workers(settings)?;
     let first = opened.first().context("a device has at least one worker")?;
     input::listening(first, opened.len()).iter().for_each(|line| say(line));
-    Ok(opened.into_iter().map(|source| Box::new(source) as Box<dyn Source>).collect())
+    Ok(opened.into_iter().map(|source| Opened::Device(Box::new(source))).collect())
 }
 
 /// The interfaces that sources know of now.
-pub(crate) fn interfaces(sources: &[Box<dyn Source>]) -> Vec<Interface> {
-    sources.iter().flat_map(|source| source.interfaces().iter().cloned()).collect()
+pub(crate) fn interfaces<'s>(sources: impl IntoIterator<Item = &'s dyn Source>) -> Vec<Interface> {
+    sources.into_iter().flat_map(|source| source.interfaces().iter().cloned()).collect()
 }
 
 /// Compiles every filter for all interfaces known, so that a mistake shows before anything is opened for writing.

@@ -71,7 +71,8 @@ impl Reloader {
             opening::sink(args, &plan.nodes[node], interfaces, is_live, None)
                 .map_err(|error| format!("{error:#}"))
         };
-        let maker = Maker { worker: 0, control: &self.control, common: &self.common, sink: &mut open };
+        let maker =
+            Maker { worker: 0, control: &self.control, common: &self.common, exits: None, sink: &mut open };
         let stages = plan::nodes(&plan, &self.there, maker).map_err(|error| anyhow!(error))?;
         let keys: HashSet<u64> = plan.keys().into_iter().collect();
         let counts = (keys.difference(&self.there).count(), self.there.difference(&keys).count());

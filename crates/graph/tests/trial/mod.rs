@@ -97,7 +97,7 @@ impl Trial {
             Ok(Box::new(End { arrived, written: 0 }))
         };
         let control = Arc::new(Control::new(None));
-        let maker = Maker { worker: 0, control: &control, common: &common, sink: &mut sink };
+        let maker = Maker { worker: 0, control: &control, common: &common, exits: None, sink: &mut sink };
         let (graph, sources) = plan::build(&plan, &Meters::private(), maker)?;
         Ok(Trial {
             graph,
