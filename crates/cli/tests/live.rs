@@ -7,9 +7,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use support::*;
+use tapline_testkit::capture_file::StoredPacket;
 use tapline_testkit::libpcap::{Libpcap, Settings};
 use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
 use tapline_testkit::sender::{Pace, Sender};
@@ -347,6 +348,35 @@ fn behind_workers_of_an_interface_packets_are_in_their_order() {
     captured.sort();
     frames.sort();
     assert!(captured == frames, "the workers together have other packets than those sent");
+}
+
+#[test]
+fn packets_get_their_times_from_the_clock_that_is_asked_for() {
+    let Some(namespace) = namespace("packets_get_their_times_from_the_clock_that_is_asked_for") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let now_ns = || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64;
+    for mode in ["host", "tsc", "tsc-sync", "batch"] {
+        let out = folder.path().join(format!("{mode}.pcapng"));
+        let before = now_ns();
+        let live = Live::start(&namespace, 1, &["-i", FAR, "-j", mode, "-w", text(&out)]);
+        send(&namespace, &frames(23, 2000), 2000);
+        live.interrupt().succeeded();
+        let after = now_ns();
+        let packets = packets_of(&out);
+        assert_eq!(packets.len(), 2000);
+        assert!(packets.is_sorted_by_key(|packet| packet.time_ns), "{mode}");
+        // The raw counter may be off by its error in frequency.
+        let slack = 50_000_000;
+        let is_within = |packet: &StoredPacket| (before - slack..after + slack).contains(&packet.time_ns);
+        assert!(packets.iter().all(is_within), "{mode}: {before} to {after}");
+        let mut times: Vec<u64> = packets.iter().map(|packet| packet.time_ns).collect();
+        times.dedup();
+        assert_eq!(times.len() < 1000, mode == "batch", "{mode}: {} different times", times.len());
+    }
+    let wrong = run(["capture", "--netns", namespace.name(), "-i", FAR, "-j", "sundial"]);
+    wrong.failed_saying(&["sundial", "host", "tsc-sync"]);
 }
 
 #[test]

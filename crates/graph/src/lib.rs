@@ -27,6 +27,7 @@ pub mod plan;
 mod share;
 mod stage;
 pub mod stages;
+mod stamped;
 mod table;
 
 pub use account::{GraphAccount, StageAccount};
@@ -37,6 +38,7 @@ pub use join::{Entry, Exits, Join, Marker, Timed};
 pub use packets::Packets;
 pub use share::Share;
 pub use stage::{Moment, Own, Stage};
+pub use stamped::{StampTicks, Stamped};
 pub use table::{Cell, Table, grouped};
 pub use tapline_capture::{Error, Wants};
 

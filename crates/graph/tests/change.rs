@@ -85,7 +85,8 @@ fn a_hundred_changes_cost_nobody_a_packet() {
     let mut source = Endless { lent, interfaces, batches: 0, is_over: false };
     let control = Arc::new(Control::new(None));
     let options = |interface: &Interface| tapline_filter::Options::new(interface.link_type);
-    let common = Common { options: Arc::new(options), workers: 1, directory: PathBuf::new() };
+    let common =
+        Common { options: Arc::new(options), workers: 1, interpret: false, directory: PathBuf::new() };
     let mut no_sink = |_: usize| Err("there is no sink here".to_owned());
     let first = planned(&[]);
     let maker = Maker { worker: 0, control: &control, common: &common, exits: None, sink: &mut no_sink };

@@ -25,7 +25,7 @@ use tapline_profile::Meters;
 use crate::args::RunArgs;
 use crate::capture::{Compiler, stop_after};
 use crate::{privileges, signals};
-use opening::Opened;
+use opening::{How, Opened};
 use reloading::Reloader;
 use working::Crew;
 
@@ -114,22 +114,25 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     let is_live = plan.nodes.iter().any(|node| node.class.name == "device");
     let compiler = Arc::new(Compiler::new(SNAP_LEN, true, args.language, is_live, args.netns.as_deref()));
     let caught = signals::catch()?;
-    let opened = opening::worker_sources(args, plan, &compiler, &control, workers)?;
+    let how = How { netns: args.netns.clone(), json: args.json, ..How::default() };
+    let opened = opening::worker_sources(&how, plan, &compiler, &control, workers)?;
     let interfaces = opening::interfaces(opened.iter().take(1).flatten().map(Opened::source));
     opening::check_filters(plan, &compiler, &interfaces)?;
-    let head_sinks = opening::sinks(args, &parts.head, &interfaces, identity.as_ref())?;
-    let tail_sinks = opening::sinks(args, &parts.tail, &interfaces, identity.as_ref())?;
+    let head_sinks = opening::sinks(&how, &parts.head, &interfaces, identity.as_ref())?;
+    let tail_sinks = opening::sinks(&how, &parts.tail, &interfaces, identity.as_ref())?;
     let meters = Meters::create(&reporting::title(plan));
     privileges::give_up(identity.as_ref())?;
     let options = Arc::clone(&compiler);
     let common = Arc::new(Common {
         options: Arc::new(move |interface| options.options(interface)),
         workers,
+        interpret: false,
         directory: PathBuf::new(),
     });
     if args.reload {
         let (control, common) = (Arc::clone(&control), Arc::clone(&common));
-        let mut reloader = Reloader::new(args.clone(), plan, control, common, compiler, interfaces.clone());
+        let mut reloader =
+            Reloader::new(args.clone(), how, plan, control, common, compiler, interfaces.clone());
         caught.obey_with(Arc::clone(&reloader.control), move || reloader.reload())?;
     } else {
         caught.obey(Arc::clone(&control))?;

@@ -6,20 +6,35 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use tapline_capture::af_packet::{self, AfPacket, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings};
+use tapline_capture::af_packet::{
+    self, AfPacket, KernelRuns, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings,
+};
 use tapline_capture::{FileInput, FileOutput, Sink, Source};
 use tapline_file::{FileWriter, Order, Section, WriteOptions};
 use tapline_graph::catalog::Make;
 use tapline_graph::plan::{Plan, PlanNode};
 use tapline_graph::stages::{Format, LinesSink};
-use tapline_graph::{Control, Marker, Share, Timed};
+use tapline_graph::{Control, Marker, Share, StampTicks, Stamped, Timed};
 use tapline_packet::Interface;
 use tapline_print::{Options, Printer, Services};
+use tapline_profile::StampMode;
 use tapline_sys::privilege::Identity;
 
-use crate::args::RunArgs;
 use crate::capture::{Compiler, clock, input};
 use crate::{privileges, stream};
+
+/// How sources and sinks are opened.
+#[derive(Default)]
+pub(crate) struct How {
+    /// The network namespace of devices.
+    pub(crate) netns: Option<String>,
+    /// Whether packets are shown as JSON.
+    pub(crate) json: bool,
+    /// What stamping packets takes is added here.
+    pub(crate) stamp_ticks: StampTicks,
+    /// What filters in the kernel take is told here.
+    pub(crate) kernel_runs: Option<KernelRuns>,
+}
 
 /// A source of one worker.
 pub(crate) enum Opened {
@@ -54,19 +69,19 @@ impl Opened {
 
 /// Opens every source for one worker, in the order of the plan.
 pub(crate) fn sources(
-    args: &RunArgs,
+    how: &How,
     plan: &Plan,
     compiler: &Arc<Compiler>,
     control: &Arc<Control>,
 ) -> Result<Vec<Box<dyn Source>>> {
-    let mut all = worker_sources(args, plan, compiler, control, 1)?;
+    let mut all = worker_sources(how, plan, compiler, control, 1)?;
     let only = all.pop().context("a graph has at least one worker")?;
     Ok(only.into_iter().map(Opened::alone).collect())
 }
 
 /// Opens every source for each worker: the kernel shares out an interface's packets, and of a file every worker reads its share.
 pub(crate) fn worker_sources(
-    args: &RunArgs,
+    how: &How,
     plan: &Plan,
     compiler: &Arc<Compiler>,
     control: &Arc<Control>,
@@ -75,7 +90,7 @@ pub(crate) fn worker_sources(
     let mut all: Vec<Vec<Opened>> = (0..workers).map(|_| Vec::new()).collect();
     for node in plan.nodes.iter().filter(|node| node.is_source()) {
         let opened = match node.class.name {
-            "device" => device(args, plan, node, compiler, workers)?,
+            "device" => device(how, plan, node, compiler, workers)?,
             _ => file(node, control, workers)?,
         };
         all.iter_mut().zip(opened).for_each(|(sources, source)| sources.push(source));
@@ -104,7 +119,7 @@ fn file(node: &PlanNode, control: &Arc<Control>, workers: usize) -> Result<Vec<O
 }
 
 fn device(
-    args: &RunArgs,
+    how: &How,
     plan: &Plan,
     node: &PlanNode,
     compiler: &Arc<Compiler>,
@@ -117,10 +132,11 @@ fn device(
     });
     let prints = plan.nodes.iter().any(|node| matches!(node.class.name, "print" | "json"));
     let settings = Settings {
-        netns: args.netns.clone(),
+        netns: how.netns.clone(),
         filter,
         filter_text: text,
         promiscuous: node.arguments.text("promiscuous") == "yes",
+        kernel_runs: how.kernel_runs.clone(),
         ring_len: Some(node.arguments.number("ring")).filter(|bytes| *bytes > 0),
         latency_ms: if prints { LATENCY_INTERACTIVE_MS } else { LATENCY_RECORDING_MS },
         order: af_packet::Order::Time,
@@ -130,7 +146,9 @@ fn device(
     let opened = AfPacket::open_workers(settings)?;
     let first = opened.first().context("a device has at least one worker")?;
     input::listening(first, opened.len()).iter().for_each(|line| say(line));
-    Ok(opened.into_iter().map(|source| Opened::Device(Box::new(source))).collect())
+    let mode: StampMode = node.arguments.text("stamp").parse()?;
+    let stamped = |source| Opened::Device(Stamped::wrap(Box::new(source), mode, &how.stamp_ticks));
+    Ok(opened.into_iter().map(stamped).collect())
 }
 
 /// The interfaces that sources know of now.
@@ -152,7 +170,7 @@ pub(crate) fn check_filters(plan: &Plan, compiler: &Compiler, interfaces: &[Inte
 
 /// Opens every sink, by the number of its node.
 pub(crate) fn sinks(
-    args: &RunArgs,
+    how: &How,
     plan: &Plan,
     interfaces: &[Interface],
     identity: Option<&Identity>,
@@ -163,14 +181,14 @@ pub(crate) fn sinks(
         if !matches!(node.class.make, Make::Sink) {
             continue;
         }
-        sinks.insert(index, sink(args, node, interfaces, is_live, identity)?);
+        sinks.insert(index, sink(how, node, interfaces, is_live, identity)?);
     }
     Ok(sinks)
 }
 
 /// Opens the sink of a node.
 pub(crate) fn sink(
-    args: &RunArgs,
+    how: &How,
     node: &PlanNode,
     interfaces: &[Interface],
     is_live: bool,
@@ -178,7 +196,7 @@ pub(crate) fn sink(
 ) -> Result<Box<dyn Sink>> {
     Ok(match node.class.name {
         "record" => Box::new(record(node, interfaces, is_live, identity)?),
-        _ => Box::new(lines(args, node, interfaces.len() > 1, is_live)),
+        _ => Box::new(lines(how, node, interfaces.len() > 1, is_live)),
     })
 }
 
@@ -201,9 +219,9 @@ fn record(
     Ok(FileOutput::new(writer, &path.display().to_string(), is_live.then_some(now)))
 }
 
-fn lines(args: &RunArgs, node: &PlanNode, interface: bool, is_live: bool) -> LinesSink<io::Stdout> {
+fn lines(how: &How, node: &PlanNode, interface: bool, is_live: bool) -> LinesSink<io::Stdout> {
     let is_terminal = io::stdout().is_terminal();
-    let format = if node.class.name == "json" || args.json {
+    let format = if node.class.name == "json" || how.json {
         Format::Json
     } else {
         let options = Options {

@@ -61,6 +61,13 @@ const DEVICE: Class = Class {
             default: Some("yes"),
             meaning: "whether packets to other hosts are asked for",
         },
+        Parameter {
+            name: "stamp",
+            kind: Kind::Choice(&["kernel", "tsc", "tsc-sync", "batch"]),
+            default: Some("kernel"),
+            meaning: "when a packet came: the kernel's word; when it is read, by the processor's counter, raw or held to the system's clock; or the \
+                system's clock once a batch (tapline profile --timestamps measures them)",
+        },
     ],
     outputs: Outputs::One,
     order: Order::Free,
@@ -165,7 +172,8 @@ fn filter(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, Stri
     }
     let options = Arc::clone(&site.common.options);
     let compile = Arc::new(move |interface: &_| compile(&text, &options(interface)));
-    Ok(Box::new(FilterStage::new(compile, site.is_first)))
+    let stage = FilterStage::new(compile, site.is_first);
+    Ok(Box::new(if site.common.interpret { stage.interpreted() } else { stage }))
 }
 
 /// The program of a filter; none for the filter of everything.

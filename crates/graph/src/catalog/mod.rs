@@ -98,6 +98,8 @@ pub struct Common {
     pub options: OptionsFor,
     /// How many workers there are.
     pub workers: usize,
+    /// Filters stay in the interpreter, never become native code.
+    pub interpret: bool,
     /// Where relative names of files start.
     pub directory: PathBuf,
 }

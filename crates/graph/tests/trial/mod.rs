@@ -89,7 +89,12 @@ impl Trial {
     /// Any graph with the source `file("in")` and ends of the class `json`.
     pub(crate) fn graph(text: &str) -> Result<Trial, String> {
         let plan = Plan::new(&[Source { name: "trial", text }])?;
-        let common = Common { options: Arc::new(options), workers: 1, directory: PathBuf::from(".") };
+        let common = Common {
+            options: Arc::new(options),
+            workers: 1,
+            interpret: false,
+            directory: PathBuf::from("."),
+        };
         let mut ends = Vec::new();
         let mut sink = |_: usize| -> Result<Box<dyn Sink>, String> {
             let arrived = Arc::new(Mutex::new(Vec::new()));
