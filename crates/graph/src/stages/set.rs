@@ -4,17 +4,18 @@
 //! batch --FilterSet::classify--> for each packet the filters that match --> for each output its selection
 //! ```
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use tapline_capture::Error;
 use tapline_filter::Options;
-use tapline_filter::set::{Filter, FilterId, FilterSet, FragmentLimits, Matches, Mode};
-use tapline_packet::{LinkType, Selection};
+use tapline_filter::set::{Filter, FilterId, FilterSet, FragmentLimits, Matches, Mode, Outcome};
+use tapline_packet::{BATCH_MAX, Batch, LinkType, Meta, Record, Selection};
 
 use crate::catalog::{Arguments, Class, Kind, Make, OptionsFor, Order, Outputs, Parameter, Site};
 use crate::graph::Out;
 use crate::packets::Packets;
-use crate::stage::{Own, Stage};
+use crate::stage::{Moment, Own, Stage};
 
 /// The class of this stage.
 pub(crate) const CLASS: Class = Class {
@@ -43,7 +44,7 @@ pub(crate) const FRAGMENTS: Parameter = Parameter {
     kind: Kind::Choice(&["own", "follow"]),
     default: Some("own"),
     meaning: "own: a later fragment, which holds no ports, is judged by its own bytes. follow: it goes where the first fragment of its packet went; one that comes \
-        before its first is refused (Ethernet with up to two VLAN tags, raw IP, BSD loopback, Linux cooked)",
+        before its first waits for it, as a copy, goes on right after it, and is refused if it does not come within 30 s by the time in the packets (Ethernet with up to two VLAN tags, raw IP, BSD loopback, Linux cooked)",
 };
 
 fn make(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String> {
@@ -67,6 +68,8 @@ pub(crate) fn of_texts(texts: Vec<String>, arguments: &Arguments, site: &Site<'_
         by_interface: Vec::new(),
         matches: Matches::new(),
         shares,
+        early: HashMap::new(),
+        late: Vec::new(),
         matched: 0,
         unexamined: 0,
     })
@@ -83,9 +86,19 @@ struct Filters {
     matches: Matches,
     /// For each output the packets of this batch.
     shares: Vec<Vec<u8>>,
+    /// Fragments that wait for their first, by the set that knows them and their ticket.
+    early: HashMap<(usize, u64), Early>,
+    /// Those whose first came in this batch, with the outputs that it went to.
+    late: Vec<(Early, Vec<usize>)>,
     /// Packets that at least one filter accepted.
     matched: u64,
     unexamined: u64,
+}
+
+/// A copy of a fragment that came before its first.
+struct Early {
+    data: Vec<u8>,
+    meta: Meta,
 }
 
 /// The filters for packets of one link type. Outputs are the filters' places in `ids`.
@@ -132,6 +145,11 @@ impl Filters {
         let OfLinkType { set, ids, .. } = &mut self.sets[at];
         set.classify(&packets.batch, &selection, &mut self.matches);
         for index in selection.iter() {
+            if let Some(ticket) = self.matches.ticket(index).filter(|_| self.follows) {
+                let packet = packets.batch.packet(index);
+                self.early.insert((at, ticket), Early { data: packet.data.to_vec(), meta: *packet.meta });
+                continue;
+            }
             let matches = self.matches.of(index);
             self.matched += u64::from(!matches.is_empty());
             for filter in matches {
@@ -141,6 +159,37 @@ impl Filters {
                 }
             }
         }
+        for report in self.matches.late_reports() {
+            let Some(early) = self.early.remove(&(at, report.ticket)) else { continue };
+            let Outcome::Follows(filters @ [_, ..]) = report.outcome else { continue };
+            let output = |filter: &u32| ids.get(*filter as usize).map(|id| id.index() as usize);
+            self.late.push((early, filters.iter().filter_map(output).collect()));
+            self.matched += 1;
+        }
+    }
+
+    /// Hands on the fragments whose first has come.
+    fn pass_late(&mut self, packets: &Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        let late = std::mem::take(&mut self.late);
+        let mut result = Ok(());
+        for output in 0..self.shares.len() {
+            let of_output: Vec<&Early> = late
+                .iter()
+                .filter(|(_, outputs)| outputs.contains(&output))
+                .map(|(early, _)| early)
+                .collect();
+            for some in of_output.chunks(BATCH_MAX) {
+                let (mut base, mut records) = (Vec::new(), Vec::new());
+                for Early { data, meta } in some {
+                    let cap_len = data.len() as u32;
+                    records.push(Record { offset: base.len(), cap_len, options_len: 0, meta: *meta });
+                    base.extend_from_slice(data);
+                }
+                let batch = Batch::new(&base, &records);
+                result = result.and(out.pass_to(output, &mut packets.replaced(batch, packets.interfaces)));
+            }
+        }
+        result
     }
 }
 
@@ -161,11 +210,18 @@ impl Stage for Filters {
             let mut packets = packets.narrowed_to(of_indices(share));
             result = result.and(out.pass_to(output, &mut packets));
         }
-        result
+        if self.late.is_empty() { result } else { result.and(self.pass_late(packets, out)) }
+    }
+
+    /// Whose first has not come by now is refused.
+    fn finish(&mut self, _: &Moment<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        self.early.clear();
+        Ok(())
     }
 
     fn own(&self) -> Own {
-        Own { unexamined: self.unexamined, matched: Some(self.matched), ..Own::default() }
+        let (held, matched) = (self.early.len() as u64, Some(self.matched));
+        Own { held, unexamined: self.unexamined, matched, ..Own::default() }
     }
 }
 
@@ -191,4 +247,37 @@ fn of_indices(indices: &[u8]) -> Selection {
         indices.len()
     });
     selection
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::trial::Trial;
+    use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Ipv4, Udp, fragments_v4};
+
+    /// A datagram of three fragments, by identification.
+    fn fragments(id: u16, port: u16) -> Vec<Vec<u8>> {
+        let (a, b) = (Host::number(1), Host::number(2));
+        let udp = Udp { src: 1024, dst: port }.datagram(IpPair::between(&a, &b, IpVersion::V4), &[7; 2000]);
+        let header = Ipv4 { id, ..Ipv4::new(a.v4, b.v4, 17) };
+        fragments_v4(&header, &udp, 800).iter().map(|packet| Ethernet::between(&a, &b).ip(packet)).collect()
+    }
+
+    #[test]
+    fn early_fragments_wait_for_their_first_and_go_where_it_goes() {
+        let [first, second, third] = <[Vec<u8>; 3]>::try_from(fragments(1, 53)).expect("three");
+        let [other_first, other_second, _] = <[Vec<u8>; 3]>::try_from(fragments(2, 80)).expect("three");
+        let [_, lone, _] = <[Vec<u8>; 3]>::try_from(fragments(3, 53)).expect("three");
+        let mut trial = Trial::of("f :: filter(\"udp port 53\", fragments=follow)");
+        trial.push_frames(&[third.clone(), other_second, lone]);
+        assert!(trial.data().is_empty(), "nothing is known of them");
+        assert_eq!(trial.refused_and_held("f"), (0, 3));
+        trial.push_frames(&[first.clone(), other_first]);
+        assert_eq!(trial.data(), [first, third], "after the first");
+        trial.push_frames(std::slice::from_ref(&second));
+        assert_eq!(trial.data(), [second]);
+        assert_eq!(trial.refused_and_held("f"), (2, 1));
+        trial.finish();
+        assert_eq!(trial.refused_and_held("f"), (3, 0));
+        trial.assert_balanced();
+    }
 }
