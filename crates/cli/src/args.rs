@@ -81,6 +81,10 @@ pub(crate) struct RunArgs {
     /// Open devices in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME")]
     pub(crate) netns: Option<String>,
+    /// Let bounce and reflect send on this interface, whatever it is. May be repeated. Without it they send on loopback and veth
+    /// interfaces only.
+    #[arg(long, value_name = "IFACE")]
+    pub(crate) i_own_this_network: Vec<String>,
     /// Threads that share the packets of each source by host, each with the whole graph. Results are those of one thread; packets
     /// reach files and lines batch by batch, not strictly by time.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! PacketSocket --map_ring--> BlockRing      capture: an AF_PACKET socket and the ring that the kernel fills
-//! PacketSender                              transmit: the same family, for tests and generators
+//! FrameSocket                               transmit: frames in pieces, many in one call
+//! PacketSender                              the same for tests, simpler
 //! RouteSocket, LinkControl                  what interfaces there are, how they do, what they can (netlink, ethtool)
 //! bpf                                       programs in the kernel: loading, running, XDP
 //! poll, Wakeup                              waiting, and being woken
@@ -24,6 +25,7 @@ pub mod capability;
 pub mod clock;
 mod error;
 mod executable;
+mod frame_socket;
 mod link_control;
 mod netns;
 mod opener;
@@ -44,6 +46,7 @@ pub mod vectorscan;
 pub use block_ring::{BlockHead, BlockRing, RingGeometry};
 pub use error::SyscallError;
 pub use executable::ExecutableMemory;
+pub use frame_socket::{FRAMES_PER_CALL, FrameSocket, PIECES_MAX};
 pub use link_control::{DriverInfo, LinkControl, Timestamping};
 pub use netns::NetNs;
 pub use opener::{Opener, Owner};

@@ -47,6 +47,7 @@ use tapline_packet::{BATCH_MAX, Batch, Interface, InterfaceId, Record, Timestamp
 use tapline_sys::{LinkChange, Poller, RingGeometry, RouteSocket, SyscallError, Wakeup};
 
 pub use error::AfPacketError;
+pub(crate) use hardware::link_type;
 pub use listing::{Capturer, InterfaceInfo, list};
 pub use tapline_sys::FanoutMode;
 pub use timestamps::TimestampSource;

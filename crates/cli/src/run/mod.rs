@@ -7,6 +7,7 @@
 pub(crate) mod opening;
 mod reloading;
 mod reporting;
+mod sending;
 
 use std::collections::HashMap;
 use std::fs;

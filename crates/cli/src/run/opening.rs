@@ -6,7 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use tapline_capture::af_packet::{self, AfPacket, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings};
+use tapline_capture::af_packet::{
+    self, AfPacket, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings,
+};
 use tapline_capture::{FileInput, FileOutput, Sink, Source};
 use tapline_file::{FileWriter, Order, Section, WriteOptions};
 use tapline_graph::catalog::Make;
@@ -17,6 +19,7 @@ use tapline_packet::Interface;
 use tapline_print::{Options, Printer, Services};
 use tapline_sys::privilege::Identity;
 
+use super::sending;
 use crate::args::RunArgs;
 use crate::capture::{Compiler, clock, input};
 use crate::{privileges, stream};
@@ -88,6 +91,7 @@ fn device(
         let compiler = Arc::clone(compiler);
         Arc::new(move |interface: &Interface| compiler.compile(&text, interface)) as af_packet::CompileFilter
     });
+    let sends = sending::follows(plan, node);
     let prints = plan.nodes.iter().any(|node| matches!(node.class.name, "print" | "json"));
     let settings = Settings {
         netns: args.netns.clone(),
@@ -95,7 +99,16 @@ fn device(
         filter_text: text,
         promiscuous: node.arguments.text("promiscuous") == "yes",
         ring_len: Some(node.arguments.number("ring")).filter(|bytes| *bytes > 0),
-        latency_ms: if prints { LATENCY_INTERACTIVE_MS } else { LATENCY_RECORDING_MS },
+        direction: direction(node.arguments.text("direction")),
+        // What is sent on waits for its block. To cut it again, the size of merged packets' segments is needed.
+        latency_ms: if sends {
+            sending::LATENCY_MS
+        } else if prints {
+            LATENCY_INTERACTIVE_MS
+        } else {
+            LATENCY_RECORDING_MS
+        },
+        vnet_header: sends,
         order: af_packet::Order::Time,
         workers,
         ..Settings::new(&[node.arguments.text("interface")])
@@ -104,6 +117,14 @@ fn device(
     let first = opened.first().context("a device has at least one worker")?;
     input::listening(first, opened.len()).iter().for_each(|line| say(line));
     Ok(opened.into_iter().map(|source| Box::new(source) as Box<dyn Source>).collect())
+}
+
+fn direction(word: &str) -> CaptureDirection {
+    match word {
+        "in" => CaptureDirection::In,
+        "out" => CaptureDirection::Out,
+        _ => CaptureDirection::Both,
+    }
 }
 
 /// The interfaces that sources know of now.
@@ -130,13 +151,14 @@ pub(crate) fn sinks(
     interfaces: &[Interface],
     identity: Option<&Identity>,
 ) -> Result<HashMap<usize, Box<dyn Sink>>> {
+    sending::check(args, plan, interfaces)?;
     let is_live = plan.nodes.iter().any(|node| node.class.name == "device");
     let mut sinks: HashMap<usize, Box<dyn Sink>> = HashMap::new();
     for (index, node) in plan.nodes.iter().enumerate() {
         if !matches!(node.class.make, Make::Sink) {
             continue;
         }
-        sinks.insert(index, sink(args, node, interfaces, is_live, identity)?);
+        sinks.insert(index, sink(args, plan, index, interfaces, is_live, identity)?);
     }
     Ok(sinks)
 }
@@ -144,12 +166,16 @@ pub(crate) fn sinks(
 /// Opens the sink of a node.
 pub(crate) fn sink(
     args: &RunArgs,
-    node: &PlanNode,
+    plan: &Plan,
+    index: usize,
     interfaces: &[Interface],
     is_live: bool,
     identity: Option<&Identity>,
 ) -> Result<Box<dyn Sink>> {
+    let node = &plan.nodes[index];
     Ok(match node.class.name {
+        "bounce" => Box::new(sending::bounce(args, node)?),
+        "reflect" => Box::new(sending::reflect(args, plan, index, interfaces)?),
         "record" => Box::new(record(node, interfaces, is_live, identity)?),
         _ => Box::new(lines(args, node, interfaces.len() > 1, is_live)),
     })

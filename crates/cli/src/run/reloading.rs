@@ -65,11 +65,11 @@ impl Reloader {
         }
         opening::check_filters(&plan, &self.compiler, &self.interfaces)?;
         let is_live = plan.nodes.iter().any(|node| node.class.name == "device");
+        super::sending::check(&self.args, &plan, &self.interfaces)?;
         let (args, interfaces) = (&self.args, &self.interfaces);
         let mut open = |node: usize| {
             // Rights were given up: what is opened now is opened as the user who we are.
-            opening::sink(args, &plan.nodes[node], interfaces, is_live, None)
-                .map_err(|error| format!("{error:#}"))
+            opening::sink(args, &plan, node, interfaces, is_live, None).map_err(|error| format!("{error:#}"))
         };
         let maker = Maker { worker: 0, control: &self.control, common: &self.common, sink: &mut open };
         let stages = plan::nodes(&plan, &self.there, maker).map_err(|error| anyhow!(error))?;

@@ -1,0 +1,103 @@
+//! The stages that send: whether they may, and their sockets.
+
+use anyhow::Result;
+use tapline_capture::transmit::{Change, Network, SendSettings, Transmitter};
+use tapline_graph::plan::{Plan, PlanNode};
+use tapline_graph::stages::{BounceSink, ReflectSink};
+use tapline_packet::Interface;
+
+use crate::args::RunArgs;
+
+/// How long packets that are sent on may wait in a block of the ring, in milliseconds: as short as the kernel's timer goes.
+pub(super) const LATENCY_MS: u32 = 1;
+
+/// Whether packets of a source are sent on somewhere.
+pub(super) fn follows(plan: &Plan, source: &PlanNode) -> bool {
+    let is_it = |node: &&PlanNode| std::ptr::eq(*node, source);
+    senders(plan).any(|index| devices_before(plan, index).iter().any(is_it))
+}
+
+/// Checks that sending is allowed wherever the plan sends, and that nothing goes round, before any socket is opened.
+pub(super) fn check(args: &RunArgs, plan: &Plan, interfaces: &[Interface]) -> Result<()> {
+    if senders(plan).next().is_none() {
+        return Ok(());
+    }
+    let network = network(args)?;
+    let mut ways = Vec::new();
+    for index in senders(plan) {
+        let node = &plan.nodes[index];
+        for from in sources_of(plan, index, interfaces) {
+            let to = if node.class.name == "reflect" { &from } else { node.arguments.text("interface") };
+            network.permit(to)?;
+            ways.push((from.clone(), to.to_owned()));
+        }
+    }
+    Ok(network.check_rounds(&ways)?)
+}
+
+/// Opens the sink of a `bounce`.
+pub(super) fn bounce(args: &RunArgs, node: &PlanNode) -> Result<BounceSink> {
+    let permit = network(args)?.permit(node.arguments.text("interface"))?;
+    Ok(BounceSink::new(Transmitter::open(&permit, &settings(node))?))
+}
+
+/// Opens the sink of a `reflect`: a socket for each interface from which packets come.
+pub(super) fn reflect(
+    args: &RunArgs,
+    plan: &Plan,
+    index: usize,
+    interfaces: &[Interface],
+) -> Result<ReflectSink> {
+    let network = network(args)?;
+    let mut transmitters = Vec::new();
+    for name in sources_of(plan, index, interfaces) {
+        let permit = network.permit(&name)?;
+        transmitters.push((permit.if_index(), Transmitter::open(&permit, &settings(&plan.nodes[index]))?));
+    }
+    Ok(ReflectSink::new(transmitters))
+}
+
+fn network(args: &RunArgs) -> Result<Network> {
+    Ok(Network::look(args.netns.as_deref(), &args.i_own_this_network)?)
+}
+
+fn settings(node: &PlanNode) -> SendSettings {
+    let change = if node.arguments.text("swap") == "mac" { Change::SwapAddresses } else { Change::None };
+    SendSettings { segments: true, change, ..SendSettings::default() }
+}
+
+/// The nodes that send.
+fn senders(plan: &Plan) -> impl Iterator<Item = usize> {
+    let is_sender = |node: &PlanNode| matches!(node.class.name, "bounce" | "reflect");
+    plan.nodes.iter().enumerate().filter(move |(_, node)| is_sender(node)).map(|(index, _)| index)
+}
+
+/// The devices from which packets come to a node.
+fn devices_before(plan: &Plan, index: usize) -> Vec<&PlanNode> {
+    let mut reaches = vec![false; plan.nodes.len()];
+    reaches[index] = true;
+    // Each node stands before those that it leads to.
+    for at in (0..=index).rev() {
+        if reaches[at] {
+            plan.nodes[at].inputs.iter().for_each(|&(from, _)| reaches[from] = true);
+        }
+    }
+    let nodes = plan.nodes.iter().zip(reaches);
+    nodes.filter(|(node, reaches)| *reaches && node.class.name == "device").map(|(node, _)| node).collect()
+}
+
+/// The interfaces from which packets come to a node: those that a device names, and all that are known if it means several.
+fn sources_of(plan: &Plan, index: usize, interfaces: &[Interface]) -> Vec<String> {
+    let live = || interfaces.iter().filter(|interface| interface.if_index > 0);
+    let mut names: Vec<String> = Vec::new();
+    for device in devices_before(plan, index) {
+        let meant = device.arguments.text("interface");
+        match live().find(|interface| interface.name == meant) {
+            Some(one) => names.push(one.name.clone()),
+            None => names.extend(live().map(|interface| interface.name.clone())),
+        }
+    }
+    names.sort();
+    names.dedup();
+    names
+}
