@@ -132,7 +132,9 @@ fn a_bridge_passes_every_packet_as_it_was_and_nothing_goes_round() {
         (rightward.len() as u64, leftward.len() as u64)
     );
     assert_eq!(account.count("lost"), 0);
-    listeners.map(|listener| listener.interrupt().succeeded());
+    for listener in listeners {
+        listener.interrupt().succeeded();
+    }
     assert!(
         bytes_of(packets_of(&at_right)) == rightward,
         "what arrived at the right differs from what the left sent"
@@ -198,6 +200,8 @@ fn hosts_talk_through_a_bridge_with_every_offload_on() {
         let output = &stage(&account, name)["output"];
         assert!(output["unsent"].is_null(), "{output}");
     }
+    let count = |name: &str| stage(&account, "to_right")[name].as_u64().unwrap();
+    assert!(count("bytes") > 1514 * count("received"), "no segments were merged: nothing was shown here");
 }
 
 #[test]
@@ -260,7 +264,7 @@ fn udp_frame(flow: u16, number: u16) -> Vec<u8> {
     use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Udp};
     let (from, to) = (Host::number(1 + flow), Host::number(500));
     let ips = IpPair::between(&from, &to, IpVersion::V4);
-    let udp = Udp { src: 1000 + flow, dst: 9, ..Udp::default() };
+    let udp = Udp { src: 1000 + flow, dst: 9 };
     Ethernet::between(&from, &to).ip(&udp.packet(ips, &number.to_be_bytes()))
 }
 
@@ -300,7 +304,7 @@ fn sending_is_refused_where_nobody_answers_for_the_network() {
     }
     let namespace = Namespace::with_pair("refused").unwrap();
     // A name proves nothing.
-    namespace.ip(&["link", "add", "veth9", "type", "dummy"]).unwrap();
+    namespace.ip(&["link", "add", "veth9", "type", "bridge"]).unwrap();
     namespace.ip(&["link", "set", "veth9", "up"]).unwrap();
     let run = |arguments: &[&str]| {
         finish(
@@ -312,7 +316,7 @@ fn sending_is_refused_where_nobody_answers_for_the_network() {
     let graph = format!("device({NEAR}, direction=in) -> bounce(veth9)");
     run(&["-e", &graph]).failed_saying(&[
         "sending on veth9 is refused",
-        "dummy",
+        "of the kind bridge",
         "--i-own-this-network veth9",
     ]);
     run(&["-e", &graph, "--i-own-this-network", "veth9"]).succeeded();

@@ -10,7 +10,7 @@
 //! ExecutableMemory                          machine code, written once and then never again
 //! SharedWords                               counters that other processes read while we count
 //! KeyInput, TerminalSize                    a terminal, for programs that refresh what they show
-//! clock, tsc, usage                         what time it is, and what was used of it
+//! clock, tsc, usage, timer                  what time it is, what was used of it, and sleeping until it comes
 //! NetNs, capability, privilege              where we stand and what we may do
 //! Opener                                    files opened by a process that kept its rights
 //! vectorscan                                sets of strings through the system's libhs (a feature)
@@ -38,6 +38,7 @@ pub mod proc_packet;
 mod route;
 mod shared_words;
 mod terminal;
+pub mod timer;
 pub mod tsc;
 pub mod usage;
 #[cfg(feature = "vectorscan")]

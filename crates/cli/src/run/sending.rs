@@ -17,7 +17,7 @@ pub(super) fn follows(plan: &Plan, source: &PlanNode) -> bool {
     senders(plan).any(|index| devices_before(plan, index).iter().any(is_it))
 }
 
-/// Checks that sending is allowed wherever the plan sends, and that nothing goes round, before any socket is opened.
+/// Checks that sending is allowed wherever the plan sends, and that nothing goes round, before any socket to send is opened.
 pub(super) fn check(args: &RunArgs, plan: &Plan, interfaces: &[Interface]) -> Result<()> {
     if senders(plan).next().is_none() {
         return Ok(());
