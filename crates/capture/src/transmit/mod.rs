@@ -34,7 +34,7 @@ mod round;
 use std::time::{Duration, Instant};
 
 use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType};
-use tapline_sys::{FRAMES_PER_CALL, FrameSocket, SyscallError};
+use tapline_sys::{FRAMES_PER_CALL, FrameSocket, RouteSocket, SyscallError};
 
 pub use cause::{Cause, Causes};
 pub use error::TransmitError;
@@ -94,6 +94,10 @@ pub struct Transmitter {
     socket: FrameSocket,
     maker: Maker,
     patience: Duration,
+    if_index: u32,
+    route: RouteSocket,
+    /// The interface's `tx_dropped` at the start.
+    dropped_before: Option<u64>,
     /// The queue was full for all of our patience, and nothing has gone since: the next packets get no patience of their own.
     is_jammed: bool,
     sent: Sent,
@@ -107,8 +111,10 @@ impl Transmitter {
     pub fn open(permit: &Permit, settings: &SendSettings) -> Result<Transmitter, TransmitError> {
         let name = permit.name().to_owned();
         let fail = |source: SyscallError| TransmitError::of_call(&name, source);
-        let socket =
-            permit.run(|| FrameSocket::open(permit.if_index())).and_then(|opened| opened).map_err(fail)?;
+        let if_index = permit.if_index();
+        let open = || Ok((FrameSocket::open(if_index)?, RouteSocket::open()?));
+        let (socket, mut route) = permit.run(open).and_then(|opened| opened).map_err(fail)?;
+        let dropped_before = tx_dropped(&mut route, if_index);
         // A smaller buffer costs patience at worst.
         let _ = socket.set_send_buffer(SEND_BUFFER);
         if settings.segments {
@@ -117,7 +123,26 @@ impl Transmitter {
         let link_type = permit.link_type();
         let maker = Maker::new(link_type, settings.change, settings.segments);
         let (patience, sent) = (settings.patience, Sent::default());
-        Ok(Transmitter { name, link_type, socket, maker, patience, is_jammed: false, sent })
+        let is_jammed = false;
+        Ok(Transmitter {
+            name,
+            link_type,
+            socket,
+            maker,
+            patience,
+            if_index,
+            route,
+            dropped_before,
+            is_jammed,
+            sent,
+        })
+    }
+
+    /// Packets that the interface's driver dropped since this transmitter was opened, after the kernel had taken them: those of all who send
+    /// there. `None` if nobody counts them.
+    pub fn dropped_later(&mut self) -> Option<u64> {
+        let before = self.dropped_before?;
+        tx_dropped(&mut self.route, self.if_index).map(|now| now.saturating_sub(before))
     }
 
     /// The interface's name.
@@ -229,4 +254,8 @@ impl Transmitter {
         }
         Ok(false)
     }
+}
+
+fn tx_dropped(route: &mut RouteSocket, if_index: u32) -> Option<u64> {
+    Some(route.link(if_index).ok()??.statistics?.tx_dropped)
 }

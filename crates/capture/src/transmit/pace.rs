@@ -47,7 +47,7 @@ pub trait Schedule {
 pub struct PaceReport {
     /// Frames that were handed to the transmitter, sent or not.
     pub frames: u64,
-    /// Frames of the last batch that an order to stop left unsent.
+    /// Frames of the last batch that were not reached: an order to stop came, or a failure.
     pub left: u64,
     /// From the first frame's time to the last one's, as planned, in nanoseconds.
     pub planned_ns: u64,
@@ -113,8 +113,11 @@ impl Pacer {
                 let sent = transmitter.send(&batch, at..end, schedule.interfaces());
                 let after = self.clock.now();
                 self.note(&times[at..end], now, after);
-                sent?;
                 at = end;
+                if sent.is_err() {
+                    self.report.left = (count - at) as u64;
+                    return sent;
+                }
             }
         }
         Ok(())
