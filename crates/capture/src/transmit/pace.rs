@@ -3,11 +3,12 @@
 //! ```text
 //! schedule --batch, times--> wait --due--> send all that are due in one call --> gap errors
 //!                             |
-//!                             far off: sleep        near (200 us): read the processor's counter until it is time
+//!                             far off: sleep        near: read the processor's counter until it is time
 //! ```
 //!
 //! A frame that has its time to itself goes alone, at that time. Where frames come faster than calls can be made, or we were kept from the
-//! processor for a while, all that are due by then go in one call: so the rate holds, and gaps are as even as the machine allows.
+//! processor for a while, all that are due by then go in one call: so the rate holds, and gaps are as even as the machine allows. How near is near goes
+//! by how late sleeps have ended of late: twice that, from 20 to 200 microseconds.
 
 use tapline_packet::{Batch, Interface};
 use tapline_sys::timer;
@@ -17,8 +18,9 @@ use super::gaps::Gaps;
 use super::pace_clock::PaceClock;
 use crate::Error;
 
-/// Nearer than this to its time, a frame is waited for by reading the counter: sleeping threads wake up late.
-const SPIN_NS: u64 = 200_000;
+/// Nearer than this to its time at most, and at least, a frame is waited for by reading the counter: sleeping threads wake up late.
+const SPIN_MAX_NS: u64 = 200_000;
+const SPIN_MIN_NS: u64 = 20_000;
 /// The longest sleep at once, so that an order to stop is heard.
 const SLEEP_MAX_NS: u64 = 20_000_000;
 /// From the first frame in hand to its time.
@@ -65,6 +67,8 @@ pub struct Pacer {
     clock: PaceClock,
     /// The clock's time that is 0 in the schedule.
     start: u64,
+    /// How much earlier than a frame's time a sleep should end.
+    spin_ns: u64,
     first: Option<(u64, u64)>,
     last: (u64, u64),
     report: PaceReport,
@@ -76,6 +80,7 @@ impl Pacer {
         Pacer {
             clock: PaceClock::start(),
             start: 0,
+            spin_ns: SPIN_MIN_NS,
             first: None,
             last: (0, 0),
             report: PaceReport::default(),
@@ -130,17 +135,25 @@ impl Pacer {
 
     /// Waits; gives the time, or `None` if an order to stop came first.
     fn wait_until(&mut self, time: u64, is_stopped: &dyn Fn() -> bool) -> Option<u64> {
+        let mut has_slept = false;
         loop {
             let now = self.clock.now();
             if now >= time {
+                // Forgotten slowly: what was late once may be again. Where gaps are short, sleeping is tried now and then.
+                let part = if has_slept { 16 } else { 64 };
+                self.spin_ns = (self.spin_ns - self.spin_ns / part).max(SPIN_MIN_NS);
                 return Some(now);
             }
             if is_stopped() {
                 return None;
             }
             let left = time - now;
-            if left > SPIN_NS {
-                timer::sleep_until(now + (left - SPIN_NS).min(SLEEP_MAX_NS));
+            if left > self.spin_ns {
+                let until = now + (left - self.spin_ns).min(SLEEP_MAX_NS);
+                timer::sleep_until(until);
+                let late = self.clock.now().saturating_sub(until);
+                self.spin_ns = (2 * late).clamp(self.spin_ns, SPIN_MAX_NS);
+                has_slept = true;
             } else {
                 std::hint::spin_loop();
             }

@@ -18,13 +18,14 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use tapline_capture::Error;
 use tapline_capture::transmit::rewrite::{IpRule, MacRule, Rewrite};
 use tapline_capture::transmit::{Network, Pacer, Schedule, SendSettings, Transmitter};
 use tapline_graph::Control;
 use tapline_packet::{Batch, Interface};
+use tapline_sys::timer;
 
 use crate::args::parse_duration;
 use crate::capture::stop_after;
@@ -44,6 +45,7 @@ Examples:
   tapline replay trace.pcap -i veth0 --rate 100k --loop 0   100,000 packets a second, until Ctrl-C
   tapline replay trace.erf -i veth0 --rate 500Mbps          500 million bits a second
   tapline replay trace.pcap.zst -i veth0 --top-speed
+  tapline replay trace.pcap -i veth0 --rate 1k --realtime   even gaps on a busy machine
   tapline replay trace.pcap -i veth0 --ip 10.0.0.0/8=192.0.0.0/8 --mac 02:00:00:00:00:01=02:00:00:00:00:09
 
 Sends on loopback and veth interfaces; on others only with --i-own-this-network NAME. At its end it accounts for each packet of the file, and tells
@@ -75,6 +77,9 @@ pub(crate) struct ReplayArgs {
     /// As fast as it goes.
     #[arg(long, conflicts_with_all = ["speed", "rate"], help_heading = "Times")]
     pub(crate) top_speed: bool,
+    /// Send in a real-time thread, which no ordinary one interrupts: for even gaps on a busy machine. Needs root or CAP_SYS_NICE.
+    #[arg(long, help_heading = "Times")]
+    pub(crate) realtime: bool,
     /// Send all of it so often; 0 for ever.
     #[arg(long = "loop", value_name = "N", default_value_t = 1, help_heading = "Times")]
     pub(crate) passes: u64,
@@ -116,6 +121,9 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let rewrite = Rewrite { macs: args.mac.clone(), ips: args.ip.clone() };
     let reader = Reader::open(args, rewrite, &control)?;
     let mut transmitter = Transmitter::open(&permit, &settings)?;
+    if args.realtime {
+        timer::set_realtime().context("--realtime needs root or CAP_SYS_NICE")?;
+    }
     privileges::give_up(identity.as_ref())?;
     caught.obey(Arc::clone(&control))?;
     if let Some(duration) = args.duration {
