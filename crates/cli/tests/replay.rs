@@ -243,6 +243,41 @@ fn what_cannot_be_sent_is_counted_by_cause() {
 }
 
 #[test]
+fn a_full_queue_slows_a_replay_down_and_loses_nothing() {
+    const TEST: &str = "a_full_queue_slows_a_replay_down_and_loses_nothing";
+    let Some(namespace) = namespace(TEST) else { return };
+    let queue =
+        ["qdisc", "add", "dev", NEAR, "root", "tbf", "rate", "20mbit", "burst", "5kb", "latency", "1ms"];
+    if !program_or_skip(TEST, "tc") || !finish(namespace.command("tc").args(queue)).status.success() {
+        return eprintln!("skipped: {TEST}: no tc, or no tbf in this kernel");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("in.pcap");
+    let frames = sendable(37, 800);
+    write(&file, &frames, Duration::from_millis(1));
+    let (_, account) = report(replay(&namespace, &file, &["--top-speed"]));
+    assert_eq!(account["sent"], frames.len(), "{account}");
+    wait_for("the queue to run dry", || namespace.counter(FAR, "rx_packets").unwrap() >= frames.len() as u64);
+    assert_eq!(namespace.counter(FAR, "rx_packets"), Ok(frames.len() as u64));
+}
+
+#[test]
+fn a_damaged_file_is_sent_as_far_as_it_is_whole() {
+    let Some(namespace) = namespace("a_damaged_file_is_sent_as_far_as_it_is_whole") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("in.pcap");
+    write(&file, &sendable(38, 100), Duration::from_micros(10));
+    let bytes = std::fs::read(&file).unwrap();
+    std::fs::write(&file, &bytes[..bytes.len() - 5]).unwrap();
+    let finished = replay(&namespace, &file, &[]);
+    finished.failed_saying(&["in.pcap"]);
+    let value: Value = serde_json::from_slice(&finished.stdout).expect("the account all the same");
+    assert_eq!(value["account"]["balanced"], true, "{value}");
+    assert_eq!(namespace.counter(FAR, "rx_packets").ok(), value["account"]["sent"].as_u64());
+    assert!(value["account"]["sent"].as_u64() >= Some(90), "{value}");
+}
+
+#[test]
 fn ctrl_c_ends_it_with_its_account() {
     let Some(namespace) = namespace("ctrl_c_ends_it_with_its_account") else { return };
     let folder = tempfile::tempdir().unwrap();

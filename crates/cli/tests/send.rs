@@ -298,6 +298,33 @@ fn each_packet_that_is_not_sent_has_its_cause() {
 }
 
 #[test]
+fn a_full_queue_is_waited_for_a_while_and_then_counted() {
+    const TEST: &str = "a_full_queue_is_waited_for_a_while_and_then_counted";
+    if !namespaces_or_skip(TEST) || !program_or_skip(TEST, "tc") {
+        return;
+    }
+    let chain = Chain::new(false);
+    // A small frame takes five milliseconds, longer than the patience of a stage.
+    let queue = "qdisc add dev right0 root tbf rate 100kbit burst 2kb latency 1ms";
+    if !finish(chain.middle.command("tc").args(queue.split(' '))).status.success() {
+        return eprintln!("skipped: {TEST}: this kernel has no tbf");
+    }
+    let bridge = chain.graph(1, &["-e", "device(left0, direction=in) -> b :: bounce(right0)"]);
+    let frames: Vec<Vec<u8>> = (0..500).map(|n| udp_frame(n, 1)).collect();
+    let mut sender = Sender::open(Some(chain.left.name()), "l0").unwrap();
+    sender.send(&frames, frames.len() as u64, Pace::PerSecond(20_000)).unwrap();
+    wait_for("packets at the middle", || counter(&chain.middle, "left0") >= frames.len() as u64);
+    thread::sleep(Duration::from_millis(200));
+    let account = bridge.interrupt().succeeded().account();
+    let (sent, refused) = (sent(&account, "b"), unsent(&account, "b", "queue_full"));
+    assert!(refused > 0 && sent + refused == frames.len() as u64, "{account:?}");
+    // What the kernel took is what arrives, and nothing else.
+    wait_for("the queue to run dry", || counter(&chain.right, "r0") >= sent);
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(counter(&chain.right, "r0"), sent);
+}
+
+#[test]
 fn sending_is_refused_where_nobody_answers_for_the_network() {
     if !namespaces_or_skip("sending_is_refused_where_nobody_answers_for_the_network") {
         return;

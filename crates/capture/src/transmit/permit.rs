@@ -69,6 +69,12 @@ impl Network {
         Ok(Permit { link: link.clone(), namespace: self.namespace.clone() })
     }
 
+    /// A network that is made up.
+    #[cfg(test)]
+    pub(super) fn of(links: Vec<Link>, owned: Vec<String>) -> Network {
+        Network { links, namespace: None, owned }
+    }
+
     /// The interfaces.
     pub(super) fn links(&self) -> &[Link] {
         &self.links
@@ -139,7 +145,7 @@ mod tests {
             link("veth7", ETHERNET, "bridge", 0),
             link("sly0", ETHERNET, "", 0x8),
         ];
-        Network { links, namespace: None, owned: owned.iter().map(|&name| name.to_owned()).collect() }
+        Network::of(links, owned.iter().map(|&name| name.to_owned()).collect())
     }
 
     #[test]
