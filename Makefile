@@ -21,6 +21,11 @@ demo:
 test: test-tools
 	$(CARGO) test --workspace --locked
 	$(CARGO) test --release --locked -p tapline-filter -p tapline-jit --lib --test fpl --test passes --test graphs
+	@if ldconfig -p 2>/dev/null | grep -q 'libhs\.so '; then \
+		$(CARGO) test --locked -p tapline-search --features vectorscan; \
+	else \
+		echo "skipped: tapline-search with vectorscan needs libvectorscan-dev"; \
+	fi
 
 test-tools:
 	@bash scripts/test-tools.sh
@@ -28,6 +33,7 @@ test-tools:
 lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy -p tapline-search --features vectorscan --all-targets --locked -- -D warnings
 
 bench:
 	$(CARGO) build --release --locked --bins

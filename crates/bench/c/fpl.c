@@ -15,9 +15,11 @@
 #define CELLS 1024
 #define BATCH 256
 
+/* As large as a record of a batch, and the same parts of it are read: what is known about a packet stands between its place and its length. */
 struct record {
     const uint8_t *data;
-    uint32_t len;
+    uint8_t meta[48];
+    uint32_t len, options_len;
 };
 
 static uint64_t cells[CELLS];
@@ -291,7 +293,7 @@ int main(int argc, char **argv) {
     size_t size = (size_t)ftell(file), count = 0;
     rewind(file);
     uint8_t *bytes = malloc(size + 1);
-    struct record *records = malloc((size / 4 + 1) * sizeof *records);
+    struct record *records = calloc(size / 4 + 1, sizeof *records);
     if (!bytes || !records || fread(bytes, 1, size, file) != size)
         return 1;
     for (size_t at = 0; at + 4 <= size; count++) {

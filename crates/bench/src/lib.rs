@@ -12,6 +12,7 @@
 //! is what counts. `--csv` keeps every single run.
 #![forbid(unsafe_code)]
 
+mod accounting;
 mod answer;
 mod file;
 pub mod filter;
@@ -58,6 +59,8 @@ enum Workload {
     Patterns(patterns::PatternsArgs),
     /// Many filters at once: what a packet costs as their number grows, and what changes cost while packets flow.
     Sets(sets::SetsArgs),
+    /// What counting cycles costs: a graph with and without.
+    Accounting(accounting::AccountingArgs),
     /// Send traffic: the sending half of `live`, in a process of its own.
     #[command(hide = true)]
     Send(live::SendArgs),
@@ -118,6 +121,7 @@ pub fn main() -> anyhow::Result<()> {
         Workload::Fpl(args) => fpl::run(&args, options.runs, options.folder()?.path()),
         Workload::Patterns(args) => patterns::run(&args, &options, &mut report),
         Workload::Sets(args) => sets::run(&args, options.runs),
+        Workload::Accounting(args) => accounting::run(&args, &options, &mut report),
         Workload::All => all(&options, &mut report),
         Workload::Send(_) => Ok(()),
     }
@@ -129,6 +133,7 @@ fn all(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     patterns::run(&Default::default(), options, report)?;
     sets::run(&Default::default(), options.runs)?;
     file::run(&Default::default(), options, report)?;
+    accounting::run(&Default::default(), options, report)?;
     print::run(&Default::default(), options, report)?;
     if let Err(reason) = tapline_testkit::netns::may_make_namespaces() {
         eprintln!("live: left out: {reason}");

@@ -108,7 +108,7 @@ fn compare(goal: Option<Goal>, ours: f64, theirs: f64) -> String {
         }
         Some(Goal::ShareOfTime(bound)) => {
             let share = ours / theirs;
-            format!("ours is {share:.2} of it (goal {bound}: {})", verdict(share <= bound))
+            format!("ours is {share:.3} of it (goal {bound}: {})", verdict(share <= bound))
         }
     }
 }

@@ -89,8 +89,9 @@ pub(crate) struct RunArgs {
     /// interfaces only.
     #[arg(long, value_name = "IFACE")]
     pub(crate) i_own_this_network: Vec<String>,
-    /// Threads that share the packets of each source by host, each with the whole graph. Results are those of one thread; packets
-    /// reach files and lines batch by batch, not strictly by time.
+    /// Threads that share the packets of each source by host, each with the graph up to the first stage that must see all packets in their order;
+    /// from there on one thread has those of all. Results are those of one worker; packets reach files and lines batch by batch, not strictly by
+    /// time, unless `merge` stands before them.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     pub(crate) workers: u16,
     /// Stop after this time: 90, 90s, 5m, 1h.
@@ -152,6 +153,9 @@ pub(crate) struct FplArgs {
     /// How many memory cells the program has: a power of two, up to 16777216.
     #[arg(long, value_name = "N", default_value_t = 1024, help_heading = "Filter", requires = "fpl")]
     pub(crate) fpl_cells: u32,
+    /// The program may call EXTERN(NAME, ...), which finds the patterns of FILE (docs/search.md: one a line). Repeat it for more.
+    #[arg(long, value_name = "NAME=FILE", help_heading = "Filter", requires = "fpl")]
+    pub(crate) fpl_patterns: Vec<String>,
 }
 
 /// How the text of a filter is read.
@@ -192,7 +196,7 @@ pub(crate) struct ExplainArgs {
     #[command(flatten)]
     pub(crate) fpl: FplArgs,
     /// Read the filter from a file instead.
-    #[arg(short = 'F', value_name = "FILE")]
+    #[arg(short = 'F', value_name = "FILE", conflicts_with = "filter")]
     pub(crate) filter_file: Option<PathBuf>,
     /// The filter, in the pcap-filter language.
     #[arg(value_name = "FILTER")]

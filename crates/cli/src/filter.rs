@@ -22,7 +22,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<()> {
         if !args.filter.is_empty() || args.filter_file.is_some() {
             bail!("--fpl explains a program alone: leave the filter out");
         }
-        let explained = fpl::explain(path, link_type, args.fpl.fpl_cells, &args.stage)?;
+        let explained = fpl::explain(path, link_type, &args.fpl, &args.stage)?;
         return Ok(io::stdout().write_all(explained.as_bytes())?);
     }
     let text = filter_text(args.filter_file.as_deref(), &args.filter)?;

@@ -2,21 +2,34 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use tapline_filter::ebpf::{Hook, emit};
-use tapline_filter::fpl::{self, Compiled, FplOptions};
+use tapline_filter::fpl::{self, Compiled, FplOptions, Registry};
 use tapline_filter::optimise::{optimise, optimise_watched};
 use tapline_packet::LinkType;
+
+use crate::args::FplArgs;
+use crate::capture::fpl_searches;
 
 /// What can be shown, by name, in the order of the compiler.
 const STAGES: [&str; 5] = ["tree", "passes", "ir", "ebpf", "native"];
 
 /// The program in a file, at the stages that were asked for; its outline and its limits if none was.
-pub(crate) fn explain(path: &Path, link_type: LinkType, cells: u32, stages: &[String]) -> Result<String> {
+pub(crate) fn explain(path: &Path, link_type: LinkType, args: &FplArgs, stages: &[String]) -> Result<String> {
     let text =
         fs::read_to_string(path).with_context(|| format!("cannot read the program {}", path.display()))?;
-    let options = FplOptions { link_type, memory_cells: cells, ..FplOptions::default() };
+    let mut registry = Registry::standard();
+    for search in fpl_searches(args)? {
+        registry.insert(search);
+    }
+    let options = FplOptions {
+        link_type,
+        memory_cells: args.fpl_cells,
+        registry: Arc::new(registry),
+        ..FplOptions::default()
+    };
     let compiled = fpl::compile(&text, &options)
         .map_err(|error| anyhow!("{}: {}", path.display(), fpl::report(&error, &text)))?;
     if stages.is_empty() {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use support::{Finished, TAPLINE};
 use tapline_filter::fpl::hash;
@@ -88,6 +89,49 @@ fn packets_pass_by_what_the_program_remembers() {
         read_packets(&fs::read(&out).unwrap()).unwrap().into_iter().map(|packet| packet.data).collect();
     assert!(wanted.len() > 100);
     assert!(written == wanted, "{} packets, wanted {}", written.len(), wanted.len());
+}
+
+#[test]
+fn programs_search_for_the_patterns_of_a_file() {
+    let program = "M[1] = PKT.LEN; IF (EXTERN(worms, 0, 2)) THEN M[8 + M[2]]++; RETURN 1; FI RETURN 0;";
+    let (folder, capture, program) = prepared(program);
+    let list = folder.path().join("worms.txt");
+    fs::write(&list, "# two signatures\ncode red\nnimda\n").unwrap();
+    let mut packets: Vec<(Duration, Vec<u8>)> = Traffic::new(5).take(100).collect();
+    for (at, words) in [(3, "a code red b"), (40, "nimda"), (41, "code red")] {
+        packets[at].1.extend(words.bytes());
+    }
+    write_pcap(
+        &mut fs::File::create(&capture).unwrap(),
+        ETHERNET,
+        Unit::Nanoseconds,
+        packets.iter().cloned(),
+    )
+    .unwrap();
+    let with = format!("worms={}", text(&list));
+    let arguments = ["--fpl", text(&program), "--fpl-patterns", &with];
+    let captured =
+        tapline(&[&["capture", "-r", text(&capture), "--fpl-memory"][..], &arguments].concat()).succeeded();
+    let shown = String::from_utf8_lossy(&captured.stdout).into_owned();
+    let counted: Vec<&str> =
+        shown.lines().filter(|line| line.starts_with("10\t") || line.starts_with("11\t")).collect();
+    assert_eq!(counted, ["10\t2", "11\t1"], "{shown}");
+    assert!(captured.stderr.contains("3"), "{}", captured.stderr);
+    tapline(&[&["filter", "explain"][..], &arguments].concat()).succeeded();
+    let graph = format!(
+        "file(\"{}\") -> fpl(\"{}\", patterns=\"{with}\") -> count -> drop",
+        text(&capture),
+        text(&program)
+    );
+    let ran = tapline(&["run", "--json", "-e", &graph]).succeeded();
+    let shown = String::from_utf8_lossy(&ran.stdout).into_owned();
+    assert!(shown.contains(r#"{"cell":10,"value":2},{"cell":11,"value":1}"#), "{shown}");
+    // Without the list there is no such function, and what is no list is refused.
+    tapline(&["filter", "explain", "--fpl", text(&program)]).failed_saying(&["worms", "^^^"]);
+    for (wrong, words) in [("worms", "NAME=FILE"), ("1=x", "NAME=FILE"), ("w=/nonexistent", "/nonexistent")] {
+        let wrong = ["filter", "explain", "--fpl", text(&program), "--fpl-patterns", wrong];
+        tapline(&wrong).failed_saying(&["--fpl-patterns", words]);
+    }
 }
 
 #[test]

@@ -7,9 +7,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use support::*;
+use tapline_testkit::capture_file::StoredPacket;
 use tapline_testkit::libpcap::{Libpcap, Settings};
 use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
 use tapline_testkit::sender::{Pace, Sender};
@@ -324,6 +325,86 @@ fn workers_share_the_packets() {
     captured.sort();
     frames.sort();
     assert!(captured == frames, "the workers together have other packets than those sent");
+}
+
+#[test]
+fn behind_workers_of_an_interface_packets_are_in_their_order() {
+    let Some(namespace) = namespace("behind_workers_of_an_interface_packets_are_in_their_order") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.pcapng");
+    let graph = format!("device({FAR}) -> gaps :: histogram(gap) -> record(\"{}\")", text(&out));
+    let mut command = tapline(["run", "--json", "--netns", namespace.name(), "--workers", "3", "-e", &graph]);
+    let live = Live::start_command(&namespace, 3, &mut command);
+    let mut frames = frames(22, 5000);
+    send(&namespace, &frames, 5000);
+    let finished = live.interrupt().succeeded();
+    let shown = String::from_utf8_lossy(&finished.stdout).into_owned();
+    assert!(shown.contains("\"balanced\":true") && shown.contains("\"delivered\":5000"), "{shown}");
+    let captured = packets_of(&out);
+    assert!(captured.is_sorted_by_key(|packet| packet.time_ns));
+    let mut captured = bytes_of(captured);
+    captured.sort();
+    frames.sort();
+    assert!(captured == frames, "the workers together have other packets than those sent");
+}
+
+#[test]
+fn packets_get_their_times_from_the_clock_that_is_asked_for() {
+    let Some(namespace) = namespace("packets_get_their_times_from_the_clock_that_is_asked_for") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let now_ns = || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_nanos() as u64;
+    for mode in ["host", "tsc", "tsc-sync", "batch"] {
+        let out = folder.path().join(format!("{mode}.pcapng"));
+        let before = now_ns();
+        let live = Live::start(&namespace, 1, &["-i", FAR, "-j", mode, "-w", text(&out)]);
+        send(&namespace, &frames(23, 2000), 2000);
+        live.interrupt().succeeded();
+        let after = now_ns();
+        let packets = packets_of(&out);
+        assert_eq!(packets.len(), 2000);
+        assert!(packets.is_sorted_by_key(|packet| packet.time_ns), "{mode}");
+        // The raw counter may be off by its error in frequency.
+        let slack = 50_000_000;
+        let is_within = |packet: &StoredPacket| (before - slack..after + slack).contains(&packet.time_ns);
+        assert!(packets.iter().all(is_within), "{mode}: {before} to {after}");
+        let mut times: Vec<u64> = packets.iter().map(|packet| packet.time_ns).collect();
+        times.dedup();
+        assert_eq!(times.len() < 1000, mode == "batch", "{mode}: {} different times", times.len());
+    }
+    let wrong = run(["capture", "--netns", namespace.name(), "-i", FAR, "-j", "sundial"]);
+    wrong.failed_saying(&["sundial", "host", "tsc-sync"]);
+}
+
+#[test]
+fn programs_remember_in_each_worker_and_tell_on_a_signal() {
+    let Some(namespace) = namespace("programs_remember_in_each_worker_and_tell_on_a_signal") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("program.fpl");
+    // The second half by worker is kept: all packets whose number in their worker is even.
+    fs::write(&program, "M[3]++; RETURN M[3] % 2 == 0;").unwrap();
+    let out = folder.path().join("out.pcapng");
+    let arguments = ["--fpl", text(&program), "--fpl-memory", "-w", text(&out)];
+    let live = Live::start(&namespace, 2, &[&["-i", FAR, "--workers", "2"][..], &arguments].concat());
+    let frames = frames(21, 3000);
+    send(&namespace, &frames, 3000);
+    live.signal("USR1");
+    sleep(Duration::from_millis(300));
+    let finished = live.interrupt().succeeded();
+    // Worker, cell, value.
+    let cells = |text: &str| -> Vec<u64> {
+        let line = |line: &str| line.split('\t').map(|word| word.parse().ok()).collect::<Option<Vec<u64>>>();
+        text.lines().filter_map(line).filter(|cell| cell.len() == 3).map(|cell| cell[2]).collect()
+    };
+    let last = cells(&String::from_utf8_lossy(&finished.stdout));
+    assert_eq!((last.len(), last.iter().sum::<u64>()), (2, 3000), "{}", finished.stderr);
+    let told = cells(&finished.stderr);
+    assert_eq!((told.len(), told.iter().sum::<u64>()), (2, 3000), "{}", finished.stderr);
+    let kept: u64 = last.iter().map(|count| count / 2).sum();
+    assert_eq!(packets_of(&out).len() as u64, kept);
 }
 
 #[test]

@@ -181,9 +181,52 @@ fn workers_give_what_one_gives() {
     let one = of("1");
     assert_eq!(one.1, 9000);
     assert_eq!([of("2"), of("4")], [one.clone(), one]);
-    let refused =
-        tapline(folder.path(), &["run", "--workers", "2", "-e", "file(in.pcap) -> sample(1/2) -> count"]);
-    assert!(refused.stderr.contains("must see all packets in their order"), "{}", refused.stderr);
+}
+
+/// Stages that must see all packets in their order have them so, from however many workers: what they find and what they write is the same,
+/// byte by byte, where many packets have one time stamp.
+#[test]
+fn behind_several_workers_all_packets_come_in_their_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let coarse =
+        |(at, frame): (Duration, Vec<u8>)| (Duration::from_millis(at.as_millis() as u64 / 7 * 7), frame);
+    for (name, seed) in [("in.pcap", 22), ("other.pcap", 23)] {
+        let mut file = fs::File::create(folder.path().join(name)).unwrap();
+        let traffic = Traffic::new(seed).take(20_000).map(coarse);
+        write_pcap(&mut file, ETHERNET, Unit::Nanoseconds, traffic).unwrap();
+    }
+    let order = "M[0] = M[0] * 31 + PKT.LEN + PKT.B[20]; RETURN M[0] % 3 == 0;";
+    fs::write(folder.path().join("order.fpl"), order).unwrap();
+    let text = "all :: count; file(in.pcap) -> all; all -> sample(1/3) -> sampled :: count -> record(\"a.pcap\");
+                all -> filter(\"ip\") -> dedup -> sizes :: histogram -> fpl(\"order.fpl\", cells=1) -> record(\"b.pcap\");
+                all -> filter(\"tcp\") -> gaps :: histogram(of=gap); all -> rate(100) -> shed :: count;
+                m :: merge; all -> filter(\"udp\") -> m; file(other.pcap) -> m; m -> record(\"c.pcapng\")";
+    let of = |workers: &str| {
+        let finished = tapline(folder.path(), &["run", "--json", "--workers", workers, "-e", text]);
+        let (results, account) = results(&finished);
+        assert_eq!(
+            (&account["balanced"], &account["delivered"]),
+            (&true.into(), &40_000.into()),
+            "{account}"
+        );
+        let flow =
+            |stage: &Value| ["name", "received", "passed", "refused", "bytes"].map(|key| stage[key].clone());
+        let is_joint = |stage: &&Value| stage["class"] == "join";
+        let stages = account["stages"].as_array().unwrap().iter();
+        let (joints, mut stages): (Vec<_>, Vec<_>) = stages.partition(is_joint);
+        assert_eq!(joints.is_empty(), workers == "1");
+        assert!(joints.iter().all(|joint| joint["received"] == joint["passed"]), "{joints:?}");
+        stages.sort_by_key(|stage| stage["name"].to_string());
+        let stages: Vec<_> = stages.into_iter().map(flow).collect();
+        let files = ["a.pcap", "b.pcap"].map(|name| fs::read(folder.path().join(name)).unwrap());
+        (results, stages, files, packets(&folder.path().join("c.pcapng")))
+    };
+    let one = of("1");
+    for workers in ["2", "4"] {
+        let several = of(workers);
+        assert_eq!((&several.0, &several.1), (&one.0, &one.1));
+        assert!(several.2 == one.2 && several.3 == one.3, "{workers} workers write something else");
+    }
 }
 
 #[test]

@@ -86,6 +86,12 @@ impl Error {
     pub fn render(&self, text: &str) -> String {
         let mut out = self.message.clone();
         if let Some(span) = self.span {
+            // A filter of one line shows its place by itself.
+            if text.contains('\n') {
+                let before = &text[..floor_char(text, span.start)];
+                let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+                out.push_str(&format!(" (line {}, column {column})", before.matches('\n').count() + 1));
+            }
             out.push_str(&marked_line(text, span, self.also));
         }
         if !self.hint.is_empty() {
@@ -153,11 +159,8 @@ mod tests {
                 for end in start..=text.len() + 1 {
                     let error = Error::at(Span { start, end }, "m").hint("h");
                     let lines: Vec<String> = error.render(text).lines().map(str::to_owned).collect();
-                    assert_eq!(
-                        (lines.len(), lines[0].as_str(), lines[3].as_str()),
-                        (4, "m", "  h"),
-                        "{text:?}"
-                    );
+                    assert_eq!((lines.len(), lines[3].as_str()), (4, "  h"), "{text:?}");
+                    assert_eq!(lines[0] == "m", !text.contains('\n'), "{lines:?}");
                 }
             }
         }
@@ -168,7 +171,7 @@ mod tests {
         let error = Error::at(Span { start: 8, end: 11 }, "m").also(Span { start: 0, end: 2 });
         assert_eq!(error.render("ip\tand  arp"), "m\n  ip\tand  arp\n  ~~\t     ^^^");
         let elsewhere = Error::at(Span { start: 3, end: 6 }, "m").also(Span { start: 0, end: 2 });
-        assert_eq!(elsewhere.render("ip\narp"), "m\n  arp\n  ^^^");
+        assert_eq!(elsewhere.render("ip\narp"), "m (line 2, column 1)\n  arp\n  ^^^");
     }
 
     #[test]

@@ -156,6 +156,20 @@ impl GraphAccount {
         }
     }
 
+    /// Adds the account of what is done once for all workers. What they handed to it has gone on in `tail`, or is on its way there; after the
+    /// end, what was on its way is what nobody looked at.
+    pub fn join(&mut self, tail: GraphAccount, has_ended: bool) {
+        for stage in tail.stages {
+            let Some(ours) = self.stages.iter_mut().find(|ours| ours.name == stage.name) else {
+                self.stages.push(stage);
+                continue;
+            };
+            let rest = ours.received.saturating_sub(stage.received);
+            ours.passed = stage.passed;
+            (ours.own.held, ours.own.unexamined) = if has_ended { (0, rest) } else { (rest, 0) };
+        }
+    }
+
     /// The account of a chain of filters, a limit and outputs, in the words of `tapline capture`.
     pub fn of_capture(&self) -> Account {
         let stages = || self.stages.iter();

@@ -18,6 +18,7 @@ use tapline_sys::tsc;
 
 use crate::account::GraphAccount;
 use crate::graph::{Graph, NodeId};
+use crate::join::Entry;
 use crate::packets::Packets;
 use crate::stage::Moment;
 
@@ -200,13 +201,20 @@ pub struct Inlet<'s> {
     node: NodeId,
     /// For each of its interfaces the number that the graph knows it by; empty where both are the same.
     ids: Vec<InterfaceId>,
+    /// All inlets know interfaces by the same numbers.
+    is_joined: bool,
     is_at_end: bool,
 }
 
 impl<'s> Inlet<'s> {
     /// What `source` lends goes to `node`.
     pub fn new(source: &'s mut dyn Source, node: NodeId) -> Inlet<'s> {
-        Inlet { source, node, ids: Vec::new(), is_at_end: false }
+        Inlet { source, node, ids: Vec::new(), is_joined: false, is_at_end: false }
+    }
+
+    /// The same for packets that workers have handed on: all inlets have one table of interfaces, whose packets the workers account for.
+    pub fn joined(source: &'s mut Entry, node: NodeId) -> Inlet<'s> {
+        Inlet { is_joined: true, ..Inlet::new(source, node) }
     }
 }
 
@@ -250,6 +258,10 @@ impl<'e> Engine<'e> {
     pub fn run(mut self, watch: &mut dyn FnMut(&Watch<'_>)) -> Outcome {
         let start = tsc::now();
         let slept = self.waited_ticks();
+        // In the order of the sources, whichever has packets first: outputs were opened with this order.
+        for at in 0..self.inlets.len() {
+            self.learn_interfaces(at);
+        }
         let mut ended = self.drive(watch);
         if matches!(ended, Ended::Failed(_)) {
             // Other workers would go on without this one's share of the packets.
@@ -375,7 +387,7 @@ impl<'e> Engine<'e> {
 
     /// Gives numbers to interfaces that a source has found since.
     fn learn_interfaces(&mut self, at: usize) {
-        let is_only = self.inlets.len() == 1;
+        let is_only = self.inlets.len() == 1 || self.inlets[at].is_joined;
         let Inlet { source, ids, .. } = &mut self.inlets[at];
         let known = if is_only { self.interfaces.len() } else { ids.len() };
         for (index, interface) in source.interfaces().iter().enumerate().skip(known) {
@@ -417,6 +429,9 @@ impl<'e> Engine<'e> {
     fn refresh(&mut self) {
         for at in 0..self.inlets.len() {
             self.learn_interfaces(at);
+        }
+        if self.inlets.iter().any(|inlet| inlet.is_joined) {
+            return;
         }
         if let [only] = self.inlets.as_mut_slice() {
             self.account.interfaces = only.source.account();

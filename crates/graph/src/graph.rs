@@ -34,6 +34,7 @@ pub struct Graph {
     nodes: Vec<Node>,
     meters: Meters,
     worker: u16,
+    is_measured: bool,
     /// What is left of stages that a change took out.
     retired: Vec<StageAccount>,
     retired_results: Vec<(String, Table)>,
@@ -107,9 +108,16 @@ impl Graph {
             nodes: Vec::new(),
             meters: meters.clone(),
             worker,
+            is_measured: true,
             retired: Vec::new(),
             retired_results: Vec::new(),
         }
+    }
+
+    /// The same without counting cycles: to find out what that costs, by running both.
+    #[must_use]
+    pub fn unmeasured(self) -> Graph {
+        Graph { is_measured: false, ..self }
     }
 
     /// Adds a node that gets what the outputs `inputs` hand on; a source if there are none.
@@ -208,7 +216,8 @@ impl Graph {
     /// # Errors
     /// The first of all stages that failed; the others got the batch all the same.
     pub fn push(&mut self, source: NodeId, packets: &mut Packets<'_>, start: u64) -> Result<(), Error> {
-        Rest { nodes: &mut self.nodes, first: 0 }.run(source.0, packets, start).1
+        let mut rest = Rest { nodes: &mut self.nodes, first: 0, is_measured: self.is_measured };
+        rest.run(source.0, packets, start).1
     }
 
     /// The source has nothing to lend.
@@ -257,14 +266,17 @@ impl Graph {
         at: usize,
         act: impl FnOnce(&mut dyn Stage, &mut Out<'_>) -> Result<Wants, Error>,
     ) -> Result<Wants, Error> {
-        let mut rest = Rest { nodes: &mut self.nodes, first: 0 };
+        let mut rest = Rest { nodes: &mut self.nodes, first: 0, is_measured: self.is_measured };
         let (node, rest) = rest.split(at);
-        let start = tsc::now();
+        let start = rest.now();
         let mut out = Out { rest, ports: &mut node.ports, passed: Amount::default(), inner: 0 };
         let result = act(node.stage.as_mut(), &mut out);
-        let cycles = tsc::now().wrapping_sub(start).saturating_sub(out.inner);
+        let cycles = out.rest.now().wrapping_sub(start).saturating_sub(out.inner);
         let Amount { packets, bytes } = out.passed;
-        node.meter.add(&Cost { cycles, packets_out: packets, bytes_out: bytes, ..Cost::default() });
+        node.add_cost(
+            self.is_measured,
+            &Cost { cycles, packets_out: packets, bytes_out: bytes, ..Cost::default() },
+        );
         result
     }
 
@@ -322,33 +334,53 @@ struct Rest<'g> {
     nodes: &'g mut [Node],
     /// The number of the first of them.
     first: usize,
+    is_measured: bool,
+}
+
+impl Node {
+    #[inline]
+    fn add_cost(&mut self, is_measured: bool, cost: &Cost) {
+        if is_measured {
+            self.meter.add(cost);
+        }
+    }
 }
 
 impl Rest<'_> {
+    /// The time in ticks, if anybody wants to know.
+    #[inline]
+    fn now(&self) -> u64 {
+        if self.is_measured { tsc::now() } else { 0 }
+    }
+
     /// A node, and those behind it.
     fn split(&mut self, at: usize) -> (&mut Node, Rest<'_>) {
         let (before, behind) = self.nodes.split_at_mut(at - self.first + 1);
         let node = before.last_mut().expect("a successor lies behind its node");
-        (node, Rest { nodes: behind, first: at + 1 })
+        (node, Rest { nodes: behind, first: at + 1, is_measured: self.is_measured })
     }
 
     /// Hands packets to one node. Returns when it was done.
     fn run(&mut self, at: usize, packets: &mut Packets<'_>, start: u64) -> (u64, Result<(), Error>) {
+        let is_measured = self.is_measured;
         let (node, rest) = self.split(at);
         let received = Amount::of(packets);
         node.received.add(received);
         let mut out = Out { rest, ports: &mut node.ports, passed: Amount::default(), inner: 0 };
         let result = node.stage.push(packets, &mut out);
-        let end = tsc::now();
+        let end = out.rest.now();
         let cycles = end.wrapping_sub(start).saturating_sub(out.inner);
         let passed = out.passed;
-        node.meter.add(&Cost {
-            cycles,
-            packets_in: received.packets,
-            bytes_in: received.bytes,
-            packets_out: passed.packets,
-            bytes_out: passed.bytes,
-        });
+        node.add_cost(
+            is_measured,
+            &Cost {
+                cycles,
+                packets_in: received.packets,
+                bytes_in: received.bytes,
+                packets_out: passed.packets,
+                bytes_out: passed.bytes,
+            },
+        );
         (end, result)
     }
 }
@@ -385,7 +417,7 @@ impl Out<'_> {
         self.passed.add(amount);
         port.passed.add(amount);
         let Some((&last, others)) = port.successors.split_last() else { return Ok(()) };
-        let begin = tsc::now();
+        let begin = self.rest.now();
         let mut start = begin;
         let mut failure = Ok(());
         for &successor in others {

@@ -20,21 +20,25 @@ pub mod catalog;
 mod chain;
 mod engine;
 mod graph;
+mod join;
 pub mod language;
 mod packets;
 pub mod plan;
 mod share;
 mod stage;
 pub mod stages;
+mod stamped;
 mod table;
 
 pub use account::{GraphAccount, StageAccount};
 pub use chain::Chain;
 pub use engine::{Change, Control, Ended, Engine, Inlet, Outcome, Watch};
 pub use graph::{Graph, NewNode, NodeId, Out, Output};
+pub use join::{Entry, Exits, Join, Marker, Timed};
 pub use packets::Packets;
 pub use share::Share;
 pub use stage::{Moment, Own, Stage};
+pub use stamped::{StampTicks, Stamped};
 pub use table::{Cell, Table, grouped};
 pub use tapline_capture::{Error, Wants};
 

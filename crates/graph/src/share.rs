@@ -9,6 +9,8 @@ use tapline_capture::{Advance, Error, Event, InterfaceAccount, Source};
 use tapline_packet::headers::Headers;
 use tapline_packet::{Batch, Interface, InterfaceId, LinkType, Record};
 
+use crate::join::Marker;
+
 /// Where the hash starts.
 const SEED: u64 = 0x7368_6172_6500;
 /// So many batches without a packet for us are read before the loop may look at the clock.
@@ -22,13 +24,29 @@ pub struct Share {
     records: Vec<Record>,
     /// Packets lent of each interface.
     lent: Vec<u64>,
+    /// Packets of the source so far, those of other workers too.
+    read: u64,
+    /// Tells how far this worker has come.
+    marker: Option<Marker>,
 }
 
 impl Share {
     /// The share of `worker`, counted from 0, of `workers`, each of which reads the same.
     pub fn new(source: Box<dyn Source>, worker: usize, workers: usize) -> Share {
         let (worker, workers) = (worker as u64, workers.max(1) as u64);
-        Share { source, worker, workers, records: Vec::new(), lent: Vec::new() }
+        Share { source, worker, workers, records: Vec::new(), lent: Vec::new(), read: 0, marker: None }
+    }
+
+    /// The same, telling how far it has come.
+    #[must_use]
+    pub fn marked(self, marker: Marker) -> Share {
+        Share { marker: Some(marker), ..self }
+    }
+
+    fn mark(&self, mark: impl FnOnce(&Marker)) {
+        if let Some(marker) = &self.marker {
+            mark(marker);
+        }
     }
 
     /// Keeps of the source's batch what is ours.
@@ -60,11 +78,15 @@ impl Source for Share {
     fn advance(&mut self, wait: Duration) -> Result<Advance, Error> {
         self.records.clear();
         for _ in 0..EMPTY_MAX {
+            self.mark(|marker| marker.reached(self.read));
             match self.source.advance(wait)? {
                 Advance::Batch => self.choose(),
                 other => return Ok(other),
             }
+            let start = self.read;
+            self.read += self.source.batch().len() as u64;
             if !self.records.is_empty() {
+                self.mark(|marker| marker.begin(start));
                 return Ok(Advance::Batch);
             }
         }

@@ -1,9 +1,9 @@
 //! A graph that changes while packets flow: what stays misses none, what goes is accounted for, and every sum agrees each time.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -85,11 +85,11 @@ fn a_hundred_changes_cost_nobody_a_packet() {
     let mut source = Endless { lent, interfaces, batches: 0, is_over: false };
     let control = Arc::new(Control::new(None));
     let options = |interface: &Interface| tapline_filter::Options::new(interface.link_type);
-    let (programs, workers, directory) = (Mutex::new(HashMap::new()), 1, PathBuf::new());
-    let common = Common { options: Arc::new(options), programs, workers, directory };
+    let common =
+        Common { options: Arc::new(options), workers: 1, interpret: false, directory: PathBuf::new() };
     let mut no_sink = |_: usize| Err("there is no sink here".to_owned());
     let first = planned(&[]);
-    let maker = Maker { worker: 0, control: &control, common: &common, sink: &mut no_sink };
+    let maker = Maker { worker: 0, control: &control, common: &common, exits: None, sink: &mut no_sink };
     let (mut graph, nodes) = plan::build(&first, &Meters::private(), maker).expect("a graph");
     let reports = AtomicU64::new(0);
     let outcome = thread::scope(|scope| {
@@ -115,7 +115,8 @@ fn a_hundred_changes_cost_nobody_a_packet() {
                 .collect();
             let plan = planned(&others);
             let mut no_sink = |_: usize| Err("there is no sink here".to_owned());
-            let maker = Maker { worker: 0, control: &control, common: &common, sink: &mut no_sink };
+            let maker =
+                Maker { worker: 0, control: &control, common: &common, exits: None, sink: &mut no_sink };
             let new = plan::nodes(&plan, &there, maker).expect("stages");
             there = plan.keys().into_iter().collect();
             let mut change: tapline_graph::Change =

@@ -131,12 +131,15 @@ impl Native {
                     "the batch has no packet {last:?}"
                 );
             }
+            let (plain, fetched) = lower::stretches(batch.base().len(), indices.len());
             let context = BatchContext {
                 base: batch.base().as_ptr(),
                 base_len: batch.base().len(),
                 records: batch.records().as_ptr(),
                 indices: indices.as_mut_ptr(),
                 count: indices.len(),
+                plain,
+                fetched,
                 snap_len: batch.snap_len(),
                 memory,
                 cells: memory.cells().as_ptr().cast(),
@@ -171,8 +174,7 @@ impl Native {
         let mut text = String::new();
         for (name, entry) in [("run", Entry::Run), ("select", Entry::Select)] {
             let code = lower::generate(&source, entry, target, true)?;
-            let listing = code.vcode.as_deref().unwrap_or_default();
-            text += &format!("{name}: {} bytes\n{}\n", code.code_buffer().len(), listing.trim_end());
+            text += &format!("{name}: {} bytes\n{}\n", code.bytes.len(), code.listing.trim_end());
         }
         Ok(text)
     }
@@ -185,7 +187,7 @@ impl Native {
 /// The machine code of an entry, in memory.
 fn placed(source: &Source<'_>, entry: Entry) -> Result<ExecutableMemory, Error> {
     let code = lower::generate(source, entry, target()?.as_ref(), false)?;
-    Ok(ExecutableMemory::new(code.code_buffer())?)
+    Ok(ExecutableMemory::new(&code.bytes)?)
 }
 
 /// With cells of its own, all 0 at first.

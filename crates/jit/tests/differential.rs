@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use support::{Packets, number};
 use tapline_filter::bpf::{Form, Insn, Program};
-use tapline_filter::ir::{Ir, Machine, Memory, raise_program};
+use tapline_filter::ir::{Ir, Machine, Memory, Op, raise_program};
 use tapline_filter::optimise::optimise;
 use tapline_filter::{Handle, Options, compile};
 use tapline_jit::Native;
@@ -248,6 +248,50 @@ fn a_selection_is_narrowed_further() {
     selection.select_all(0);
     native.select(&batch, &Memory::new(0), &mut selection);
     assert!(selection.is_empty());
+}
+
+/// Headers are fetched ahead in a base of more than 32 KiB: whatever the number of selected packets, nothing is left out, and a record outside of the
+/// base disturbs nobody.
+#[test]
+fn headers_that_are_fetched_ahead_change_nothing() {
+    let text = "tcp port 10 or 20 or 30 or 40 or 50";
+    let program = compile(text, &Options::default()).expect("compiles");
+    let mut ir = raise_program(&program);
+    optimise(&mut ir);
+    let loads = ir
+        .order()
+        .iter()
+        .flat_map(|id| &ir[*id].instructions)
+        .filter(|v| matches!(ir.op(**v), Op::Load(..)))
+        .count();
+    assert!(loads >= 6, "a filter of {loads} loads has nothing fetched");
+    let native = Native::compile(&ir).expect("native code");
+    let mut packets = Packets::default();
+    (0..256).for_each(|index| packets.push(&tcp(10 * (index % 7)), Meta::default()));
+    assert!(packets.base.len() > 32 << 10);
+    for at in [0, 9, 100, 255] {
+        packets.records[at].offset = [usize::MAX, packets.base.len(), 1 << 62, usize::MAX - 40][at % 4];
+    }
+    let batch = Batch::new(&packets.base, &packets.records);
+    for count in (0..40).chain(240..=256) {
+        for step in [1, 3] {
+            let mut selection = Selection::none();
+            selection.select_all(count);
+            selection.retain(|index| index % step == 0);
+            let wanted: Vec<usize> =
+                selection.iter().filter(|index| program.run(batch.packet(*index)) != 0).collect();
+            native.select(&batch, &Memory::new(0), &mut selection);
+            assert_eq!(selection.iter().collect::<Vec<_>>(), wanted, "{count} packets, each {step}.");
+        }
+    }
+}
+
+/// A frame of 200 bytes: TCP to a port.
+fn tcp(port: u16) -> Vec<u8> {
+    let mut packet = vec![0; 186];
+    (packet[0], packet[9]) = (0x45, 6);
+    packet[22..24].copy_from_slice(&port.to_be_bytes());
+    frames::Ethernet { dst: [2; 6], src: [4; 6] }.frame(frames::ETHERTYPE_IPV4, &packet)
 }
 
 #[test]

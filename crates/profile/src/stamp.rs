@@ -67,6 +67,16 @@ impl StampMode {
             StampMode::Batch => "batch",
         }
     }
+
+    /// A few words for people.
+    pub fn description(self) -> &'static str {
+        match self {
+            StampMode::Kernel => "Host or adapter, when the packet came",
+            StampMode::Tsc => "Processor's counter when the packet is read, anchored once",
+            StampMode::TscSync => "Processor's counter when the packet is read, held to system time",
+            StampMode::Batch => "System time, once for all packets that are read at once",
+        }
+    }
 }
 
 impl fmt::Display for StampMode {

@@ -62,6 +62,11 @@ impl Default for FilterArgs {
 /// If a filter or a file cannot be read, or two engines give different verdicts.
 pub fn run(args: &FilterArgs, runs: usize) -> anyhow::Result<()> {
     let typed = args.filter.join(" ");
+    let is_empty = !args.filter.is_empty() && typed.trim().is_empty();
+    anyhow::ensure!(
+        !is_empty,
+        "the empty filter is what all others are compared with: give one that asks something"
+    );
     let one = [Filter { name: "filter", text: &typed, worst: None }];
     let filters = if args.filter.is_empty() { FILTERS } else { &one };
     let file = args.file.as_deref().map(Packets::of_file).transpose()?;

@@ -132,3 +132,25 @@ impl Loaded {
         result
     }
 }
+
+/// Programs in the kernel whose runs and time the kernel counts, while statistics are on ([`tapline_sys::bpf::RunTimeStatistics`]). Whoever asks for
+/// this gets filters as eBPF, however short: of classic programs the kernel tells nothing.
+#[derive(Clone, Debug, Default)]
+pub struct KernelRuns(Arc<Mutex<Vec<Arc<Extended>>>>);
+
+impl KernelRuns {
+    pub(super) fn watch(&self, program: &Arc<Extended>) {
+        let mut programs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !programs.iter().any(|known| Arc::ptr_eq(known, program)) {
+            programs.push(Arc::clone(program));
+        }
+    }
+
+    /// Runs so far, and nanoseconds that they took; `None` if no filter runs in the kernel as eBPF, or it does not tell.
+    pub fn read(&self) -> Option<(u64, u64)> {
+        let programs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let infos = programs.iter().map(|program| program.program.info().ok());
+        let sums = infos.map(|info| info.map(|info| (info.runs, info.run_time_ns)));
+        sums.reduce(|sum, next| Some((sum?.0 + next?.0, sum?.1 + next?.1)))?
+    }
+}

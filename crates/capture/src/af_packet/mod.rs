@@ -47,6 +47,7 @@ use tapline_packet::{BATCH_MAX, Batch, Interface, InterfaceId, Record, Timestamp
 use tapline_sys::{LinkChange, Poller, RingGeometry, RouteSocket, SyscallError, Wakeup};
 
 pub use error::AfPacketError;
+pub use extended::KernelRuns;
 pub(crate) use hardware::link_type;
 pub use listing::{Capturer, InterfaceInfo, list};
 pub use tapline_sys::FanoutMode;
@@ -133,6 +134,8 @@ pub struct Settings {
     pub fanout: FanoutMode,
     /// In which order packets of several interfaces are lent.
     pub order: Order,
+    /// Has filters run in the kernel as eBPF, and tells what they take.
+    pub kernel_runs: Option<KernelRuns>,
     /// How long to wait for one of the interfaces to come back after all were removed; `None` for ever. Does not apply
     /// where interfaces that come later are meant too (`any`, globs).
     pub gone_wait: Option<Duration>,
@@ -156,6 +159,7 @@ impl Settings {
             workers: 1,
             fanout: FanoutMode::Hash,
             order: Order::default(),
+            kernel_runs: None,
             gone_wait: Some(Duration::from_secs(10)),
         }
     }

@@ -123,8 +123,10 @@ impl Opener {
         let programs = self.programs(link, &socket, program.as_ref());
         let is_shared = self.settings.workers > 1;
         let starts_closed = is_shared || rings > 1;
-        let (accepted, is_filtered) =
-            attach(&socket, programs, &self.shared.loaded, &mut events, name).map_err(fail)?;
+        let (accepted, is_filtered) = match self.attach_watched(&socket, &programs) {
+            Some(accepted) => (accepted, true),
+            None => attach(&socket, programs, &self.shared.loaded, &mut events, name).map_err(fail)?,
+        };
         if starts_closed {
             socket.attach_drop_all().map_err(fail)?;
         }
@@ -193,6 +195,15 @@ impl Opener {
             fallback: build(None),
             has_filter: program.is_some(),
         }
+    }
+
+    /// The filter as eBPF, where somebody wants to know what it takes and the kernel takes it.
+    fn attach_watched(&self, socket: &PacketSocket, programs: &Programs) -> Option<Accepted> {
+        let runs = self.settings.kernel_runs.as_ref().filter(|_| programs.has_filter)?;
+        let extended = self.shared.loaded.get(&programs.wanted).ok()?;
+        extended.attach(socket).ok()?;
+        runs.watch(&extended);
+        Some(Accepted::Extended(extended))
     }
 
     fn geometry(&self, speed: Option<u64>, rings: u64) -> RingGeometry {

@@ -9,8 +9,9 @@ use tapline_capture::af_packet::{
 };
 use tapline_capture::{FileInput, Source};
 use tapline_file::{FileSource, Order};
-use tapline_graph::Control;
+use tapline_graph::{Control, StampTicks, Stamped};
 use tapline_packet::{Interface, LinkType};
+use tapline_profile::StampMode;
 
 use super::filtering::Filtering;
 use super::snap_len;
@@ -99,7 +100,8 @@ fn open_live(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Input> {
         let names = chosen_interfaces(args)?.join(", ");
         announcements.push(format!("nothing matches {names} yet; waiting for an interface that does"));
     }
-    let sources = workers.into_iter().map(|worker| Box::new(worker) as Box<dyn Source>).collect();
+    let (mode, ticks) = (stamp_mode(args), StampTicks::default());
+    let sources = workers.into_iter().map(|worker| Stamped::wrap(Box::new(worker), mode, &ticks)).collect();
     Ok(Input { sources, announcements, is_live: true })
 }
 
@@ -162,12 +164,24 @@ fn latency_ms(args: &CaptureArgs) -> u32 {
     }
 }
 
+/// Of `-j`: what the kernel and the adapter have, or a clock that is read here.
 fn timestamps(args: &CaptureArgs) -> Result<TimestampSource> {
-    let Some(name) = &args.time_stamp_type else { return Ok(TimestampSource::default()) };
+    let Some(name) = args.time_stamp_type.as_ref().filter(|_| stamp_mode(args) == StampMode::Kernel) else {
+        return Ok(TimestampSource::default());
+    };
     TimestampSource::from_name(name).ok_or_else(|| {
-        let known: Vec<&str> = TimestampSource::ALL.iter().map(|source| source.name()).collect();
+        let known = TimestampSource::ALL.iter().map(|source| source.name());
+        let known: Vec<&str> = known.chain(READ_HERE.iter().map(|mode| mode.name())).collect();
         anyhow::anyhow!("-j {name}: there is no such time stamp type; there are: {}", known.join(", "))
     })
+}
+
+/// Clocks that are read here, when a packet is looked at.
+pub(super) const READ_HERE: [StampMode; 3] = [StampMode::Tsc, StampMode::TscSync, StampMode::Batch];
+
+fn stamp_mode(args: &CaptureArgs) -> StampMode {
+    let named = |mode: &StampMode| args.time_stamp_type.as_deref() == Some(mode.name());
+    READ_HERE.into_iter().find(named).unwrap_or_default()
 }
 
 pub(crate) fn listening(source: &AfPacket, workers: usize) -> Vec<String> {

@@ -8,7 +8,7 @@ use tapline_filter::bpf::Form;
 use tapline_packet::{Interface, LinkType};
 
 use super::filtering::Filtering;
-use super::input::chosen_interfaces;
+use super::input::{READ_HERE, chosen_interfaces};
 use crate::args::{CaptureArgs, InterfacesArgs};
 use crate::interfaces;
 
@@ -32,6 +32,9 @@ pub(super) fn print(args: &CaptureArgs) -> Result<()> {
             writeln!(out, "time stamp types of {} (use option -j):", interface.name)?;
             for source in &interface.timestamps {
                 writeln!(out, "  {} ({})", source.name(), source.description())?;
+            }
+            for mode in READ_HERE {
+                writeln!(out, "  {mode} ({})", mode.description())?;
             }
         }
     }

@@ -16,14 +16,16 @@ pub(crate) use lists::form;
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use tapline_capture::{Account, Error, Shared, Sink, Source};
-use tapline_graph::stages::{Decide, Fpl};
+use tapline_filter::fpl::External;
+use tapline_graph::stages::{Decide, Fpl, search_function};
 use tapline_graph::{Chain, Control, Ended, Engine, Inlet, Watch};
 use tapline_packet::{Interface, Timestamp};
 use tapline_profile::Meters;
@@ -100,7 +102,15 @@ fn fpl_program(args: &FplArgs) -> Result<Option<Fpl>> {
     let Some(path) = &args.fpl else { return Ok(None) };
     let name = path.display().to_string();
     let text = fs::read_to_string(path).with_context(|| format!("cannot read the program {name}"))?;
-    Ok(Some(Fpl::new(&name, &text, args.fpl_cells)?))
+    Ok(Some(Fpl::new(&name, &text, args.fpl_cells, fpl_searches(args)?)?))
+}
+
+/// The functions of `--fpl-patterns`.
+pub(crate) fn fpl_searches(args: &FplArgs) -> Result<Vec<Arc<External>>> {
+    let function = |text: &String| {
+        search_function(text, Path::new("")).map_err(|error| anyhow!("--fpl-patterns: {error}"))
+    };
+    args.fpl_patterns.iter().map(function).collect()
 }
 
 /// What the engines run with.

@@ -17,9 +17,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::Value;
-use tapline_profile::{Breakdown, compare, measure_stamps, stamps_to_text, tasks_to_text, to_svg};
+use tapline_profile::{Breakdown, StampMode, compare, measure_stamps, stamps_to_text, tasks_to_text, to_svg};
 
-use crate::args::parse_interval;
+use crate::args::{LanguageArgs, parse_interval};
 use crate::report;
 
 /// A live profile ends after this time unless told otherwise.
@@ -35,6 +35,7 @@ Examples:
   tapline profile -i eth0 udp --json > kernel.json
   tapline profile -i eth0 udp --no-kernel-filter --json > user.json
   tapline profile --compare kernel.json user.json --svg both.svg  side by side
+  tapline profile -r trace.pcapng --interpret 'port 53 or port 80' --json > interpreted.json
   tapline profile --timestamps                                    cost and error of each time stamp mode
   tapline profile --micro                                         a call, a stage, a copy, a wake-up: FFPF's Table 1, here
 
@@ -58,6 +59,14 @@ pub(crate) struct ProfileArgs {
     /// Stop after this time. For --timestamps: how long errors are watched (2s).
     #[arg(long, value_name = "TIME", help_heading = "Work", value_parser = parse_interval)]
     duration: Option<Duration>,
+    /// What gives packets of -i their times: kernel, tsc, tsc-sync, batch. All but the first are timed as a component.
+    #[arg(short = 'j', long, value_name = "MODE", default_value_t, help_heading = "Work")]
+    time_stamp_type: StampMode,
+    /// Run filters of user space in the interpreter, never as native code.
+    #[arg(long, help_heading = "Work")]
+    interpret: bool,
+    #[command(flatten)]
+    language: LanguageArgs,
     /// Leave filters in user space, where each is timed.
     #[arg(long, help_heading = "Work")]
     no_kernel_filter: bool,

@@ -3,8 +3,11 @@
 //! ```text
 //! live   interrupts            kernel       time of interrupts, all of the machine
 //!        softirq               kernel       what it took a packet without the tap, times packets
-//!        tap and copy          difference   softirq with the tap, less that
+//!        kernel time stamp     counted      packets times one reading of the system's clock, which is what the kernel does
+//!        kernel filter         kernel       the run-time statistics of its BPF programs
+//!        tap and copy          difference   softirq with the tap, less all these
 //!        wake-up               counted      waits times the cost of one
+//!        timestamp             timed        where times are given here, instead of the kernel's (-j)
 //! both   read, stages, sinks   timed        the meters, less what other threads took meanwhile
 //!        engine                difference   the loop less its stages, likewise
 //! total  processor time of the process, and for live work that of interrupts and softirqs
@@ -57,6 +60,9 @@ struct KernelFacts {
     packets_per_softirq: Option<f64>,
     interrupt_seconds: Option<f64>,
     softirq_seconds: Option<f64>,
+    /// Runs of the filter in the kernel, where it tells.
+    filter_runs: Option<u64>,
+    filter_seconds: Option<f64>,
 }
 
 /// The table of the run.
@@ -71,15 +77,27 @@ pub(super) fn breakdown(measured: &Measured) -> Breakdown {
     if let Some(times) = times {
         run = run.with("interrupts", each(cycles_in(times.interrupt)), How::Kernel);
         run = match without_tap(measured, times) {
-            Some(network) => run.with("softirq", each(cycles_in(network)), How::Kernel).with(
-                "tap and copy",
-                each(cycles_in(times.softirq) - cycles_in(network)),
-                How::Difference,
-            ),
+            Some(network) => {
+                let run = run.with("softirq", each(cycles_in(network)), How::Kernel);
+                of_tap(measured, run, each(cycles_in(times.softirq) - cycles_in(network)))
+            }
             None => run.with("softirq, tap and copy", each(cycles_in(times.softirq)), How::Kernel),
         };
     }
     of_process(measured, run)
+}
+
+/// With the components of the tap, which took so many cycles a packet.
+fn of_tap(measured: &Measured, mut run: Breakdown, tap: f64) -> Breakdown {
+    // The kernel reads its clock for each packet as soon as anybody listens.
+    run = run.with("kernel time stamp", measured.clock_ticks, How::Counted);
+    let mut rest = tap - measured.clock_ticks;
+    if let Some((_, nanos)) = measured.kernel_filter {
+        let filter = nanos as f64 / 1e9 * measured.frequency_hz / run.packets.max(1) as f64;
+        run = run.with("kernel filter", filter, How::Kernel);
+        rest -= filter;
+    }
+    run.with("tap and copy", rest, How::Difference)
 }
 
 /// With the components of the process itself.
@@ -92,8 +110,15 @@ fn of_process(measured: &Measured, mut run: Breakdown) -> Breakdown {
         run = run.with("wake-up", each(cycles), How::Counted);
     }
     let own = 1.0 - delayed_share(measured);
+    let stamping = measured.stamp_ticks as f64;
+    if measured.stamp_ticks > 0 {
+        run = run.with("timestamp", each(stamping * own), How::Timed);
+    }
     for stage in &measured.stages {
-        run = run.with(&name(measured, stage), each(stage.cycles as f64 * own), How::Timed);
+        // Times are given where packets are read.
+        let stamping = if is_source(stage) { stamping / measured.sources.max(1) as f64 } else { 0.0 };
+        let cycles = (stage.cycles as f64 - stamping).max(0.0);
+        run = run.with(&name(measured, stage), each(cycles * own), How::Timed);
     }
     let in_stages: u64 = measured.stages.iter().map(|stage| stage.cycles).sum();
     run.with("engine", each(measured.ticks.saturating_sub(in_stages) as f64 * own), How::Difference)
@@ -123,7 +148,7 @@ pub(super) fn facts(measured: &Measured) -> Facts {
         packets_per_batch: ratio(delivered, batches),
         bytes_per_batch: ratio(bytes, batches),
         process: process_facts(measured),
-        kernel: measured.is_live.then(|| kernel_facts(&measured.kernel)),
+        kernel: measured.is_live.then(|| kernel_facts(&measured.kernel, measured.kernel_filter)),
     }
 }
 
@@ -134,7 +159,7 @@ fn process_facts(measured: &Measured) -> ProcessFacts {
     ProcessFacts { cycles, unexplained_cycles: run.unexplained_cycles() }
 }
 
-fn kernel_facts(kernel: &KernelCounters) -> KernelFacts {
+fn kernel_facts(kernel: &KernelCounters, filter: Option<(u64, u64)>) -> KernelFacts {
     let received = kernel.softnet.map(|softnet| softnet.processed);
     let softirqs = kernel.softirq("NET_RX");
     let seconds = |time: fn(CpuTimes) -> Duration| kernel.times.map(|times| time(times).as_secs_f64());
@@ -147,6 +172,8 @@ fn kernel_facts(kernel: &KernelCounters) -> KernelFacts {
             .map(|(packets, count)| packets as f64 / count as f64),
         interrupt_seconds: seconds(|times| times.interrupt),
         softirq_seconds: seconds(|times| times.softirq),
+        filter_runs: filter.map(|(runs, _)| runs),
+        filter_seconds: filter.map(|(_, nanos)| nanos as f64 / 1e9),
     }
 }
 
@@ -247,7 +274,11 @@ impl KernelFacts {
         let count = |value: Option<u64>| value.map_or("unknown".to_owned(), grouped);
         let seconds =
             |value: Option<f64>| value.map_or("unknown".to_owned(), |value| format!("{value:.2} s"));
-        format!(
+        let filter = self.filter_runs.zip(self.filter_seconds).map(|(runs, seconds)| {
+            let each = seconds * 1e9 / runs.max(1) as f64;
+            format!("the filter   ran {} times in the kernel, {each:.1} ns each\n", grouped(runs))
+        });
+        let machine = format!(
             "the machine  {} interrupts ({}), {} receive softirqs (all softirqs {}), {} packets{}\n",
             count(self.interrupts),
             seconds(self.interrupt_seconds),
@@ -255,7 +286,8 @@ impl KernelFacts {
             seconds(self.softirq_seconds),
             count(self.received),
             self.packets_per_softirq.map(|packets| format!(", {packets:.1} a softirq")).unwrap_or_default()
-        )
+        );
+        filter.unwrap_or_default() + &machine
     }
 }
 
@@ -294,6 +326,9 @@ mod tests {
             kernel: KernelCounters::default(),
             baseline: None,
             wait_cost: Duration::from_micros(10),
+            stamp_ticks: 0,
+            clock_ticks: 60.0,
+            kernel_filter: None,
         }
     }
 
@@ -327,9 +362,16 @@ mod tests {
         measured.baseline = Some(counters(ms(1), 500));
         let run = breakdown(&measured);
         assert_eq!(run.total_cycles, 14_000.0);
+        let parts = ["interrupts", "softirq", "kernel time stamp", "tap and copy", "wake-up"]
+            .map(|name| cycles(&run, name).round());
+        assert_eq!(parts, [1000.0, 2000.0, 60.0, 2940.0, 1000.0]);
+        measured.kernel_filter = Some((1000, 40_000));
+        measured.stamp_ticks = 500_000;
+        let run = breakdown(&measured);
         let parts =
-            ["interrupts", "softirq", "tap and copy", "wake-up"].map(|name| cycles(&run, name).round());
-        assert_eq!(parts, [1000.0, 2000.0, 3000.0, 1000.0]);
+            ["kernel filter", "tap and copy", "timestamp", "read"].map(|name| cycles(&run, name).round());
+        assert_eq!(parts, [40.0, 2900.0, 497.0, 5468.0], "a share of what is timed went to others");
+        assert!(facts(&measured).to_text().contains("ran 1,000 times in the kernel, 40.0 ns each"));
         let text = facts(&measured).to_text();
         assert!(text.contains("20.0 a softirq") && text.contains("100 waits, 10.0 packets each"), "{text}");
         assert!(text.contains("the process  8000.0 cycles a packet, -"), "{text}");

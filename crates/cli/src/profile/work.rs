@@ -6,27 +6,27 @@
 //!                                                                           measured
 //! ```
 
-use std::collections::HashMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
-use clap::Parser;
+use tapline_capture::af_packet::KernelRuns;
 use tapline_graph::catalog::Common;
 use tapline_graph::plan::{self, Maker, Plan, Source};
 use tapline_graph::{Control, Engine, GraphAccount, Inlet};
 use tapline_profile::{KernelCounters, Meters, Scheduling, Snapshot, merge_workers};
+use tapline_sys::bpf::RunTimeStatistics;
 use tapline_sys::usage::{CpuTime, Switches, process_time, thread_time};
-use tapline_sys::{NetNs, Poller, RouteSocket};
+use tapline_sys::{NetNs, Poller, RouteSocket, tsc};
 
 use super::{DURATION, ProfileArgs};
-use crate::args::{Cli, Command, RunArgs};
 use crate::capture::{Compiler, clock, filter_text, stop_after};
-use crate::run::{code, opening};
+use crate::run::opening::How;
+use crate::run::{code, opening, sending};
 use crate::{privileges, signals, top};
 
 /// The most bytes that a filter lets through of a packet: all.
@@ -37,6 +37,8 @@ const BASELINE_MAX: Duration = Duration::from_secs(3);
 const GROUPS: usize = 9;
 const WAITS: u32 = 25;
 const WAIT: Duration = Duration::from_micros(50);
+/// Readings of the clock in each group.
+const READINGS: u32 = 1000;
 
 /// A run, and all that was read of it.
 pub(super) struct Measured {
@@ -58,6 +60,12 @@ pub(super) struct Measured {
     pub(super) baseline: Option<KernelCounters>,
     /// What one wait for packets costs in processor time.
     pub(super) wait_cost: Duration,
+    /// Ticks that giving packets their times took here.
+    pub(super) stamp_ticks: u64,
+    /// Ticks of one reading of the system's clock, as the kernel does for each packet before the tap.
+    pub(super) clock_ticks: f64,
+    /// Runs of the filter in the kernel, and nanoseconds that they took by its own word.
+    pub(super) kernel_filter: Option<(u64, u64)>,
 }
 
 /// What the process used between two moments.
@@ -115,31 +123,37 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
         .collect();
     let is_live = !devices.is_empty();
     let duration = args.duration.or(is_live.then_some(DURATION));
-    let run_args = run_args(args, &text)?;
+    let how = How {
+        netns: args.netns.clone(),
+        kernel_runs: (!args.no_kernel_filter).then(KernelRuns::default),
+        ..How::default()
+    };
+    // While this lives. Without the right for it the table says less.
+    let _statistics = RunTimeStatistics::enable();
     let wait_cost = wait_cost()?;
     let baseline = duration.filter(|_| is_live).map(baseline);
 
     let control = Arc::new(Control::new(None));
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
-    let language = run_args.language;
-    let compiler = Arc::new(Compiler::new(SNAP_LEN, true, language, is_live, args.netns.as_deref()));
+    let compiler = Arc::new(Compiler::new(SNAP_LEN, true, args.language, is_live, args.netns.as_deref()));
     let caught = signals::catch()?;
-    let mut opened = opening::sources(&run_args, &plan, &compiler, &control)?;
+    let mut opened = opening::sources(&how, &plan, &compiler, &control)?;
     let offered_before = interface_packets(&devices, args.netns.as_deref());
-    let interfaces = opening::interfaces(&opened);
+    let interfaces = opening::interfaces(opened.iter().map(AsRef::as_ref));
     opening::check_filters(&plan, &compiler, &interfaces)?;
-    let mut sinks = opening::sinks(&run_args, &plan, &interfaces, identity.as_ref())?;
+    sending::check(&how, &plan, &interfaces)?;
+    let mut sinks = opening::sinks(&how, &plan, &interfaces, identity.as_ref())?;
     let meters = Meters::create(&top::title());
     privileges::give_up(identity.as_ref())?;
     caught.obey(Arc::clone(&control))?;
     let common = Common {
         options: Arc::new(move |interface| compiler.options(interface)),
-        programs: Mutex::new(HashMap::new()),
         workers: 1,
+        interpret: args.interpret,
         directory: PathBuf::new(),
     };
     let mut take = |node: usize| Ok(sinks.remove(&node).expect("each sink of the plan was opened"));
-    let maker = Maker { worker: 0, control: &control, common: &common, sink: &mut take };
+    let maker = Maker { worker: 0, control: &control, common: &common, exits: None, sink: &mut take };
     let (mut graph, nodes) = plan::build(&plan, &meters, maker).map_err(|error| anyhow!(error))?;
     let inlets: Vec<Inlet<'_>> =
         opened.iter_mut().zip(nodes).map(|(source, node)| Inlet::new(source.as_mut(), node)).collect();
@@ -172,6 +186,9 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
         kernel,
         baseline,
         wait_cost,
+        stamp_ticks: how.stamp_ticks.get(),
+        clock_ticks: clock_ticks(),
+        kernel_filter: how.kernel_runs.as_ref().and_then(KernelRuns::read),
     };
     Ok((measured, code(&outcome.ended)))
 }
@@ -180,7 +197,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
 fn graph_text(args: &ProfileArgs) -> Result<String> {
     let filter = filter_text(None, &args.filter)?;
     let source = match (&args.interface, &args.read, &args.graph) {
-        (Some(interface), _, _) => format!("device({})", quoted(interface)),
+        (Some(interface), _, _) => format!("device({}, stamp={})", quoted(interface), args.time_stamp_type),
         (_, Some(file), _) => format!("file({})", quoted(path_text(file)?)),
         (None, None, Some(_)) if !filter.is_empty() || args.write.is_some() => {
             bail!("a whole graph has its own filter and outputs; give -i or -r to put -e behind a source")
@@ -225,16 +242,6 @@ fn title(args: &ProfileArgs) -> String {
     title
 }
 
-/// What `tapline run` would have been given for the same.
-fn run_args(args: &ProfileArgs, text: &str) -> Result<Box<RunArgs>> {
-    let mut words = vec!["tapline", "run", "-e", text];
-    words.extend(args.netns.iter().flat_map(|name| ["--netns", name]));
-    match Cli::try_parse_from(words)?.command {
-        Command::Run(run) => Ok(run),
-        _ => bail!("`tapline run` is another command now"),
-    }
-}
-
 /// What the kernel counts while nobody listens.
 fn baseline(duration: Duration) -> KernelCounters {
     let before = KernelCounters::read();
@@ -271,11 +278,26 @@ fn wait_cost() -> Result<Duration> {
     Ok(costs[GROUPS / 2])
 }
 
+/// Of one reading of the system's clock: the median of some.
+fn clock_ticks() -> f64 {
+    let mut times: Vec<u64> = (0..GROUPS)
+        .map(|_| {
+            let start = tsc::now();
+            (0..READINGS).for_each(|_| {
+                std::hint::black_box(tapline_sys::clock::realtime_ns());
+            });
+            tsc::now().wrapping_sub(start)
+        })
+        .collect();
+    times.sort_unstable();
+    times[GROUPS / 2] as f64 / READINGS as f64
+}
+
 /// Of the counter that meters are kept in.
 fn frequency_hz() -> f64 {
     let clock = tapline_profile::Clock::get();
     match clock.kind() {
-        tapline_profile::ClockKind::Monotonic => tapline_sys::tsc::frequency(Duration::from_millis(20)),
+        tapline_profile::ClockKind::Monotonic => tsc::frequency(Duration::from_millis(20)),
         _ => clock.frequency_hz(),
     }
 }

@@ -7,46 +7,93 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use tapline_capture::af_packet::{
-    self, AfPacket, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings,
+    self, AfPacket, CaptureDirection, KernelRuns, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings,
 };
 use tapline_capture::{FileInput, FileOutput, Sink, Source};
 use tapline_file::{FileWriter, Order, Section, WriteOptions};
 use tapline_graph::catalog::Make;
 use tapline_graph::plan::{Plan, PlanNode};
 use tapline_graph::stages::{Format, LinesSink};
-use tapline_graph::{Control, Share};
+use tapline_graph::{Control, Marker, Share, StampTicks, Stamped, Timed};
 use tapline_packet::Interface;
 use tapline_print::{Options, Printer, Services};
+use tapline_profile::StampMode;
 use tapline_sys::privilege::Identity;
 
 use super::sending;
-use crate::args::RunArgs;
 use crate::capture::{Compiler, clock, input};
 use crate::{privileges, stream};
 
+/// How sources and sinks are opened.
+#[derive(Default)]
+pub(crate) struct How {
+    /// The network namespace of devices.
+    pub(crate) netns: Option<String>,
+    /// Whether packets are shown as JSON.
+    pub(crate) json: bool,
+    /// Interfaces that may be sent on whatever they are: `--i-own-this-network`.
+    pub(crate) owned: Vec<String>,
+    /// What stamping packets takes is added here.
+    pub(crate) stamp_ticks: StampTicks,
+    /// What filters in the kernel take is told here.
+    pub(crate) kernel_runs: Option<KernelRuns>,
+}
+
+/// A source of one worker.
+pub(crate) enum Opened {
+    /// The kernel gives each worker its packets.
+    Device(Box<dyn Source>),
+    /// Every worker reads the whole.
+    File(Box<dyn Source>),
+}
+
+impl Opened {
+    pub(crate) fn source(&self) -> &dyn Source {
+        match self {
+            Opened::Device(source) | Opened::File(source) => source.as_ref(),
+        }
+    }
+
+    /// For a worker that is the only one.
+    pub(crate) fn alone(self) -> Box<dyn Source> {
+        match self {
+            Opened::Device(source) | Opened::File(source) => source,
+        }
+    }
+
+    /// For one of several workers: its share, telling how far it has come.
+    pub(crate) fn marked(self, worker: usize, workers: usize, marker: Marker) -> Box<dyn Source> {
+        match self {
+            Opened::Device(source) => Box::new(Timed::new(source, marker, clock)),
+            Opened::File(source) => Box::new(Share::new(source, worker, workers).marked(marker)),
+        }
+    }
+}
+
 /// Opens every source for one worker, in the order of the plan.
 pub(crate) fn sources(
-    args: &RunArgs,
+    how: &How,
     plan: &Plan,
     compiler: &Arc<Compiler>,
     control: &Arc<Control>,
 ) -> Result<Vec<Box<dyn Source>>> {
-    let mut all = worker_sources(args, plan, compiler, control, 1)?;
-    all.pop().context("a graph has at least one worker")
+    let mut all = worker_sources(how, plan, compiler, control, 1)?;
+    let only = all.pop().context("a graph has at least one worker")?;
+    Ok(only.into_iter().map(Opened::alone).collect())
 }
 
 /// Opens every source for each worker: the kernel shares out an interface's packets, and of a file every worker reads its share.
 pub(crate) fn worker_sources(
-    args: &RunArgs,
+    how: &How,
     plan: &Plan,
     compiler: &Arc<Compiler>,
     control: &Arc<Control>,
     workers: usize,
-) -> Result<Vec<Vec<Box<dyn Source>>>> {
-    let mut all: Vec<Vec<Box<dyn Source>>> = (0..workers).map(|_| Vec::new()).collect();
+) -> Result<Vec<Vec<Opened>>> {
+    let mut all: Vec<Vec<Opened>> = (0..workers).map(|_| Vec::new()).collect();
     for node in plan.nodes.iter().filter(|node| node.is_source()) {
         let opened = match node.class.name {
-            "device" => device(args, plan, node, compiler, workers)?,
+            "device" => device(how, plan, node, compiler, workers)?,
             _ => file(node, control, workers)?,
         };
         all.iter_mut().zip(opened).for_each(|(sources, source)| sources.push(source));
@@ -58,7 +105,7 @@ fn say(line: &str) {
     let _ = writeln!(io::stderr(), "tapline: {line}");
 }
 
-fn file(node: &PlanNode, control: &Arc<Control>, workers: usize) -> Result<Vec<Box<dyn Source>>> {
+fn file(node: &PlanNode, control: &Arc<Control>, workers: usize) -> Result<Vec<Opened>> {
     let path = Path::new(node.arguments.text("name"));
     if workers > 1 && (path.as_os_str() == "-" || stream::is_stream(path)) {
         bail!("{}: several workers cannot read one stream: leave --workers out", path.display());
@@ -69,23 +116,18 @@ fn file(node: &PlanNode, control: &Arc<Control>, workers: usize) -> Result<Vec<B
             if worker == 0 {
                 say(&input::announcement(&file));
             }
-            let whole = Box::new(FileInput::new(vec![file], Order::Given));
-            Ok(if workers > 1 {
-                Box::new(Share::new(whole, worker, workers)) as Box<dyn Source>
-            } else {
-                whole
-            })
+            Ok(Opened::File(Box::new(FileInput::new(vec![file], Order::Given))))
         })
         .collect()
 }
 
 fn device(
-    args: &RunArgs,
+    how: &How,
     plan: &Plan,
     node: &PlanNode,
     compiler: &Arc<Compiler>,
     workers: usize,
-) -> Result<Vec<Box<dyn Source>>> {
+) -> Result<Vec<Opened>> {
     let text = node.kernel_filter.clone().unwrap_or_default();
     let filter = node.kernel_filter.clone().map(|text| {
         let compiler = Arc::clone(compiler);
@@ -94,10 +136,11 @@ fn device(
     let sends = sending::follows(plan, node);
     let prints = plan.nodes.iter().any(|node| matches!(node.class.name, "print" | "json"));
     let settings = Settings {
-        netns: args.netns.clone(),
+        netns: how.netns.clone(),
         filter,
         filter_text: text,
         promiscuous: node.arguments.text("promiscuous") == "yes",
+        kernel_runs: how.kernel_runs.clone(),
         ring_len: Some(node.arguments.number("ring")).filter(|bytes| *bytes > 0),
         direction: direction(node.arguments.text("direction")),
         // What is sent on waits for its block. To cut it again, the size of merged packets' segments is needed.
@@ -116,7 +159,9 @@ fn device(
     let opened = AfPacket::open_workers(settings)?;
     let first = opened.first().context("a device has at least one worker")?;
     input::listening(first, opened.len()).iter().for_each(|line| say(line));
-    Ok(opened.into_iter().map(|source| Box::new(source) as Box<dyn Source>).collect())
+    let mode: StampMode = node.arguments.text("stamp").parse()?;
+    let stamped = |source| Opened::Device(Stamped::wrap(Box::new(source), mode, &how.stamp_ticks));
+    Ok(opened.into_iter().map(stamped).collect())
 }
 
 fn direction(word: &str) -> CaptureDirection {
@@ -128,8 +173,8 @@ fn direction(word: &str) -> CaptureDirection {
 }
 
 /// The interfaces that sources know of now.
-pub(crate) fn interfaces(sources: &[Box<dyn Source>]) -> Vec<Interface> {
-    sources.iter().flat_map(|source| source.interfaces().iter().cloned()).collect()
+pub(crate) fn interfaces<'s>(sources: impl IntoIterator<Item = &'s dyn Source>) -> Vec<Interface> {
+    sources.into_iter().flat_map(|source| source.interfaces().iter().cloned()).collect()
 }
 
 /// Compiles every filter for all interfaces known, so that a mistake shows before anything is opened for writing.
@@ -146,26 +191,25 @@ pub(crate) fn check_filters(plan: &Plan, compiler: &Compiler, interfaces: &[Inte
 
 /// Opens every sink, by the number of its node.
 pub(crate) fn sinks(
-    args: &RunArgs,
+    how: &How,
     plan: &Plan,
     interfaces: &[Interface],
     identity: Option<&Identity>,
 ) -> Result<HashMap<usize, Box<dyn Sink>>> {
-    sending::check(args, plan, interfaces)?;
     let is_live = plan.nodes.iter().any(|node| node.class.name == "device");
     let mut sinks: HashMap<usize, Box<dyn Sink>> = HashMap::new();
     for (index, node) in plan.nodes.iter().enumerate() {
         if !matches!(node.class.make, Make::Sink) {
             continue;
         }
-        sinks.insert(index, sink(args, plan, index, interfaces, is_live, identity)?);
+        sinks.insert(index, sink(how, plan, index, interfaces, is_live, identity)?);
     }
     Ok(sinks)
 }
 
 /// Opens the sink of a node.
 pub(crate) fn sink(
-    args: &RunArgs,
+    how: &How,
     plan: &Plan,
     index: usize,
     interfaces: &[Interface],
@@ -174,10 +218,10 @@ pub(crate) fn sink(
 ) -> Result<Box<dyn Sink>> {
     let node = &plan.nodes[index];
     Ok(match node.class.name {
-        "bounce" => Box::new(sending::bounce(args, node)?),
-        "reflect" => Box::new(sending::reflect(args, plan, index, interfaces)?),
+        "bounce" => Box::new(sending::bounce(how, node)?),
+        "reflect" => Box::new(sending::reflect(how, plan, index, interfaces)?),
         "record" => Box::new(record(node, interfaces, is_live, identity)?),
-        _ => Box::new(lines(args, node, interfaces.len() > 1, is_live)),
+        _ => Box::new(lines(how, node, interfaces.len() > 1, is_live)),
     })
 }
 
@@ -200,9 +244,9 @@ fn record(
     Ok(FileOutput::new(writer, &path.display().to_string(), is_live.then_some(now)))
 }
 
-fn lines(args: &RunArgs, node: &PlanNode, interface: bool, is_live: bool) -> LinesSink<io::Stdout> {
+fn lines(how: &How, node: &PlanNode, interface: bool, is_live: bool) -> LinesSink<io::Stdout> {
     let is_terminal = io::stdout().is_terminal();
-    let format = if node.class.name == "json" || args.json {
+    let format = if node.class.name == "json" || how.json {
         Format::Json
     } else {
         let options = Options {

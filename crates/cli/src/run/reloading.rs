@@ -16,7 +16,8 @@ use tapline_graph::plan::{self, Maker, Plan};
 use tapline_graph::{Change, Control};
 use tapline_packet::Interface;
 
-use super::{opening, plan as plan_texts, texts};
+use super::opening::{self, How};
+use super::{plan as plan_texts, texts};
 use crate::args::RunArgs;
 use crate::capture::Compiler;
 
@@ -26,6 +27,7 @@ const PATIENCE: Duration = Duration::from_millis(10);
 /// What is needed to make stages later.
 pub(super) struct Reloader {
     args: RunArgs,
+    how: How,
     pub(super) control: Arc<Control>,
     common: Arc<Common>,
     compiler: Arc<Compiler>,
@@ -39,6 +41,7 @@ pub(super) struct Reloader {
 impl Reloader {
     pub(super) fn new(
         args: RunArgs,
+        how: How,
         plan: &Plan,
         control: Arc<Control>,
         common: Arc<Common>,
@@ -46,7 +49,7 @@ impl Reloader {
         interfaces: Vec<Interface>,
     ) -> Reloader {
         let (sources, there) = (sources(plan), plan.keys().into_iter().collect());
-        Reloader { args, control, common, compiler, interfaces, sources, there }
+        Reloader { args, how, control, common, compiler, interfaces, sources, there }
     }
 
     /// Reads the texts again. What is wrong with them is said, and everything goes on as it was.
@@ -65,13 +68,14 @@ impl Reloader {
         }
         opening::check_filters(&plan, &self.compiler, &self.interfaces)?;
         let is_live = plan.nodes.iter().any(|node| node.class.name == "device");
-        super::sending::check(&self.args, &plan, &self.interfaces)?;
-        let (args, interfaces) = (&self.args, &self.interfaces);
+        super::sending::check(&self.how, &plan, &self.interfaces)?;
+        let (how, interfaces) = (&self.how, &self.interfaces);
         let mut open = |node: usize| {
             // Rights were given up: what is opened now is opened as the user who we are.
-            opening::sink(args, &plan, node, interfaces, is_live, None).map_err(|error| format!("{error:#}"))
+            opening::sink(how, &plan, node, interfaces, is_live, None).map_err(|error| format!("{error:#}"))
         };
-        let maker = Maker { worker: 0, control: &self.control, common: &self.common, sink: &mut open };
+        let maker =
+            Maker { worker: 0, control: &self.control, common: &self.common, exits: None, sink: &mut open };
         let stages = plan::nodes(&plan, &self.there, maker).map_err(|error| anyhow!(error))?;
         let keys: HashSet<u64> = plan.keys().into_iter().collect();
         let counts = (keys.difference(&self.there).count(), self.there.difference(&keys).count());

@@ -22,8 +22,8 @@ pub(super) fn title(plan: &Plan) -> String {
 }
 
 /// The stages in their order, and what the planner did.
-pub(super) fn plan_text(plan: &Plan) -> String {
-    let mut text = String::from("plan\n");
+pub(super) fn plan_text(title: &str, plan: &Plan) -> String {
+    let mut text = format!("{title}\n");
     for node in &plan.nodes {
         let inputs: Vec<String> = node
             .inputs
@@ -55,6 +55,8 @@ pub(super) struct Watcher {
 struct State {
     /// The newest account of each worker.
     accounts: Vec<GraphAccount>,
+    /// That of what is done once for all of them.
+    tail: GraphAccount,
     /// Packets and the time at the last line of progress.
     last: Option<(Timestamp, u64)>,
     has_line: bool,
@@ -63,13 +65,17 @@ struct State {
 impl Watcher {
     pub(super) fn new(args: &RunArgs, workers: usize) -> Watcher {
         let accounts = vec![GraphAccount::default(); workers];
-        Watcher { json: args.json, state: Mutex::new(State { accounts, last: None, has_line: false }) }
+        let state = State { accounts, tail: GraphAccount::default(), last: None, has_line: false };
+        Watcher { json: args.json, state: Mutex::new(state) }
     }
 
-    /// Takes a worker's report. The first worker's reports are those that people see.
+    /// Takes a worker's report; the number after the last worker's is that of what is done once. The first worker's reports are those that people see.
     pub(super) fn tell(&self, worker: usize, watch: &Watch<'_>) {
         let mut state = self.lock();
-        state.accounts[worker] = watch.account.clone();
+        match state.accounts.get_mut(worker) {
+            Some(account) => *account = watch.account.clone(),
+            None => state.tail = watch.account.clone(),
+        }
         for event in watch.events {
             state.clear();
             let sign = if event.warning { "warning: " } else { "" };
@@ -107,6 +113,7 @@ impl State {
     fn sum(&self) -> GraphAccount {
         let mut sum = GraphAccount::default();
         self.accounts.iter().for_each(|account| sum.merge(account.clone()));
+        sum.join(self.tail.clone(), false);
         sum
     }
 

@@ -6,7 +6,7 @@ use tapline_graph::plan::{Plan, PlanNode};
 use tapline_graph::stages::{BounceSink, ReflectSink};
 use tapline_packet::Interface;
 
-use crate::args::RunArgs;
+use super::opening::How;
 
 /// How long packets that are sent on may wait in a block of the ring, in milliseconds: as short as the kernel's timer goes.
 pub(super) const LATENCY_MS: u32 = 1;
@@ -18,11 +18,11 @@ pub(super) fn follows(plan: &Plan, source: &PlanNode) -> bool {
 }
 
 /// Checks that sending is allowed wherever the plan sends, and that nothing goes round, before any socket to send is opened.
-pub(super) fn check(args: &RunArgs, plan: &Plan, interfaces: &[Interface]) -> Result<()> {
+pub(crate) fn check(how: &How, plan: &Plan, interfaces: &[Interface]) -> Result<()> {
     if senders(plan).next().is_none() {
         return Ok(());
     }
-    let network = network(args)?;
+    let network = network(how)?;
     let mut ways = Vec::new();
     for index in senders(plan) {
         let node = &plan.nodes[index];
@@ -36,19 +36,14 @@ pub(super) fn check(args: &RunArgs, plan: &Plan, interfaces: &[Interface]) -> Re
 }
 
 /// Opens the sink of a `bounce`.
-pub(super) fn bounce(args: &RunArgs, node: &PlanNode) -> Result<BounceSink> {
-    let permit = network(args)?.permit(node.arguments.text("interface"))?;
+pub(super) fn bounce(how: &How, node: &PlanNode) -> Result<BounceSink> {
+    let permit = network(how)?.permit(node.arguments.text("interface"))?;
     Ok(BounceSink::new(Transmitter::open(&permit, &settings(node))?))
 }
 
 /// Opens the sink of a `reflect`: a socket for each interface from which packets come.
-pub(super) fn reflect(
-    args: &RunArgs,
-    plan: &Plan,
-    index: usize,
-    interfaces: &[Interface],
-) -> Result<ReflectSink> {
-    let network = network(args)?;
+pub(super) fn reflect(how: &How, plan: &Plan, index: usize, interfaces: &[Interface]) -> Result<ReflectSink> {
+    let network = network(how)?;
     let mut transmitters = Vec::new();
     for name in sources_of(plan, index, interfaces) {
         let permit = network.permit(&name)?;
@@ -57,8 +52,8 @@ pub(super) fn reflect(
     Ok(ReflectSink::new(transmitters))
 }
 
-fn network(args: &RunArgs) -> Result<Network> {
-    Ok(Network::look(args.netns.as_deref(), &args.i_own_this_network)?)
+fn network(how: &How) -> Result<Network> {
+    Ok(Network::look(how.netns.as_deref(), &how.owned)?)
 }
 
 fn settings(node: &PlanNode) -> SendSettings {
@@ -74,6 +69,11 @@ fn senders(plan: &Plan) -> impl Iterator<Item = usize> {
 
 /// The devices from which packets come to a node.
 fn devices_before(plan: &Plan, index: usize) -> Vec<&PlanNode> {
+    sources_before(plan, index).into_iter().filter(|node| node.class.name == "device").collect()
+}
+
+/// The sources from which packets come to a node.
+fn sources_before(plan: &Plan, index: usize) -> Vec<&PlanNode> {
     let mut reaches = vec![false; plan.nodes.len()];
     reaches[index] = true;
     // Each node stands before those that it leads to.
@@ -83,16 +83,21 @@ fn devices_before(plan: &Plan, index: usize) -> Vec<&PlanNode> {
         }
     }
     let nodes = plan.nodes.iter().zip(reaches);
-    nodes.filter(|(node, reaches)| *reaches && node.class.name == "device").map(|(node, _)| node).collect()
+    nodes.filter(|(node, reaches)| *reaches && node.is_source()).map(|(node, _)| node).collect()
 }
 
-/// The interfaces from which packets come to a node: those that a device names, and all that are known if it means several.
+/// The interfaces from which packets come to a node: those that a device names, and all that are known if it means several, or if the packets of
+/// several workers come together before.
 fn sources_of(plan: &Plan, index: usize, interfaces: &[Interface]) -> Vec<String> {
     let live = || interfaces.iter().filter(|interface| interface.if_index > 0);
     let mut names: Vec<String> = Vec::new();
-    for device in devices_before(plan, index) {
-        let meant = device.arguments.text("interface");
-        match live().find(|interface| interface.name == meant) {
+    for source in sources_before(plan, index) {
+        let named = match source.class.name {
+            "device" => source.arguments.text("interface"),
+            "join" => "",
+            _ => continue,
+        };
+        match live().find(|interface| interface.name == named) {
             Some(one) => names.push(one.name.clone()),
             None => names.extend(live().map(|interface| interface.name.clone())),
         }

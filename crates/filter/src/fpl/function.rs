@@ -147,8 +147,9 @@ impl Registry {
     }
 
     /// Adds a function; gives back the one that had its name. Programs that were compiled before keep what they had.
-    pub fn insert(&mut self, function: External) -> Option<Arc<External>> {
-        self.functions.insert(function.name.clone(), Arc::new(function))
+    pub fn insert(&mut self, function: impl Into<Arc<External>>) -> Option<Arc<External>> {
+        let function = function.into();
+        self.functions.insert(function.name.clone(), function)
     }
 
     /// Takes a function out: programs compiled from now on cannot call it.

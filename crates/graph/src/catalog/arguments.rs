@@ -98,7 +98,7 @@ fn ratio(text: &str) -> Option<(u64, u64)> {
 }
 
 /// A stage's arguments, checked: every parameter of its class has a value.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Arguments {
     values: Vec<(&'static str, String)>,
 }

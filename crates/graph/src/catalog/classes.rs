@@ -8,7 +8,7 @@ use tapline_filter::bpf::Program;
 
 use super::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Site};
 use crate::stage::Stage;
-use crate::stages::{self, Decide, DecideStage, FilterStage, Fpl};
+use crate::stages::{self, FilterStage};
 
 /// Every class, sources first, then what narrows, changes, counts, and ends.
 pub const CLASSES: &[Class] = &[
@@ -16,7 +16,7 @@ pub const CLASSES: &[Class] = &[
     FILE,
     FILTER,
     stages::set::CLASS,
-    FPL,
+    stages::program::CLASS,
     stages::search::CLASS,
     stages::first::CLASS,
     stages::sample::CLASS,
@@ -69,6 +69,13 @@ const DEVICE: Class = Class {
             default: Some("both"),
             meaning: "in: what the interface receives; out: what this host sends there",
         },
+        Parameter {
+            name: "stamp",
+            kind: Kind::Choice(&["kernel", "tsc", "tsc-sync", "batch"]),
+            default: Some("kernel"),
+            meaning: "when a packet came: the kernel's word; when it is read, by the processor's counter, raw or held to the system's clock; or the \
+                system's clock once a batch (tapline profile --timestamps measures them)",
+        },
     ],
     outputs: Outputs::One,
     order: Order::Free,
@@ -110,25 +117,6 @@ const FILTER: Class = Class {
     order: Order::Free,
     example: "device(eth0) -> filter(\"tcp port 80\") -> record(\"web.pcapng\")",
     make: Make::Stage(filter),
-};
-
-const FPL: Class = Class {
-    name: "fpl",
-    summary: "packets for which a program in FPL returns other than 0",
-    description: "The program may remember: its memory lives as long as the graph (docs/filter/fpl.md). What its memory holds at the end is its result.",
-    parameters: &[
-        Parameter { name: "file", kind: Kind::Path, default: None, meaning: "the program" },
-        Parameter {
-            name: "cells",
-            kind: Kind::Number(1, 1 << 24),
-            default: Some("1024"),
-            meaning: "cells of memory, a power of two",
-        },
-    ],
-    outputs: Outputs::One,
-    order: Order::All,
-    example: "device(eth0) -> fpl(\"rtsp.fpl\") -> print",
-    make: Make::Stage(fpl),
 };
 
 const PRINT: Class = Class {
@@ -192,7 +180,8 @@ fn filter(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, Stri
     }
     let options = Arc::clone(&site.common.options);
     let compile = Arc::new(move |interface: &_| compile(&text, &options(interface)));
-    Ok(Box::new(FilterStage::new(compile, site.is_first)))
+    let stage = FilterStage::new(compile, site.is_first);
+    Ok(Box::new(if site.common.interpret { stage.interpreted() } else { stage }))
 }
 
 /// The program of a filter; none for the filter of everything.
@@ -202,26 +191,4 @@ fn compile(text: &str, options: &Options) -> Result<Option<Program>, Error> {
     }
     let program = tapline_filter::compile(text, options);
     program.map(Some).map_err(|error| Error::Filter(error.render(text)))
-}
-
-fn fpl(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String> {
-    let mut programs = site.common.programs.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    // One worker has one of its own, even where a stage of the same name was there before.
-    let program = match programs.get(site.name).filter(|_| site.common.workers > 1) {
-        Some(program) => Arc::clone(program),
-        None => {
-            let path = site.common.path(arguments.text("file"));
-            let name = path.display().to_string();
-            let text =
-                std::fs::read_to_string(&path).map_err(|error| format!("cannot read {name}: {error}"))?;
-            let program = Fpl::new(&name, &text, arguments.number("cells") as u32)
-                .map_err(|error| error.to_string())?;
-            let program = Arc::new(program.for_workers(site.common.workers));
-            programs.insert(site.name.to_owned(), Arc::clone(&program));
-            program
-        }
-    };
-    let worker = site.worker;
-    let decide: Decide = Arc::new(move |interface: &_| program.engine(worker, interface));
-    Ok(Box::new(DecideStage::new(decide)))
 }

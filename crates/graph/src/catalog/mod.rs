@@ -9,9 +9,8 @@ mod arguments;
 mod classes;
 mod manual;
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tapline_packet::Interface;
 
@@ -97,10 +96,10 @@ pub struct Site<'a> {
 pub struct Common {
     /// How the text of a filter is compiled for an interface.
     pub options: OptionsFor,
-    /// Programs in FPL, by stage.
-    pub programs: Mutex<HashMap<String, Arc<crate::stages::Fpl>>>,
     /// How many workers there are.
     pub workers: usize,
+    /// Filters stay in the interpreter, never become native code.
+    pub interpret: bool,
     /// Where relative names of files start.
     pub directory: PathBuf,
 }

@@ -11,6 +11,7 @@ use super::Plan;
 use crate::catalog::{Common, Make, Site};
 use crate::engine::Control;
 use crate::graph::{Graph, NewNode, NodeId};
+use crate::join::Exits;
 use crate::stage::{Moment, Stage};
 use crate::stages::{SinkStage, SourceStage};
 
@@ -22,6 +23,8 @@ pub struct Maker<'a> {
     pub control: &'a Arc<Control>,
     /// What belongs to all workers.
     pub common: &'a Common,
+    /// Where the worker's part of a plan for several ends.
+    pub exits: Option<&'a Exits>,
     /// Gives this worker's handle of the sink of a node.
     pub sink: &'a mut dyn FnMut(usize) -> Result<Box<dyn Sink>, String>,
 }
@@ -43,7 +46,7 @@ pub fn build(plan: &Plan, meters: &Meters, maker: Maker<'_>) -> Result<(Graph, V
 /// # Errors
 /// What a stage says that cannot be made.
 pub fn nodes(plan: &Plan, there: &HashSet<u64>, maker: Maker<'_>) -> Result<Vec<NewNode>, String> {
-    let Maker { worker, control, common, sink } = maker;
+    let Maker { worker, control, common, exits, sink } = maker;
     let keys = plan.keys();
     let mut nodes = Vec::new();
     for (index, (node, key)) in plan.nodes.iter().zip(keys).enumerate() {
@@ -52,6 +55,7 @@ pub fn nodes(plan: &Plan, there: &HashSet<u64>, maker: Maker<'_>) -> Result<Vec<
         let stage: Option<Box<dyn Stage>> = match node.class.make {
             _ if there.contains(&key) => None,
             Make::Source => Some(Box::new(SourceStage)),
+            _ if let (Some(exits), Some(exit)) = (exits, node.exit) => Some(exits.stage(exit)),
             Make::Sink => Some(Box::new(SinkStage::new(sink(index)?, false).shared(common.workers > 1))),
             // A set before it has decided; what is left is a name and counters.
             _ if node.is_done_before && !is_first => Some(Box::new(SourceStage)),

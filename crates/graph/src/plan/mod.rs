@@ -5,7 +5,8 @@
 //! ```
 //!
 //! One file a step: [`check`] knows classes and connections, [`share`] finds stages that do the same to the same packets, [`kernel`] finds
-//! filters that the source can run, [`sets`] filters that are asked together, [`build`] makes the stages of one worker.
+//! filters that the source can run, [`sets`] filters that are asked together, [`split`] parts what several workers do from what is done once, [`build`] makes
+//! the stages of one worker.
 
 mod build;
 mod check;
@@ -13,13 +14,15 @@ mod dot;
 mod kernel;
 mod sets;
 mod share;
+mod split;
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
-use crate::catalog::{Arguments, Class, Make, Order};
+use crate::catalog::{Arguments, Class, Make};
 
 pub use build::{Maker, build, nodes};
+pub use split::Split;
 
 /// The text of a graph, and what messages call it.
 #[derive(Clone, Debug)]
@@ -55,6 +58,8 @@ pub struct PlanNode {
     pub kernel_filter: Option<String>,
     /// What stands before it has done its work: a source whose kernel runs the filter, or a set of filters.
     pub is_done_before: bool,
+    /// It is one of the ways from several workers to what is done once: which, counted from 0.
+    pub exit: Option<usize>,
 }
 
 impl Plan {
@@ -97,7 +102,8 @@ impl Plan {
                 node.inputs.iter().map(|&(from, output)| (keys[from], output)).collect();
             inputs.sort_unstable();
             let mut hasher = DefaultHasher::new();
-            (node.class.name, node.arguments.canonical(), node.is_done_before, inputs).hash(&mut hasher);
+            (node.class.name, node.arguments.canonical(), node.is_done_before, node.exit, inputs)
+                .hash(&mut hasher);
             keys.push(hasher.finish());
         }
         keys
@@ -114,14 +120,10 @@ impl Plan {
         self.nodes.iter().enumerate().filter(move |other| leads(&other)).map(|(index, _)| index)
     }
 
-    /// A stage that several workers cannot share, because it must see all packets in their order.
-    pub fn needs_one_worker(&self) -> Option<&PlanNode> {
-        let needs = |node: &&PlanNode| {
-            node.class.order == Order::All
-                && matches!(node.class.make, Make::Stage(_))
-                && !node.is_done_before
-        };
-        self.nodes.iter().find(needs)
+    /// What each of several workers does, and what is done once for all.
+    #[must_use]
+    pub fn split(&self) -> Split {
+        split::split(self)
     }
 
     /// Takes filters out of the kernel again: each runs where it stands.

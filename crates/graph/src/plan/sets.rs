@@ -69,8 +69,15 @@ fn insert(plan: &mut Plan, output: (usize, usize), filters: &[usize]) {
     for node in &mut plan.nodes {
         node.inputs.iter_mut().filter(|(from, _)| *from >= first).for_each(|(from, _)| *from += 1);
     }
-    let set =
-        PlanNode { name, class, arguments, inputs: vec![output], kernel_filter: None, is_done_before: false };
+    let set = PlanNode {
+        name,
+        class,
+        arguments,
+        inputs: vec![output],
+        kernel_filter: None,
+        is_done_before: false,
+        exit: None,
+    };
     plan.nodes.insert(first, set);
     for (place, filter) in filters.iter().enumerate() {
         let node = &mut plan.nodes[filter + 1];

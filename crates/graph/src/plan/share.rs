@@ -43,6 +43,7 @@ pub(super) fn add(plan: &mut Plan, stages: Vec<Checked>, prefix: &str) -> Result
             inputs,
             kernel_filter: None,
             is_done_before: false,
+            exit: None,
         });
     }
     Ok(())

@@ -21,7 +21,7 @@ pub(crate) const CLASS: Class = Class {
         ROOM,
     ],
     outputs: Outputs::One,
-    order: Order::Free,
+    order: Order::All,
     example: "device(eth0) -> delay(5s) -> record(\"later.pcapng\")",
     make: Make::Stage(|arguments, _| {
         let held = Held::new(arguments.number("room") as usize);

@@ -1,13 +1,9 @@
 //! `first`: the first packets of each flow.
-//!
-//! Two tables of hashes, young and old: a hash that is met in the old one is young again. When the young one is full it becomes the old one, and what was old is
-//! forgotten. So the last `room` flows are known for certain, and never more than twice as many are kept.
-
-use std::collections::HashMap;
 
 use tapline_capture::Error;
 use tapline_packet::headers::Headers;
 
+use super::recent::Recent;
 use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter};
 use crate::graph::Out;
 use crate::packets::Packets;
@@ -51,7 +47,7 @@ pub(crate) const CLASS: Class = Class {
             _ => By::Flow,
         };
         let (n, room) = (arguments.number("n") as u32, arguments.number("room") as usize);
-        Ok(Box::new(First { by, n, room, young: HashMap::new(), old: HashMap::new(), forgotten: 0 }))
+        Ok(Box::new(First { by, n, seen: Recent::new(room) }))
     }),
 };
 
@@ -68,11 +64,8 @@ enum By {
 struct First {
     by: By,
     n: u32,
-    room: usize,
     /// How many packets of each have gone on.
-    young: HashMap<u64, u32>,
-    old: HashMap<u64, u32>,
-    forgotten: u64,
+    seen: Recent<u64, u32>,
 }
 
 impl First {
@@ -87,15 +80,7 @@ impl First {
     }
 
     fn goes_on(&mut self, key: u64) -> bool {
-        if !self.young.contains_key(&key) {
-            if self.young.len() == self.room {
-                self.forgotten += self.old.len() as u64;
-                self.old = std::mem::take(&mut self.young);
-            }
-            let known = self.old.remove(&key).unwrap_or(0);
-            self.young.insert(key, known);
-        }
-        let seen = self.young.entry(key).or_default();
+        let seen = self.seen.of(key, || 0);
         let is_early = *seen < self.n;
         *seen += u32::from(is_early);
         is_early
@@ -113,12 +98,13 @@ impl Stage for First {
     }
 
     fn result(&self) -> Option<Table> {
-        (self.forgotten > 0).then(|| Table::of_numbers(&[("forgotten", self.forgotten)]))
+        let forgotten = self.seen.forgotten();
+        (forgotten > 0).then(|| Table::of_numbers(&[("forgotten", forgotten)]))
     }
 
     fn absorb(&mut self, other: &dyn std::any::Any) {
         if let Some(other) = other.downcast_ref::<First>() {
-            self.forgotten += other.forgotten;
+            self.seen.absorb(&other.seen);
         }
     }
 

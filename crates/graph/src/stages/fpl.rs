@@ -2,27 +2,62 @@
 //!
 //! ```text
 //! text --> compiled for each worker and link type --> Arc<dyn Select>, native code from the first packet on
-//!                                each worker: memory and functions of its own
+//!                                each worker: memory and functions of its own; searches for patterns keep nothing: all share them
 //! ```
 //!
 //! The interpreter takes the place of native code where none can be made; never in the middle of a run.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value, json};
 use tapline_capture::Error;
 use tapline_filter::Select;
-use tapline_filter::fpl::{self, Compiled, FplOptions, Registry};
+use tapline_filter::fpl::functions::aho_corasick;
+use tapline_filter::fpl::{self, Compiled, External, FplOptions, Registry};
 use tapline_filter::ir::{Ir, Machine, Memory};
 use tapline_packet::{Batch, Interface, LinkType, Packet, Selection};
+use tapline_search::Patterns;
 
 /// A program, and what it remembers in each worker.
 pub struct Fpl {
     name: String,
     text: String,
+    searches: Vec<Arc<External>>,
     workers: Vec<Worker>,
+}
+
+/// A function for programs to call, from `NAME=FILE`: it finds the patterns of the file (docs/search.md), whose lines number them from 1.
+///
+/// # Errors
+/// What is wrong with the text, or the file and its line.
+pub fn search_function(text: &str, directory: &Path) -> Result<Arc<External>, String> {
+    let Some((name, file)) = text.split_once('=').filter(|(name, file)| is_name(name) && !file.is_empty())
+    else {
+        return Err(format!("'{text}' is no search: say NAME=FILE, as in worms=signatures.txt"));
+    };
+    let path = directory.join(file);
+    let patterns =
+        std::fs::read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;
+    let patterns = Patterns::from_list(&patterns).map_err(|error| format!("{}: {error}", path.display()))?;
+    Ok(Arc::new(aho_corasick(name, patterns)))
+}
+
+/// What the language reads as a name.
+fn is_name(text: &str) -> bool {
+    let is_letter = |c: char| c.is_ascii_alphabetic() || c == '_';
+    text.starts_with(is_letter) && text.chars().all(|c| is_letter(c) || c.is_ascii_digit())
+}
+
+/// The functions of one worker: those that remember are its own.
+fn functions(searches: &[Arc<External>]) -> Arc<Registry> {
+    let mut registry = Registry::standard();
+    for search in searches {
+        registry.insert(Arc::clone(search));
+    }
+    Arc::new(registry)
 }
 
 /// What one thread keeps.
@@ -34,14 +69,16 @@ struct Worker {
 }
 
 impl Fpl {
-    /// A program with so many cells of memory; `name` is for messages. It is compiled once, for Ethernet, so that a mistake shows at once.
+    /// A program with so many cells of memory, which may call these searches besides the standard functions; `name` is for messages.
+    /// It is compiled once, for Ethernet, so that a mistake shows at once.
     ///
     /// # Errors
     /// What is wrong with it, and where.
-    pub fn new(name: &str, text: &str, cells: u32) -> Result<Fpl, Error> {
-        let options = FplOptions { memory_cells: cells, ..FplOptions::default() };
-        let program =
-            Fpl { name: name.to_owned(), text: text.to_owned(), workers: vec![Worker::new(options)] };
+    pub fn new(name: &str, text: &str, cells: u32, searches: Vec<Arc<External>>) -> Result<Fpl, Error> {
+        let options =
+            FplOptions { memory_cells: cells, registry: functions(&searches), ..FplOptions::default() };
+        let workers = vec![Worker::new(options)];
+        let program = Fpl { name: name.to_owned(), text: text.to_owned(), searches, workers };
         program.compile(&program.workers[0], LinkType::ETHERNET)?;
         Ok(program)
     }
@@ -50,8 +87,7 @@ impl Fpl {
     #[must_use]
     pub fn for_workers(mut self, workers: usize) -> Fpl {
         let options = self.workers[0].options.clone();
-        // Functions may keep something as well: each worker has its own.
-        let own = || FplOptions { registry: Arc::new(Registry::standard()), ..options.clone() };
+        let own = || FplOptions { registry: functions(&self.searches), ..options.clone() };
         self.workers = (0..workers.max(1)).map(|_| Worker::new(own())).collect();
         self
     }
@@ -95,6 +131,14 @@ impl Fpl {
         let options = FplOptions { link_type, ..worker.options.clone() };
         fpl::compile(&self.text, &options)
             .map_err(|error| Error::Filter(format!("{}: {}", self.name, fpl::report(&error, &self.text))))
+    }
+
+    /// The cells of a worker that are not 0: index and value.
+    ///
+    /// # Panics
+    /// If there is no such worker.
+    pub fn cells(&self, worker: usize) -> impl Iterator<Item = (u64, u64)> {
+        self.workers[worker].cells()
     }
 
     /// The cells that are not 0: a line each, index and value, the worker before them if there are several.

@@ -91,8 +91,8 @@ impl Trial {
         let plan = Plan::new(&[Source { name: "trial", text }])?;
         let common = Common {
             options: Arc::new(options),
-            programs: Mutex::default(),
             workers: 1,
+            interpret: false,
             directory: PathBuf::from("."),
         };
         let mut ends = Vec::new();
@@ -102,7 +102,7 @@ impl Trial {
             Ok(Box::new(End { arrived, written: 0 }))
         };
         let control = Arc::new(Control::new(None));
-        let maker = Maker { worker: 0, control: &control, common: &common, sink: &mut sink };
+        let maker = Maker { worker: 0, control: &control, common: &common, exits: None, sink: &mut sink };
         let (graph, sources) = plan::build(&plan, &Meters::private(), maker)?;
         Ok(Trial {
             graph,

@@ -3,7 +3,7 @@
 //! ```text
 //! run     := entry body return                          one packet: single.rs
 //! select  := entry (packet body (keep | reject) next)*  a batch: batch.rs
-//! body    := the graph, block for block                 body.rs, arithmetic.rs; switches: switch.rs
+//! body    := the graph, block for block                 body.rs, arithmetic.rs; switches: switch.rs; headers ahead: fetch.rs
 //! ```
 //!
 //! Both functions hold the whole filter: a batch costs no call per packet.
@@ -11,22 +11,23 @@
 mod arithmetic;
 mod batch;
 mod body;
+mod fetch;
 mod single;
 mod switch;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use cranelift_codegen::Context;
 use cranelift_codegen::ir::{AbiParam, Function, MemFlagsData, Signature, types};
 use cranelift_codegen::isa::{CallConv, TargetIsa};
-use cranelift_codegen::{CompiledCode, Context};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
-use tapline_filter::ir::{Ir, Terminator};
+use tapline_filter::ir::{Ir, Op, Terminator};
 
 use crate::Error;
 use crate::helper::Callee;
 use crate::search::Plan;
 
-pub(crate) use batch::BatchContext;
+pub(crate) use batch::{BatchContext, stretches};
 
 /// A graph with all that its code will refer to by address.
 pub(crate) struct Source<'a> {
@@ -48,6 +49,25 @@ pub(crate) fn plans(ir: &Ir) -> Box<[Option<Plan>]> {
     plans.into()
 }
 
+/// Machine code, complete in itself.
+pub(crate) struct Code {
+    pub(crate) bytes: Vec<u8>,
+    /// As text, if it was asked for.
+    pub(crate) listing: String,
+}
+
+/// From so many loads on, headers are fetched ahead: see `batch.rs`.
+const FETCHED_MIN: usize = 6;
+
+impl Source<'_> {
+    /// Whether a batch's headers are fetched ahead.
+    fn fetches(&self) -> bool {
+        let order = self.ir.order();
+        let values = order.iter().flat_map(|id| &self.ir[*id].instructions);
+        values.filter(|value| matches!(self.ir.op(**value), Op::Load(..))).count() >= FETCHED_MIN
+    }
+}
+
 /// One of the two functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry {
@@ -63,24 +83,14 @@ pub(crate) fn generate(
     entry: Entry,
     target: &dyn TargetIsa,
     listed: bool,
-) -> Result<CompiledCode, Error> {
+) -> Result<Code, Error> {
     // The generator has panicked on graphs that it should have refused; that must not end a capture.
     let attempt = catch_unwind(AssertUnwindSafe(|| attempt(source, entry, target, listed)));
     let code = attempt.unwrap_or_else(|_| Err("it panicked".to_owned()));
-    let code = code.map_err(|reason| Error::Generator { reason })?;
-    if code.buffer.relocs().is_empty() {
-        Ok(code)
-    } else {
-        Err(Error::Generator { reason: "the code is not complete in itself".to_owned() })
-    }
+    code.map_err(|reason| Error::Generator { reason })
 }
 
-fn attempt(
-    source: &Source<'_>,
-    entry: Entry,
-    target: &dyn TargetIsa,
-    listed: bool,
-) -> Result<CompiledCode, String> {
+fn attempt(source: &Source<'_>, entry: Entry, target: &dyn TargetIsa, listed: bool) -> Result<Code, String> {
     let mut context = Context::new();
     context.set_disasm(listed);
     let mut memory = FunctionBuilderContext::new();
@@ -97,7 +107,9 @@ fn attempt(
     builder.seal_all_blocks();
     builder.finalize(target.frontend_config());
     context.compile(target, &mut Default::default()).map_err(|error| format!("{:?}", error.inner))?;
-    context.take_compiled_code().ok_or_else(|| "no code came out".to_owned())
+    let code = context.take_compiled_code().ok_or("no code came out")?;
+    let bytes = fetch::replaced(&code).ok_or("the code is not complete in itself")?;
+    Ok(Code { bytes, listing: fetch::replaced_text(code.vcode.as_deref().unwrap_or_default()) })
 }
 
 /// A C function of integers.

@@ -1,0 +1,168 @@
+//! The threads that do the work of a plan.
+//!
+//! ```text
+//! one worker       sources --> graph
+//! several          sources --> head of the plan, in each of them \
+//!                  sources --> head of the plan                   >-- join --> tail of the plan, in one more thread
+//!                  sources --> head of the plan                  /
+//! ```
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::{Context, Result, anyhow};
+use tapline_capture::{Shared, Sink, Source};
+use tapline_graph::catalog::Common;
+use tapline_graph::plan::{self, Maker, Plan, Split};
+use tapline_graph::{
+    Control, Ended, Engine, Entry, Exits, Graph, GraphAccount, Inlet, Join, NodeId, Outcome, Table,
+};
+use tapline_packet::Interface;
+use tapline_profile::Meters;
+
+use super::opening::Opened;
+use super::reporting::Watcher;
+use crate::capture::{clock, share};
+
+/// What all workers have in common.
+pub(super) struct Crew<'a> {
+    pub(super) meters: &'a Meters,
+    pub(super) control: &'a Arc<Control>,
+    pub(super) common: &'a Common,
+    pub(super) watch: &'a Watcher,
+}
+
+/// What all workers together leave behind.
+pub(super) struct Done {
+    pub(super) results: Vec<(String, Table)>,
+    pub(super) account: GraphAccount,
+    pub(super) ended: Ended,
+}
+
+/// What a worker leaves behind.
+struct Part {
+    graph: Graph,
+    account: GraphAccount,
+    ended: Ended,
+}
+
+/// A graph, and the nodes of its sources.
+type Built = (Graph, Vec<NodeId>);
+/// Sinks by the number of their node.
+type Sinks = HashMap<usize, Box<dyn Sink>>;
+
+/// A sink of a plan, and what completes it once all workers are done.
+struct Completer {
+    stage: String,
+    sink: Shared,
+}
+
+impl Crew<'_> {
+    /// The whole plan in this thread.
+    pub(super) fn alone(&self, plan: &Plan, mut sources: Vec<Vec<Opened>>, sinks: Sinks) -> Result<Done> {
+        let sources = sources.pop().context("a graph has at least one worker")?;
+        let mut sources: Vec<_> = sources.into_iter().map(Opened::alone).collect();
+        let built = self.build(plan, 0, None, sinks)?;
+        let Part { graph, account, ended } = self.work(0, &mut sources, built);
+        Ok(Done { results: graph.results(), account, ended })
+    }
+
+    /// The head in one thread for each set of sources, and the tail in one; then one result of all.
+    pub(super) fn together(
+        &self,
+        parts: &Split,
+        sources: Vec<Vec<Opened>>,
+        interfaces: Vec<Interface>,
+        head_sinks: Sinks,
+        tail_sinks: Sinks,
+    ) -> Result<Done> {
+        let (workers, inlets) = (sources.len(), sources.first().map_or(0, Vec::len));
+        let (head_handles, mut completers) = handles(&parts.head, head_sinks, workers);
+        let (mut tail_handles, of_tail) = handles(&parts.tail, tail_sinks, 1);
+        completers.extend(of_tail);
+        let join = Join::new(parts.exits, inlets, workers, interfaces);
+        let mut jobs = Vec::new();
+        for (worker, (sources, sinks)) in sources.into_iter().zip(head_handles).enumerate() {
+            let exits = Exits::new(&join, worker);
+            let marked =
+                |(inlet, source): (usize, Opened)| source.marked(worker, workers, exits.marker(inlet));
+            let sources: Vec<_> = sources.into_iter().enumerate().map(marked).collect();
+            jobs.push((worker, sources, self.build(&parts.head, worker, Some(&exits), sinks)?));
+        }
+        let entries = Entry::all(&join);
+        let tail = self.build(&parts.tail, workers, None, tail_handles.pop().unwrap_or_default())?;
+        let (heads, tail) = thread::scope(|scope| {
+            let tail = scope.spawn(move || self.work_joined(workers, entries, tail));
+            let threads: Vec<_> = jobs
+                .into_iter()
+                .map(|(worker, mut sources, built)| {
+                    scope.spawn(move || self.work(worker, &mut sources, built))
+                })
+                .collect();
+            let heads: Vec<Part> = threads.into_iter().map(finished).collect();
+            (heads, finished(tail))
+        });
+        Ok(self.sum(heads, tail, completers))
+    }
+
+    fn sum(&self, heads: Vec<Part>, tail: Part, completers: Vec<Completer>) -> Done {
+        let mut heads = heads.into_iter();
+        let mut all = heads.next().expect("there is at least one worker");
+        for other in heads {
+            all.graph.absorb(&other.graph);
+            all.account.merge(other.account);
+            all.ended = all.ended.worse(other.ended);
+        }
+        all.account.join(tail.account, true);
+        all.ended = all.ended.worse(tail.ended);
+        for Completer { stage, mut sink } in completers {
+            if let Err(error) = sink.finish(clock(), &all.account.interfaces) {
+                all.ended = all.ended.worse(Ended::Failed(error));
+            }
+            let stage = all.account.stages.iter_mut().find(|other| other.name == stage);
+            stage.into_iter().for_each(|stage| stage.own.output = Some(sink.account()));
+        }
+        let mut results = all.graph.results();
+        results.extend(tail.graph.results());
+        Done { results, account: all.account, ended: all.ended }
+    }
+
+    fn build(&self, plan: &Plan, worker: usize, exits: Option<&Exits>, mut sinks: Sinks) -> Result<Built> {
+        let mut take = |node: usize| Ok(sinks.remove(&node).expect("each sink of the plan was opened"));
+        let maker = Maker { worker, control: self.control, common: self.common, exits, sink: &mut take };
+        plan::build(plan, self.meters, maker).map_err(|error| anyhow!(error))
+    }
+
+    fn work(&self, worker: usize, sources: &mut [Box<dyn Source>], (mut graph, nodes): Built) -> Part {
+        let inlets = sources.iter_mut().zip(nodes);
+        let inlets = inlets.map(|(source, node)| Inlet::new(source.as_mut(), node)).collect();
+        let outcome = self.run(worker, Engine::new(inlets, &mut graph, self.control, clock));
+        Part { graph, account: outcome.account, ended: outcome.ended }
+    }
+
+    fn work_joined(&self, number: usize, mut entries: Vec<Entry>, (mut graph, nodes): Built) -> Part {
+        let nodes: Vec<NodeId> = entries.iter().map(|entry| nodes[entry.exit()]).collect();
+        let inlets = entries.iter_mut().zip(nodes).map(|(entry, node)| Inlet::joined(entry, node)).collect();
+        let outcome = self.run(number, Engine::new(inlets, &mut graph, self.control, clock));
+        Part { graph, account: outcome.account, ended: outcome.ended }
+    }
+
+    fn run(&self, number: usize, engine: Engine<'_>) -> Outcome {
+        engine.run(&mut |report| self.watch.tell(number, report))
+    }
+}
+
+/// For each worker its handles of the sinks of a plan, and what completes them.
+fn handles(plan: &Plan, sinks: Sinks, workers: usize) -> (Vec<Sinks>, Vec<Completer>) {
+    let (numbers, sinks): (Vec<usize>, Vec<Box<dyn Sink>>) = sinks.into_iter().unzip();
+    let (handles, completers) = share(sinks, workers);
+    let numbered = |handles: Vec<Box<dyn Sink>>| numbers.iter().copied().zip(handles).collect();
+    let named = numbers.iter().map(|number| plan.nodes[*number].name.clone()).zip(completers);
+    let completers = named.map(|(stage, sink)| Completer { stage, sink }).collect();
+    (handles.into_iter().map(numbered).collect(), completers)
+}
+
+fn finished<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}

@@ -1,0 +1,64 @@
+//! What is remembered of flows: for certain of the last so many, and never of more than twice as many.
+//!
+//! Two tables, young and old: what is met in the old one is young again. When the young one is full it becomes the old one, and what was old is
+//! forgotten.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+
+/// Values by key.
+pub(super) struct Recent<K, V> {
+    room: usize,
+    young: HashMap<K, V>,
+    old: HashMap<K, V>,
+    forgotten: u64,
+}
+
+impl<K: Eq + Hash + Copy, V> Recent<K, V> {
+    /// Remembers the last `room` keys for certain.
+    pub(super) fn new(room: usize) -> Recent<K, V> {
+        Recent { room, young: HashMap::new(), old: HashMap::new(), forgotten: 0 }
+    }
+
+    /// What is remembered of a key; `new` if nothing is.
+    pub(super) fn of(&mut self, key: K, new: impl FnOnce() -> V) -> &mut V {
+        if !self.young.contains_key(&key) {
+            if self.young.len() == self.room {
+                self.forgotten += self.old.len() as u64;
+                self.old = std::mem::take(&mut self.young);
+            }
+            let known = self.old.remove(&key).unwrap_or_else(new);
+            self.young.insert(key, known);
+        }
+        self.young.get_mut(&key).expect("it is young now")
+    }
+
+    /// How many were forgotten.
+    pub(super) fn forgotten(&self) -> u64 {
+        self.forgotten
+    }
+
+    /// Another worker forgot as many.
+    pub(super) fn absorb(&mut self, other: &Recent<K, V>) {
+        self.forgotten += other.forgotten;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_ones_are_known_and_no_more_than_twice_as_many() {
+        let mut recent = Recent::new(3);
+        for key in 0..100_u32 {
+            *recent.of(key, || 0) += 1;
+            for back in 0..3.min(key) {
+                assert_eq!(*recent.of(key - back, || -1_000), 1, "{key} {back}");
+            }
+            assert!(recent.young.len() + recent.old.len() <= 6);
+        }
+        assert!(recent.forgotten() > 90);
+        assert_eq!(*recent.of(0, || 7), 7, "long forgotten");
+    }
+}
