@@ -4,13 +4,15 @@
 //! live:  received = dropped by the ring + unread at stop + delivered          (each interface)
 //! file:  read     = delivered                                                (each interface)
 //! both:  delivered = filtered + accepted + unexamined                        (the engine)
-//!        accepted  = written + lost + buffered                               (each output)
+//!        accepted  = written + lost + left + buffered                        (each output; only those that send leave any)
 //! ```
 //!
 //! Losses before the ring (NIC, driver) stand beside these sums: the kernel never showed us those packets. Counters are
 //! 64 bits wide. What cannot be known is [`Count::Unknown`], never zero.
 
 use std::fmt;
+
+use crate::transmit::Causes;
 
 /// A counter, or the admission that nobody counts it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,6 +153,23 @@ pub struct OutputAccount {
     pub lost: u64,
     /// Packets in a buffer on their way out; 0 once the output is finished.
     pub buffered: u64,
+    /// Packets that an output which sends them did not send, by cause: those that are lost, and those that were rightly left.
+    pub unsent: Causes,
+}
+
+impl OutputAccount {
+    /// Packets of which it says what became of them.
+    pub fn total(&self) -> u64 {
+        self.written + self.lost + self.unsent.left() + self.buffered
+    }
+
+    /// Adds what became of the packets of another output of this name.
+    pub fn merge(&mut self, other: &OutputAccount) {
+        self.written += other.written;
+        self.lost += other.lost;
+        self.buffered += other.buffered;
+        self.unsent.merge(&other.unsent);
+    }
 }
 
 /// What runs the filters in user space. Several interfaces and workers have their own.
@@ -252,11 +271,13 @@ impl Account {
     }
 
     fn output_fault(&self, output: &OutputAccount) -> Option<String> {
-        let sum = output.written + output.lost + output.buffered;
+        let sum = output.total();
         (sum != self.accepted).then(|| {
+            let OutputAccount { name, written, lost, buffered, unsent } = output;
             format!(
-                "{}: accepted {} but written {} + lost {} + buffered {} = {sum}",
-                output.name, self.accepted, output.written, output.lost, output.buffered
+                "{name}: accepted {} but written {written} + lost {lost} + left {} + buffered {buffered} = {sum}",
+                self.accepted,
+                unsent.left()
             )
         })
     }
@@ -311,7 +332,12 @@ mod tests {
             filtered: 3,
             accepted: 4,
             unexamined: 0,
-            outputs: vec![OutputAccount { name: "out.pcap".into(), written: 3, lost: 1, buffered: 0 }],
+            outputs: vec![OutputAccount {
+                name: "out.pcap".into(),
+                written: 3,
+                lost: 1,
+                ..OutputAccount::default()
+            }],
             filter: FilterAccount::default(),
         }
     }

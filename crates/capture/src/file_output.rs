@@ -92,6 +92,7 @@ impl Sink for FileOutput {
             written: self.writer.written(),
             lost: self.writer.lost(),
             buffered,
+            ..OutputAccount::default()
         }
     }
 }

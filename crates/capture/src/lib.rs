@@ -18,6 +18,7 @@ mod file;
 mod file_output;
 mod sink;
 mod source;
+pub mod transmit;
 
 pub use account::{
     Account, Balance, Count, FilterAccount, InterfaceAccount, Loss, OutputAccount, Place, RingAccount,

@@ -20,6 +20,7 @@ Examples:
   tapline capture -r trace.pcapng -n -v 'udp'         read it again
   tapline run -e 'device(eth0) -> top(by=flow)'       a graph of stages: who talks most
   tapline filter explain 'vlan and tcp port 80'       what a filter does, test by test
+  tapline replay trace.pcap -i veth0 --rate 10k       send a file again
   tapline top                                         what running captures and graphs do, stage by stage
   tapline profile -r trace.pcapng 'udp'               what a packet costs here, component by component";
 
@@ -41,6 +42,9 @@ pub(crate) enum Command {
     /// Measure what a packet costs here: in the kernel, at each stage, at each output.
     #[command(after_help = crate::profile::EXAMPLES)]
     Profile(Box<crate::profile::ProfileArgs>),
+    /// Send the packets of capture files out of an interface: with their gaps, scaled, at a rate, in a loop.
+    #[command(after_help = crate::replay::EXAMPLES)]
+    Replay(Box<crate::replay::ReplayArgs>),
 }
 
 const RUN_EXAMPLES: &str = "\
@@ -81,6 +85,10 @@ pub(crate) struct RunArgs {
     /// Open devices in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME")]
     pub(crate) netns: Option<String>,
+    /// Let bounce and reflect send on this interface, whatever it is. May be repeated. Without it they send on loopback and veth
+    /// interfaces only.
+    #[arg(long, value_name = "IFACE")]
+    pub(crate) i_own_this_network: Vec<String>,
     /// Threads that share the packets of each source by host, each with the graph up to the first stage that must see all packets in their order;
     /// from there on one thread has those of all. Results are those of one worker; packets reach files and lines batch by batch, not strictly by
     /// time, unless `merge` stands before them.

@@ -9,6 +9,7 @@ mod interfaces;
 mod output;
 mod privileges;
 mod profile;
+mod replay;
 mod report;
 mod run;
 mod signals;
@@ -40,6 +41,7 @@ fn main() -> ExitCode {
         Command::Interfaces(args) => interfaces::list(&args).map(|()| ExitCode::SUCCESS),
         Command::Top(args) => top::run(&args),
         Command::Profile(args) => profile::run(&args),
+        Command::Replay(args) => replay::run(&args),
     };
     result.unwrap_or_else(|error| {
         if !is_broken_pipe(&error) {

@@ -88,6 +88,11 @@ fn refused_word(class: &str) -> &'static str {
     }
 }
 
+/// What packets are that an output took.
+fn written_word(class: &str) -> &'static str {
+    if matches!(class, "bounce" | "reflect") { "sent" } else { "written" }
+}
+
 fn state_text(balance: &Balance) -> String {
     match balance {
         Balance::Balanced => "  balanced: every packet is accounted for\n".to_owned(),
@@ -229,8 +234,9 @@ impl Table {
         remark(own.held, "held");
         remark(own.unexamined, "not examined");
         if let Some(output) = &own.output {
-            remark(output.written, "written");
+            remark(output.written, written_word(stage.class));
             remark(output.lost, "LOST");
+            output.unsent.iter().for_each(|(cause, packets)| remark(packets, cause.words()));
             remark(output.buffered, "on their way");
         }
         if let Some(filter) = &own.filter {
@@ -287,7 +293,15 @@ fn loss_json(loss: &Loss) -> Value {
 }
 
 fn output_json(output: &OutputAccount) -> Value {
-    json!({"name": output.name, "written": output.written, "lost": output.lost, "buffered": output.buffered})
+    let OutputAccount { name, written, lost, buffered, unsent } = output;
+    let mut value = json!({"name": name, "written": written, "lost": lost, "buffered": buffered});
+    // Only outputs that send have any.
+    let unsent: serde_json::Map<String, Value> =
+        unsent.iter().map(|(cause, packets)| (cause.name().to_owned(), packets.into())).collect();
+    if !unsent.is_empty() {
+        value["unsent"] = unsent.into();
+    }
+    value
 }
 
 /// The engines by number, null without a filter in user space.

@@ -5,7 +5,7 @@
 //! each source      delivered = handed on + unexamined
 //! each edge        what one stage handed on = what the next one received
 //! each stage       received = passed + refused + held + unexamined            (stages that hand on)
-//!                  received = written + lost + buffered + unexamined          (outputs)
+//!                  received = written + lost + left + buffered + unexamined   (outputs; only those that send leave any)
 //! ```
 
 use tapline_capture::{Account, Balance, FilterAccount, InterfaceAccount, OutputAccount};
@@ -63,10 +63,12 @@ impl StageAccount {
 
     fn sum_fault(&self) -> Option<String> {
         let StageAccount { name, received, passed, own: Own { held, unexamined, output, .. }, .. } = self;
-        if let Some(OutputAccount { written, lost, buffered, .. }) = output {
-            let sum = written + lost + buffered + unexamined;
+        if let Some(output) = output {
+            let sum = output.total() + unexamined;
             return (sum != *received).then(|| {
-                format!("{name}: received {received} but written {written} + lost {lost} + buffered {buffered} + unexamined {unexamined} = {sum}")
+                let OutputAccount { written, lost, buffered, unsent, .. } = output;
+                let left = unsent.left();
+                format!("{name}: received {received} but written {written} + lost {lost} + left {left} + buffered {buffered} + unexamined {unexamined} = {sum}")
             });
         }
         let refused = self.refused();
@@ -98,18 +100,15 @@ impl StageAccount {
             }
             (ours, theirs) => ours.or(theirs),
         };
-        let total = |output: &OutputAccount| output.written + output.lost + output.buffered;
         own.output = match (own.output.take(), theirs.output) {
             // Each tells of all workers, as it was when it was asked: the one asked last knows most.
             (Some(ours), Some(theirs)) if own.is_shared => {
-                Some(if total(&theirs) >= total(&ours) { theirs } else { ours })
+                Some(if theirs.total() >= ours.total() { theirs } else { ours })
             }
-            (Some(ours), Some(theirs)) => Some(OutputAccount {
-                written: ours.written + theirs.written,
-                lost: ours.lost + theirs.lost,
-                buffered: ours.buffered + theirs.buffered,
-                ..ours
-            }),
+            (Some(mut ours), Some(theirs)) => {
+                ours.merge(&theirs);
+                Some(ours)
+            }
             (ours, theirs) => ours.or(theirs),
         };
     }

@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! PacketSocket --map_ring--> BlockRing      capture: an AF_PACKET socket and the ring that the kernel fills
-//! PacketSender                              transmit: the same family, for tests and generators
+//! FrameSocket                               transmit: frames in pieces, many in one call
+//! PacketSender                              the same for tests, simpler
 //! RouteSocket, LinkControl                  what interfaces there are, how they do, what they can (netlink, ethtool)
 //! bpf                                       programs in the kernel: loading, running, XDP
 //! poll, Wakeup                              waiting, and being woken
 //! ExecutableMemory                          machine code, written once and then never again
 //! SharedWords                               counters that other processes read while we count
 //! KeyInput, TerminalSize                    a terminal, for programs that refresh what they show
-//! clock, tsc, usage                         what time it is, and what was used of it
+//! clock, tsc, usage, timer                  what time it is, what was used of it, and sleeping until it comes
 //! NetNs, capability, privilege              where we stand and what we may do
 //! Opener                                    files opened by a process that kept its rights
 //! vectorscan                                sets of strings through the system's libhs (a feature)
@@ -24,6 +25,7 @@ pub mod capability;
 pub mod clock;
 mod error;
 mod executable;
+mod frame_socket;
 mod link_control;
 mod netns;
 mod opener;
@@ -36,6 +38,7 @@ pub mod proc_packet;
 mod route;
 mod shared_words;
 mod terminal;
+pub mod timer;
 pub mod tsc;
 pub mod usage;
 #[cfg(feature = "vectorscan")]
@@ -44,6 +47,7 @@ pub mod vectorscan;
 pub use block_ring::{BlockHead, BlockRing, RingGeometry};
 pub use error::SyscallError;
 pub use executable::ExecutableMemory;
+pub use frame_socket::{FRAMES_PER_CALL, FrameSocket, PIECES_MAX};
 pub use link_control::{DriverInfo, LinkControl, Timestamping};
 pub use netns::NetNs;
 pub use opener::{Opener, Owner};

@@ -44,6 +44,9 @@ pub struct Link {
     pub hardware_address: Vec<u8>,
     /// What made it: `veth`, `bridge`, `bond`; empty for hardware.
     pub kind: String,
+    /// The other end of a veth, or what a VLAN device stands on, by its number in the same network namespace; `None` if it has none, or that is
+    /// in another one.
+    pub peer: Option<u32>,
     /// A description that an administrator gave it (`ip link set alias`).
     pub alias: String,
     /// How many ask it to be promiscuous.
@@ -353,8 +356,11 @@ fn parse_link(message: &Message<'_>) -> Option<Link> {
         flags: read_u32(message.body, 8)?,
         ..Link::default()
     };
+    let mut is_peer_elsewhere = false;
     for (kind, value) in attributes(message.body.get(LINK_HEADER_LEN..)?) {
         match kind {
+            libc::IFLA_LINK => link.peer = read_u32(value, 0).filter(|index| *index != 0),
+            libc::IFLA_LINK_NETNSID => is_peer_elsewhere = true,
             libc::IFLA_IFNAME => link.name = text(value),
             libc::IFLA_ADDRESS => link.hardware_address = value.to_vec(),
             libc::IFLA_MTU => link.mtu = read_u32(value, 0).unwrap_or(0),
@@ -368,6 +374,7 @@ fn parse_link(message: &Message<'_>) -> Option<Link> {
             _ => {}
         }
     }
+    link.peer = link.peer.filter(|_| !is_peer_elsewhere);
     Some(link)
 }
 

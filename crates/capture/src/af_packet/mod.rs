@@ -48,6 +48,7 @@ use tapline_sys::{LinkChange, Poller, RingGeometry, RouteSocket, SyscallError, W
 
 pub use error::AfPacketError;
 pub use extended::KernelRuns;
+pub(crate) use hardware::link_type;
 pub use listing::{Capturer, InterfaceInfo, list};
 pub use tapline_sys::FanoutMode;
 pub use timestamps::TimestampSource;

@@ -26,7 +26,7 @@ use tapline_sys::{NetNs, Poller, RouteSocket, tsc};
 use super::{DURATION, ProfileArgs};
 use crate::capture::{Compiler, clock, filter_text, stop_after};
 use crate::run::opening::How;
-use crate::run::{code, opening};
+use crate::run::{code, opening, sending};
 use crate::{privileges, signals, top};
 
 /// The most bytes that a filter lets through of a packet: all.
@@ -141,6 +141,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
     let offered_before = interface_packets(&devices, args.netns.as_deref());
     let interfaces = opening::interfaces(opened.iter().map(AsRef::as_ref));
     opening::check_filters(&plan, &compiler, &interfaces)?;
+    sending::check(&how, &plan, &interfaces)?;
     let mut sinks = opening::sinks(&how, &plan, &interfaces, identity.as_ref())?;
     let meters = Meters::create(&top::title());
     privileges::give_up(identity.as_ref())?;

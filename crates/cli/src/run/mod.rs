@@ -7,6 +7,7 @@
 pub(crate) mod opening;
 mod reloading;
 mod reporting;
+pub(crate) mod sending;
 mod working;
 
 use std::fs;
@@ -114,10 +115,12 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     let is_live = plan.nodes.iter().any(|node| node.class.name == "device");
     let compiler = Arc::new(Compiler::new(SNAP_LEN, true, args.language, is_live, args.netns.as_deref()));
     let caught = signals::catch()?;
-    let how = How { netns: args.netns.clone(), json: args.json, ..How::default() };
+    let owned = args.i_own_this_network.clone();
+    let how = How { netns: args.netns.clone(), json: args.json, owned, ..How::default() };
     let opened = opening::worker_sources(&how, plan, &compiler, &control, workers)?;
     let interfaces = opening::interfaces(opened.iter().take(1).flatten().map(Opened::source));
     opening::check_filters(plan, &compiler, &interfaces)?;
+    sending::check(&how, plan, &interfaces)?;
     let head_sinks = opening::sinks(&how, &parts.head, &interfaces, identity.as_ref())?;
     let tail_sinks = opening::sinks(&how, &parts.tail, &interfaces, identity.as_ref())?;
     let meters = Meters::create(&reporting::title(plan));

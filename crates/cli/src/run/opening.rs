@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use tapline_capture::af_packet::{
-    self, AfPacket, KernelRuns, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings,
+    self, AfPacket, CaptureDirection, KernelRuns, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings,
 };
 use tapline_capture::{FileInput, FileOutput, Sink, Source};
 use tapline_file::{FileWriter, Order, Section, WriteOptions};
@@ -20,6 +20,7 @@ use tapline_print::{Options, Printer, Services};
 use tapline_profile::StampMode;
 use tapline_sys::privilege::Identity;
 
+use super::sending;
 use crate::capture::{Compiler, clock, input};
 use crate::{privileges, stream};
 
@@ -30,6 +31,8 @@ pub(crate) struct How {
     pub(crate) netns: Option<String>,
     /// Whether packets are shown as JSON.
     pub(crate) json: bool,
+    /// Interfaces that may be sent on whatever they are: `--i-own-this-network`.
+    pub(crate) owned: Vec<String>,
     /// What stamping packets takes is added here.
     pub(crate) stamp_ticks: StampTicks,
     /// What filters in the kernel take is told here.
@@ -130,6 +133,7 @@ fn device(
         let compiler = Arc::clone(compiler);
         Arc::new(move |interface: &Interface| compiler.compile(&text, interface)) as af_packet::CompileFilter
     });
+    let sends = sending::follows(plan, node);
     let prints = plan.nodes.iter().any(|node| matches!(node.class.name, "print" | "json"));
     let settings = Settings {
         netns: how.netns.clone(),
@@ -138,7 +142,16 @@ fn device(
         promiscuous: node.arguments.text("promiscuous") == "yes",
         kernel_runs: how.kernel_runs.clone(),
         ring_len: Some(node.arguments.number("ring")).filter(|bytes| *bytes > 0),
-        latency_ms: if prints { LATENCY_INTERACTIVE_MS } else { LATENCY_RECORDING_MS },
+        direction: direction(node.arguments.text("direction")),
+        // What is sent on waits for its block. To cut it again, the size of merged packets' segments is needed.
+        latency_ms: if sends {
+            sending::LATENCY_MS
+        } else if prints {
+            LATENCY_INTERACTIVE_MS
+        } else {
+            LATENCY_RECORDING_MS
+        },
+        vnet_header: sends,
         order: af_packet::Order::Time,
         workers,
         ..Settings::new(&[node.arguments.text("interface")])
@@ -149,6 +162,14 @@ fn device(
     let mode: StampMode = node.arguments.text("stamp").parse()?;
     let stamped = |source| Opened::Device(Stamped::wrap(Box::new(source), mode, &how.stamp_ticks));
     Ok(opened.into_iter().map(stamped).collect())
+}
+
+fn direction(word: &str) -> CaptureDirection {
+    match word {
+        "in" => CaptureDirection::In,
+        "out" => CaptureDirection::Out,
+        _ => CaptureDirection::Both,
+    }
 }
 
 /// The interfaces that sources know of now.
@@ -181,7 +202,7 @@ pub(crate) fn sinks(
         if !matches!(node.class.make, Make::Sink) {
             continue;
         }
-        sinks.insert(index, sink(how, node, interfaces, is_live, identity)?);
+        sinks.insert(index, sink(how, plan, index, interfaces, is_live, identity)?);
     }
     Ok(sinks)
 }
@@ -189,12 +210,16 @@ pub(crate) fn sinks(
 /// Opens the sink of a node.
 pub(crate) fn sink(
     how: &How,
-    node: &PlanNode,
+    plan: &Plan,
+    index: usize,
     interfaces: &[Interface],
     is_live: bool,
     identity: Option<&Identity>,
 ) -> Result<Box<dyn Sink>> {
+    let node = &plan.nodes[index];
     Ok(match node.class.name {
+        "bounce" => Box::new(sending::bounce(how, node)?),
+        "reflect" => Box::new(sending::reflect(how, plan, index, interfaces)?),
         "record" => Box::new(record(node, interfaces, is_live, identity)?),
         _ => Box::new(lines(how, node, interfaces.len() > 1, is_live)),
     })

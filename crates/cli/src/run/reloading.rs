@@ -68,11 +68,11 @@ impl Reloader {
         }
         opening::check_filters(&plan, &self.compiler, &self.interfaces)?;
         let is_live = plan.nodes.iter().any(|node| node.class.name == "device");
+        super::sending::check(&self.how, &plan, &self.interfaces)?;
         let (how, interfaces) = (&self.how, &self.interfaces);
         let mut open = |node: usize| {
             // Rights were given up: what is opened now is opened as the user who we are.
-            opening::sink(how, &plan.nodes[node], interfaces, is_live, None)
-                .map_err(|error| format!("{error:#}"))
+            opening::sink(how, &plan, node, interfaces, is_live, None).map_err(|error| format!("{error:#}"))
         };
         let maker =
             Maker { worker: 0, control: &self.control, common: &self.common, exits: None, sink: &mut open };

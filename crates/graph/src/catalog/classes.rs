@@ -34,6 +34,8 @@ pub const CLASSES: &[Class] = &[
     PRINT,
     JSON,
     RECORD,
+    stages::send::BOUNCE,
+    stages::send::REFLECT,
     stages::drop::CLASS,
 ];
 
@@ -60,6 +62,12 @@ const DEVICE: Class = Class {
             kind: Kind::Choice(&["yes", "no"]),
             default: Some("yes"),
             meaning: "whether packets to other hosts are asked for",
+        },
+        Parameter {
+            name: "direction",
+            kind: Kind::Choice(&["both", "in", "out"]),
+            default: Some("both"),
+            meaning: "in: what the interface receives; out: what this host sends there",
         },
         Parameter {
             name: "stamp",

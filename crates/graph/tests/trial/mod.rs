@@ -72,7 +72,7 @@ impl Sink for End {
     }
 
     fn account(&self) -> OutputAccount {
-        OutputAccount { name: "end".to_owned(), written: self.written, lost: 0, buffered: 0 }
+        OutputAccount { name: "end".to_owned(), written: self.written, ..OutputAccount::default() }
     }
 }
 

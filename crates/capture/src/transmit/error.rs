@@ -1,0 +1,84 @@
+//! Why nothing can be sent: what happened, where, and what to do about it.
+
+use std::io;
+
+use tapline_sys::{NetNs, SyscallError};
+
+const EPERM: i32 = 1;
+const EACCES: i32 = 13;
+
+/// Why nothing can be sent.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TransmitError {
+    /// The interface leads to a network that may belong to others.
+    #[error(
+        "sending on {interface} is refused: it is {what}, and what is behind it may not be yours\n  Tapline sends on loopback and veth \
+         interfaces; on others only if you name them. If that network is yours, add: --i-own-this-network {interface}"
+    )]
+    NotAllowed {
+        /// Where.
+        interface: String,
+        /// What kind of interface it is, with an article.
+        what: String,
+    },
+    /// No interface of this name.
+    #[error("there is no interface {wanted:?} to send on; there are: {present}")]
+    NoSuchInterface {
+        /// What was asked for.
+        wanted: String,
+        /// The names that there are.
+        present: String,
+    },
+    /// Packets would go round for ever.
+    #[error(
+        "packets would go round for ever: {way}\n  capture somewhere else, or send somewhere else; a filter does not make this right"
+    )]
+    Round {
+        /// The way round: what is captured where, and sent where.
+        way: String,
+    },
+    /// No network namespace of this name.
+    #[error("cannot open the network namespace {name:?}: {source}{known}")]
+    NoSuchNamespace {
+        /// What was asked for.
+        name: String,
+        /// A clause that lists the names there are; may be empty.
+        known: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// Without the right to open packet sockets.
+    #[error("no permission to send on {interface}: {source}\n  sending needs CAP_NET_RAW: sudo tapline ...")]
+    NoPermission {
+        /// Where.
+        interface: String,
+        /// What the kernel said.
+        source: SyscallError,
+    },
+    /// Something else failed.
+    #[error("{interface}: {source}")]
+    Call {
+        /// Where; a word for all of them if it is about no interface.
+        interface: String,
+        /// What the kernel said.
+        source: SyscallError,
+    },
+}
+
+impl TransmitError {
+    pub(super) fn of_call(interface: &str, source: SyscallError) -> TransmitError {
+        let interface = interface.to_owned();
+        match source.errno() {
+            EPERM | EACCES => TransmitError::NoPermission { interface, source },
+            _ => TransmitError::Call { interface, source },
+        }
+    }
+
+    pub(super) fn no_such_namespace(name: &str, source: io::Error) -> TransmitError {
+        let names = NetNs::names();
+        let known =
+            if names.is_empty() { String::new() } else { format!("; there are: {}", names.join(", ")) };
+        TransmitError::NoSuchNamespace { name: name.to_owned(), known, source }
+    }
+}

@@ -1,0 +1,261 @@
+//! Sending packets out of an interface, and accounting for each.
+//!
+//! ```text
+//! Network --permit(name)--> Permit --open--> Transmitter --send(batch, which)--> the kernel
+//!                                                 |
+//!   each packet:  make ready (tag put back, checksum completed) --> sent
+//!                        \--> refused, by cause                \--> refused by the kernel, by cause
+//! ```
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `permit` | where sending is allowed at all: the one place that says it |
+//! | `round` | what would go round for ever |
+//! | `ready` | a captured packet as the frame that stood on the wire |
+//! | `checksum` | sums of TCP and UDP |
+//! | `cause` | why packets were not sent |
+//! | `pace`, `pace_clock`, `gaps` | frames at their times: waiting, the clock, how far off they were |
+//! | `rewrite` | other endpoints in a packet, with its checksums mended |
+//!
+//! `packets given = sent + refused by cause` holds exactly. Nothing here waits for ever: when a queue is full the sender tries for as long as
+//! [`SendSettings::patience`] says, and then counts the packet.
+
+mod cause;
+mod checksum;
+mod error;
+mod gaps;
+mod pace;
+mod pace_clock;
+mod permit;
+mod ready;
+pub mod rewrite;
+mod round;
+
+use std::time::{Duration, Instant};
+
+use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType};
+use tapline_sys::{FRAMES_PER_CALL, FrameSocket, RouteSocket, SyscallError};
+
+pub use cause::{Cause, Causes};
+pub use error::TransmitError;
+pub use gaps::Gaps;
+pub use pace::{PaceReport, Pacer, Schedule};
+pub use permit::{Network, Permit};
+pub use ready::Change;
+
+use ready::Maker;
+
+use crate::Error;
+
+/// Bytes of frames that may be on their way to the adapter. A virtual interface holds none.
+const SEND_BUFFER: u32 = 4 << 20;
+/// The pause before a full queue, which cannot be waited for, is tried again.
+const PAUSE: Duration = Duration::from_micros(50);
+/// The longest wait at once for room in the socket.
+const WAIT_MAX: Duration = Duration::from_millis(20);
+
+const EAGAIN: i32 = 11;
+const ENOBUFS: i32 = 105;
+
+/// How to send.
+#[derive(Clone, Copy, Debug)]
+pub struct SendSettings {
+    /// How long a full queue is tried again before the packet counts as refused.
+    pub patience: Duration,
+    /// Packets that stand for several frames are sent by the kernel's segmentation, where their capture tells the segments' size
+    /// ([`Settings::vnet_header`](crate::af_packet::Settings::vnet_header)).
+    pub segments: bool,
+    /// What is changed in each frame.
+    pub change: Change,
+}
+
+impl Default for SendSettings {
+    fn default() -> SendSettings {
+        SendSettings { patience: Duration::from_millis(2), segments: false, change: Change::None }
+    }
+}
+
+/// What was sent so far, and what was not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Packets that the kernel took.
+    pub packets: u64,
+    /// Their bytes, with link header and tags, without frame check sequence.
+    pub bytes: u64,
+    /// Packets that were not sent.
+    pub causes: Causes,
+}
+
+/// Sends packets out of one interface.
+#[derive(Debug)]
+pub struct Transmitter {
+    name: String,
+    link_type: LinkType,
+    socket: FrameSocket,
+    maker: Maker,
+    patience: Duration,
+    if_index: u32,
+    route: RouteSocket,
+    /// The interface's `tx_dropped` at the start.
+    dropped_before: Option<u64>,
+    /// The queue was full for all of our patience, and nothing has gone since: the next packets get no patience of their own.
+    is_jammed: bool,
+    sent: Sent,
+}
+
+impl Transmitter {
+    /// Opens a socket on the interface that the permit is for. Needs `CAP_NET_RAW`; nothing afterwards.
+    ///
+    /// # Errors
+    /// [`TransmitError::NoPermission`] without the right to open packet sockets; what else the kernel says.
+    pub fn open(permit: &Permit, settings: &SendSettings) -> Result<Transmitter, TransmitError> {
+        let name = permit.name().to_owned();
+        let fail = |source: SyscallError| TransmitError::of_call(&name, source);
+        let if_index = permit.if_index();
+        let open = || Ok((FrameSocket::open(if_index)?, RouteSocket::open()?));
+        let (socket, mut route) = permit.run(open).and_then(|opened| opened).map_err(fail)?;
+        let dropped_before = tx_dropped(&mut route, if_index);
+        // A smaller buffer costs patience at worst.
+        let _ = socket.set_send_buffer(SEND_BUFFER);
+        if settings.segments {
+            socket.set_vnet_header(true).map_err(fail)?;
+        }
+        let link_type = permit.link_type();
+        let maker = Maker::new(link_type, settings.change, settings.segments);
+        let (patience, sent) = (settings.patience, Sent::default());
+        let is_jammed = false;
+        Ok(Transmitter {
+            name,
+            link_type,
+            socket,
+            maker,
+            patience,
+            if_index,
+            route,
+            dropped_before,
+            is_jammed,
+            sent,
+        })
+    }
+
+    /// Packets that the interface's driver dropped since this transmitter was opened, after the kernel had taken them: those of all who send
+    /// there. `None` if nobody counts them.
+    pub fn dropped_later(&mut self) -> Option<u64> {
+        let before = self.dropped_before?;
+        tx_dropped(&mut self.route, self.if_index).map(|now| now.saturating_sub(before))
+    }
+
+    /// The interface's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What the first header of a frame on it is.
+    pub fn link_type(&self) -> LinkType {
+        self.link_type
+    }
+
+    /// What was sent so far, and what was not.
+    pub fn sent(&self) -> &Sent {
+        &self.sent
+    }
+
+    /// Counts packets as not sent.
+    pub fn refuse(&mut self, cause: Cause, packets: u64) {
+        self.sent.causes.add(cause, packets);
+    }
+
+    /// Sends these packets of a batch, in this order; each is sent or counted when the call returns. `interfaces` says what their interface
+    /// numbers mean.
+    ///
+    /// # Errors
+    /// What the kernel said that is no cause of a single packet's; the packets of the batch are counted all the same.
+    pub fn send(
+        &mut self,
+        batch: &Batch<'_>,
+        which: impl Iterator<Item = usize>,
+        interfaces: &[Interface],
+    ) -> Result<(), Error> {
+        self.maker.clear();
+        for index in which.take(BATCH_MAX) {
+            if let Err(cause) = self.maker.make(batch, index, interfaces) {
+                self.sent.causes.add(cause, 1);
+            }
+        }
+        let mut at = 0;
+        while at < self.maker.len() {
+            match self.socket.send(self.maker.pieces(batch, at).take(FRAMES_PER_CALL)) {
+                // The kernel takes one frame at least, or says why not.
+                Ok(0) => {
+                    self.refuse(Cause::Other, (self.maker.len() - at) as u64);
+                    return Ok(());
+                }
+                Ok(taken) => at = self.took(at, taken),
+                Err(error) => at = self.refused(batch, at, error)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn took(&mut self, at: usize, taken: usize) -> usize {
+        let end = at + taken.min(self.maker.len() - at);
+        self.sent.packets += taken as u64;
+        self.sent.bytes += self.maker.bytes(at..end);
+        self.is_jammed &= taken == 0;
+        end
+    }
+
+    /// The kernel refused the frame at `at`. Returns where to go on.
+    fn refused(&mut self, batch: &Batch<'_>, at: usize, error: SyscallError) -> Result<usize, Error> {
+        let rest = (self.maker.len() - at) as u64;
+        match Cause::of_errno(error.errno()) {
+            Some(Cause::QueueFull) if !self.is_jammed && self.try_again(batch, at, error.errno())? => {
+                Ok(at + 1)
+            }
+            Some(Cause::QueueFull) => {
+                self.is_jammed = true;
+                self.refuse(Cause::QueueFull, 1);
+                Ok(at + 1)
+            }
+            Some(Cause::Down) => {
+                self.refuse(Cause::Down, rest);
+                Ok(self.maker.len())
+            }
+            Some(cause) => {
+                self.refuse(cause, 1);
+                Ok(at + 1)
+            }
+            None => {
+                self.refuse(Cause::Other, rest);
+                Err(Error::output(&self.name, error.source))
+            }
+        }
+    }
+
+    /// Sends one frame, as soon as there is room for it. Returns whether there was within our patience.
+    fn try_again(&mut self, batch: &Batch<'_>, at: usize, mut errno: i32) -> Result<bool, Error> {
+        let start = Instant::now();
+        while let Some(left) = self.patience.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) {
+            if errno == EAGAIN {
+                let waited = self.socket.wait_for_room(left.min(WAIT_MAX));
+                waited.map_err(|error| Error::output(&self.name, error.source))?;
+            } else {
+                std::thread::sleep(PAUSE.min(left));
+            }
+            match self.socket.send(self.maker.pieces(batch, at).take(1)) {
+                Ok(taken) => {
+                    self.took(at, taken);
+                    return Ok(taken > 0);
+                }
+                Err(error) if matches!(error.errno(), EAGAIN | ENOBUFS) => errno = error.errno(),
+                // The caller's next call meets it again, and names it.
+                Err(_) => return Ok(false),
+            }
+        }
+        Ok(false)
+    }
+}
+
+fn tx_dropped(route: &mut RouteSocket, if_index: u32) -> Option<u64> {
+    Some(route.link(if_index).ok()??.statistics?.tx_dropped)
+}

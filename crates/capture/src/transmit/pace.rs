@@ -1,0 +1,191 @@
+//! Frames at their times.
+//!
+//! ```text
+//! schedule --batch, times--> wait --due--> send all that are due in one call --> gap errors
+//!                             |
+//!                             far off: sleep        near: read the processor's counter until it is time
+//! ```
+//!
+//! A frame that has its time to itself goes alone, at that time. Where frames come faster than calls can be made, or we were kept from the
+//! processor for a while, all that are due by then go in one call: so the rate holds, and gaps are as even as the machine allows. How near is near goes
+//! by how late sleeps have ended of late: twice that, from 20 to 200 microseconds.
+
+use tapline_packet::{Batch, Interface};
+use tapline_sys::timer;
+
+use super::Transmitter;
+use super::gaps::Gaps;
+use super::pace_clock::PaceClock;
+use crate::Error;
+
+/// Nearer than this to its time at most, and at least, a frame is waited for by reading the counter: sleeping threads wake up late.
+const SPIN_MAX_NS: u64 = 200_000;
+const SPIN_MIN_NS: u64 = 20_000;
+/// The longest sleep at once, so that an order to stop is heard.
+const SLEEP_MAX_NS: u64 = 20_000_000;
+/// From the first frame in hand to its time.
+const LEAD_NS: u64 = 1_000_000;
+
+/// Frames with the times at which they are to go.
+pub trait Schedule {
+    /// Goes on to the next frames; `false` when there are no more.
+    ///
+    /// # Errors
+    /// What keeps the schedule from going on; what came before is sent.
+    fn advance(&mut self) -> Result<bool, Error>;
+
+    /// The frames, until the next [`advance`](Self::advance).
+    fn batch(&self) -> Batch<'_>;
+
+    /// When each of them is to go, in nanoseconds after the start; never falling, also from batch to batch.
+    fn times(&self) -> &[u64];
+
+    /// What the frames' interface numbers mean.
+    fn interfaces(&self) -> &[Interface];
+}
+
+/// How it went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PaceReport {
+    /// Frames that were handed to the transmitter, sent or not.
+    pub frames: u64,
+    /// Frames of the last batch that were not reached: an order to stop came, or a failure.
+    pub left: u64,
+    /// From the first frame's time to the last one's, as planned, in nanoseconds.
+    pub planned_ns: u64,
+    /// The same as it was.
+    pub elapsed_ns: u64,
+    /// The longest that a frame went after its time, in nanoseconds.
+    pub late_max_ns: u64,
+    /// By how much gaps between frames differed from those planned. Frames of one call are taken to go evenly during it.
+    pub gaps: Gaps,
+}
+
+/// Sends frames at their times.
+#[derive(Debug)]
+pub struct Pacer {
+    clock: PaceClock,
+    /// The clock's time that is 0 in the schedule.
+    start: u64,
+    /// How much earlier than a frame's time a sleep should end.
+    spin_ns: u64,
+    first: Option<(u64, u64)>,
+    last: (u64, u64),
+    report: PaceReport,
+}
+
+impl Pacer {
+    /// Measures the clock, which takes some 10 ms.
+    pub fn new() -> Pacer {
+        Pacer {
+            clock: PaceClock::start(),
+            start: 0,
+            spin_ns: SPIN_MIN_NS,
+            first: None,
+            last: (0, 0),
+            report: PaceReport::default(),
+        }
+    }
+
+    /// Sends all frames of a schedule, until `is_stopped`. The calling thread does nothing else meanwhile, and keeps a processor busy where
+    /// gaps are short.
+    ///
+    /// # Errors
+    /// What the schedule or the transmitter says; the report then tells how far it went.
+    pub fn run(
+        &mut self,
+        schedule: &mut dyn Schedule,
+        transmitter: &mut Transmitter,
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<(), Error> {
+        // Without it sleeps end up to 50 microseconds late; what is left of them is spent spinning.
+        let _ = timer::set_timer_slack(std::time::Duration::from_nanos(1));
+        let mut is_begun = false;
+        while !is_stopped() && schedule.advance()? {
+            if !std::mem::replace(&mut is_begun, true) {
+                self.start = self.clock.now() + LEAD_NS;
+            }
+            let (batch, times) = (schedule.batch(), schedule.times());
+            let count = batch.len().min(times.len());
+            let mut at = 0;
+            while at < count {
+                let Some(now) = self.wait_until(self.start.saturating_add(times[at]), is_stopped) else {
+                    self.report.left = (count - at) as u64;
+                    return Ok(());
+                };
+                let due = now.saturating_sub(self.start);
+                let end = at + times[at..count].iter().take_while(|time| **time <= due).count().max(1);
+                let sent = transmitter.send(&batch, at..end, schedule.interfaces());
+                let after = self.clock.now();
+                self.note(&times[at..end], now, after);
+                at = end;
+                if sent.is_err() {
+                    self.report.left = (count - at) as u64;
+                    return sent;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// How it went so far.
+    pub fn report(&self) -> &PaceReport {
+        &self.report
+    }
+
+    /// Waits; gives the time, or `None` if an order to stop came first.
+    fn wait_until(&mut self, time: u64, is_stopped: &dyn Fn() -> bool) -> Option<u64> {
+        let mut has_slept = false;
+        loop {
+            let now = self.clock.now();
+            if now >= time {
+                // Forgotten slowly: what was late once may be again. Where gaps are short, sleeping is tried now and then.
+                let part = if has_slept { 16 } else { 64 };
+                self.spin_ns = (self.spin_ns - self.spin_ns / part).max(SPIN_MIN_NS);
+                return Some(now);
+            }
+            if is_stopped() {
+                return None;
+            }
+            let left = time - now;
+            if left > self.spin_ns {
+                let until = now + (left - self.spin_ns).min(SLEEP_MAX_NS);
+                timer::sleep_until(until);
+                let late = self.clock.now().saturating_sub(until);
+                self.spin_ns = (2 * late).clamp(self.spin_ns, SPIN_MAX_NS);
+                has_slept = true;
+            } else {
+                std::hint::spin_loop();
+            }
+        }
+    }
+
+    /// Notes when frames went that were handed over in one call.
+    fn note(&mut self, times: &[u64], before: u64, after: u64) {
+        let count = times.len() as u64;
+        let each = (after.saturating_sub(before) as f64) / count as f64;
+        for (number, &time) in times.iter().enumerate() {
+            let went = before + (number as f64 * each) as u64;
+            match self.first {
+                None => self.first = Some((time, went)),
+                Some(_) => {
+                    let (planned, was) = (time.abs_diff(self.last.0), went.abs_diff(self.last.1));
+                    self.report.gaps.add(planned.abs_diff(was));
+                }
+            }
+            let late = went.saturating_sub(self.start.saturating_add(time));
+            self.report.late_max_ns = self.report.late_max_ns.max(late);
+            self.last = (time, went);
+        }
+        let (first_time, first_went) = self.first.unwrap_or_default();
+        self.report.frames += count;
+        self.report.planned_ns = self.last.0 - first_time;
+        self.report.elapsed_ns = self.last.1 - first_went;
+    }
+}
+
+impl Default for Pacer {
+    fn default() -> Pacer {
+        Pacer::new()
+    }
+}

@@ -1,0 +1,169 @@
+//! Where Tapline may send: the one place that says it.
+//!
+//! ```text
+//! loopback                                        yes: nothing leaves the host
+//! veth (IFLA_INFO_KIND, not the name)             yes: somebody made it on this host
+//! named with --i-own-this-network                 yes: somebody answers for it
+//! anything else                                   no
+//! ```
+//!
+//! A [`Transmitter`](super::Transmitter) is opened with a [`Permit`], and only [`Network::permit`] makes one.
+
+use std::sync::Arc;
+
+use tapline_packet::LinkType;
+use tapline_sys::{Link, NetNs, RouteSocket, SyscallError};
+
+use super::TransmitError;
+use crate::af_packet;
+
+/// `ARPHRD_LOOPBACK` of linux/if_arp.h.
+const HARDWARE_LOOPBACK: u16 = 772;
+
+/// The interfaces of a network namespace as they are now, and which of them somebody answers for.
+#[derive(Clone, Debug)]
+pub struct Network {
+    links: Vec<Link>,
+    namespace: Option<Arc<NetNs>>,
+    owned: Vec<String>,
+}
+
+/// That packets may be sent on an interface.
+#[derive(Clone, Debug)]
+pub struct Permit {
+    link: Link,
+    namespace: Option<Arc<NetNs>>,
+}
+
+impl Network {
+    /// Looks at the interfaces of a namespace (`None` for our own). `owned` are the names given with `--i-own-this-network`.
+    ///
+    /// # Errors
+    /// If there is no such namespace, or one of `owned` is no interface there.
+    pub fn look(namespace: Option<&str>, owned: &[String]) -> Result<Network, TransmitError> {
+        let open =
+            |name: &str| NetNs::open(name).map_err(|source| TransmitError::no_such_namespace(name, source));
+        let namespace = namespace.map(open).transpose()?.map(Arc::new);
+        let ask = || RouteSocket::open().and_then(|mut route| route.links());
+        let links = run_in(namespace.as_ref(), ask).and_then(|answer| answer);
+        let links = links.map_err(|source| TransmitError::of_call("network interfaces", source))?;
+        let network = Network { links, namespace, owned: owned.to_vec() };
+        network.owned.iter().try_for_each(|name| network.link(name).map(|_| ()))?;
+        Ok(network)
+    }
+
+    /// Whether packets may be sent on this interface.
+    ///
+    /// # Errors
+    /// [`TransmitError::NotAllowed`], with the reason and what to add; [`TransmitError::NoSuchInterface`].
+    pub fn permit(&self, interface: &str) -> Result<Permit, TransmitError> {
+        let link = self.link(interface)?;
+        let is_allowed = is_loopback(link) || link.kind == "veth" || self.owned.contains(&link.name);
+        if !is_allowed {
+            let what = match link.kind.as_str() {
+                "" => "hardware or a device of the host's hypervisor".to_owned(),
+                kind => format!("of the kind {kind}"),
+            };
+            return Err(TransmitError::NotAllowed { interface: link.name.clone(), what });
+        }
+        Ok(Permit { link: link.clone(), namespace: self.namespace.clone() })
+    }
+
+    /// A network that is made up.
+    #[cfg(test)]
+    pub(super) fn of(links: Vec<Link>, owned: Vec<String>) -> Network {
+        Network { links, namespace: None, owned }
+    }
+
+    /// The interfaces.
+    pub(super) fn links(&self) -> &[Link] {
+        &self.links
+    }
+
+    pub(super) fn link(&self, name: &str) -> Result<&Link, TransmitError> {
+        self.links.iter().find(|link| link.name == name).ok_or_else(|| {
+            let present: Vec<&str> = self.links.iter().map(|link| link.name.as_str()).collect();
+            TransmitError::NoSuchInterface { wanted: name.to_owned(), present: present.join(", ") }
+        })
+    }
+}
+
+impl Permit {
+    /// The interface's name.
+    pub fn name(&self) -> &str {
+        &self.link.name
+    }
+
+    /// Its number.
+    pub fn if_index(&self) -> u32 {
+        self.link.index
+    }
+
+    /// What the first header of a frame on it is.
+    pub fn link_type(&self) -> LinkType {
+        af_packet::link_type(self.link.hardware_type)
+    }
+
+    /// Runs work in the interface's namespace.
+    pub(super) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, SyscallError> {
+        run_in(self.namespace.as_ref(), work)
+    }
+}
+
+/// Both say so: a flag can be anything on an interface that somebody else's driver made.
+pub(super) fn is_loopback(link: &Link) -> bool {
+    link.is_loopback() && link.hardware_type == HARDWARE_LOOPBACK
+}
+
+fn run_in<T: Send>(
+    namespace: Option<&Arc<NetNs>>,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T, SyscallError> {
+    match namespace {
+        Some(namespace) => namespace.run(work),
+        None => Ok(work()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network(owned: &[&str]) -> Network {
+        const ETHERNET: u16 = 1;
+        let link = |name: &str, hardware_type, kind: &str, flags| Link {
+            name: name.to_owned(),
+            hardware_type,
+            kind: kind.to_owned(),
+            flags,
+            ..Link::default()
+        };
+        let links = vec![
+            link("lo", HARDWARE_LOOPBACK, "", 0x8),
+            link("eth0", ETHERNET, "", 0),
+            link("near0", ETHERNET, "veth", 0),
+            link("veth7", ETHERNET, "bridge", 0),
+            link("sly0", ETHERNET, "", 0x8),
+        ];
+        Network::of(links, owned.iter().map(|&name| name.to_owned()).collect())
+    }
+
+    #[test]
+    fn the_kind_decides_and_not_the_name() {
+        let network = network(&[]);
+        assert!(network.permit("lo").is_ok() && network.permit("near0").is_ok());
+        for name in ["eth0", "veth7", "sly0"] {
+            let text = network.permit(name).map(drop).unwrap_err().to_string();
+            assert!(text.contains(&format!("--i-own-this-network {name}")), "{text}");
+        }
+        assert!(network.permit("veth7").unwrap_err().to_string().contains("of the kind bridge"));
+        assert!(network.permit("none0").unwrap_err().to_string().contains("lo, eth0, near0"));
+    }
+
+    #[test]
+    fn who_owns_it_is_believed_for_that_interface_alone() {
+        let network = network(&["eth0"]);
+        assert_eq!(network.permit("eth0").unwrap().name(), "eth0");
+        assert!(network.permit("sly0").is_err());
+    }
+}

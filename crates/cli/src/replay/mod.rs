@@ -1,0 +1,213 @@
+//! `tapline replay`: capture files out of an interface again.
+//!
+//! ```text
+//! files --reader thread: frames, times--> channel --> Pacer --> Transmitter --> the kernel
+//!                                                        |           '-- sent, refused by cause
+//!                                                        '-- rate, gap errors
+//! ```
+//!
+//! `read = sent + refused by cause + not reached` holds for every run.
+
+mod reader;
+mod report;
+mod timeline;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
+use tapline_capture::Error;
+use tapline_capture::transmit::rewrite::{IpRule, MacRule, Rewrite};
+use tapline_capture::transmit::{Network, Pacer, Schedule, SendSettings, Transmitter};
+use tapline_graph::Control;
+use tapline_packet::{Batch, Interface};
+use tapline_sys::timer;
+
+use crate::args::parse_duration;
+use crate::capture::stop_after;
+use crate::{privileges, signals};
+use reader::{Prepared, Reader};
+use timeline::{Rate, Timing};
+
+/// Batches that are ready ahead of the one being sent.
+const AHEAD: usize = 64;
+/// How long a full queue is tried again before a packet counts as refused.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  tapline replay trace.pcapng -i veth0                      with the gaps of the file
+  tapline replay trace.pcap -i veth0 --speed 10             ten times as fast
+  tapline replay trace.pcap -i veth0 --rate 100k --loop 0   100,000 packets a second, until Ctrl-C
+  tapline replay trace.erf -i veth0 --rate 500Mbps          500 million bits a second
+  tapline replay trace.pcap.zst -i veth0 --top-speed
+  tapline replay trace.pcap -i veth0 --rate 1k --realtime   even gaps on a busy machine
+  tapline replay trace.pcap -i veth0 --ip 10.0.0.0/8=192.0.0.0/8 --mac 02:00:00:00:00:01=02:00:00:00:00:09
+
+Sends on loopback and veth interfaces; on others only with --i-own-this-network NAME. At its end it accounts for each packet of the file, and tells
+the rate and by how much the gaps between packets were off.";
+
+/// What was typed.
+#[derive(Debug, Args)]
+pub(crate) struct ReplayArgs {
+    /// Files to send ('-' is standard input), one after the other: pcap, pcapng, ERF; also gzip, zstd, lz4.
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// The interface to send on.
+    #[arg(short, long, value_name = "NAME")]
+    pub(crate) interface: String,
+    /// Send on this interface whatever it is. Without it, only loopback and veth interfaces are sent on.
+    #[arg(long, value_name = "IFACE")]
+    pub(crate) i_own_this_network: Vec<String>,
+    /// Send in this network namespace (`ip netns list`).
+    #[arg(long, value_name = "NAME")]
+    pub(crate) netns: Option<String>,
+
+    /// So many times as fast as the file says: 0.5, 10.
+    #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = parse_speed, help_heading = "Times")]
+    pub(crate) speed: f64,
+    /// At an even rate: packets a second (10000, 100k, 1.5M) or bits a second (10Mbps, 1Gbps; link headers count, check sequences and
+    /// preambles do not).
+    #[arg(long, value_name = "RATE", conflicts_with = "speed", help_heading = "Times")]
+    pub(crate) rate: Option<Rate>,
+    /// As fast as it goes.
+    #[arg(long, conflicts_with_all = ["speed", "rate"], help_heading = "Times")]
+    pub(crate) top_speed: bool,
+    /// Send in a real-time thread, which no ordinary one interrupts: for even gaps on a busy machine. Needs root or CAP_SYS_NICE.
+    #[arg(long, help_heading = "Times")]
+    pub(crate) realtime: bool,
+    /// Send all of it so often; 0 for ever.
+    #[arg(long = "loop", value_name = "N", default_value_t = 1, help_heading = "Times")]
+    pub(crate) passes: u64,
+    /// Stop after this many packets.
+    #[arg(short, long, value_name = "N", help_heading = "Times")]
+    pub(crate) count: Option<u64>,
+    /// Stop after this time: 90, 90s, 5m, 1h.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Times")]
+    pub(crate) duration: Option<Duration>,
+
+    /// Put another hardware address in place of one: OLD=NEW. May be repeated; the first that fits counts.
+    #[arg(long, value_name = "OLD=NEW", help_heading = "Endpoints")]
+    pub(crate) mac: Vec<MacRule>,
+    /// Put another IP address or network in place of one, with checksums mended: OLD=NEW, both of one size. May be repeated.
+    #[arg(long, value_name = "OLD=NEW", help_heading = "Endpoints")]
+    pub(crate) ip: Vec<IpRule>,
+
+    /// One JSON object instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Become this user once all is open; root runs as the caller of sudo unless told otherwise.
+    #[arg(short = 'Z', long, value_name = "USER")]
+    pub(crate) relinquish_privileges: Option<String>,
+}
+
+fn parse_speed(text: &str) -> Result<f64, String> {
+    let speed: f64 = text.parse().map_err(|_| format!("'{text}' is not a number"))?;
+    if (1e-6..=1e6).contains(&speed) { Ok(speed) } else { Err("from 0.000001 to 1000000".to_owned()) }
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
+    let control = Arc::new(Control::new(None));
+    let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
+    let network = Network::look(args.netns.as_deref(), &args.i_own_this_network)?;
+    let settings = SendSettings { patience: PATIENCE, ..SendSettings::default() };
+    let permit = network.permit(&args.interface)?;
+    let caught = signals::catch()?;
+    let rewrite = Rewrite { macs: args.mac.clone(), ips: args.ip.clone() };
+    let reader = Reader::open(args, rewrite, &control)?;
+    let mut transmitter = Transmitter::open(&permit, &settings)?;
+    if args.realtime {
+        timer::set_realtime().context("--realtime needs root or CAP_SYS_NICE")?;
+    }
+    privileges::give_up(identity.as_ref())?;
+    caught.obey(Arc::clone(&control))?;
+    if let Some(duration) = args.duration {
+        stop_after(duration, Arc::clone(&control));
+    }
+    report::begin(args, &reader);
+    let mut pacer = Pacer::new();
+    let done = send(reader, &mut pacer, &mut transmitter, &control)?;
+    report::conclude(
+        args,
+        &mut report::Outcome { pacer: pacer.report(), transmitter: &mut transmitter, done: &done },
+    )?;
+    match done.failure {
+        Some(failure) => bail!("{failure}"),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// How often, and how fast.
+fn timing(args: &ReplayArgs) -> Timing {
+    match args.rate {
+        _ if args.top_speed => Timing::Top,
+        Some(rate) => Timing::Rate(rate),
+        None => Timing::Original { speed: args.speed },
+    }
+}
+
+/// What is left when everything was sent, or sending was stopped.
+struct Done {
+    /// What the reader read.
+    read: reader::Read,
+    /// Frames that were read and not reached.
+    left: u64,
+    failure: Option<anyhow::Error>,
+}
+
+fn send(
+    reader: Reader,
+    pacer: &mut Pacer,
+    transmitter: &mut Transmitter,
+    control: &Arc<Control>,
+) -> Result<Done> {
+    let (prepared, ahead) = mpsc::sync_channel(AHEAD);
+    let (used, bin) = mpsc::channel();
+    let worker =
+        std::thread::Builder::new().name("reader".to_owned()).spawn(move || reader.run(&prepared, &bin))?;
+    let mut schedule = Ahead { ahead, used, current: None };
+    let sent = pacer.run(&mut schedule, transmitter, &|| control.stopped());
+    // The reader ends with the next batch that it has ready.
+    control.stop();
+    let drained: u64 = schedule.ahead.iter().map(|prepared| prepared.len() as u64).sum();
+    drop(schedule);
+    let (read, failure) = worker.join().map_err(|_| anyhow!("the reader of the files failed"))?;
+    let left = drained + pacer.report().left;
+    let failure = sent.err().map(anyhow::Error::from).or(failure);
+    Ok(Done { read, left, failure })
+}
+
+/// Frames that the reader has ready.
+struct Ahead {
+    ahead: mpsc::Receiver<Prepared>,
+    /// Memory is freed where it was taken, not between two frames.
+    used: mpsc::Sender<Prepared>,
+    current: Option<Prepared>,
+}
+
+impl Schedule for Ahead {
+    fn advance(&mut self) -> Result<bool, Error> {
+        if let Some(used) = self.current.take() {
+            let _ = self.used.send(used);
+        }
+        self.current = self.ahead.recv().ok();
+        Ok(self.current.is_some())
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        self.current.as_ref().map_or(Batch::empty(), |prepared| prepared.frames.batch())
+    }
+
+    fn times(&self) -> &[u64] {
+        self.current.as_ref().map_or(&[], |prepared| &prepared.times)
+    }
+
+    fn interfaces(&self) -> &[Interface] {
+        self.current.as_ref().map_or(&[], |prepared| &prepared.frames.interfaces)
+    }
+}

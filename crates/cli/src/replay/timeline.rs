@@ -1,0 +1,147 @@
+//! When each frame is to go.
+
+use std::str::FromStr;
+
+/// How fast.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Timing {
+    /// With the gaps of the file, divided by `speed`.
+    Original { speed: f64 },
+    /// Evenly.
+    Rate(Rate),
+    /// As fast as it goes.
+    Top,
+}
+
+/// So many a second.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Rate {
+    /// Packets.
+    Packets(f64),
+    /// Bits of frames.
+    Bits(f64),
+}
+
+impl FromStr for Rate {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Rate, String> {
+        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+        let number: f64 = digits.parse().map_err(|_| format!("'{digits}' is not a number"))?;
+        let (prefix, unit) = match text[digits.len()..].split_at_checked(1) {
+            Some((prefix @ ("k" | "M" | "G"), unit)) => (prefix, unit),
+            _ => ("", &text[digits.len()..]),
+        };
+        let factor = match prefix {
+            "k" => 1e3,
+            "M" => 1e6,
+            "G" => 1e9,
+            _ => 1.0,
+        };
+        let rate = number * factor;
+        if !(1e-3..=1e12).contains(&rate) {
+            return Err("from 0.001 to 1000G".to_owned());
+        }
+        match unit {
+            "" | "pps" => Ok(Rate::Packets(rate)),
+            "bps" => Ok(Rate::Bits(rate)),
+            _ => Err(format!("unknown unit '{unit}': packets a second have none or pps, bits a second bps")),
+        }
+    }
+}
+
+/// Gives frames their times, pass after pass.
+#[derive(Debug)]
+pub(super) struct Timeline {
+    timing: Timing,
+    /// Frames and bits before the next one.
+    frames: u64,
+    bits: f64,
+    /// When this pass began, and its first frame's time in the file.
+    base: u64,
+    first: Option<i64>,
+    in_pass: u64,
+    last: u64,
+    /// Frames whose time in the file is before that of the frame before: they follow it at once.
+    pub(super) backwards: u64,
+}
+
+impl Timeline {
+    pub(super) fn new(timing: Timing) -> Timeline {
+        Timeline { timing, frames: 0, bits: 0.0, base: 0, first: None, in_pass: 0, last: 0, backwards: 0 }
+    }
+
+    /// When the next frame is to go, in nanoseconds after the start. `stamp` is its time in the file in nanoseconds, `len` its length in bytes.
+    pub(super) fn time(&mut self, stamp: i64, len: u64) -> u64 {
+        let time = match self.timing {
+            Timing::Top => 0.0,
+            Timing::Rate(Rate::Packets(rate)) => self.frames as f64 * 1e9 / rate,
+            Timing::Rate(Rate::Bits(rate)) => self.bits * 1e9 / rate,
+            Timing::Original { speed } => {
+                let first = *self.first.get_or_insert(stamp);
+                let since = stamp.saturating_sub(first);
+                self.base as f64 + since as f64 / speed
+            }
+        };
+        // A time that is too large for 64 bits is one that never comes.
+        let time = time as u64;
+        self.backwards += u64::from(time < self.last);
+        self.last = self.last.max(time);
+        self.frames += 1;
+        self.in_pass += 1;
+        self.bits += (len * 8) as f64;
+        self.last
+    }
+
+    /// The next frame begins another pass: after the last one by what was the mean gap.
+    pub(super) fn next_pass(&mut self) {
+        let gap = (self.last - self.base).checked_div(self.in_pass.saturating_sub(1)).unwrap_or(0);
+        self.base = self.last.saturating_add(gap);
+        (self.first, self.in_pass) = (None, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn times(timing: Timing, stamps: &[i64]) -> (Vec<u64>, u64) {
+        let mut timeline = Timeline::new(timing);
+        let mut times: Vec<u64> = stamps.iter().map(|stamp| timeline.time(*stamp, 125)).collect();
+        timeline.next_pass();
+        times.extend(stamps.iter().map(|stamp| timeline.time(*stamp, 125)));
+        (times, timeline.backwards)
+    }
+
+    #[test]
+    fn gaps_of_the_file_are_kept_and_scaled() {
+        let stamps = [5_000, 6_000, 9_000];
+        let original = |speed| times(Timing::Original { speed }, &stamps).0;
+        assert_eq!(original(1.0), [0, 1000, 4000, 6000, 7000, 10_000]);
+        assert_eq!(original(2.0), [0, 500, 2000, 3000, 3500, 5000]);
+    }
+
+    #[test]
+    fn frames_never_go_before_those_before_them() {
+        let (times, backwards) = times(Timing::Original { speed: 1.0 }, &[100, 300, 200, i64::MIN, 400]);
+        assert_eq!((&times[..5], backwards), (&[0, 200, 200, 200, 300][..], 4));
+        assert!(times.is_sorted());
+    }
+
+    #[test]
+    fn rates_are_even() {
+        assert_eq!(times("1M".parse().map(Timing::Rate).unwrap(), &[9, 7]).0, [0, 1000, 2000, 3000]);
+        assert_eq!(times("1Gbps".parse().map(Timing::Rate).unwrap(), &[9, 7]).0, [0, 1000, 2000, 3000]);
+        assert_eq!(times(Timing::Top, &[9, 7]).0, [0; 4]);
+    }
+
+    #[test]
+    fn rates_have_units() {
+        assert_eq!("1.5k".parse(), Ok(Rate::Packets(1500.0)));
+        assert_eq!("10pps".parse(), Ok(Rate::Packets(10.0)));
+        assert_eq!("2Mbps".parse(), Ok(Rate::Bits(2e6)));
+        for text in ["", "k", "0", "-1", "5x", "5kk", "1e30", "NaN", "5é"] {
+            assert!(text.parse::<Rate>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! The stages that send: whether they may, and their sockets.
+
+use anyhow::Result;
+use tapline_capture::transmit::{Change, Network, SendSettings, Transmitter};
+use tapline_graph::plan::{Plan, PlanNode};
+use tapline_graph::stages::{BounceSink, ReflectSink};
+use tapline_packet::Interface;
+
+use super::opening::How;
+
+/// How long packets that are sent on may wait in a block of the ring, in milliseconds: as short as the kernel's timer goes.
+pub(super) const LATENCY_MS: u32 = 1;
+
+/// Whether packets of a source are sent on somewhere.
+pub(super) fn follows(plan: &Plan, source: &PlanNode) -> bool {
+    let is_it = |node: &&PlanNode| std::ptr::eq(*node, source);
+    senders(plan).any(|index| devices_before(plan, index).iter().any(is_it))
+}
+
+/// Checks that sending is allowed wherever the plan sends, and that nothing goes round, before any socket to send is opened.
+pub(crate) fn check(how: &How, plan: &Plan, interfaces: &[Interface]) -> Result<()> {
+    if senders(plan).next().is_none() {
+        return Ok(());
+    }
+    let network = network(how)?;
+    let mut ways = Vec::new();
+    for index in senders(plan) {
+        let node = &plan.nodes[index];
+        for from in sources_of(plan, index, interfaces) {
+            let to = if node.class.name == "reflect" { &from } else { node.arguments.text("interface") };
+            network.permit(to)?;
+            ways.push((from.clone(), to.to_owned()));
+        }
+    }
+    Ok(network.check_rounds(&ways)?)
+}
+
+/// Opens the sink of a `bounce`.
+pub(super) fn bounce(how: &How, node: &PlanNode) -> Result<BounceSink> {
+    let permit = network(how)?.permit(node.arguments.text("interface"))?;
+    Ok(BounceSink::new(Transmitter::open(&permit, &settings(node))?))
+}
+
+/// Opens the sink of a `reflect`: a socket for each interface from which packets come.
+pub(super) fn reflect(how: &How, plan: &Plan, index: usize, interfaces: &[Interface]) -> Result<ReflectSink> {
+    let network = network(how)?;
+    let mut transmitters = Vec::new();
+    for name in sources_of(plan, index, interfaces) {
+        let permit = network.permit(&name)?;
+        transmitters.push((permit.if_index(), Transmitter::open(&permit, &settings(&plan.nodes[index]))?));
+    }
+    Ok(ReflectSink::new(transmitters))
+}
+
+fn network(how: &How) -> Result<Network> {
+    Ok(Network::look(how.netns.as_deref(), &how.owned)?)
+}
+
+fn settings(node: &PlanNode) -> SendSettings {
+    let change = if node.arguments.text("swap") == "mac" { Change::SwapAddresses } else { Change::None };
+    SendSettings { segments: true, change, ..SendSettings::default() }
+}
+
+/// The nodes that send.
+fn senders(plan: &Plan) -> impl Iterator<Item = usize> {
+    let is_sender = |node: &PlanNode| matches!(node.class.name, "bounce" | "reflect");
+    plan.nodes.iter().enumerate().filter(move |(_, node)| is_sender(node)).map(|(index, _)| index)
+}
+
+/// The devices from which packets come to a node.
+fn devices_before(plan: &Plan, index: usize) -> Vec<&PlanNode> {
+    sources_before(plan, index).into_iter().filter(|node| node.class.name == "device").collect()
+}
+
+/// The sources from which packets come to a node.
+fn sources_before(plan: &Plan, index: usize) -> Vec<&PlanNode> {
+    let mut reaches = vec![false; plan.nodes.len()];
+    reaches[index] = true;
+    // Each node stands before those that it leads to.
+    for at in (0..=index).rev() {
+        if reaches[at] {
+            plan.nodes[at].inputs.iter().for_each(|&(from, _)| reaches[from] = true);
+        }
+    }
+    let nodes = plan.nodes.iter().zip(reaches);
+    nodes.filter(|(node, reaches)| *reaches && node.is_source()).map(|(node, _)| node).collect()
+}
+
+/// The interfaces from which packets come to a node: those that a device names, and all that are known if it means several, or if the packets of
+/// several workers come together before.
+fn sources_of(plan: &Plan, index: usize, interfaces: &[Interface]) -> Vec<String> {
+    let live = || interfaces.iter().filter(|interface| interface.if_index > 0);
+    let mut names: Vec<String> = Vec::new();
+    for source in sources_before(plan, index) {
+        let named = match source.class.name {
+            "device" => source.arguments.text("interface"),
+            "join" => "",
+            _ => continue,
+        };
+        match live().find(|interface| interface.name == named) {
+            Some(one) => names.push(one.name.clone()),
+            None => names.extend(live().map(|interface| interface.name.clone())),
+        }
+    }
+    names.sort();
+    names.dedup();
+    names
+}
