@@ -19,6 +19,7 @@ Examples:
   tapline capture -i eth0 -w trace.pcapng -G 60       a file each minute, drops noted inside
   tapline capture -r trace.pcapng -n -v 'udp'         read it again
   tapline run -e 'device(eth0) -> top(by=flow)'       a graph of stages: who talks most
+  tapline generate -w imix.pcap size=imix count=1M    packets as you want them, the same each time
   tapline filter explain 'vlan and tcp port 80'       what a filter does, test by test
   tapline top                                         what running captures and graphs do, stage by stage
   tapline profile -r trace.pcapng 'udp'               what a packet costs here, component by component";
@@ -30,6 +31,9 @@ pub(crate) enum Command {
     /// Run a graph of stages: filter, sample, count, record, and more, each packet read once for all of them.
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<RunArgs>),
+    /// Make packets from a recipe, the same for the same seed: protocols, sizes, flows, rates, faults.
+    #[command(after_help = crate::generate::help())]
+    Generate(Box<crate::generate::GenerateArgs>),
     /// Look into filters.
     #[command(subcommand)]
     Filter(FilterCommand),

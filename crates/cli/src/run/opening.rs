@@ -5,14 +5,14 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use tapline_capture::af_packet::{self, AfPacket, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings};
 use tapline_capture::{FileInput, FileOutput, Sink, Source};
 use tapline_file::{FileWriter, Order, Section, WriteOptions};
 use tapline_graph::catalog::Make;
 use tapline_graph::plan::{Plan, PlanNode};
 use tapline_graph::stages::{Format, LinesSink};
-use tapline_graph::{Control, Share};
+use tapline_graph::{Control, Made, Share};
 use tapline_packet::Interface;
 use tapline_print::{Options, Printer, Services};
 use tapline_sys::privilege::Identity;
@@ -44,6 +44,7 @@ pub(crate) fn worker_sources(
     for node in plan.nodes.iter().filter(|node| node.is_source()) {
         let opened = match node.class.name {
             "device" => device(args, plan, node, compiler, workers)?,
+            "generate" => made(node, workers)?,
             _ => file(node, control, workers)?,
         };
         all.iter_mut().zip(opened).for_each(|(sources, source)| sources.push(source));
@@ -67,6 +68,22 @@ fn file(node: &PlanNode, control: &Arc<Control>, workers: usize) -> Result<Vec<B
                 say(&input::announcement(&file));
             }
             let whole = Box::new(FileInput::new(vec![file], Order::Given));
+            Ok(if workers > 1 {
+                Box::new(Share::new(whole, worker, workers)) as Box<dyn Source>
+            } else {
+                whole
+            })
+        })
+        .collect()
+}
+
+/// Every worker makes all packets and takes its share.
+fn made(node: &PlanNode, workers: usize) -> Result<Vec<Box<dyn Source>>> {
+    let text = node.arguments.text("recipe");
+    let now = clock();
+    (0..workers)
+        .map(|worker| {
+            let whole = Box::new(Made::new(text, now).map_err(|error| anyhow!(error.render(text)))?);
             Ok(if workers > 1 {
                 Box::new(Share::new(whole, worker, workers)) as Box<dyn Source>
             } else {

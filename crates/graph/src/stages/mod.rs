@@ -26,6 +26,7 @@ mod sink;
 mod snap;
 pub(crate) mod tee;
 pub(crate) mod top;
+pub(crate) mod verify;
 
 pub use decide::{Decide, DecideStage};
 pub use filter::{Compile, Faster, FilterStage, native};
