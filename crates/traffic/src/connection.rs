@@ -56,14 +56,24 @@ pub(crate) struct Segment {
 }
 
 impl Connection {
-    /// The next segment. `draw` is asked for the payload's length where there is one.
+    /// The next segment, of the client alone if only `one_way` is wanted. `draw` is asked for the payload's length where there is one.
     #[inline]
     pub(crate) fn next(
         &mut self,
         segments: u32,
+        one_way: bool,
         random: &mut Random,
-        draw: impl FnOnce() -> usize,
+        mut draw: impl FnMut() -> usize,
     ) -> Segment {
+        loop {
+            let segment = self.step(segments, random, &mut draw);
+            if !(one_way && segment.is_answer) {
+                return segment;
+            }
+        }
+    }
+
+    fn step(&mut self, segments: u32, random: &mut Random, draw: &mut impl FnMut() -> usize) -> Segment {
         match self.phase {
             Phase::Closed => {
                 let bits = random.bits();
@@ -144,7 +154,8 @@ mod tests {
             format!("{}{flags}{}", if segment.is_answer { '<' } else { '>' }, segment.payload)
         };
         for _ in 0..3 {
-            let segments: Vec<Segment> = (0..11).map(|_| connection.next(3, &mut random, || 7)).collect();
+            let segments: Vec<Segment> =
+                (0..11).map(|_| connection.next(3, false, &mut random, || 7)).collect();
             let shown: Vec<String> = segments.iter().map(shown).collect();
             assert_eq!(
                 shown,

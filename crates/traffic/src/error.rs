@@ -1,6 +1,8 @@
 //! What is wrong with a recipe.
 
-use crate::recipe::span_of;
+use tapline_filter::Span;
+
+use crate::recipe::{span_of, span_of_value};
 
 /// Why a recipe's text is refused: what, where, and what to write instead. Shown with the line and a caret, as filters are.
 pub type SyntaxError = tapline_filter::Error;
@@ -19,6 +21,9 @@ pub enum Error {
         /// What to write instead.
         mend: String,
     },
+    /// The filter cannot be compiled, or accepts no packet at all.
+    #[error("match: {0}")]
+    Filter(tapline_filter::Error),
     /// The filter says something else of a packet than of others of its flow.
     #[error(
         "match: packet {number}, of {len} bytes, {verdict} the filter `{filter}`, and was made to do the contrary; ask for something \
@@ -61,7 +66,22 @@ impl Error {
                 };
                 error.hint(mend.clone())
             }
+            Error::Filter(error) => match span_of_value(text, "match") {
+                Some(span) => moved(error, span),
+                None => error.clone(),
+            },
             other => SyntaxError::whole(other.to_string()),
         }
+    }
+}
+
+/// A filter's error, where the filter stands at `at` in another text.
+pub(crate) fn moved(error: &tapline_filter::Error, at: Span) -> SyntaxError {
+    let place = |place: usize| (at.start + place).min(at.end);
+    let span = error.span.map_or(at, |span| Span { start: place(span.start), end: place(span.end) });
+    let whole = SyntaxError::at(span, error.message.clone()).hint(error.hint.clone());
+    match error.also {
+        Some(also) => whole.also(Span { start: place(also.start), end: place(also.end) }),
+        None => whole,
     }
 }

@@ -110,6 +110,7 @@ pub struct Generator {
     fragment: Option<usize>,
     order: Order,
     segments: u32,
+    is_one_way: bool,
     frame_max: usize,
     mark: Option<u8>,
     sequence: u64,
@@ -173,6 +174,7 @@ impl Generator {
             fragment: recipe.fragment.map(|limit| limit as usize),
             order: recipe.order,
             segments: recipe.segments,
+            is_one_way: recipe.is_one_way,
             frame_max,
             mark: recipe.mark,
             sequence: 0,
@@ -255,7 +257,8 @@ impl Generator {
             Transport::Tcp => {
                 let mut chance = Random::new(random.bits(), 0);
                 let connection = &mut self.connections[index];
-                connection.next(self.segments, &mut chance, || sizes.next(random) - shape.len())
+                connection
+                    .next(self.segments, self.is_one_way, &mut chance, || sizes.next(random) - shape.len())
             }
             Transport::Icmp => {
                 echo = self.connections[index].next_echo();

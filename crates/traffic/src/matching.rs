@@ -43,14 +43,7 @@ pub(crate) struct Judge {
 impl Judge {
     pub(crate) fn new(text: &str) -> Result<Judge, Error> {
         let program = compile(text, &Options::new(LinkType::ETHERNET));
-        let program = program.map_err(|error| {
-            let mend = if error.hint.is_empty() {
-                "the filter must accept some packet".to_owned()
-            } else {
-                error.hint.clone()
-            };
-            Error::unmet("match", error.message, mend)
-        })?;
+        let program = program.map_err(Error::Filter)?;
         Ok(Judge { program, text: text.to_owned() })
     }
 
@@ -86,20 +79,23 @@ impl Search<'_> {
         let wanted = (u64::from(count) * u64::from(share.over)).div_ceil(u64::from(share.under)) as u32;
         let wanted = if share.over == share.under { count } else { wanted.min(count.saturating_sub(1)) };
         let mut flows = Vec::with_capacity(count as usize);
-        for wish in wishes::of(&self.judge.text) {
-            for index in self.kinds(&wish) {
-                let spaces = self.spaces(index, &wish);
+        let wishes = wishes::of(&self.judge.text);
+        for wish in &wishes.alternatives {
+            for index in self.kinds(wish) {
+                let spaces = self.spaces(index, wish);
                 self.collect(&spaces, index, Verdict::All, wanted as usize, &mut flows);
             }
         }
         if flows.len() < wanted as usize {
             let what = format!("{} of the {wanted} flows that are to match were found", flows.len());
-            let mend = "name addresses, ports or protocols in the filter; the recipe's own words (udp, ip6, vlan=, size=) must allow a match";
+            let mend = "the filter must name what the recipe allows (udp, ip6, vlan=, size=); of TCP both ways must match, or oneway leaves the server's out";
             return Err(Error::unmet("match", what, mend));
         }
-        for index in self.usual_kinds() {
-            let spaces = self.spaces(index, &Wish::default());
-            self.collect(&spaces, index, Verdict::None, count as usize, &mut flows);
+        for wish in [Wish::default()].iter().chain(&wishes.parts) {
+            for index in self.usual_kinds() {
+                let spaces = self.spaces(index, wish);
+                self.collect(&spaces, index, Verdict::None, count as usize, &mut flows);
+            }
         }
         if flows.len() < count as usize {
             let (found, of) = (flows.len() - wanted as usize, count - wanted);
@@ -166,7 +162,7 @@ impl Search<'_> {
             let steps = if shape.transport == Transport::Tcp { 10 } else { 1 };
             for _ in 0..steps {
                 let segment = match shape.transport {
-                    Transport::Tcp => connection.next(2, &mut random, || payload),
+                    Transport::Tcp => connection.next(2, self.recipe.is_one_way, &mut random, || payload),
                     _ => Segment { payload, ..Segment::default() },
                 };
                 let packet = Packet { shape, flow, segment, echo: 1, id: 1, start: 0, mark: None };

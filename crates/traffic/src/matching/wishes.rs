@@ -70,15 +70,22 @@ fn narrower(a: &Option<Space>, b: &Option<Space>) -> Option<Space> {
     [a, b].into_iter().flatten().min_by_key(|space| space.len()).cloned()
 }
 
-/// The alternatives of a filter, at least one.
-pub(super) fn of(text: &str) -> Vec<Wish> {
+/// What a filter names.
+pub(super) struct Wishes {
+    /// The alternatives of the whole; then the recipe's own packets, because what is only hinted at may be missed.
+    pub(super) alternatives: Vec<Wish>,
+    /// Each part by itself. What makes one part true may make the whole false.
+    pub(super) parts: Vec<Wish>,
+}
+
+pub(super) fn of(text: &str) -> Wishes {
     let root = parse(text).ok().and_then(|ast| ast.root);
-    let mut reader = Reader { before: NONE, resolver: Options::default().resolver };
-    let mut wishes = root.map_or_else(Vec::new, |root| reader.read(&root));
-    // What is only hinted at may be missed: the recipe's own packets are tried too.
-    wishes.push(Wish::default());
-    wishes.dedup();
-    wishes
+    let mut reader = Reader { before: NONE, resolver: Options::default().resolver, parts: Vec::new() };
+    let mut alternatives = root.map_or_else(Vec::new, |root| reader.read(&root));
+    alternatives.push(Wish::default());
+    let mut parts = reader.parts;
+    parts.truncate(ALTERNATIVES_MAX);
+    Wishes { alternatives, parts }
 }
 
 const NONE: Qualifiers = Qualifiers { protocol: None, direction: None, kind: None };
@@ -87,6 +94,8 @@ struct Reader {
     /// What an id takes before which nothing stands.
     before: Qualifiers,
     resolver: std::sync::Arc<dyn Resolver + Send + Sync>,
+    /// What each id asks for.
+    parts: Vec<Wish>,
 }
 
 impl Reader {
@@ -109,9 +118,17 @@ impl Reader {
                 self.before = *qualifiers;
                 self.read(inner)
             }
-            Kind::Id(id) => self.id(id),
+            Kind::Id(id) => {
+                let wishes = self.id(id);
+                self.parts.extend_from_slice(&wishes);
+                wishes
+            }
             Kind::Protocol(protocol) => vec![protocols(Some(*protocol))],
-            Kind::Not(_) | Kind::Relation(..) | Kind::Primitive(_) => vec![Wish::default()],
+            Kind::Not(inner) => {
+                self.read(inner);
+                vec![Wish::default()]
+            }
+            Kind::Relation(..) | Kind::Primitive(_) => vec![Wish::default()],
         }
     }
 

@@ -55,6 +55,7 @@ pub const KEYS: &[Key] = &[
     ),
     key("payload", "zero | counting | random | 'any text'", "what packets carry; text is repeated; zero"),
     key("segments", "N", "data segments of a TCP connection; 10"),
+    key("oneway", "", "of TCP connections only what the client sends"),
     key("fragment", "N", "IP packets longer than this many bytes are sent in fragments"),
     key(
         "bad",

@@ -13,7 +13,7 @@ mod parse;
 mod units;
 
 pub use keys::{KEYS, Key};
-pub(crate) use parse::span_of;
+pub(crate) use parse::{span_of, span_of_value};
 pub(crate) use units::{bits as address_bits, prefix};
 
 use tapline_packet::headers::IpVersion;
@@ -191,6 +191,8 @@ pub struct Recipe {
     pub payload: Payload,
     /// Data segments of a TCP connection.
     pub segments: u32,
+    /// Of TCP connections only what the client sends.
+    pub is_one_way: bool,
     /// IP packets longer than this are sent in fragments no longer than this.
     pub fragment: Option<u32>,
     /// Which share of the packets is malformed, and how.
@@ -238,6 +240,7 @@ impl Default for Recipe {
             vxlan: None,
             payload: Payload::Zero,
             segments: 10,
+            is_one_way: false,
             fragment: None,
             bad: Vec::new(),
             matching: None,

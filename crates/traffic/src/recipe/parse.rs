@@ -6,7 +6,7 @@ use tapline_packet::headers::IpVersion;
 use super::keys::KEYS;
 use super::units::{addresses, dotted, mac, nanoseconds, number, ports, share};
 use super::{Bad, FLOWS_MAX, Gaps, Order, Payload, Rate, Recipe, SIZE_MAX, Sizes, Transport, Walk};
-use crate::error::SyntaxError;
+use crate::error::{SyntaxError, moved};
 use crate::share::Share;
 
 /// The most sizes in a list.
@@ -21,6 +21,15 @@ struct Item {
     /// Where it stands, and where its value does.
     span: Span,
     value_span: Span,
+}
+
+impl Item {
+    /// Where the value stands, without its quotes.
+    fn inside(&self) -> Span {
+        let Span { start, end } = self.value_span;
+        let quotes = (end - start).saturating_sub(self.value.as_ref().map_or(0, String::len)) / 2;
+        Span { start: start + quotes, end: end - quotes }
+    }
 }
 
 impl Recipe {
@@ -77,6 +86,7 @@ impl Recipe {
             "icmp" => self.transports.push(Transport::Icmp),
             "ip" => self.versions.push(IpVersion::V4),
             "ip6" => self.versions.push(IpVersion::V6),
+            "oneway" => self.is_one_way = true,
             "mark" => self.mark = Some(0),
             _ => return Err(unknown(item)),
         }
@@ -182,6 +192,12 @@ pub(crate) fn span_of(text: &str, name: &str) -> Option<Span> {
     items.iter().find(|item| item.name == name).map(|item| item.span)
 }
 
+/// Where the value of a key stands in a text, without its quotes.
+pub(crate) fn span_of_value(text: &str, name: &str) -> Option<Span> {
+    let items = items(text).ok()?;
+    items.iter().find(|item| item.name == name).map(Item::inside)
+}
+
 /// Splits a text at its blanks.
 fn items(text: &str) -> Result<Vec<Item>, SyntaxError> {
     let mut items = Vec::new();
@@ -253,19 +269,26 @@ fn unknown(item: &Item) -> SyntaxError {
 
 /// The key that looks most like a word, or all.
 fn near(word: &str) -> String {
-    let shared = |name: &str| name.chars().filter(|c| word.contains(*c)).count();
-    let looks_alike = |name: &&str| {
-        let longest = name.len().max(word.len());
-        name.len().abs_diff(word.len()) <= 1 && shared(name) + 1 >= longest
-    };
-    let mut names = KEYS.iter().map(|key| key.name);
-    match names.clone().filter(looks_alike).max_by_key(|name| shared(name)) {
+    let names = KEYS.iter().map(|key| key.name);
+    match names.clone().min_by_key(|name| distance(name, word)).filter(|name| distance(name, word) <= 2) {
         Some(name) => format!("did you mean `{name}`?"),
-        None => {
-            let first = names.next().unwrap_or_default().to_owned();
-            format!("there are {}", names.fold(first, |all, name| all + ", " + name))
+        None => format!("there are {}", names.collect::<Vec<_>>().join(", ")),
+    }
+}
+
+/// How many letters must be changed, added or left out to make one word of the other.
+fn distance(one: &str, other: &str) -> usize {
+    let mut row: Vec<usize> = (0..=other.chars().count()).collect();
+    for a in one.chars() {
+        let mut diagonal = row[0];
+        row[0] += 1;
+        for (at, b) in other.chars().enumerate() {
+            let changed = diagonal + usize::from(a != b);
+            diagonal = row[at + 1];
+            row[at + 1] = changed.min(row[at] + 1).min(diagonal + 1);
         }
     }
+    row.last().copied().unwrap_or(0)
 }
 
 fn choice<T: Copy>(item: &Item, value: &str, choices: &[(&str, T)]) -> Result<T, SyntaxError> {
@@ -334,16 +357,7 @@ fn filter(item: &Item, value: &str) -> Result<String, SyntaxError> {
     }
     match tapline_filter::parse(value) {
         Ok(_) => Ok(value.to_owned()),
-        Err(error) => {
-            // The value is the text behind `=`, without its quotes.
-            let quote = usize::from(item.value_span.end - item.value_span.start > value.len());
-            let moved = |span: Span| Span {
-                start: (item.value_span.start + quote + span.start).min(item.value_span.end),
-                end: (item.value_span.start + quote + span.end).min(item.value_span.end),
-            };
-            let span = error.span.map_or(item.value_span, moved);
-            Err(SyntaxError::at(span, error.message.clone()).hint(error.hint.clone()))
-        }
+        Err(error) => Err(moved(&error, item.inside())),
     }
 }
 
@@ -376,4 +390,116 @@ fn start(item: &Item, value: &str) -> Result<Option<i64>, SyntaxError> {
     }
     let seconds = super::units::decimal(value, 1_000_000_000).and_then(|nanos| i64::try_from(nanos).ok());
     seconds.map(Some).ok_or_else(|| wrong(item, "a time", "now, or seconds since 1970: 946684800, 0, 1.5"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(text: &str) -> String {
+        Recipe::parse(text).expect_err(text).render(text)
+    }
+
+    #[test]
+    fn mistakes_are_marked() {
+        assert_eq!(
+            refused("udp sise=3"),
+            "there is no key `sise` in recipes\n  udp sise=3\n      ^^^^\n  did you mean `size`?"
+        );
+        let filter = refused("match='tcp and )' udp");
+        assert!(filter.contains("\n  match='tcp and )' udp\n                 ^"), "{filter}");
+        assert!(refused("size").contains("`size` needs a value"));
+        assert!(refused("udp=1").contains("`udp` stands alone"));
+        assert!(
+            refused("flows=3 flows=4")
+                .starts_with("`flows` is given twice\n  flows=3 flows=4\n  ~~~~~~~ ^^^^^^^")
+        );
+        assert!(refused("payload='abc").contains("there is no second '"));
+        assert!(refused("share=1/2").contains("a share of what?"));
+    }
+
+    #[test]
+    fn what_keys_take() {
+        let recipe =
+            |text: &str| Recipe::parse(text).unwrap_or_else(|error| panic!("{}", error.render(text)));
+        assert_eq!(recipe(""), Recipe::default());
+        assert_eq!(recipe("size=60:7,590:4,1514:1"), recipe("size=imix"));
+        assert_eq!(recipe("size=60..100+8").sizes, Sizes::Sweep { first: 60, last: 100, step: 8 });
+        assert_eq!(recipe("payload=\"it's a text\"").payload, Payload::Text(b"it's a text".to_vec()));
+        assert_eq!(recipe("vlan=100.5 mpls=16.17").vlans, [100, 5]);
+        assert_eq!(recipe("rate=1.5Mbit").rate, Rate::Bits(1_500_000));
+        assert_eq!(recipe("start=1.5").start_ns, Some(1_500_000_000));
+        assert_eq!(
+            (recipe("start=now").start_ns, recipe("mark").mark, recipe("mark=9").mark),
+            (None, Some(0), Some(9))
+        );
+        let (text, share) = recipe("match='tcp port 80' share=1/10").matching.expect("a filter");
+        assert_eq!((text.as_str(), share), ("tcp port 80", Share { over: 1, under: 10 }));
+    }
+
+    #[test]
+    fn what_keys_do_not_take() {
+        for text in [
+            "size=0",
+            "size=65536",
+            "size=100..60",
+            "size=60..100+0",
+            "size=60:0",
+            "size=",
+            "flows=0",
+            "flows=1000001",
+            "walk=run",
+            "src=10.0.0",
+            "dst=::1-10.0.0.1",
+            "sport=70000",
+            "dport=",
+            "smac=1:2:3",
+            "ttl=256",
+            "vlan=0",
+            "vlan=4095",
+            "vlan=1.2.3",
+            "mpls=1048576",
+            "mpls=1.2.3.4.5.6.7.8.9",
+            "vxlan=16777216",
+            "segments=0",
+            "fragment=67",
+            "bad=all",
+            "bad=checksum:2/1",
+            "bad=checksum,length",
+            "match=''",
+            "match=tcp share=2",
+            "count=-1",
+            "duration=5",
+            "rate=0",
+            "rate=1xbit",
+            "gaps=burst:0",
+            "start=-1",
+            "seed=x",
+            "mark=256",
+        ] {
+            let message = refused(text);
+            assert!(message.lines().count() >= 3 && message.contains('^'), "{message}");
+        }
+    }
+
+    #[test]
+    fn no_text_panics() {
+        let pieces: Vec<String> = KEYS
+            .iter()
+            .flat_map(|key| [key.name.to_owned(), format!("{}=", key.name), key.value.to_owned()])
+            .chain(
+                ["=", "'", "\"", " ", "  ", "1", "ü", ":", "/", "-", ",", "..", "99999999999999999999", "\n"]
+                    .map(str::to_owned),
+            )
+            .collect();
+        let mut random = crate::random::Random::new(1, 1);
+        for _ in 0..20_000 {
+            let text: String = (0..random.below(9))
+                .map(|_| pieces[random.below(pieces.len() as u64) as usize].as_str())
+                .collect();
+            if let Err(error) = Recipe::parse(&text) {
+                assert!(!error.render(&text).is_empty());
+            }
+        }
+    }
 }
