@@ -24,6 +24,7 @@ mod patterns;
 mod print;
 mod report;
 mod sets;
+mod traffic;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
@@ -58,6 +59,8 @@ enum Workload {
     Patterns(patterns::PatternsArgs),
     /// Many filters at once: what a packet costs as their number grows, and what changes cost while packets flow.
     Sets(sets::SetsArgs),
+    /// Make packets from recipes: what one costs, beside building it from nothing.
+    Traffic(traffic::TrafficArgs),
     /// Send traffic: the sending half of `live`, in a process of its own.
     #[command(hide = true)]
     Send(live::SendArgs),
@@ -118,6 +121,7 @@ pub fn main() -> anyhow::Result<()> {
         Workload::Fpl(args) => fpl::run(&args, options.runs, options.folder()?.path()),
         Workload::Patterns(args) => patterns::run(&args, &options, &mut report),
         Workload::Sets(args) => sets::run(&args, options.runs),
+        Workload::Traffic(args) => traffic::run(&args, options.runs),
         Workload::All => all(&options, &mut report),
         Workload::Send(_) => Ok(()),
     }
@@ -128,6 +132,7 @@ fn all(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     fpl::run(&Default::default(), options.runs, options.folder()?.path())?;
     patterns::run(&Default::default(), options, report)?;
     sets::run(&Default::default(), options.runs)?;
+    traffic::run(&Default::default(), options.runs)?;
     file::run(&Default::default(), options, report)?;
     print::run(&Default::default(), options, report)?;
     if let Err(reason) = tapline_testkit::netns::may_make_namespaces() {

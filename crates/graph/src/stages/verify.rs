@@ -40,6 +40,7 @@ struct Verify {
     shows_latency: bool,
 }
 
+/// Other workers' packets cannot be put in their order later: there is one worker, which [`Order::All`] demands, and nothing to absorb.
 impl Stage for Verify {
     fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         for index in packets.selection.iter() {
@@ -134,5 +135,77 @@ fn duration(ns: u64) -> String {
         10_000..10_000_000 => format!("{:.1} us", ns as f64 / 1e3),
         10_000_000..10_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
         _ => format!("{:.1} s", ns as f64 / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tapline_packet::{Meta, Timestamp};
+    use tapline_traffic::{Generator, Recipe};
+
+    use crate::table::Cell;
+    use crate::trial::{Trial, whole};
+
+    /// Frames with marks, at the times that they carry.
+    fn marked(text: &str, count: usize) -> Vec<(Vec<u8>, Meta)> {
+        let recipe = Recipe::parse(text).expect("a recipe");
+        let start = Timestamp::from_nanos(recipe.start_ns.expect("a time"));
+        let mut generator = Generator::new(&recipe).expect("packets");
+        let mut frame = vec![0; generator.frame_max()];
+        let mut next = || {
+            let departure = generator.next_into(&mut frame).expect("a frame").expect("no end");
+            let data = frame[..departure.len as usize].to_vec();
+            let meta = Meta { timestamp: start.plus_nanos(departure.at_ns as i64), ..whole(&data) };
+            (data, meta)
+        };
+        (0..count).map(|_| next()).collect()
+    }
+
+    fn verified(packets: &[(Vec<u8>, Meta)]) -> Trial {
+        let mut trial = Trial::of("v :: verify");
+        trial.push_all(packets, 100);
+        trial.assert_balanced();
+        trial
+    }
+
+    #[test]
+    fn losses_copies_and_orders_of_each_stream() {
+        let mut packets = marked("mark=1 ip6 size=100", 1000);
+        let other = marked("mark=2 tcp vlan=5 mpls=16 vxlan=3 size=300 oneway segments=1000000", 502);
+        packets.extend(other);
+        packets.remove(17); // of stream 1, number 17
+        packets.swap(30, 31);
+        let copy = packets[900].clone();
+        packets.insert(903, copy);
+        packets.push((vec![0; 60], Meta::default()));
+        let trial = verified(&packets);
+        assert_eq!(trial.numbers("v", Some("1")), [1000, 0, 999, 1, 1, 1, 0]);
+        // The handshake carries no marks.
+        assert_eq!(trial.numbers("v", Some("2")), [500, 0, 499, 0, 0, 0, 0]);
+        assert_eq!(trial.numbers("v", Some("unmarked")), [3]);
+        assert_eq!(trial.data().len(), packets.len(), "all go on");
+    }
+
+    #[test]
+    fn latency_is_that_of_the_time_stamps() {
+        let mut packets = marked("mark size=60", 100);
+        packets.iter_mut().for_each(|(_, meta)| meta.timestamp = meta.timestamp.plus_nanos(25_000));
+        let last =
+            |trial: &Trial| trial.result("v").rows[0][8..].iter().map(Cell::to_string).collect::<Vec<_>>();
+        assert_eq!(last(&verified(&packets)), ["25.0 us"; 4]);
+        packets.iter_mut().for_each(|(_, meta)| meta.timestamp = Timestamp::EPOCH);
+        assert_eq!(last(&verified(&packets)), ["unknown"; 4]);
+    }
+
+    #[test]
+    fn padding_of_the_link_hides_no_mark() {
+        let mut packets = marked("mark size=60", 10);
+        packets.iter_mut().for_each(|(data, meta)| {
+            data.extend_from_slice(&[0; 4]);
+            meta.wire_len += 4;
+        });
+        assert_eq!(verified(&packets).numbers("v", Some("0"))[..4], [10, 0, 9, 0]);
+        packets.iter_mut().for_each(|(data, _)| data.truncate(50));
+        assert_eq!(verified(&packets).numbers("v", Some("unmarked")), [10]);
     }
 }
