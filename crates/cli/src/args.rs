@@ -214,6 +214,7 @@ Examples:
   tapline capture -r in.pcap.gz -w out.pcapng 'host 10.0.0.1'
   tapline capture -r a.pcap -r b.pcap --merge -n       two files as one, by time
   tapline capture -r in.pcap --json | jq .ipv4.src
+  tapline capture -i eth0 --verify 'udp port 9'        marked packets of tapline generate: lost, doubled, reordered
   tapline capture -r in.pcap --fpl count-flows.fpl --fpl-memory    run a program, show what it has counted
 
 At its end each capture accounts for its packets, and the sums balance. SIGUSR1 or --stats 1 shows them on the way.";
@@ -313,6 +314,10 @@ pub(crate) struct CaptureArgs {
     /// Only count packets.
     #[arg(long, help_heading = "Output")]
     pub(crate) count: bool,
+    /// Read the marks of generated packets (`mark` in a recipe), and show at the end what is lost, doubled, reordered, and how long
+    /// packets took. With --json, one object. If nothing else is asked for, packets are not printed.
+    #[arg(long, help_heading = "Output")]
+    pub(crate) verify: bool,
     /// One JSON object a packet, and the account as the last object.
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,

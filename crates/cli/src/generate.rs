@@ -129,6 +129,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
         decide: None,
         control: Arc::clone(&control),
         snap_len: if args.snapshot_length == 0 { u32::MAX } else { args.snapshot_length },
+        verify: false,
     };
     let meters = Meters::create(&crate::top::title());
     let (mut graph, node) = chain.graph(&meters, 0, vec![Box::new(sink)]);

@@ -32,7 +32,9 @@ fn checksums(folder: &Path, file: &str) -> Vec<Vec<char>> {
     for protocol in ["ip", "tcp", "udp"] {
         command.args(["-o", &format!("{protocol}.check_checksum:TRUE")]);
     }
-    fields.iter().for_each(|field| drop(command.args(["-e", field])));
+    for field in &fields {
+        command.args(["-e", field]);
+    }
     let output = command.stderr(Stdio::null()).output().expect("tshark starts");
     assert!(output.status.success());
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -92,8 +94,8 @@ fn tcpdump_parses_every_packet() {
     for recipe in RECIPES {
         generate(folder.path(), "a.pcap", &format!("{recipe} count=600"));
         let text = print("");
-        // A line for each packet, and more that begin with a blank.
-        let lines = text.lines().filter(|line| !line.starts_with(char::is_whitespace)).count();
+        // A line with the time for each packet, and more.
+        let lines = text.lines().filter(|line| line.starts_with("00:00:0")).count();
         assert_eq!(lines, 600, "{recipe}");
         for complaint in ["bad", "incorrect", "truncated", "malformed", "invalid", "wrong", "[|"] {
             let line = text.lines().find(|line| line.contains(complaint));
@@ -139,7 +141,7 @@ fn sizes_in_files() {
     let packets = |file: &str| read_packets(&fs::read(folder.path().join(file)).unwrap()).unwrap();
     tapline(folder.path(), &["generate", "-w", "a.pcap", "-s", "42", "size=100 count=10"]).succeeded();
     assert!(packets("a.pcap").iter().all(|packet| (packet.data.len(), packet.wire_len) == (42, 100)));
-    tapline(folder.path(), &["generate", "-w", "r.pcap", "-C", "1k", "size=984 count=3"]).succeeded();
+    tapline(folder.path(), &["generate", "-w", "r.pcap", "-C", "1k", "size=985 count=3"]).succeeded();
     assert_eq!(packets("r.pcap").len() + packets("r.pcap1").len() + packets("r.pcap2").len(), 3);
     tapline(folder.path(), &["generate", "-w", "x", "--format", "pcapng", "count=1"]).succeeded();
     assert!(fs::read(folder.path().join("x")).unwrap().starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]));
@@ -186,6 +188,31 @@ fn a_source_of_graphs() {
     assert_eq!((number("packets"), number("doubled"), number("reordered")), (9000, 0, 0));
     assert_eq!(number("lost"), number("last") - number("first") + 1 - 9000);
     assert_eq!(row["latency max"], "0 ns");
+}
+
+#[test]
+fn captures_verify_marks() {
+    let folder = tempfile::tempdir().unwrap();
+    generate(folder.path(), "a.pcap", "mark=4 ip6 size=100 flows=3 count=1000");
+    let text = tapline(folder.path(), &["capture", "-r", "a.pcap", "--verify", "dst port 9"]).succeeded();
+    let stdout = String::from_utf8_lossy(&text.stdout).into_owned();
+    let lines: Vec<Vec<&str>> = stdout.lines().map(|line| line.split_whitespace().collect()).collect();
+    assert_eq!((lines.len(), &lines[1][..6]), (2, &["4", "1,000", "0", "999", "0", "0"][..]), "{stdout}");
+    let object = tapline(
+        folder.path(),
+        &["capture", "-r", "a.pcap", "--verify", "--json", "-w", "b.pcap", "src host fd00::2"],
+    )
+    .succeeded();
+    assert_eq!(object.account().output("written"), 333);
+    let stdout = String::from_utf8_lossy(&object.stdout).into_owned();
+    let marks: Value = serde_json::from_str(stdout.lines().next().expect("a line")).expect("JSON");
+    assert_eq!(
+        (&marks["marks"][0]["packets"], &marks["marks"][0]["lost"]),
+        (&333.into(), &664.into()),
+        "{marks}"
+    );
+    tapline(folder.path(), &["capture", "-i", "lo", "--workers", "2", "--verify"])
+        .failed_saying(&["--workers"]);
 }
 
 #[test]

@@ -36,3 +36,4 @@ pub use limit::Limit;
 pub use lines::{Format, LinesSink};
 pub use sink::SinkStage;
 pub use snap::Snap;
+pub use verify::Verify;

@@ -30,11 +30,13 @@ pub(crate) const CLASS: Class = Class {
     example: "device(eth0) -> verify -> drop",
     make: Make::Stage(|arguments, _| {
         let shows_latency = arguments.text("show") == "latency";
-        Ok(Box::new(Verify { streams: BTreeMap::new(), unmarked: 0, shows_latency }))
+        Ok(Box::new(Verify { shows_latency, ..Verify::default() }))
     }),
 };
 
-struct Verify {
+/// Reads the marks of packets ([`Mark`]) and lets all go on.
+#[derive(Default)]
+pub struct Verify {
     streams: BTreeMap<u8, Stream>,
     unmarked: u64,
     shows_latency: bool,
@@ -72,9 +74,9 @@ impl Verify {
             "reordered",
             "too late",
             "latency min",
-            "median",
-            "p99",
-            "max",
+            "latency median",
+            "latency p99",
+            "latency max",
         ];
         let mut rows: Vec<Vec<Cell>> =
             self.streams.iter().map(|(number, stream)| row(*number, stream)).collect();
