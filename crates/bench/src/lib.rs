@@ -25,6 +25,7 @@ mod patterns;
 mod print;
 mod report;
 mod sets;
+mod traffic;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand};
@@ -61,6 +62,8 @@ enum Workload {
     Sets(sets::SetsArgs),
     /// What counting cycles costs: a graph with and without.
     Accounting(accounting::AccountingArgs),
+    /// Make packets from recipes: what one costs, beside building it from nothing.
+    Traffic(traffic::TrafficArgs),
     /// Send traffic: the sending half of `live`, in a process of its own.
     #[command(hide = true)]
     Send(live::SendArgs),
@@ -122,6 +125,7 @@ pub fn main() -> anyhow::Result<()> {
         Workload::Patterns(args) => patterns::run(&args, &options, &mut report),
         Workload::Sets(args) => sets::run(&args, options.runs),
         Workload::Accounting(args) => accounting::run(&args, &options, &mut report),
+        Workload::Traffic(args) => traffic::run(&args, options.runs),
         Workload::All => all(&options, &mut report),
         Workload::Send(_) => Ok(()),
     }
@@ -132,6 +136,7 @@ fn all(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     fpl::run(&Default::default(), options.runs, options.folder()?.path())?;
     patterns::run(&Default::default(), options, report)?;
     sets::run(&Default::default(), options.runs)?;
+    traffic::run(&Default::default(), options.runs)?;
     file::run(&Default::default(), options, report)?;
     accounting::run(&Default::default(), options, report)?;
     print::run(&Default::default(), options, report)?;

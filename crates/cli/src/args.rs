@@ -19,6 +19,7 @@ Examples:
   tapline capture -i eth0 -w trace.pcapng -G 60       a file each minute, drops noted inside
   tapline capture -r trace.pcapng -n -v 'udp'         read it again
   tapline run -e 'device(eth0) -> top(by=flow)'       a graph of stages: who talks most
+  tapline generate -w imix.pcap size=imix count=1M    packets as you want them, the same each time
   tapline filter explain 'vlan and tcp port 80'       what a filter does, test by test
   tapline replay trace.pcap -i veth0 --rate 10k       send a file again
   tapline top                                         what running captures and graphs do, stage by stage
@@ -31,6 +32,9 @@ pub(crate) enum Command {
     /// Run a graph of stages: filter, sample, count, record, and more, each packet read once for all of them.
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<RunArgs>),
+    /// Make packets from a recipe, the same for the same seed: protocols, sizes, flows, rates, faults.
+    #[command(after_help = crate::generate::help())]
+    Generate(Box<crate::generate::GenerateArgs>),
     /// Look into filters.
     #[command(subcommand)]
     Filter(FilterCommand),
@@ -222,6 +226,7 @@ Examples:
   tapline capture -r in.pcap.gz -w out.pcapng 'host 10.0.0.1'
   tapline capture -r a.pcap -r b.pcap --merge -n       two files as one, by time
   tapline capture -r in.pcap --json | jq .ipv4.src
+  tapline capture -i eth0 --verify 'udp port 9'        marked packets of tapline generate: lost, doubled, reordered
   tapline capture -r in.pcap --fpl count-flows.fpl --fpl-memory    run a program, show what it has counted
 
 At its end each capture accounts for its packets, and the sums balance. SIGUSR1 or --stats 1 shows them on the way.";
@@ -321,6 +326,10 @@ pub(crate) struct CaptureArgs {
     /// Only count packets.
     #[arg(long, help_heading = "Output")]
     pub(crate) count: bool,
+    /// Read the marks of generated packets (`mark` in a recipe), and show at the end what is lost, doubled, reordered, and how long
+    /// packets took. With --json, one object. If nothing else is asked for, packets are not printed.
+    #[arg(long, help_heading = "Output")]
+    pub(crate) verify: bool,
     /// One JSON object a packet, and the account as the last object.
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,

@@ -5,6 +5,7 @@ mod args;
 mod capture;
 mod filter;
 mod fpl;
+mod generate;
 mod interfaces;
 mod output;
 mod privileges;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
             tapline_bench::filter::run(&args.what, args.runs).map(|()| ExitCode::SUCCESS)
         }
         Command::Run(args) => run::run(&args),
+        Command::Generate(args) => generate::run(&args),
         Command::Interfaces(args) => interfaces::list(&args).map(|()| ExitCode::SUCCESS),
         Command::Top(args) => top::run(&args),
         Command::Profile(args) => profile::run(&args),

@@ -1,7 +1,7 @@
 //! The graph of `tapline capture`: one chain.
 //!
 //! ```text
-//! source -> filter -> (fpl) -> limit -> snap -> every output
+//! source -> filter -> (fpl) -> limit -> (verify) -> snap -> every output
 //! ```
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use tapline_profile::Meters;
 
 use crate::engine::Control;
 use crate::graph::{Graph, NodeId};
-use crate::stages::{Compile, Decide, DecideStage, FilterStage, Limit, SinkStage, Snap, SourceStage};
+use crate::stages::{Compile, Decide, DecideStage, FilterStage, Limit, SinkStage, Snap, SourceStage, Verify};
 
 /// What stands between a source and its outputs.
 pub struct Chain {
@@ -23,6 +23,8 @@ pub struct Chain {
     pub control: Arc<Control>,
     /// The most bytes of a packet that outputs get.
     pub snap_len: u32,
+    /// Whether marks are read, so that the result says what is lost, doubled and reordered.
+    pub verify: bool,
 }
 
 impl Chain {
@@ -36,6 +38,9 @@ impl Chain {
             last = graph.add("fpl", "fpl", Box::new(DecideStage::new(decide)), &[(last, 0)]);
         }
         last = graph.add("limit", "limit", Box::new(Limit::new(self.control)), &[(last, 0)]);
+        if self.verify {
+            last = graph.add("verify", "verify", Box::new(Verify::default()), &[(last, 0)]);
+        }
         last = graph.add("snap", "cut", Box::new(Snap(self.snap_len)), &[(last, 0)]);
         let is_only = sinks.len() == 1;
         for sink in sinks {

@@ -35,7 +35,8 @@ fn value(parameter: &Parameter, random: &mut Random) -> Option<String> {
             "text" => (*random.pick(&["a", "\"\\0\"", "http"])).to_owned(),
             _ => return None,
         },
-        Kind::Path => return None,
+        // Sources alone have recipes.
+        Kind::Path | Kind::Recipe => return None,
     };
     Some(format!("{}={value}", parameter.name))
 }

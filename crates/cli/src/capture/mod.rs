@@ -22,11 +22,12 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
+use serde_json::json;
 use tapline_capture::{Account, Error, Shared, Sink, Source};
 use tapline_filter::fpl::External;
 use tapline_graph::stages::{Decide, Fpl, search_function};
-use tapline_graph::{Chain, Control, Ended, Engine, Inlet, Watch};
+use tapline_graph::{Chain, Control, Ended, Engine, Inlet, Table, Watch};
 use tapline_packet::{Interface, Timestamp};
 use tapline_profile::Meters;
 
@@ -44,6 +45,9 @@ const SNAP_LEN_DEFAULT: u32 = 262_144;
 pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     if lists::wanted(args) {
         return lists::print(args).map(|()| ExitCode::SUCCESS);
+    }
+    if args.verify && args.workers > 1 {
+        bail!("--verify must see all packets in their order: leave --workers out");
     }
     let filtering = Arc::new(Filtering::new(args)?);
     let program = fpl_program(&args.fpl)?;
@@ -83,6 +87,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
         filtering: &filtering,
         program: program.as_ref(),
         snap_len,
+        verify: args.verify,
         control: &control,
         meters: &meters,
     };
@@ -119,6 +124,7 @@ struct Run<'a> {
     filtering: &'a Arc<Filtering>,
     program: Option<&'a Arc<Fpl>>,
     snap_len: u32,
+    verify: bool,
     control: &'a Arc<Control>,
     meters: &'a Meters,
 }
@@ -127,6 +133,8 @@ struct Run<'a> {
 struct Outcome {
     account: Account,
     ended: Ended,
+    /// What `--verify` found out.
+    marks: Option<Table>,
 }
 
 /// The most bytes to keep of a packet.
@@ -165,6 +173,7 @@ fn chain(worker: usize, run: Run<'_>) -> Chain {
         decide,
         control: Arc::clone(run.control),
         snap_len: run.snap_len,
+        verify: run.verify,
     }
 }
 
@@ -179,7 +188,8 @@ fn drive(
         let (mut graph, node) = chain(worker, run).graph(run.meters, worker as u16, sinks);
         let engine = Engine::new(vec![Inlet::new(source, node)], &mut graph, run.control, clock);
         let outcome = engine.run(&mut |watch| tell(worker, watch));
-        Outcome { account: outcome.account.of_capture(), ended: outcome.ended }
+        let marks = graph.results().pop().map(|(_, table)| table);
+        Outcome { account: outcome.account.of_capture(), ended: outcome.ended, marks }
     };
     if let [source] = sources.as_mut_slice() {
         return work(0, source.as_mut(), sinks);
@@ -229,7 +239,7 @@ fn join(outcomes: Vec<thread::Result<Outcome>>, mut completers: Vec<Shared>) -> 
         }
     }
     account.outputs = completers.iter().map(|sink| sink.account()).collect();
-    Outcome { account, ended }
+    Outcome { account, ended, marks: None }
 }
 
 /// Prints the account and says how the command ended.
@@ -239,7 +249,7 @@ fn conclude(
     program: Option<&Fpl>,
     control: &Control,
 ) -> Result<ExitCode> {
-    let Outcome { account, ended } = outcome;
+    let Outcome { account, ended, marks } = outcome;
     if args.count {
         let packets = account.outputs.iter().find(|output| output.name == "count").map_or(0, |o| o.written);
         writeln!(io::stdout(), "{packets} packet{}", if packets == 1 { "" } else { "s" })?;
@@ -249,6 +259,7 @@ fn conclude(
     } else if args.fpl_memory {
         tell_memory(args, program, &mut io::stdout());
     }
+    tell_marks(args, marks.as_ref());
     let code = match ended {
         Ended::Source | Ended::Stopped => ExitCode::SUCCESS,
         Ended::Failed(Error::File(tapline_file::Error::Truncated { .. })) if control.is_ordered() => {
@@ -269,6 +280,18 @@ fn tell_memory(args: &CaptureArgs, program: Option<&Fpl>, out: &mut dyn Write) {
     let Some(program) = program else { return };
     let text = if args.json { format!("{}\n", program.memory_json()) } else { program.memory_text() };
     let _ = out.write_all(text.as_bytes());
+}
+
+/// Shows what became of marked packets.
+fn tell_marks(args: &CaptureArgs, marks: Option<&Table>) {
+    let Some(table) = marks else { return };
+    let text =
+        if args.json { format!("{}\n", json!({ "marks": table.to_json() })) } else { table.to_string() };
+    let _ = if outputs::is_standard_output(args) {
+        io::stderr().write_all(text.as_bytes())
+    } else {
+        io::stdout().write_all(text.as_bytes())
+    };
 }
 
 /// The account goes to standard error as text; as JSON it is the last object of standard output, unless that is a capture file.

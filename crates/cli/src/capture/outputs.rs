@@ -33,8 +33,8 @@ pub(super) fn open(
     if args.write.is_some() {
         sinks.push(Box::new(open_file(args, filtering, program, input, &interfaces, identity)?));
     }
-    let only_memory = args.fpl_memory && args.write.is_none() && !args.print && !args.json;
-    if args.count || only_memory {
+    let only_result = (args.fpl_memory || args.verify) && args.write.is_none() && !args.print && !args.json;
+    if args.count || only_result {
         sinks.push(Box::new(CountSink::new()));
     } else if args.print || args.write.is_none() {
         if is_standard_output(args) {

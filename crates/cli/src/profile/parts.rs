@@ -205,7 +205,7 @@ fn delayed_share(measured: &Measured) -> f64 {
 }
 
 fn is_source(stage: &Snapshot) -> bool {
-    matches!(stage.class.as_str(), "device" | "file")
+    matches!(stage.class.as_str(), "device" | "file" | "generate")
 }
 
 fn name(measured: &Measured, stage: &Snapshot) -> String {

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use tapline_capture::af_packet::{
     self, AfPacket, CaptureDirection, KernelRuns, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings,
 };
@@ -14,7 +14,7 @@ use tapline_file::{FileWriter, Order, Section, WriteOptions};
 use tapline_graph::catalog::Make;
 use tapline_graph::plan::{Plan, PlanNode};
 use tapline_graph::stages::{Format, LinesSink};
-use tapline_graph::{Control, Marker, Share, StampTicks, Stamped, Timed};
+use tapline_graph::{Control, Made, Marker, Share, StampTicks, Stamped, Timed};
 use tapline_packet::Interface;
 use tapline_print::{Options, Printer, Services};
 use tapline_profile::StampMode;
@@ -44,20 +44,20 @@ pub(crate) enum Opened {
     /// The kernel gives each worker its packets.
     Device(Box<dyn Source>),
     /// Every worker reads the whole.
-    File(Box<dyn Source>),
+    Whole(Box<dyn Source>),
 }
 
 impl Opened {
     pub(crate) fn source(&self) -> &dyn Source {
         match self {
-            Opened::Device(source) | Opened::File(source) => source.as_ref(),
+            Opened::Device(source) | Opened::Whole(source) => source.as_ref(),
         }
     }
 
     /// For a worker that is the only one.
     pub(crate) fn alone(self) -> Box<dyn Source> {
         match self {
-            Opened::Device(source) | Opened::File(source) => source,
+            Opened::Device(source) | Opened::Whole(source) => source,
         }
     }
 
@@ -65,7 +65,7 @@ impl Opened {
     pub(crate) fn marked(self, worker: usize, workers: usize, marker: Marker) -> Box<dyn Source> {
         match self {
             Opened::Device(source) => Box::new(Timed::new(source, marker, clock)),
-            Opened::File(source) => Box::new(Share::new(source, worker, workers).marked(marker)),
+            Opened::Whole(source) => Box::new(Share::new(source, worker, workers).marked(marker)),
         }
     }
 }
@@ -94,6 +94,7 @@ pub(crate) fn worker_sources(
     for node in plan.nodes.iter().filter(|node| node.is_source()) {
         let opened = match node.class.name {
             "device" => device(how, plan, node, compiler, workers)?,
+            "generate" => made(node, workers)?,
             _ => file(node, control, workers)?,
         };
         all.iter_mut().zip(opened).for_each(|(sources, source)| sources.push(source));
@@ -116,9 +117,17 @@ fn file(node: &PlanNode, control: &Arc<Control>, workers: usize) -> Result<Vec<O
             if worker == 0 {
                 say(&input::announcement(&file));
             }
-            Ok(Opened::File(Box::new(FileInput::new(vec![file], Order::Given))))
+            Ok(Opened::Whole(Box::new(FileInput::new(vec![file], Order::Given))))
         })
         .collect()
+}
+
+/// Every worker makes all packets and takes its share.
+fn made(node: &PlanNode, workers: usize) -> Result<Vec<Opened>> {
+    let text = node.arguments.text("recipe");
+    let now = clock();
+    let made = || Made::new(text, now).map_err(|error| anyhow!(error.render(text)));
+    (0..workers).map(|_| Ok(Opened::Whole(Box::new(made()?)))).collect()
 }
 
 fn device(

@@ -24,6 +24,8 @@ pub enum Kind {
     Path,
     /// The text of a filter, as `tapline filter explain` takes it.
     Filter,
+    /// A recipe for packets, as `tapline generate` takes it.
+    Recipe,
     /// A whole number from the first to the second; `k`, `M`, `G` multiply by 1000 and its powers.
     Number(u64, u64),
     /// A time: `500ms`, `10s`, `5m`, `1h`; `us` and `ns` too.
@@ -41,6 +43,7 @@ impl Kind {
             Kind::Text => "text".to_owned(),
             Kind::Path => "file".to_owned(),
             Kind::Filter => "filter".to_owned(),
+            Kind::Recipe => "recipe".to_owned(),
             Kind::Number(min, u64::MAX) => format!("number, {min} or more"),
             Kind::Number(min, max) => format!("number, {min} to {max}"),
             Kind::Duration => "time, such as 500ms, 10s, 5m, 1h".to_owned(),
@@ -55,6 +58,9 @@ impl Kind {
             Kind::Path => !text.is_empty(),
             Kind::Filter => {
                 return tapline_filter::parse(text).map(|_| ()).map_err(|error| error.render(text));
+            }
+            Kind::Recipe => {
+                return tapline_traffic::Recipe::parse(text).map(|_| ()).map_err(|error| error.render(text));
             }
             Kind::Number(min, max) => number(text).is_some_and(|number| (min..=max).contains(&number)),
             Kind::Duration => nanoseconds(text).is_some(),

@@ -14,6 +14,7 @@ use crate::stages::{self, FilterStage};
 pub const CLASSES: &[Class] = &[
     DEVICE,
     FILE,
+    GENERATE,
     FILTER,
     stages::set::CLASS,
     stages::program::CLASS,
@@ -31,6 +32,7 @@ pub const CLASSES: &[Class] = &[
     stages::count::CLASS,
     stages::histogram::CLASS,
     stages::top::CLASS,
+    stages::verify::CLASS,
     PRINT,
     JSON,
     RECORD,
@@ -96,6 +98,23 @@ const FILE: Class = Class {
     outputs: Outputs::One,
     order: Order::Free,
     example: "file(\"a.pcapng\") -> count",
+    make: Make::Source,
+};
+
+const GENERATE: Class = Class {
+    name: "generate",
+    summary: "packets made from a recipe, as fast as the graph takes them",
+    description: "The same recipe gives the same packets and time stamps always. Rates and gaps set the time stamps; nobody waits for these. Words and keys: \
+        tapline generate --help, docs/generate.md.",
+    parameters: &[Parameter {
+        name: "recipe",
+        kind: Kind::Recipe,
+        default: None,
+        meaning: "what packets: \"udp size=imix flows=1000 rate=100k count=1M\"; without count or duration there is no end",
+    }],
+    outputs: Outputs::One,
+    order: Order::Free,
+    example: "generate(\"tcp flows=100 count=10k\") -> count -> drop",
     make: Make::Source,
 };
 

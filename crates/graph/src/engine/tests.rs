@@ -139,7 +139,8 @@ fn drive(
 ) -> Ran {
     let control = Arc::clone(control);
     let compile: Compile = Arc::new(compile);
-    let chain = Chain { compile, decide: None, control: Arc::clone(&control), snap_len: u32::MAX };
+    let chain =
+        Chain { compile, decide: None, control: Arc::clone(&control), snap_len: u32::MAX, verify: false };
     let (mut graph, node) = chain.graph(&Meters::private(), 0, sinks);
     let outcome = Engine::new(vec![Inlet::new(source, node)], &mut graph, &control, clock).run(&mut |_| {});
     Ran { account: outcome.account.of_capture(), ended: outcome.ended }

@@ -30,6 +30,7 @@ mod sink;
 mod snap;
 pub(crate) mod tee;
 pub(crate) mod top;
+pub(crate) mod verify;
 
 pub use decide::{Decide, DecideStage};
 pub use filter::{Compile, Faster, FilterStage, native};
@@ -40,3 +41,4 @@ pub use lines::{Format, LinesSink};
 pub use send::{BounceSink, ReflectSink};
 pub use sink::SinkStage;
 pub use snap::Snap;
+pub use verify::Verify;

@@ -1,0 +1,177 @@
+//! Numbers as people write them.
+
+use std::net::IpAddr;
+
+use crate::share::Share;
+use crate::space::Space;
+
+/// A whole number with `k`, `M` or `G` behind it, or a fraction of such: `1.5M`.
+pub(super) fn number(text: &str) -> Option<u64> {
+    let (digits, factor) = match text.as_bytes().last()? {
+        b'k' => (&text[..text.len() - 1], 1_000_u64),
+        b'M' => (&text[..text.len() - 1], 1_000_000),
+        b'G' => (&text[..text.len() - 1], 1_000_000_000),
+        _ => (text, 1),
+    };
+    decimal(digits, factor)
+}
+
+/// A time in nanoseconds: `10s`, `1.5ms`.
+pub(super) fn nanoseconds(text: &str) -> Option<u64> {
+    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_')?;
+    let factor = match &text[at..] {
+        "ns" => 1,
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        _ => return None,
+    };
+    decimal(&text[..at], factor)
+}
+
+/// `digits` times `factor`, exactly, if that is a whole number.
+pub(super) fn decimal(digits: &str, factor: u64) -> Option<u64> {
+    let digits = digits.replace('_', "");
+    let (whole, part) = digits.split_once('.').unwrap_or((&digits, ""));
+    let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !is_digits(whole) || !is_digits(part) || part.len() > 18 {
+        return None;
+    }
+    let scale = 10_u128.pow(part.len() as u32);
+    let sum = whole.parse::<u64>().ok().map(u128::from)? * scale + part.parse::<u128>().unwrap_or(0);
+    let product = sum.checked_mul(factor.into())?;
+    u64::try_from(product / scale).ok().filter(|_| product.is_multiple_of(scale))
+}
+
+/// `1/100`.
+pub(super) fn share(text: &str) -> Option<Share> {
+    let (over, under) = text.split_once('/')?;
+    let (over, under) = (number(over)?.try_into().ok()?, number(under)?.try_into().ok()?);
+    (under > 0 && over <= under).then_some(Share { over, under })
+}
+
+/// A link address: `02:00:00:00:00:01`.
+pub(super) fn mac(text: &str) -> Option<[u8; 6]> {
+    let mut bytes = [0; 6];
+    let mut parts = text.split([':', '-']);
+    for byte in &mut bytes {
+        *byte =
+            parts.next().filter(|part| part.len() <= 2).and_then(|part| u8::from_str_radix(part, 16).ok())?;
+    }
+    parts.next().is_none().then_some(bytes)
+}
+
+/// Ports: `80`, `1024-65535`, with commas.
+pub(super) fn ports(text: &str) -> Option<Space> {
+    let range = |part: &str| -> Option<Space> {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let (first, last): (u16, u16) = (first.parse().ok()?, last.parse().ok()?);
+        (first <= last).then(|| Space::range(first.into(), last.into()))
+    };
+    text.split(',').map(range).reduce(|all, part| Some(all?.and(part?))).flatten()
+}
+
+/// Addresses of both IP versions: `10.0.0.1`, `10.0.0.0/24`, `10.0.0.1-10.0.0.9`, with commas.
+pub(super) fn addresses(text: &str) -> Option<(Option<Space>, Option<Space>)> {
+    let (mut v4, mut v6): (Option<Space>, Option<Space>) = (None, None);
+    for part in text.split(',') {
+        let (is_v4, space) = address_range(part)?;
+        let all = if is_v4 { &mut v4 } else { &mut v6 };
+        *all = Some(match all.take() {
+            Some(before) => before.and(space),
+            None => space,
+        });
+    }
+    Some((v4, v6))
+}
+
+fn address_range(text: &str) -> Option<(bool, Space)> {
+    if let Some((address, len)) = text.split_once('/') {
+        let (address, len) = (address.parse().ok()?, len.parse().ok()?);
+        return prefix(address, len).map(|space| (address.is_ipv4(), space));
+    }
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let (first, last): (IpAddr, IpAddr) = (first.parse().ok()?, last.parse().ok()?);
+    let is_alike = first.is_ipv4() == last.is_ipv4() && first <= last;
+    is_alike.then(|| (first.is_ipv4(), Space::range(bits(first), bits(last))))
+}
+
+/// The hosts of a network: without the addresses of the network and of all hosts, where IPv4 has them, and without
+/// the address of any router (RFC 4291, 2.6.1) where IPv6 has it.
+pub(crate) fn prefix(address: IpAddr, len: u32) -> Option<Space> {
+    let width = if address.is_ipv4() { 32 } else { 128 };
+    let free = width - Some(len).filter(|len| *len <= width)?;
+    let mask = if free == 128 { u128::MAX } else { (1 << free) - 1 };
+    let first = bits(address) & !mask;
+    Some(match (free, address.is_ipv4()) {
+        (0 | 1, _) => Space::range(first, first + mask),
+        (_, true) => Space::range(first + 1, first + mask - 1),
+        (_, false) => Space::range(first + 1, first + mask),
+    })
+}
+
+/// An address as a number.
+pub(crate) fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => u32::from(address).into(),
+        IpAddr::V6(address) => address.into(),
+    }
+}
+
+/// Numbers joined by dots.
+pub(super) fn dotted(text: &str, min: u32, max: u32) -> Option<Vec<u32>> {
+    let number = |part: &str| part.parse().ok().filter(|number| (min..=max).contains(number));
+    text.split('.').map(number).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_exact() {
+        let numbers =
+            ["10", "64k", "1.5M", "1_000", "0.1k", "1.5", "", "k", "-1", "99999999999999999999"].map(number);
+        let expected =
+            [Some(10), Some(64_000), Some(1_500_000), Some(1000), Some(100), None, None, None, None, None];
+        assert_eq!(numbers, expected);
+        let times = ["10s", "1.5ms", "2m", "5", "s", "1 s", "0.1ns"].map(nanoseconds);
+        assert_eq!(
+            times,
+            [Some(10_000_000_000), Some(1_500_000), Some(120_000_000_000), None, None, None, None]
+        );
+    }
+
+    #[test]
+    fn networks_are_their_hosts() {
+        let space = |text: &str| {
+            addresses(text).and_then(|(v4, v6)| v4.or(v6)).map(|space| (space.at(0), space.len()))
+        };
+        assert_eq!(space("10.0.0.0/24"), Some((0x0a00_0001, 254)));
+        assert_eq!(space("10.0.0.7/32"), Some((0x0a00_0007, 1)));
+        assert_eq!(space("10.0.0.6/31"), Some((0x0a00_0006, 2)));
+        assert_eq!(space("0.0.0.0/0"), Some((1, (1 << 32) - 2)));
+        assert_eq!(space("fd00::/120"), Some(((0xfd00 << 112) + 1, 255)));
+        assert_eq!(space("::/0").map(|(first, _)| first), Some(1));
+        assert_eq!(space("10.0.0.1-10.0.0.3,10.9.9.9"), Some((0x0a00_0001, 4)));
+        for wrong in ["", "10.0.0", "10.0.0.0/33", "10.0.0.2-10.0.0.1", "10.0.0.1-::1", "::/129", "10.0.0.1,"]
+        {
+            assert_eq!(space(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn ports_and_shares() {
+        assert_eq!(ports("80,1000-1001").map(|space| space.len()), Some(3));
+        assert_eq!(["2-1", "65536", "", "a"].map(|text| ports(text).is_none()), [true; 4]);
+        assert_eq!(share("1/100"), Some(Share { over: 1, under: 100 }));
+        assert_eq!(["2/1", "1/0", "1", "1/9G"].map(|text| share(text).is_none()), [true; 4]);
+        assert_eq!(mac("02:0:0:0:0:ff"), Some([2, 0, 0, 0, 0, 255]));
+        assert_eq!(
+            ["02:00", "02:00:00:00:00:00:00", "xx:0:0:0:0:0"].map(|text| mac(text).is_none()),
+            [true; 3]
+        );
+    }
+}
