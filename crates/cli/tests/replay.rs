@@ -285,8 +285,8 @@ fn ctrl_c_ends_it_with_its_account() {
     write(&file, &sendable(35, 2000), Duration::from_millis(1));
     for way in [&["--rate", "1000", "--loop", "0"][..], &["--loop", "0", "--speed", "0.001"]] {
         let arguments = ["replay", "--json", "--netns", namespace.name(), "-i", NEAR, file.to_str().unwrap()];
-        let mut child = tapline(arguments.iter().chain(way)).spawn().unwrap();
         let before = namespace.counter(FAR, "rx_packets").unwrap();
+        let mut child = tapline(arguments.iter().chain(way)).spawn().unwrap();
         wait_for("packets", || namespace.counter(FAR, "rx_packets").unwrap() > before);
         let kill = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
         assert!(kill.unwrap().success());

@@ -24,7 +24,7 @@ use crate::stage::Moment;
 
 /// How long a source may wait for packets before the loop looks at its flags and the clock.
 const WAIT: Duration = Duration::from_millis(100);
-/// The same where several sources wait in turn.
+/// The same where several sources wait in turn, as long as none of them has packets.
 const WAIT_IN_TURN: Duration = Duration::from_millis(1);
 /// How often stages hear of the time.
 const TICK_NS: i64 = 100_000_000;
@@ -231,6 +231,8 @@ pub struct Engine<'e> {
     stopping: u64,
     /// Records with the graph's interface numbers, where there are several sources.
     renumbered: Vec<Record>,
+    /// A source lent packets in the last round.
+    is_busy: bool,
 }
 
 impl<'e> Engine<'e> {
@@ -251,6 +253,7 @@ impl<'e> Engine<'e> {
             account: GraphAccount::default(),
             stopping: 0,
             renumbered: Vec::new(),
+            is_busy: false,
         }
     }
 
@@ -333,12 +336,17 @@ impl<'e> Engine<'e> {
     /// Asks each source once. [`Advance::End`] once all are at their ends.
     fn round(&mut self, is_over: bool) -> Result<Advance, Error> {
         let open = self.inlets.iter().filter(|inlet| !inlet.is_at_end).count();
-        let wait = if open > 1 { WAIT_IN_TURN } else { WAIT };
         let mut found = Advance::End;
         for at in 0..self.inlets.len() {
             if self.inlets[at].is_at_end {
                 continue;
             }
+            let wait = match open {
+                0 | 1 => WAIT,
+                // While one has packets, none is waited for: it would be slowed down to a batch a wait.
+                _ if self.is_busy || found == Advance::Batch => Duration::ZERO,
+                _ => WAIT_IN_TURN,
+            };
             let source = &mut self.inlets[at].source;
             let (start, slept) = (tsc::now(), source.waited_ticks());
             match source.advance(wait) {
@@ -357,6 +365,7 @@ impl<'e> Engine<'e> {
                 }
             }
         }
+        self.is_busy = found == Advance::Batch;
         if found == Advance::Idle {
             self.graph.idle()?;
         }

@@ -315,3 +315,47 @@ fn what_comes_to_a_complete_output_is_counted() {
     let account = run(everything, &mut Counting::new(1, 10), None, both).account;
     assert_eq!((account.accepted, account.unexamined, account.lost()), (10, 0, 10));
 }
+
+/// Has no packets, notes how long it was to wait for some, and ends after so many questions.
+struct Silent {
+    waits: Vec<Duration>,
+    questions: usize,
+}
+
+impl Source for Silent {
+    fn interfaces(&self) -> &[Interface] {
+        &[]
+    }
+
+    fn advance(&mut self, wait: Duration) -> Result<Advance, Error> {
+        self.waits.push(wait);
+        Ok(if self.waits.len() < self.questions { Advance::Idle } else { Advance::End })
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        Batch::empty()
+    }
+
+    fn stop(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn account(&mut self) -> Vec<InterfaceAccount> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn no_source_is_waited_for_while_another_has_packets() {
+    use crate::stages::SourceStage;
+    let mut graph = Graph::new(&Meters::private(), 0);
+    let nodes = ["busy", "silent"].map(|name| graph.add(name, "device", Box::new(SourceStage), &[]));
+    let (mut busy, mut silent) = (Counting::new(20, 3), Silent { waits: Vec::new(), questions: 30 });
+    let inlets = vec![Inlet::new(&mut busy, nodes[0]), Inlet::new(&mut silent, nodes[1])];
+    let control = Control::new(None);
+    let outcome = Engine::new(inlets, &mut graph, &control, clock).run(&mut |_| {});
+    assert_eq!(outcome.account.delivered, 60);
+    // One question a round: twenty while the other lends, the rest when it is alone.
+    assert_eq!(silent.waits[..20], [Duration::ZERO; 20]);
+    assert!(silent.waits[21..].iter().all(|wait| *wait == WAIT), "{:?}", silent.waits);
+}
