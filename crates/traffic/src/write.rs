@@ -74,7 +74,7 @@ impl Packet<'_> {
         payload[..filled].copy_from_slice(bytes);
         payload[filled..].copy_from_slice(&mark.to_bytes());
         let mark = mark.sum();
-        sum + if filled % 2 == 0 { mark } else { shifted(mark) }
+        sum + if filled.is_multiple_of(2) { mark } else { shifted(mark) }
     }
 
     /// From the server to the client: link addresses and those of the tunnel change places.
