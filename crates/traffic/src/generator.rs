@@ -6,6 +6,7 @@
 //! ```
 
 use std::collections::HashSet;
+use std::num::NonZeroU64;
 
 use tapline_packet::Timestamp;
 use tapline_packet::headers::IpVersion;
@@ -42,29 +43,35 @@ pub struct Departure {
 }
 
 /// Where the mark of a frame stands, and the checksum that covers it.
+///
+/// One word, so that it travels in a register: | at 24 bits | checksum 24 bits | is odd | is UDP |. The mark is never at 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct MarkPlace {
-    pub(crate) at: u32,
-    pub(crate) checksum_at: u32,
-    /// It begins at an odd place of what the checksum covers.
-    pub(crate) is_odd: bool,
-    pub(crate) is_udp: bool,
-}
+pub struct MarkPlace(NonZeroU64);
 
 impl MarkPlace {
+    /// A mark at `at`, with the checksum of UDP or of another transport at `checksum_at`. `is_odd` says that the mark begins at an odd place of
+    /// what the checksum covers. Places are below [`SIZE_MAX`].
+    pub(crate) fn new(at: usize, checksum_at: usize, is_odd: bool, is_udp: bool) -> Option<MarkPlace> {
+        let word = (at as u64) << 26 | (checksum_at as u64) << 2 | u64::from(is_odd) << 1 | u64::from(is_udp);
+        NonZeroU64::new(word).map(MarkPlace)
+    }
+
     /// Writes another send time into the frame's mark and mends its checksum: for senders that know only now when the packet leaves. A frame other
     /// than the one that this place was given with is left as it is, if it is too short.
     pub fn restamp(self, frame: &mut [u8], sent: Timestamp) {
-        let (time, check) = (self.at as usize + MARK_LEN - 8, self.checksum_at as usize);
+        let word = self.0.get();
+        let (at, check) = ((word >> 26) as usize, (word >> 2 & 0xff_ffff) as usize);
+        let (is_odd, is_udp) = (word & 2 != 0, word & 1 != 0);
+        let time = at + MARK_LEN - 8;
         if frame.len() < time + 8 || check + 2 > frame.len() {
             return;
         }
-        let part = |sum: u32| if self.is_odd { shifted(sum) } else { sum };
+        let part = |sum: u32| if is_odd { shifted(sum) } else { sum };
         let before = part(sum(&frame[time..time + 8]));
         frame[time..time + 8].copy_from_slice(&sent.as_nanos().to_be_bytes());
         let after = part(sum(&frame[time..time + 8]));
         let checksum = updated(u16::from_be_bytes([frame[check], frame[check + 1]]), before, after);
-        let checksum = if self.is_udp && checksum == 0 { 0xffff } else { checksum };
+        let checksum = if is_udp && checksum == 0 { 0xffff } else { checksum };
         frame[check..check + 2].copy_from_slice(&checksum.to_be_bytes());
     }
 }
@@ -251,20 +258,23 @@ impl Generator {
         let (sizes, random) = (&mut self.sizes, &mut self.random);
         // The payload begins elsewhere in each packet; the flow's own chance stays apart from that of sizes.
         let start = self.pool.start(random);
-        let mut echo = 0;
-        let segment = match shape.transport {
-            Transport::Udp => Segment { payload: sizes.next(random) - shape.len(), ..Segment::default() },
+        // Scalars, not a segment: one that a call may write to memory would be read back in other widths than it was written.
+        let (seq, ack, flags, is_answer, payload, echo) = match shape.transport {
+            Transport::Udp => (0, 0, 0, false, sizes.next(random) - shape.len(), 0),
             Transport::Tcp => {
                 let mut chance = Random::new(random.bits(), 0);
                 let connection = &mut self.connections[index];
-                connection
-                    .next(self.segments, self.is_one_way, &mut chance, || sizes.next(random) - shape.len())
+                let draw = || sizes.next(random) - shape.len();
+                let segment = connection.next(self.segments, self.is_one_way, &mut chance, draw);
+                let Segment { seq, ack, flags, is_answer, payload } = segment;
+                (seq, ack, flags, is_answer, payload, 0)
             }
             Transport::Icmp => {
-                echo = self.connections[index].next_echo();
-                Segment { payload: sizes.next(random) - shape.len(), ..Segment::default() }
+                let echo = self.connections[index].next_echo();
+                (0, 0, 0, false, sizes.next(random) - shape.len(), echo)
             }
         };
+        let segment = Segment { seq, ack, flags, is_answer, payload };
         let bad = self.faults.next();
         let mark = self.mark.filter(|_| bad.is_none() && segment.payload >= MARK_LEN).map(|stream| {
             let sent = self.start.plus_nanos(at_ns as i64);

@@ -10,6 +10,8 @@ use crate::checksum;
 
 /// Bytes of a mark.
 pub const MARK_LEN: usize = 18;
+/// The bits of a sequence number.
+const SEQUENCE: u64 = (1 << 40) - 1;
 /// `TLm1`.
 const MAGIC: [u8; 4] = *b"TLm1";
 
@@ -31,7 +33,7 @@ impl Mark {
         let mut bytes = [0; MARK_LEN];
         bytes[..4].copy_from_slice(&MAGIC);
         // One word holds the stream above the sequence number.
-        let number = u64::from(self.stream) << 40 | self.sequence & (1 << 40) - 1;
+        let number = u64::from(self.stream) << 40 | self.sequence & SEQUENCE;
         bytes[2..10].copy_from_slice(
             &(u64::from(u16::from_be_bytes([MAGIC[2], MAGIC[3]])) << 48 | number).to_be_bytes(),
         );
@@ -46,7 +48,7 @@ impl Mark {
         let time = i64::from_be_bytes(bytes[10..].try_into().ok()?);
         let mark = Mark {
             stream: (number >> 40) as u8,
-            sequence: number & (1 << 40) - 1,
+            sequence: number & SEQUENCE,
             sent: Timestamp::from_nanos(time),
         };
         (bytes[..4] == MAGIC).then_some(mark)

@@ -44,7 +44,7 @@ impl Pool {
     /// Where the next payload begins: an even place.
     #[inline]
     pub(crate) fn start(&self, random: &mut Random) -> usize {
-        if self.is_random { random.bits() as usize % STARTS & !1 } else { 0 }
+        if self.is_random { (random.bits() as usize % STARTS) & !1 } else { 0 }
     }
 
     /// The bytes of a payload, and their sum.

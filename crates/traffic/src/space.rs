@@ -16,7 +16,7 @@ impl Space {
 
     /// From the first to the last, both included; the first alone if the last is below it.
     pub fn range(first: u128, last: u128) -> Space {
-        let more = last.checked_sub(first).unwrap_or(0);
+        let more = last.saturating_sub(first);
         let len = u64::try_from(more).unwrap_or(u64::MAX - 1).saturating_add(1);
         Space { parts: vec![(first, len)], len }
     }

@@ -38,10 +38,9 @@ impl Packet<'_> {
     #[inline]
     pub(crate) fn mark_place(&self) -> Option<MarkPlace> {
         self.mark?;
-        let at = (self.len() - MARK_LEN) as u32;
-        let checksum_at = (self.shape.l4 + self.shape.checksum_at()) as u32;
-        let is_odd = self.segment.payload % 2 == 1;
-        Some(MarkPlace { at, checksum_at, is_odd, is_udp: self.shape.transport == Transport::Udp })
+        let checksum_at = self.shape.l4 + self.shape.checksum_at();
+        let (is_odd, is_udp) = (self.segment.payload % 2 == 1, self.shape.transport == Transport::Udp);
+        MarkPlace::new(self.len() - MARK_LEN, checksum_at, is_odd, is_udp)
     }
 
     /// Writes the frame, which has exactly the length of `out`.
@@ -75,7 +74,7 @@ impl Packet<'_> {
         payload[..filled].copy_from_slice(bytes);
         payload[filled..].copy_from_slice(&mark.to_bytes());
         let mark = mark.sum();
-        sum + if filled % 2 == 0 { mark } else { shifted(mark) }
+        sum + if filled.is_multiple_of(2) { mark } else { shifted(mark) }
     }
 
     /// From the server to the client: link addresses and those of the tunnel change places.

@@ -382,7 +382,7 @@ fn fragments_make_the_packet_that_they_are_of() {
             let fragment = headers(piece).fragment().expect("a fragment");
             let start = if version == "ip" { 34 } else { 62 };
             packets.entry(fragment.id).or_default().push((
-                fragment.offset as u16,
+                fragment.offset,
                 fragment.more,
                 piece[start..].to_vec(),
             ));
