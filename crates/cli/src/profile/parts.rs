@@ -194,14 +194,17 @@ fn without_tap(measured: &Measured, times: CpuTimes) -> Option<Duration> {
 }
 
 /// Which share of the awake time of the engine's thread another one had the processor. Delays when it was woken are no part of it: each time
-/// that it got the processor, it is taken to have waited equally long.
+/// that it got the processor, it is taken to have waited equally long. Whatever that comes to, the thread ran as long as the kernel says.
 fn delayed_share(measured: &Measured) -> f64 {
     let awake = measured.ticks as f64 / measured.frequency_hz;
     let switches = &measured.spent.switches;
     let all = (switches.waiting + switches.preempted).max(1) as f64;
     let delayed = measured.spent.scheduling.map_or(0.0, |scheduling| scheduling.delayed.as_secs_f64());
     let in_work = delayed * switches.preempted as f64 / all;
-    if awake > 0.0 { (in_work / awake).clamp(0.0, 1.0) } else { 0.0 }
+    let waiting = measured.wait_cost.as_secs_f64() * switches.waiting as f64;
+    let ran = measured.spent.scheduling.map_or(0.0, |scheduling| scheduling.ran.as_secs_f64());
+    let most = (awake - (ran - waiting).max(0.0)).max(0.0);
+    if awake > 0.0 { in_work.clamp(0.0, most) / awake } else { 0.0 }
 }
 
 fn is_source(stage: &Snapshot) -> bool {
@@ -344,6 +347,20 @@ mod tests {
         assert_eq!(all, [4800.0, 1600.0, 1600.0], "a fifth is taken off each");
         assert!(run.unexplained_cycles().abs() < 1e-6);
         assert!(facts(&measured()).to_text().contains("20.0% taken off"));
+    }
+
+    #[test]
+    fn what_was_timed_is_never_less_than_what_the_thread_ran() {
+        let mut measured = measured();
+        let (ran, delayed) = (Duration::from_millis(9), Duration::from_millis(500));
+        measured.spent.scheduling = Some(Scheduling { ran, delayed });
+        measured.spent.cpu = ran;
+        let run = breakdown(&measured);
+        assert_eq!(
+            ["read", "count", "engine"].map(|name| cycles(&run, name).round()),
+            [5400.0, 1800.0, 1800.0]
+        );
+        assert!(run.unexplained_cycles().abs() < 1e-6);
     }
 
     #[test]
