@@ -8,8 +8,9 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
-use support::{Finished, TAPLINE, program_or_skip};
+use support::{Finished, Live, TAPLINE, bytes_of, packets_of, program_or_skip};
 use tapline_testkit::capture_file::read_packets;
+use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
 
 fn tapline(folder: &Path, arguments: &[&str]) -> Finished {
     Finished::new(Command::new(TAPLINE).current_dir(folder).args(arguments).output().expect("it starts"))
@@ -213,6 +214,60 @@ fn captures_verify_marks() {
     );
     tapline(folder.path(), &["capture", "-i", "lo", "--workers", "2", "--verify"])
         .failed_saying(&["--workers"]);
+}
+
+/// What is sent and captured is what the same recipe writes into a file; marks tell that nothing is missing, and when packets went.
+#[test]
+fn packets_of_a_recipe_are_sent_at_their_times() {
+    if !namespaces_or_skip("packets_of_a_recipe_are_sent_at_their_times") {
+        return;
+    }
+    let namespace = Namespace::with_pair("generate").expect("a probe succeeded");
+    let folder = tempfile::tempdir().unwrap();
+    let (file, out) = (folder.path().join("file.pcap"), folder.path().join("out.pcap"));
+    let [file_name, out_name] = [&file, &out].map(|path| path.to_str().expect("our names are UTF-8"));
+    let recipe = "udp tcp ip ip6 size=80..1514+7 flows=40 payload=random seed=5 count=4000";
+    for pace in ["rate=20k", "", "rate=100Mbit gaps=poisson"] {
+        let recipe = format!("{recipe} {pace}");
+        generate(folder.path(), file_name, &recipe);
+        let live = Live::start(&namespace, 1, &["-i", FAR, "-w", out_name, "--json"]);
+        let (rate, account) = send(&namespace, &recipe);
+        assert_eq!(live.interrupt().succeeded().account().output("written"), 4000);
+        assert_eq!(
+            (&account["made"], &account["sent"], &account["balanced"]),
+            (&4000.into(), &4000.into(), &true.into())
+        );
+        assert_eq!(rate["planned_seconds"].is_null(), pace.is_empty(), "{rate}");
+        assert!(
+            pace != "rate=20k"
+                || rate["asked_packets_per_second"].as_f64().is_some_and(|asked| (asked - 20e3).abs() < 0.01)
+        );
+        assert!(
+            bytes_of(packets_of(&out)) == bytes_of(packets_of(&file)),
+            "{pace}: other packets than in the file"
+        );
+    }
+    let live = Live::start(&namespace, 1, &["-i", FAR, "--verify", "--json", "-w", out_name]);
+    let (_, account) = send(&namespace, "mark size=60..1514 flows=9 count=3000 rate=30k");
+    assert_eq!(account["sent"], 3000);
+    let verified = live.interrupt().succeeded();
+    let stdout = String::from_utf8_lossy(&verified.stdout).into_owned();
+    let marks: Value = serde_json::from_str(stdout.lines().next().expect("a line")).expect("JSON");
+    let marks = &marks["marks"][0];
+    let counts = ["packets", "lost", "doubled", "reordered"].map(|name| marks[name].as_u64());
+    assert_eq!(counts, [Some(3000), Some(0), Some(0), Some(0)], "{marks}");
+    let refused = Command::new(TAPLINE).args(["generate", "-i", "no-such-link", "count=1"]).output().unwrap();
+    Finished::new(refused).failed_saying(&["no-such-link"]);
+}
+
+/// Rate and account of `tapline generate` out of the near end.
+fn send(namespace: &Namespace, recipe: &str) -> (Value, Value) {
+    let words: Vec<&str> = recipe.split_whitespace().collect();
+    let fixed = ["generate", "--json", "--netns", namespace.name(), "-i", NEAR];
+    let sent = Command::new(TAPLINE).args(fixed).args(words).output().expect("it starts");
+    let sent = Finished::new(sent).succeeded();
+    let mut value: Value = serde_json::from_slice(&sent.stdout).expect("JSON");
+    (value["rate"].take(), value["account"].take())
 }
 
 #[test]

@@ -41,6 +41,19 @@ impl Made {
     }
 }
 
+impl Made {
+    /// The same, with the first packet leaving at another time. To be asked for before the first packet is.
+    #[must_use]
+    pub fn starting(self, start: Timestamp) -> Made {
+        Made { batches: self.batches.starting(start), ..self }
+    }
+
+    /// Whether the recipe has a rate. Without one the packets' times mean nothing to a sender.
+    pub fn is_paced(&self) -> bool {
+        self.batches.is_paced()
+    }
+}
+
 impl Source for Made {
     fn interfaces(&self) -> &[Interface] {
         &self.interfaces

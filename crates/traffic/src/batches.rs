@@ -35,6 +35,17 @@ impl Batches {
         }
     }
 
+    /// The same, with the first packet leaving at another time.
+    #[must_use]
+    pub fn starting(self, start: Timestamp) -> Batches {
+        Batches { generator: self.generator.starting(start), start, ..self }
+    }
+
+    /// Whether the recipe has a rate: [`Generator::is_paced`].
+    pub fn is_paced(&self) -> bool {
+        self.generator.is_paced()
+    }
+
     /// Makes the next batch, in the place of the last one. Whether there is one.
     ///
     /// # Errors

@@ -39,7 +39,7 @@ use tapline_sys::{FRAMES_PER_CALL, FrameSocket, RouteSocket, SyscallError};
 pub use cause::{Cause, Causes};
 pub use error::TransmitError;
 pub use gaps::Gaps;
-pub use pace::{PaceReport, Pacer, Schedule};
+pub use pace::{LEAD_NS, PaceReport, Pacer, Schedule};
 pub use permit::{Network, Permit};
 pub use ready::Change;
 

@@ -23,8 +23,8 @@ const SPIN_MAX_NS: u64 = 200_000;
 const SPIN_MIN_NS: u64 = 20_000;
 /// The longest sleep at once, so that an order to stop is heard.
 const SLEEP_MAX_NS: u64 = 20_000_000;
-/// From the first frame in hand to its time.
-const LEAD_NS: u64 = 1_000_000;
+/// Nanoseconds from when the first frame is at hand to when it goes.
+pub const LEAD_NS: u64 = 1_000_000;
 
 /// Frames with the times at which they are to go.
 pub trait Schedule {

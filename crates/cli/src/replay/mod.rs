@@ -9,9 +9,10 @@
 //! `read = sent + refused by cause + not reached` holds for every run.
 
 mod reader;
-mod report;
+pub(crate) mod report;
 mod timeline;
 
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use clap::Args;
 use tapline_capture::Error;
 use tapline_capture::transmit::rewrite::{IpRule, MacRule, Rewrite};
 use tapline_capture::transmit::{Network, Pacer, Schedule, SendSettings, Transmitter};
-use tapline_graph::Control;
+use tapline_graph::{Control, grouped};
 use tapline_packet::{Batch, Interface};
 use tapline_sys::timer;
 
@@ -31,12 +32,13 @@ use crate::args::parse_duration;
 use crate::capture::stop_after;
 use crate::{privileges, signals};
 use reader::{Prepared, Reader};
+use report::Taken;
 use timeline::{Rate, Timing};
 
 /// Batches that are ready ahead of the one being sent.
 const AHEAD: usize = 64;
 /// How long a full queue is tried again before a packet counts as refused.
-const PATIENCE: Duration = Duration::from_millis(500);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -129,17 +131,44 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     if let Some(duration) = args.duration {
         stop_after(duration, Arc::clone(&control));
     }
-    report::begin(args, &reader);
+    begin(args, &reader);
     let mut pacer = Pacer::new();
     let done = send(reader, &mut pacer, &mut transmitter, &control)?;
-    report::conclude(
-        args,
-        &mut report::Outcome { pacer: pacer.report(), transmitter: &mut transmitter, done: &done },
-    )?;
+    let taken = Taken {
+        verb: "read",
+        packets: done.read.packets,
+        passes: done.read.passes,
+        backwards: done.read.backwards,
+        left: done.left,
+    };
+    let is_paced = timing(args) != Timing::Top;
+    report::conclude(&mut report::Outcome {
+        pacer: pacer.report(),
+        transmitter: &mut transmitter,
+        taken,
+        is_paced,
+        json: args.json,
+    })?;
     match done.failure {
         Some(failure) => bail!("{failure}"),
         None => Ok(ExitCode::SUCCESS),
     }
+}
+
+/// Says what is about to happen.
+fn begin(args: &ReplayArgs, reader: &Reader) {
+    let how = match timing(args) {
+        Timing::Top => "as fast as it goes".to_owned(),
+        Timing::Rate(Rate::Packets(rate)) => format!("{} packets a second", grouped(rate.round() as u64)),
+        Timing::Rate(Rate::Bits(rate)) => format!("{} bits a second", grouped(rate.round() as u64)),
+        Timing::Original { speed: 1.0 } => "with the gaps of the file".to_owned(),
+        Timing::Original { speed } => format!("{speed} times as fast as the file says"),
+    };
+    let mut stderr = io::stderr();
+    for line in &reader.announcements {
+        let _ = writeln!(stderr, "tapline: {line}");
+    }
+    let _ = writeln!(stderr, "tapline: sending on {} by AF_PACKET (sendmmsg), {how}", args.interface);
 }
 
 /// How often, and how fast.

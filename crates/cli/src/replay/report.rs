@@ -1,4 +1,4 @@
-//! What people and machines are told of a replay: the account, the rate, the gaps.
+//! What people and machines are told of packets that were sent: the account, the rate, the gaps.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -8,36 +8,34 @@ use serde_json::{Map, Value, json};
 use tapline_capture::transmit::{PaceReport, Transmitter};
 use tapline_graph::grouped;
 
-use super::reader::Reader;
-use super::timeline::{Rate, Timing};
-use super::{Done, ReplayArgs, timing};
-
 /// What a run leaves to tell.
-pub(super) struct Outcome<'a> {
-    pub(super) pacer: &'a PaceReport,
-    pub(super) transmitter: &'a mut Transmitter,
-    pub(super) done: &'a Done,
+pub(crate) struct Outcome<'a> {
+    pub(crate) pacer: &'a PaceReport,
+    pub(crate) transmitter: &'a mut Transmitter,
+    pub(crate) taken: Taken,
+    /// Whether packets had times at which they were to go.
+    pub(crate) is_paced: bool,
+    /// As JSON on standard output instead of text on standard error.
+    pub(crate) json: bool,
 }
 
-/// What is about to happen.
-pub(super) fn begin(args: &ReplayArgs, reader: &Reader) {
-    let how = match timing(args) {
-        Timing::Top => "as fast as it goes".to_owned(),
-        Timing::Rate(Rate::Packets(rate)) => format!("{} packets a second", grouped(rate.round() as u64)),
-        Timing::Rate(Rate::Bits(rate)) => format!("{} bits a second", grouped(rate.round() as u64)),
-        Timing::Original { speed: 1.0 } => "with the gaps of the file".to_owned(),
-        Timing::Original { speed } => format!("{speed} times as fast as the file says"),
-    };
-    let mut stderr = io::stderr();
-    for line in &reader.announcements {
-        let _ = writeln!(stderr, "tapline: {line}");
-    }
-    let _ = writeln!(stderr, "tapline: sending on {} by AF_PACKET (sendmmsg), {how}", args.interface);
+/// What was there to be sent.
+pub(crate) struct Taken {
+    /// What was done to have them: `read`.
+    pub(crate) verb: &'static str,
+    /// How many.
+    pub(crate) packets: u64,
+    /// In how many passes.
+    pub(crate) passes: u64,
+    /// Packets with earlier times than those before them.
+    pub(crate) backwards: u64,
+    /// Of all, those that were not reached.
+    pub(crate) left: u64,
 }
 
 /// The numbers that are told.
 struct Numbers {
-    read: u64,
+    taken: u64,
     sent: u64,
     bytes: u64,
     left: u64,
@@ -51,11 +49,11 @@ struct Numbers {
 }
 
 impl Numbers {
-    fn of(args: &ReplayArgs, outcome: &mut Outcome<'_>) -> Numbers {
+    fn of(outcome: &mut Outcome<'_>) -> Numbers {
         let dropped_later = outcome.transmitter.dropped_later();
         let sent = outcome.transmitter.sent();
         let pace = outcome.pacer;
-        let is_paced = timing(args) != Timing::Top;
+        let is_paced = outcome.is_paced;
         // Between the first frame and the last there is one gap less than there are frames.
         let gaps = pace.frames.saturating_sub(1) as f64;
         let seconds = pace.elapsed_ns as f64 / 1e9;
@@ -63,10 +61,10 @@ impl Numbers {
         let a_second = |count: f64, seconds: f64| (seconds > 0.0 && gaps > 0.0).then(|| count / seconds);
         let share = if sent.packets > 0 { (sent.packets - 1) as f64 / sent.packets as f64 } else { 0.0 };
         Numbers {
-            read: outcome.done.read.packets,
+            taken: outcome.taken.packets,
             sent: sent.packets,
             bytes: sent.bytes,
-            left: outcome.done.left,
+            left: outcome.taken.left,
             unsent: sent.causes.lost() + sent.causes.left(),
             packet_rate: a_second(gaps, seconds),
             bit_rate: a_second(sent.bytes as f64 * 8.0 * share, seconds),
@@ -78,17 +76,17 @@ impl Numbers {
     }
 
     fn is_balanced(&self) -> bool {
-        self.read == self.sent + self.unsent + self.left
+        self.taken == self.sent + self.unsent + self.left
     }
 }
 
-/// Tells how it went: JSON on standard output, text on standard error.
-pub(super) fn conclude(args: &ReplayArgs, outcome: &mut Outcome<'_>) -> Result<()> {
-    let numbers = Numbers::of(args, outcome);
-    if args.json {
+/// Tells how it went.
+pub(crate) fn conclude(outcome: &mut Outcome<'_>) -> Result<()> {
+    let numbers = Numbers::of(outcome);
+    if outcome.json {
         writeln!(io::stdout(), "{}", to_json(&numbers, outcome))?;
     } else {
-        io::stderr().write_all(to_text(&args.interface, &numbers, outcome).as_bytes())?;
+        io::stderr().write_all(to_text(&numbers, outcome).as_bytes())?;
     }
     Ok(())
 }
@@ -116,9 +114,9 @@ fn to_json(numbers: &Numbers, outcome: &Outcome<'_>) -> Value {
         },
         "account": {
             "interface": outcome.transmitter.name(),
-            "read": numbers.read,
-            "passes": outcome.done.read.passes,
-            "backwards": outcome.done.read.backwards,
+            outcome.taken.verb: numbers.taken,
+            "passes": outcome.taken.passes,
+            "backwards": outcome.taken.backwards,
             "sent": numbers.sent,
             "bytes": numbers.bytes,
             "unsent": unsent,
@@ -130,21 +128,22 @@ fn to_json(numbers: &Numbers, outcome: &Outcome<'_>) -> Value {
     })
 }
 
-fn to_text(interface: &str, numbers: &Numbers, outcome: &Outcome<'_>) -> String {
+fn to_text(numbers: &Numbers, outcome: &Outcome<'_>) -> String {
+    let (interface, verb) = (outcome.transmitter.name(), outcome.taken.verb);
     let mut text = String::from("account                                              packets\n");
     let mut row = |place: &str, count: u64, remark: &str| {
         let gap = if remark.is_empty() { "" } else { "  " };
         let _ = writeln!(text, "  {place:<46}{:>12}{gap}{remark}", grouped(count));
     };
-    let passes = outcome.done.read.passes;
+    let passes = outcome.taken.passes;
     let repeated = if passes > 1 { format!("in {} passes", grouped(passes)) } else { String::new() };
-    row("read", numbers.read, &repeated);
+    row(verb, numbers.taken, &repeated);
     row(&format!("{interface}  sent"), numbers.sent, &format!("{} bytes", grouped(numbers.bytes)));
     for (cause, count) in outcome.transmitter.sent().causes.iter() {
         row(&format!("{interface}  NOT SENT"), count, cause.words());
     }
     if numbers.left > 0 {
-        row("not reached", numbers.left, "read ahead, and stopped before their time");
+        row("not reached", numbers.left, &format!("{verb} ahead, and stopped before their time"));
     }
     if let Some(dropped @ 1..) = numbers.dropped_later {
         row(
@@ -156,10 +155,10 @@ fn to_text(interface: &str, numbers: &Numbers, outcome: &Outcome<'_>) -> String 
     match numbers.is_balanced() {
         true => text += "  balanced: every packet is accounted for\n",
         false => {
-            let Numbers { read, sent, unsent, left, .. } = numbers;
+            let Numbers { taken, sent, unsent, left, .. } = numbers;
             let _ = writeln!(
                 text,
-                "  NOT BALANCED: read {read} but sent {sent} + not sent {unsent} + not reached {left}"
+                "  NOT BALANCED: {verb} {taken} but sent {sent} + not sent {unsent} + not reached {left}"
             );
         }
     }
@@ -190,8 +189,8 @@ fn times_text(numbers: &Numbers, outcome: &Outcome<'_>) -> String {
             "gaps      off by {median:.2} us (median), {p99:.2} us (p99); the latest packet by {late:.1} us"
         );
     }
-    if outcome.done.read.backwards > 0 {
-        let count = grouped(outcome.done.read.backwards);
+    if outcome.taken.backwards > 0 {
+        let count = grouped(outcome.taken.backwards);
         let _ = writeln!(
             text,
             "order     {count} packets are earlier in the file than those before them; they followed at once"
