@@ -88,9 +88,7 @@ impl Error {
         if let Some(span) = self.span {
             // A filter of one line shows its place by itself.
             if text.contains('\n') {
-                let before = &text[..floor_char(text, span.start)];
-                let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
-                out.push_str(&format!(" (line {}, column {column})", before.matches('\n').count() + 1));
+                out = format!("{}: {out}", place(text, span));
             }
             out.push_str(&marked_line(text, span, self.also));
         }
@@ -100,6 +98,13 @@ impl Error {
         }
         out
     }
+}
+
+/// Line and column of a place, both from 1.
+pub(crate) fn place(text: &str, span: Span) -> String {
+    let before = &text[..floor_char(text, span.start)];
+    let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+    format!("line {}, column {column}", before.matches('\n').count() + 1)
 }
 
 /// The most characters of a line that are shown on each side of the fault, so that long filters stay readable.
@@ -171,7 +176,7 @@ mod tests {
         let error = Error::at(Span { start: 8, end: 11 }, "m").also(Span { start: 0, end: 2 });
         assert_eq!(error.render("ip\tand  arp"), "m\n  ip\tand  arp\n  ~~\t     ^^^");
         let elsewhere = Error::at(Span { start: 3, end: 6 }, "m").also(Span { start: 0, end: 2 });
-        assert_eq!(elsewhere.render("ip\narp"), "m (line 2, column 1)\n  arp\n  ^^^");
+        assert_eq!(elsewhere.render("ip\narp"), "line 2, column 1: m\n  arp\n  ^^^");
     }
 
     #[test]

@@ -46,7 +46,7 @@ pub use resolve::PARTS_MAX;
 use tapline_packet::LinkType;
 pub use tree::REGISTERS;
 
-use crate::error::Error;
+use crate::error::{Error, place};
 use crate::ir::Ir;
 
 /// What a program is compiled for.
@@ -125,8 +125,9 @@ pub fn compile(text: &str, options: &FplOptions) -> Result<Compiled, Error> {
 /// ```
 pub fn report(error: &Error, text: &str) -> String {
     let shown = error.render(text);
-    let Some(before) = error.span.and_then(|span| text.get(..span.start)) else { return shown };
-    let line = before.matches('\n').count() + 1;
-    let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;
-    format!("line {line}, column {column}: {shown}")
+    match error.span {
+        // Of several lines, an error names the one by itself.
+        Some(span) if !text.contains('\n') => format!("{}: {shown}", place(text, span)),
+        _ => shown,
+    }
 }
