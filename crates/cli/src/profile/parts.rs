@@ -184,11 +184,14 @@ fn packets(measured: &Measured) -> u64 {
     measured.offered.filter(|offered| *offered > delivered).unwrap_or(delivered)
 }
 
-/// Softirq time of the packets that came, at what a packet took before there was a tap.
+/// Softirq time of the packets that came, at what a packet took before there was a tap; `None` if too little came by then to tell.
 fn without_tap(measured: &Measured, times: CpuTimes) -> Option<Duration> {
     let before = measured.baseline.as_ref()?;
     let (packets, packets_before) = (measured.kernel.softnet?.processed, before.softnet?.processed);
     let each = before.times?.softirq.checked_div(u32::try_from(packets_before).ok()?)?;
+    if each.is_zero() {
+        return None;
+    }
     let network = each.checked_mul(u32::try_from(packets).ok()?)?;
     (!times.softirq.is_zero()).then_some(network)
 }
@@ -394,8 +397,10 @@ mod tests {
         assert!(text.contains("the process  8000.0 cycles a packet, -"), "{text}");
         measured.offered = Some(2000);
         assert_eq!(breakdown(&measured).total_cycles, 7000.0, "spread over all that came by");
-        measured.baseline = None;
-        assert_eq!(cycles(&breakdown(&measured), "softirq, tap and copy"), 2500.0);
+        for quiet in [None, Some(counters(Duration::ZERO, 3))] {
+            measured.baseline = quiet;
+            assert_eq!(cycles(&breakdown(&measured), "softirq, tap and copy"), 2500.0);
+        }
     }
 
     #[test]
