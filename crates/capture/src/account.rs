@@ -106,8 +106,10 @@ pub struct InterfaceAccount {
     pub losses: Vec<Loss>,
     /// Packets that the kernel's filter refused. No kernel counts them: known only where no filter ran there.
     pub kernel_filtered: Count,
-    /// The kernel's ring; `None` for files.
+    /// The kernel's ring; `None` for files and what is made.
     pub ring: Option<RingAccount>,
+    /// Its packets were neither captured nor read, but made here.
+    pub is_made: bool,
     /// Packets lent.
     pub delivered: u64,
 }
@@ -120,8 +122,14 @@ impl InterfaceAccount {
             losses: Vec::new(),
             kernel_filtered: Count::Known(0),
             ring: None,
+            is_made: false,
             delivered,
         }
+    }
+
+    /// What a generator made and lent.
+    pub fn of_made(name: &str, delivered: u64) -> InterfaceAccount {
+        InterfaceAccount { is_made: true, ..InterfaceAccount::of_file(name, delivered) }
     }
 
     /// Packets known to be lost between the wire and us.

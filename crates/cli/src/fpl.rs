@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use tapline_filter::ebpf::{Hook, emit};
-use tapline_filter::fpl::{self, Compiled, FplOptions, Registry};
+use tapline_filter::fpl::{self, Compiled, FplOptions};
 use tapline_filter::optimise::{optimise, optimise_watched};
+use tapline_graph::stages::functions;
 use tapline_packet::LinkType;
 
 use crate::args::FplArgs;
@@ -20,16 +20,8 @@ const STAGES: [&str; 5] = ["tree", "passes", "ir", "ebpf", "native"];
 pub(crate) fn explain(path: &Path, link_type: LinkType, args: &FplArgs, stages: &[String]) -> Result<String> {
     let text =
         fs::read_to_string(path).with_context(|| format!("cannot read the program {}", path.display()))?;
-    let mut registry = Registry::standard();
-    for search in fpl_searches(args)? {
-        registry.insert(search);
-    }
-    let options = FplOptions {
-        link_type,
-        memory_cells: args.fpl_cells,
-        registry: Arc::new(registry),
-        ..FplOptions::default()
-    };
+    let registry = functions(&fpl_searches(args)?);
+    let options = FplOptions { link_type, memory_cells: args.fpl_cells, registry, ..FplOptions::default() };
     let compiled = fpl::compile(&text, &options)
         .map_err(|error| anyhow!("{}: {}", path.display(), fpl::report(&error, &text)))?;
     if stages.is_empty() {

@@ -13,6 +13,7 @@ mod profile;
 mod replay;
 mod report;
 mod run;
+mod sending;
 mod signals;
 mod stream;
 mod top;

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tapline_capture::{
     Account, Balance, Count, FilterAccount, InterfaceAccount, Loss, OutputAccount, Place, RingAccount,
 };
-use tapline_graph::{GraphAccount, Made, StageAccount, grouped};
+use tapline_graph::{GraphAccount, StageAccount, grouped};
 
 /// Width of the column that says where.
 const PLACE_WIDTH: usize = 44;
@@ -190,7 +190,7 @@ impl Table {
             self.row(&format!("{name}  kernel filter, refused"), interface.kernel_filtered, "");
             self.ring(name, ring);
         } else {
-            let verb = if name == Made::INTERFACE { "made" } else { "read" };
+            let verb = if interface.is_made { "made" } else { "read" };
             self.row(&format!("{name}  {verb}"), Count::Known(interface.delivered), "");
         }
     }

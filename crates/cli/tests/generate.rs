@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use support::{Finished, Live, TAPLINE, bytes_of, packets_of, program_or_skip};
-use tapline_testkit::capture_file::read_packets;
+use tapline_testkit::capture_file::{StoredPacket, read_packets};
 use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
 
 fn tapline(folder: &Path, arguments: &[&str]) -> Finished {
@@ -256,6 +256,20 @@ fn packets_of_a_recipe_are_sent_at_their_times() {
     let marks = &marks["marks"][0];
     let counts = ["packets", "lost", "doubled", "reordered"].map(|name| marks[name].as_u64());
     assert_eq!(counts, [Some(3000), Some(0), Some(0), Some(0)], "{marks}");
+    // Without a rate nobody knows before when a packet goes: its mark says when it did.
+    let live = Live::start(&namespace, 1, &["-i", FAR, "-w", out_name]);
+    assert_eq!(send(&namespace, "mark flows=9 count=3000").1["sent"], 3000);
+    live.interrupt().succeeded();
+    let packets = packets_of(&out);
+    let latency = |packet: &StoredPacket| {
+        let mark = tapline_traffic::Mark::find(&packet.data, packet.data.len()).expect("a mark");
+        packet.time_ns as i64 - mark.sent.as_nanos()
+    };
+    let latencies: Vec<i64> = packets.iter().map(latency).collect();
+    let span = packets.last().expect("packets").time_ns - packets[0].time_ns;
+    assert!(latencies.iter().all(|latency| *latency >= 0), "{latencies:?}");
+    let late = latencies.iter().filter(|latency| **latency > span as i64 / 2).count();
+    assert!(late < packets.len() / 2, "{late} marks are from before half of all were sent");
     let refused = Command::new(TAPLINE).args(["generate", "-i", "no-such-link", "count=1"]).output().unwrap();
     Finished::new(refused).failed_saying(&["no-such-link"]);
 }

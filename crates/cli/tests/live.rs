@@ -384,7 +384,7 @@ fn programs_remember_in_each_worker_and_tell_on_a_signal() {
     let Some(namespace) = namespace("programs_remember_in_each_worker_and_tell_on_a_signal") else { return };
     let folder = tempfile::tempdir().unwrap();
     let program = folder.path().join("program.fpl");
-    // The second half by worker is kept: all packets whose number in their worker is even.
+    // Of each worker's packets every second one.
     fs::write(&program, "M[3]++; RETURN M[3] % 2 == 0;").unwrap();
     let out = folder.path().join("out.pcapng");
     let arguments = ["--fpl", text(&program), "--fpl-memory", "-w", text(&out)];

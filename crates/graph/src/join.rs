@@ -13,7 +13,7 @@
 //! A worker whose queue is full waits. It may wait for a worker that waits for it, by way of another line: then queues may grow.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -22,10 +22,11 @@ use tapline_packet::{BATCH_MAX, Batch, Interface, InterfaceId, Record, Timestamp
 use tapline_sys::tsc;
 
 use crate::graph::Out;
+use crate::layer::leave_to_source;
 use crate::packets::Packets;
 use crate::stage::{Own, Stage};
 
-/// Bytes that a queue holds before its worker waits: a third of a second of a million small packets a second.
+/// Bytes that a queue holds before its worker waits: of small packets, with about 140 bytes for each, half a million.
 const QUEUE_LEN: usize = 64 << 20;
 /// Emptied parcels that are kept to be filled again.
 const SPARE_MAX: usize = 64;
@@ -237,7 +238,7 @@ struct At {
     start: AtomicU64,
     /// By time instead: the latest time stamp so far.
     newest: AtomicU64,
-    is_by_time: AtomicUsize,
+    is_by_time: AtomicBool,
 }
 
 /// What one worker needs: a marker for each of its inlets, and a stage for each exit.
@@ -267,9 +268,11 @@ impl Exits {
         Exits { join: Arc::clone(join), at: Arc::default(), worker, ends }
     }
 
-    /// The marker of an inlet.
-    pub fn marker(&self, inlet: usize) -> Marker {
-        Marker { join: Arc::clone(&self.join), at: Arc::clone(&self.at), worker: self.worker, inlet }
+    /// The marker of an inlet; `None` if nothing leaves the workers, so that nobody asks how far they are.
+    pub fn marker(&self, inlet: usize) -> Option<Marker> {
+        let marker =
+            Marker { join: Arc::clone(&self.join), at: Arc::clone(&self.at), worker: self.worker, inlet };
+        (!self.join.lock().lines.is_empty()).then_some(marker)
     }
 
     /// The stage of an exit.
@@ -292,7 +295,7 @@ impl Marker {
     pub(crate) fn begin(&self, start: u64) {
         self.at.inlet.store(self.inlet, Ordering::Relaxed);
         self.at.start.store(start, Ordering::Relaxed);
-        self.at.is_by_time.store(0, Ordering::Relaxed);
+        self.at.is_by_time.store(false, Ordering::Relaxed);
         self.join.reach(self.inlet, self.worker, start);
     }
 
@@ -304,7 +307,7 @@ impl Marker {
     /// A batch of an interface is lent.
     fn begin_at(&self, first: Timestamp) {
         self.at.inlet.store(self.inlet, Ordering::Relaxed);
-        self.at.is_by_time.store(1, Ordering::Relaxed);
+        self.at.is_by_time.store(true, Ordering::Relaxed);
         let newest = self.at.newest.load(Ordering::Relaxed);
         self.join.reach(self.inlet, self.worker, newest.max(key_of(first)));
     }
@@ -318,7 +321,7 @@ fn key_of(time: Timestamp) -> u64 {
 impl At {
     /// The key of the packet of a record.
     fn key(&self, record: &Record) -> Key {
-        if self.is_by_time.load(Ordering::Relaxed) == 0 {
+        if !self.is_by_time.load(Ordering::Relaxed) {
             // Within a batch of a file, bytes lie in the file's order, also those of packets that were cut or unpacked where they lie.
             return (self.start.load(Ordering::Relaxed), record.offset as u64);
         }
@@ -402,9 +405,7 @@ impl Timed {
 }
 
 impl Source for Timed {
-    fn interfaces(&self) -> &[Interface] {
-        self.source.interfaces()
-    }
+    leave_to_source!(interfaces batch stop is_filtered account waited_ticks events progress);
 
     fn advance(&mut self, wait: Duration) -> Result<Advance, Error> {
         // A packet that comes while this waits may be as old as what the kernel keeps before it shows it.
@@ -419,34 +420,6 @@ impl Source for Timed {
             Advance::End => self.marker.reached(u64::MAX),
         }
         Ok(advance)
-    }
-
-    fn batch(&self) -> Batch<'_> {
-        self.source.batch()
-    }
-
-    fn stop(&mut self) -> Result<(), Error> {
-        self.source.stop()
-    }
-
-    fn is_filtered(&self, interface: InterfaceId) -> bool {
-        self.source.is_filtered(interface)
-    }
-
-    fn account(&mut self) -> Vec<InterfaceAccount> {
-        self.source.account()
-    }
-
-    fn waited_ticks(&self) -> u64 {
-        self.source.waited_ticks()
-    }
-
-    fn events(&mut self) -> Vec<tapline_capture::Event> {
-        self.source.events()
-    }
-
-    fn progress(&self) -> Option<(u64, u64)> {
-        self.source.progress()
     }
 }
 
@@ -572,7 +545,7 @@ mod tests {
     /// Reads both files, batches of one and then the other, in steps that depend on the worker.
     fn work(join: &Arc<Join>, worker: usize, workers: u64, seed: u64) {
         let exits = Exits::new(join, worker);
-        let markers: Vec<Marker> = (0..INLETS).map(|inlet| exits.marker(inlet)).collect();
+        let markers: Vec<Marker> = (0..INLETS).filter_map(|inlet| exits.marker(inlet)).collect();
         let mut random = Random::new(seed);
         let mut at = [0; INLETS];
         while at.iter().any(|at| *at < PACKETS) {

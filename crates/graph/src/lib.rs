@@ -22,6 +22,7 @@ mod engine;
 mod graph;
 mod join;
 pub mod language;
+mod layer;
 mod made;
 mod packets;
 pub mod plan;

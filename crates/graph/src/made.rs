@@ -48,9 +48,14 @@ impl Made {
         Made { batches: self.batches.starting(start), ..self }
     }
 
+    /// Has the marks of the batch that is lent say that their packets leave now.
+    pub fn restamp(&mut self, now: Timestamp) {
+        self.batches.restamp(now);
+    }
+
     /// Whether the recipe has a rate. Without one the packets' times mean nothing to a sender.
     pub fn is_paced(&self) -> bool {
-        self.batches.is_paced()
+        self.batches.generator().is_paced()
     }
 }
 
@@ -80,7 +85,7 @@ impl Source for Made {
     }
 
     fn account(&mut self) -> Vec<InterfaceAccount> {
-        vec![InterfaceAccount::of_file(Made::INTERFACE, self.lent)]
+        vec![InterfaceAccount::of_made(Made::INTERFACE, self.lent)]
     }
 
     fn progress(&self) -> Option<(u64, u64)> {

@@ -5,11 +5,12 @@
 
 use std::time::Duration;
 
-use tapline_capture::{Advance, Error, Event, InterfaceAccount, Source};
+use tapline_capture::{Advance, Error, InterfaceAccount, Source};
 use tapline_packet::headers::Headers;
-use tapline_packet::{Batch, Interface, InterfaceId, LinkType, Record};
+use tapline_packet::{Batch, LinkType, Record};
 
 use crate::join::Marker;
+use crate::layer::leave_to_source;
 
 /// Where the hash starts.
 const SEED: u64 = 0x7368_6172_6500;
@@ -37,16 +38,10 @@ impl Share {
         Share { source, worker, workers, records: Vec::new(), lent: Vec::new(), read: 0, marker: None }
     }
 
-    /// The same, telling how far it has come.
+    /// The same, telling how far it has come, if anybody wants to know.
     #[must_use]
-    pub fn marked(self, marker: Marker) -> Share {
-        Share { marker: Some(marker), ..self }
-    }
-
-    fn mark(&self, mark: impl FnOnce(&Marker)) {
-        if let Some(marker) = &self.marker {
-            mark(marker);
-        }
+    pub fn marked(self, marker: Option<Marker>) -> Share {
+        Share { marker, ..self }
     }
 
     /// Keeps of the source's batch what is ours.
@@ -71,14 +66,14 @@ impl Share {
 }
 
 impl Source for Share {
-    fn interfaces(&self) -> &[Interface] {
-        self.source.interfaces()
-    }
+    leave_to_source!(interfaces stop is_filtered events progress waited_ticks);
 
     fn advance(&mut self, wait: Duration) -> Result<Advance, Error> {
         self.records.clear();
         for _ in 0..EMPTY_MAX {
-            self.mark(|marker| marker.reached(self.read));
+            if let Some(marker) = &self.marker {
+                marker.reached(self.read);
+            }
             match self.source.advance(wait)? {
                 Advance::Batch => self.choose(),
                 other => return Ok(other),
@@ -86,7 +81,9 @@ impl Source for Share {
             let start = self.read;
             self.read += self.source.batch().len() as u64;
             if !self.records.is_empty() {
-                self.mark(|marker| marker.begin(start));
+                if let Some(marker) = &self.marker {
+                    marker.begin(start);
+                }
                 return Ok(Advance::Batch);
             }
         }
@@ -98,27 +95,11 @@ impl Source for Share {
         Batch::new(whole.base(), &self.records).cut(whole.snap_len())
     }
 
-    fn stop(&mut self) -> Result<(), Error> {
-        self.source.stop()
-    }
-
-    fn is_filtered(&self, interface: InterfaceId) -> bool {
-        self.source.is_filtered(interface)
-    }
-
     fn account(&mut self) -> Vec<InterfaceAccount> {
         let mut accounts = self.source.account();
         for (index, account) in accounts.iter_mut().enumerate() {
             account.delivered = self.lent.get(index).copied().unwrap_or(0);
         }
         accounts
-    }
-
-    fn events(&mut self) -> Vec<Event> {
-        self.source.events()
-    }
-
-    fn progress(&self) -> Option<(u64, u64)> {
-        self.source.progress()
     }
 }

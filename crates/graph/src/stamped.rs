@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tapline_capture::{Advance, Error, Event, InterfaceAccount, Source};
-use tapline_packet::{Batch, Interface, InterfaceId, Record};
+use tapline_capture::{Advance, Error, Source};
+use tapline_packet::{Batch, Record};
 use tapline_profile::{Stamp, StampMode};
 use tapline_sys::tsc;
+
+use crate::layer::leave_to_source;
 
 /// A source with other times.
 pub struct Stamped {
@@ -39,9 +41,7 @@ impl Stamped {
 }
 
 impl Source for Stamped {
-    fn interfaces(&self) -> &[Interface] {
-        self.source.interfaces()
-    }
+    leave_to_source!(interfaces stop is_filtered account waited_ticks events progress);
 
     fn advance(&mut self, wait: Duration) -> Result<Advance, Error> {
         let advance = self.source.advance(wait)?;
@@ -64,29 +64,5 @@ impl Source for Stamped {
             true => own,
             false => Batch::new(own.base(), &self.records).cut(own.snap_len()),
         }
-    }
-
-    fn stop(&mut self) -> Result<(), Error> {
-        self.source.stop()
-    }
-
-    fn is_filtered(&self, interface: InterfaceId) -> bool {
-        self.source.is_filtered(interface)
-    }
-
-    fn account(&mut self) -> Vec<InterfaceAccount> {
-        self.source.account()
-    }
-
-    fn waited_ticks(&self) -> u64 {
-        self.source.waited_ticks()
-    }
-
-    fn events(&mut self) -> Vec<Event> {
-        self.source.events()
-    }
-
-    fn progress(&self) -> Option<(u64, u64)> {
-        self.source.progress()
     }
 }

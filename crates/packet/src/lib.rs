@@ -13,6 +13,7 @@
 #![forbid(unsafe_code)]
 
 mod batch;
+pub mod checksum;
 pub mod headers;
 mod interface;
 pub mod link_type;

@@ -27,6 +27,7 @@ mod place;
 mod reader;
 mod scheduling;
 mod snapshot;
+mod spread;
 mod stamp;
 
 pub use activity::{Activity, activities};
@@ -42,6 +43,7 @@ pub use micro::{Task, TaskReport, measure_tasks, tasks_to_text};
 pub use reader::{Process, Reader};
 pub use scheduling::Scheduling;
 pub use snapshot::{Snapshot, merge_workers};
+pub use spread::Spread;
 pub use stamp::{
     Clocks, Stamp, StampError, StampMode, StampReport, SystemClocks, UnknownMode, measure_stamps,
     stamps_to_text,

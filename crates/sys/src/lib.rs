@@ -3,7 +3,6 @@
 //! ```text
 //! PacketSocket --map_ring--> BlockRing      capture: an AF_PACKET socket and the ring that the kernel fills
 //! FrameSocket                               transmit: frames in pieces, many in one call
-//! PacketSender                              the same for tests, simpler
 //! RouteSocket, LinkControl                  what interfaces there are, how they do, what they can (netlink, ethtool)
 //! bpf                                       programs in the kernel: loading, running, XDP
 //! poll, Wakeup                              waiting, and being woken
@@ -30,7 +29,6 @@ mod link_control;
 mod netns;
 mod opener;
 mod option;
-mod packet_sender;
 mod packet_socket;
 mod poll;
 pub mod privilege;
@@ -51,7 +49,6 @@ pub use frame_socket::{FRAMES_PER_CALL, FrameSocket, PIECES_MAX};
 pub use link_control::{DriverInfo, LinkControl, Timestamping};
 pub use netns::NetNs;
 pub use opener::{Opener, Owner};
-pub use packet_sender::PacketSender;
 pub use packet_socket::{FanoutMode, FilterInsn, PacketSocket, RingStatistics, wait_for_receive_paths};
 pub use poll::{Poller, Wakeup};
 pub use route::{Address, Link, LinkChange, LinkStatistics, RouteSocket};

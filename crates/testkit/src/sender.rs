@@ -6,15 +6,16 @@
 
 use crate::netns;
 use std::time::{Duration, Instant};
-use tapline_sys::{NetNs, PacketSender, RouteSocket};
+use tapline_sys::{FRAMES_PER_CALL, FrameSocket, NetNs, RouteSocket};
 
 /// How long a paced sender sleeps when nothing is due.
 const TICK: Duration = Duration::from_micros(500);
-/// Frames handed to the socket at once.
-const BURST: usize = 64;
 /// How long to wait before a frame is tried again that the interface's queue had no room for.
 const QUEUE_FULL_PAUSE: Duration = Duration::from_micros(100);
+/// How long to wait at once for room in the socket.
+const WAIT: Duration = Duration::from_secs(1);
 
+const EAGAIN: i32 = 11;
 const ENOBUFS: i32 = 105;
 
 /// How fast to send.
@@ -47,7 +48,7 @@ impl Sent {
 /// A socket on one interface.
 #[derive(Debug)]
 pub struct Sender {
-    socket: PacketSender,
+    socket: FrameSocket,
 }
 
 impl Sender {
@@ -81,7 +82,7 @@ impl Sender {
     pub fn send(&mut self, frames: &[Vec<u8>], count: u64, pace: Pace) -> Result<Sent, String> {
         let start = Instant::now();
         let mut sent = Sent::default();
-        let mut burst: Vec<&[u8]> = Vec::with_capacity(BURST);
+        let mut burst: Vec<&[u8]> = Vec::with_capacity(FRAMES_PER_CALL);
         let mut upcoming = frames.iter().cycle();
         while sent.packets < count {
             let due = due_packets(pace, start.elapsed()).min(count) - sent.packets;
@@ -90,7 +91,7 @@ impl Sender {
                 continue;
             }
             burst.clear();
-            burst.extend(upcoming.by_ref().take(due.min(BURST as u64) as usize).map(Vec::as_slice));
+            burst.extend(upcoming.by_ref().take(due.min(FRAMES_PER_CALL as u64) as usize).map(Vec::as_slice));
             if burst.is_empty() {
                 break;
             }
@@ -102,8 +103,12 @@ impl Sender {
 
     fn send_burst(&mut self, mut burst: &[&[u8]], sent: &mut Sent) -> Result<(), String> {
         while !burst.is_empty() {
-            let taken = match self.socket.send(burst) {
+            let taken = match self.socket.send(burst.iter().map(|frame| [*frame, &[], &[]])) {
                 Ok(taken) => taken,
+                Err(error) if error.errno() == EAGAIN => {
+                    self.socket.wait_for_room(WAIT).map_err(|error| error.to_string())?;
+                    continue;
+                }
                 Err(error) if error.errno() == ENOBUFS => {
                     std::thread::sleep(QUEUE_FULL_PAUSE);
                     continue;
@@ -127,13 +132,13 @@ fn due_packets(pace: Pace, elapsed: Duration) -> u64 {
     }
 }
 
-fn open_here(interface: &str) -> Result<PacketSender, String> {
+fn open_here(interface: &str) -> Result<FrameSocket, String> {
     let links = RouteSocket::open().and_then(|mut route| route.links()).map_err(|e| e.to_string())?;
     let link = links
         .iter()
         .find(|link| link.name == interface)
         .ok_or_else(|| format!("no interface {interface}"))?;
-    PacketSender::open(link.index).map_err(|e| format!("{interface}: {e}"))
+    FrameSocket::open(link.index).map_err(|e| format!("{interface}: {e}"))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use tapline_packet::{BATCH_MAX, Batch, InterfaceId, Meta, Record, Timestamp};
 
 use crate::error::Error;
-use crate::generator::Generator;
+use crate::generator::{Generator, MarkPlace};
 
 /// Frames begin at multiples of this.
 const ALIGNMENT: usize = 16;
@@ -15,6 +15,8 @@ pub struct Batches {
     generator: Generator,
     base: Vec<u8>,
     records: Vec<Record>,
+    /// Which packets bear marks, and where.
+    marks: Vec<(u8, MarkPlace)>,
     /// When the first packet leaves.
     start: Timestamp,
     /// What ended it, told once all packets before it were lent.
@@ -30,6 +32,7 @@ impl Batches {
             generator: generator.starting(start),
             base,
             records: Vec::with_capacity(BATCH_MAX),
+            marks: Vec::with_capacity(BATCH_MAX),
             start,
             fault: None,
         }
@@ -41,17 +44,13 @@ impl Batches {
         Batches { generator: self.generator.starting(start), start, ..self }
     }
 
-    /// Whether the recipe has a rate: [`Generator::is_paced`].
-    pub fn is_paced(&self) -> bool {
-        self.generator.is_paced()
-    }
-
     /// Makes the next batch, in the place of the last one. Whether there is one.
     ///
     /// # Errors
     /// As [`Generator::next_into`], once all packets before it were lent.
     pub fn advance(&mut self) -> Result<bool, Error> {
         self.records.clear();
+        self.marks.clear();
         if let Some(error) = self.fault.take() {
             return Err(error);
         }
@@ -66,6 +65,7 @@ impl Batches {
                         interface: InterfaceId(0),
                         ..Meta::default()
                     };
+                    self.marks.extend(departure.mark.map(|place| (self.records.len() as u8, place)));
                     self.records.push(Record { offset, cap_len: departure.len, options_len: 0, meta });
                     offset += (departure.len as usize).next_multiple_of(ALIGNMENT);
                     if offset > self.base.len() {
@@ -81,6 +81,14 @@ impl Batches {
             }
         }
         Ok(!self.records.is_empty())
+    }
+
+    /// Has the marks of the batch say that their packets leave now: for senders that do not keep to the times of the recipe.
+    pub fn restamp(&mut self, now: Timestamp) {
+        for &(index, place) in &self.marks {
+            let Record { offset, cap_len, .. } = self.records[usize::from(index)];
+            place.restamp(&mut self.base[offset..offset + cap_len as usize], now);
+        }
     }
 
     /// What the last [`advance`](Self::advance) made.

@@ -66,7 +66,7 @@ impl MarkPlace {
         if frame.len() < time + 8 || check + 2 > frame.len() {
             return;
         }
-        let part = |sum: u32| if is_odd { shifted(sum) } else { sum };
+        let part = |sum: u32| u64::from(if is_odd { shifted(sum) } else { sum });
         let before = part(sum(&frame[time..time + 8]));
         frame[time..time + 8].copy_from_slice(&sent.as_nanos().to_be_bytes());
         let after = part(sum(&frame[time..time + 8]));

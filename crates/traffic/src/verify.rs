@@ -10,6 +10,7 @@
 //! behind than the window is told apart from neither; it is counted as too late.
 
 use tapline_packet::Timestamp;
+use tapline_profile::Spread;
 
 use crate::mark::Mark;
 
@@ -17,8 +18,6 @@ use crate::mark::Mark;
 pub const WINDOW: u64 = 1 << 16;
 /// A send time so much before the arrival, or any after it, is of another clock.
 const LATENCY_MAX_NS: i64 = 60_000_000_000;
-/// Steps within each doubling of a latency.
-const STEPS: usize = 8;
 
 /// What came of one stream.
 pub struct Stream {
@@ -150,19 +149,12 @@ impl Stream {
 }
 
 /// How long packets took, where the sender's clock is the receiver's.
+#[derive(Default)]
 pub struct Latency {
-    /// Eight steps for each doubling.
-    steps: Box<[u64; 64 * STEPS]>,
-    known: u64,
+    spread: Spread,
     unknown: u64,
-    min_ns: u64,
-    max_ns: u64,
-}
-
-impl Default for Latency {
-    fn default() -> Latency {
-        Latency { steps: Box::new([0; 64 * STEPS]), known: 0, unknown: 0, min_ns: u64::MAX, max_ns: 0 }
-    }
+    /// The shortest and the longest, in nanoseconds.
+    bounds: Option<(u64, u64)>,
 }
 
 impl Latency {
@@ -173,10 +165,9 @@ impl Latency {
             return;
         }
         let ns = ns as u64;
-        self.known += 1;
-        self.min_ns = self.min_ns.min(ns);
-        self.max_ns = self.max_ns.max(ns);
-        self.steps[step(ns)] += 1;
+        let (min, max) = self.bounds.unwrap_or((ns, ns));
+        self.bounds = Some((min.min(ns), max.max(ns)));
+        self.spread.add(ns);
     }
 
     /// Packets whose send time is none of our clock: later than the arrival, or a minute before it.
@@ -186,53 +177,24 @@ impl Latency {
 
     /// Packets whose latency is known.
     pub fn known(&self) -> u64 {
-        self.known
+        self.spread.len()
     }
 
     /// The shortest and the longest, in nanoseconds; `None` if none is known.
     pub fn bounds_ns(&self) -> Option<(u64, u64)> {
-        (self.known > 0).then_some((self.min_ns, self.max_ns))
+        self.bounds
     }
 
-    /// So many of a thousand packets took no longer than this, in nanoseconds, known to an eighth; `None` if none is known.
-    pub fn permille_ns(&self, permille: u64) -> Option<u64> {
-        let wanted = (u128::from(self.known) * u128::from(permille.min(1000))).div_ceil(1000).max(1) as u64;
-        let mut sum = 0;
-        for (at, packets) in self.steps.iter().enumerate() {
-            sum += packets;
-            if sum >= wanted && self.known > 0 {
-                return Some(step_end(at).clamp(self.min_ns, self.max_ns));
-            }
-        }
-        None
+    /// This share (0 to 1) of the packets took no longer than that, in nanoseconds, known to a sixteenth; `None` if none is known.
+    pub fn percentile_ns(&self, share: f64) -> Option<u64> {
+        let (min, max) = self.bounds?;
+        self.spread.percentile(share).map(|ns| ns.clamp(min, max))
     }
 
     /// Steps that hold packets: from, to (both included, in nanoseconds), packets.
     pub fn steps(&self) -> impl Iterator<Item = (u64, u64, u64)> + '_ {
-        let used = self.steps.iter().enumerate().filter(|(_, packets)| **packets > 0);
-        used.map(|(at, packets)| (step_start(at), step_end(at), *packets))
+        self.spread.steps()
     }
-}
-
-/// The step of a latency: below 8 each nanosecond, then eight for each doubling.
-fn step(ns: u64) -> usize {
-    if ns < STEPS as u64 {
-        return ns as usize;
-    }
-    let doubling = 63 - ns.leading_zeros() as usize;
-    let within = (ns >> (doubling - 3)) as usize % STEPS;
-    (doubling - 2) * STEPS + within
-}
-
-fn step_start(step: usize) -> u64 {
-    match step / STEPS {
-        0 => step as u64,
-        doubling => (STEPS + step % STEPS) as u64 * (1 << (doubling - 1)),
-    }
-}
-
-fn step_end(step: usize) -> u64 {
-    step_start(step + 1) - 1
 }
 
 #[cfg(test)]
@@ -297,16 +259,8 @@ mod tests {
         let latency = stream.latency();
         assert_eq!((latency.known(), latency.unknown()), (3, 2));
         assert_eq!(latency.bounds_ns(), Some((100, 1000)));
-        assert_eq!(latency.permille_ns(500), Some(207));
-        assert_eq!(latency.permille_ns(1000), Some(1000));
-        assert_eq!(Stream::default().latency().permille_ns(500), None);
-    }
-
-    #[test]
-    fn each_step_begins_where_the_one_before_ends() {
-        for at in 0..480 {
-            let (start, end) = (step_start(at), step_end(at));
-            assert!(start <= end && (step(start), step(end)) == (at, at), "{at}: {start} to {end}");
-        }
+        assert_eq!(latency.percentile_ns(0.5), Some(207));
+        assert_eq!(latency.percentile_ns(1.0), Some(1000));
+        assert_eq!(Stream::default().latency().percentile_ns(0.5), None);
     }
 }

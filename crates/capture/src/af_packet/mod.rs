@@ -480,6 +480,7 @@ impl AfPacket {
             losses: if self.is_first { book.losses.losses() } else { Vec::new() },
             kernel_filtered: self.kernel_filtered(book),
             ring: Some(ring),
+            is_made: false,
             delivered,
         }
     }

@@ -70,7 +70,8 @@ fn resolve(word: &str, links: &[Link]) -> Result<Pattern, AfPacketError> {
     if word.contains(['*', '?', '[']) {
         return Ok(Pattern::Glob(word.to_owned()));
     }
-    let by_number = word.parse().ok().and_then(|number| links.iter().find(|link| link.index == number));
+    let by_number =
+        word.parse::<u32>().ok().and_then(|number| links.iter().find(|link| link.index == number));
     match by_number {
         Some(link) => Ok(Pattern::Name(link.name.clone())),
         None => Err(no_such_interface(word, links)),

@@ -1,5 +1,6 @@
-//! The internet checksum (RFC 1071) where TCP and UDP have it, over their pseudo-headers.
+//! Where TCP and UDP have their checksum, over their pseudo-headers.
 
+use tapline_packet::checksum::{checksum, folded, sum};
 use tapline_packet::headers::{Headers, IpVersion};
 
 const TCP: u8 = 6;
@@ -39,7 +40,7 @@ impl Field {
             IpVersion::V6 => data.get(headers.l3()? + 8..)?.get(..32)?,
         };
         let len = (end - start) as u64;
-        let pseudo = fold(sum(addresses) + u64::from(protocol) + (len >> 16) + (len & 0xffff));
+        let pseudo = folded(sum(addresses) + u64::from(protocol) + (len >> 16) + (len & 0xffff));
         Some(Field { start, at, end, pseudo, is_udp: protocol == UDP })
     }
 
@@ -53,26 +54,12 @@ impl Field {
         // Both parts begin at an even distance from the transport header.
         let parts = [data.get(self.start..self.at), data.get(self.at + 2..self.end)];
         let carried: u64 = parts.into_iter().flatten().map(sum).sum();
-        match !fold(carried + u64::from(self.pseudo)) {
+        match checksum(carried + u64::from(self.pseudo)) {
             // RFC 768: 0 means that there is none.
             0 if self.is_udp => [0xff, 0xff],
             sum => sum.to_be_bytes(),
         }
     }
-}
-
-/// The words' sum, not folded. A last odd byte is the upper half of a word.
-fn sum(bytes: &[u8]) -> u64 {
-    let mut words = bytes.chunks_exact(2);
-    let sum: u64 = words.by_ref().map(|word| u64::from(u16::from_be_bytes([word[0], word[1]]))).sum();
-    sum + words.remainder().first().map_or(0, |last| u64::from(*last) << 8)
-}
-
-fn fold(mut sum: u64) -> u16 {
-    while sum > 0xffff {
-        sum = (sum >> 16) + (sum & 0xffff);
-    }
-    sum as u16
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@
 //! | `ready` | a captured packet as the frame that stood on the wire |
 //! | `checksum` | sums of TCP and UDP |
 //! | `cause` | why packets were not sent |
-//! | `pace`, `pace_clock`, `gaps` | frames at their times: waiting, the clock, how far off they were |
+//! | `pace` | frames at their times: waiting, and how far off they were |
 //! | `rewrite` | other endpoints in a packet, with its checksums mended |
 //!
 //! `packets given = sent + refused by cause` holds exactly. Nothing here waits for ever: when a queue is full the sender tries for as long as
@@ -23,9 +23,7 @@
 mod cause;
 mod checksum;
 mod error;
-mod gaps;
 mod pace;
-mod pace_clock;
 mod permit;
 mod ready;
 pub mod rewrite;
@@ -38,7 +36,6 @@ use tapline_sys::{FRAMES_PER_CALL, FrameSocket, RouteSocket, SyscallError};
 
 pub use cause::{Cause, Causes};
 pub use error::TransmitError;
-pub use gaps::Gaps;
 pub use pace::{LEAD_NS, PaceReport, Pacer, Schedule};
 pub use permit::{Network, Permit};
 pub use ready::Change;

@@ -10,12 +10,12 @@
 //! processor for a while, all that are due by then go in one call: so the rate holds, and gaps are as even as the machine allows. How near is near goes
 //! by how late sleeps have ended of late: twice that, from 20 to 200 microseconds.
 
-use tapline_packet::{Batch, Interface};
+use tapline_packet::{Batch, Interface, Timestamp};
+use tapline_profile::{Clock, Clocks, Spread, Stamp, StampMode};
+use tapline_sys::clock::monotonic_ns;
 use tapline_sys::timer;
 
 use super::Transmitter;
-use super::gaps::Gaps;
-use super::pace_clock::PaceClock;
 use crate::Error;
 
 /// Nearer than this to its time at most, and at least, a frame is waited for by reading the counter: sleeping threads wake up late.
@@ -57,14 +57,33 @@ pub struct PaceReport {
     pub elapsed_ns: u64,
     /// The longest that a frame went after its time, in nanoseconds.
     pub late_max_ns: u64,
-    /// By how much gaps between frames differed from those planned. Frames of one call are taken to go evenly during it.
-    pub gaps: Gaps,
+    /// By how many nanoseconds gaps between frames differed from those planned, either way. Frames of one call are taken to go evenly during it.
+    pub gaps: Spread,
+}
+
+/// The processor's counter, held to the clock that sleeps go by.
+#[derive(Clone, Debug)]
+struct Monotonic(&'static Clock);
+
+impl Clocks for Monotonic {
+    #[inline]
+    fn ticks(&mut self) -> u64 {
+        self.0.now()
+    }
+
+    fn system_ns(&mut self) -> i64 {
+        monotonic_ns() as i64
+    }
+
+    fn frequency_hz(&self) -> f64 {
+        self.0.frequency_hz()
+    }
 }
 
 /// Sends frames at their times.
 #[derive(Debug)]
 pub struct Pacer {
-    clock: PaceClock,
+    clock: Stamp<Monotonic>,
     /// The clock's time that is 0 in the schedule.
     start: u64,
     /// How much earlier than a frame's time a sleep should end.
@@ -78,7 +97,7 @@ impl Pacer {
     /// Measures the clock, which takes some 10 ms.
     pub fn new() -> Pacer {
         Pacer {
-            clock: PaceClock::start(),
+            clock: Stamp::with_clocks(StampMode::TscSync, Monotonic(Clock::get())),
             start: 0,
             spin_ns: SPIN_MIN_NS,
             first: None,
@@ -103,7 +122,7 @@ impl Pacer {
         let mut is_begun = false;
         while !is_stopped() && schedule.advance()? {
             if !std::mem::replace(&mut is_begun, true) {
-                self.start = self.clock.now() + LEAD_NS;
+                self.start = self.now() + LEAD_NS;
             }
             let (batch, times) = (schedule.batch(), schedule.times());
             let count = batch.len().min(times.len());
@@ -116,7 +135,7 @@ impl Pacer {
                 let due = now.saturating_sub(self.start);
                 let end = at + times[at..count].iter().take_while(|time| **time <= due).count().max(1);
                 let sent = transmitter.send(&batch, at..end, schedule.interfaces());
-                let after = self.clock.now();
+                let after = self.now();
                 self.note(&times[at..end], now, after);
                 at = end;
                 if sent.is_err() {
@@ -133,11 +152,17 @@ impl Pacer {
         &self.report
     }
 
+    /// Now, in nanoseconds of CLOCK_MONOTONIC.
+    #[inline]
+    fn now(&mut self) -> u64 {
+        self.clock.stamp(Timestamp::EPOCH).as_nanos() as u64
+    }
+
     /// Waits; gives the time, or `None` if an order to stop came first.
     fn wait_until(&mut self, time: u64, is_stopped: &dyn Fn() -> bool) -> Option<u64> {
         let mut has_slept = false;
         loop {
-            let now = self.clock.now();
+            let now = self.now();
             if now >= time {
                 // Forgotten slowly: what was late once may be again. Where gaps are short, sleeping is tried now and then.
                 let part = if has_slept { 16 } else { 64 };
@@ -151,7 +176,7 @@ impl Pacer {
             if left > self.spin_ns {
                 let until = now + (left - self.spin_ns).min(SLEEP_MAX_NS);
                 timer::sleep_until(until);
-                let late = self.clock.now().saturating_sub(until);
+                let late = self.now().saturating_sub(until);
                 self.spin_ns = (2 * late).clamp(self.spin_ns, SPIN_MAX_NS);
                 has_slept = true;
             } else {
@@ -187,5 +212,23 @@ impl Pacer {
 impl Default for Pacer {
     fn default() -> Pacer {
         Pacer::new()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_clock_goes_as_the_one_that_sleeps_go_by() {
+        let mut pacer = Pacer::new();
+        let mut last = 0;
+        for _ in 0..40 {
+            std::thread::sleep(std::time::Duration::from_millis(7));
+            let (before, now, after) = (monotonic_ns(), pacer.now(), monotonic_ns());
+            assert!(now + 50_000 > before && now < after + 50_000, "{before} {now} {after}");
+            assert!(now > last);
+            last = now;
+        }
     }
 }

@@ -12,8 +12,8 @@
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use tapline_packet::LinkType;
 use tapline_packet::headers::{Headers, IpVersion};
+use tapline_packet::{LinkType, checksum};
 
 const ETHERTYPE_ARP: u16 = 0x0806;
 const TCP: u8 = 6;
@@ -225,29 +225,27 @@ fn replace(field: &mut [u8], from: &[u8], to: &[u8], prefix_len: u8) -> bool {
     fits
 }
 
-/// By how much a sum changes: RFC 1624, equation 3.
+/// By how much a sum changes: that of the words that went, and that of those that came.
 #[derive(Clone, Copy, Debug, Default)]
-struct Difference(u64);
+struct Difference {
+    before: u64,
+    after: u64,
+}
 
 impl Difference {
     fn take(&mut self, words: &[u8]) {
-        self.0 +=
-            words.chunks_exact(2).map(|word| u64::from(!u16::from_be_bytes([word[0], word[1]]))).sum::<u64>();
+        self.before += checksum::sum(words);
     }
 
     fn give(&mut self, words: &[u8]) {
-        self.0 +=
-            words.chunks_exact(2).map(|word| u64::from(u16::from_be_bytes([word[0], word[1]]))).sum::<u64>();
+        self.after += checksum::sum(words);
     }
 
     /// Mends the sum at `at`, if it lies before `end`.
     fn mend(self, data: &mut [u8], at: usize, end: usize) {
         let Some(field) = data.get_mut(..end).and_then(|data| data.get_mut(at..at + 2)) else { return };
-        let mut sum = u64::from(!u16::from_be_bytes([field[0], field[1]])) + self.0;
-        while sum > 0xffff {
-            sum = (sum >> 16) + (sum & 0xffff);
-        }
-        field.copy_from_slice(&(!(sum as u16)).to_be_bytes());
+        let old = u16::from_be_bytes([field[0], field[1]]);
+        field.copy_from_slice(&checksum::updated(old, self.before, self.after).to_be_bytes());
     }
 }
 

@@ -125,11 +125,11 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
     let duration = args.duration.or(is_live.then_some(DURATION));
     let how = How {
         netns: args.netns.clone(),
-        kernel_runs: (!args.no_kernel_filter).then(KernelRuns::default),
+        kernel_runs: (is_live && !args.no_kernel_filter).then(KernelRuns::default),
         ..How::default()
     };
     // While this lives. Without the right for it the table says less.
-    let _statistics = RunTimeStatistics::enable();
+    let _statistics = how.kernel_runs.as_ref().map(|_| RunTimeStatistics::enable());
     let wait_cost = wait_cost()?;
     let baseline = duration.filter(|_| is_live).map(baseline);
 

@@ -9,7 +9,6 @@
 //! `read = sent + refused by cause + not reached` holds for every run.
 
 mod reader;
-pub(crate) mod report;
 mod timeline;
 
 use std::io::{self, Write};
@@ -19,26 +18,23 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use tapline_capture::Error;
 use tapline_capture::transmit::rewrite::{IpRule, MacRule, Rewrite};
-use tapline_capture::transmit::{Network, Pacer, Schedule, SendSettings, Transmitter};
+use tapline_capture::transmit::{Pacer, Schedule, Transmitter};
 use tapline_graph::{Control, grouped};
 use tapline_packet::{Batch, Interface};
-use tapline_sys::timer;
 
 use crate::args::parse_duration;
 use crate::capture::stop_after;
+use crate::sending::{Outcome, SendArgs, Taken, conclude};
 use crate::{privileges, signals};
 use reader::{Prepared, Reader};
-use report::Taken;
 use timeline::{Rate, Timing};
 
 /// Batches that are ready ahead of the one being sent.
 const AHEAD: usize = 64;
-/// How long a full queue is tried again before a packet counts as refused.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(500);
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -62,12 +58,8 @@ pub(crate) struct ReplayArgs {
     /// The interface to send on.
     #[arg(short, long, value_name = "NAME")]
     pub(crate) interface: String,
-    /// Send on this interface whatever it is. Without it, only loopback and veth interfaces are sent on.
-    #[arg(long, value_name = "IFACE")]
-    pub(crate) i_own_this_network: Vec<String>,
-    /// Send in this network namespace (`ip netns list`).
-    #[arg(long, value_name = "NAME")]
-    pub(crate) netns: Option<String>,
+    #[command(flatten)]
+    pub(crate) sending: SendArgs,
 
     /// So many times as fast as the file says: 0.5, 10.
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = parse_speed, help_heading = "Times")]
@@ -79,9 +71,6 @@ pub(crate) struct ReplayArgs {
     /// As fast as it goes.
     #[arg(long, conflicts_with_all = ["speed", "rate"], help_heading = "Times")]
     pub(crate) top_speed: bool,
-    /// Send in a real-time thread, which no ordinary one interrupts: for even gaps on a busy machine. Needs root or CAP_SYS_NICE.
-    #[arg(long, help_heading = "Times")]
-    pub(crate) realtime: bool,
     /// Send all of it so often; 0 for ever.
     #[arg(long = "loop", value_name = "N", default_value_t = 1, help_heading = "Times")]
     pub(crate) passes: u64,
@@ -116,16 +105,10 @@ fn parse_speed(text: &str) -> Result<f64, String> {
 pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let control = Arc::new(Control::new(None));
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
-    let network = Network::look(args.netns.as_deref(), &args.i_own_this_network)?;
-    let settings = SendSettings { patience: PATIENCE, ..SendSettings::default() };
-    let permit = network.permit(&args.interface)?;
     let caught = signals::catch()?;
     let rewrite = Rewrite { macs: args.mac.clone(), ips: args.ip.clone() };
+    let mut transmitter = args.sending.open(&args.interface)?;
     let reader = Reader::open(args, rewrite, &control)?;
-    let mut transmitter = Transmitter::open(&permit, &settings)?;
-    if args.realtime {
-        timer::set_realtime().context("--realtime needs root or CAP_SYS_NICE")?;
-    }
     privileges::give_up(identity.as_ref())?;
     caught.obey(Arc::clone(&control))?;
     if let Some(duration) = args.duration {
@@ -142,7 +125,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
         left: done.left,
     };
     let is_paced = timing(args) != Timing::Top;
-    report::conclude(&mut report::Outcome {
+    conclude(&mut Outcome {
         pacer: pacer.report(),
         transmitter: &mut transmitter,
         taken,

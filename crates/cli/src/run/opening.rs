@@ -62,10 +62,11 @@ impl Opened {
     }
 
     /// For one of several workers: its share, telling how far it has come.
-    pub(crate) fn marked(self, worker: usize, workers: usize, marker: Marker) -> Box<dyn Source> {
-        match self {
-            Opened::Device(source) => Box::new(Timed::new(source, marker, clock)),
-            Opened::Whole(source) => Box::new(Share::new(source, worker, workers).marked(marker)),
+    pub(crate) fn marked(self, worker: usize, workers: usize, marker: Option<Marker>) -> Box<dyn Source> {
+        match (self, marker) {
+            (Opened::Device(source), None) => source,
+            (Opened::Device(source), Some(marker)) => Box::new(Timed::new(source, marker, clock)),
+            (Opened::Whole(source), marker) => Box::new(Share::new(source, worker, workers).marked(marker)),
         }
     }
 }

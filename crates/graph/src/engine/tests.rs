@@ -359,3 +359,55 @@ fn no_source_is_waited_for_while_another_has_packets() {
     assert_eq!(silent.waits[..20], [Duration::ZERO; 20]);
     assert!(silent.waits[21..].iter().all(|wait| *wait == WAIT), "{:?}", silent.waits);
 }
+
+/// A source that has its packets only when it is asked a second time.
+struct Late(Counting, bool);
+
+impl Source for Late {
+    fn interfaces(&self) -> &[Interface] {
+        self.0.interfaces()
+    }
+
+    fn advance(&mut self, wait: Duration) -> Result<Advance, Error> {
+        if std::mem::replace(&mut self.1, true) { self.0.advance(wait) } else { Ok(Advance::Idle) }
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        self.0.batch()
+    }
+
+    fn stop(&mut self) -> Result<(), Error> {
+        self.0.stop()
+    }
+
+    fn account(&mut self) -> Vec<InterfaceAccount> {
+        self.0.account()
+    }
+}
+
+/// Notes by which numbers packets of which interfaces came.
+struct Names(Arc<Mutex<Vec<(u32, String)>>>);
+
+impl crate::Stage for Names {
+    fn push(&mut self, packets: &mut Packets<'_>, out: &mut crate::Out<'_>) -> Result<(), Error> {
+        let number = packets.batch.packet(0).meta.interface.0;
+        let name = packets.interfaces[number as usize].name.clone();
+        self.0.lock().unwrap().push((number, name));
+        out.pass(packets)
+    }
+}
+
+/// Outputs are opened with the interfaces of all sources in their order, before any has packets.
+#[test]
+fn interfaces_are_numbered_in_the_order_of_the_sources_whichever_has_packets_first() {
+    let mut graph = Graph::new(&Meters::private(), 0);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let nodes = ["a", "b"].map(|name| graph.add(name, "names", Box::new(Names(Arc::clone(&seen))), &[]));
+    let (mut late, mut early) = (Late(Counting::new(1, 3), false), Counting::new(1, 3));
+    late.0.interfaces[0].name = "late".to_owned();
+    early.interfaces[0].name = "early".to_owned();
+    let inlets = vec![Inlet::new(&mut late, nodes[0]), Inlet::new(&mut early, nodes[1])];
+    let outcome = Engine::new(inlets, &mut graph, &Control::new(None), clock).run(&mut |_| {});
+    assert_eq!(*seen.lock().unwrap(), [(1, "early".to_owned()), (0, "late".to_owned())]);
+    assert_eq!(outcome.account.balance(), Balance::Balanced);
+}

@@ -51,8 +51,8 @@ fn is_name(text: &str) -> bool {
     text.starts_with(is_letter) && text.chars().all(|c| is_letter(c) || c.is_ascii_digit())
 }
 
-/// The functions of one worker: those that remember are its own.
-fn functions(searches: &[Arc<External>]) -> Arc<Registry> {
+/// The standard functions, and searches. A worker has its own, since some remember.
+pub fn functions(searches: &[Arc<External>]) -> Arc<Registry> {
     let mut registry = Registry::standard();
     for search in searches {
         registry.insert(Arc::clone(search));

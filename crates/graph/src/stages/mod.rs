@@ -34,7 +34,7 @@ pub(crate) mod verify;
 
 pub use decide::{Decide, DecideStage};
 pub use filter::{Compile, Faster, FilterStage, native};
-pub use fpl::{Fpl, search_function};
+pub use fpl::{Fpl, functions, search_function};
 pub use inlet::SourceStage;
 pub use limit::Limit;
 pub use lines::{Format, LinesSink};

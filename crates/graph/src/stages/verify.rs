@@ -119,8 +119,8 @@ fn row(number: u8, stream: &Stream) -> Vec<Cell> {
     let bounds = latency.bounds_ns();
     let times = [
         bounds.map(|bounds| bounds.0),
-        latency.permille_ns(500),
-        latency.permille_ns(990),
+        latency.percentile_ns(0.5),
+        latency.percentile_ns(0.99),
         bounds.map(|bounds| bounds.1),
     ];
     row.extend(

@@ -30,7 +30,7 @@ pub(crate) fn verify(cx: &Context<'_>, bytes: &[u8], number: u8, ip: &Ip) -> Ver
     if cx.meta.checksum == Checksum::Valid && cx.is_outermost() {
         return Verdict::Correct;
     }
-    let computed = pseudo_header(bytes.len(), number, ip).add(bytes).finish();
+    let computed = pseudo_header(bytes.len(), number, ip).with(bytes).finish();
     match (computed, cx.meta.checksum) {
         (0, _) => Verdict::Correct,
         (_, Checksum::NotReady) => Verdict::Unfinished,
@@ -42,14 +42,14 @@ pub(crate) fn verify(cx: &Context<'_>, bytes: &[u8], number: u8, ip: &Ip) -> Ver
 pub(crate) fn pseudo_header(length: usize, number: u8, ip: &Ip) -> Sum {
     let sum = match (ip.source, ip.final_destination) {
         (std::net::IpAddr::V4(source), std::net::IpAddr::V4(destination)) => {
-            Sum::default().add(&source.octets()).add(&destination.octets())
+            Sum::default().with(&source.octets()).with(&destination.octets())
         }
         (std::net::IpAddr::V6(source), std::net::IpAddr::V6(destination)) => {
-            Sum::default().add(&source.octets()).add(&destination.octets())
+            Sum::default().with(&source.octets()).with(&destination.octets())
         }
         _ => Sum::default(),
     };
-    sum.add(&(length as u32).to_be_bytes()).add(&[0, number])
+    sum.with(&(length as u32).to_be_bytes()).with(&[0, number])
 }
 
 /// `source.port > destination.port: `; ports only where other headers stand between IP and the transport.

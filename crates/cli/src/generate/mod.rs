@@ -5,28 +5,26 @@
 //!                      source, interface opened -> rights dropped --> pacer  --> account, rate, gaps
 //! ```
 
+mod sending;
+
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use tapline_capture::transmit::{LEAD_NS, Network, Pacer, Schedule, SendSettings, Transmitter};
-use tapline_capture::{Advance, Error, FileOutput, InterfaceAccount, OutputAccount, Sink, Source, Wants};
+use tapline_capture::{Error, FileOutput, InterfaceAccount, OutputAccount, Sink, Source, Wants};
 use tapline_file::{FileWriter, Format, Rotation, Section, WriteOptions, parse_size};
 use tapline_graph::{Chain, Control, Ended, Engine, Inlet, Made, Watch, grouped};
 use tapline_packet::{Batch, Interface, Selection, Timestamp};
 use tapline_profile::Meters;
-use tapline_sys::timer;
 use tapline_traffic::{KEYS, Recipe};
 
 use crate::args::FormatArg;
 use crate::capture::clock;
-use crate::replay::PATIENCE;
-use crate::replay::report::{Outcome, Taken, conclude};
+use crate::sending::SendArgs;
 use crate::{privileges, report, signals};
 
 const EXAMPLES: &str = "\
@@ -57,15 +55,8 @@ pub(crate) struct GenerateArgs {
     /// Send packets on this interface instead, each at its time; without a rate in the recipe as fast as it goes.
     #[arg(short, long, value_name = "NAME", conflicts_with = "write", help_heading = "Output")]
     interface: Option<String>,
-    /// Send on this interface whatever it is. Without it, only loopback and veth interfaces are sent on.
-    #[arg(long, value_name = "IFACE", help_heading = "Output")]
-    i_own_this_network: Vec<String>,
-    /// Send in this network namespace (`ip netns list`).
-    #[arg(long, value_name = "NAME", help_heading = "Output", requires = "interface")]
-    netns: Option<String>,
-    /// Send in a real-time thread, which no ordinary one interrupts: for even gaps on a busy machine. Needs root or CAP_SYS_NICE.
-    #[arg(long, help_heading = "Output", requires = "interface")]
-    realtime: bool,
+    #[command(flatten)]
+    sending: SendArgs,
     /// Write in this format, whatever the name says.
     #[arg(long, value_name = "FORMAT", help_heading = "Output")]
     format: Option<FormatArg>,
@@ -135,7 +126,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
     let text = recipe_text(&args.recipe);
     let recipe = Recipe::parse(&text).map_err(|error| anyhow!(error.render(&text)))?;
     if let Some(interface) = &args.interface {
-        return send(args, interface, &text);
+        return sending::run(args, interface, &text);
     }
     if !recipe.is_bounded() && !is_standard_output(args) {
         bail!("how many packets? count=1000 or duration=10s in the recipe ends the file");
@@ -176,75 +167,6 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
         let _ = io::stderr().write_all(text.as_bytes());
     }
     Ok(code)
-}
-
-/// Sends the packets of a recipe.
-fn send(args: &GenerateArgs, interface: &str, text: &str) -> Result<ExitCode> {
-    let control = Arc::new(Control::new(None));
-    let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
-    let network = Network::look(args.netns.as_deref(), &args.i_own_this_network)?;
-    let settings = SendSettings { patience: PATIENCE, ..SendSettings::default() };
-    let permit = network.permit(interface)?;
-    let caught = signals::catch()?;
-    let made = Made::new(text, clock()).map_err(|error| anyhow!(error.render(text)))?;
-    let mut transmitter = Transmitter::open(&permit, &settings)?;
-    if args.realtime {
-        timer::set_realtime().context("--realtime needs root or CAP_SYS_NICE")?;
-    }
-    privileges::give_up(identity.as_ref())?;
-    caught.obey(Arc::clone(&control))?;
-    let is_paced = made.is_paced();
-    let how = if is_paced { "at the times of the recipe" } else { "as fast as it goes" };
-    let _ = writeln!(io::stderr(), "tapline: sending on {interface} by AF_PACKET (sendmmsg), {how}");
-    let mut pacer = Pacer::new();
-    // Marks say when packets go: now, whatever the recipe says of files.
-    let made = made.starting(clock().plus_nanos(LEAD_NS as i64));
-    let mut schedule = Departures { made, start: None, times: Vec::new(), packets: 0 };
-    let sent = pacer.run(&mut schedule, &mut transmitter, &|| control.stopped());
-    let (packets, left) = (schedule.packets, pacer.report().left);
-    let taken = Taken { verb: "made", packets, passes: 1, backwards: 0, left };
-    let (pacer, json) = (pacer.report(), args.json);
-    conclude(&mut Outcome { pacer, transmitter: &mut transmitter, taken, is_paced, json })?;
-    sent?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// What is made, with the times at which it is to go.
-struct Departures {
-    made: Made,
-    /// When the first packet leaves.
-    start: Option<Timestamp>,
-    times: Vec<u64>,
-    packets: u64,
-}
-
-impl Schedule for Departures {
-    fn advance(&mut self) -> Result<bool, Error> {
-        if self.made.advance(Duration::ZERO)? != Advance::Batch {
-            return Ok(false);
-        }
-        let (batch, is_paced) = (self.made.batch(), self.made.is_paced());
-        let stamps = || batch.records().iter().map(|record| record.meta.timestamp);
-        let start = *self.start.get_or_insert_with(|| stamps().next().unwrap_or(Timestamp::EPOCH));
-        let time =
-            |stamp: Timestamp| if is_paced { u64::try_from(stamp.since(start)).unwrap_or(0) } else { 0 };
-        self.times.clear();
-        self.times.extend(stamps().map(time));
-        self.packets += self.times.len() as u64;
-        Ok(true)
-    }
-
-    fn batch(&self) -> Batch<'_> {
-        self.made.batch()
-    }
-
-    fn times(&self) -> &[u64] {
-        &self.times
-    }
-
-    fn interfaces(&self) -> &[Interface] {
-        self.made.interfaces()
-    }
 }
 
 fn is_standard_output(args: &GenerateArgs) -> bool {

@@ -1,92 +1,24 @@
-//! The text of all captures beside the repository against that of the installed tcpdump, line by line.
-//!
-//! `cargo test -p tapline-print --test tcpdump -- --nocapture` prints a table of the share of equal lines by protocol.
-//! `TAPLINE_FLAGS="-nv" cargo test ... differences -- --ignored --nocapture` lists what differs, the most frequent first.
-
-mod captures;
+//! The text of captures against that of the installed tcpdump, line by line.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 
-use captures::Recorded;
 use tapline_print::{HexStyle, Options, Precision, Printer, SystemHosts, TimeStyle};
 
-/// Flag sets and the share of equal lines, in per mille, that each must reach.
-const FLOORS: &[(&str, u32)] =
-    &[("-n", 997), ("-nve", 996), ("-nvvSttttt", 995), ("-nqX", 998), ("-nt#xx", 999), ("-ntttA", 997)];
-
-/// Packets of each file that are cut, and the longest of the cuts.
-const CUT_PACKETS: usize = 8;
-const CUT_BYTES: usize = 400;
-
-/// Packets of each file that are changed, and how often each.
-const MUTATED_PACKETS: usize = 12;
-const MUTATIONS: usize = 40;
+use crate::captures::{self, Recorded};
 
 /// How far two texts may drift apart before they count as different for good.
 const RESYNC_LINES: usize = 80;
 
-#[test]
-fn text_is_that_of_tcpdump() {
-    let Some(bench) = Bench::find() else { return };
-    let mut failures = Vec::new();
-    for &(flags, floor) in FLOORS {
-        let score = bench.score(flags);
-        println!("{}", score.table(flags));
-        if score.per_mille() < floor {
-            failures.push(format!("{flags}: {} < {floor}", score.per_mille()));
-        }
-    }
-    assert!(failures.is_empty(), "fewer equal lines than before: {failures:?}");
-}
-
-#[test]
-#[ignore = "a tool for whoever works on a printer"]
-fn differences() {
-    let Some(bench) = Bench::find() else { return };
-    let flags = std::env::var("TAPLINE_FLAGS").unwrap_or_else(|_| "-n".to_owned());
-    let only = std::env::var("TAPLINE_FILES").unwrap_or_default();
-    let score = bench.score_of(&flags, |name| name.contains(&only));
-    score.show(&flags);
-}
-
-/// Captures cut to each of these lengths must be marked as cut where tcpdump marks them.
-#[test]
-#[ignore = "a tool for whoever works on a printer"]
-fn truncated() {
-    let Some(bench) = Bench::find() else { return };
-    let flags = std::env::var("TAPLINE_FLAGS").unwrap_or_else(|_| "-n".to_owned());
-    let only = std::env::var("TAPLINE_FILES").unwrap_or_default();
-    let mut score = Score::default();
-    for (name, _, packets) in bench.files.iter().filter(|(name, ..)| name.contains(&only)) {
-        bench.score_cut(&mut score, &flags, name, packets);
-    }
-    score.show(&flags);
-}
-
-/// Packets with bytes changed must be told as tcpdump tells them.
-#[test]
-#[ignore = "a tool for whoever works on a printer"]
-fn mutated() {
-    let Some(bench) = Bench::find() else { return };
-    let flags = std::env::var("TAPLINE_FLAGS").unwrap_or_else(|_| "-n".to_owned());
-    let only = std::env::var("TAPLINE_FILES").unwrap_or_default();
-    let mut score = Score::default();
-    for (name, _, packets) in bench.files.iter().filter(|(name, ..)| name.contains(&only)) {
-        bench.score_mutated(&mut score, &flags, name, packets);
-    }
-    score.show(&flags);
-}
-
 /// tcpdump and the captures.
-struct Bench {
-    files: Vec<(String, std::path::PathBuf, Vec<Recorded>)>,
+pub(crate) struct Bench {
+    pub(crate) files: Vec<(String, std::path::PathBuf, Vec<Recorded>)>,
 }
 
 impl Bench {
     /// `None`, and said so, where tcpdump or the captures are missing.
-    fn find() -> Option<Bench> {
+    pub(crate) fn find() -> Option<Bench> {
         let folder = captures::folder();
         let tcpdump = Command::new("tcpdump").arg("--version").output();
         let (Some(folder), Ok(_)) = (folder, tcpdump) else {
@@ -102,37 +34,8 @@ impl Bench {
         Some(Bench { files: named.collect() })
     }
 
-    fn score(&self, flags: &str) -> Score {
-        self.score_of(flags, |_| true)
-    }
-
-    /// Cuts copies of some packets of a file at every length, and compares the text of those.
-    fn score_cut(&self, score: &mut Score, flags: &str, name: &str, packets: &[Recorded]) {
-        let mut cut = Vec::new();
-        for packet in packets.iter().take(CUT_PACKETS) {
-            for length in 1..packet.data.len().min(CUT_BYTES) {
-                let data = packet.data[..length].to_vec();
-                cut.push(Recorded { data, meta: packet.meta, interface: packet.interface.clone() });
-            }
-        }
-        score_changed(score, flags, name, cut);
-    }
-
-    /// Changes bytes in copies of some packets of a file, and compares the text of those.
-    fn score_mutated(&self, score: &mut Score, flags: &str, name: &str, packets: &[Recorded]) {
-        let mut random = captures::Random::new();
-        let mut changed = Vec::new();
-        for packet in packets.iter().take(MUTATED_PACKETS) {
-            for _ in 0..MUTATIONS {
-                let mut data = packet.data.clone();
-                random.change(&mut data);
-                changed.push(Recorded { data, meta: packet.meta, interface: packet.interface.clone() });
-            }
-        }
-        score_changed(score, flags, name, changed);
-    }
-
-    fn score_of(&self, flags: &str, wanted: impl Fn(&str) -> bool) -> Score {
+    /// Of the files that are wanted, by name.
+    pub(crate) fn score_of(&self, flags: &str, wanted: impl Fn(&str) -> bool) -> Score {
         let mut score = Score::default();
         for (name, path, packets) in self.files.iter().filter(|(name, ..)| wanted(name)) {
             let Some(them) = tcpdump(flags, path) else { continue };
@@ -143,19 +46,8 @@ impl Bench {
     }
 }
 
-/// Compares the text of packets that are in no file yet.
-fn score_changed(score: &mut Score, flags: &str, name: &str, mut packets: Vec<Recorded>) {
-    let Some(first) = packets.first() else { return };
-    let link_type = first.interface.link_type;
-    packets.retain(|packet| packet.interface.link_type == link_type);
-    let file = tempfile::NamedTempFile::with_suffix(".pcap").expect("a temporary file");
-    std::fs::write(file.path(), captures::pcap(link_type, &packets)).expect("the file can be written");
-    let Some(them) = tcpdump(flags, file.path()) else { return };
-    score.compare(name, &lines(&them), &lines(&printed(flags, &packets)));
-}
-
 /// What tcpdump prints; `None` if it does not read the file at all.
-fn tcpdump(flags: &str, path: &Path) -> Option<Vec<u8>> {
+pub(crate) fn tcpdump(flags: &str, path: &Path) -> Option<Vec<u8>> {
     let output = Command::new("tcpdump")
         .env("TZ", "UTC")
         .args(flags.split_whitespace())
@@ -166,7 +58,8 @@ fn tcpdump(flags: &str, path: &Path) -> Option<Vec<u8>> {
     (!output.stdout.is_empty()).then_some(output.stdout)
 }
 
-fn printed(flags: &str, packets: &[Recorded]) -> Vec<u8> {
+/// What we print.
+pub(crate) fn printed(flags: &str, packets: &[Recorded]) -> Vec<u8> {
     let mut printer = Printer::new(options(flags));
     // As the machine of the tests knows them; tcpdump finds the same there.
     let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
@@ -217,7 +110,7 @@ fn options(flags: &str) -> Options {
     }
 }
 
-fn lines(text: &[u8]) -> Vec<String> {
+pub(crate) fn lines(text: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(text).lines().map(str::to_owned).collect()
 }
 
@@ -229,8 +122,9 @@ struct Example {
     ours: String,
 }
 
+/// How many lines are equal, and what differs.
 #[derive(Default)]
-struct Score {
+pub(crate) struct Score {
     /// Equal lines and all lines, by protocol.
     protocols: BTreeMap<&'static str, (usize, usize)>,
     /// The same by file, where lines differ.
@@ -240,7 +134,7 @@ struct Score {
 
 impl Score {
     /// Counts the lines of `them` that `ours` has at the same place; both may have lines that the other lacks.
-    fn compare(&mut self, file: &str, them: &[String], ours: &[String]) {
+    pub(crate) fn compare(&mut self, file: &str, them: &[String], ours: &[String]) {
         let before = self.totals();
         let (mut i, mut j) = (0, 0);
         let mut protocol = "other";
@@ -292,13 +186,13 @@ impl Score {
         self.protocols.values().fold((0, 0), |(same, all), (s, a)| (same + s, all + a))
     }
 
-    fn per_mille(&self) -> u32 {
+    pub(crate) fn per_mille(&self) -> u32 {
         let (same, all) = self.totals();
         (same * 1000 / all.max(1)) as u32
     }
 
     /// The table and the most frequent differences.
-    fn show(&self, flags: &str) {
+    pub(crate) fn show(&self, flags: &str) {
         println!("{}", self.table(flags));
         for (name, (same, all)) in &self.files {
             println!("  {name:<40} {same:>7} of {all:>7}");
@@ -311,7 +205,7 @@ impl Score {
         }
     }
 
-    fn table(&self, flags: &str) -> String {
+    pub(crate) fn table(&self, flags: &str) -> String {
         let mut table = format!("tcpdump {flags}: equal lines by protocol\n");
         let total = ("total", self.totals());
         let rows = self.protocols.iter().map(|(name, counts)| (*name, *counts)).chain([total]);

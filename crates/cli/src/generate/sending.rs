@@ -1,0 +1,84 @@
+//! `tapline generate -i`: packets leave at the times of their recipe, or as fast as they can.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use tapline_capture::transmit::{LEAD_NS, Pacer, Schedule};
+use tapline_capture::{Advance, Error, Source};
+use tapline_graph::{Control, Made};
+use tapline_packet::{Batch, Interface, Timestamp};
+
+use super::GenerateArgs;
+use crate::capture::clock;
+use crate::sending::{Outcome, Taken, conclude};
+use crate::{privileges, signals};
+
+/// Sends the packets of a recipe.
+pub(super) fn run(args: &GenerateArgs, interface: &str, text: &str) -> Result<ExitCode> {
+    let control = Arc::new(Control::new(None));
+    let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
+    let caught = signals::catch()?;
+    let made = Made::new(text, clock()).map_err(|error| anyhow!(error.render(text)))?;
+    let mut transmitter = args.sending.open(interface)?;
+    privileges::give_up(identity.as_ref())?;
+    caught.obey(Arc::clone(&control))?;
+    let is_paced = made.is_paced();
+    let how = if is_paced { "at the times of the recipe" } else { "as fast as it goes" };
+    let _ = writeln!(io::stderr(), "tapline: sending on {interface} by AF_PACKET (sendmmsg), {how}");
+    let mut pacer = Pacer::new();
+    // Marks say when packets are to go: from now on, whatever the recipe says of files.
+    let made = made.starting(clock().plus_nanos(LEAD_NS as i64));
+    let mut schedule = Departures { made, start: None, times: Vec::new(), packets: 0 };
+    let sent = pacer.run(&mut schedule, &mut transmitter, &|| control.stopped());
+    let (packets, left) = (schedule.packets, pacer.report().left);
+    let taken = Taken { verb: "made", packets, passes: 1, backwards: 0, left };
+    let (pacer, json) = (pacer.report(), args.json);
+    conclude(&mut Outcome { pacer, transmitter: &mut transmitter, taken, is_paced, json })?;
+    sent?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is made, with the times at which it is to go.
+struct Departures {
+    made: Made,
+    /// When the first packet leaves.
+    start: Option<Timestamp>,
+    times: Vec<u64>,
+    packets: u64,
+}
+
+impl Schedule for Departures {
+    fn advance(&mut self) -> Result<bool, Error> {
+        if self.made.advance(Duration::ZERO)? != Advance::Batch {
+            return Ok(false);
+        }
+        let is_paced = self.made.is_paced();
+        if !is_paced {
+            self.made.restamp(clock());
+        }
+        let batch = self.made.batch();
+        let stamps = || batch.records().iter().map(|record| record.meta.timestamp);
+        let start = *self.start.get_or_insert_with(|| stamps().next().unwrap_or(Timestamp::EPOCH));
+        let time =
+            |stamp: Timestamp| if is_paced { u64::try_from(stamp.since(start)).unwrap_or(0) } else { 0 };
+        self.times.clear();
+        self.times.extend(stamps().map(time));
+        self.packets += self.times.len() as u64;
+        Ok(true)
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        self.made.batch()
+    }
+
+    fn times(&self) -> &[u64] {
+        &self.times
+    }
+
+    fn interfaces(&self) -> &[Interface] {
+        self.made.interfaces()
+    }
+}
