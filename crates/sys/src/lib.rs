@@ -53,6 +53,6 @@ pub use netns::NetNs;
 pub use opener::{Opener, Owner};
 pub use packet_socket::{FanoutMode, FilterInsn, PacketSocket, RingStatistics, wait_for_receive_paths};
 pub use poll::{Poller, Wakeup};
-pub use route::{Address, Link, LinkChange, LinkStatistics, RouteSocket};
+pub use route::{Address, Link, LinkChange, LinkStatistics, RouteSocket, XdpProgram};
 pub use shared_words::{Part, SharedWords};
 pub use terminal::{KeyInput, TerminalSize};

@@ -177,6 +177,16 @@ impl<T: Entry> Consumer<T> {
         Some(entry)
     }
 
+    /// The entry at a place among those that [wait](Self::waiting), which stays there.
+    ///
+    /// # Panics
+    /// If so many do not wait.
+    pub(super) fn peek(&self, place: u32) -> T {
+        assert!(place < self.known(), "no entry there");
+        // SAFETY: as in `pop`: the entry is between our index and the kernel's, which was read with Acquire.
+        unsafe { self.shared.entry(self.next.wrapping_add(place)).read() }
+    }
+
     /// Gives the places of what was taken back.
     #[inline]
     pub(super) fn release(&mut self) {

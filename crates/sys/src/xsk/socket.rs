@@ -106,6 +106,7 @@ pub struct XdpSocket {
     tx: Option<Producer<libc::xdp_desc>>,
     chunks: Chunks,
     settings: XskSettings,
+    scratch_len: usize,
     is_huge: bool,
     /// Descriptors of the kernel's that named no chunk which it had.
     refused: u64,
@@ -122,8 +123,16 @@ impl XdpSocket {
     /// `EPERM` without `CAP_NET_RAW`; `EAFNOSUPPORT` from a kernel without AF_XDP; `ENOBUFS` from `XDP_UMEM_REG` if so much memory may
     /// not be locked; `ENOMEM`; `EINVAL` for lengths that the kernel does not take.
     pub fn open(settings: &XskSettings) -> Result<XdpSocket, SyscallError> {
+        XdpSocket::open_with_scratch(settings, 0)
+    }
+
+    /// The same, with so many bytes behind the chunks that are never the kernel's: room to put packets together that came in several.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn open_with_scratch(settings: &XskSettings, scratch_len: usize) -> Result<XdpSocket, SyscallError> {
         let len = settings.chunk_len as usize * settings.chunks as usize;
-        if len == 0 || settings.chunks > 1 << 24 {
+        if len == 0 || settings.chunks > 1 << 24 || scratch_len > 1 << 30 {
             return Err(SyscallError::from_errno("setsockopt(XDP_UMEM_REG)", libc::EINVAL));
         }
         // SAFETY: socket(2) takes no pointers.
@@ -131,7 +140,7 @@ impl XdpSocket {
             check("socket(AF_XDP)", unsafe { libc::socket(AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })?;
         // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        let (umem, is_huge) = Mapping::anonymous(len, settings.huge_pages)?;
+        let (umem, is_huge) = Mapping::anonymous(len + scratch_len, settings.huge_pages)?;
         register(fd.as_fd(), &umem, len, settings.chunk_len)?;
         let sizes = [
             (libc::XDP_UMEM_FILL_RING, "setsockopt(XDP_UMEM_FILL_RING)", settings.fill_len),
@@ -165,6 +174,7 @@ impl XdpSocket {
             tx: tx.map(|(mapping, layout)| Producer::new(mapping, layout)),
             chunks: Chunks::new(settings.chunks),
             settings: *settings,
+            scratch_len,
             is_huge,
             refused: 0,
             umem,
@@ -273,15 +283,38 @@ impl XdpSocket {
 
 /// Receiving.
 impl XdpSocket {
-    /// The memory of all chunks. Only what [frames](Frame) of held chunks say may be read: it stays as it is until they are given back.
-    /// Other bytes mean nothing; the kernel may write to them at any time.
+    /// The memory of all chunks, and the scratch memory behind it. Of the chunks only what [frames](Frame) of held ones say may be read: it
+    /// stays as it is until they are given back. Other bytes mean nothing; the kernel may write to them at any time.
     #[inline]
     pub fn memory(&self) -> &[u8] {
-        let len = self.settings.chunk_len as usize * self.settings.chunks as usize;
+        let len = self.scratch_start() + self.scratch_len;
         // SAFETY: the mapping has at least so many bytes, all initialised, and lives as long as `self`. This process changes them only
         // through `chunk_mut`, which has `self` borrowed mutably. Of chunks that the kernel has, it changes bytes like a device does:
         // the promise above is that nobody reads those, and the compiler makes up no reads of a slice's bytes.
         unsafe { std::slice::from_raw_parts(self.umem.at(0), len) }
+    }
+
+    /// Where in the [memory](Self::memory) the scratch begins.
+    #[inline]
+    pub fn scratch_start(&self) -> usize {
+        self.settings.chunk_len as usize * self.settings.chunks as usize
+    }
+
+    /// Copies a frame's bytes to the scratch memory, from byte `at` of that on. Returns how many: fewer than the frame has if there is no more
+    /// room, none if its chunk is not held.
+    pub fn gather(&mut self, frame: &Frame, at: usize) -> usize {
+        let start = frame.chunk.0 as usize * self.settings.chunk_len as usize;
+        let is_inside = frame.offset >= start
+            && frame.offset - start + frame.len as usize <= self.settings.chunk_len as usize;
+        let len = (frame.len as usize).min(self.scratch_len.saturating_sub(at));
+        if !is_inside || len == 0 || !self.chunks.is(frame.chunk, Owner::Held) {
+            return 0;
+        }
+        let (from, to) = (self.umem.at(frame.offset), self.umem.at(self.scratch_start() + at));
+        // SAFETY: the bytes lie in a held chunk, which the kernel does not write to, and `to` has `len` bytes in the scratch memory behind all
+        // chunks, which is ours alone. `self` is borrowed mutably, so nobody else looks at either.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
+        len
     }
 
     /// Takes up to `most` frames that have arrived and puts them behind those in `frames`. Their chunks are held. Returns how many.
@@ -306,6 +339,13 @@ impl XdpSocket {
     /// Frames that have arrived and were not taken.
     pub fn waiting(&mut self) -> u32 {
         self.rx.as_mut().map_or(0, Consumer::waiting)
+    }
+
+    /// Whole packets that have arrived and were not taken.
+    pub fn packets_waiting(&mut self) -> u32 {
+        let Some(rx) = &mut self.rx else { return 0 };
+        let ends = (0..rx.waiting()).filter(|&place| rx.peek(place).options & libc::XDP_PKT_CONTD == 0);
+        ends.count() as u32
     }
 
     /// Takes a chunk back from its holder; it is free then. Says whether it was held.

@@ -47,14 +47,13 @@ fn ip(arguments: &str) -> bool {
 }
 
 /// `return bpf_redirect_map(map, queue, XDP_PASS)`
-fn redirect(map: &Map) -> Program {
+fn redirect(map: &Map, kind: ProgramKind) -> Program {
     let load_queue = Insn { code: 0x61, registers: 0x12, offset: 16, immediate: 0 };
     let map = Insn { code: 0x18, registers: 0x11, offset: 0, immediate: map.as_fd().as_raw_fd() };
     let pass = Insn { code: 0xb4, registers: 3, offset: 0, immediate: 2 };
     let call = Insn { code: 0x85, registers: 0, offset: 0, immediate: 51 };
     let exit = Insn { code: 0x95, ..Insn::default() };
-    Program::load(ProgramKind::Xdp, "redirect", &[load_queue, map, Insn::default(), pass, call, exit])
-        .unwrap()
+    Program::load(kind, "redirect", &[load_queue, map, Insn::default(), pass, call, exit]).unwrap()
 }
 
 /// Frames of the receiver until there are so many, or nothing comes any more.
@@ -98,7 +97,7 @@ fn receiver(settings: &XskSettings, if_index: u32, multi_buffer: bool) -> (XdpSo
     let bound = socket.bind(if_index, 0, multi_buffer).unwrap();
     let map = Map::create(MapKind::XdpSockets, "sockets", 1).unwrap();
     map.set(0, socket.as_fd()).unwrap();
-    let link = XdpLink::attach(&redirect(&map), if_index, XdpMode::Native).unwrap();
+    let link = XdpLink::attach(&redirect(&map, ProgramKind::Xdp), if_index, XdpMode::Native).unwrap();
     (socket, bound, (link, map))
 }
 
@@ -143,6 +142,7 @@ fn what_finds_no_place_is_counted() {
         let statistics = starved.statistics().unwrap();
         assert_eq!((statistics.rx_dropped, statistics.rx_ring_full), (12, 0));
         assert_eq!(statistics.rx_fill_ring_empty, 12);
+        assert_eq!(starved.packets_waiting(), 0);
         drop((starved, attached));
         // No place in the ring for the fifth, and what is too long for a chunk.
         let short = XskSettings { rx_len: 4, ..RECEIVER };
@@ -154,11 +154,47 @@ fn what_finds_no_place_is_counted() {
         }
         let map = Map::create(MapKind::XdpSockets, "sockets", 1).unwrap();
         map.set(0, socket.as_fd()).unwrap();
-        let _link = XdpLink::attach(&redirect(&map), far, XdpMode::Native).unwrap();
+        let _link = XdpLink::attach(&redirect(&map, ProgramKind::Xdp), far, XdpMode::Native).unwrap();
         send(&mut sender, 0..20, 60);
         assert_eq!(receive(&mut socket, 4).len(), 4);
         let statistics = socket.statistics().unwrap();
         assert_eq!((statistics.rx_dropped, statistics.rx_ring_full), (0, 16));
+    });
+}
+
+#[test]
+fn a_long_packet_comes_in_several_chunks() {
+    over_veth(|near, far| {
+        assert!(ip("link set near0 mtu 9000") && ip("link set far0 mtu 9000"));
+        let settings = XskSettings { chunk_len: 4096, ..RECEIVER };
+        let mut socket = XdpSocket::open_with_scratch(&settings, 1 << 14).unwrap();
+        socket.refill();
+        let bound = socket.bind(far, 0, true).unwrap();
+        if !bound.multi_buffer {
+            return eprintln!("skipped: this kernel has no packets in several chunks");
+        }
+        let map = Map::create(MapKind::XdpSockets, "sockets", 1).unwrap();
+        map.set(0, socket.as_fd()).unwrap();
+        let link = XdpLink::attach(&redirect(&map, ProgramKind::XdpFragments), far, XdpMode::Native);
+        let Ok(_link) = link else { return eprintln!("skipped: veth takes no such program") };
+        let mut sender = crate::FrameSocket::open(near).unwrap();
+        let mut packet: Vec<u8> = (0..9000u32).map(|number| (number % 251) as u8).collect();
+        packet[..14].copy_from_slice(&[0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 2, 0, 0, 0, 0, 1, 0x88, 0xb5]);
+        assert_eq!(sender.send(std::iter::once([&packet[..], &[], &[]])).unwrap(), 1);
+        let frames = receive(&mut socket, 3);
+        assert_eq!(socket.waiting(), 0);
+        let (last, others) = frames.split_last().unwrap();
+        assert!(others.len() >= 2 && others.iter().all(|frame| frame.is_continued) && !last.is_continued);
+        let mut at = 0;
+        for frame in &frames {
+            at += socket.gather(frame, at);
+        }
+        let start = socket.scratch_start();
+        assert_eq!(socket.memory()[start..][..at], packet);
+        // What does not fit is cut, and what is not held is not read.
+        assert_eq!(socket.gather(&frames[0], (1 << 14) - 10), 10);
+        assert!(socket.give_back(frames[0].chunk));
+        assert_eq!(socket.gather(&frames[0], 0), 0);
     });
 }
 
