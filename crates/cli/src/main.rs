@@ -7,6 +7,7 @@ mod filter;
 mod fpl;
 mod generate;
 mod interfaces;
+mod live;
 mod output;
 mod privileges;
 mod profile;
