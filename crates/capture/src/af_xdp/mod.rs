@@ -210,14 +210,21 @@ impl AfXdp {
         }
     }
 
+    /// Reads the sockets' counters, so that the next packet carries what was lost before it.
+    fn read_statistics(&mut self) {
+        for queue in &mut self.queues {
+            // A socket that cannot be read leaves its sums as they were; the account then shows it.
+            let _ = queue.read_statistics();
+        }
+    }
+
     /// Sleeps until a queue has a packet, a link changed, somebody wakes us, or `wait` is over.
     fn wait(&mut self, wait: Duration) -> Result<(), Error> {
-        let wait = if self.is_busy_polling && self.spin(wait) { Duration::ZERO } else { wait };
         self.poller.clear();
         self.poller.add(self.wakeup.as_fd());
         self.poller.add(self.monitor.as_fd());
         self.queues.iter().for_each(|queue| self.poller.add(queue.as_fd()));
-        let wait = if self.is_busy_polling { Duration::ZERO } else { wait };
+        let wait = if self.is_busy_polling { self.spin(wait) } else { wait };
         let ready = self.poller.wait(wait).map_err(|e| Error::source("capture", AfXdpError::from(e)))?;
         if ready == 0 {
             return Ok(());
@@ -231,19 +238,19 @@ impl AfXdp {
         Ok(())
     }
 
-    /// Polls the drivers until one of them has given a packet. Says whether.
-    fn spin(&mut self, wait: Duration) -> bool {
+    /// Polls the drivers until one of them has given a packet, or for a while. What is left to wait then: nothing.
+    fn spin(&mut self, wait: Duration) -> Duration {
         let start = Instant::now();
         loop {
             for queue in &mut self.queues {
                 // A driver that cannot be asked now will be asked again.
                 let _ = queue.socket.wake_receive();
                 if queue.socket.waiting() > 0 {
-                    return true;
+                    return Duration::ZERO;
                 }
             }
             if start.elapsed() >= wait.min(SPIN_MAX) {
-                return false;
+                return Duration::ZERO;
             }
         }
     }
@@ -382,6 +389,7 @@ impl Source for AfXdp {
         if self.phase != Phase::Running {
             return self.idle();
         }
+        self.read_statistics();
         self.wait(wait)?;
         if self.fill() { Ok(Advance::Batch) } else { self.idle() }
     }
@@ -410,10 +418,7 @@ impl Source for AfXdp {
     }
 
     fn account(&mut self) -> Vec<InterfaceAccount> {
-        for queue in &mut self.queues {
-            // A socket that cannot be read leaves its sums as they were; the account then shows it.
-            let _ = queue.read_statistics();
-        }
+        self.read_statistics();
         if self.is_first {
             for book in self.books.iter_mut().filter(|book| !book.is_gone) {
                 book.losses.update(&book.link.name, book.link.index, &mut self.route, &mut self.control);

@@ -22,6 +22,9 @@ pub(super) const SCRATCH_LEN: usize = 1 << 20;
 /// A packet has at most so many parts: the kernel's limit is `MAX_SKB_FRAGS` + 1, 18 in most builds and 46 at most. What goes on is another packet.
 const PARTS_MAX: usize = 64;
 
+/// After so many batches statistics are read in any case, so that a packet carries the losses before it.
+const BATCHES_PER_READING: u32 = 64;
+
 /// What packets of a queue have in common.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Common {
@@ -44,6 +47,7 @@ pub(super) struct Queue {
     counted: XskStatistics,
     /// Losses that no packet has carried yet.
     drops_pending: u64,
+    batches_since_reading: u32,
 }
 
 impl Queue {
@@ -58,6 +62,7 @@ impl Queue {
             joined: 0,
             counted: XskStatistics::default(),
             drops_pending: 0,
+            batches_since_reading: 0,
         }
     }
 
@@ -83,6 +88,11 @@ impl Queue {
             self.done += parts;
             let meta = Meta { wire_len, ..meta };
             records.push(Record { offset, cap_len: cap_len.min(snap_len), meta, ..Record::default() });
+        }
+        self.batches_since_reading += 1;
+        if self.batches_since_reading >= BATCHES_PER_READING {
+            // A socket that cannot be read leaves its sums as they were; the account then shows it.
+            let _ = self.read_statistics();
         }
         if let Some(first) = records.first_mut() {
             first.meta.drops_before = std::mem::take(&mut self.drops_pending);
@@ -141,6 +151,7 @@ impl Queue {
         let lost = |counted: &XskStatistics| counted.rx_dropped + counted.rx_ring_full;
         self.drops_pending += lost(&new).saturating_sub(lost(&self.counted));
         self.counted = new;
+        self.batches_since_reading = 0;
         Ok(())
     }
 
