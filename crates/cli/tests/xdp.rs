@@ -400,6 +400,38 @@ fn removal_of_the_interface_ends_the_capture_with_its_account() {
 }
 
 #[test]
+fn without_a_drivers_help_it_runs_in_the_stack_and_says_so() {
+    let Some(namespace) = namespace("without_a_drivers_help_it_runs_in_the_stack_and_says_so") else {
+        return;
+    };
+    // The driver of the loopback interface knows no XDP.
+    namespace.ip(&["link", "set", "lo", "up"]).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.pcapng");
+    let filter = ["udp port 5000 and dst host 127.0.0.1"];
+    let live = start(&namespace, &[&["-i", "xdp:lo", "-w", text(&out), "--json"][..], &filter].concat());
+    let listed = finish(&mut tapline(["interfaces", "--netns", namespace.name()])).succeeded();
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(listed.contains("in the stack: -i xdp: has no room beside it"), "{listed}");
+    let place = NetNs::open(namespace.name()).unwrap();
+    place
+        .run(|| {
+            let socket = UdpSocket::bind("127.0.0.1:5001").unwrap();
+            for number in 0..100u8 {
+                socket.send_to(&[number; 20], "127.0.0.1:5000").unwrap();
+            }
+        })
+        .unwrap();
+    let finished = live.interrupt().succeeded();
+    assert!(finished.stderr.contains("AF_XDP in the stack, copied"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("gains nothing over AF_PACKET"), "{}", finished.stderr);
+    let account = finished.account();
+    assert_eq!((account.ring("received"), account.ring("dropped")), (100, 0));
+    let payloads: Vec<u8> = packets_of(&out).iter().map(|packet| packet.data[42]).collect();
+    assert_eq!(payloads, (0..100).collect::<Vec<u8>>());
+}
+
+#[test]
 fn what_cannot_be_meant_is_said() {
     let refuses = |arguments: &[&str], words: &[&str]| run(arguments).failed_saying(words);
     refuses(&["capture", "-i", "xdp:lo,lo"], &["before each name or none"]);
