@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use tapline_capture::Source;
 use tapline_capture::af_packet::{self, AfPacket, CaptureDirection, TimestampSource};
-use tapline_capture::af_xdp::{self, AfXdp};
+use tapline_capture::af_xdp::{self, AfXdp, REST_US};
 use tapline_packet::{Interface, LinkType};
 
 /// What stands before the name of an interface that AF_XDP is to take packets from.
@@ -90,6 +90,8 @@ fn open_xdp(settings: &af_packet::Settings, xdp: XdpArgs) -> Result<Live> {
         promiscuous: settings.promiscuous,
         ring_len: settings.ring_len,
         workers: settings.workers,
+        // Who wants packets at once, or sends them on, does not rest.
+        rest_us: if settings.latency_ms > 1 { REST_US } else { 0 },
         busy_poll_us: xdp.busy_poll,
         force: xdp.xdp_force,
     })?;
