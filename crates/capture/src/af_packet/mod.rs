@@ -50,6 +50,8 @@ pub use error::AfPacketError;
 pub use extended::KernelRuns;
 pub(crate) use hardware::link_type;
 pub use listing::{Capturer, InterfaceInfo, list};
+pub use losses::speaks_of_loss;
+pub use size::default_ring_len;
 pub use tapline_sys::FanoutMode;
 pub use timestamps::TimestampSource;
 

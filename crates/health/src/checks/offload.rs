@@ -1,0 +1,220 @@
+//! What the adapter and the kernel do to packets before a tap sees them, or after.
+//!
+//! ```text
+//! wire --> adapter: LRO, rx-gro-hw, VLAN tag taken out --> GRO --> tap          received: merged
+//! wire <-- adapter: TSO, checksum, VLAN tag put in <---- GSO <---- tap <-- IP   sent: not yet cut, not yet summed
+//! ```
+
+use super::{Check, Run};
+use crate::scope::quoted;
+use crate::{Change, Facts, Finding, Interface, Severity};
+
+pub(super) const CHECKS: [Check; 4] = [
+    Check {
+        name: "receive_merging",
+        looks_at: "offloads that merge received packets",
+        why: "Packets of a connection are merged before the tap: fewer and larger ones than were on the wire, without their own time stamps.",
+        source: "Documentation/networking/segmentation-offloads.rst; packet_mmap: taps stand behind GRO",
+        run: Run::Interface(receive_merging),
+    },
+    Check {
+        name: "send_segmentation",
+        looks_at: "offloads that cut what is sent",
+        why: "What this host sends is seen before it is cut into frames: up to 64 KiB in one packet, or more with BIG TCP.",
+        source: "Documentation/networking/segmentation-offloads.rst",
+        run: Run::Interface(send_segmentation),
+    },
+    Check {
+        name: "send_checksums",
+        looks_at: "checksums that are left to the adapter",
+        why: "What is sent is seen without its checksum; between the ends of a veth it stays so, and programs that check it take it for broken.",
+        source: "Documentation/networking/checksum-offloads.rst; if_packet.h TP_STATUS_CSUMNOTREADY",
+        run: Run::Interface(send_checksums),
+    },
+    Check {
+        name: "vlan_stripping",
+        looks_at: "whether VLAN tags are taken out by the adapter",
+        why: "The outer tag is not in the packet but beside it: this program keeps it, others and AF_XDP may not.",
+        source: "if_packet.h tp_vlan_tci; Documentation/networking/xdp-rx-metadata.rst",
+        run: Run::Interface(vlan_stripping),
+    },
+];
+
+/// An offload's name in the kernel, and the word of ethtool -K that switches it.
+type Names = [(&'static str, &'static str)];
+
+const MERGING: [(&str, &str); 5] = [
+    ("rx-gro", "gro"),
+    ("rx-lro", "lro"),
+    ("rx-gro-hw", "rx-gro-hw"),
+    ("rx-gro-list", "rx-gro-list"),
+    ("rx-udp-gro-forwarding", "rx-udp-gro-forwarding"),
+];
+
+const SEGMENTATION: [(&str, &str); 6] = [
+    ("tx-tcp-segmentation", "tso"),
+    ("tx-tcp6-segmentation", "tso"),
+    ("tx-tcp-ecn-segmentation", "tso"),
+    ("tx-tcp-mangleid-segmentation", "tso"),
+    ("tx-udp-segmentation", "tx-udp-segmentation"),
+    ("tx-generic-segmentation", "gso"),
+];
+
+const CHECKSUMS: [(&str, &str); 4] = [
+    ("tx-checksum-ipv4", "tx"),
+    ("tx-checksum-ip-generic", "tx"),
+    ("tx-checksum-ipv6", "tx"),
+    ("tx-checksum-sctp", "tx"),
+];
+
+const VLAN: [(&str, &str); 1] = [("rx-vlan-hw-parse", "rxvlan")];
+
+fn receive_merging(interface: &Interface, facts: &Facts) -> Vec<Finding> {
+    let say = |on: &[&str]| (Severity::Alters, format!("received packets are merged: {}", on.join(", ")));
+    switched_on(interface, facts, &MERGING, "does not merge received packets", say)
+}
+
+fn send_segmentation(interface: &Interface, facts: &Facts) -> Vec<Finding> {
+    let say = |on: &[&str]| {
+        (Severity::Alters, format!("sent packets are seen before they are cut: {}", on.join(", ")))
+    };
+    switched_on(interface, facts, &SEGMENTATION, "sends packets as they are seen", say)
+}
+
+fn send_checksums(interface: &Interface, facts: &Facts) -> Vec<Finding> {
+    // On a real link the adapter fills them in; between the ends of a veth nobody does.
+    let is_veth = interface.link.kind == "veth";
+    let say = |on: &[&str]| match is_veth {
+        true => (Severity::Alters, format!("packets pass without a checksum: {}", on.join(", "))),
+        false => (Severity::Fine, format!("sent packets are seen without a checksum: {}", on.join(", "))),
+    };
+    switched_on(interface, facts, &CHECKSUMS, "sends packets with their checksum", say)
+}
+
+fn vlan_stripping(interface: &Interface, facts: &Facts) -> Vec<Finding> {
+    let say = |on: &[&str]| {
+        (
+            Severity::Note,
+            format!("VLAN tags are taken out of packets and kept beside them: {}", on.join(", ")),
+        )
+    };
+    switched_on(interface, facts, &VLAN, "leaves VLAN tags in packets", say)
+}
+
+/// Says what of these is on, and how it is switched off.
+fn switched_on(
+    interface: &Interface,
+    facts: &Facts,
+    names: &Names,
+    fine: &str,
+    say: impl Fn(&[&str]) -> (Severity, String),
+) -> Vec<Finding> {
+    let name = interface.name();
+    if interface.features.is_none() {
+        return vec![Finding::not_told(name, "the driver does not tell its offloads")];
+    }
+    let on: Vec<_> = names
+        .iter()
+        .filter_map(|&(kernel, word)| interface.feature(kernel).map(|feature| (feature, word)))
+        .filter(|(feature, _)| feature.is_on)
+        .collect();
+    if on.is_empty() {
+        return vec![Finding::on(name, Severity::Fine, fine)];
+    }
+    let mut words: Vec<&str> = on.iter().map(|(_, word)| *word).collect();
+    words.dedup();
+    let (severity, text) = say(&words);
+    // Loopback has no wire: what passes there is as it was sent.
+    let severity = if interface.link.is_loopback() { severity.max(Severity::Note) } else { severity };
+    let list = on.iter().map(|(feature, _)| feature.name.clone()).collect::<Vec<_>>();
+    let (can, cannot): (Vec<_>, Vec<_>) = on.iter().partition(|(feature, _)| feature.is_changeable);
+    let fixed: Vec<&str> = cannot.iter().map(|(feature, _)| feature.name.as_str()).collect();
+    let text =
+        if fixed.is_empty() { text } else { format!("{text} ({} cannot be switched)", fixed.join(", ")) };
+    let finding = Finding::on(name, severity, text)
+        .with("on", list)
+        .with("host_has_addresses", interface.has_addresses);
+    if can.is_empty() || severity >= Severity::Fine || interface.link.is_loopback() {
+        return vec![finding];
+    }
+    let mut switches: Vec<String> = can.iter().map(|(_, word)| format!("{word} off")).collect();
+    switches.dedup();
+    let command = facts.scope.within(&format!("ethtool -K {} {}", quoted(name), switches.join(" ")));
+    let features = can.iter().map(|(feature, _)| (feature.name.clone(), false)).collect();
+    let change = Change::Features { interface: name.to_owned(), features };
+    vec![match severity {
+        // A note is nothing to be mended unasked.
+        Severity::Note => finding.mend(command),
+        _ => finding.fix(command, vec![change]),
+    }]
+}
+
+#[cfg(test)]
+mod tests {
+    use tapline_sys::{Feature, Link};
+
+    use super::*;
+
+    fn interface(kind: &str, features: &[(&str, bool, bool)]) -> Interface {
+        let feature = |&(name, is_on, is_changeable): &(&str, bool, bool)| Feature {
+            name: name.into(),
+            is_on,
+            is_wanted: is_on,
+            is_changeable,
+        };
+        Interface {
+            link: Link { name: "eth0".into(), kind: kind.into(), ..Link::default() },
+            features: Some(features.iter().map(feature).collect()),
+            ..Interface::default()
+        }
+    }
+
+    #[test]
+    fn merging_is_mended_as_far_as_it_can_be_switched() {
+        let facts = Facts { scope: crate::Scope { netns: None, is_root: true }, ..Facts::default() };
+        let one =
+            interface("", &[("rx-gro", true, true), ("rx-lro", false, true), ("rx-gro-hw", true, false)]);
+        let [finding] = receive_merging(&one, &facts).try_into().unwrap();
+        assert_eq!(finding.severity, Severity::Alters);
+        assert_eq!(
+            finding.text,
+            "received packets are merged: gro, rx-gro-hw (rx-gro-hw cannot be switched)"
+        );
+        let mend = finding.mend.unwrap();
+        assert_eq!(mend.command, "ethtool -K eth0 gro off");
+        let features = vec![("rx-gro".to_owned(), false)];
+        assert_eq!(mend.changes, [Change::Features { interface: "eth0".into(), features }]);
+    }
+
+    #[test]
+    fn one_word_switches_all_of_tso() {
+        let one = interface(
+            "veth",
+            &[
+                ("tx-tcp-segmentation", true, true),
+                ("tx-tcp6-segmentation", true, true),
+                ("tx-generic-segmentation", true, true),
+            ],
+        );
+        let [finding] = send_segmentation(&one, &Facts::default()).try_into().unwrap();
+        let mend = finding.mend.unwrap();
+        assert_eq!(mend.command, "sudo ethtool -K eth0 tso off gso off");
+        let [Change::Features { features, .. }] = mend.changes.as_slice() else { panic!("one change") };
+        assert_eq!(features.len(), 3);
+    }
+
+    #[test]
+    fn checksums_matter_where_nobody_fills_them_in() {
+        let features = [("tx-checksum-ip-generic", true, true)];
+        let severity = |kind| send_checksums(&interface(kind, &features), &Facts::default())[0].severity;
+        assert_eq!((severity("veth"), severity("")), (Severity::Alters, Severity::Fine));
+    }
+
+    #[test]
+    fn a_driver_that_says_nothing_is_not_guessed_at() {
+        let found = receive_merging(&Interface::default(), &Facts::default());
+        assert_eq!(found[0].severity, Severity::NotTold);
+        let off = receive_merging(&interface("", &[]), &Facts::default());
+        assert_eq!(off[0].severity, Severity::Fine);
+    }
+}
