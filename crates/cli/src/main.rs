@@ -3,6 +3,7 @@
 
 mod args;
 mod capture;
+mod doctor;
 mod filter;
 mod fpl;
 mod generate;
@@ -42,6 +43,7 @@ fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Interfaces(args) => interfaces::list(&args).map(|()| ExitCode::SUCCESS),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Replay(args) => replay::run(&args),

@@ -115,6 +115,15 @@ mod tests {
     }
 
     #[test]
+    fn the_manual_has_each_check() {
+        let manual = include_str!("../../../../docs/doctor.md");
+        for check in checks() {
+            let row = format!("| `{}` | {} | {} | {} |", check.name, check.looks_at, check.why, check.source);
+            assert!(manual.contains(&row), "docs/doctor.md lacks: {row}");
+        }
+    }
+
+    #[test]
     fn a_machine_that_tells_nothing_is_not_blamed() {
         let facts = Facts { interfaces: vec![Interface::default()], ..Facts::default() };
         for Examined { check, finding } in examine(&facts) {

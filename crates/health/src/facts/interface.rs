@@ -24,8 +24,6 @@ const QUEUES_MAX: usize = 1024;
 pub struct Interface {
     /// What rtnetlink says.
     pub link: Link,
-    /// Whether it was asked for by name.
-    pub is_named: bool,
     /// Whether it has IP addresses: then this host talks there, and it is no mere monitor port.
     pub has_addresses: bool,
     /// The bridge or bond that it is a port of.

@@ -95,7 +95,6 @@ fn interfaces(request: &Request, has_sysfs: bool) -> Result<Vec<Interface>, Erro
     };
     let read = |link: &Link| {
         let mut interface = reader.read(link);
-        interface.is_named = request.interfaces.contains(&link.name);
         interface.has_addresses = addressed.contains(&link.index);
         interface.controller = links.iter().find(|other| Some(other.index) == link.controller).cloned();
         interface.on_top = links.iter().filter(|other| stands_on(other, link)).cloned().collect();
@@ -134,7 +133,7 @@ mod tests {
         let named = Request { interfaces: vec!["lo".into()], netns: None };
         let facts = Facts::gather(&named).expect("there is lo");
         let [lo] = facts.interfaces.as_slice() else { panic!("one") };
-        assert!(lo.link.is_loopback() && lo.is_named && lo.rings.is_none());
+        assert!(lo.link.is_loopback() && lo.rings.is_none());
         assert!(lo.features.as_ref().is_some_and(|features| !features.is_empty()));
         let all = Facts::gather(&Request::default()).expect("a list, perhaps empty");
         assert!(all.interfaces.iter().all(|interface| !interface.link.is_loopback()));
