@@ -8,6 +8,8 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 use support::*;
+use tapline_sys::bpf::{Insn, Program, ProgramKind, XdpLink, XdpMode};
+use tapline_sys::{NetNs, RouteSocket};
 use tapline_testkit::netns::{NEAR, Namespace, namespaces_or_skip};
 
 /// A namespace whose [`NEAR`] merges, cuts and leaves checksums out, and a folder for journals.
@@ -202,24 +204,86 @@ fn what_a_killed_run_left_is_told_and_undone() {
 }
 
 #[test]
-fn what_somebody_else_set_since_stays() {
-    if !namespaces_or_skip("what_somebody_else_set_since_stays") {
+fn what_somebody_else_switched_back_is_put_back_all_the_same() {
+    if !namespaces_or_skip("what_somebody_else_switched_back_is_put_back_all_the_same") {
         return;
     }
     let patient = Patient::new("since");
+    let before = patient.features();
     let fixing = patient.fixing(&[]);
-    // One of the offloads that were switched off together is on again: the group is no longer as it was left.
+    // One of the offloads that were switched off together, and one on the far end that is none of ours.
     patient.ethtool(&["-K", NEAR, "gso", "on"]);
     let finished = fixing.signal("INT");
-    assert!(
-        finished.stderr.contains("left as somebody else has set it since: near0: tx-"),
-        "{}",
-        finished.stderr
+    assert!(!finished.stderr.contains("NOT put back"), "{}", finished.stderr);
+    assert_eq!((patient.features(), patient.journals()), (before, 0));
+}
+
+#[test]
+fn an_interface_made_anew_is_none_of_ours() {
+    if !namespaces_or_skip("an_interface_made_anew_is_none_of_ours") {
+        return;
+    }
+    let patient = Patient::new("anew");
+    patient.fixing(&[]).signal("KILL");
+    patient.namespace.ip(&["link", "delete", NEAR]).unwrap();
+    // Offloads off, as the killed run had left them on the one before.
+    patient.namespace.add_pair(NEAR, "other0").unwrap();
+    let before = patient.features();
+    let undone = finish(&mut patient.doctor(&["--undo"])).succeeded();
+    assert!(undone.stderr.contains("the interface is gone"), "{}", undone.stderr);
+    assert_eq!((patient.features(), patient.journals()), (before, 0));
+}
+
+#[test]
+fn what_the_interface_is_a_port_of_is_found() {
+    let test = "what_the_interface_is_a_port_of_is_found";
+    if !namespaces_or_skip(test) {
+        return;
+    }
+    let patient = Patient::new("layers");
+    assert_eq!(finding(&patient.examined(&[]), "layers")["severity"], "fine");
+    if let Err(reason) = patient.namespace.ip(&["link", "add", "br0", "type", "bridge"]) {
+        return eprintln!("skipped: {test}: {reason}");
+    }
+    patient.namespace.ip(&["link", "set", NEAR, "master", "br0"]).unwrap();
+    let report = patient.examined(&[]);
+    let text = finding(&report, "layers")["text"].as_str().unwrap();
+    assert!(text.starts_with("it is a port of br0 (bridge): "), "{text}");
+    assert_eq!(finding(&report, "promiscuous")["severity"], "note", "the bridge asks for it");
+    let bridge =
+        finish(&mut patient.doctor(&["--netns", patient.namespace.name(), "br0", "--json", "--all"]));
+    let report: Value = serde_json::from_slice(&bridge.stdout).unwrap();
+    assert_eq!(finding(&report, "layers")["evidence"]["others"], serde_json::json!(["near0 (veth)"]));
+}
+
+#[test]
+fn a_program_in_front_is_found() {
+    let test = "a_program_in_front_is_found";
+    if !namespaces_or_skip(test) {
+        return;
+    }
+    let patient = Patient::new("program");
+    assert_eq!(finding(&patient.examined(&[]), "xdp_program")["severity"], "fine");
+    let attach = || {
+        // r0 = XDP_PASS; exit
+        let pass =
+            [Insn { code: 0xb7, immediate: 2, ..Insn::default() }, Insn { code: 0x95, ..Insn::default() }];
+        let program = Program::load(ProgramKind::Xdp, "pass", &pass).map_err(|error| error.to_string())?;
+        let links = RouteSocket::open().and_then(|mut route| route.links()).expect("it answers");
+        let near = links.iter().find(|link| link.name == NEAR).expect("it is there");
+        XdpLink::attach(&program, near.index, XdpMode::Generic).map_err(|error| error.to_string())
+    };
+    let _attached = match NetNs::open(patient.namespace.name()).unwrap().run(attach).unwrap() {
+        Ok(link) => link,
+        Err(reason) => return eprintln!("skipped: {test}: {reason}"),
+    };
+    let found = finding(&patient.examined(&[]), "xdp_program").clone();
+    assert_eq!(
+        (&found["severity"], &found["evidence"]["mode"]),
+        (&"alters".into(), &"generic".into()),
+        "{found}"
     );
-    let features = patient.features();
-    assert!(features.contains("generic-receive-offload: on"), "others are put back: {features}");
-    assert!(features.contains("generic-segmentation-offload: on"), "{features}");
-    assert_eq!(patient.journals(), 0);
+    assert!(found["evidence"]["program"].as_u64().is_some_and(|id| id > 0), "{found}");
 }
 
 #[test]

@@ -162,9 +162,20 @@ impl Step {
     /// # Errors
     /// What refuses.
     pub fn undo(&self) -> Result<Undone, Error> {
-        match self.change.now()? {
-            now if now == self.before => Ok(Undone::WasSo),
-            now if now == self.change => self.before.apply().map(|()| Undone::PutBack),
+        match (self.change.now()?, &self.change, &self.before) {
+            (now, _, before) if now == *before => Ok(Undone::WasSo),
+            (
+                Change::Features { interface, features: now },
+                Change::Features { features: to, .. },
+                Change::Features { features: from, .. },
+            ) => {
+                let features = switched(&now, to, from);
+                if features.is_empty() {
+                    return Ok(Undone::ChangedSince);
+                }
+                Change::Features { interface, features }.apply().map(|()| Undone::PutBack)
+            }
+            (now, change, before) if now == *change => before.apply().map(|()| Undone::PutBack),
             _ => Ok(Undone::ChangedSince),
         }
     }
@@ -187,6 +198,18 @@ impl std::fmt::Display for Change {
             Change::File { path, value } => write!(f, "{path}: {value}"),
         }
     }
+}
+
+/// The offloads of a group that the change has switched and that still are as it left them, as they were before. One by one: the kernel may
+/// have switched only some, and somebody else may have switched others back.
+fn switched(now: &[(String, bool)], to: &[(String, bool)], from: &[(String, bool)]) -> Vec<(String, bool)> {
+    let value =
+        |list: &[(String, bool)], name: &str| list.iter().find(|(known, _)| known == name).map(|one| one.1);
+    let is_ours = |(name, was): &&(String, bool)| {
+        let (now, to) = (value(now, name), value(to, name));
+        now == to && to.is_some() && to != Some(*was)
+    };
+    from.iter().filter(is_ours).cloned().collect()
 }
 
 fn control() -> Result<LinkControl, Error> {
@@ -244,6 +267,31 @@ mod tests {
             assert!(matches!(change.apply(), Err(Error::ForeignPath { .. })), "{path}");
             assert!(matches!(change.now(), Err(Error::ForeignPath { .. })), "{path}");
         }
+    }
+
+    #[test]
+    fn offloads_are_put_back_one_by_one() {
+        let list = |text: &str| -> Vec<(String, bool)> {
+            text.split(' ').map(|word| (word[..1].to_owned(), word.ends_with('+'))).collect()
+        };
+        let (from, to) = (list("a+ b+ c-"), list("a- b- c-"));
+        assert_eq!(switched(&list("a- b- c-"), &to, &from), list("a+ b+"));
+        assert_eq!(switched(&list("a- b+ c-"), &to, &from), list("a+"), "b was never switched, or is back");
+        assert_eq!(switched(&list("a+ b+ c+"), &to, &from), [], "c is not ours");
+        assert_eq!(switched(&list("a-"), &[], &from), [], "a change that names nothing");
+    }
+
+    #[test]
+    fn a_value_that_is_neither_old_nor_new_stays() {
+        let path = "/proc/sys/net/core/netdev_budget";
+        let file = |value: &str| Change::File { path: path.into(), value: value.into() };
+        let Ok(Change::File { value: now, .. }) = file("").now() else {
+            eprintln!("skipped: a_value_that_is_neither_old_nor_new_stays: no {path} in this namespace");
+            return;
+        };
+        let step = Step { change: file("-1"), before: file("-2") };
+        assert_eq!(step.undo().unwrap(), Undone::ChangedSince);
+        assert_eq!(Step { change: file("-1"), before: file(&now) }.undo().unwrap(), Undone::WasSo);
     }
 
     #[test]

@@ -40,7 +40,7 @@ pub(super) const CHECKS: [Check; 4] = [
     },
 ];
 
-/// An offload's name in the kernel, and the word of ethtool -K that switches it.
+/// An offload's name in the kernel, with `*` for any text, and the word of ethtool -K that switches it.
 type Names = [(&'static str, &'static str)];
 
 const MERGING: [(&str, &str); 5] = [
@@ -51,12 +51,11 @@ const MERGING: [(&str, &str); 5] = [
     ("rx-udp-gro-forwarding", "rx-udp-gro-forwarding"),
 ];
 
-const SEGMENTATION: [(&str, &str); 6] = [
-    ("tx-tcp-segmentation", "tso"),
-    ("tx-tcp6-segmentation", "tso"),
-    ("tx-tcp-ecn-segmentation", "tso"),
-    ("tx-tcp-mangleid-segmentation", "tso"),
+/// Kernels add kinds of TCP; ethtool's "tso" is all of them. Those of tunnels matter to who sends through a tunnel only.
+const SEGMENTATION: [(&str, &str); 4] = [
+    ("tx-tcp*-segmentation", "tso"),
     ("tx-udp-segmentation", "tx-udp-segmentation"),
+    ("tx-sctp-segmentation", "tx-sctp-segmentation"),
     ("tx-generic-segmentation", "gso"),
 ];
 
@@ -110,13 +109,15 @@ fn switched_on(
     say: impl Fn(&[&str]) -> (Severity, String),
 ) -> Vec<Finding> {
     let name = interface.name();
-    if interface.features.is_none() {
+    let Some(features) = &interface.features else {
         return vec![Finding::not_told(name, "the driver does not tell its offloads")];
-    }
+    };
     let on: Vec<_> = names
         .iter()
-        .filter_map(|&(kernel, word)| interface.feature(kernel).map(|feature| (feature, word)))
-        .filter(|(feature, _)| feature.is_on)
+        .flat_map(|&(pattern, word)| {
+            let named = features.iter().filter(move |feature| matches(pattern, &feature.name));
+            named.filter(|feature| feature.is_on).map(move |feature| (feature, word))
+        })
         .collect();
     if on.is_empty() {
         return vec![Finding::on(name, Severity::Fine, fine)];
@@ -147,6 +148,14 @@ fn switched_on(
         Severity::Note => finding.mend(command),
         _ => finding.fix(command, vec![change]),
     }]
+}
+
+/// Whether a name is of a pattern that may have one `*`.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((start, end)) => name.strip_prefix(start).is_some_and(|rest| rest.ends_with(end)),
+    }
 }
 
 #[cfg(test)]
@@ -193,6 +202,7 @@ mod tests {
             &[
                 ("tx-tcp-segmentation", true, true),
                 ("tx-tcp6-segmentation", true, true),
+                ("tx-tcp-accecn-segmentation", true, true),
                 ("tx-generic-segmentation", true, true),
             ],
         );
@@ -200,7 +210,7 @@ mod tests {
         let mend = finding.mend.unwrap();
         assert_eq!(mend.command, "sudo ethtool -K eth0 tso off gso off");
         let [Change::Features { features, .. }] = mend.changes.as_slice() else { panic!("one change") };
-        assert_eq!(features.len(), 3);
+        assert_eq!(features.len(), 4);
     }
 
     #[test]

@@ -119,11 +119,6 @@ impl Interface {
         Some(channels.rx.saturating_add(channels.combined)).filter(|queues| *queues > 0)
     }
 
-    /// An offload; `None` if not told.
-    pub fn feature(&self, name: &str) -> Option<&Feature> {
-        self.features.as_ref()?.iter().find(|feature| feature.name == name)
-    }
-
     pub(super) fn watched(&mut self, before: &Interface) {
         grow(self.nic_losses.iter_mut().flatten(), before.nic_losses.as_deref());
         grow(self.driver_losses.iter_mut().flatten(), before.driver_losses.as_deref());
