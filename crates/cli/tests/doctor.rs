@@ -169,6 +169,65 @@ fn what_is_fixed_lasts_as_long_as_the_command() {
     assert!(!patient.is_mended() && patient.journals() == 0, "put back where the command does not start");
 }
 
+/// A number in ethtool's output, in the lines after `section`.
+fn number(text: &str, section: &str, name: &str) -> Option<u64> {
+    let (_, text) = text.split_once(section)?;
+    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.trim().parse().ok()
+}
+
+#[test]
+fn drivers_tell_us_what_they_tell_ethtool() {
+    let test = "drivers_tell_us_what_they_tell_ethtool";
+    if !program_or_skip(test, "ethtool") {
+        return;
+    }
+    let report: Value = serde_json::from_slice(&run(["doctor", "--json"]).stdout).unwrap();
+    let mut compared = 0;
+    for one in report["findings"].as_array().expect("a list") {
+        let Some(interface) = one["interface"].as_str() else { continue };
+        let ethtool = |option: &str| {
+            let output = Command::new("ethtool").args([option, interface]).output().expect("it is there");
+            String::from_utf8_lossy(&output.stdout).into_owned()
+        };
+        let now = "Current hardware settings:";
+        let (field, expected) = match one["check"].as_str().expect("a name") {
+            "ring_size" => ("descriptors", number(&ethtool("-g"), now, "RX")),
+            "queue_count" => ("queues", number(&ethtool("-l"), now, "Combined")),
+            "interrupt_moderation" => ("rx_usecs", number(&ethtool("-c"), "", "rx-usecs")),
+            _ => continue,
+        };
+        if let Some(told) = one["evidence"][field].as_u64() {
+            assert_eq!(Some(told), expected, "{one}");
+            compared += 1;
+        }
+    }
+    if compared == 0 {
+        eprintln!("skipped: {test}: no interface here has rings or queues");
+    }
+}
+
+#[test]
+fn machines_are_told_what_was_changed() {
+    if !namespaces_or_skip("machines_are_told_what_was_changed") {
+        return;
+    }
+    let patient = Patient::new("changes");
+    let arguments = ["--netns", patient.namespace.name(), NEAR, "--fix", "--json", "--", "true"];
+    let finished = finish(&mut patient.doctor(&arguments)).succeeded();
+    assert!(finished.stdout.is_empty(), "that is the command's");
+    let line = finished.stderr.lines().find(|line| line.starts_with('{')).expect("the report");
+    let report: Value = serde_json::from_str(line).unwrap();
+    assert_eq!(
+        finding(&report, "receive_merging")["severity"],
+        "fine",
+        "it is of the machine after the changes"
+    );
+    let changes = report["changes"].as_array().expect("a list");
+    let merging = changes.iter().find(|one| one["change"] == "near0: rx-gro off").expect("it was changed");
+    assert_eq!((&merging["done"], &merging["before"]), (&true.into(), &"near0: rx-gro on".into()));
+}
+
 #[test]
 fn a_signal_ends_the_command_too() {
     if !namespaces_or_skip("a_signal_ends_the_command_too") {

@@ -295,6 +295,20 @@ mod tests {
     }
 
     #[test]
+    fn a_file_takes_its_own_value_and_no_nonsense() {
+        let path = "/proc/sys/net/core/netdev_budget";
+        let file = |value: &str| Change::File { path: path.into(), value: value.into() };
+        let now = file("").now();
+        match now.and_then(|now| now.apply().map(|()| now)) {
+            Ok(now) => {
+                assert!(matches!(file("nonsense").apply(), Err(Error::File { .. })));
+                assert_eq!(file("").now().unwrap(), now);
+            }
+            Err(error) => eprintln!("skipped: a_file_takes_its_own_value_and_no_nonsense: {error}"),
+        }
+    }
+
+    #[test]
     fn a_change_reads_as_one_line() {
         let features = vec![("rx-gro".into(), false), ("rx-lro".into(), true)];
         let change = Change::Features { interface: "eth0".into(), features };

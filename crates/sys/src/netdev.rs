@@ -124,6 +124,22 @@ mod tests {
     use crate::RouteSocket;
 
     #[test]
+    fn an_answer_cut_at_any_byte_is_less_or_nothing() {
+        let mut answer = body(GET_DEVICE, IF_INDEX, &7u32.to_ne_bytes());
+        answer.extend(&body(0, XDP_FEATURES, &9u64.to_ne_bytes())[HEADER_LEN..]);
+        answer.extend(&body(0, ZERO_COPY_SEGMENTS, &5u32.to_ne_bytes())[HEADER_LEN..]);
+        let of = |len: usize| parse_features(&Message::of_body(&answer[..len]));
+        let whole = of(answer.len()).unwrap();
+        assert_eq!(whole, XdpFeatures { actions: 9, segments_max: Some(5), metadata: 0 });
+        assert!(whole.has_driver_mode() && whole.has_zero_copy());
+        for len in 0..answer.len() {
+            assert!(of(len).is_none_or(|less| less.actions == 9 && less.segments_max.is_none()), "{len}");
+        }
+        // A value that is too short is no number.
+        assert_eq!(parse_features(&Message::of_body(&body(0, XDP_FEATURES, &[1, 2]))), None);
+    }
+
+    #[test]
     fn loopback_answers_where_the_kernel_knows_the_family() {
         let mut socket = match NetdevSocket::open() {
             Ok(socket) => socket,

@@ -161,6 +161,14 @@ pub(crate) struct Message<'a> {
     pub(crate) body: &'a [u8],
 }
 
+#[cfg(test)]
+impl<'a> Message<'a> {
+    /// A message that came with this body.
+    pub(crate) fn of_body(body: &'a [u8]) -> Message<'a> {
+        Message { kind: 0, flags: 0, sequence: 0, body }
+    }
+}
+
 /// The messages of a datagram, up to the first that is cut short.
 pub(crate) fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Message<'_>> {
     std::iter::from_fn(move || {

@@ -75,6 +75,27 @@ mod tests {
     use crate::{PacketSocket, proc_packet};
 
     #[test]
+    fn an_answer_cut_at_any_byte_is_less_or_nothing() {
+        let mut answer = vec![0; ANSWER_LEN];
+        answer[4..8].copy_from_slice(&99u32.to_ne_bytes());
+        let mut add = |kind: u16, words: &[u32]| {
+            answer.extend_from_slice(&(4 + words.len() as u16 * 4).to_ne_bytes());
+            answer.extend_from_slice(&kind.to_ne_bytes());
+            words.iter().for_each(|word| answer.extend_from_slice(&word.to_ne_bytes()));
+        };
+        add(RX_RING, &[1 << 20, 64, 2048, 32768, 4, 0, 0]);
+        add(FANOUT, &[5 << 16 | 77]);
+        let of = |len: usize| parse(&Message::of_body(&answer[..len]));
+        let whole = PacketSocketDetail { inode: 99, ring_len: Some(64 << 20), fanout: Some((77, 5)) };
+        assert_eq!(of(answer.len()), Some(whole));
+        for len in 0..answer.len() {
+            assert!(of(len).is_none_or(|less| less.inode == 99 && less.fanout.is_none()), "{len}");
+        }
+        answer[ANSWER_LEN + 4..ANSWER_LEN + 12].fill(0xff);
+        assert!(parse(&Message::of_body(&answer)).is_some(), "sizes of any amount");
+    }
+
+    #[test]
     fn our_own_socket_is_among_them() {
         let Ok(_socket) = PacketSocket::open() else {
             eprintln!("skipped: our_own_socket_is_among_them: no right to open packet sockets");

@@ -140,7 +140,8 @@ impl Fixes {
     /// Puts everything back, last first, and says so. Returns whether all is as it was.
     fn put_back(&mut self) -> bool {
         let lines = std::mem::take(&mut self.lines);
-        let all = lines.iter().rev().fold(true, |all, line| put_back(self.namespace.as_ref(), line) && all);
+        let failed = lines.iter().rev().filter(|line| !put_back(self.namespace.as_ref(), line)).count();
+        let all = failed == 0;
         let Some(journal) = self.journal.take() else { return all };
         if !all {
             say(&format!(

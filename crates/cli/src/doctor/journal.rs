@@ -123,7 +123,7 @@ impl Journal {
             }
         }
         bail!(
-            "no place to note what is changed, so nothing is: {}; set TAPLINE_RUN_DIR to a folder of yours",
+            "no place to note what is changed, so nothing is: {}; use sudo, or set TAPLINE_RUN_DIR to a folder of yours",
             reasons.join("; ")
         )
     }

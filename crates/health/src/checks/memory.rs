@@ -208,6 +208,7 @@ mod tests {
     fn a_limit_does_not_bind_who_may_lock() {
         let of = |limit, capabilities| {
             let machine = Machine {
+                is_in_user_namespace: Some(false),
                 memory_lock_max: Some(limit),
                 capabilities: Some(capabilities),
                 ..Machine::default()

@@ -38,16 +38,15 @@ fn rights(facts: &Facts) -> Vec<Finding> {
         .filter(|(right, _)| facts.machine.bounding.is_some_and(|set| lacks(set, *right)))
         .map(|(right, _)| right.name())
         .collect();
-    let names: Vec<String> = missing.iter().map(|(right, _)| right.name().to_owned()).collect();
+    let uses: Vec<String> = missing.iter().map(|(right, what)| format!("{}: {what}", right.name())).collect();
     let finding =
-        Finding::machine(Severity::Note, format!("you lack {}", words.join(", "))).with("missing", names);
+        Finding::machine(Severity::Note, format!("you lack {}", words.join(", "))).with("missing", uses);
     if !barred.is_empty() {
         let options: Vec<String> =
             barred.iter().map(|name| format!("--cap-add {}", name.trim_start_matches("CAP_"))).collect();
         let text = format!(
-            "{}; {} cannot be had here, as in a container: start it with {}",
+            "{}; not to be had here, as in a container: start it with {}",
             finding.text,
-            barred.join(", "),
             options.join(" ")
         );
         return vec![Finding { text, ..finding }];

@@ -95,7 +95,9 @@ fn xdp_program(interface: &Interface, _: &Facts) -> Vec<Finding> {
 fn driver(interface: &Interface, _: &Facts) -> Vec<Finding> {
     let name = interface.name();
     let described = interface.driver.as_ref().filter(|driver| !driver.driver.is_empty());
-    let driver = described.map_or("driver not told".to_owned(), |driver| driver.driver.clone());
+    let driver = described.map_or("driver not told".to_owned(), |driver| {
+        format!("{} {}", driver.driver, driver.version).trim_end().to_owned()
+    });
     let stamps = interface.timestamping;
     let stamping = match stamps {
         None => "time stamps not told".to_owned(),

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use tapline_sys::capability::Capability;
 use tapline_sys::clock_state::{self, ClockState};
 use tapline_sys::disk::{self, DiskSpace};
 use tapline_sys::{privilege, tsc};
@@ -74,6 +75,8 @@ pub struct Machine {
     pub capabilities: Option<u64>,
     /// Rights that this process could ever have.
     pub bounding: Option<u64>,
+    /// Whether we are in a user namespace of somebody: then rights are for what belongs to it, and not for the machine.
+    pub is_in_user_namespace: Option<bool>,
     /// Whether irqbalance runs.
     pub has_irqbalance: Option<bool>,
     /// The current directory and its room.
@@ -131,6 +134,7 @@ impl Machine {
             memory: file("/proc/meminfo").and_then(|text| parse_memory(&text)),
             capabilities: parse_capabilities(&status, "CapEff:"),
             bounding: parse_capabilities(&status, "CapBnd:"),
+            is_in_user_namespace: file("/proc/self/uid_map").map(|map| !is_whole(&map)),
             has_irqbalance: has_process("irqbalance"),
             disk: room(),
             cpus,
@@ -143,9 +147,10 @@ impl Machine {
         self.settings.get(path)?.parse().ok()
     }
 
-    /// Whether a right is in effect; `None` if that is not told.
-    pub fn may(&self, capability: tapline_sys::capability::Capability) -> Option<bool> {
-        Some(self.capabilities? & 1 << capability as u32 != 0)
+    /// Whether a right over the machine is in effect; `None` if that is not told.
+    pub fn may(&self, capability: Capability) -> Option<bool> {
+        let is_effective = self.capabilities? & 1 << capability as u32 != 0;
+        Some(is_effective && !self.is_in_user_namespace?)
     }
 
     pub(super) fn watched(&mut self, earlier: &Machine) {
@@ -262,6 +267,11 @@ fn parse_memory(text: &str) -> Option<Memory> {
     })
 }
 
+/// Whether a map of users is that of the first user namespace: everyone is who they are (user_namespaces(7)).
+fn is_whole(map: &str) -> bool {
+    map.split_ascii_whitespace().eq(["0", "0", "4294967295"])
+}
+
 fn parse_capabilities(status: &str, name: &str) -> Option<u64> {
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     u64::from_str_radix(line.trim(), 16).ok()
@@ -292,6 +302,19 @@ mod tests {
         assert_eq!(parse_memory(memory), Some(expected));
         assert_eq!(parse_memory("MemTotal: 1 kB\n"), None);
         assert_eq!(parse_capabilities("Name:\tx\nCapEff:\t00000000a80425fb\n", "CapEff:"), Some(0xa804_25fb));
+    }
+
+    #[test]
+    fn rights_of_a_user_namespace_are_not_over_the_machine() {
+        assert!(is_whole("         0          0 4294967295"));
+        assert!(!is_whole("         0      65534          1") && !is_whole(""));
+        let machine = |inside| Machine {
+            capabilities: Some(u64::MAX),
+            is_in_user_namespace: inside,
+            ..Machine::default()
+        };
+        let may = |inside| machine(inside).may(Capability::IpcLock);
+        assert_eq!([may(Some(false)), may(Some(true)), may(None)], [Some(true), Some(false), None]);
     }
 
     #[test]
