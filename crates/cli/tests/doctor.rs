@@ -10,7 +10,8 @@ use serde_json::Value;
 use support::*;
 use tapline_sys::bpf::{Insn, Program, ProgramKind, XdpLink, XdpMode};
 use tapline_sys::{NetNs, RouteSocket};
-use tapline_testkit::netns::{NEAR, Namespace, namespaces_or_skip};
+use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
+use tapline_testkit::sender::{Pace, Sender};
 
 /// A namespace whose [`NEAR`] merges, cuts and leaves checksums out, and a folder for journals.
 struct Patient {
@@ -315,6 +316,52 @@ fn what_the_interface_is_a_port_of_is_found() {
     assert_eq!(finding(&report, "layers")["evidence"]["others"], serde_json::json!(["near0 (veth)"]));
 }
 
+/// Lets a program that answers this to every packet run at [`NEAR`].
+fn attach(namespace: &Namespace, verdict: i32, mode: XdpMode) -> Result<XdpLink, String> {
+    let attach = || {
+        // r0 = verdict; exit
+        let set = Insn { code: 0xb7, immediate: verdict, ..Insn::default() };
+        let program =
+            Program::load(ProgramKind::Xdp, "verdict", &[set, Insn { code: 0x95, ..Insn::default() }]);
+        let program = program.map_err(|error| error.to_string())?;
+        let links = RouteSocket::open().and_then(|mut route| route.links()).expect("it answers");
+        let near = links.iter().find(|link| link.name == NEAR).expect("it is there");
+        XdpLink::attach(&program, near.index, mode).map_err(|error| error.to_string())
+    };
+    NetNs::open(namespace.name()).unwrap().run(attach).unwrap()
+}
+
+#[test]
+fn what_is_lost_while_watched_is_told_by_the_drivers_name() {
+    let test = "what_is_lost_while_watched_is_told_by_the_drivers_name";
+    if !namespaces_or_skip(test) {
+        return;
+    }
+    const DROP: i32 = 1;
+    // Quiet and without offloads, as it was made.
+    let patient =
+        Patient { namespace: Namespace::with_pair("watch").unwrap(), folder: tempfile::tempdir().unwrap() };
+    let quiet = patient.examined(&["--watch", "20ms"]);
+    assert_ne!(finding(&quiet, "driver_losses")["severity"], "loses");
+    let _attached = match attach(&patient.namespace, DROP, XdpMode::Native) {
+        Ok(link) => link,
+        Err(reason) => return eprintln!("skipped: {test}: {reason}"),
+    };
+    let lost = std::thread::scope(|scope| {
+        let watching = scope.spawn(|| patient.examined(&["--watch", "2s"]));
+        let mut sender = Sender::open(Some(patient.namespace.name()), FAR).unwrap();
+        while !watching.is_finished() {
+            sender.send(&frames(1, 50), 50, Pace::PerSecond(1000)).unwrap();
+        }
+        watching.join().unwrap()
+    });
+    let found = finding(&lost, "driver_losses");
+    assert_eq!(found["severity"], "loses", "{found}");
+    let evidence = found["evidence"].as_object().unwrap();
+    let dropped = evidence.iter().find(|(name, _)| name.contains("xdp_drops")).expect("veth counts them");
+    assert!(dropped.1.as_u64().is_some_and(|count| count > 0), "{found}");
+}
+
 #[test]
 fn a_program_in_front_is_found() {
     let test = "a_program_in_front_is_found";
@@ -323,16 +370,8 @@ fn a_program_in_front_is_found() {
     }
     let patient = Patient::new("program");
     assert_eq!(finding(&patient.examined(&[]), "xdp_program")["severity"], "fine");
-    let attach = || {
-        // r0 = XDP_PASS; exit
-        let pass =
-            [Insn { code: 0xb7, immediate: 2, ..Insn::default() }, Insn { code: 0x95, ..Insn::default() }];
-        let program = Program::load(ProgramKind::Xdp, "pass", &pass).map_err(|error| error.to_string())?;
-        let links = RouteSocket::open().and_then(|mut route| route.links()).expect("it answers");
-        let near = links.iter().find(|link| link.name == NEAR).expect("it is there");
-        XdpLink::attach(&program, near.index, XdpMode::Generic).map_err(|error| error.to_string())
-    };
-    let _attached = match NetNs::open(patient.namespace.name()).unwrap().run(attach).unwrap() {
+    const PASS: i32 = 2;
+    let _attached = match attach(&patient.namespace, PASS, XdpMode::Generic) {
         Ok(link) => link,
         Err(reason) => return eprintln!("skipped: {test}: {reason}"),
     };

@@ -165,7 +165,10 @@ fn create_in(folder: &Path) -> io::Result<(File, PathBuf)> {
             Err(error) => return Err(error),
             Ok(file) => {
                 file.lock()?;
-                return Ok((file, path));
+                // Whoever swept it before we had the lock took its name: then it is none.
+                if file.metadata()?.nlink() > 0 {
+                    return Ok((file, path));
+                }
             }
         }
     }
@@ -196,6 +199,21 @@ pub(super) fn left() -> Vec<Left> {
     found
 }
 
+/// Removes journals of ours whose process was killed before it had noted anything.
+pub(super) fn sweep() {
+    let folders = folders();
+    let safe = folders.iter().filter(|folder| check_folder(folder).is_ok());
+    let entries = safe.flat_map(|folder| fs::read_dir(folder).into_iter().flatten().flatten());
+    for path in entries.map(|entry| entry.path()) {
+        let Some((_, file)) = lockable(&path).filter(|(_, file)| is_ours(file)) else { continue };
+        let is_stale = file.try_lock().is_ok() && file.metadata().is_ok_and(|about| about.nlink() > 0);
+        if is_stale && !read(&file).is_some_and(|text| text.contains('\n')) {
+            // The next sweep tries again.
+            let _ = fs::remove_file(&path);
+        }
+    }
+}
+
 fn left_in(folder: &Path) -> Vec<Left> {
     if check_folder(folder).is_err() {
         return Vec::new();
@@ -206,29 +224,32 @@ fn left_in(folder: &Path) -> Vec<Left> {
 }
 
 fn open(path: &Path) -> Option<Left> {
+    let (pid, file) = lockable(path)?;
+    let is_ours = is_ours(&file);
+    let is_running = file.try_lock().is_err();
+    let (header, lines) = parse(&read(&file)?)?;
+    let lock = (!is_running).then_some(file);
+    Some(Left { pid, is_running, header, lines, path: path.to_owned(), is_ours, _lock: lock })
+}
+
+/// A file that by its name and owner is a journal, and the process in its name.
+fn lockable(path: &Path) -> Option<(u32, File)> {
     let name = path.file_name()?.to_str()?.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
     let pid = name.split_once('-')?.0.parse().ok()?;
-    let user = privilege::user();
     // The folder is nobody else's, so what a name stands for does not change between these calls.
     let about = fs::symlink_metadata(path).ok()?;
-    if !about.is_file() || (about.uid() != user && about.uid() != 0) {
-        return None;
-    }
-    let file = File::open(path).ok()?;
-    let is_running = file.try_lock().is_err();
+    let is_believed = about.is_file() && (about.uid() == privilege::user() || about.uid() == 0);
+    is_believed.then(|| File::open(path).ok()).flatten().map(|file| (pid, file))
+}
+
+fn is_ours(file: &File) -> bool {
+    file.metadata().is_ok_and(|about| about.uid() == privilege::user())
+}
+
+fn read(file: &File) -> Option<String> {
     let mut text = String::new();
-    (&file).take(LEN_MAX).read_to_string(&mut text).ok()?;
-    let (header, lines) = parse(&text)?;
-    let lock = (!is_running).then_some(file);
-    Some(Left {
-        pid,
-        is_running,
-        header,
-        lines,
-        path: path.to_owned(),
-        is_ours: about.uid() == user,
-        _lock: lock,
-    })
+    file.take(LEN_MAX).read_to_string(&mut text).ok()?;
+    Some(text)
 }
 
 /// Lines up to the first that is cut short or not ours.

@@ -24,6 +24,7 @@ enum Place {
 
 /// Runs the command.
 pub(super) fn run(is_json: bool) -> Result<ExitCode> {
+    journal::sweep();
     let all = journal::left();
     let left: Vec<&Left> = all.iter().filter(|left| !left.is_running && left.is_ours).collect();
     for other in all.iter().filter(|left| !left.is_running && !left.is_ours) {
