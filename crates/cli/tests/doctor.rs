@@ -112,7 +112,11 @@ fn offloads_are_found_and_the_command_that_is_told_mends_them() {
         return;
     }
     let patient = Patient::new("found");
+    patient.ethtool(&["-K", FAR, "tx", "on", "sg", "on", "tso", "on"]);
     let before = patient.examined(&[]);
+    let peer = finding(&before, "peer_segmentation")["mend"].as_str().expect("a command");
+    finish(Command::new("sh").args(["-c", peer])).succeeded();
+    assert!(patient.ethtool(&["-k", FAR]).contains("tcp-segmentation-offload: off"), "{peer}");
     for (check, word) in [("receive_merging", "gro"), ("send_segmentation", "tso"), ("send_checksums", "tx")]
     {
         let found = finding(&before, check);
@@ -123,7 +127,7 @@ fn offloads_are_found_and_the_command_that_is_told_mends_them() {
     }
     assert!(patient.is_mended(), "{}", patient.features());
     let after = patient.examined(&[]);
-    for check in ["receive_merging", "send_segmentation", "send_checksums"] {
+    for check in ["receive_merging", "send_segmentation", "send_checksums", "peer_segmentation"] {
         assert_eq!(finding(&after, check)["severity"], "fine");
     }
     assert_eq!(patient.journals(), 0, "only --fix keeps any");

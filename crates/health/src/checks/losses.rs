@@ -193,6 +193,8 @@ fn budget(facts: &Facts) -> Vec<Finding> {
         .with("by_processor", by_cpu(lines, |line| line.squeezed));
     let settings = ["net/core/netdev_budget", "net/core/netdev_budget_usecs"];
     let now: Option<Vec<u64>> = settings.iter().map(|path| facts.machine.setting(path)).collect();
+    let told = settings.iter().zip(now.iter().flatten());
+    let finding = told.fold(finding, |finding, (path, value)| finding.with(&path.replace('/', "."), *value));
     let Some([budget, usecs]) = now.as_deref().filter(|_| severity == Severity::Delays) else {
         return vec![finding];
     };

@@ -8,8 +8,9 @@
 use super::{Check, Run};
 use crate::scope::quoted;
 use crate::{Change, Facts, Finding, Interface, Severity};
+use tapline_sys::Feature;
 
-pub(super) const CHECKS: [Check; 4] = [
+pub(super) const CHECKS: [Check; 5] = [
     Check {
         name: "receive_merging",
         looks_at: "offloads that merge received packets",
@@ -23,6 +24,13 @@ pub(super) const CHECKS: [Check; 4] = [
         why: "What this host sends is seen before it is cut into frames: up to 64 KiB in one packet, or more with BIG TCP.",
         source: "Documentation/networking/segmentation-offloads.rst",
         run: Run::Interface(send_segmentation),
+    },
+    Check {
+        name: "peer_segmentation",
+        looks_at: "whether the other end of a veth cuts what it sends",
+        why: "Between the ends of a veth nothing cuts packets: what a container sends with TSO arrives with up to 64 KiB.",
+        source: "drivers/net/veth.c; Documentation/networking/segmentation-offloads.rst",
+        run: Run::Interface(peer_segmentation),
     },
     Check {
         name: "send_checksums",
@@ -80,6 +88,29 @@ fn send_segmentation(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     switched_on(interface, facts, &SEGMENTATION, "sends packets as they are seen", say)
 }
 
+/// What one end of a veth sends without cutting it, the other receives so. Where both ends are looked at, the other says it of itself.
+fn peer_segmentation(interface: &Interface, facts: &Facts) -> Vec<Finding> {
+    let name = interface.name();
+    if interface.link.kind != "veth" {
+        return Vec::new();
+    }
+    let Some((peer, features)) = &interface.peer else {
+        let text =
+            "the other end is in another network namespace, which may send packets uncut: look there too";
+        return vec![Finding::not_told(name, text)];
+    };
+    if facts.interfaces.iter().any(|other| other.name() == peer) {
+        return Vec::new();
+    }
+    let on = those_on(features, &SEGMENTATION);
+    if on.is_empty() {
+        return vec![Finding::on(name, Severity::Fine, "its other end sends packets cut")];
+    }
+    let text = format!("packets come from its other end {peer} uncut: {}", words(&on).join(", "));
+    let finding = Finding::on(name, Severity::Alters, text).with("peer", peer.as_str());
+    vec![mended(evident(finding, &on), peer, &on, facts)]
+}
+
 fn send_checksums(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     // On a real link the adapter fills them in; between the ends of a veth nobody does.
     let is_veth = interface.link.kind == "veth";
@@ -100,7 +131,7 @@ fn vlan_stripping(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     switched_on(interface, facts, &VLAN, "leaves VLAN tags in packets", say)
 }
 
-/// Says what of these is on, and how it is switched off.
+/// Says what of these is on at the interface, and how it is switched off.
 fn switched_on(
     interface: &Interface,
     facts: &Facts,
@@ -112,42 +143,63 @@ fn switched_on(
     let Some(features) = &interface.features else {
         return vec![Finding::not_told(name, "the driver does not tell its offloads")];
     };
-    let on: Vec<_> = names
-        .iter()
-        .flat_map(|&(pattern, word)| {
-            let named = features.iter().filter(move |feature| matches(pattern, &feature.name));
-            named.filter(|feature| feature.is_on).map(move |feature| (feature, word))
-        })
-        .collect();
+    let on = those_on(features, names);
     if on.is_empty() {
         return vec![Finding::on(name, Severity::Fine, fine)];
     }
+    let (severity, text) = say(&words(&on));
+    // Loopback has no wire: what passes there is as it was sent.
+    let is_loopback = interface.link.is_loopback();
+    let severity = if is_loopback { severity.max(Severity::Note) } else { severity };
+    let finding = Finding::on(name, severity, text).with("host_has_addresses", interface.has_addresses);
+    vec![if is_loopback { evident(finding, &on) } else { mended(evident(finding, &on), name, &on, facts) }]
+}
+
+/// What of these is on, with the word of ethtool.
+fn those_on<'a>(features: &'a [Feature], names: &'a Names) -> Vec<(&'a Feature, &'static str)> {
+    let of = |&(pattern, word): &(&'static str, &'static str)| {
+        let named = features.iter().filter(move |feature| matches(pattern, &feature.name));
+        named.filter(|feature| feature.is_on).map(move |feature| (feature, word))
+    };
+    names.iter().flat_map(of).collect()
+}
+
+/// The words of ethtool, each once.
+fn words(on: &[(&Feature, &'static str)]) -> Vec<&'static str> {
     let mut words: Vec<&str> = on.iter().map(|(_, word)| *word).collect();
     words.dedup();
-    let (severity, text) = say(&words);
-    // Loopback has no wire: what passes there is as it was sent.
-    let severity = if interface.link.is_loopback() { severity.max(Severity::Note) } else { severity };
-    let list = on.iter().map(|(feature, _)| feature.name.clone()).collect::<Vec<_>>();
-    let (can, cannot): (Vec<_>, Vec<_>) = on.iter().partition(|(feature, _)| feature.is_changeable);
-    let fixed: Vec<&str> = cannot.iter().map(|(feature, _)| feature.name.as_str()).collect();
-    let text =
-        if fixed.is_empty() { text } else { format!("{text} ({} cannot be switched)", fixed.join(", ")) };
-    let finding = Finding::on(name, severity, text)
-        .with("on", list)
-        .with("host_has_addresses", interface.has_addresses);
-    if can.is_empty() || severity >= Severity::Fine || interface.link.is_loopback() {
-        return vec![finding];
+    words
+}
+
+/// With what is on by its names in the kernel; what cannot be switched is said.
+fn evident(finding: Finding, on: &[(&Feature, &str)]) -> Finding {
+    let fixed: Vec<&str> = on
+        .iter()
+        .filter(|(feature, _)| !feature.is_changeable)
+        .map(|(feature, _)| feature.name.as_str())
+        .collect();
+    let text = match fixed.is_empty() {
+        true => finding.text,
+        false => format!("{} ({} cannot be switched)", finding.text, fixed.join(", ")),
+    };
+    let list: Vec<String> = on.iter().map(|(feature, _)| feature.name.clone()).collect();
+    Finding { text, ..finding }.with("on", list)
+}
+
+/// With the command that switches off what can be switched at `owner`.
+fn mended(finding: Finding, owner: &str, on: &[(&Feature, &'static str)], facts: &Facts) -> Finding {
+    let can: Vec<_> = on.iter().filter(|(feature, _)| feature.is_changeable).copied().collect();
+    if can.is_empty() || finding.severity >= Severity::Fine {
+        return finding;
     }
-    let mut switches: Vec<String> = can.iter().map(|(_, word)| format!("{word} off")).collect();
-    switches.dedup();
-    let command = facts.scope.within(&format!("ethtool -K {} {}", quoted(name), switches.join(" ")));
+    let switches: Vec<String> = words(&can).iter().map(|word| format!("{word} off")).collect();
+    let command = facts.scope.within(&format!("ethtool -K {} {}", quoted(owner), switches.join(" ")));
+    // A note is nothing to be mended unasked.
+    if finding.severity == Severity::Note {
+        return finding.mend(command);
+    }
     let features = can.iter().map(|(feature, _)| (feature.name.clone(), false)).collect();
-    let change = Change::Features { interface: name.to_owned(), features };
-    vec![match severity {
-        // A note is nothing to be mended unasked.
-        Severity::Note => finding.mend(command),
-        _ => finding.fix(command, vec![change]),
-    }]
+    finding.fix(command, vec![Change::Features { interface: owner.to_owned(), features }])
 }
 
 /// Whether a name is of a pattern that may have one `*`.
@@ -160,7 +212,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use tapline_sys::{Feature, Link};
+    use tapline_sys::Link;
 
     use super::*;
 
@@ -211,6 +263,22 @@ mod tests {
         assert_eq!(mend.command, "sudo ethtool -K eth0 tso off gso off");
         let [Change::Features { features, .. }] = mend.changes.as_slice() else { panic!("one change") };
         assert_eq!(features.len(), 4);
+    }
+
+    #[test]
+    fn the_other_end_of_a_veth_is_mended_too() {
+        let far = interface("veth", &[("tx-tcp-segmentation", true, true)]);
+        let near = interface("veth", &[]);
+        let near = Interface { peer: Some(("far0".into(), far.features.clone().unwrap())), ..near };
+        let [finding] = peer_segmentation(&near, &Facts::default()).try_into().unwrap();
+        assert_eq!(finding.severity, Severity::Alters);
+        assert_eq!(finding.mend.unwrap().command, "sudo ethtool -K far0 tso off");
+        let link = Link { name: "far0".into(), ..Link::default() };
+        let both = Facts { interfaces: vec![Interface { link, ..far }], ..Facts::default() };
+        assert_eq!(peer_segmentation(&near, &both), [], "it says so of itself");
+        let elsewhere = peer_segmentation(&Interface { peer: None, ..near }, &Facts::default());
+        assert_eq!(elsewhere[0].severity, Severity::NotTold);
+        assert_eq!(peer_segmentation(&interface("", &[]), &Facts::default()), []);
     }
 
     #[test]

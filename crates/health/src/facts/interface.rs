@@ -28,6 +28,8 @@ pub struct Interface {
     pub has_addresses: bool,
     /// The bridge or bond that it is a port of.
     pub controller: Option<Link>,
+    /// The other end of a veth and its offloads, if it is in the same namespace.
+    pub peer: Option<(String, Vec<Feature>)>,
     /// What stands on it: VLAN devices, ports of a bridge.
     pub on_top: Vec<Link>,
     /// The driver.

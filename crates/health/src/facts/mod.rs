@@ -97,6 +97,9 @@ fn interfaces(request: &Request, has_sysfs: bool) -> Result<Vec<Interface>, Erro
         let mut interface = reader.read(link);
         interface.has_addresses = addressed.contains(&link.index);
         interface.controller = links.iter().find(|other| Some(other.index) == link.controller).cloned();
+        let peer = links.iter().find(|other| link.kind == "veth" && Some(other.index) == link.peer);
+        interface.peer =
+            peer.and_then(|peer| Some((peer.name.clone(), reader.control.features(&peer.name).ok()?)));
         interface.on_top = links.iter().filter(|other| stands_on(other, link)).cloned().collect();
         interface
     };
