@@ -147,7 +147,7 @@ fn what_is_fixed_is_put_back_on_a_signal() {
         assert!(finished.status.code().is_some(), "{signal}: {}", finished.status);
         assert_eq!(patient.features(), before, "{signal}");
         assert_eq!(patient.journals(), 0);
-        for word in ["changed: near0: rx-gro off", "put back: near0: rx-gro on"] {
+        for word in ["changed: near0: gro off", "put back: near0: gro on"] {
             assert!(finished.stderr.contains(word), "no {word} in {}", finished.stderr);
         }
     }
@@ -229,8 +229,8 @@ fn machines_are_told_what_was_changed() {
         "it is of the machine after the changes"
     );
     let changes = report["changes"].as_array().expect("a list");
-    let merging = changes.iter().find(|one| one["change"] == "near0: rx-gro off").expect("it was changed");
-    assert_eq!((&merging["done"], &merging["before"]), (&true.into(), &"near0: rx-gro on".into()));
+    let merging = changes.iter().find(|one| one["change"] == "near0: gro off").expect("it was changed");
+    assert_eq!((&merging["done"], &merging["before"]), (&true.into(), &"near0: gro on".into()));
 }
 
 #[test]
@@ -259,9 +259,9 @@ fn what_a_killed_run_left_is_told_and_undone() {
     assert!(patient.is_mended() && patient.journals() == 1);
     let told = patient.examined(&[]);
     assert_eq!(told["left"][0]["running"], false);
-    assert!(told["left"][0]["put_back"].to_string().contains("rx-gro on"), "{told}");
+    assert!(told["left"][0]["put_back"].to_string().contains("gro on"), "{told}");
     let undone = finish(&mut patient.doctor(&["--undo"])).succeeded();
-    assert!(undone.stderr.contains("put back: near0: rx-gro on"), "{}", undone.stderr);
+    assert!(undone.stderr.contains("put back: near0: gro on"), "{}", undone.stderr);
     assert_eq!((patient.features(), patient.journals()), (before, 0));
     let again = finish(&mut patient.doctor(&["--undo"])).succeeded();
     assert_eq!(again.stderr, "nothing is left to be put back\n");

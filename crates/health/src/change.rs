@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use tapline_sys::{LinkControl, Pause};
 
 use crate::Error;
+use crate::checks::ethtool_word;
 
 /// The files that changes may be about; `*` stands for one run of digits. All are of the kernel and hold one word.
 pub const CHANGEABLE_FILES: [&str; 7] = [
@@ -182,13 +183,16 @@ impl Step {
 }
 
 impl std::fmt::Display for Change {
-    /// `eth0: rx-gro off`
+    /// `eth0: gro off tso off`
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let word = |is_on: &bool| if *is_on { "on" } else { "off" };
         match self {
             Change::Features { interface, features } => {
+                let switch = |(name, is_on): &(String, bool)| (ethtool_word(name).to_owned(), *is_on);
+                let mut switches: Vec<(String, bool)> = features.iter().map(switch).collect();
+                switches.dedup();
                 write!(f, "{interface}:")?;
-                features.iter().try_for_each(|(name, is_on)| write!(f, " {name} {}", word(is_on)))
+                switches.iter().try_for_each(|(name, is_on)| write!(f, " {name} {}", word(is_on)))
             }
             Change::ReceiveRing { interface, rx } => write!(f, "{interface}: receive ring {rx}"),
             Change::Pause { interface, negotiated, rx, tx } => {
@@ -310,9 +314,10 @@ mod tests {
 
     #[test]
     fn a_change_reads_as_one_line() {
-        let features = vec![("rx-gro".into(), false), ("rx-lro".into(), true)];
+        let names = ["tx-tcp-segmentation", "tx-tcp6-segmentation", "rx-gro", "rx-new"];
+        let features = names.iter().map(|name| ((*name).to_owned(), *name == "rx-new")).collect();
         let change = Change::Features { interface: "eth0".into(), features };
-        assert_eq!(change.to_string(), "eth0: rx-gro off rx-lro on");
+        assert_eq!(change.to_string(), "eth0: tso off gro off rx-new on");
         assert_eq!(change.interface(), Some("eth0"));
     }
 

@@ -126,11 +126,7 @@ impl Fixes {
         self.lines.push(line.clone());
         match within(self.namespace.as_ref(), change.interface(), || change.apply())? {
             Ok(()) => {
-                say(&format!(
-                    "changed: {} (was: {})",
-                    plain(&change.to_string()),
-                    plain(&line.step.before.to_string())
-                ));
+                say(&format!("changed: {}{}", plain(&change.to_string()), was(&line.step)));
                 Ok(Some(Change::Made(line.step)))
             }
             Err(error) => refused(error),
@@ -157,6 +153,14 @@ impl Fixes {
 impl Drop for Fixes {
     fn drop(&mut self) {
         self.put_back();
+    }
+}
+
+/// What was before, where it does not go without saying.
+fn was(step: &Step) -> String {
+    match step.before {
+        tapline_health::Change::Features { .. } => String::new(),
+        _ => format!(" (was: {})", plain(&step.before.to_string())),
     }
 }
 

@@ -24,6 +24,8 @@ mod rivals;
 
 use crate::{Facts, Finding, Interface};
 
+pub(crate) use offload::ethtool_word;
+
 /// A question to the facts.
 #[derive(Debug)]
 pub struct Check {

@@ -202,6 +202,12 @@ fn mended(finding: Finding, owner: &str, on: &[(&Feature, &'static str)], facts:
     finding.fix(command, vec![Change::Features { interface: owner.to_owned(), features }])
 }
 
+/// The word by which ethtool -K switches an offload with others of its kind; the name in the kernel if there is none.
+pub(crate) fn ethtool_word(name: &str) -> &str {
+    let mut all = MERGING.iter().chain(&SEGMENTATION).chain(&CHECKSUMS).chain(&VLAN);
+    all.find(|(pattern, _)| matches(pattern, name)).map_or(name, |(_, word)| word)
+}
+
 /// Whether a name is of a pattern that may have one `*`.
 fn matches(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
