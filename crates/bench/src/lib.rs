@@ -25,6 +25,7 @@ mod patterns;
 mod print;
 mod report;
 mod sets;
+pub mod system;
 mod traffic;
 
 use anyhow::Context;

@@ -49,6 +49,8 @@ pub(crate) enum Command {
     /// Send the packets of capture files out of an interface: with their gaps, scaled, at a rate, in a loop.
     #[command(after_help = crate::replay::EXAMPLES)]
     Replay(Box<crate::replay::ReplayArgs>),
+    /// Measure what this machine bears: capture, filter and store at every rate, beside other programs.
+    Bench(Box<tapline_bench::system::BenchArgs>),
 }
 
 const RUN_EXAMPLES: &str = "\

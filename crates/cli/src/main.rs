@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bench;
 mod capture;
 mod filter;
 mod fpl;
@@ -39,6 +40,7 @@ fn main() -> ExitCode {
         Command::Filter(FilterCommand::Bench(args)) => {
             tapline_bench::filter::run(&args.what, args.runs).map(|()| ExitCode::SUCCESS)
         }
+        Command::Bench(args) => bench::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Interfaces(args) => interfaces::list(&args).map(|()| ExitCode::SUCCESS),

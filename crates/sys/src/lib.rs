@@ -10,6 +10,7 @@
 //! SharedWords                               counters that other processes read while we count
 //! KeyInput, TerminalSize                    a terminal, for programs that refresh what they show
 //! clock, tsc, usage, timer                  what time it is, what was used of it, and sleeping until it comes
+//! affinity                                  which processors a thread runs on
 //! NetNs, capability, privilege              where we stand and what we may do
 //! Opener                                    files opened by a process that kept its rights
 //! vectorscan                                sets of strings through the system's libhs (a feature)
@@ -18,6 +19,7 @@
 //! A failed call is a [`SyscallError`], which names it. This crate knows nothing of filters, flows or files' contents.
 //! Unsafe code lives here, each block with the reason why it is sound.
 
+pub mod affinity;
 mod block_ring;
 pub mod bpf;
 pub mod capability;

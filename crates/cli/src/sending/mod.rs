@@ -11,9 +11,6 @@ use tapline_sys::timer;
 
 pub(crate) use report::{Outcome, Taken, conclude};
 
-/// How long a full queue is tried again before a packet counts as refused.
-const PATIENCE: Duration = Duration::from_millis(500);
-
 /// How packets are sent.
 #[derive(Debug, Args)]
 pub(crate) struct SendArgs {
@@ -26,13 +23,17 @@ pub(crate) struct SendArgs {
     /// Send in a real-time thread, which no ordinary one interrupts: for even gaps on a busy machine. Needs root or CAP_SYS_NICE.
     #[arg(long, help_heading = "Sending", requires = "interface")]
     realtime: bool,
+    /// How long a full queue is tried again before a packet counts as not sent, in milliseconds. With 0 nothing is waited for, as on a wire
+    #[arg(long, value_name = "MS", help_heading = "Sending", default_value_t = 500)]
+    patience: u32,
 }
 
 impl SendArgs {
     /// Opens an interface to send on, if that is allowed there, and makes this thread what it is to be.
     pub(crate) fn open(&self, interface: &str) -> Result<Transmitter> {
         let network = Network::look(self.netns.as_deref(), &self.i_own_this_network)?;
-        let settings = SendSettings { patience: PATIENCE, ..SendSettings::default() };
+        let settings =
+            SendSettings { patience: Duration::from_millis(self.patience.into()), ..SendSettings::default() };
         let transmitter = Transmitter::open(&network.permit(interface)?, &settings)?;
         if self.realtime {
             timer::set_realtime().context("--realtime needs root or CAP_SYS_NICE")?;
