@@ -8,6 +8,7 @@ mod filter;
 mod fpl;
 mod generate;
 mod interfaces;
+mod live;
 mod output;
 mod privileges;
 mod profile;

@@ -73,6 +73,15 @@ pub(super) struct TestRun {
     pub(super) ctx_out: u64,
 }
 
+/// `BPF_PROG_GET_FD_BY_ID`.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(super) struct GetFd {
+    pub(super) id: u32,
+    pub(super) next_id: u32,
+    pub(super) open_flags: u32,
+}
+
 /// `BPF_OBJ_GET_INFO_BY_FD`.
 #[derive(Debug, Default)]
 #[repr(C)]
@@ -171,6 +180,8 @@ unsafe impl Attributes for ProgLoad {}
 unsafe impl Attributes for TestRun {}
 // SAFETY: as above.
 unsafe impl Attributes for GetInfo {}
+// SAFETY: 32-bit integers.
+unsafe impl Attributes for GetFd {}
 // SAFETY: 32-bit integers.
 unsafe impl Attributes for LinkCreate {}
 // SAFETY: 32-bit integers.

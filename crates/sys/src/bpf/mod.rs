@@ -4,7 +4,8 @@
 //! Insn* --Program::load (the verifier)--> Program --PacketSocket::attach_program--> every packet of a socket
 //!                                            |    --XdpLink::attach--------------> every packet of an interface, before the stack
 //!                                            |    --test_run---------------------> one packet of ours
-//! Map: what programs look things up in       +--info, native_code
+//! Map, SharedArray: what programs look       +--info, native_code
+//! things up in, and what both sides read
 //! ```
 //!
 //! All go through one call, `bpf(command, attributes)`, whose attributes are a union: each command has its own structure
@@ -17,11 +18,13 @@ mod link;
 mod map;
 mod probe;
 mod program;
+mod shared_array;
 
 pub use link::{XdpLink, XdpMode};
 pub use map::{Map, MapKind};
 pub use probe::{Unprivileged, probe, unprivileged};
 pub use program::{Insn, LoadError, Program, ProgramInfo, ProgramKind, RunTimeStatistics, TestRun};
+pub use shared_array::SharedArray;
 
 use std::os::fd::{FromRawFd, OwnedFd};
 
@@ -36,6 +39,7 @@ mod command {
     pub(super) const MAP_DELETE_ELEM: u32 = 3;
     pub(super) const PROG_LOAD: u32 = 5;
     pub(super) const PROG_TEST_RUN: u32 = 10;
+    pub(super) const PROG_GET_FD_BY_ID: u32 = 13;
     pub(super) const OBJ_GET_INFO_BY_FD: u32 = 15;
     pub(super) const LINK_CREATE: u32 = 28;
     pub(super) const LINK_UPDATE: u32 = 29;
