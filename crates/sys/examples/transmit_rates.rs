@@ -16,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tapline_sys::usage::thread_time;
+use tapline_sys::xsk::{XdpSocket, XskSettings};
 use tapline_sys::{FRAMES_PER_CALL, FrameSocket, LiveFrames, PacketSocket, RouteSocket};
 
 /// Slots of the ring, each of 2 KiB.
@@ -45,6 +46,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "live, 256 a run",
         "live, 1024 a run",
         "live, 4096 a run",
+        "AF_XDP",
     ];
     let mut speeds = vec![Vec::new(); ways.len()];
     let mut rates = vec![Vec::new(); ways.len()];
@@ -56,6 +58,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             match way {
                 0 | 1 => by_calls(from, way == 1, len, count)?,
                 2 | 3 => by_ring(from, way == 3, len, count)?,
+                8 => by_xdp_socket(from, len, count)?,
                 _ => by_live_frames(from, 64 << (2 * (way - 4)), len, count)?,
             }
             speeds[way].push(count as f64 / clock.elapsed().as_secs_f64());
@@ -73,6 +76,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (way, name) in ways.iter().enumerate() {
         let mixed = watch(to, || match way {
             0 | 1 => by_calls(from, way == 1, 1000, 100_000),
+            8 => by_xdp_socket(from, 1000, 100_000),
             4.. => by_live_frames(from, 256, 1000, 100_000),
             _ => by_ring(from, way == 3, 1000, 100_000),
         })?;
@@ -133,6 +137,50 @@ fn by_live_frames(if_index: u32, a_run: usize, len: usize, count: usize) -> io::
             }
         }
         sent += end;
+    }
+    Ok(())
+}
+
+fn by_xdp_socket(if_index: u32, len: usize, count: usize) -> io::Result<()> {
+    let other = |error: tapline_sys::SyscallError| error.source;
+    let settings = XskSettings {
+        chunk_len: 2048,
+        chunks: 4096,
+        fill_len: 64,
+        completion_len: 4096,
+        rx_len: 0,
+        tx_len: 2048,
+        huge_pages: true,
+    };
+    let mut socket = XdpSocket::open(&settings).map_err(other)?;
+    for _ in 0..100 {
+        match socket.bind(if_index, 0, false) {
+            Ok(_) => break,
+            Err(error) if error.errno() == libc::EBUSY => std::thread::sleep(Duration::from_millis(5)),
+            Err(error) => return Err(error.source),
+        }
+    }
+    let mut sent = 0;
+    while sent < count {
+        let end = FRAMES_PER_CALL.min(count - sent);
+        for n in 0..end {
+            let chunk = loop {
+                match socket.take_chunk() {
+                    Some(chunk) => break chunk,
+                    None => _ = socket.complete(),
+                }
+            };
+            fill(&mut socket.chunk_mut(chunk)[..len], sent + n);
+            while !socket.transmit(chunk, 0, len as u32, false) {
+                socket.flush().map_err(other)?;
+            }
+        }
+        while !socket.flush().map_err(other)? {}
+        socket.complete();
+        sent += end;
+    }
+    while socket.transmits_pending() > 0 {
+        socket.flush().map_err(other)?;
     }
     Ok(())
 }

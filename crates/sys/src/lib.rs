@@ -6,6 +6,7 @@
 //! LiveFrames                                transmit: frames of the kernel's own pages, past socket and queueing discipline
 //! RouteSocket, LinkControl                  what interfaces there are, how they do, what they can (netlink, ethtool)
 //! bpf                                       programs in the kernel: loading, running, XDP
+//! xsk: XdpSocket                            AF_XDP, both ways: packets in memory that the driver writes to and reads from
 //! poll, Wakeup                              waiting, and being woken
 //! ExecutableMemory                          machine code, written once and then never again
 //! SharedWords                               counters that other processes read while we count
@@ -43,6 +44,7 @@ pub mod tsc;
 pub mod usage;
 #[cfg(feature = "vectorscan")]
 pub mod vectorscan;
+pub mod xsk;
 
 pub use block_ring::{BlockHead, BlockRing, RingGeometry};
 pub use error::SyscallError;
@@ -54,6 +56,6 @@ pub use netns::NetNs;
 pub use opener::{Opener, Owner};
 pub use packet_socket::{FanoutMode, FilterInsn, PacketSocket, RingStatistics, wait_for_receive_paths};
 pub use poll::{Poller, Wakeup};
-pub use route::{Address, Link, LinkChange, LinkStatistics, RouteSocket};
+pub use route::{Address, Link, LinkChange, LinkStatistics, RouteSocket, XdpProgram};
 pub use shared_words::{Part, SharedWords};
 pub use terminal::{KeyInput, TerminalSize};

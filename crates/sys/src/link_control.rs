@@ -26,6 +26,7 @@ const GET_STRINGS: u32 = 0x1b;
 const GET_STATISTICS: u32 = 0x1d;
 const GET_SET_INFO: u32 = 0x37;
 const GET_FEATURES: u32 = 0x3a;
+const GET_CHANNELS: u32 = 0x3c;
 const GET_TIMESTAMPING: u32 = 0x41;
 const GET_LINK_SETTINGS: u32 = 0x4c;
 
@@ -109,6 +110,16 @@ impl LinkControl {
         let speed = self.ask(name, CALL, &question)?.word(1);
         // SPEED_UNKNOWN is -1; in between lie numbers that no driver means.
         Ok((speed != 0 && speed <= i32::MAX as u32).then(|| u64::from(speed) * 1_000_000))
+    }
+
+    /// Queues that receive packets: those for both directions and those for one.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` if the driver does not tell; `ENODEV` if there is no such interface.
+    pub fn receive_queues(&mut self, name: &str) -> Result<u32, SyscallError> {
+        // struct ethtool_channels: four limits, then the numbers of rx, tx, other and combined channels.
+        let answer = self.ask(name, "ioctl(ETHTOOL_GCHANNELS)", &[GET_CHANNELS])?;
+        Ok(answer.word(5).saturating_add(answer.word(8)))
     }
 
     /// The driver's own counters, by the names that it gives them.

@@ -86,6 +86,15 @@ pub(super) struct TracepointOpen {
     pub(super) hole: u32,
 }
 
+/// `BPF_PROG_GET_FD_BY_ID`.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(super) struct GetFd {
+    pub(super) id: u32,
+    pub(super) next_id: u32,
+    pub(super) open_flags: u32,
+}
+
 /// `BPF_OBJ_GET_INFO_BY_FD`.
 #[derive(Debug, Default)]
 #[repr(C)]
@@ -187,6 +196,8 @@ unsafe impl Attributes for TestRun {}
 unsafe impl Attributes for GetInfo {}
 // SAFETY: integers, the hole is named.
 unsafe impl Attributes for TracepointOpen {}
+// SAFETY: 32-bit integers.
+unsafe impl Attributes for GetFd {}
 // SAFETY: 32-bit integers.
 unsafe impl Attributes for LinkCreate {}
 // SAFETY: 32-bit integers.

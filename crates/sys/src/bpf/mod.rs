@@ -43,6 +43,7 @@ mod command {
     pub(super) const MAP_DELETE_ELEM: u32 = 3;
     pub(super) const PROG_LOAD: u32 = 5;
     pub(super) const PROG_TEST_RUN: u32 = 10;
+    pub(super) const PROG_GET_FD_BY_ID: u32 = 13;
     pub(super) const OBJ_GET_INFO_BY_FD: u32 = 15;
     pub(super) const RAW_TRACEPOINT_OPEN: u32 = 17;
     pub(super) const LINK_CREATE: u32 = 28;

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use super::attributes::{EnableStats, GetInfo, ProgInfo, ProgLoad, TestRun as TestRunAttributes};
+use super::attributes::{EnableStats, GetFd, GetInfo, ProgInfo, ProgLoad, TestRun as TestRunAttributes};
 use super::{Unprivileged, call, command, object_name, open, unprivileged};
 use crate::SyscallError;
 use crate::capability::Capability;
@@ -45,6 +45,8 @@ pub enum ProgramKind {
     /// Decides what becomes of a packet before the stack sees it (`BPF_PROG_TYPE_XDP`). Minimum kernel: 4.8. Needs `CAP_BPF` and
     /// `CAP_NET_ADMIN`, and `CAP_PERFMON` if it reads packets at places that it computes; or before kernel 5.8 `CAP_SYS_ADMIN`.
     Xdp,
+    /// An XDP program that takes packets of several buffers too (`BPF_F_XDP_HAS_FRAGS`): it sees the first one. Minimum kernel: 5.18.
+    XdpFragments,
     /// Runs where the kernel tells of its own work, with the words that it tells (`BPF_PROG_TYPE_RAW_TRACEPOINT`). Minimum kernel: 4.17. Needs
     /// `CAP_BPF` and `CAP_PERFMON`, or before kernel 5.8 `CAP_SYS_ADMIN`.
     RawTracepoint,
@@ -54,16 +56,24 @@ impl ProgramKind {
     fn number(self) -> u32 {
         match self {
             ProgramKind::SocketFilter => 1,
-            ProgramKind::Xdp => 6,
+            ProgramKind::Xdp | ProgramKind::XdpFragments => 6,
             ProgramKind::RawTracepoint => 17,
         }
+    }
+
+    /// `BPF_F_*` of linux/bpf.h.
+    fn flags(self) -> u32 {
+        const XDP_HAS_FRAGS: u32 = 1 << 5;
+        if self == ProgramKind::XdpFragments { XDP_HAS_FRAGS } else { 0 }
     }
 
     /// What loading one takes.
     fn capabilities(self) -> &'static [Capability] {
         match self {
             ProgramKind::SocketFilter => &[Capability::Bpf],
-            ProgramKind::Xdp => &[Capability::Bpf, Capability::NetAdmin, Capability::Perfmon],
+            ProgramKind::Xdp | ProgramKind::XdpFragments => {
+                &[Capability::Bpf, Capability::NetAdmin, Capability::Perfmon]
+            }
             ProgramKind::RawTracepoint => &[Capability::Bpf, Capability::Perfmon],
         }
     }
@@ -203,6 +213,17 @@ impl Program {
         Err(refused(failure, text(&log)))
     }
 
+    /// The program of this number, whoever loaded it. Needs `CAP_SYS_ADMIN`. Minimum kernel: 4.13.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is none; `EPERM` without the right.
+    pub fn of_id(id: u32) -> Result<Program, SyscallError> {
+        let mut attributes = GetFd { id, ..GetFd::default() };
+        // SAFETY: no address in it; the command returns a descriptor.
+        let fd = unsafe { open("bpf(BPF_PROG_GET_FD_BY_ID)", command::PROG_GET_FD_BY_ID, &mut attributes)? };
+        Ok(Program { fd })
+    }
+
     /// Runs it `repeat` times (at least once) on a packet. A socket filter sees it from byte 14 on, behind the Ethernet header; an
     /// XDP program sees all of it. At least 14 bytes, at most about a page less some hundred. Minimum kernel: 4.12.
     ///
@@ -330,6 +351,7 @@ fn load(kind: ProgramKind, name: &str, insns: &[Insn], log: &mut [u8]) -> Result
         log_level: u32::from(!log.is_empty()),
         log_size: log.len() as u32,
         log_buf: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
+        prog_flags: kind.flags(),
         prog_name: object_name(name),
         ..ProgLoad::default()
     };
