@@ -120,7 +120,7 @@ fn by_calls(if_index: u32, bypass: bool, len: usize, count: usize) -> io::Result
 }
 
 fn by_live_frames(if_index: u32, a_run: usize, len: usize, count: usize) -> io::Result<()> {
-    let mut live = LiveFrames::open(if_index, 1500).map_err(io::Error::other)?;
+    let mut live = LiveFrames::open(if_index, 1518).map_err(io::Error::other)?;
     let mut frames = vec![vec![0; len]; a_run];
     let mut sent = 0;
     while sent < count {

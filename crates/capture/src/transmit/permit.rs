@@ -104,6 +104,16 @@ impl Permit {
         af_packet::link_type(self.link.hardware_type)
     }
 
+    /// The largest packet that it sends, without the link header, in bytes.
+    pub(super) fn mtu(&self) -> u32 {
+        self.link.mtu
+    }
+
+    /// Whether it is one end of a veth.
+    pub(super) fn is_veth(&self) -> bool {
+        self.link.kind == "veth"
+    }
+
     /// Runs work in the interface's namespace.
     pub(super) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, SyscallError> {
         run_in(self.namespace.as_ref(), work)

@@ -38,8 +38,6 @@ const PAGE_RESERVE: usize = 1024;
 const TRIES_MAX: usize = 100;
 /// The loopback interface is the first of each namespace.
 const LOOPBACK: u32 = 1;
-const ETHERNET_LEN: u32 = 14;
-const TAG_LEN: u32 = 4;
 
 /// Why frames cannot be sent so.
 #[derive(Debug, thiserror::Error)]
@@ -72,33 +70,29 @@ pub struct LiveFrames {
     state: SharedArray,
     slots: SharedArray,
     program: Program,
-    /// What a frame begins as, before the program stores its own bytes.
+    /// What a frame begins as, before the program stores its own bytes: as long as the longest that can be sent.
     blank: Vec<u8>,
-    mtu: u32,
+    /// Frames that found the driver's queue full, those that were sent in the end too.
+    dropped: u64,
     _devices: Map,
     _listeners: [TracepointLink; 2],
     _attached: (XdpLink, NetNs),
 }
 
 impl LiveFrames {
-    /// The longest frame that can be sent on an interface of this MTU, in bytes: with one VLAN tag, if a page holds it.
-    pub fn frame_max(mtu: u32) -> u32 {
-        let room = page_len().saturating_sub(PAGE_RESERVE) as u32;
-        mtu.saturating_add(ETHERNET_LEN + TAG_LEN).min(room)
+    /// The longest frame that a page holds, in bytes.
+    pub fn room() -> u32 {
+        page_len().saturating_sub(PAGE_RESERVE) as u32
     }
 
-    /// Whether every frame that an interface of this MTU sends can be sent so.
-    pub fn holds_all_of(mtu: u32) -> bool {
-        LiveFrames::frame_max(mtu) == mtu.saturating_add(ETHERNET_LEN + TAG_LEN)
-    }
-
-    /// For the interface of this number and MTU, in the network namespace of the calling thread.
+    /// For the interface of this number, in the network namespace of the calling thread, and frames of up to `frame_max` bytes (at most
+    /// [`room`](Self::room)).
     ///
     /// # Errors
-    /// Without the rights; on a kernel without live frames; if there is no such interface. That the interface cannot send such frames the first
-    /// [`send`](Self::send) tells, with `EOPNOTSUPP`.
-    pub fn open(if_index: u32, mtu: u32) -> Result<LiveFrames, LiveFramesError> {
-        let frame_max = LiveFrames::frame_max(mtu);
+    /// Without the rights; on a kernel without live frames; if there is no such interface. Whether the interface can send such frames
+    /// [`ask`](Self::ask) tells.
+    pub fn open(if_index: u32, frame_max: u32) -> Result<LiveFrames, LiveFramesError> {
+        let frame_max = frame_max.clamp(LEN_MIN, LiveFrames::room());
         // A cache line more than a multiple of a larger power of two would be: so slots spread over the cache.
         let slot_len = (frame_max + DATA_AT as u32).next_multiple_of(64) | 64;
         let state = SharedArray::create("live_state", (word::COUNT * size_of::<u64>()) as u32, 1)?;
@@ -126,7 +120,7 @@ impl LiveFrames {
             slots,
             program,
             blank: vec![0; frame_max as usize],
-            mtu,
+            dropped: 0,
             _devices: devices,
             _listeners: listeners,
             _attached: (attached, nowhere),
@@ -136,11 +130,26 @@ impl LiveFrames {
         Ok(live)
     }
 
+    /// Asks whether the interface can send such frames, with one of `len` bytes that is longer than it sends: so it refuses that, or everything.
+    /// Nothing leaves.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` if its driver takes no such frames; `EMSGSIZE` if it would take others.
+    pub fn ask(&mut self, len: u32) -> Result<usize, SyscallError> {
+        let frame = vec![0; len as usize];
+        self.send(std::iter::once([frame.as_slice(), &[], &[]]))
+    }
+
+    /// Frames that found the driver's queue full so far, those that were sent in the end too. Drivers count them as dropped.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
     /// Hands frames to the interface in order, without waiting, up to the first that is refused; at most [`LIVE_FRAMES_PER_RUN`] are looked at. Returns
     /// how many the driver took.
     ///
     /// # Errors
-    /// Why the *first* frame was refused: `ENOBUFS` when the driver's queue is full, `EMSGSIZE` for a frame longer than the interface sends,
+    /// Why the *first* frame was refused: `ENOBUFS` when the driver's queue is full, `EMSGSIZE` for a frame longer than the interface sends or than there is room for,
     /// `ENETDOWN`, `ENXIO` if the interface is gone, `EOPNOTSUPP` if its driver takes no such frames (a veth whose other end has neither an XDP program
     /// nor GRO on), `EINVAL` for less than 14 bytes. Of a later one this call does not tell: the next, which begins with it, does.
     pub fn send<'a>(
@@ -181,10 +190,6 @@ impl LiveFrames {
             self.slots.write(slot, at, piece);
             at += piece.len();
         }
-        // As AF_PACKET has it: more than the MTU only by a tag of 802.1Q.
-        if len > (self.mtu + ETHERNET_LEN) as usize && !is_tagged(pieces) {
-            return Err(libc::EMSGSIZE);
-        }
         self.slots.set_word(slot, 0, len as u64);
         Ok(len)
     }
@@ -206,13 +211,17 @@ impl LiveFrames {
         }
         let word = |number| self.state.word(0, number);
         let (sent, refused) = (word(word::SENT), word(word::REFUSED));
+        let errno = reason(word(word::ERROR));
+        if errno == libc::ENOBUFS {
+            self.dropped += refused;
+        }
         // Whatever the kernel did not tell of was not sent as far as anybody knows.
         if word(word::NEXT) != word(word::TOLD) {
             return Err(SyscallError::from_errno(CALL, libc::EIO));
         }
         match (sent, refused) {
             (0, 0) => outcome.map(|()| 0),
-            (0, _) => Err(SyscallError::from_errno(CALL, reason(word(word::ERROR)))),
+            (0, _) => Err(SyscallError::from_errno(CALL, errno)),
             _ => Ok(sent as usize),
         }
     }
@@ -224,11 +233,6 @@ fn reason(word: u64) -> i32 {
         0 => libc::ENOBUFS,
         error => error.saturating_neg(),
     }
-}
-
-fn is_tagged(pieces: &[&[u8]; PIECES_MAX]) -> bool {
-    let mut bytes = pieces.iter().flat_map(|piece| piece.iter()).skip(12);
-    (bytes.next(), bytes.next()) == (Some(&0x81), Some(&0x00))
 }
 
 fn page_len() -> usize {
