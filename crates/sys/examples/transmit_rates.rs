@@ -71,7 +71,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         rates[way].sort_by(f64::total_cmp);
         speeds[way].sort_by(f64::total_cmp);
         let (rate, speed, all) = (rates[way][rounds / 2], speeds[way][rounds / 2], rounds * count);
-        println!("{name:18} {rate:>7.0} ns a frame {speed:>10.0} frames/s   {} of {all} arrived", arrived[way]);
+        println!(
+            "{name:18} {rate:>7.0} ns a frame {speed:>10.0} frames/s   {} of {all} arrived",
+            arrived[way]
+        );
     }
     for (way, name) in ways.iter().enumerate() {
         let mixed = watch(to, || match way {

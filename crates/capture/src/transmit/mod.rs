@@ -39,7 +39,7 @@ use tapline_sys::{RouteSocket, SyscallError};
 pub use backend::{Backend, BackendChoice, PassedOver};
 pub use cause::{Cause, Causes};
 pub use error::TransmitError;
-pub use pace::{LEAD_NS, PaceReport, Pacer, Schedule};
+pub use pace::{LEAD_NS, Overseer, PaceReport, Pacer, Schedule};
 pub use permit::{Network, Permit};
 pub use ready::Change;
 

@@ -164,7 +164,9 @@ impl Way {
                 let opened = permit.run(|| XdpSender::open(permit.if_index(), limit));
                 let sender = opened.and_then(|opened| opened).map_err(|error| match error.errno() {
                     EBUSY => format!("{error}; another AF_XDP socket has the interface's first queue"),
-                    EPERM => format!("{error}; it needs CAP_NET_RAW, and CAP_IPC_LOCK or a larger memory lock limit"),
+                    EPERM => format!(
+                        "{error}; it needs CAP_NET_RAW, and CAP_IPC_LOCK or a larger memory lock limit"
+                    ),
                     _ => error.to_string(),
                 })?;
                 Ok(Way::Xdp(Box::new(sender), limit))
@@ -236,15 +238,16 @@ impl Way {
 
 /// Opens live frames if the interface takes them; in the interface's namespace.
 fn open_live(permit: &Permit, limit: Limit) -> Result<LiveFrames, String> {
-    let mut live = LiveFrames::open(permit.if_index(), limit.longest() + 1).map_err(|error| match &error {
-        LiveFramesError::Call(call) if call.errno() == EINVAL => {
-            format!("{error}; live frames need Linux 5.18")
-        }
-        LiveFramesError::Call(call) if call.errno() == EPERM => {
-            format!("{error}; it needs CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and CAP_SYS_ADMIN")
-        }
-        _ => error.to_string(),
-    })?;
+    let mut live =
+        LiveFrames::open(permit.if_index(), limit.longest() + 1).map_err(|error| match &error {
+            LiveFramesError::Call(call) if call.errno() == EINVAL => {
+                format!("{error}; live frames need Linux 5.18")
+            }
+            LiveFramesError::Call(call) if call.errno() == EPERM => {
+                format!("{error}; it needs CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and CAP_SYS_ADMIN")
+            }
+            _ => error.to_string(),
+        })?;
     if limit.longest() >= LiveFrames::room() {
         // No frame is too long to ask with: the first that is sent will tell.
         return Ok(live);
