@@ -109,6 +109,13 @@ impl Permit {
         self.link.mtu
     }
 
+    /// The queueing discipline that somebody chose for it: one that the kernel does not put there by itself.
+    pub(super) fn chosen_discipline(&self) -> Option<&str> {
+        const DEFAULTS: [&str; 8] = ["", "noqueue", "noop", "pfifo_fast", "fq_codel", "fq", "mq", "pfifo"];
+        let discipline = self.link.discipline.as_str();
+        (!DEFAULTS.contains(&discipline)).then_some(discipline)
+    }
+
     /// Whether it is one end of a veth.
     pub(super) fn is_veth(&self) -> bool {
         self.link.kind == "veth"

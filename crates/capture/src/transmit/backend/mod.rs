@@ -128,8 +128,8 @@ impl Way {
             BackendChoice::Fastest => [Backend::Live, Backend::Xdp].as_slice(),
         };
         for &backend in wanted {
-            let may_hold = Limit::of(permit).holds_all(backend);
-            match may_hold.and_then(|()| Way::fast(permit, backend, segments)) {
+            let is_fit = Limit::of(permit).holds_all(backend).and_then(|()| passes_no_discipline(permit));
+            match is_fit.and_then(|()| Way::fast(permit, backend, segments)) {
                 Ok(way) => return Ok((way, passed)),
                 Err(why) => passed.push(PassedOver { backend, why }),
             }
@@ -233,6 +233,14 @@ impl Way {
             Way::Live(live, _) => live.dropped(),
             _ => 0,
         }
+    }
+}
+
+/// Only AF_PACKET goes through what somebody set up to shape or delay packets.
+fn passes_no_discipline(permit: &Permit) -> Result<(), String> {
+    match permit.chosen_discipline() {
+        None => Ok(()),
+        Some(name) => Err(format!("it goes past the queueing discipline ({name}) that the interface has")),
     }
 }
 
