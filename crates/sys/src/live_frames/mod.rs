@@ -239,3 +239,42 @@ fn page_len() -> usize {
     // SAFETY: sysconf(3) takes an integer.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bpf;
+
+    /// An empty namespace, whose loopback interface takes no XDP frames.
+    #[test]
+    fn what_cannot_be_sent_says_why_and_leaves_nothing() {
+        if let Err(error) = bpf::probe(ProgramKind::Xdp) {
+            return eprintln!("skipped: what_cannot_be_sent_says_why_and_leaves_nothing: {error}");
+        }
+        let Ok(namespace) = NetNs::unnamed() else {
+            return eprintln!("skipped: no right to make a namespace");
+        };
+        let mut live = match namespace.run(|| LiveFrames::open(LOOPBACK, 100)).unwrap() {
+            Ok(live) => live,
+            Err(LiveFramesError::Call(error)) if error.errno() == libc::EINVAL => {
+                return eprintln!("skipped: no live frames before Linux 5.18");
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let mut send = |lens: &[usize]| {
+            let frames: Vec<Vec<u8>> = lens.iter().map(|len| vec![1; *len]).collect();
+            live.send(
+                frames.iter().map(|frame| [&frame[..7.min(frame.len())], frame.get(7..).unwrap_or(&[]), &[]]),
+            )
+            .map_err(|error| error.errno())
+        };
+        assert_eq!(send(&[]), Ok(0));
+        assert_eq!(send(&[13, 60]), Err(libc::EINVAL));
+        assert_eq!(send(&[101, 60]), Err(libc::EMSGSIZE));
+        for lens in [&[60][..], &[60, 13], &[14, 100, 60, 99], &[64; 300]] {
+            assert_eq!(send(lens), Err(libc::EOPNOTSUPP), "{lens:?}");
+        }
+        assert_eq!((live.ask(90).map_err(|e| e.errno()), live.dropped()), (Err(libc::EOPNOTSUPP), 0));
+        assert!(namespace.run(|| LiveFrames::open(99, 100)).unwrap().is_err(), "there is no such interface");
+    }
+}
