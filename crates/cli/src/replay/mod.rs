@@ -42,12 +42,12 @@ Examples:
   tapline replay trace.pcap -i veth0 --speed 10             ten times as fast
   tapline replay trace.pcap -i veth0 --rate 100k --loop 0   100,000 packets a second, until Ctrl-C
   tapline replay trace.erf -i veth0 --rate 500Mbps          500 million bits a second
-  tapline replay trace.pcap.zst -i veth0 --top-speed
+  tapline replay trace.pcap.zst -i veth0 --top-speed        by XDP live frames, if veth0 takes them
   tapline replay trace.pcap -i veth0 --rate 1k --realtime   even gaps on a busy machine
   tapline replay trace.pcap -i veth0 --ip 10.0.0.0/8=192.0.0.0/8 --mac 02:00:00:00:00:01=02:00:00:00:00:09
 
 Sends on loopback and veth interfaces; on others only with --i-own-this-network NAME. At its end it accounts for each packet of the file, and tells
-the rate and by how much the gaps between packets were off.";
+the rate and by how much the gaps between packets were off; SIGUSR1 prints the account so far. docs/sending.md says more, of back ends too.";
 
 /// What was typed.
 #[derive(Debug, Args)]
