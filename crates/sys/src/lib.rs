@@ -3,6 +3,7 @@
 //! ```text
 //! PacketSocket --map_ring--> BlockRing      capture: an AF_PACKET socket and the ring that the kernel fills
 //! FrameSocket                               transmit: frames in pieces, many in one call
+//! LiveFrames                                transmit: frames of the kernel's own pages, past socket and queueing discipline
 //! RouteSocket, LinkControl                  what interfaces there are, how they do, what they can (netlink, ethtool)
 //! bpf                                       programs in the kernel: loading, running, XDP
 //! xsk: XdpSocket                            AF_XDP, both ways: packets in memory that the driver writes to and reads from
@@ -29,6 +30,7 @@ mod error;
 mod executable;
 mod frame_socket;
 mod link_control;
+mod live_frames;
 mod netns;
 mod opener;
 mod option;
@@ -51,6 +53,7 @@ pub use error::SyscallError;
 pub use executable::ExecutableMemory;
 pub use frame_socket::{FRAMES_PER_CALL, FrameSocket, PIECES_MAX};
 pub use link_control::{DriverInfo, LinkControl, Timestamping};
+pub use live_frames::{LIVE_FRAMES_PER_RUN, LiveFrames, LiveFramesError};
 pub use netns::NetNs;
 pub use opener::{Opener, Owner};
 pub use packet_socket::{FanoutMode, FilterInsn, PacketSocket, RingStatistics, wait_for_receive_paths};

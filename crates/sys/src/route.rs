@@ -49,6 +49,8 @@ pub struct Link {
     /// The other end of a veth, or what a VLAN device stands on, by its number in the same network namespace; `None` if it has none, or that is
     /// in another one.
     pub peer: Option<u32>,
+    /// The queueing discipline that packets pass on their way out, such as `noqueue` or `fq_codel`.
+    pub discipline: String,
     /// A description that an administrator gave it (`ip link set alias`).
     pub alias: String,
     /// How many ask it to be promiscuous.
@@ -418,6 +420,7 @@ fn parse_link(message: &Message<'_>) -> Option<Link> {
             libc::IFLA_IFNAME => link.name = text(value),
             libc::IFLA_ADDRESS => link.hardware_address = value.to_vec(),
             libc::IFLA_MTU => link.mtu = read_u32(value, 0).unwrap_or(0),
+            libc::IFLA_QDISC => link.discipline = text(value),
             libc::IFLA_IFALIAS => link.alias = text(value),
             libc::IFLA_PROMISCUITY => link.promiscuity = read_u32(value, 0).unwrap_or(0),
             libc::IFLA_MASTER => link.controller = read_u32(value, 0).filter(|index| *index != 0),
