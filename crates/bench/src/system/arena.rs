@@ -131,7 +131,8 @@ impl Arena {
         while start.elapsed() < START_MAX {
             let sockets = self.place.run(proc_packet::sockets)?;
             let is_bound = sockets.iter().any(|socket| socket.if_index == self.far && socket.is_running);
-            if is_bound {
+            let has_xdp = self.route.link(self.far)?.is_some_and(|link| link.xdp.is_some());
+            if is_bound || has_xdp {
                 // Programs that attach XDP change the kernel's thread.
                 return self.thread();
             }

@@ -48,6 +48,8 @@ pub(crate) struct Said {
     pub(crate) dropped: u64,
     /// Packets of which it knows that they came to it and that it did not read.
     pub(crate) unread: u64,
+    /// Packets that its filter kept out, if it knows.
+    pub(crate) filtered: Option<u64>,
 }
 
 impl Program {
@@ -209,10 +211,14 @@ fn of_account(output: &str) -> Option<Said> {
     let account = &last["account"];
     let interfaces = account["interfaces"].as_array()?;
     let of = |place: &Value, key: &str| place[key].as_u64().unwrap_or(0);
-    let mut said = Said { captured: of(account, "accepted"), ..Said::default() };
+    let (captured, filtered) = (of(account, "accepted"), account["filtered"].as_u64());
+    let mut said = Said { captured, filtered, ..Said::default() };
     for interface in interfaces {
         said.unread += of(&interface["ring"], "unread");
         said.dropped += of(&interface["ring"], "dropped");
+        // Of a filter before the ring of AF_PACKET nobody knows.
+        let before = interface["kernel_filtered"].as_u64();
+        said.filtered = said.filtered.zip(before).map(|(sum, before)| sum + before);
     }
     Some(said)
 }
@@ -221,7 +227,7 @@ fn of_libpcap(output: &str) -> Option<Said> {
     let said: Value = serde_json::from_str(output.trim()).ok()?;
     let of = |key: &str| said[key].as_u64();
     let (captured, received, dropped) = (of("captured")?, of("received")?, of("dropped")?);
-    Some(Said { captured, dropped, unread: received.saturating_sub(captured + dropped) })
+    Some(Said { captured, dropped, unread: received.saturating_sub(captured + dropped), filtered: None })
 }
 
 /// The number before ` packets WHAT`.
@@ -233,7 +239,7 @@ fn packets(text: &str, what: &str) -> Option<u64> {
 fn of_tcpdump(errors: &str) -> Option<Said> {
     let captured = packets(errors, "captured")?;
     let (received, dropped) = (packets(errors, "received by filter")?, packets(errors, "dropped by kernel")?);
-    Some(Said { captured, dropped, unread: received.saturating_sub(captured + dropped) })
+    Some(Said { captured, dropped, unread: received.saturating_sub(captured + dropped), filtered: None })
 }
 
 /// `Packets received/dropped on interface 'far0': 12/3 (pcap:2/dumpcap:1/flushed:0/ps_ifdrop:0) (80.0%)`
@@ -245,7 +251,7 @@ fn of_dumpcap(errors: &str) -> Option<Said> {
     let lost_in_kernel: u64 = number(causes)?;
     let lost_within: u64 = number(causes.split_once("dumpcap:")?.1)?;
     let flushed: u64 = number(causes.split_once("flushed:")?.1)?;
-    Some(Said { captured, dropped: lost_in_kernel + lost_within, unread: flushed })
+    Some(Said { captured, dropped: lost_in_kernel + lost_within, unread: flushed, filtered: None })
 }
 
 /// ```text
@@ -257,7 +263,7 @@ fn of_netsniff(text: &str) -> Option<Said> {
     let line = text.lines().find(|line| line.contains("packets incoming"))?;
     let unread = line.split_once('(')?.1.split_whitespace().next()?.parse().ok()?;
     let (passed, failed) = (packets(text, "packets passed filter")?, packets(text, "packets failed filter")?);
-    Some(Said { captured: passed.saturating_sub(unread), dropped: failed, unread })
+    Some(Said { captured: passed.saturating_sub(unread), dropped: failed, unread, filtered: None })
 }
 
 /// A file that a program of the bench may write and that is gone afterwards.
@@ -278,19 +284,34 @@ mod tests {
     #[test]
     fn what_they_say_is_understood() {
         let tcpdump = "tcpdump: listening on far0\n90 packets captured\n100 packets received by filter\n7 packets dropped by kernel\n";
-        assert_eq!(Program::Tcpdump.said("", tcpdump).unwrap(), Said { captured: 90, dropped: 7, unread: 3 });
+        assert_eq!(
+            Program::Tcpdump.said("", tcpdump).unwrap(),
+            Said { captured: 90, dropped: 7, unread: 3, filtered: None }
+        );
         let dumpcap = "Packets captured: 12\nPackets received/dropped on interface 'far0': 12/6 (pcap:2/dumpcap:1/flushed:3/ps_ifdrop:0) (66.7%)\n";
-        assert_eq!(Program::Dumpcap.said("", dumpcap).unwrap(), Said { captured: 12, dropped: 3, unread: 3 });
+        assert_eq!(
+            Program::Dumpcap.said("", dumpcap).unwrap(),
+            Said { captured: 12, dropped: 3, unread: 3, filtered: None }
+        );
         let netsniff = "Running! Hang up with ^C!\n\n   12  packets incoming (2 unread on exit)\n   12  packets passed filter\n    4  packets failed filter (out of space)\n";
         assert_eq!(
             Program::NetsniffNg.said(netsniff, "").unwrap(),
-            Said { captured: 10, dropped: 4, unread: 2 }
+            Said { captured: 10, dropped: 4, unread: 2, filtered: None }
         );
         let libpcap = "{\"captured\":5,\"received\":8,\"dropped\":1}\n";
-        assert_eq!(Program::Libpcap.said(libpcap, "").unwrap(), Said { captured: 5, dropped: 1, unread: 2 });
-        let account =
-            "5\n{\"account\":{\"accepted\":5,\"interfaces\":[{\"ring\":{\"unread\":1,\"dropped\":2}}]}}\n";
-        assert_eq!(Program::Tapline.said(account, "").unwrap(), Said { captured: 5, dropped: 2, unread: 1 });
+        assert_eq!(
+            Program::Libpcap.said(libpcap, "").unwrap(),
+            Said { captured: 5, dropped: 1, unread: 2, filtered: None }
+        );
+        let account = |filtered: &str| {
+            format!(
+                "5\n{{\"account\":{{\"accepted\":5,\"filtered\":1,\"interfaces\":\
+                 [{{\"kernel_filtered\":{filtered},\"ring\":{{\"unread\":1,\"dropped\":2}}}}]}}}}\n"
+            )
+        };
+        let said = Said { captured: 5, dropped: 2, unread: 1, filtered: None };
+        assert_eq!(Program::Tapline.said(&account("null"), "").unwrap(), said);
+        assert_eq!(Program::TaplineXdp.said(&account("7"), "").unwrap(), Said { filtered: Some(8), ..said });
     }
 
     #[test]

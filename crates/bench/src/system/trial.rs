@@ -192,9 +192,11 @@ fn run_xdp_drop(arena: &mut Arena, tapline: &Path, receiver: &Receiver, load: &L
 fn account(receiver: &Receiver, load: &Load<'_>, seen: &Witnesses) -> Outcome {
     let Witnesses { sent, before, after, said, stored, program_ns } = seen;
     let (entered, received) = (after.entered - before.entered, after.received - before.received);
-    let &Said { captured, dropped, unread } = said;
+    let &Said { captured, dropped, unread, filtered } = said;
     let rest = received as i64 - (captured + dropped + unread) as i64;
-    let filtered = if receiver.is_filtered { rest.max(0) as u64 } else { 0 };
+    // What a filter in the kernel kept out is often known to nobody: then it is what is left.
+    let unknown = if receiver.is_filtered { rest.max(0) as u64 } else { 0 };
+    let filtered = filtered.unwrap_or(unknown);
     let mut outcome = Outcome {
         made: sent.made,
         refused: sent.refused,
