@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use tapline_filter::bpf::code::*;
 use tapline_filter::bpf::{self, Insn, SCRATCH_CELLS, ancillary};
-use tapline_filter::ebpf::{self, EmitError, Hook, XdpAction, emit};
+use tapline_filter::ebpf::{self, EmitError, Front, Hook, XdpAction, emit, front};
 use tapline_filter::ir::{
     Binary, BlockId, Builder, Case, Field, Ir, Machine, Memory, Op, Order, Place, Search, Target, Terminator,
     Test, Type, Value, Width, raise_program,
@@ -23,7 +23,9 @@ use tapline_filter::ir::{
 use tapline_filter::optimise::{optimise, optimise_for_sockets};
 use tapline_filter::{Handle, Options, compile};
 use tapline_packet::{LinkType, Meta, Packet};
-use tapline_sys::bpf::{Insn as KernelInsn, LoadError, Map, MapKind, Program, ProgramKind, probe};
+use tapline_sys::bpf::{
+    Insn as KernelInsn, LoadError, Map, MapKind, Program, ProgramKind, SharedArray, probe,
+};
 use tapline_sys::capability::{Capability, keep_only};
 use tapline_testkit::libpcap::{Libpcap, Oracle, RawInsn};
 use tapline_testkit::programs;
@@ -76,8 +78,16 @@ fn load_unless_large(program: &ebpf::Program) -> Result<Program, LoadError> {
 fn try_load(program: &ebpf::Program) -> Result<Program, LoadError> {
     let kind = match program.hook() {
         Hook::SocketFilter => ProgramKind::SocketFilter,
-        Hook::Xdp { .. } => ProgramKind::Xdp,
+        Hook::Xdp { .. } | Hook::Front(_) => ProgramKind::Xdp,
     };
+    try_load_as(kind, program)
+}
+
+fn load_as(kind: ProgramKind, program: &ebpf::Program) -> Program {
+    try_load_as(kind, program).unwrap_or_else(|error| refused(&error, &program.text()))
+}
+
+fn try_load_as(kind: ProgramKind, program: &ebpf::Program) -> Result<Program, LoadError> {
     let insns: Vec<KernelInsn> = program
         .insns()
         .iter()
@@ -342,7 +352,9 @@ fn long_chains_of_questions_are_accepted_and_right() {
                 Hook::SocketFilter => {
                     assert_eq!(run(&program, &[&[0; HEADER], data.as_slice()].concat()), expected)
                 }
-                Hook::Xdp { .. } => assert_eq!(run(&program, &data) == XdpAction::PASS, expected != 0),
+                Hook::Xdp { .. } | Hook::Front(_) => {
+                    assert_eq!(run(&program, &data) == XdpAction::PASS, expected != 0)
+                }
             }
             accepted += u32::from(expected != 0);
         }
@@ -414,6 +426,37 @@ fn redirection_is_accepted_and_falls_back() {
         packet[23] = 17;
         packet[37] = 53;
         assert_eq!(run(&program, &packet), expected, "there is no socket for the queue");
+    }
+}
+
+/// What the kernel counts in the book is what the program did, and it stops when the book says so.
+#[test]
+fn a_front_counts_what_it_does_and_heeds_the_stop() {
+    if !may_load("a_front_counts_what_it_does_and_heeds_the_stop") {
+        return;
+    }
+    let sockets = Map::create(MapKind::XdpSockets, "tapline_test", 2).expect("a map");
+    let book = SharedArray::create("tapline_test", Front::book_len(2), 1).expect("an array");
+    let place = Front { sockets: sockets.as_fd().as_raw_fd(), book: book.as_fd().as_raw_fd(), queues: 2 };
+    let options = Options { handle: Handle::Dead, ..Options::new(LinkType::ETHERNET) };
+    let filter = |text: &str| raise_program(&compile(text, &options).expect("a filter"));
+    let texts = ["udp port 53", "tcp or udp", "ip[ip[0] & 0xf] = 17 or udp[4:2] > 5", ""];
+    let mut passed = 0;
+    for text in texts {
+        let ir = (!text.is_empty()).then(|| filter(text));
+        for kind in [ProgramKind::Xdp, ProgramKind::XdpFragments] {
+            let program = load_as(kind, &front(ir.as_ref(), place).expect("a program"));
+            for packet in [frame(1, 2), vec![0; 14], vec![0xff; 200]] {
+                // Without a socket what matches goes to the stack too.
+                assert_eq!(run(&program, &packet), XdpAction::PASS);
+                passed += 1;
+                assert_eq!((book.word(0, Front::taken(0)), book.word(0, Front::passed(0))), (0, passed));
+            }
+            book.set_word(0, Front::STOP, 1);
+            assert_eq!(run(&program, &frame(1, 2)), XdpAction::PASS);
+            assert_eq!(book.word(0, Front::passed(0)), passed, "a stopped program does not count");
+            book.set_word(0, Front::STOP, 0);
+        }
     }
 }
 

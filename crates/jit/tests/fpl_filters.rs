@@ -82,7 +82,7 @@ fn may_load() -> bool {
 fn load(program: &ebpf::Program) -> Result<Program, LoadError> {
     let kind = match program.hook() {
         Hook::SocketFilter => ProgramKind::SocketFilter,
-        Hook::Xdp { .. } => ProgramKind::Xdp,
+        _ => ProgramKind::Xdp,
     };
     let kernel = |insn: &ebpf::Insn| KernelInsn {
         code: insn.code,

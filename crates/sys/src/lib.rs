@@ -3,15 +3,18 @@
 //! ```text
 //! PacketSocket --map_ring--> BlockRing      capture: an AF_PACKET socket and the ring that the kernel fills
 //! FrameSocket                               transmit: frames in pieces, many in one call
+//! LiveFrames                                transmit: frames of the kernel's own pages, past socket and queueing discipline
 //! RouteSocket, LinkControl, NetdevSocket    what interfaces there are, how they do, what they can (netlink, ethtool)
 //! proc_packet, packet_diag                  who captures, with which rings
 //! bpf                                       programs in the kernel: loading, running, XDP
+//! xsk: XdpSocket                            AF_XDP, both ways: packets in memory that the driver writes to and reads from
 //! poll, Wakeup                              waiting, and being woken
 //! ExecutableMemory                          machine code, written once and then never again
 //! SharedWords                               counters that other processes read while we count
 //! KeyInput, TerminalSize                    a terminal, for programs that refresh what they show
 //! clock, tsc, usage, timer                  what time it is, what was used of it, and sleeping until it comes
 //! clock_state, disk, process                whether the clock is kept right, room for files, signals to others
+//! affinity                                  which processors a thread runs on
 //! NetNs, capability, privilege              where we stand and what we may do
 //! Opener                                    files opened by a process that kept its rights
 //! vectorscan                                sets of strings through the system's libhs (a feature)
@@ -20,6 +23,7 @@
 //! A failed call is a [`SyscallError`], which names it. This crate knows nothing of filters, flows or files' contents.
 //! Unsafe code lives here, each block with the reason why it is sound.
 
+pub mod affinity;
 mod block_ring;
 pub mod bpf;
 pub mod capability;
@@ -30,6 +34,7 @@ mod error;
 mod executable;
 mod frame_socket;
 mod link_control;
+mod live_frames;
 mod netdev;
 mod netlink;
 mod netns;
@@ -49,6 +54,7 @@ pub mod tsc;
 pub mod usage;
 #[cfg(feature = "vectorscan")]
 pub mod vectorscan;
+pub mod xsk;
 
 pub use block_ring::{BlockHead, BlockRing, RingGeometry};
 pub use error::SyscallError;
@@ -58,6 +64,7 @@ pub use link_control::{
     Channels, Coalescing, DriverInfo, Duplex, Feature, HashFields, LinkControl, LinkMode, Pause, ReceiveHash,
     RingSizes, Timestamping,
 };
+pub use live_frames::{LIVE_FRAMES_PER_RUN, LiveFrames, LiveFramesError};
 pub use netdev::{NetdevSocket, XdpFeatures};
 pub use netns::NetNs;
 pub use opener::{Opener, Owner};

@@ -117,6 +117,15 @@ impl LinkControl {
         Ok((speed != 0 && speed <= i32::MAX as u32).then(|| u64::from(speed) * 1_000_000))
     }
 
+    /// Queues that receive packets: those for both directions and those for one.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` if the driver does not tell; `ENODEV` if there is no such interface.
+    pub fn receive_queues(&mut self, name: &str) -> Result<u32, SyscallError> {
+        let Channels { rx, combined, .. } = self.channels(name)?;
+        Ok(rx.saturating_add(combined))
+    }
+
     /// The driver's own counters, by the names that it gives them.
     ///
     /// # Errors

@@ -72,6 +72,24 @@ impl NetNs {
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 
+    /// A new, empty namespace without a name, which ends with this value. The calling thread stays where it is.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_SYS_ADMIN`.
+    ///
+    /// # Panics
+    /// If the system has no memory for a thread.
+    pub fn unnamed() -> Result<NetNs, SyscallError> {
+        let make = || {
+            NetNs::enter_new()?;
+            let file = File::open("/proc/thread-self/ns/net");
+            let open = |source| SyscallError { call: "open(/proc/thread-self/ns/net)", source };
+            file.map(|file| NetNs { file }).map_err(open)
+        };
+        thread::scope(|scope| scope.spawn(make).join())
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
     /// Moves the calling thread into a new, empty network namespace, which ends with its last thread and socket.
     ///
     /// # Errors

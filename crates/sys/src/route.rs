@@ -7,6 +7,7 @@
 //!            | ifaddrmsg attribute*                   RTM_NEWADDR
 //!            | errno:i32 ...                          NLMSG_ERROR; 0 acknowledges
 //! ifinfomsg := family:u8 0:u8 type:u16 index:i32 flags:u32 change:u32
+//! rtmsg     := family:u8 dst_len:u8 src_len:u8 tos:u8 table:u8 protocol:u8 scope:u8 type:u8 flags:u32
 //! ifaddrmsg := family:u8 prefixlen:u8 flags:u8 scope:u8 index:u32
 //! attribute := len:u16 type:u16 value                 padded to 4 bytes
 //! ```
@@ -28,6 +29,7 @@ const ROUTE: Protocol = Protocol {
 
 const LINK_HEADER_LEN: usize = 16;
 const ADDRESS_HEADER_LEN: usize = 8;
+const ROUTE_HEADER_LEN: usize = 12;
 
 /// A network interface as the kernel describes it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,6 +51,8 @@ pub struct Link {
     /// The other end of a veth, or what a VLAN device stands on, by its number in the same network namespace; `None` if it has none, or that is
     /// in another one.
     pub peer: Option<u32>,
+    /// The queueing discipline that packets pass on their way out, such as `noqueue` or `fq_codel`.
+    pub discipline: String,
     /// A description that an administrator gave it (`ip link set alias`).
     pub alias: String,
     /// How many ask it to be promiscuous.
@@ -57,6 +61,8 @@ pub struct Link {
     pub controller: Option<u32>,
     /// The XDP program that sees its packets first.
     pub xdp: Option<XdpProgram>,
+    /// Queues that it was made with to receive from; drivers may use fewer.
+    pub rx_queues: u32,
     /// Its counters, where the kernel sent them.
     pub statistics: Option<LinkStatistics>,
 }
@@ -200,6 +206,40 @@ impl RouteSocket {
         self.dump(libc::RTM_GETADDR, ADDRESS_HEADER_LEN, parse_address)
     }
 
+    /// The interface by which packets to this address leave; `None` if there is no way to it.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub fn way_to(&mut self, address: IpAddr) -> Result<Option<u32>, SyscallError> {
+        let (family, bytes) = match address {
+            IpAddr::V4(address) => (libc::AF_INET, address.octets().to_vec()),
+            IpAddr::V6(address) => (libc::AF_INET6, address.octets().to_vec()),
+        };
+        let mut body = vec![0u8; ROUTE_HEADER_LEN];
+        body[0] = family as u8;
+        body[1] = 8 * bytes.len() as u8;
+        body.extend_from_slice(&(4 + bytes.len() as u16).to_ne_bytes());
+        body.extend_from_slice(&libc::RTA_DST.to_ne_bytes());
+        body.extend_from_slice(&bytes);
+        match self.socket.ask(libc::RTM_GETROUTE, &body, parse_route) {
+            Err(error) if matches!(error.errno(), libc::ENETUNREACH | libc::EHOSTUNREACH) => Ok(None),
+            result => Ok(result?.and_then(|route| route.interfaces.first().copied())),
+        }
+    }
+
+    /// The interfaces of all routes that packets take whose address no other route knows.
+    ///
+    /// # Errors
+    /// What the kernel answers.
+    pub fn default_ways(&mut self) -> Result<Vec<u32>, SyscallError> {
+        let routes = self.dump(libc::RTM_GETROUTE, ROUTE_HEADER_LEN, parse_route)?;
+        let mut ways: Vec<u32> =
+            routes.into_iter().filter(|route| route.is_default).flat_map(|route| route.interfaces).collect();
+        ways.sort_unstable();
+        ways.dedup();
+        Ok(ways)
+    }
+
     /// Adds the changes that have arrived on a [`monitor`](Self::monitor) to `changes`, without waiting.
     ///
     /// # Errors
@@ -265,10 +305,12 @@ fn parse_link(message: &Message<'_>) -> Option<Link> {
             libc::IFLA_IFNAME => link.name = text(value),
             libc::IFLA_ADDRESS => link.hardware_address = value.to_vec(),
             libc::IFLA_MTU => link.mtu = read_u32(value, 0).unwrap_or(0),
+            libc::IFLA_QDISC => link.discipline = text(value),
             libc::IFLA_IFALIAS => link.alias = text(value),
             libc::IFLA_PROMISCUITY => link.promiscuity = read_u32(value, 0).unwrap_or(0),
             libc::IFLA_MASTER => link.controller = read_u32(value, 0).filter(|index| *index != 0),
             libc::IFLA_XDP => link.xdp = parse_xdp(value),
+            libc::IFLA_NUM_RX_QUEUES => link.rx_queues = read_u32(value, 0).unwrap_or(0),
             libc::IFLA_STATS64 => link.statistics = parse_statistics(value),
             libc::IFLA_LINKINFO => {
                 let kind = attributes(value).find(|&(kind, _)| kind == libc::IFLA_INFO_KIND);
@@ -329,6 +371,41 @@ fn parse_address(message: &Message<'_>) -> Option<Address> {
     Some(Address { if_index, address: address?, prefix_len })
 }
 
+/// A route for packets that leave.
+struct Route {
+    is_default: bool,
+    /// One, or several that share its packets.
+    interfaces: Vec<u32>,
+}
+
+fn parse_route(message: &Message<'_>) -> Option<Route> {
+    const UNICAST: u8 = 1;
+    if message.kind != libc::RTM_NEWROUTE {
+        return None;
+    }
+    let mut interfaces = Vec::new();
+    for (kind, value) in attributes(message.body.get(ROUTE_HEADER_LEN..)?) {
+        match kind {
+            libc::RTA_OIF => interfaces.extend(read_u32(value, 0)),
+            libc::RTA_MULTIPATH => interfaces.extend(next_hops(value)),
+            _ => {}
+        }
+    }
+    let is_default = *message.body.get(1)? == 0 && *message.body.get(7)? == UNICAST;
+    Some(Route { is_default, interfaces })
+}
+
+/// The interfaces of a list of `rtnexthop := len:u16 flags:u8 hops:u8 index:u32 attribute*`.
+fn next_hops(mut value: &[u8]) -> Vec<u32> {
+    let mut interfaces = Vec::new();
+    while let (Some(len), Some(index)) = (read_u16(value, 0), read_u32(value, 4)) {
+        interfaces.push(index);
+        // A length that leads nowhere ends the list.
+        value = value.get(usize::from(len.max(8)).next_multiple_of(4)..).unwrap_or(&[]);
+    }
+    interfaces
+}
+
 fn parse_ip(value: &[u8]) -> Option<IpAddr> {
     match value.len() {
         4 => Some(Ipv4Addr::from(<[u8; 4]>::try_from(value).ok()?).into()),
@@ -341,6 +418,44 @@ fn parse_ip(value: &[u8]) -> Option<IpAddr> {
 mod tests {
     use super::*;
     use crate::netlink::MESSAGE_HEADER_LEN as MESSAGE_LEN;
+
+    #[test]
+    fn ways_lead_somewhere() {
+        let mut route = RouteSocket::open().unwrap();
+        let lo = route.links().unwrap().into_iter().find(Link::is_loopback).unwrap();
+        if lo.is_up() {
+            assert_eq!(route.way_to(Ipv4Addr::LOCALHOST.into()).unwrap(), Some(lo.index));
+        }
+        let alone = || {
+            if crate::NetNs::enter_new().is_err() {
+                return eprintln!("skipped: no right to make a namespace");
+            }
+            let mut route = RouteSocket::open().unwrap();
+            let far = IpAddr::from([192, 0, 2, 1]);
+            assert_eq!((route.way_to(far).unwrap(), route.default_ways().unwrap()), (None, vec![]));
+            let ip = |arguments: &str| {
+                let status = std::process::Command::new("ip").args(arguments.split(' ')).status();
+                status.is_ok_and(|status| status.success())
+            };
+            let made = ip("link add w0 type veth peer name w1")
+                && ip("link set w0 up")
+                && ip("link set w1 up")
+                && ip("address add 10.9.8.1/24 dev w0")
+                && ip("address add 10.9.9.1/24 dev w1")
+                && ip("route add default nexthop via 10.9.8.2 nexthop via 10.9.9.2");
+            if !made {
+                return eprintln!("skipped: no veth pair");
+            }
+            let links = route.links().unwrap();
+            let number = |name: &str| links.iter().find(|link| link.name == name).unwrap().index;
+            let mut both = vec![number("w0"), number("w1")];
+            both.sort_unstable();
+            assert_eq!(route.default_ways().unwrap(), both);
+            assert!(both.contains(&route.way_to(far).unwrap().unwrap()));
+            assert_eq!(route.way_to(IpAddr::from([10, 9, 9, 7])).unwrap(), Some(number("w1")));
+        };
+        std::thread::spawn(alone).join().unwrap();
+    }
 
     #[test]
     fn the_loopback_interface_is_listed_with_its_counters() {

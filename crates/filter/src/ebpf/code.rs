@@ -40,6 +40,9 @@ pub const IND: u8 = 0x40;
 /// Mode: memory at a register and the offset.
 pub const MEM: u8 = 0x60;
 
+/// Mode: memory at a register and the offset, changed in one step for all processors.
+pub const ATOMIC: u8 = 0xc0;
+
 /// Arithmetic: to += operand.
 pub const ADD: u8 = 0x00;
 /// Arithmetic: to -= operand.

@@ -89,6 +89,23 @@ impl Insn {
         [low, NOTHING]
     }
 
+    /// `to = the address of the only value of the map of this descriptor`, in two instructions.
+    pub(super) const fn set_map_value(to: Register, descriptor: i32) -> [Insn; 2] {
+        let low =
+            Insn { code: LD | IMM | DOUBLE, to, from: PSEUDO_MAP_VALUE, offset: 0, immediate: descriptor };
+        [low, NOTHING]
+    }
+
+    /// `*(u64 *)(to + offset) += from`, in one step for all processors.
+    pub(super) const fn add_at(to: Register, from: Register, offset: i16) -> Insn {
+        Insn { code: STX | ATOMIC | DOUBLE, to, from, offset, immediate: ADD as i32 }
+    }
+
+    /// A jump of a known distance.
+    pub(super) const fn skip_if(test: u8, wide: bool, left: Register, immediate: i32, distance: i16) -> Insn {
+        Insn { offset: distance, ..Insn::jump_immediate(test, wide, left, immediate) }
+    }
+
     /// `to` in network order of so many bits, the rest 0.
     pub(super) const fn network_order(to: Register, bits: i32) -> Insn {
         Insn { code: ALU | END | X, to, from: Register(0), offset: 0, immediate: bits }
@@ -148,6 +165,9 @@ const NOTHING: Insn = Insn { code: 0, to: Register(0), from: Register(0), offset
 
 /// `BPF_PSEUDO_MAP_FD`, in the source register's place: the constant is a map's descriptor.
 pub(super) const PSEUDO_MAP_FD: Register = Register(1);
+
+/// `BPF_PSEUDO_MAP_VALUE`, likewise: the constant is the address of a map's value. Minimum kernel: 5.2.
+pub(super) const PSEUDO_MAP_VALUE: Register = Register(2);
 
 const fn alu_class(wide: bool) -> u8 {
     if wide { ALU64 } else { ALU }

@@ -59,6 +59,8 @@ impl Lowering {
                 self.push(Insn::call(REDIRECT_MAP));
                 self.push(Insn::EXIT);
             }
+            Step::Leave { front, matched: true } => self.redirect(&front),
+            Step::Leave { front, matched: false } => self.pass(&front),
         }
     }
 
@@ -120,7 +122,7 @@ impl Lowering {
         self.assembler.jump(insn, to);
     }
 
-    fn push(&mut self, insn: Insn) {
+    pub(super) fn push(&mut self, insn: Insn) {
         self.assembler.push(insn);
     }
 

@@ -13,6 +13,7 @@
 //! | `step` | instructions on variables |
 //! | `select` | blocks, branches, searches, arithmetic |
 //! | `packet`, `xdp` | packet bytes and what is known besides, for each kind of program |
+//! | `front` | what stands around a filter in front of AF_XDP sockets: the way to the socket, the count, the stop |
 //! | `allocate`, `lower` | registers for variables |
 //!
 //! Two kinds of program come out. A socket filter returns how many bytes of the packet to keep, as classic BPF does: its verdict on a
@@ -22,6 +23,7 @@
 mod allocate;
 mod assemble;
 pub mod code;
+mod front;
 mod insn;
 mod lower;
 mod packet;
@@ -36,6 +38,7 @@ mod tests;
 
 use thiserror::Error;
 
+pub use front::{Front, front};
 pub use insn::{Insn, Register};
 
 use crate::ir::Ir;
@@ -118,6 +121,8 @@ pub enum Hook {
         /// What becomes of the others.
         unmatched: XdpAction,
     },
+    /// Likewise, in front of AF_XDP sockets: what the filter accepts goes to them, the rest to the stack, and both are counted.
+    Front(Front),
 }
 
 /// Why a filter cannot be had as eBPF.
@@ -203,11 +208,14 @@ pub fn emit(ir: &Ir, hook: Hook) -> Result<Program, EmitError> {
     let selected = select::select(unrolled.as_ref().unwrap_or(ir), &hook)?;
     let steps = step::reachable(selected.steps, selected.labels);
     let has_context = steps.iter().any(needs_context);
-    let is_xdp = matches!(hook, Hook::Xdp { .. });
+    let is_xdp = !matches!(hook, Hook::SocketFilter);
     let pool = pool(is_xdp, has_context);
     let homes = allocate::allocate(&steps, selected.variables, pool)
         .map_err(|needed| EmitError::TooManyValues { needed })?;
     let mut lowering = Lowering { assembler: Assembler::default(), homes };
+    if let Hook::Front(front) = hook {
+        lowering.heed_stop(&front);
+    }
     lowering.prologue(has_context, is_xdp && steps.iter().any(needs_packet));
     steps.iter().for_each(|step| lowering.step(step));
     let insns = lowering.assembler.finish().ok_or(EmitError::TooLong { len: usize::MAX })?;
@@ -236,7 +244,7 @@ fn pool(is_xdp: bool, has_context: bool) -> Pool {
 }
 
 fn needs_context(step: &Step) -> bool {
-    matches!(step, Step::Packet { .. } | Step::Context { .. } | Step::Redirect { .. })
+    matches!(step, Step::Packet { .. } | Step::Context { .. } | Step::Redirect { .. } | Step::Leave { .. })
 }
 
 fn needs_packet(step: &Step) -> bool {

@@ -25,14 +25,14 @@ impl Selector<'_> {
     pub(super) fn need(&mut self, place: Place, rest: &[Value]) {
         match self.hook {
             Hook::SocketFilter => self.socket_need(place, rest),
-            Hook::Xdp { .. } => self.xdp_need(place),
+            Hook::Xdp { .. } | Hook::Front(_) => self.xdp_need(place),
         }
     }
 
     pub(super) fn load(&mut self, to: Variable, place: Place, width: Width, order: Order) {
         match self.hook {
             Hook::SocketFilter => self.socket_load(to, place, width, order),
-            Hook::Xdp { .. } => self.xdp_load(to, place, width, order),
+            Hook::Xdp { .. } | Hook::Front(_) => self.xdp_load(to, place, width, order),
         }
     }
 

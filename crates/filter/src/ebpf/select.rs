@@ -136,7 +136,7 @@ impl Selector<'_> {
     fn field(&mut self, to: Variable, field: Field) -> Result<(), EmitError> {
         match self.hook {
             Hook::SocketFilter => self.socket_field(to, field),
-            Hook::Xdp { .. } => self.xdp_field(to, field)?,
+            Hook::Xdp { .. } | Hook::Front(_) => self.xdp_field(to, field)?,
         }
         Ok(())
     }
@@ -308,8 +308,8 @@ impl Selector<'_> {
     fn finish(&mut self, value: Value) {
         match (self.ir.as_const(value), self.hook) {
             (_, Hook::SocketFilter) => self.steps.push(Step::Return(self.operand(value))),
-            (Some(k), Hook::Xdp { .. }) => self.finish_with(k != 0),
-            (None, Hook::Xdp { .. }) => {
+            (Some(k), _) => self.finish_with(k != 0),
+            (None, _) => {
                 let wide = self.is_wide(value);
                 let left = self.operand(value);
                 self.reject_if(JEQ, wide, left, Operand::Constant(0));
@@ -322,6 +322,7 @@ impl Selector<'_> {
         let end = match self.hook {
             Hook::SocketFilter => Step::Return(Operand::Constant(verdict.into())),
             Hook::Xdp { matched, unmatched } => if verdict { matched } else { unmatched }.end(),
+            Hook::Front(front) => Step::Leave { front: *front, matched: verdict },
         };
         self.steps.push(end);
     }

@@ -8,6 +8,7 @@
 //! passes one of them.
 
 use super::assemble::Label;
+use super::front::Front;
 
 /// What a step reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -95,6 +96,11 @@ pub(super) enum Step {
         map: i32,
         fallback: u32,
     },
+    /// In front of AF_XDP sockets: the end, to a socket or to the stack.
+    Leave {
+        front: Front,
+        matched: bool,
+    },
 }
 
 impl Step {
@@ -113,7 +119,7 @@ impl Step {
                 operand(right);
             }
             Step::Reverse { from, .. } => visit(*from),
-            Step::Context { .. } | Step::Redirect { .. } => visit(Variable::Context),
+            Step::Context { .. } | Step::Redirect { .. } | Step::Leave { .. } => visit(Variable::Context),
             Step::Packet { base, .. } => base.iter().copied().for_each(visit),
             Step::Memory { pointer, .. } => visit(*pointer),
         }
@@ -128,15 +134,18 @@ impl Step {
             | Step::Context { to, .. }
             | Step::Packet { to, .. }
             | Step::Memory { to, .. } => Some(to),
-            Step::Label(_) | Step::Jump { .. } | Step::Goto(_) | Step::Return(_) | Step::Redirect { .. } => {
-                None
-            }
+            Step::Label(_)
+            | Step::Jump { .. }
+            | Step::Goto(_)
+            | Step::Return(_)
+            | Step::Redirect { .. }
+            | Step::Leave { .. } => None,
         }
     }
 
     /// Whether nothing goes on behind it.
     pub(super) fn is_end(&self) -> bool {
-        matches!(self, Step::Goto(_) | Step::Return(_) | Step::Redirect { .. })
+        matches!(self, Step::Goto(_) | Step::Return(_) | Step::Redirect { .. } | Step::Leave { .. })
     }
 }
 

@@ -40,7 +40,7 @@ fn run(program: &Program, data: &[u8], meta: &Meta) -> u32 {
     let insns: Vec<machine::Insn> = program.insns().iter().map(insn).collect();
     let kind = match program.hook() {
         Hook::SocketFilter => machine::Kind::SocketFilter,
-        Hook::Xdp { .. } => machine::Kind::Xdp,
+        Hook::Xdp { .. } | Hook::Front(_) => machine::Kind::Xdp,
     };
     machine::run(kind, &insns, Packet { data, meta })
 }

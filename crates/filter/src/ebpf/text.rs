@@ -9,7 +9,7 @@
 use std::fmt::Write;
 
 use super::code::*;
-use super::insn::{Insn, PSEUDO_MAP_FD};
+use super::insn::{Insn, PSEUDO_MAP_FD, PSEUDO_MAP_VALUE};
 
 /// One line for each instruction; a constant of 64 bits takes the line of its first.
 pub(super) fn render(insns: &[Insn]) -> String {
@@ -30,6 +30,9 @@ fn line(insn: Insn, next: Insn) -> String {
         LDX => {
             format!("r{} = *({} *)(r{} {:+})", insn.to.0, size(insn.code), insn.from.0, insn.offset)
         }
+        STX if insn.code & 0xe0 == ATOMIC => {
+            format!("lock *({} *)(r{} {:+}) += r{}", size(insn.code), insn.to.0, insn.offset, insn.from.0)
+        }
         STX => format!("*({} *)(r{} {:+}) = r{}", size(insn.code), insn.to.0, insn.offset, insn.from.0),
         ST => format!("*({} *)(r{} {:+}) = {}", size(insn.code), insn.to.0, insn.offset, insn.immediate),
         ALU | ALU64 => arithmetic(insn),
@@ -40,6 +43,9 @@ fn line(insn: Insn, next: Insn) -> String {
 fn constant(insn: Insn, next: Insn) -> String {
     if insn.from == PSEUDO_MAP_FD {
         return format!("r{} = map[fd:{}]", insn.to.0, insn.immediate);
+    }
+    if insn.from == PSEUDO_MAP_VALUE {
+        return format!("r{} = map[fd:{}][0]", insn.to.0, insn.immediate);
     }
     let k = u64::from(insn.immediate as u32) | u64::from(next.immediate as u32) << 32;
     format!("r{} = {k:#x}", insn.to.0)

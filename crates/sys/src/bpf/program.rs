@@ -3,13 +3,14 @@
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use super::attributes::{EnableStats, GetInfo, ProgInfo, ProgLoad, TestRun as TestRunAttributes};
+use super::attributes::{EnableStats, GetFd, GetInfo, ProgInfo, ProgLoad, TestRun as TestRunAttributes};
 use super::{Unprivileged, call, command, object_name, open, unprivileged};
 use crate::SyscallError;
 use crate::capability::Capability;
 
 const LOAD: &str = "bpf(BPF_PROG_LOAD)";
 const TEST_RUN: &str = "bpf(BPF_PROG_TEST_RUN)";
+const RUN_LIVE: &str = "bpf(BPF_PROG_TEST_RUN, BPF_F_TEST_XDP_LIVE_FRAMES)";
 const INFO: &str = "bpf(BPF_OBJ_GET_INFO_BY_FD)";
 
 /// What the kernel reads as the licence. No helper that is for GPL programs only is called.
@@ -44,21 +45,36 @@ pub enum ProgramKind {
     /// Decides what becomes of a packet before the stack sees it (`BPF_PROG_TYPE_XDP`). Minimum kernel: 4.8. Needs `CAP_BPF` and
     /// `CAP_NET_ADMIN`, and `CAP_PERFMON` if it reads packets at places that it computes; or before kernel 5.8 `CAP_SYS_ADMIN`.
     Xdp,
+    /// An XDP program that takes packets of several buffers too (`BPF_F_XDP_HAS_FRAGS`): it sees the first one. Minimum kernel: 5.18.
+    XdpFragments,
+    /// Runs where the kernel tells of its own work, with the words that it tells (`BPF_PROG_TYPE_RAW_TRACEPOINT`). Minimum kernel: 4.17. Needs
+    /// `CAP_BPF` and `CAP_PERFMON`, or before kernel 5.8 `CAP_SYS_ADMIN`.
+    RawTracepoint,
 }
 
 impl ProgramKind {
     fn number(self) -> u32 {
         match self {
             ProgramKind::SocketFilter => 1,
-            ProgramKind::Xdp => 6,
+            ProgramKind::Xdp | ProgramKind::XdpFragments => 6,
+            ProgramKind::RawTracepoint => 17,
         }
+    }
+
+    /// `BPF_F_*` of linux/bpf.h.
+    fn flags(self) -> u32 {
+        const XDP_HAS_FRAGS: u32 = 1 << 5;
+        if self == ProgramKind::XdpFragments { XDP_HAS_FRAGS } else { 0 }
     }
 
     /// What loading one takes.
     fn capabilities(self) -> &'static [Capability] {
         match self {
             ProgramKind::SocketFilter => &[Capability::Bpf],
-            ProgramKind::Xdp => &[Capability::Bpf, Capability::NetAdmin, Capability::Perfmon],
+            ProgramKind::Xdp | ProgramKind::XdpFragments => {
+                &[Capability::Bpf, Capability::NetAdmin, Capability::Perfmon]
+            }
+            ProgramKind::RawTracepoint => &[Capability::Bpf, Capability::Perfmon],
         }
     }
 
@@ -197,6 +213,17 @@ impl Program {
         Err(refused(failure, text(&log)))
     }
 
+    /// The program of this number, whoever loaded it. Needs `CAP_SYS_ADMIN`. Minimum kernel: 4.13.
+    ///
+    /// # Errors
+    /// `ENOENT` if there is none; `EPERM` without the right.
+    pub fn of_id(id: u32) -> Result<Program, SyscallError> {
+        let mut attributes = GetFd { id, ..GetFd::default() };
+        // SAFETY: no address in it; the command returns a descriptor.
+        let fd = unsafe { open("bpf(BPF_PROG_GET_FD_BY_ID)", command::PROG_GET_FD_BY_ID, &mut attributes)? };
+        Ok(Program { fd })
+    }
+
     /// Runs it `repeat` times (at least once) on a packet. A socket filter sees it from byte 14 on, behind the Ethernet header; an
     /// XDP program sees all of it. At least 14 bytes, at most about a page less some hundred. Minimum kernel: 4.12.
     ///
@@ -215,6 +242,31 @@ impl Program {
         // SAFETY: `data_in` points to `len` bytes that live through the call and are only read; there is no output buffer.
         unsafe { call(TEST_RUN, command::PROG_TEST_RUN, &mut attributes)? };
         Ok(TestRun { value: attributes.retval, duration_ns: attributes.duration })
+    }
+
+    /// Runs an XDP program on `repeat` frames (at least one) that do what it returns: `XDP_REDIRECT` sends them. Each begins as `frame`, or as the
+    /// program left the memory that it lies in. What was redirected is handed to the interface after every `batch` frames (1 to 256), and earlier
+    /// if more than 16 of them wait. Minimum kernel: 5.18.
+    ///
+    /// # Errors
+    /// `EINVAL` for a frame shorter than 14 bytes or longer than about a page less 700, and on older kernels; `EINTR` if a signal came, with some of
+    /// the frames done; `ENOMEM`.
+    pub fn run_live(&self, frame: &[u8], repeat: u32, batch: u32) -> Result<(), SyscallError> {
+        /// `BPF_F_TEST_XDP_LIVE_FRAMES`.
+        const LIVE_FRAMES: u32 = 1 << 1;
+        let len = u32::try_from(frame.len()).map_err(|_| SyscallError::from_errno(RUN_LIVE, libc::EINVAL))?;
+        let mut attributes = TestRunAttributes {
+            prog_fd: self.fd.as_raw_fd() as u32,
+            data_size_in: len,
+            data_in: frame.as_ptr() as u64,
+            repeat: repeat.max(1),
+            flags: LIVE_FRAMES,
+            batch_size: batch,
+            ..TestRunAttributes::default()
+        };
+        // SAFETY: `data_in` points to `len` bytes that live through the call and are only read; there is no output buffer.
+        unsafe { call(RUN_LIVE, command::PROG_TEST_RUN, &mut attributes)? };
+        Ok(())
     }
 
     /// What the kernel knows of it. Minimum kernel: 4.13; what older kernels do not tell is 0.
@@ -299,6 +351,7 @@ fn load(kind: ProgramKind, name: &str, insns: &[Insn], log: &mut [u8]) -> Result
         log_level: u32::from(!log.is_empty()),
         log_size: log.len() as u32,
         log_buf: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
+        prog_flags: kind.flags(),
         prog_name: object_name(name),
         ..ProgLoad::default()
     };
