@@ -81,6 +81,7 @@ fn each_sends_a_file_byte_by_byte_and_in_order() {
     write(&file, &frames);
     for backend in BACKENDS {
         for pace in [&["--top-speed"][..], &["--rate", "20k"]] {
+            let before = namespace.counter(FAR, "rx_packets").unwrap();
             let receiver = Tcpdump::start(&namespace, &out);
             let value = report(replay(&namespace, backend, &file, pace));
             assert_eq!(value["backend"]["name"], backend);
@@ -88,10 +89,21 @@ fn each_sends_a_file_byte_by_byte_and_in_order() {
             assert_eq!(value["account"]["tx_dropped"], 0, "{backend}: {value}");
             let bytes: usize = frames.iter().map(Vec::len).sum();
             assert_eq!(value["account"]["bytes"], bytes);
-            let got = receiver.packets(&out, size(&frames));
+            wait_for("packets", || {
+                namespace.counter(FAR, "rx_packets").unwrap() >= before + frames.len() as u64
+            });
+            // tcpdump has them all in its ring; it writes them when it gets a processor.
+            let begin = std::time::Instant::now();
+            let is_written = || std::fs::metadata(&out).is_ok_and(|file| file.len() >= size(&frames));
+            while !is_written() && begin.elapsed() < PATIENCE / 4 {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            let got = receiver.packets(&out, 24);
+            let differs = got.iter().zip(&frames).position(|(got, sent)| got != sent);
+            let shown = differs.map(|at| (&got[at], &frames[at]));
             assert!(
                 got == frames,
-                "{backend} {pace:?}: {} of {} packets, or others",
+                "{backend} {pace:?}: {} of {} packets; the first other one: {shown:02x?}",
                 got.len(),
                 frames.len()
             );
@@ -112,7 +124,7 @@ fn a_recipe_written_and_a_recipe_captured_are_equal() {
     run(["generate", "-w", file_name].into_iter().chain(recipe)).succeeded();
     let written = bytes_of(packets_of(&file));
     for backend in BACKENDS {
-        let arguments = ["-i", FAR, "-B", "128MiB", "-w", out.to_str().unwrap(), "--json"];
+        let arguments = ["-i", FAR, "-B", "131072", "-w", out.to_str().unwrap(), "--json"];
         let live = Live::start(&namespace, 1, &arguments);
         let value = report(generate(&namespace, backend, &recipe));
         assert_eq!((&value["account"]["made"], &value["account"]["sent"]), (&20_000.into(), &20_000.into()));
@@ -133,7 +145,7 @@ fn a_full_queue_is_waited_for_and_nothing_overtakes() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out.pcap");
     for backend in BACKENDS {
-        let arguments = ["-i", FAR, "-B", "256MiB", "--verify", "-w", out.to_str().unwrap(), "--json"];
+        let arguments = ["-i", FAR, "-B", "262144", "--verify", "-w", out.to_str().unwrap(), "--json"];
         let live = Live::start(&namespace, 1, &arguments);
         let value = report(generate(&namespace, backend, &["mark", "size=60..600", "flows=9", "count=100k"]));
         let sent = value["account"]["sent"].as_u64().unwrap();
@@ -144,11 +156,15 @@ fn a_full_queue_is_waited_for_and_nothing_overtakes() {
         let marks = &marks["marks"][0];
         let counts = ["doubled", "reordered"].map(|name| marks[name].as_u64());
         assert_eq!(counts, [Some(0), Some(0)], "{backend}: {marks}");
-        // A driver that takes a frame and drops it says so in its own counter; XDP frames it refuses, and those are sent again.
-        assert_eq!(marks["packets"].as_u64(), Some(sent - dropped), "{backend}: {marks} {value}");
-        if backend == "live" {
-            assert_eq!((sent, dropped), (100_000, 0), "{value}");
-        }
+        // veth drops what finds its queue full, and counts that. By AF_PACKET and of live frames we are told, and send them again; by AF_XDP we
+        // are not.
+        let gone = if backend == "xdp" { dropped } else { 0 };
+        assert_eq!(
+            (sent, marks["packets"].as_u64()),
+            (100_000, Some(sent - gone)),
+            "{backend}: {marks} {value}"
+        );
+        assert!(backend != "live" || dropped == 0, "{value}");
     }
 }
 

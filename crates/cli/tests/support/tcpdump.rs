@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use tapline_sys::{NetNs, proc_packet};
 use tapline_testkit::netns::{FAR, Namespace};
