@@ -14,6 +14,8 @@ use support::tcpdump::Tcpdump;
 use support::{
     Finished, Live, PATIENCE, bytes_of, finish, frames, packets_of, program_or_skip, run, tapline, wait_for,
 };
+use tapline_sys::bpf::{Insn, Program, ProgramKind, XdpLink, XdpMode};
+use tapline_sys::{NetNs, RouteSocket};
 use tapline_testkit::capture_file::{ETHERNET, Unit, write_pcap};
 use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
 
@@ -32,6 +34,23 @@ fn namespace(test: &str) -> Option<Namespace> {
     }
     eprintln!("skipped: {test}: no XDP live frames: {}", probe.stderr);
     None
+}
+
+/// The same, with an XDP program that passes everything in place of GRO, which puts segments of a TCP connection together: frames arrive as they were
+/// sent. It is there as long as the link.
+fn namespace_without_gro(test: &str) -> Option<(Namespace, XdpLink)> {
+    let namespace = namespace(test)?;
+    let (pass, end) =
+        (Insn { code: 0xb7, immediate: 2, ..Insn::default() }, Insn { code: 0x95, ..Insn::default() });
+    let program = Program::load(ProgramKind::Xdp, "pass", &[pass, end]).expect("live frames work");
+    let attach = || {
+        let links = RouteSocket::open().unwrap().links().unwrap();
+        let far = links.iter().find(|link| link.name == FAR).expect("the pair");
+        XdpLink::attach(&program, far.index, XdpMode::Native).unwrap()
+    };
+    let link = NetNs::open(namespace.name()).unwrap().run(attach).unwrap();
+    finish(namespace.command("ethtool").args(["-K", FAR, "gro", "off"])).succeeded();
+    Some((namespace, link))
 }
 
 fn generate(namespace: &Namespace, backend: &str, recipe: &[&str]) -> Finished {
@@ -53,7 +72,7 @@ fn report(finished: Finished) -> Value {
     value
 }
 
-/// Frames that the interface sends. GRO at the far end would put segments of a TCP connection together; these have nothing in common.
+/// Frames that the interface sends.
 fn sendable(seed: u64, count: usize) -> Vec<Vec<u8>> {
     frames(seed, count).into_iter().filter(|frame| (14..=1514).contains(&frame.len())).collect()
 }
@@ -74,7 +93,8 @@ fn paths<const N: usize>(folder: &tempfile::TempDir, names: [&str; N]) -> [PathB
 
 #[test]
 fn each_sends_a_file_byte_by_byte_and_in_order() {
-    let Some(namespace) = namespace("each_sends_a_file_byte_by_byte_and_in_order") else { return };
+    const TEST: &str = "each_sends_a_file_byte_by_byte_and_in_order";
+    let Some((namespace, _link)) = namespace_without_gro(TEST) else { return };
     let folder = tempfile::tempdir().unwrap();
     let [file, out] = paths(&folder, ["in.pcap", "out.pcap"]);
     let frames = sendable(51, 3000);
@@ -115,7 +135,8 @@ fn each_sends_a_file_byte_by_byte_and_in_order() {
 /// What goes out and is captured is what the same recipe writes into a file.
 #[test]
 fn a_recipe_written_and_a_recipe_captured_are_equal() {
-    let Some(namespace) = namespace("a_recipe_written_and_a_recipe_captured_are_equal") else { return };
+    const TEST: &str = "a_recipe_written_and_a_recipe_captured_are_equal";
+    let Some((namespace, _link)) = namespace_without_gro(TEST) else { return };
     let folder = tempfile::tempdir().unwrap();
     let [file, out] = paths(&folder, ["file.pcap", "out.pcap"]);
     let recipe =
