@@ -9,9 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use support::tcpdump::Tcpdump;
-use support::{
-    Finished, PATIENCE, bytes_of, finish, frames, packets_of, program_or_skip, run, tapline, wait_for,
-};
+use support::{Finished, PATIENCE, finish, frames, program_or_skip, run, tapline, wait_for};
 use tapline_testkit::capture_file::{ETHERNET, Unit, write_pcap};
 use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
 

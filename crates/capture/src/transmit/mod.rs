@@ -166,10 +166,10 @@ impl Transmitter {
     /// Waits until what was sent has left our hands, for as long as the patience allows. What has not by then counts as refused. To be called
     /// before the account is made.
     pub fn finish(&mut self) {
-        let (packets, bytes) = self.way.finish(self.patience);
+        let (packets, bytes, errno) = self.way.finish(self.patience);
         self.sent.packets -= packets;
         self.sent.bytes -= bytes;
-        self.refuse(Cause::QueueFull, packets);
+        self.refuse(Cause::of_errno(errno).unwrap_or(Cause::QueueFull), packets);
     }
 
     /// The interface's name.

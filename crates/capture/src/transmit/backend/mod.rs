@@ -219,11 +219,12 @@ impl Way {
         }
     }
 
-    /// Waits until what was taken has left our hands. Returns how many frames at the end of what was sent never will, with their bytes.
-    pub(super) fn finish(&mut self, patience: Duration) -> (u64, u64) {
+    /// Waits until what was taken has left our hands. Returns how many frames at the end of what was sent never will, their bytes, and why: an
+    /// error number, or 0.
+    pub(super) fn finish(&mut self, patience: Duration) -> (u64, u64, i32) {
         match self {
             Way::Xdp(sender, _) => sender.finish(patience),
-            _ => (0, 0),
+            _ => (0, 0, 0),
         }
     }
 

@@ -39,6 +39,8 @@ pub(in super::super) struct XdpSender {
     zero_copy: bool,
     /// Bytes of the frames in the ring that the kernel has not taken, the oldest first.
     pending: VecDeque<u32>,
+    /// Why the kernel took none of them when it was last asked; 0 if it did.
+    errno: i32,
 }
 
 impl XdpSender {
@@ -65,7 +67,7 @@ impl XdpSender {
             }
         };
         let pending = VecDeque::with_capacity(TX_LEN as usize);
-        Ok(XdpSender { socket, zero_copy: bound.zero_copy, pending })
+        Ok(XdpSender { socket, zero_copy: bound.zero_copy, pending, errno: 0 })
     }
 
     /// Whether the driver reads frames from our memory itself.
@@ -79,8 +81,10 @@ impl XdpSender {
     ) -> Result<usize, SyscallError> {
         const CALL: &str = "the AF_XDP transmit ring";
         let (mut placed, mut refusal) = (0, None);
-        // What waits goes first; whether it can is also the answer for what comes behind it.
-        let pushed = if self.pending.is_empty() { Ok(()) } else { self.push() };
+        // What waits goes first; if it cannot, nor can what comes behind it.
+        if !self.pending.is_empty() {
+            self.push()?;
+        }
         self.socket.complete();
         for pieces in frames {
             if let Err(errno) = self.place(&pieces) {
@@ -89,11 +93,10 @@ impl XdpSender {
             }
             placed += 1;
         }
-        match (placed, pushed, refusal) {
-            (0, Err(error), _) => Err(error),
-            (0, Ok(()), Some(error)) => Err(error),
-            (0, Ok(()), None) => Ok(0),
-            // What is in the ring is taken. An error of the push will come again, with the next call.
+        match (placed, refusal) {
+            (0, Some(error)) => Err(error),
+            (0, None) => Ok(0),
+            // What is in the ring is taken. An error of the push will come again, with the next call or at the end.
             _ => {
                 let _ = self.push();
                 self.socket.complete();
@@ -137,6 +140,7 @@ impl XdpSender {
             let flushed = self.socket.flush();
             let left = self.socket.transmits_pending() as usize;
             self.pending.drain(..before.saturating_sub(left));
+            self.errno = flushed.as_ref().map_or_else(SyscallError::errno, |_| 0);
             match flushed {
                 // One call sends some 32 where frames are copied: as long as it goes on, so do we.
                 Ok(false) if left < before && left > 0 => {}
@@ -146,8 +150,8 @@ impl XdpSender {
         }
     }
 
-    /// Waits until all is sent. Returns how many frames, and bytes, never will be.
-    pub(super) fn finish(&mut self, patience: Duration) -> (u64, u64) {
+    /// Waits until all is sent. Returns how many frames, and bytes, never will be, and why: an error number, or 0.
+    pub(super) fn finish(&mut self, patience: Duration) -> (u64, u64, i32) {
         let begin = Instant::now();
         while !self.is_done() && begin.elapsed() < patience {
             let _ = self.push();
@@ -156,7 +160,8 @@ impl XdpSender {
                 std::thread::sleep(PAUSE);
             }
         }
-        (self.pending.len() as u64, self.pending.iter().map(|len| u64::from(*len)).sum())
+        let bytes = self.pending.iter().map(|len| u64::from(*len)).sum();
+        (self.pending.len() as u64, bytes, self.errno)
     }
 
     /// A copy is sent when the kernel has made it; what a driver reads from our memory, when it gives that back.
