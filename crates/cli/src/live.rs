@@ -94,13 +94,20 @@ fn open_xdp(settings: &af_packet::Settings, xdp: XdpArgs) -> Result<Live> {
         force: xdp.xdp_force,
     })?;
     let threads = threads(workers.len());
-    let announcements = workers.first().map_or_else(Vec::new, |first| {
+    let mut announcements = workers.first().map_or_else(Vec::new, |first| {
         let line = |(interface, summary): (&Interface, &str)| {
             let link_type = link_type_text(interface.link_type);
             format!("listening on {}, {link_type}, {summary}{threads}", interface.name)
         };
         first.interfaces().iter().zip(first.summaries()).map(line).collect()
     });
+    if workers.len() > 1 {
+        announcements.push(
+            "workers have the packets of their queues, as the adapter spreads them: both directions of a flow meet in one worker only if it hashes \
+             them alike (ethtool -x)"
+                .to_owned(),
+        );
+    }
     Ok(Live { sources: workers.into_iter().map(|worker| Box::new(worker) as _).collect(), announcements })
 }
 

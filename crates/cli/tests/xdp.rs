@@ -13,6 +13,17 @@ use tapline_sys::{Link, NetNs, RouteSocket};
 use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
 use tapline_testkit::sender::{Pace, Sender};
 
+/// A small socket, to see whether there are any.
+const SOCKET: XskSettings = XskSettings {
+    chunk_len: 2048,
+    chunks: 64,
+    fill_len: 64,
+    completion_len: 64,
+    rx_len: 64,
+    tx_len: 0,
+    huge_pages: false,
+};
+
 /// A namespace with a quiet pair, or `None` where AF_XDP cannot be had.
 fn namespace(test: &str) -> Option<Namespace> {
     can_use_xdp(test).then(|| Namespace::with_pair("xdp").expect("a probe succeeded before"))
@@ -39,16 +50,7 @@ fn can_use_xdp(test: &str) -> bool {
     if !namespaces_or_skip(test) {
         return false;
     }
-    let settings = XskSettings {
-        chunk_len: 2048,
-        chunks: 64,
-        fill_len: 64,
-        completion_len: 64,
-        rx_len: 64,
-        tx_len: 0,
-        huge_pages: false,
-    };
-    let can = XdpSocket::open(&settings).map(|_| ()).map_err(|error| error.to_string());
+    let can = XdpSocket::open(&SOCKET).map(|_| ()).map_err(|error| error.to_string());
     let can = can.and_then(|()| probe(ProgramKind::Xdp).map_err(|error| error.to_string()));
     can.map_err(|error| eprintln!("skipped: {test}: {error}")).is_ok()
 }
@@ -284,6 +286,30 @@ fn a_second_capture_is_told_who_is_there() {
 }
 
 #[test]
+fn a_queue_that_another_program_has_is_named() {
+    let Some(namespace) = namespace("a_queue_that_another_program_has_is_named") else { return };
+    let index = link(&namespace, FAR).index;
+    let bound = || {
+        let mut socket = XdpSocket::open(&SOCKET).unwrap();
+        socket.bind(index, 0, false).unwrap();
+        socket
+    };
+    let _socket = NetNs::open(namespace.name()).unwrap().run(bound).unwrap();
+    let refused = run(["capture", "--netns", namespace.name(), "-i", "xdp:far0"]);
+    refused.failed_saying(&["far0", "queue 0 has an AF_XDP socket of another program", "without xdp:"]);
+    assert!(is_untouched(&namespace));
+}
+
+#[test]
+fn busy_polling_gets_every_packet_too() {
+    let Some(namespace) = namespace("busy_polling_gets_every_packet_too") else { return };
+    let live = start(&namespace, &["-i", "xdp:far0", "--busy-poll=50", "--json", "-w", "/dev/null"]);
+    send(&namespace, &frames(6, 500), 1000);
+    let account = live.interrupt().succeeded().account();
+    assert_eq!((account.ring("received"), account.count("delivered")), (1000, 1000));
+}
+
+#[test]
 fn long_packets_are_put_together_and_cut_at_the_snap_length() {
     let Some(namespace) = namespace("long_packets_are_put_together_and_cut_at_the_snap_length") else {
         return;
@@ -305,7 +331,12 @@ fn long_packets_are_put_together_and_cut_at_the_snap_length() {
         let out = folder.path().join(format!("{snap_len}.pcapng"));
         let snap = snap_len.to_string();
         let live = start(&namespace, &["-i", "xdp:far0", "-s", &snap, "-w", text(&out), "--json"]);
+        // Once many wait: a batch then ends within a packet.
+        if snap_len == 0 {
+            live.signal("STOP");
+        }
         send(&namespace, &frames, 800);
+        live.signal("CONT");
         let account = live.interrupt().succeeded().account();
         assert_eq!((account.ring("received"), account.ring("dropped")), (800, 0), "{:?}", account.value);
         let joined = account.interface(FAR)["xdp"]["several_buffers"].as_u64().unwrap();
