@@ -23,8 +23,10 @@ mod measure;
 pub mod micro;
 mod patterns;
 mod print;
+mod rate;
 mod report;
 mod sets;
+pub mod system;
 mod traffic;
 
 use anyhow::Context;
@@ -64,6 +66,8 @@ enum Workload {
     Accounting(accounting::AccountingArgs),
     /// Make packets from recipes: what one costs, beside building it from nothing.
     Traffic(traffic::TrafficArgs),
+    /// Send at rates from 1,000 packets a second to all that goes, by each back end: what was asked for and what was achieved. Needs root.
+    Rate(rate::RateArgs),
     /// Send traffic: the sending half of `live`, in a process of its own.
     #[command(hide = true)]
     Send(live::SendArgs),
@@ -126,6 +130,7 @@ pub fn main() -> anyhow::Result<()> {
         Workload::Sets(args) => sets::run(&args, options.runs),
         Workload::Accounting(args) => accounting::run(&args, &options, &mut report),
         Workload::Traffic(args) => traffic::run(&args, options.runs),
+        Workload::Rate(args) => rate::run(&args, &options),
         Workload::All => all(&options, &mut report),
         Workload::Send(_) => Ok(()),
     }
@@ -144,5 +149,6 @@ fn all(options: &Options, report: &mut Report) -> anyhow::Result<()> {
         eprintln!("live: left out: {reason}");
         return Ok(());
     }
+    rate::run(&Default::default(), options)?;
     live::run(&Default::default(), options, report)
 }

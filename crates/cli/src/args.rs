@@ -17,6 +17,7 @@ pub(crate) struct Cli {
 const TOP_EXAMPLES: &str = "\
 Examples:
   tapline interfaces                                  what can be captured, and who does already
+  tapline doctor                                      what here will lose, alter or delay packets, and what mends it
   tapline capture -i eth0 -n 'tcp port 443'           look at traffic
   tapline capture -i eth0 -w trace.pcapng -G 60       a file each minute, drops noted inside
   tapline capture -r trace.pcapng -n -v 'udp'         read it again
@@ -42,6 +43,9 @@ pub(crate) enum Command {
     Filter(FilterCommand),
     /// List interfaces: addresses, speed, driver, link type, and who captures there.
     Interfaces(InterfacesArgs),
+    /// Tell what on this machine will lose, alter or delay packets, how bad it is, and the command that mends it; or mend it for a while.
+    #[command(after_help = crate::doctor::EXAMPLES)]
+    Doctor(crate::doctor::DoctorArgs),
     /// Show what running processes of tapline do: packets, bits and cycles of each stage.
     #[command(after_help = crate::top::EXAMPLES)]
     Top(crate::top::TopArgs),
@@ -51,6 +55,8 @@ pub(crate) enum Command {
     /// Send the packets of capture files out of an interface: with their gaps, scaled, at a rate, in a loop.
     #[command(after_help = crate::replay::EXAMPLES)]
     Replay(Box<crate::replay::ReplayArgs>),
+    /// Measure what this machine bears: capture, filter and store at every rate, beside other programs.
+    Bench(Box<tapline_bench::system::BenchArgs>),
 }
 
 const RUN_EXAMPLES: &str = "\

@@ -5,68 +5,17 @@ mod support;
 use std::fs::File;
 use std::net::Ipv4Addr;
 use std::path::Path;
-use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
-use support::{
-    Finished, PATIENCE, bytes_of, finish, frames, packets_of, program_or_skip, run, tapline, wait_for,
-};
-use tapline_sys::{NetNs, proc_packet};
+use support::tcpdump::Tcpdump;
+use support::{Finished, PATIENCE, finish, frames, program_or_skip, run, tapline, wait_for};
 use tapline_testkit::capture_file::{ETHERNET, Unit, write_pcap};
 use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
 
 fn namespace(test: &str) -> Option<Namespace> {
     let may = namespaces_or_skip(test) && program_or_skip(test, "tcpdump");
     may.then(|| Namespace::with_pair("replay").expect("a probe succeeded before"))
-}
-
-/// tcpdump at the far end, that writes to a file.
-struct Tcpdump(Child);
-
-impl Tcpdump {
-    fn start(namespace: &Namespace, file: &Path) -> Tcpdump {
-        let arguments = [
-            "-i",
-            FAR,
-            "-n",
-            "-U",
-            "-s",
-            "0",
-            "-B",
-            "16384",
-            "--time-stamp-precision=nano",
-            "-Z",
-            "root",
-            "-w",
-        ];
-        let mut command = namespace.command("tcpdump");
-        let child = command.args(arguments).arg(file).stderr(Stdio::null()).spawn().expect("tcpdump is here");
-        let place = NetNs::open(namespace.name()).unwrap();
-        wait_for("tcpdump to listen", || {
-            let sockets = place.run(proc_packet::sockets).unwrap();
-            sockets.iter().any(|socket| socket.is_running && socket.if_index != 0)
-        });
-        Tcpdump(child)
-    }
-
-    /// Ends it once it has written `count` packets, or when no more come.
-    fn packets(mut self, file: &Path, bytes: u64) -> Vec<Vec<u8>> {
-        wait_for("tcpdump to write", || std::fs::metadata(file).is_ok_and(|file| file.len() >= bytes));
-        std::thread::sleep(Duration::from_millis(100));
-        // `ip netns exec` becomes the program, so that this reaches it.
-        let kill = std::process::Command::new("kill").args(["-INT", &self.0.id().to_string()]).status();
-        assert!(kill.unwrap().success());
-        self.0.wait().unwrap();
-        bytes_of(packets_of(file))
-    }
-}
-
-impl Drop for Tcpdump {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 /// A capture of frames a millisecond apart.

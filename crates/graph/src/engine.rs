@@ -94,6 +94,11 @@ impl Control {
         self.report.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// How often a report was asked for.
+    pub fn reports(&self) -> u64 {
+        self.report.load(Ordering::Relaxed)
+    }
+
     /// Changes the graph of a loop that runs alone, before its next batch.
     ///
     /// # Errors
@@ -485,7 +490,7 @@ impl Timers {
     }
 
     fn asked(&mut self, control: &Control) -> bool {
-        let reports = control.report.load(Ordering::Relaxed);
+        let reports = control.reports();
         std::mem::replace(&mut self.reports_seen, reports) != reports
     }
 }

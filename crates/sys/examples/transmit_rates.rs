@@ -1,22 +1,23 @@
-//! What AF_PACKET can send: sendmmsg against the transmit ring, with and without `PACKET_QDISC_BYPASS`, interleaved.
+//! What can be sent: sendmmsg against the transmit ring, with and without `PACKET_QDISC_BYPASS`, and live frames, interleaved.
 //!
 //! ```text
-//! ip netns add x; ip -n x link add a type veth peer name b; (both up)
+//! ip netns add x; ip -n x link add a type veth peer name b; (both up; live frames need GRO on at b)
 //! ip netns exec x transmit_rates a b [FRAME_BYTES] [FRAMES] [ROUNDS]
 //! ```
 //!
-//! For each way: processor time of the sending thread for each frame (median of the rounds; on a veth the receiver's interrupt is part of it), and
-//! what the other end counted. Then whether frames arrive as they were sent: each frame is filled with one byte, which also ends its source
+//! For each way: processor time of the sending thread for each frame (median of the rounds; on a veth the receiver's interrupt is part of it), frames
+//! a second, and what the other end counted. Then whether frames arrive as they were sent: each frame is filled with one byte, which also ends its source
 //! address, and a socket at the other end that is slow to read compares the two.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tapline_sys::usage::thread_time;
-use tapline_sys::{FRAMES_PER_CALL, FrameSocket, PacketSocket, RouteSocket};
+use tapline_sys::xsk::{XdpSocket, XskSettings};
+use tapline_sys::{FRAMES_PER_CALL, FrameSocket, LiveFrames, PacketSocket, RouteSocket};
 
 /// Slots of the ring, each of 2 KiB.
 const SLOTS: usize = 512;
@@ -36,17 +37,31 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Ok(route.link(to)?.and_then(|link| link.statistics).map_or(0, |counters| counters.rx_packets))
     };
     let mut route = RouteSocket::open()?;
-    let ways = ["sendmmsg", "sendmmsg, bypass", "ring", "ring, bypass"];
+    let ways = [
+        "sendmmsg",
+        "sendmmsg, bypass",
+        "ring",
+        "ring, bypass",
+        "live, 64 a run",
+        "live, 256 a run",
+        "live, 1024 a run",
+        "live, 4096 a run",
+        "AF_XDP",
+    ];
+    let mut speeds = vec![Vec::new(); ways.len()];
     let mut rates = vec![Vec::new(); ways.len()];
     let mut arrived = vec![0; ways.len()];
     for _ in 0..rounds {
         for way in 0..ways.len() {
             let before = received(&mut route)?;
-            let start = thread_time();
+            let (start, clock) = (thread_time(), Instant::now());
             match way {
                 0 | 1 => by_calls(from, way == 1, len, count)?,
-                _ => by_ring(from, way == 3, len, count)?,
+                2 | 3 => by_ring(from, way == 3, len, count)?,
+                8 => by_xdp_socket(from, len, count)?,
+                _ => by_live_frames(from, 64 << (2 * (way - 4)), len, count)?,
             }
+            speeds[way].push(count as f64 / clock.elapsed().as_secs_f64());
             rates[way].push((thread_time() - start).as_nanos() as f64 / count as f64);
             std::thread::sleep(Duration::from_millis(100));
             arrived[way] += received(&mut route)? - before;
@@ -54,12 +69,18 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
     for (way, name) in ways.iter().enumerate() {
         rates[way].sort_by(f64::total_cmp);
-        let (rate, all) = (rates[way][rounds / 2], rounds * count);
-        println!("{name:18} {rate:>7.0} ns a frame   {} of {all} arrived", arrived[way]);
+        speeds[way].sort_by(f64::total_cmp);
+        let (rate, speed, all) = (rates[way][rounds / 2], speeds[way][rounds / 2], rounds * count);
+        println!(
+            "{name:18} {rate:>7.0} ns a frame {speed:>10.0} frames/s   {} of {all} arrived",
+            arrived[way]
+        );
     }
     for (way, name) in ways.iter().enumerate() {
         let mixed = watch(to, || match way {
             0 | 1 => by_calls(from, way == 1, 1000, 100_000),
+            8 => by_xdp_socket(from, 1000, 100_000),
+            4.. => by_live_frames(from, 256, 1000, 100_000),
             _ => by_ring(from, way == 3, 1000, 100_000),
         })?;
         println!("{name:18} {} frames seen, {} of them not as they were sent", mixed.0, mixed.1);
@@ -97,6 +118,72 @@ fn by_calls(if_index: u32, bypass: bool, len: usize, count: usize) -> io::Result
             }
         }
         sent += end;
+    }
+    Ok(())
+}
+
+fn by_live_frames(if_index: u32, a_run: usize, len: usize, count: usize) -> io::Result<()> {
+    let mut live = LiveFrames::open(if_index, 1518).map_err(io::Error::other)?;
+    let mut frames = vec![vec![0; len]; a_run];
+    let mut sent = 0;
+    while sent < count {
+        for (n, frame) in frames.iter_mut().enumerate() {
+            fill(frame, sent + n);
+        }
+        let mut at = 0;
+        let end = a_run.min(count - sent);
+        while at < end {
+            match live.send(frames[at..end].iter().map(|frame| [frame.as_slice(), &[], &[]])) {
+                Ok(taken) => at += taken,
+                Err(error) if error.errno() == libc::ENOBUFS => std::thread::yield_now(),
+                Err(error) => return Err(error.source),
+            }
+        }
+        sent += end;
+    }
+    Ok(())
+}
+
+fn by_xdp_socket(if_index: u32, len: usize, count: usize) -> io::Result<()> {
+    let other = |error: tapline_sys::SyscallError| error.source;
+    let settings = XskSettings {
+        chunk_len: 2048,
+        chunks: 4096,
+        fill_len: 64,
+        completion_len: 4096,
+        rx_len: 0,
+        tx_len: 2048,
+        huge_pages: true,
+    };
+    let mut socket = XdpSocket::open(&settings).map_err(other)?;
+    for _ in 0..100 {
+        match socket.bind(if_index, 0, false) {
+            Ok(_) => break,
+            Err(error) if error.errno() == libc::EBUSY => std::thread::sleep(Duration::from_millis(5)),
+            Err(error) => return Err(error.source),
+        }
+    }
+    let mut sent = 0;
+    while sent < count {
+        let end = FRAMES_PER_CALL.min(count - sent);
+        for n in 0..end {
+            let chunk = loop {
+                match socket.take_chunk() {
+                    Some(chunk) => break chunk,
+                    None => _ = socket.complete(),
+                }
+            };
+            fill(&mut socket.chunk_mut(chunk)[..len], sent + n);
+            while !socket.transmit(chunk, 0, len as u32, false) {
+                socket.flush().map_err(other)?;
+            }
+        }
+        while !socket.flush().map_err(other)? {}
+        socket.complete();
+        sent += end;
+    }
+    while socket.transmits_pending() > 0 {
+        socket.flush().map_err(other)?;
     }
     Ok(())
 }

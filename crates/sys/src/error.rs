@@ -18,6 +18,11 @@ impl SyscallError {
         SyscallError { call, source: io::Error::last_os_error() }
     }
 
+    /// A failure of a number, as in errno(3), that a caller noticed itself.
+    pub fn new(call: &'static str, errno: i32) -> SyscallError {
+        SyscallError::from_errno(call, errno)
+    }
+
     /// A failure that we noticed ourselves and that has a number of its own.
     pub(crate) fn from_errno(call: &'static str, errno: i32) -> SyscallError {
         SyscallError { call, source: io::Error::from_raw_os_error(errno) }

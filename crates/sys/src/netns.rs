@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -30,6 +31,22 @@ impl NetNs {
         Ok(NetNs { file: File::open(path_of(name))? })
     }
 
+    /// The number by which the kernel tells namespaces apart, until the next start of the system.
+    ///
+    /// # Errors
+    /// What fstat(2) says.
+    pub fn inode(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.ino())
+    }
+
+    /// The number of the calling thread's namespace.
+    ///
+    /// # Errors
+    /// What stat(2) says, if `/proc` is not there.
+    pub fn inode_here() -> io::Result<u64> {
+        Ok(fs::metadata("/proc/thread-self/ns/net")?.ino())
+    }
+
     /// The names that `ip netns` knows, sorted.
     pub fn names() -> Vec<String> {
         let entries = fs::read_dir(NAMED).into_iter().flatten().flatten();
@@ -52,6 +69,24 @@ impl NetNs {
             check("setns(CLONE_NEWNET)", result).map(|_| work())
         };
         thread::scope(|scope| scope.spawn(inside).join())
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    /// A new, empty namespace without a name, which ends with this value. The calling thread stays where it is.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_SYS_ADMIN`.
+    ///
+    /// # Panics
+    /// If the system has no memory for a thread.
+    pub fn unnamed() -> Result<NetNs, SyscallError> {
+        let make = || {
+            NetNs::enter_new()?;
+            let file = File::open("/proc/thread-self/ns/net");
+            let open = |source| SyscallError { call: "open(/proc/thread-self/ns/net)", source };
+            file.map(|file| NetNs { file }).map_err(open)
+        };
+        thread::scope(|scope| scope.spawn(make).join())
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     }
 

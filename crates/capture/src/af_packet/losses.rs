@@ -129,8 +129,8 @@ fn nic_counters(if_index: u32, route: &mut RouteSocket) -> Option<[u64; 4]> {
     Some([rx_dropped, rx_missed_errors, rx_fifo_errors, rx_over_errors])
 }
 
-/// Whether a driver's counter of this name means received packets that were lost.
-fn speaks_of_loss(name: &str) -> bool {
+/// Whether a driver's counter (`ethtool -S`) of this name means received packets that were lost.
+pub fn speaks_of_loss(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let is_of_sending = name.starts_with("tx") || name.contains("_tx") || name.contains(".tx");
     !is_of_sending && LOSS_WORDS.iter().any(|word| name.contains(word))

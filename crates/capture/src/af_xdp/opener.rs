@@ -285,7 +285,7 @@ impl<'a> Opener<'a> {
     /// Tags that the adapter takes out of packets are nowhere then: sockets of this kind have no place for them.
     fn warn_of_stripped_tags(&mut self, link: &Link, tell: &mut impl FnMut(String, bool)) {
         let features = self.control.features(&link.name).unwrap_or_default();
-        let strips = features.iter().any(|(name, is_on)| name == "rx-vlan-hw-parse" && *is_on);
+        let strips = features.iter().any(|feature| feature.name == "rx-vlan-hw-parse" && feature.is_on);
         // A veth takes none out of what is sent through it with its tag.
         if strips && link.kind != "veth" {
             let name = &link.name;

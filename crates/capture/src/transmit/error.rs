@@ -4,6 +4,8 @@ use std::io;
 
 use tapline_sys::{NetNs, SyscallError};
 
+use super::Backend;
+
 const EPERM: i32 = 1;
 const EACCES: i32 = 13;
 
@@ -56,6 +58,16 @@ pub enum TransmitError {
         /// What the kernel said.
         source: SyscallError,
     },
+    /// The back end that was asked for cannot be had.
+    #[error("{interface}: no sending by {backend}: {why}\n  --backend auto takes the best that works")]
+    NoBackend {
+        /// Where.
+        interface: String,
+        /// Which.
+        backend: Backend,
+        /// Why, in words.
+        why: String,
+    },
     /// Something else failed.
     #[error("{interface}: {source}")]
     Call {
@@ -67,6 +79,10 @@ pub enum TransmitError {
 }
 
 impl TransmitError {
+    pub(super) fn no_backend(interface: &str, backend: Backend, why: String) -> TransmitError {
+        TransmitError::NoBackend { interface: interface.to_owned(), backend, why }
+    }
+
     pub(super) fn of_call(interface: &str, source: SyscallError) -> TransmitError {
         let interface = interface.to_owned();
         match source.errno() {

@@ -9,6 +9,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `backend` | the ways to the interface, and which one is taken |
 //! | `permit` | where sending is allowed at all: the one place that says it |
 //! | `round` | what would go round for ever |
 //! | `ready` | a captured packet as the frame that stood on the wire |
@@ -20,6 +21,7 @@
 //! `packets given = sent + refused by cause` holds exactly. Nothing here waits for ever: when a queue is full the sender tries for as long as
 //! [`SendSettings::patience`] says, and then counts the packet.
 
+mod backend;
 mod cause;
 mod checksum;
 mod error;
@@ -32,22 +34,20 @@ mod round;
 use std::time::{Duration, Instant};
 
 use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType};
-use tapline_sys::{FRAMES_PER_CALL, FrameSocket, RouteSocket, SyscallError};
+use tapline_sys::{RouteSocket, SyscallError};
 
+pub use backend::{Backend, BackendChoice, PassedOver};
 pub use cause::{Cause, Causes};
 pub use error::TransmitError;
-pub use pace::{LEAD_NS, PaceReport, Pacer, Schedule};
+pub use pace::{LEAD_NS, Overseer, PaceReport, Pacer, Schedule};
 pub use permit::{Network, Permit};
 pub use ready::Change;
 
+use backend::Way;
 use ready::Maker;
 
 use crate::Error;
 
-/// Bytes of frames that may be on their way to the adapter. A virtual interface holds none.
-const SEND_BUFFER: u32 = 4 << 20;
-/// The pause before a full queue, which cannot be waited for, is tried again.
-const PAUSE: Duration = Duration::from_micros(50);
 /// The longest wait at once for room in the socket.
 const WAIT_MAX: Duration = Duration::from_millis(20);
 
@@ -64,11 +64,18 @@ pub struct SendSettings {
     pub segments: bool,
     /// What is changed in each frame.
     pub change: Change,
+    /// By which back end.
+    pub backend: BackendChoice,
 }
 
 impl Default for SendSettings {
     fn default() -> SendSettings {
-        SendSettings { patience: Duration::from_millis(2), segments: false, change: Change::None }
+        SendSettings {
+            patience: Duration::from_millis(2),
+            segments: false,
+            change: Change::None,
+            backend: BackendChoice::This(Backend::Packet),
+        }
     }
 }
 
@@ -88,7 +95,8 @@ pub struct Sent {
 pub struct Transmitter {
     name: String,
     link_type: LinkType,
-    socket: FrameSocket,
+    way: Way,
+    passed_over: Vec<PassedOver>,
     maker: Maker,
     patience: Duration,
     if_index: u32,
@@ -101,22 +109,18 @@ pub struct Transmitter {
 }
 
 impl Transmitter {
-    /// Opens a socket on the interface that the permit is for. Needs `CAP_NET_RAW`; nothing afterwards.
+    /// Opens a back end on the interface that the permit is for. Needs `CAP_NET_RAW`, for XDP live frames more; nothing afterwards.
     ///
     /// # Errors
-    /// [`TransmitError::NoPermission`] without the right to open packet sockets; what else the kernel says.
+    /// [`TransmitError::NoPermission`] without the right to open packet sockets; [`TransmitError::NoBackend`] if the one that was asked for cannot be
+    /// had; what else the kernel says.
     pub fn open(permit: &Permit, settings: &SendSettings) -> Result<Transmitter, TransmitError> {
         let name = permit.name().to_owned();
         let fail = |source: SyscallError| TransmitError::of_call(&name, source);
         let if_index = permit.if_index();
-        let open = || Ok((FrameSocket::open(if_index)?, RouteSocket::open()?));
-        let (socket, mut route) = permit.run(open).and_then(|opened| opened).map_err(fail)?;
+        let mut route = permit.run(RouteSocket::open).and_then(|opened| opened).map_err(fail)?;
         let dropped_before = tx_dropped(&mut route, if_index);
-        // A smaller buffer costs patience at worst.
-        let _ = socket.set_send_buffer(SEND_BUFFER);
-        if settings.segments {
-            socket.set_vnet_header(true).map_err(fail)?;
-        }
+        let (way, passed_over) = Way::open(permit, settings.backend, settings.segments)?;
         let link_type = permit.link_type();
         let maker = Maker::new(link_type, settings.change, settings.segments);
         let (patience, sent) = (settings.patience, Sent::default());
@@ -124,7 +128,8 @@ impl Transmitter {
         Ok(Transmitter {
             name,
             link_type,
-            socket,
+            way,
+            passed_over,
             maker,
             patience,
             if_index,
@@ -139,7 +144,32 @@ impl Transmitter {
     /// there. `None` if nobody counts them.
     pub fn dropped_later(&mut self) -> Option<u64> {
         let before = self.dropped_before?;
-        tx_dropped(&mut self.route, self.if_index).map(|now| now.saturating_sub(before))
+        let told = self.way.dropped_and_told();
+        tx_dropped(&mut self.route, self.if_index).map(|now| now.saturating_sub(before).saturating_sub(told))
+    }
+
+    /// By which back end it sends.
+    pub fn backend(&self) -> Backend {
+        self.way.backend()
+    }
+
+    /// A few words about how the back end works here, such as `copy mode`.
+    pub fn backend_remark(&self) -> Option<&'static str> {
+        self.way.remark()
+    }
+
+    /// Faster back ends that were not taken, and why.
+    pub fn passed_over(&self) -> &[PassedOver] {
+        &self.passed_over
+    }
+
+    /// Waits until what was sent has left our hands, for as long as the patience allows. What has not by then counts as refused. To be called
+    /// before the account is made.
+    pub fn finish(&mut self) {
+        let (packets, bytes, errno) = self.way.finish(self.patience);
+        self.sent.packets -= packets;
+        self.sent.bytes -= bytes;
+        self.refuse(Cause::of_errno(errno).unwrap_or(Cause::QueueFull), packets);
     }
 
     /// The interface's name.
@@ -181,7 +211,7 @@ impl Transmitter {
         }
         let mut at = 0;
         while at < self.maker.len() {
-            match self.socket.send(self.maker.pieces(batch, at).take(FRAMES_PER_CALL)) {
+            match self.way.send(self.maker.pieces(batch, at)) {
                 // The kernel takes one frame at least, or says why not.
                 Ok(0) => {
                     self.refuse(Cause::Other, (self.maker.len() - at) as u64);
@@ -233,13 +263,9 @@ impl Transmitter {
     fn try_again(&mut self, batch: &Batch<'_>, at: usize, mut errno: i32) -> Result<bool, Error> {
         let start = Instant::now();
         while let Some(left) = self.patience.checked_sub(start.elapsed()).filter(|left| !left.is_zero()) {
-            if errno == EAGAIN {
-                let waited = self.socket.wait_for_room(left.min(WAIT_MAX));
-                waited.map_err(|error| Error::output(&self.name, error.source))?;
-            } else {
-                std::thread::sleep(PAUSE.min(left));
-            }
-            match self.socket.send(self.maker.pieces(batch, at).take(1)) {
+            let waited = self.way.wait_for_room(errno == EAGAIN, left.min(WAIT_MAX));
+            waited.map_err(|error| Error::output(&self.name, error))?;
+            match self.way.send(self.maker.pieces(batch, at).take(1)) {
                 Ok(taken) => {
                     self.took(at, taken);
                     return Ok(taken > 0);

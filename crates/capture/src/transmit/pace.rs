@@ -15,7 +15,7 @@ use tapline_profile::{Clock, Clocks, Spread, Stamp, StampMode};
 use tapline_sys::clock::monotonic_ns;
 use tapline_sys::timer;
 
-use super::Transmitter;
+use super::{Sent, Transmitter};
 use crate::Error;
 
 /// Nearer than this to its time at most, and at least, a frame is waited for by reading the counter: sleeping threads wake up late.
@@ -42,6 +42,22 @@ pub trait Schedule {
 
     /// What the frames' interface numbers mean.
     fn interfaces(&self) -> &[Interface];
+}
+
+/// Who watches over a pacer. It is asked between any two calls and every 20 ms while nothing is due, and must not keep it waiting.
+pub trait Overseer {
+    /// Whether to stop.
+    fn is_stopped(&self) -> bool;
+
+    /// Whether it wants to be told how far things are.
+    fn is_asking(&self) -> bool {
+        false
+    }
+
+    /// How far things are.
+    fn tell(&self, report: &PaceReport, sent: &Sent) {
+        let _ = (report, sent);
+    }
 }
 
 /// How it went.
@@ -106,7 +122,7 @@ impl Pacer {
         }
     }
 
-    /// Sends all frames of a schedule, until `is_stopped`. The calling thread does nothing else meanwhile, and keeps a processor busy where
+    /// Sends all frames of a schedule, until the overseer stops it. The calling thread does nothing else meanwhile, and keeps a processor busy where
     /// gaps are short.
     ///
     /// # Errors
@@ -115,12 +131,12 @@ impl Pacer {
         &mut self,
         schedule: &mut dyn Schedule,
         transmitter: &mut Transmitter,
-        is_stopped: &dyn Fn() -> bool,
+        overseer: &dyn Overseer,
     ) -> Result<(), Error> {
         // Without it sleeps end up to 50 microseconds late; what is left of them is spent spinning.
         let _ = timer::set_timer_slack(std::time::Duration::from_nanos(1));
         let mut is_begun = false;
-        while !is_stopped() && schedule.advance()? {
+        while !overseer.is_stopped() && schedule.advance()? {
             if !std::mem::replace(&mut is_begun, true) {
                 self.start = self.now() + LEAD_NS;
             }
@@ -128,7 +144,8 @@ impl Pacer {
             let count = batch.len().min(times.len());
             let mut at = 0;
             while at < count {
-                let Some(now) = self.wait_until(self.start.saturating_add(times[at]), is_stopped) else {
+                let time = self.start.saturating_add(times[at]);
+                let Some(now) = self.wait_until(time, transmitter.sent(), overseer) else {
                     self.report.left = (count - at) as u64;
                     return Ok(());
                 };
@@ -159,8 +176,11 @@ impl Pacer {
     }
 
     /// Waits; gives the time, or `None` if an order to stop came first.
-    fn wait_until(&mut self, time: u64, is_stopped: &dyn Fn() -> bool) -> Option<u64> {
+    fn wait_until(&mut self, time: u64, sent: &Sent, overseer: &dyn Overseer) -> Option<u64> {
         let mut has_slept = false;
+        if overseer.is_asking() {
+            overseer.tell(&self.report, sent);
+        }
         loop {
             let now = self.now();
             if now >= time {
@@ -169,7 +189,7 @@ impl Pacer {
                 self.spin_ns = (self.spin_ns - self.spin_ns / part).max(SPIN_MIN_NS);
                 return Some(now);
             }
-            if is_stopped() {
+            if overseer.is_stopped() {
                 return None;
             }
             let left = time - now;
@@ -179,6 +199,9 @@ impl Pacer {
                 let late = self.now().saturating_sub(until);
                 self.spin_ns = (2 * late).clamp(self.spin_ns, SPIN_MAX_NS);
                 has_slept = true;
+                if overseer.is_asking() {
+                    overseer.tell(&self.report, sent);
+                }
             } else {
                 std::hint::spin_loop();
             }

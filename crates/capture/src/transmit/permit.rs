@@ -104,6 +104,23 @@ impl Permit {
         af_packet::link_type(self.link.hardware_type)
     }
 
+    /// The largest packet that it sends, without the link header, in bytes.
+    pub(super) fn mtu(&self) -> u32 {
+        self.link.mtu
+    }
+
+    /// The queueing discipline that somebody chose for it: one that the kernel does not put there by itself.
+    pub(super) fn chosen_discipline(&self) -> Option<&str> {
+        const DEFAULTS: [&str; 8] = ["", "noqueue", "noop", "pfifo_fast", "fq_codel", "fq", "mq", "pfifo"];
+        let discipline = self.link.discipline.as_str();
+        (!DEFAULTS.contains(&discipline)).then_some(discipline)
+    }
+
+    /// Whether it is one end of a veth.
+    pub(super) fn is_veth(&self) -> bool {
+        self.link.kind == "veth"
+    }
+
     /// Runs work in the interface's namespace.
     pub(super) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, SyscallError> {
         run_in(self.namespace.as_ref(), work)

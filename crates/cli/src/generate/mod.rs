@@ -41,6 +41,8 @@ Examples:
   tapline generate -w - size=590 count=100 | tapline capture -r - -n
   tapline generate -i veth0 mark size=60..1514 flows=100 rate=50k duration=10s
       out of an interface; tapline capture -i veth1 --verify tells what became of them
+  tapline generate -i veth0 size=60 count=10M
+      as fast as it goes: by XDP live frames, if veth0 takes them (--backend)
 
 The same recipe gives the same file, byte for byte. In graphs, generate(\"RECIPE\") is a source.
 docs/generate.md says more.";

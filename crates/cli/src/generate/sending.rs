@@ -1,6 +1,5 @@
 //! `tapline generate -i`: packets leave at the times of their recipe, or as fast as they can.
 
-use std::io::{self, Write};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +12,7 @@ use tapline_packet::{Batch, Interface, Timestamp};
 
 use super::GenerateArgs;
 use crate::capture::clock;
-use crate::sending::{Outcome, Taken, conclude};
+use crate::sending::{Outcome, Place, Taken, Watching, conclude};
 use crate::{privileges, signals};
 
 /// Sends the packets of a recipe.
@@ -22,21 +21,34 @@ pub(super) fn run(args: &GenerateArgs, interface: &str, text: &str) -> Result<Ex
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
     let caught = signals::catch()?;
     let made = Made::new(text, clock()).map_err(|error| anyhow!(error.render(text)))?;
-    let mut transmitter = args.sending.open(interface)?;
+    let is_paced = made.is_paced();
+    let mut transmitter = args.sending.open(interface, is_paced)?;
     privileges::give_up(identity.as_ref())?;
     caught.obey(Arc::clone(&control))?;
-    let is_paced = made.is_paced();
     let how = if is_paced { "at the times of the recipe" } else { "as fast as it goes" };
-    let _ = writeln!(io::stderr(), "tapline: sending on {interface} by AF_PACKET (sendmmsg), {how}");
+    let place = Place::of(&transmitter);
+    place.announce(how, is_paced);
     let mut pacer = Pacer::new();
     // Marks say when packets are to go: from now on, whatever the recipe says of files.
     let made = made.starting(clock().plus_nanos(LEAD_NS as i64));
     let mut schedule = Departures { made, start: None, times: Vec::new(), packets: 0 };
-    let sent = pacer.run(&mut schedule, &mut transmitter, &|| control.stopped());
+    let whole = schedule.made.progress().map(|(_, all)| all);
+    let watching = Watching::begin(&place, "made", is_paced, args.json, whole, &control)?;
+    let sent = pacer.run(&mut schedule, &mut transmitter, &watching);
+    watching.end();
+    transmitter.finish();
     let (packets, left) = (schedule.packets, pacer.report().left);
     let taken = Taken { verb: "made", packets, passes: 1, backwards: 0, left };
-    let (pacer, json) = (pacer.report(), args.json);
-    conclude(&mut Outcome { pacer, transmitter: &mut transmitter, taken, is_paced, json })?;
+    conclude(&Outcome {
+        pacer: pacer.report(),
+        dropped_later: transmitter.dropped_later(),
+        sent: transmitter.sent(),
+        place: &place,
+        taken,
+        is_running: false,
+        is_paced,
+        json: args.json,
+    })?;
     sent?;
     Ok(ExitCode::SUCCESS)
 }

@@ -28,7 +28,7 @@ use tapline_packet::{Batch, Interface};
 
 use crate::args::parse_duration;
 use crate::capture::stop_after;
-use crate::sending::{Outcome, SendArgs, Taken, conclude};
+use crate::sending::{Outcome, Place, SendArgs, Taken, Watching, conclude};
 use crate::{privileges, signals};
 use reader::{Prepared, Reader};
 use timeline::{Rate, Timing};
@@ -42,12 +42,12 @@ Examples:
   tapline replay trace.pcap -i veth0 --speed 10             ten times as fast
   tapline replay trace.pcap -i veth0 --rate 100k --loop 0   100,000 packets a second, until Ctrl-C
   tapline replay trace.erf -i veth0 --rate 500Mbps          500 million bits a second
-  tapline replay trace.pcap.zst -i veth0 --top-speed
+  tapline replay trace.pcap.zst -i veth0 --top-speed        by XDP live frames, if veth0 takes them
   tapline replay trace.pcap -i veth0 --rate 1k --realtime   even gaps on a busy machine
   tapline replay trace.pcap -i veth0 --ip 10.0.0.0/8=192.0.0.0/8 --mac 02:00:00:00:00:01=02:00:00:00:00:09
 
 Sends on loopback and veth interfaces; on others only with --i-own-this-network NAME. At its end it accounts for each packet of the file, and tells
-the rate and by how much the gaps between packets were off.";
+the rate and by how much the gaps between packets were off; SIGUSR1 prints the account so far. docs/sending.md says more, of back ends too.";
 
 /// What was typed.
 #[derive(Debug, Args)]
@@ -107,16 +107,22 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
     let caught = signals::catch()?;
     let rewrite = Rewrite { macs: args.mac.clone(), ips: args.ip.clone() };
-    let mut transmitter = args.sending.open(&args.interface)?;
+    let is_paced = timing(args) != Timing::Top;
+    let mut transmitter = args.sending.open(&args.interface, is_paced)?;
     let reader = Reader::open(args, rewrite, &control)?;
     privileges::give_up(identity.as_ref())?;
     caught.obey(Arc::clone(&control))?;
     if let Some(duration) = args.duration {
         stop_after(duration, Arc::clone(&control));
     }
-    begin(args, &reader);
+    let place = Place::of(&transmitter);
+    begin(args, &reader, &place);
     let mut pacer = Pacer::new();
-    let done = send(reader, &mut pacer, &mut transmitter, &control)?;
+    let watching = Watching::begin(&place, "read", is_paced, args.json, args.count, &control)?;
+    let done = send(reader, &mut pacer, &mut transmitter, &control, &watching);
+    watching.end();
+    let done = done?;
+    transmitter.finish();
     let taken = Taken {
         verb: "read",
         packets: done.read.packets,
@@ -124,11 +130,13 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
         backwards: done.read.backwards,
         left: done.left,
     };
-    let is_paced = timing(args) != Timing::Top;
-    conclude(&mut Outcome {
+    conclude(&Outcome {
         pacer: pacer.report(),
-        transmitter: &mut transmitter,
+        dropped_later: transmitter.dropped_later(),
+        sent: transmitter.sent(),
+        place: &place,
         taken,
+        is_running: false,
         is_paced,
         json: args.json,
     })?;
@@ -139,7 +147,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
 }
 
 /// Says what is about to happen.
-fn begin(args: &ReplayArgs, reader: &Reader) {
+fn begin(args: &ReplayArgs, reader: &Reader, place: &Place) {
     let how = match timing(args) {
         Timing::Top => "as fast as it goes".to_owned(),
         Timing::Rate(Rate::Packets(rate)) => format!("{} packets a second", grouped(rate.round() as u64)),
@@ -151,7 +159,7 @@ fn begin(args: &ReplayArgs, reader: &Reader) {
     for line in &reader.announcements {
         let _ = writeln!(stderr, "tapline: {line}");
     }
-    let _ = writeln!(stderr, "tapline: sending on {} by AF_PACKET (sendmmsg), {how}", args.interface);
+    place.announce(&how, timing(args) != Timing::Top);
 }
 
 /// How often, and how fast.
@@ -177,13 +185,14 @@ fn send(
     pacer: &mut Pacer,
     transmitter: &mut Transmitter,
     control: &Arc<Control>,
+    watching: &Watching,
 ) -> Result<Done> {
     let (prepared, ahead) = mpsc::sync_channel(AHEAD);
     let (used, bin) = mpsc::channel();
     let worker =
         std::thread::Builder::new().name("reader".to_owned()).spawn(move || reader.run(&prepared, &bin))?;
     let mut schedule = Ahead { ahead, used, current: None };
-    let sent = pacer.run(&mut schedule, transmitter, &|| control.stopped());
+    let sent = pacer.run(&mut schedule, transmitter, watching);
     // The reader ends with the next batch that it has ready.
     control.stop();
     let drained: u64 = schedule.ahead.iter().map(|prepared| prepared.len() as u64).sum();

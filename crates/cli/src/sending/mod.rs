@@ -1,18 +1,19 @@
 //! What `tapline replay` and `tapline generate -i` have in common: the interface that they send on, and what is told of it.
 
 mod report;
+mod watching;
 
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::Args;
-use tapline_capture::transmit::{Network, SendSettings, Transmitter};
+use clap::{Args, ValueEnum};
+use tapline_capture::transmit::{Backend, BackendChoice, Network, PassedOver, SendSettings, Transmitter};
 use tapline_sys::timer;
 
 pub(crate) use report::{Outcome, Taken, conclude};
-
-/// How long a full queue is tried again before a packet counts as refused.
-const PATIENCE: Duration = Duration::from_millis(500);
+pub(crate) use watching::Watching;
 
 /// How packets are sent.
 #[derive(Debug, Args)]
@@ -20,23 +21,84 @@ pub(crate) struct SendArgs {
     /// Send on this interface whatever it is. Without it, only loopback and veth interfaces are sent on.
     #[arg(long, value_name = "IFACE", help_heading = "Sending", requires = "interface")]
     i_own_this_network: Vec<String>,
+    /// How packets get to the interface. auto: XDP live frames if the interface takes them, else AF_XDP, else AF_PACKET; packets that have times go
+    /// by AF_PACKET, which costs least for few at once. The account names the one taken, and why not a faster one.
+    #[arg(long, value_name = "WAY", default_value = "auto", help_heading = "Sending")]
+    backend: BackendArg,
     /// Send in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME", help_heading = "Sending", requires = "interface")]
     pub(crate) netns: Option<String>,
     /// Send in a real-time thread, which no ordinary one interrupts: for even gaps on a busy machine. Needs root or CAP_SYS_NICE.
     #[arg(long, help_heading = "Sending", requires = "interface")]
     realtime: bool,
+    /// How long a full queue is tried again before a packet counts as not sent, in milliseconds. With 0 nothing is waited for, as on a wire
+    #[arg(long, value_name = "MS", help_heading = "Sending", default_value_t = 500)]
+    patience: u32,
+}
+
+/// What `--backend` takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum BackendArg {
+    /// The best that the interface can.
+    Auto,
+    /// AF_PACKET, sendmmsg: any interface, any frame.
+    Packet,
+    /// AF_XDP: frames through a ring in memory that the kernel reads.
+    Xdp,
+    /// XDP live frames: the kernel makes frames of its own pages (Linux 5.18).
+    Live,
 }
 
 impl SendArgs {
     /// Opens an interface to send on, if that is allowed there, and makes this thread what it is to be.
-    pub(crate) fn open(&self, interface: &str) -> Result<Transmitter> {
+    pub(crate) fn open(&self, interface: &str, is_paced: bool) -> Result<Transmitter> {
         let network = Network::look(self.netns.as_deref(), &self.i_own_this_network)?;
-        let settings = SendSettings { patience: PATIENCE, ..SendSettings::default() };
+        let backend = match self.backend {
+            BackendArg::Auto if is_paced => BackendChoice::AtTimes,
+            BackendArg::Auto => BackendChoice::Fastest,
+            BackendArg::Packet => BackendChoice::This(Backend::Packet),
+            BackendArg::Xdp => BackendChoice::This(Backend::Xdp),
+            BackendArg::Live => BackendChoice::This(Backend::Live),
+        };
+        let settings = SendSettings {
+            patience: Duration::from_millis(self.patience.into()),
+            backend,
+            ..SendSettings::default()
+        };
         let transmitter = Transmitter::open(&network.permit(interface)?, &settings)?;
         if self.realtime {
             timer::set_realtime().context("--realtime needs root or CAP_SYS_NICE")?;
         }
         Ok(transmitter)
+    }
+}
+
+/// Where packets go, and by which way.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) interface: String,
+    pub(crate) backend: Backend,
+    remark: Option<&'static str>,
+    passed_over: Vec<PassedOver>,
+}
+
+impl Place {
+    pub(crate) fn of(transmitter: &Transmitter) -> Place {
+        Place {
+            interface: transmitter.name().to_owned(),
+            backend: transmitter.backend(),
+            remark: transmitter.backend_remark(),
+            passed_over: transmitter.passed_over().to_vec(),
+        }
+    }
+
+    /// Says what is about to happen. What is said of a faster way is for those who want all that goes.
+    pub(crate) fn announce(&self, how: &str, is_paced: bool) {
+        let remark = self.remark.map(|remark| format!(", {remark}")).unwrap_or_default();
+        let mut text = format!("tapline: sending on {} by {}{remark}, {how}\n", self.interface, self.backend);
+        for PassedOver { backend, why } in self.passed_over.iter().filter(|_| !is_paced) {
+            let _ = writeln!(text, "tapline: not by {backend}: {why}");
+        }
+        let _ = io::stderr().write_all(text.as_bytes());
     }
 }

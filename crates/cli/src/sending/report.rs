@@ -5,14 +5,21 @@ use std::io::{self, Write};
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
-use tapline_capture::transmit::{PaceReport, Transmitter};
+use tapline_capture::transmit::{PaceReport, PassedOver, Sent};
 use tapline_graph::grouped;
+
+use super::Place;
 
 /// What a run leaves to tell.
 pub(crate) struct Outcome<'a> {
     pub(crate) pacer: &'a PaceReport,
-    pub(crate) transmitter: &'a mut Transmitter,
+    pub(crate) sent: &'a Sent,
+    pub(crate) place: &'a Place,
+    /// Packets that the driver dropped after they were sent, if somebody counts them.
+    pub(crate) dropped_later: Option<u64>,
     pub(crate) taken: Taken,
+    /// More will come.
+    pub(crate) is_running: bool,
     /// Whether packets had times at which they were to go.
     pub(crate) is_paced: bool,
     /// As JSON on standard output instead of text on standard error.
@@ -49,9 +56,8 @@ struct Numbers {
 }
 
 impl Numbers {
-    fn of(outcome: &mut Outcome<'_>) -> Numbers {
-        let dropped_later = outcome.transmitter.dropped_later();
-        let sent = outcome.transmitter.sent();
+    fn of(outcome: &Outcome<'_>) -> Numbers {
+        let (sent, dropped_later) = (outcome.sent, outcome.dropped_later);
         let pace = outcome.pacer;
         let is_paced = outcome.is_paced;
         // Between the first frame and the last there is one gap less than there are frames.
@@ -81,7 +87,7 @@ impl Numbers {
 }
 
 /// Tells how it went.
-pub(crate) fn conclude(outcome: &mut Outcome<'_>) -> Result<()> {
+pub(crate) fn conclude(outcome: &Outcome<'_>) -> Result<()> {
     let numbers = Numbers::of(outcome);
     if outcome.json {
         writeln!(io::stdout(), "{}", to_json(&numbers, outcome))?;
@@ -91,17 +97,30 @@ pub(crate) fn conclude(outcome: &mut Outcome<'_>) -> Result<()> {
     Ok(())
 }
 
+/// Tells how it goes, on standard error.
+pub(super) fn tell(outcome: &Outcome<'_>) {
+    let numbers = Numbers::of(outcome);
+    let text = match outcome.json {
+        true => format!("{}\n", to_json(&numbers, outcome)),
+        false => to_text(&numbers, outcome),
+    };
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
 fn to_json(numbers: &Numbers, outcome: &Outcome<'_>) -> Value {
     let pace = outcome.pacer;
-    let unsent: Map<String, Value> = outcome
-        .transmitter
-        .sent()
-        .causes
-        .iter()
-        .map(|(cause, count)| (cause.name().to_owned(), count.into()))
-        .collect();
+    let causes = outcome.sent.causes.iter();
+    let unsent: Map<String, Value> =
+        causes.map(|(cause, count)| (cause.name().to_owned(), count.into())).collect();
+    let passed_over = |over: &PassedOver| json!({ "name": over.backend.name(), "why": over.why });
+    let passed_over: Vec<Value> = outcome.place.passed_over.iter().map(passed_over).collect();
     let paced = |value: Option<u64>| numbers.planned_seconds.and(value);
     json!({
+        "backend": {
+            "name": outcome.place.backend.name(),
+            "remark": outcome.place.remark,
+            "passed_over": passed_over,
+        },
         "rate": {
             "packets_per_second": numbers.packet_rate,
             "asked_packets_per_second": numbers.asked_rate,
@@ -113,7 +132,7 @@ fn to_json(numbers: &Numbers, outcome: &Outcome<'_>) -> Value {
             "late_max_ns": paced(Some(pace.late_max_ns)),
         },
         "account": {
-            "interface": outcome.transmitter.name(),
+            "interface": outcome.place.interface,
             outcome.taken.verb: numbers.taken,
             "passes": outcome.taken.passes,
             "backwards": outcome.taken.backwards,
@@ -122,14 +141,15 @@ fn to_json(numbers: &Numbers, outcome: &Outcome<'_>) -> Value {
             "unsent": unsent,
             "not_reached": numbers.left,
             "tx_dropped": numbers.dropped_later,
-            "lost": outcome.transmitter.sent().causes.lost(),
+            "lost": outcome.sent.causes.lost(),
+            "running": outcome.is_running,
             "balanced": numbers.is_balanced(),
         },
     })
 }
 
 fn to_text(numbers: &Numbers, outcome: &Outcome<'_>) -> String {
-    let (interface, verb) = (outcome.transmitter.name(), outcome.taken.verb);
+    let (interface, verb) = (&outcome.place.interface, outcome.taken.verb);
     let mut text = String::from("account                                              packets\n");
     let mut row = |place: &str, count: u64, remark: &str| {
         let gap = if remark.is_empty() { "" } else { "  " };
@@ -139,7 +159,7 @@ fn to_text(numbers: &Numbers, outcome: &Outcome<'_>) -> String {
     let repeated = if passes > 1 { format!("in {} passes", grouped(passes)) } else { String::new() };
     row(verb, numbers.taken, &repeated);
     row(&format!("{interface}  sent"), numbers.sent, &format!("{} bytes", grouped(numbers.bytes)));
-    for (cause, count) in outcome.transmitter.sent().causes.iter() {
+    for (cause, count) in outcome.sent.causes.iter() {
         row(&format!("{interface}  NOT SENT"), count, cause.words());
     }
     if numbers.left > 0 {
@@ -153,6 +173,9 @@ fn to_text(numbers: &Numbers, outcome: &Outcome<'_>) -> String {
         );
     }
     match numbers.is_balanced() {
+        true if outcome.is_running => {
+            text += "  balanced so far: still running, packets whose time has not come are not counted\n";
+        }
         true => text += "  balanced: every packet is accounted for\n",
         false => {
             let Numbers { taken, sent, unsent, left, .. } = numbers;

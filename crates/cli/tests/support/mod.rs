@@ -1,6 +1,8 @@
 //! What the tests of the program share: running it, its account, live captures in a namespace, real captures.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
 
+pub mod tcpdump;
+
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -71,6 +71,19 @@ pub(super) struct TestRun {
     pub(super) ctx_size_out: u32,
     pub(super) ctx_in: u64,
     pub(super) ctx_out: u64,
+    pub(super) flags: u32,
+    pub(super) cpu: u32,
+    pub(super) batch_size: u32,
+    pub(super) hole: u32,
+}
+
+/// `BPF_RAW_TRACEPOINT_OPEN`.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(super) struct TracepointOpen {
+    pub(super) name: u64,
+    pub(super) prog_fd: u32,
+    pub(super) hole: u32,
 }
 
 /// `BPF_PROG_GET_FD_BY_ID`.
@@ -165,7 +178,8 @@ pub(super) struct ProgInfo {
 const _: () = assert!(size_of::<MapCreate>() == 48);
 const _: () = assert!(size_of::<MapElement>() == 32);
 const _: () = assert!(size_of::<ProgLoad>() == 72);
-const _: () = assert!(size_of::<TestRun>() == 64);
+const _: () = assert!(size_of::<TestRun>() == 80);
+const _: () = assert!(size_of::<TracepointOpen>() == 16);
 const _: () = assert!(size_of::<GetInfo>() == 16);
 const _: () = assert!(std::mem::offset_of!(ProgInfo, run_time_ns) == 192);
 const _: () = assert!(size_of::<ProgInfo>() == 224);
@@ -180,6 +194,8 @@ unsafe impl Attributes for ProgLoad {}
 unsafe impl Attributes for TestRun {}
 // SAFETY: as above.
 unsafe impl Attributes for GetInfo {}
+// SAFETY: integers, the hole is named.
+unsafe impl Attributes for TracepointOpen {}
 // SAFETY: 32-bit integers.
 unsafe impl Attributes for GetFd {}
 // SAFETY: 32-bit integers.

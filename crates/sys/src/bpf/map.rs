@@ -14,6 +14,8 @@ pub enum MapKind {
     Programs,
     /// AF_XDP sockets by receive queue (`BPF_MAP_TYPE_XSKMAP`). Minimum kernel: 4.18.
     XdpSockets,
+    /// Network interfaces by number, to send frames on (`BPF_MAP_TYPE_DEVMAP`). Minimum kernel: 4.14.
+    Devices,
 }
 
 impl MapKind {
@@ -21,11 +23,12 @@ impl MapKind {
         match self {
             MapKind::Programs => 3,
             MapKind::XdpSockets => 17,
+            MapKind::Devices => 14,
         }
     }
 }
 
-/// A map of descriptors by number. Making one takes the rights that loading a program takes.
+/// A map of descriptors or interfaces by number. Making one takes the rights that loading a program takes.
 #[derive(Debug)]
 pub struct Map {
     fd: OwnedFd,
@@ -56,7 +59,18 @@ impl Map {
     /// `E2BIG` for a number that the map does not have; `EINVAL` for what the map does not hold, or a program of another kind
     /// than those that are there.
     pub fn set(&self, number: u32, object: BorrowedFd<'_>) -> Result<(), SyscallError> {
-        let value = object.as_raw_fd() as u32;
+        self.update(number, object.as_raw_fd() as u32)
+    }
+
+    /// Puts an interface of the calling thread's network namespace under a number.
+    ///
+    /// # Errors
+    /// `E2BIG` for a number that the map does not have; `EINVAL` if there is no such interface.
+    pub fn set_interface(&self, number: u32, if_index: u32) -> Result<(), SyscallError> {
+        self.update(number, if_index)
+    }
+
+    fn update(&self, number: u32, value: u32) -> Result<(), SyscallError> {
         let mut attributes = MapElement {
             map_fd: self.fd.as_raw_fd() as u32,
             key: &raw const number as u64,

@@ -3,7 +3,9 @@
 //! ```text
 //! Insn* --Program::load (the verifier)--> Program --PacketSocket::attach_program--> every packet of a socket
 //!                                            |    --XdpLink::attach--------------> every packet of an interface, before the stack
+//!                                            |    --TracepointLink::attach------->  what the kernel tells of its own work
 //!                                            |    --test_run---------------------> one packet of ours
+//!                                            |    --run_live---------------------> frames that go where the program sends them
 //! Map, SharedArray: what programs look       +--info, native_code
 //! things up in, and what both sides read
 //! ```
@@ -19,12 +21,14 @@ mod map;
 mod probe;
 mod program;
 mod shared_array;
+mod tracepoint;
 
 pub use link::{XdpLink, XdpMode};
 pub use map::{Map, MapKind};
 pub use probe::{Unprivileged, probe, unprivileged};
 pub use program::{Insn, LoadError, Program, ProgramInfo, ProgramKind, RunTimeStatistics, TestRun};
 pub use shared_array::SharedArray;
+pub use tracepoint::TracepointLink;
 
 use std::os::fd::{FromRawFd, OwnedFd};
 
@@ -41,6 +45,7 @@ mod command {
     pub(super) const PROG_TEST_RUN: u32 = 10;
     pub(super) const PROG_GET_FD_BY_ID: u32 = 13;
     pub(super) const OBJ_GET_INFO_BY_FD: u32 = 15;
+    pub(super) const RAW_TRACEPOINT_OPEN: u32 = 17;
     pub(super) const LINK_CREATE: u32 = 28;
     pub(super) const LINK_UPDATE: u32 = 29;
     pub(super) const ENABLE_STATS: u32 = 32;

@@ -10,6 +10,7 @@ use crate::capability::Capability;
 
 const LOAD: &str = "bpf(BPF_PROG_LOAD)";
 const TEST_RUN: &str = "bpf(BPF_PROG_TEST_RUN)";
+const RUN_LIVE: &str = "bpf(BPF_PROG_TEST_RUN, BPF_F_TEST_XDP_LIVE_FRAMES)";
 const INFO: &str = "bpf(BPF_OBJ_GET_INFO_BY_FD)";
 
 /// What the kernel reads as the licence. No helper that is for GPL programs only is called.
@@ -46,6 +47,9 @@ pub enum ProgramKind {
     Xdp,
     /// An XDP program that takes packets of several buffers too (`BPF_F_XDP_HAS_FRAGS`): it sees the first one. Minimum kernel: 5.18.
     XdpFragments,
+    /// Runs where the kernel tells of its own work, with the words that it tells (`BPF_PROG_TYPE_RAW_TRACEPOINT`). Minimum kernel: 4.17. Needs
+    /// `CAP_BPF` and `CAP_PERFMON`, or before kernel 5.8 `CAP_SYS_ADMIN`.
+    RawTracepoint,
 }
 
 impl ProgramKind {
@@ -53,6 +57,7 @@ impl ProgramKind {
         match self {
             ProgramKind::SocketFilter => 1,
             ProgramKind::Xdp | ProgramKind::XdpFragments => 6,
+            ProgramKind::RawTracepoint => 17,
         }
     }
 
@@ -69,6 +74,7 @@ impl ProgramKind {
             ProgramKind::Xdp | ProgramKind::XdpFragments => {
                 &[Capability::Bpf, Capability::NetAdmin, Capability::Perfmon]
             }
+            ProgramKind::RawTracepoint => &[Capability::Bpf, Capability::Perfmon],
         }
     }
 
@@ -236,6 +242,31 @@ impl Program {
         // SAFETY: `data_in` points to `len` bytes that live through the call and are only read; there is no output buffer.
         unsafe { call(TEST_RUN, command::PROG_TEST_RUN, &mut attributes)? };
         Ok(TestRun { value: attributes.retval, duration_ns: attributes.duration })
+    }
+
+    /// Runs an XDP program on `repeat` frames (at least one) that do what it returns: `XDP_REDIRECT` sends them. Each begins as `frame`, or as the
+    /// program left the memory that it lies in. What was redirected is handed to the interface after every `batch` frames (1 to 256), and earlier
+    /// if more than 16 of them wait. Minimum kernel: 5.18.
+    ///
+    /// # Errors
+    /// `EINVAL` for a frame shorter than 14 bytes or longer than about a page less 700, and on older kernels; `EINTR` if a signal came, with some of
+    /// the frames done; `ENOMEM`.
+    pub fn run_live(&self, frame: &[u8], repeat: u32, batch: u32) -> Result<(), SyscallError> {
+        /// `BPF_F_TEST_XDP_LIVE_FRAMES`.
+        const LIVE_FRAMES: u32 = 1 << 1;
+        let len = u32::try_from(frame.len()).map_err(|_| SyscallError::from_errno(RUN_LIVE, libc::EINVAL))?;
+        let mut attributes = TestRunAttributes {
+            prog_fd: self.fd.as_raw_fd() as u32,
+            data_size_in: len,
+            data_in: frame.as_ptr() as u64,
+            repeat: repeat.max(1),
+            flags: LIVE_FRAMES,
+            batch_size: batch,
+            ..TestRunAttributes::default()
+        };
+        // SAFETY: `data_in` points to `len` bytes that live through the call and are only read; there is no output buffer.
+        unsafe { call(RUN_LIVE, command::PROG_TEST_RUN, &mut attributes)? };
+        Ok(())
     }
 
     /// What the kernel knows of it. Minimum kernel: 4.13; what older kernels do not tell is 0.

@@ -1,0 +1,280 @@
+//! Frames that the kernel makes of its own pages and hands to a driver: XDP live frames.
+//!
+//! ```text
+//! frames --copy--> slots (an array that program and we share) --run--> the kernel takes a page, `fill` stores the next slot in it
+//!                                                                       --16 of them--> ndo_xdp_xmit of the driver
+//!                  state <--sent, refused, why-- tracepoints <-------------------------'
+//! ```
+//!
+//! No socket buffer is made, no queueing discipline asked; no capture on the sending interface sees such frames. What a driver drops of a batch it
+//! tells nobody but a tracepoint, so that is where we listen: `sent` is what the driver took, told by the kernel for each 16 frames.
+//!
+//! **Order.** A batch is 16 frames, as many as the kernel hands to a driver at once. With larger ones the seventeenth is taken in before it is known what
+//! became of the sixteen before it, and would overtake them where some were refused. After the first refusal nothing of a run goes any more: what was sent
+//! is always the beginning of what was given.
+//!
+//! **Why the program is attached.** Before and after a run the kernel puts a program that runs more than once into its table of XDP programs that are called
+//! without a detour (`bpf_dispatcher_change_prog`), and waits each time until no processor can see the old table: 25 ms a run were measured, whatever the
+//! number of frames. A program that is attached anywhere is in the table already. So ours is attached to the loopback interface of an empty
+//! namespace, where nothing ever passes.
+
+mod programs;
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use crate::bpf::{
+    LoadError, Map, MapKind, Program, ProgramKind, SharedArray, TracepointLink, XdpLink, XdpMode,
+};
+use crate::{NetNs, PIECES_MAX, SyscallError};
+use programs::{DATA_AT, LEN_MIN, Maps, word};
+
+/// Frames in one run, at most.
+pub const LIVE_FRAMES_PER_RUN: usize = 4096;
+/// Frames that the kernel hands to a driver at once: `DEV_MAP_BULK_SIZE`.
+const BATCH: u32 = 16;
+/// What the kernel needs of a page beside the frame: headroom 256, its own notes about 150, `struct skb_shared_info` 320; and some for later kernels.
+const PAGE_RESERVE: usize = 1024;
+/// So often a run is begun again that a signal ended before its first frame.
+const TRIES_MAX: usize = 100;
+/// The loopback interface is the first of each namespace.
+const LOOPBACK: u32 = 1;
+
+/// Why frames cannot be sent so.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LiveFramesError {
+    /// A program was not loaded.
+    #[error("{0}")]
+    Load(#[source] LoadError),
+    /// The kernel has no live frames, or something else was refused.
+    #[error("{0}")]
+    Call(#[source] SyscallError),
+}
+
+impl From<LoadError> for LiveFramesError {
+    fn from(error: LoadError) -> LiveFramesError {
+        LiveFramesError::Load(error)
+    }
+}
+
+impl From<SyscallError> for LiveFramesError {
+    fn from(error: SyscallError) -> LiveFramesError {
+        LiveFramesError::Call(error)
+    }
+}
+
+/// Sends frames on one interface through live frames. Needs `CAP_BPF`, `CAP_NET_ADMIN`, `CAP_PERFMON` and `CAP_SYS_ADMIN` to open; nothing afterwards on kernels from
+/// 5.19 on. Minimum kernel: 5.18. All of it is gone when this is dropped, and when the process dies.
+#[derive(Debug)]
+pub struct LiveFrames {
+    state: SharedArray,
+    slots: SharedArray,
+    program: Program,
+    /// What a frame begins as, before the program stores its own bytes: as long as the longest that can be sent.
+    blank: Vec<u8>,
+    /// Frames that found the driver's queue full, those that were sent in the end too.
+    dropped: u64,
+    _devices: Map,
+    _listeners: [TracepointLink; 2],
+    _attached: (XdpLink, NetNs),
+}
+
+impl LiveFrames {
+    /// The longest frame that a page holds, in bytes.
+    pub fn room() -> u32 {
+        page_len().saturating_sub(PAGE_RESERVE) as u32
+    }
+
+    /// For the interface of this number, in the network namespace of the calling thread, and frames of up to `frame_max` bytes (at most
+    /// [`room`](Self::room)).
+    ///
+    /// # Errors
+    /// Without the rights; on a kernel without live frames; if there is no such interface. Whether the interface can send such frames
+    /// [`ask`](Self::ask) tells.
+    pub fn open(if_index: u32, frame_max: u32) -> Result<LiveFrames, LiveFramesError> {
+        let frame_max = frame_max.clamp(LEN_MIN, LiveFrames::room());
+        // A cache line more than a multiple of a larger power of two would be: so slots spread over the cache.
+        let slot_len = (frame_max + DATA_AT as u32).next_multiple_of(64) | 64;
+        let state = SharedArray::create("live_state", (word::COUNT * size_of::<u64>()) as u32, 1)?;
+        let slots = SharedArray::create("live_slots", slot_len, LIVE_FRAMES_PER_RUN as u32)?;
+        let devices = Map::create(MapKind::Devices, "live_device", 1)?;
+        devices.set_interface(0, if_index)?;
+        let maps = Maps {
+            state: state.as_fd().as_raw_fd(),
+            slots: slots.as_fd().as_raw_fd(),
+            devices: devices.as_fd().as_raw_fd(),
+        };
+        let program = Program::load(ProgramKind::Xdp, "live_fill", &programs::fill(maps, frame_max))?;
+        let listen = |name, insns: &[_], at| -> Result<TracepointLink, LiveFramesError> {
+            let program = Program::load(ProgramKind::RawTracepoint, name, insns)?;
+            Ok(TracepointLink::attach(&program, at)?)
+        };
+        let listeners = [
+            listen("live_told", &programs::told(maps), c"xdp_devmap_xmit")?,
+            listen("live_failed", &programs::failed(maps), c"xdp_redirect_err")?,
+        ];
+        let nowhere = NetNs::unnamed()?;
+        let attached = nowhere.run(|| XdpLink::attach(&program, LOOPBACK, XdpMode::Generic))??;
+        let live = LiveFrames {
+            state,
+            slots,
+            program,
+            blank: vec![0; frame_max as usize],
+            dropped: 0,
+            _devices: devices,
+            _listeners: listeners,
+            _attached: (attached, nowhere),
+        };
+        // One frame that the program drops, for there is nothing to send.
+        live.program.run_live(&live.blank[..LEN_MIN as usize], 1, 1)?;
+        Ok(live)
+    }
+
+    /// Asks whether the interface can send such frames, with one of `len` bytes that is longer than it sends: so it refuses that, or everything.
+    /// Nothing leaves.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` if its driver takes no such frames; `EMSGSIZE` if it would take others.
+    pub fn ask(&mut self, len: u32) -> Result<usize, SyscallError> {
+        let frame = vec![0; len as usize];
+        self.send(std::iter::once([frame.as_slice(), &[], &[]]))
+    }
+
+    /// Frames that found the driver's queue full so far, those that were sent in the end too. Drivers count them as dropped.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// Hands frames to the interface in order, without waiting, up to the first that is refused; at most [`LIVE_FRAMES_PER_RUN`] are looked at. Returns
+    /// how many the driver took.
+    ///
+    /// # Errors
+    /// Why the *first* frame was refused: `ENOBUFS` when the driver's queue is full, `EMSGSIZE` for a frame longer than the interface sends or than there is room for,
+    /// `ENETDOWN`, `ENXIO` if the interface is gone, `EOPNOTSUPP` if its driver takes no such frames (a veth whose other end has neither an XDP program
+    /// nor GRO on), `EINVAL` for less than 14 bytes. Of a later one this call does not tell: the next, which begins with it, does.
+    pub fn send<'a>(
+        &mut self,
+        frames: impl Iterator<Item = [&'a [u8]; PIECES_MAX]>,
+    ) -> Result<usize, SyscallError> {
+        const CALL: &str = "live frames";
+        let (count, mut first_len, mut refused) = (&mut 0, 0, None);
+        for pieces in frames.take(LIVE_FRAMES_PER_RUN) {
+            match self.put(*count, &pieces) {
+                Ok(len) if *count == 0 => first_len = len,
+                Ok(_) => {}
+                Err(errno) => {
+                    refused = Some(errno);
+                    break;
+                }
+            }
+            *count += 1;
+        }
+        match (*count, refused) {
+            (0, Some(errno)) => Err(SyscallError::from_errno(CALL, errno)),
+            (0, None) => Ok(0),
+            (count, _) => self.run(count, first_len),
+        }
+    }
+
+    /// Copies a frame to a slot. Gives its length, or why it cannot be sent.
+    fn put(&mut self, slot: usize, pieces: &[&[u8]; PIECES_MAX]) -> Result<usize, i32> {
+        let len: usize = pieces.iter().map(|piece| piece.len()).sum();
+        if len < LEN_MIN as usize {
+            return Err(libc::EINVAL);
+        }
+        if len > self.blank.len() {
+            return Err(libc::EMSGSIZE);
+        }
+        let mut at = DATA_AT;
+        for piece in pieces {
+            self.slots.write(slot, at, piece);
+            at += piece.len();
+        }
+        self.slots.set_word(slot, 0, len as u64);
+        Ok(len)
+    }
+
+    /// Runs the program on so many frames.
+    fn run(&mut self, count: usize, first_len: usize) -> Result<usize, SyscallError> {
+        const CALL: &str = "ndo_xdp_xmit";
+        for number in 0..word::COUNT {
+            self.state.set_word(0, number, 0);
+        }
+        self.state.set_word(0, word::END, count as u64);
+        let mut outcome = Ok(());
+        for _ in 0..TRIES_MAX {
+            outcome = self.program.run_live(&self.blank[..first_len], count as u32, BATCH);
+            let is_begun = self.state.word(0, word::NEXT) > 0;
+            if is_begun || !outcome.as_ref().is_err_and(|error| error.errno() == libc::EINTR) {
+                break;
+            }
+        }
+        let word = |number| self.state.word(0, number);
+        let (sent, refused) = (word(word::SENT), word(word::REFUSED));
+        let errno = reason(word(word::ERROR));
+        if errno == libc::ENOBUFS {
+            self.dropped += refused;
+        }
+        // Whatever the kernel did not tell of was not sent as far as anybody knows.
+        if word(word::NEXT) != word(word::TOLD) {
+            return Err(SyscallError::from_errno(CALL, libc::EIO));
+        }
+        match (sent, refused) {
+            (0, 0) => outcome.map(|()| 0),
+            (0, _) => Err(SyscallError::from_errno(CALL, errno)),
+            _ => Ok(sent as usize),
+        }
+    }
+}
+
+/// The error number of a refusal: a driver that has none took fewer than it was given, as its queue was full.
+fn reason(word: u64) -> i32 {
+    match word as i64 as i32 {
+        0 => libc::ENOBUFS,
+        error => error.saturating_neg(),
+    }
+}
+
+fn page_len() -> usize {
+    // SAFETY: sysconf(3) takes an integer.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bpf;
+
+    /// An empty namespace, whose loopback interface takes no XDP frames.
+    #[test]
+    fn what_cannot_be_sent_says_why_and_leaves_nothing() {
+        if let Err(error) = bpf::probe(ProgramKind::Xdp) {
+            return eprintln!("skipped: what_cannot_be_sent_says_why_and_leaves_nothing: {error}");
+        }
+        let Ok(namespace) = NetNs::unnamed() else {
+            return eprintln!("skipped: no right to make a namespace");
+        };
+        let mut live = match namespace.run(|| LiveFrames::open(LOOPBACK, 100)).unwrap() {
+            Ok(live) => live,
+            Err(LiveFramesError::Call(error)) if error.errno() == libc::EINVAL => {
+                return eprintln!("skipped: no live frames before Linux 5.18");
+            }
+            Err(error) => panic!("{error}"),
+        };
+        let mut send = |lens: &[usize]| {
+            let frames: Vec<Vec<u8>> = lens.iter().map(|len| vec![1; *len]).collect();
+            live.send(
+                frames.iter().map(|frame| [&frame[..7.min(frame.len())], frame.get(7..).unwrap_or(&[]), &[]]),
+            )
+            .map_err(|error| error.errno())
+        };
+        assert_eq!(send(&[]), Ok(0));
+        assert_eq!(send(&[13, 60]), Err(libc::EINVAL));
+        assert_eq!(send(&[101, 60]), Err(libc::EMSGSIZE));
+        for lens in [&[60][..], &[60, 13], &[14, 100, 60, 99], &[64; 300]] {
+            assert_eq!(send(lens), Err(libc::EOPNOTSUPP), "{lens:?}");
+        }
+        assert_eq!((live.ask(90).map_err(|e| e.errno()), live.dropped()), (Err(libc::EOPNOTSUPP), 0));
+        assert!(namespace.run(|| LiveFrames::open(99, 100)).unwrap().is_err(), "there is no such interface");
+    }
+}
