@@ -26,6 +26,7 @@ mod print;
 mod rate;
 mod report;
 mod sets;
+pub mod system;
 mod traffic;
 
 use anyhow::Context;

@@ -97,6 +97,38 @@ pub struct RingAccount {
     pub unread: u64,
 }
 
+/// What AF_XDP says besides, of all queues together. The ring's `dropped` is the sum of the first two.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct XdpAccount {
+    /// Packets for which no free memory was there, or that were too long for it (`rx_dropped`).
+    pub no_room: u64,
+    /// Packets for which the RX ring had no place (`rx_ring_full`).
+    pub ring_full: u64,
+    /// How often the fill ring was found empty (`rx_fill_ring_empty_descs`). Where packets are copied each of these packets is in `no_room` too; with
+    /// zero copy the adapter waits, and what it then loses is in its own counters.
+    pub fill_empty: u64,
+    /// Descriptors that were wrong (`rx_invalid_descs`): none, unless a driver has a fault.
+    pub invalid: u64,
+    /// Packets that came in several buffers and were put together. They are among those delivered.
+    pub joined: u64,
+}
+
+impl XdpAccount {
+    /// Packets lost between the program that took them and us.
+    pub fn lost(&self) -> u64 {
+        self.no_room + self.ring_full
+    }
+
+    /// Adds another queue's, or another worker's.
+    pub fn merge(&mut self, other: &XdpAccount) {
+        self.no_room += other.no_room;
+        self.ring_full += other.ring_full;
+        self.fill_empty += other.fill_empty;
+        self.invalid += other.invalid;
+        self.joined += other.joined;
+    }
+}
+
 /// What became of the packets of one interface before they were lent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceAccount {
@@ -104,10 +136,13 @@ pub struct InterfaceAccount {
     pub name: String,
     /// Losses in the NIC, in the driver, or as a file tells them.
     pub losses: Vec<Loss>,
-    /// Packets that the kernel's filter refused. No kernel counts them: known only where no filter ran there.
+    /// Packets that the kernel's filter refused. AF_PACKET does not count them: known only where no filter ran there. AF_XDP: those left to the
+    /// host, which our program counts.
     pub kernel_filtered: Count,
     /// The kernel's ring; `None` for files and what is made.
     pub ring: Option<RingAccount>,
+    /// What AF_XDP says besides; `None` elsewhere. Then `ring` has what the program in front took, by its own count.
+    pub xdp: Option<XdpAccount>,
     /// Its packets were neither captured nor read, but made here.
     pub is_made: bool,
     /// Packets lent.
@@ -122,6 +157,7 @@ impl InterfaceAccount {
             losses: Vec::new(),
             kernel_filtered: Count::Known(0),
             ring: None,
+            xdp: None,
             is_made: false,
             delivered,
         }
@@ -314,6 +350,13 @@ impl InterfaceAccount {
                 freezes: a.freezes + b.freezes,
                 unread: a.unread + b.unread,
             }),
+            (a, b) => a.or(b),
+        };
+        self.xdp = match (self.xdp, other.xdp) {
+            (Some(mut ours), Some(theirs)) => {
+                ours.merge(&theirs);
+                Some(ours)
+            }
             (a, b) => a.or(b),
         };
     }

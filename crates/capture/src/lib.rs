@@ -1,4 +1,4 @@
-//! Sources and sinks, live capture on AF_PACKET, and the account of every packet.
+//! Sources and sinks, live capture on AF_PACKET and AF_XDP, and the account of every packet.
 //!
 //! ```text
 //!   Source --advance--> batch --filter--> selection --write--> Sink, Sink, ...
@@ -13,6 +13,7 @@
 
 mod account;
 pub mod af_packet;
+pub mod af_xdp;
 mod error;
 mod file;
 mod file_output;
@@ -22,6 +23,7 @@ pub mod transmit;
 
 pub use account::{
     Account, Balance, Count, FilterAccount, InterfaceAccount, Loss, OutputAccount, Place, RingAccount,
+    XdpAccount,
 };
 pub use error::Error;
 pub use file::FileInput;

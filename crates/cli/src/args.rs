@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
+use crate::live::XdpArgs;
+
 /// Packet capture and network analysis that never lies about loss.
 #[derive(Debug, Parser)]
 #[command(name = "tapline", version, max_term_width = 110, after_help = TOP_EXAMPLES)]
@@ -15,6 +17,7 @@ pub(crate) struct Cli {
 const TOP_EXAMPLES: &str = "\
 Examples:
   tapline interfaces                                  what can be captured, and who does already
+  tapline doctor                                      what here will lose, alter or delay packets, and what mends it
   tapline capture -i eth0 -n 'tcp port 443'           look at traffic
   tapline capture -i eth0 -w trace.pcapng -G 60       a file each minute, drops noted inside
   tapline capture -r trace.pcapng -n -v 'udp'         read it again
@@ -40,6 +43,9 @@ pub(crate) enum Command {
     Filter(FilterCommand),
     /// List interfaces: addresses, speed, driver, link type, and who captures there.
     Interfaces(InterfacesArgs),
+    /// Tell what on this machine will lose, alter or delay packets, how bad it is, and the command that mends it; or mend it for a while.
+    #[command(after_help = crate::doctor::EXAMPLES)]
+    Doctor(crate::doctor::DoctorArgs),
     /// Show what running processes of tapline do: packets, bits and cycles of each stage.
     #[command(after_help = crate::top::EXAMPLES)]
     Top(crate::top::TopArgs),
@@ -49,6 +55,8 @@ pub(crate) enum Command {
     /// Send the packets of capture files out of an interface: with their gaps, scaled, at a rate, in a loop.
     #[command(after_help = crate::replay::EXAMPLES)]
     Replay(Box<crate::replay::ReplayArgs>),
+    /// Measure what this machine bears: capture, filter and store at every rate, beside other programs.
+    Bench(Box<tapline_bench::system::BenchArgs>),
 }
 
 const RUN_EXAMPLES: &str = "\
@@ -89,6 +97,8 @@ pub(crate) struct RunArgs {
     /// Open devices in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME")]
     pub(crate) netns: Option<String>,
+    #[command(flatten)]
+    pub(crate) xdp: XdpArgs,
     /// Let bounce and reflect send on this interface, whatever it is. May be repeated. Without it they send on loopback and veth
     /// interfaces only.
     #[arg(long, value_name = "IFACE")]
@@ -221,6 +231,8 @@ const CAPTURE_EXAMPLES: &str = "\
 Examples:
   tapline capture -i eth0 -n port 53                   print DNS, addresses as numbers
   tapline capture -i eth0,eth1 -w both.pcapng          two interfaces into one file, told apart
+  tapline capture -i xdp:eth1 -w port.pcapng           all packets of a monitor port, past the kernel's stack (AF_XDP)
+  tapline capture -i xdp:eth0 'udp port 4789'          only these leave the host; it keeps all others
   tapline capture -i any -w - | wireshark -k -i -      each interface with its own link layer
   tapline capture -i eth0 -G 60 -W 10 -w 'ring-%H%M%S.pcapng'
   tapline capture -r in.pcap.gz -w out.pcapng 'host 10.0.0.1'
@@ -235,7 +247,8 @@ At its end each capture accounts for its packets, and the sums balance. SIGUSR1 
 #[derive(Debug, Args)]
 #[command(after_help = CAPTURE_EXAMPLES)]
 pub(crate) struct CaptureArgs {
-    /// Interface to capture on: a name, a glob such as 'eth*', several with commas, or 'any'. May be repeated.
+    /// Interface to capture on: a name, a glob such as 'eth*', several with commas, or 'any'. May be repeated. With xdp: before a name AF_XDP takes
+    /// its packets off the host instead of copies (docs/afxdp.md).
     #[arg(short, long, value_name = "NAMES", help_heading = "Input")]
     pub(crate) interface: Vec<String>,
     /// Read packets from a file ('-' is standard input): pcap, pcapng, ERF; also gzip, zstd, lz4. May be repeated.
@@ -250,13 +263,15 @@ pub(crate) struct CaptureArgs {
     /// Keep at most this many bytes of a packet, from files too; 0 is the default of 262144.
     #[arg(short, long, value_name = "BYTES", default_value_t = 262_144, help_heading = "Input")]
     pub(crate) snapshot_length: u32,
+    #[command(flatten)]
+    pub(crate) xdp: XdpArgs,
     /// Leave interfaces out of promiscuous mode.
     #[arg(short = 'p', long, help_heading = "Input")]
     pub(crate) no_promiscuous_mode: bool,
     /// Packets of which direction.
     #[arg(short = 'Q', long, value_name = "in|out|inout", default_value = "inout", help_heading = "Input")]
     pub(crate) direction: DirectionArg,
-    /// Ring size in KiB, for each interface and worker, 64 to 2097152; by default from link speed and memory.
+    /// Ring size in KiB, for each interface and worker (with xdp: each queue), 64 to 2097152; by default from link speed and memory.
     #[arg(short = 'B', long, value_name = "KIB", value_parser = clap::value_parser!(u64).range(64..=2_097_152), help_heading = "Input")]
     pub(crate) buffer_size: Option<u64>,
     /// Threads that share each interface's packets by flow.

@@ -5,6 +5,7 @@
 //!      link type   EN10MB (Ethernet), MTU 1500, 52:54:00:12:34:56
 //!      addresses   192.0.2.7/24, 2001:db8::7/64
 //!      time stamps host, adapter_unsynced
+//!      xdp         program 41, in the driver: -i xdp: has no room beside it
 //!      captured by suricata (pid 812, uid 998)
 //! ```
 
@@ -14,6 +15,7 @@ use std::io::{self, Write as _};
 use anyhow::Result;
 use serde_json::{Value, json};
 use tapline_capture::af_packet::{self, Capturer, InterfaceInfo};
+use tapline_sys::XdpProgram;
 
 use crate::args::InterfacesArgs;
 
@@ -39,8 +41,20 @@ fn to_text(interface: &InterfaceInfo) -> String {
     row("link type", link(interface).join(", "));
     row("addresses", joined(interface.addresses.iter().map(|(address, len)| format!("{address}/{len}"))));
     row("time stamps", joined(interface.timestamps.iter().map(|source| source.name().to_owned())));
+    row("xdp", interface.xdp.map(xdp_text).unwrap_or_default());
     row("captured by", joined(interface.captured_by.iter().map(capturer_text)));
     text
+}
+
+/// The program that has the place of `-i xdp:`.
+fn xdp_text(program: XdpProgram) -> String {
+    let place = match program.mode {
+        1 => ", in the driver",
+        2 => ", in the stack",
+        3 => ", in the adapter",
+        _ => "",
+    };
+    format!("program {}{place}: -i xdp: has no room beside it", program.id)
 }
 
 fn joined(items: impl Iterator<Item = String>) -> String {
@@ -118,6 +132,7 @@ fn to_json(interface: &InterfaceInfo) -> Value {
         "driver": interface.driver.as_ref().map(|driver| json!({"name": driver.driver, "version": driver.version,
             "firmware": driver.firmware, "bus": driver.bus})),
         "time_stamp_types": interface.timestamps.iter().map(|source| source.name()).collect::<Vec<_>>(),
+        "xdp": interface.xdp.map(|program| json!({"id": program.id, "mode": program.mode})),
         "captured_by": interface.captured_by.iter().map(|capturer| json!({
             "pid": capturer.process.as_ref().map(|holder| holder.pid),
             "name": capturer.process.as_ref().map(|holder| holder.name.clone()),

@@ -2,11 +2,14 @@
 #![forbid(unsafe_code)]
 
 mod args;
+mod bench;
 mod capture;
+mod doctor;
 mod filter;
 mod fpl;
 mod generate;
 mod interfaces;
+mod live;
 mod output;
 mod privileges;
 mod profile;
@@ -39,9 +42,11 @@ fn main() -> ExitCode {
         Command::Filter(FilterCommand::Bench(args)) => {
             tapline_bench::filter::run(&args.what, args.runs).map(|()| ExitCode::SUCCESS)
         }
+        Command::Bench(args) => bench::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Interfaces(args) => interfaces::list(&args).map(|()| ExitCode::SUCCESS),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Top(args) => top::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Replay(args) => replay::run(&args),

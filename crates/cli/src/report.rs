@@ -5,7 +5,7 @@
 //!   eth0  nic and driver, lost                       0
 //!   eth0  kernel filter, refused               unknown
 //!   eth0  kernel ring, received                 12,345
-//!   eth0  kernel ring, lost                         45  in 2 freezes
+//!   eth0  kernel ring, lost                         45  in 2 freezes        with AF_XDP: left to the host; xdp, taken; xdp, lost
 //!   delivered                                   12,300
 //!   filtered                                         0
 //!   accepted                                    12,300
@@ -18,6 +18,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use tapline_capture::{
     Account, Balance, Count, FilterAccount, InterfaceAccount, Loss, OutputAccount, Place, RingAccount,
+    XdpAccount,
 };
 use tapline_graph::{GraphAccount, StageAccount, grouped};
 
@@ -186,7 +187,10 @@ impl Table {
     fn interface(&mut self, interface: &InterfaceAccount) {
         let name = if interface.name.is_empty() { "input" } else { &interface.name };
         self.losses(name, &interface.losses);
-        if let Some(ring) = interface.ring {
+        if let (Some(ring), Some(xdp)) = (interface.ring, interface.xdp) {
+            self.row(&format!("{name}  left to the host"), interface.kernel_filtered, "");
+            self.xdp(name, ring, xdp);
+        } else if let Some(ring) = interface.ring {
             self.row(&format!("{name}  kernel filter, refused"), interface.kernel_filtered, "");
             self.ring(name, ring);
         } else {
@@ -219,6 +223,29 @@ impl Table {
         self.row(&format!("{name}  kernel ring, lost"), Count::Known(ring.dropped), &freezes);
         if ring.unread > 0 {
             self.row(&format!("{name}  kernel ring, unread at the end"), Count::Known(ring.unread), "");
+        }
+    }
+
+    /// What the program in front took off the host, and what was lost between it and us.
+    fn xdp(&mut self, name: &str, ring: RingAccount, xdp: XdpAccount) {
+        let remark = |count: u64, what: &str| match count {
+            0 => String::new(),
+            count => format!("{} {what}", grouped(count)),
+        };
+        let joined = remark(xdp.joined, "in several buffers");
+        self.row(&format!("{name}  xdp, taken"), Count::Known(ring.received), &joined);
+        let mut places = Vec::new();
+        places.extend(
+            (xdp.no_room > 0).then(|| remark(xdp.no_room, "no free memory or too long (rx_dropped)")),
+        );
+        places.extend((xdp.ring_full > 0).then(|| remark(xdp.ring_full, "rx_ring_full")));
+        places.extend(
+            (xdp.fill_empty > 0).then(|| format!("fill ring empty {} times", grouped(xdp.fill_empty))),
+        );
+        places.extend((xdp.invalid > 0).then(|| remark(xdp.invalid, "wrong descriptors")));
+        self.row(&format!("{name}  xdp, lost"), Count::Known(ring.dropped), &places.join(", "));
+        if ring.unread > 0 {
+            self.row(&format!("{name}  xdp, unread at the end"), Count::Known(ring.unread), "");
         }
     }
 
@@ -284,6 +311,14 @@ fn interface_json(interface: &InterfaceAccount) -> Value {
             "dropped": ring.dropped,
             "freezes": ring.freezes,
             "unread": ring.unread,
+        })),
+        // With AF_XDP: of what the ring dropped, where; and what the kernel counts besides.
+        "xdp": interface.xdp.map(|xdp| json!({
+            "rx_dropped": xdp.no_room,
+            "rx_ring_full": xdp.ring_full,
+            "rx_fill_ring_empty_descs": xdp.fill_empty,
+            "rx_invalid_descs": xdp.invalid,
+            "several_buffers": xdp.joined,
         })),
         "delivered": interface.delivered,
     })

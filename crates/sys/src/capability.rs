@@ -14,8 +14,12 @@ pub enum Capability {
     NetAdmin = 12,
     /// To open packet sockets.
     NetRaw = 13,
+    /// To lock memory beyond the limit: AF_XDP before kernel 5.11 counts its buffers so.
+    IpcLock = 14,
     /// To enter another network namespace.
     SysAdmin = 21,
+    /// To run before others, and on processors of one's choice.
+    SysNice = 23,
     /// For programs in the kernel that compute pointers, since 5.8.
     Perfmon = 38,
     /// To load programs into the kernel, since 5.8.
@@ -30,7 +34,9 @@ impl Capability {
             Capability::SetUid => "CAP_SETUID",
             Capability::NetAdmin => "CAP_NET_ADMIN",
             Capability::NetRaw => "CAP_NET_RAW",
+            Capability::IpcLock => "CAP_IPC_LOCK",
             Capability::SysAdmin => "CAP_SYS_ADMIN",
+            Capability::SysNice => "CAP_SYS_NICE",
             Capability::Perfmon => "CAP_PERFMON",
             Capability::Bpf => "CAP_BPF",
         }

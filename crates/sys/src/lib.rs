@@ -4,7 +4,8 @@
 //! PacketSocket --map_ring--> BlockRing      capture: an AF_PACKET socket and the ring that the kernel fills
 //! FrameSocket                               transmit: frames in pieces, many in one call
 //! LiveFrames                                transmit: frames of the kernel's own pages, past socket and queueing discipline
-//! RouteSocket, LinkControl                  what interfaces there are, how they do, what they can (netlink, ethtool)
+//! RouteSocket, LinkControl, NetdevSocket    what interfaces there are, how they do, what they can (netlink, ethtool)
+//! proc_packet, packet_diag                  who captures, with which rings
 //! bpf                                       programs in the kernel: loading, running, XDP
 //! xsk: XdpSocket                            AF_XDP, both ways: packets in memory that the driver writes to and reads from
 //! poll, Wakeup                              waiting, and being woken
@@ -12,6 +13,8 @@
 //! SharedWords                               counters that other processes read while we count
 //! KeyInput, TerminalSize                    a terminal, for programs that refresh what they show
 //! clock, tsc, usage, timer                  what time it is, what was used of it, and sleeping until it comes
+//! clock_state, disk, process                whether the clock is kept right, room for files, signals to others
+//! affinity                                  which processors a thread runs on
 //! NetNs, capability, privilege              where we stand and what we may do
 //! Opener                                    files opened by a process that kept its rights
 //! vectorscan                                sets of strings through the system's libhs (a feature)
@@ -20,22 +23,29 @@
 //! A failed call is a [`SyscallError`], which names it. This crate knows nothing of filters, flows or files' contents.
 //! Unsafe code lives here, each block with the reason why it is sound.
 
+pub mod affinity;
 mod block_ring;
 pub mod bpf;
 pub mod capability;
 pub mod clock;
+pub mod clock_state;
+pub mod disk;
 mod error;
 mod executable;
 mod frame_socket;
 mod link_control;
 mod live_frames;
+mod netdev;
+mod netlink;
 mod netns;
 mod opener;
 mod option;
+pub mod packet_diag;
 mod packet_socket;
 mod poll;
 pub mod privilege;
 pub mod proc_packet;
+pub mod process;
 mod route;
 mod shared_words;
 mod terminal;
@@ -50,8 +60,12 @@ pub use block_ring::{BlockHead, BlockRing, RingGeometry};
 pub use error::SyscallError;
 pub use executable::ExecutableMemory;
 pub use frame_socket::{FRAMES_PER_CALL, FrameSocket, PIECES_MAX};
-pub use link_control::{DriverInfo, LinkControl, Timestamping};
+pub use link_control::{
+    Channels, Coalescing, DriverInfo, Duplex, Feature, HashFields, LinkControl, LinkMode, Pause, ReceiveHash,
+    RingSizes, Timestamping,
+};
 pub use live_frames::{LIVE_FRAMES_PER_RUN, LiveFrames, LiveFramesError};
+pub use netdev::{NetdevSocket, XdpFeatures};
 pub use netns::NetNs;
 pub use opener::{Opener, Owner};
 pub use packet_socket::{FanoutMode, FilterInsn, PacketSocket, RingStatistics, wait_for_receive_paths};

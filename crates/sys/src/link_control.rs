@@ -7,11 +7,17 @@
 //! Some commands make the kernel write as many words as the driver has, whatever room was offered. So answers go to
 //! memory whose end is an inaccessible page: an answer that is too long is `EFAULT`, never an overrun.
 
+mod tuning;
+
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
 use crate::SyscallError;
 use crate::error::check;
+
+pub use tuning::{
+    Channels, Coalescing, Duplex, Feature, HashFields, LinkMode, Pause, ReceiveHash, RingSizes,
+};
 
 /// Room for answers: 8,191 words of statistics, or 8,191 names of 32 bytes need 256 KiB.
 const ANSWER_LEN: usize = 256 * 1024;
@@ -26,7 +32,6 @@ const GET_STRINGS: u32 = 0x1b;
 const GET_STATISTICS: u32 = 0x1d;
 const GET_SET_INFO: u32 = 0x37;
 const GET_FEATURES: u32 = 0x3a;
-const GET_CHANNELS: u32 = 0x3c;
 const GET_TIMESTAMPING: u32 = 0x41;
 const GET_LINK_SETTINGS: u32 = 0x4c;
 
@@ -117,9 +122,8 @@ impl LinkControl {
     /// # Errors
     /// `EOPNOTSUPP` if the driver does not tell; `ENODEV` if there is no such interface.
     pub fn receive_queues(&mut self, name: &str) -> Result<u32, SyscallError> {
-        // struct ethtool_channels: four limits, then the numbers of rx, tx, other and combined channels.
-        let answer = self.ask(name, "ioctl(ETHTOOL_GCHANNELS)", &[GET_CHANNELS])?;
-        Ok(answer.word(5).saturating_add(answer.word(8)))
+        let Channels { rx, combined, .. } = self.channels(name)?;
+        Ok(rx.saturating_add(combined))
     }
 
     /// The driver's own counters, by the names that it gives them.
@@ -147,13 +151,19 @@ impl LinkControl {
     ///
     /// # Errors
     /// `EOPNOTSUPP` if the kernel does not tell; `ENODEV` if there is no such interface.
-    pub fn features(&mut self, name: &str) -> Result<Vec<(String, bool)>, SyscallError> {
+    pub fn features(&mut self, name: &str) -> Result<Vec<Feature>, SyscallError> {
         let names = self.strings(name, SET_FEATURES)?;
         let blocks = names.len().div_ceil(32) as u32;
         let answer = self.ask(name, "ioctl(ETHTOOL_GFEATURES)", &[GET_FEATURES, blocks])?;
         // struct ethtool_get_features_block: available, requested, active, never_changed.
-        let is_on = |bit: usize| answer.word(2 + bit / 32 * 4 + 2) & 1 << (bit % 32) != 0;
-        Ok(names.into_iter().enumerate().map(|(bit, name)| (name, is_on(bit))).collect())
+        let is_set = |bit: usize, field: usize| answer.word(2 + bit / 32 * 4 + field) & 1 << (bit % 32) != 0;
+        let feature = |(bit, name)| Feature {
+            name,
+            is_on: is_set(bit, 2),
+            is_wanted: is_set(bit, 1),
+            is_changeable: is_set(bit, 0) && !is_set(bit, 3),
+        };
+        Ok(names.into_iter().enumerate().map(feature).collect())
     }
 
     /// Which clocks can stamp packets.
@@ -306,7 +316,7 @@ mod tests {
     fn the_loopback_interface_answers() {
         let mut control = LinkControl::open().unwrap();
         let features = control.features("lo").unwrap();
-        assert!(features.iter().any(|(name, on)| name == "loopback" && *on), "{features:?}");
+        assert!(features.iter().any(|feature| feature.name == "loopback" && feature.is_on), "{features:?}");
         let timestamping = control.timestamping("lo").unwrap();
         assert!(timestamping.flags & libc::SOF_TIMESTAMPING_RX_SOFTWARE != 0);
         assert!(!timestamping.can_stamp_all());

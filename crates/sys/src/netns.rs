@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -28,6 +29,22 @@ impl NetNs {
     /// What open(2) says of the path that the name stands for.
     pub fn open(name: &str) -> io::Result<NetNs> {
         Ok(NetNs { file: File::open(path_of(name))? })
+    }
+
+    /// The number by which the kernel tells namespaces apart, until the next start of the system.
+    ///
+    /// # Errors
+    /// What fstat(2) says.
+    pub fn inode(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.ino())
+    }
+
+    /// The number of the calling thread's namespace.
+    ///
+    /// # Errors
+    /// What stat(2) says, if `/proc` is not there.
+    pub fn inode_here() -> io::Result<u64> {
+        Ok(fs::metadata("/proc/thread-self/ns/net")?.ino())
     }
 
     /// The names that `ip netns` knows, sorted.

@@ -13,18 +13,20 @@
 //! ```
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 
 use crate::SyscallError;
-use crate::error::{check, check_len};
+use crate::netlink::{Message, NetlinkSocket, Protocol, attributes, messages, read_u16, read_u32, text};
 
-/// Dumps are told to start again when interfaces change meanwhile; after so many tries the last one has to do.
-const DUMP_TRIES_MAX: usize = 8;
+const ROUTE: Protocol = Protocol {
+    number: libc::NETLINK_ROUTE,
+    socket: "socket(NETLINK_ROUTE)",
+    bind: "bind(NETLINK_ROUTE)",
+    send: "send(NETLINK_ROUTE)",
+    receive: "recv(NETLINK_ROUTE)",
+    answer: "netlink(NETLINK_ROUTE)",
+};
 
-/// The kernel never makes larger datagrams (`netlink_recvmsg` allows 32 KiB for dumps).
-const BUFFER_LEN: usize = 64 * 1024;
-
-const MESSAGE_HEADER_LEN: usize = 16;
 const LINK_HEADER_LEN: usize = 16;
 const ADDRESS_HEADER_LEN: usize = 8;
 const ROUTE_HEADER_LEN: usize = 12;
@@ -155,9 +157,7 @@ pub enum LinkChange {
 /// Needs no capability.
 #[derive(Debug)]
 pub struct RouteSocket {
-    fd: OwnedFd,
-    buffer: Vec<u8>,
-    sequence: u32,
+    socket: NetlinkSocket,
 }
 
 impl RouteSocket {
@@ -192,12 +192,9 @@ impl RouteSocket {
     pub fn link(&mut self, index: u32) -> Result<Option<Link>, SyscallError> {
         let mut body = [0u8; LINK_HEADER_LEN];
         body[4..8].copy_from_slice(&index.to_ne_bytes());
-        self.send(libc::RTM_GETLINK, libc::NLM_F_REQUEST as u16, &body)?;
-        let mut found = Vec::new();
-        match self.receive_answer(false, &mut |message| found.extend(parse_link(message))) {
+        match self.socket.ask(libc::RTM_GETLINK, &body, parse_link) {
             Err(error) if error.errno() == libc::ENODEV => Ok(None),
-            Err(error) => Err(error),
-            Ok(_) => Ok(found.pop()),
+            result => result,
         }
     }
 
@@ -224,12 +221,9 @@ impl RouteSocket {
         body.extend_from_slice(&(4 + bytes.len() as u16).to_ne_bytes());
         body.extend_from_slice(&libc::RTA_DST.to_ne_bytes());
         body.extend_from_slice(&bytes);
-        self.send(libc::RTM_GETROUTE, libc::NLM_F_REQUEST as u16, &body)?;
-        let mut found = None;
-        match self.receive_answer(false, &mut |message| found = parse_route(message)) {
+        match self.socket.ask(libc::RTM_GETROUTE, &body, parse_route) {
             Err(error) if matches!(error.errno(), libc::ENETUNREACH | libc::EHOSTUNREACH) => Ok(None),
-            Err(error) => Err(error),
-            Ok(_) => Ok(found.and_then(|route| route.interfaces.first().copied())),
+            result => Ok(result?.and_then(|route| route.interfaces.first().copied())),
         }
     }
 
@@ -252,8 +246,8 @@ impl RouteSocket {
     /// What recv(2) says.
     pub fn changes(&mut self, changes: &mut Vec<LinkChange>) -> Result<(), SyscallError> {
         loop {
-            match self.receive() {
-                Ok(len) => changes.extend(messages(&self.buffer[..len]).filter_map(|m| parse_change(&m))),
+            match self.socket.receive() {
+                Ok(datagram) => changes.extend(messages(datagram).filter_map(|m| parse_change(&m))),
                 Err(error) if error.errno() == libc::ENOBUFS => changes.push(LinkChange::Missed),
                 Err(error) if error.errno() == libc::EAGAIN => return Ok(()),
                 Err(error) => return Err(error),
@@ -262,21 +256,7 @@ impl RouteSocket {
     }
 
     fn bound(flags: libc::c_int, groups: u32) -> Result<RouteSocket, SyscallError> {
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | flags;
-        // SAFETY: socket(2) takes integers only.
-        let fd = unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) };
-        let fd = check("socket(NETLINK_ROUTE)", fd)?;
-        // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        // SAFETY: all-zero bytes are a valid sockaddr_nl.
-        let mut address: libc::sockaddr_nl = unsafe { std::mem::zeroed() };
-        address.nl_family = libc::AF_NETLINK as u16;
-        address.nl_groups = groups;
-        let len = size_of::<libc::sockaddr_nl>() as libc::socklen_t;
-        // SAFETY: pointer and length describe `address`, which lives through the call.
-        let result = unsafe { libc::bind(fd.as_raw_fd(), std::ptr::from_ref(&address).cast(), len) };
-        check("bind(NETLINK_ROUTE)", result)?;
-        Ok(RouteSocket { fd, buffer: vec![0; BUFFER_LEN], sequence: 0 })
+        Ok(RouteSocket { socket: NetlinkSocket::bound(&ROUTE, flags, groups)? })
     }
 
     fn dump<T>(
@@ -285,108 +265,13 @@ impl RouteSocket {
         body_len: usize,
         parse: fn(&Message<'_>) -> Option<T>,
     ) -> Result<Vec<T>, SyscallError> {
-        let flags = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
-        let mut all = Vec::new();
-        for _ in 0..DUMP_TRIES_MAX {
-            all.clear();
-            self.send(question, flags, &vec![0; body_len])?;
-            if self.receive_answer(true, &mut |message| all.extend(parse(message)))? {
-                break;
-            }
-        }
-        Ok(all)
-    }
-
-    fn send(&mut self, question: u16, flags: u16, body: &[u8]) -> Result<(), SyscallError> {
-        self.sequence = self.sequence.wrapping_add(1);
-        let mut message = Vec::with_capacity(MESSAGE_HEADER_LEN + body.len());
-        message.extend_from_slice(&((MESSAGE_HEADER_LEN + body.len()) as u32).to_ne_bytes());
-        message.extend_from_slice(&question.to_ne_bytes());
-        message.extend_from_slice(&flags.to_ne_bytes());
-        message.extend_from_slice(&self.sequence.to_ne_bytes());
-        message.extend_from_slice(&0u32.to_ne_bytes());
-        message.extend_from_slice(body);
-        // SAFETY: pointer and length describe `message`, which lives through the call.
-        let sent = unsafe { libc::send(self.fd.as_raw_fd(), message.as_ptr().cast(), message.len(), 0) };
-        check_len("send(NETLINK_ROUTE)", sent).map(|_| ())
-    }
-
-    /// Hands each message of an answer to `take`. Returns whether the answer is consistent.
-    fn receive_answer(
-        &mut self,
-        is_dump: bool,
-        take: &mut dyn FnMut(&Message<'_>),
-    ) -> Result<bool, SyscallError> {
-        let mut is_consistent = true;
-        loop {
-            let len = self.receive()?;
-            for message in messages(&self.buffer[..len]).filter(|m| m.sequence == self.sequence) {
-                is_consistent &= message.flags & libc::NLM_F_DUMP_INTR as u16 == 0;
-                match i32::from(message.kind) {
-                    libc::NLMSG_DONE => return Ok(is_consistent),
-                    libc::NLMSG_ERROR => return answer_error(&message).map(|()| is_consistent),
-                    _ => take(&message),
-                }
-                if !is_dump {
-                    return Ok(true);
-                }
-            }
-        }
-    }
-
-    fn receive(&mut self) -> Result<usize, SyscallError> {
-        let (pointer, len) = (self.buffer.as_mut_ptr().cast(), self.buffer.len());
-        // SAFETY: pointer and length describe the buffer, which the kernel may write to.
-        check_len("recv(NETLINK_ROUTE)", unsafe { libc::recv(self.fd.as_raw_fd(), pointer, len, 0) })
+        self.socket.dump(question, &vec![0; body_len], parse)
     }
 }
 
 impl AsFd for RouteSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
-}
-
-/// One message of a datagram.
-#[derive(Clone, Copy, Debug)]
-struct Message<'a> {
-    kind: u16,
-    flags: u16,
-    sequence: u32,
-    body: &'a [u8],
-}
-
-/// The messages of a datagram, up to the first that is cut short.
-fn messages(mut datagram: &[u8]) -> impl Iterator<Item = Message<'_>> {
-    std::iter::from_fn(move || {
-        let len = read_u32(datagram, 0)? as usize;
-        let message = Message {
-            kind: read_u16(datagram, 4)?,
-            flags: read_u16(datagram, 6)?,
-            sequence: read_u32(datagram, 8)?,
-            body: datagram.get(MESSAGE_HEADER_LEN..len)?,
-        };
-        datagram = datagram.get(len.next_multiple_of(4)..).unwrap_or(&[]);
-        Some(message)
-    })
-}
-
-/// The attributes after a body's fixed part: type without its flags, and value.
-fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
-    const TYPE_MASK: u16 = 0x3fff;
-    std::iter::from_fn(move || {
-        let len = usize::from(read_u16(bytes, 0)?);
-        let kind = read_u16(bytes, 2)? & TYPE_MASK;
-        let value = bytes.get(4..len)?;
-        bytes = bytes.get(len.next_multiple_of(4)..).unwrap_or(&[]);
-        Some((kind, value))
-    })
-}
-
-fn answer_error(message: &Message<'_>) -> Result<(), SyscallError> {
-    match read_u32(message.body, 0).unwrap_or(0) as i32 {
-        0 => Ok(()),
-        number => Err(SyscallError::from_errno("netlink(NETLINK_ROUTE)", number.wrapping_neg())),
+        self.socket.as_fd()
     }
 }
 
@@ -529,22 +414,10 @@ fn parse_ip(value: &[u8]) -> Option<IpAddr> {
     }
 }
 
-fn text(value: &[u8]) -> String {
-    let end = value.iter().position(|&byte| byte == 0).unwrap_or(value.len());
-    String::from_utf8_lossy(&value[..end]).into_owned()
-}
-
-fn read_u16(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
-}
-
-fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::netlink::MESSAGE_HEADER_LEN as MESSAGE_LEN;
 
     #[test]
     fn ways_lead_somewhere() {
@@ -619,16 +492,29 @@ mod tests {
         assert_eq!(attributes(&[0, 0, 0, 0, 0, 0]).count(), 0);
     }
 
+    #[test]
+    fn an_xdp_program_has_a_mode_and_a_number() {
+        // Attributes of 5 and of 8 bytes: attached, program.
+        let value = |mode| [5, 0, 2, 0, mode, 0, 0, 0, 8, 0, 4, 0, 7, 0, 0, 0];
+        assert_eq!(parse_xdp(&value(0)), None);
+        if cfg!(target_endian = "little") {
+            assert_eq!(parse_xdp(&value(2)), Some(XdpProgram { id: 7, mode: 2 }));
+        }
+        for len in 0..16 {
+            assert!(parse_xdp(&value(2)[..len]).is_none_or(|program| program.id == 0));
+        }
+    }
+
     fn link_message(name: &str) -> Vec<u8> {
         let mut attribute = Vec::new();
         attribute.extend_from_slice(&(4 + name.len() as u16).to_ne_bytes());
         attribute.extend_from_slice(&libc::IFLA_IFNAME.to_ne_bytes());
         attribute.extend_from_slice(name.as_bytes());
         attribute.resize(attribute.len().next_multiple_of(4), 0);
-        let len = (MESSAGE_HEADER_LEN + LINK_HEADER_LEN + attribute.len()) as u32;
+        let len = (MESSAGE_LEN + LINK_HEADER_LEN + attribute.len()) as u32;
         let mut message = len.to_ne_bytes().to_vec();
         message.extend_from_slice(&libc::RTM_NEWLINK.to_ne_bytes());
-        message.resize(MESSAGE_HEADER_LEN + LINK_HEADER_LEN, 0);
+        message.resize(MESSAGE_LEN + LINK_HEADER_LEN, 0);
         message.extend(attribute);
         message
     }

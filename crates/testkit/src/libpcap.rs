@@ -3,14 +3,17 @@
 //! ```text
 //! libpcap.so.0.8 --dlopen--> Libpcap --compile--> Oracle (instructions) --run--> verdict
 //!                                   --read_file--> the packets of a capture file
+//!                                   --count_live-> how many packets an interface had
 //! ```
 //!
 //! The library is looked up when a test asks for it, so nothing links to it, and a machine without it can still run
 //! every other test: [`Libpcap::get`] says why it is absent, and the test skips with that reason.
 #![allow(unsafe_code)]
 
+mod live;
 mod trace;
 
+pub use live::{LiveCount, LiveSettings};
 pub use trace::Trace;
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
@@ -43,6 +46,7 @@ pub struct Libpcap {
     bpf_filter: unsafe extern "C" fn(*const RawInsn, *const u8, c_uint, c_uint) -> c_uint,
     bpf_validate: unsafe extern "C" fn(*const RawInsn, c_int) -> c_int,
     bpf_image: unsafe extern "C" fn(*const RawInsn, c_int) -> *const c_char,
+    live: live::Calls,
     version: String,
 }
 
@@ -192,6 +196,7 @@ impl Libpcap {
                 bpf_filter: symbol(library, c"bpf_filter")?,
                 bpf_validate: symbol(library, c"bpf_validate")?,
                 bpf_image: symbol(library, c"bpf_image")?,
+                live: live::Calls::load(library)?,
                 version: text_at(version()),
             })
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tapline_packet::LinkType;
 use tapline_sys::proc_packet::{self, Holder, PacketSocketEntry};
-use tapline_sys::{Address, DriverInfo, Link, LinkControl, RouteSocket, SyscallError};
+use tapline_sys::{Address, DriverInfo, Link, LinkControl, RouteSocket, SyscallError, XdpProgram};
 
 use super::opener::open_namespace;
 use super::{AfPacketError, TimestampSource, hardware};
@@ -49,6 +49,8 @@ pub struct InterfaceInfo {
     pub driver: Option<DriverInfo>,
     /// Whose clocks can stamp its packets.
     pub timestamps: Vec<TimestampSource>,
+    /// The XDP program that sees its packets first: AF_XDP then has no place here.
+    pub xdp: Option<XdpProgram>,
     /// Who captures here now.
     pub captured_by: Vec<Capturer>,
 }
@@ -117,6 +119,7 @@ fn describe(link: &Link, control: &mut LinkControl) -> InterfaceInfo {
         mtu: link.mtu,
         hardware_address: link.hardware_address.clone(),
         addresses: Vec::new(),
+        xdp: link.xdp,
         speed: control.speed(name).ok().flatten(),
         driver: control.driver(name).ok(),
         timestamps: TimestampSource::available(timestamping.as_ref()),

@@ -32,7 +32,7 @@ const LOSS_WORDS: [&str; 13] = [
 
 /// Counters of one interface, as sums of differences, so that an interface made anew does not count backward.
 #[derive(Debug, Default)]
-pub(super) struct LossWatch {
+pub(crate) struct LossWatch {
     nic: Option<[Growth; 4]>,
     driver: Option<Vec<(String, Growth)>>,
     /// Where in the driver's list the counters of `driver` stand.
@@ -59,7 +59,7 @@ impl Growth {
 
 impl LossWatch {
     /// Starts at what the counters say now.
-    pub(super) fn start(
+    pub(crate) fn start(
         name: &str,
         if_index: u32,
         route: &mut RouteSocket,
@@ -74,7 +74,7 @@ impl LossWatch {
     }
 
     /// Reads the counters again.
-    pub(super) fn update(
+    pub(crate) fn update(
         &mut self,
         name: &str,
         if_index: u32,
@@ -93,7 +93,7 @@ impl LossWatch {
     }
 
     /// What was lost so far. Of the driver's counters, those that grew; one entry for all if none did.
-    pub(super) fn losses(&self) -> Vec<Loss> {
+    pub(crate) fn losses(&self) -> Vec<Loss> {
         let mut losses = self.nic_losses();
         let before = losses.len();
         let driver = self.driver.iter().flatten().filter(|(_, growth)| growth.total > 0);
@@ -129,8 +129,8 @@ fn nic_counters(if_index: u32, route: &mut RouteSocket) -> Option<[u64; 4]> {
     Some([rx_dropped, rx_missed_errors, rx_fifo_errors, rx_over_errors])
 }
 
-/// Whether a driver's counter of this name means received packets that were lost.
-fn speaks_of_loss(name: &str) -> bool {
+/// Whether a driver's counter (`ethtool -S`) of this name means received packets that were lost.
+pub fn speaks_of_loss(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     let is_of_sending = name.starts_with("tx") || name.contains("_tx") || name.contains(".tx");
     !is_of_sending && LOSS_WORDS.iter().any(|word| name.contains(word))

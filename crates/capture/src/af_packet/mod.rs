@@ -50,10 +50,14 @@ pub use error::AfPacketError;
 pub use extended::KernelRuns;
 pub(crate) use hardware::link_type;
 pub use listing::{Capturer, InterfaceInfo, list};
+pub(crate) use losses::LossWatch;
+pub use losses::speaks_of_loss;
+pub(crate) use opener::open_namespace;
+pub(crate) use pattern::Patterns;
+pub use size::default_ring_len;
 pub use tapline_sys::FanoutMode;
 pub use timestamps::TimestampSource;
 
-use losses::LossWatch;
 use opener::{Opened, Opener, Shared};
 use tap::{LinkState, Tap};
 
@@ -480,6 +484,7 @@ impl AfPacket {
             losses: if self.is_first { book.losses.losses() } else { Vec::new() },
             kernel_filtered: self.kernel_filtered(book),
             ring: Some(ring),
+            xdp: None,
             is_made: false,
             delivered,
         }

@@ -320,7 +320,7 @@ fn state_event(tap: &Tap) -> Option<Event> {
 }
 
 /// The namespace of this name.
-pub(super) fn open_namespace(name: &str) -> Result<NetNs, AfPacketError> {
+pub(crate) fn open_namespace(name: &str) -> Result<NetNs, AfPacketError> {
     NetNs::open(name).map_err(|source| AfPacketError::no_such_namespace(name, source))
 }
 

@@ -13,7 +13,7 @@ use super::AfPacketError;
 
 /// What was asked for, resolved as far as it can be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Patterns {
+pub(crate) struct Patterns {
     patterns: Vec<Pattern>,
 }
 
@@ -29,13 +29,13 @@ impl Patterns {
     ///
     /// # Errors
     /// [`AfPacketError::NoSuchInterface`] for a word that means nothing here, unless it may come later (a glob).
-    pub(super) fn resolve(words: &[String], links: &[Link]) -> Result<Patterns, AfPacketError> {
+    pub(crate) fn resolve(words: &[String], links: &[Link]) -> Result<Patterns, AfPacketError> {
         let patterns = words.iter().map(|word| resolve(word, links)).collect::<Result<_, _>>()?;
         Ok(Patterns { patterns })
     }
 
     /// Whether an interface of this name is meant.
-    pub(super) fn matches(&self, name: &str) -> bool {
+    pub(crate) fn matches(&self, name: &str) -> bool {
         self.patterns.iter().any(|pattern| match pattern {
             Pattern::Any => true,
             Pattern::Glob(glob) => matches_glob(glob.as_bytes(), name.as_bytes()),
@@ -44,18 +44,18 @@ impl Patterns {
     }
 
     /// Whether it was asked for by a name or a glob, and not only as any of all.
-    pub(super) fn is_chosen(&self, name: &str) -> bool {
+    pub(crate) fn is_chosen(&self, name: &str) -> bool {
         let chosen = self.patterns.iter().filter(|pattern| **pattern != Pattern::Any).cloned().collect();
         Patterns { patterns: chosen }.matches(name)
     }
 
     /// Whether it was asked for by its own name.
-    pub(super) fn is_named(&self, name: &str) -> bool {
+    pub(crate) fn is_named(&self, name: &str) -> bool {
         self.patterns.iter().any(|pattern| matches!(pattern, Pattern::Name(wanted) if wanted == name))
     }
 
     /// Whether interfaces that come later may be meant.
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.patterns.iter().any(|pattern| !matches!(pattern, Pattern::Name(_)))
     }
 }

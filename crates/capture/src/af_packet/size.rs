@@ -68,6 +68,12 @@ pub(super) fn smaller(geometry: &RingGeometry) -> Option<RingGeometry> {
     })
 }
 
+/// Bytes of the ring that a capture asks for unless told otherwise: on a link of this speed in bits per second, beside so many rings, on a
+/// machine with so many bytes of memory.
+pub fn default_ring_len(speed: Option<u64>, rings: u64, memory: u64) -> u64 {
+    default_len(&Wish { speed, rings, memory, ..Wish::default() })
+}
+
 fn default_len(wish: &Wish) -> u64 {
     let burst = wish.speed.unwrap_or(0) / 8 / 1000 * PAUSE_MS / wish.workers.max(1);
     let share = (wish.memory / MEMORY_SHARE).min(SUM_LEN_MAX) / wish.rings.max(1);

@@ -54,6 +54,20 @@ impl Compiler {
         }
     }
 
+    /// The program for packets that have not reached the kernel's stack: VLAN tags are in them, as in a file. `None` lets everything through.
+    pub(crate) fn compile_in_front(
+        &self,
+        text: &str,
+        interface: &Interface,
+    ) -> Result<Option<Program>, Error> {
+        if text.trim().is_empty() {
+            return Ok(None);
+        }
+        let options = Options { handle: Handle::Savefile, ..self.options(interface) };
+        let program = tapline_filter::compile(text, &options);
+        program.map(Some).map_err(|error| Error::Filter(error.render(text)))
+    }
+
     /// The program for packets of `interface`, also for the empty filter.
     pub(crate) fn program(&self, text: &str, interface: &Interface) -> Result<Program, Error> {
         let options = self.options(interface);
@@ -92,6 +106,11 @@ impl Filtering {
     /// The program for packets of `interface`; `None` lets everything through.
     pub(super) fn compile(&self, interface: &Interface) -> Result<Option<Program>, Error> {
         self.compiler.compile(&self.text, interface)
+    }
+
+    /// The same for packets that have not reached the kernel's stack.
+    pub(super) fn compile_in_front(&self, interface: &Interface) -> Result<Option<Program>, Error> {
+        self.compiler.compile_in_front(&self.text, interface)
     }
 
     /// The program for packets of `interface`, also for the empty filter.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
 use tapline_capture::af_packet::{
-    self, AfPacket, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings, TimestampSource,
+    self, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings, TimestampSource,
 };
 use tapline_capture::{FileInput, Source};
 use tapline_file::{FileSource, Order};
@@ -16,6 +16,7 @@ use tapline_profile::StampMode;
 use super::filtering::Filtering;
 use super::snap_len;
 use crate::args::{CaptureArgs, DirectionArg};
+use crate::live::{self, Live, link_type_text};
 use crate::stream::{self, Stream};
 
 /// Opened sources, one for each worker, and what people should know about them.
@@ -69,14 +70,6 @@ pub(crate) fn announcement(file: &FileSource) -> String {
     format!("reading from {} ({}{packed}){link_types}", file.name(), file.format_name())
 }
 
-fn link_type_text(link_type: LinkType) -> String {
-    format!(
-        "link type {} ({})",
-        link_type.name().unwrap_or("unknown"),
-        link_type.description().unwrap_or("no description")
-    )
-}
-
 /// Whether all interfaces have the link type that -y asks for. No interface of Linux offers more than one.
 fn check_link_type<'a>(args: &CaptureArgs, interfaces: impl Iterator<Item = &'a Interface>) -> Result<()> {
     let Some(name) = &args.linktype else { return Ok(()) };
@@ -93,24 +86,27 @@ fn check_link_type<'a>(args: &CaptureArgs, interfaces: impl Iterator<Item = &'a 
 
 fn open_live(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Input> {
     let settings = settings(args, filtering)?;
-    let workers = AfPacket::open_workers(settings)?;
-    check_link_type(args, workers.iter().flat_map(Source::interfaces))?;
-    let mut announcements = workers.first().map(|first| listening(first, workers.len())).unwrap_or_default();
+    let Live { sources, mut announcements } = live::open(settings, args.xdp)?;
+    check_link_type(args, sources.iter().flat_map(|source| source.interfaces()))?;
     if announcements.is_empty() {
         let names = chosen_interfaces(args)?.join(", ");
         announcements.push(format!("nothing matches {names} yet; waiting for an interface that does"));
     }
     let (mode, ticks) = (stamp_mode(args), StampTicks::default());
-    let sources = workers.into_iter().map(|worker| Stamped::wrap(Box::new(worker), mode, &ticks)).collect();
+    let sources = sources.into_iter().map(|source| Stamped::wrap(source, mode, &ticks)).collect();
     Ok(Input { sources, announcements, is_live: true })
 }
 
 fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Settings> {
     let interfaces = chosen_interfaces(args)?;
     let names: Vec<&str> = interfaces.iter().map(String::as_str).collect();
+    let is_xdp = live::is_xdp(names.iter().copied())?;
     let filter = (!filtering.text().trim().is_empty()).then(|| {
         let filtering = Arc::clone(filtering);
-        Arc::new(move |interface: &Interface| filtering.compile(interface)) as af_packet::CompileFilter
+        Arc::new(move |interface: &Interface| match is_xdp {
+            true => filtering.compile_in_front(interface),
+            false => filtering.compile(interface),
+        }) as af_packet::CompileFilter
     });
     Ok(Settings {
         netns: args.netns.clone(),
@@ -182,17 +178,4 @@ pub(super) const READ_HERE: [StampMode; 3] = [StampMode::Tsc, StampMode::TscSync
 fn stamp_mode(args: &CaptureArgs) -> StampMode {
     let named = |mode: &StampMode| args.time_stamp_type.as_deref() == Some(mode.name());
     READ_HERE.into_iter().find(named).unwrap_or_default()
-}
-
-pub(crate) fn listening(source: &AfPacket, workers: usize) -> Vec<String> {
-    let threads = if workers > 1 { format!(", {workers} workers") } else { String::new() };
-    let line = |(interface, (_, ring)): (&Interface, (&str, tapline_sys::RingGeometry))| {
-        let mib = ring.len() as f64 / f64::from(1 << 20);
-        format!(
-            "listening on {}, {}, ring {mib} MiB{threads}",
-            interface.name,
-            link_type_text(interface.link_type)
-        )
-    };
-    source.interfaces().iter().zip(source.rings()).map(line).collect()
 }

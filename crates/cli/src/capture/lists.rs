@@ -11,6 +11,7 @@ use super::filtering::Filtering;
 use super::input::{READ_HERE, chosen_interfaces};
 use crate::args::{CaptureArgs, InterfacesArgs};
 use crate::interfaces;
+use crate::live::bare_name;
 
 /// Whether a list was asked for.
 pub(super) fn wanted(args: &CaptureArgs) -> bool {
@@ -50,7 +51,7 @@ fn link_type_line(link_type: LinkType) -> String {
 
 /// What is known of the interfaces that -i names.
 fn chosen(args: &CaptureArgs) -> Result<Vec<InterfaceInfo>> {
-    let names = chosen_interfaces(args)?;
+    let names: Vec<String> = chosen_interfaces(args)?.iter().map(|name| bare_name(name).to_owned()).collect();
     let present = af_packet::list(args.netns.as_deref())?;
     let is_any = names.iter().any(|name| name == "any");
     let chosen: Vec<_> = present.into_iter().filter(|info| is_any || names.contains(&info.name)).collect();

@@ -20,6 +20,7 @@ use serde_json::Value;
 use tapline_profile::{Breakdown, StampMode, compare, measure_stamps, stamps_to_text, tasks_to_text, to_svg};
 
 use crate::args::{LanguageArgs, parse_interval};
+use crate::live::XdpArgs;
 use crate::report;
 
 /// A live profile ends after this time unless told otherwise.
@@ -47,6 +48,8 @@ pub(crate) struct ProfileArgs {
     /// Capture on this interface; for 10 seconds unless --duration says otherwise.
     #[arg(short, long, value_name = "NAME", help_heading = "Work")]
     interface: Option<String>,
+    #[command(flatten)]
+    xdp: XdpArgs,
     /// Read packets from this file.
     #[arg(short = 'r', value_name = "FILE", help_heading = "Work", conflicts_with = "interface")]
     read: Option<PathBuf>,

@@ -25,6 +25,7 @@ use tapline_sys::{NetNs, Poller, RouteSocket, tsc};
 
 use super::{DURATION, ProfileArgs};
 use crate::capture::{Compiler, clock, filter_text, stop_after};
+use crate::live::bare_name;
 use crate::run::opening::How;
 use crate::run::{code, opening, sending};
 use crate::{privileges, signals, top};
@@ -119,12 +120,13 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
         .nodes
         .iter()
         .filter(|node| node.class.name == "device")
-        .map(|node| node.arguments.text("interface"))
+        .map(|node| bare_name(node.arguments.text("interface")))
         .collect();
     let is_live = !devices.is_empty();
     let duration = args.duration.or(is_live.then_some(DURATION));
     let how = How {
         netns: args.netns.clone(),
+        xdp: args.xdp,
         kernel_runs: (is_live && !args.no_kernel_filter).then(KernelRuns::default),
         ..How::default()
     };

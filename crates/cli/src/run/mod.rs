@@ -116,7 +116,7 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     let compiler = Arc::new(Compiler::new(SNAP_LEN, true, args.language, is_live, args.netns.as_deref()));
     let caught = signals::catch()?;
     let owned = args.i_own_this_network.clone();
-    let how = How { netns: args.netns.clone(), json: args.json, owned, ..How::default() };
+    let how = How { netns: args.netns.clone(), json: args.json, owned, xdp: args.xdp, ..How::default() };
     let opened = opening::worker_sources(&how, plan, &compiler, &control, workers)?;
     let interfaces = opening::interfaces(opened.iter().take(1).flatten().map(Opened::source));
     opening::check_filters(plan, &compiler, &interfaces)?;

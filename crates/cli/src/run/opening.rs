@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use tapline_capture::af_packet::{
-    self, AfPacket, CaptureDirection, KernelRuns, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings,
+    self, CaptureDirection, KernelRuns, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings,
 };
 use tapline_capture::{FileInput, FileOutput, Sink, Source};
 use tapline_file::{FileWriter, Order, Section, WriteOptions};
@@ -22,6 +22,7 @@ use tapline_sys::privilege::Identity;
 
 use super::sending;
 use crate::capture::{Compiler, clock, input};
+use crate::live::{self, XdpArgs};
 use crate::{privileges, stream};
 
 /// How sources and sinks are opened.
@@ -29,6 +30,8 @@ use crate::{privileges, stream};
 pub(crate) struct How {
     /// The network namespace of devices.
     pub(crate) netns: Option<String>,
+    /// What is said of devices with `xdp:` before their name.
+    pub(crate) xdp: XdpArgs,
     /// Whether packets are shown as JSON.
     pub(crate) json: bool,
     /// Interfaces that may be sent on whatever they are: `--i-own-this-network`.
@@ -139,9 +142,14 @@ fn device(
     workers: usize,
 ) -> Result<Vec<Opened>> {
     let text = node.kernel_filter.clone().unwrap_or_default();
+    let name = node.arguments.text("interface");
+    let is_xdp = live::is_xdp([name])?;
     let filter = node.kernel_filter.clone().map(|text| {
         let compiler = Arc::clone(compiler);
-        Arc::new(move |interface: &Interface| compiler.compile(&text, interface)) as af_packet::CompileFilter
+        Arc::new(move |interface: &Interface| match is_xdp {
+            true => compiler.compile_in_front(&text, interface),
+            false => compiler.compile(&text, interface),
+        }) as af_packet::CompileFilter
     });
     let sends = sending::follows(plan, node);
     let prints = plan.nodes.iter().any(|node| matches!(node.class.name, "print" | "json"));
@@ -164,14 +172,14 @@ fn device(
         vnet_header: sends,
         order: af_packet::Order::Time,
         workers,
-        ..Settings::new(&[node.arguments.text("interface")])
+        ..Settings::new(&[name])
     };
-    let opened = AfPacket::open_workers(settings)?;
-    let first = opened.first().context("a device has at least one worker")?;
-    input::listening(first, opened.len()).iter().for_each(|line| say(line));
+    // Options for AF_XDP are for those devices of the graph that it is meant for.
+    let opened = live::open(settings, if is_xdp { how.xdp } else { XdpArgs::default() })?;
+    opened.announcements.iter().for_each(|line| say(line));
     let mode: StampMode = node.arguments.text("stamp").parse()?;
-    let stamped = |source| Opened::Device(Stamped::wrap(Box::new(source), mode, &how.stamp_ticks));
-    Ok(opened.into_iter().map(stamped).collect())
+    let stamped = |source| Opened::Device(Stamped::wrap(source, mode, &how.stamp_ticks));
+    Ok(opened.sources.into_iter().map(stamped).collect())
 }
 
 fn direction(word: &str) -> CaptureDirection {

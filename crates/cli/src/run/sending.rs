@@ -7,6 +7,7 @@ use tapline_graph::stages::{BounceSink, ReflectSink};
 use tapline_packet::Interface;
 
 use super::opening::How;
+use crate::live::bare_name;
 
 /// How long packets that are sent on may wait in a block of the ring, in milliseconds: as short as the kernel's timer goes.
 pub(super) const LATENCY_MS: u32 = 1;
@@ -93,7 +94,7 @@ fn sources_of(plan: &Plan, index: usize, interfaces: &[Interface]) -> Vec<String
     let mut names: Vec<String> = Vec::new();
     for source in sources_before(plan, index) {
         let named = match source.class.name {
-            "device" => source.arguments.text("interface"),
+            "device" => bare_name(source.arguments.text("interface")),
             "join" => "",
             _ => continue,
         };

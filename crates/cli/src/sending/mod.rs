@@ -15,9 +15,6 @@ use tapline_sys::timer;
 pub(crate) use report::{Outcome, Taken, conclude};
 pub(crate) use watching::Watching;
 
-/// How long a full queue is tried again before a packet counts as refused.
-const PATIENCE: Duration = Duration::from_millis(500);
-
 /// How packets are sent.
 #[derive(Debug, Args)]
 pub(crate) struct SendArgs {
@@ -34,6 +31,9 @@ pub(crate) struct SendArgs {
     /// Send in a real-time thread, which no ordinary one interrupts: for even gaps on a busy machine. Needs root or CAP_SYS_NICE.
     #[arg(long, help_heading = "Sending", requires = "interface")]
     realtime: bool,
+    /// How long a full queue is tried again before a packet counts as not sent, in milliseconds. With 0 nothing is waited for, as on a wire
+    #[arg(long, value_name = "MS", help_heading = "Sending", default_value_t = 500)]
+    patience: u32,
 }
 
 /// How fast packets are to go.
@@ -85,7 +85,11 @@ impl SendArgs {
             BackendArg::Xdp => BackendChoice::This(Backend::Xdp),
             BackendArg::Live => BackendChoice::This(Backend::Live),
         };
-        let settings = SendSettings { patience: PATIENCE, backend, ..SendSettings::default() };
+        let settings = SendSettings {
+            patience: Duration::from_millis(self.patience.into()),
+            backend,
+            ..SendSettings::default()
+        };
         let transmitter = Transmitter::open(&network.permit(interface)?, &settings)?;
         if self.realtime {
             timer::set_realtime().context("--realtime needs root or CAP_SYS_NICE")?;

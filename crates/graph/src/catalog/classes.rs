@@ -51,7 +51,7 @@ const DEVICE: Class = Class {
             name: "interface",
             kind: Kind::Text,
             default: None,
-            meaning: "its name; `any` for all; patterns such as eth*",
+            meaning: "its name; `any` for all; patterns such as eth*; xdp:eth0 takes the packets off the host by AF_XDP (docs/afxdp.md)",
         },
         Parameter {
             name: "ring",

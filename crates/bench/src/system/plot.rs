@@ -1,0 +1,159 @@
+//! Charts for the report: groups of bars with whiskers, as SVG that stands in the page.
+
+use anyhow::{Result, anyhow};
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+const WIDTH: u32 = 900;
+const HEIGHT: u32 = 340;
+/// Colours that people who do not see red and green tell apart (Okabe and Ito).
+const COLOURS: [RGBColor; 8] = [
+    RGBColor(0, 114, 178),
+    RGBColor(230, 159, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
+    RGBColor(213, 94, 0),
+    RGBColor(120, 120, 120),
+    RGBColor(240, 228, 66),
+];
+/// Of a group's width, what its bars take.
+const FILLED: f64 = 0.84;
+
+/// One bar: its height, and the least and most of what it stands for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Bar {
+    pub(crate) value: f64,
+    pub(crate) least: f64,
+    pub(crate) most: f64,
+}
+
+/// Groups of bars, one bar of each series in each group.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Bars {
+    pub(crate) unit: String,
+    pub(crate) groups: Vec<String>,
+    /// Names, and a bar for each group where there is one.
+    pub(crate) series: Vec<(String, Vec<Option<Bar>>)>,
+    /// The axis ends here at least.
+    pub(crate) top: f64,
+}
+
+impl Bars {
+    /// Whose bars have which colour: names, and colours as HTML has them.
+    pub(crate) fn legend(&self) -> impl Iterator<Item = (&str, String)> {
+        self.series.iter().enumerate().map(|(at, (name, _))| {
+            let RGBColor(red, green, blue) = colour(at);
+            (name.as_str(), format!("#{red:02x}{green:02x}{blue:02x}"))
+        })
+    }
+
+    /// The picture, without a legend.
+    ///
+    /// # Errors
+    /// If it cannot be drawn.
+    pub(crate) fn svg(&self) -> Result<String> {
+        let mut svg = String::new();
+        self.draw(&mut svg).map_err(|error| anyhow!("drawing: {error}"))?;
+        Ok(svg)
+    }
+
+    fn draw(&self, svg: &mut String) -> Result<(), Box<dyn std::error::Error + '_>> {
+        let bars = || self.series.iter().flat_map(|(_, bars)| bars.iter().flatten());
+        let top = bars().map(|bar| bar.most.max(bar.value)).fold(self.top, f64::max);
+        let top = if top > 0.0 { top * 1.05 } else { 1.0 };
+        let area = SVGBackend::with_string(svg, (WIDTH, HEIGHT)).into_drawing_area();
+        let mut chart = ChartBuilder::on(&area)
+            .margin(10)
+            .x_label_area_size(28)
+            .y_label_area_size(78)
+            .build_cartesian_2d(0.0..self.groups.len() as f64, 0.0..top)?;
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .disable_x_axis()
+            .y_desc(self.unit.as_str())
+            .y_labels(6)
+            .max_light_lines(0)
+            .y_label_formatter(&|value| short(*value))
+            .label_style(("sans-serif", 13))
+            .axis_desc_style(("sans-serif", 13))
+            .draw()?;
+        let width = FILLED / self.series.len().max(1) as f64;
+        for (at, (_, bars)) in self.series.iter().enumerate() {
+            let shapes = bars.iter().enumerate().filter_map(|(group, bar)| {
+                let left = group as f64 + (1.0 - FILLED) / 2.0 + at as f64 * width;
+                bar.map(|bar| (left, bar))
+            });
+            let shapes: Vec<(f64, Bar)> = shapes.collect();
+            chart.draw_series(shapes.iter().map(|&(left, bar)| {
+                Rectangle::new([(left, 0.0), (left + width * 0.92, bar.value)], colour(at).filled())
+            }))?;
+            chart.draw_series(shapes.iter().map(|&(left, bar)| {
+                let middle = left + width * 0.46;
+                PathElement::new([(middle, bar.least), (middle, bar.most)], BLACK.stroke_width(1))
+            }))?;
+        }
+        let style = TextStyle::from(("sans-serif", 13).into_font()).pos(Pos::new(HPos::Center, VPos::Top));
+        for (group, name) in self.groups.iter().enumerate() {
+            let (x, y) = chart.backend_coord(&(group as f64 + 0.5, 0.0));
+            area.draw(&Text::new(name.as_str(), (x, y + 8), style.clone()))?;
+        }
+        area.present()?;
+        Ok(())
+    }
+}
+
+fn colour(series: usize) -> RGBColor {
+    COLOURS[series % COLOURS.len()]
+}
+
+/// A number on an axis.
+fn short(value: f64) -> String {
+    let (value, unit) = match value.abs() {
+        v if v >= 1e6 => (value / 1e6, "M"),
+        v if v >= 1e3 => (value / 1e3, "k"),
+        _ => (value, ""),
+    };
+    let text = format!("{value:.2}");
+    format!("{}{unit}", text.trim_end_matches('0').trim_end_matches('.'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_bar_is_drawn_and_named() {
+        let bar = |value: f64| Some(Bar { value, least: value * 0.9, most: value * 1.1 });
+        let bars = Bars {
+            unit: "packets a second".to_owned(),
+            groups: vec!["60".to_owned(), "1514".to_owned()],
+            series: vec![
+                ("ours".to_owned(), vec![bar(2e6), bar(1e6)]),
+                ("theirs <&>".to_owned(), vec![bar(1e6), None]),
+            ],
+            top: 0.0,
+        };
+        let svg = bars.svg().unwrap();
+        assert_eq!(svg.matches("<rect").count(), 3, "{svg}");
+        for text in ["60", "1514", "packets a second"] {
+            assert!(svg.contains(text), "{text}");
+        }
+        let legend: Vec<_> = bars.legend().collect();
+        assert_eq!(legend[1], ("theirs <&>", "#e69f00".to_owned()));
+    }
+
+    #[test]
+    fn nothing_is_a_picture_too() {
+        assert!(Bars::default().svg().unwrap().contains("<svg"));
+    }
+
+    #[test]
+    fn axes_are_short() {
+        assert_eq!(
+            ["0", "0.5", "40", "1.25k", "3M"],
+            [0.0, 0.5, 40.0, 1250.0, 3e6].map(short).each_ref().map(String::as_str)
+        );
+    }
+}

@@ -1,0 +1,155 @@
+//! Why AF_XDP cannot be had on an interface, and what to do instead.
+
+use std::net::IpAddr;
+
+use tapline_sys::SyscallError;
+use tapline_sys::bpf::LoadError;
+
+/// Why a capture by AF_XDP cannot start or go on.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AfXdpError {
+    /// Without the rights for programs and sockets.
+    #[error(
+        "no permission for AF_XDP: {source}\n  it needs CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF (CAP_SYS_ADMIN before Linux 5.8); run it as root (sudo), or \
+         capture without xdp:, which needs CAP_NET_RAW only"
+    )]
+    NoPermission {
+        /// What the kernel said.
+        source: SyscallError,
+    },
+    /// The kernel was built without AF_XDP.
+    #[error("this kernel has no AF_XDP (CONFIG_XDP_SOCKETS): {source}; capture without xdp:")]
+    NotInKernel {
+        /// What the kernel said.
+        source: SyscallError,
+    },
+    /// Names that come later cannot be followed: rights are given up by then.
+    #[error(
+        "{word:?} may mean interfaces that come later; AF_XDP takes only those that are there: name each one (xdp:eth0,xdp:eth1)"
+    )]
+    OpenPattern {
+        /// What was asked for.
+        word: String,
+    },
+    /// Another XDP program has the interface.
+    #[error(
+        "an XDP program is there already: {program}; an interface has room for one. If it is another tapline, it takes the packets: stop it first. \
+         Else take it off (xdp-loader unload {interface} --all, or ip link set dev {interface} {switch} off), or capture without xdp:"
+    )]
+    Occupied {
+        /// Where.
+        interface: String,
+        /// Its name, as far as it may be known, and number.
+        program: String,
+        /// How iproute2 calls its mode.
+        switch: &'static str,
+    },
+    /// Another process has a socket on the queue.
+    #[error(
+        "queue {queue} has an AF_XDP socket of another program already ({source}); stop that program, or capture without xdp:"
+    )]
+    QueueTaken {
+        /// The queue, from 0.
+        queue: u32,
+        /// What the kernel said.
+        source: SyscallError,
+    },
+    /// A queue cannot be had, so packets would go past us.
+    #[error(
+        "AF_XDP can serve {served} of its {queues} receive queues ({source}); packets of the others would be missed. Give it fewer queues: \
+         ethtool -L {interface} combined {wanted}"
+    )]
+    TooManyQueues {
+        /// Where.
+        interface: String,
+        /// Receive queues that there are.
+        queues: u32,
+        /// Those that could be bound.
+        served: u32,
+        /// How many to ask for.
+        wanted: u32,
+        /// What the kernel said of the next one.
+        source: SyscallError,
+    },
+    /// More workers than queues.
+    #[error(
+        "--workers {workers}: there are {queues} receive queues, and each has one worker; use --workers {queues}, or more queues (ethtool -L)"
+    )]
+    TooManyWorkers {
+        /// What was asked for.
+        workers: usize,
+        /// Receive queues of all interfaces.
+        queues: usize,
+    },
+    /// It would cut off who asks.
+    #[error(
+        "it carries the way to {peer}, from where this SSH session comes, and AF_XDP would take {what} from this host: you would be cut off. Capture \
+         without xdp: (the host keeps its packets), give a filter that leaves the session alone (what it refuses stays with the host), or insist \
+         with --xdp-force"
+    )]
+    CutsSession {
+        /// Who is at the other end.
+        peer: IpAddr,
+        /// "all its packets", or that the filter takes those of the session.
+        what: &'static str,
+    },
+    /// It would cut off the host.
+    #[error(
+        "it carries this host's default route, and without a filter AF_XDP would take all its packets from this host. Capture without xdp: (the \
+         host keeps its packets), give a filter (what it refuses stays with the host), or insist with --xdp-force"
+    )]
+    CutsHost,
+    /// The program in front was refused.
+    #[error("the kernel refused the XDP program: {0}")]
+    Program(#[from] LoadError),
+    /// The program in front cannot be made.
+    #[error("no XDP program can be made: {0}")]
+    Emit(#[from] tapline_filter::ebpf::EmitError),
+    /// The program cannot be attached, in the driver or otherwise.
+    #[error("no XDP program can run here: in the driver: {native}; generic: {generic}; capture without xdp:")]
+    NotAttached {
+        /// What the driver said.
+        native: SyscallError,
+        /// What the stack said.
+        generic: SyscallError,
+    },
+    /// So much memory may not be locked.
+    #[error(
+        "{source}: a process without CAP_IPC_LOCK may lock {what}; raise it (ulimit -l unlimited), ask for less (-B), or run it as root"
+    )]
+    NoMemory {
+        /// How much is allowed, in words.
+        what: &'static str,
+        /// What the kernel said.
+        source: SyscallError,
+    },
+    /// Every interface was removed.
+    #[error("{names} was removed; AF_XDP does not come back by itself: start again when it is there")]
+    Gone {
+        /// The names.
+        names: String,
+    },
+    /// Something else failed.
+    #[error("{source}")]
+    Call {
+        /// What the kernel said.
+        source: SyscallError,
+    },
+}
+
+const EPERM: i32 = 1;
+const EACCES: i32 = 13;
+const EAFNOSUPPORT: i32 = 97;
+const ENOBUFS: i32 = 105;
+
+impl From<SyscallError> for AfXdpError {
+    fn from(source: SyscallError) -> AfXdpError {
+        match source.errno() {
+            EPERM | EACCES => AfXdpError::NoPermission { source },
+            EAFNOSUPPORT => AfXdpError::NotInKernel { source },
+            ENOBUFS => AfXdpError::NoMemory { what: "as much memory as RLIMIT_MEMLOCK says", source },
+            _ => AfXdpError::Call { source },
+        }
+    }
+}

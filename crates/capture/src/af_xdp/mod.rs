@@ -1,0 +1,502 @@
+//! Live capture on AF_XDP: packets go from the driver to our memory, past the host.
+//!
+//! ```text
+//! driver:  packet -> XDP program: filter -- match ----> socket of the packet's queue: chunk of its memory, RX ring
+//!                                       \- no match -> the host's stack, as ever
+//! advance: RX ring -> records of up to 256 packets, in place -> lent -> chunks back to the fill ring
+//!          no packet on any queue -> poll: sockets, link changes, a wake-up
+//! stop:    the program lets everything pass -> wait for packets on their way -> lend what the rings hold -> counters last
+//! ```
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `opener` | the order of calls |
+//! | `attachment` | the program in front, its maps, what it counts |
+//! | `queue` | a socket, and packets out of what it receives |
+//! | `protect` | whom a capture would cut off |
+//! | `size` | how much memory |
+//!
+//! What the host does not get is the point and the danger: see `protect`, and docs/afxdp.md.
+//!
+//! `received = dropped + unread + delivered` holds exactly for each interface once the capture was stopped. `received` is what the program in front
+//! counted, `dropped` what the sockets counted, `delivered` what we did.
+
+mod attachment;
+mod error;
+mod opener;
+mod protect;
+mod queue;
+mod size;
+
+use std::fmt;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tapline_packet::{BATCH_MAX, Batch, Interface, InterfaceId, Record, Timestamp};
+use tapline_sys::{Link, LinkChange, LinkControl, Poller, RouteSocket, SyscallError, Wakeup};
+
+pub use attachment::Mode;
+pub use error::AfXdpError;
+
+use attachment::Attachment;
+use opener::{Opened, Opener};
+use queue::Queue;
+
+use crate::af_packet::{CompileFilter, LossWatch, SNAP_LEN_MAX, open_namespace};
+use crate::{Advance, Count, Error, Event, InterfaceAccount, RingAccount, Source, XdpAccount};
+
+/// How long packets on their way are waited for where the kernel cannot tell.
+const GRACE: Duration = Duration::from_millis(50);
+
+/// With busy polling, how long the driver is asked before the loop looks at its flags again.
+const SPIN_MAX: Duration = Duration::from_millis(10);
+
+/// How to capture.
+#[derive(Clone)]
+pub struct Settings {
+    /// Names or numbers of interfaces that are there.
+    pub interfaces: Vec<String>,
+    /// The network namespace: a name as `ip netns` has it, a process number, or a path. `None` for our own.
+    pub netns: Option<String>,
+    /// The filter, compiled as for a file: before the stack a VLAN tag is in the packet. Runs in front if the kernel takes it there.
+    pub filter: Option<CompileFilter>,
+    /// The filter as text, for descriptions of interfaces.
+    pub filter_text: String,
+    /// The most bytes to keep of a packet; 0 for [`SNAP_LEN_MAX`].
+    pub snap_len: u32,
+    /// Whether the interfaces should receive what is meant for others.
+    pub promiscuous: bool,
+    /// Bytes for each queue; `None` to choose from memory.
+    pub ring_len: Option<u64>,
+    /// Workers that divide the queues among them, at least 1.
+    pub workers: usize,
+    /// Poll the driver ourselves, for at most so many microseconds a call.
+    pub busy_poll_us: Option<u32>,
+    /// Take interfaces too on which this host or this session depends.
+    pub force: bool,
+}
+
+impl Settings {
+    /// The defaults for these interfaces: everything, promiscuous.
+    pub fn new(interfaces: &[&str]) -> Settings {
+        Settings {
+            interfaces: interfaces.iter().map(|&name| name.to_owned()).collect(),
+            netns: None,
+            filter: None,
+            filter_text: String::new(),
+            snap_len: 0,
+            promiscuous: true,
+            ring_len: None,
+            workers: 1,
+            busy_poll_us: None,
+            force: false,
+        }
+    }
+
+    fn snap_len(&self) -> u32 {
+        if self.snap_len == 0 { SNAP_LEN_MAX } else { self.snap_len.min(SNAP_LEN_MAX) }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("interfaces", &self.interfaces)
+            .field("netns", &self.netns)
+            .field("filter", &self.filter_text)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Packets of one or several interfaces, lent from memory that the driver wrote them to.
+///
+/// Opening needs `CAP_NET_RAW`, `CAP_NET_ADMIN` and `CAP_BPF`; nothing afterwards. Minimum kernel: 5.9.
+#[derive(Debug)]
+pub struct AfXdp {
+    // Dropped before the sockets: the program goes first.
+    interfaces: Vec<Interface>,
+    books: Vec<Book>,
+    queues: Vec<Queue>,
+    /// The queue that is asked first next time.
+    next: usize,
+    /// The queue whose packets are lent.
+    lent: Option<usize>,
+    records: Vec<Record>,
+    /// The first worker also watches over what concerns the interface and not its share.
+    is_first: bool,
+    is_busy_polling: bool,
+    route: RouteSocket,
+    control: LinkControl,
+    monitor: RouteSocket,
+    changes: Vec<LinkChange>,
+    events: Vec<Event>,
+    poller: Poller,
+    wakeup: Arc<Wakeup>,
+    phase: Phase,
+}
+
+/// What is kept of an interface besides its queues.
+#[derive(Debug)]
+struct Book {
+    attachment: Arc<Attachment>,
+    link: Link,
+    is_gone: bool,
+    is_filtered: bool,
+    losses: LossWatch,
+    summary: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Running,
+    Draining,
+    Ended,
+}
+
+impl AfXdp {
+    /// Starts to capture. From its return on every packet that the filter accepts is lent, or counted as lost, and the host does not get it.
+    ///
+    /// # Errors
+    /// [`AfXdpError`] in [`Error::Source`]; the filter's own error if it does not compile for an interface.
+    pub fn open(settings: &Settings) -> Result<AfXdp, Error> {
+        let mut workers = AfXdp::open_workers(&Settings { workers: 1, ..settings.clone() })?;
+        workers.pop().ok_or_else(|| Error::source("capture", "no worker was opened"))
+    }
+
+    /// Starts to capture with [`Settings::workers`] sources, one for each thread, that divide the queues among them.
+    ///
+    /// # Errors
+    /// As for [`open`](Self::open).
+    pub fn open_workers(settings: &Settings) -> Result<Vec<AfXdp>, Error> {
+        let Some(name) = settings.netns.as_deref() else { return open_here(settings) };
+        let namespace = open_namespace(name).map_err(|error| Error::source("capture", error))?;
+        namespace.run(|| open_here(settings)).map_err(|source| {
+            let name = name.to_owned();
+            Error::source("capture", crate::af_packet::AfPacketError::Namespace { name, source })
+        })?
+    }
+
+    /// Ends a wait in [`advance`](Source::advance) at once, from any thread.
+    pub fn wakeup(&self) -> Arc<Wakeup> {
+        Arc::clone(&self.wakeup)
+    }
+
+    /// How each interface is captured, in words: where the program runs, whether packets are copied, queues and memory.
+    pub fn summaries(&self) -> impl Iterator<Item = &str> {
+        self.books.iter().map(|book| book.summary.as_str())
+    }
+
+    /// Lends from the first queue that has something.
+    fn fill(&mut self) -> bool {
+        for step in 0..self.queues.len() {
+            let index = (self.next + step) % self.queues.len();
+            if self.queues[index].take(now, &mut self.records) {
+                self.lent = Some(index);
+                self.next = index + 1;
+                return true;
+            }
+        }
+        false
+    }
+
+    fn release(&mut self) -> Result<(), Error> {
+        self.records.clear();
+        let Some(index) = self.lent.take() else { return Ok(()) };
+        match self.queues[index].release() {
+            // Of a link that is down or gone rtnetlink tells.
+            Err(error) if !matches!(error.errno(), ENETDOWN | ENXIO) => Err(self.call_error(index, error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads the sockets' counters, so that the next packet carries what was lost before it.
+    fn read_statistics(&mut self) {
+        for queue in &mut self.queues {
+            // A socket that cannot be read leaves its sums as they were; the account then shows it.
+            let _ = queue.read_statistics();
+        }
+    }
+
+    /// Sleeps until a queue has a packet, a link changed, somebody wakes us, or `wait` is over.
+    fn wait(&mut self, wait: Duration) -> Result<(), Error> {
+        self.poller.clear();
+        self.poller.add(self.wakeup.as_fd());
+        self.poller.add(self.monitor.as_fd());
+        self.queues.iter().for_each(|queue| self.poller.add(queue.as_fd()));
+        let wait = if self.is_busy_polling { self.spin(wait) } else { wait };
+        let ready = self.poller.wait(wait).map_err(|e| Error::source("capture", AfXdpError::from(e)))?;
+        if ready == 0 {
+            return Ok(());
+        }
+        if self.poller.is_readable(0) {
+            self.wakeup.take();
+        }
+        if self.poller.is_readable(1) || self.poller.has_error(1) {
+            self.follow_links()?;
+        }
+        Ok(())
+    }
+
+    /// Polls the drivers until one of them has given a packet, or for a while. What is left to wait then: nothing.
+    fn spin(&mut self, wait: Duration) -> Duration {
+        let start = Instant::now();
+        loop {
+            for queue in &mut self.queues {
+                // A driver that cannot be asked now will be asked again.
+                let _ = queue.socket.wake_receive();
+                if queue.socket.waiting() > 0 {
+                    return Duration::ZERO;
+                }
+            }
+            if start.elapsed() >= wait.min(SPIN_MAX) {
+                return Duration::ZERO;
+            }
+        }
+    }
+
+    fn idle(&mut self) -> Result<Advance, Error> {
+        let is_all_gone = self.books.iter().all(|book| book.is_gone);
+        match self.phase {
+            Phase::Running if is_all_gone => {
+                self.phase = Phase::Ended;
+                let names: Vec<&str> = self.interfaces.iter().map(|i| i.name.as_str()).collect();
+                Err(Error::source("capture", AfXdpError::Gone { names: names.join(", ") }))
+            }
+            Phase::Running => Ok(Advance::Idle),
+            Phase::Draining | Phase::Ended => {
+                self.phase = Phase::Ended;
+                Ok(Advance::End)
+            }
+        }
+    }
+
+    fn follow_links(&mut self) -> Result<(), Error> {
+        let mut changes = std::mem::take(&mut self.changes);
+        let heard = self.monitor.changes(&mut changes);
+        if changes.contains(&LinkChange::Missed) {
+            changes.extend(self.look_at_all_links());
+        }
+        for change in changes.drain(..) {
+            match change {
+                LinkChange::Present(link) => self.follow_present(*link),
+                LinkChange::Gone { index, .. } => self.follow_gone(index),
+                LinkChange::Missed => {}
+            }
+        }
+        self.changes = changes;
+        heard.map_err(|error| Error::source("network interfaces", AfXdpError::from(error)))
+    }
+
+    /// What became of the interfaces, when the kernel could not keep all of its messages.
+    fn look_at_all_links(&mut self) -> Vec<LinkChange> {
+        let Ok(links) = self.route.links() else { return Vec::new() };
+        let gone = self.books.iter().filter(|book| links.iter().all(|link| link.index != book.link.index));
+        let gone = gone.map(|book| LinkChange::Gone { index: book.link.index, name: String::new() });
+        let mut changes: Vec<LinkChange> = gone.collect();
+        changes.extend(links.into_iter().map(|link| LinkChange::Present(Box::new(link))));
+        changes
+    }
+
+    fn follow_gone(&mut self, if_index: u32) {
+        let is_it = |book: &&mut Book| book.link.index == if_index && !book.is_gone;
+        let Some(book) = self.books.iter_mut().find(is_it) else { return };
+        book.is_gone = true;
+        let name = book.link.name.clone();
+        self.tell(&name, "was removed; AF_XDP does not come back by itself".to_owned(), true);
+    }
+
+    fn follow_present(&mut self, link: Link) {
+        let is_it = |book: &&mut Book| book.link.index == link.index && !book.is_gone;
+        let Some(book) = self.books.iter_mut().find(is_it) else { return };
+        let before = std::mem::replace(&mut book.link, link);
+        let (name, now) = (book.link.name.clone(), &book.link);
+        let state = |link: &Link| (link.is_up(), link.is_running());
+        if before.name != name {
+            self.events.extend(self.is_first.then(|| Event {
+                interface: before.name.clone(),
+                text: format!("is now called {name}"),
+                warning: false,
+            }));
+        }
+        let text = match state(now) {
+            now if now == state(&before) => return,
+            (false, _) => "went down; the capture goes on when it is up",
+            (true, false) => "lost its carrier",
+            (true, true) => "is up",
+        };
+        let warning = !now.is_running();
+        self.tell(&name, text.to_owned(), warning);
+    }
+
+    /// Workers see the same links; the first one speaks for all.
+    fn tell(&mut self, interface: &str, text: String, warning: bool) {
+        if self.is_first {
+            self.events.push(Event { interface: interface.to_owned(), text, warning });
+        }
+    }
+
+    fn interface_account(&mut self, id: InterfaceId) -> InterfaceAccount {
+        let book = &self.books[id.0 as usize];
+        let (mut ring, mut xdp) = (RingAccount::default(), XdpAccount::default());
+        let (mut passed, mut delivered) = (0, 0);
+        for queue in self.queues.iter_mut().filter(|queue| queue.common.interface == id) {
+            let (lent, counted) = queue.counts();
+            let (taken, left) = book.attachment.counts(queue.number);
+            let unread = match self.phase {
+                // While it runs the counts are of different moments.
+                Phase::Running => taken.saturating_sub(counted.lost() + lent),
+                _ => queue.waiting(),
+            };
+            ring.received += taken;
+            ring.dropped += counted.lost();
+            ring.freezes += counted.fill_empty;
+            ring.unread += unread;
+            xdp.merge(&counted);
+            passed += left;
+            delivered += lent;
+        }
+        InterfaceAccount {
+            name: self.interfaces[id.0 as usize].name.clone(),
+            losses: if self.is_first { book.losses.losses() } else { Vec::new() },
+            kernel_filtered: Count::Known(passed),
+            ring: Some(RingAccount { freezes: 0, ..ring }),
+            xdp: Some(xdp),
+            is_made: false,
+            delivered,
+        }
+    }
+
+    fn call_error(&self, queue: usize, error: SyscallError) -> Error {
+        let id = self.queues[queue].common.interface;
+        Error::source(&self.interfaces[id.0 as usize].name, AfXdpError::from(error))
+    }
+}
+
+const ENXIO: i32 = 6;
+const ENETDOWN: i32 = 100;
+
+impl Source for AfXdp {
+    fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    fn advance(&mut self, wait: Duration) -> Result<Advance, Error> {
+        self.release()?;
+        if self.fill() {
+            return Ok(Advance::Batch);
+        }
+        if self.phase != Phase::Running {
+            return self.idle();
+        }
+        self.read_statistics();
+        self.wait(wait)?;
+        if self.fill() { Ok(Advance::Batch) } else { self.idle() }
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        match self.lent {
+            Some(index) => Batch::new(self.queues[index].base(), &self.records),
+            None => Batch::empty(),
+        }
+    }
+
+    fn stop(&mut self) -> Result<(), Error> {
+        if self.phase != Phase::Running {
+            return Ok(());
+        }
+        self.books.iter().for_each(|book| book.attachment.stop());
+        if tapline_sys::wait_for_receive_paths().is_err() {
+            std::thread::sleep(GRACE);
+        }
+        self.phase = Phase::Draining;
+        Ok(())
+    }
+
+    fn is_filtered(&self, interface: InterfaceId) -> bool {
+        self.books.get(interface.0 as usize).is_some_and(|book| book.is_filtered)
+    }
+
+    fn account(&mut self) -> Vec<InterfaceAccount> {
+        self.read_statistics();
+        if self.is_first {
+            for book in self.books.iter_mut().filter(|book| !book.is_gone) {
+                book.losses.update(&book.link.name, book.link.index, &mut self.route, &mut self.control);
+            }
+        }
+        (0..self.interfaces.len()).map(|id| self.interface_account(InterfaceId(id as u32))).collect()
+    }
+
+    fn waited_ticks(&self) -> u64 {
+        self.poller.waited_ticks()
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        if self.phase == Phase::Running
+            && let Err(error) = self.follow_links()
+        {
+            self.tell("", error.to_string(), true);
+        }
+        std::mem::take(&mut self.events)
+    }
+}
+
+/// Opens all interfaces in the namespace of the calling thread.
+fn open_here(settings: &Settings) -> Result<Vec<AfXdp>, Error> {
+    let fail = |error: AfXdpError| Error::source("capture", error);
+    let workers = settings.workers.max(1);
+    let mut opener = Opener::new(settings).map_err(fail)?;
+    let meant = opener.meant()?;
+    let queues: usize = meant.iter().map(|link| opener.queues(link) as usize).sum();
+    if workers > queues {
+        return Err(fail(AfXdpError::TooManyWorkers { workers, queues }));
+    }
+    let mut opened = Vec::new();
+    for (number, link) in meant.iter().enumerate() {
+        opened.push(opener.open(link, InterfaceId(number as u32), queues as u64)?);
+    }
+    let call = |error: SyscallError| fail(error.into());
+    let mut all = Vec::with_capacity(workers);
+    for number in 0..workers {
+        all.push(AfXdp {
+            interfaces: opened.iter().map(|opened| opened.interface.clone()).collect(),
+            books: opened.iter_mut().map(|opened| book(opened, number == 0)).collect(),
+            queues: Vec::new(),
+            next: 0,
+            lent: None,
+            records: Vec::with_capacity(BATCH_MAX),
+            is_first: number == 0,
+            is_busy_polling: settings.busy_poll_us.is_some(),
+            route: RouteSocket::open().map_err(call)?,
+            control: LinkControl::open().map_err(call)?,
+            monitor: RouteSocket::monitor().map_err(call)?,
+            changes: Vec::new(),
+            events: if number == 0 {
+                opened.iter_mut().flat_map(|o| o.events.drain(..)).collect()
+            } else {
+                Vec::new()
+            },
+            poller: Poller::new(),
+            wakeup: Arc::new(Wakeup::new().map_err(call)?),
+            phase: Phase::Running,
+        });
+    }
+    let each = opened.into_iter().flat_map(|opened| opened.queues).enumerate();
+    each.for_each(|(number, queue)| all[number % workers].queues.push(queue));
+    Ok(all)
+}
+
+fn book(opened: &mut Opened, is_first: bool) -> Book {
+    Book {
+        attachment: Arc::clone(&opened.attachment),
+        link: opened.link.clone(),
+        is_gone: false,
+        is_filtered: opened.is_filtered,
+        losses: if is_first { std::mem::take(&mut opened.losses) } else { LossWatch::default() },
+        summary: opened.summary.clone(),
+    }
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_nanos(tapline_sys::clock::realtime_ns())
+}

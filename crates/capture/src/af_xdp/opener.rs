@@ -1,0 +1,327 @@
+//! How an interface is opened, in the order that misses no packet and leaves nothing behind.
+//!
+//! ```text
+//! is a program there? -> filter -> maps, program loaded -> may it be taken? -> for each queue: memory, rings, filled, bound, in the map
+//!   -> promiscuous -> program attached: packets come from here on
+//! ```
+//!
+//! Everything needs rights that are given up once the capture runs; nothing is opened later.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tapline_packet::{Interface, InterfaceId};
+use tapline_sys::xsk::{Bound, Busy, XdpSocket, XskSettings};
+use tapline_sys::{Link, LinkControl, PacketSocket, RouteSocket, SyscallError};
+
+use super::attachment::{self, Attachment, Loaded, Mode};
+use super::protect::{self, Session, Taking};
+use super::queue::{Common, Queue, SCRATCH_LEN};
+use super::{AfXdpError, Settings, size};
+use crate::af_packet::{LossWatch, Patterns, link_type};
+use crate::{Error, Event};
+
+/// A socket that was closed frees its queue in the background: so long it is waited for.
+const BUSY_MAX: Duration = Duration::from_secs(2);
+const BUSY_WAIT: Duration = Duration::from_millis(10);
+
+/// Packets that one poll takes, with busy polling.
+const BUSY_BUDGET: u32 = 64;
+
+/// The completion ring must be there, and nothing is ever in it.
+const COMPLETION_LEN: u32 = 64;
+
+/// Receive queues that an interface may have.
+const QUEUES_MAX: u32 = 4096;
+
+const EBUSY: i32 = 16;
+const EINVAL: i32 = 22;
+const EEXIST: i32 = 17;
+
+/// An interface, opened.
+pub(super) struct Opened {
+    pub(super) interface: Interface,
+    pub(super) link: Link,
+    pub(super) attachment: Arc<Attachment>,
+    pub(super) queues: Vec<Queue>,
+    pub(super) is_filtered: bool,
+    pub(super) losses: LossWatch,
+    pub(super) events: Vec<Event>,
+    pub(super) summary: String,
+}
+
+/// Sockets to ask with, in the namespace of the capture, and what was found.
+pub(super) struct Opener<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) route: RouteSocket,
+    pub(super) control: LinkControl,
+    session: Option<Session>,
+    links: Vec<Link>,
+    memory: u64,
+}
+
+impl<'a> Opener<'a> {
+    pub(super) fn new(settings: &'a Settings) -> Result<Opener<'a>, AfXdpError> {
+        let mut route = RouteSocket::open()?;
+        let links = route.links()?;
+        Ok(Opener {
+            settings,
+            route,
+            control: LinkControl::open()?,
+            // In another namespace the session has no way.
+            session: if settings.netns.is_none() { Session::ours() } else { None },
+            links,
+            memory: tapline_sys::usage::physical_memory(),
+        })
+    }
+
+    /// The interfaces that are meant, in the order of their numbers.
+    pub(super) fn meant(&self) -> Result<Vec<Link>, Error> {
+        let names = &self.settings.interfaces;
+        let patterns =
+            Patterns::resolve(names, &self.links).map_err(|error| Error::source("capture", error))?;
+        if patterns.is_open() {
+            let open = |name: &&String| *name == "any" || name.contains(['*', '?', '[']);
+            let word = names.iter().find(open).cloned().unwrap_or_default();
+            return Err(Error::source("capture", AfXdpError::OpenPattern { word }));
+        }
+        let mut meant: Vec<Link> =
+            self.links.iter().filter(|link| patterns.is_named(&link.name)).cloned().collect();
+        meant.sort_by_key(|link| link.index);
+        Ok(meant)
+    }
+
+    /// Receive queues of an interface.
+    pub(super) fn queues(&mut self, link: &Link) -> u32 {
+        let told = self.control.receive_queues(&link.name).ok().filter(|queues| *queues > 0);
+        told.unwrap_or(link.rx_queues).max(1)
+    }
+
+    /// Opens an interface with its queues, of `queues` in all.
+    pub(super) fn open(&mut self, link: &Link, id: InterfaceId, queues: u64) -> Result<Opened, Error> {
+        let name = link.name.clone();
+        let interface = self.describe(link);
+        let filter = self.settings.filter.as_ref().map_or(Ok(None), |compile| compile(&interface))?;
+        self.open_with(link, id, interface, filter.as_ref(), queues)
+            .map_err(|error| Error::source(&name, error))
+    }
+
+    fn open_with(
+        &mut self,
+        link: &Link,
+        id: InterfaceId,
+        interface: Interface,
+        filter: Option<&tapline_filter::bpf::Program>,
+        queues: u64,
+    ) -> Result<Opened, AfXdpError> {
+        self.refuse_occupied(link)?;
+        let size = size::of(link.mtu, queues, self.settings.ring_len, self.memory);
+        let own = self.queues(link);
+        // No driver has more, and what is beyond the program's queues is left to the host.
+        let own = own.min(QUEUES_MAX);
+        let loaded = Loaded::new(filter, own as u16, size.several)?;
+        let is_filtered = filter.is_some() && loaded.refusal.is_none();
+        if !self.settings.force {
+            let taking = Taking { filter: filter.filter(|_| is_filtered), link_type: interface.link_type };
+            protect::check(link, &self.links, self.session.as_ref(), &taking, &mut self.route)?;
+        }
+        let mut events = Vec::new();
+        let mut tell = |text, warning| events.push(Event { interface: link.name.clone(), text, warning });
+        if let Some(refusal) = &loaded.refusal {
+            tell(
+                format!(
+                    "the filter cannot run in front ({refusal}): all packets are taken from the host and filtered here"
+                ),
+                true,
+            );
+        }
+        let common = Common { interface: id, if_index: link.index, snap_len: self.settings.snap_len() };
+        let (queues, bound) = self.bind_all(link, own, size, common, &loaded)?;
+        let member = self.join(link, &mut tell);
+        let (attachment, native) = self.attach(loaded, link, member)?;
+        if let Some(error) = native {
+            tell(
+                format!(
+                    "its driver runs no XDP program ({error}): it runs in the stack, where AF_XDP gains nothing over AF_PACKET"
+                ),
+                true,
+            );
+        }
+        if size.several && !bound.multi_buffer {
+            let most = size.chunk_len - XdpSocket::HEADROOM;
+            tell(
+                format!(
+                    "packets of more than {most} bytes are dropped: this kernel or driver gives AF_XDP none that long"
+                ),
+                true,
+            );
+        }
+        self.warn_of_stripped_tags(link, &mut tell);
+        if !link.is_up() {
+            tell("is down: nothing is captured until it is up".to_owned(), true);
+        }
+        let losses = LossWatch::start(&link.name, link.index, &mut self.route, &mut self.control);
+        let summary = summary(&queues, bound, attachment.mode, size);
+        let attachment = Arc::new(attachment);
+        Ok(Opened { interface, link: link.clone(), attachment, queues, is_filtered, losses, events, summary })
+    }
+
+    /// Says at once who has the interface already, before anything is opened.
+    fn refuse_occupied(&self, link: &Link) -> Result<(), AfXdpError> {
+        let Some(program) = link.xdp else { return Ok(()) };
+        let switch = match program.mode {
+            1 => "xdpdrv",
+            2 => "xdpgeneric",
+            3 => "xdpoffload",
+            _ => "xdp",
+        };
+        let interface = link.name.clone();
+        Err(AfXdpError::Occupied { interface, program: attachment::describe(program.id), switch })
+    }
+
+    /// A socket on each queue.
+    fn bind_all(
+        &self,
+        link: &Link,
+        queues: u32,
+        size: size::Size,
+        common: Common,
+        loaded: &Loaded,
+    ) -> Result<(Vec<Queue>, Bound), AfXdpError> {
+        let mut all: Vec<Queue> = Vec::new();
+        let mut weakest = Bound { zero_copy: true, multi_buffer: true };
+        for number in 0..queues {
+            let (socket, bound) = match self.bind(link.index, number, size) {
+                Err(AfXdpError::Call { source }) if source.errno() == EINVAL && number > 0 => {
+                    let (interface, served) = (link.name.clone(), all.len() as u32);
+                    return Err(AfXdpError::TooManyQueues {
+                        interface,
+                        queues,
+                        served,
+                        wanted: served,
+                        source,
+                    });
+                }
+                other => other?,
+            };
+            loaded.sockets.set(number, socket.as_fd())?;
+            weakest.zero_copy &= bound.zero_copy;
+            weakest.multi_buffer &= bound.multi_buffer;
+            all.push(Queue::new(socket, number as u16, common));
+        }
+        Ok((all, weakest))
+    }
+
+    fn bind(&self, if_index: u32, queue: u32, size: size::Size) -> Result<(XdpSocket, Bound), AfXdpError> {
+        let settings = XskSettings {
+            chunk_len: size.chunk_len,
+            chunks: size.chunks,
+            fill_len: size.chunks,
+            completion_len: COMPLETION_LEN,
+            rx_len: size.chunks,
+            tx_len: 0,
+            huge_pages: true,
+        };
+        let scratch_len = if size.several { SCRATCH_LEN } else { 0 };
+        let mut socket = XdpSocket::open_with_scratch(&settings, scratch_len)?;
+        socket.refill();
+        let start = Instant::now();
+        let bound = loop {
+            match socket.bind(if_index, queue, size.several) {
+                Ok(bound) => break bound,
+                Err(error) if error.errno() == EBUSY && start.elapsed() < BUSY_MAX => {
+                    thread::sleep(BUSY_WAIT)
+                }
+                Err(source) if source.errno() == EBUSY => {
+                    return Err(AfXdpError::QueueTaken { queue, source });
+                }
+                Err(error) => return Err(error.into()),
+            }
+        };
+        if let Some(poll_us) = self.settings.busy_poll_us {
+            socket.set_busy_poll(&Busy { poll_us, budget: BUSY_BUDGET })?;
+        }
+        Ok((socket, bound))
+    }
+
+    /// A membership that has the interface receive what is meant for others, for as long as the socket lives.
+    fn join(&self, link: &Link, tell: &mut impl FnMut(String, bool)) -> Option<PacketSocket> {
+        if !self.settings.promiscuous || link.is_loopback() {
+            return None;
+        }
+        let joined = PacketSocket::open().and_then(|socket| {
+            socket.join_promiscuous(link.index)?;
+            Ok(socket)
+        });
+        joined
+            .map_err(|error| {
+                tell(
+                    format!("refused promiscuous mode ({error}): packets for other hosts are not seen"),
+                    true,
+                )
+            })
+            .ok()
+    }
+
+    /// Attaches; who came between us and our first look is told of too.
+    fn attach(
+        &mut self,
+        loaded: Loaded,
+        link: &Link,
+        member: Option<PacketSocket>,
+    ) -> Result<(Attachment, Option<SyscallError>), AfXdpError> {
+        loaded.attach(link.index, member).or_else(|error| match &error {
+            AfXdpError::Call { source } if matches!(source.errno(), EBUSY | EEXIST) => {
+                let now = self.route.link(link.index)?;
+                now.map_or(Ok(()), |link| self.refuse_occupied(&link))?;
+                Err(error)
+            }
+            _ => Err(error),
+        })
+    }
+
+    /// Tags that the adapter takes out of packets are nowhere then: sockets of this kind have no place for them.
+    fn warn_of_stripped_tags(&mut self, link: &Link, tell: &mut impl FnMut(String, bool)) {
+        let features = self.control.features(&link.name).unwrap_or_default();
+        let strips = features.iter().any(|feature| feature.name == "rx-vlan-hw-parse" && feature.is_on);
+        // A veth takes none out of what is sent through it with its tag.
+        if strips && link.kind != "veth" {
+            let name = &link.name;
+            tell(
+                format!(
+                    "the adapter takes VLAN tags out, and AF_XDP does not get them: ethtool -K {name} rxvlan off"
+                ),
+                true,
+            );
+        }
+    }
+
+    fn describe(&mut self, link: &Link) -> Interface {
+        let mut interface = Interface::new(&link.name, link_type(link.hardware_type));
+        interface.description.clone_from(&link.alias);
+        interface.snap_len = self.settings.snap_len();
+        interface.if_index = link.index;
+        interface.speed = self.control.speed(&link.name).ok().flatten();
+        interface.filter.clone_from(&self.settings.filter_text);
+        interface
+    }
+}
+
+/// How an interface is captured, for people.
+fn summary(queues: &[Queue], bound: Bound, mode: Mode, size: size::Size) -> String {
+    let mib = f64::from(size.chunks) * f64::from(size.chunk_len) / f64::from(1 << 20);
+    let count = match queues.len() {
+        1 => "1 queue".to_owned(),
+        n => format!("{n} queues"),
+    };
+    let copies = if bound.zero_copy { "zero copy" } else { "copied" };
+    let place = match mode {
+        Mode::Native => "in the driver",
+        Mode::Generic => "in the stack",
+    };
+    let huge = queues.iter().all(|queue| queue.socket.has_huge_pages());
+    let pages = if huge { " in huge pages" } else { "" };
+    format!("AF_XDP {place}, {copies}, {count} of {mib} MiB{pages}, time stamps: the clock once a batch")
+}

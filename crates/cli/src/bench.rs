@@ -1,0 +1,17 @@
+//! `tapline bench`: signals, and the bench itself.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Result;
+use tapline_bench::system::{self, BenchArgs};
+use tapline_graph::Control;
+
+use crate::signals;
+
+/// Runs the bench until it is done or a signal ends it.
+pub(crate) fn run(args: &BenchArgs) -> Result<ExitCode> {
+    let control = Arc::new(Control::new(None));
+    signals::catch()?.obey(Arc::clone(&control))?;
+    system::run(args, &|| control.stopped())
+}

@@ -1,0 +1,66 @@
+//! The report for machines: docs/doctor.md has its fields.
+
+use serde_json::{Map, Value, json};
+use tapline_health::{Examined, Severity};
+
+use super::Report;
+use super::fixing::Change;
+use super::journal::Left;
+use super::words;
+
+/// One object.
+pub(super) fn report(report: &Report<'_>) -> Value {
+    let count = |severity| report.examined.iter().filter(|one| one.finding.severity == severity).count();
+    let mut summary: Map<String, Value> =
+        Severity::ALL.iter().map(|severity| (severity.name().to_owned(), count(*severity).into())).collect();
+    let fixable = report.examined.iter().filter(|one| words::can_be_fixed(one)).count();
+    summary.insert("fixable".to_owned(), fixable.into());
+    json!({
+        "interfaces": report.facts.interfaces.iter().map(|one| one.name()).collect::<Vec<_>>(),
+        "netns": report.facts.scope.netns,
+        "watched_seconds": report.facts.watched_s,
+        "findings": report.examined.iter().map(finding).collect::<Vec<_>>(),
+        "changes": report.changes.map(|changes| changes.iter().map(change).collect::<Vec<_>>()),
+        "left": report.left.iter().map(left).collect::<Vec<_>>(),
+        "summary": summary,
+        "bad": report.is_bad(),
+    })
+}
+
+fn finding(one: &Examined) -> Value {
+    let Examined { check, finding } = one;
+    let evidence: Map<String, Value> =
+        finding.evidence.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
+    json!({
+        "severity": finding.severity.name(),
+        "interface": finding.interface,
+        "check": check.name,
+        "text": finding.text,
+        "looks_at": check.looks_at,
+        "evidence": evidence,
+        "mend": finding.mend.as_ref().map(|mend| mend.command.as_str()),
+        "fix": words::can_be_fixed(one),
+        "interrupts": finding.mend.as_ref().is_some_and(|mend| mend.interrupts),
+        "why": check.why,
+        "source": check.source,
+    })
+}
+
+fn change(change: &Change) -> Value {
+    match change {
+        Change::Made(step) => {
+            json!({"done": true, "change": step.change.to_string(), "before": step.before.to_string()})
+        }
+        Change::Refused { what, why } => json!({"done": false, "change": what, "reason": why}),
+    }
+}
+
+/// What another run has changed, or has left.
+pub(super) fn left(left: &Left) -> Value {
+    json!({
+        "pid": left.pid,
+        "running": left.is_running,
+        "netns": left.header.netns,
+        "put_back": left.lines.iter().map(|line| line.step.before.to_string()).collect::<Vec<_>>(),
+    })
+}

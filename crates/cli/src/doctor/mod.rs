@@ -1,0 +1,147 @@
+//! `tapline doctor`: what on this machine will lose, delay or alter packets, how bad it is, and what mends it.
+//!
+//! ```text
+//! look: Facts (twice with --watch) --examine--> findings --words--> lines, worst first      exit 1 if something loses or alters
+//!                                                       --json---> one object
+//! --fix: journal each step, make it --> COMMAND, or wait for Ctrl-C --> put back, remove the journal
+//! --undo: journals whose process is gone --> put back
+//! ```
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `words` | the report for people |
+//! | `json` | the report for machines |
+//! | `journal` | what was changed, on disk, so that it can be put back whatever happens to us |
+//! | `fixing` | changes while something runs |
+//! | `undoing` | what earlier runs left |
+
+mod fixing;
+mod journal;
+mod json;
+mod undoing;
+mod words;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use clap::Args;
+use tapline_health::{Examined, Facts, Request, examine};
+
+use crate::args::parse_interval;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  tapline doctor                                   this machine and each interface that is up
+  tapline doctor eth0 --why                        one interface, with why each thing matters
+  tapline doctor --watch 10                        what is being lost now, within ten seconds
+  sudo tapline doctor eth0 --fix                   mend what can be mended, until Ctrl-C
+  sudo tapline doctor eth0 --fix -- tapline capture -i eth0 -w trace.pcapng     only while a command runs
+  sudo tapline doctor --undo                       put back what a run that was killed has left
+  tapline doctor --json | jq '.findings[] | select(.severity == \"loses\")'
+
+Worst first: what loses packets, alters them, delays them, and notes. The exit status is 0 if nothing loses or alters packets, 1 if
+something does; with a command it is the command's. docs/doctor.md has each check, its reason and its source.";
+
+/// What was typed.
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Look at these interfaces; without, at all that are up but loopback.
+    #[arg(value_name = "IFACE")]
+    interfaces: Vec<String>,
+    /// Look in this network namespace (`ip netns list`). COMMAND does not run there: it takes --netns too.
+    #[arg(long, value_name = "NAME")]
+    netns: Option<String>,
+    /// One JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+    /// Show also what is fine, and what neither kernel nor driver tells.
+    #[arg(long)]
+    all: bool,
+    /// Say why each finding matters, and where that is from.
+    #[arg(long)]
+    why: bool,
+    /// Watch the counters for this time, and tell what grew: 10, 10s, 1m.
+    #[arg(long, value_name = "TIME", value_parser = parse_interval)]
+    watch: Option<Duration>,
+    /// Mend what can be mended, and put everything back at the end: of COMMAND, or at Ctrl-C or SIGTERM. What stops the link for a moment is
+    /// done on interfaces that are named only.
+    #[arg(long)]
+    fix: bool,
+    /// Put back what earlier runs with --fix changed and could not put back, because they were killed.
+    #[arg(long, conflicts_with_all = ["fix", "watch", "interfaces", "netns"])]
+    undo: bool,
+    /// Keep it mended while this runs. Then all that doctor says goes to standard error.
+    #[arg(last = true, value_name = "COMMAND", requires = "fix")]
+    command: Vec<OsString>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
+    if args.undo {
+        return undoing::run(args.json);
+    }
+    if args.fix {
+        return fixing::run(args);
+    }
+    let (facts, examined) = look(args)?;
+    let report = Report { facts: &facts, examined: &examined, left: &journal::left(), changes: None };
+    report.print(args)?;
+    Ok(report.code())
+}
+
+/// Reads the machine, and what the checks make of it.
+fn look(args: &DoctorArgs) -> Result<(Facts, Vec<Examined>)> {
+    let request = Request { interfaces: args.interfaces.clone(), netns: args.netns.clone() };
+    let mut facts = Facts::gather(&request)?;
+    if let Some(time) = args.watch {
+        let start = Instant::now();
+        thread::sleep(time);
+        let earlier = std::mem::replace(&mut facts, Facts::gather(&request)?);
+        facts.watched(&earlier, start.elapsed().as_secs_f64());
+    }
+    let examined = examine(&facts);
+    Ok((facts, examined))
+}
+
+/// All that is told.
+struct Report<'a> {
+    facts: &'a Facts,
+    examined: &'a [Examined],
+    /// What earlier runs left, or others hold.
+    left: &'a [journal::Left],
+    /// What --fix did; `None` without it.
+    changes: Option<&'a [fixing::Change]>,
+}
+
+impl Report<'_> {
+    /// To standard output, unless that is the command's.
+    fn print(&self, args: &DoctorArgs) -> Result<()> {
+        let text = if args.json { format!("{}\n", json::report(self)) } else { self.text(args) };
+        match args.command.is_empty() {
+            true => io::stdout().write_all(text.as_bytes())?,
+            false => io::stderr().write_all(text.as_bytes())?,
+        }
+        Ok(())
+    }
+
+    fn text(&self, args: &DoctorArgs) -> String {
+        let style = if args.command.is_empty() {
+            words::Style::of(&io::stdout())
+        } else {
+            words::Style::of(&io::stderr())
+        };
+        words::report(self, &style, args.all, args.why)
+    }
+
+    fn is_bad(&self) -> bool {
+        self.examined.iter().any(|examined| examined.finding.severity.is_bad())
+    }
+
+    fn code(&self) -> ExitCode {
+        if self.is_bad() { ExitCode::from(1) } else { ExitCode::SUCCESS }
+    }
+}

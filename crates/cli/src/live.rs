@@ -1,0 +1,151 @@
+//! Interfaces as sources, whatever takes the packets off them.
+//!
+//! ```text
+//! -i NAMES := name,...          AF_PACKET: copies; the host keeps its packets
+//!           | xdp:name,...      AF_XDP: the packets themselves; the host gets those that the filter refuses
+//! ```
+//!
+//! One kind for all names of a capture: `xdp:` may stand before each of them or before none.
+
+use anyhow::{Result, bail};
+use clap::Args;
+use tapline_capture::Source;
+use tapline_capture::af_packet::{self, AfPacket, CaptureDirection, TimestampSource};
+use tapline_capture::af_xdp::{self, AfXdp};
+use tapline_packet::{Interface, LinkType};
+
+/// What stands before the name of an interface that AF_XDP is to take packets from.
+const XDP: &str = "xdp:";
+
+/// Microseconds for which one call polls at most, if nothing else is said.
+const BUSY_POLL_US: &str = "20";
+
+/// What can be said of `xdp:` interfaces. docs/afxdp.md.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct XdpArgs {
+    /// With xdp: before an interface: take its packets although this SSH session or the host's default route needs them.
+    #[arg(long, help_heading = "Input")]
+    pub(crate) xdp_force: bool,
+    /// With xdp: before an interface: poll its driver instead of waiting for interrupts, for at most US microseconds a call. Takes a whole
+    /// processor.
+    #[arg(long, value_name = "US", num_args = 0..=1, require_equals = true, default_missing_value = BUSY_POLL_US,
+        value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "Input")]
+    pub(crate) busy_poll: Option<u32>,
+}
+
+/// Opened sources, one for each worker, and a line for each interface.
+pub(crate) struct Live {
+    pub(crate) sources: Vec<Box<dyn Source>>,
+    pub(crate) announcements: Vec<String>,
+}
+
+/// The interface that a name means, without what says how to take its packets.
+pub(crate) fn bare_name(name: &str) -> &str {
+    name.strip_prefix(XDP).unwrap_or(name)
+}
+
+/// Whether AF_XDP is meant.
+///
+/// # Errors
+/// That it is meant for some of the names only.
+pub(crate) fn is_xdp<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<bool> {
+    let (with, without): (Vec<&str>, Vec<&str>) = names.into_iter().partition(|name| name.starts_with(XDP));
+    match (with.first(), without.first()) {
+        (Some(with), Some(without)) => bail!(
+            "{with} and {without}: a capture takes all its packets in one way; write {XDP} before each name or none, or run two captures \
+             (tapline run may have both: device({with}), device({without}))"
+        ),
+        (with, _) => Ok(with.is_some()),
+    }
+}
+
+/// Opens interfaces by their names. The filter of the settings is compiled for the way that is meant ([`is_xdp`]).
+pub(crate) fn open(settings: af_packet::Settings, xdp: XdpArgs) -> Result<Live> {
+    if is_xdp(settings.interfaces.iter().map(String::as_str))? {
+        return open_xdp(&settings, xdp);
+    }
+    if xdp.xdp_force || xdp.busy_poll.is_some() {
+        bail!("--xdp-force and --busy-poll are for interfaces with {XDP} before their name (-i {XDP}eth0)");
+    }
+    let workers = AfPacket::open_workers(settings)?;
+    let announcements = workers.first().map(|first| listening(first, workers.len())).unwrap_or_default();
+    Ok(Live { sources: workers.into_iter().map(|worker| Box::new(worker) as _).collect(), announcements })
+}
+
+fn open_xdp(settings: &af_packet::Settings, xdp: XdpArgs) -> Result<Live> {
+    if settings.direction == CaptureDirection::Out {
+        bail!(
+            "{XDP}: an XDP program sees what an interface receives, and nothing that it sends: leave {XDP} out"
+        );
+    }
+    if settings.timestamps != TimestampSource::Host {
+        bail!("{XDP}: packets carry no adapter's time here; leave -j or {XDP} out");
+    }
+    let workers = AfXdp::open_workers(&af_xdp::Settings {
+        interfaces: settings.interfaces.iter().map(|name| bare_name(name).to_owned()).collect(),
+        netns: settings.netns.clone(),
+        filter: settings.filter.clone(),
+        filter_text: settings.filter_text.clone(),
+        snap_len: settings.snap_len,
+        promiscuous: settings.promiscuous,
+        ring_len: settings.ring_len,
+        workers: settings.workers,
+        busy_poll_us: xdp.busy_poll,
+        force: xdp.xdp_force,
+    })?;
+    let threads = threads(workers.len());
+    let mut announcements = workers.first().map_or_else(Vec::new, |first| {
+        let line = |(interface, summary): (&Interface, &str)| {
+            let link_type = link_type_text(interface.link_type);
+            format!("listening on {}, {link_type}, {summary}{threads}", interface.name)
+        };
+        first.interfaces().iter().zip(first.summaries()).map(line).collect()
+    });
+    if workers.len() > 1 {
+        announcements.push(
+            "workers have the packets of their queues, as the adapter spreads them: both directions of a flow meet in one worker only if it hashes \
+             them alike (ethtool -x)"
+                .to_owned(),
+        );
+    }
+    Ok(Live { sources: workers.into_iter().map(|worker| Box::new(worker) as _).collect(), announcements })
+}
+
+fn listening(source: &AfPacket, workers: usize) -> Vec<String> {
+    let threads = threads(workers);
+    let line = |(interface, (_, ring)): (&Interface, (&str, tapline_sys::RingGeometry))| {
+        let mib = ring.len() as f64 / f64::from(1 << 20);
+        format!(
+            "listening on {}, {}, ring {mib} MiB{threads}",
+            interface.name,
+            link_type_text(interface.link_type)
+        )
+    };
+    source.interfaces().iter().zip(source.rings()).map(line).collect()
+}
+
+fn threads(workers: usize) -> String {
+    if workers > 1 { format!(", {workers} workers") } else { String::new() }
+}
+
+/// A link type's name and what it is.
+pub(crate) fn link_type_text(link_type: LinkType) -> String {
+    format!(
+        "link type {} ({})",
+        link_type.name().unwrap_or("unknown"),
+        link_type.description().unwrap_or("no description")
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_names_are_of_one_kind() {
+        assert!(is_xdp(["xdp:eth0", "xdp:eth1"]).unwrap());
+        assert!(!is_xdp(["eth0", "eth1"]).unwrap() && !is_xdp([]).unwrap());
+        assert!(is_xdp(["eth0", "xdp:eth1"]).unwrap_err().to_string().contains("before each name or none"));
+        assert_eq!((bare_name("xdp:eth0"), bare_name("eth0")), ("eth0", "eth0"));
+    }
+}

@@ -1,0 +1,285 @@
+//! What was lost so far, by name.
+//!
+//! ```text
+//! counters since the start          loses if they are more than one in a million of the packets, else a note with their age
+//! counters that grew while watched  loses if they grew
+//! ```
+//!
+//! `rx_dropped` also counts frames of protocols that nobody on this host takes, which captures did see: it is a note, never more.
+
+use super::{Check, Run, counted};
+use crate::facts::{Counter, SoftnetCpu};
+use crate::{Change, Facts, Finding, Interface, Severity};
+
+pub(super) const CHECKS: [Check; 4] = [
+    Check {
+        name: "nic_losses",
+        looks_at: "the adapter's counters of rtnetlink",
+        why: "What the adapter had no room for is lost before any capture can count it.",
+        source: "Documentation/networking/statistics.rst, struct rtnl_link_stats64",
+        run: Run::Interface(nic_losses),
+    },
+    Check {
+        name: "driver_losses",
+        looks_at: "counters of the driver whose names speak of loss",
+        why: "Drivers count losses by names of their own that the common counters may not hold.",
+        source: "ethtool(8) -S; libpcap issue 1328",
+        run: Run::Interface(driver_losses),
+    },
+    Check {
+        name: "backlog",
+        looks_at: "packets dropped in front of the stack",
+        why: "What comes by software (veth, loopback, RPS) waits in a queue of each processor, and is dropped when it is full.",
+        source: "net/core/dev.c enqueue_to_backlog; /proc/net/softnet_stat, second field",
+        run: Run::Machine(backlog),
+    },
+    Check {
+        name: "budget",
+        looks_at: "rounds of receiving that ended with packets left",
+        why: "The kernel stops after so many packets or so much time, and what is left waits in the ring for the next round.",
+        source: "Documentation/admin-guide/sysctl/net.rst, netdev_budget; /proc/net/softnet_stat, third field",
+        run: Run::Machine(budget),
+    },
+];
+
+/// More than this share of packets is no accident of long ago.
+const SHARE: f64 = 1e-6;
+/// Rounds that ended early, of packets: each is a wait of some microseconds.
+const SQUEEZED_SHARE: f64 = 1e-4;
+/// Counters that are named in one line.
+const NAMED_MAX: usize = 4;
+
+fn nic_losses(interface: &Interface, facts: &Facts) -> Vec<Finding> {
+    let Some(counters) = &interface.nic_losses else {
+        return vec![Finding::not_told(interface.name(), "the kernel sends no counters")];
+    };
+    let (unclear, lost): (Vec<_>, Vec<_>) = counters.iter().partition(|counter| counter.name == "rx_dropped");
+    let mut found = vec![judged(interface, facts, &lost, "the adapter lost no packet")];
+    found.extend(unclear.iter().filter(|counter| amount(counter, facts) > 0).map(|counter| {
+        let text = format!(
+            "rx_dropped {}: also frames that no protocol of this host takes, which captures saw{}",
+            amount(counter, facts),
+            age(facts)
+        );
+        Finding::on(interface.name(), Severity::Note, text).with("rx_dropped", amount(counter, facts))
+    }));
+    found
+}
+
+fn driver_losses(interface: &Interface, facts: &Facts) -> Vec<Finding> {
+    match &interface.driver_losses {
+        None => vec![Finding::not_told(interface.name(), "the driver has no counters")],
+        Some(counters) if counters.is_empty() => {
+            vec![Finding::not_told(interface.name(), "the driver has no counter that speaks of loss")]
+        }
+        Some(counters) => {
+            let all: Vec<&Counter> = counters.iter().collect();
+            vec![judged(interface, facts, &all, "the driver lost no packet")]
+        }
+    }
+}
+
+/// What was watched, if we watched; else since the start.
+fn amount(counter: &Counter, facts: &Facts) -> u64 {
+    if facts.watched_s.is_some() { counter.growth.unwrap_or(0) } else { counter.value }
+}
+
+fn judged(interface: &Interface, facts: &Facts, counters: &[&Counter], fine: &str) -> Finding {
+    let name = interface.name();
+    let lost: Vec<(&str, u64)> = counters
+        .iter()
+        .map(|counter| (counter.name.as_str(), amount(counter, facts)))
+        .filter(|(_, count)| *count > 0)
+        .collect();
+    if lost.is_empty() {
+        return Finding::on(name, Severity::Fine, format!("{fine}{}", age(facts)));
+    }
+    // Totals and their parts by queue stand side by side, so the largest is what can be said for sure.
+    let most = lost.iter().map(|(_, count)| *count).max().unwrap_or(0);
+    let received = interface.received.as_ref().map_or(0, |counter| amount(counter, facts));
+    let severity = verdict(most, received, facts, SHARE, Severity::Loses);
+    let mut words: Vec<String> =
+        lost.iter().take(NAMED_MAX).map(|(name, count)| format!("{name} {count}")).collect();
+    if lost.len() > NAMED_MAX {
+        words.push(format!("{} more", lost.len() - NAMED_MAX));
+    }
+    let text = format!("lost: {}, of {received} received{}", words.join(", "), age(facts));
+    let finding = Finding::on(name, severity, text).with("received", received);
+    lost.into_iter().fold(finding, |finding, (name, count)| finding.with(name, count))
+}
+
+fn verdict(lost: u64, passed: u64, facts: &Facts, share: f64, bad: Severity) -> Severity {
+    let of_all = lost as f64 / (lost as f64 + passed as f64).max(1.0);
+    if facts.watched_s.is_some() || of_all > share { bad } else { Severity::Note }
+}
+
+/// How long the counters ran. Interfaces may be younger than the machine.
+fn age(facts: &Facts) -> String {
+    match (facts.watched_s, facts.machine.uptime_s) {
+        (Some(seconds), _) => format!(", in {seconds:.1} seconds"),
+        (None, Some(seconds)) => format!(", in at most {}", span(seconds)),
+        (None, None) => String::new(),
+    }
+}
+
+fn span(seconds: f64) -> String {
+    match seconds {
+        s if s >= 172_800.0 => format!("{:.0} days", s / 86_400.0),
+        s if s >= 7200.0 => format!("{:.0} hours", s / 3600.0),
+        s => format!("{:.0} minutes", (s / 60.0).ceil()),
+    }
+}
+
+fn softnet(facts: &Facts) -> Option<&[SoftnetCpu]> {
+    let machine = &facts.machine;
+    let lines = if facts.watched_s.is_some() { &machine.softnet_growth } else { &machine.softnet };
+    lines.as_deref()
+}
+
+fn sum(lines: &[SoftnetCpu], field: impl Fn(&SoftnetCpu) -> u64) -> u64 {
+    lines.iter().fold(0, |sum, line| sum.saturating_add(field(line)))
+}
+
+fn by_cpu(lines: &[SoftnetCpu], field: impl Fn(&SoftnetCpu) -> u64) -> Vec<String> {
+    let some = lines.iter().filter(|line| field(line) > 0);
+    some.map(|line| format!("processor {}: {}", line.cpu, field(line))).collect()
+}
+
+fn backlog(facts: &Facts) -> Vec<Finding> {
+    const SETTING: &str = "net/core/netdev_max_backlog";
+    let Some(lines) = softnet(facts) else {
+        return vec![Finding::machine(Severity::NotTold, "the kernel shows no /proc/net/softnet_stat")];
+    };
+    let dropped = sum(lines, |line| line.dropped);
+    let size = facts.machine.setting(SETTING);
+    let with_size = |finding: Finding| match size {
+        Some(size) => finding.with("netdev_max_backlog", size),
+        None => finding,
+    };
+    if dropped == 0 {
+        let text = format!("no packet was dropped in front of the stack{}", age(facts));
+        return vec![with_size(Finding::machine(Severity::Fine, text))];
+    }
+    let severity = verdict(dropped, sum(lines, |line| line.processed), facts, SHARE, Severity::Loses);
+    let text = format!("{} dropped in front of the stack{}", counted(dropped, "packet"), age(facts));
+    let finding = Finding::machine(severity, text)
+        .with("dropped", dropped)
+        .with("by_processor", by_cpu(lines, |line| line.dropped));
+    let finding = with_size(finding);
+    match size.map(|size| size.saturating_mul(4).max(4000)).filter(|_| severity == Severity::Loses) {
+        None => vec![finding],
+        Some(wanted) => {
+            let command = facts.scope.machine(&format!("sysctl -w net.core.netdev_max_backlog={wanted}"));
+            vec![finding.fix(command, vec![setting(SETTING, wanted)])]
+        }
+    }
+}
+
+fn budget(facts: &Facts) -> Vec<Finding> {
+    let Some(lines) = softnet(facts) else {
+        return vec![Finding::machine(Severity::NotTold, "the kernel shows no /proc/net/softnet_stat")];
+    };
+    let squeezed = sum(lines, |line| line.squeezed);
+    let processed = sum(lines, |line| line.processed);
+    let text = format!("{} of receiving ended with packets left{}", counted(squeezed, "round"), age(facts));
+    let severity = match squeezed {
+        0 => Severity::Fine,
+        _ if squeezed as f64 > processed as f64 * SQUEEZED_SHARE => Severity::Delays,
+        _ => Severity::Fine,
+    };
+    let finding = Finding::machine(severity, text)
+        .with("squeezed", squeezed)
+        .with("processed", processed)
+        .with("by_processor", by_cpu(lines, |line| line.squeezed));
+    let settings = ["net/core/netdev_budget", "net/core/netdev_budget_usecs"];
+    let now: Option<Vec<u64>> = settings.iter().map(|path| facts.machine.setting(path)).collect();
+    let told = settings.iter().zip(now.iter().flatten());
+    let finding = told.fold(finding, |finding, (path, value)| finding.with(&path.replace('/', "."), *value));
+    let Some([budget, usecs]) = now.as_deref().filter(|_| severity == Severity::Delays) else {
+        return vec![finding];
+    };
+    let (budget, usecs) = (budget.saturating_mul(2), usecs.saturating_mul(2));
+    let words = format!("sysctl -w net.core.netdev_budget={budget} net.core.netdev_budget_usecs={usecs}");
+    let changes = vec![setting(settings[0], budget), setting(settings[1], usecs)];
+    vec![finding.fix(facts.scope.machine(&words), changes)]
+}
+
+fn setting(path: &str, value: u64) -> Change {
+    Change::File { path: format!("/proc/sys/{path}"), value: value.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use tapline_sys::Link;
+
+    use super::*;
+    use crate::{Machine, Scope};
+
+    fn counter(name: &str, value: u64, growth: Option<u64>) -> Counter {
+        Counter { name: name.into(), value, growth }
+    }
+
+    fn interface(counters: Vec<Counter>) -> Interface {
+        Interface {
+            link: Link { name: "eth0".into(), ..Link::default() },
+            nic_losses: Some(counters),
+            received: Some(counter("rx_packets", 1_000_000_000, Some(1000))),
+            ..Interface::default()
+        }
+    }
+
+    fn watched() -> Facts {
+        Facts { watched_s: Some(2.0), ..Facts::default() }
+    }
+
+    #[test]
+    fn few_of_long_ago_are_a_note_and_growth_is_a_loss() {
+        let one =
+            interface(vec![counter("rx_missed_errors", 12, Some(1)), counter("rx_dropped", 9, Some(0))]);
+        let found = nic_losses(&one, &Facts::default());
+        assert_eq!(found.iter().map(|f| f.severity).collect::<Vec<_>>(), [Severity::Note, Severity::Note]);
+        assert_eq!(found[0].text, "lost: rx_missed_errors 12, of 1000000000 received");
+        let found = nic_losses(&one, &watched());
+        assert_eq!(found.len(), 1, "rx_dropped did not grow");
+        assert_eq!(found[0].text, "lost: rx_missed_errors 1, of 1000 received, in 2.0 seconds");
+        assert_eq!(found[0].severity, Severity::Loses);
+    }
+
+    #[test]
+    fn many_are_a_loss_whenever_they_were() {
+        let one = interface(vec![counter("rx_missed_errors", 2000, None)]);
+        assert_eq!(nic_losses(&one, &Facts::default())[0].severity, Severity::Loses);
+        let none = nic_losses(&interface(vec![counter("rx_missed_errors", 0, None)]), &Facts::default());
+        assert_eq!(none[0].severity, Severity::Fine);
+    }
+
+    #[test]
+    fn a_long_list_is_cut_in_the_text_and_whole_in_the_evidence() {
+        let counters = (0..9).map(|number| counter(&format!("rx{number}_drops"), 10, None)).collect();
+        let one = Interface { driver_losses: Some(counters), ..interface(Vec::new()) };
+        let finding = &driver_losses(&one, &Facts::default())[0];
+        assert!(finding.text.contains("rx3_drops 10, 5 more"), "{}", finding.text);
+        assert_eq!(finding.evidence.len(), 10);
+    }
+
+    #[test]
+    fn a_full_backlog_is_mended_by_a_longer_one() {
+        let line = SoftnetCpu { cpu: 1, processed: 1000, dropped: 7, squeezed: 5 };
+        let settings = [("net/core/netdev_max_backlog", "1000"), ("net/core/netdev_budget", "300")];
+        let settings = settings.map(|(path, value)| (path.to_owned(), value.to_owned())).into();
+        let machine = Machine { softnet: Some(vec![line]), settings, ..Machine::default() };
+        let facts = Facts { machine, scope: Scope { netns: None, is_root: true }, ..Facts::default() };
+        let [finding] = backlog(&facts).try_into().unwrap();
+        assert_eq!(finding.severity, Severity::Loses);
+        let mend = finding.mend.unwrap();
+        assert_eq!(mend.command, "sysctl -w net.core.netdev_max_backlog=4000");
+        assert_eq!(mend.changes, [setting("net/core/netdev_max_backlog", 4000)]);
+        let [finding] = budget(&facts).try_into().unwrap();
+        assert_eq!((finding.severity, finding.mend), (Severity::Delays, None), "the time is not told");
+    }
+
+    #[test]
+    fn ages_are_readable() {
+        assert_eq!([span(59.0), span(9000.0), span(200_000.0)], ["1 minutes", "2 hours", "2 days"]);
+    }
+}

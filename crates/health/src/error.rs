@@ -1,0 +1,76 @@
+//! Why the machine could not be looked at or changed.
+
+use std::io;
+
+use tapline_sys::SyscallError;
+
+/// Why the machine could not be looked at or changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The interfaces could not be listed.
+    #[error("cannot list the interfaces: {0}")]
+    Interfaces(#[source] SyscallError),
+    /// No interface of this name.
+    #[error("there is no interface {wanted:?}; there are: {present}")]
+    NoSuchInterface {
+        /// What was asked for.
+        wanted: String,
+        /// The names that there are.
+        present: String,
+    },
+    /// No network namespace of this name.
+    #[error("cannot open the network namespace {name:?}: {source}; ip netns list shows those there are")]
+    NoSuchNamespace {
+        /// What was asked for.
+        name: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The namespace is there, but we may not enter it.
+    #[error("cannot enter the network namespace {name:?}: {source}; this needs CAP_SYS_ADMIN (use sudo)")]
+    Namespace {
+        /// What was asked for.
+        name: String,
+        /// What the kernel said.
+        source: SyscallError,
+    },
+    /// The kernel or the driver refused a change, or its present state could not be read.
+    #[error("{what}: {source}{hint}")]
+    Refused {
+        /// What was to be changed.
+        what: String,
+        /// A clause on what to do; may be empty.
+        hint: &'static str,
+        /// The answer.
+        source: SyscallError,
+    },
+    /// A file that cannot be read or written.
+    #[error("{path}: {source}")]
+    File {
+        /// Where.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// The kernel took a change and did nothing.
+    #[error("{what}: the kernel took it, but it is not in effect")]
+    NotInEffect {
+        /// What was to be changed.
+        what: String,
+    },
+    /// A record of a change that is none of those this program makes.
+    #[error("a record names {path:?}, which this program never writes; it was left alone")]
+    ForeignPath {
+        /// Where.
+        path: String,
+    },
+}
+
+impl Error {
+    pub(crate) fn refused(what: &str, source: SyscallError) -> Error {
+        const EPERM: i32 = 1;
+        let hint = if source.errno() == EPERM { "; this needs CAP_NET_ADMIN (use sudo)" } else { "" };
+        Error::Refused { what: what.to_owned(), hint, source }
+    }
+}

@@ -1,0 +1,163 @@
+//! What can be known of the machine and its interfaces, read once. Everything else in this crate works on this.
+//!
+//! | file | what it reads |
+//! |---|---|
+//! | `machine` | processors, clock, memory, limits, rights, disk: of the whole machine |
+//! | `processors` | texts of /proc and /sys about processors and interrupts |
+//! | `interface` | one interface: driver, rings, queues, offloads, counters, who listens |
+
+mod interface;
+mod machine;
+mod processors;
+
+use std::collections::BTreeSet;
+
+use tapline_sys::{Link, LinkControl, NetNs, NetdevSocket, RouteSocket};
+
+use crate::{Error, Scope};
+
+pub use interface::{Counter, Interface, Irq, Sniffer};
+pub use machine::{Idle, Machine, Memory};
+pub(crate) use machine::{governor_path, idle_path};
+pub(crate) use processors::cpu_list;
+pub use processors::{Interrupt, Node, SoftnetCpu, Times};
+
+/// What to look at.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// Interfaces by name; empty for all that are up but loopback.
+    pub interfaces: Vec<String>,
+    /// The network namespace that they are in, as for captures; `None` for our own.
+    pub netns: Option<String>,
+}
+
+/// All that was read.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// The machine.
+    pub machine: Machine,
+    /// The interfaces, by number.
+    pub interfaces: Vec<Interface>,
+    /// Where and as whom commands will be run.
+    pub scope: Scope,
+    /// Seconds between two readings of the counters, where there were two.
+    pub watched_s: Option<f64>,
+}
+
+impl Facts {
+    /// Reads everything.
+    ///
+    /// # Errors
+    /// That an interface or the namespace is not there, or the kernel lists no interfaces. What else is not told is `None`.
+    pub fn gather(request: &Request) -> Result<Facts, Error> {
+        let machine = Machine::read();
+        let interfaces = match &request.netns {
+            None => interfaces(request, true),
+            Some(name) => {
+                let namespace = NetNs::open(name)
+                    .map_err(|source| Error::NoSuchNamespace { name: name.clone(), source })?;
+                // /sys shows the namespace in which it was mounted, which is ours and not that one.
+                let is_ours = namespace.inode().ok() == NetNs::inode_here().ok();
+                let inside = namespace.run(|| interfaces(request, is_ours));
+                inside.map_err(|source| Error::Namespace { name: name.clone(), source })?
+            }
+        }?;
+        let scope = Scope { netns: request.netns.clone(), is_root: machine.is_root };
+        Ok(Facts { machine, interfaces, scope, watched_s: None })
+    }
+
+    /// Notes by how much counters grew since an earlier reading, so many seconds ago.
+    pub fn watched(&mut self, earlier: &Facts, seconds: f64) {
+        self.watched_s = Some(seconds);
+        self.machine.watched(&earlier.machine);
+        for interface in &mut self.interfaces {
+            let before = earlier.interfaces.iter().find(|before| before.link.index == interface.link.index);
+            if let Some(before) = before {
+                interface.watched(before);
+            }
+        }
+    }
+}
+
+fn interfaces(request: &Request, has_sysfs: bool) -> Result<Vec<Interface>, Error> {
+    let mut route = RouteSocket::open().map_err(Error::Interfaces)?;
+    let mut links = route.links().map_err(Error::Interfaces)?;
+    links.sort_by_key(|link| link.index);
+    let wanted = wanted(request, &links)?;
+    let addressed: BTreeSet<u32> =
+        route.addresses().unwrap_or_default().iter().map(|address| address.if_index).collect();
+    let mut reader = interface::Reader {
+        control: LinkControl::open().map_err(Error::Interfaces)?,
+        netdev: NetdevSocket::open().ok(),
+        sniffers: interface::sniffers(),
+        interrupts: processors::interrupts(),
+        has_sysfs,
+    };
+    let read = |link: &Link| {
+        let mut interface = reader.read(link);
+        interface.has_addresses = addressed.contains(&link.index);
+        interface.controller = links.iter().find(|other| Some(other.index) == link.controller).cloned();
+        let peer = links.iter().find(|other| link.kind == "veth" && Some(other.index) == link.peer);
+        interface.peer =
+            peer.and_then(|peer| Some((peer.name.clone(), reader.control.features(&peer.name).ok()?)));
+        interface.on_top = links.iter().filter(|other| stands_on(other, link)).cloned().collect();
+        interface
+    };
+    Ok(wanted.into_iter().map(read).collect())
+}
+
+fn wanted<'a>(request: &Request, links: &'a [Link]) -> Result<Vec<&'a Link>, Error> {
+    if request.interfaces.is_empty() {
+        return Ok(links.iter().filter(|link| link.is_up() && !link.is_loopback()).collect());
+    }
+    let find = |wanted: &String| {
+        let missing = || Error::NoSuchInterface {
+            wanted: wanted.clone(),
+            present: links.iter().map(|link| link.name.as_str()).collect::<Vec<_>>().join(", "),
+        };
+        links.iter().find(|link| link.name == *wanted).ok_or_else(missing)
+    };
+    request.interfaces.iter().map(find).collect()
+}
+
+/// VLAN devices and the like name what they stand on; the two ends of a veth name each other.
+fn stands_on(other: &Link, link: &Link) -> bool {
+    let is_port = other.index != link.index && link.index != 0 && other.controller == Some(link.index);
+    let is_above = other.peer == Some(link.index) && !other.kind.is_empty() && other.kind != "veth";
+    is_port || is_above
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_read_when_named_and_only_then() {
+        let named = Request { interfaces: vec!["lo".into()], netns: None };
+        let facts = Facts::gather(&named).expect("there is lo");
+        let [lo] = facts.interfaces.as_slice() else { panic!("one") };
+        assert!(lo.link.is_loopback() && lo.rings.is_none());
+        assert!(lo.features.as_ref().is_some_and(|features| !features.is_empty()));
+        let all = Facts::gather(&Request::default()).expect("a list, perhaps empty");
+        assert!(all.interfaces.iter().all(|interface| !interface.link.is_loopback()));
+    }
+
+    #[test]
+    fn what_is_missing_is_said_with_what_there_is() {
+        let request = Request { interfaces: vec!["no-such-if".into()], netns: None };
+        let text = Facts::gather(&request).unwrap_err().to_string();
+        assert!(text.contains("\"no-such-if\"; there are: ") && text.contains("lo"), "{text}");
+        let request = Request { interfaces: Vec::new(), netns: Some("no-such-namespace".into()) };
+        assert!(matches!(Facts::gather(&request), Err(Error::NoSuchNamespace { .. })));
+    }
+
+    #[test]
+    fn the_ends_of_a_veth_do_not_stand_on_each_other() {
+        let link = |index, kind: &str, peer| Link { index, kind: kind.into(), peer, ..Link::default() };
+        let (near, far, vlan) =
+            (link(2, "veth", Some(3)), link(3, "veth", Some(2)), link(4, "vlan", Some(2)));
+        assert!(!stands_on(&far, &near) && stands_on(&vlan, &near) && !stands_on(&vlan, &far));
+        let port = Link { controller: Some(9), ..link(5, "", None) };
+        assert!(stands_on(&port, &link(9, "bridge", None)));
+    }
+}

@@ -1,0 +1,182 @@
+//! What a check found.
+
+use serde::Serialize;
+
+use crate::Change;
+
+/// How bad it is, worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Severity {
+    /// Packets are or will be lost.
+    Loses,
+    /// Packets are not seen as they were on the wire, or not in their order.
+    Alters,
+    /// Packets or their time stamps come late.
+    Delays,
+    /// Worth knowing.
+    Note,
+    /// Looked at, nothing to say against it.
+    Fine,
+    /// Neither kernel nor driver tells.
+    NotTold,
+}
+
+impl Severity {
+    /// All, worst first.
+    pub const ALL: [Severity; 6] = [
+        Severity::Loses,
+        Severity::Alters,
+        Severity::Delays,
+        Severity::Note,
+        Severity::Fine,
+        Severity::NotTold,
+    ];
+
+    /// One word, as in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Severity::Loses => "loses",
+            Severity::Alters => "alters",
+            Severity::Delays => "delays",
+            Severity::Note => "note",
+            Severity::Fine => "fine",
+            Severity::NotTold => "not_told",
+        }
+    }
+
+    /// Whether it makes the machine unfit for a capture that must hold what was on the wire.
+    pub fn is_bad(self) -> bool {
+        self <= Severity::Alters
+    }
+}
+
+/// A figure or a word that a finding rests on.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Evidence {
+    /// A count, or a quantity whose unit is in its name.
+    Number(u64),
+    /// A share.
+    Share(f64),
+    /// Yes or no.
+    Flag(bool),
+    /// A name or a setting.
+    Text(String),
+    /// Several.
+    List(Vec<String>),
+}
+
+/// What a check found in one place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// The interface; `None` for the machine.
+    pub interface: Option<String>,
+    /// What is so, in one line. Holds names that others chose: escape it for terminals.
+    pub text: String,
+    /// What it rests on.
+    pub evidence: Vec<(String, Evidence)>,
+    /// What mends it, if anything surely does.
+    pub mend: Option<Mend>,
+}
+
+/// What mends a finding.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Mend {
+    /// A command line for a shell.
+    pub command: String,
+    /// The same as changes that can be made and put back; empty if only people should do it.
+    pub changes: Vec<Change>,
+    /// Whether the link may stop for a moment.
+    pub interrupts: bool,
+}
+
+impl Finding {
+    /// Of the whole machine.
+    pub(crate) fn machine(severity: Severity, text: impl Into<String>) -> Finding {
+        Finding { severity, interface: None, text: text.into(), evidence: Vec::new(), mend: None }
+    }
+
+    /// Of one interface.
+    pub(crate) fn on(interface: &str, severity: Severity, text: impl Into<String>) -> Finding {
+        Finding { interface: Some(interface.to_owned()), ..Finding::machine(severity, text) }
+    }
+
+    pub(crate) fn not_told(interface: &str, text: impl Into<String>) -> Finding {
+        Finding::on(interface, Severity::NotTold, text)
+    }
+
+    pub(crate) fn with(mut self, name: &str, value: impl Into<Evidence>) -> Finding {
+        self.evidence.push((name.to_owned(), value.into()));
+        self
+    }
+
+    pub(crate) fn mend(mut self, command: impl Into<String>) -> Finding {
+        self.mend = Some(Mend { command: command.into(), changes: Vec::new(), interrupts: false });
+        self
+    }
+
+    /// Mended by a command that is the same as these changes.
+    pub(crate) fn fix(mut self, command: impl Into<String>, changes: Vec<Change>) -> Finding {
+        self.mend = Some(Mend { command: command.into(), changes, interrupts: false });
+        self
+    }
+
+    /// The link may stop for a moment while it is mended.
+    pub(crate) fn interrupting(mut self) -> Finding {
+        if let Some(mend) = &mut self.mend {
+            mend.interrupts = true;
+        }
+        self
+    }
+}
+
+impl From<u64> for Evidence {
+    fn from(value: u64) -> Evidence {
+        Evidence::Number(value)
+    }
+}
+
+impl From<u32> for Evidence {
+    fn from(value: u32) -> Evidence {
+        Evidence::Number(value.into())
+    }
+}
+
+impl From<usize> for Evidence {
+    fn from(value: usize) -> Evidence {
+        Evidence::Number(value as u64)
+    }
+}
+
+impl From<f64> for Evidence {
+    fn from(value: f64) -> Evidence {
+        Evidence::Share(value)
+    }
+}
+
+impl From<bool> for Evidence {
+    fn from(value: bool) -> Evidence {
+        Evidence::Flag(value)
+    }
+}
+
+impl From<&str> for Evidence {
+    fn from(value: &str) -> Evidence {
+        Evidence::Text(value.to_owned())
+    }
+}
+
+impl From<String> for Evidence {
+    fn from(value: String) -> Evidence {
+        Evidence::Text(value)
+    }
+}
+
+impl From<Vec<String>> for Evidence {
+    fn from(value: Vec<String>) -> Evidence {
+        Evidence::List(value)
+    }
+}

@@ -1,0 +1,45 @@
+//! Room on a file system: statvfs(3).
+
+use std::ffi::CString;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use crate::SyscallError;
+use crate::error::check;
+
+/// Bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskSpace {
+    /// Of the whole file system.
+    pub total: u64,
+    /// That an ordinary user may still fill.
+    pub free: u64,
+}
+
+/// Of the file system that this path is on.
+///
+/// # Errors
+/// What statvfs(3) says; `ENOENT` for a path with a zero byte.
+pub fn space(path: &Path) -> Result<DiskSpace, SyscallError> {
+    const CALL: &str = "statvfs";
+    let path = CString::new(path.as_os_str().as_bytes());
+    let path = path.map_err(|_| SyscallError::from_errno(CALL, libc::ENOENT))?;
+    // SAFETY: all-zero bytes are a valid statvfs.
+    let mut about: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `path` is a C string and `about` a statvfs; both live through the call.
+    check(CALL, unsafe { libc::statvfs(path.as_ptr(), &raw mut about) })?;
+    let bytes = |blocks: libc::fsblkcnt_t| blocks.saturating_mul(about.f_frsize);
+    Ok(DiskSpace { total: bytes(about.f_blocks), free: bytes(about.f_bavail) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_root_has_room_and_nothing_has_none() {
+        let space = super::space(Path::new("/")).unwrap();
+        assert!(space.total > 0 && space.free <= space.total, "{space:?}");
+        assert_eq!(super::space(Path::new("/no such path")).unwrap_err().errno(), libc::ENOENT);
+    }
+}

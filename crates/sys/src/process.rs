@@ -1,0 +1,28 @@
+//! Other processes: kill(2).
+
+use crate::SyscallError;
+use crate::error::check;
+
+/// Sends a signal to one process.
+///
+/// # Errors
+/// `ESRCH` if there is none of this number (also 0, which would mean a group); `EPERM` if it is not ours.
+pub fn signal(pid: u32, signal: i32) -> Result<(), SyscallError> {
+    let one = i32::try_from(pid).ok().filter(|&pid| pid > 0);
+    let pid = one.ok_or(SyscallError::from_errno("kill", libc::ESRCH))?;
+    // SAFETY: kill(2) takes integers only.
+    check("kill", unsafe { libc::kill(pid, signal) }).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn we_are_there_and_groups_are_not_meant() {
+        signal(std::process::id(), 0).unwrap();
+        for pid in [0, u32::MAX, i32::MAX as u32] {
+            assert_eq!(signal(pid, 0).unwrap_err().errno(), libc::ESRCH, "{pid}");
+        }
+    }
+}
