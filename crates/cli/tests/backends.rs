@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -87,6 +88,15 @@ fn size(frames: &[Vec<u8>]) -> u64 {
     24 + frames.iter().map(|frame| frame.len() as u64 + 16).sum::<u64>()
 }
 
+/// Which of the frames that were sent each is that arrived; frames that were never sent are left out, as are copies.
+fn places(got: &[Vec<u8>], sent: &[Vec<u8>]) -> Vec<usize> {
+    let mut of: HashMap<&[u8], VecDeque<usize>> = HashMap::new();
+    for (place, frame) in sent.iter().enumerate() {
+        of.entry(frame).or_default().push_back(place);
+    }
+    got.iter().filter_map(|frame| of.get_mut(frame.as_slice())?.pop_front()).collect()
+}
+
 fn paths<const N: usize>(folder: &tempfile::TempDir, names: [&str; N]) -> [PathBuf; N] {
     names.map(|name| folder.path().join(name))
 }
@@ -119,14 +129,14 @@ fn each_sends_a_file_byte_by_byte_and_in_order() {
                 std::thread::sleep(Duration::from_millis(20));
             }
             let got = receiver.packets(&out, 24);
-            let differs = got.iter().zip(&frames).position(|(got, sent)| got != sent);
-            let shown = differs.map(|at| (&got[at], &frames[at]));
-            assert!(
-                got == frames,
-                "{backend} {pace:?}: {} of {} packets; the first other one: {shown:02x?}",
-                got.len(),
-                frames.len()
-            );
+            let places = places(&got, &frames);
+            assert!(places.len() == frames.len(), "{backend} {pace:?}: {} of {}", places.len(), frames.len());
+            // The far end takes XDP frames in lists of eight. Of these a socket sees packets of protocols that the kernel has no handler for one
+            // place later than the others (__netif_receive_skb_list_core), whoever sent them.
+            let is_ip = |place: &&usize| matches!(frames[**place][12..14], [0x08, 0x00]);
+            let in_order: Vec<&usize> =
+                places.iter().filter(|place| backend != "live" || is_ip(place)).collect();
+            assert!(in_order.is_sorted(), "{backend} {pace:?}: {in_order:?}");
             std::fs::remove_file(&out).unwrap();
         }
     }
@@ -242,9 +252,10 @@ fn the_best_that_works_is_taken_and_named() {
     };
     let (name, passed, _) = auto(&["count=300"]);
     assert_eq!((name.as_str(), passed.as_str()), ("live", ""));
-    let (name, passed, text) = auto(&["count=300", "rate=100k"]);
+    let (name, passed, text) = auto(&["count=300", "rate=50k"]);
     assert_eq!((name.as_str(), passed.as_str()), ("packet", "live xdp"), "{text}");
     assert!(text.contains("packets have times"), "{text}");
+    assert_eq!(auto(&["count=300", "rate=200k"]).0, "live");
     finish(namespace.command("ethtool").args(["-K", FAR, "gro", "off"])).succeeded();
     let (name, passed, text) = auto(&["count=300"]);
     assert_eq!((name.as_str(), passed.as_str()), ("xdp", "live"), "{text}");

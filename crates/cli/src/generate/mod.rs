@@ -128,7 +128,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
     let text = recipe_text(&args.recipe);
     let recipe = Recipe::parse(&text).map_err(|error| anyhow!(error.render(&text)))?;
     if let Some(interface) = &args.interface {
-        return sending::run(args, interface, &text);
+        return sending::run(args, interface, &text, recipe.rate);
     }
     if !recipe.is_bounded() && !is_standard_output(args) {
         bail!("how many packets? count=1000 or duration=10s in the recipe ends the file");

@@ -9,20 +9,26 @@ use tapline_capture::transmit::{LEAD_NS, Pacer, Schedule};
 use tapline_capture::{Advance, Error, Source};
 use tapline_graph::{Control, Made};
 use tapline_packet::{Batch, Interface, Timestamp};
+use tapline_traffic::Rate;
 
 use super::GenerateArgs;
 use crate::capture::clock;
-use crate::sending::{Outcome, Place, Taken, Watching, conclude};
+use crate::sending::{Outcome, Pace, Place, Taken, Watching, conclude};
 use crate::{privileges, signals};
 
 /// Sends the packets of a recipe.
-pub(super) fn run(args: &GenerateArgs, interface: &str, text: &str) -> Result<ExitCode> {
+pub(super) fn run(args: &GenerateArgs, interface: &str, text: &str, rate: Rate) -> Result<ExitCode> {
     let control = Arc::new(Control::new(None));
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
     let caught = signals::catch()?;
     let made = Made::new(text, clock()).map_err(|error| anyhow!(error.render(text)))?;
     let is_paced = made.is_paced();
-    let mut transmitter = args.sending.open(interface, is_paced)?;
+    let pace = match rate {
+        Rate::Free => Pace::Top,
+        Rate::Packets(rate) => Pace::Rate(rate as f64),
+        _ => Pace::Times,
+    };
+    let mut transmitter = args.sending.open(interface, pace)?;
     privileges::give_up(identity.as_ref())?;
     caught.obey(Arc::clone(&control))?;
     let how = if is_paced { "at the times of the recipe" } else { "as fast as it goes" };

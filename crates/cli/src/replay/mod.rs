@@ -28,7 +28,7 @@ use tapline_packet::{Batch, Interface};
 
 use crate::args::parse_duration;
 use crate::capture::stop_after;
-use crate::sending::{Outcome, Place, SendArgs, Taken, Watching, conclude};
+use crate::sending::{Outcome, Pace, Place, SendArgs, Taken, Watching, conclude};
 use crate::{privileges, signals};
 use reader::{Prepared, Reader};
 use timeline::{Rate, Timing};
@@ -108,7 +108,12 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let caught = signals::catch()?;
     let rewrite = Rewrite { macs: args.mac.clone(), ips: args.ip.clone() };
     let is_paced = timing(args) != Timing::Top;
-    let mut transmitter = args.sending.open(&args.interface, is_paced)?;
+    let pace = match timing(args) {
+        Timing::Top => Pace::Top,
+        Timing::Rate(Rate::Packets(rate)) => Pace::Rate(rate),
+        _ => Pace::Times,
+    };
+    let mut transmitter = args.sending.open(&args.interface, pace)?;
     let reader = Reader::open(args, rewrite, &control)?;
     privileges::give_up(identity.as_ref())?;
     caught.obey(Arc::clone(&control))?;

@@ -22,7 +22,7 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "IFACE", help_heading = "Sending", requires = "interface")]
     i_own_this_network: Vec<String>,
     /// How packets get to the interface. auto: XDP live frames if the interface takes them, else AF_XDP, else AF_PACKET; packets that have times go
-    /// by AF_PACKET, which costs least for few at once. The account names the one taken, and why not a faster one.
+    /// by AF_PACKET, which costs least for few at once, unless they are known to be 100,000 a second or more. The account names the one taken, and why not a faster one.
     #[arg(long, value_name = "WAY", default_value = "auto", help_heading = "Sending")]
     backend: BackendArg,
     /// Send in this network namespace (`ip netns list`).
@@ -34,6 +34,31 @@ pub(crate) struct SendArgs {
     /// How long a full queue is tried again before a packet counts as not sent, in milliseconds. With 0 nothing is waited for, as on a wire
     #[arg(long, value_name = "MS", help_heading = "Sending", default_value_t = 500)]
     patience: u32,
+}
+
+/// How fast packets are to go.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Pace {
+    /// As fast as it goes.
+    Top,
+    /// At so many packets a second.
+    Rate(f64),
+    /// At their times.
+    Times,
+}
+
+impl Pace {
+    /// From so many packets a second on the fastest back end keeps the rate best, as several packets are due at once (docs/sending.md).
+    const MANY: f64 = 100e3;
+
+    /// Whether few packets are due at once, as far as is known.
+    fn is_slow(self) -> bool {
+        match self {
+            Pace::Top => false,
+            Pace::Rate(rate) => rate < Pace::MANY,
+            Pace::Times => true,
+        }
+    }
 }
 
 /// What `--backend` takes.
@@ -51,10 +76,10 @@ enum BackendArg {
 
 impl SendArgs {
     /// Opens an interface to send on, if that is allowed there, and makes this thread what it is to be.
-    pub(crate) fn open(&self, interface: &str, is_paced: bool) -> Result<Transmitter> {
+    pub(crate) fn open(&self, interface: &str, pace: Pace) -> Result<Transmitter> {
         let network = Network::look(self.netns.as_deref(), &self.i_own_this_network)?;
         let backend = match self.backend {
-            BackendArg::Auto if is_paced => BackendChoice::AtTimes,
+            BackendArg::Auto if pace.is_slow() => BackendChoice::AtTimes,
             BackendArg::Auto => BackendChoice::Fastest,
             BackendArg::Packet => BackendChoice::This(Backend::Packet),
             BackendArg::Xdp => BackendChoice::This(Backend::Xdp),
@@ -92,7 +117,7 @@ impl Place {
         }
     }
 
-    /// Says what is about to happen. What is said of a faster way is for those who want all that goes.
+    /// Says what is about to happen. Why a faster way was passed over is for those who want all that goes.
     pub(crate) fn announce(&self, how: &str, is_paced: bool) {
         let remark = self.remark.map(|remark| format!(", {remark}")).unwrap_or_default();
         let mut text = format!("tapline: sending on {} by {}{remark}, {how}\n", self.interface, self.backend);
