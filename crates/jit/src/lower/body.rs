@@ -400,10 +400,15 @@ impl<'a, 'b> Body<'a, 'b> {
 
     /// Whether 16 bits of the packet equal a constant, without swapping them first.
     fn equal_unswapped(&mut self, left: Value, right: Value) -> Option<clif::Value> {
-        let half = self.halves[left.0 as usize]?;
+        let unswapped = self.unswapped(left)?;
         let k = u16::try_from(self.ir.as_const(right)?).ok()?;
         let k = self.builder.ins().iconst(types::I16, i64::from(k.swap_bytes()));
-        Some(self.builder.ins().icmp(IntCC::Equal, half.unswapped, k))
+        Some(self.builder.ins().icmp(IntCC::Equal, unswapped, k))
+    }
+
+    /// 16 bits of the packet as they lie there, if that is what the value is.
+    pub(super) fn unswapped(&self, value: Value) -> Option<clif::Value> {
+        self.halves[value.0 as usize].as_ref().map(|half| half.unswapped)
     }
 
     fn verdict(&mut self, value: Value) {
