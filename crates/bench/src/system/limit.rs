@@ -9,18 +9,28 @@ use super::trial::Outcome;
 const TRIES: usize = 2;
 /// Probes of one search. Each halves what is left.
 const PROBES_MAX: usize = 24;
-/// The generator kept its rate if it sent this share of it at least.
+/// The rate was kept if this share of it was sent at least: where the link is full, the generator waits.
 const KEPT_RATE: f64 = 0.98;
+/// What comes so near to the generator's own limit is limited by it.
+const NEAR: f64 = 0.95;
 /// No rate below this is asked for.
 const RATE_MIN: f64 = 100.0;
 
 /// One rate that was tried.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Probe {
-    /// Packets a second; `None` is as fast as the generator can.
+    /// Packets a second; `None` is as fast as it goes.
     pub(crate) asked: Option<u64>,
     /// What became of them.
     pub(crate) outcome: Outcome,
+}
+
+impl Probe {
+    /// Whether all arrived, and that fast.
+    fn is_borne(&self) -> bool {
+        let rate = self.outcome.offered_rate();
+        self.outcome.lost() == 0 && self.asked.is_none_or(|asked| rate >= asked as f64 * KEPT_RATE)
+    }
 }
 
 /// What a search found.
@@ -34,59 +44,57 @@ pub(crate) struct Limit {
     pub(crate) probes: Vec<Probe>,
 }
 
-/// Looks for it. `try_rate` sends at a rate, or as fast as it goes; the search ends when what is left is a share of `resolution`.
+/// Looks for it. `try_rate` sends at a rate, or as fast as it goes; the search ends when what is left is a share of `resolution`. `generators` is what the
+/// generator can do where nothing holds it.
 ///
 /// # Errors
 /// Those of `try_rate`.
 pub(crate) fn find(
     resolution: f64,
+    generators: f64,
     mut try_rate: impl FnMut(Option<u64>) -> Result<Outcome>,
 ) -> Result<Limit> {
     let mut probes = Vec::new();
-    let flood = try_rate(None)?;
-    let (lost, top, captured) = (flood.lost(), flood.offered_rate(), flood.captured_rate());
-    probes.push(Probe { asked: None, outcome: flood });
-    if lost == 0 {
-        return Ok(Limit { rate: top, is_generators: true, probes });
-    }
-    // What it captures of a flood is often near to what it takes without loss.
-    let (mut low, mut high, mut next) = (0.0, top, captured);
-    while probes.len() < PROBES_MAX && high - low > resolution * high && high > RATE_MIN {
-        let asked = next.max(RATE_MIN).round();
-        let (is_lossless, kept) = tried(asked as u64, &mut probes, &mut try_rate)?;
-        match (is_lossless, kept) {
-            (false, _) => high = asked,
-            (true, None) => low = asked,
-            // The generator cannot do more than this at an even pace.
-            (true, Some(rate)) => return Ok(Limit { rate: rate.max(low), is_generators: true, probes }),
-        }
-        next = (low + high) / 2.0;
-    }
-    Ok(Limit { rate: low, is_generators: false, probes })
+    let rate = search(resolution, &mut |asked| {
+        let probe = Probe { asked, outcome: try_rate(asked)? };
+        let (is_borne, rate) = (probe.is_borne(), probe.outcome.offered_rate());
+        probes.push(probe);
+        Ok((is_borne, rate, probes.len() < PROBES_MAX))
+    })?;
+    Ok(Limit { rate, is_generators: rate >= generators * NEAR, probes })
 }
 
-/// Whether a rate is without loss; and if the generator did not keep it, what it did.
-fn tried(
-    rate: u64,
-    probes: &mut Vec<Probe>,
-    try_rate: &mut impl FnMut(Option<u64>) -> Result<Outcome>,
-) -> Result<(bool, Option<f64>)> {
-    for _ in 0..TRIES {
-        let outcome = try_rate(Some(rate))?;
-        let (lost, did) = (outcome.lost(), outcome.offered_rate());
-        probes.push(Probe { asked: Some(rate), outcome });
-        if lost == 0 {
-            return Ok((true, (did < rate as f64 * KEPT_RATE).then_some(did)));
-        }
+/// `probe` says whether a rate was borne, what it was, and whether there may be more probes.
+fn search(resolution: f64, probe: &mut impl FnMut(Option<u64>) -> Result<(bool, f64, bool)>) -> Result<f64> {
+    // A flood that loses nothing was held by flow control to what the receiver can take: that is the limit.
+    let (is_borne, top, _) = probe(None)?;
+    if is_borne {
+        return Ok(top);
     }
-    Ok((false, None))
+    let (mut low, mut high) = (0.0, top);
+    while high - low > resolution * high && high > RATE_MIN {
+        let asked = f64::midpoint(low, high).max(RATE_MIN).round();
+        let mut is_borne = false;
+        for _ in 0..TRIES {
+            let (borne, _, goes_on) = probe(Some(asked as u64))?;
+            is_borne |= borne;
+            if !goes_on {
+                return Ok(if is_borne { asked } else { low });
+            }
+            if is_borne {
+                break;
+            }
+        }
+        if is_borne { low = asked } else { high = asked }
+    }
+    Ok(low)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A machine that loses what is beyond `limit`, with a generator that does `most` at the most.
+    /// What loses packets beyond `limit`, with a generator that does `most` at the most.
     fn machine(limit: f64, most: f64) -> impl FnMut(Option<u64>) -> Result<Outcome> {
         move |asked| {
             let rate = asked.map_or(most, |asked| (asked as f64).min(most));
@@ -97,24 +105,39 @@ mod tests {
 
     #[test]
     fn the_limit_is_found() {
-        for limit in [1_000.0, 123_456.0, 999_999.0] {
-            let found = find(0.02, machine(limit, 1e6)).unwrap();
+        for limit in [1_000.0, 123_456.0, 899_999.0] {
+            let found = find(0.02, 1e6, machine(limit, 1e6)).unwrap();
             assert!(!found.is_generators);
             assert!(found.rate <= limit && found.rate > limit * 0.95, "{limit}: {}", found.rate);
         }
     }
 
     #[test]
-    fn who_limits_is_told() {
-        let found = find(0.02, machine(1e7, 1e6)).unwrap();
-        assert!(found.is_generators && (found.rate - 1e6).abs() < 2.0);
+    fn what_holds_the_generator_needs_no_search() {
+        // A link that makes the generator wait: nothing is lost, and the rate is what the receiver takes.
+        let found = find(0.02, 1e6, machine(f64::INFINITY, 400_000.0)).unwrap();
+        assert_eq!((found.rate, found.is_generators, found.probes.len()), (400_000.0, false, 1));
+        let found = find(0.02, 1e6, machine(f64::INFINITY, 990_000.0)).unwrap();
+        assert!(found.is_generators);
+    }
+
+    #[test]
+    fn a_rate_that_was_not_kept_is_too_high() {
+        // The flood loses, and rates above 300,000 are held by the link without a loss.
+        let found = find(0.02, 1e6, |asked| {
+            let rate = asked.map_or(1e6, |asked| (asked as f64).min(300_000.0));
+            let captured = if asked.is_none() { rate / 2.0 } else { rate };
+            Ok(Outcome { made: rate as u64, captured: captured as u64, seconds: 1.0, ..Outcome::default() })
+        });
+        let found = found.unwrap();
+        assert!((290_000.0..=307_000.0).contains(&found.rate), "{}", found.rate);
     }
 
     #[test]
     fn one_disturbed_run_counts_for_nothing() {
         let mut quiet = machine(500_000.0, 1e6);
         let mut count = 0;
-        let found = find(0.02, |asked| {
+        let found = find(0.02, 1e6, |asked| {
             count += 1;
             let mut outcome = quiet(asked)?;
             outcome.captured -= u64::from(count % 2 == 0 && outcome.captured > 0);
@@ -125,9 +148,9 @@ mod tests {
 
     #[test]
     fn what_always_loses_has_no_limit() {
-        let found =
-            find(0.02, |_| Ok(Outcome { made: 100_000, seconds: 1.0, ..Outcome::default() })).unwrap();
+        let lossy = |_| Ok(Outcome { made: 100_000, seconds: 1.0, ..Outcome::default() });
+        let found = find(0.02, 1e6, lossy).unwrap();
         assert_eq!(found.rate, 0.0);
-        assert!(found.probes.len() <= PROBES_MAX + TRIES);
+        assert!(found.probes.len() <= PROBES_MAX);
     }
 }

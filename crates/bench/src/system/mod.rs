@@ -50,6 +50,8 @@ const RING: u64 = 32 << 20;
 /// Runs of each case, and in a hurry.
 const RUNS: usize = 3;
 const RUNS_QUICK: usize = 2;
+/// How long the generator waits for a full link while limits are looked for.
+const PATIENCE: Duration = Duration::from_millis(200);
 /// How near a limit is looked for, as a share of it, and in a hurry.
 const RESOLUTION: f64 = 0.03;
 const RESOLUTION_QUICK: f64 = 0.06;
@@ -150,6 +152,7 @@ pub fn run(args: &BenchArgs, is_over: &(dyn Fn() -> bool + Sync)) -> Result<Exit
         resolution: if args.quick { RESOLUTION_QUICK } else { RESOLUTION },
         is_over,
         progress: Progress::new(),
+        generators: Vec::new(),
     };
     if args.limit {
         return bench.limit_of(args);
@@ -228,6 +231,8 @@ struct Bench<'a> {
     resolution: f64,
     is_over: &'a (dyn Fn() -> bool + Sync),
     progress: Progress,
+    /// For each size, what the generator can do.
+    generators: Vec<(u32, f64)>,
 }
 
 impl Bench<'_> {
@@ -329,10 +334,11 @@ impl Bench<'_> {
                     rounds * cases.len(),
                     &cases[index],
                 );
-                let resolution = self.resolution;
-                let search = limit::find(resolution, |rate| {
+                let case = &cases[index];
+                let (resolution, generators) = (self.resolution, self.generators(&result.workload, case)?);
+                let search = limit::find(resolution, generators, |rate| {
                     ensure!(!(self.is_over)(), "it was ended");
-                    self.trial(&result.workload, &cases[index], rate)
+                    self.trial(&result.workload, case, rate)
                 });
                 match search {
                     Ok(limit) => found[index].push(limit),
@@ -358,8 +364,21 @@ impl Bench<'_> {
         };
         let receiver = Receiver::new(case.program, &self.tapline, &order);
         let time = Duration::from_secs_f64(workload.seconds);
-        let load = Load { traffic: &workload.traffic, size: case.size, rate, time };
+        // Limits are looked for with flow control: a link of 256 packets would otherwise lose at every disturbance of the machine, at any rate.
+        let patience = if workload.kind == Kind::Limit { PATIENCE } else { Duration::ZERO };
+        let load = Load { traffic: &workload.traffic, size: case.size, rate, time, patience };
         trial::run(&mut self.arena, &self.tapline, &receiver, &load)
+    }
+
+    /// What the generator can do where XDP drops every packet at once.
+    fn generators(&mut self, workload: &Workload, case: &Case) -> Result<f64> {
+        if let Some((_, rate)) = self.generators.iter().find(|(size, _)| *size == case.size) {
+            return Ok(*rate);
+        }
+        let dropping = Case { program: Program::XdpDrop, ..case.clone() };
+        let rate = self.trial(workload, &dropping, None)?.offered_rate();
+        self.generators.push((case.size, rate));
+        Ok(rate)
     }
 
     /// The limit of a command of the user's.
@@ -377,9 +396,13 @@ impl Bench<'_> {
         }
         let receiver = Receiver { program, command, is_filtered: false, file: None };
         let time = Duration::from_secs_f64(args.seconds);
-        let found = limit::find(self.resolution, |rate| {
+        let dropping =
+            Receiver { program: Program::XdpDrop, command: Vec::new(), is_filtered: false, file: None };
+        let load = |rate| Load { traffic: &args.traffic, size: args.size, rate, time, patience: PATIENCE };
+        let generators = trial::run(&mut self.arena, &self.tapline, &dropping, &load(None))?.offered_rate();
+        let found = limit::find(self.resolution, generators, |rate| {
             ensure!(!(self.is_over)(), "it was ended");
-            let load = Load { traffic: &args.traffic, size: args.size, rate, time };
+            let load = load(rate);
             let outcome = trial::run(&mut self.arena, &self.tapline, &receiver, &load)?;
             let verdict = if outcome.lost() == 0 {
                 "no loss".to_owned()

@@ -39,6 +39,8 @@ pub(crate) struct Load<'a> {
     /// Packets a second; `None` is as fast as it goes.
     pub(crate) rate: Option<u64>,
     pub(crate) time: Duration,
+    /// How long the generator waits where the link is full, as Ethernet's flow control has it; zero: what does not fit is lost.
+    pub(crate) patience: Duration,
 }
 
 /// What receives.
@@ -243,9 +245,10 @@ fn stored(path: &Path) -> Result<u64> {
 
 /// Sends, and waits until it is over.
 fn send(arena: &mut Arena, tapline: &Path, load: &Load<'_>) -> Result<Sent> {
-    let Load { traffic, size, rate, time } = load;
+    let Load { traffic, size, rate, time, patience } = load;
     let mut command = Command::new(tapline);
-    command.args(["generate", "-i", NEAR, "--netns", arena.namespace().name(), "--patience", "0", "--json"]);
+    command.args(["generate", "-i", NEAR, "--netns", arena.namespace().name(), "--json"]);
+    command.args(["--patience", &patience.as_millis().to_string()]);
     command.args(traffic.split_whitespace()).arg(format!("size={size}"));
     if let Some(rate) = rate {
         command

@@ -132,6 +132,9 @@ pub struct Settings {
     /// Whether to learn the segment size of large packets. The kernel then drops those whose segmentation a virtio header
     /// cannot express (tunnels), and counts them.
     pub vnet_header: bool,
+    /// Whether to learn the packets' hashes by flow ([`Meta::rx_hash`](tapline_packet::Meta)). Without an adapter that makes them the kernel dissects each packet
+    /// for it.
+    pub receive_hash: bool,
     /// Workers that share each interface's packets, at least 1. See [`AfPacket::open_workers`].
     pub workers: usize,
     /// How packets are shared among workers.
@@ -160,6 +163,7 @@ impl Settings {
             latency_ms: LATENCY_INTERACTIVE_MS,
             timestamps: TimestampSource::default(),
             vnet_header: false,
+            receive_hash: false,
             workers: 1,
             fanout: FanoutMode::Hash,
             order: Order::default(),

@@ -131,7 +131,7 @@ impl Opener {
             socket.attach_drop_all().map_err(fail)?;
         }
         let geometry = self.geometry(speed, rings);
-        let (ring, geometry) = map_ring(&socket, geometry, name, &mut events)?;
+        let (ring, geometry) = map_ring(&socket, geometry, self.settings.receive_hash, name, &mut events)?;
         let settings = Arc::clone(&self.settings);
         timestamps::set_up(settings.timestamps, name, &mut self.control, &socket)
             .map_err(|error| Error::source(name, error))?;
@@ -280,12 +280,13 @@ fn attach(
 fn map_ring(
     socket: &PacketSocket,
     wanted: RingGeometry,
+    receive_hash: bool,
     name: &str,
     events: &mut Vec<Event>,
 ) -> Result<(BlockRing, RingGeometry), Error> {
     let mut geometry = wanted;
     loop {
-        let source = match socket.map_ring(&geometry) {
+        let source = match socket.map_ring(&geometry, receive_hash) {
             Ok(ring) => {
                 events.extend((geometry != wanted).then(|| smaller_ring(name, &wanted, &geometry)));
                 return Ok((ring, geometry));

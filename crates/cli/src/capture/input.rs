@@ -123,6 +123,8 @@ fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Settings> 
         latency_ms: latency_ms(args),
         timestamps: timestamps(args)?,
         workers: usize::from(args.workers.max(1)),
+        // JSON shows it, and nothing else does.
+        receive_hash: args.json && !args.count,
         order: af_packet::Order::Time,
         ..Settings::new(&names)
     })

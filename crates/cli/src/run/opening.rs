@@ -170,6 +170,7 @@ fn device(
             LATENCY_RECORDING_MS
         },
         vnet_header: sends,
+        receive_hash: plan.nodes.iter().any(|node| node.class.name == "json"),
         order: af_packet::Order::Time,
         workers,
         ..Settings::new(&[name])

@@ -30,7 +30,7 @@ use xdp::XdpSender;
 /// Bytes of frames that may be on their way to the adapter. A virtual interface holds none.
 const SEND_BUFFER: u32 = 4 << 20;
 /// The pause before a full queue, which cannot be waited for, is tried again.
-const PAUSE: Duration = Duration::from_micros(50);
+const PAUSE: Duration = Duration::from_micros(5);
 
 const EPERM: i32 = 1;
 const EINVAL: i32 = 22;
