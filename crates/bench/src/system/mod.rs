@@ -266,7 +266,7 @@ impl Bench<'_> {
         workload.programs.retain(|program| program.absence().is_none());
         let mut cases = Vec::new();
         for case in workload.cases() {
-            match case.program.refusal(case.snap, case.size, workload.store) {
+            match case.program.refusal(&case, workload.store) {
                 Some(refusal) if !left_out.iter().any(|known| known == refusal) => {
                     left_out.push(refusal.to_owned())
                 }

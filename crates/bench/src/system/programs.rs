@@ -10,6 +10,8 @@ use serde_json::Value;
 use tapline_testkit::libpcap::Libpcap;
 use tapline_testkit::netns::has_program;
 
+use super::workload::Case;
+
 /// What receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -114,9 +116,13 @@ impl Program {
     }
 
     /// Why it cannot do this, if it cannot.
-    pub(crate) fn refusal(self, snap: u32, size: u32, stores: bool) -> Option<&'static str> {
+    pub(crate) fn refusal(self, case: &Case, stores: bool) -> Option<&'static str> {
         match self {
-            Program::NetsniffNg if snap < size => Some("netsniff-ng has no snap length"),
+            // And to no device either: it might take that for a file of its own.
+            Program::Dumpcap if !stores && case.filter.is_empty() => {
+                Some("dumpcap cannot discard what it captures: into a pipe it writes packet by packet")
+            }
+            Program::NetsniffNg if case.snap < case.size => Some("netsniff-ng has no snap length"),
             Program::Libpcap if stores => Some("the program on libpcap only counts"),
             Program::XdpDrop if stores => Some("XDP drop stores nothing"),
             _ => None,
@@ -318,6 +324,26 @@ mod tests {
     fn silence_is_an_error_with_what_was_said() {
         let error = Program::Tcpdump.said("", "tcpdump: far0: No such device exists\n").unwrap_err();
         assert!(error.to_string().contains("No such device"), "{error}");
+    }
+
+    #[test]
+    fn what_a_program_cannot_do_is_told() {
+        let case = |program, snap, filter: &str| Case { program, size: 500, snap, filter: filter.to_owned() };
+        let refused = |case: Case, stores| case.program.refusal(&case, stores).is_some();
+        assert!(
+            refused(case(Program::Dumpcap, 500, ""), false)
+                && !refused(case(Program::Dumpcap, 500, ""), true)
+        );
+        assert!(!refused(case(Program::Dumpcap, 500, "tcp"), false), "nothing to discard");
+        assert!(
+            refused(case(Program::NetsniffNg, 68, ""), true)
+                && !refused(case(Program::NetsniffNg, 500, ""), true)
+        );
+        assert!(
+            refused(case(Program::Libpcap, 500, ""), true)
+                && !refused(case(Program::Libpcap, 500, ""), false)
+        );
+        assert!(!refused(case(Program::TaplineXdp, 68, "tcp"), true));
     }
 
     #[test]

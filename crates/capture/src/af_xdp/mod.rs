@@ -121,8 +121,8 @@ impl fmt::Debug for Settings {
 /// Opening needs `CAP_NET_RAW`, `CAP_NET_ADMIN` and `CAP_BPF`; nothing afterwards. Minimum kernel: 5.9.
 #[derive(Debug)]
 pub struct AfXdp {
-    // Dropped before the sockets: the program goes first.
     interfaces: Vec<Interface>,
+    // With the programs: dropped before the sockets.
     books: Vec<Book>,
     queues: Vec<Queue>,
     /// The queue that is asked first next time.
