@@ -13,7 +13,7 @@ const STYLE: &str = "\
 body{font:15px/1.5 system-ui,sans-serif;max-width:960px;margin:2em auto;padding:0 1em;color:#1b1b1b}\
 h1{font-size:1.7em;margin-bottom:.2em}h2{font-size:1.25em;margin:2.2em 0 .3em;border-top:1px solid #ccc;padding-top:1em}\
 table{border-collapse:collapse;margin:.8em 0;font-size:.92em}th,td{padding:.2em .7em;text-align:right;border-bottom:1px solid #e2e2e2}\
-th{font-weight:600;background:#f5f5f5}td:first-child,th:first-child{text-align:left}.source{color:#555}\
+td{white-space:nowrap}th{font-weight:600;background:#f5f5f5}td:first-child,th:first-child{text-align:left}.source{color:#555}\
 .ok{color:#00693e}.bad{color:#b3261e;font-weight:600}summary{cursor:pointer;color:#0b57a4}svg{max-width:100%;height:auto}\
 .wide{overflow-x:auto}.key{margin-right:1.2em;white-space:nowrap}.key i{display:inline-block;width:.8em;height:.8em;margin-right:.4em}";
 
