@@ -17,6 +17,7 @@ pub mod af_xdp;
 mod error;
 mod file;
 mod file_output;
+mod link_state;
 mod sink;
 mod source;
 pub mod transmit;

@@ -286,6 +286,33 @@ fn headers_that_are_fetched_ahead_change_nothing() {
     }
 }
 
+/// Lists of every length, around those that are compared eight at once: each key, its neighbours and its bytes the other way round.
+#[test]
+fn lists_of_ports_hold_what_they_name_and_nothing_else() {
+    for count in 2..=20u16 {
+        let keys: Vec<u16> = (0..count).map(|index| index.wrapping_mul(2711).wrapping_add(80)).collect();
+        let list = keys.iter().map(u16::to_string).collect::<Vec<_>>().join(" or ");
+        for direction in ["dst", "src"] {
+            let text = format!("tcp {direction} port {list}");
+            let program = compile(&text, &Options::default()).expect("compiles");
+            let mut packets = Packets::default();
+            let near = |key: &u16| [*key, key.wrapping_add(1), key.wrapping_sub(1), key.swap_bytes()];
+            let ports: Vec<u16> = keys.iter().flat_map(near).chain([0, u16::MAX]).collect();
+            for port in &ports {
+                let mut frame = tcp(*port);
+                if direction == "src" {
+                    frame[34..38].rotate_left(2);
+                }
+                packets.push(&frame, Meta::default());
+            }
+            let accepted = ports.iter().filter(|port| keys.contains(port)).count();
+            let batch = Batch::new(&packets.base, &packets.records);
+            assert_eq!(batch.iter().filter(|packet| program.run(*packet) != 0).count(), accepted, "{text}");
+            Engines::new(text, program).judge(&packets);
+        }
+    }
+}
+
 /// A frame of 200 bytes: TCP to a port.
 fn tcp(port: u16) -> Vec<u8> {
     let mut packet = vec![0; 186];

@@ -168,7 +168,7 @@ impl PacketSocket {
     }
 
     /// Sets the ring up and maps it. With `receive_hash` each packet has its hash by flow (`tp_rxhash`): where the adapter gives none, the kernel
-    /// dissects the packet for it, a tenth of what it takes to receive a small one.
+    /// dissects the packet for it: 9 % of the samples of `perf` on a core that receives 60-byte packets from a veth.
     ///
     /// # Errors
     /// `ENOMEM` if there is not enough memory; `EINVAL` for a block length that is no multiple of the page size.

@@ -172,15 +172,7 @@ fn bars_of_cases(result: &WorkloadResult) -> Bars {
         ..Bars::default()
     };
     for case in &result.cases {
-        let (group, name) = (label(&case.case, &all), case.case.program.name());
-        let group = place(&mut bars.groups, &group);
-        let at = bars.series.iter().position(|(known, _)| known == name).unwrap_or_else(|| {
-            bars.series.push((name.to_owned(), Vec::new()));
-            bars.series.len() - 1
-        });
-        let row = &mut bars.series[at].1;
-        row.resize(row.len().max(group + 1), None);
-        row[group] = Some(bar(case, chart));
+        bars.put(&label(&case.case, &all), case.case.program.name(), bar(case, chart));
     }
     // Long names, such as filters, would run into each other.
     let room = 110 / bars.groups.len().max(1);
@@ -212,14 +204,6 @@ fn bar(case: &CaseResult, chart: Chart) -> Bar {
     }
 }
 
-/// Where a name stands in a list; at its end if it is new.
-fn place(names: &mut Vec<String>, name: &str) -> usize {
-    names.iter().position(|known| known == name).unwrap_or_else(|| {
-        names.push(name.to_owned());
-        names.len() - 1
-    })
-}
-
 fn cases(page: &mut String, results: &[CaseResult], tsc_ghz: f64) {
     let all: Vec<&Case> = results.iter().map(|result| &result.case).collect();
     *page += "<div class=\"wide\"><table><tr><th>traffic</th><th>program</th><th>offered/s</th><th>captured/s</th><th>share</th>\
@@ -247,15 +231,8 @@ fn bars_of_limits(limits: &[LimitResult]) -> Bars {
     let all: Vec<&Case> = limits.iter().map(|limit| &limit.case).collect();
     let mut bars = Bars { unit: "packets a second".to_owned(), ..Bars::default() };
     for limit in limits {
-        let group = place(&mut bars.groups, &label(&limit.case, &all));
-        let name = limit.case.program.name().to_owned();
-        let at = bars.series.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
-            bars.series.push((name, Vec::new()));
-            bars.series.len() - 1
-        });
-        let row = &mut bars.series[at].1;
-        row.resize(row.len().max(group + 1), None);
-        row[group] = Some(Bar { value: limit.rate, least: limit.rate_min, most: limit.rate_max });
+        let bar = Bar { value: limit.rate, least: limit.rate_min, most: limit.rate_max };
+        bars.put(&label(&limit.case, &all), limit.case.program.name(), bar);
     }
     bars
 }

@@ -13,7 +13,7 @@
 //! | `programs` | who is measured, and how each says what it lost |
 //! | `trial` | one run and its account |
 //! | `limit` | the highest rate without loss |
-//! | `results`, `html`, `plot` | what came of it |
+//! | `results`, `html`, `plot`, `show` | what came of it, for machines, browsers and terminals |
 //!
 //! Programs take turns on each case, so that what disturbs the machine disturbs all; who begins rotates.
 
@@ -23,11 +23,12 @@ mod limit;
 mod plot;
 mod programs;
 mod results;
+mod show;
 mod trial;
 mod workload;
 
 use std::fs;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -42,6 +43,7 @@ use html::grouped;
 use limit::Limit;
 use programs::{Order, Program};
 use results::{CaseResult, LimitResult, Machine, Medians, Presence, Results, WorkloadResult};
+use show::Progress;
 use trial::{Load, Outcome, Receiver};
 use workload::{Case, Kind, Workload};
 
@@ -59,7 +61,7 @@ const RESOLUTION_QUICK: f64 = 0.06;
 const EXAMPLES: &str = "\
 Examples:
   tapline bench --quick                                   all tests in short, under two minutes
-  tapline bench                                           all of them, about half an hour
+  tapline bench                                           all of them: every program and size, three times
   tapline bench table limit --runs 9                      two of them, with more runs
   tapline bench --limit -- tcpdump -i far0 -w /tmp/x.pcap the highest rate of which this loses nothing
 
@@ -134,9 +136,7 @@ pub fn run(args: &BenchArgs, is_over: &(dyn Fn() -> bool + Sync)) -> Result<Exit
     }
     let workloads = Workload::load(&args.workloads, args.quick)?;
     if args.list {
-        for workload in &workloads {
-            println!("{:<8} {} ({} cases)", workload.name, workload.title, workload.cases().len());
-        }
+        show::list(&mut io::stdout(), &workloads)?;
         return Ok(ExitCode::SUCCESS);
     }
     let arena = Arena::new()
@@ -159,10 +159,7 @@ pub fn run(args: &BenchArgs, is_over: &(dyn Fn() -> bool + Sync)) -> Result<Exit
     }
     let machine = bench.describe(&workloads, &folder);
     if !args.json {
-        println!(
-            "{} processors, {}, Linux {}, load {}",
-            machine.processors, machine.processor, machine.kernel, machine.load
-        );
+        show::machine(&mut io::stdout(), &machine)?;
     }
     let mut done = Vec::new();
     for workload in workloads {
@@ -171,24 +168,16 @@ pub fn run(args: &BenchArgs, is_over: &(dyn Fn() -> bool + Sync)) -> Result<Exit
         }
         let result = bench.workload(workload)?;
         if !args.json {
-            table(&mut io::stdout(), &result)?;
+            show::workload(&mut io::stdout(), &result)?;
         }
         done.push(result);
     }
-    let mut results = Results {
-        machine,
-        goals: results::goals(&done),
-        workloads: done,
-        is_balanced: true,
-        is_interrupted: is_over(),
-    };
+    let results = Results::new(machine, done, is_over());
     if results.outcomes().next().is_none() && !results.is_interrupted {
         let reasons: Vec<&str> =
             results.workloads.iter().flat_map(|result| &result.left_out).map(String::as_str).collect();
         bail!("nothing could be measured: {}", reasons.join("; "));
     }
-    let is_balanced = results.outcomes().all(|(_, run)| run.faults.is_empty());
-    results.is_balanced = is_balanced;
     conclude(args, &results)
 }
 
@@ -199,24 +188,9 @@ fn conclude(args: &BenchArgs, results: &Results) -> Result<ExitCode> {
         fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
     }
     if args.json {
-        println!("{json}");
+        writeln!(io::stdout(), "{json}")?;
     } else {
-        for goal in &results.goals {
-            let verdict = if goal.is_met { "met" } else { "MISSED" };
-            println!("{}: {:.2} (goal {}: {verdict})", goal.what, goal.ratio, goal.goal);
-        }
-        let faulty: Vec<_> = results.outcomes().filter(|(_, run)| !run.faults.is_empty()).collect();
-        match faulty.first() {
-            None => println!("every account balances ({} runs)", results.outcomes().count()),
-            Some((case, run)) => println!(
-                "{} of {} runs have a fault, the first: {}, {} bytes: {}",
-                faulty.len(),
-                results.outcomes().count(),
-                case.program.name(),
-                case.size,
-                run.faults.join("; ")
-            ),
-        }
+        show::verdicts(&mut io::stdout(), results)?;
     }
     let _ = writeln!(io::stderr(), "tapline: report in {} and {}", args.report.display(), beside.display());
     Ok(if results.is_balanced { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -335,7 +309,7 @@ impl Bench<'_> {
                     &cases[index],
                 );
                 let case = &cases[index];
-                let (resolution, generators) = (self.resolution, self.generators(&result.workload, case)?);
+                let (resolution, generators) = (self.resolution, self.generators(&result.workload, case));
                 let search = limit::find(resolution, generators, |rate| {
                     ensure!(!(self.is_over)(), "it was ended");
                     self.trial(&result.workload, case, rate)
@@ -370,15 +344,15 @@ impl Bench<'_> {
         trial::run(&mut self.arena, &self.tapline, &receiver, &load)
     }
 
-    /// What the generator can do where XDP drops every packet at once.
-    fn generators(&mut self, workload: &Workload, case: &Case) -> Result<f64> {
+    /// What the generator can do where XDP drops every packet at once; without a limit where that cannot be had.
+    fn generators(&mut self, workload: &Workload, case: &Case) -> f64 {
         if let Some((_, rate)) = self.generators.iter().find(|(size, _)| *size == case.size) {
-            return Ok(*rate);
+            return *rate;
         }
         let dropping = Case { program: Program::XdpDrop, ..case.clone() };
-        let rate = self.trial(workload, &dropping, None)?.offered_rate();
+        let rate = self.trial(workload, &dropping, None).map_or(f64::INFINITY, |flood| flood.offered_rate());
         self.generators.push((case.size, rate));
-        Ok(rate)
+        rate
     }
 
     /// The limit of a command of the user's.
@@ -399,7 +373,8 @@ impl Bench<'_> {
         let dropping =
             Receiver { program: Program::XdpDrop, command: Vec::new(), is_filtered: false, file: None };
         let load = |rate| Load { traffic: &args.traffic, size: args.size, rate, time, patience: PATIENCE };
-        let generators = trial::run(&mut self.arena, &self.tapline, &dropping, &load(None))?.offered_rate();
+        let generators = trial::run(&mut self.arena, &self.tapline, &dropping, &load(None));
+        let generators = generators.map_or(f64::INFINITY, |flood| flood.offered_rate());
         let found = limit::find(self.resolution, generators, |rate| {
             ensure!(!(self.is_over)(), "it was ended");
             let load = load(rate);
@@ -417,23 +392,12 @@ impl Bench<'_> {
             Ok(outcome)
         })?;
         if args.json {
-            println!("{}", serde_json::to_string_pretty(&found)?);
+            writeln!(io::stdout(), "{}", serde_json::to_string_pretty(&found)?)?;
         } else {
-            let whose = if found.is_generators { " (the generator can do no more)" } else { "" };
-            println!("{} packets a second of {} bytes without loss{whose}", grouped(found.rate), args.size);
-            println!(
-                "{:.1} Mbit/s of frames; tried {:.1} s each, {} times",
-                found.rate * f64::from(args.size) * 8.0 / 1e6,
-                args.seconds,
-                found.probes.len()
-            );
+            show::limit(&mut io::stdout(), &found, args.size, args.seconds)?;
         }
-        let balances = found.probes.iter().all(|probe| probe.outcome.faults.is_empty());
-        if !balances {
-            bail!(
-                "an account does not balance: {:?}",
-                found.probes.iter().find_map(|probe| probe.outcome.faults.first())
-            );
+        if let Some(fault) = found.probes.iter().find_map(|probe| probe.outcome.faults.first()) {
+            bail!("an account does not balance: {fault}");
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -455,47 +419,9 @@ fn count_with_libpcap(
     };
     let count = pcap.count_live(&settings, || (), is_over).map_err(|error| anyhow!(error))?;
     let (captured, received, dropped) = (count.captured, count.received, count.dropped);
-    println!("{}", serde_json::json!({ "captured": captured, "received": received, "dropped": dropped }));
+    let said = serde_json::json!({ "captured": captured, "received": received, "dropped": dropped });
+    writeln!(io::stdout(), "{said}")?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// One workload's medians for people.
-fn table(out: &mut impl Write, result: &WorkloadResult) -> io::Result<()> {
-    writeln!(out, "\n{}", result.workload.title)?;
-    if !result.cases.is_empty() {
-        writeln!(
-            out,
-            "  {:<13} {:>5} {:>7} {:>12} {:>12} {:>8} {:>10}  filter",
-            "program", "bytes", "snap", "offered/s", "captured/s", "share", "ns/packet"
-        )?;
-    }
-    for CaseResult { case, medians, .. } in &result.cases {
-        writeln!(
-            out,
-            "  {:<13} {:>5} {:>7} {:>12} {:>12} {:>6.1} % {:>10.0}  {}",
-            case.program.name(),
-            case.size,
-            case.snap,
-            grouped(medians.offered_rate),
-            grouped(medians.captured_rate),
-            medians.share * 100.0,
-            medians.cost_ns,
-            case.filter
-        )?;
-    }
-    for limit in &result.limits {
-        let whose = if limit.is_generators { "  (the generator's limit)" } else { "" };
-        writeln!(
-            out,
-            "  {:<13} {:>5} {:>12} packets/s without loss [{}, {}]{whose}",
-            limit.case.program.name(),
-            limit.case.size,
-            grouped(limit.rate),
-            grouped(limit.rate_min),
-            grouped(limit.rate_max)
-        )?;
-    }
-    result.left_out.iter().try_for_each(|text| writeln!(out, "  left out: {text}"))
 }
 
 /// The file system that a folder lies on, by its mount point: the longest that the folder's path begins with.
@@ -508,33 +434,4 @@ fn file_system(folder: &Path) -> String {
     });
     let holding = entries.filter(|(place, _)| folder.starts_with(place));
     holding.max_by_key(|(place, _)| place.len()).map_or("unknown", |(_, kind)| kind).to_owned()
-}
-
-/// What is being done, on a terminal.
-struct Progress {
-    is_terminal: bool,
-}
-
-impl Progress {
-    fn new() -> Progress {
-        Progress { is_terminal: io::stderr().is_terminal() }
-    }
-
-    fn show(&self, workload: &str, at: usize, of: usize, case: &Case) {
-        if self.is_terminal {
-            let snap = if case.snap < case.size { format!(", first {}", case.snap) } else { String::new() };
-            let _ = write!(
-                io::stderr(),
-                "\r\x1b[K{workload} {at}/{of}: {}, {} bytes{snap}",
-                case.program.name(),
-                case.size
-            );
-        }
-    }
-
-    fn clear(&self) {
-        if self.is_terminal {
-            let _ = write!(io::stderr(), "\r\x1b[K");
-        }
-    }
 }

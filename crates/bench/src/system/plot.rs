@@ -40,6 +40,21 @@ pub(crate) struct Bars {
 }
 
 impl Bars {
+    /// Puts a bar of a series into a group; both are made where they are new.
+    pub(crate) fn put(&mut self, group: &str, series: &str, bar: Bar) {
+        let group = self.groups.iter().position(|known| known == group).unwrap_or_else(|| {
+            self.groups.push(group.to_owned());
+            self.groups.len() - 1
+        });
+        let at = self.series.iter().position(|(known, _)| known == series).unwrap_or_else(|| {
+            self.series.push((series.to_owned(), Vec::new()));
+            self.series.len() - 1
+        });
+        let bars = &mut self.series[at].1;
+        bars.resize(bars.len().max(group + 1), None);
+        bars[group] = Some(bar);
+    }
+
     /// Whose bars have which colour: names, and colours as HTML has them.
     pub(crate) fn legend(&self) -> impl Iterator<Item = (&str, String)> {
         self.series.iter().enumerate().map(|(at, (name, _))| {
@@ -125,16 +140,12 @@ mod tests {
 
     #[test]
     fn every_bar_is_drawn_and_named() {
-        let bar = |value: f64| Some(Bar { value, least: value * 0.9, most: value * 1.1 });
-        let bars = Bars {
-            unit: "packets a second".to_owned(),
-            groups: vec!["60".to_owned(), "1514".to_owned()],
-            series: vec![
-                ("ours".to_owned(), vec![bar(2e6), bar(1e6)]),
-                ("theirs <&>".to_owned(), vec![bar(1e6), None]),
-            ],
-            top: 0.0,
-        };
+        let bar = |value: f64| Bar { value, least: value * 0.9, most: value * 1.1 };
+        let mut bars = Bars { unit: "packets a second".to_owned(), ..Bars::default() };
+        bars.put("60", "ours", bar(2e6));
+        bars.put("1514", "theirs <&>", bar(1e6));
+        bars.put("1514", "ours", bar(1e6));
+        assert_eq!(bars.series[1].1, [None, Some(bar(1e6))]);
         let svg = bars.svg().unwrap();
         assert_eq!(svg.matches("<rect").count(), 3, "{svg}");
         for text in ["60", "1514", "packets a second"] {

@@ -141,7 +141,7 @@ pub(crate) struct Goal {
 }
 
 /// AF_PACKET beside tcpdump, AF_XDP beside dropping everything, of all workloads with these limits.
-pub(crate) fn goals(workloads: &[WorkloadResult]) -> Vec<Goal> {
+fn goals(workloads: &[WorkloadResult]) -> Vec<Goal> {
     const GOALS: [(Program, Program, f64, &str); 2] = [
         (Program::Tapline, Program::Tcpdump, 1.3, "highest rate without loss, AF_PACKET beside tcpdump"),
         (
@@ -172,6 +172,14 @@ pub(crate) fn goals(workloads: &[WorkloadResult]) -> Vec<Goal> {
 }
 
 impl Results {
+    pub(crate) fn new(machine: Machine, workloads: Vec<WorkloadResult>, is_interrupted: bool) -> Results {
+        let goals = goals(&workloads);
+        let mut results = Results { machine, workloads, goals, is_balanced: false, is_interrupted };
+        let is_balanced = results.outcomes().all(|(_, run)| run.faults.is_empty());
+        results.is_balanced = is_balanced;
+        results
+    }
+
     /// Every run there was, those of searches too, with whose it was.
     pub(crate) fn outcomes(&self) -> impl Iterator<Item = (&Case, &Outcome)> {
         self.workloads.iter().flat_map(|result| {

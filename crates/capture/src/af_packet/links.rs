@@ -16,9 +16,10 @@ use std::time::Instant;
 
 use tapline_sys::{Link, LinkChange};
 
-use super::tap::{LinkState, Tap};
+use super::tap::Tap;
 use super::{AfPacket, AfPacketError, Opened, add, call_error};
 use crate::Error;
+use crate::link_state::LinkState;
 
 const ENETDOWN: i32 = 100;
 
@@ -122,13 +123,9 @@ impl AfPacket {
         if old_name != link.name {
             self.tell(&old_name, format!("is now called {}", link.name), false);
         }
-        let text = match now {
-            _ if now == before => return,
-            LinkState::Running => "is up",
-            LinkState::NoCarrier => "lost its carrier",
-            LinkState::Down | LinkState::Gone => "went down; the capture goes on when it is up",
-        };
-        self.tell(&link.name, text.to_owned(), now != LinkState::Running);
+        if now != before {
+            self.tell(&link.name, now.news().to_owned(), now != LinkState::Running);
+        }
     }
 
     fn follow_new(&mut self, link: &Link) -> Result<(), Error> {

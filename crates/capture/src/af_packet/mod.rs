@@ -59,8 +59,9 @@ pub use tapline_sys::FanoutMode;
 pub use timestamps::TimestampSource;
 
 use opener::{Opened, Opener, Shared};
-use tap::{LinkState, Tap};
+use tap::Tap;
 
+use crate::link_state::LinkState;
 use crate::{Advance, Count, Error, Event, InterfaceAccount, RingAccount, Source};
 
 /// What snap length 0 means: as much as a pcap file may hold of an Ethernet frame.
@@ -173,8 +174,13 @@ impl Settings {
     }
 
     fn snap_len(&self) -> u32 {
-        if self.snap_len == 0 { SNAP_LEN_MAX } else { self.snap_len.min(SNAP_LEN_MAX) }
+        snap_len(self.snap_len)
     }
+}
+
+/// How much of a packet is kept, of a wish of which 0 means all.
+pub(crate) fn snap_len(wanted: u32) -> u32 {
+    if wanted == 0 { SNAP_LEN_MAX } else { wanted.min(SNAP_LEN_MAX) }
 }
 
 impl fmt::Debug for Settings {

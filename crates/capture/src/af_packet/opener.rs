@@ -22,8 +22,9 @@ use tapline_sys::{
 use super::block::Frame;
 use super::extended::{Accepted, Loaded};
 use super::pattern::Patterns;
-use super::tap::{LinkState, Parts, Tap};
+use super::tap::{Parts, Tap};
 use super::{AfPacketError, CaptureDirection, Settings, hardware, kernel_filter, size, timestamps};
+use crate::link_state::LinkState;
 use crate::{Error, Event};
 
 /// Sockets kept for interfaces that come later.

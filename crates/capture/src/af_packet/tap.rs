@@ -17,32 +17,10 @@ use tapline_sys::{BlockRing, Link, PacketSocket, RingGeometry, SyscallError};
 use super::block::{self, Cursor, Frame, Oddities};
 use super::extended::Accepted;
 use crate::RingAccount;
+use crate::link_state::LinkState;
 
 /// After so many blocks statistics are read in any case: far before a counter of 32 bits can wrap.
 const BLOCKS_PER_READING: u32 = 64;
-
-/// What has become of an interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LinkState {
-    /// Up, with carrier.
-    Running,
-    /// Up, without carrier.
-    NoCarrier,
-    /// Switched off.
-    Down,
-    /// Removed.
-    Gone,
-}
-
-impl LinkState {
-    pub(super) fn of(link: &Link) -> LinkState {
-        match (link.is_up(), link.is_running()) {
-            (false, _) => LinkState::Down,
-            (true, false) => LinkState::NoCarrier,
-            (true, true) => LinkState::Running,
-        }
-    }
-}
 
 /// One socket on one interface.
 #[derive(Debug)]

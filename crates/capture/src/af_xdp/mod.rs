@@ -43,7 +43,8 @@ use attachment::Attachment;
 use opener::{Opened, Opener};
 use queue::Queue;
 
-use crate::af_packet::{CompileFilter, LossWatch, SNAP_LEN_MAX, open_namespace};
+use crate::af_packet::{CompileFilter, LossWatch, open_namespace};
+use crate::link_state::LinkState;
 use crate::{Advance, Count, Error, Event, InterfaceAccount, RingAccount, Source, XdpAccount};
 
 /// How long packets on their way are waited for where the kernel cannot tell.
@@ -66,7 +67,7 @@ pub struct Settings {
     pub filter: Option<CompileFilter>,
     /// The filter as text, for descriptions of interfaces.
     pub filter_text: String,
-    /// The most bytes to keep of a packet; 0 for [`SNAP_LEN_MAX`].
+    /// The most bytes to keep of a packet; 0 for [`SNAP_LEN_MAX`](crate::af_packet::SNAP_LEN_MAX).
     pub snap_len: u32,
     /// Whether the interfaces should receive what is meant for others.
     pub promiscuous: bool,
@@ -99,10 +100,6 @@ impl Settings {
             busy_poll_us: None,
             force: false,
         }
-    }
-
-    fn snap_len(&self) -> u32 {
-        if self.snap_len == 0 { SNAP_LEN_MAX } else { self.snap_len.min(SNAP_LEN_MAX) }
     }
 }
 
@@ -333,23 +330,13 @@ impl AfXdp {
         let is_it = |book: &&mut Book| book.link.index == link.index && !book.is_gone;
         let Some(book) = self.books.iter_mut().find(is_it) else { return };
         let before = std::mem::replace(&mut book.link, link);
-        let (name, now) = (book.link.name.clone(), &book.link);
-        let state = |link: &Link| (link.is_up(), link.is_running());
+        let (name, now) = (book.link.name.clone(), LinkState::of(&book.link));
         if before.name != name {
-            self.events.extend(self.is_first.then(|| Event {
-                interface: before.name.clone(),
-                text: format!("is now called {name}"),
-                warning: false,
-            }));
+            self.tell(&before.name, format!("is now called {name}"), false);
         }
-        let text = match state(now) {
-            now if now == state(&before) => return,
-            (false, _) => "went down; the capture goes on when it is up",
-            (true, false) => "lost its carrier",
-            (true, true) => "is up",
-        };
-        let warning = !now.is_running();
-        self.tell(&name, text.to_owned(), warning);
+        if now != LinkState::of(&before) {
+            self.tell(&name, now.news().to_owned(), now != LinkState::Running);
+        }
     }
 
     /// Workers see the same links; the first one speaks for all.
@@ -373,7 +360,6 @@ impl AfXdp {
             };
             ring.received += taken;
             ring.dropped += counted.lost();
-            ring.freezes += counted.fill_empty;
             ring.unread += unread;
             xdp.merge(&counted);
             passed += left;
@@ -383,7 +369,7 @@ impl AfXdp {
             name: self.interfaces[id.0 as usize].name.clone(),
             losses: if self.is_first { book.losses.losses() } else { Vec::new() },
             kernel_filtered: Count::Known(passed),
-            ring: Some(RingAccount { freezes: 0, ..ring }),
+            ring: Some(ring),
             xdp: Some(xdp),
             is_made: false,
             delivered,

@@ -20,7 +20,7 @@ use super::attachment::{self, Attachment, Loaded, Mode};
 use super::protect::{self, Session, Taking};
 use super::queue::{Common, Queue, SCRATCH_LEN};
 use super::{AfXdpError, Settings, size};
-use crate::af_packet::{LossWatch, Patterns, link_type};
+use crate::af_packet::{LossWatch, Patterns, link_type, snap_len};
 use crate::{Error, Event};
 
 /// A socket that was closed frees its queue in the background: so long it is waited for.
@@ -137,7 +137,8 @@ impl<'a> Opener<'a> {
                 true,
             );
         }
-        let common = Common { interface: id, if_index: link.index, snap_len: self.settings.snap_len() };
+        let common =
+            Common { interface: id, if_index: link.index, snap_len: snap_len(self.settings.snap_len) };
         let (queues, bound) = self.bind_all(link, own, size, common, &loaded)?;
         let member = self.join(link, &mut tell);
         let (attachment, native) = self.attach(loaded, link, member)?;
@@ -301,7 +302,7 @@ impl<'a> Opener<'a> {
     fn describe(&mut self, link: &Link) -> Interface {
         let mut interface = Interface::new(&link.name, link_type(link.hardware_type));
         interface.description.clone_from(&link.alias);
-        interface.snap_len = self.settings.snap_len();
+        interface.snap_len = snap_len(self.settings.snap_len);
         interface.if_index = link.index;
         interface.speed = self.control.speed(&link.name).ok().flatten();
         interface.filter.clone_from(&self.settings.filter_text);

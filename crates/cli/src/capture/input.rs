@@ -14,7 +14,7 @@ use tapline_packet::{Interface, LinkType};
 use tapline_profile::StampMode;
 
 use super::filtering::Filtering;
-use super::snap_len;
+use super::{outputs, snap_len};
 use crate::args::{CaptureArgs, DirectionArg};
 use crate::live::{self, Live, link_type_text};
 use crate::stream::{self, Stream};
@@ -124,7 +124,7 @@ fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Settings> 
         timestamps: timestamps(args)?,
         workers: usize::from(args.workers.max(1)),
         // JSON shows it, and nothing else does.
-        receive_hash: args.json && !args.count,
+        receive_hash: args.json && outputs::prints(args),
         order: af_packet::Order::Time,
         ..Settings::new(&names)
     })

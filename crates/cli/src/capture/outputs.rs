@@ -33,16 +33,21 @@ pub(super) fn open(
     if args.write.is_some() {
         sinks.push(Box::new(open_file(args, filtering, program, input, &interfaces, identity)?));
     }
-    let only_result = (args.fpl_memory || args.verify) && args.write.is_none() && !args.print && !args.json;
-    if args.count || only_result {
-        sinks.push(Box::new(CountSink::new()));
-    } else if args.print || args.write.is_none() {
+    if prints(args) {
         if is_standard_output(args) {
             bail!("-w - and --print would both write to standard output: give -w a file's name");
         }
         sinks.push(Box::new(lines(args, input.is_live, is_several(args, &interfaces))));
+    } else if sinks.is_empty() || args.count {
+        sinks.push(Box::new(CountSink::new()));
     }
     Ok(sinks)
+}
+
+/// Whether packets are printed, as text or JSON.
+pub(super) fn prints(args: &CaptureArgs) -> bool {
+    let wants_result = (args.fpl_memory || args.verify) && !args.json;
+    !args.count && (args.print || args.write.is_none() && !wants_result)
 }
 
 /// Whether packets of several interfaces are to be told apart: there are some now, or there may be later.

@@ -28,6 +28,8 @@ const FILL_LEN: u32 = 64;
 const QUEUE: u32 = 0;
 /// A queue is released in the background when its last socket closes: so long it is waited for.
 const RELEASE: Duration = Duration::from_millis(200);
+/// How often it is asked for meanwhile.
+const RELEASE_PAUSE: Duration = Duration::from_millis(1);
 const ETHERNET_LEN: usize = 14;
 
 const EAGAIN: i32 = 11;
@@ -61,7 +63,7 @@ impl XdpSender {
         let bound = loop {
             match socket.bind(if_index, QUEUE, false) {
                 Err(error) if error.errno() == EBUSY && begin.elapsed() < RELEASE => {
-                    std::thread::sleep(PAUSE);
+                    std::thread::sleep(RELEASE_PAUSE);
                 }
                 bound => break bound?,
             }

@@ -1,0 +1,35 @@
+//! What has become of an interface, and how people are told.
+
+use tapline_sys::Link;
+
+/// What has become of an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LinkState {
+    /// Up, with carrier.
+    Running,
+    /// Up, without carrier.
+    NoCarrier,
+    /// Switched off.
+    Down,
+    /// Removed.
+    Gone,
+}
+
+impl LinkState {
+    pub(crate) fn of(link: &Link) -> LinkState {
+        match (link.is_up(), link.is_running()) {
+            (false, _) => LinkState::Down,
+            (true, false) => LinkState::NoCarrier,
+            (true, true) => LinkState::Running,
+        }
+    }
+
+    /// What happened to an interface that is there and has come to this state, as a clause.
+    pub(crate) fn news(self) -> &'static str {
+        match self {
+            LinkState::Running => "is up",
+            LinkState::NoCarrier => "lost its carrier",
+            LinkState::Down | LinkState::Gone => "went down; the capture goes on when it is up",
+        }
+    }
+}
