@@ -9,7 +9,6 @@
 
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::{Mutex, PoisonError};
 
 use tapline_filter::bpf;
 use tapline_filter::ebpf::{self, Front};
@@ -54,7 +53,7 @@ pub(super) struct Attachment {
     _link: XdpLink,
     _loaded: Program,
     _sockets: Map,
-    book: Mutex<SharedArray>,
+    book: SharedArray,
     pub(super) mode: Mode,
     /// Holds the interface in promiscuous mode.
     _member: Option<PacketSocket>,
@@ -101,14 +100,8 @@ impl Loaded {
                 Err(generic) => return Err(AfXdpError::NotAttached { native, generic }),
             },
         };
-        let attachment = Attachment {
-            _link: link,
-            _loaded: program,
-            _sockets: sockets,
-            book: Mutex::new(book),
-            mode,
-            _member: member,
-        };
+        let attachment =
+            Attachment { _link: link, _loaded: program, _sockets: sockets, book, mode, _member: member };
         Ok((attachment, reason))
     }
 }
@@ -116,17 +109,12 @@ impl Loaded {
 impl Attachment {
     /// Lets every packet go to the host from now on. One that is on its way through the program may still come.
     pub(super) fn stop(&self) {
-        self.book().set_word(0, Front::STOP, 1);
+        self.book.set_word(0, Front::STOP, 1);
     }
 
     /// Packets of a queue that were sent to its socket, and those that were left to the host.
     pub(super) fn counts(&self, queue: u16) -> (u64, u64) {
-        let book = self.book();
-        (book.word(0, Front::taken(queue)), book.word(0, Front::passed(queue)))
-    }
-
-    fn book(&self) -> std::sync::MutexGuard<'_, SharedArray> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+        (self.book.word(0, Front::taken(queue)), self.book.word(0, Front::passed(queue)))
     }
 }
 

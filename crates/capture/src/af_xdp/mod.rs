@@ -218,9 +218,9 @@ impl AfXdp {
         }
     }
 
-    /// Reads the sockets' counters, so that the next packet carries what was lost before it.
-    fn read_statistics(&mut self) {
-        for queue in &mut self.queues {
+    /// Reads the counters of sockets, of all or of those that have lent something since, so that the next packet carries what was lost before it.
+    fn read_statistics(&mut self, of_all: bool) {
+        for queue in self.queues.iter_mut().filter(|queue| of_all || queue.has_lent()) {
             // A socket that cannot be read leaves its sums as they were; the account then shows it.
             let _ = queue.read_statistics();
         }
@@ -232,7 +232,12 @@ impl AfXdp {
         self.poller.add(self.wakeup.as_fd());
         self.poller.add(self.monitor.as_fd());
         self.queues.iter().for_each(|queue| self.poller.add(queue.as_fd()));
-        let wait = if self.is_busy_polling { self.spin(wait) } else { wait };
+        let wait = if self.is_busy_polling {
+            self.spin(wait);
+            Duration::ZERO
+        } else {
+            wait
+        };
         let ready = self.poller.wait(wait).map_err(|e| Error::source("capture", AfXdpError::from(e)))?;
         if ready == 0 {
             return Ok(());
@@ -258,19 +263,19 @@ impl AfXdp {
         Ok(true)
     }
 
-    /// Polls the drivers until one of them has given a packet, or for a while. What is left to wait then: nothing.
-    fn spin(&mut self, wait: Duration) -> Duration {
+    /// Polls the drivers until one of them has given a packet, or for a while.
+    fn spin(&mut self, wait: Duration) {
         let start = Instant::now();
         loop {
             for queue in &mut self.queues {
                 // A driver that cannot be asked now will be asked again.
                 let _ = queue.socket.wake_receive();
                 if queue.socket.waiting() > 0 {
-                    return Duration::ZERO;
+                    return;
                 }
             }
             if start.elapsed() >= wait.min(SPIN_MAX) {
-                return Duration::ZERO;
+                return;
             }
         }
     }
@@ -401,7 +406,7 @@ impl Source for AfXdp {
         if std::mem::take(&mut self.is_warm) && self.rest(wait)? && self.fill() {
             return Ok(Advance::Batch);
         }
-        self.read_statistics();
+        self.read_statistics(false);
         self.wait(wait)?;
         if self.fill() { Ok(Advance::Batch) } else { self.idle() }
     }
@@ -430,7 +435,7 @@ impl Source for AfXdp {
     }
 
     fn account(&mut self) -> Vec<InterfaceAccount> {
-        self.read_statistics();
+        self.read_statistics(true);
         if self.is_first {
             for book in self.books.iter_mut().filter(|book| !book.is_gone) {
                 book.losses.update(&book.link.name, book.link.index, &mut self.route, &mut self.control);

@@ -9,8 +9,6 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use tapline_packet::{Interface, InterfaceId};
 use tapline_sys::xsk::{Bound, Busy, XdpSocket, XskSettings};
@@ -22,10 +20,6 @@ use super::queue::{Common, Queue, SCRATCH_LEN};
 use super::{AfXdpError, Settings, size};
 use crate::af_packet::{LossWatch, Patterns, link_type, snap_len};
 use crate::{Error, Event};
-
-/// A socket that was closed frees its queue in the background: so long it is waited for.
-const BUSY_MAX: Duration = Duration::from_secs(2);
-const BUSY_WAIT: Duration = Duration::from_millis(10);
 
 /// Packets that one poll takes, with busy polling.
 const BUSY_BUDGET: u32 = 64;
@@ -228,19 +222,9 @@ impl<'a> Opener<'a> {
         let scratch_len = if size.several { SCRATCH_LEN } else { 0 };
         let mut socket = XdpSocket::open_with_scratch(&settings, scratch_len)?;
         socket.refill();
-        let start = Instant::now();
-        let bound = loop {
-            match socket.bind(if_index, queue, size.several) {
-                Ok(bound) => break bound,
-                Err(error) if error.errno() == EBUSY && start.elapsed() < BUSY_MAX => {
-                    thread::sleep(BUSY_WAIT)
-                }
-                Err(source) if source.errno() == EBUSY => {
-                    return Err(AfXdpError::QueueTaken { queue, source });
-                }
-                Err(error) => return Err(error.into()),
-            }
-        };
+        let bound = socket.bind_patiently(if_index, queue, size.several).map_err(|source| {
+            if source.errno() == EBUSY { AfXdpError::QueueTaken { queue, source } } else { source.into() }
+        })?;
         if let Some(poll_us) = self.settings.busy_poll_us {
             socket.set_busy_poll(&Busy { poll_us, budget: BUSY_BUDGET })?;
         }

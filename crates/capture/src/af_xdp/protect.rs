@@ -48,19 +48,28 @@ impl Session {
         Some(Session { peer, port: words.last()?.parse().ok()?, local })
     }
 
-    /// Whether a filter for Ethernet takes what the other end sends.
+    /// Whether a filter for Ethernet takes some of what the other end may send: short and long segments, with and without PSH, with a tag or none.
+    /// Link addresses and payload are not known here.
     fn is_taken_by(&self, program: &Program) -> bool {
-        let frame = self.frame();
-        let meta = Meta { wire_len: frame.len() as u32, ..Meta::default() };
-        program.run(Packet { data: &frame, meta: &meta }) != 0
+        const ACK: u8 = 0x10;
+        const PSH: u8 = 0x08;
+        let shapes = [ACK, ACK | PSH].into_iter().flat_map(|flags| [0, 1000].map(|len| (flags, len)));
+        shapes.flat_map(|(flags, len)| [false, true].map(|tag| self.frame(flags, len, tag))).any(|frame| {
+            let meta = Meta { wire_len: frame.len() as u32, ..Meta::default() };
+            program.run(Packet { data: &frame, meta: &meta }) != 0
+        })
     }
 
-    /// A TCP segment of the session, without payload.
-    fn frame(&self) -> Vec<u8> {
+    /// A TCP segment of the session, with so many bytes of payload.
+    fn frame(&self, flags: u8, payload: u16, has_tag: bool) -> Vec<u8> {
         let mut frame = vec![0; 12];
+        frame.extend([0x81, 0x00, 0x00, 0x01].iter().filter(|_| has_tag));
+        let segment = 20 + payload;
         match self.peer.ip() {
             IpAddr::V4(peer) => {
-                frame.extend([0x08, 0x00, 0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0]);
+                frame.extend([0x08, 0x00, 0x45, 0]);
+                frame.extend((20 + segment).to_be_bytes());
+                frame.extend([0, 0, 0x40, 0, 64, 6, 0, 0]);
                 frame.extend(peer.octets());
                 frame.extend(match self.local {
                     Some(IpAddr::V4(local)) => local.octets(),
@@ -68,7 +77,9 @@ impl Session {
                 });
             }
             IpAddr::V6(peer) => {
-                frame.extend([0x86, 0xdd, 0x60, 0, 0, 0, 0, 20, 6, 64]);
+                frame.extend([0x86, 0xdd, 0x60, 0, 0, 0]);
+                frame.extend(segment.to_be_bytes());
+                frame.extend([6, 64]);
                 frame.extend(peer.octets());
                 frame.extend(match self.local {
                     Some(IpAddr::V6(local)) => local.octets(),
@@ -78,8 +89,9 @@ impl Session {
         }
         frame.extend(self.peer.port().to_be_bytes());
         frame.extend(self.port.to_be_bytes());
-        // Sequence number and acknowledgement, header length, ACK, window, checksum, urgent pointer.
-        frame.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, 0x10, 1, 0, 0, 0, 0, 0]);
+        // Sequence number and acknowledgement, header length, flags, window, checksum, urgent pointer.
+        frame.extend([0, 0, 0, 1, 0, 0, 0, 1, 0x50, flags, 1, 0, 0, 0, 0, 0]);
+        frame.resize(frame.len() + usize::from(payload), 0);
         frame
     }
 }
@@ -131,7 +143,7 @@ pub(super) fn check(
             Some(program) if taking.link_type == LinkType::ETHERNET => {
                 session.is_taken_by(program).then_some("what the filter matches, the session too,")
             }
-            Some(_) => None,
+            Some(_) => Some("what the filter matches, which cannot be told for this link layer,"),
         };
         let way = way_to(peer, route)?;
         if let Some(what) = what.filter(|_| carries(target.index, way.as_slice(), links)) {
@@ -195,6 +207,14 @@ mod tests {
                 session.is_taken_by(&compile(filter, &Options::new(LinkType::ETHERNET)).unwrap())
             };
             assert!(takes("tcp") && takes("port 2222") && takes("src port 51022 and not udp"), "{text}");
+            assert!(takes("greater 1000") && takes("less 80") && takes("vlan and port 2222"), "{text}");
+            let is_v4 = session.peer.is_ipv4();
+            assert_eq!(
+                takes("tcp[tcpflags] & tcp-push != 0"),
+                is_v4,
+                "without extensions(...) tcp[...] is IPv4's: {text}"
+            );
+            assert!(!takes("vlan and udp") && !takes("greater 1200"), "{text}");
             assert!(!takes("udp") && !takes("tcp and not port 2222") && !takes("port 80"), "{text}");
         }
     }

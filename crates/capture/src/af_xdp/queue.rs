@@ -134,6 +134,11 @@ impl Queue {
         if self.socket.needs_receive_wakeup() { self.socket.wake_receive() } else { Ok(()) }
     }
 
+    /// Whether packets were lent since the counters were read.
+    pub(super) fn has_lent(&self) -> bool {
+        self.batches_since_reading > 0
+    }
+
     /// Packets that have come and were not lent.
     pub(super) fn waiting(&mut self) -> u64 {
         let begun = self.frames[self.done..].iter().filter(|frame| !frame.is_continued).count();

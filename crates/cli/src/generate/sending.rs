@@ -33,7 +33,7 @@ pub(super) fn run(args: &GenerateArgs, interface: &str, text: &str, rate: Rate) 
     caught.obey(Arc::clone(&control))?;
     let how = if is_paced { "at the times of the recipe" } else { "as fast as it goes" };
     let place = Place::of(&transmitter);
-    place.announce(how, is_paced);
+    place.announce(how, pace);
     let mut pacer = Pacer::new();
     // Marks say when packets are to go: from now on, whatever the recipe says of files.
     let made = made.starting(clock().plus_nanos(LEAD_NS as i64));

@@ -108,12 +108,7 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let caught = signals::catch()?;
     let rewrite = Rewrite { macs: args.mac.clone(), ips: args.ip.clone() };
     let is_paced = timing(args) != Timing::Top;
-    let pace = match timing(args) {
-        Timing::Top => Pace::Top,
-        Timing::Rate(Rate::Packets(rate)) => Pace::Rate(rate),
-        _ => Pace::Times,
-    };
-    let mut transmitter = args.sending.open(&args.interface, pace)?;
+    let mut transmitter = args.sending.open(&args.interface, pace(args))?;
     let reader = Reader::open(args, rewrite, &control)?;
     privileges::give_up(identity.as_ref())?;
     caught.obey(Arc::clone(&control))?;
@@ -164,7 +159,15 @@ fn begin(args: &ReplayArgs, reader: &Reader, place: &Place) {
     for line in &reader.announcements {
         let _ = writeln!(stderr, "tapline: {line}");
     }
-    place.announce(&how, timing(args) != Timing::Top);
+    place.announce(&how, pace(args));
+}
+
+fn pace(args: &ReplayArgs) -> Pace {
+    match timing(args) {
+        Timing::Top => Pace::Top,
+        Timing::Rate(Rate::Packets(rate)) => Pace::Rate(rate),
+        _ => Pace::Times,
+    }
 }
 
 /// How often, and how fast.

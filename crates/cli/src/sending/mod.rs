@@ -22,7 +22,7 @@ pub(crate) struct SendArgs {
     #[arg(long, value_name = "IFACE", help_heading = "Sending", requires = "interface")]
     i_own_this_network: Vec<String>,
     /// How packets get to the interface. auto: XDP live frames if the interface takes them, else AF_XDP, else AF_PACKET; packets that have times go
-    /// by AF_PACKET, which costs least for few at once, unless they are known to be 100,000 a second or more. The account names the one taken, and why not a faster one.
+    /// by AF_PACKET, which costs least for few at once, unless they are known to be 100,000 a second or more. The first line names the one taken and, where a faster one was wanted, why not that; --json too.
     #[arg(long, value_name = "WAY", default_value = "auto", help_heading = "Sending")]
     backend: BackendArg,
     /// Send in this network namespace (`ip netns list`).
@@ -64,7 +64,7 @@ impl Pace {
 /// What `--backend` takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum BackendArg {
-    /// The best that the interface can.
+    /// The fastest that the interface can; AF_PACKET for packets of which few are due at once.
     Auto,
     /// AF_PACKET, sendmmsg: any interface, any frame.
     Packet,
@@ -117,11 +117,11 @@ impl Place {
         }
     }
 
-    /// Says what is about to happen. Why a faster way was passed over is for those who want all that goes.
-    pub(crate) fn announce(&self, how: &str, is_paced: bool) {
+    /// Says what is about to happen, and why a faster way was passed over where it was wanted.
+    pub(crate) fn announce(&self, how: &str, pace: Pace) {
         let remark = self.remark.map(|remark| format!(", {remark}")).unwrap_or_default();
         let mut text = format!("tapline: sending on {} by {}{remark}, {how}\n", self.interface, self.backend);
-        for PassedOver { backend, why } in self.passed_over.iter().filter(|_| !is_paced) {
+        for PassedOver { backend, why } in self.passed_over.iter().filter(|_| !pace.is_slow()) {
             let _ = writeln!(text, "tapline: not by {backend}: {why}");
         }
         let _ = io::stderr().write_all(text.as_bytes());

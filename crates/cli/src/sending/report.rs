@@ -115,6 +115,8 @@ fn to_json(numbers: &Numbers, outcome: &Outcome<'_>) -> Value {
     let passed_over = |over: &PassedOver| json!({ "name": over.backend.name(), "why": over.why });
     let passed_over: Vec<Value> = outcome.place.passed_over.iter().map(passed_over).collect();
     let paced = |value: Option<u64>| numbers.planned_seconds.and(value);
+    // The reader tells it when it is done.
+    let at_end = |value: u64| (!outcome.is_running).then_some(value);
     json!({
         "backend": {
             "name": outcome.place.backend.name(),
@@ -134,8 +136,8 @@ fn to_json(numbers: &Numbers, outcome: &Outcome<'_>) -> Value {
         "account": {
             "interface": outcome.place.interface,
             outcome.taken.verb: numbers.taken,
-            "passes": outcome.taken.passes,
-            "backwards": outcome.taken.backwards,
+            "passes": at_end(outcome.taken.passes),
+            "backwards": at_end(outcome.taken.backwards),
             "sent": numbers.sent,
             "bytes": numbers.bytes,
             "unsent": unsent,

@@ -26,14 +26,18 @@ const PERIOD: Duration = Duration::from_millis(100);
 
 /// The counters at one moment.
 struct Snapshot {
-    pace: PaceReport,
+    /// Frames that were handed on.
+    frames: u64,
     sent: Sent,
+    /// How it went so far, where an account is wanted: it holds a whole histogram.
+    pace: Option<PaceReport>,
 }
 
 /// What both threads see.
 struct Shared {
     control: Arc<Control>,
     is_asking: AtomicBool,
+    wants_account: AtomicBool,
     is_over: AtomicBool,
 }
 
@@ -57,6 +61,7 @@ impl Watching {
         let shared = Arc::new(Shared {
             control: Arc::clone(control),
             is_asking: AtomicBool::new(false),
+            wants_account: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
         });
         let (answers, questions) = sync_channel(1);
@@ -107,8 +112,9 @@ impl Overseer for Watching {
 
     fn tell(&self, report: &PaceReport, sent: &Sent) {
         self.shared.is_asking.store(false, Ordering::Relaxed);
-        // An answer that nobody has fetched yet is as good.
-        let _ = self.answers.try_send(Snapshot { pace: report.clone(), sent: *sent });
+        let pace = self.shared.wants_account.swap(false, Ordering::Relaxed).then(|| report.clone());
+        // Of an answer that was not fetched in time another one is asked for.
+        let _ = self.answers.try_send(Snapshot { frames: report.frames, sent: *sent, pace });
     }
 }
 
@@ -138,12 +144,14 @@ impl Teller {
             if !is_wanted && !self.has_progress {
                 continue;
             }
+            self.shared.wants_account.store(is_wanted, Ordering::Relaxed);
             self.shared.is_asking.store(true, Ordering::Relaxed);
             // The thread that sends may wait for its first packet, or be at its end: asked again in the next round.
             let Ok(snapshot) = self.snapshots.recv_timeout(PERIOD) else { continue };
-            if std::mem::take(&mut is_wanted) {
+            if let Some(pace) = snapshot.pace.as_ref().filter(|_| is_wanted) {
                 self.clear();
-                self.account(&snapshot);
+                self.account(pace, &snapshot);
+                is_wanted = false;
             }
             if self.has_progress {
                 self.line(&snapshot);
@@ -152,14 +160,14 @@ impl Teller {
         self.clear();
     }
 
-    fn account(&self, snapshot: &Snapshot) {
-        let packets = snapshot.sent.packets + snapshot.sent.causes.lost() + snapshot.sent.causes.left();
+    fn account(&self, pace: &PaceReport, snapshot: &Snapshot) {
         tell(&Outcome {
-            pacer: &snapshot.pace,
+            pacer: pace,
             sent: &snapshot.sent,
             place: &self.place,
             dropped_later: None,
-            taken: Taken { verb: self.verb, packets, passes: 1, backwards: 0, left: 0 },
+            // What the pacer handed on, by its own count: the transmitter's must be as many. How often the file began anew only the reader knows.
+            taken: Taken { verb: self.verb, packets: snapshot.frames, passes: 1, backwards: 0, left: 0 },
             is_running: true,
             is_paced: self.is_paced,
             json: self.json,
@@ -168,7 +176,7 @@ impl Teller {
 
     /// One line, over the last one.
     fn line(&mut self, snapshot: &Snapshot) {
-        let (now, sent, done) = (Instant::now(), snapshot.sent.packets, snapshot.pace.frames);
+        let (now, sent, done) = (Instant::now(), snapshot.sent.packets, snapshot.frames);
         let (then, before) = self.last.replace((now, sent)).unwrap_or((now, sent));
         let seconds = now.duration_since(then).as_secs_f64();
         let rate = if seconds > 0.0 { (sent.saturating_sub(before) as f64 / seconds) as u64 } else { 0 };

@@ -11,7 +11,7 @@
 //! so without any right.
 //!
 //! ```text
-//! book := stop:u32 0:u32 ... | line*                               lines of 64 bytes, the first has the stop
+//! book := stop:u64 ... | line*                                      lines of 64 bytes, the first has the stop
 //! line := taken:u64 passed:u64 ...                                  one for each queue, so that processors do not share them
 //! ```
 
@@ -39,7 +39,7 @@ pub struct Front {
 }
 
 impl Front {
-    /// The word of the book, 8 bytes each, that stops the program when it is not 0: its lower half.
+    /// The word of the book, 8 bytes each, that stops the program when it is not 0.
     pub const STOP: usize = 0;
 
     /// Bytes of the book for so many queues.
@@ -73,8 +73,8 @@ impl Lowering {
     /// Goes on only as long as the book says nothing else.
     pub(super) fn heed_stop(&mut self, front: &Front) {
         self.push_all(Insn::set_map_value(R0, front.book));
-        self.push(Insn::load(WORD, R0, R0, 0));
-        self.push(Insn::skip_if(JEQ, false, R0, 0, 2));
+        self.push(Insn::load(DOUBLE, R0, R0, 0));
+        self.push(Insn::skip_if(JEQ, true, R0, 0, 2));
         self.push(Insn::set(R0, XdpAction::PASS));
         self.push(Insn::EXIT);
     }

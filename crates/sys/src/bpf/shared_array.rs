@@ -30,6 +30,8 @@ pub struct SharedArray {
 
 // SAFETY: the mapping belongs to this value; what programs do with it goes on whatever thread we are in.
 unsafe impl Send for SharedArray {}
+// SAFETY: through a shared reference words are only read and written as a whole, atomically.
+unsafe impl Sync for SharedArray {}
 
 impl SharedArray {
     /// An array of zeros: `entries` values of `value_len` bytes.

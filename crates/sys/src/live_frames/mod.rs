@@ -28,8 +28,8 @@ use crate::bpf::{
 use crate::{NetNs, PIECES_MAX, SyscallError};
 use programs::{DATA_AT, LEN_MIN, Maps, word};
 
-/// Frames in one run, at most.
-pub const LIVE_FRAMES_PER_RUN: usize = 4096;
+/// Frames in one run, at most: larger runs are not faster (docs/sending.md has 64 and 256).
+pub const LIVE_FRAMES_PER_RUN: usize = crate::FRAMES_PER_CALL;
 /// Frames that the kernel hands to a driver at once: `DEV_MAP_BULK_SIZE`.
 const BATCH: u32 = 16;
 /// What the kernel needs of a page beside the frame: headroom 256, its own notes about 150, `struct skb_shared_info` 320; and some for later kernels.

@@ -2,6 +2,8 @@
 
 use std::ffi::c_int;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use super::chunks::{ChunkId, Chunks, Owner};
 use super::memory::Mapping;
@@ -10,6 +12,10 @@ use crate::error::{check, check_len};
 use crate::{SyscallError, option};
 
 const AF_XDP: c_int = 44;
+
+/// How long a queue may take to be released, and how often it is asked for meanwhile.
+const RELEASE: Duration = Duration::from_secs(2);
+const RELEASE_PAUSE: Duration = Duration::from_millis(5);
 
 // asm-generic/socket.h
 const SO_BUSY_POLL: c_int = 46;
@@ -209,6 +215,27 @@ impl XdpSocket {
         let options: libc::xdp_options =
             option::get(self.as_fd(), libc::SOL_XDP, libc::XDP_OPTIONS, "getsockopt(XDP_OPTIONS)")?;
         Ok(Bound { zero_copy: options.flags & libc::XDP_OPTIONS_ZEROCOPY != 0, multi_buffer })
+    }
+
+    /// [Binds](Self::bind), and waits for up to two seconds for a queue whose last socket was just closed: the kernel releases it in the background.
+    ///
+    /// # Errors
+    /// As for [`bind`](Self::bind); `EBUSY` then means that somebody has the queue.
+    pub fn bind_patiently(
+        &mut self,
+        if_index: u32,
+        queue: u32,
+        multi_buffer: bool,
+    ) -> Result<Bound, SyscallError> {
+        let begin = Instant::now();
+        loop {
+            match self.bind(if_index, queue, multi_buffer) {
+                Err(error) if error.errno() == libc::EBUSY && begin.elapsed() < RELEASE => {
+                    sleep(RELEASE_PAUSE)
+                }
+                result => return result,
+            }
+        }
     }
 
     fn bind_as(&self, if_index: u32, queue: u32, flags: u16) -> Result<(), SyscallError> {

@@ -10,9 +10,10 @@
 //! (Processor time of the sender with the receiver's interrupt, medians of five interleaved rounds, Linux 6.18:
 //! `cargo run --release -p tapline-sys --example transmit_rates`.)
 //!
-//! That is for 256 frames a call. A call for one costs 2 microseconds by sendmmsg and 20 by live frames: frames that have times go the first way.
+//! That is for 256 frames a call. A call for one costs 2 microseconds by sendmmsg and 20 by live frames: frames of which few are due at once ([`BackendChoice::AtTimes`]) go the first way.
 //!
-//! All keep one contract: frames go in order, up to the first that is refused; the call says how many were taken, or why the first was not.
+//! All keep one contract: frames go in order, up to the first that is refused; the call says how many were taken, or why the first was not. What was taken has left for the driver;
+//! only AF_XDP in copy mode is not told when the driver then drops it.
 
 mod limit;
 mod xdp;

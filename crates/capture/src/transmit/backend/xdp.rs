@@ -4,7 +4,7 @@
 //! frame --copy--> chunk --transmit--> TX ring --sendto, or the driver by itself--> the interface --completion ring--> chunk free again
 //! ```
 //!
-//! A frame counts as taken once it is in the ring: it goes from there in order, and nothing else takes it out. What is in the ring when all is over and does
+//! A frame counts as taken once it is in the ring: it goes from there in order. In copy mode a driver that is full drops it then, which only its counter tells. What is in the ring when all is over and does
 //! not leave in time never was sent; [`finish`](XdpSender::finish) says how much that is. Memory is bounded by the chunks: with all of them on
 //! their way, no frame is taken.
 
@@ -15,7 +15,7 @@ use tapline_sys::xsk::{XdpSocket, XskSettings};
 use tapline_sys::{PIECES_MAX, SyscallError};
 
 use super::limit::Limit;
-use super::{EBUSY, EMSGSIZE, PAUSE};
+use super::{EMSGSIZE, PAUSE};
 
 /// The longest chunk, and so the longest frame.
 pub(super) const CHUNK_MAX: u32 = 4096;
@@ -26,10 +26,6 @@ const TX_LEN: u32 = 1024;
 const FILL_LEN: u32 = 64;
 /// The queue whose socket this is. Frames of one queue stay in their order.
 const QUEUE: u32 = 0;
-/// A queue is released in the background when its last socket closes: so long it is waited for.
-const RELEASE: Duration = Duration::from_millis(200);
-/// How often it is asked for meanwhile.
-const RELEASE_PAUSE: Duration = Duration::from_millis(1);
 const ETHERNET_LEN: usize = 14;
 
 const EAGAIN: i32 = 11;
@@ -59,15 +55,7 @@ impl XdpSender {
             huge_pages: true,
         };
         let mut socket = XdpSocket::open(&settings)?;
-        let begin = Instant::now();
-        let bound = loop {
-            match socket.bind(if_index, QUEUE, false) {
-                Err(error) if error.errno() == EBUSY && begin.elapsed() < RELEASE => {
-                    std::thread::sleep(RELEASE_PAUSE);
-                }
-                bound => break bound?,
-            }
-        };
+        let bound = socket.bind_patiently(if_index, QUEUE, false)?;
         let pending = VecDeque::with_capacity(TX_LEN as usize);
         Ok(XdpSender { socket, zero_copy: bound.zero_copy, pending, errno: 0 })
     }
