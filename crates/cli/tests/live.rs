@@ -152,6 +152,20 @@ fn a_count_ends_the_capture_by_itself() {
 }
 
 #[test]
+fn json_has_the_hash_by_flow() {
+    let Some(namespace) = namespace("json_has_the_hash_by_flow") else { return };
+    let live = Live::start(&namespace, 1, &["-i", FAR, "-c", "20", "--json"]);
+    send(&namespace, &frames(11, 40), 40);
+    let finished = live.wait().succeeded();
+    let lines = String::from_utf8_lossy(&finished.stdout).into_owned();
+    let packets = lines.lines().filter(|line| line.starts_with("{\"number\""));
+    let (with, all) =
+        packets.fold((0, 0), |(with, all), line| (with + usize::from(line.contains("\"rx_hash\"")), all + 1));
+    assert_eq!(all, 20);
+    assert!(with > 10, "{with} of {all} packets have a hash");
+}
+
+#[test]
 fn a_duration_ends_the_capture_by_itself() {
     let Some(namespace) = namespace("a_duration_ends_the_capture_by_itself") else { return };
     let folder = tempfile::tempdir().unwrap();
