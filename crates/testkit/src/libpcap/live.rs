@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_uchar, c_uint, c_void};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::{ERROR_BYTES, Handle, Libpcap, NETMASK_UNKNOWN, RawHeader, RawProgram, symbol, text_at};
 
@@ -41,6 +41,9 @@ struct RawStatistics {
 const INTERRUPTED: c_int = -2;
 /// How often the end is asked for.
 const GLANCE: Duration = Duration::from_millis(20);
+/// How long, past the timeout, packets that the kernel has counted are waited for. On loopback that is always waited: the kernel counts each packet
+/// twice, and libpcap leaves one of the two out.
+const LAST_PACKETS: Duration = Duration::from_secs(1);
 
 /// A handle that another thread may interrupt.
 struct Shared(NonNull<c_void>);
@@ -139,14 +142,16 @@ impl Libpcap {
         let mut error = [0 as c_char; ERROR_BYTES];
         // SAFETY: the handle is active and the buffer has the size that libpcap asks for.
         unsafe { (self.live.setnonblock)(handle.0.as_ptr(), 1, error.as_mut_ptr()) };
-        while handle.dispatch(&mut count)?.is_none_or(|packets| packets > 0) {}
-        let mut statistics = RawStatistics::default();
-        // SAFETY: the handle is active and `statistics` is what libpcap writes.
-        let status = unsafe { (self.live.stats)(handle.0.as_ptr(), &raw mut statistics) };
-        if status < 0 {
-            return Err(handle.error());
+        // What the kernel counted may lie in a block that it gives out only when the timeout has run.
+        let deadline = Instant::now() + LAST_PACKETS + Duration::from_millis(settings.timeout_ms.into());
+        loop {
+            while handle.dispatch(&mut count)?.is_none_or(|packets| packets > 0) {}
+            (count.received, count.dropped) = handle.statistics()?;
+            if count.captured >= count.received.saturating_sub(count.dropped) || Instant::now() >= deadline {
+                break;
+            }
+            thread::sleep(GLANCE);
         }
-        (count.received, count.dropped) = (statistics.received.into(), statistics.dropped.into());
         Ok(count)
     }
 
@@ -192,6 +197,17 @@ impl Handle<'_> {
             status
         };
         if status == 0 { Ok(()) } else { Err(self.error()) }
+    }
+
+    /// What came through the filter, and how much of that was dropped.
+    fn statistics(&self) -> Result<(u64, u64), String> {
+        let mut raw = RawStatistics::default();
+        // SAFETY: the handle is active and `raw` is what libpcap writes.
+        let status = unsafe { (self.1.live.stats)(self.0.as_ptr(), &raw mut raw) };
+        if status < 0 {
+            return Err(self.error());
+        }
+        Ok((raw.received.into(), raw.dropped.into()))
     }
 
     fn dispatch_until(&self, is_over: &impl Fn() -> bool, count: &mut LiveCount) -> Result<(), String> {
