@@ -3,6 +3,7 @@
 mod support;
 
 use std::fs;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -181,8 +182,19 @@ fn number(text: &str, section: &str, name: &str) -> Option<u64> {
     line.trim().parse().ok()
 }
 
+const NOW: &str = "Current hardware settings:";
+
+/// Queues that receive, in the output of ethtool -l: those for both directions and those for one.
+fn queues(text: &str) -> Option<u64> {
+    let counts = ["RX", "Combined"].map(|name| number(text, NOW, name));
+    counts.into_iter().flatten().reduce(|one, other| one + other)
+}
+
 #[test]
 fn drivers_tell_us_what_they_tell_ethtool() {
+    let output = "Pre-set maximums:\nRX:\t\t7\nCombined:\t8\nCurrent hardware settings:\nRX:\t\t2\nTX:\t\tn/a\nCombined:\t3\n";
+    assert_eq!((queues(output), queues(&output.replace("RX:\t\t2", "RX:\t\tn/a"))), (Some(5), Some(3)));
+
     let test = "drivers_tell_us_what_they_tell_ethtool";
     if !program_or_skip(test, "ethtool") {
         return;
@@ -195,10 +207,9 @@ fn drivers_tell_us_what_they_tell_ethtool() {
             let output = Command::new("ethtool").args([option, interface]).output().expect("it is there");
             String::from_utf8_lossy(&output.stdout).into_owned()
         };
-        let now = "Current hardware settings:";
         let (field, expected) = match one["check"].as_str().expect("a name") {
-            "ring_size" => ("descriptors", number(&ethtool("-g"), now, "RX")),
-            "queue_count" => ("queues", number(&ethtool("-l"), now, "Combined")),
+            "ring_size" => ("descriptors", number(&ethtool("-g"), NOW, "RX")),
+            "queue_count" => ("queues", queues(&ethtool("-l"))),
             "interrupt_moderation" => ("rx_usecs", number(&ethtool("-c"), "", "rx-usecs")),
             _ => continue,
         };
@@ -274,12 +285,174 @@ fn what_somebody_else_switched_back_is_put_back_all_the_same() {
     }
     let patient = Patient::new("since");
     let before = patient.features();
+    assert!(before.contains("tx-nocache-copy: off"), "{before}");
+    let far = patient.ethtool(&["-k", FAR]);
+    assert!(far.contains("generic-receive-offload: off"), "{far}");
     let fixing = patient.fixing(&[]);
-    // One of the offloads that were switched off together, and one on the far end that is none of ours.
-    patient.ethtool(&["-K", NEAR, "gso", "on"]);
+    // One of the offloads that were switched off together, one beside them, and one on the far end: the last two are none of ours.
+    patient.ethtool(&["-K", NEAR, "gso", "on", "tx-nocache-copy", "on"]);
+    patient.ethtool(&["-K", FAR, "gro", "on"]);
     let finished = fixing.signal("INT");
     assert!(!finished.stderr.contains("NOT put back"), "{}", finished.stderr);
+    let after = before.replace("tx-nocache-copy: off", "tx-nocache-copy: on");
+    assert_eq!((patient.features(), patient.journals()), (after, 0));
+    let far = far.replace("generic-receive-offload: off", "generic-receive-offload: on");
+    assert_eq!(patient.ethtool(&["-k", FAR]), far);
+}
+
+#[test]
+fn an_interface_that_was_renamed_is_not_forgotten() {
+    if !namespaces_or_skip("an_interface_that_was_renamed_is_not_forgotten") {
+        return;
+    }
+    let patient = Patient::new("renamed");
+    let before = patient.features();
+    patient.fixing(&[]).signal("KILL");
+    let rename = |from: &str, to: &str| {
+        patient.namespace.ip(&["link", "set", from, "down"]).unwrap();
+        patient.namespace.ip(&["link", "set", from, "name", to]).unwrap();
+        patient.namespace.ip(&["link", "set", to, "up"]).unwrap();
+    };
+    rename(NEAR, "other0");
+    let undone = finish(&mut patient.doctor(&["--undo", "--json"]));
+    undone.failed_saying(&["NOT put back: near0: gro on: it is called other0 now"]);
+    let told: Value = serde_json::from_slice(&undone.stdout).unwrap();
+    assert_eq!(told, serde_json::json!({"undone": [], "failed": 1}));
+    assert_eq!(patient.journals(), 1, "it is kept");
+    rename("other0", NEAR);
+    assert!(patient.is_mended(), "nothing was put back");
+    let undone = finish(&mut patient.doctor(&["--undo", "--json"])).succeeded();
+    let told: Value = serde_json::from_slice(&undone.stdout).unwrap();
+    assert!(told["failed"] == 0 && told["undone"][0]["put_back"].to_string().contains("gro on"), "{told}");
     assert_eq!((patient.features(), patient.journals()), (before, 0));
+}
+
+#[test]
+fn a_namespace_without_name_and_process_is_found_by_its_path() {
+    let test = "a_namespace_without_name_and_process_is_found_by_its_path";
+    if !namespaces_or_skip(test) {
+        return;
+    }
+    /// A namespace bound to a file.
+    struct Bound(String);
+    impl Drop for Bound {
+        fn drop(&mut self) {
+            let _ = Command::new("umount").arg(&self.0).status();
+        }
+    }
+    let patient = Patient::new("path");
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("ns"), "").unwrap();
+    let path = place.path().join("ns").to_str().unwrap().to_owned();
+    let named = format!("/var/run/netns/{}", patient.namespace.name());
+    let bound = Command::new("mount").args(["--bind", &named, &path]).output().expect("mount is everywhere");
+    if !bound.status.success() {
+        return eprintln!("skipped: {test}: {}", String::from_utf8_lossy(&bound.stderr));
+    }
+    let _bound = Bound(path.clone());
+    // By a path that means something in one folder only.
+    let mut command = patient.doctor(&["--netns", "./ns", NEAR, "--fix"]);
+    let child =
+        command.current_dir(place.path()).stdout(Stdio::null()).spawn().expect("the program was built");
+    let fixing = Fixing { child: Some(child) };
+    wait_for("offloads to be off", || patient.is_mended());
+    fixing.signal("KILL");
+    let Patient { namespace, folder } = patient;
+    drop(namespace);
+    let undone = finish(tapline(["doctor", "--undo"]).env("TAPLINE_RUN_DIR", folder.path())).succeeded();
+    assert!(undone.stderr.contains("put back: near0: gro on"), "{}", undone.stderr);
+    let features = finish(Command::new("nsenter").args([&format!("--net={path}"), "ethtool", "-k", NEAR]));
+    let features = String::from_utf8(features.succeeded().stdout).unwrap();
+    assert!(features.contains("generic-receive-offload: on"), "{features}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_namespace_that_may_be_hidden_is_not_said_to_be_gone() {
+    let test = "a_namespace_that_may_be_hidden_is_not_said_to_be_gone";
+    if !root_or_skip(test) {
+        return;
+    }
+    const NOBODY: u32 = 65_534;
+    let folder = tempfile::tempdir().unwrap();
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap();
+    let header = serde_json::json!({"version": 1, "boot": boot.trim(), "netns": null, "netns_inode": 1});
+    let ring = |rx: u32| serde_json::json!({"receive_ring": {"interface": "eth9", "rx": rx}});
+    let line = serde_json::json!({"if_index": 9, "step": {"change": ring(4096), "before": ring(256)}});
+    let journal = folder.path().join("doctor-1-0.journal");
+    fs::write(&journal, format!("{header}\n{line}\n")).unwrap();
+    for path in [folder.path(), &journal] {
+        std::os::unix::fs::chown(path, Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    // The namespaces of root's processes are not for nobody to look at.
+    let mut command = tapline(["doctor", "--undo"]);
+    command.env("TAPLINE_RUN_DIR", folder.path()).uid(NOBODY).gid(NOBODY).stdin(Stdio::null());
+    let undone = match command.output() {
+        Ok(output) => Finished::new(output),
+        Err(error) => return eprintln!("skipped: {test}: nobody may not run {TAPLINE}: {error}"),
+    };
+    undone.failed_saying(&["NOT put back: eth9: receive ring 256", "use sudo"]);
+    assert!(journal.exists());
+    // Root's journal is for root, and root sees that there is no such namespace.
+    for path in [folder.path(), &journal] {
+        std::os::unix::fs::chown(path, Some(0), Some(0)).unwrap();
+    }
+    let undone = finish(tapline(["doctor", "--undo"]).env("TAPLINE_RUN_DIR", folder.path())).succeeded();
+    assert!(undone.stderr.contains("the network namespace is gone"), "{}", undone.stderr);
+    assert!(!journal.exists());
+}
+
+#[test]
+fn a_signal_before_the_first_change_ends_it() {
+    if !namespaces_or_skip("a_signal_before_the_first_change_ends_it") {
+        return;
+    }
+    let patient = Patient::new("early");
+    let before = patient.features();
+    let mut command = patient.doctor(&["--netns", patient.namespace.name(), NEAR, "--fix", "--watch", "1h"]);
+    let fixing = Fixing { child: Some(command.spawn().expect("the program was built")) };
+    // It ends now, and not after an hour.
+    let finished = fixing.signal("TERM");
+    assert_eq!(finished.status.signal(), Some(15), "{}", finished.stderr);
+    assert_eq!((patient.features(), patient.journals()), (before, 0));
+}
+
+#[test]
+fn a_signal_before_the_command_keeps_it_from_running() {
+    if !namespaces_or_skip("a_signal_before_the_command_keeps_it_from_running") {
+        return;
+    }
+    let patient = Patient::new("before");
+    let before = patient.features();
+    let mark = tempfile::tempdir().unwrap();
+    let mark = mark.path().join("ran");
+    // Between the changes and the command lies the second look, as long as the first.
+    let fixing = patient.fixing(&["--watch", "3s", "--", "touch", mark.to_str().unwrap()]);
+    let finished = fixing.signal("TERM");
+    assert_eq!(finished.status.code(), Some(128 + 15), "{}", finished.stderr);
+    assert!(finished.stderr.contains("put back: near0: gro on") && !mark.exists(), "{}", finished.stderr);
+    assert_eq!((patient.features(), patient.journals()), (before, 0));
+}
+
+#[test]
+fn the_report_after_changes_is_watched_and_tells_what_was_left() {
+    if !namespaces_or_skip("the_report_after_changes_is_watched_and_tells_what_was_left") {
+        return;
+    }
+    let patient = Patient::new("after");
+    patient.fixing(&[]).signal("KILL");
+    patient.ethtool(&["-K", NEAR, "gro", "on"]);
+    let arguments = ["--netns", patient.namespace.name(), NEAR, "--fix", "--json", "--watch", "20ms"];
+    let finished = finish(patient.doctor(&arguments).args(["--", "true"])).succeeded();
+    let line = finished.stderr.lines().find(|line| line.starts_with('{')).expect("the report");
+    let report: Value = serde_json::from_str(line).unwrap();
+    assert!(report["watched_seconds"].as_f64().is_some_and(|seconds| seconds > 0.0), "{report}");
+    let changes = report["changes"].as_array().expect("a list");
+    assert!(changes.iter().any(|one| one["change"] == "near0: gro off" && one["done"] == true), "{report}");
+    let left = report["left"].as_array().expect("a list");
+    assert!(left.len() == 1 && left[0]["running"] == false, "the other run's, and not its own: {report}");
+    assert!(left[0]["put_back"].to_string().contains("gro on"), "{report}");
+    assert_eq!(patient.journals(), 1, "its own is gone");
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! What can be changed and put back.
 //!
 //! ```text
-//! before := change.before()          the same thing as it is now      -> Step { change, before }, which the caller keeps safe
-//! change.apply()                                                         (on disk, before it is applied)
-//! step.undo()                        now == change.to: before.apply()    put back
-//!                                    now == before:    nothing           it was never applied, or somebody was faster
-//!                                    else:             nothing           somebody wanted something else since
+//! change.step()       the same setting as it is now       Step { change, before }, which the caller notes before it applies the change
+//! change.apply()      taken, but otherwise: NotInEffect   the caller puts `before` back; a step to undo later has change.now() as its change
+//! step.undo()         now == step.change: before.apply()  put back
+//!                     now == before:      nothing         it was never applied, or somebody was faster
+//!                     else:               nothing         somebody wanted something else since
+//! step.restore()      now != before:      before.apply()  killed while it was applied: what is now may be the driver's rounding
 //! ```
 //!
 //! Interfaces are those of the calling thread's network namespace. Files are few and known ([`CHANGEABLE_FILES`]): a record of changes comes from a file,
@@ -180,6 +181,17 @@ impl Step {
             _ => Ok(Undone::ChangedSince),
         }
     }
+
+    /// Puts back what was before, whatever is now: for a change that may have been cut short, so that nobody knows what the driver made of it.
+    ///
+    /// # Errors
+    /// What refuses.
+    pub fn restore(&self) -> Result<Undone, Error> {
+        if self.change.now()? == self.before {
+            return Ok(Undone::WasSo);
+        }
+        self.before.apply().map(|()| Undone::PutBack)
+    }
 }
 
 impl std::fmt::Display for Change {
@@ -310,6 +322,46 @@ mod tests {
             }
             Err(error) => eprintln!("skipped: a_file_takes_its_own_value_and_no_nonsense: {error}"),
         }
+    }
+
+    /// A setting of the kernel that is as it was again when this is dropped.
+    struct Kept(Change);
+
+    impl Drop for Kept {
+        fn drop(&mut self) {
+            let _ = self.0.apply();
+        }
+    }
+
+    #[test]
+    fn what_was_taken_otherwise_is_put_back() {
+        // No driver that rounds is needed: the kernel takes numbers in hexadecimal, and gives them back in decimal.
+        let test = "what_was_taken_otherwise_is_put_back";
+        let file = |value: &str| Change::File {
+            path: "/proc/sys/net/core/netdev_budget_usecs".into(),
+            value: value.into(),
+        };
+        let Ok(Change::File { value: now, .. }) = file("").now() else {
+            return eprintln!("skipped: {test}: the kernel does not tell the setting");
+        };
+        let other = now.parse::<u64>().expect("a number") + 1;
+        let step = file(&format!("{other:#x}")).step().unwrap();
+        let _kept = Kept(step.before.clone());
+        match step.change.apply() {
+            Err(Error::NotInEffect { .. }) => {}
+            Err(error) => return eprintln!("skipped: {test}: {error}"),
+            Ok(()) => panic!("the kernel gives back what it was given"),
+        }
+        let taken = step.change.now().unwrap();
+        assert_eq!(taken, file(&other.to_string()));
+        assert_eq!(step.undo().unwrap(), Undone::ChangedSince, "by the wish alone it is somebody else's");
+        let made = Step { change: taken.clone(), before: step.before.clone() };
+        assert_eq!(made.undo().unwrap(), Undone::PutBack);
+        assert_eq!(file("").now().unwrap(), step.before);
+        taken.apply().unwrap();
+        assert_eq!(step.restore().unwrap(), Undone::PutBack);
+        assert_eq!(file("").now().unwrap(), step.before);
+        assert_eq!(step.restore().unwrap(), Undone::WasSo);
     }
 
     #[test]

@@ -5,8 +5,7 @@ use serde::Serialize;
 use crate::Change;
 
 /// How bad it is, worst first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
     /// Packets are or will be lost.
     Loses,

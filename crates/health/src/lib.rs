@@ -3,8 +3,8 @@
 //! ```text
 //! /proc /sys netlink ethtool --Facts::gather--> Facts --examine--> Examined: check, Finding { severity, evidence, Mend }
 //!                                                                                                           │
-//!                        the state before, for the way back <--Change::before--  Change  <------------------┘
-//!                                                                Change::apply
+//!                          what was before, for the way back <--Change::step--  Change  <-------------------┘
+//!                                              what is so now <--Change::apply--
 //! ```
 //!
 //! [`Facts`] are data: what is not told is `None`, never a guess. Checks are small functions of facts in a table

@@ -122,8 +122,7 @@ impl LinkControl {
     /// # Errors
     /// `EOPNOTSUPP` if the driver does not tell; `ENODEV` if there is no such interface.
     pub fn receive_queues(&mut self, name: &str) -> Result<u32, SyscallError> {
-        let Channels { rx, combined, .. } = self.channels(name)?;
-        Ok(rx.saturating_add(combined))
+        Ok(self.channels(name)?.receive_queues())
     }
 
     /// The driver's own counters, by the names that it gives them.
@@ -160,7 +159,6 @@ impl LinkControl {
         let feature = |(bit, name)| Feature {
             name,
             is_on: is_set(bit, 2),
-            is_wanted: is_set(bit, 1),
             is_changeable: is_set(bit, 0) && !is_set(bit, 3),
         };
         Ok(names.into_iter().enumerate().map(feature).collect())

@@ -3,13 +3,13 @@
 //! ```text
 //! body   := command:u8 version:u8 0:u16 attribute*        linux/genetlink.h
 //! family := GETFAMILY { FAMILY_NAME "netdev" }  ->  { FAMILY_ID:u16 ... }
-//! device := DEV_GET { IFINDEX:u32 }  ->  { IFINDEX XDP_FEATURES:u64 XDP_ZC_MAX_SEGS:u32 XDP_RX_METADATA_FEATURES:u64 XSK_FEATURES:u64 }
+//! device := DEV_GET { IFINDEX:u32 }  ->  { IFINDEX XDP_FEATURES:u64 XDP_RX_METADATA_FEATURES:u64 ... }
 //! ```
 //!
 //! The numbers are those of the kernel's Documentation/netlink/specs/netdev.yaml. Minimum kernel: 6.3; older ones do not know the family.
 
 use crate::SyscallError;
-use crate::netlink::{Message, NetlinkSocket, Protocol, attributes, read_u16, read_u32, read_u64};
+use crate::netlink::{Message, NetlinkSocket, Protocol, attributes, read_u16, read_u64};
 
 const GENERIC: Protocol = Protocol {
     number: libc::NETLINK_GENERIC,
@@ -30,7 +30,6 @@ const FAMILY_NAME: u16 = 2;
 const GET_DEVICE: u8 = 1;
 const IF_INDEX: u16 = 1;
 const XDP_FEATURES: u16 = 3;
-const ZERO_COPY_SEGMENTS: u16 = 4;
 const METADATA_FEATURES: u16 = 5;
 
 /// What a driver declares.
@@ -39,8 +38,6 @@ pub struct XdpFeatures {
     /// `NETDEV_XDP_ACT_*`: 1 drop, pass and send back; 2 redirect; 4 send what others redirect; 8 AF_XDP without copies; 0x10 programs in the
     /// adapter; 0x20 frames in pieces.
     pub actions: u64,
-    /// Pieces of a frame that AF_XDP without copies takes; `None` if not told.
-    pub segments_max: Option<u32>,
     /// `NETDEV_XDP_RX_METADATA_*`: 1 time stamp, 2 hash, 4 VLAN tag.
     pub metadata: u64,
 }
@@ -110,7 +107,6 @@ fn parse_features(message: &Message<'_>) -> Option<XdpFeatures> {
                 features.actions = read_u64(value, 0)?;
                 is_told = true;
             }
-            ZERO_COPY_SEGMENTS => features.segments_max = read_u32(value, 0),
             METADATA_FEATURES => features.metadata = read_u64(value, 0).unwrap_or(0),
             _ => {}
         }
@@ -127,13 +123,13 @@ mod tests {
     fn an_answer_cut_at_any_byte_is_less_or_nothing() {
         let mut answer = body(GET_DEVICE, IF_INDEX, &7u32.to_ne_bytes());
         answer.extend(&body(0, XDP_FEATURES, &9u64.to_ne_bytes())[HEADER_LEN..]);
-        answer.extend(&body(0, ZERO_COPY_SEGMENTS, &5u32.to_ne_bytes())[HEADER_LEN..]);
+        answer.extend(&body(0, METADATA_FEATURES, &5u64.to_ne_bytes())[HEADER_LEN..]);
         let of = |len: usize| parse_features(&Message::of_body(&answer[..len]));
         let whole = of(answer.len()).unwrap();
-        assert_eq!(whole, XdpFeatures { actions: 9, segments_max: Some(5), metadata: 0 });
+        assert_eq!(whole, XdpFeatures { actions: 9, metadata: 5 });
         assert!(whole.has_driver_mode() && whole.has_zero_copy());
         for len in 0..answer.len() {
-            assert!(of(len).is_none_or(|less| less.actions == 9 && less.segments_max.is_none()), "{len}");
+            assert!(of(len).is_none_or(|less| less.actions == 9 && less.metadata == 0), "{len}");
         }
         // A value that is too short is no number.
         assert_eq!(parse_features(&Message::of_body(&body(0, XDP_FEATURES, &[1, 2]))), None);

@@ -1,16 +1,18 @@
 //! `--fix`: changes while something runs.
 //!
 //! ```text
-//! catch signals --> for each change: look, journal, make --> tell --> COMMAND or a signal --> put back, last first --> remove the journal
+//! look --> catch signals --> for each change: journal, make, journal what came of it --> look again --> COMMAND, or wait for a signal
+//!                                                                                                                   |
+//!                                         remove the journal <-- put back, last first <-- its end, or a signal <----┘
 //! ```
 //!
-//! What cannot be made is said and left. What cannot be put back keeps its journal, so that the next run tells.
+//! What a driver takes otherwise than it was told is put back at once. What cannot be made is said and left. What cannot be put back keeps its journal, so that the next run tells.
 
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, ExitCode, ExitStatus};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -18,7 +20,7 @@ use signal_hook::iterator::Signals;
 use tapline_health::{Examined, Step, Undone};
 use tapline_sys::{NetNs, process};
 
-use super::journal::{Header, Journal, Line};
+use super::journal::{Header, Journal, Left, Line, Owner};
 use super::words::{self, plain};
 use super::{DoctorArgs, Report, journal, look};
 
@@ -36,26 +38,31 @@ pub(super) enum Change {
 
 /// Runs the command.
 pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode> {
-    // Before the first change, so that none is left by a signal.
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT])?;
-    let (facts, examined) = look(args)?;
+    // Before our own journal is among them; not held, for we may run for days.
+    let left: Vec<Left> = journal::left().into_iter().map(Left::released).collect();
+    let (facts, examined) = look(args, thread::sleep)?;
     if !args.json {
-        Report { facts: &facts, examined: &examined, left: &journal::left(), changes: None }.print(args)?;
+        Report { facts: &facts, examined: &examined, left: &left, changes: None }.print(args)?;
     }
+    // Before the first change, so that none is left by a signal. Until here nothing is changed, and a signal simply ends us.
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGQUIT])?;
     let namespace = args.netns.as_deref().map(NetNs::open).transpose()?;
     let mut fixes = Fixes { namespace, journal: None, lines: Vec::new() };
     let changes = fixes.make(args, &examined)?;
-    let (facts, examined) = look(&DoctorArgs::without_watch(args))?;
-    let report = Report { facts: &facts, examined: &examined, left: &[], changes: Some(&changes) };
+    let mut early = None;
+    let (facts, examined) = look(args, |time| early = signal_within(&mut signals, time))?;
+    let report = Report { facts: &facts, examined: &examined, left: &left, changes: Some(&changes) };
     if args.json {
         report.print(args)?;
     } else {
         say(&format!("now: {}", words::sum(&examined, args.all)));
     }
-    let code = match (args.command.is_empty(), fixes.lines.is_empty()) {
-        (false, _) => run_command(args, &mut signals)?,
-        (true, true) => report.code(),
-        (true, false) => {
+    let early = early.or_else(|| signals.pending().next());
+    let code = match (early, args.command.is_empty(), fixes.lines.is_empty()) {
+        (Some(signal), ..) => exit_code(128 + signal),
+        (None, false, _) => run_command(args, &mut signals)?,
+        (None, true, true) => report.code(),
+        (None, true, false) => {
             say("Ctrl-C puts everything back");
             let _ = signals.forever().next();
             report.code()
@@ -64,17 +71,21 @@ pub(super) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     Ok(if fixes.put_back() { code } else { ExitCode::FAILURE })
 }
 
-impl DoctorArgs {
-    /// The same look again, at once.
-    fn without_watch(args: &DoctorArgs) -> DoctorArgs {
-        DoctorArgs {
-            interfaces: args.interfaces.clone(),
-            netns: args.netns.clone(),
-            watch: None,
-            command: Vec::new(),
-            ..*args
+/// Waits for a signal, but no longer than this.
+fn signal_within(signals: &mut Signals, time: Duration) -> Option<i32> {
+    let start = Instant::now();
+    loop {
+        let signal = signals.pending().next();
+        let left = time.saturating_sub(start.elapsed());
+        if signal.is_some() || left.is_zero() {
+            return signal;
         }
+        thread::sleep(left.min(PAUSE));
     }
+}
+
+fn exit_code(code: i32) -> ExitCode {
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
 }
 
 /// What was changed. Puts it back when dropped, too.
@@ -106,31 +117,55 @@ impl Fixes {
 
     /// Makes one change, if it is not so already.
     fn change(&mut self, args: &DoctorArgs, change: &tapline_health::Change) -> Result<Option<Change>> {
-        let refused = |error: tapline_health::Error| {
-            say(&format!("not done: {}", plain(&error.to_string())));
-            Ok(Some(Change::Refused { what: change.to_string(), why: error.to_string() }))
+        let refused = |why: String| {
+            say(&format!("not done: {}", plain(&why)));
+            Ok(Some(Change::Refused { what: change.to_string(), why }))
         };
-        let line = match within(self.namespace.as_ref(), change.interface(), || change.step().map(Line::now))?
-        {
+        let line = match within(self.namespace.as_ref(), change.interface(), || Line::now(change))? {
             Ok(line) if line.step.before == line.step.change => return Ok(None),
             Ok(line) => line,
-            Err(error) => return refused(error),
+            Err(error) => return refused(error.to_string()),
         };
-        if self.journal.is_none() {
-            self.journal = Some(Journal::create(&Header::now(args.netns.as_deref())?)?);
-        }
-        if let Some(journal) = &mut self.journal {
-            journal.add(&line)?;
-        }
+        self.note(args, &line)?;
         // From here on it is to be put back, also if only half of it is made.
         self.lines.push(line.clone());
-        match within(self.namespace.as_ref(), change.interface(), || change.apply())? {
+        let make = || (change.apply(), change.now().ok());
+        let (made, taken) = within(self.namespace.as_ref(), change.interface(), make)?;
+        let line = Line { taken, ..line };
+        self.lines.pop();
+        self.lines.push(line.clone());
+        self.note(args, &line)?;
+        match made {
             Ok(()) => {
                 say(&format!("changed: {}{}", plain(&change.to_string()), was(&line.step)));
                 Ok(Some(Change::Made(line.step)))
             }
-            Err(error) => refused(error),
+            Err(error) => {
+                if matches!(error, tapline_health::Error::NotInEffect { .. }) {
+                    self.take_back(&line)?;
+                }
+                refused(error.to_string())
+            }
         }
+    }
+
+    /// Notes a step before it is made, or what came of it.
+    fn note(&mut self, args: &DoctorArgs, line: &Line) -> Result<()> {
+        let journal = match self.journal.take() {
+            Some(journal) => journal,
+            None => Journal::create(&Header::now(args.netns.as_deref(), self.namespace.as_ref())?)?,
+        };
+        self.journal.insert(journal).add(line)
+    }
+
+    /// Puts the last step back at once, as the driver took something else than it was told. What cannot be is tried again at the end.
+    fn take_back(&mut self, line: &Line) -> Result<()> {
+        let before = &line.step.before;
+        match within(self.namespace.as_ref(), before.interface(), || before.apply())? {
+            Ok(()) => drop(self.lines.pop()),
+            Err(error) => say(&format!("NOT put back: {}", plain(&error.to_string()))),
+        }
+        Ok(())
     }
 
     /// Puts everything back, last first, and says so. Returns whether all is as it was.
@@ -167,7 +202,13 @@ fn was(step: &Step) -> String {
 /// Puts one step back and says so. Returns whether nothing is left to do about it.
 pub(super) fn put_back(namespace: Option<&NetNs>, line: &Line) -> bool {
     let interface = line.step.change.interface();
-    let undo = || if line.has_its_interface() { line.step.undo().map(Some) } else { Ok(None) };
+    let undo = || match line.owner()? {
+        Owner::Same => Ok(Some(line.undo()?)),
+        Owner::Gone => Ok(None),
+        Owner::Called(name) => {
+            anyhow::bail!("it is called {name} now; give it its name back, then: tapline doctor --undo")
+        }
+    };
     let before = plain(&line.step.before.to_string());
     match within(namespace, interface, undo) {
         Ok(Ok(Some(Undone::PutBack))) => say(&format!("put back: {before}")),
@@ -200,7 +241,7 @@ fn within<T: Send>(
     }
 }
 
-/// Runs COMMAND to its end. A terminal gives its Ctrl-C to both of us; all other signals are handed on.
+/// Runs COMMAND to its end. A terminal gives its Ctrl-C and Ctrl-\ to both of us, so where there is one those are not handed on; all others are.
 fn run_command(args: &DoctorArgs, signals: &mut Signals) -> Result<ExitCode> {
     let (program, arguments) = args.command.split_first().context("no command")?;
     let mut child = Command::new(program)
@@ -208,8 +249,7 @@ fn run_command(args: &DoctorArgs, signals: &mut Signals) -> Result<ExitCode> {
         .spawn()
         .with_context(|| format!("cannot run {}", program.to_string_lossy()))?;
     let status = wait(&mut child, signals)?;
-    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1);
-    Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)))
+    Ok(exit_code(status.code().or_else(|| status.signal().map(|signal| 128 + signal)).unwrap_or(1)))
 }
 
 fn wait(child: &mut Child, signals: &mut Signals) -> io::Result<ExitStatus> {
@@ -229,4 +269,62 @@ fn wait(child: &mut Child, signals: &mut Signals) -> io::Result<ExitStatus> {
 /// To people, beside what programs may read. That they do not listen is no reason to leave a change.
 pub(super) fn say(text: &str) {
     let _ = writeln!(io::stderr(), "{text}");
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    const SETTING: &str = "/proc/sys/net/core/netdev_max_backlog";
+
+    fn now() -> Option<String> {
+        Some(fs::read_to_string(SETTING).ok()?.trim().to_owned())
+    }
+
+    #[test]
+    fn what_is_taken_otherwise_is_put_back_at_once() {
+        let test = "what_is_taken_otherwise_is_put_back_at_once";
+        let Some(before) = now() else { return eprintln!("skipped: {test}: no {SETTING} here") };
+        if fs::write(SETTING, &before).is_err() {
+            return eprintln!("skipped: {test}: {SETTING} cannot be written");
+        }
+        let args = DoctorArgs {
+            interfaces: Vec::new(),
+            netns: None,
+            json: false,
+            all: false,
+            why: false,
+            watch: None,
+            fix: true,
+            undo: false,
+            command: Vec::new(),
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let journal = journal::create_in(folder.path()).unwrap();
+        let path = journal.path().to_owned();
+        let mut fixes = Fixes { namespace: None, journal: Some(journal), lines: Vec::new() };
+        // The kernel takes hexadecimal numbers and gives them back in decimal: as a driver that rounds.
+        let other = before.parse::<u64>().unwrap() + 1;
+        let change = tapline_health::Change::File { path: SETTING.into(), value: format!("{other:#x}") };
+        let Some(Change::Refused { why, .. }) = fixes.change(&args, &change).unwrap() else {
+            panic!("it was")
+        };
+        assert!(why.contains("not in effect"), "{why}");
+        assert_eq!(now(), Some(before));
+        let text = fs::read_to_string(&path).unwrap();
+        let lines: Vec<Line> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let taken = tapline_health::Change::File { path: SETTING.into(), value: other.to_string() };
+        assert_eq!(lines.iter().map(|line| line.taken.clone()).collect::<Vec<_>>(), [None, Some(taken)]);
+        assert!(fixes.put_back() && !path.exists(), "nothing was left to be put back");
+    }
+
+    #[test]
+    fn an_interface_without_a_number_is_left_alone() {
+        let change =
+            tapline_health::Change::Features { interface: "no-such-if".into(), features: Vec::new() };
+        let text = Line::now(&change).unwrap_err().to_string();
+        assert!(text.ends_with("no number by which no-such-if is known again"), "{text}");
+    }
 }

@@ -1,13 +1,17 @@
-//! What was changed, on disk before it is changed, so that it can be put back whatever happens to us.
+//! What was changed, in a file before it is changed, so that it can be put back whatever happens to us.
 //!
 //! ```text
-//! FOLDER/doctor-PID.journal := header line, then a line for each step       JSON, each synced to the disk before the step is made
+//! FOLDER/doctor-PID-N.journal := header (step | step with `taken`)*     a line of JSON each
+//! step                written before the change is made: killed now, nobody knows what the driver made of it
+//! step with `taken`   written after it: the setting as it was then, which may be another than was wished
+//!
 //! process  creates it, locks it ------------------------> puts back, removes it
 //!                         killed: the kernel takes the lock away, the file stays
 //! others   try to lock it: refused, so it runs            got it: left behind; --undo puts back and removes it
 //! ```
 //!
-//! A line that is cut short is of a step that was never made. The folder is `$TAPLINE_RUN_DIR`, or the first of /run/tapline and
+//! A line that is cut short is of a step that was never made. What is written is safe from kill -9, as the kernel has it; after a crash of the
+//! machine all settings are new, so nothing waits for a disk. The folder is `$TAPLINE_RUN_DIR`, or the first of /run/tapline and
 //! `$XDG_RUNTIME_DIR/tapline` that can be written to: of this start of the system, as interfaces are. A journal is believed if it is ours, and
 //! shown if it is root's; whoever could write one could have any interface changed.
 
@@ -17,10 +21,10 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
-use tapline_health::Step;
-use tapline_sys::{NetNs, RouteSocket, privilege};
+use tapline_health::{Change, Step, Undone};
+use tapline_sys::{Link, NetNs, RouteSocket, privilege};
 
 const PREFIX: &str = "doctor-";
 const SUFFIX: &str = ".journal";
@@ -36,7 +40,7 @@ pub(super) struct Header {
     version: u32,
     /// The system's start, as the kernel names it; after another one all settings are new.
     boot: String,
-    /// The namespace as it was named.
+    /// The namespace as it was named; a path from the root.
     pub(super) netns: Option<String>,
     /// The namespace's number.
     pub(super) netns_inode: u64,
@@ -47,6 +51,20 @@ pub(super) struct Header {
 pub(super) struct Line {
     pub(super) if_index: Option<u32>,
     pub(super) step: Step,
+    /// The setting once the change was made; `None` until then.
+    #[serde(default)]
+    pub(super) taken: Option<Change>,
+}
+
+/// What became of the interface of a line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// It is there; or the line is about none.
+    Same,
+    /// It has another name.
+    Called(String),
+    /// It is gone. One of the same name may have been made since.
+    Gone,
 }
 
 /// A journal being kept.
@@ -54,6 +72,7 @@ pub(super) struct Line {
 pub(super) struct Journal {
     file: File,
     path: PathBuf,
+    len: u64,
 }
 
 /// A journal of another run.
@@ -70,14 +89,21 @@ pub(super) struct Left {
     _lock: Option<File>,
 }
 
+impl Left {
+    /// The same, no longer held: others may put it back.
+    pub(super) fn released(self) -> Left {
+        Left { _lock: None, ..self }
+    }
+}
+
 impl Header {
-    /// Of changes that are made now, in this namespace.
-    pub(super) fn now(netns: Option<&str>) -> Result<Header> {
-        let netns_inode = match netns {
-            Some(name) => NetNs::open(name)?.inode()?,
+    /// Of changes that are made now, in the namespace that was opened by this name; `None` for ours.
+    pub(super) fn now(netns: Option<&str>, opened: Option<&NetNs>) -> Result<Header> {
+        let netns_inode = match opened {
+            Some(namespace) => namespace.inode()?,
             None => NetNs::inode_here().context("/proc does not tell our network namespace")?,
         };
-        Ok(Header { version: 1, boot: boot(), netns: netns.map(str::to_owned), netns_inode })
+        Ok(Header { version: 1, boot: boot(), netns: netns.map(from_root), netns_inode })
     }
 
     /// Whether the system was not started anew since.
@@ -87,21 +113,47 @@ impl Header {
 }
 
 impl Line {
-    /// A step with the number that its interface has now, in the calling thread's namespace.
-    pub(super) fn now(step: Step) -> Line {
-        let if_index = step.change.interface().and_then(index_of);
-        Line { if_index, step }
+    /// A change that is not made yet, with the number that its interface has now, in the calling thread's namespace.
+    pub(super) fn now(change: &Change) -> Result<Line> {
+        let if_index = match change.interface() {
+            None => None,
+            Some(name) => {
+                let index = links()?.iter().find(|link| link.name == name).map(|link| link.index);
+                Some(index.with_context(|| format!("{change}: no number by which {name} is known again"))?)
+            }
+        };
+        Ok(Line { if_index, step: change.step()?, taken: None })
     }
 
-    /// Whether the interface is still the one that it was; one of the same name may have been made since.
-    pub(super) fn has_its_interface(&self) -> bool {
-        self.step.change.interface().is_none_or(|name| index_of(name) == self.if_index)
+    /// What became of its interface, in the calling thread's namespace.
+    pub(super) fn owner(&self) -> Result<Owner> {
+        let Some(name) = self.step.change.interface() else { return Ok(Owner::Same) };
+        Ok(match links()?.into_iter().find(|link| Some(link.index) == self.if_index) {
+            Some(link) if link.name == name => Owner::Same,
+            Some(link) => Owner::Called(link.name),
+            None => Owner::Gone,
+        })
+    }
+
+    /// Puts back what was before, unless somebody has set something else since.
+    pub(super) fn undo(&self) -> Result<Undone, tapline_health::Error> {
+        match &self.taken {
+            Some(taken) => Step { change: taken.clone(), before: self.step.before.clone() }.undo(),
+            None => self.step.restore(),
+        }
     }
 }
 
-fn index_of(name: &str) -> Option<u32> {
-    let links = RouteSocket::open().ok()?.links().ok()?;
-    links.iter().find(|link| link.name == name).map(|link| link.index)
+fn links() -> Result<Vec<Link>> {
+    let links = RouteSocket::open().and_then(|mut route| route.links());
+    links.map_err(|error| anyhow!("cannot list the interfaces: {error}"))
+}
+
+/// A name, or a path that means the same in every directory.
+fn from_root(name: &str) -> String {
+    let path =
+        name.contains('/').then(|| std::path::absolute(name).ok()?.into_os_string().into_string().ok());
+    path.flatten().unwrap_or_else(|| name.to_owned())
 }
 
 fn boot() -> String {
@@ -114,8 +166,7 @@ impl Journal {
         let mut reasons = Vec::new();
         for folder in folders() {
             match create_in(&folder) {
-                Ok((file, path)) => {
-                    let mut journal = Journal { file, path };
+                Ok(mut journal) => {
                     journal.append(header)?;
                     return Ok(journal);
                 }
@@ -128,18 +179,19 @@ impl Journal {
         )
     }
 
-    /// Notes a step that will be made.
+    /// Notes a step that will be made, or what came of it.
     pub(super) fn add(&mut self, line: &Line) -> Result<()> {
         self.append(line)
     }
 
     fn append(&mut self, value: &impl Serialize) -> Result<()> {
-        let mut write = || -> io::Result<()> {
-            let line = format!("{}\n", serde_json::to_string(value)?);
-            self.file.write_all(line.as_bytes())?;
-            self.file.sync_data()
-        };
-        write().with_context(|| format!("cannot write {}", self.path.display()))
+        let line = format!("{}\n", serde_json::to_string(value)?);
+        self.len += line.len() as u64;
+        if self.len > LEN_MAX {
+            bail!("too many changes for {}, which must stay below {LEN_MAX} bytes", self.path.display());
+        }
+        let written = self.file.write_all(line.as_bytes());
+        written.with_context(|| format!("cannot write {}", self.path.display()))
     }
 
     /// All is as it was: nothing is left to note.
@@ -152,7 +204,7 @@ impl Journal {
     }
 }
 
-fn create_in(folder: &Path) -> io::Result<(File, PathBuf)> {
+pub(super) fn create_in(folder: &Path) -> io::Result<Journal> {
     match DirBuilder::new().mode(0o755).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => check_folder(folder)?,
@@ -167,7 +219,7 @@ fn create_in(folder: &Path) -> io::Result<(File, PathBuf)> {
                 file.lock()?;
                 // Whoever swept it before we had the lock took its name: then it is none.
                 if file.metadata()?.nlink() > 0 {
-                    return Ok((file, path));
+                    return Ok(Journal { file, path, len: 0 });
                 }
             }
         }
@@ -207,7 +259,7 @@ pub(super) fn sweep() {
     for path in entries.map(|entry| entry.path()) {
         let Some((_, file)) = lockable(&path).filter(|(_, file)| is_ours(file)) else { continue };
         let is_stale = file.try_lock().is_ok() && file.metadata().is_ok_and(|about| about.nlink() > 0);
-        if is_stale && !read(&file).is_some_and(|text| text.contains('\n')) {
+        if is_stale && read(&file).is_some_and(|text| !text.contains('\n')) {
             // The next sweep tries again.
             let _ = fs::remove_file(&path);
         }
@@ -246,29 +298,79 @@ fn is_ours(file: &File) -> bool {
     file.metadata().is_ok_and(|about| about.uid() == privilege::user())
 }
 
+/// The whole text. One that is too long is none of ours: half of it put back would be as wrong as all of it.
 fn read(file: &File) -> Option<String> {
     let mut text = String::new();
-    file.take(LEN_MAX).read_to_string(&mut text).ok()?;
-    Some(text)
+    file.take(LEN_MAX + 1).read_to_string(&mut text).ok()?;
+    (text.len() as u64 <= LEN_MAX).then_some(text)
 }
 
 /// Lines up to the first that is cut short or not ours.
 fn parse(text: &str) -> Option<(Header, Vec<Line>)> {
     let mut lines = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
     let header: Header = serde_json::from_str(lines.next()?).ok()?;
-    let steps = lines.map_while(|line| serde_json::from_str(line).ok()).collect();
+    let steps = lines.map_while(|line| serde_json::from_str(line).ok()).fold(Vec::new(), noted);
     (header.version == 1).then_some((header, steps))
+}
+
+/// With one line more. What came of a step stands in the step's place.
+fn noted(mut lines: Vec<Line>, line: Line) -> Vec<Line> {
+    let same = lines.last_mut().filter(|last| {
+        last.taken.is_none()
+            && line.taken.is_some()
+            && last.if_index == line.if_index
+            && last.step == line.step
+    });
+    match same {
+        Some(last) => *last = line,
+        None => lines.push(line),
+    }
+    lines
 }
 
 #[cfg(test)]
 mod tests {
-    use tapline_health::Change;
-
     use super::*;
 
     fn line(rx: u32) -> Line {
         let ring = |rx| Change::ReceiveRing { interface: "eth0".into(), rx };
-        Line { if_index: Some(7), step: Step { change: ring(rx), before: ring(1) } }
+        Line { if_index: Some(7), step: Step { change: ring(rx), before: ring(1) }, taken: None }
+    }
+
+    #[test]
+    fn what_came_of_a_step_takes_its_place() {
+        let taken = |rx: u32, taken: u32| Line { taken: Some(line(taken).step.change), ..line(rx) };
+        let of = |lines: &[Line]| {
+            let header = Header { version: 1, boot: "x".into(), netns: None, netns_inode: 5 };
+            let lines = lines.iter().map(|line| serde_json::to_string(line).unwrap());
+            let text: Vec<String> =
+                [serde_json::to_string(&header).unwrap()].into_iter().chain(lines).collect();
+            parse(&(text.join("\n") + "\n")).unwrap().1
+        };
+        assert_eq!(of(&[line(4000), taken(4000, 3968)]), [taken(4000, 3968)]);
+        let cut = [line(2), taken(2, 2), line(3)];
+        assert_eq!(of(&cut), [taken(2, 2), line(3)], "killed while the second was made");
+        assert_eq!(of(&[line(2), taken(3, 3)]), [line(2), taken(3, 3)], "of another step");
+    }
+
+    #[test]
+    fn a_journal_that_is_too_long_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let of_len = |len: u64| {
+            let path = folder.path().join(len.to_string());
+            fs::write(&path, vec![b' '; len as usize]).unwrap();
+            read(&File::open(path).unwrap()).map(|text| text.len() as u64)
+        };
+        assert_eq!((of_len(LEN_MAX), of_len(LEN_MAX + 1)), (Some(LEN_MAX), None));
+        let mut journal = Journal { len: LEN_MAX, ..create_in(folder.path()).unwrap() };
+        assert!(journal.add(&line(2)).is_err());
+        assert_eq!(fs::metadata(journal.path()).unwrap().len(), 0, "nothing of it is written");
+    }
+
+    #[test]
+    fn a_path_means_the_same_everywhere() {
+        assert_eq!((from_root("blue"), from_root("/x/y")), ("blue".to_owned(), "/x/y".to_owned()));
+        assert!(from_root("x/y").starts_with('/') && from_root("x/y").ends_with("/x/y"));
     }
 
     #[test]

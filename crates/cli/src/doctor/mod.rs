@@ -11,7 +11,7 @@
 //! |---|---|
 //! | `words` | the report for people |
 //! | `json` | the report for machines |
-//! | `journal` | what was changed, on disk, so that it can be put back whatever happens to us |
+//! | `journal` | what was changed, in a file, so that it can be put back whatever happens to us |
 //! | `fixing` | changes while something runs |
 //! | `undoing` | what earlier runs left |
 
@@ -44,7 +44,7 @@ Examples:
   tapline doctor --json | jq '.findings[] | select(.severity == \"loses\")'
 
 Worst first: what loses packets, alters them, delays them, and notes. The exit status is 0 if nothing loses or alters packets, 1 if
-something does; with a command it is the command's. docs/doctor.md has each check, its reason and its source.";
+something does or could not be put back; with a command it is the command's. docs/doctor.md has each check, its reason and its source.";
 
 /// What was typed.
 #[derive(Debug, Args)]
@@ -87,19 +87,19 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
     if args.fix {
         return fixing::run(args);
     }
-    let (facts, examined) = look(args)?;
+    let (facts, examined) = look(args, thread::sleep)?;
     let report = Report { facts: &facts, examined: &examined, left: &journal::left(), changes: None };
     report.print(args)?;
     Ok(report.code())
 }
 
-/// Reads the machine, and what the checks make of it.
-fn look(args: &DoctorArgs) -> Result<(Facts, Vec<Examined>)> {
+/// Reads the machine, and what the checks make of it. With --watch, `wait` lets that time pass.
+fn look(args: &DoctorArgs, wait: impl FnOnce(Duration)) -> Result<(Facts, Vec<Examined>)> {
     let request = Request { interfaces: args.interfaces.clone(), netns: args.netns.clone() };
     let mut facts = Facts::gather(&request)?;
     if let Some(time) = args.watch {
         let start = Instant::now();
-        thread::sleep(time);
+        wait(time);
         let earlier = std::mem::replace(&mut facts, Facts::gather(&request)?);
         facts.watched(&earlier, start.elapsed().as_secs_f64());
     }

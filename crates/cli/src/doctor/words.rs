@@ -194,10 +194,10 @@ mod tests {
 
     /// A host with a small ring and GRO, under a name that would like to clear the screen.
     fn facts(name: &str) -> Facts {
-        let gro = Feature { name: "rx-gro".into(), is_on: true, is_wanted: true, is_changeable: true };
+        let gro = Feature { name: "rx-gro".into(), is_on: true, is_changeable: true };
         let interface = Interface {
             link: Link { name: name.into(), flags: 0x41, kind: "veth".into(), ..Link::default() },
-            rings: Some(RingSizes { rx: 256, rx_max: 4096, tx: 256, tx_max: 4096 }),
+            rings: Some(RingSizes { rx: 256, rx_max: 4096 }),
             features: Some(vec![gro]),
             ..Interface::default()
         };

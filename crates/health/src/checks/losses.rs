@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! counters since the start          loses if they are more than one in a million of the packets, else a note with their age
-//! counters that grew while watched  loses if they grew
+//! counters that grew while watched  loses if they grew; of an interface that is new since, not told
 //! ```
+//!
+//! Packets that processors have received are counted in 32 bits by the kernel, so since the start interfaces may know of more.
 //!
 //! `rx_dropped` also counts frames of protocols that nobody on this host takes, which captures did see: it is a note, never more.
 
@@ -55,13 +57,13 @@ fn nic_losses(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     };
     let (unclear, lost): (Vec<_>, Vec<_>) = counters.iter().partition(|counter| counter.name == "rx_dropped");
     let mut found = vec![judged(interface, facts, &lost, "the adapter lost no packet")];
-    found.extend(unclear.iter().filter(|counter| amount(counter, facts) > 0).map(|counter| {
+    let unclear = unclear.into_iter().filter_map(|counter| amount(counter, facts)).filter(|count| *count > 0);
+    found.extend(unclear.map(|count| {
         let text = format!(
-            "rx_dropped {}: also frames that no protocol of this host takes, which captures saw{}",
-            amount(counter, facts),
+            "rx_dropped {count}: also frames that no protocol of this host takes, which captures saw{}",
             age(facts)
         );
-        Finding::on(interface.name(), Severity::Note, text).with("rx_dropped", amount(counter, facts))
+        Finding::on(interface.name(), Severity::Note, text).with("rx_dropped", count)
     }));
     found
 }
@@ -79,24 +81,27 @@ fn driver_losses(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     }
 }
 
-/// What was watched, if we watched; else since the start.
-fn amount(counter: &Counter, facts: &Facts) -> u64 {
-    if facts.watched_s.is_some() { counter.growth.unwrap_or(0) } else { counter.value }
+/// What was watched, if we watched; else since the start. `None` for a counter that came while we watched.
+fn amount(counter: &Counter, facts: &Facts) -> Option<u64> {
+    if facts.watched_s.is_some() { counter.growth } else { Some(counter.value) }
 }
 
 fn judged(interface: &Interface, facts: &Facts, counters: &[&Counter], fine: &str) -> Finding {
     let name = interface.name();
     let lost: Vec<(&str, u64)> = counters
         .iter()
-        .map(|counter| (counter.name.as_str(), amount(counter, facts)))
+        .filter_map(|counter| Some((counter.name.as_str(), amount(counter, facts)?)))
         .filter(|(_, count)| *count > 0)
         .collect();
+    if lost.is_empty() && counters.iter().any(|counter| amount(counter, facts).is_none()) {
+        return Finding::not_told(name, "counters came while they were watched: the interface is new");
+    }
     if lost.is_empty() {
         return Finding::on(name, Severity::Fine, format!("{fine}{}", age(facts)));
     }
     // Totals and their parts by queue stand side by side, so the largest is what can be said for sure.
     let most = lost.iter().map(|(_, count)| *count).max().unwrap_or(0);
-    let received = interface.received.as_ref().map_or(0, |counter| amount(counter, facts));
+    let received = interface.received.as_ref().and_then(|counter| amount(counter, facts)).unwrap_or(0);
     let severity = verdict(most, received, facts, SHARE, Severity::Loses);
     let mut words: Vec<String> =
         lost.iter().take(NAMED_MAX).map(|(name, count)| format!("{name} {count}")).collect();
@@ -140,6 +145,16 @@ fn sum(lines: &[SoftnetCpu], field: impl Fn(&SoftnetCpu) -> u64) -> u64 {
     lines.iter().fold(0, |sum, line| sum.saturating_add(field(line)))
 }
 
+/// Packets that processors have received. Since the start the kernel's count of them may have wrapped: the interfaces' are of 64 bits.
+fn passed(lines: &[SoftnetCpu], facts: &Facts) -> u64 {
+    let processed = sum(lines, |line| line.processed);
+    if facts.watched_s.is_some() {
+        return processed;
+    }
+    let received = facts.interfaces.iter().filter_map(|interface| interface.received.as_ref());
+    processed.max(received.fold(0, |sum, counter| sum.saturating_add(counter.value)))
+}
+
 fn by_cpu(lines: &[SoftnetCpu], field: impl Fn(&SoftnetCpu) -> u64) -> Vec<String> {
     let some = lines.iter().filter(|line| field(line) > 0);
     some.map(|line| format!("processor {}: {}", line.cpu, field(line))).collect()
@@ -160,7 +175,7 @@ fn backlog(facts: &Facts) -> Vec<Finding> {
         let text = format!("no packet was dropped in front of the stack{}", age(facts));
         return vec![with_size(Finding::machine(Severity::Fine, text))];
     }
-    let severity = verdict(dropped, sum(lines, |line| line.processed), facts, SHARE, Severity::Loses);
+    let severity = verdict(dropped, passed(lines, facts), facts, SHARE, Severity::Loses);
     let text = format!("{} dropped in front of the stack{}", counted(dropped, "packet"), age(facts));
     let finding = Finding::machine(severity, text)
         .with("dropped", dropped)
@@ -184,7 +199,7 @@ fn budget(facts: &Facts) -> Vec<Finding> {
     let text = format!("{} of receiving ended with packets left{}", counted(squeezed, "round"), age(facts));
     let severity = match squeezed {
         0 => Severity::Fine,
-        _ if squeezed as f64 > processed as f64 * SQUEEZED_SHARE => Severity::Delays,
+        _ if squeezed as f64 > passed(lines, facts) as f64 * SQUEEZED_SHARE => Severity::Delays,
         _ => Severity::Fine,
     };
     let finding = Finding::machine(severity, text)
@@ -276,6 +291,38 @@ mod tests {
         assert_eq!(mend.changes, [setting("net/core/netdev_max_backlog", 4000)]);
         let [finding] = budget(&facts).try_into().unwrap();
         assert_eq!((finding.severity, finding.mend), (Severity::Delays, None), "the time is not told");
+    }
+
+    #[test]
+    fn a_count_that_wrapped_is_no_total() {
+        let facts = |value, watched_s: Option<f64>| {
+            let line = SoftnetCpu { cpu: 0, processed: 1000, dropped: 7, squeezed: 5 };
+            let machine = Machine {
+                softnet: Some(vec![line]),
+                softnet_growth: watched_s.map(|_| vec![line]),
+                ..Machine::default()
+            };
+            let received = Some(counter("rx_packets", value, Some(1)));
+            let interfaces = vec![Interface { received, ..interface(Vec::new()) }];
+            Facts { machine, interfaces, watched_s, ..Facts::default() }
+        };
+        let of = |facts: &Facts| (backlog(facts)[0].severity, budget(facts)[0].severity);
+        assert_eq!(of(&facts(10_000_000_000, None)), (Severity::Note, Severity::Fine));
+        assert_eq!(of(&facts(10, None)), (Severity::Loses, Severity::Delays));
+        assert_eq!(of(&facts(10_000_000_000, Some(2.0))), (Severity::Loses, Severity::Delays));
+    }
+
+    #[test]
+    fn what_came_while_we_watched_is_not_told() {
+        let of = |counters| {
+            let one = Interface { driver_losses: Some(counters), ..interface(Vec::new()) };
+            driver_losses(&one, &watched())[0].severity
+        };
+        let (new, still, lost) = (counter("a", 5, None), counter("b", 5, Some(0)), counter("c", 5, Some(1)));
+        assert_eq!(of(vec![new.clone()]), Severity::NotTold);
+        assert_eq!(of(vec![still.clone(), new.clone()]), Severity::NotTold);
+        assert_eq!(of(vec![lost, new]), Severity::Loses);
+        assert_eq!(of(vec![still]), Severity::Fine);
     }
 
     #[test]

@@ -226,7 +226,6 @@ mod tests {
         let feature = |&(name, is_on, is_changeable): &(&str, bool, bool)| Feature {
             name: name.into(),
             is_on,
-            is_wanted: is_on,
             is_changeable,
         };
         Interface {

@@ -10,7 +10,7 @@ use super::{Check, Run, counted};
 use crate::facts::cpu_list;
 use crate::scope::quoted;
 use crate::{Change, Facts, Finding, Interface, Severity};
-use tapline_sys::HashFields;
+use tapline_sys::{HashFields, ReceiveHash};
 
 pub(super) const CHECKS: [Check; 9] = [
     Check {
@@ -43,7 +43,7 @@ pub(super) const CHECKS: [Check; 9] = [
     },
     Check {
         name: "hash_symmetry",
-        looks_at: "key and transform of the receive hash",
+        looks_at: "function, key and transform of the receive hash",
         why: "With most keys the two directions of a connection go to different queues, so workers see half of it, and their order is lost.",
         source: "Woo and Park 2012 (key 6d5a repeated); ethtool -X xfrm symmetric-xor since kernel 6.8",
         run: Run::Interface(hash_symmetry),
@@ -88,6 +88,12 @@ const ONE_QUEUE_SPEED: u64 = 2_500_000_000;
 const MODERATION_US: u32 = 50;
 /// The two bytes that, repeated, make the Toeplitz hash symmetric.
 const SYMMETRIC_PAIR: [u8; 2] = [0x6d, 0x5a];
+/// `ETH_RSS_HASH_*`: functions of the receive hash. Xor of all words does not know their order; CRC32 does, whatever the key.
+const TOEPLITZ: u8 = 1;
+const XOR: u8 = 2;
+const CRC32: u8 = 4;
+/// `RXH_XFRM_SYM_XOR | RXH_XFRM_SYM_OR_XOR`: both ends are made one before they are hashed.
+const SYMMETRIC_TRANSFORMS: u8 = 3;
 /// `RXH_L4_B_0_1 | RXH_L4_B_2_3`.
 const PORTS: u64 = 0xc0;
 
@@ -205,21 +211,34 @@ fn hash_symmetry(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     if interface.receive_queues() == Some(1) {
         return Vec::new();
     }
-    let Some(hash) = interface.hash.as_ref().filter(|hash| !hash.key.is_empty()) else {
-        return vec![Finding::not_told(name, "the driver does not tell the key of its hash")];
+    let Some((hash, is_one)) = interface.hash.as_ref().and_then(|hash| Some((hash, symmetry(hash)?))) else {
+        return vec![Finding::not_told(name, "the driver does not tell the function and key of its hash")];
     };
-    if hash.transform & 3 != 0 || is_symmetric(&hash.key) {
+    if is_one {
         return vec![Finding::on(name, Severity::Fine, "both directions of a connection come by one queue")];
     }
-    let key: Vec<String> = (0..hash.key.len()).map(|at| format!("{:02x}", SYMMETRIC_PAIR[at % 2])).collect();
     let text = "the two directions of a connection come by different queues (the hash is not symmetric)";
+    let finding = Finding::on(name, Severity::Alters, text)
+        .with("key_bytes", hash.key.len())
+        .with("queues", interface.receive_queues().unwrap_or(0));
+    if hash.function != TOEPLITZ {
+        // No key makes another function symmetric.
+        return vec![finding];
+    }
+    let key: Vec<String> = (0..hash.key.len()).map(|at| format!("{:02x}", SYMMETRIC_PAIR[at % 2])).collect();
     let command = format!("ethtool -X {} hkey {}", quoted(name), key.join(":"));
-    vec![
-        Finding::on(name, Severity::Alters, text)
-            .with("key_bytes", hash.key.len())
-            .with("queues", interface.receive_queues().unwrap_or(0))
-            .mend(facts.scope.within(&command)),
-    ]
+    vec![finding.mend(facts.scope.within(&command))]
+}
+
+/// Whether both directions of a connection have one hash; `None` if the driver does not tell enough to say.
+fn symmetry(hash: &ReceiveHash) -> Option<bool> {
+    match hash.function {
+        _ if hash.transform & SYMMETRIC_TRANSFORMS != 0 => Some(true),
+        TOEPLITZ if !hash.key.is_empty() => Some(is_symmetric(&hash.key)),
+        XOR => Some(true),
+        CRC32 => Some(false),
+        _ => None,
+    }
 }
 
 /// Toeplitz hashes a port or address by the key's bits from its place on. With a period of 16 bits, places that are a multiple of 16 bits
@@ -362,7 +381,7 @@ fn packet_steering(interface: &Interface, facts: &Facts) -> Vec<Finding> {
 
 #[cfg(test)]
 mod tests {
-    use tapline_sys::{Channels, Coalescing, Duplex, Link, LinkMode, Pause, ReceiveHash, RingSizes};
+    use tapline_sys::{Channels, Coalescing, Duplex, Link, LinkMode, Pause, RingSizes};
 
     use super::*;
     use crate::{Irq, Machine, Node, Scope};
@@ -388,7 +407,7 @@ mod tests {
     fn a_small_ring_loses_unless_there_is_no_larger() {
         let of = |rx, rx_max| {
             let mode = LinkMode { speed: Some(10_000_000_000), duplex: Duplex::Full, is_negotiated: true };
-            let rings = Some(RingSizes { rx, rx_max, tx: 1, tx_max: 1 });
+            let rings = Some(RingSizes { rx, rx_max });
             ring_size(&Interface { rings, mode: Some(mode), ..interface() }, &facts(2))
         };
         assert_eq!(only(of(256, 4096)), (Severity::Loses, Some("ethtool -G eth0 rx 4096".into())));
@@ -402,7 +421,7 @@ mod tests {
 
     #[test]
     fn hostile_sizes_do_not_overflow() {
-        let rings = Some(RingSizes { rx: u32::MAX, rx_max: u32::MAX, tx: 0, tx_max: 0 });
+        let rings = Some(RingSizes { rx: u32::MAX, rx_max: u32::MAX });
         let mode = LinkMode { speed: Some(1), duplex: Duplex::Unknown, is_negotiated: false };
         let channels =
             Channels { rx: u32::MAX, rx_max: u32::MAX, combined: u32::MAX, combined_max: u32::MAX };
@@ -434,7 +453,7 @@ mod tests {
         assert!(is_symmetric(&[0x6d, 0x5a].repeat(20)));
         assert!(!is_symmetric(&(0..40).collect::<Vec<u8>>()) && !is_symmetric(&[]));
         let of = |key: Vec<u8>, transform| {
-            let hash = ReceiveHash { key, transform, ..ReceiveHash::default() };
+            let hash = ReceiveHash { key, transform, function: TOEPLITZ, ..ReceiveHash::default() };
             hash_symmetry(&Interface { hash: Some(hash), ..interface() }, &facts(4))
         };
         let (severity, mend) = only(of(vec![1, 2, 3, 4, 5, 6], 0));
@@ -442,6 +461,28 @@ mod tests {
         assert_eq!(mend.as_deref(), Some("ethtool -X eth0 hkey 6d:5a:6d:5a:6d:5a"));
         assert_eq!(only(of(vec![1, 2, 3, 4], 1)).0, Severity::Fine);
         assert_eq!(only(of(Vec::new(), 0)).0, Severity::NotTold);
+    }
+
+    #[test]
+    fn symmetry_is_of_the_function_first() {
+        let (same, other) = ([0x6d, 0x5a].repeat(3), vec![1, 2, 3, 4, 5, 6]);
+        let of = |function, key: &[u8], transform| {
+            let hash = ReceiveHash { function, key: key.to_vec(), transform, ..ReceiveHash::default() };
+            only(hash_symmetry(&Interface { hash: Some(hash), ..interface() }, &facts(4)))
+        };
+        let mended = of(TOEPLITZ, &other, 0);
+        assert!(mended.0 == Severity::Alters && mended.1.is_some(), "{mended:?}");
+        assert_eq!(of(TOEPLITZ, &same, 0), (Severity::Fine, None));
+        for key in [&same[..], &other, &[]] {
+            assert_eq!(of(XOR, key, 0), (Severity::Fine, None), "{key:?}");
+            assert_eq!(of(CRC32, key, 0), (Severity::Alters, None), "{key:?}");
+            for unknown in [0, 8] {
+                assert_eq!(of(unknown, key, 0), (Severity::NotTold, None), "{key:?}");
+            }
+            for function in [0, TOEPLITZ, XOR, CRC32] {
+                assert_eq!(of(function, key, 2), (Severity::Fine, None), "{function} {key:?}");
+            }
+        }
     }
 
     #[test]
@@ -482,7 +523,7 @@ mod tests {
         assert_eq!(pause(true, true).1.as_deref(), Some("ethtool -A eth0 autoneg off rx off tx off"));
         assert_eq!(pause(true, false), (Severity::Fine, None));
         let moderation = |rx_usecs, is_adaptive| {
-            let coalescing = Some(Coalescing { rx_usecs, rx_frames: 0, is_adaptive });
+            let coalescing = Some(Coalescing { rx_usecs, is_adaptive });
             only(interrupt_moderation(&Interface { coalescing, ..interface() }, &facts(2))).0
         };
         assert_eq!(moderation(3, true), Severity::Delays);

@@ -117,8 +117,7 @@ impl Interface {
 
     /// Queues that receive; `None` if not told.
     pub fn receive_queues(&self) -> Option<u32> {
-        let channels = self.channels?;
-        Some(channels.rx.saturating_add(channels.combined)).filter(|queues| *queues > 0)
+        self.channels.map(|channels| channels.receive_queues()).filter(|queues| *queues > 0)
     }
 
     pub(super) fn watched(&mut self, before: &Interface) {

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use tapline_sys::capability::Capability;
 use tapline_sys::clock_state::{self, ClockState};
 use tapline_sys::disk::{self, DiskSpace};
-use tapline_sys::{privilege, tsc};
+use tapline_sys::tsc;
 
 use super::processors::{self, Node, SoftnetCpu, Times};
 
@@ -33,8 +33,6 @@ const IDLE_STATES_MAX: usize = 10;
 /// What is known of the machine.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
-    /// Whether we run as root.
-    pub is_root: bool,
     /// Seconds since its start.
     pub uptime_s: Option<f64>,
     /// Its processors that run.
@@ -115,7 +113,6 @@ impl Machine {
         let flags = file("/proc/cpuinfo").and_then(|text| parse_flags(&text));
         let sources = file(&clock_source("available_clocksource")).unwrap_or_default();
         Machine {
-            is_root: privilege::is_root(),
             uptime_s: file("/proc/uptime")
                 .and_then(|text| text.split_ascii_whitespace().next()?.parse().ok()),
             nodes: processors::nodes(),

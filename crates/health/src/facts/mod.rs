@@ -12,7 +12,7 @@ mod processors;
 
 use std::collections::BTreeSet;
 
-use tapline_sys::{Link, LinkControl, NetNs, NetdevSocket, RouteSocket};
+use tapline_sys::{Link, LinkControl, NetNs, NetdevSocket, RouteSocket, privilege};
 
 use crate::{Error, Scope};
 
@@ -62,7 +62,7 @@ impl Facts {
                 inside.map_err(|source| Error::Namespace { name: name.clone(), source })?
             }
         }?;
-        let scope = Scope { netns: request.netns.clone(), is_root: machine.is_root };
+        let scope = Scope { netns: request.netns.clone(), is_root: privilege::is_root() };
         Ok(Facts { machine, interfaces, scope, watched_s: None })
     }
 

@@ -35,25 +35,19 @@ const KEY_LEN_MAX: u32 = 1024;
 pub struct Feature {
     /// Its name in the kernel: `rx-gro`.
     pub name: String,
-    /// Whether it is in effect.
+    /// Whether it is in effect. It may be asked for and off all the same, while another one that it needs is off.
     pub is_on: bool,
-    /// Whether somebody asked for it. It may be off all the same while another one that it needs is off.
-    pub is_wanted: bool,
     /// Whether it can be switched.
     pub is_changeable: bool,
 }
 
-/// Descriptors of each receive and send ring.
+/// Descriptors of each receive ring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingSizes {
     /// Descriptors to receive into.
     pub rx: u32,
     /// The most of them; 0 if the driver has no such ring.
     pub rx_max: u32,
-    /// Descriptors to send from.
-    pub tx: u32,
-    /// The most of them.
-    pub tx_max: u32,
 }
 
 /// Queues of an adapter.
@@ -69,14 +63,19 @@ pub struct Channels {
     pub combined_max: u32,
 }
 
+impl Channels {
+    /// Queues that receive packets: those that only do, and those that send too.
+    pub fn receive_queues(&self) -> u32 {
+        self.rx.saturating_add(self.combined)
+    }
+}
+
 /// When the adapter raises an interrupt for what it received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coalescing {
     /// Microseconds after the first packet.
     pub rx_usecs: u32,
-    /// Or so many packets.
-    pub rx_frames: u32,
-    /// Whether the driver changes both by the load.
+    /// Whether the driver changes it by the load.
     pub is_adaptive: bool,
 }
 
@@ -146,12 +145,7 @@ impl LinkControl {
     /// `EOPNOTSUPP` if the driver has none to tell of; `ENODEV` if there is no such interface. So for all below.
     pub fn rings(&mut self, name: &str) -> Result<RingSizes, SyscallError> {
         let answer = self.ask(name, "ioctl(ETHTOOL_GRINGPARAM)", &[GET_RINGS])?;
-        Ok(RingSizes {
-            rx_max: answer.word(1),
-            tx_max: answer.word(4),
-            rx: answer.word(5),
-            tx: answer.word(8),
-        })
+        Ok(RingSizes { rx_max: answer.word(1), rx: answer.word(5) })
     }
 
     /// Sets the descriptors of the receive rings. Most drivers stop the link for this, for a moment or seconds.
@@ -186,11 +180,7 @@ impl LinkControl {
     /// As for [`rings`](Self::rings).
     pub fn coalescing(&mut self, name: &str) -> Result<Coalescing, SyscallError> {
         let answer = self.ask(name, "ioctl(ETHTOOL_GCOALESCE)", &[GET_COALESCING])?;
-        Ok(Coalescing {
-            rx_usecs: answer.word(1),
-            rx_frames: answer.word(2),
-            is_adaptive: answer.word(10) != 0,
-        })
+        Ok(Coalescing { rx_usecs: answer.word(1), is_adaptive: answer.word(10) != 0 })
     }
 
     /// Pause frames.
