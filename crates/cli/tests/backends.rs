@@ -199,6 +199,36 @@ fn a_full_queue_is_waited_for_and_nothing_overtakes() {
     }
 }
 
+/// Without patience live frames are a wire: it does not slow down for a receiver that cannot follow, and what is lost is counted, frame by frame.
+#[test]
+fn a_wire_loses_what_finds_no_room() {
+    const COUNT: u64 = 300_000;
+    let Some(namespace) = namespace("a_wire_loses_what_finds_no_room") else { return };
+    let threaded = format!("echo 1 > /sys/class/net/{FAR}/threaded");
+    if !finish(namespace.command("sh").args(["-c", &threaded])).status.success() {
+        return eprintln!("skipped: this kernel has no threaded NAPI");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.pcap");
+    let arguments = ["-i", FAR, "-B", "262144", "--verify", "-w", out.to_str().unwrap(), "--json"];
+    let live = Live::start(&namespace, 1, &arguments);
+    let before = namespace.counter(FAR, "rx_bytes").unwrap();
+    let recipe = ["mark", "size=60..600", "flows=9", "count=300k", "--patience", "0"];
+    let value = report(generate(&namespace, "live", &recipe));
+    let count = |name: &str| value["account"][name].as_u64().unwrap_or_else(|| panic!("{name} of {value}"));
+    let full = value["account"]["unsent"]["queue_full"].as_u64().unwrap_or(0);
+    assert_eq!((count("made"), count("sent") + full, count("tx_dropped")), (COUNT, COUNT, 0), "{value}");
+    let finished = live.interrupt().succeeded();
+    let text = String::from_utf8_lossy(&finished.stdout).into_owned();
+    let marks: Value = serde_json::from_str(text.lines().next().expect("a line")).expect("JSON");
+    let marks = &marks["marks"][0];
+    assert_eq!(["doubled", "reordered"].map(|name| marks[name].as_u64()), [Some(0); 2], "{marks}");
+    assert_eq!(marks["packets"], count("sent"), "{marks} {value}");
+    // The bytes that the link counts are those of the frames that were sent, whichever those were.
+    let arrived = namespace.counter(FAR, "rx_bytes").unwrap() - before;
+    assert_eq!(arrived, count("bytes"), "{value}");
+}
+
 #[test]
 fn what_the_interface_does_not_send_is_counted_by_each() {
     let Some(namespace) = namespace("what_the_interface_does_not_send_is_counted_by_each") else { return };

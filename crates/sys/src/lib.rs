@@ -64,7 +64,7 @@ pub use link_control::{
     Channels, Coalescing, DriverInfo, Duplex, Feature, HashFields, LinkControl, LinkMode, Pause, ReceiveHash,
     RingSizes, Timestamping,
 };
-pub use live_frames::{LIVE_FRAMES_PER_RUN, LiveFrames, LiveFramesError};
+pub use live_frames::{Handed, LIVE_FRAMES_PER_RUN, LiveFrames, LiveFramesError};
 pub use netdev::{NetdevSocket, XdpFeatures};
 pub use netns::NetNs;
 pub use opener::{Opener, Owner};

@@ -19,7 +19,7 @@
 //! | `rewrite` | other endpoints in a packet, with its checksums mended |
 //!
 //! `packets given = sent + refused by cause` holds exactly. Nothing here waits for ever: when a queue is full the sender tries for as long as
-//! [`SendSettings::patience`] says, and then counts the packet.
+//! [`SendSettings::patience`] says, and then counts the packet. Without patience live frames are a wire: what finds no room is lost, and nothing slows down.
 
 mod backend;
 mod cause;
@@ -34,7 +34,7 @@ mod round;
 use std::time::{Duration, Instant};
 
 use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType};
-use tapline_sys::{RouteSocket, SyscallError};
+use tapline_sys::{Handed, RouteSocket, SyscallError};
 
 pub use backend::{Backend, BackendChoice, PassedOver};
 pub use cause::{Cause, Causes};
@@ -105,6 +105,8 @@ pub struct Transmitter {
     dropped_before: Option<u64>,
     /// The queue was full for all of our patience, and nothing has gone since: the next packets get no patience of their own.
     is_jammed: bool,
+    /// What became of frames that were just handed over.
+    handed: Vec<Handed>,
     sent: Sent,
 }
 
@@ -123,20 +125,19 @@ impl Transmitter {
         let (way, passed_over) = Way::open(permit, settings.backend, settings.segments)?;
         let link_type = permit.link_type();
         let maker = Maker::new(link_type, settings.change, settings.segments);
-        let (patience, sent) = (settings.patience, Sent::default());
-        let is_jammed = false;
         Ok(Transmitter {
             name,
             link_type,
             way,
             passed_over,
             maker,
-            patience,
+            patience: settings.patience,
             if_index,
             route,
             dropped_before,
-            is_jammed,
-            sent,
+            is_jammed: false,
+            handed: Vec::new(),
+            sent: Sent::default(),
         })
     }
 
@@ -211,17 +212,37 @@ impl Transmitter {
         }
         let mut at = 0;
         while at < self.maker.len() {
-            match self.way.send(self.maker.pieces(batch, at)) {
+            match self.hand(batch, at) {
                 // The kernel takes one frame at least, or says why not.
-                Ok(0) => {
+                Ok(end) if end == at => {
                     self.refuse(Cause::Other, (self.maker.len() - at) as u64);
                     return Ok(());
                 }
-                Ok(taken) => at = self.took(at, taken),
+                Ok(end) => at = end,
                 Err(error) => at = self.refused(batch, at, error)?,
             }
         }
         Ok(())
+    }
+
+    /// Hands over the frames from `at` on. Returns where to go on. Without patience what finds no room is lost at once.
+    fn hand(&mut self, batch: &Batch<'_>, at: usize) -> Result<usize, SyscallError> {
+        let frames = self.maker.pieces(batch, at);
+        if !self.patience.is_zero() {
+            let taken = self.way.send(frames)?;
+            return Ok(self.took(at, taken));
+        }
+        self.handed.clear();
+        self.way.flood(frames, &mut self.handed)?;
+        let mut end = at;
+        for index in 0..self.handed.len() {
+            let Handed { taken, lost } = self.handed[index];
+            end = self.took(end, taken);
+            let lost = lost.min(self.maker.len() - end);
+            self.refuse(Cause::QueueFull, lost as u64);
+            end += lost;
+        }
+        Ok(end)
     }
 
     fn took(&mut self, at: usize, taken: usize) -> usize {

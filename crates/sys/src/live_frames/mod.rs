@@ -11,7 +11,7 @@
 //!
 //! **Order.** A batch is 16 frames, as many as the kernel hands to a driver at once. With larger ones the seventeenth is taken in before it is known what
 //! became of the sixteen before it, and would overtake them where some were refused. After the first refusal nothing of a run goes any more: what was sent
-//! is always the beginning of what was given.
+//! is always the beginning of what was given. [`flood`](LiveFrames::flood) is a wire instead: what finds no room is lost, and the rest goes all the same.
 //!
 //! **Why the program is attached.** Before and after a run the kernel puts a program that runs more than once into its table of XDP programs that are called
 //! without a detour (`bpf_dispatcher_change_prog`), and waits each time until no processor can see the old table: 25 ms a run were measured, whatever the
@@ -36,6 +36,8 @@ const BATCH: u32 = 16;
 const PAGE_RESERVE: usize = 1024;
 /// So often a run is begun again that a signal ended before its first frame.
 const TRIES_MAX: usize = 100;
+/// What refuses frames, for errors.
+const CALL: &str = "ndo_xdp_xmit";
 /// The loopback interface is the first of each namespace.
 const LOOPBACK: u32 = 1;
 
@@ -63,6 +65,21 @@ impl From<SyscallError> for LiveFramesError {
     }
 }
 
+/// What became of some frames, in their order: the first of them the driver took, for the others it had no room.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Handed {
+    /// Frames taken.
+    pub taken: usize,
+    /// Frames lost after these.
+    pub lost: usize,
+}
+
+impl Handed {
+    fn of_word(word: u64) -> Handed {
+        Handed { taken: word as u32 as usize, lost: (word >> 32) as usize }
+    }
+}
+
 /// Sends frames on one interface through live frames. Needs `CAP_BPF`, `CAP_NET_ADMIN`, `CAP_PERFMON` and `CAP_SYS_ADMIN` to open; nothing afterwards on kernels from
 /// 5.19 on. Minimum kernel: 5.18. All of it is gone when this is dropped, and when the process dies.
 #[derive(Debug)]
@@ -74,6 +91,8 @@ pub struct LiveFrames {
     blank: Vec<u8>,
     /// Frames that found the driver's queue full, those that were sent in the end too.
     dropped: u64,
+    /// What became of the last run.
+    handed: Vec<Handed>,
     _devices: Map,
     _listeners: [TracepointLink; 2],
     _attached: (XdpLink, NetNs),
@@ -121,6 +140,7 @@ impl LiveFrames {
             program,
             blank: vec![0; frame_max as usize],
             dropped: 0,
+            handed: Vec::with_capacity(word::BATCHES_MAX),
             _devices: devices,
             _listeners: listeners,
             _attached: (attached, nowhere),
@@ -156,24 +176,45 @@ impl LiveFrames {
         &mut self,
         frames: impl Iterator<Item = [&'a [u8]; PIECES_MAX]>,
     ) -> Result<usize, SyscallError> {
-        const CALL: &str = "live frames";
-        let (count, mut first_len, mut refused) = (&mut 0, 0, None);
+        let Some((count, first_len)) = self.put_all(frames)? else { return Ok(0) };
+        self.run(count, first_len, false)?;
+        match self.handed.iter().map(|handed| handed.taken).sum() {
+            0 if !self.handed.is_empty() => Err(SyscallError::from_errno(CALL, libc::ENOBUFS)),
+            taken => Ok(taken),
+        }
+    }
+
+    /// Hands frames to the interface in order; what finds the driver's queue full is lost, and what comes after it goes all the same. At most
+    /// [`LIVE_FRAMES_PER_RUN`] are looked at. Returns what became of them, up to the first that was refused for another reason.
+    ///
+    /// # Errors
+    /// As of [`send`](Self::send), but never `ENOBUFS`.
+    pub fn flood<'a>(
+        &mut self,
+        frames: impl Iterator<Item = [&'a [u8]; PIECES_MAX]>,
+    ) -> Result<&[Handed], SyscallError> {
+        match self.put_all(frames)? {
+            Some((count, first_len)) => self.run(count, first_len, true)?,
+            None => self.handed.clear(),
+        }
+        Ok(&self.handed)
+    }
+
+    /// Copies frames to slots, up to the first that cannot be sent. Gives their number and the length of the first; `None` if there are none.
+    fn put_all<'a>(
+        &mut self,
+        frames: impl Iterator<Item = [&'a [u8]; PIECES_MAX]>,
+    ) -> Result<Option<(usize, usize)>, SyscallError> {
+        let mut put = None;
         for pieces in frames.take(LIVE_FRAMES_PER_RUN) {
-            match self.put(*count, &pieces) {
-                Ok(len) if *count == 0 => first_len = len,
-                Ok(_) => {}
-                Err(errno) => {
-                    refused = Some(errno);
-                    break;
-                }
+            let count = put.map_or(0, |(count, _)| count);
+            match self.put(count, &pieces) {
+                Ok(len) => put = Some((count + 1, put.map_or(len, |(_, first_len)| first_len))),
+                Err(errno) if put.is_none() => return Err(SyscallError::from_errno("live frames", errno)),
+                Err(_) => break,
             }
-            *count += 1;
         }
-        match (*count, refused) {
-            (0, Some(errno)) => Err(SyscallError::from_errno(CALL, errno)),
-            (0, None) => Ok(0),
-            (count, _) => self.run(count, first_len),
-        }
+        Ok(put)
     }
 
     /// Copies a frame to a slot. Gives its length, or why it cannot be sent.
@@ -194,13 +235,14 @@ impl LiveFrames {
         Ok(len)
     }
 
-    /// Runs the program on so many frames.
-    fn run(&mut self, count: usize, first_len: usize) -> Result<usize, SyscallError> {
-        const CALL: &str = "ndo_xdp_xmit";
-        for number in 0..word::COUNT {
+    /// Runs the program on so many frames, and notes what became of them, up to the first that was refused for another reason than want of room. If
+    /// that is the first of all, it is the error.
+    fn run(&mut self, count: usize, first_len: usize, goes_on: bool) -> Result<(), SyscallError> {
+        for number in 0..word::HANDED {
             self.state.set_word(0, number, 0);
         }
         self.state.set_word(0, word::END, count as u64);
+        self.state.set_word(0, word::GOES_ON, goes_on.into());
         let mut outcome = Ok(());
         for _ in 0..TRIES_MAX {
             outcome = self.program.run_live(&self.blank[..first_len], count as u32, BATCH);
@@ -210,28 +252,19 @@ impl LiveFrames {
             }
         }
         let word = |number| self.state.word(0, number);
-        let (sent, refused) = (word(word::SENT), word(word::REFUSED));
-        let errno = reason(word(word::ERROR));
-        if errno == libc::ENOBUFS {
-            self.dropped += refused;
-        }
+        let batches = word(word::BATCHES) as usize;
         // Whatever the kernel did not tell of was not sent as far as anybody knows.
-        if word(word::NEXT) != word(word::TOLD) {
+        if word(word::NEXT) != word(word::TOLD) || batches > word::BATCHES_MAX {
             return Err(SyscallError::from_errno(CALL, libc::EIO));
         }
-        match (sent, refused) {
-            (0, 0) => outcome.map(|()| 0),
-            (0, _) => Err(SyscallError::from_errno(CALL, errno)),
-            _ => Ok(sent as usize),
+        self.handed.clear();
+        self.handed.extend((0..batches).map(|batch| Handed::of_word(word(word::HANDED + batch))));
+        self.dropped += self.handed.iter().map(|handed| handed.lost as u64).sum::<u64>();
+        match word(word::REFUSED) {
+            _ if !self.handed.is_empty() => Ok(()),
+            0 => outcome,
+            _ => Err(SyscallError::from_errno(CALL, (word(word::ERROR) as i64 as i32).saturating_neg())),
         }
-    }
-}
-
-/// The error number of a refusal: a driver that has none took fewer than it was given, as its queue was full.
-fn reason(word: u64) -> i32 {
-    match word as i64 as i32 {
-        0 => libc::ENOBUFS,
-        error => error.saturating_neg(),
     }
 }
 
@@ -274,6 +307,13 @@ mod tests {
         for lens in [&[60][..], &[60, 13], &[14, 100, 60, 99], &[64; 300]] {
             assert_eq!(send(lens), Err(libc::EOPNOTSUPP), "{lens:?}");
         }
+        let frame = [1; 60];
+        let flood = |live: &mut LiveFrames, count| {
+            let frames = std::iter::repeat_n([&frame[..], &[], &[]], count);
+            live.flood(frames).map(<[Handed]>::to_vec).map_err(|error| error.errno())
+        };
+        assert_eq!(flood(&mut live, 0), Ok(Vec::new()));
+        assert_eq!(flood(&mut live, 300), Err(libc::EOPNOTSUPP), "not even a wire would take them");
         assert_eq!((live.ask(90).map_err(|e| e.errno()), live.dropped()), (Err(libc::EOPNOTSUPP), 0));
         assert!(namespace.run(|| LiveFrames::open(99, 100)).unwrap().is_err(), "there is no such interface");
     }

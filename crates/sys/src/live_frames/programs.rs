@@ -1,9 +1,9 @@
 //! The programs of live frames, instruction by instruction.
 //!
 //! ```text
-//! fill   (XDP, each frame)    refused anything yet, or none left: drop
+//! fill   (XDP, each frame)    refused anything yet and not to go on, or none left: drop
 //!                             slot of the next number --> length set, bytes stored --> redirect --> next number, our processor noted
-//! told   (xdp_devmap_xmit)    our processor, and frames whose fate is open: so many were sent, so many dropped, why
+//! told   (xdp_devmap_xmit)    our processor, and frames whose fate is open: the driver took so many, had no room for so many; or why none
 //! failed (xdp_redirect_err)   likewise: one could not be redirected, why
 //! ```
 //!
@@ -20,16 +20,22 @@ pub(super) mod word {
     pub(in super::super) const END: usize = 1;
     /// Frames whose fate was told.
     pub(in super::super) const TOLD: usize = 2;
-    /// Of these, taken by the driver.
-    pub(in super::super) const SENT: usize = 3;
-    /// And the others.
-    pub(in super::super) const REFUSED: usize = 4;
-    /// Why the first of these was refused: a negative error number, or 0 if the driver had no word for it.
-    pub(in super::super) const ERROR: usize = 5;
+    /// Of these, refused.
+    pub(in super::super) const REFUSED: usize = 3;
+    /// Why, if it was not for want of room: a negative error number.
+    pub(in super::super) const ERROR: usize = 4;
     /// The processor that we ran on.
-    pub(in super::super) const PROCESSOR: usize = 6;
+    pub(in super::super) const PROCESSOR: usize = 5;
+    /// Not 0: what found no room is lost, and the frames after it go all the same.
+    pub(in super::super) const GOES_ON: usize = 6;
+    /// How many batches the driver was handed.
+    pub(in super::super) const BATCHES: usize = 7;
+    /// Of each batch, how many frames it took; and in the upper half how many it had no room for.
+    pub(in super::super) const HANDED: usize = 8;
+    /// Batches that there is room to note, a power of two.
+    pub(in super::super) const BATCHES_MAX: usize = 64;
     /// How many words there are.
-    pub(in super::super) const COUNT: usize = 8;
+    pub(in super::super) const COUNT: usize = HANDED + BATCHES_MAX;
 }
 
 /// The shortest frame.
@@ -78,9 +84,10 @@ struct Assembly {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Label {
     Drop,
+    Goes,
     Fits,
     Refuse,
-    NoReason,
+    NoRoom,
     Done,
 }
 
@@ -105,6 +112,18 @@ impl Assembly {
 
     fn add_register(&mut self, to: u8, from: u8) {
         self.put(0x0f, to, from, 0, 0);
+    }
+
+    fn and(&mut self, to: u8, immediate: i32) {
+        self.put(0x57, to, 0, 0, immediate);
+    }
+
+    fn shift_left(&mut self, to: u8, bits: i32) {
+        self.put(0x67, to, 0, 0, bits);
+    }
+
+    fn or_register(&mut self, to: u8, from: u8) {
+        self.put(0x4f, to, from, 0, 0);
     }
 
     fn subtract(&mut self, to: u8, from: u8) {
@@ -198,9 +217,12 @@ pub(super) fn fill(maps: Maps, frame_max: u32) -> Vec<Insn> {
     a.look_up(maps.state, None);
     a.jump_if(0x15, R0, 0, Label::Drop);
     a.copy(STATE, R0);
-    // After a refusal nothing goes any more: what follows must not overtake.
+    // After a refusal nothing goes any more, unless that is wanted: what follows must not overtake.
     a.load_state(R1, word::REFUSED);
-    a.jump_if(0x55, R1, 0, Label::Drop);
+    a.jump_if(0x15, R1, 0, Label::Goes);
+    a.load_state(R1, word::GOES_ON);
+    a.jump_if(0x15, R1, 0, Label::Drop);
+    a.label(Label::Goes);
     a.load_state(R3, word::NEXT);
     a.load_state(R1, word::END);
     a.jump_if_register(0x3d, R3, R1, Label::Drop);
@@ -246,6 +268,8 @@ pub(super) fn fill(maps: Maps, frame_max: u32) -> Vec<Insn> {
     // One that never was handed over, for the reason in r1.
     a.label(Label::Refuse);
     a.store_state(word::ERROR, R1);
+    a.set(R1, 0);
+    a.store_state(word::GOES_ON, R1);
     for word in [word::NEXT, word::TOLD, word::REFUSED] {
         a.load_state(R2, word);
         a.add(R2, 1);
@@ -271,33 +295,44 @@ fn listen(a: &mut Assembly, maps: Maps) {
     a.jump_if_register(0x5d, R0, R1, Label::Done);
 }
 
-/// Counts `r3` frames as refused for the reason in `r4`, which is kept if it is the first.
+/// Counts `r3` frames as refused for the reason in `r4`; after one that is not want of room nothing goes any more.
 fn refuse(a: &mut Assembly) {
-    a.load_state(R1, word::REFUSED);
-    a.copy(R2, R1);
-    a.add_register(R2, R3);
-    a.store_state(word::REFUSED, R2);
-    a.jump_if(0x55, R1, 0, Label::NoReason);
+    for word in [word::REFUSED, word::TOLD] {
+        a.load_state(R1, word);
+        a.add_register(R1, R3);
+        a.store_state(word, R1);
+    }
+    a.jump_if(0x15, R4, 0, Label::NoRoom);
     a.store_state(word::ERROR, R4);
-    a.label(Label::NoReason);
-    a.load_state(R1, word::TOLD);
-    a.add_register(R1, R3);
-    a.store_state(word::TOLD, R1);
+    a.set(R1, 0);
+    a.store_state(word::GOES_ON, R1);
+    a.label(Label::NoRoom);
 }
 
 /// At `xdp_devmap_xmit(from, to, sent, drops, err)`.
 pub(super) fn told(maps: Maps) -> Vec<Insn> {
     let mut a = Assembly::default();
     listen(&mut a, maps);
-    a.load(R3, CONTEXT, 2 * 8);
-    for word in [word::SENT, word::TOLD] {
-        a.load_state(R1, word);
-        a.add_register(R1, R3);
-        a.store_state(word, R1);
-    }
     a.load(R3, CONTEXT, 3 * 8);
     a.load(R4, CONTEXT, 4 * 8);
-    a.jump_if(0x15, R3, 0, Label::Done);
+    a.jump_if(0x55, R4, 0, Label::Refuse);
+    // Note the batch: r2 = its place, r3 = refused << 32 | sent.
+    a.load_state(R1, word::BATCHES);
+    a.copy(R2, R1);
+    a.add(R1, 1);
+    a.store_state(word::BATCHES, R1);
+    a.and(R2, word::BATCHES_MAX as i32 - 1);
+    a.shift_left(R2, 3);
+    a.add_register(R2, STATE);
+    a.load(R1, CONTEXT, 2 * 8);
+    a.copy(R0, R3);
+    a.shift_left(R0, 32);
+    a.or_register(R0, R1);
+    a.store(R2, word::HANDED * 8, R0);
+    a.load_state(R2, word::TOLD);
+    a.add_register(R2, R1);
+    a.store_state(word::TOLD, R2);
+    a.label(Label::Refuse);
     refuse(&mut a);
     a.label(Label::Done);
     a.set(R0, 0);

@@ -50,11 +50,11 @@ impl Limit {
     }
 
     /// Sends the frames before the first that is too long.
-    pub(super) fn guard<'a, F>(
+    pub(super) fn guard<'a, F, T>(
         self,
         frames: F,
-        send: impl FnOnce(&mut dyn Iterator<Item = [&'a [u8]; PIECES_MAX]>) -> Result<usize, SyscallError>,
-    ) -> Result<usize, SyscallError>
+        send: impl FnOnce(&mut dyn Iterator<Item = [&'a [u8]; PIECES_MAX]>) -> Result<T, SyscallError>,
+    ) -> Result<T, SyscallError>
     where
         F: Iterator<Item = [&'a [u8]; PIECES_MAX]>,
     {

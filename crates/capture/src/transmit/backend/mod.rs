@@ -22,7 +22,9 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use tapline_sys::{FRAMES_PER_CALL, FrameSocket, LiveFrames, LiveFramesError, PIECES_MAX, SyscallError};
+use tapline_sys::{
+    FRAMES_PER_CALL, FrameSocket, Handed, LiveFrames, LiveFramesError, PIECES_MAX, SyscallError,
+};
 
 use super::{Permit, TransmitError};
 use limit::Limit;
@@ -204,6 +206,22 @@ impl Way {
             Way::Packet(socket) => socket.send(frames.take(FRAMES_PER_CALL)),
             Way::Xdp(sender, limit) => limit.guard(frames, |frames| sender.send(frames)),
             Way::Live(live, limit) => limit.guard(frames, |frames| live.send(frames)),
+        }
+    }
+
+    /// Likewise; but where we are told what found no room, that is lost, and what comes after it goes all the same. Adds what became of the frames,
+    /// in their order.
+    pub(super) fn flood<'a>(
+        &mut self,
+        frames: impl Iterator<Item = [&'a [u8]; PIECES_MAX]>,
+        handed: &mut Vec<Handed>,
+    ) -> Result<(), SyscallError> {
+        match self {
+            Way::Live(live, limit) => limit.guard(frames, |frames| {
+                handed.extend_from_slice(live.flood(frames)?);
+                Ok(())
+            }),
+            _ => self.send(frames).map(|taken| handed.push(Handed { taken, lost: 0 })),
         }
     }
 
