@@ -10,7 +10,7 @@
 use anyhow::{Result, bail};
 use clap::Args;
 use tapline_capture::Source;
-use tapline_capture::af_packet::{self, AfPacket, CaptureDirection, TimestampSource};
+use tapline_capture::af_packet::{self, AfPacket, CaptureDirection};
 use tapline_capture::af_xdp::{self, AfXdp, REST_US};
 use tapline_packet::{Interface, LinkType};
 
@@ -78,9 +78,6 @@ fn open_xdp(settings: &af_packet::Settings, xdp: XdpArgs) -> Result<Live> {
             "{XDP}: an XDP program sees what an interface receives, and nothing that it sends: leave {XDP} out"
         );
     }
-    if settings.timestamps != TimestampSource::Host {
-        bail!("{XDP}: packets carry no adapter's time here; leave -j or {XDP} out");
-    }
     let workers = AfXdp::open_workers(&af_xdp::Settings {
         interfaces: settings.interfaces.iter().map(|name| bare_name(name).to_owned()).collect(),
         netns: settings.netns.clone(),
@@ -93,6 +90,7 @@ fn open_xdp(settings: &af_packet::Settings, xdp: XdpArgs) -> Result<Live> {
         // Who wants packets at once, or sends them on, does not rest.
         rest_us: if settings.latency_ms > 1 { REST_US } else { 0 },
         busy_poll_us: xdp.busy_poll,
+        timestamps: settings.timestamps,
         force: xdp.xdp_force,
     })?;
     let threads = threads(workers.len());

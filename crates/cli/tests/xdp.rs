@@ -115,6 +115,58 @@ fn every_packet_is_captured_as_it_was_sent_and_the_host_gets_none() {
     assert_eq!(namespace.counter(FAR, "rx_packets").unwrap() - before, 10_000);
 }
 
+/// A tag that stands beside the packet, as adapters leave it, is asked for; so is the adapter's time, and what has none has the host's.
+#[test]
+fn what_the_driver_knows_of_a_packet_is_asked_for() {
+    let Some(namespace) = namespace("what_the_driver_knows_of_a_packet_is_asked_for") else { return };
+    // A bridge takes tags out of what it receives, and hands them on beside the packet.
+    if let Err(error) = namespace.ip(&["link", "add", "bridge0", "type", "bridge", "mcast_snooping", "0"]) {
+        return eprintln!("skipped: what_the_driver_knows_of_a_packet_is_asked_for: {error}");
+    }
+    namespace.ip(&["link", "add", "source0", "type", "veth", "peer", "name", "port0"]).unwrap();
+    for interface in ["bridge0", "source0", "port0"] {
+        namespace.ip(&["link", "set", interface, "arp", "off", "multicast", "off"]).unwrap();
+    }
+    for port in ["port0", NEAR] {
+        namespace.ip(&["link", "set", port, "master", "bridge0"]).unwrap();
+    }
+    for interface in ["bridge0", "source0", "port0"] {
+        namespace.ip(&["link", "set", interface, "up"]).unwrap();
+    }
+    for interface in ["source0", "port0", NEAR] {
+        wait_for("a link", || {
+            let shown = namespace.ip(&["-d", "link", "show", interface]).unwrap();
+            shown.contains("state UP") && (interface == "source0" || shown.contains("state forwarding"))
+        });
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("out.pcap");
+    // Of a protocol that no firewall on the bridge looks into.
+    let plain = (0..50).map(|number| {
+        let mut frame = udp(7, number);
+        frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+        frame
+    });
+    let tagged = plain.clone().map(|frame| [&frame[..12], &[0x81, 0, 0, 5], &frame[12..]].concat());
+    let frames: Vec<Vec<u8>> = tagged.chain(plain).collect();
+    let mut sender = Sender::open(Some(namespace.name()), "source0").unwrap();
+    for (clock, stripping) in [("host", "on"), ("adapter_unsynced", "on"), ("host", "off")] {
+        // A veth leaves tags where they are, whatever it says of taking them out.
+        finish(namespace.command("ethtool").args(["-K", FAR, "rxvlan", stripping])).succeeded();
+        let arguments = ["-i", "xdp:far0", "-w", text(&file), "-j", clock, "--json"];
+        let live = start(&namespace, &arguments);
+        assert_eq!(sender.send(&frames, 100, Pace::PerSecond(5_000)).unwrap().packets, 100);
+        let finished = live.interrupt().succeeded();
+        let got = bytes_of(packets_of(&file));
+        let strange = got.iter().find(|frame| !frames.contains(frame));
+        assert!(got == frames, "{clock}: {} packets, {strange:?}: {}", got.len(), finished.stderr);
+        // A veth has no clock of its own: what the adapter was to stamp and did not is told.
+        let told = "100 packets of queue 0 were not stamped by the adapter";
+        assert_eq!(finished.stderr.contains(told), clock != "host", "{}", finished.stderr);
+        assert_eq!(finished.account().count("delivered"), 100);
+    }
+}
+
 #[test]
 fn several_queues_are_all_served_by_one_worker_or_by_several() {
     const TEST: &str = "several_queues_are_all_served_by_one_worker_or_by_several";

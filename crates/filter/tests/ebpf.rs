@@ -437,7 +437,12 @@ fn a_front_counts_what_it_does_and_heeds_the_stop() {
     }
     let sockets = Map::create(MapKind::XdpSockets, "tapline_test", 2).expect("a map");
     let book = SharedArray::create("tapline_test", Front::book_len(2), 1).expect("an array");
-    let place = Front { sockets: sockets.as_fd().as_raw_fd(), book: book.as_fd().as_raw_fd(), queues: 2 };
+    let place = Front {
+        sockets: sockets.as_fd().as_raw_fd(),
+        book: book.as_fd().as_raw_fd(),
+        queues: 2,
+        notes: None,
+    };
     let options = Options { handle: Handle::Dead, ..Options::new(LinkType::ETHERNET) };
     let filter = |text: &str| raise_program(&compile(text, &options).expect("a filter"));
     let texts = ["udp port 53", "tcp or udp", "ip[ip[0] & 0xf] = 17 or udp[4:2] > 5", ""];

@@ -3,6 +3,7 @@
 //! ```text
 //! filter -> classic BPF --raise, optimise--> graph --front--> XDP program        as ebpf::front says: match -> socket, else -> host, both counted
 //!                                    +------ refused: a program that takes everything, and the filter runs here
+//! the same, which also asks the driver what it knows (notes)             where that is wanted, and the driver runs it
 //! ```
 //!
 //! All of it ends with its descriptors: whatever becomes of this process, the interface is then as it was before.
@@ -11,7 +12,7 @@ use std::fmt;
 use std::os::fd::{AsFd, AsRawFd};
 
 use tapline_filter::bpf;
-use tapline_filter::ebpf::{self, Front};
+use tapline_filter::ebpf::{self, Front, Notes};
 use tapline_filter::ir::{Field, Ir, Op, raise_program};
 use tapline_filter::optimise::optimise;
 use tapline_sys::bpf::{Insn, LoadError, Map, MapKind, Program, ProgramKind, SharedArray, XdpLink, XdpMode};
@@ -40,6 +41,8 @@ pub enum Mode {
 #[derive(Debug)]
 pub(super) struct Loaded {
     program: Program,
+    /// The one that makes notes, with their cookie; or why there is none.
+    noting: Option<Result<(Program, u64), LoadError>>,
     pub(super) sockets: Map,
     book: SharedArray,
     /// Why the filter does not run in it, if there is one that does not.
@@ -55,12 +58,14 @@ pub(super) struct Attachment {
     _sockets: Map,
     book: SharedArray,
     pub(super) mode: Mode,
+    /// What notes end with, if there are any.
+    pub(super) cookie: Option<u64>,
     /// Holds the interface in promiscuous mode.
     _member: Option<PacketSocket>,
 }
 
 impl Loaded {
-    /// Loads the program for so many queues; `several` says that packets may come in several buffers.
+    /// Loads the program for so many queues; `several` says that packets may come in several buffers. Notes are for the interface of this number.
     ///
     /// # Errors
     /// That there are no rights for programs, or the kernel refuses even one without a filter.
@@ -68,17 +73,26 @@ impl Loaded {
         filter: Option<&bpf::Program>,
         queues: u16,
         several: bool,
+        notes: Option<(u32, Notes)>,
     ) -> Result<Loaded, AfXdpError> {
         let sockets = Map::create(MapKind::XdpSockets, NAME, queues.into())?;
         let book = SharedArray::create(NAME, Front::book_len(queues), 1)?;
-        let front = Front { sockets: sockets.as_fd().as_raw_fd(), book: book.as_fd().as_raw_fd(), queues };
+        let (sockets_fd, book_fd) = (sockets.as_fd().as_raw_fd(), book.as_fd().as_raw_fd());
+        let front = Front { sockets: sockets_fd, book: book_fd, queues, notes: None };
         let filtering = filter.map(|filter| filtering(filter, front, several));
-        let (program, refusal) = match filtering {
-            Some(Ok(program)) => (program, None),
-            Some(Err(refusal)) => (load(&taking_all(front)?)?, Some(refusal)),
-            None => (load(&taking_all(front)?)?, None),
+        let (graph, program, refusal) = match filtering {
+            Some(Ok((graph, program))) => (Some(graph), program, None),
+            Some(Err(refusal)) => (None, load(&ebpf::front(None, front)?, None)?, Some(refusal)),
+            None => (None, load(&ebpf::front(None, front)?, None)?, None),
         };
-        Ok(Loaded { program, sockets, book, refusal })
+        let noting = match notes {
+            None => None,
+            Some((if_index, notes)) => {
+                let program = ebpf::front(graph.as_ref(), Front { notes: Some(notes), ..front })?;
+                Some(load(&program, Some(if_index)).map(|program| (program, notes.cookie)))
+            }
+        };
+        Ok(Loaded { program, noting, sockets, book, refusal })
     }
 
     /// Puts it before the interface: in the driver if that can, else before the stack. The second is why not in the driver.
@@ -90,7 +104,23 @@ impl Loaded {
         if_index: u32,
         member: Option<PacketSocket>,
     ) -> Result<(Attachment, Option<SyscallError>), AfXdpError> {
-        let Loaded { program, sockets, book, .. } = self;
+        let Loaded { program, noting, sockets, book, .. } = self;
+        let attachment = |link, loaded, mode, cookie| Attachment {
+            _link: link,
+            _loaded: loaded,
+            _sockets: sockets,
+            book,
+            mode,
+            cookie,
+            _member: member,
+        };
+        if let Some(Ok((noting, cookie))) = noting {
+            match XdpLink::attach(&noting, if_index, XdpMode::Native) {
+                Ok(link) => return Ok((attachment(link, noting, Mode::Native, Some(cookie)), None)),
+                Err(error) if matches!(error.errno(), EPERM | EBUSY | EEXIST) => return Err(error.into()),
+                Err(_) => {}
+            }
+        }
         let (link, mode, reason) = match XdpLink::attach(&program, if_index, XdpMode::Native) {
             Ok(link) => (link, Mode::Native, None),
             Err(error) if matches!(error.errno(), EPERM | EBUSY | EEXIST) => return Err(error.into()),
@@ -100,9 +130,7 @@ impl Loaded {
                 Err(generic) => return Err(AfXdpError::NotAttached { native, generic }),
             },
         };
-        let attachment =
-            Attachment { _link: link, _loaded: program, _sockets: sockets, book, mode, _member: member };
-        Ok((attachment, reason))
+        Ok((attachment(link, program, mode, None), reason))
     }
 }
 
@@ -128,12 +156,8 @@ pub(super) fn describe(id: u32) -> String {
     format!("{name}id {id}")
 }
 
-fn taking_all(front: Front) -> Result<ebpf::Program, AfXdpError> {
-    ebpf::front(None, front).map_err(AfXdpError::from)
-}
-
-/// The filter's program, loaded; or why there is none, in words.
-fn filtering(filter: &bpf::Program, front: Front, several: bool) -> Result<Program, String> {
+/// The filter's graph, and its program, loaded; or why there is none, in words.
+fn filtering(filter: &bpf::Program, front: Front, several: bool) -> Result<(Ir, Program), String> {
     let mut graph = raise_program(filter);
     optimise(&mut graph);
     graph.verify().map_err(text)?;
@@ -144,7 +168,8 @@ fn filtering(filter: &bpf::Program, front: Front, several: bool) -> Result<Progr
         );
     }
     let program = ebpf::front(Some(&graph), front).map_err(text)?;
-    load(&program).map_err(text)
+    let program = load(&program, None).map_err(text)?;
+    Ok((graph, program))
 }
 
 fn asks_for_length(graph: &Ir) -> bool {
@@ -152,8 +177,8 @@ fn asks_for_length(graph: &Ir) -> bool {
     graph.blocks.iter().flat_map(|block| &block.instructions).any(|value| is_length(graph.op(*value)))
 }
 
-/// As a program that takes packets of several buffers, which old kernels do not know.
-fn load(program: &ebpf::Program) -> Result<Program, LoadError> {
+/// As a program that takes packets of several buffers, which old kernels do not know; for one interface only, if one is named.
+fn load(program: &ebpf::Program, if_index: Option<u32>) -> Result<Program, LoadError> {
     let insns: Vec<Insn> = program
         .insns()
         .iter()
@@ -164,9 +189,13 @@ fn load(program: &ebpf::Program) -> Result<Program, LoadError> {
             immediate: insn.immediate,
         })
         .collect();
-    Program::load(ProgramKind::XdpFragments, NAME, &insns).or_else(|error| match error.errno() {
+    let load = |kind| match if_index {
+        Some(if_index) => Program::load_for(if_index, kind, NAME, &insns),
+        None => Program::load(kind, NAME, &insns),
+    };
+    load(ProgramKind::XdpFragments).or_else(|error| match error.errno() {
         EPERM => Err(error),
-        _ => Program::load(ProgramKind::Xdp, NAME, &insns),
+        _ => load(ProgramKind::Xdp),
     })
 }
 

@@ -100,6 +100,23 @@ pub enum AfXdpError {
          host keeps its packets), give a filter (what it refuses stays with the host), or insist with --xdp-force"
     )]
     CutsHost,
+    /// The driver does not tell programs when packets came.
+    #[error(
+        "{interface}: its driver tells XDP programs no time of the adapter (Linux 6.3 or later, and a driver that does: see tapline interfaces); leave -j or \
+         xdp: out"
+    )]
+    NoTime {
+        /// Where.
+        interface: String,
+    },
+    /// The adapter cannot be told to stamp packets.
+    #[error("{interface}: the adapter does not stamp packets: {source}; leave -j out")]
+    NotStamping {
+        /// Where.
+        interface: String,
+        /// What the kernel said.
+        source: SyscallError,
+    },
     /// The program in front was refused.
     #[error("the kernel refused the XDP program: {0}")]
     Program(#[from] LoadError),

@@ -43,7 +43,7 @@ use attachment::Attachment;
 use opener::{Opened, Opener};
 use queue::Queue;
 
-use crate::af_packet::{CompileFilter, LossWatch, open_namespace};
+use crate::af_packet::{CompileFilter, LossWatch, TimestampSource, open_namespace};
 use crate::link_state::LinkState;
 use crate::{Advance, Count, Error, Event, InterfaceAccount, RingAccount, Source, XdpAccount};
 
@@ -80,6 +80,8 @@ pub struct Settings {
     pub rest_us: u32,
     /// Poll the driver ourselves, for at most so many microseconds a call.
     pub busy_poll_us: Option<u32>,
+    /// Whose clock stamps packets; the adapter's only where its driver tells it to XDP programs.
+    pub timestamps: TimestampSource,
     /// Take interfaces too on which this host or this session depends.
     pub force: bool,
 }
@@ -98,6 +100,7 @@ impl Settings {
             workers: 1,
             rest_us: REST_US,
             busy_poll_us: None,
+            timestamps: TimestampSource::Host,
             force: false,
         }
     }
@@ -290,6 +293,7 @@ impl AfXdp {
             }
             Phase::Running => Ok(Advance::Idle),
             Phase::Draining | Phase::Ended => {
+                self.tell_unstamped();
                 self.phase = Phase::Ended;
                 Ok(Advance::End)
             }
@@ -341,6 +345,20 @@ impl AfXdp {
         }
         if now != LinkState::of(&before) {
             self.tell(&name, now.news().to_owned(), now != LinkState::Running);
+        }
+    }
+
+    /// Tells of packets whose time is not the one that was asked for.
+    fn tell_unstamped(&mut self) {
+        for queue in &mut self.queues {
+            let interface = &self.interfaces[queue.common.interface.0 as usize].name;
+            let (count, number) = (std::mem::take(&mut queue.unstamped), queue.number);
+            if count > 0 {
+                let text = format!(
+                    "{count} packets of queue {number} were not stamped by the adapter and carry the host's time"
+                );
+                self.events.push(Event { interface: interface.clone(), text, warning: true });
+            }
         }
     }
 

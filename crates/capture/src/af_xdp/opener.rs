@@ -7,18 +7,21 @@
 //!
 //! Everything needs rights that are given up once the capture runs; nothing is opened later.
 
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
+use tapline_filter::ebpf::Notes;
 use tapline_packet::{Interface, InterfaceId};
+use tapline_sys::bpf::kernel_functions;
 use tapline_sys::xsk::{Bound, Busy, XdpSocket, XskSettings};
-use tapline_sys::{Link, LinkControl, PacketSocket, RouteSocket, SyscallError};
+use tapline_sys::{Link, LinkControl, NetdevSocket, PacketSocket, RouteSocket, SyscallError};
 
 use super::attachment::{self, Attachment, Loaded, Mode};
 use super::protect::{self, Session, Taking};
 use super::queue::{Common, Queue, SCRATCH_LEN};
 use super::{AfXdpError, Settings, size};
-use crate::af_packet::{LossWatch, Patterns, link_type, snap_len};
+use crate::af_packet::{LossWatch, Patterns, TimestampSource, link_type, snap_len};
 use crate::{Error, Event};
 
 /// Packets that one poll takes, with busy polling.
@@ -29,6 +32,10 @@ const COMPLETION_LEN: u32 = 64;
 
 /// Receive queues that an interface may have.
 const QUEUES_MAX: u32 = 4096;
+
+/// `NETDEV_XDP_RX_METADATA_*`: what drivers tell programs.
+const METADATA_TIME: u64 = 1;
+const METADATA_VLAN: u64 = 4;
 
 const EBUSY: i32 = 16;
 const EINVAL: i32 = 22;
@@ -115,7 +122,9 @@ impl<'a> Opener<'a> {
         let own = self.queues(link);
         // No driver has more, and what is beyond the program's queues is left to the host.
         let own = own.min(QUEUES_MAX);
-        let loaded = Loaded::new(filter, own as u16, size.several)?;
+        let strips = self.strips_tags(link);
+        let notes = self.notes(link, strips)?;
+        let loaded = Loaded::new(filter, own as u16, size.several, notes.map(|notes| (link.index, notes)))?;
         let is_filtered = filter.is_some() && loaded.refusal.is_none();
         if !self.settings.force {
             let taking = Taking { filter: filter.filter(|_| is_filtered), link_type: interface.link_type };
@@ -133,7 +142,7 @@ impl<'a> Opener<'a> {
         }
         let common =
             Common { interface: id, if_index: link.index, snap_len: snap_len(self.settings.snap_len) };
-        let (queues, bound) = self.bind_all(link, own, size, common, &loaded)?;
+        let (mut queues, bound) = self.bind_all(link, own, size, common, &loaded)?;
         let member = self.join(link, &mut tell);
         let (attachment, native) = self.attach(loaded, link, member)?;
         if let Some(error) = native {
@@ -153,12 +162,24 @@ impl<'a> Opener<'a> {
                 true,
             );
         }
-        self.warn_of_stripped_tags(link, &mut tell);
+        let notes = notes.filter(|_| attachment.cookie.is_some());
+        let has_time = notes.is_some_and(|notes| notes.time.is_some());
+        let wants_time = self.settings.timestamps != TimestampSource::Host;
+        if wants_time && !has_time {
+            return Err(AfXdpError::NoTime { interface: link.name.clone() });
+        }
+        for queue in &mut queues {
+            (queue.cookie, queue.wants_time) = (attachment.cookie, wants_time);
+        }
+        if strips {
+            let is_noted = notes.is_some_and(|notes| notes.vlan.is_some());
+            warn_of_stripped_tags(link, is_noted, is_filtered, &mut tell);
+        }
         if !link.is_up() {
             tell("is down: nothing is captured until it is up".to_owned(), true);
         }
         let losses = LossWatch::start(&link.name, link.index, &mut self.route, &mut self.control);
-        let summary = summary(&queues, bound, attachment.mode, size);
+        let summary = summary(&queues, bound, attachment.mode, size, wants_time);
         let attachment = Arc::new(attachment);
         Ok(Opened { interface, link: link.clone(), attachment, queues, is_filtered, losses, events, summary })
     }
@@ -267,20 +288,37 @@ impl<'a> Opener<'a> {
         })
     }
 
-    /// Tags that the adapter takes out of packets are nowhere then: sockets of this kind have no place for them.
-    fn warn_of_stripped_tags(&mut self, link: &Link, tell: &mut impl FnMut(String, bool)) {
-        let features = self.control.features(&link.name).unwrap_or_default();
-        let strips = features.iter().any(|feature| feature.name == "rx-vlan-hw-parse" && feature.is_on);
-        // A veth takes none out of what is sent through it with its tag.
-        if strips && link.kind != "veth" {
-            let name = &link.name;
-            tell(
-                format!(
-                    "the adapter takes VLAN tags out, and AF_XDP does not get them: ethtool -K {name} rxvlan off"
-                ),
-                true,
-            );
+    /// Whether VLAN tags may stand beside packets: an adapter takes them out, or a veth has got them so.
+    fn strips_tags(&mut self, link: &Link) -> bool {
+        if link.kind == "veth" {
+            return true;
         }
+        let features = self.control.features(&link.name).unwrap_or_default();
+        features.iter().any(|feature| feature.name == "rx-vlan-hw-parse" && feature.is_on)
+    }
+
+    /// What the program should ask the driver for, of what it tells: tags that are not in the packets, and the adapter's time if that is wanted.
+    ///
+    /// # Errors
+    /// That the adapter's time is wanted, and it cannot be told to stamp packets.
+    fn notes(&mut self, link: &Link, strips: bool) -> Result<Option<Notes>, AfXdpError> {
+        let wants_time = self.settings.timestamps != TimestampSource::Host;
+        if !wants_time && !strips {
+            return Ok(None);
+        }
+        let features = NetdevSocket::open().and_then(|mut netdev| netdev.xdp_features(link.index));
+        // A kernel that does not know the question has no answers for programs either.
+        let told = features.ok().flatten().unwrap_or_default();
+        let (has_time, has_vlan) = (told.metadata & METADATA_TIME != 0, told.metadata & METADATA_VLAN != 0);
+        if wants_time && has_time && link.kind != "veth" {
+            let fail = |source| AfXdpError::NotStamping { interface: link.name.clone(), source };
+            self.control.stamp_all(&link.name).map_err(fail)?;
+        }
+        let names = ["bpf_xdp_metadata_rx_timestamp", "bpf_xdp_metadata_rx_vlan_tag"];
+        let [time, vlan] = kernel_functions(names).unwrap_or_default();
+        let cookie = RandomState::new().build_hasher().finish();
+        let (time, vlan) = (time.filter(|_| wants_time && has_time), vlan.filter(|_| strips && has_vlan));
+        Ok((time.is_some() || vlan.is_some()).then_some(Notes { time, vlan, cookie }))
     }
 
     fn describe(&mut self, link: &Link) -> Interface {
@@ -294,8 +332,25 @@ impl<'a> Opener<'a> {
     }
 }
 
+/// Where tags are that are in no packet.
+fn warn_of_stripped_tags(
+    link: &Link,
+    is_noted: bool,
+    is_filtered: bool,
+    tell: &mut impl FnMut(String, bool),
+) {
+    let lack = match (is_noted, is_filtered) {
+        // It takes none out of what is sent through it with its tag.
+        _ if link.kind == "veth" => return,
+        (true, false) => return,
+        (true, true) => "the filter in front does not see them",
+        (false, _) => "AF_XDP does not get them",
+    };
+    tell(format!("the adapter takes VLAN tags out, and {lack}: ethtool -K {} rxvlan off", link.name), true);
+}
+
 /// How an interface is captured, for people.
-fn summary(queues: &[Queue], bound: Bound, mode: Mode, size: size::Size) -> String {
+fn summary(queues: &[Queue], bound: Bound, mode: Mode, size: size::Size, has_time: bool) -> String {
     let mib = f64::from(size.chunks) * f64::from(size.chunk_len) / f64::from(1 << 20);
     let count = match queues.len() {
         1 => "1 queue".to_owned(),
@@ -308,5 +363,6 @@ fn summary(queues: &[Queue], bound: Bound, mode: Mode, size: size::Size) -> Stri
     };
     let huge = queues.iter().all(|queue| queue.socket.has_huge_pages());
     let pages = if huge { " in huge pages" } else { "" };
-    format!("AF_XDP {place}, {copies}, {count} of {mib} MiB{pages}, time stamps: the clock once a batch")
+    let clock = if has_time { "the adapter's clock" } else { "the clock once a batch" };
+    format!("AF_XDP {place}, {copies}, {count} of {mib} MiB{pages}, time stamps: {clock}")
 }

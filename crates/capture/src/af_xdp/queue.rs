@@ -10,7 +10,8 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use tapline_packet::{BATCH_MAX, Direction, InterfaceId, Meta, Record, Timestamp};
+use tapline_filter::ebpf::Note;
+use tapline_packet::{BATCH_MAX, Direction, InterfaceId, Meta, Record, Timestamp, VlanTag};
 use tapline_sys::SyscallError;
 use tapline_sys::xsk::{Frame, XdpSocket, XskStatistics};
 
@@ -45,6 +46,12 @@ pub(super) struct Queue {
     delivered: u64,
     joined: u64,
     counted: XskStatistics,
+    /// What notes in front of packets end with, if there are any.
+    pub(super) cookie: Option<u64>,
+    /// Whether the time of a note is the packet's.
+    pub(super) wants_time: bool,
+    /// Packets that the adapter should have stamped and did not.
+    pub(super) unstamped: u64,
     /// Losses that no packet has carried yet.
     drops_pending: u64,
     batches_since_reading: u32,
@@ -61,6 +68,9 @@ impl Queue {
             delivered: 0,
             joined: 0,
             counted: XskStatistics::default(),
+            cookie: None,
+            wants_time: false,
+            unstamped: 0,
             drops_pending: 0,
             batches_since_reading: 0,
         }
@@ -86,7 +96,7 @@ impl Queue {
                 (frame.offset, frame.len, frame.len, 1)
             };
             self.done += parts;
-            let meta = Meta { wire_len, ..meta };
+            let meta = self.noted(frame, Meta { wire_len, ..meta });
             records.push(Record { offset, cap_len: cap_len.min(snap_len), meta, ..Record::default() });
         }
         self.batches_since_reading += 1;
@@ -99,6 +109,25 @@ impl Queue {
         }
         self.delivered += records.len() as u64;
         !records.is_empty()
+    }
+
+    /// With what the driver knew of the packet.
+    fn noted(&mut self, frame: Frame, meta: Meta) -> Meta {
+        let Some(cookie) = self.cookie else { return meta };
+        let note = self.take_note(frame, cookie).unwrap_or_default();
+        let is_stamped = self.wants_time && note.time != 0;
+        self.unstamped += u64::from(self.wants_time && !is_stamped);
+        let timestamp = if is_stamped { Timestamp::from_nanos(note.time as i64) } else { meta.timestamp };
+        let (tpid, tci) = note.vlan;
+        Meta { timestamp, vlan: (tpid != 0).then_some(VlanTag { tpid, tci }), ..meta }
+    }
+
+    /// The note in front of a packet's first byte.
+    fn take_note(&mut self, frame: Frame, cookie: u64) -> Option<Note> {
+        let at = frame.offset % self.socket.settings().chunk_len as usize;
+        let start = at.checked_sub(Note::LEN)?;
+        let bytes = self.socket.chunk_mut(frame.chunk).get_mut(start..at)?;
+        Note::take(bytes.try_into().ok()?, cookie)
     }
 
     /// Puts the packet together that begins at `done`: where it lies, its bytes there and on the wire, its parts. `None` if its rest has not come, or

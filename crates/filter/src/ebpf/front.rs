@@ -4,6 +4,7 @@
 //! if book.stop: pass                                              before anything else
 //! filter -- match ----> redirect to the socket of the packet's queue, which may pass it to the stack where there is none
 //!        \\- no match -> pass
+//!                       noted in front of it before that, if wanted: what the driver knows of it (`notes`)
 //! and of each packet, by its queue:  book.taken += 1, if it was redirected, or book.passed += 1
 //! ```
 //!
@@ -18,7 +19,7 @@
 use super::code::*;
 use super::insn::{CONTEXT, Insn, R0, R1, R2, R3};
 use super::lower::Lowering;
-use super::{EmitError, Hook, Program, REDIRECT_MAP, XdpAction, emit, xdp_md};
+use super::{EmitError, Hook, Notes, Program, REDIRECT_MAP, XdpAction, emit, xdp_md};
 use crate::ir::Ir;
 
 /// Bytes of a line.
@@ -36,6 +37,8 @@ pub struct Front {
     pub book: i32,
     /// Queues that are counted: those from 0 on. A packet of another queue goes where the filter and the map of sockets say, uncounted.
     pub queues: u16,
+    /// What to note of packets that match, if anything.
+    pub notes: Option<Notes>,
 }
 
 impl Front {
@@ -81,6 +84,9 @@ impl Lowering {
 
     /// The end of a packet that matches.
     pub(super) fn redirect(&mut self, front: &Front) {
+        if let Some(notes) = &front.notes {
+            self.note(notes);
+        }
         self.push(Insn::load(WORD, R2, CONTEXT, xdp_md::RX_QUEUE_INDEX));
         self.push_all(Insn::set_map(R1, front.sockets));
         self.push(Insn::set(R3, XdpAction::PASS));
@@ -139,13 +145,18 @@ mod tests {
 
     #[test]
     fn jumps_of_known_distance_lead_to_ends() {
-        let program = front(None, Front { sockets: 3, book: 4, queues: 2 }).unwrap();
-        let insns = program.insns();
-        for (at, insn) in insns.iter().enumerate().filter(|(_, insn)| insn.is_jump()) {
-            let to = (at as i64 + 1 + i64::from(insn.offset)) as usize;
-            assert!(insns.get(to).is_some(), "{}", program.text());
+        let all = Notes { time: Some(7), vlan: Some(8), cookie: 9 };
+        for notes in [None, Some(all), Some(Notes { vlan: None, ..all })] {
+            let program = front(None, Front { sockets: 3, book: 4, queues: 2, notes }).unwrap();
+            let insns = program.insns();
+            for (at, insn) in insns.iter().enumerate().filter(|(_, insn)| insn.is_jump()) {
+                let to = (at as i64 + 1 + i64::from(insn.offset)) as usize;
+                assert!(insns.get(to).is_some(), "{}", program.text());
+            }
+            assert_eq!(insns.last(), Some(&Insn::EXIT));
+            assert_eq!(insns[0].to, R0, "r1 is the context until it was copied");
+            let asked = program.text().matches("kernel-function#").count();
+            assert_eq!(asked, notes.map_or(0, |notes| 1 + usize::from(notes.vlan.is_some())));
         }
-        assert_eq!(insns.last(), Some(&Insn::EXIT));
-        assert_eq!(insns[0].to, R0, "r1 is the context until it was copied");
     }
 }

@@ -157,6 +157,11 @@ impl Insn {
         Insn { code: JMP | CALL, immediate: helper, ..NOTHING }
     }
 
+    /// Calls a function of the kernel by its number in the kernel's type information.
+    pub(super) const fn call_kernel(function: u32) -> Insn {
+        Insn { from: PSEUDO_KFUNC_CALL, ..Insn::call(function as i32) }
+    }
+
     /// Ends the program; r0 is its result.
     pub(super) const EXIT: Insn = Insn { code: JMP | EXIT, ..NOTHING };
 }
@@ -165,6 +170,9 @@ const NOTHING: Insn = Insn { code: 0, to: Register(0), from: Register(0), offset
 
 /// `BPF_PSEUDO_MAP_FD`, in the source register's place: the constant is a map's descriptor.
 pub(super) const PSEUDO_MAP_FD: Register = Register(1);
+
+/// `BPF_PSEUDO_KFUNC_CALL`, in the source register's place: the constant is the number of a function of the kernel. Minimum kernel: 5.13.
+pub(super) const PSEUDO_KFUNC_CALL: Register = Register(2);
 
 /// `BPF_PSEUDO_MAP_VALUE`, likewise: the constant is the address of a map's value. Minimum kernel: 5.2.
 pub(super) const PSEUDO_MAP_VALUE: Register = Register(2);

@@ -14,6 +14,7 @@
 //! | `select` | blocks, branches, searches, arithmetic |
 //! | `packet`, `xdp` | packet bytes and what is known besides, for each kind of program |
 //! | `front` | what stands around a filter in front of AF_XDP sockets: the way to the socket, the count, the stop |
+//! | `notes` | what the driver knows of a packet, noted in front of it |
 //! | `allocate`, `lower` | registers for variables |
 //!
 //! Two kinds of program come out. A socket filter returns how many bytes of the packet to keep, as classic BPF does: its verdict on a
@@ -26,6 +27,7 @@ pub mod code;
 mod front;
 mod insn;
 mod lower;
+mod notes;
 mod packet;
 mod select;
 mod step;
@@ -40,6 +42,7 @@ use thiserror::Error;
 
 pub use front::{Front, front};
 pub use insn::{Insn, Register};
+pub use notes::{Note, Notes};
 
 use crate::ir::Ir;
 use allocate::Pool;
@@ -70,6 +73,7 @@ mod sk_buff {
 mod xdp_md {
     pub(super) const DATA: i16 = 0;
     pub(super) const DATA_END: i16 = 4;
+    pub(super) const DATA_META: i16 = 8;
     pub(super) const INGRESS_IFINDEX: i16 = 12;
     pub(super) const RX_QUEUE_INDEX: i16 = 16;
 }

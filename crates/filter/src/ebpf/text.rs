@@ -9,7 +9,7 @@
 use std::fmt::Write;
 
 use super::code::*;
-use super::insn::{Insn, PSEUDO_MAP_FD, PSEUDO_MAP_VALUE};
+use super::insn::{Insn, PSEUDO_KFUNC_CALL, PSEUDO_MAP_FD, PSEUDO_MAP_VALUE};
 
 /// One line for each instruction; a constant of 64 bits takes the line of its first.
 pub(super) fn render(insns: &[Insn]) -> String {
@@ -100,6 +100,9 @@ fn jump(insn: Insn) -> String {
         JA if insn.class() == JMP32 => return format!("gotol pc{:+}", insn.immediate),
         JA => return format!("goto pc{:+}", insn.offset),
         EXIT => return "exit".to_owned(),
+        CALL if insn.from == PSEUDO_KFUNC_CALL => {
+            return format!("call kernel-function#{}", insn.immediate);
+        }
         CALL => return format!("call {}", helper(insn.immediate)),
         JEQ => "==",
         JNE => "!=",

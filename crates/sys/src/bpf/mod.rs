@@ -16,6 +16,7 @@
 //! Nothing here outlives its descriptors: a program, map or link is gone when the last process that holds it is.
 
 mod attributes;
+mod btf;
 mod link;
 mod map;
 mod probe;
@@ -23,6 +24,7 @@ mod program;
 mod shared_array;
 mod tracepoint;
 
+pub use btf::kernel_functions;
 pub use link::{XdpLink, XdpMode};
 pub use map::{Map, MapKind};
 pub use probe::{Unprivileged, probe, unprivileged};

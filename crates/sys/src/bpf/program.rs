@@ -16,6 +16,12 @@ const INFO: &str = "bpf(BPF_OBJ_GET_INFO_BY_FD)";
 /// What the kernel reads as the licence. No helper that is for GPL programs only is called.
 const LICENCE: &std::ffi::CStr = c"MIT";
 
+/// Of programs that call functions of the kernel's, which it lends to such only.
+const LICENCE_OF_CALLERS: &std::ffi::CStr = c"Dual MIT/GPL";
+
+/// `BPF_F_XDP_DEV_BOUND_ONLY`.
+const BOUND_TO_DEVICE: u32 = 1 << 6;
+
 /// Room for the verifier's words; the second is for when the first was too small.
 const LOG_LENS: [usize; 2] = [1 << 18, 1 << 24];
 
@@ -189,7 +195,30 @@ impl Program {
     /// [`LoadError`], with the verifier's words: `EPERM` without the rights that the kind needs, `E2BIG` for a program without
     /// instructions or with more than a million, `EACCES` or `EINVAL` for what the verifier does not like.
     pub fn load(kind: ProgramKind, name: &str, insns: &[Insn]) -> Result<Program, LoadError> {
-        let failure = match load(kind, name, insns, &mut []) {
+        Program::load_bound(kind, None, name, insns)
+    }
+
+    /// Likewise an XDP program for this interface only, which may ask its driver what it knows of a packet (`bpf_xdp_metadata_rx_*`). It is
+    /// attached in the driver or not at all. Minimum kernel: 6.3.
+    ///
+    /// # Errors
+    /// As of [`load`](Self::load); `EOPNOTSUPP` if the driver tells nothing; `EINVAL` on older kernels or without such an interface.
+    pub fn load_for(
+        if_index: u32,
+        kind: ProgramKind,
+        name: &str,
+        insns: &[Insn],
+    ) -> Result<Program, LoadError> {
+        Program::load_bound(kind, Some(if_index), name, insns)
+    }
+
+    fn load_bound(
+        kind: ProgramKind,
+        if_index: Option<u32>,
+        name: &str,
+        insns: &[Insn],
+    ) -> Result<Program, LoadError> {
+        let failure = match load(kind, if_index, name, insns, &mut []) {
             Ok(fd) => return Ok(Program { fd }),
             Err(call) => call,
         };
@@ -203,7 +232,7 @@ impl Program {
         let mut log = Vec::new();
         for len in LOG_LENS {
             log = vec![0; len];
-            match load(kind, name, insns, &mut log) {
+            match load(kind, if_index, name, insns, &mut log) {
                 // What failed for want of memory may have found some.
                 Ok(fd) => return Ok(Program { fd }),
                 Err(call) if call.errno() == libc::ENOSPC => {}
@@ -341,18 +370,29 @@ impl AsFd for Program {
 }
 
 /// One try, or some if signals come; with the verifier's words if there is room for them.
-fn load(kind: ProgramKind, name: &str, insns: &[Insn], log: &mut [u8]) -> Result<OwnedFd, SyscallError> {
+fn load(
+    kind: ProgramKind,
+    if_index: Option<u32>,
+    name: &str,
+    insns: &[Insn],
+    log: &mut [u8],
+) -> Result<OwnedFd, SyscallError> {
+    let (licence, binding) = match if_index {
+        Some(_) => (LICENCE_OF_CALLERS, BOUND_TO_DEVICE),
+        None => (LICENCE, 0),
+    };
     let count = u32::try_from(insns.len()).map_err(|_| SyscallError::from_errno(LOAD, libc::E2BIG))?;
     let mut attributes = ProgLoad {
         prog_type: kind.number(),
         insn_cnt: count,
         insns: insns.as_ptr() as u64,
-        license: LICENCE.as_ptr() as u64,
+        license: licence.as_ptr() as u64,
         log_level: u32::from(!log.is_empty()),
         log_size: log.len() as u32,
         log_buf: if log.is_empty() { 0 } else { log.as_mut_ptr() as u64 },
-        prog_flags: kind.flags(),
+        prog_flags: kind.flags() | binding,
         prog_name: object_name(name),
+        prog_ifindex: if_index.unwrap_or(0),
         ..ProgLoad::default()
     };
     let mut tries = 0;

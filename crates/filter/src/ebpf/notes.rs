@@ -1,0 +1,127 @@
+//! What a driver knows of a packet beside its bytes, noted in front of them by a program in front of AF_XDP sockets.
+//!
+//! ```text
+//! chunk := ... note packet                                     the kernel copies what stands in front of a packet with it
+//! note  := time:u64 vlan:u64 cookie:u64                        24 bytes that end where the packet begins
+//! time  := nanoseconds of the adapter's clock, or 0            bpf_xdp_metadata_rx_timestamp, since Linux 6.3
+//! vlan  := protocol:u16be tci:u16 0:u32, or 0                  bpf_xdp_metadata_rx_vlan_tag, since Linux 6.8: a tag that the adapter took out
+//! ```
+//!
+//! Not each packet has a note: a driver may leave no room. The cookie says that there is one; who reads it clears it, as the memory is used again.
+
+use super::code::*;
+use super::insn::{CONTEXT, FRAME, Insn, R0, R1, R2, R3};
+use super::lower::Lowering;
+use super::xdp_md;
+
+/// `bpf_xdp_adjust_meta`.
+const ADJUST_META: i32 = 54;
+
+/// Where the answers stand on the stack: nothing else is needed there any more.
+const TIME_AT: i16 = -8;
+const VLAN_AT: i16 = -16;
+
+/// What to note. Functions of the kernel are named by their numbers in its type information; a driver that does not know an answer leaves 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notes {
+    /// `bpf_xdp_metadata_rx_timestamp`, to note the time.
+    pub time: Option<u32>,
+    /// `bpf_xdp_metadata_rx_vlan_tag`, to note the tag.
+    pub vlan: Option<u32>,
+    /// What a note ends with.
+    pub cookie: u64,
+}
+
+/// A note, as it was read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Note {
+    /// Nanoseconds of the adapter's clock; 0 if it did not stamp the packet.
+    pub time: u64,
+    /// Protocol identifier and control information of the tag; 0 and 0 without one.
+    pub vlan: (u16, u16),
+}
+
+impl Note {
+    /// Bytes of a note.
+    pub const LEN: usize = 24;
+
+    /// Reads the note in front of a packet, if it has this cookie, and clears that.
+    pub fn take(bytes: &mut [u8; Note::LEN], cookie: u64) -> Option<Note> {
+        let [time, vlan, end] = std::array::from_fn(|word| {
+            let bytes: &[u8; Note::LEN] = bytes;
+            std::array::from_fn::<u8, 8, _>(|byte| bytes[word * 8 + byte])
+        });
+        if end != cookie.to_ne_bytes() {
+            return None;
+        }
+        bytes[16..].fill(0);
+        let [p, q, t, u, ..] = vlan;
+        let vlan = (u16::from_be_bytes([p, q]), u16::from_ne_bytes([t, u]));
+        Some(Note { time: u64::from_ne_bytes(time), vlan })
+    }
+}
+
+impl Lowering {
+    /// Notes what the driver knows, if there is room in front of the packet.
+    pub(super) fn note(&mut self, notes: &Notes) {
+        let store: Vec<Insn> = store(notes);
+        self.push(Insn::copy(R1, CONTEXT));
+        self.push(Insn::alu_immediate(MOV, true, R2, -(Note::LEN as i32)));
+        self.push(Insn::call(ADJUST_META));
+        self.push(Insn::skip_if(JNE, true, R0, 0, store.len() as i16));
+        store.into_iter().for_each(|insn| self.push(insn));
+    }
+}
+
+/// Asks the driver, and stores its answers with the cookie.
+fn store(notes: &Notes) -> Vec<Insn> {
+    let at = |to, offset: i16| [Insn::copy(to, FRAME), Insn::alu_immediate(ADD, true, to, offset.into())];
+    let mut ask = vec![Insn::set(R1, 0), Insn::store(FRAME, R1, TIME_AT), Insn::store(FRAME, R1, VLAN_AT)];
+    if let Some(function) = notes.time {
+        ask.push(Insn::copy(R1, CONTEXT));
+        ask.extend(at(R2, TIME_AT));
+        ask.push(Insn::call_kernel(function));
+    }
+    if let Some(function) = notes.vlan {
+        ask.push(Insn::copy(R1, CONTEXT));
+        ask.extend(at(R2, VLAN_AT));
+        ask.extend(at(R3, VLAN_AT + 2));
+        ask.push(Insn::call_kernel(function));
+    }
+    let mut write = vec![
+        Insn::load(DOUBLE, R1, FRAME, TIME_AT),
+        Insn::store(R2, R1, 0),
+        Insn::load(DOUBLE, R1, FRAME, VLAN_AT),
+        Insn::store(R2, R1, 8),
+    ];
+    write.extend(Insn::set_wide(R1, notes.cookie));
+    write.push(Insn::store(R2, R1, 16));
+    // The verifier wants to see that the note ends before the packet's first byte.
+    ask.extend([
+        Insn::load(WORD, R2, CONTEXT, xdp_md::DATA_META),
+        Insn::load(WORD, R3, CONTEXT, xdp_md::DATA),
+        Insn::copy(R1, R2),
+        Insn::alu_immediate(ADD, true, R1, Note::LEN as i32),
+        Insn { offset: write.len() as i16, ..Insn::jump_register(JGT, true, R1, R3) },
+    ]);
+    ask.extend(write);
+    ask
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_is_read_once() {
+        let mut bytes = [0; Note::LEN];
+        assert_eq!(Note::take(&mut bytes, 7), None);
+        bytes[..8].copy_from_slice(&99_u64.to_ne_bytes());
+        bytes[8..10].copy_from_slice(&[0x88, 0xa8]);
+        bytes[10..12].copy_from_slice(&0x2005_u16.to_ne_bytes());
+        bytes[16..].copy_from_slice(&7_u64.to_ne_bytes());
+        assert_eq!(Note::take(&mut bytes, 8), None);
+        assert_eq!(Note::take(&mut bytes, 7), Some(Note { time: 99, vlan: (0x88a8, 0x2005) }));
+        assert_eq!(Note::take(&mut bytes, 7), None, "it belongs to another packet now");
+    }
+}
