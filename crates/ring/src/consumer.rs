@@ -113,7 +113,7 @@ impl Consumer {
         }
         let turn = &self.words[index::TURN];
         turn.store(turn.load(Relaxed).wrapping_add(1), Release);
-        // Pairs with the fence in `Writer::wait_for`: either the writer sees how far we are, or we see that it sleeps.
+        // Pairs with the fence in `Producer::announce_sleep`: either the writer sees how far we are, or we see that it sleeps.
         fence(SeqCst);
         (self.words[index::WRITER_SLEEPS].load(Relaxed) != 0).then_some(turn)
     }
@@ -159,7 +159,7 @@ impl Consumer {
         self.words[index::WAKE_AT_BYTES].store(self.done.bytes.saturating_add(min_bytes), Relaxed);
         self.words[index::WAKE_AFTER_NS].store(max_delay_ns, Relaxed);
         self.words[index::WAITING].store(how, Release);
-        // Pairs with the fence in `Writer::wake_sleepers`: either we see the new head, or the writer that we sleep.
+        // Pairs with `producer::fence_for_sleepers`: either we see the new head, or the writer that we sleep.
         fence(SeqCst);
         self.words[index::HEAD].load(Relaxed) == self.head
     }

@@ -7,7 +7,9 @@
 //! copied, because each access multiplies what it has to try.
 
 use crate::atomic::{AtomicU64, Relaxed};
-use crate::layout::{LINE_LEN, LINE_WORDS};
+#[cfg(not(loom))]
+use crate::layout::LINE_LEN;
+use crate::layout::LINE_WORDS;
 use crate::memory::ReadWords;
 
 /// Stores a record's metadata.

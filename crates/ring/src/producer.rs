@@ -6,7 +6,7 @@
 //! ```
 
 use crate::account::{Account, Lost};
-use crate::atomic::{Acquire, AtomicU64, Relaxed, Release};
+use crate::atomic::{Acquire, AtomicU64, Relaxed, Release, SeqCst, fence};
 use crate::layout::{
     BYTE_ORDER, HEADER_LEN, HEADER_WORDS, INDEX_MAGIC, Standing, VERSION, header, index,
 };
@@ -147,12 +147,6 @@ impl Producer {
         self.consumed
     }
 
-    /// Whether the reader consumed more than was last heard. One that was caught lying never did: nobody runs in circles for it.
-    pub(crate) fn came_on(&self) -> bool {
-        let counts = [index::DELIVERED, index::OVERWRITTEN, index::DAMAGED].map(|word| self.words[word].load(Relaxed));
-        !self.is_implausible && counts.into_iter().fold(0, u64::wrapping_add) != self.consumed
-    }
-
     /// Entries that the reader may see and has not consumed, as last heard.
     pub(crate) fn unread(&self) -> u64 {
         self.published - self.consumed
@@ -219,8 +213,32 @@ impl Producer {
         &self.words[index::HEAD]
     }
 
-    /// The words that the writer says it sleeps with, and that it sleeps on.
-    pub(crate) fn sleep_words(&self) -> (&AtomicU64, &AtomicU64) {
-        (&self.words[index::WRITER_SLEEPS], &self.words[index::TURN])
+    /// Says that the writer is about to sleep until the reader comes on. Returns what to sleep on [`turn_word`](Self::turn_word) with; `None` if the reader
+    /// consumed more than was last heard. One that was caught lying never did: nobody runs in circles for it.
+    pub(crate) fn announce_sleep(&self) -> Option<u64> {
+        let seen = self.words[index::TURN].load(Relaxed);
+        self.words[index::WRITER_SLEEPS].store(1, Relaxed);
+        // Pairs with the fence in `Consumer::commit`: either we see how far it is, or it sees that we sleep.
+        fence(SeqCst);
+        let counts = [index::DELIVERED, index::OVERWRITTEN, index::DAMAGED].map(|word| self.words[word].load(Relaxed));
+        let came_on = counts.into_iter().fold(0, u64::wrapping_add) != self.consumed;
+        (self.is_implausible || !came_on).then_some(seen)
     }
+
+    /// Says that the writer is awake.
+    pub(crate) fn announce_awake(&self) {
+        self.words[index::WRITER_SLEEPS].store(0, Relaxed);
+    }
+
+    /// What the writer sleeps on.
+    #[cfg(not(loom))]
+    pub(crate) fn turn_word(&self) -> &AtomicU64 {
+        &self.words[index::TURN]
+    }
+}
+
+/// One fence for all readers, between the heads that were stored and the sleepers that are looked for.
+pub(crate) fn fence_for_sleepers() {
+    // Pairs with the fence in `Consumer::announce_sleep`.
+    fence(SeqCst);
 }

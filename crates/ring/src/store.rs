@@ -15,7 +15,7 @@ use crate::account::{PLACES, SourceCounts};
 use crate::atomic::{AtomicU64, Relaxed, Release, SeqCst, fence};
 use crate::copy::{store_bytes, store_line};
 use crate::layout::{
-    BLOCK_END, BLOCK_HEAD_LEN, BUFFER_MAGIC, BYTE_ORDER, Geometry, HEADER_LEN, LINE_LEN, VERSION, block, buffer,
+    BLOCK_END, BLOCK_HEAD_LEN, BUFFER_MAGIC, BYTE_ORDER, Geometry, HEADER_LEN, VERSION, block, buffer,
     header, record_len,
 };
 use crate::memory::Words;
@@ -387,7 +387,7 @@ impl Store {
         let used = self.words[self.geometry.block_word(slot) + block::USED].load(Relaxed) as usize;
         let mut offset = BLOCK_HEAD_LEN;
         std::iter::from_fn(move || {
-            if offset + LINE_LEN > used {
+            if offset + record_len(0) > used {
                 return None;
             }
             let held = self.record_at(sequence, slot, offset)?;
@@ -405,7 +405,7 @@ impl Store {
         if head.position != position || !fits {
             return None;
         }
-        let bytes = &self.words[first + LINE_LEN / 8..][..(head.cap_len as usize).div_ceil(8)];
+        let bytes = &self.words[first + record_len(0) / 8..][..(head.cap_len as usize).div_ceil(8)];
         // SAFETY: the words lie in the memory, which outlives the slice, and hold so many bytes. Only this value writes to it, by
         // methods that borrow it mutably, so nothing changes while the slice is there.
         let data = unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<u8>(), head.cap_len as usize) };

@@ -20,7 +20,7 @@ use tapline_packet::{BATCH_MAX, Batch, LinkType, Selection, Timestamp};
 use tapline_sys::{Bell, Memfd, Seals};
 
 use crate::account::{Account, SourceCounts};
-use crate::atomic::{Relaxed, SeqCst, fence};
+use crate::atomic::Relaxed;
 use crate::layout::{BLOCK_LEN_DEFAULT, ENTRIES, Geometry, Standing, index_len};
 use crate::producer::Producer;
 use crate::reader::ReaderParts;
@@ -376,10 +376,17 @@ impl Writer {
         self.store.passed_over()
     }
 
-    /// Says to all readers that nothing more comes, and gives their accounts.
-    pub fn close(mut self) -> Vec<Departed> {
+    /// Says to all readers that nothing more comes, and wakes them. They read what is left; [`reap`](Self::reap) and [`detach`](Self::detach) give
+    /// their accounts.
+    pub fn end(&mut self) {
         self.store.close();
-        self.readers.end()
+        self.readers.end();
+    }
+
+    /// Likewise, and takes them all away as they are now.
+    pub fn close(mut self) -> Vec<Departed> {
+        self.end();
+        self.readers.depart_all()
     }
 }
 
@@ -388,12 +395,6 @@ fn generation(now: Timestamp) -> u64 {
     static MADE: AtomicU64 = AtomicU64::new(0);
     let made = MADE.fetch_add(1, Relaxed);
     (now.as_nanos() as u64) ^ u64::from(std::process::id()).rotate_right(20) ^ made.rotate_right(8)
-}
-
-/// A fence between heads that were stored and sleepers that are looked for.
-fn fence_for_sleepers() {
-    // Pairs with the fence in `Consumer::announce_sleep`.
-    fence(SeqCst);
 }
 
 /// The most readers that can hold blocks: each holds one at most, and the writer needs others.

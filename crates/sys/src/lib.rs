@@ -11,7 +11,8 @@
 //! poll, Wakeup                              waiting, and being woken
 //! ExecutableMemory                          machine code, written once and then never again
 //! SharedWords, ReadWords                    memory that one process writes and others read meanwhile
-//! Memfd, futex, Bell                        passing such memory on, sealed; sleeping on it; waking who is not trusted
+//! Memfd, futex, Bell                        such memory sealed; sleeping on it; waking who is not trusted
+//! passing                                   descriptors to another process
 //! KeyInput, TerminalSize                    a terminal, for programs that refresh what they show
 //! clock, tsc, usage, timer                  what time it is, what was used of it, and sleeping until it comes
 //! clock_state, disk, process                whether the clock is kept right, room for files, signals to others
@@ -46,6 +47,7 @@ mod opener;
 mod option;
 pub mod packet_diag;
 mod packet_socket;
+pub mod passing;
 mod poll;
 pub mod privilege;
 pub mod proc_packet;

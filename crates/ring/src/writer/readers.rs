@@ -5,12 +5,11 @@ use std::time::Duration;
 use tapline_sys::{Bell, futex};
 
 use crate::Error;
-use crate::atomic::{Relaxed, SeqCst, fence};
 use crate::layout::{Geometry, Standing};
-use crate::producer::{Producer, Sleep};
+use crate::producer::{Producer, Sleep, fence_for_sleepers};
 use crate::store::{Entry, Holders, Store};
 use crate::writer::{
-    Departed, Policy, READERS_MAX, ReaderId, Room, fence_for_sleepers, holders_max,
+    Departed, Policy, READERS_MAX, ReaderId, Room, holders_max,
 };
 
 /// A reader that is found holding more blocks than this while one is looked for moves its mark as we look: an honest one holds one, and
@@ -106,18 +105,13 @@ impl Attached {
 
     /// Sleeps until it has come on, for `timeout` at most and never long.
     pub(super) fn wait(&mut self, timeout: Duration) -> Result<(), Error> {
-        let (sleeps, turn) = self.index.sleep_words();
-        let seen = turn.load(Relaxed);
-        sleeps.store(1, Relaxed);
-        // Pairs with the fence in `Consumer::commit`: either we see how far it is, or it sees that we sleep.
-        fence(SeqCst);
-        let waited = if !self.index.came_on() && !self.bell.is_hung_up() {
-            let (_, turn) = self.index.sleep_words();
-            futex::wait(turn, seen, timeout.min(NAP)).map(|_| ())
-        } else {
-            Ok(())
+        let waited = match self.index.announce_sleep() {
+            Some(seen) if !self.bell.is_hung_up() => {
+                futex::wait(self.index.turn_word(), seen, timeout.min(NAP)).map(|_| ())
+            }
+            _ => Ok(()),
         };
-        self.index.sleep_words().0.store(0, Relaxed);
+        self.index.announce_awake();
         waited.map_err(Error::system("wait for a reader"))
     }
 
@@ -231,8 +225,8 @@ impl Readers {
         gone.into_iter().filter_map(|id| self.depart(id)).collect()
     }
 
-    /// All are told that it is the end, whatever they wait for, and are taken away.
-    pub(super) fn end(&mut self) -> Vec<Departed> {
+    /// All are told that it is the end, whatever they wait for.
+    pub(super) fn end(&mut self) {
         for reader in self.slots.iter_mut().flatten() {
             reader.index.publish();
         }
@@ -242,6 +236,9 @@ impl Readers {
                 reader.wake(sleep);
             }
         }
+    }
+
+    pub(super) fn depart_all(&mut self) -> Vec<Departed> {
         let ids: Vec<ReaderId> = self.ids().collect();
         ids.into_iter().filter_map(|id| self.depart(id)).collect()
     }
