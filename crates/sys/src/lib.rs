@@ -10,7 +10,9 @@
 //! xsk: XdpSocket                            AF_XDP, both ways: packets in memory that the driver writes to and reads from
 //! poll, Wakeup                              waiting, and being woken
 //! ExecutableMemory                          machine code, written once and then never again
-//! SharedWords                               counters that other processes read while we count
+//! SharedWords, ReadWords                    memory that one process writes and others read meanwhile
+//! Memfd, futex, Bell                        such memory sealed; sleeping on it; waking who is not trusted
+//! passing                                   descriptors to another process
 //! KeyInput, TerminalSize                    a terminal, for programs that refresh what they show
 //! clock, tsc, usage, timer                  what time it is, what was used of it, and sleeping until it comes
 //! clock_state, disk, process                whether the clock is kept right, room for files, signals to others
@@ -24,6 +26,7 @@
 //! Unsafe code lives here, each block with the reason why it is sound.
 
 pub mod affinity;
+mod bell;
 mod block_ring;
 pub mod bpf;
 pub mod capability;
@@ -33,8 +36,10 @@ pub mod disk;
 mod error;
 mod executable;
 mod frame_socket;
+pub mod futex;
 mod link_control;
 mod live_frames;
+mod memfd;
 mod netdev;
 mod netlink;
 mod netns;
@@ -42,6 +47,7 @@ mod opener;
 mod option;
 pub mod packet_diag;
 mod packet_socket;
+pub mod passing;
 mod poll;
 pub mod privilege;
 pub mod proc_packet;
@@ -56,6 +62,7 @@ pub mod usage;
 pub mod vectorscan;
 pub mod xsk;
 
+pub use bell::Bell;
 pub use block_ring::{BlockHead, BlockRing, RingGeometry};
 pub use error::SyscallError;
 pub use executable::ExecutableMemory;
@@ -65,11 +72,12 @@ pub use link_control::{
     RingSizes, Timestamping,
 };
 pub use live_frames::{Handed, LIVE_FRAMES_PER_RUN, LiveFrames, LiveFramesError};
+pub use memfd::{Memfd, Seals};
 pub use netdev::{NetdevSocket, XdpFeatures};
 pub use netns::NetNs;
 pub use opener::{Opener, Owner};
 pub use packet_socket::{FanoutMode, FilterInsn, PacketSocket, RingStatistics, wait_for_receive_paths};
 pub use poll::{Poller, Wakeup};
 pub use route::{Address, Link, LinkChange, LinkStatistics, RouteSocket, XdpProgram};
-pub use shared_words::{Part, SharedWords};
+pub use shared_words::{Part, ReadWords, SharedWords};
 pub use terminal::{KeyInput, TerminalSize};

@@ -3,12 +3,13 @@
 //! ```text
 //! file, at least so long --SharedWords::map--+
 //!                                            +--part::<N>(first)--> Part<N>: N words, for one writer
-//! nothing ---------------SharedWords::private+
+//! nothing ---------------SharedWords::private+--to_read()--> ReadWords
+//! file of others' --------------------ReadWords::map-------------^      only loaded from
 //! ```
 //!
-//! Words are atomics, because other processes see the file. Readers in other processes do not map it: they read(2), so that a file that
-//! shrinks is short for them and no `SIGBUS`. The writer maps it, and whoever may write to the file could shrink it under the writer;
-//! so the file belongs to the writer, and its mode lets nobody else write.
+//! Words are atomics, because other processes see the file. Whoever may write to a file can shrink it, and then a mapping of it kills who
+//! looks: so a file on a disk is mapped by its writer alone, to whom it belongs, and others read(2) it. A memory file whose size is sealed
+//! ([`Memfd`](crate::Memfd)) may be mapped by all.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fs::File;
@@ -18,6 +19,7 @@ use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::SyscallError;
 
@@ -44,6 +46,12 @@ struct Memory {
     is_mapped: bool,
 }
 
+/// Words that are only loaded from: memory of another process, or a view of [`SharedWords`]. A clone is the same memory.
+#[derive(Clone, Debug)]
+pub struct ReadWords {
+    memory: Arc<Memory>,
+}
+
 // SAFETY: the memory belongs to this value alone until it is dropped, and its words are atomics.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
@@ -62,20 +70,13 @@ impl SharedWords {
     /// # Errors
     /// `EINVAL` if the file is shorter, or no words are asked for; what fstat(2) and mmap(2) say.
     pub fn map(file: &File, words: usize) -> Result<SharedWords, SyscallError> {
-        let len = file.metadata().map_err(|source| SyscallError { call: "fstat", source })?.len();
-        let bytes =
-            words.checked_mul(size_of::<AtomicU64>()).filter(|bytes| *bytes > 0 && *bytes as u64 <= len);
-        let Some(bytes) = bytes else { return Err(SyscallError::from_errno("mmap(a file)", libc::EINVAL)) };
-        // SAFETY: a new mapping at an address that the kernel chooses touches no memory of ours.
-        let base = unsafe {
-            let access = libc::PROT_READ | libc::PROT_WRITE;
-            libc::mmap(ptr::null_mut(), bytes, access, libc::MAP_SHARED, file.as_raw_fd(), 0)
-        };
-        if base == libc::MAP_FAILED {
-            return Err(SyscallError::last("mmap(a file)"));
-        }
-        let base = NonNull::new(base.cast()).expect("the kernel never maps address 0 unless told to");
+        let base = map(file, words, libc::PROT_READ | libc::PROT_WRITE)?;
         Ok(SharedWords { memory: Arc::new(Memory { base, words, is_mapped: true }) })
+    }
+
+    /// The same words, to be read.
+    pub fn to_read(&self) -> ReadWords {
+        ReadWords { memory: Arc::clone(&self.memory) }
     }
 
     /// `words` words that are all zero and that no other process sees.
@@ -101,6 +102,47 @@ impl SharedWords {
         let base = unsafe { self.memory.base.add(first) };
         debug_assert_eq!(base.as_ptr().cast_const(), words.as_ptr());
         Part { words: base, memory: Arc::clone(&self.memory) }
+    }
+}
+
+impl ReadWords {
+    /// The first `words` words of a file, shared with whoever else has it open.
+    ///
+    /// A file that shrinks kills who touches the words: look at its seals first.
+    ///
+    /// # Errors
+    /// As [`SharedWords::map`].
+    pub fn map(file: &File, words: usize) -> Result<ReadWords, SyscallError> {
+        let base = map(file, words, libc::PROT_READ)?;
+        Ok(ReadWords { memory: Arc::new(Memory { base, words, is_mapped: true }) })
+    }
+
+    /// How many words there are.
+    pub fn len(&self) -> usize {
+        self.memory.words
+    }
+
+    /// Whether there are none. There always are.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The word at `index`, as it is now; in no order with others: that takes a fence.
+    ///
+    /// # Panics
+    /// If there are not so many.
+    #[inline]
+    pub fn load(&self, index: usize) -> u64 {
+        assert!(index < self.memory.words, "word {index} of {}", self.memory.words);
+        // SAFETY: the word is inside of the memory, which lives as long as this value. Relaxed loads of 8 bytes are allowed on memory
+        // that may only be read.
+        unsafe { self.memory.base.add(index).as_ref() }.load(Relaxed)
+    }
+
+    /// The first word. All [`len`](Self::len) words may be read through it while this value or a clone of it lives, and others may
+    /// write to them at any time.
+    pub fn as_ptr(&self) -> *const u64 {
+        self.memory.base.as_ptr().cast_const().cast()
     }
 }
 
@@ -144,6 +186,18 @@ impl Drop for Memory {
     }
 }
 
+fn map(file: &File, words: usize, access: libc::c_int) -> Result<NonNull<AtomicU64>, SyscallError> {
+    let len = file.metadata().map_err(|source| SyscallError { call: "fstat", source })?.len();
+    let bytes = words.checked_mul(size_of::<AtomicU64>()).filter(|bytes| *bytes > 0 && *bytes as u64 <= len);
+    let Some(bytes) = bytes else { return Err(SyscallError::from_errno("mmap(a file)", libc::EINVAL)) };
+    // SAFETY: a new mapping at an address that the kernel chooses touches no memory of ours.
+    let base = unsafe { libc::mmap(ptr::null_mut(), bytes, access, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+    if base == libc::MAP_FAILED {
+        return Err(SyscallError::last("mmap(a file)"));
+    }
+    Ok(NonNull::new(base.cast()).expect("the kernel never maps address 0 unless told to"))
+}
+
 fn layout(words: usize) -> Layout {
     assert!(words > 0, "memory without words");
     Layout::array::<AtomicU64>(words)
@@ -155,7 +209,6 @@ fn layout(words: usize) -> Layout {
 mod tests {
     use std::fs::OpenOptions;
     use std::io::Read;
-    use std::sync::atomic::Ordering::Relaxed;
 
     use super::*;
 

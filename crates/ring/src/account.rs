@@ -1,0 +1,126 @@
+//! What became of the packets that a reader was offered, and of those that never came to the ring.
+//!
+//! ```text
+//! offered = delivered + lost        lost = index full + overwritten + damaged + unread
+//! ```
+
+use std::fmt;
+
+/// What became of a reader's packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// Packets meant for it. Counted by the writer.
+    pub offered: u64,
+    /// Packets handed on, and done with. Told by the reader.
+    pub delivered: u64,
+    /// Packets that it did not get.
+    pub lost: Lost,
+    /// It told counts that cannot be, and was believed no further. What it was offered is right all the same.
+    pub is_implausible: bool,
+}
+
+/// Packets that a reader did not get, by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lost {
+    /// Its index had no room. Counted by the writer.
+    pub index_full: u64,
+    /// They were gone from the buffer before it came to them. Told by the reader.
+    pub overwritten: u64,
+    /// They made no sense: a fault of the writer. Told by the reader.
+    pub damaged: u64,
+    /// It did not look at them: at its end, lost; before, still to come.
+    pub unread: u64,
+}
+
+impl Lost {
+    /// All causes together.
+    pub fn total(&self) -> u64 {
+        self.index_full + self.overwritten + self.damaged + self.unread
+    }
+}
+
+impl Account {
+    /// Whether offered = delivered + lost.
+    pub fn balances(&self) -> bool {
+        self.offered == self.delivered + self.lost.total()
+    }
+
+    /// Adds another's, such as that of the same reader in another buffer.
+    pub fn merge(&mut self, other: &Account) {
+        self.offered += other.offered;
+        self.delivered += other.delivered;
+        self.lost.index_full += other.lost.index_full;
+        self.lost.overwritten += other.lost.overwritten;
+        self.lost.damaged += other.lost.damaged;
+        self.lost.unread += other.lost.unread;
+        self.is_implausible |= other.is_implausible;
+    }
+}
+
+impl fmt::Display for Account {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Account { offered, delivered, lost, .. } = self;
+        write!(
+            f,
+            "offered {offered} = delivered {delivered} + index full {} + overwritten {} + damaged {} + unread {}",
+            lost.index_full, lost.overwritten, lost.damaged, lost.unread
+        )
+    }
+}
+
+/// Where packets were counted, or lost, before the ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Came to the source.
+    Received = 0,
+    /// Lost in the network card.
+    Nic = 1,
+    /// Lost in its driver.
+    Driver = 2,
+    /// Lost because the kernel's ring was full.
+    KernelRing = 3,
+    /// Lost before AF_XDP's ring.
+    Xdp = 4,
+    /// Left out by a filter in the kernel.
+    KernelFiltered = 5,
+    /// Lost when the file that is read now was captured.
+    File = 6,
+    /// Wanted by no reader.
+    Unwanted = 7,
+    /// Sampled out.
+    Sampled = 8,
+    /// Left in the kernel's ring at the end.
+    KernelUnread = 9,
+}
+
+pub(crate) const PLACES: usize = 16;
+const UNKNOWN: u64 = u64::MAX;
+
+/// The source's counters, by place. Each is unknown until it is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SourceCounts {
+    pub(crate) words: [u64; PLACES],
+}
+
+impl SourceCounts {
+    /// Nothing known.
+    pub fn new() -> SourceCounts {
+        SourceCounts { words: [UNKNOWN; PLACES] }
+    }
+
+    /// The count at a place; `None` if it is not known.
+    pub fn get(&self, place: Place) -> Option<u64> {
+        Some(self.words[place as usize]).filter(|count| *count != UNKNOWN)
+    }
+
+    /// Sets the count at a place; `None` says that it is not known. 2^64 - 1 cannot be told from that.
+    pub fn set(&mut self, place: Place, count: Option<u64>) {
+        self.words[place as usize] = count.unwrap_or(UNKNOWN);
+    }
+}
+
+impl Default for SourceCounts {
+    fn default() -> SourceCounts {
+        SourceCounts::new()
+    }
+}

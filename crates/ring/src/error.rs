@@ -1,0 +1,108 @@
+//! What can go wrong with the shared ring.
+
+use tapline_sys::SyscallError;
+
+/// Buffers that could not be made, passed on or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A call that failed.
+    #[error("cannot {action}: {source}")]
+    System {
+        /// What was tried: `make the packet buffer`.
+        action: &'static str,
+        /// The call, and what the kernel said.
+        source: SyscallError,
+    },
+    /// A number that the format does not allow.
+    #[error("the {what} cannot be {value}; it is {least} to {most}, sizes of buffers a power of two")]
+    Size {
+        /// Of what.
+        what: &'static str,
+        /// The number.
+        value: u64,
+        /// The least allowed.
+        least: u64,
+        /// The most allowed.
+        most: u64,
+    },
+    /// The kernel takes the seals and does not keep to them.
+    #[error(
+        "the seals of the packet buffer do not hold: it could be {breach}; readers could change packets, so nothing is shared. It takes Linux 5.1"
+    )]
+    SealBroken {
+        /// What was possible.
+        breach: &'static str,
+    },
+    /// A file without the seals that make it safe to map.
+    #[error("the {file} is not sealed: whoever made it could cut it short under its readers; take buffers from tapline only")]
+    NotSealed {
+        /// `packet buffer` or `index`.
+        file: &'static str,
+    },
+    /// A file of another size than its header says.
+    #[error("the {file} has {found} bytes and should have {expected}: it is damaged, or not one of ours")]
+    WrongLength {
+        /// `packet buffer` or `index`.
+        file: &'static str,
+        /// Its size.
+        found: u64,
+        /// What it should be.
+        expected: u64,
+    },
+    /// A header that this version cannot read.
+    #[error(
+        "the {file} has {found:#x} at offset {offset}, where {expected:#x} should be: made by another version, or damaged"
+    )]
+    WrongHeader {
+        /// `packet buffer` or `index`.
+        file: &'static str,
+        /// In bytes.
+        offset: usize,
+        /// What is there.
+        found: u64,
+        /// What should be there.
+        expected: u64,
+    },
+    /// As many readers as there may be.
+    #[error("no more than {most} readers of this kind can share one packet buffer; end one, or give it more blocks")]
+    TooManyReaders {
+        /// How many there may be.
+        most: usize,
+    },
+    /// A credit that the buffer cannot grant.
+    #[error("a credit of {asked} bytes is more than this buffer can promise, {most}; ask for less, or give it more blocks")]
+    CreditTooLarge {
+        /// Bytes asked for.
+        asked: u64,
+        /// The most that can be had.
+        most: u64,
+    },
+    /// No such reader: it was taken away.
+    #[error("the reader is gone")]
+    UnknownReader,
+    /// More at once than a lossless reader can ever have room for.
+    #[error("a batch of {packets} packets in {blocks} new blocks is more than the buffers of a lossless reader hold; store fewer at once")]
+    BatchTooLarge {
+        /// Packets of the batch.
+        packets: usize,
+        /// Blocks that it would open.
+        blocks: usize,
+    },
+    /// The writer's head makes no sense.
+    #[error("the index is damaged: its writer claims {head} entries, {consumed} were read, and it has room for {room}")]
+    IndexDamaged {
+        /// Where the head is said to be.
+        head: u64,
+        /// What was consumed.
+        consumed: u64,
+        /// Entries that the index has.
+        room: u64,
+    },
+}
+
+impl Error {
+    pub(crate) fn system(action: &'static str) -> impl Fn(SyscallError) -> Error {
+        move |source| Error::System { action, source }
+    }
+}

@@ -1,0 +1,218 @@
+//! A reader of several PBufs, one for each capture worker: by time, or as they come.
+//!
+//! ```text
+//! reader 0: batch  t=1 2 5 9 ...          run: the packets of one reader up to the first of any other, lent as a batch
+//! reader 1: batch  t=3 4 ...              -> 0: 1 2 | 1: 3 4 | ...
+//! reader 2: nothing, watermark 4          -> nothing beyond 4 until it has something, says more, or patience is over
+//! ```
+
+use std::time::Duration;
+
+use tapline_packet::Batch;
+
+use crate::account::Account;
+use crate::reader::{Reader, Waited};
+use crate::{Error, WakeWish};
+
+/// In which order packets of several buffers come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// By their times, as far as each buffer is in order itself. A buffer without packets holds the others up until its writer says that nothing
+    /// older comes, or until it has had none for so long: what it then stores late comes late.
+    ByTime(Duration),
+    /// Each buffer's in its order, buffers in turns.
+    AsTheyCome,
+}
+
+/// Some packets of one of the buffers.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    /// Which reader they are of.
+    pub reader: usize,
+    /// The packets.
+    pub batch: Batch<'a>,
+    /// What the writer gave with each.
+    pub verdicts: &'a [u32],
+}
+
+/// A reader of several buffers.
+pub struct MergedReader {
+    parts: Vec<Part>,
+    order: Order,
+    turn: usize,
+    /// What was lent last: the part, and up to which packet.
+    lent: Option<(usize, usize)>,
+}
+
+struct Part {
+    reader: Reader,
+    /// The first packet of its batch that was not lent.
+    next: usize,
+    len: usize,
+    /// Since when it has nothing.
+    empty_since_ns: Option<u64>,
+}
+
+/// What a buffer begins with.
+enum Front {
+    /// A packet of this time.
+    Packet(i64),
+    /// No packet, and none older than this will come.
+    NothingBefore(i64),
+    /// No packet, and none is waited for.
+    Nothing,
+}
+
+impl Part {
+    /// Has packets, or asks for some.
+    fn fill(&mut self) -> Result<bool, Error> {
+        if self.next == self.len {
+            (self.next, self.len) = (0, self.reader.advance()?);
+        }
+        Ok(self.next < self.len)
+    }
+
+    /// What it has first, or promises.
+    fn front(&mut self, now_ns: u64, patience_ns: u64) -> Result<Front, Error> {
+        // Before packets are asked for: what comes after those is not older than this.
+        let watermark = self.reader.watermark().map_or(i64::MIN, |time| time.as_nanos());
+        if self.fill()? {
+            self.empty_since_ns = None;
+            return Ok(Front::Packet(self.time_at(self.next)));
+        }
+        let since = *self.empty_since_ns.get_or_insert(now_ns);
+        let is_over = now_ns.saturating_sub(since) >= patience_ns || self.reader.is_at_end()?;
+        Ok(if is_over { Front::Nothing } else { Front::NothingBefore(watermark) })
+    }
+
+    fn time_at(&self, index: usize) -> i64 {
+        self.reader.batch().records()[index].meta.timestamp.as_nanos()
+    }
+}
+
+impl MergedReader {
+    /// Merges readers, each of a buffer of its own.
+    pub fn new(readers: Vec<Reader>, order: Order) -> MergedReader {
+        let parts = readers.into_iter().map(|reader| Part { reader, next: 0, len: 0, empty_since_ns: None }).collect();
+        MergedReader { parts, order, turn: 0, lent: None }
+    }
+
+    /// The readers.
+    pub fn readers(&self) -> impl ExactSizeIterator<Item = &Reader> {
+        self.parts.iter().map(|part| &part.reader)
+    }
+
+    /// The next packets, all of one buffer; `None` if there are none now. `now_ns` is of a clock that never goes back, for the patience of
+    /// [`Order::ByTime`].
+    ///
+    /// # Errors
+    /// [`Error::IndexDamaged`], of any of the readers.
+    pub fn next_run(&mut self, now_ns: u64) -> Result<Option<Run<'_>>, Error> {
+        if let Some((part, end)) = self.lent.take() {
+            self.parts[part].next = end;
+        }
+        let found = match self.order {
+            Order::AsTheyCome => self.in_turn()?,
+            Order::ByTime(patience) => {
+                let patience_ns = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
+                self.earliest(now_ns, patience_ns)?
+            }
+        };
+        self.lent = found;
+        Ok(found.map(|(reader, end)| self.run(reader, end)))
+    }
+
+    /// Sleeps until there may be packets, `timeout` at most. With several buffers it looks again after a millisecond, or sleeps on the one
+    /// that was read last: who needs better puts all [`descriptor`](Reader::descriptor)s into one epoll.
+    ///
+    /// # Errors
+    /// As [`Reader::wait`].
+    pub fn wait(&mut self, timeout: Duration) -> Result<Waited, Error> {
+        let nap = if self.parts.len() > 1 { Duration::from_millis(1) } else { timeout };
+        let end = std::time::Instant::now() + timeout;
+        loop {
+            let mut ends = Vec::with_capacity(self.parts.len());
+            for part in &mut self.parts {
+                ends.push(part.reader.wait(Duration::ZERO)?);
+            }
+            if ends.contains(&Waited::Ready) {
+                return Ok(Waited::Ready);
+            }
+            let is_over = |waited: &Waited| matches!(waited, Waited::Closed | Waited::WriterGone);
+            if ends.iter().all(is_over) {
+                let gone = ends.contains(&Waited::WriterGone);
+                return Ok(if gone { Waited::WriterGone } else { Waited::Closed });
+            }
+            let left = end.saturating_duration_since(std::time::Instant::now());
+            if left.is_zero() {
+                return Ok(Waited::TimedOut);
+            }
+            let open = ends.iter().position(|waited| !is_over(waited)).unwrap_or(0);
+            self.parts[open].reader.wait(nap.min(left))?;
+        }
+    }
+
+    /// Sets when sleep is to end, for each buffer.
+    pub fn set_wake(&mut self, wish: WakeWish) {
+        self.parts.iter_mut().for_each(|part| part.reader.set_wake(wish));
+    }
+
+    /// What became of the packets of all buffers so far.
+    pub fn account(&self) -> Account {
+        let mut sum = Account::default();
+        self.parts.iter().for_each(|part| sum.merge(&part.reader.account()));
+        sum
+    }
+
+    /// Ends reading. Packets that were found and not lent count as delivered with their batch.
+    pub fn finish(self) -> Account {
+        let mut sum = Account::default();
+        self.parts.into_iter().for_each(|part| sum.merge(&part.reader.finish()));
+        sum
+    }
+
+    fn run(&self, reader: usize, end: usize) -> Run<'_> {
+        let part = &self.parts[reader];
+        let batch = part.reader.batch();
+        let packets = part.next..end;
+        Run {
+            reader,
+            batch: Batch::new(batch.base(), &batch.records()[packets.clone()]),
+            verdicts: &part.reader.verdicts()[packets],
+        }
+    }
+
+    fn in_turn(&mut self) -> Result<Option<(usize, usize)>, Error> {
+        for _ in 0..self.parts.len() {
+            let at = self.turn;
+            self.turn = (self.turn + 1) % self.parts.len();
+            if self.parts[at].fill()? {
+                return Ok(Some((at, self.parts[at].len)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn earliest(&mut self, now_ns: u64, patience_ns: u64) -> Result<Option<(usize, usize)>, Error> {
+        let mut first: Option<(i64, usize)> = None;
+        // Up to which time nothing can come that is older.
+        let mut limit = i64::MAX;
+        for (at, part) in self.parts.iter_mut().enumerate() {
+            match part.front(now_ns, patience_ns)? {
+                Front::Packet(time) => match first {
+                    Some((earliest, _)) if time >= earliest => limit = limit.min(time),
+                    _ => {
+                        limit = limit.min(first.map_or(i64::MAX, |(time, _)| time));
+                        first = Some((time, at));
+                    }
+                },
+                Front::NothingBefore(time) => limit = limit.min(time),
+                Front::Nothing => {}
+            }
+        }
+        let Some((_, at)) = first.filter(|(time, _)| *time <= limit) else { return Ok(None) };
+        let part = &self.parts[at];
+        let beyond = (part.next + 1..part.len).find(|index| part.time_at(*index) > limit);
+        Ok(Some((at, beyond.unwrap_or(part.len))))
+    }
+}

@@ -1,0 +1,244 @@
+//! The IBuf's writing half: entries for one reader, and what the reader says of itself, none of which is believed unseen.
+//!
+//! ```text
+//! push: a place is free if head - consumed < entries        consumed = delivered + overwritten + damaged, as told and checked
+//! publish: bytes, losses, then the head
+//! ```
+
+use crate::account::{Account, Lost};
+use crate::atomic::{Acquire, AtomicU64, Relaxed, Release, SeqCst, fence};
+use crate::layout::{
+    BYTE_ORDER, HEADER_LEN, HEADER_WORDS, INDEX_MAGIC, Standing, VERSION, header, index,
+};
+use crate::memory::Words;
+use crate::record::pair;
+use crate::store::Entry;
+
+/// The reader's three counters, as last believed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Told {
+    delivered: u64,
+    overwritten: u64,
+    damaged: u64,
+}
+
+impl Told {
+    fn consumed(&self) -> Option<u64> {
+        self.delivered.checked_add(self.overwritten)?.checked_add(self.damaged)
+    }
+}
+
+/// How a reader waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sleep {
+    OnFutex,
+    OnBell,
+}
+
+/// The writing half. The account is its own memory.
+pub(crate) struct Producer {
+    words: Words,
+    mask: u64,
+    /// Entries written, published or not.
+    head: u64,
+    published: u64,
+    index_full: u64,
+    bytes: u64,
+    told: Told,
+    /// The sum of what was told.
+    consumed: u64,
+    is_implausible: bool,
+}
+
+impl Producer {
+    /// Writes the header into memory that is all zero. `entries` is a power of two, and the memory has room for so many.
+    pub(crate) fn new(words: Words, entries: u64, generation: u64, reader: u64, standing: Standing) -> Producer {
+        for (word, value) in [
+            (header::BYTE_ORDER, BYTE_ORDER),
+            (header::VERSION, VERSION),
+            (header::HEADER_LEN, HEADER_LEN as u64),
+            (index::ENTRIES, entries),
+            (index::GENERATION, generation),
+            (index::READER, reader),
+            (index::STANDING, standing.to_word()),
+            (header::MAGIC, INDEX_MAGIC),
+        ] {
+            words[word].store(value, Relaxed);
+        }
+        Producer {
+            words,
+            mask: entries - 1,
+            head: 0,
+            published: 0,
+            index_full: 0,
+            bytes: 0,
+            told: Told::default(),
+            consumed: 0,
+            is_implausible: false,
+        }
+    }
+
+    /// Writes entries, the oldest first. Those that find no place are lost, and counted.
+    #[inline]
+    pub(crate) fn push(&mut self, entries: impl ExactSizeIterator<Item = (Entry, u32)>) {
+        let wanted = entries.len() as u64;
+        let room = self.room_for(wanted);
+        let (places, _) = self.words[HEADER_WORDS..].as_chunks::<2>();
+        let (mut head, mut bytes) = (self.head, 0);
+        for (entry, verdict) in entries.take(room as usize) {
+            let [position, what] = &places[(head & self.mask) as usize];
+            position.store(entry.position, Relaxed);
+            what.store(pair(entry.cap_len, verdict), Relaxed);
+            bytes += u64::from(entry.cap_len);
+            head += 1;
+        }
+        self.head = head;
+        self.bytes += bytes;
+        self.index_full += wanted - room;
+    }
+
+    /// Counts packets that were meant for the reader and get no entry, because there is no place for all.
+    pub(crate) fn lose(&mut self, packets: u64) {
+        self.index_full += packets;
+    }
+
+    /// Entries that there can be.
+    pub(crate) fn capacity(&self) -> u64 {
+        self.mask + 1
+    }
+
+    /// How many of so many entries have a place.
+    pub(crate) fn room_for(&mut self, wanted: u64) -> u64 {
+        let entries = self.mask + 1;
+        if entries - (self.head - self.consumed) < wanted {
+            self.listen();
+        }
+        wanted.min(entries - (self.head - self.consumed))
+    }
+
+    /// Shows what was written. Returns whether there was something.
+    pub(crate) fn publish(&mut self) -> bool {
+        let is_new = self.head != self.published;
+        self.words[index::INDEX_FULL].store(self.index_full, Relaxed);
+        self.words[index::BYTES].store(self.bytes, Relaxed);
+        // Pairs with the acquire load in `Consumer::refresh`.
+        self.words[index::HEAD].store(self.head, Release);
+        self.published = self.head;
+        is_new
+    }
+
+    /// Hears what the reader says of its progress. What cannot be is not believed. Returns the entries that it consumed.
+    pub(crate) fn listen(&mut self) -> u64 {
+        // Pairs with the release stores in `Consumer::commit`: what the reader loaded from a place, it loaded before.
+        let told = Told {
+            delivered: self.words[index::DELIVERED].load(Acquire),
+            overwritten: self.words[index::OVERWRITTEN].load(Acquire),
+            damaged: self.words[index::DAMAGED].load(Acquire),
+        };
+        let goes_on = told.delivered >= self.told.delivered
+            && told.overwritten >= self.told.overwritten
+            && told.damaged >= self.told.damaged;
+        match told.consumed() {
+            Some(consumed) if goes_on && consumed <= self.published => {
+                (self.told, self.consumed) = (told, consumed);
+            }
+            _ => self.is_implausible = true,
+        }
+        self.consumed
+    }
+
+    /// Entries that the reader may see and has not consumed, as last heard.
+    pub(crate) fn unread(&self) -> u64 {
+        self.published - self.consumed
+    }
+
+    /// Entries written.
+    pub(crate) fn head(&self) -> u64 {
+        self.head
+    }
+
+    pub(crate) fn account(&mut self) -> Account {
+        self.listen();
+        let Told { delivered, overwritten, damaged } = self.told;
+        Account {
+            offered: self.head + self.index_full,
+            delivered,
+            lost: Lost {
+                index_full: self.index_full,
+                overwritten,
+                damaged,
+                unread: self.head - self.consumed,
+            },
+            is_implausible: self.is_implausible,
+        }
+    }
+
+    pub(crate) fn set_standing(&self, standing: Standing) {
+        self.words[index::STANDING].store(standing.to_word(), Release);
+    }
+
+    /// The block that the reader says it holds; 0 if none.
+    pub(crate) fn held(&self) -> u64 {
+        // Pairs with the release store in `view::release`.
+        self.words[index::HELD].load(Acquire)
+    }
+
+    /// Whether the reader sleeps and should be woken: it has waited long enough, or there are bytes enough. `age_ns` is how old the oldest
+    /// entry is that it has not been woken for. The caller made a fence after [`publish`](Self::publish).
+    pub(crate) fn should_wake(&self, age_ns: u64) -> bool {
+        self.bytes >= self.words[index::WAKE_AT_BYTES].load(Relaxed)
+            || age_ns >= self.words[index::WAKE_AFTER_NS].load(Relaxed)
+    }
+
+    /// After how many nanoseconds the reader wants to be woken for what little there is.
+    pub(crate) fn wake_after_ns(&self) -> u64 {
+        self.words[index::WAKE_AFTER_NS].load(Relaxed)
+    }
+
+    pub(crate) fn sleeps(&self) -> Option<Sleep> {
+        match self.words[index::WAITING].load(Acquire) {
+            index::ON_FUTEX => Some(Sleep::OnFutex),
+            index::ON_BELL => Some(Sleep::OnBell),
+            _ => None,
+        }
+    }
+
+    /// Marks the reader as awake, which its waker does before it wakes it.
+    pub(crate) fn mark_awake(&self) {
+        self.words[index::WAITING].store(index::AWAKE, Relaxed);
+    }
+
+    /// The word that readers sleep on.
+    pub(crate) fn head_word(&self) -> &AtomicU64 {
+        &self.words[index::HEAD]
+    }
+
+    /// Says that the writer is about to sleep until the reader comes on. Returns what to sleep on [`turn_word`](Self::turn_word) with; `None` if the reader
+    /// consumed more than was last heard. One that was caught lying never did: nobody runs in circles for it.
+    pub(crate) fn announce_sleep(&self) -> Option<u64> {
+        let seen = self.words[index::TURN].load(Relaxed);
+        self.words[index::WRITER_SLEEPS].store(1, Relaxed);
+        // Pairs with the fence in `Consumer::commit`: either we see how far it is, or it sees that we sleep.
+        fence(SeqCst);
+        let counts = [index::DELIVERED, index::OVERWRITTEN, index::DAMAGED].map(|word| self.words[word].load(Relaxed));
+        let came_on = counts.into_iter().fold(0, u64::wrapping_add) != self.consumed;
+        (self.is_implausible || !came_on).then_some(seen)
+    }
+
+    /// Says that the writer is awake.
+    pub(crate) fn announce_awake(&self) {
+        self.words[index::WRITER_SLEEPS].store(0, Relaxed);
+    }
+
+    /// What the writer sleeps on.
+    #[cfg(not(loom))]
+    pub(crate) fn turn_word(&self) -> &AtomicU64 {
+        &self.words[index::TURN]
+    }
+}
+
+/// One fence for all readers, between the heads that were stored and the sleepers that are looked for.
+pub(crate) fn fence_for_sleepers() {
+    // Pairs with the fence in `Consumer::announce_sleep`.
+    fence(SeqCst);
+}

@@ -1,0 +1,499 @@
+//! A reader of one PBuf: batches copied out, or lent in place, and sleep in between.
+//!
+//! ```text
+//! loop { while advance() > 0 { batch() } ; wait(timeout) }                    futex
+//! loop { while advance() > 0 { batch() } ; if arm() { epoll(descriptor()) } }   the bell
+//! ```
+//!
+//! `advance` says of the batch before that it is done with: until then its packets are not counted as delivered, and what is lent in place stays.
+//! So a batch is lent until the next call, as from any source.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use tapline_packet::{BATCH_MAX, Batch, LinkType, Record, Timestamp};
+use tapline_sys::{Bell, Memfd, Seals, clock, futex};
+
+use crate::Error;
+use crate::account::{Account, Lost, SourceCounts};
+use crate::consumer::{Consumer, Outcome, entries_of};
+use crate::copy::as_bytes;
+use crate::layout::{BLOCK_HEAD_LEN, HEADER_LEN, LINE_LEN, Standing, buffer, index, index_len, record_len};
+use crate::store::Entry;
+use crate::view::{Miss, View, release};
+
+/// Room for the copies of a batch, in bytes, unless one packet takes more.
+const ARENA_LEN: usize = 256 << 10;
+/// The longest sleep on the futex before it is looked whether the writer still lives.
+const NAP_NS: u64 = 100_000_000;
+
+/// The descriptors of a reader, as its writer made them.
+#[derive(Debug)]
+pub struct ReaderParts {
+    /// The PBuf: packets.
+    pub buffer: OwnedFd,
+    /// The IBuf: which of them.
+    pub index: OwnedFd,
+    /// What is rung, and hangs up.
+    pub bell: OwnedFd,
+}
+
+/// What a PBuf says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferInfo {
+    /// What the first header of each packet is.
+    pub link_type: LinkType,
+    /// No packet has more bytes.
+    pub snap_len: u32,
+    /// Another number each time a writer starts.
+    pub generation: u64,
+    /// The capture worker.
+    pub worker: u32,
+    /// When it was made.
+    pub created: Timestamp,
+    /// Bytes of a block.
+    pub block_len: u32,
+    /// Blocks.
+    pub blocks: u32,
+}
+
+/// When a sleeper wants to be woken: when so many bytes are there, or so long after the first packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WakeWish {
+    /// Captured bytes that are not read; 0 or 1 for each packet.
+    pub min_bytes: u64,
+    /// The longest that a packet waits, although there are fewer.
+    pub max_delay: Duration,
+}
+
+impl WakeWish {
+    /// At once.
+    pub const IMMEDIATE: WakeWish = WakeWish { min_bytes: 1, max_delay: Duration::ZERO };
+
+    fn max_delay_ns(&self) -> u64 {
+        u64::try_from(self.max_delay.as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Default for WakeWish {
+    fn default() -> WakeWish {
+        WakeWish::IMMEDIATE
+    }
+}
+
+/// Why a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    /// There are packets, as many or as old as was wished.
+    Ready,
+    /// The time is over; there may be packets, fewer than was wished.
+    TimedOut,
+    /// All was read, and the writer said that nothing more comes.
+    Closed,
+    /// All was read, and the writer is gone without a word.
+    WriterGone,
+}
+
+/// A reader.
+pub struct Reader {
+    view: View,
+    index: Consumer,
+    bell: Bell,
+    info: BufferInfo,
+    wish: WakeWish,
+    /// Copies, one after the other.
+    arena: Box<[u64]>,
+    records: Vec<Record>,
+    verdicts: Vec<u32>,
+    base: Base,
+    /// What becomes of the entries of this batch with the next call.
+    outcome: Outcome,
+    reads_in_place: bool,
+    /// The block that is held; 0 for none.
+    held: u64,
+    /// When something was first seen that was not enough to wake for.
+    first_seen_ns: Option<u64>,
+}
+
+/// Where the bytes of the batch lie.
+#[derive(Clone, Copy, Debug)]
+enum Base {
+    Arena,
+    /// In the block that is held: records count from its beginning.
+    Block { end: usize },
+}
+
+impl Reader {
+    /// Maps what a writer made. Everything is checked before: seals, sizes, headers, and that both belong together.
+    ///
+    /// # Errors
+    /// [`Error::NotSealed`], [`Error::WrongLength`], [`Error::WrongHeader`], [`Error::Size`], [`Error::System`].
+    pub fn open(parts: ReaderParts) -> Result<Reader, Error> {
+        let view = open_buffer(Memfd::adopt(parts.buffer))?;
+        let index = open_index(Memfd::adopt(parts.index))?;
+        let info = info_of(&view);
+        if index.generation() != info.generation {
+            let (found, expected) = (index.generation(), info.generation);
+            return Err(Error::WrongHeader { file: "index", offset: index::GENERATION * 8, found, expected });
+        }
+        let arena_len = ARENA_LEN.max(record_len(view.snap_len()));
+        let reads_in_place = index.standing() == Standing::Leased;
+        Ok(Reader {
+            view,
+            index,
+            bell: Bell::from(parts.bell),
+            info,
+            wish: WakeWish::default(),
+            arena: vec![0; arena_len / 8].into(),
+            records: Vec::with_capacity(BATCH_MAX),
+            verdicts: Vec::with_capacity(BATCH_MAX),
+            base: Base::Arena,
+            outcome: Outcome::default(),
+            reads_in_place,
+            held: 0,
+            first_seen_ns: None,
+        })
+    }
+
+    /// What the buffer says of itself.
+    pub fn info(&self) -> &BufferInfo {
+        &self.info
+    }
+
+    /// Goes on to the next packets, up to [`BATCH_MAX`], and returns how many there are; 0 if there are none now. Those of the batch before are done
+    /// with, and count as delivered.
+    ///
+    /// # Errors
+    /// [`Error::IndexDamaged`] if the writer's counters make no sense; what was read until then is right.
+    pub fn advance(&mut self) -> Result<usize, Error> {
+        self.first_seen_ns = None;
+        // A writer that only writes nonsense does not keep us here.
+        let mut left = self.index.capacity();
+        loop {
+            let ready = self.next_batch()?;
+            if !self.records.is_empty() || ready == 0 || left == 0 {
+                return Ok(self.records.len());
+            }
+            // All of them were lost: counted, and on.
+            left = left.saturating_sub(self.outcome.total());
+        }
+    }
+
+    /// Looks at the next entries. Returns how many there were to look at.
+    fn next_batch(&mut self) -> Result<u64, Error> {
+        self.done();
+        self.records.clear();
+        self.verdicts.clear();
+        let ready = match self.index.ready() {
+            0 => self.index.refresh()?,
+            ready => ready,
+        };
+        let in_place = ready > 0 && self.reads_in_place && self.index.standing().is_kept();
+        if in_place {
+            self.look_at(ready);
+        } else {
+            self.let_go();
+            self.copy(ready);
+        }
+        Ok(ready)
+    }
+
+    /// The packets that the last [`advance`](Self::advance) found.
+    ///
+    /// Of a leased reader they lie in the buffer, where the writer leaves them alone as long as they are lent; of others in memory of this process.
+    pub fn batch(&self) -> Batch<'_> {
+        let base = match self.base {
+            Base::Arena => as_bytes(&self.arena),
+            // SAFETY: the block is held until `let_go`, which takes `&mut self`, and all up to the end of the last record was published. The
+            // head of the block is left out by the range, because the writer renews it.
+            Base::Block { end } => unsafe { self.view.bytes(self.held, BLOCK_HEAD_LEN..end) },
+        };
+        Batch::new(base, &self.records)
+    }
+
+    /// For each packet of the batch what the writer gave with it.
+    pub fn verdicts(&self) -> &[u32] {
+        &self.verdicts
+    }
+
+    /// Whether the batch lies in the buffer itself.
+    pub fn is_in_place(&self) -> bool {
+        matches!(self.base, Base::Block { .. })
+    }
+
+    /// What the writer says that this reader may expect. A leased reader that exceeded its credit hears it here.
+    pub fn standing(&self) -> Standing {
+        self.index.standing()
+    }
+
+    /// What became of the packets so far. The batch that is lent counts as unread.
+    pub fn account(&self) -> Account {
+        let Outcome { delivered, overwritten, damaged, .. } = self.index.done();
+        let index_full = self.index.index_full();
+        let unread = self.index.ready();
+        let consumed = delivered + overwritten + damaged;
+        Account {
+            offered: consumed.saturating_add(unread).saturating_add(index_full),
+            delivered,
+            lost: Lost { index_full, overwritten, damaged, unread },
+            is_implausible: false,
+        }
+    }
+
+    /// Says that the last batch is done with, and ends reading.
+    pub fn finish(mut self) -> Account {
+        self.done();
+        self.let_go();
+        // An index that is damaged now adds nothing.
+        let _ = self.index.refresh();
+        self.account()
+    }
+
+    /// What the source counted.
+    pub fn source(&self) -> SourceCounts {
+        self.view.source()
+    }
+
+    /// Packets that are not there yet are not older than this; `None` if the writer did not say.
+    pub fn watermark(&self) -> Option<Timestamp> {
+        let nanos = self.view.header(buffer::WATERMARK) as i64;
+        (nanos != i64::MIN).then_some(Timestamp::from_nanos(nanos))
+    }
+
+    /// Sets when sleep is to end.
+    pub fn set_wake(&mut self, wish: WakeWish) {
+        self.wish = wish;
+    }
+
+    /// Sleeps until there are packets as wished, or nothing more comes, for `timeout` at most. The batch that is lent stays.
+    ///
+    /// # Errors
+    /// [`Error::IndexDamaged`], [`Error::System`].
+    pub fn wait(&mut self, timeout: Duration) -> Result<Waited, Error> {
+        let start = clock::monotonic_ns();
+        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        loop {
+            let now = clock::monotonic_ns();
+            if let Some(end) = self.look(now)? {
+                return Ok(end);
+            }
+            let left = timeout_ns.saturating_sub(now - start);
+            if left == 0 {
+                return Ok(Waited::TimedOut);
+            }
+            self.nap(left.min(NAP_NS).min(self.patience_ns(now)))?;
+        }
+    }
+
+    /// Prepares for poll(2) or epoll(7) on [`descriptor`](Self::descriptor): `None` if it is right to wait there, else why not. After the wait
+    /// [`advance`](Self::advance) says what there is; it may be nothing.
+    ///
+    /// The descriptor becomes readable when the writer finds that the wish is met, and hangs up when it is gone. It says nothing of packets that were there
+    /// before: so ask here each time.
+    ///
+    /// # Errors
+    /// [`Error::IndexDamaged`].
+    pub fn arm(&mut self) -> Result<Option<Waited>, Error> {
+        self.bell.answer();
+        loop {
+            if let Some(end) = self.look(clock::monotonic_ns())? {
+                self.index.announce_awake();
+                return Ok(Some(end));
+            }
+            let still = self.index.announce_sleep(
+                index::ON_BELL,
+                self.wish.min_bytes,
+                self.wish.max_delay_ns(),
+            );
+            if still {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// The bell, for poll(2) and epoll(7).
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    /// Whether a wait should end now, and why.
+    fn look(&mut self, now_ns: u64) -> Result<Option<Waited>, Error> {
+        // Before the head: whoever sees that it is the end sees the last head too.
+        let is_closed = self.view.is_closed();
+        if self.is_enough(now_ns)? {
+            return Ok(Some(Waited::Ready));
+        }
+        // A system call, so only for those who would sleep.
+        if !is_closed && !self.bell.is_hung_up() {
+            return Ok(None);
+        }
+        Ok(Some(match self.unread()? {
+            0 if is_closed => Waited::Closed,
+            0 => Waited::WriterGone,
+            _ => Waited::Ready,
+        }))
+    }
+
+    /// Whether nothing is there and nothing more comes.
+    pub(crate) fn is_at_end(&mut self) -> Result<bool, Error> {
+        let is_over = self.view.is_closed() || self.bell.is_hung_up();
+        Ok(is_over && self.unread()? == 0)
+    }
+
+    /// Entries that are neither consumed nor lent.
+    fn unread(&mut self) -> Result<u64, Error> {
+        Ok(self.index.refresh()?.saturating_sub(self.outcome.total()))
+    }
+
+    /// Whether there is as much, or so old, as was wished.
+    fn is_enough(&mut self, now_ns: u64) -> Result<bool, Error> {
+        if self.unread()? == 0 {
+            self.first_seen_ns = None;
+            return Ok(false);
+        }
+        let first_seen = *self.first_seen_ns.get_or_insert(now_ns);
+        let bytes = self.index.unread_bytes().saturating_sub(self.outcome.bytes);
+        Ok(bytes >= self.wish.min_bytes
+            || now_ns.saturating_sub(first_seen) >= self.wish.max_delay_ns())
+    }
+
+    /// For how long what is there can wait.
+    fn patience_ns(&self, now_ns: u64) -> u64 {
+        self.first_seen_ns.map_or(u64::MAX, |seen| {
+            self.wish.max_delay_ns().saturating_sub(now_ns.saturating_sub(seen)).max(1)
+        })
+    }
+
+    fn nap(&mut self, ns: u64) -> Result<(), Error> {
+        let still =
+            self.index.announce_sleep(index::ON_FUTEX, self.wish.min_bytes, self.wish.max_delay_ns());
+        let head = self.index.ready().wrapping_add(self.index.consumed());
+        let result = if still {
+            futex::wait(self.index.head_word(), head, Duration::from_nanos(ns)).map(|_| ())
+        } else {
+            Ok(())
+        };
+        self.index.announce_awake();
+        result.map_err(Error::system("wait for packets"))
+    }
+
+    /// What was lent is done with.
+    fn done(&mut self) {
+        let outcome = std::mem::take(&mut self.outcome);
+        if let Some(turn) = self.index.commit(outcome) {
+            futex::wake(turn);
+        }
+    }
+
+    fn let_go(&mut self) {
+        if self.held != 0 {
+            self.held = 0;
+            release(self.index.held_word());
+        }
+        self.base = Base::Arena;
+    }
+
+    /// Copies records until the batch is full.
+    fn copy(&mut self, ready: u64) {
+        self.base = Base::Arena;
+        let mut used = 0;
+        for ahead in 0..ready.min(BATCH_MAX as u64) {
+            let (entry, verdict) = self.index.peek(ahead);
+            let result = match self.view.words_of(entry) {
+                Ok(words) if used + words > self.arena.len() => break,
+                Ok(_) => self.view.copy(entry, &mut self.arena[used..]),
+                Err(miss) => Err(miss),
+            };
+            self.outcome.add(entry, result.map(|_| ()));
+            if let Ok(head) = result {
+                let offset = used * 8 + LINE_LEN;
+                self.records.push(Record { offset, cap_len: head.cap_len, options_len: 0, meta: head.meta });
+                self.verdicts.push(verdict);
+                used += record_len(head.cap_len) / 8;
+            }
+        }
+    }
+
+    /// Lends records in place: those of one block.
+    fn look_at(&mut self, ready: u64) {
+        let mut end = BLOCK_HEAD_LEN;
+        for ahead in 0..ready.min(BATCH_MAX as u64) {
+            let (entry, verdict) = self.index.peek(ahead);
+            let is_first = self.records.is_empty();
+            if !is_first && self.view.sequence_of(entry) != self.held {
+                break;
+            }
+            let result = self.hold(entry).and_then(|()| self.view.look(entry));
+            self.outcome.add(entry, result.map(|_| ()));
+            if let Ok(head) = result {
+                let start = self.view.data_offset(entry);
+                end = end.max(start + head.cap_len as usize);
+                let offset = start - BLOCK_HEAD_LEN;
+                self.records.push(Record { offset, cap_len: head.cap_len, options_len: 0, meta: head.meta });
+                self.verdicts.push(verdict);
+            }
+        }
+        self.base = if self.held == 0 { Base::Arena } else { Base::Block { end } };
+    }
+
+    /// Holds the block of an entry, if it is not held already.
+    fn hold(&mut self, entry: Entry) -> Result<(), Miss> {
+        if self.held != 0 && self.view.sequence_of(entry) == self.held {
+            return Ok(());
+        }
+        self.let_go();
+        self.held = self.view.hold(entry, self.index.held_word())?;
+        Ok(())
+    }
+}
+
+fn info_of(view: &View) -> BufferInfo {
+    BufferInfo {
+        link_type: LinkType(view.header(buffer::LINK_TYPE) as u16),
+        snap_len: view.snap_len(),
+        generation: view.header(buffer::GENERATION),
+        worker: view.header(buffer::WORKER) as u32,
+        created: Timestamp::from_nanos(view.header(buffer::CREATED) as i64),
+        block_len: view.geometry().block_len() as u32,
+        blocks: view.geometry().blocks() as u32,
+    }
+}
+
+fn open_buffer(file: Memfd) -> Result<View, Error> {
+    const FILE: &str = "packet buffer";
+    ensure_sealed(&file, Seals::READ_ONLY, FILE)?;
+    let words = file.map_to_read().map_err(Error::system("map the packet buffer"))?;
+    let view = View::new(words)?;
+    ensure_len(&file, FILE, view.geometry().file_len())?;
+    Ok(view)
+}
+
+fn open_index(file: Memfd) -> Result<Consumer, Error> {
+    const FILE: &str = "index";
+    ensure_sealed(&file, Seals::SIZE, FILE)?;
+    let words = file.map().map_err(Error::system("map the index"))?;
+    let entries = entries_of(&words)?;
+    ensure_len(&file, FILE, index_len(entries))?;
+    Ok(Consumer::unchecked(words, entries))
+}
+
+/// Seals first: what can shrink is not mapped. Then a header's worth of it must be there to be looked at.
+fn ensure_sealed(file: &Memfd, seals: Seals, name: &'static str) -> Result<(), Error> {
+    let found = file.seals().map_err(|_| Error::NotSealed { file: name })?;
+    if !found.contain(seals) {
+        return Err(Error::NotSealed { file: name });
+    }
+    let found = file.size().map_err(Error::system("look at a buffer's size"))?;
+    if found < HEADER_LEN as u64 {
+        return Err(Error::WrongLength { file: name, found, expected: HEADER_LEN as u64 });
+    }
+    Ok(())
+}
+
+fn ensure_len(file: &Memfd, name: &'static str, expected: u64) -> Result<(), Error> {
+    let found = file.size().map_err(Error::system("look at a buffer's size"))?;
+    if found != expected {
+        return Err(Error::WrongLength { file: name, found, expected });
+    }
+    Ok(())
+}

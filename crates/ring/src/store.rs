@@ -1,0 +1,419 @@
+//! The PBuf's writing half: blocks that are filled one after the other, and taken again when the buffer has gone round.
+//!
+//! ```text
+//! put(packet) -> position          publish() -> all of it can be seen
+//!    |  does not fit: close the block, take the next
+//!    v
+//! take    for each sequence from the next on, until one can be had
+//!           held by a reader             -> passed over
+//!           sequence := new; fence; held -> sequence := old; passed over
+//! ```
+
+use tapline_packet::{Meta, Packet, Timestamp};
+
+use crate::account::{PLACES, SourceCounts};
+use crate::atomic::{AtomicU64, Relaxed, Release, SeqCst, fence};
+use crate::copy::{store_bytes, store_line};
+use crate::layout::{
+    BLOCK_END, BLOCK_HEAD_LEN, BUFFER_MAGIC, BYTE_ORDER, Geometry, HEADER_LEN, VERSION, block, buffer,
+    header, record_len,
+};
+use crate::memory::Words;
+use crate::record;
+
+/// Where a stored packet lies, as an index has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// The record's position.
+    pub position: u64,
+    /// Captured bytes.
+    pub cap_len: u32,
+}
+
+/// From which packet on a new reader reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// What is stored from now on.
+    Newest,
+    /// All that the buffer still holds.
+    Oldest,
+    /// What the buffer still holds and is not older than this.
+    Since(Timestamp),
+}
+
+/// What readers have to say when a block is to be taken.
+pub(crate) trait Holders {
+    /// A search for a block begins.
+    fn begin(&mut self);
+    /// Whether somebody looks at the block `sequence`. `is_late`: its sequence is changed already, and it was not held just before.
+    fn hold(&mut self, sequence: u64, is_late: bool) -> bool;
+    /// The block will be taken: whoever was promised that it stays is told that it does not.
+    fn give_up(&mut self, sequence: u64);
+}
+
+/// Nobody holds anything.
+#[cfg(test)]
+pub(crate) struct NoHolders;
+
+#[cfg(test)]
+impl Holders for NoHolders {
+    fn begin(&mut self) {}
+
+    fn hold(&mut self, _: u64, _: bool) -> bool {
+        false
+    }
+
+    fn give_up(&mut self, _: u64) {}
+}
+
+/// What a PBuf's header says from the start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Facts {
+    pub(crate) generation: u64,
+    pub(crate) link_type: u16,
+    pub(crate) snap_len: u32,
+    pub(crate) created_ns: i64,
+    pub(crate) worker: u32,
+}
+
+/// Counts of the block that is being filled.
+#[derive(Clone, Copy, Debug, Default)]
+struct Filling {
+    first_time: i64,
+    last_time: i64,
+    records: u64,
+    bytes: u64,
+    /// Bytes in use, with the block's head.
+    used: u64,
+    lost_before: u64,
+    first_number: u64,
+}
+
+/// The writing half. All counters are its own; what the memory says is a copy for others.
+pub(crate) struct Store {
+    words: Words,
+    geometry: Geometry,
+    snap_len: u32,
+    /// What each place holds: sequences, 0 for nothing.
+    held: Box<[u64]>,
+    sequence: u64,
+    /// Where the next record begins in the current block; the length of a block if there is none.
+    offset: usize,
+    filling: Filling,
+    records: u64,
+    bytes: u64,
+    /// Packets that the source knew to be lost.
+    source_lost: u64,
+    not_stored: u64,
+    passed_over: u64,
+}
+
+impl Store {
+    /// Writes the header into memory that is all zero.
+    pub(crate) fn new(words: Words, geometry: Geometry, facts: &Facts) -> Store {
+        for (word, value) in [
+            (header::BYTE_ORDER, BYTE_ORDER),
+            (header::VERSION, VERSION),
+            (header::HEADER_LEN, HEADER_LEN as u64),
+            (buffer::BLOCK_LEN, geometry.block_len() as u64),
+            (buffer::BLOCKS, geometry.blocks() as u64),
+            (buffer::GENERATION, facts.generation),
+            (buffer::LINK_TYPE, u64::from(facts.link_type)),
+            (buffer::SNAP_LEN, u64::from(facts.snap_len)),
+            (buffer::CREATED, facts.created_ns as u64),
+            (buffer::WORKER, u64::from(facts.worker)),
+            (buffer::STATE, buffer::RUNNING),
+            (buffer::WATERMARK, i64::MIN as u64),
+            (buffer::HEAD, geometry.position(1, 0)),
+            (header::MAGIC, BUFFER_MAGIC),
+        ] {
+            words[word].store(value, Relaxed);
+        }
+        let store = Store {
+            words,
+            geometry,
+            snap_len: facts.snap_len.min(geometry.cap_len_max()),
+            held: vec![0; geometry.blocks()].into(),
+            sequence: 0,
+            offset: geometry.block_len(),
+            filling: Filling::default(),
+            records: 0,
+            bytes: 0,
+            source_lost: 0,
+            not_stored: 0,
+            passed_over: 0,
+        };
+        store.set_source(&SourceCounts::new());
+        store
+    }
+
+    /// Stores one packet, cut to the snap length; nobody sees it until [`publish`](Self::publish). `None` if no block could be had: the packet
+    /// is counted as not stored.
+    #[inline]
+    pub(crate) fn put(&mut self, packet: Packet<'_>, holders: &mut impl Holders) -> Option<Entry> {
+        let cap_len = packet.data.len().min(self.snap_len as usize) as u32;
+        let len = record_len(cap_len);
+        self.source_lost = self.source_lost.wrapping_add(packet.meta.drops_before);
+        if self.offset + len > self.geometry.block_len() && !self.next_block(holders) {
+            self.not_stored += 1;
+            return None;
+        }
+        let position = self.geometry.position(self.sequence, self.offset);
+        let first = self.geometry.block_word(self.geometry.slot(self.sequence)) + self.offset / 8;
+        let place = &self.words[first..first + len / 8];
+        let (line, bytes) = place.split_first_chunk().expect("a record has more than its metadata's length");
+        store_line(line, &record::encode(packet.meta, cap_len, self.records, position));
+        store_bytes(bytes, &packet.data[..cap_len as usize]);
+        self.offset += len;
+        self.count(packet.meta, cap_len);
+        Some(Entry { position, cap_len })
+    }
+
+    #[inline]
+    fn count(&mut self, meta: &Meta, cap_len: u32) {
+        let time = meta.timestamp.as_nanos();
+        let filling = &mut self.filling;
+        if filling.records == 0 {
+            *filling = Filling {
+                first_time: time,
+                last_time: time,
+                first_number: self.records,
+                lost_before: self.source_lost,
+                ..Filling::default()
+            };
+        }
+        filling.last_time = filling.last_time.max(time);
+        filling.records += 1;
+        filling.used = self.offset as u64;
+        filling.bytes += u64::from(cap_len);
+        self.records += 1;
+        self.bytes += u64::from(cap_len);
+    }
+
+    /// Shows all that was stored to everybody. Packets stored later are not older than `watermark`, as far as known.
+    pub(crate) fn publish(&mut self, watermark: Option<Timestamp>) {
+        if self.sequence != 0 {
+            self.write_block_head();
+        }
+        let words = &self.words;
+        words[buffer::RECORDS].store(self.records, Relaxed);
+        words[buffer::BYTES].store(self.bytes, Relaxed);
+        words[buffer::NOT_STORED].store(self.not_stored, Relaxed);
+        words[buffer::PASSED_OVER].store(self.passed_over, Relaxed);
+        if let Some(time) = watermark {
+            words[buffer::WATERMARK].store(time.as_nanos() as u64, Relaxed);
+        }
+        // Pairs with the acquire fence after the load in `View::head`.
+        words[buffer::HEAD].store(self.head(), Release);
+    }
+
+    /// Shows that nothing more comes.
+    pub(crate) fn close(&mut self) {
+        self.publish(None);
+        self.words[buffer::STATE].store(buffer::CLOSED, Release);
+    }
+
+    pub(crate) fn set_source(&self, counts: &SourceCounts) {
+        for place in 0..PLACES {
+            self.words[buffer::SOURCE + place].store(counts.words[place], Relaxed);
+        }
+    }
+
+    /// The position at which the next record would begin.
+    pub(crate) fn head(&self) -> u64 {
+        // A full block, or none, is the same as the next one not begun.
+        self.geometry.position(self.sequence, self.offset)
+    }
+
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    pub(crate) fn sequence(&self) -> u64 {
+        self.sequence
+    }
+
+    pub(crate) fn records(&self) -> u64 {
+        self.records
+    }
+
+    pub(crate) fn not_stored(&self) -> u64 {
+        self.not_stored
+    }
+
+    pub(crate) fn passed_over(&self) -> u64 {
+        self.passed_over
+    }
+
+    /// The block that a place holds; 0 if it never held one.
+    pub(crate) fn held_at(&self, sequence: u64) -> u64 {
+        self.held[self.geometry.slot(sequence)]
+    }
+
+    /// How many blocks packets of these lengths would open.
+    pub(crate) fn blocks_for(&self, cap_lens: impl Iterator<Item = usize>) -> usize {
+        let (mut offset, mut blocks) = (self.offset, 0);
+        for cap_len in cap_lens {
+            let len = record_len(cap_len.min(self.snap_len as usize) as u32);
+            if offset + len > self.geometry.block_len() {
+                (offset, blocks) = (BLOCK_HEAD_LEN, blocks + 1);
+            }
+            offset += len;
+        }
+        blocks
+    }
+
+    /// Closes the block and takes the next one that can be had. False if readers hold them all.
+    #[cold]
+    #[inline(never)]
+    fn next_block(&mut self, holders: &mut dyn Holders) -> bool {
+        self.end_block();
+        holders.begin();
+        let tour = self.geometry.blocks() as u64;
+        let first = self.sequence + 1;
+        for sequence in first..first + tour {
+            if self.take(sequence, holders) {
+                self.sequence = sequence;
+                self.offset = BLOCK_HEAD_LEN;
+                self.filling = Filling::default();
+                return true;
+            }
+            self.passed_over += 1;
+        }
+        false
+    }
+
+    fn end_block(&mut self) {
+        if self.sequence == 0 {
+            return;
+        }
+        self.write_block_head();
+        if self.offset < self.geometry.block_len() {
+            let block = self.geometry.block_word(self.geometry.slot(self.sequence));
+            self.words[block + self.offset / 8].store(BLOCK_END, Relaxed);
+            self.offset = self.geometry.block_len();
+        }
+    }
+
+    fn take(&mut self, sequence: u64, holders: &mut dyn Holders) -> bool {
+        let slot = self.geometry.slot(sequence);
+        let old = self.held[slot];
+        if old != 0 && holders.hold(old, false) {
+            return false;
+        }
+        if old != 0 {
+            holders.give_up(old);
+        }
+        let word = &self.words[self.geometry.block_word(slot) + block::SEQUENCE];
+        word.store(sequence, Relaxed);
+        // With `View::hold`: either it sees the new sequence, or we see that it holds the block. With `View::copy`: who sees a byte of what is
+        // written from here on sees that the sequence is another.
+        fence(SeqCst);
+        if old != 0 && holders.hold(old, true) {
+            word.store(old, Relaxed);
+            return false;
+        }
+        self.held[slot] = sequence;
+        true
+    }
+
+    fn write_block_head(&self) {
+        let first = self.geometry.block_word(self.geometry.slot(self.sequence));
+        let head: &[AtomicU64] = &self.words[first..first + BLOCK_HEAD_LEN / 8];
+        let filling = &self.filling;
+        for (word, value) in [
+            (block::FIRST_TIME, filling.first_time as u64),
+            (block::LAST_TIME, filling.last_time as u64),
+            (block::RECORDS, filling.records),
+            (block::BYTES, filling.bytes),
+            (block::USED, filling.used),
+            (block::LOST_BEFORE, filling.lost_before),
+            (block::FIRST_NUMBER, filling.first_number),
+        ] {
+            head[word].store(value, Relaxed);
+        }
+    }
+}
+
+/// A packet that the buffer holds, lent to its writer.
+#[derive(Clone, Copy, Debug)]
+pub struct Held<'a> {
+    /// Where it lies.
+    pub entry: Entry,
+    /// What is known about it.
+    pub meta: Meta,
+    /// Its number, from 0, among all that were ever stored.
+    pub number: u64,
+    /// The captured bytes.
+    pub data: &'a [u8],
+}
+
+impl Held<'_> {
+    /// As a packet, which filters take.
+    pub fn packet(&self) -> Packet<'_> {
+        Packet { data: self.data, meta: &self.meta }
+    }
+}
+
+#[cfg(not(loom))]
+impl Store {
+    /// All packets that the buffer holds from `start` on, in the order in which they were stored.
+    pub(crate) fn held(&self, start: Start) -> impl Iterator<Item = Held<'_>> {
+        let mut sequences: Vec<u64> = self.held.iter().copied().filter(|held| *held != 0).collect();
+        sequences.sort_unstable();
+        let since = match start {
+            Start::Newest => {
+                sequences.clear();
+                i64::MAX
+            }
+            Start::Oldest => i64::MIN,
+            Start::Since(time) => time.as_nanos(),
+        };
+        sequences.retain(|sequence| self.last_time(*sequence) >= since);
+        sequences
+            .into_iter()
+            .flat_map(move |sequence| self.walk(sequence))
+            .filter(move |held| held.meta.timestamp.as_nanos() >= since)
+    }
+
+    fn last_time(&self, sequence: u64) -> i64 {
+        let first = self.geometry.block_word(self.geometry.slot(sequence));
+        self.words[first + block::LAST_TIME].load(Relaxed) as i64
+    }
+
+    /// The records of one block.
+    fn walk(&self, sequence: u64) -> impl Iterator<Item = Held<'_>> {
+        let slot = self.geometry.slot(sequence);
+        let used = self.words[self.geometry.block_word(slot) + block::USED].load(Relaxed) as usize;
+        let mut offset = BLOCK_HEAD_LEN;
+        std::iter::from_fn(move || {
+            if offset + record_len(0) > used {
+                return None;
+            }
+            let held = self.record_at(sequence, slot, offset)?;
+            offset += record_len(held.entry.cap_len);
+            Some(held)
+        })
+    }
+
+    fn record_at(&self, sequence: u64, slot: usize, offset: usize) -> Option<Held<'_>> {
+        let first = self.geometry.block_word(slot) + offset / 8;
+        let line = std::array::from_fn(|word| self.words[first + word].load(Relaxed));
+        let head = record::decode(&line);
+        let position = self.geometry.position(sequence, offset);
+        let fits = offset + record_len(head.cap_len) <= self.geometry.block_len();
+        if head.position != position || !fits {
+            return None;
+        }
+        let bytes = &self.words[first + record_len(0) / 8..][..(head.cap_len as usize).div_ceil(8)];
+        // SAFETY: the words lie in the memory, which outlives the slice, and hold so many bytes. Only this value writes to it, by
+        // methods that borrow it mutably, so nothing changes while the slice is there.
+        let data = unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<u8>(), head.cap_len as usize) };
+        Some(Held {
+            entry: Entry { position, cap_len: head.cap_len },
+            meta: head.meta,
+            number: head.number,
+            data,
+        })
+    }
+}

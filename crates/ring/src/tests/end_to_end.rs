@@ -1,0 +1,304 @@
+use std::time::Duration;
+
+use tapline_packet::{Batch, LinkType, Meta, Record, Selection, Timestamp};
+
+use crate::layout::Standing;
+use crate::*;
+
+/// Packets whose bytes and times tell their numbers.
+pub(crate) struct Made {
+    base: Vec<u8>,
+    records: Vec<Record>,
+}
+
+impl Made {
+    /// `count` packets from the number `first` on, each with its number in its first eight bytes.
+    pub(crate) fn new(first: u64, count: usize, len: usize) -> Made {
+        let mut base = Vec::new();
+        let mut records = Vec::new();
+        for number in first..first + count as u64 {
+            let mut bytes = vec![number as u8; len.max(8)];
+            bytes[..8].copy_from_slice(&number.to_le_bytes());
+            let meta = Meta {
+                timestamp: Timestamp::from_nanos(number as i64 * 10),
+                wire_len: len as u32 + 4,
+                if_index: 7,
+                ..Meta::default()
+            };
+            records.push(Record { offset: base.len(), cap_len: bytes.len() as u32, options_len: 0, meta });
+            base.extend_from_slice(&bytes);
+        }
+        Made { base, records }
+    }
+
+    pub(crate) fn batch(&self) -> Batch<'_> {
+        Batch::new(&self.base, &self.records)
+    }
+
+    pub(crate) fn all(&self) -> Selection {
+        let mut all = Selection::none();
+        all.select_all(self.records.len());
+        all
+    }
+}
+
+pub(crate) fn number(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(*bytes.first_chunk().expect("eight bytes"))
+}
+
+pub(crate) fn writer(block_len: u32, blocks: u32) -> Writer {
+    let spec = BufferSpec { block_len, blocks, snap_len: block_len - 192, ..BufferSpec::new(LinkType::ETHERNET) };
+    Writer::create(&spec, Timestamp::from_nanos(1)).expect("a buffer")
+}
+
+/// Stores and indexes packets for these readers.
+pub(crate) fn offer(writer: &mut Writer, made: &Made, ids: &[ReaderId]) {
+    let all = made.all();
+    writer.store(&made.batch(), &all);
+    ids.iter().for_each(|id| writer.index(*id, &all, 9).expect("a reader"));
+    writer.publish(made.records.last().map_or(0, |record| record.meta.timestamp.as_nanos() as u64));
+}
+
+/// Reads all that there is: the packets' numbers.
+pub(crate) fn drain(reader: &mut Reader) -> Vec<u64> {
+    let mut numbers = Vec::new();
+    while reader.advance().expect("a sound index") > 0 {
+        assert!(reader.verdicts().iter().all(|verdict| *verdict == 9));
+        for packet in reader.batch().iter() {
+            let found = number(packet.data);
+            assert!(packet.data[8..].iter().all(|byte| *byte == found as u8), "{found}: torn");
+            assert_eq!(packet.meta.timestamp.as_nanos(), found as i64 * 10);
+            assert_eq!((packet.meta.wire_len, packet.meta.if_index), (packet.data.len() as u32 + 4, 7));
+            numbers.push(found);
+        }
+    }
+    numbers
+}
+
+fn attach(writer: &mut Writer, policy: Policy, entries: u32) -> (ReaderId, Reader) {
+    let attachment = writer.attach(&ReaderSpec { policy, entries }).expect("a reader");
+    (attachment.id, Reader::open(attachment.parts).expect("parts that fit"))
+}
+
+fn leased(bytes: u64) -> Policy {
+    Policy::Leased { bytes, time: Duration::from_secs(1000) }
+}
+
+#[test]
+fn every_policy_gets_every_packet() {
+    for policy in [Policy::Lossy, leased(8192), Policy::Lossless] {
+        let mut writer = writer(4096, 16);
+        let (id, mut reader) = attach(&mut writer, policy, 64);
+        for round in 0..500 {
+            let made = Made::new(round * 20, 20, 60 + round as usize % 100);
+            offer(&mut writer, &made, &[id]);
+            assert_eq!(drain(&mut reader), (round * 20..round * 20 + 20).collect::<Vec<_>>(), "{policy:?}");
+        }
+        assert_eq!(reader.wait(Duration::ZERO).unwrap(), Waited::TimedOut);
+        let theirs = writer.close();
+        assert_eq!(reader.wait(Duration::ZERO).unwrap(), Waited::Closed);
+        let account = reader.finish();
+        assert_eq!((account.offered, account.delivered), (10_000, 10_000));
+        assert_eq!(theirs[0].account, account);
+    }
+}
+
+#[test]
+fn a_lossy_reader_counts_what_went_round() {
+    let mut writer = writer(4096, 4);
+    let (id, mut reader) = attach(&mut writer, Policy::Lossy, 1024);
+    for round in 0..10 {
+        offer(&mut writer, &Made::new(round * 20, 20, 60), &[id]);
+    }
+    // 31 records of 128 bytes fit in a block after its head: of 200 the last 4 blocks hold 31 + 31 + 31 + 14.
+    let numbers = drain(&mut reader);
+    assert_eq!(numbers, (93..200).collect::<Vec<_>>());
+    let account = writer.account(id).unwrap();
+    assert_eq!((account.delivered, account.lost.overwritten, account.lost.total()), (107, 93, 93));
+    assert!(account.balances() && !account.is_implausible);
+    assert_eq!(account, reader.finish());
+}
+
+#[test]
+fn a_full_index_loses_the_newest() {
+    let mut writer = writer(4096, 64);
+    let (id, mut reader) = attach(&mut writer, Policy::Lossy, 16);
+    offer(&mut writer, &Made::new(0, 20, 60), &[id]);
+    offer(&mut writer, &Made::new(20, 20, 60), &[id]);
+    assert_eq!(drain(&mut reader), (0..16).collect::<Vec<_>>());
+    let account = writer.account(id).unwrap();
+    assert_eq!((account.offered, account.delivered, account.lost.index_full), (40, 16, 24));
+    assert!(account.balances());
+}
+
+#[test]
+fn a_block_that_is_looked_at_stays() {
+    let mut writer = writer(4096, 16);
+    let (id, mut reader) = attach(&mut writer, leased(8192), 4096);
+    let (other, mut lossy) = attach(&mut writer, Policy::Lossy, 4096);
+    offer(&mut writer, &Made::new(0, 31, 60), &[id, other]);
+    assert_eq!(reader.advance().unwrap(), 31);
+    assert!(reader.is_in_place());
+    for round in 0..100 {
+        offer(&mut writer, &Made::new(31 + round * 31, 31, 60), &[id, other]);
+        drain(&mut lossy);
+    }
+    assert!(writer.passed_over() >= 5);
+    let found: Vec<u64> = reader.batch().iter().map(|packet| number(packet.data)).collect();
+    assert_eq!(found, (0..31).collect::<Vec<_>>());
+    assert_eq!((reader.standing(), writer.standing(id).unwrap()), (Standing::LossyByBytes, Standing::LossyByBytes));
+    // The other lost nothing.
+    assert_eq!(writer.account(other).unwrap().delivered, 101 * 31);
+    let rest = drain(&mut reader);
+    assert!(!reader.is_in_place());
+    let account = writer.account(id).unwrap();
+    assert_eq!(account.delivered, 31 + rest.len() as u64);
+    assert!(account.balances() && account.lost.overwritten > 0 && account.lost.unread == 0);
+}
+
+#[test]
+fn within_its_credit_nothing_is_lost_and_beyond_it_is_told() {
+    let mut writer = writer(4096, 16);
+    let (id, mut reader) = attach(&mut writer, leased(4 * 4096), 4096);
+    offer(&mut writer, &Made::new(0, 31 * 4, 60), &[id]);
+    assert_eq!(writer.standing(id).unwrap(), Standing::Leased);
+    offer(&mut writer, &Made::new(31 * 4, 31, 60), &[id]);
+    offer(&mut writer, &Made::new(31 * 5, 31, 60), &[id]);
+    assert_eq!(reader.standing(), Standing::LossyByBytes);
+    assert_eq!(drain(&mut reader).len(), 31 * 6, "told, and nothing lost yet");
+}
+
+#[test]
+fn time_is_a_credit_too() {
+    let mut writer = writer(4096, 16);
+    let policy = Policy::Leased { bytes: 8192, time: Duration::from_nanos(1000) };
+    let (id, mut reader) = attach(&mut writer, policy, 4096);
+    offer(&mut writer, &Made::new(0, 10, 60), &[id]);
+    writer.tick(1090);
+    assert_eq!(reader.standing(), Standing::Leased);
+    writer.tick(1091);
+    assert_eq!(reader.standing(), Standing::LossyByTime);
+    assert_eq!(drain(&mut reader).len(), 10);
+}
+
+#[test]
+fn a_lossless_reader_is_waited_for_until_the_caller_gives_up() {
+    let mut writer = writer(4096, 4);
+    let (id, mut reader) = attach(&mut writer, Policy::Lossless, 1024);
+    let mut stored = 0;
+    loop {
+        let made = Made::new(stored, 20, 60);
+        if writer.make_room(&made.batch(), &made.all()).unwrap() != Room::Ready {
+            break;
+        }
+        offer(&mut writer, &made, &[id]);
+        stored += 20;
+    }
+    assert!(stored >= 60, "{stored}");
+    let made = Made::new(stored, 20, 60);
+    assert_eq!(writer.make_room(&made.batch(), &made.all()).unwrap(), Room::Blocked(id));
+    writer.wait_for(id, Duration::from_millis(1)).unwrap();
+    let seen = drain(&mut reader);
+    assert_eq!(seen, (0..stored).collect::<Vec<_>>());
+    assert_eq!(writer.make_room(&made.batch(), &made.all()).unwrap(), Room::Ready);
+    for round in 0..20 {
+        offer(&mut writer, &Made::new(stored + round * 20, 20, 60), &[id]);
+    }
+    assert_eq!(reader.standing(), Standing::LossyByBytes, "stored without asking");
+    drain(&mut reader);
+    let account = writer.account(id).unwrap();
+    assert!(account.balances() && account.lost.overwritten > 0);
+}
+
+#[test]
+fn a_batch_that_never_fits_is_refused() {
+    let mut writer = writer(4096, 4);
+    let (_id, _reader) = attach(&mut writer, Policy::Lossless, 16);
+    let many = Made::new(0, 17, 60);
+    assert!(matches!(writer.make_room(&many.batch(), &many.all()), Err(Error::BatchTooLarge { packets: 17, .. })));
+    let large = Made::new(0, 10, 3000);
+    assert!(matches!(writer.make_room(&large.batch(), &large.all()), Err(Error::BatchTooLarge { blocks: 10, .. })));
+}
+
+#[test]
+fn a_new_reader_starts_in_the_past() {
+    let mut writer = writer(4096, 4);
+    for round in 0..10 {
+        offer(&mut writer, &Made::new(round * 20, 20, 60), &[]);
+    }
+    let numbers: Vec<u64> = writer.held(Start::Oldest).map(|held| number(held.data)).collect();
+    assert_eq!(numbers, (93..200).collect::<Vec<_>>());
+    assert!(writer.held(Start::Oldest).all(|held| held.number == number(held.packet().data)));
+    let cases = [
+        (Start::Newest, 200..200),
+        (Start::Oldest, 93..200),
+        (Start::Since(Timestamp::from_nanos(1505)), 151..200),
+        (Start::Since(Timestamp::from_nanos(1991)), 200..200),
+        (Start::Since(Timestamp::from_nanos(0)), 93..200),
+    ];
+    for (start, expected) in cases {
+        let (id, mut reader) = attach(&mut writer, Policy::Lossy, 256);
+        let offered = writer.replay(id, start, |_| Some(9)).unwrap();
+        offer(&mut writer, &Made::new(200, 0, 60), &[id]);
+        assert_eq!(drain(&mut reader), expected.clone().collect::<Vec<_>>(), "{start:?}");
+        assert_eq!(offered, expected.end - expected.start);
+        writer.detach(id).unwrap();
+    }
+    let (id, mut reader) = attach(&mut writer, leased(4096), 16);
+    writer.replay(id, Start::Oldest, |held| number(held.data).is_multiple_of(2).then_some(9)).unwrap();
+    writer.publish(0);
+    assert_eq!(drain(&mut reader), (168..200).step_by(2).collect::<Vec<_>>());
+    assert_eq!(writer.account(id).unwrap().lost.index_full, 53 - 16);
+}
+
+#[test]
+fn packets_are_cut_to_the_snap_length() {
+    let spec = BufferSpec { block_len: 4096, blocks: 4, snap_len: 10, ..BufferSpec::new(LinkType::RAW) };
+    let mut writer = Writer::create(&spec, Timestamp::from_nanos(5)).unwrap();
+    let (id, mut reader) = attach(&mut writer, Policy::Lossy, 16);
+    assert_eq!((reader.info().snap_len, reader.info().link_type), (10, LinkType::RAW));
+    offer(&mut writer, &Made::new(0, 1, 60), &[id]);
+    assert_eq!(reader.advance().unwrap(), 1);
+    let packet = reader.batch();
+    assert_eq!((packet.packet(0).data.len(), packet.packet(0).meta.wire_len), (10, 64));
+}
+
+#[test]
+fn what_the_source_counted_is_there() {
+    let mut writer = writer(4096, 4);
+    let (_, reader) = attach(&mut writer, Policy::Lossy, 16);
+    assert_eq!(reader.source().get(Place::Nic), None);
+    let mut counts = SourceCounts::new();
+    counts.set(Place::Nic, Some(0));
+    counts.set(Place::KernelRing, Some(17));
+    writer.set_source(&counts);
+    assert_eq!(reader.source().get(Place::Nic), Some(0));
+    assert_eq!(reader.source().get(Place::KernelRing), Some(17));
+    assert_eq!(reader.source().get(Place::Xdp), None);
+}
+
+#[test]
+fn limits_are_errors() {
+    let mut writer = writer(4096, 16);
+    assert!(matches!(
+        writer.attach(&ReaderSpec { policy: leased(9 * 4096), entries: 16 }),
+        Err(Error::CreditTooLarge { most: 32768, .. })
+    ));
+    assert!(matches!(writer.attach(&ReaderSpec { policy: Policy::Lossy, entries: 17 }), Err(Error::Size { .. })));
+    let held: Vec<_> = (0..4).map(|_| attach(&mut writer, leased(1), 16)).collect();
+    assert!(matches!(
+        writer.attach(&ReaderSpec { policy: leased(1), entries: 16 }),
+        Err(Error::TooManyReaders { most: 4 })
+    ));
+    let id = held[0].0;
+    drop(held);
+    assert_eq!(writer.reap().len(), 4);
+    assert!(matches!(writer.account(id), Err(Error::UnknownReader)));
+    for spec in [
+        BufferSpec { block_len: 2048, ..BufferSpec::new(LinkType::ETHERNET) },
+        BufferSpec { blocks: 3, ..BufferSpec::new(LinkType::ETHERNET) },
+        BufferSpec { snap_len: 1 << 20, ..BufferSpec::new(LinkType::ETHERNET) },
+    ] {
+        assert!(matches!(Writer::create(&spec, Timestamp::EPOCH), Err(Error::Size { .. })), "{spec:?}");
+    }
+}

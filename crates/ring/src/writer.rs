@@ -1,0 +1,403 @@
+//! The writer of one PBuf, and of the indices of all its readers.
+//!
+//! ```text
+//! for each batch:  make_room (lossless readers only)
+//!                  store(batch, what anybody wants)        each packet once
+//!                  index(reader, what it wants, verdict)   16 bytes for each
+//!                  publish(now)                            heads, one fence, sleepers woken
+//! now and then:    tick, reap, set_source
+//! ```
+//!
+//! One thread owns it. It never waits for a reader but in [`Writer::wait_for`], and calls the system only to wake who sleeps.
+
+mod readers;
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use tapline_packet::{BATCH_MAX, Batch, LinkType, Selection, Timestamp};
+use tapline_sys::{Bell, Memfd, Seals};
+
+use crate::account::{Account, SourceCounts};
+use crate::atomic::Relaxed;
+use crate::layout::{BLOCK_LEN_DEFAULT, ENTRIES, Geometry, Standing, index_len};
+use crate::producer::Producer;
+use crate::reader::ReaderParts;
+use crate::store::{Entry, Facts, Held, Start, Store};
+use crate::{Error, layout};
+use readers::{Attached, Readers};
+
+/// The most readers that one PBuf has.
+pub const READERS_MAX: usize = 1024;
+
+/// How a PBuf is to be.
+#[derive(Clone, Copy, Debug)]
+pub struct BufferSpec {
+    /// Bytes of a block: a power of two, 4096 to 2^30. What readers can hold, and what is overwritten at once.
+    pub block_len: u32,
+    /// Blocks: a power of two, 4 to 2^20.
+    pub blocks: u32,
+    /// What the first header of each packet is.
+    pub link_type: LinkType,
+    /// Packets are cut to this many bytes. At most a block's length less 192.
+    pub snap_len: u32,
+    /// The capture worker, for those who merge several buffers.
+    pub worker: u32,
+}
+
+impl BufferSpec {
+    /// 64 blocks of 1 MiB, packets of up to 262,144 bytes.
+    pub fn new(link_type: LinkType) -> BufferSpec {
+        BufferSpec { block_len: BLOCK_LEN_DEFAULT, blocks: 64, link_type, snap_len: 262_144, worker: 0 }
+    }
+}
+
+/// What happens when a reader is too slow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// It loses packets, which are counted. It copies what it reads.
+    Lossy,
+    /// What it has not read stays within a credit, and it reads in place. Beyond the credit it becomes lossy, and is told.
+    Leased {
+        /// It may lag by so many bytes of the buffer, rounded up to blocks; half of the buffer at most.
+        bytes: u64,
+        /// Nothing may be unread for longer than this, counted from the last packet of its block.
+        time: Duration,
+    },
+    /// The writer waits for it, as long as its caller likes.
+    Lossless,
+}
+
+/// A new reader.
+#[derive(Clone, Copy, Debug)]
+pub struct ReaderSpec {
+    /// What happens when it is too slow.
+    pub policy: Policy,
+    /// Entries of its index: a power of two, 16 to 2^24. So many packets can wait for it.
+    pub entries: u32,
+}
+
+impl ReaderSpec {
+    /// With an index of 65,536 entries, 1 MiB.
+    pub fn new(policy: Policy) -> ReaderSpec {
+        ReaderSpec { policy, entries: 1 << 16 }
+    }
+}
+
+/// A reader of one writer. It is never used again for another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ReaderId {
+    slot: u32,
+    number: u32,
+}
+
+/// A reader was added: who it is here, and the descriptors that its process is to get.
+#[derive(Debug)]
+pub struct Attachment {
+    /// Its name for the writer.
+    pub id: ReaderId,
+    /// What [`Reader::open`](crate::Reader::open) takes. Passed on by SCM_RIGHTS, or inherited.
+    pub parts: ReaderParts,
+}
+
+/// A reader that was taken away.
+#[derive(Clone, Copy, Debug)]
+pub struct Departed {
+    /// Who it was.
+    pub id: ReaderId,
+    /// What became of its packets, to the last.
+    pub account: Account,
+}
+
+/// Whether lossless readers have room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// All of them, for the whole batch.
+    Ready,
+    /// This one has not come far enough.
+    Blocked(ReaderId),
+}
+
+/// The writer of a PBuf.
+pub struct Writer {
+    file: Memfd,
+    store: Store,
+    generation: u64,
+    readers: Readers,
+    /// Where each packet of the batch lies that was stored last; a position of 0 for those that were not.
+    places: Box<[Entry; BATCH_MAX]>,
+    /// The latest time of a stored packet.
+    latest: Option<Timestamp>,
+}
+
+impl Writer {
+    /// Makes a buffer. Its memory is reserved here and its seals are tried; `now` goes into the header.
+    ///
+    /// Minimum kernel: 5.1.
+    ///
+    /// # Errors
+    /// [`Error::Size`] for numbers outside of their ranges, [`Error::System`] where memory is refused, [`Error::SealBroken`] if readers could
+    /// write.
+    pub fn create(spec: &BufferSpec, now: Timestamp) -> Result<Writer, Error> {
+        let geometry = Geometry::new(u64::from(spec.block_len), u64::from(spec.blocks))?;
+        if spec.snap_len == 0 || spec.snap_len > geometry.cap_len_max() {
+            let (value, most) = (u64::from(spec.snap_len), u64::from(geometry.cap_len_max()));
+            return Err(Error::Size { what: "snap length", value, least: 1, most });
+        }
+        let system = Error::system("make the packet buffer");
+        let file = Memfd::create(c"tapline-packets", geometry.file_len()).map_err(&system)?;
+        let words = file.map().map_err(&system)?;
+        file.seal(Seals::READ_ONLY).map_err(&system)?;
+        if let Some(breach) = file.breach() {
+            return Err(Error::SealBroken { breach });
+        }
+        let facts = Facts {
+            generation: generation(now),
+            link_type: spec.link_type.0,
+            snap_len: spec.snap_len,
+            created_ns: now.as_nanos(),
+            worker: spec.worker,
+        };
+        Ok(Writer {
+            file,
+            store: Store::new(words, geometry, &facts),
+            generation: facts.generation,
+            readers: Readers::new(geometry.blocks()),
+            places: Box::new([Entry::default(); BATCH_MAX]),
+            latest: None,
+        })
+    }
+
+    /// Adds a reader, which gets what is indexed for it from now on; [`replay`](Self::replay) gives it older packets too.
+    ///
+    /// # Errors
+    /// [`Error::TooManyReaders`], [`Error::CreditTooLarge`], [`Error::Size`], [`Error::System`].
+    pub fn attach(&mut self, spec: &ReaderSpec) -> Result<Attachment, Error> {
+        let entries = u64::from(spec.entries);
+        if !entries.is_power_of_two() || !ENTRIES.contains(&entries) {
+            let (least, most) = (*ENTRIES.start(), *ENTRIES.end());
+            return Err(Error::Size { what: "number of entries", value: entries, least, most });
+        }
+        let credit = self.readers.admit(&spec.policy, self.store.geometry())?;
+        let system = Error::system("make an index");
+        let file = Memfd::create(c"tapline-index", index_len(entries)).map_err(&system)?;
+        let words = file.map().map_err(&system)?;
+        file.seal(Seals::SIZE).map_err(&system)?;
+        let (bell, theirs) = Bell::pair().map_err(&system)?;
+        let parts = ReaderParts {
+            buffer: self.file.duplicate().map_err(&system)?,
+            index: OwnedFd::from(file),
+            bell: OwnedFd::from(theirs),
+        };
+        let standing = match spec.policy {
+            Policy::Lossy => Standing::Lossy,
+            Policy::Leased { .. } => Standing::Leased,
+            Policy::Lossless => Standing::Lossless,
+        };
+        let id = self.readers.add(|id| {
+            let number = u64::from(id.number);
+            let index = Producer::new(words, entries, self.generation, number, standing);
+            Attached::new(id, index, bell, standing, credit, self.store.geometry().blocks())
+        });
+        Ok(Attachment { id, parts })
+    }
+
+    /// Indexes what the buffer still holds from `start` on for a reader, as far as `verdict` says of it: `None` leaves a packet out. Only what was
+    /// published counts, and the entries can be seen with the next [`publish`](Self::publish). Returns how many packets were offered.
+    ///
+    /// If its index has not so many places, it gets the newest, and the others are lost because the index was full.
+    ///
+    /// # Errors
+    /// [`Error::UnknownReader`].
+    pub fn replay(
+        &mut self,
+        id: ReaderId,
+        start: Start,
+        mut verdict: impl FnMut(&Held<'_>) -> Option<u32>,
+    ) -> Result<u64, Error> {
+        let reader = self.readers.get(id)?;
+        let found: Vec<(Entry, u32)> =
+            self.store.held(start).filter_map(|held| Some((held.entry, verdict(&held)?))).collect();
+        reader.replay(&found, self.store.geometry());
+        Ok(found.len() as u64)
+    }
+
+    /// What the buffer holds from `start` on, as it was published.
+    pub fn held(&self, start: Start) -> impl Iterator<Item = Held<'_>> {
+        self.store.held(start)
+    }
+
+    /// Whether all lossless readers have room for these packets. Without such readers, or if one is given up, nothing needs to be asked.
+    ///
+    /// What was indexed must have been published before: nobody reads what cannot be seen. If there is no room, [`wait_for`](Self::wait_for) sleeps; when to stop waiting is the caller's to decide. To store all the same makes the reader
+    /// lossy.
+    ///
+    /// # Errors
+    /// [`Error::BatchTooLarge`] if there never will be room.
+    pub fn make_room(&mut self, batch: &Batch<'_>, wanted: &Selection) -> Result<Room, Error> {
+        if !self.readers.has_lossless() {
+            return Ok(Room::Ready);
+        }
+        let blocks = self.store.blocks_for(wanted.iter().map(|index| batch.packet(index).data.len()));
+        self.readers.room(&self.store, blocks, wanted.len())
+    }
+
+    /// Sleeps until a reader has come on since [`make_room`](Self::make_room), its process is gone, or `timeout` is over; it may return early.
+    /// Other readers can see what was published.
+    ///
+    /// # Errors
+    /// [`Error::UnknownReader`], [`Error::System`].
+    pub fn wait_for(&mut self, id: ReaderId, timeout: Duration) -> Result<(), Error> {
+        self.readers.get(id)?.wait(timeout)
+    }
+
+    /// Stores the packets of a batch that anybody wants, each once. Nobody sees them until they are indexed and published.
+    #[inline]
+    pub fn store(&mut self, batch: &Batch<'_>, wanted: &Selection) {
+        for index in wanted.iter() {
+            let packet = batch.packet(index);
+            self.places[index] = self.store.put(packet, &mut self.readers).unwrap_or_default();
+            self.latest = self.latest.max(Some(packet.meta.timestamp));
+        }
+    }
+
+    /// Offers packets of the batch that was stored last to a reader, all with the same verdict. Those that were not stored count as damaged.
+    ///
+    /// # Errors
+    /// [`Error::UnknownReader`].
+    #[inline]
+    pub fn index(&mut self, id: ReaderId, wanted: &Selection, verdict: u32) -> Result<(), Error> {
+        let places = &self.places;
+        self.readers.get(id)?.index.push(wanted.iter().map(|index| (places[index], verdict)));
+        Ok(())
+    }
+
+    /// Likewise, with a verdict for each packet: `verdicts[index]`, by its place in the batch.
+    ///
+    /// # Errors
+    /// [`Error::UnknownReader`].
+    ///
+    /// # Panics
+    /// If there are fewer verdicts than packets.
+    #[inline]
+    pub fn index_each(&mut self, id: ReaderId, wanted: &Selection, verdicts: &[u32]) -> Result<(), Error> {
+        let places = &self.places;
+        self.readers.get(id)?.index.push(wanted.iter().map(|index| (places[index], verdicts[index])));
+        Ok(())
+    }
+
+    /// Shows all that was stored and indexed, and wakes those who sleep and have waited for it. `now_ns` is of a clock that never goes back; it is
+    /// what credits and delays are counted with.
+    ///
+    /// Who merges several buffers is told that nothing older than the latest packet comes: a source whose packets are not in order
+    /// should say [`publish_until`](Self::publish_until).
+    pub fn publish(&mut self, now_ns: u64) {
+        self.publish_until(now_ns, self.latest);
+    }
+
+    /// Likewise: packets stored from now on are not older than `watermark`; `None` says nothing about it. An idle writer calls it as well, so that
+    /// who merges goes on.
+    pub fn publish_until(&mut self, now_ns: u64, watermark: Option<Timestamp>) {
+        self.store.publish(watermark);
+        self.readers.publish(&self.store, now_ns);
+    }
+
+    /// What is due without packets: sleepers whose delay is over, credits of time. Call it ten times a second, or when [`due_ns`](Self::due_ns) says.
+    pub fn tick(&mut self, now_ns: u64) {
+        self.readers.enforce(&self.store, now_ns);
+        self.readers.wake_sleepers(now_ns);
+    }
+
+    /// When the next sleeper is to be woken though there is little; `None` if nobody waits for that.
+    pub fn due_ns(&self) -> Option<u64> {
+        self.readers.due_ns()
+    }
+
+    /// What the source counted, for all readers to see.
+    pub fn set_source(&self, counts: &SourceCounts) {
+        self.store.set_source(counts);
+    }
+
+    /// What became of a reader's packets up to now.
+    ///
+    /// # Errors
+    /// [`Error::UnknownReader`].
+    pub fn account(&mut self, id: ReaderId) -> Result<Account, Error> {
+        Ok(self.readers.get(id)?.index.account())
+    }
+
+    /// What a reader may expect.
+    ///
+    /// # Errors
+    /// [`Error::UnknownReader`].
+    pub fn standing(&mut self, id: ReaderId) -> Result<Standing, Error> {
+        Ok(self.readers.get(id)?.standing)
+    }
+
+    /// How often a reader was woken.
+    ///
+    /// # Errors
+    /// [`Error::UnknownReader`].
+    pub fn wakes(&mut self, id: ReaderId) -> Result<u64, Error> {
+        Ok(self.readers.get(id)?.wakes)
+    }
+
+    /// Takes a reader away. It hears that its writer is gone.
+    ///
+    /// # Errors
+    /// [`Error::UnknownReader`].
+    pub fn detach(&mut self, id: ReaderId) -> Result<Account, Error> {
+        self.readers.remove(id).map(|mut reader| reader.index.account())
+    }
+
+    /// Takes away all readers whose processes are gone. One system call for each reader: now and then.
+    pub fn reap(&mut self) -> Vec<Departed> {
+        self.readers.reap()
+    }
+
+    /// Readers that are attached.
+    pub fn readers(&self) -> impl Iterator<Item = ReaderId> {
+        self.readers.ids()
+    }
+
+    /// Packets stored since the start.
+    pub fn stored(&self) -> u64 {
+        self.store.records()
+    }
+
+    /// Packets that were not stored because readers held all blocks that could be had: 0, unless one breaks the rules.
+    pub fn not_stored(&self) -> u64 {
+        self.store.not_stored()
+    }
+
+    /// Blocks passed over because a reader looked at them.
+    pub fn passed_over(&self) -> u64 {
+        self.store.passed_over()
+    }
+
+    /// Says to all readers that nothing more comes, and wakes them. They read what is left; [`reap`](Self::reap) and [`detach`](Self::detach) give
+    /// their accounts.
+    pub fn end(&mut self) {
+        self.store.close();
+        self.readers.end();
+    }
+
+    /// Likewise, and takes them all away as they are now.
+    pub fn close(mut self) -> Vec<Departed> {
+        self.end();
+        self.readers.depart_all()
+    }
+}
+
+/// Another number for each buffer, also for two that are made in the same moment.
+fn generation(now: Timestamp) -> u64 {
+    static MADE: AtomicU64 = AtomicU64::new(0);
+    let made = MADE.fetch_add(1, Relaxed);
+    (now.as_nanos() as u64) ^ u64::from(std::process::id()).rotate_right(20) ^ made.rotate_right(8)
+}
+
+/// The most readers that can hold blocks: each holds one at most, and the writer needs others.
+fn holders_max(geometry: layout::Geometry) -> usize {
+    geometry.blocks() / 4
+}

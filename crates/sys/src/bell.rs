@@ -1,0 +1,134 @@
+//! Waking another process that one does not trust, and noticing when it is gone: a pair of connected sockets.
+//!
+//! ```text
+//! writer's end --ring()--> reader's end: poll(2) says readable --answer()--> quiet again
+//! an end is closed (or its process dies) --> the other end: hung up
+//! ```
+//!
+//! Why not an eventfd: both sides would share one open file. The other side could make it blocking and fill its counter, and then `write`
+//! would stop us for ever. Each end of a pair is a file of its own, and `MSG_DONTWAIT` holds for one call whatever flags the file has.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+use crate::SyscallError;
+use crate::error::check;
+
+/// One end.
+#[derive(Debug)]
+pub struct Bell {
+    socket: OwnedFd,
+}
+
+impl Bell {
+    /// Both ends of a new one.
+    ///
+    /// # Errors
+    /// What socketpair(2) says.
+    pub fn pair() -> Result<(Bell, Bell), SyscallError> {
+        let mut fds = [0; 2];
+        let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: the call writes two descriptors.
+        check("socketpair", unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) })?;
+        // SAFETY: the kernel just gave us these descriptors, and nobody else knows them.
+        let [one, other] = fds.map(|fd| Bell { socket: unsafe { OwnedFd::from_raw_fd(fd) } });
+        Ok((one, other))
+    }
+
+    /// Makes the other end readable. Never blocks: an end that is full is readable already, and one that is gone hears nothing.
+    pub fn ring(&self) {
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        // SAFETY: one byte of a constant is read.
+        unsafe { libc::send(self.socket.as_raw_fd(), b"!".as_ptr().cast(), 1, flags) };
+    }
+
+    /// Takes what was rung, so that this end is quiet. Returns whether it had rung.
+    ///
+    /// A bounded amount is taken in one call: an other end that rings without pause does not keep us here.
+    pub fn answer(&self) -> bool {
+        let mut rung = [0u8; 512];
+        // SAFETY: the pointer and the length describe `rung`.
+        let len = unsafe {
+            libc::recv(self.socket.as_raw_fd(), rung.as_mut_ptr().cast(), rung.len(), libc::MSG_DONTWAIT)
+        };
+        len > 0
+    }
+
+    /// Waits until the other end has rung or is gone, or `timeout` is over. Returns whether this end can be read.
+    ///
+    /// # Errors
+    /// What ppoll(2) says; a signal is no error.
+    pub fn wait(&self, timeout: Duration) -> Result<bool, SyscallError> {
+        Ok(self.poll(timeout)? != 0)
+    }
+
+    /// Whether the other end is closed everywhere.
+    pub fn is_hung_up(&self) -> bool {
+        self.poll(Duration::ZERO).is_ok_and(|events| events & (libc::POLLHUP | libc::POLLRDHUP) != 0)
+    }
+
+    fn poll(&self, timeout: Duration) -> Result<i16, SyscallError> {
+        let timeout = libc::timespec {
+            tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_nsec: timeout.subsec_nanos().into(),
+        };
+        let mut fd = libc::pollfd {
+            fd: self.socket.as_raw_fd(),
+            events: libc::POLLIN | libc::POLLRDHUP,
+            revents: 0,
+        };
+        // SAFETY: one pollfd, which the kernel may write to; the timeout lives through the call; no signal mask is given.
+        match check("ppoll", unsafe { libc::ppoll(&mut fd, 1, &timeout, std::ptr::null()) }) {
+            Ok(_) => Ok(fd.revents),
+            Err(error) if error.errno() == libc::EINTR => Ok(0),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl From<OwnedFd> for Bell {
+    fn from(socket: OwnedFd) -> Bell {
+        Bell { socket }
+    }
+}
+
+impl From<Bell> for OwnedFd {
+    fn from(bell: Bell) -> OwnedFd {
+        bell.socket
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rung_answered_hung_up() {
+        let (ours, theirs) = Bell::pair().unwrap();
+        assert!(!theirs.wait(Duration::ZERO).unwrap() && !theirs.answer());
+        ours.ring();
+        ours.ring();
+        assert!(theirs.wait(Duration::from_secs(60)).unwrap() && theirs.answer() && !theirs.answer());
+        assert!(!ours.is_hung_up());
+        drop(theirs);
+        assert!(ours.is_hung_up());
+        ours.ring();
+    }
+
+    #[test]
+    fn nobody_who_does_not_listen_stops_us() {
+        let (ours, theirs) = Bell::pair().unwrap();
+        // SAFETY: fcntl(2) with integers only: the other side makes its end block.
+        unsafe { libc::fcntl(theirs.as_fd().as_raw_fd(), libc::F_SETFL, 0) };
+        for _ in 0..100_000 {
+            ours.ring();
+        }
+        assert!(theirs.answer());
+    }
+}

@@ -1,0 +1,87 @@
+//! Sleeping on a word of memory that processes share: futex(2).
+//!
+//! The word has 64 bits, of which the kernel compares the lower half. Both processes must map the same file: the private kind of futex,
+//! which most libraries use, wakes nobody in another process.
+
+use std::ptr;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use crate::SyscallError;
+
+/// Why a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// By [`wake`], or by a signal, or for no reason.
+    Yes,
+    /// The word was not what was expected, so there was no wait.
+    Changed,
+    /// The time is over.
+    TimedOut,
+}
+
+/// Sleeps while the lower half of `word` is that of `expected`, for `timeout` at most.
+///
+/// # Errors
+/// What futex(2) says. None of it is to be expected of a word that exists.
+pub fn wait(word: &AtomicU64, expected: u64, timeout: Duration) -> Result<Woken, SyscallError> {
+    let timeout = libc::timespec {
+        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: timeout.subsec_nanos().into(),
+    };
+    // SAFETY: the address is of a word that lives through the call; the timeout is only read.
+    let result = unsafe {
+        libc::syscall(libc::SYS_futex, lower_half(word), libc::FUTEX_WAIT, expected as u32, &raw const timeout)
+    };
+    if result == 0 {
+        return Ok(Woken::Yes);
+    }
+    let error = SyscallError::last("futex(FUTEX_WAIT)");
+    match error.errno() {
+        libc::EAGAIN => Ok(Woken::Changed),
+        libc::ETIMEDOUT => Ok(Woken::TimedOut),
+        libc::EINTR => Ok(Woken::Yes),
+        _ => Err(error),
+    }
+}
+
+/// Wakes everybody who sleeps on `word`. It cannot fail on a word that exists.
+pub fn wake(word: &AtomicU64) {
+    // SAFETY: the address is of a word that lives through the call.
+    unsafe { libc::syscall(libc::SYS_futex, lower_half(word), libc::FUTEX_WAKE, i32::MAX, ptr::null::<u8>()) };
+}
+
+fn lower_half(word: &AtomicU64) -> *const u32 {
+    let half = word.as_ptr().cast_const().cast::<u32>();
+    // SAFETY: both halves are inside of the word.
+    unsafe { half.add(usize::from(cfg!(target_endian = "big"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::Ordering::SeqCst;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn a_word_that_changed_is_not_waited_for() {
+        let word = AtomicU64::new(1);
+        assert_eq!(wait(&word, 0, Duration::from_secs(60)).unwrap(), Woken::Changed);
+        assert_eq!(wait(&word, 1, Duration::from_millis(1)).unwrap(), Woken::TimedOut);
+    }
+
+    #[test]
+    fn who_sleeps_is_woken() {
+        let word = AtomicU64::new(0);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                word.store(1, SeqCst);
+                wake(&word);
+            });
+            while word.load(SeqCst) == 0 {
+                assert_ne!(wait(&word, 0, Duration::from_secs(60)).unwrap(), Woken::TimedOut);
+            }
+        });
+    }
+}
