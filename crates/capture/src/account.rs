@@ -3,6 +3,7 @@
 //! ```text
 //! live:  received = dropped by the ring + unread at stop + delivered          (each interface)
 //! file:  read     = delivered                                                (each interface)
+//! tap:   offered  = lost between daemon and us + unread at stop + delivered  (each capture)
 //! both:  delivered = filtered + accepted + unexamined                        (the engine)
 //!        accepted  = written + lost + left + buffered                        (each output; only those that send leave any)
 //! ```
@@ -60,6 +61,8 @@ pub enum Place {
     Driver,
     /// When the file that is read now was captured: as the file itself says.
     File,
+    /// In the daemon, or before it, while we were its reader.
+    Daemon,
 }
 
 impl Place {
@@ -69,6 +72,7 @@ impl Place {
             Place::Nic => "nic",
             Place::Driver => "driver",
             Place::File => "file",
+            Place::Daemon => "daemon",
         }
     }
 }
@@ -129,6 +133,28 @@ impl XdpAccount {
     }
 }
 
+/// What became of the packets that a capture of `tapline serve` had for us.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TapAccount {
+    /// Packets meant for us, by the daemon's count.
+    pub offered: u64,
+    /// Packets for which our index had no room.
+    pub index_full: u64,
+    /// Packets that were gone from the buffer before we came to them.
+    pub overwritten: u64,
+    /// Packets that made no sense.
+    pub damaged: u64,
+    /// Packets that nobody looked at before the end.
+    pub unread: u64,
+}
+
+impl TapAccount {
+    /// Packets lost between the daemon and us.
+    pub fn lost(&self) -> u64 {
+        self.index_full + self.overwritten + self.damaged
+    }
+}
+
 /// What became of the packets of one interface before they were lent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InterfaceAccount {
@@ -143,6 +169,8 @@ pub struct InterfaceAccount {
     pub ring: Option<RingAccount>,
     /// What AF_XDP says besides; `None` elsewhere. Then `ring` has what the program in front took, by its own count.
     pub xdp: Option<XdpAccount>,
+    /// What a daemon's buffer did with them; `None` elsewhere.
+    pub tap: Option<TapAccount>,
     /// Its packets were neither captured nor read, but made here.
     pub is_made: bool,
     /// Packets lent.
@@ -158,6 +186,7 @@ impl InterfaceAccount {
             kernel_filtered: Count::Known(0),
             ring: None,
             xdp: None,
+            tap: None,
             is_made: false,
             delivered,
         }
@@ -170,11 +199,24 @@ impl InterfaceAccount {
 
     /// Packets known to be lost between the wire and us.
     pub fn lost(&self) -> u64 {
-        self.ring.map_or(0, |ring| ring.dropped)
+        self.ring.map_or(0, |ring| ring.dropped) + self.tap.map_or(0, |tap| tap.lost())
     }
 
     /// What does not add up, in words.
     pub fn imbalance(&self) -> Option<String> {
+        if let Some(tap) = self.tap {
+            let sum = tap.lost() + tap.unread + self.delivered;
+            return (tap.offered != sum).then(|| {
+                format!(
+                    "{}: offered {} but lost {} + unread {} + delivered {} = {sum}",
+                    self.name,
+                    tap.offered,
+                    tap.lost(),
+                    tap.unread,
+                    self.delivered
+                )
+            });
+        }
         let ring = self.ring?;
         let sum = ring.dropped + ring.unread + self.delivered;
         (ring.received != sum).then(|| {

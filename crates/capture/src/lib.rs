@@ -24,7 +24,7 @@ pub mod transmit;
 
 pub use account::{
     Account, Balance, Count, FilterAccount, InterfaceAccount, Loss, OutputAccount, Place, RingAccount,
-    XdpAccount,
+    TapAccount, XdpAccount,
 };
 pub use error::Error;
 pub use file::FileInput;

@@ -1,8 +1,10 @@
 //! Where packets come from.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tapline_packet::{Batch, Interface, InterfaceId};
+use tapline_sys::Wakeup;
 
 use crate::{Error, InterfaceAccount};
 
@@ -41,6 +43,11 @@ pub trait Source: Send {
     /// sleep.
     fn waited_ticks(&self) -> u64 {
         0
+    }
+
+    /// What ends a wait in [`advance`](Source::advance) at once, from any thread; `None` where nothing can.
+    fn wakeup(&self) -> Option<Arc<Wakeup>> {
+        None
     }
 
     /// What happened that a person should know of, since the last call: a link went down, an interface appeared.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
 
-use crate::live::XdpArgs;
+use crate::live::{TapArgs, XdpArgs};
 
 /// Packet capture and network analysis that never lies about loss.
 #[derive(Debug, Parser)]
@@ -25,6 +25,7 @@ Examples:
   tapline generate -w imix.pcap size=imix count=1M    packets as you want them, the same each time
   tapline filter explain 'vlan and tcp port 80'       what a filter does, test by test
   tapline replay trace.pcap -i veth0 --rate 10k       send a file again
+  tapline serve -i eth0 --name office                 capture once for many readers (tapline capture -i tap:office)
   tapline top                                         what running captures and graphs do, stage by stage
   tapline profile -r trace.pcapng 'udp'               what a packet costs here, component by component";
 
@@ -55,6 +56,11 @@ pub(crate) enum Command {
     /// Send the packets of capture files out of an interface: with their gaps, scaled, at a rate, in a loop.
     #[command(after_help = crate::replay::EXAMPLES)]
     Replay(Box<crate::replay::ReplayArgs>),
+    /// Capture once for many: programs read by shared memory (-i tap:NAME), each with its own filter, and each packet is stored once.
+    #[command(after_help = crate::serve::EXAMPLES)]
+    Serve(crate::serve::ServeArgs),
+    /// Show what tapline serve does: captures, readers, how far they lag, what they lost and what it costs.
+    Status(crate::serve::StatusArgs),
     /// Measure what this machine bears: capture, filter and store at every rate, beside other programs.
     Bench(Box<tapline_bench::system::BenchArgs>),
 }
@@ -265,6 +271,8 @@ pub(crate) struct CaptureArgs {
     pub(crate) snapshot_length: u32,
     #[command(flatten)]
     pub(crate) xdp: XdpArgs,
+    #[command(flatten)]
+    pub(crate) tap: TapArgs,
     /// Leave interfaces out of promiscuous mode.
     #[arg(short = 'p', long, help_heading = "Input")]
     pub(crate) no_promiscuous_mode: bool,

@@ -3,16 +3,25 @@
 //! ```text
 //! -i NAMES := name,...          AF_PACKET: copies; the host keeps its packets
 //!           | xdp:name,...      AF_XDP: the packets themselves; the host gets those that the filter refuses
+//!           | tap:name          a capture of tapline serve, which does one of the above for many
 //! ```
 //!
 //! One kind for all names of a capture: `xdp:` may stand before each of them or before none.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
 use anyhow::{Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use tapline_capture::Source;
 use tapline_capture::af_packet::{self, AfPacket, CaptureDirection};
 use tapline_capture::af_xdp::{self, AfXdp, REST_US};
 use tapline_packet::{Interface, LinkType};
+use tapline_tap::protocol::{Attach, Policy, Start};
+use tapline_tap::{Client, PREFIX as TAP, socket_path};
+
+/// What a leased reader may lag behind: bytes of the buffer, and milliseconds.
+const LEASE: Policy = Policy::Leased { bytes: 16 << 20, ms: 5_000 };
 
 /// What stands before the name of an interface that AF_XDP is to take packets from.
 const XDP: &str = "xdp:";
@@ -31,6 +40,45 @@ pub(crate) struct XdpArgs {
     #[arg(long, value_name = "US", num_args = 0..=1, require_equals = true, default_missing_value = BUSY_POLL_US,
         value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "Input")]
     pub(crate) busy_poll: Option<u32>,
+}
+
+/// What can be said of `tap:` captures. docs/serve.md.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct TapArgs {
+    /// With tap: begin with the packets of the last TIME (5s, 10m), or with all that the daemon still has.
+    #[arg(long, value_name = "TIME|all", value_parser = since, help_heading = "Input")]
+    pub(crate) since: Option<Since>,
+    /// With tap: what happens if we are too slow. lossy: we lose packets; leased: the daemon keeps them for a while, and we read without copying; lossless:
+    /// all wait for us, where the rules allow it.
+    #[arg(long, value_name = "POLICY", help_heading = "Input")]
+    pub(crate) policy: Option<PolicyArg>,
+    /// The daemon's socket.
+    #[arg(long, value_name = "PATH", help_heading = "Input")]
+    pub(crate) socket: Option<PathBuf>,
+}
+
+/// The first packet of a reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Since {
+    All,
+    Ago(Duration),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PolicyArg {
+    Lossy,
+    Leased,
+    Lossless,
+}
+
+fn since(text: &str) -> Result<Since, String> {
+    if text == "all" { Ok(Since::All) } else { crate::args::parse_duration(text).map(Since::Ago) }
+}
+
+impl TapArgs {
+    fn is_given(&self) -> bool {
+        self.since.is_some() || self.policy.is_some() || self.socket.is_some()
+    }
 }
 
 /// Opened sources, one for each worker, and a line for each interface.
@@ -60,7 +108,13 @@ pub(crate) fn is_xdp<'a>(names: impl IntoIterator<Item = &'a str>) -> Result<boo
 }
 
 /// Opens interfaces by their names. The filter of the settings is compiled for the way that is meant ([`is_xdp`]).
-pub(crate) fn open(settings: af_packet::Settings, xdp: XdpArgs) -> Result<Live> {
+pub(crate) fn open(settings: af_packet::Settings, xdp: XdpArgs, tap: &TapArgs) -> Result<Live> {
+    if settings.interfaces.iter().any(|name| name.starts_with(TAP)) {
+        return open_tap(&settings, tap);
+    }
+    if tap.is_given() {
+        bail!("--since, --policy and --socket are for captures of tapline serve (-i {TAP}NAME)");
+    }
     if is_xdp(settings.interfaces.iter().map(String::as_str))? {
         return open_xdp(&settings, xdp);
     }
@@ -70,6 +124,45 @@ pub(crate) fn open(settings: af_packet::Settings, xdp: XdpArgs) -> Result<Live> 
     let workers = AfPacket::open_workers(settings)?;
     let announcements = workers.first().map(|first| listening(first, workers.len())).unwrap_or_default();
     Ok(Live { sources: workers.into_iter().map(|worker| Box::new(worker) as _).collect(), announcements })
+}
+
+/// Becomes a reader of a capture of `tapline serve`.
+fn open_tap(settings: &af_packet::Settings, args: &TapArgs) -> Result<Live> {
+    let [name] = settings.interfaces.as_slice() else {
+        bail!("{}: a capture reads one {TAP}NAME and nothing else", settings.interfaces.join(", "));
+    };
+    let capture = name.trim_start_matches(TAP);
+    if settings.workers > 1 || settings.direction != CaptureDirection::Both || settings.netns.is_some() {
+        bail!("{name}: workers, direction and network namespace are the daemon's to choose");
+    }
+    let program = format!("tapline {}", env!("CARGO_PKG_VERSION"));
+    let client = Client::connect(&socket_path(args.socket.as_deref()), &program)?;
+    let attach = Attach {
+        capture: capture.to_owned(),
+        filter: settings.filter_text.clone(),
+        policy: match args.policy {
+            None | Some(PolicyArg::Lossy) => Policy::Lossy,
+            Some(PolicyArg::Leased) => LEASE,
+            Some(PolicyArg::Lossless) => Policy::Lossless,
+        },
+        start: match args.since {
+            None => Start::Newest,
+            Some(Since::All) => Start::Oldest,
+            Some(Since::Ago(time)) => Start::SinceMs(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
+        },
+        ..Attach::default()
+    };
+    let tap = client.attach(&attach)?;
+    let line = |interface: &Interface| {
+        format!(
+            "reading {name}: {}, {}, {}",
+            interface.name,
+            link_type_text(interface.link_type),
+            attach.policy.name()
+        )
+    };
+    let announcements = tap.interfaces().iter().map(line).collect();
+    Ok(Live { sources: vec![Box::new(tap)], announcements })
 }
 
 fn open_xdp(settings: &af_packet::Settings, xdp: XdpArgs) -> Result<Live> {

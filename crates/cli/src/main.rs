@@ -17,6 +17,7 @@ mod replay;
 mod report;
 mod run;
 mod sending;
+mod serve;
 mod signals;
 mod stream;
 mod top;
@@ -50,6 +51,8 @@ fn main() -> ExitCode {
         Command::Top(args) => top::run(&args),
         Command::Profile(args) => profile::run(&args),
         Command::Replay(args) => replay::run(&args),
+        Command::Serve(args) => serve::run(&args),
+        Command::Status(args) => serve::status(&args),
     };
     result.unwrap_or_else(|error| {
         if !is_broken_pipe(&error) {

@@ -18,7 +18,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 use tapline_capture::{
     Account, Balance, Count, FilterAccount, InterfaceAccount, Loss, OutputAccount, Place, RingAccount,
-    XdpAccount,
+    TapAccount, XdpAccount,
 };
 use tapline_graph::{GraphAccount, StageAccount, grouped};
 
@@ -169,6 +169,34 @@ fn faults(balance: Balance) -> Vec<String> {
     }
 }
 
+/// Rows of an account that is neither of one capture nor of a graph.
+pub(crate) struct Rows(Table);
+
+impl Rows {
+    pub(crate) fn new() -> Rows {
+        Rows(Table { text: format!("{:<PLACE_WIDTH$}{:>COUNT_WIDTH$}\n", "account", "packets") })
+    }
+
+    /// What became of an interface's packets.
+    pub(crate) fn interface(&mut self, interface: &InterfaceAccount) {
+        self.0.interface(interface);
+    }
+
+    /// So many packets at a place.
+    pub(crate) fn row(&mut self, place: &str, count: u64, remark: &str) {
+        self.0.row(place, Count::Known(count), remark);
+    }
+
+    /// The table, which ends in whether it balances.
+    pub(crate) fn end(self, faults: &[String]) -> String {
+        let balance = match faults {
+            [] => Balance::Balanced,
+            faults => Balance::Unbalanced(faults.to_vec()),
+        };
+        self.0.text + &state_text(&balance)
+    }
+}
+
 struct Table {
     text: String,
 }
@@ -190,6 +218,8 @@ impl Table {
         if let (Some(ring), Some(xdp)) = (interface.ring, interface.xdp) {
             self.row(&format!("{name}  left to the host"), interface.kernel_filtered, "");
             self.xdp(name, ring, xdp);
+        } else if let Some(tap) = interface.tap {
+            self.tap(name, tap);
         } else if let Some(ring) = interface.ring {
             self.row(&format!("{name}  kernel filter, refused"), interface.kernel_filtered, "");
             self.ring(name, ring);
@@ -223,6 +253,20 @@ impl Table {
         self.row(&format!("{name}  kernel ring, lost"), Count::Known(ring.dropped), &freezes);
         if ring.unread > 0 {
             self.row(&format!("{name}  kernel ring, unread at the end"), Count::Known(ring.unread), "");
+        }
+    }
+
+    /// What a daemon had for us.
+    fn tap(&mut self, name: &str, tap: TapAccount) {
+        let TapAccount { offered, index_full, overwritten, damaged, unread } = tap;
+        let causes = [(index_full, "index full"), (overwritten, "overwritten"), (damaged, "damaged")];
+        let causes = causes.iter().filter(|(count, _)| *count > 0);
+        let causes: Vec<String> =
+            causes.map(|(count, cause)| format!("{} {cause}", grouped(*count))).collect();
+        self.row(&format!("{name}  offered"), Count::Known(offered), "");
+        self.row(&format!("{name}  lost"), Count::Known(tap.lost()), &causes.join(", "));
+        if unread > 0 {
+            self.row(&format!("{name}  unread at the end"), Count::Known(unread), "");
         }
     }
 
@@ -301,7 +345,7 @@ pub(crate) fn to_json(account: &Account) -> Value {
     }})
 }
 
-fn interface_json(interface: &InterfaceAccount) -> Value {
+pub(crate) fn interface_json(interface: &InterfaceAccount) -> Value {
     json!({
         "name": interface.name,
         "losses": interface.losses.iter().map(loss_json).collect::<Vec<_>>(),
@@ -319,6 +363,14 @@ fn interface_json(interface: &InterfaceAccount) -> Value {
             "rx_fill_ring_empty_descs": xdp.fill_empty,
             "rx_invalid_descs": xdp.invalid,
             "several_buffers": xdp.joined,
+        })),
+        // From a capture of tapline serve: what it had for us, and what was lost of that.
+        "tap": interface.tap.map(|tap| json!({
+            "offered": tap.offered,
+            "index_full": tap.index_full,
+            "overwritten": tap.overwritten,
+            "damaged": tap.damaged,
+            "unread": tap.unread,
         })),
         "delivered": interface.delivered,
     })

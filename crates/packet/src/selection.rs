@@ -27,6 +27,21 @@ impl Selection {
         self.len = len;
     }
 
+    /// No packet any more.
+    pub fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Selects one packet more. One that does not stand behind those that are selected is there already, or comes too late: it is left out.
+    #[inline]
+    pub fn push(&mut self, index: usize) {
+        let is_next = self.len == 0 || usize::from(self.indices[self.len - 1]) < index;
+        if is_next && index < BATCH_MAX {
+            self.indices[self.len] = index as u8;
+            self.len += 1;
+        }
+    }
+
     /// How many packets are selected.
     pub fn len(&self) -> usize {
         self.len

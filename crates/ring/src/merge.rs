@@ -93,7 +93,10 @@ impl Part {
 impl MergedReader {
     /// Merges readers, each of a buffer of its own.
     pub fn new(readers: Vec<Reader>, order: Order) -> MergedReader {
-        let parts = readers.into_iter().map(|reader| Part { reader, next: 0, len: 0, empty_since_ns: None }).collect();
+        let parts = readers
+            .into_iter()
+            .map(|reader| Part { reader, next: 0, len: 0, empty_since_ns: None })
+            .collect();
         MergedReader { parts, order, turn: 0, lent: None }
     }
 
@@ -120,6 +123,12 @@ impl MergedReader {
         };
         self.lent = found;
         Ok(found.map(|(reader, end)| self.run(reader, end)))
+    }
+
+    /// The packets that the last [`next_run`](Self::next_run) found, once more.
+    pub fn lent(&self) -> Option<Run<'_>> {
+        let (reader, end) = self.lent?;
+        Some(self.run(reader, end))
     }
 
     /// Sleeps until there may be packets, `timeout` at most. With several buffers it looks again after a millisecond, or sleeps on the one

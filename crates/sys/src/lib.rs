@@ -48,6 +48,7 @@ mod option;
 pub mod packet_diag;
 mod packet_socket;
 pub mod passing;
+pub mod peer;
 mod poll;
 pub mod privilege;
 pub mod proc_packet;

@@ -495,6 +495,7 @@ impl AfPacket {
             kernel_filtered: self.kernel_filtered(book),
             ring: Some(ring),
             xdp: None,
+            tap: None,
             is_made: false,
             delivered,
         }
@@ -611,6 +612,10 @@ impl Source for AfPacket {
             self.update_losses();
         }
         (0..self.interfaces.len()).map(|id| self.interface_account(InterfaceId(id as u32))).collect()
+    }
+
+    fn wakeup(&self) -> Option<Arc<Wakeup>> {
+        Some(Arc::clone(&self.wakeup))
     }
 
     fn waited_ticks(&self) -> u64 {

@@ -394,6 +394,7 @@ impl AfXdp {
             kernel_filtered: Count::Known(passed),
             ring: Some(ring),
             xdp: Some(xdp),
+            tap: None,
             is_made: false,
             delivered,
         }
@@ -460,6 +461,10 @@ impl Source for AfXdp {
             }
         }
         (0..self.interfaces.len()).map(|id| self.interface_account(InterfaceId(id as u32))).collect()
+    }
+
+    fn wakeup(&self) -> Option<Arc<Wakeup>> {
+        Some(Arc::clone(&self.wakeup))
     }
 
     fn waited_ticks(&self) -> u64 {

@@ -86,7 +86,7 @@ fn check_link_type<'a>(args: &CaptureArgs, interfaces: impl Iterator<Item = &'a 
 
 fn open_live(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Input> {
     let settings = settings(args, filtering)?;
-    let Live { sources, mut announcements } = live::open(settings, args.xdp)?;
+    let Live { sources, mut announcements } = live::open(settings, args.xdp, &args.tap)?;
     check_link_type(args, sources.iter().flat_map(|source| source.interfaces()))?;
     if announcements.is_empty() {
         let names = chosen_interfaces(args)?.join(", ");

@@ -22,7 +22,7 @@ use tapline_sys::privilege::Identity;
 
 use super::sending;
 use crate::capture::{Compiler, clock, input};
-use crate::live::{self, XdpArgs};
+use crate::live::{self, TapArgs, XdpArgs};
 use crate::{privileges, stream};
 
 /// How sources and sinks are opened.
@@ -176,7 +176,8 @@ fn device(
         ..Settings::new(&[name])
     };
     // Options for AF_XDP are for those devices of the graph that it is meant for.
-    let opened = live::open(settings, if is_xdp { how.xdp } else { XdpArgs::default() })?;
+    let opened =
+        live::open(settings, if is_xdp { how.xdp } else { XdpArgs::default() }, &TapArgs::default())?;
     opened.announcements.iter().for_each(|line| say(line));
     let mode: StampMode = node.arguments.text("stamp").parse()?;
     let stamped = |source| Opened::Device(Stamped::wrap(source, mode, &how.stamp_ticks));

@@ -1,0 +1,309 @@
+//! `tapline serve` and `tapline status`.
+//!
+//! ```text
+//! rules -> sources (opened with all rights) -> socket -> rights given up -> threads -> serve -> account
+//! ```
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde_json::{Value, json};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+use tapline_capture::af_packet::{self, LATENCY_INTERACTIVE_MS, Settings};
+use tapline_capture::{FileInput, Source};
+use tapline_daemon::{Capture, CaptureRule, Ended, Rules, Server};
+use tapline_file::Order;
+use tapline_filter::{Handle, Options};
+use tapline_graph::grouped;
+use tapline_packet::Interface;
+use tapline_tap::protocol::{CaptureStatus, ReaderStatus, Status};
+use tapline_tap::{Client, socket_path};
+
+use crate::live::{self, Live, TapArgs, XdpArgs};
+use crate::{privileges, report};
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  tapline serve -i eth0 --name office                 then, by whoever may: tapline capture -i tap:office 'tcp port 443'
+  tapline serve -i eth0 --name office --history ''    readers can start in the past (tapline capture -i tap:office --since 10s)
+  tapline serve --config /etc/tapline/serve.toml      several captures, with rules for who may read what
+  tapline status                                      who reads, how far they lag, what they lost
+
+Without rules only root and the user who started it may read. SIGHUP reads the rules again. docs/serve.md has them.";
+
+/// What was typed.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ServeArgs {
+    /// Rules: captures, and who may read them.
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["interface", "name", "history", "buffer"])]
+    config: Option<PathBuf>,
+    /// Capture on this interface, or on these (a,b), as one capture. xdp: before a name takes packets by AF_XDP.
+    #[arg(short, long, value_name = "IFACE", required_unless_present_any = ["config", "read"])]
+    interface: Vec<String>,
+    /// Serve the packets of this file instead, from the first reader on and at the pace of the slowest that is lossless.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "interface")]
+    read: Option<PathBuf>,
+    /// What readers call it: tap:NAME. By default the interface's name.
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Store what this filter accepts ('' for all) though nobody reads it, so that readers can start in the past.
+    #[arg(long, value_name = "FILTER")]
+    history: Option<String>,
+    /// MiB of the buffer, a power of two.
+    #[arg(long, value_name = "MIB", default_value_t = 64)]
+    buffer: u32,
+    /// The socket.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// The network namespace of the interfaces.
+    #[arg(long, value_name = "NAME", conflicts_with = "config")]
+    netns: Option<String>,
+    /// Become this user once all is open; root stays root. By default the one who called sudo.
+    #[arg(short = 'Z', long, value_name = "USER")]
+    relinquish_privileges: Option<String>,
+    /// The account at the end as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What was typed.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// The daemon's socket.
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// As one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs `tapline serve`.
+pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
+    let rules = rules(args)?;
+    let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    let mut opened = Vec::new();
+    for rule in &rules.captures {
+        let Live { sources, announcements } =
+            open(rule).with_context(|| format!("capture {:?}", rule.name))?;
+        announcements.iter().for_each(|line| say(line));
+        opened.push((rule.clone(), sources));
+    }
+    privileges::give_up(identity.as_ref())?;
+    // Threads inherit the rights that are left.
+    let captures = opened.into_iter().map(|(rule, sources)| Capture::start(rule, sources));
+    let captures = captures.collect::<Result<Vec<_>, _>>()?;
+    let server = Server::new(rules.clone(), captures)?;
+    say(&format!("serving at {}", rules.socket.display()));
+    let orders = server.orders();
+    let config = args.config.clone();
+    let (socket, stopping) = (rules.socket, Arc::clone(&orders));
+    thread::spawn(move || {
+        for signal in signals.forever() {
+            match (signal, &config) {
+                (SIGHUP, Some(path)) => match Rules::read(path) {
+                    Ok(rules) => stopping.reload(Rules { socket: socket.clone(), ..rules }),
+                    Err(error) => say(&format!("the rules stay as they were: {error}")),
+                },
+                (SIGHUP, None) => say("there is no file of rules to read again (--config)"),
+                _ => stopping.stop(),
+            }
+        }
+    });
+    let ended = server.run(&mut |line| say(line))?;
+    let is_balanced = tell(args, &ended);
+    Ok(if is_balanced { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The rules of a file, or those that the command line stands for.
+fn rules(args: &ServeArgs) -> Result<Rules> {
+    let mut rules = match &args.config {
+        Some(path) => Rules::read(path)?,
+        None => {
+            let interfaces: Vec<String> =
+                args.interface.iter().flat_map(|names| names.split(',')).map(str::to_owned).collect();
+            let first = interfaces.first().map(|name| live::bare_name(name).to_owned());
+            let stem = args.read.as_ref().and_then(|path| Some(path.file_stem()?.to_str()?.to_owned()));
+            let name = args.name.clone().or(first).or(stem).unwrap_or_default();
+            let capture = CaptureRule {
+                name,
+                interfaces,
+                file: args.read.clone(),
+                netns: args.netns.clone(),
+                history: args.history.clone(),
+                buffer: args.buffer,
+                ..CaptureRule::default()
+            };
+            let rules = Rules { captures: vec![capture], ..Rules::default() };
+            rules.check().map_err(anyhow::Error::msg)?;
+            rules
+        }
+    };
+    if args.socket.is_some() || args.config.is_none() {
+        rules.socket = socket_path(args.socket.as_deref());
+    }
+    Ok(rules)
+}
+
+/// The sources of a capture, one for each worker.
+fn open(rule: &CaptureRule) -> Result<Live> {
+    if let Some(path) = &rule.file {
+        let file = FileInput::open_file(path)?;
+        let line = crate::capture::input::announcement(&file);
+        let source: Box<dyn Source> = Box::new(FileInput::new(vec![file], Order::Given));
+        return Ok(Live { sources: vec![source], announcements: vec![line] });
+    }
+    let names: Vec<&str> = rule.interfaces.iter().map(String::as_str).collect();
+    let is_xdp = live::is_xdp(names.iter().copied())?;
+    let text = rule.filter.clone();
+    let filter = (!text.trim().is_empty()).then(|| {
+        Arc::new(move |interface: &Interface| {
+            let handle = if is_xdp { Handle::Savefile } else { Handle::Live };
+            let options = Options { link_type: interface.link_type, handle, ..Options::default() };
+            let program = tapline_filter::compile(&text, &options);
+            program.map(Some).map_err(|error| tapline_capture::Error::Filter(error.render(&text)))
+        }) as af_packet::CompileFilter
+    });
+    let settings = Settings {
+        netns: rule.netns.clone(),
+        filter,
+        filter_text: rule.filter.clone(),
+        snap_len: rule.snap_len,
+        promiscuous: rule.promiscuous,
+        latency_ms: LATENCY_INTERACTIVE_MS,
+        workers: rule.workers.max(1) as usize,
+        order: af_packet::Order::Time,
+        ..Settings::new(&names)
+    };
+    if rule.interfaces.iter().any(|name| name.starts_with(tapline_tap::PREFIX)) {
+        bail!("a daemon cannot read another's captures: serve the interface itself");
+    }
+    live::open(settings, XdpArgs::default(), &TapArgs::default())
+}
+
+fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "tapline: {line}");
+}
+
+/// Prints what became of all packets. Returns whether it adds up.
+fn tell(args: &ServeArgs, ended: &[Ended]) -> bool {
+    let faults: Vec<String> = ended.iter().flat_map(imbalances).collect();
+    for capture in ended {
+        if let Some(why) = capture.why.as_ref().filter(|why| !why.is_empty()) {
+            say(&format!("{}: {why}", capture.name));
+        }
+    }
+    if args.json {
+        let captures: Vec<Value> = ended.iter().map(to_json).collect();
+        let value =
+            json!({"account": {"captures": captures, "balanced": faults.is_empty(), "faults": faults}});
+        let _ = writeln!(io::stdout(), "{value}");
+        return faults.is_empty();
+    }
+    let mut text = report::Rows::new();
+    for capture in ended {
+        capture.interfaces.iter().for_each(|interface| text.interface(interface));
+        let name = &capture.name;
+        text.row(&format!("tap:{name}  delivered"), capture.packets, "");
+        text.row(&format!("tap:{name}  wanted by nobody"), capture.unwanted, "");
+        text.row(
+            &format!("tap:{name}  stored"),
+            capture.stored,
+            "for each group of readers with the same rights",
+        );
+        if capture.not_stored > 0 {
+            text.row(&format!("tap:{name}  found no room"), capture.not_stored, "");
+        }
+    }
+    let _ = io::stderr().write_all(text.end(&faults).as_bytes());
+    faults.is_empty()
+}
+
+/// What does not add up.
+fn imbalances(capture: &Ended) -> Vec<String> {
+    let mut faults: Vec<String> =
+        capture.interfaces.iter().filter_map(|interface| interface.imbalance()).collect();
+    let delivered: u64 = capture.interfaces.iter().map(|interface| interface.delivered).sum();
+    if delivered != capture.packets {
+        faults.push(format!(
+            "tap:{}: its interfaces delivered {delivered} but {} were looked at",
+            capture.name, capture.packets
+        ));
+    }
+    faults
+}
+
+fn to_json(capture: &Ended) -> Value {
+    json!({
+        "name": capture.name,
+        "interfaces": capture.interfaces.iter().map(report::interface_json).collect::<Vec<_>>(),
+        "delivered": capture.packets,
+        "unwanted": capture.unwanted,
+        "stored": capture.stored,
+        "not_stored": capture.not_stored,
+        "ended": capture.why,
+    })
+}
+
+/// Runs `tapline status`.
+pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode> {
+    let program = format!("tapline status {}", env!("CARGO_PKG_VERSION"));
+    let mut client = Client::connect(&socket_path(args.socket.as_deref()), &program)?;
+    let status = client.status()?;
+    let text =
+        if args.json { format!("{}\n", serde_json::to_string(&status)?) } else { status_text(&status) };
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn status_text(status: &Status) -> String {
+    let mut text = format!("serving for {} s, {} refused\n", status.seconds, status.refused);
+    for capture in &status.captures {
+        text += &capture_text(capture);
+        if !capture.readers.is_empty() {
+            text += &format!(
+                "  {:>6}  {:>7}  {:<24}{:>14}{:>14}{:>12}{:>10}  policy, filter\n",
+                "reader", "process", "program", "offered", "delivered", "lost", "lag"
+            );
+        }
+        capture.readers.iter().for_each(|reader| text += &reader_text(reader));
+    }
+    text
+}
+
+fn capture_text(capture: &CaptureStatus) -> String {
+    let cost = match capture.packets {
+        0 => String::new(),
+        packets => format!(", {} ns of processor time a packet", capture.cpu_ns / packets),
+    };
+    format!(
+        "tap:{} ({}): {} packets, {} lost before, {} wanted by nobody, {} stored{cost}\n",
+        capture.name,
+        capture.interfaces.join(", "),
+        grouped(capture.packets),
+        grouped(capture.lost_before),
+        grouped(capture.unwanted),
+        grouped(capture.stored),
+    )
+}
+
+fn reader_text(reader: &ReaderStatus) -> String {
+    let filter = if reader.filter.is_empty() { "all" } else { &reader.filter };
+    let program: String = reader.program.chars().take(22).collect();
+    format!(
+        "  {:>6}  {:>7}  {program:<24}{:>14}{:>14}{:>12}{:>10}  {}, {filter}\n",
+        reader.number,
+        reader.pid,
+        grouped(reader.counts.offered),
+        grouped(reader.counts.delivered),
+        grouped(reader.counts.lost()),
+        grouped(reader.counts.unread),
+        reader.standing,
+    )
+}

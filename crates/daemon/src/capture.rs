@@ -1,0 +1,270 @@
+//! The workers of a capture, as the control thread sees them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tapline_capture::{InterfaceAccount, Source};
+use tapline_filter::set::Filter;
+use tapline_filter::{Handle, Options};
+use tapline_packet::{Interface, LinkType};
+use tapline_ring::{ReaderParts, ReaderSpec, Standing, Start};
+use tapline_sys::Wakeup;
+use tapline_tap::protocol::{CaptureStatus, ReaderCounts};
+
+use crate::view::Rights;
+use crate::worker::{self, Joined, Joining, Order, Report, Setting, Worker};
+use crate::{CaptureRule, Error};
+
+/// How long a worker may take to answer: it answers between two batches.
+const ANSWER_WAIT: Duration = Duration::from_secs(5);
+
+/// A capture that runs.
+pub struct Capture {
+    rule: CaptureRule,
+    interfaces: Vec<Interface>,
+    options: Options,
+    workers: Vec<Thread>,
+}
+
+/// A worker's thread, and the way to it.
+struct Thread {
+    orders: Sender<Order>,
+    wakeup: Option<Arc<Wakeup>>,
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Report>,
+}
+
+/// What a reader is, in the sum of all workers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReaderSum {
+    pub(crate) counts: ReaderCounts,
+    pub(crate) standing: Standing,
+    pub(crate) wakes: u64,
+}
+
+/// A capture at its end.
+#[derive(Clone, Debug)]
+pub struct Ended {
+    /// Its name.
+    pub name: String,
+    /// Before the daemon, for each interface.
+    pub interfaces: Vec<InterfaceAccount>,
+    /// Packets that sources lent.
+    pub packets: u64,
+    /// Of these, packets that no reader wanted.
+    pub unwanted: u64,
+    /// Packets stored, in all buffers.
+    pub stored: u64,
+    /// Packets that found no block.
+    pub not_stored: u64,
+    /// Why it ended by itself; empty for the end of a file, `None` if it was stopped.
+    pub why: Option<String>,
+}
+
+impl Capture {
+    /// Starts the threads: one for each source.
+    ///
+    /// # Errors
+    /// [`Error::NoInterface`], [`Error::LinkTypes`], [`Error::System`] without a thread.
+    pub fn start(rule: CaptureRule, sources: Vec<Box<dyn Source>>) -> Result<Capture, Error> {
+        let interfaces = sources.first().map(|source| source.interfaces().to_vec()).unwrap_or_default();
+        let link_type = one_link_type(&rule.name, &interfaces)?;
+        let is_file = rule.file.is_some();
+        let handle = if is_file { Handle::Savefile } else { Handle::Live };
+        let options = Options { link_type, snap_len: rule.snap_len, handle, ..Options::default() };
+        let mut workers = Vec::new();
+        for (number, source) in sources.into_iter().enumerate() {
+            let setting = Setting {
+                link_type,
+                buffer_mib: rule.buffer,
+                worker: number as u32,
+                history: rule.history.clone(),
+                waits_for_readers: is_file,
+                options: options.clone(),
+            };
+            let (orders, received) = channel();
+            let (stop, wakeup) = (Arc::<AtomicBool>::default(), source.wakeup());
+            let worker = Worker::new(setting, source, received, Arc::clone(&stop));
+            let name = format!("tap:{}", rule.name);
+            let thread = std::thread::Builder::new().name(name).spawn(move || worker.run())?;
+            workers.push(Thread { orders, wakeup, stop, thread });
+        }
+        Ok(Capture { rule, interfaces, options, workers })
+    }
+
+    pub(crate) fn rule(&self) -> &CaptureRule {
+        &self.rule
+    }
+
+    pub(crate) fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    pub(crate) fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// A filter within rights.
+    pub(crate) fn compile(&self, rights: &Rights, text: &str) -> Result<Arc<Filter>, String> {
+        // By itself first, so that the fault is shown in what was given.
+        tapline_filter::parse(text).map_err(|error| error.render(text))?;
+        worker::compile(&rights.narrowed(text), &self.options).map(Arc::new)
+    }
+
+    /// Adds a reader to all workers. Gives its descriptors, and how many older packets it is offered.
+    pub(crate) fn attach(
+        &self,
+        number: u64,
+        rights: &Rights,
+        filter: &Arc<Filter>,
+        spec: ReaderSpec,
+        start: Start,
+    ) -> Result<(Vec<ReaderParts>, u64), String> {
+        let (mut parts, mut replayed) = (Vec::new(), 0);
+        for worker in &self.workers {
+            let joining = Joining { number, rights: rights.clone(), filter: Arc::clone(filter), spec, start };
+            let (reply, answer) = sync_channel(1);
+            let joined = worker.order(Order::Attach(Box::new(joining), reply), &answer);
+            match joined.unwrap_or_else(|| Err("the capture does not answer".to_owned())) {
+                Ok(Joined { parts: one, replayed: older }) => {
+                    parts.push(one);
+                    replayed += older;
+                }
+                Err(error) => {
+                    self.detach(number);
+                    return Err(error);
+                }
+            }
+        }
+        Ok((parts, replayed))
+    }
+
+    /// Gives a reader another filter.
+    pub(crate) fn set_filter(&self, number: u64, filter: &Arc<Filter>) {
+        for worker in &self.workers {
+            let (reply, answer) = sync_channel(1);
+            worker.order(Order::Filter(number, Arc::clone(filter), reply), &answer);
+        }
+    }
+
+    /// Takes a reader away, with what became of its packets.
+    pub(crate) fn detach(&self, number: u64) -> ReaderCounts {
+        let mut sum = ReaderCounts::default();
+        for worker in &self.workers {
+            let (reply, answer) = sync_channel(1);
+            if let Some(counts) = worker.order(Order::Detach(number, reply), &answer) {
+                sum.merge(&counts);
+            }
+        }
+        sum
+    }
+
+    /// What it does, without its readers; and those by their numbers.
+    pub(crate) fn status(&self) -> (CaptureStatus, Vec<(u64, ReaderSum)>) {
+        let mut status = CaptureStatus {
+            name: self.rule.name.clone(),
+            interfaces: self.interfaces.iter().map(|interface| interface.name.clone()).collect(),
+            ..CaptureStatus::default()
+        };
+        let mut readers: Vec<(u64, ReaderSum)> = Vec::new();
+        for worker in &self.workers {
+            let (reply, answer) = sync_channel(1);
+            let Some(report) = worker.order(Order::Report(reply), &answer) else { continue };
+            status.packets += report.packets;
+            status.bytes += report.bytes;
+            status.unwanted += report.unwanted;
+            status.stored += report.stored;
+            status.not_stored += report.not_stored;
+            status.cpu_ns += report.cpu_ns;
+            status.lost_before += report.interfaces.iter().map(lost_before).sum::<u64>();
+            for reader in report.readers {
+                let sum = ReaderSum { counts: reader.counts, standing: reader.standing, wakes: reader.wakes };
+                match readers.iter_mut().find(|(number, _)| *number == reader.number) {
+                    Some((_, known)) => known.merge(&sum),
+                    None => readers.push((reader.number, sum)),
+                }
+            }
+        }
+        (status, readers)
+    }
+
+    /// Ends it: what was captured is still passed on, and readers have a moment to read it.
+    pub fn stop(self) -> Ended {
+        for worker in &self.workers {
+            worker.stop.store(true, Ordering::Relaxed);
+            let _ = worker.orders.send(Order::Stop);
+            worker.wake();
+        }
+        let mut ended = Ended {
+            name: self.rule.name,
+            interfaces: Vec::new(),
+            packets: 0,
+            unwanted: 0,
+            stored: 0,
+            not_stored: 0,
+            why: None,
+        };
+        for worker in self.workers {
+            let report = worker.thread.join().unwrap_or_default();
+            ended.packets += report.packets;
+            ended.unwanted += report.unwanted;
+            ended.stored += report.stored;
+            ended.not_stored += report.not_stored;
+            ended.interfaces.extend(report.interfaces);
+            ended.why = ended.why.or(report.ended);
+        }
+        ended
+    }
+}
+
+impl ReaderSum {
+    fn merge(&mut self, other: &ReaderSum) {
+        self.counts.merge(&other.counts);
+        self.wakes += other.wakes;
+        if self.standing.is_kept() && !other.standing.is_kept() {
+            self.standing = other.standing;
+        }
+    }
+}
+
+impl Thread {
+    /// Gives an order and waits for what it answers.
+    fn order<T>(&self, order: Order, answer: &Receiver<T>) -> Option<T> {
+        self.orders.send(order).ok()?;
+        self.wake();
+        answer.recv_timeout(ANSWER_WAIT).ok()
+    }
+
+    fn wake(&self) {
+        if let Some(wakeup) = &self.wakeup {
+            wakeup.notify();
+        }
+    }
+}
+
+/// Packets known to be lost before the source lent any.
+fn lost_before(account: &InterfaceAccount) -> u64 {
+    let told = account.losses.iter().filter_map(|loss| loss.count.known()).sum::<u64>();
+    account.lost().saturating_add(told)
+}
+
+fn one_link_type(capture: &str, interfaces: &[Interface]) -> Result<LinkType, Error> {
+    let first = interfaces.first().ok_or_else(|| Error::NoInterface { capture: capture.to_owned() })?;
+    match interfaces.iter().find(|other| other.link_type != first.link_type) {
+        None => Ok(first.link_type),
+        Some(other) => Err(Error::LinkTypes {
+            capture: capture.to_owned(),
+            first: first.name.clone(),
+            first_type: name_of(first.link_type),
+            other: other.name.clone(),
+            other_type: name_of(other.link_type),
+        }),
+    }
+}
+
+fn name_of(link_type: LinkType) -> String {
+    link_type.name().map_or_else(|| link_type.0.to_string(), str::to_owned)
+}

@@ -1,0 +1,115 @@
+//! What a connection may do next.
+//!
+//! ```text
+//! new --hello--> known --attach--> reading --detach--> known
+//!                  |  \- status       \- filter, status
+//!                  +--anything else: refused in words; what is no request: the connection ends
+//! ```
+
+use std::os::fd::AsFd;
+
+use tapline_ring::ReaderParts;
+use tapline_tap::protocol::{Attach, Reply, Request, VERSION};
+use tapline_tap::{Channel, Error};
+
+use crate::Who;
+
+/// Requests that are answered of one connection before others have their turn.
+const REQUESTS_AT_ONCE: usize = 16;
+
+/// A connection.
+pub(crate) struct Client {
+    pub(crate) channel: Channel,
+    pub(crate) who: Who,
+    /// What it says that it is; `None` before it said anything.
+    pub(crate) program: Option<String>,
+    pub(crate) reading: Option<Reading>,
+}
+
+/// What a connection reads.
+pub(crate) struct Reading {
+    pub(crate) number: u64,
+    /// Which capture.
+    pub(crate) capture: usize,
+    pub(crate) attach: Attach,
+}
+
+/// What a request is answered with.
+pub(crate) struct Answer {
+    pub(crate) reply: Reply,
+    /// Buffers that come behind it.
+    pub(crate) buffers: Vec<ReaderParts>,
+}
+
+impl From<Reply> for Answer {
+    fn from(reply: Reply) -> Answer {
+        Answer { reply, buffers: Vec::new() }
+    }
+}
+
+/// Why a connection is over.
+pub(crate) enum Over {
+    /// It was closed.
+    Closed,
+    /// It does not keep to the protocol, or does not read our answers.
+    Faulty(String),
+}
+
+impl Client {
+    /// Answers what has come. `answer` decides.
+    pub(crate) fn serve(
+        &mut self,
+        mut answer: impl FnMut(&mut Client, Request) -> Answer,
+    ) -> Result<(), Over> {
+        for _ in 0..REQUESTS_AT_ONCE {
+            let request: Request = match self.channel.receive() {
+                Ok(request) => request,
+                Err(Error::Socket(error)) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    return Ok(());
+                }
+                Err(Error::Closed | Error::Socket(_)) => return Err(Over::Closed),
+                Err(error) => {
+                    let _ = self.channel.send(&Reply::Error(error.to_string()), &[]);
+                    return Err(Over::Faulty(error.to_string()));
+                }
+            };
+            let given = match self.greet(&request) {
+                Some(refusal) => refusal.into(),
+                None => answer(self, request),
+            };
+            self.send(&given).map_err(|error| match error {
+                Error::Socket(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                    Over::Faulty("it does not read what it is answered".to_owned())
+                }
+                _ => Over::Closed,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Whether the request may come now; why not.
+    fn greet(&mut self, request: &Request) -> Option<Reply> {
+        match request {
+            Request::Hello { version: VERSION, program } => {
+                // For people's eyes, in one line.
+                let program = program.chars().filter(|c| !c.is_control()).take(80).collect();
+                self.program = Some(program);
+                None
+            }
+            Request::Hello { version, .. } => Some(Reply::Error(format!(
+                "version {version} of the protocol; this daemon has {VERSION}: use programs of the same release"
+            ))),
+            _ if self.program.is_none() => Some(Reply::Error("hello comes first".to_owned())),
+            _ => None,
+        }
+    }
+
+    fn send(&mut self, answer: &Answer) -> Result<(), Error> {
+        self.channel.send(&answer.reply, &[])?;
+        for (number, parts) in answer.buffers.iter().enumerate() {
+            let descriptors = [parts.buffer.as_fd(), parts.index.as_fd(), parts.bell.as_fd()];
+            self.channel.send(&Reply::Buffer(number as u32), &descriptors)?;
+        }
+        Ok(())
+    }
+}

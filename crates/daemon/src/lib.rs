@@ -1,0 +1,35 @@
+//! `tapline serve` as a library: captures once, filters once, stores once, and lets many read.
+//!
+//! ```text
+//!            +-- worker thread, one for each source ---------------------------------------+
+//! Source --->| batch --FilterSet::classify--> who wants what --Writer::store, index--> PBuf |--> readers, in their processes
+//!            +------^------------------------------------------------------------------^---+
+//!                   | orders: attach, filter, detach, status                           | descriptors, SCM_RIGHTS
+//!            control thread: socket, rules, clients ------------------------------------+
+//! ```
+//!
+//! One pass of the merged filters of all readers for each batch; each packet is stored once for all readers of the same rights. Who may not see a packet
+//! cannot map it: readers of different rights have different buffers (a [`view`] each).
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `rules` | who may read what, from a TOML file |
+//! | `view` | a buffer for readers of the same rights |
+//! | `worker` | a source, its filters and its views, in a thread |
+//! | `capture` | the workers of a capture, as the control thread sees them |
+//! | `client` | what a connection may do next |
+//! | `server` | the socket, and all captures |
+#![forbid(unsafe_code)]
+
+mod capture;
+mod client;
+mod error;
+mod rules;
+mod server;
+mod view;
+mod worker;
+
+pub use capture::{Capture, Ended};
+pub use error::Error;
+pub use rules::{AccessRule, CaptureRule, Rules, Who};
+pub use server::{Orders, Server};

@@ -1,0 +1,337 @@
+//! Who may read what: a TOML file.
+//!
+//! ```toml
+//! socket = "/run/tapline/serve.sock"
+//! mode = "0660"                       # of the socket; who cannot open it cannot ask
+//! group = "netops"
+//!
+//! [[capture]]
+//! name = "office"                     # tap:office
+//! interfaces = ["eth0"]               # xdp:eth0; or file = "trace.pcap"
+//! buffer = 256                        # MiB, for each worker and for readers of the same rights
+//!
+//! [[access]]                          # the first that fits counts; without one there is no access
+//! captures = ["office"]
+//! groups = ["netops"]
+//! filter = "not port 22"              # and whatever the reader asks for
+//! snap_len = 96
+//! policies = ["lossy", "leased"]
+//! readers = 8
+//! ```
+//!
+//! Root and the user who started the daemon may do everything.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+use tapline_sys::peer::Peer;
+use tapline_sys::privilege::Identity;
+use tapline_tap::SOCKET_DEFAULT;
+
+use crate::Error;
+
+/// Most bytes of a packet, unless a rule says less.
+pub(crate) const SNAP_LEN_MAX: u32 = 262_144;
+const READERS_DEFAULT: u32 = 64;
+const BUFFER_MIB_DEFAULT: u32 = 64;
+
+/// All rules.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Rules {
+    /// Where to listen.
+    pub socket: PathBuf,
+    /// Who may connect, as chmod(1) has it in octal.
+    pub mode: String,
+    /// The group of the socket; none for the group of the daemon.
+    pub group: Option<String>,
+    /// What is captured.
+    #[serde(rename = "capture")]
+    pub captures: Vec<CaptureRule>,
+    /// Who may read it.
+    pub access: Vec<AccessRule>,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        Rules {
+            socket: SOCKET_DEFAULT.into(),
+            mode: "0660".to_owned(),
+            group: None,
+            captures: Vec::new(),
+            access: Vec::new(),
+        }
+    }
+}
+
+/// One capture.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CaptureRule {
+    /// What readers call it.
+    pub name: String,
+    /// Names, globs, `any`, with `xdp:` before each or none.
+    pub interfaces: Vec<String>,
+    /// A file to be read instead, at the pace of its readers.
+    pub file: Option<PathBuf>,
+    /// The network namespace of the interfaces.
+    pub netns: Option<String>,
+    /// MiB of each buffer, a power of two from 4 on.
+    pub buffer: u32,
+    /// Bytes kept of each packet.
+    pub snap_len: u32,
+    /// What is captured at all: runs in the kernel.
+    pub filter: String,
+    /// What is stored though nobody reads it, so that readers can start in the past; none for nothing.
+    pub history: Option<String>,
+    /// Threads that share the packets.
+    pub workers: u32,
+    /// Whether interfaces receive what is meant for others.
+    pub promiscuous: bool,
+}
+
+impl Default for CaptureRule {
+    fn default() -> CaptureRule {
+        CaptureRule {
+            name: String::new(),
+            interfaces: Vec::new(),
+            file: None,
+            netns: None,
+            buffer: BUFFER_MIB_DEFAULT,
+            snap_len: SNAP_LEN_MAX,
+            filter: String::new(),
+            history: None,
+            workers: 1,
+            promiscuous: true,
+        }
+    }
+}
+
+/// Who may read a capture, and how.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct AccessRule {
+    /// Names of captures; `*` for all.
+    pub captures: Vec<String>,
+    /// Names or numbers of users.
+    pub users: Vec<String>,
+    /// Names or numbers of groups.
+    pub groups: Vec<String>,
+    /// Everybody who can open the socket.
+    pub everybody: bool,
+    /// What they see at most.
+    pub filter: String,
+    /// Bytes that they see of each packet.
+    pub snap_len: u32,
+    /// What may happen when they are too slow.
+    pub policies: Vec<String>,
+    /// Readers at the same time, for each user.
+    pub readers: u32,
+}
+
+impl Default for AccessRule {
+    fn default() -> AccessRule {
+        AccessRule {
+            captures: vec!["*".to_owned()],
+            users: Vec::new(),
+            groups: Vec::new(),
+            everybody: false,
+            filter: String::new(),
+            snap_len: SNAP_LEN_MAX,
+            policies: vec!["lossy".to_owned(), "leased".to_owned()],
+            readers: READERS_DEFAULT,
+        }
+    }
+}
+
+/// Somebody who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Who {
+    /// The process.
+    pub pid: u32,
+    /// The user.
+    pub uid: u32,
+    /// All groups.
+    pub gids: Vec<u32>,
+}
+
+impl Who {
+    /// Of the other end of a socket: its group, and those that the user database has.
+    pub fn of(peer: Peer) -> Who {
+        let mut gids = vec![peer.gid];
+        gids.extend(Identity::of_uid(peer.uid).map(|identity| identity.groups).unwrap_or_default());
+        Who { pid: peer.pid, uid: peer.uid, gids }
+    }
+}
+
+impl Rules {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// [`Error::File`], [`Error::Rules`], [`Error::Senseless`].
+    pub fn read(path: &Path) -> Result<Rules, Error> {
+        let text =
+            fs::read_to_string(path).map_err(|source| Error::File { path: path.to_owned(), source })?;
+        let rules: Rules =
+            toml::from_str(&text).map_err(|source| Error::Rules { path: path.to_owned(), source })?;
+        rules.check().map_err(|what| Error::Senseless { path: path.to_owned(), what })?;
+        Ok(rules)
+    }
+
+    /// Whether they make sense.
+    ///
+    /// # Errors
+    /// What does not, in words.
+    pub fn check(&self) -> Result<(), String> {
+        if self.captures.is_empty() {
+            return Err("there is no [[capture]]: name one, with its interfaces or its file".to_owned());
+        }
+        self.socket_mode()?;
+        for (at, capture) in self.captures.iter().enumerate() {
+            capture.check()?;
+            if self.captures[..at].iter().any(|other| other.name == capture.name) {
+                return Err(format!("two captures are called {:?}", capture.name));
+            }
+        }
+        self.access.iter().try_for_each(|access| access.check(&self.captures))
+    }
+
+    /// The mode of the socket.
+    pub(crate) fn socket_mode(&self) -> Result<u32, String> {
+        let mode = u32::from_str_radix(&self.mode, 8).ok().filter(|mode| *mode <= 0o777);
+        mode.ok_or_else(|| format!("mode = {:?}: it is an octal number such as \"0660\"", self.mode))
+    }
+
+    /// What somebody may do with a capture; `None` for nothing.
+    pub(crate) fn access(&self, who: &Who, capture: &str, ours: u32) -> Option<AccessRule> {
+        if who.uid == 0 || who.uid == ours {
+            let policies = ["lossy", "leased", "lossless"].map(str::to_owned).to_vec();
+            return Some(AccessRule { policies, readers: u32::MAX, ..AccessRule::default() });
+        }
+        self.access.iter().find(|access| access.is_for(who, capture)).cloned()
+    }
+}
+
+impl CaptureRule {
+    fn check(&self) -> Result<(), String> {
+        let CaptureRule { name, buffer, .. } = self;
+        let is_name = |name: &str| {
+            !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c))
+        };
+        if !is_name(name) {
+            return Err(format!("name = {name:?}: letters, digits, and - _ . between them"));
+        }
+        if self.interfaces.is_empty() == self.file.is_none() {
+            return Err(format!("capture {name:?}: it has either interfaces or a file"));
+        }
+        if !buffer.is_power_of_two() || !(4..=1 << 16).contains(buffer) {
+            return Err(format!("capture {name:?}: buffer = {buffer}: MiB, a power of two from 4 to 65536"));
+        }
+        if !(1..=SNAP_LEN_MAX).contains(&self.snap_len) {
+            return Err(format!("capture {name:?}: snap_len = {}: 1 to {SNAP_LEN_MAX}", self.snap_len));
+        }
+        if !(1..=64).contains(&self.workers) || self.file.is_some() && self.workers > 1 {
+            return Err(format!("capture {name:?}: workers = {}: 1 to 64, of a file 1", self.workers));
+        }
+        let texts = [Some(self.filter.as_str()), self.history.as_deref()];
+        texts.into_iter().flatten().try_for_each(|text| parses(name, text))
+    }
+}
+
+impl AccessRule {
+    fn check(&self, captures: &[CaptureRule]) -> Result<(), String> {
+        let is_known = |name: &&String| *name == "*" || captures.iter().any(|capture| capture.name == **name);
+        if let Some(name) = self.captures.iter().find(|name| !is_known(name)) {
+            return Err(format!("[[access]] names the capture {name:?}, and there is none"));
+        }
+        if self.users.is_empty() && self.groups.is_empty() && !self.everybody {
+            return Err("[[access]] is for nobody: name users or groups, or say everybody = true".to_owned());
+        }
+        if let Some(policy) =
+            self.policies.iter().find(|name| !["lossy", "leased", "lossless"].contains(&name.as_str()))
+        {
+            return Err(format!("policies: {policy:?}; there are lossy, leased and lossless"));
+        }
+        if self.snap_len == 0 {
+            return Err("[[access]] snap_len = 0: whoever may see nothing needs no rule".to_owned());
+        }
+        parses("*", &self.filter)
+    }
+
+    fn is_for(&self, who: &Who, capture: &str) -> bool {
+        let user = Identity::of_uid(who.uid).map(|identity| identity.name).unwrap_or_default();
+        let is_user = |name: &String| *name == user || name.parse() == Ok(who.uid);
+        let is_group = |name: &String| {
+            group_of_name(name).or_else(|| name.parse().ok()).is_some_and(|gid| who.gids.contains(&gid))
+        };
+        self.captures.iter().any(|name| name == "*" || name == capture)
+            && (self.everybody || self.users.iter().any(is_user) || self.groups.iter().any(is_group))
+    }
+}
+
+/// The number of a group, from /etc/group.
+pub(crate) fn group_of_name(name: &str) -> Option<u32> {
+    let text = fs::read_to_string("/etc/group").unwrap_or_default();
+    let line = text.lines().find(|line| line.split(':').next() == Some(name))?;
+    line.split(':').nth(2)?.parse().ok()
+}
+
+fn parses(capture: &str, text: &str) -> Result<(), String> {
+    match tapline_filter::parse(text) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!("capture {capture:?}: {}", error.render(text))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(text: &str) -> Result<Rules, String> {
+        let rules: Rules = toml::from_str(text).map_err(|error| error.to_string())?;
+        rules.check().map(|()| rules)
+    }
+
+    const CAPTURE: &str = "[[capture]]\nname = \"office\"\ninterfaces = [\"eth0\"]\n";
+
+    #[test]
+    fn what_makes_no_sense_is_said() {
+        let access = |text: &str| format!("{CAPTURE}[[access]]\n{text}\n");
+        for (text, word) in [
+            ("".to_owned(), "there is no [[capture]]"),
+            ("mode = \"rw\"\n".to_owned() + CAPTURE, "octal"),
+            (CAPTURE.replace("office", "a/b"), "letters, digits"),
+            (CAPTURE.to_owned() + CAPTURE, "two captures"),
+            (CAPTURE.to_owned() + "file = \"x\"\n", "either interfaces or a file"),
+            (CAPTURE.to_owned() + "buffer = 5\n", "power of two"),
+            (CAPTURE.to_owned() + "filter = \"tcp port\"\n", "^"),
+            (CAPTURE.to_owned() + "colour = 1\n", "unknown field"),
+            (access("captures = [\"home\"]\neverybody = true"), "\"home\", and there is none"),
+            (access("filter = \"udp\""), "for nobody"),
+            (access("everybody = true\npolicies = [\"kind\"]"), "there are lossy"),
+        ] {
+            let error = rules(&text).unwrap_err();
+            assert!(error.contains(word), "{text}: {error}");
+        }
+        assert_eq!(rules(CAPTURE).unwrap().captures[0].buffer, BUFFER_MIB_DEFAULT);
+    }
+
+    #[test]
+    fn the_first_rule_that_fits_counts() {
+        let text = format!(
+            "{CAPTURE}[[access]]\nusers = [\"1001\"]\nfilter = \"udp\"\n[[access]]\ngroups = [\"77\"]\nfilter = \"arp\"\n"
+        );
+        let rules = rules(&text).unwrap();
+        let filter = |uid, gids: &[u32]| {
+            let who = Who { pid: 1, uid, gids: gids.to_vec() };
+            rules.access(&who, "office", 500).map(|access| access.filter)
+        };
+        assert_eq!(filter(1001, &[77]), Some("udp".to_owned()));
+        assert_eq!(filter(1002, &[5, 77]), Some("arp".to_owned()));
+        assert_eq!(filter(1002, &[5]), None);
+        for all in [0, 500] {
+            assert_eq!(filter(all, &[]), Some(String::new()));
+        }
+    }
+}

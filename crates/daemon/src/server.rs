@@ -1,0 +1,455 @@
+//! The socket, and all captures.
+//!
+//! ```text
+//! poll: socket -> new client        clients -> requests, answered at once        wakeup -> stop, new rules
+//! ```
+//!
+//! One thread. Nothing that a client does keeps it: sockets do not wait, requests are few at a time, and a client that does not read its answers is gone.
+
+use std::fs;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tapline_packet::{LinkType, Timestamp};
+use tapline_ring::{BufferSpec, Policy as RingPolicy, ReaderSpec, Standing, Start as RingStart, Writer};
+use tapline_sys::{Poller, Wakeup, clock, peer, privilege};
+use tapline_tap::Channel;
+use tapline_tap::protocol::{
+    Attach, Attached, Offer, OfferedInterface, Policy, ReaderCounts, ReaderStatus, Reply, Request, Start,
+    Status, VERSION,
+};
+
+use crate::client::{Answer, Client, Over, Reading};
+use crate::rules::group_of_name;
+use crate::view::Rights;
+use crate::worker::ago;
+use crate::{AccessRule, Capture, Ended, Error, Rules, Who};
+
+/// Connections at the same time.
+const CLIENTS_MAX: usize = 1024;
+/// The longest sleep of the control thread.
+const WAIT: Duration = Duration::from_secs(1);
+
+/// What others want of a running server; from any thread.
+#[derive(Debug)]
+pub struct Orders {
+    wakeup: Wakeup,
+    asked: Mutex<Asked>,
+}
+
+#[derive(Debug, Default)]
+struct Asked {
+    stop: bool,
+    rules: Option<Rules>,
+}
+
+impl Orders {
+    /// Ends the server.
+    pub fn stop(&self) {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).stop = true;
+        self.wakeup.notify();
+    }
+
+    /// Other rules for access, from now on. Readers that they no longer let read as they do are sent away. Captures stay as they are.
+    pub fn reload(&self, rules: Rules) {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).rules = Some(rules);
+        self.wakeup.notify();
+    }
+
+    fn take(&self) -> Asked {
+        self.wakeup.take();
+        std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+/// A daemon: a socket and its captures.
+pub struct Server {
+    rules: Rules,
+    listener: UnixListener,
+    path: PathBuf,
+    captures: Vec<Capture>,
+    clients: Vec<Client>,
+    orders: Arc<Orders>,
+    readers: u64,
+    refused: u64,
+    begun: Instant,
+    /// The user who started the daemon.
+    ours: u32,
+}
+
+impl Server {
+    /// Listens. Before that it is tried out that readers cannot write to buffers.
+    ///
+    /// # Errors
+    /// [`Error::Ring`] if they could; [`Error::SocketTaken`], [`Error::File`].
+    pub fn new(rules: Rules, captures: Vec<Capture>) -> Result<Server, Error> {
+        let spec =
+            BufferSpec { block_len: 4096, blocks: 4, snap_len: 64, ..BufferSpec::new(LinkType::ETHERNET) };
+        drop(Writer::create(&spec, Timestamp::from_nanos(clock::realtime_ns()))?);
+        let listener = listen(&rules)?;
+        let wakeup = Wakeup::new().map_err(|error| error.source)?;
+        Ok(Server {
+            path: rules.socket.clone(),
+            rules,
+            listener,
+            captures,
+            clients: Vec::new(),
+            orders: Arc::new(Orders { wakeup, asked: Mutex::default() }),
+            readers: 0,
+            refused: 0,
+            begun: Instant::now(),
+            ours: privilege::user(),
+        })
+    }
+
+    /// The way for others to say what they want.
+    pub fn orders(&self) -> Arc<Orders> {
+        Arc::clone(&self.orders)
+    }
+
+    /// Serves until it is stopped. `log` gets what a person should know of, each time once.
+    ///
+    /// # Errors
+    /// What poll(2) says.
+    pub fn run(mut self, log: &mut dyn FnMut(&str)) -> Result<Vec<Ended>, Error> {
+        let mut poller = Poller::new();
+        loop {
+            let asked = self.orders.take();
+            if let Some(rules) = asked.rules {
+                self.take_rules(rules, log);
+            }
+            if asked.stop {
+                break;
+            }
+            poller.clear();
+            poller.add(self.orders.wakeup.as_fd());
+            poller.add(self.listener.as_fd());
+            self.clients.iter().for_each(|client| poller.add(client.channel.as_fd()));
+            poller.wait(WAIT).map_err(|error| error.source)?;
+            let ready: Vec<bool> = (0..self.clients.len())
+                .map(|at| poller.is_readable(at + 2) || poller.has_error(at + 2))
+                .collect();
+            for at in (0..ready.len()).rev().filter(|at| ready[*at]) {
+                self.serve(at, log);
+            }
+            if poller.is_readable(1) {
+                self.accept(log);
+            }
+        }
+        // Nobody new comes.
+        let _ = fs::remove_file(&self.path);
+        let ended = std::mem::take(&mut self.captures).into_iter().map(Capture::stop).collect();
+        Ok(ended)
+    }
+
+    fn accept(&mut self, log: &mut dyn FnMut(&str)) {
+        // Others that wait have their turn after the next poll.
+        let Ok((stream, _)) = self.listener.accept() else { return };
+        let peer = match peer::of(stream.as_fd()) {
+            Ok(peer) if self.clients.len() < CLIENTS_MAX => peer,
+            Ok(_) => return self.refuse(log, &format!("more than {CLIENTS_MAX} connections")),
+            Err(_) => return,
+        };
+        if stream.set_nonblocking(true).is_ok() {
+            let channel = Channel::new(stream, false);
+            self.clients.push(Client { channel, who: Who::of(peer), program: None, reading: None });
+        }
+    }
+
+    fn refuse(&mut self, log: &mut dyn FnMut(&str), what: &str) {
+        self.refused += 1;
+        log(&format!("refused: {what}"));
+    }
+
+    /// Answers what a client asks.
+    fn serve(&mut self, at: usize, log: &mut dyn FnMut(&str)) {
+        let mut client = self.clients.swap_remove(at);
+        let served = client.serve(|client, request| self.answer(client, request, log));
+        match served {
+            Ok(()) => return self.clients.push(client),
+            Err(Over::Closed) => {}
+            Err(Over::Faulty(what)) => {
+                let who = name(&client);
+                self.refuse(log, &format!("{who}: {what}"));
+            }
+        }
+        self.take_away(&mut client, log);
+    }
+
+    /// A client is gone: so is its reader.
+    fn take_away(&mut self, client: &mut Client, log: &mut dyn FnMut(&str)) {
+        let Some(Reading { number, capture, .. }) = client.reading.take() else { return };
+        let counts = self.captures[capture].detach(number);
+        self.tell_leaving(client, capture, &counts, log);
+    }
+
+    fn tell_leaving(
+        &self,
+        client: &Client,
+        capture: usize,
+        counts: &ReaderCounts,
+        log: &mut dyn FnMut(&str),
+    ) {
+        let (who, of) = (name(client), &self.captures[capture].rule().name);
+        log(&format!(
+            "{who} left {of}: offered {}, delivered {}, lost {}, unread {}",
+            counts.offered,
+            counts.delivered,
+            counts.lost(),
+            counts.unread
+        ));
+    }
+
+    fn answer(&mut self, client: &mut Client, request: Request, log: &mut dyn FnMut(&str)) -> Answer {
+        let answer = match request {
+            Request::Hello { .. } => {
+                Ok(Reply::Hello { version: VERSION, captures: self.offers(&client.who) }.into())
+            }
+            Request::Status {} => Ok(Reply::Status(self.status(&client.who)).into()),
+            Request::Attach(attach) => self.attach(client, attach, log),
+            Request::Filter { text } => self.set_filter(client, text).map(Answer::from),
+            Request::Detach {} => self.detach(client, log).map(Answer::from),
+        };
+        answer.unwrap_or_else(|text| Reply::Error(text).into())
+    }
+
+    /// What somebody may read.
+    fn offers(&self, who: &Who) -> Vec<Offer> {
+        let offer = |capture: &Capture| {
+            let access = self.rules.access(who, &capture.rule().name, self.ours)?;
+            Some(offer(capture, &access))
+        };
+        self.captures.iter().filter_map(offer).collect()
+    }
+
+    fn attach(
+        &mut self,
+        client: &mut Client,
+        attach: Attach,
+        log: &mut dyn FnMut(&str),
+    ) -> Result<Answer, String> {
+        if client.reading.is_some() {
+            return Err("a connection has one reader: detach it first, or connect again".to_owned());
+        }
+        let found = self.captures.iter().position(|capture| capture.rule().name == attach.capture);
+        let allowed =
+            found.and_then(|at| Some((at, self.rules.access(&client.who, &attach.capture, self.ours)?)));
+        // Whether there is a capture that somebody may not read is none of their business.
+        let Some((at, access)) = allowed else {
+            self.refuse(log, &format!("{}: {:?} is not there for them", name(client), attach.capture));
+            return Err(self.no_such_capture(&client.who, &attach.capture));
+        };
+        let used = self.readers_of(client.who.uid, at);
+        let refusal = if !access.policies.iter().any(|policy| policy == attach.policy.name()) {
+            let allowed = access.policies.join(", ");
+            Some(format!("the policy {} is not allowed; there is {allowed}", attach.policy.name()))
+        } else if used >= access.readers as usize {
+            Some(format!("{used} readers of yours are there, and no more are allowed"))
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            self.refuse(log, &format!("{}: {refusal}", name(client)));
+            return Err(refusal);
+        }
+        let capture = &self.captures[at];
+        let rights = rights(capture, &access);
+        let filter = capture.compile(&rights, &attach.filter)?;
+        self.readers += 1;
+        let number = self.readers;
+        let spec = ReaderSpec { policy: ring_policy(attach.policy), entries: attach.entries };
+        let start = match attach.start {
+            Start::Newest => RingStart::Newest,
+            Start::Oldest => RingStart::Oldest,
+            Start::SinceMs(ms) => RingStart::Since(ago(ms)),
+        };
+        let (parts, replayed) = capture.attach(number, &rights, &filter, spec, start)?;
+        let attached = Attached {
+            reader: number,
+            buffers: capture.workers() as u32,
+            offer: offer(capture, &access),
+            replayed,
+        };
+        log(&format!(
+            "{} reads {}, {}{}",
+            name(client),
+            attach.capture,
+            attach.policy.name(),
+            if attach.filter.is_empty() { String::new() } else { format!(", {:?}", attach.filter) }
+        ));
+        client.reading = Some(Reading { number, capture: at, attach });
+        Ok(Answer { reply: Reply::Attached(attached), buffers: parts })
+    }
+
+    fn no_such_capture(&self, who: &Who, asked: &str) -> String {
+        let names: Vec<String> = self.offers(who).into_iter().map(|offer| offer.name).collect();
+        match names.as_slice() {
+            [] => format!(
+                "no capture {asked:?}, and none else, is there for you: ask who runs the daemon for access"
+            ),
+            names => format!("no capture {asked:?} is there for you; there is {}", names.join(", ")),
+        }
+    }
+
+    fn readers_of(&self, uid: u32, capture: usize) -> usize {
+        let reads = |client: &&Client| {
+            client.who.uid == uid && client.reading.as_ref().is_some_and(|reading| reading.capture == capture)
+        };
+        self.clients.iter().filter(reads).count()
+    }
+
+    fn set_filter(&mut self, client: &mut Client, text: String) -> Result<Reply, String> {
+        let reading = client.reading.as_mut().ok_or("there is no reader whose filter it would be")?;
+        let capture = &self.captures[reading.capture];
+        let access = self.rules.access(&client.who, &capture.rule().name, self.ours);
+        let access = access.ok_or("the rules no longer let you read this")?;
+        let filter = capture.compile(&rights(capture, &access), &text)?;
+        capture.set_filter(reading.number, &filter);
+        reading.attach.filter = text;
+        Ok(Reply::Filtered {})
+    }
+
+    fn detach(&mut self, client: &mut Client, log: &mut dyn FnMut(&str)) -> Result<Reply, String> {
+        let reading = client.reading.take().ok_or("there is no reader")?;
+        let account = self.captures[reading.capture].detach(reading.number);
+        self.tell_leaving(client, reading.capture, &account, log);
+        Ok(Reply::Detached { account })
+    }
+
+    /// What all captures do, as far as somebody may see.
+    fn status(&self, who: &Who) -> Status {
+        let mut captures = Vec::new();
+        for (at, capture) in self.captures.iter().enumerate() {
+            if self.rules.access(who, &capture.rule().name, self.ours).is_none() {
+                continue;
+            }
+            let (mut status, sums) = capture.status();
+            let sees_all = who.uid == 0 || who.uid == self.ours;
+            for client in self.clients.iter().filter(|client| sees_all || client.who.uid == who.uid) {
+                let Some(reading) = client.reading.as_ref().filter(|reading| reading.capture == at) else {
+                    continue;
+                };
+                let Some((_, sum)) = sums.iter().find(|(number, _)| *number == reading.number) else {
+                    continue;
+                };
+                status.readers.push(ReaderStatus {
+                    number: reading.number,
+                    pid: client.who.pid,
+                    uid: client.who.uid,
+                    program: client.program.clone().unwrap_or_default(),
+                    filter: reading.attach.filter.clone(),
+                    standing: standing(sum.standing).to_owned(),
+                    counts: sum.counts,
+                    wakes: sum.wakes,
+                });
+            }
+            captures.push(status);
+        }
+        Status { seconds: self.begun.elapsed().as_secs(), captures, refused: self.refused }
+    }
+
+    /// Other rules. Who may no longer read as they do goes.
+    fn take_rules(&mut self, rules: Rules, log: &mut dyn FnMut(&str)) {
+        let old = std::mem::replace(&mut self.rules, rules);
+        let mut stay = Vec::new();
+        for mut client in std::mem::take(&mut self.clients) {
+            let changed = client.reading.as_ref().is_some_and(|reading| {
+                let capture = &self.captures[reading.capture];
+                let of = |rules: &Rules| {
+                    let access = rules.access(&client.who, &capture.rule().name, self.ours)?;
+                    let has_policy = access.policies.iter().any(|name| name == reading.attach.policy.name());
+                    has_policy.then(|| rights(capture, &access))
+                };
+                of(&self.rules).is_none() || of(&old) != of(&self.rules)
+            });
+            if changed {
+                log(&format!("{}: the rules no longer let it read as it did", name(&client)));
+                self.take_away(&mut client, log);
+            } else {
+                stay.push(client);
+            }
+        }
+        self.clients = stay;
+        log("the rules were read again");
+    }
+}
+
+/// What readers with this access see.
+fn rights(capture: &Capture, access: &AccessRule) -> Rights {
+    Rights { filter: access.filter.clone(), snap_len: access.snap_len.min(capture.rule().snap_len) }
+}
+
+fn offer(capture: &Capture, access: &AccessRule) -> Offer {
+    Offer {
+        name: capture.rule().name.clone(),
+        interfaces: capture.interfaces().iter().map(OfferedInterface::from).collect(),
+        forced_filter: access.filter.clone(),
+        snap_len: rights(capture, access).snap_len,
+    }
+}
+
+fn ring_policy(policy: Policy) -> RingPolicy {
+    match policy {
+        Policy::Lossy => RingPolicy::Lossy,
+        Policy::Leased { bytes, ms } => RingPolicy::Leased { bytes, time: Duration::from_millis(ms) },
+        Policy::Lossless => RingPolicy::Lossless,
+    }
+}
+
+/// What became of a reader's policy.
+fn standing(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Lossy => "lossy",
+        Standing::Leased => "leased",
+        Standing::Lossless => "lossless",
+        Standing::LossyByBytes => "lossy: lagged by too many bytes",
+        Standing::LossyByTime => "lossy: lagged for too long",
+        Standing::Refused => "refused: it broke the rules of the buffer",
+    }
+}
+
+/// A client, for people.
+fn name(client: &Client) -> String {
+    let program = client.program.as_deref().unwrap_or("somebody");
+    format!("{program} (process {}, user {})", client.who.pid, client.who.uid)
+}
+
+/// Takes the socket, from a daemon that is no more if need be.
+fn listen(rules: &Rules) -> Result<UnixListener, Error> {
+    let path = rules.socket.as_path();
+    let file = |source: io::Error| Error::File { path: path.to_owned(), source };
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        fs::create_dir_all(folder).map_err(file)?;
+    }
+    let listener = match UnixListener::bind(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            if is_alive(path) {
+                return Err(Error::SocketTaken { path: path.to_owned() });
+            }
+            fs::remove_file(path).map_err(file)?;
+            UnixListener::bind(path)
+        }
+        other => other,
+    };
+    let listener = listener.map_err(file)?;
+    listener.set_nonblocking(true).map_err(file)?;
+    let senseless = |what| Error::Senseless { path: path.to_owned(), what };
+    if let Some(group) = &rules.group {
+        let gid = group_of_name(group).or_else(|| group.parse().ok());
+        let gid = gid.ok_or_else(|| senseless(format!("there is no group {group:?}")))?;
+        chown(path, None, Some(gid)).map_err(file)?;
+    }
+    let mode = rules.socket_mode().map_err(senseless)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(file)?;
+    Ok(listener)
+}
+
+/// Whether somebody listens there.
+fn is_alive(path: &Path) -> bool {
+    UnixStream::connect(path).is_ok()
+}

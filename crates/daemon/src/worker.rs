@@ -1,0 +1,496 @@
+//! A source, its filters and its views, in a thread.
+//!
+//! ```text
+//! orders --> batch --> which filters accept which packets, in one pass
+//!                  --> for each view: what its readers want, stored once; then, for each reader, 16 bytes a packet
+//!                  --> published; sleepers woken
+//! ```
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
+use std::time::{Duration, Instant};
+
+use tapline_capture::{Advance, InterfaceAccount, Place, Source};
+use tapline_filter::Options;
+use tapline_filter::set::{Filter, FilterId, FilterSet, Matches, Mode};
+use tapline_packet::{Batch, LinkType, Record, Selection, Timestamp};
+use tapline_ring::{
+    Departed, Place as Counted, ReaderId, ReaderParts, ReaderSpec, Room, SourceCounts, Standing, Start,
+};
+use tapline_sys::{clock, usage};
+use tapline_tap::protocol::ReaderCounts;
+
+use crate::view::{Rights, View};
+
+/// The longest sleep without packets. Orders end it sooner, where the source can be woken.
+const WAIT: Duration = Duration::from_millis(50);
+/// How often readers that are gone are looked for, credits of time are looked at, and counters are shown.
+const TEND_EVERY: Duration = Duration::from_millis(100);
+/// One sleep of the writer for a lossless reader.
+const ROOM_WAIT: Duration = Duration::from_millis(20);
+/// How long readers have at the end to read what is left.
+const LINGER: Duration = Duration::from_secs(3);
+
+/// What the control thread wants.
+pub(crate) enum Order {
+    /// Another reader.
+    Attach(Box<Joining>, SyncSender<Result<Joined, String>>),
+    /// Another filter for a reader.
+    Filter(u64, Arc<Filter>, SyncSender<()>),
+    /// A reader leaves.
+    Detach(u64, SyncSender<ReaderCounts>),
+    /// What is going on.
+    Report(SyncSender<Report>),
+    /// The end.
+    Stop,
+}
+
+/// A reader that comes.
+pub(crate) struct Joining {
+    pub(crate) number: u64,
+    pub(crate) rights: Rights,
+    /// Within the rights.
+    pub(crate) filter: Arc<Filter>,
+    pub(crate) spec: ReaderSpec,
+    pub(crate) start: Start,
+}
+
+/// What it gets.
+pub(crate) struct Joined {
+    pub(crate) parts: ReaderParts,
+    /// Older packets that it is offered.
+    pub(crate) replayed: u64,
+}
+
+/// What a worker did so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+    pub(crate) unwanted: u64,
+    pub(crate) stored: u64,
+    pub(crate) not_stored: u64,
+    pub(crate) cpu_ns: u64,
+    pub(crate) interfaces: Vec<InterfaceAccount>,
+    pub(crate) readers: Vec<ReaderReport>,
+    /// Why the source ended by itself; empty for the end of a file.
+    pub(crate) ended: Option<String>,
+}
+
+/// What a reader of a worker did so far.
+#[derive(Clone, Debug)]
+pub(crate) struct ReaderReport {
+    pub(crate) number: u64,
+    pub(crate) counts: ReaderCounts,
+    pub(crate) standing: Standing,
+    pub(crate) wakes: u64,
+}
+
+/// How a worker works.
+#[derive(Clone, Debug)]
+pub(crate) struct Setting {
+    pub(crate) link_type: LinkType,
+    pub(crate) buffer_mib: u32,
+    pub(crate) worker: u32,
+    /// What is stored though nobody reads it.
+    pub(crate) history: Option<String>,
+    /// Nothing is read as long as there are no readers: a file would be over.
+    pub(crate) waits_for_readers: bool,
+    pub(crate) options: Options,
+}
+
+/// Somebody who wants packets.
+struct Attached {
+    number: u64,
+    id: ReaderId,
+    filter: FilterId,
+    view: usize,
+    wanted: Selection,
+}
+
+/// What a filter of the set is for.
+#[derive(Clone, Copy, Debug)]
+enum Use {
+    Nothing,
+    Reader(usize),
+    History(usize),
+}
+
+/// A source and its readers.
+pub(crate) struct Worker {
+    setting: Setting,
+    source: Box<dyn Source>,
+    orders: Receiver<Order>,
+    stop: Arc<AtomicBool>,
+    set: FilterSet,
+    matches: Matches,
+    all: Selection,
+    views: Vec<View>,
+    readers: Vec<Attached>,
+    /// By a filter's index in the set.
+    uses: Vec<Use>,
+    /// Readers that left, until they are asked for.
+    left: HashMap<u64, ReaderCounts>,
+    packets: u64,
+    bytes: u64,
+    unwanted: u64,
+    tended: Instant,
+    ended: Option<String>,
+}
+
+impl Worker {
+    pub(crate) fn new(
+        setting: Setting,
+        source: Box<dyn Source>,
+        orders: Receiver<Order>,
+        stop: Arc<AtomicBool>,
+    ) -> Worker {
+        Worker {
+            setting,
+            source,
+            orders,
+            stop,
+            set: FilterSet::new(Mode::All),
+            matches: Matches::new(),
+            all: Selection::none(),
+            views: Vec::new(),
+            readers: Vec::new(),
+            uses: Vec::new(),
+            left: HashMap::new(),
+            packets: 0,
+            bytes: 0,
+            unwanted: 0,
+            tended: Instant::now(),
+            ended: None,
+        }
+    }
+
+    /// Works until it is stopped. What was captured until then is still passed on.
+    pub(crate) fn run(mut self) -> Report {
+        let mut is_stopping = false;
+        loop {
+            let wants_stop = self.obey();
+            if wants_stop && !is_stopping {
+                is_stopping = true;
+                if let Err(error) = self.source.stop() {
+                    self.ended = Some(error.to_string());
+                    break;
+                }
+            }
+            if self.setting.waits_for_readers && self.readers.is_empty() && !is_stopping {
+                std::thread::sleep(WAIT);
+                continue;
+            }
+            match self.source.advance(WAIT) {
+                Ok(Advance::Batch) => self.pass(),
+                Ok(Advance::Idle) => {}
+                Ok(Advance::End) => {
+                    self.ended.get_or_insert_default();
+                    break;
+                }
+                Err(error) => {
+                    self.ended = Some(error.to_string());
+                    break;
+                }
+            }
+            self.tend();
+        }
+        self.end(is_stopping)
+    }
+
+    /// Does what the control thread wants. Returns whether that is the end.
+    fn obey(&mut self) -> bool {
+        loop {
+            match self.orders.try_recv() {
+                Ok(Order::Attach(joining, reply)) => drop(reply.send(self.attach(*joining))),
+                Ok(Order::Filter(number, filter, reply)) => {
+                    self.exchange(number, filter);
+                    let _ = reply.send(());
+                }
+                Ok(Order::Detach(number, reply)) => drop(reply.send(self.detach(number))),
+                Ok(Order::Report(reply)) => drop(reply.send(self.report())),
+                Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return true,
+                Err(TryRecvError::Empty) => return self.stop.load(Ordering::Relaxed),
+            }
+        }
+    }
+
+    fn attach(&mut self, joining: Joining) -> Result<Joined, String> {
+        let Joining { number, rights, filter, spec, start } = joining;
+        if self.ended.is_some() {
+            return Err("the capture has ended".to_owned());
+        }
+        let view = self.view(rights)?;
+        let counts = counts(&self.source.account(), self.unwanted);
+        let writer = &mut self.views[view].writer;
+        // So that the reader knows what was lost before it came.
+        writer.set_source(&counts);
+        let attachment = writer.attach(&spec).map_err(|error| error.to_string())?;
+        let replayed = match start {
+            Start::Newest => 0,
+            _ => {
+                let mut asked = One::new(Arc::clone(&filter));
+                let verdict = |held: &tapline_ring::Held<'_>| asked.accepts(held.data, held).then_some(0);
+                writer.replay(attachment.id, start, verdict).map_err(|error| error.to_string())?
+            }
+        };
+        writer.publish(clock::monotonic_ns());
+        let filter = self.set.insert(filter, 0);
+        let (id, wanted) = (attachment.id, Selection::none());
+        self.readers.push(Attached { number, id, filter, view, wanted });
+        self.know_uses();
+        Ok(Joined { parts: attachment.parts, replayed })
+    }
+
+    /// The buffer for readers of these rights.
+    fn view(&mut self, rights: Rights) -> Result<usize, String> {
+        if let Some(at) = self.views.iter().position(|view| view.rights == rights) {
+            return Ok(at);
+        }
+        let Setting { link_type, buffer_mib, worker, history, options, .. } = &self.setting;
+        let history = match history {
+            None => None,
+            Some(text) => {
+                let filter = compile(&rights.narrowed(text), options)?;
+                Some(self.set.insert(filter, 0))
+            }
+        };
+        let view = View::new(rights, *link_type, *buffer_mib, *worker).map_err(|error| error.to_string())?;
+        self.views.push(View { history, ..view });
+        self.know_uses();
+        Ok(self.views.len() - 1)
+    }
+
+    fn exchange(&mut self, number: u64, filter: Arc<Filter>) {
+        if let Some(reader) = self.readers.iter().find(|reader| reader.number == number) {
+            // It is in the set as long as the reader is here.
+            let _ = self.set.exchange(reader.filter, filter);
+        }
+    }
+
+    fn detach(&mut self, number: u64) -> ReaderCounts {
+        if let Some(at) = self.readers.iter().position(|reader| reader.number == number) {
+            let Attached { id, filter, view, .. } = self.readers.remove(at);
+            let _ = self.set.remove(filter);
+            let account = self.views[view].writer.detach(id).unwrap_or_default();
+            self.know_uses();
+            return account.into();
+        }
+        self.left.remove(&number).unwrap_or_default()
+    }
+
+    /// Readers whose processes are gone: their filters go too.
+    fn depart(&mut self, view: usize, departed: Vec<Departed>) {
+        for Departed { id, account } in departed {
+            let is_it = |reader: &Attached| reader.view == view && reader.id == id;
+            let Some(at) = self.readers.iter().position(is_it) else { continue };
+            let reader = self.readers.remove(at);
+            let _ = self.set.remove(reader.filter);
+            self.left.insert(reader.number, account.into());
+            self.know_uses();
+        }
+    }
+
+    /// After each change: what filters are for.
+    fn know_uses(&mut self) {
+        let indices = self.readers.iter().map(|reader| reader.filter);
+        let indices = indices.chain(self.views.iter().filter_map(|view| view.history));
+        let len = indices.map(|id| id.index() as usize + 1).max().unwrap_or(0);
+        self.uses.clear();
+        self.uses.resize(len, Use::Nothing);
+        for (at, view) in self.views.iter().enumerate() {
+            if let Some(id) = view.history {
+                self.uses[id.index() as usize] = Use::History(at);
+            }
+        }
+        for (at, reader) in self.readers.iter().enumerate() {
+            self.uses[reader.filter.index() as usize] = Use::Reader(at);
+        }
+    }
+
+    /// Gives a batch to those who want it.
+    fn pass(&mut self) {
+        let batch = self.source.batch();
+        self.all.select_all(batch.len());
+        self.set.classify(&batch, &self.all, &mut self.matches);
+        self.views.iter_mut().for_each(|view| view.wanted.clear());
+        self.readers.iter_mut().for_each(|reader| reader.wanted.clear());
+        self.packets += batch.len() as u64;
+        for (index, record) in batch.records().iter().enumerate() {
+            self.bytes += u64::from(record.cap_len);
+            let found = self.matches.of(index);
+            self.unwanted += u64::from(found.is_empty());
+            for filter in found {
+                match self.uses[*filter as usize] {
+                    Use::Nothing => {}
+                    Use::History(view) => self.views[view].wanted.push(index),
+                    Use::Reader(at) => {
+                        let reader = &mut self.readers[at];
+                        reader.wanted.push(index);
+                        self.views[reader.view].wanted.push(index);
+                    }
+                }
+            }
+        }
+        let now = clock::monotonic_ns();
+        let mut departed = Vec::new();
+        for (at, view) in self.views.iter_mut().enumerate() {
+            let gone = wait_for_room(view, &batch, &self.stop);
+            view.writer.store(&batch, &view.wanted);
+            for reader in self.readers.iter().filter(|reader| reader.view == at) {
+                // Only one that just left is unknown.
+                let _ = view.writer.index(reader.id, &reader.wanted, 0);
+            }
+            view.writer.publish(now);
+            if !gone.is_empty() {
+                departed.push((at, gone));
+            }
+        }
+        departed.into_iter().for_each(|(view, gone)| self.depart(view, gone));
+    }
+
+    /// What is to be done now and then.
+    fn tend(&mut self) {
+        if self.tended.elapsed() < TEND_EVERY {
+            return;
+        }
+        self.tended = Instant::now();
+        let counts = counts(&self.source.account(), self.unwanted);
+        let now = clock::monotonic_ns();
+        for at in 0..self.views.len() {
+            let writer = &mut self.views[at].writer;
+            writer.set_source(&counts);
+            writer.tick(now);
+            let departed = writer.reap();
+            self.depart(at, departed);
+        }
+    }
+
+    /// Says that nothing more comes, lets readers read what is left, and gives the last report.
+    fn end(mut self, is_stopping: bool) -> Report {
+        let counts = counts(&self.source.account(), self.unwanted);
+        for view in &mut self.views {
+            view.writer.set_source(&counts);
+            view.writer.end();
+        }
+        let mut is_stopping = is_stopping;
+        let mut deadline = Instant::now() + LINGER;
+        while !(is_stopping && (self.readers.is_empty() || Instant::now() >= deadline)) {
+            if self.obey() && !is_stopping {
+                is_stopping = true;
+                deadline = Instant::now() + LINGER;
+            }
+            for at in 0..self.views.len() {
+                let departed = self.views[at].writer.reap();
+                self.depart(at, departed);
+            }
+            std::thread::sleep(ROOM_WAIT);
+        }
+        self.report()
+    }
+
+    fn report(&mut self) -> Report {
+        let mut readers = Vec::new();
+        for reader in &self.readers {
+            let writer = &mut self.views[reader.view].writer;
+            readers.push(ReaderReport {
+                number: reader.number,
+                counts: writer.account(reader.id).unwrap_or_default().into(),
+                standing: writer.standing(reader.id).unwrap_or(Standing::Lossy),
+                wakes: writer.wakes(reader.id).unwrap_or(0),
+            });
+        }
+        Report {
+            packets: self.packets,
+            bytes: self.bytes,
+            unwanted: self.unwanted,
+            stored: self.views.iter().map(|view| view.writer.stored()).sum(),
+            not_stored: self.views.iter().map(|view| view.writer.not_stored()).sum(),
+            cpu_ns: usage::thread_time().as_nanos() as u64,
+            interfaces: self.source.account(),
+            readers,
+            ended: self.ended.clone(),
+        }
+    }
+}
+
+/// Waits for lossless readers, unless it is the end. Returns readers that went meanwhile.
+fn wait_for_room(view: &mut View, batch: &Batch<'_>, stop: &AtomicBool) -> Vec<Departed> {
+    let mut gone = Vec::new();
+    while let Ok(Room::Blocked(id)) = view.writer.make_room(batch, &view.wanted) {
+        let asleep = view.writer.wait_for(id, ROOM_WAIT);
+        gone.extend(view.writer.reap());
+        if asleep.is_err() || stop.load(Ordering::Relaxed) {
+            break;
+        }
+    }
+    gone
+}
+
+/// What the source counted, for readers to see.
+fn counts(accounts: &[InterfaceAccount], unwanted: u64) -> SourceCounts {
+    let mut counts = SourceCounts::new();
+    let sum = |of: &dyn Fn(&InterfaceAccount) -> Option<u64>| accounts.iter().map(of).sum::<Option<u64>>();
+    let losses = |account: &InterfaceAccount, place: Place| {
+        account.losses.iter().filter(|loss| loss.place == place).map(|loss| loss.count.known()).sum()
+    };
+    counts.set(Counted::Received, sum(&|account| account.ring.map(|ring| ring.received)));
+    counts.set(Counted::Nic, sum(&|account| losses(account, Place::Nic)));
+    counts.set(Counted::Driver, sum(&|account| losses(account, Place::Driver)));
+    let dropped = |is_xdp: bool| {
+        sum(&|account| match account.xdp.is_some() == is_xdp {
+            true => account.ring.map(|ring| ring.dropped),
+            false => Some(0),
+        })
+    };
+    counts.set(Counted::KernelRing, dropped(false));
+    counts.set(Counted::Xdp, dropped(true));
+    counts.set(Counted::KernelFiltered, sum(&|account| account.kernel_filtered.known()));
+    counts.set(Counted::File, sum(&|account| losses(account, Place::File)));
+    counts.set(Counted::Unwanted, Some(unwanted));
+    counts
+}
+
+/// A filter of the set; what must run as a program runs as native code.
+#[cfg(feature = "jit")]
+pub(crate) fn compile(text: &str, options: &Options) -> Result<Filter, String> {
+    static RESIDUALS: tapline_jit::Residuals = tapline_jit::Residuals::new(tapline_jit::RESIDUALS_MAX);
+    Filter::compile_with(text, options, &|program| RESIDUALS.ready(program))
+        .map_err(|error| error.render(text))
+}
+
+/// A filter of the set; what must run as a program is interpreted.
+#[cfg(not(feature = "jit"))]
+pub(crate) fn compile(text: &str, options: &Options) -> Result<Filter, String> {
+    Filter::compile(text, options).map_err(|error| error.render(text))
+}
+
+/// One filter, asked of one packet at a time: of those that a new reader finds in the buffer.
+struct One {
+    set: FilterSet,
+    matches: Matches,
+    only: Selection,
+}
+
+impl One {
+    fn new(filter: Arc<Filter>) -> One {
+        let (mut set, mut only) = (FilterSet::new(Mode::All), Selection::none());
+        set.insert(filter, 0);
+        only.select_all(1);
+        One { set, matches: Matches::new(), only }
+    }
+
+    fn accepts(&mut self, data: &[u8], held: &tapline_ring::Held<'_>) -> bool {
+        let record = Record { cap_len: data.len() as u32, meta: held.meta, ..Record::default() };
+        self.set.classify(&Batch::new(data, &[record]), &self.only, &mut self.matches);
+        !self.matches.of(0).is_empty()
+    }
+}
+
+/// The moment so many milliseconds ago.
+pub(crate) fn ago(ms: u64) -> Timestamp {
+    let ns = i64::try_from(ms).unwrap_or(i64::MAX).saturating_mul(1_000_000);
+    Timestamp::from_nanos(clock::realtime_ns().saturating_sub(ns))
+}

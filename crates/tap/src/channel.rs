@@ -1,0 +1,167 @@
+//! Lines of JSON and descriptors over a Unix socket.
+//!
+//! ```text
+//! message := json "\n"          at most MESSAGE_MAX bytes; descriptors come with its first byte
+//! ```
+//!
+//! The other end may be hostile: what is too long, no JSON, or brings descriptors that nobody asked for, is an error and nothing else.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tapline_sys::passing;
+
+use crate::Error;
+
+/// The longest message in bytes, with its end of line.
+pub const MESSAGE_MAX: usize = 256 << 10;
+/// Descriptors that may wait to be taken.
+const DESCRIPTORS_MAX: usize = 64;
+const READ_LEN: usize = 16 << 10;
+
+/// One end of a connection.
+#[derive(Debug)]
+pub struct Channel {
+    stream: UnixStream,
+    received: Vec<u8>,
+    descriptors: VecDeque<OwnedFd>,
+    /// Whether descriptors may come.
+    takes_descriptors: bool,
+}
+
+impl Channel {
+    /// Over a connected socket. Only who expects descriptors takes them: for others they are an error.
+    pub fn new(stream: UnixStream, takes_descriptors: bool) -> Channel {
+        Channel { stream, received: Vec::new(), descriptors: VecDeque::new(), takes_descriptors }
+    }
+
+    /// Sends a message, with descriptors.
+    ///
+    /// # Errors
+    /// What sendmsg(2) says. `WouldBlock` on a socket that does not wait: the other end does not read, and the connection is of no use any more.
+    pub fn send(&mut self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> Result<(), Error> {
+        let mut line = serde_json::to_vec(message).map_err(|error| Error::protocol(error.to_string()))?;
+        line.push(b'\n');
+        let mut sent = passing::send(self.stream.as_fd(), &line, descriptors)?;
+        while sent < line.len() {
+            sent += passing::send(self.stream.as_fd(), &line[sent..], &[])?;
+        }
+        Ok(())
+    }
+
+    /// The next message; waits for it, unless the socket does not wait.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] at the end, [`Error::Protocol`] for what is none; `WouldBlock` in [`Error::Socket`] where there is none yet.
+    pub fn receive<T: DeserializeOwned>(&mut self) -> Result<T, Error> {
+        loop {
+            if let Some(end) = self.received.iter().position(|&byte| byte == b'\n') {
+                let line: Vec<u8> = self.received.drain(..=end).collect();
+                return serde_json::from_slice(&line).map_err(|error| Error::protocol(error.to_string()));
+            }
+            if self.received.len() >= MESSAGE_MAX {
+                return Err(Error::protocol(format!("a message of more than {MESSAGE_MAX} bytes")));
+            }
+            self.read()?;
+        }
+    }
+
+    fn read(&mut self) -> Result<(), Error> {
+        let mut bytes = [0; READ_LEN];
+        let most = READ_LEN.min(MESSAGE_MAX - self.received.len());
+        let (len, descriptors) = loop {
+            match passing::receive(self.stream.as_fd(), &mut bytes[..most]) {
+                Err(error) if error.source.kind() == io::ErrorKind::Interrupted => {}
+                other => break other?,
+            }
+        };
+        if !descriptors.is_empty() && !self.takes_descriptors {
+            return Err(Error::protocol("descriptors that nobody asked for"));
+        }
+        if self.descriptors.len() + descriptors.len() > DESCRIPTORS_MAX {
+            return Err(Error::protocol("too many descriptors"));
+        }
+        self.descriptors.extend(descriptors);
+        if len == 0 {
+            return Err(Error::Closed);
+        }
+        self.received.extend_from_slice(&bytes[..len]);
+        Ok(())
+    }
+
+    /// The next descriptor that came.
+    ///
+    /// # Errors
+    /// That none came.
+    pub fn take_descriptor(&mut self) -> Result<OwnedFd, Error> {
+        self.descriptors.pop_front().ok_or_else(|| Error::protocol("a descriptor is missing"))
+    }
+
+    /// The socket.
+    pub fn stream(&self) -> &UnixStream {
+        &self.stream
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+    use crate::protocol::{Reply, Request};
+
+    fn pair() -> (Channel, Channel) {
+        let (one, other) = UnixStream::pair().unwrap();
+        (Channel::new(one, true), Channel::new(other, false))
+    }
+
+    #[test]
+    fn messages_come_as_they_went() {
+        let (mut client, mut daemon) = pair();
+        let (bell, _other) = UnixStream::pair().unwrap();
+        client.send(&Request::Status {}, &[]).unwrap();
+        client.send(&Request::Filter { text: "udp\nport \"53\"".into() }, &[]).unwrap();
+        assert_eq!(daemon.receive::<Request>().unwrap(), Request::Status {});
+        assert_eq!(daemon.receive::<Request>().unwrap(), Request::Filter { text: "udp\nport \"53\"".into() });
+        daemon.send(&Reply::Buffer(7), &[bell.as_fd()]).unwrap();
+        assert_eq!(client.receive::<Reply>().unwrap(), Reply::Buffer(7));
+        assert!(client.take_descriptor().is_ok() && client.take_descriptor().is_err());
+        drop(client);
+        assert!(matches!(daemon.receive::<Request>(), Err(Error::Closed)));
+    }
+
+    #[test]
+    fn garbage_is_an_error_and_nothing_else() {
+        for bytes in
+            [&b"\n"[..], b"{\n", b"{}\n", b"[1]\n", b"{\"attach\":7}\n", b"\xff\xfe\n", b"{\"hello\":{}}\n"]
+        {
+            let (client, mut daemon) = pair();
+            client.stream().write_all(bytes).unwrap();
+            assert!(matches!(daemon.receive::<Request>(), Err(Error::Protocol { .. })), "{bytes:?}");
+        }
+        let (client, mut daemon) = pair();
+        let writer = std::thread::spawn(move || client.stream().write_all(&vec![b' '; 2 * MESSAGE_MAX]));
+        let error = daemon.receive::<Request>().unwrap_err().to_string();
+        assert!(error.contains("more than 262144 bytes"), "{error}");
+        drop(daemon);
+        let _ = writer.join();
+    }
+
+    #[test]
+    fn descriptors_are_for_those_who_ask() {
+        let (mut client, mut daemon) = pair();
+        let (bell, _other) = UnixStream::pair().unwrap();
+        client.send(&Request::Status {}, &[bell.as_fd()]).unwrap();
+        assert!(matches!(daemon.receive::<Request>(), Err(Error::Protocol { .. })));
+    }
+}

@@ -1,0 +1,26 @@
+//! Packets from `tapline serve`: the protocol of its socket, and a source that reads its buffers.
+//!
+//! ```text
+//! Client --connect--> daemon          requests and replies: JSON, one object a line (docs/format/tap.md)
+//!        <--descriptors of buffers--- SCM_RIGHTS
+//! Tap    --reads--> shared rings      from there on without the daemon (docs/format/ring.md)
+//! ```
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `protocol` | what is said |
+//! | `channel` | lines and descriptors over a socket, for both ends; trusts neither |
+//! | `client` | asking a daemon |
+//! | `source` | a reader of its buffers, as a source of packets |
+#![forbid(unsafe_code)]
+
+mod channel;
+mod client;
+mod error;
+pub mod protocol;
+mod source;
+
+pub use channel::{Channel, MESSAGE_MAX};
+pub use client::{Client, SOCKET_DEFAULT, SOCKET_VARIABLE, socket_path};
+pub use error::Error;
+pub use source::{PREFIX, Tap};

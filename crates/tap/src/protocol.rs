@@ -1,0 +1,318 @@
+//! What is said on the socket of `tapline serve`. docs/format/tap.md has it for other languages.
+//!
+//! ```text
+//! client   {"hello": {...}}     {"attach": {...}}                   {"filter": {...}}   {"status": {}}   {"detach": {}}
+//! daemon   {"hello": {...}}     {"attached": {...}} {"buffer": n}*  {"filtered": {}}    {"status": ...}  {"detached": {...}}
+//!          {"error": "text"}    to any of them
+//! ```
+//!
+//! Each request has one reply, in order; after `attached` come as many `buffer` as it says, each with three descriptors. Unknown fields are left out, so that
+//! both ends may be of different ages; another [`VERSION`] is refused.
+
+use serde::{Deserialize, Serialize};
+use tapline_packet::{Interface, LinkType};
+use tapline_ring::Account;
+
+/// What both ends must have in common.
+pub const VERSION: u32 = 1;
+
+/// What a client asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// Who it is; first of all.
+    Hello {
+        /// [`VERSION`].
+        version: u32,
+        /// What people call it.
+        program: String,
+    },
+    /// To read a capture. One reader for each connection.
+    Attach(Attach),
+    /// To read what another filter accepts, from the next batch on.
+    Filter {
+        /// In the pcap-filter language; empty for all packets.
+        text: String,
+    },
+    /// To read no more. What was offered can still be read.
+    Detach {},
+    /// What the daemon does.
+    Status {},
+}
+
+/// A reader that is to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Attach {
+    /// The capture's name.
+    pub capture: String,
+    /// In the pcap-filter language; empty for all packets that it may see.
+    pub filter: String,
+    /// What happens when it is too slow.
+    pub policy: Policy,
+    /// Which packet is the first.
+    pub start: Start,
+    /// Packets that can wait for it: a power of two, 16 to 2^24.
+    pub entries: u32,
+}
+
+impl Default for Attach {
+    fn default() -> Attach {
+        Attach {
+            capture: String::new(),
+            filter: String::new(),
+            policy: Policy::default(),
+            start: Start::default(),
+            entries: 1 << 16,
+        }
+    }
+}
+
+/// What happens to a reader that is too slow.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Policy {
+    /// It loses packets.
+    #[default]
+    Lossy,
+    /// It keeps what is within a credit.
+    Leased {
+        /// Bytes of the buffer that it may lag behind.
+        bytes: u64,
+        /// Milliseconds for which a packet may be unread.
+        ms: u64,
+    },
+    /// All wait for it.
+    Lossless,
+}
+
+impl Policy {
+    /// A word for it, as rules have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Policy::Lossy => "lossy",
+            Policy::Leased { .. } => "leased",
+            Policy::Lossless => "lossless",
+        }
+    }
+}
+
+/// Which packet is a reader's first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Start {
+    /// The next one.
+    #[default]
+    Newest,
+    /// The oldest that the buffer holds.
+    Oldest,
+    /// The oldest that the buffer holds of the last so many milliseconds.
+    SinceMs(u64),
+}
+
+/// What the daemon answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// What there is.
+    Hello {
+        /// [`VERSION`].
+        version: u32,
+        /// Captures that this client may read.
+        captures: Vec<Offer>,
+    },
+    /// It reads.
+    Attached(Attached),
+    /// One of its buffers, with three descriptors: packets, index, bell.
+    Buffer(u32),
+    /// The filter is another one.
+    Filtered {},
+    /// It reads no more.
+    Detached {
+        /// What became of its packets, as far as the daemon knows.
+        account: ReaderCounts,
+    },
+    /// What the daemon does.
+    Status(Status),
+    /// It cannot be done: why, and what to do.
+    Error(String),
+}
+
+/// A capture that can be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Offer {
+    /// Its name: `-i tap:NAME`.
+    pub name: String,
+    /// Its interfaces, by the numbers that packets carry.
+    pub interfaces: Vec<OfferedInterface>,
+    /// The filter that is forced upon this client; empty for none.
+    pub forced_filter: String,
+    /// Bytes that it sees of each packet.
+    pub snap_len: u32,
+}
+
+/// An interface of a capture.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct OfferedInterface {
+    /// Its name on the host.
+    pub name: String,
+    /// A description for people.
+    pub description: String,
+    /// LINKTYPE registry.
+    pub link_type: u16,
+    /// The kernel's number of it.
+    pub if_index: u32,
+    /// Bits a second, if known.
+    pub speed: Option<u64>,
+}
+
+impl From<&Interface> for OfferedInterface {
+    fn from(interface: &Interface) -> OfferedInterface {
+        OfferedInterface {
+            name: interface.name.clone(),
+            description: interface.description.clone(),
+            link_type: interface.link_type.0,
+            if_index: interface.if_index,
+            speed: interface.speed,
+        }
+    }
+}
+
+impl OfferedInterface {
+    /// As a source has it.
+    pub fn interface(&self, snap_len: u32, filter: &str) -> Interface {
+        Interface {
+            description: self.description.clone(),
+            snap_len,
+            if_index: self.if_index,
+            speed: self.speed,
+            filter: filter.to_owned(),
+            ..Interface::new(&self.name, LinkType(self.link_type))
+        }
+    }
+}
+
+/// A reader that is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Attached {
+    /// Its number at the daemon.
+    pub reader: u64,
+    /// How many buffers it reads, one for each worker.
+    pub buffers: u32,
+    /// What it reads.
+    pub offer: Offer,
+    /// Packets that it is offered from before it came.
+    pub replayed: u64,
+}
+
+/// What became of a reader's packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReaderCounts {
+    /// Meant for it.
+    pub offered: u64,
+    /// It says that it is done with them.
+    pub delivered: u64,
+    /// Its index had no room.
+    pub index_full: u64,
+    /// They were gone before it came to them.
+    pub overwritten: u64,
+    /// They made no sense.
+    pub damaged: u64,
+    /// It has not come to them.
+    pub unread: u64,
+}
+
+impl From<Account> for ReaderCounts {
+    fn from(account: Account) -> ReaderCounts {
+        let Account { offered, delivered, lost, .. } = account;
+        ReaderCounts {
+            offered,
+            delivered,
+            index_full: lost.index_full,
+            overwritten: lost.overwritten,
+            damaged: lost.damaged,
+            unread: lost.unread,
+        }
+    }
+}
+
+impl ReaderCounts {
+    /// Packets that it will never get.
+    pub fn lost(&self) -> u64 {
+        self.index_full + self.overwritten + self.damaged
+    }
+
+    /// Adds those of another buffer.
+    pub fn merge(&mut self, other: &ReaderCounts) {
+        self.offered += other.offered;
+        self.delivered += other.delivered;
+        self.index_full += other.index_full;
+        self.overwritten += other.overwritten;
+        self.damaged += other.damaged;
+        self.unread += other.unread;
+    }
+}
+
+/// What a daemon does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Status {
+    /// Seconds since it started.
+    pub seconds: u64,
+    /// Its captures, as far as the client may see them.
+    pub captures: Vec<CaptureStatus>,
+    /// Connections that were ended because they did not keep to the protocol, and requests that the rules refused.
+    pub refused: u64,
+}
+
+/// What a capture does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CaptureStatus {
+    /// Its name.
+    pub name: String,
+    /// Its interfaces' names.
+    pub interfaces: Vec<String>,
+    /// Packets lent by its sources.
+    pub packets: u64,
+    /// Their captured bytes.
+    pub bytes: u64,
+    /// Of these, packets that no reader wanted.
+    pub unwanted: u64,
+    /// Packets lost before they came to the daemon, as far as is known.
+    pub lost_before: u64,
+    /// Packets stored, in all buffers: those that readers of different rights want are stored for each.
+    pub stored: u64,
+    /// Packets that found no block.
+    pub not_stored: u64,
+    /// Processor time of its threads in nanoseconds.
+    pub cpu_ns: u64,
+    /// Those that read it, as far as the client may see them.
+    pub readers: Vec<ReaderStatus>,
+}
+
+/// What a reader does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReaderStatus {
+    /// Its number.
+    pub number: u64,
+    /// Its process.
+    pub pid: u32,
+    /// Its user.
+    pub uid: u32,
+    /// What it says that it is.
+    pub program: String,
+    /// The filter that it chose.
+    pub filter: String,
+    /// Its policy, and what became of that: `leased`, `lossy: used its credit up`.
+    pub standing: String,
+    /// What became of its packets.
+    pub counts: ReaderCounts,
+    /// How often it was woken.
+    pub wakes: u64,
+}

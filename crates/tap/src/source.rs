@@ -1,0 +1,229 @@
+//! A reader of a daemon's buffers, as a source of packets.
+//!
+//! ```text
+//! running --stop--> draining: the daemon offers nothing new --all was read--> end
+//!    |                 |
+//!    +--the daemon closes the capture--> end        what it had stored was read
+//!    +--the daemon is gone-------------> error      likewise
+//! ```
+
+use std::time::Duration;
+
+use tapline_capture::{
+    Advance, Count, Error as CaptureError, InterfaceAccount, Loss, Place, Source, TapAccount,
+};
+use tapline_packet::{Batch, Interface, InterfaceId};
+use tapline_ring::{MergedReader, Place as Counted, Standing, Waited};
+use tapline_sys::{clock, tsc};
+
+use crate::client::{ask, unexpected};
+use crate::protocol::{Attach, Attached, Reply, Request};
+use crate::{Channel, Error};
+
+/// What stands before the name of a daemon's capture, where names of interfaces are expected.
+pub const PREFIX: &str = "tap:";
+
+/// Where packets are lost before they come to readers, and what it is called.
+const PLACES: [(Counted, &str); 4] = [
+    (Counted::Nic, "nic"),
+    (Counted::Driver, "driver"),
+    (Counted::KernelRing, "kernel ring"),
+    (Counted::Xdp, "xdp"),
+];
+
+/// A reader of a capture of `tapline serve`. Needs no right but that the daemon's rules let it read.
+pub struct Tap {
+    name: String,
+    channel: Channel,
+    merged: MergedReader,
+    interfaces: Vec<Interface>,
+    /// Counters of the daemon's source when we came, by [`PLACES`].
+    before: [Option<u64>; PLACES.len()],
+    delivered: u64,
+    waited: u64,
+    phase: Phase,
+    /// It was told that we are no longer as we were attached.
+    told_standing: bool,
+    events: Vec<tapline_capture::Event>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Running,
+    Draining,
+    Ended,
+}
+
+impl Tap {
+    pub(crate) fn new(channel: Channel, attach: &Attach, attached: &Attached, merged: MergedReader) -> Tap {
+        let offer = &attached.offer;
+        let filter = match (offer.forced_filter.as_str(), attach.filter.as_str()) {
+            ("", own) => own.to_owned(),
+            (forced, "") => forced.to_owned(),
+            (forced, own) => format!("({forced}) and ({own})"),
+        };
+        let interfaces =
+            offer.interfaces.iter().map(|interface| interface.interface(offer.snap_len, &filter)).collect();
+        let mut tap = Tap {
+            name: format!("{PREFIX}{}", attach.capture),
+            channel,
+            merged,
+            interfaces,
+            before: [None; PLACES.len()],
+            delivered: 0,
+            waited: 0,
+            phase: Phase::Running,
+            told_standing: false,
+            events: Vec::new(),
+        };
+        tap.before = tap.counts();
+        tap
+    }
+
+    /// The name that it was asked by: `tap:NAME`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Asks the daemon for what another filter accepts, from its next batch on.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if it does not compile.
+    pub fn set_filter(&mut self, text: &str) -> Result<(), Error> {
+        match ask(&mut self.channel, &Request::Filter { text: text.to_owned() })? {
+            Reply::Filtered {} => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Counters of the daemon's sources, of all workers together.
+    fn counts(&self) -> [Option<u64>; PLACES.len()] {
+        PLACES.map(|(place, _)| {
+            self.merged.readers().map(|reader| reader.source().get(place)).sum::<Option<u64>>()
+        })
+    }
+
+    fn fail(&self, error: impl Into<Error>) -> CaptureError {
+        CaptureError::source(&self.name, error.into())
+    }
+
+    /// Says once that the daemon does not keep packets for us any more as it did.
+    fn look_at_standing(&mut self) {
+        if self.told_standing {
+            return;
+        }
+        let lost_credit =
+            self.merged.readers().map(|reader| reader.standing()).find(|standing| {
+                !matches!(standing, Standing::Lossy | Standing::Leased | Standing::Lossless)
+            });
+        if let Some(standing) = lost_credit {
+            self.told_standing = true;
+            let text = format!("the daemon no longer keeps packets for us: {}", words(standing));
+            self.events.push(tapline_capture::Event { interface: self.name.clone(), text, warning: true });
+        }
+    }
+
+    /// Nothing is there: whether there will be.
+    fn idle(&mut self, waited: Waited) -> Result<Advance, CaptureError> {
+        match (waited, self.phase) {
+            (Waited::Ready | Waited::TimedOut, _) => Ok(Advance::Idle),
+            (Waited::Closed, _) | (_, Phase::Draining | Phase::Ended) => {
+                self.phase = Phase::Ended;
+                Ok(Advance::End)
+            }
+            (Waited::WriterGone, Phase::Running) => {
+                self.phase = Phase::Ended;
+                let name = self.name.clone();
+                Err(self.fail(Error::DaemonGone { name }))
+            }
+        }
+    }
+}
+
+/// What a reader may expect, in words.
+fn words(standing: Standing) -> &'static str {
+    match standing {
+        Standing::Lossy => "lossy",
+        Standing::Leased => "leased",
+        Standing::Lossless => "lossless",
+        Standing::LossyByBytes => "it lagged by more bytes than were agreed, and is lossy now",
+        Standing::LossyByTime => "it lagged for longer than was agreed, and is lossy now",
+        Standing::Refused => "it broke the rules of the buffer",
+    }
+}
+
+impl Source for Tap {
+    fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    fn advance(&mut self, wait: Duration) -> Result<Advance, CaptureError> {
+        if self.phase == Phase::Ended {
+            return Ok(Advance::End);
+        }
+        loop {
+            let run = self.merged.next_run(clock::monotonic_ns()).map(|run| run.map(|run| run.batch.len()));
+            match run.map_err(|error| self.fail(error))? {
+                Some(len) => {
+                    self.delivered += len as u64;
+                    return Ok(Advance::Batch);
+                }
+                None => self.look_at_standing(),
+            }
+            let before = tsc::now();
+            let waited = self.merged.wait(wait).map_err(|error| self.fail(error))?;
+            self.waited += tsc::now().wrapping_sub(before);
+            if waited != Waited::Ready {
+                return self.idle(waited);
+            }
+        }
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        self.merged.lent().map_or(Batch::new(&[], &[]), |run| run.batch)
+    }
+
+    fn stop(&mut self) -> Result<(), CaptureError> {
+        if self.phase == Phase::Running {
+            self.phase = Phase::Draining;
+            // A daemon that is gone offers nothing new either.
+            let _ = ask(&mut self.channel, &Request::Detach {});
+        }
+        Ok(())
+    }
+
+    fn is_filtered(&self, _interface: InterfaceId) -> bool {
+        true
+    }
+
+    fn account(&mut self) -> Vec<InterfaceAccount> {
+        let account = self.merged.account();
+        let lost = account.lost.index_full + account.lost.overwritten + account.lost.damaged;
+        let unread = account.offered.saturating_sub(lost + self.delivered);
+        let now = self.counts();
+        let losses = PLACES.iter().zip(now).zip(self.before).filter_map(|(((_, name), now), before)| {
+            let count = Count::Known(now?.saturating_sub(before?));
+            Some(Loss { place: Place::Daemon, counter: (*name).to_owned(), count })
+        });
+        vec![InterfaceAccount {
+            losses: losses.collect(),
+            kernel_filtered: Count::Unknown,
+            tap: Some(TapAccount {
+                offered: account.offered,
+                index_full: account.lost.index_full,
+                overwritten: account.lost.overwritten,
+                damaged: account.lost.damaged,
+                unread,
+            }),
+            ..InterfaceAccount::of_file(&self.name, self.delivered)
+        }]
+    }
+
+    fn waited_ticks(&self) -> u64 {
+        self.waited
+    }
+
+    fn events(&mut self) -> Vec<tapline_capture::Event> {
+        std::mem::take(&mut self.events)
+    }
+}
