@@ -35,7 +35,9 @@ pub enum Error {
         breach: &'static str,
     },
     /// A file without the seals that make it safe to map.
-    #[error("the {file} is not sealed: whoever made it could cut it short under its readers; take buffers from tapline only")]
+    #[error(
+        "the {file} is not sealed: whoever made it could cut it short under its readers; take buffers from tapline only"
+    )]
     NotSealed {
         /// `packet buffer` or `index`.
         file: &'static str,
@@ -65,13 +67,17 @@ pub enum Error {
         expected: u64,
     },
     /// As many readers as there may be.
-    #[error("no more than {most} readers of this kind can share one packet buffer; end one, or give it more blocks")]
+    #[error(
+        "no more than {most} readers of this kind can share one packet buffer; end one, or give it more blocks"
+    )]
     TooManyReaders {
         /// How many there may be.
         most: usize,
     },
     /// A credit that the buffer cannot grant.
-    #[error("a credit of {asked} bytes is more than this buffer can promise, {most}; ask for less, or give it more blocks")]
+    #[error(
+        "a credit of {asked} bytes is more than this buffer can promise, {most}; ask for less, or give it more blocks"
+    )]
     CreditTooLarge {
         /// Bytes asked for.
         asked: u64,
@@ -82,7 +88,9 @@ pub enum Error {
     #[error("the reader is gone")]
     UnknownReader,
     /// More at once than a lossless reader can ever have room for.
-    #[error("a batch of {packets} packets in {blocks} new blocks is more than the buffers of a lossless reader hold; store fewer at once")]
+    #[error(
+        "a batch of {packets} packets in {blocks} new blocks is more than the buffers of a lossless reader hold; store fewer at once"
+    )]
     BatchTooLarge {
         /// Packets of the batch.
         packets: usize,
@@ -90,7 +98,9 @@ pub enum Error {
         blocks: usize,
     },
     /// The writer's head makes no sense.
-    #[error("the index is damaged: its writer claims {head} entries, {consumed} were read, and it has room for {room}")]
+    #[error(
+        "the index is damaged: its writer claims {head} entries, {consumed} were read, and it has room for {room}"
+    )]
     IndexDamaged {
         /// Where the head is said to be.
         head: u64,

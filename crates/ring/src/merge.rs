@@ -93,7 +93,10 @@ impl Part {
 impl MergedReader {
     /// Merges readers, each of a buffer of its own.
     pub fn new(readers: Vec<Reader>, order: Order) -> MergedReader {
-        let parts = readers.into_iter().map(|reader| Part { reader, next: 0, len: 0, empty_since_ns: None }).collect();
+        let parts = readers
+            .into_iter()
+            .map(|reader| Part { reader, next: 0, len: 0, empty_since_ns: None })
+            .collect();
         MergedReader { parts, order, turn: 0, lent: None }
     }
 

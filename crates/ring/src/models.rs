@@ -159,7 +159,8 @@ fn nobody_sleeps_over_a_packet() {
             fence_for_sleepers();
             producer.sleeps().is_some()
         });
-        let sleeps = consumer.refresh().expect("sound") == 0 && consumer.announce_sleep(index::ON_FUTEX, 1, 0);
+        let sleeps =
+            consumer.refresh().expect("sound") == 0 && consumer.announce_sleep(index::ON_FUTEX, 1, 0);
         let is_woken = writer.join().unwrap();
         assert!(!sleeps || is_woken);
     });

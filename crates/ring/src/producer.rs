@@ -7,9 +7,7 @@
 
 use crate::account::{Account, Lost};
 use crate::atomic::{Acquire, AtomicU64, Relaxed, Release, SeqCst, fence};
-use crate::layout::{
-    BYTE_ORDER, HEADER_LEN, HEADER_WORDS, INDEX_MAGIC, Standing, VERSION, header, index,
-};
+use crate::layout::{BYTE_ORDER, HEADER_LEN, HEADER_WORDS, INDEX_MAGIC, Standing, VERSION, header, index};
 use crate::memory::Words;
 use crate::record::pair;
 use crate::store::Entry;
@@ -52,7 +50,13 @@ pub(crate) struct Producer {
 
 impl Producer {
     /// Writes the header into memory that is all zero. `entries` is a power of two, and the memory has room for so many.
-    pub(crate) fn new(words: Words, entries: u64, generation: u64, reader: u64, standing: Standing) -> Producer {
+    pub(crate) fn new(
+        words: Words,
+        entries: u64,
+        generation: u64,
+        reader: u64,
+        standing: Standing,
+    ) -> Producer {
         for (word, value) in [
             (header::BYTE_ORDER, BYTE_ORDER),
             (header::VERSION, VERSION),
@@ -220,7 +224,8 @@ impl Producer {
         self.words[index::WRITER_SLEEPS].store(1, Relaxed);
         // Pairs with the fence in `Consumer::commit`: either we see how far it is, or it sees that we sleep.
         fence(SeqCst);
-        let counts = [index::DELIVERED, index::OVERWRITTEN, index::DAMAGED].map(|word| self.words[word].load(Relaxed));
+        let counts =
+            [index::DELIVERED, index::OVERWRITTEN, index::DAMAGED].map(|word| self.words[word].load(Relaxed));
         let came_on = counts.into_iter().fold(0, u64::wrapping_add) != self.consumed;
         (self.is_implausible || !came_on).then_some(seen)
     }

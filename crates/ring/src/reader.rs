@@ -120,7 +120,9 @@ pub struct Reader {
 enum Base {
     Arena,
     /// In the block that is held: records count from its beginning.
-    Block { end: usize },
+    Block {
+        end: usize,
+    },
 }
 
 impl Reader {
@@ -300,11 +302,8 @@ impl Reader {
                 self.index.announce_awake();
                 return Ok(Some(end));
             }
-            let still = self.index.announce_sleep(
-                index::ON_BELL,
-                self.wish.min_bytes,
-                self.wish.max_delay_ns(),
-            );
+            let still =
+                self.index.announce_sleep(index::ON_BELL, self.wish.min_bytes, self.wish.max_delay_ns());
             if still {
                 return Ok(None);
             }
@@ -353,8 +352,7 @@ impl Reader {
         }
         let first_seen = *self.first_seen_ns.get_or_insert(now_ns);
         let bytes = self.index.unread_bytes().saturating_sub(self.outcome.bytes);
-        Ok(bytes >= self.wish.min_bytes
-            || now_ns.saturating_sub(first_seen) >= self.wish.max_delay_ns())
+        Ok(bytes >= self.wish.min_bytes || now_ns.saturating_sub(first_seen) >= self.wish.max_delay_ns())
     }
 
     /// For how long what is there can wait.
@@ -365,8 +363,7 @@ impl Reader {
     }
 
     fn nap(&mut self, ns: u64) -> Result<(), Error> {
-        let still =
-            self.index.announce_sleep(index::ON_FUTEX, self.wish.min_bytes, self.wish.max_delay_ns());
+        let still = self.index.announce_sleep(index::ON_FUTEX, self.wish.min_bytes, self.wish.max_delay_ns());
         let head = self.index.ready().wrapping_add(self.index.consumed());
         let result = if still {
             futex::wait(self.index.head_word(), head, Duration::from_nanos(ns)).map(|_| ())

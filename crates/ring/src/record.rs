@@ -72,8 +72,7 @@ pub(crate) fn decode(words: &[u64; LINE_WORDS]) -> RecordHead {
             2 => Checksum::NotReady,
             _ => Checksum::Unknown,
         },
-        gso: (flags & HAS_GSO != 0)
-            .then_some(Gso { size: (flags >> 32) as u16, kind: (flags >> 24) as u8 }),
+        gso: (flags & HAS_GSO != 0).then_some(Gso { size: (flags >> 32) as u16, kind: (flags >> 24) as u8 }),
         rx_hash,
         drops_before: words[2],
     };

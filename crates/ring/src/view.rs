@@ -12,8 +12,8 @@ use crate::account::{PLACES, SourceCounts};
 use crate::atomic::{Acquire, Relaxed, SeqCst, fence};
 use crate::copy::load_lines;
 use crate::layout::{
-    BLOCK_HEAD_LEN, BUFFER_MAGIC, BYTE_ORDER, Geometry, HEADER_LEN, LINE_LEN, LINE_WORDS, Place, VERSION, block,
-    buffer, header, record_len,
+    BLOCK_HEAD_LEN, BUFFER_MAGIC, BYTE_ORDER, Geometry, HEADER_LEN, LINE_LEN, LINE_WORDS, Place, VERSION,
+    block, buffer, header, record_len,
 };
 use crate::memory::ReadWords;
 use crate::record::{self, RecordHead};
@@ -66,7 +66,10 @@ impl View {
     }
 
     /// Up to where all is stored. What lies before it can be seen after this.
-    #[cfg_attr(not(any(test, loom)), expect(dead_code, reason = "indices say what is there; models and tests ask the buffer"))]
+    #[cfg_attr(
+        not(any(test, loom)),
+        expect(dead_code, reason = "indices say what is there; models and tests ask the buffer")
+    )]
     pub(crate) fn head(&self) -> u64 {
         let head = self.words.load(buffer::HEAD);
         // Pairs with the release store in `Store::publish`.
@@ -82,7 +85,9 @@ impl View {
     }
 
     pub(crate) fn source(&self) -> SourceCounts {
-        SourceCounts { words: std::array::from_fn::<_, PLACES, _>(|place| self.words.load(buffer::SOURCE + place)) }
+        SourceCounts {
+            words: std::array::from_fn::<_, PLACES, _>(|place| self.words.load(buffer::SOURCE + place)),
+        }
     }
 
     /// How many words a record takes that an entry leads to.
@@ -187,7 +192,11 @@ fn is_meant(head: &RecordHead, entry: Entry) -> bool {
 }
 
 /// The words that every header begins with.
-pub(crate) fn ensure_header(file: &'static str, load: &dyn Fn(usize) -> u64, magic: u64) -> Result<(), Error> {
+pub(crate) fn ensure_header(
+    file: &'static str,
+    load: &dyn Fn(usize) -> u64,
+    magic: u64,
+) -> Result<(), Error> {
     for (word, expected) in [
         (header::MAGIC, magic),
         (header::BYTE_ORDER, BYTE_ORDER),

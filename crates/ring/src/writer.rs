@@ -401,3 +401,14 @@ fn generation(now: Timestamp) -> u64 {
 fn holders_max(geometry: layout::Geometry) -> usize {
     geometry.blocks() / 4
 }
+
+/// One leased reader, as a search for a block sees it, and its index.
+#[cfg(test)]
+pub(crate) fn tests_only_readers(blocks: u32) -> (impl crate::store::Holders, crate::memory::Words) {
+    let spec = BufferSpec { block_len: 4096, blocks, snap_len: 1000, ..BufferSpec::new(LinkType::ETHERNET) };
+    let mut writer = Writer::create(&spec, Timestamp::EPOCH).expect("a buffer");
+    let policy = Policy::Leased { bytes: 4096, time: Duration::from_secs(1) };
+    let attachment = writer.attach(&ReaderSpec { policy, entries: 16 }).expect("a reader");
+    let words = Memfd::adopt(attachment.parts.index).map().expect("a mapping");
+    (writer.readers, words)
+}

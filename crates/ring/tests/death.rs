@@ -27,8 +27,8 @@ mod rounds {
 
     use tapline_packet::{Batch, LinkType, Meta, Record, Selection, Timestamp};
     use tapline_ring::{
-        Account, BufferSpec, Policy, Reader, ReaderId, ReaderParts, ReaderSpec, Room, Standing, Waited, WakeWish,
-        Writer,
+        Account, BufferSpec, Policy, Reader, ReaderId, ReaderParts, ReaderSpec, Room, Standing, Waited,
+        WakeWish, Writer,
     };
     use tapline_sys::{Memfd, SharedWords, clock, passing, process};
     use tapline_testkit::random::Random;
@@ -274,7 +274,9 @@ mod rounds {
             }
         }
         let account = reader.finish();
-        assert!(account.balances() && account.lost.unread == 0 && account.delivered == notes[SEEN].load(SeqCst));
+        assert!(
+            account.balances() && account.lost.unread == 0 && account.delivered == notes[SEEN].load(SeqCst)
+        );
         notes[LOST].store(account.lost.total(), SeqCst);
     }
 
@@ -314,8 +316,12 @@ mod rounds {
     }
 
     fn new_writer() -> Writer {
-        let spec =
-            BufferSpec { block_len: 16 << 10, blocks: 16, snap_len: 2048, ..BufferSpec::new(LinkType::ETHERNET) };
+        let spec = BufferSpec {
+            block_len: 16 << 10,
+            blocks: 16,
+            snap_len: 2048,
+            ..BufferSpec::new(LinkType::ETHERNET)
+        };
         Writer::create(&spec, Timestamp::EPOCH).expect("a buffer")
     }
 
@@ -336,7 +342,8 @@ mod rounds {
     /// Waits for lossless readers, a while; then they are lossy.
     fn make_room(writer: &mut Writer, made: &Made) {
         for _ in 0..NAPS_MAX {
-            let Room::Blocked(id) = writer.make_room(&made.batch(), &made.all).expect("room some time") else {
+            let Room::Blocked(id) = writer.make_room(&made.batch(), &made.all).expect("room some time")
+            else {
                 return;
             };
             writer.wait_for(id, Duration::from_millis(1)).expect("a reader");
@@ -346,7 +353,13 @@ mod rounds {
     }
 
     /// Something happens to somebody, or nothing.
-    fn happen(writer: &mut Writer, known: &mut Vec<Known>, stored: u64, random: &mut Random, sums: &mut Sums) {
+    fn happen(
+        writer: &mut Writer,
+        known: &mut Vec<Known>,
+        stored: u64,
+        random: &mut Random,
+        sums: &mut Sums,
+    ) {
         if known.is_empty() || !random.one_of(1, 6) {
             return;
         }
@@ -473,8 +486,15 @@ mod rounds {
         let account = reader.finish();
         sums.account(&account);
         let (meant, published) = (other.note(MEANT), other.note(PUBLISHED));
-        assert!(published <= account.offered && account.offered <= meant, "{account}: {published} to {meant}");
-        assert_eq!((account.delivered, notes[FAULTS].load(SeqCst)), (notes[SEEN].load(SeqCst), 0), "{account}");
+        assert!(
+            published <= account.offered && account.offered <= meant,
+            "{account}: {published} to {meant}"
+        );
+        assert_eq!(
+            (account.delivered, notes[FAULTS].load(SeqCst)),
+            (notes[SEEN].load(SeqCst), 0),
+            "{account}"
+        );
         assert!(account.balances() && account.lost.unread == 0 && account.lost.damaged == 0, "{account}");
         sums
     }

@@ -72,11 +72,8 @@ impl Bell {
             tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
             tv_nsec: timeout.subsec_nanos().into(),
         };
-        let mut fd = libc::pollfd {
-            fd: self.socket.as_raw_fd(),
-            events: libc::POLLIN | libc::POLLRDHUP,
-            revents: 0,
-        };
+        let mut fd =
+            libc::pollfd { fd: self.socket.as_raw_fd(), events: libc::POLLIN | libc::POLLRDHUP, revents: 0 };
         // SAFETY: one pollfd, which the kernel may write to; the timeout lives through the call; no signal mask is given.
         match check("ppoll", unsafe { libc::ppoll(&mut fd, 1, &timeout, std::ptr::null()) }) {
             Ok(_) => Ok(fd.revents),

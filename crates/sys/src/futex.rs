@@ -31,7 +31,13 @@ pub fn wait(word: &AtomicU64, expected: u64, timeout: Duration) -> Result<Woken,
     };
     // SAFETY: the address is of a word that lives through the call; the timeout is only read.
     let result = unsafe {
-        libc::syscall(libc::SYS_futex, lower_half(word), libc::FUTEX_WAIT, expected as u32, &raw const timeout)
+        libc::syscall(
+            libc::SYS_futex,
+            lower_half(word),
+            libc::FUTEX_WAIT,
+            expected as u32,
+            &raw const timeout,
+        )
     };
     if result == 0 {
         return Ok(Woken::Yes);
@@ -48,7 +54,9 @@ pub fn wait(word: &AtomicU64, expected: u64, timeout: Duration) -> Result<Woken,
 /// Wakes everybody who sleeps on `word`. It cannot fail on a word that exists.
 pub fn wake(word: &AtomicU64) {
     // SAFETY: the address is of a word that lives through the call.
-    unsafe { libc::syscall(libc::SYS_futex, lower_half(word), libc::FUTEX_WAKE, i32::MAX, ptr::null::<u8>()) };
+    unsafe {
+        libc::syscall(libc::SYS_futex, lower_half(word), libc::FUTEX_WAKE, i32::MAX, ptr::null::<u8>())
+    };
 }
 
 fn lower_half(word: &AtomicU64) -> *const u32 {

@@ -94,10 +94,7 @@ impl Memfd {
     /// # Errors
     /// What fstat(2) says.
     pub fn size(&self) -> Result<u64, SyscallError> {
-        self.file
-            .metadata()
-            .map(|data| data.len())
-            .map_err(|source| SyscallError { call: "fstat", source })
+        self.file.metadata().map(|data| data.len()).map_err(|source| SyscallError { call: "fstat", source })
     }
 
     /// All of it, for reading and writing.

@@ -53,10 +53,7 @@ pub fn send(
 ///
 /// # Errors
 /// What recvmsg(2) says; `EMSGSIZE` if more descriptors came than [`DESCRIPTORS_MAX`]: none of them is kept.
-pub fn receive(
-    socket: BorrowedFd<'_>,
-    bytes: &mut [u8],
-) -> Result<(usize, Vec<OwnedFd>), SyscallError> {
+pub fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<(usize, Vec<OwnedFd>), SyscallError> {
     let mut control = [0u64; CONTROL_WORDS];
     let mut piece = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let mut message = header(&mut piece, &mut control);

@@ -47,7 +47,8 @@ pub(crate) fn number(bytes: &[u8]) -> u64 {
 }
 
 pub(crate) fn writer(block_len: u32, blocks: u32) -> Writer {
-    let spec = BufferSpec { block_len, blocks, snap_len: block_len - 192, ..BufferSpec::new(LinkType::ETHERNET) };
+    let spec =
+        BufferSpec { block_len, blocks, snap_len: block_len - 192, ..BufferSpec::new(LinkType::ETHERNET) };
     Writer::create(&spec, Timestamp::from_nanos(1)).expect("a buffer")
 }
 
@@ -146,7 +147,10 @@ fn a_block_that_is_looked_at_stays() {
     assert!(writer.passed_over() >= 5);
     let found: Vec<u64> = reader.batch().iter().map(|packet| number(packet.data)).collect();
     assert_eq!(found, (0..31).collect::<Vec<_>>());
-    assert_eq!((reader.standing(), writer.standing(id).unwrap()), (Standing::LossyByBytes, Standing::LossyByBytes));
+    assert_eq!(
+        (reader.standing(), writer.standing(id).unwrap()),
+        (Standing::LossyByBytes, Standing::LossyByBytes)
+    );
     // The other lost nothing.
     assert_eq!(writer.account(other).unwrap().delivered, 101 * 31);
     let rest = drain(&mut reader);
@@ -215,9 +219,15 @@ fn a_batch_that_never_fits_is_refused() {
     let mut writer = writer(4096, 4);
     let (_id, _reader) = attach(&mut writer, Policy::Lossless, 16);
     let many = Made::new(0, 17, 60);
-    assert!(matches!(writer.make_room(&many.batch(), &many.all()), Err(Error::BatchTooLarge { packets: 17, .. })));
+    assert!(matches!(
+        writer.make_room(&many.batch(), &many.all()),
+        Err(Error::BatchTooLarge { packets: 17, .. })
+    ));
     let large = Made::new(0, 10, 3000);
-    assert!(matches!(writer.make_room(&large.batch(), &large.all()), Err(Error::BatchTooLarge { blocks: 10, .. })));
+    assert!(matches!(
+        writer.make_room(&large.batch(), &large.all()),
+        Err(Error::BatchTooLarge { blocks: 10, .. })
+    ));
 }
 
 #[test]
@@ -284,7 +294,10 @@ fn limits_are_errors() {
         writer.attach(&ReaderSpec { policy: leased(9 * 4096), entries: 16 }),
         Err(Error::CreditTooLarge { most: 32768, .. })
     ));
-    assert!(matches!(writer.attach(&ReaderSpec { policy: Policy::Lossy, entries: 17 }), Err(Error::Size { .. })));
+    assert!(matches!(
+        writer.attach(&ReaderSpec { policy: Policy::Lossy, entries: 17 }),
+        Err(Error::Size { .. })
+    ));
     let held: Vec<_> = (0..4).map(|_| attach(&mut writer, leased(1), 16)).collect();
     assert!(matches!(
         writer.attach(&ReaderSpec { policy: leased(1), entries: 16 }),

@@ -8,9 +8,7 @@ use crate::Error;
 use crate::layout::{Geometry, Standing};
 use crate::producer::{Producer, Sleep, fence_for_sleepers};
 use crate::store::{Entry, Holders, Store};
-use crate::writer::{
-    Departed, Policy, READERS_MAX, ReaderId, Room, holders_max,
-};
+use crate::writer::{Departed, Policy, READERS_MAX, ReaderId, Room, holders_max};
 
 /// A reader that is found holding more blocks than this while one is looked for moves its mark as we look: an honest one holds one, and
 /// has to read on between two.
@@ -286,9 +284,7 @@ impl Readers {
 
     pub(super) fn due_ns(&self) -> Option<u64> {
         self.attached()
-            .filter_map(|reader| {
-                Some(reader.pending_since_ns?.saturating_add(reader.index.wake_after_ns()))
-            })
+            .filter_map(|reader| Some(reader.pending_since_ns?.saturating_add(reader.index.wake_after_ns())))
             .min()
     }
 
