@@ -18,8 +18,6 @@ use tapline_ring::{BufferSpec, Policy, Reader, ReaderId, ReaderSpec, Writer};
 use crate::measure::median;
 
 const READERS: [usize; 6] = [0, 1, 2, 4, 8, 16];
-/// Packets between two readings at most: their entries fit every index.
-const STRETCH_MAX: usize = 1 << 15;
 /// The writer's cost with 16 readers, by that with 1.
 const GOAL: f64 = 1.3;
 const FFPF_STORE: f64 = 7479.0;
@@ -37,11 +35,14 @@ pub(crate) struct RingArgs {
     /// MiB of the buffer: a power of two.
     #[arg(long, value_name = "MIB", default_value_t = 64)]
     buffer: u32,
+    /// Entries of each index: a power of two.
+    #[arg(long, value_name = "N", default_value_t = 1 << 16)]
+    entries: u32,
 }
 
 impl Default for RingArgs {
     fn default() -> RingArgs {
-        RingArgs { sizes: vec![60, 1514], wanted: vec![1, 8], buffer: 64 }
+        RingArgs { sizes: vec![60, 1514], wanted: vec![1, 8], buffer: 64, entries: 1 << 16 }
     }
 }
 
@@ -51,7 +52,7 @@ pub(crate) fn run(args: &RingArgs, runs: usize) -> anyhow::Result<()> {
         for &share in &args.wanted {
             let mut benches = Vec::new();
             for readers in READERS {
-                benches.push(Bench::new(size, share.max(1), readers, args.buffer, Policy::Lossy)?);
+                benches.push(Bench::new(args, size, share.max(1), readers, Policy::Lossy)?);
             }
             for round in 0..runs.max(1) + 1 {
                 for turn in 0..benches.len() {
@@ -61,7 +62,7 @@ pub(crate) fn run(args: &RingArgs, runs: usize) -> anyhow::Result<()> {
             }
             tell(size, share, &benches);
         }
-        tell_reading(size, args.buffer, runs)?;
+        tell_reading(args, size, runs)?;
     }
     Ok(())
 }
@@ -85,10 +86,10 @@ fn tell(size: usize, share: usize, benches: &[Bench]) {
     println!("  goal {GOAL}: {}", if ratio <= GOAL { "met" } else { "MISSED" });
 }
 
-fn tell_reading(size: usize, buffer: u32, runs: usize) -> anyhow::Result<()> {
+fn tell_reading(args: &RingArgs, size: usize, runs: usize) -> anyhow::Result<()> {
     let leased = Policy::Leased { bytes: 32 << 20, time: std::time::Duration::from_secs(3600) };
     for (name, policy) in [("copied out", Policy::Lossy), ("in place", leased)] {
-        let mut bench = Bench::new(size, 1, 1, buffer, policy)?;
+        let mut bench = Bench::new(args, size, 1, 1, policy)?;
         let mut costs = Vec::new();
         for _ in 0..runs.max(1) {
             bench.measure(true)?;
@@ -112,12 +113,18 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(size: usize, share: usize, readers: usize, buffer: u32, policy: Policy) -> anyhow::Result<Bench> {
-        let spec = BufferSpec { blocks: buffer, ..BufferSpec::new(LinkType::ETHERNET) };
+    fn new(
+        args: &RingArgs,
+        size: usize,
+        share: usize,
+        readers: usize,
+        policy: Policy,
+    ) -> anyhow::Result<Bench> {
+        let spec = BufferSpec { blocks: args.buffer, ..BufferSpec::new(LinkType::ETHERNET) };
         let mut writer = Writer::create(&spec, Timestamp::EPOCH)?;
         let mut all = Vec::new();
         for number in 0..readers {
-            let attachment = writer.attach(&ReaderSpec { policy, entries: 1 << 16 })?;
+            let attachment = writer.attach(&ReaderSpec { policy, entries: args.entries })?;
             let mut wanted = Selection::none();
             wanted.select_all(BATCH_MAX);
             wanted.retain(|index| (index + number) % share == 0);
@@ -137,9 +144,9 @@ impl Bench {
             })
             .collect();
         let base = (0..BATCH_MAX * size).map(|at| (at / size) as u8).collect();
-        let room = (buffer as usize) << 19;
-        let batches =
-            (room / (BATCH_MAX * (size.next_multiple_of(64) + 64))).clamp(1, STRETCH_MAX / BATCH_MAX);
+        let room = (args.buffer as usize) << 19;
+        let batches = (room / (BATCH_MAX * (size.next_multiple_of(64) + 64)))
+            .clamp(1, (args.entries as usize / 2 / BATCH_MAX).max(1));
         Ok(Bench { writer, readers: all, base, records, batches, costs: Vec::new(), read_cost: 0.0 })
     }
 

@@ -8,7 +8,7 @@ use crate::consumer::{Consumer, Outcome};
 use crate::copy::as_bytes;
 use crate::layout::{BLOCK_HEAD_LEN, Geometry, HEADER_WORDS, LINE_LEN, Standing};
 use crate::memory::Words;
-use crate::producer::Producer;
+use crate::producer::{Producer, to_words};
 use crate::store::{Facts, Holders, Start, Store};
 use crate::view::{View, release};
 
@@ -48,7 +48,7 @@ fn write(mut store: Store, mut producer: Producer) -> Producer {
         let entry =
             store.put(Packet { data: &data, meta: &meta }, &mut Readers(&mut producer)).expect("a block");
         store.publish(None);
-        producer.push(std::iter::once((entry, number as u32)));
+        producer.push(std::iter::once(to_words(entry, number as u32)));
         producer.publish();
     }
     store.close();
