@@ -6,11 +6,12 @@ SECONDS ?= 30
 # For `make bench`: what tapline-bench is asked for, such as `BENCH="file --size 256M"`.
 BENCH ?= all
 
-.PHONY: help demo test test-tools lint bench fuzz
+.PHONY: help demo test test-tools loom lint bench fuzz
 
 help:
 	@echo "make demo    build, send mixed traffic over a virtual link, capture it, show it"
 	@echo "make test    install what the tests need (as root on Debian) and run every test"
+	@echo "make loom    run the shared ring's protocols in every order of steps that the memory model allows"
 	@echo "make lint    formatting and lints, as CI demands them"
 	@echo "make bench   compare with tcpdump and dumpcap on this machine: BENCH=\"file --size 256M\" for a part"
 	@echo "make fuzz    run each fuzz target for SECONDS=$(SECONDS)"
@@ -29,6 +30,11 @@ test: test-tools
 
 test-tools:
 	@bash scripts/test-tools.sh
+
+# Compiled apart: the flag reaches every crate.
+loom: export CARGO_TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)/loom
+loom:
+	RUSTFLAGS="--cfg loom" $(CARGO) test --release --locked -p tapline-ring --lib
 
 lint:
 	$(CARGO) fmt --all --check

@@ -7,6 +7,7 @@
 //! Each law takes bytes as a hostile sender or a damaged disk might give them.
 
 mod engines;
+mod ring;
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -44,6 +45,8 @@ pub const LAWS: &[Law] = &[
     Law { name: "packet_text", check: packet_text, seeds: packet_seeds },
     Law { name: "packet_json", check: packet_json, seeds: packet_seeds },
     Law { name: "pattern_search", check: pattern_search, seeds: pattern_search_seeds },
+    Law { name: "ring_writer", check: ring_writer, seeds: ring::ring_writer_seeds },
+    Law { name: "ring_reader", check: ring_reader, seeds: ring::ring_reader_seeds },
 ];
 
 /// A file gives the same packets however its bytes arrive.
@@ -108,6 +111,7 @@ impl Read for Trickle {
 }
 
 pub use engines::engines;
+pub use ring::{ring_reader, ring_writer};
 
 /// What is said of filters that are proven to reject every packet.
 const NEVER: &str = "expression rejects all packets";

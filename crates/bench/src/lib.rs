@@ -25,6 +25,7 @@ mod patterns;
 mod print;
 mod rate;
 mod report;
+mod ring;
 mod sets;
 pub mod system;
 mod traffic;
@@ -68,6 +69,8 @@ enum Workload {
     Traffic(traffic::TrafficArgs),
     /// Send at rates from 1,000 packets a second to all that goes, by each back end: what was asked for and what was achieved. Needs root.
     Rate(rate::RateArgs),
+    /// The shared ring: storing a packet once, indexing it for 1 to 16 readers, reading it.
+    Ring(ring::RingArgs),
     /// Send traffic: the sending half of `live`, in a process of its own.
     #[command(hide = true)]
     Send(live::SendArgs),
@@ -131,6 +134,7 @@ pub fn main() -> anyhow::Result<()> {
         Workload::Accounting(args) => accounting::run(&args, &options, &mut report),
         Workload::Traffic(args) => traffic::run(&args, options.runs),
         Workload::Rate(args) => rate::run(&args, &options),
+        Workload::Ring(args) => ring::run(&args, options.runs),
         Workload::All => all(&options, &mut report),
         Workload::Send(_) => Ok(()),
     }
@@ -139,6 +143,7 @@ pub fn main() -> anyhow::Result<()> {
 fn all(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     filter::run(&Default::default(), options.runs)?;
     fpl::run(&Default::default(), options.runs, options.folder()?.path())?;
+    ring::run(&Default::default(), options.runs)?;
     patterns::run(&Default::default(), options, report)?;
     sets::run(&Default::default(), options.runs)?;
     traffic::run(&Default::default(), options.runs)?;

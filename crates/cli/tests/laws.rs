@@ -116,3 +116,13 @@ fn packet_json() {
 fn pattern_search() {
     law("pattern_search");
 }
+
+#[test]
+fn ring_writer() {
+    law("ring_writer");
+}
+
+#[test]
+fn ring_reader() {
+    law("ring_reader");
+}

@@ -35,6 +35,16 @@ pub(crate) fn store_bytes(to: &[AtomicU64], from: &[u8]) {
     }
 }
 
+/// Stores entries of an index, their second words with `verdict` added, which has no bit in common with them.
+///
+/// # Panics
+/// If there are not as many places as entries.
+#[inline]
+pub(crate) fn store_entries(to: &[[AtomicU64; 2]], from: &[[u64; 2]], verdict: u64) {
+    assert_eq!(to.len(), from.len());
+    implementation::store_entries(to, from, verdict);
+}
+
 /// Loads lines of 64 bytes from the word `first` on. Nothing is said of what they are worth until a fence and a look at the block's sequence.
 ///
 /// # Panics
@@ -101,6 +111,35 @@ mod implementation {
         }
     }
 
+    #[inline]
+    pub(super) fn store_entries(to: &[[AtomicU64; 2]], from: &[[u64; 2]], verdict: u64) {
+        if from.is_empty() {
+            return;
+        }
+        let verdict = [0, verdict];
+        // SAFETY: 16 bytes are read from `from` and written to `to` for each entry, of which both have as many, and at least one; `verdict` has 16.
+        unsafe {
+            asm!(
+                "movdqu {v}, [{verdict}]",
+                "2:",
+                "movdqu {a}, [{from}]",
+                "por {a}, {v}",
+                "movdqu [{to}], {a}",
+                "add {from}, 16",
+                "add {to}, 16",
+                "dec {left}",
+                "jnz 2b",
+                verdict = in(reg) verdict.as_ptr(),
+                from = inout(reg) from.as_ptr() => _,
+                to = inout(reg) to.as_ptr() => _,
+                left = inout(reg) from.len() => _,
+                a = out(xmm_reg) _,
+                v = out(xmm_reg) _,
+                options(nostack)
+            );
+        }
+    }
+
     /// # Safety
     /// `lines` is not 0, and so many lines can be read at `from` and written at `to`, which do not overlap.
     #[inline]
@@ -155,7 +194,7 @@ mod implementation {
 mod implementation {
     use super::*;
 
-    pub(super) use super::store_words as store_bytes;
+    pub(super) use super::{store_entry_words as store_entries, store_words as store_bytes};
 
     pub(super) fn load_lines(from: &ReadWords, first: usize, into: &mut [u64]) {
         for (index, word) in into.iter_mut().enumerate() {
@@ -166,7 +205,15 @@ mod implementation {
 
 #[cfg(loom)]
 mod implementation {
-    pub(super) use super::store_words as store_bytes;
+    pub(super) use super::{store_entry_words as store_entries, store_words as store_bytes};
+}
+
+#[cfg(any(not(target_arch = "x86_64"), miri, loom))]
+fn store_entry_words(to: &[[AtomicU64; 2]], from: &[[u64; 2]], verdict: u64) {
+    for ([position, what], from) in to.iter().zip(from) {
+        position.store(from[0], Relaxed);
+        what.store(from[1] | verdict, Relaxed);
+    }
 }
 
 /// Word by word; the last one is filled up with zeros.
@@ -202,6 +249,20 @@ mod tests {
             load_lines(&reading, 8, &mut out);
             assert_eq!(&as_bytes(&out)[..len], &bytes[..len], "{len}");
             assert!(words[..8].iter().chain(&words[8 + room..]).all(|word| word.load(Relaxed) == u64::MAX));
+        }
+    }
+
+    #[test]
+    fn entries_get_their_verdict() {
+        let words = Words::private(64);
+        let (places, _) = words[2..].as_chunks::<2>();
+        let from: Vec<[u64; 2]> = (0..20).map(|n| [n, 100 + n]).collect();
+        for len in 0..=from.len() {
+            store_entries(&places[..len], &from[..len], 7 << 32);
+            for (place, from) in places.iter().zip(&from[..len]) {
+                assert_eq!([0, 1].map(|at| place[at].load(Relaxed)), [from[0], from[1] | 7 << 32]);
+            }
+            assert!(words[2 + 2 * len..].iter().all(|word| word.load(Relaxed) == 0));
         }
     }
 

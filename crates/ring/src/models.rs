@@ -17,7 +17,7 @@ use tapline_packet::{Meta, Packet};
 use crate::consumer::{Consumer, Outcome};
 use crate::layout::{BLOCK_HEAD_LEN, Geometry, HEADER_WORDS, LINE_LEN, Standing, index};
 use crate::memory::Words;
-use crate::producer::{Producer, fence_for_sleepers};
+use crate::producer::{Producer, fence_for_sleepers, to_words};
 use crate::store::{Entry, Facts, Holders, NoHolders, Store};
 use crate::view::{Miss, View, release};
 
@@ -55,7 +55,7 @@ fn entries_come_whole_and_in_order() {
         let (mut producer, mut consumer) = index_pair(Standing::Lossy);
         let writer = thread::spawn(move || {
             for number in 0..4 {
-                producer.push(std::iter::once((entry(number), 1)));
+                producer.push(std::iter::once(to_words(entry(number), 1)));
                 producer.publish();
             }
             producer
@@ -154,7 +154,7 @@ fn nobody_sleeps_over_a_packet() {
     loom::model(|| {
         let (mut producer, mut consumer) = index_pair(Standing::Lossy);
         let writer = thread::spawn(move || {
-            producer.push(std::iter::once((entry(1), 1)));
+            producer.push(std::iter::once(to_words(entry(1), 1)));
             producer.publish();
             fence_for_sleepers();
             producer.sleeps().is_some()
@@ -170,7 +170,7 @@ fn nobody_sleeps_over_a_packet() {
 fn the_writer_does_not_sleep_over_room() {
     loom::model(|| {
         let (mut producer, mut consumer) = index_pair(Standing::Lossless);
-        producer.push((0..ENTRIES as u32).map(|number| (entry(number.into()), 1)));
+        producer.push((0..ENTRIES as u32).map(|number| to_words(entry(number.into()), 1)));
         producer.publish();
         let reader = thread::spawn(move || {
             assert_eq!(consumer.refresh().expect("sound"), ENTRIES);

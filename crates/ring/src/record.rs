@@ -31,6 +31,7 @@ pub(crate) fn encode(meta: &Meta, cap_len: u32, number: u64, position: u64) -> [
     ]
 }
 
+#[inline]
 fn flags(meta: &Meta) -> u64 {
     let direction = match meta.direction {
         Direction::Unknown => 0,

@@ -52,10 +52,10 @@ pub(crate) trait Holders {
 }
 
 /// Nobody holds anything.
-#[cfg(test)]
+#[cfg(loom)]
 pub(crate) struct NoHolders;
 
-#[cfg(test)]
+#[cfg(loom)]
 impl Holders for NoHolders {
     fn begin(&mut self) {}
 

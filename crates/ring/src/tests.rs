@@ -1,3 +1,11 @@
-//! Both sides in one process, over real memory files: each property of the ring by itself.
+//! Both sides in one process: over memory files, and, for miri, over plain memory in two threads.
 
+#[cfg(not(miri))]
 mod end_to_end;
+#[cfg(not(miri))]
+mod hostile;
+#[cfg(not(miri))]
+mod merging;
+mod threads;
+#[cfg(not(miri))]
+mod waking;

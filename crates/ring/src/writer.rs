@@ -22,7 +22,7 @@ use tapline_sys::{Bell, Memfd, Seals};
 use crate::account::{Account, SourceCounts};
 use crate::atomic::Relaxed;
 use crate::layout::{BLOCK_LEN_DEFAULT, ENTRIES, Geometry, Standing, index_len};
-use crate::producer::Producer;
+use crate::producer::{EntryWords, Producer, to_words};
 use crate::reader::ReaderParts;
 use crate::store::{Entry, Facts, Held, Start, Store};
 use crate::{Error, layout};
@@ -119,14 +119,28 @@ pub enum Room {
     Blocked(ReaderId),
 }
 
+/// What was stored of the last batch, as entries without a verdict; a position of 0 for what could not be stored.
+struct Last {
+    /// By place in the batch.
+    by_index: [EntryWords; BATCH_MAX],
+    /// One after the other.
+    stretch: [EntryWords; BATCH_MAX],
+    len: usize,
+}
+
+impl Default for Last {
+    fn default() -> Last {
+        Last { by_index: [[0; 2]; BATCH_MAX], stretch: [[0; 2]; BATCH_MAX], len: 0 }
+    }
+}
+
 /// The writer of a PBuf.
 pub struct Writer {
     file: Memfd,
     store: Store,
     generation: u64,
     readers: Readers,
-    /// Where each packet of the batch lies that was stored last; a position of 0 for those that were not.
-    places: Box<[Entry; BATCH_MAX]>,
+    last: Box<Last>,
     /// The latest time of a stored packet.
     latest: Option<Timestamp>,
 }
@@ -164,7 +178,7 @@ impl Writer {
             store: Store::new(words, geometry, &facts),
             generation: facts.generation,
             readers: Readers::new(geometry.blocks()),
-            places: Box::new([Entry::default(); BATCH_MAX]),
+            last: Box::default(),
             latest: None,
         })
     }
@@ -255,21 +269,30 @@ impl Writer {
     /// Stores the packets of a batch that anybody wants, each once. Nobody sees them until they are indexed and published.
     #[inline]
     pub fn store(&mut self, batch: &Batch<'_>, wanted: &Selection) {
-        for index in wanted.iter() {
+        let Last { by_index, stretch, len } = &mut *self.last;
+        *len = wanted.len();
+        for (index, place) in wanted.iter().zip(stretch) {
             let packet = batch.packet(index);
-            self.places[index] = self.store.put(packet, &mut self.readers).unwrap_or_default();
+            *place = to_words(self.store.put(packet, &mut self.readers).unwrap_or_default(), 0);
+            by_index[index] = *place;
             self.latest = self.latest.max(Some(packet.meta.timestamp));
         }
     }
 
-    /// Offers packets of the batch that was stored last to a reader, all with the same verdict. Those that were not stored count as damaged.
+    /// Offers packets of those that were stored last to a reader, all with the same verdict. What no block could be had for counts as damaged.
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
     #[inline]
     pub fn index(&mut self, id: ReaderId, wanted: &Selection, verdict: u32) -> Result<(), Error> {
-        let places = &self.places;
-        self.readers.get(id)?.index.push(wanted.iter().map(|index| (places[index], verdict)));
+        let index = &mut self.readers.get(id)?.index;
+        // As many as were stored, and only such: all of them.
+        if wanted.len() == self.last.len {
+            index.push_stretch(&self.last.stretch[..self.last.len], verdict);
+        } else {
+            let by_index = &self.last.by_index;
+            index.push(wanted.iter().map(|index| with_verdict(by_index[index], verdict)));
+        }
         Ok(())
     }
 
@@ -282,8 +305,9 @@ impl Writer {
     /// If there are fewer verdicts than packets.
     #[inline]
     pub fn index_each(&mut self, id: ReaderId, wanted: &Selection, verdicts: &[u32]) -> Result<(), Error> {
-        let places = &self.places;
-        self.readers.get(id)?.index.push(wanted.iter().map(|index| (places[index], verdicts[index])));
+        let by_index = &self.last.by_index;
+        let entries = wanted.iter().map(|index| with_verdict(by_index[index], verdicts[index]));
+        self.readers.get(id)?.index.push(entries);
         Ok(())
     }
 
@@ -390,6 +414,11 @@ impl Writer {
     }
 }
 
+#[inline]
+fn with_verdict(entry: EntryWords, verdict: u32) -> EntryWords {
+    [entry[0], entry[1] | u64::from(verdict) << 32]
+}
+
 /// Another number for each buffer, also for two that are made in the same moment.
 fn generation(now: Timestamp) -> u64 {
     static MADE: AtomicU64 = AtomicU64::new(0);
@@ -400,4 +429,15 @@ fn generation(now: Timestamp) -> u64 {
 /// The most readers that can hold blocks: each holds one at most, and the writer needs others.
 fn holders_max(geometry: layout::Geometry) -> usize {
     geometry.blocks() / 4
+}
+
+/// One leased reader, as a search for a block sees it, and its index.
+#[cfg(test)]
+pub(crate) fn tests_only_readers(blocks: u32) -> (impl crate::store::Holders, crate::memory::Words) {
+    let spec = BufferSpec { block_len: 4096, blocks, snap_len: 1000, ..BufferSpec::new(LinkType::ETHERNET) };
+    let mut writer = Writer::create(&spec, Timestamp::EPOCH).expect("a buffer");
+    let policy = Policy::Leased { bytes: 4096, time: Duration::from_secs(1) };
+    let attachment = writer.attach(&ReaderSpec { policy, entries: 16 }).expect("a reader");
+    let words = Memfd::adopt(attachment.parts.index).map().expect("a mapping");
+    (writer.readers, words)
 }

@@ -29,7 +29,7 @@ pub fn send(
     let payload = size_of_val(descriptors) as u32;
     // SAFETY: the sums of sizes are only computed.
     message.msg_controllen = unsafe { libc::CMSG_SPACE(payload) } as _;
-    debug_assert!(message.msg_controllen as usize <= size_of_val(&control));
+    debug_assert!(CONTROL_WORDS * size_of::<u64>() >= size_of::<libc::cmsghdr>() + payload as usize);
     if descriptors.is_empty() {
         message.msg_controllen = 0;
     } else {

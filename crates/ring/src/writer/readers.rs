@@ -6,7 +6,7 @@ use tapline_sys::{Bell, futex};
 
 use crate::Error;
 use crate::layout::{Geometry, Standing};
-use crate::producer::{Producer, Sleep, fence_for_sleepers};
+use crate::producer::{Producer, Sleep, fence_for_sleepers, to_words};
 use crate::store::{Entry, Holders, Store};
 use crate::writer::{Departed, Policy, READERS_MAX, ReaderId, Room, holders_max};
 
@@ -72,7 +72,7 @@ impl Attached {
         let (lost, kept) = found.split_at(found.len() - room);
         self.index.lose(lost.len() as u64);
         let before = self.index.head();
-        self.index.push(kept.iter().copied());
+        self.index.push(kept.iter().map(|(entry, verdict)| to_words(*entry, *verdict)));
         if self.standing.is_kept() {
             for (number, (entry, _)) in kept.iter().enumerate() {
                 self.ends[geometry.place(entry.position).slot] = before + number as u64 + 1;

@@ -1,0 +1,262 @@
+//! The other side lies: what each side checks, case by case. The fuzz targets look for cases that nobody thought of.
+
+use std::os::fd::OwnedFd;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tapline_sys::{Bell, Memfd, Seals, SharedWords};
+
+use super::end_to_end::{Made, drain, offer, writer};
+use crate::layout::{Standing, buffer, index};
+use crate::*;
+
+/// A reader's parts, with the index's memory kept by the one who lies.
+fn attached(writer: &mut Writer, policy: Policy, entries: u32) -> (ReaderId, Reader, SharedWords) {
+    let attachment = writer.attach(&ReaderSpec { policy, entries }).unwrap();
+    let copy = attachment.parts.index.try_clone().unwrap();
+    let words = Memfd::adopt(copy).map().unwrap();
+    (attachment.id, Reader::open(attachment.parts).unwrap(), words)
+}
+
+fn leased() -> Policy {
+    Policy::Leased { bytes: 8192, time: Duration::from_secs(1000) }
+}
+
+#[test]
+fn counts_that_cannot_be_are_not_believed() {
+    let mut writer = writer(4096, 16);
+    let (id, mut reader, words) = attached(&mut writer, Policy::Lossy, 16);
+    offer(&mut writer, &Made::new(0, 10, 60), &[id]);
+    drain(&mut reader);
+    let honest = writer.account(id).unwrap();
+    for (word, value) in [
+        (index::DELIVERED, 11),
+        (index::DELIVERED, u64::MAX),
+        (index::DELIVERED, 9),
+        (index::OVERWRITTEN, 1),
+        (index::DAMAGED, u64::MAX - 9),
+    ] {
+        let before = words[word].swap(value, SeqCst);
+        let account = writer.account(id).unwrap();
+        assert_eq!(Account { is_implausible: false, ..account }, honest, "{word} {value}");
+        assert!(account.is_implausible && account.balances());
+        words[word].store(before, SeqCst);
+    }
+    // It gets its room as believed, and no more.
+    words[index::DELIVERED].store(u64::MAX, SeqCst);
+    offer(&mut writer, &Made::new(10, 30, 60), &[id]);
+    let account = writer.account(id).unwrap();
+    assert_eq!((account.offered, account.lost.index_full, account.lost.unread), (40, 14, 16));
+}
+
+#[test]
+fn who_holds_what_it_likes_costs_nobody_a_packet() {
+    let mut writer = writer(4096, 16);
+    let (liar, _reader, words) = attached(&mut writer, leased(), 16);
+    let (honest, mut reader, _) = attached(&mut writer, Policy::Lossy, 4096);
+    for round in 0..300u64 {
+        words[index::HELD].store(round.wrapping_mul(0x9e37_79b9) % 40 + round, SeqCst);
+        offer(&mut writer, &Made::new(round * 20, 20, 60), &[liar, honest]);
+        assert_eq!(drain(&mut reader).len(), 20);
+    }
+    assert_eq!((writer.not_stored(), writer.account(honest).unwrap().delivered), (0, 6000));
+}
+
+#[test]
+fn who_moves_its_mark_while_it_is_looked_at_is_refused() {
+    let mut writer = writer(4096, 16);
+    let (liar, _reader, words) = attached(&mut writer, leased(), 4096);
+    let (honest, mut reader, _) = attached(&mut writer, Policy::Lossy, 4096);
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Always the block that is looked for next, as far as it can tell.
+        scope.spawn(|| {
+            let mut mark = 0u64;
+            while !stop.load(Relaxed) {
+                mark = (mark + 1) % 4096;
+                words[index::HELD].store(mark, Relaxed);
+            }
+        });
+        for round in 0..2000 {
+            offer(&mut writer, &Made::new(round * 20, 20, 60), &[liar, honest]);
+            assert_eq!(drain(&mut reader).len(), 20);
+        }
+        stop.store(true, Relaxed);
+    });
+    assert_eq!((writer.not_stored(), writer.account(honest).unwrap().delivered), (0, 40_000));
+}
+
+#[test]
+fn a_mark_that_follows_the_search_ends_in_refusal() {
+    use crate::store::Holders;
+    let mut readers = super::super::writer::tests_only_readers(16);
+    let words = readers.1;
+    let mut refused_after = 0;
+    readers.0.begin();
+    for sequence in 1..=16 {
+        words[index::HELD].store(sequence, Relaxed);
+        if !readers.0.hold(sequence, true) {
+            refused_after = sequence;
+            break;
+        }
+    }
+    assert_eq!(refused_after, 9);
+    assert_eq!(Standing::from_word(words[index::STANDING].load(Relaxed)), Standing::Refused);
+}
+
+#[test]
+fn who_claims_to_sleep_is_woken_once_a_batch_at_most() {
+    let mut writer = writer(4096, 16);
+    let (id, _reader, words) = attached(&mut writer, Policy::Lossy, 16);
+    for round in 0..1000 {
+        words[index::WAITING].store(1 + round % 3, SeqCst);
+        offer(&mut writer, &Made::new(round, 1, 60), &[id]);
+    }
+    assert_eq!(writer.wakes(id).unwrap(), 667);
+}
+
+#[test]
+fn a_head_that_cannot_be_ends_reading() {
+    let mut writer = writer(4096, 16);
+    let (id, mut reader, words) = attached(&mut writer, Policy::Lossy, 16);
+    offer(&mut writer, &Made::new(0, 10, 60), &[id]);
+    drain(&mut reader);
+    for head in [27, 9, u64::MAX] {
+        words[index::HEAD].store(head, SeqCst);
+        assert!(
+            matches!(reader.advance(), Err(Error::IndexDamaged { room: 16, consumed: 10, .. })),
+            "{head}"
+        );
+        assert!(reader.batch().is_empty() && reader.wait(Duration::ZERO).is_err());
+    }
+    let account = reader.finish();
+    assert!(account.balances() && account.delivered == 10);
+}
+
+#[test]
+fn entries_that_lead_nowhere_are_damaged_or_overwritten() {
+    for policy in [Policy::Lossy, leased()] {
+        let mut writer = writer(4096, 16);
+        let (id, mut reader, words) = attached(&mut writer, policy, 16);
+        offer(&mut writer, &Made::new(0, 8, 60), &[id]);
+        let entry = |at: usize| crate::layout::HEADER_WORDS + 2 * at;
+        let good = words[entry(0)].load(SeqCst);
+        for (at, (position, what)) in [
+            (0, 60),
+            (good + 8, 60),
+            (good - 64, 60),
+            (good + 64, 60),
+            (good, 61),
+            (good, u64::from(u32::MAX)),
+            (good + 4096 * 16, 60),
+            (u64::MAX & !63, 60),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            words[entry(at)].store(position, SeqCst);
+            words[entry(at) + 1].store(what, SeqCst);
+        }
+        assert_eq!(reader.advance().unwrap(), 0);
+        assert!(reader.batch().is_empty());
+        let account = reader.finish();
+        assert_eq!(
+            (account.lost.damaged, account.lost.overwritten, account.delivered),
+            (7, 1, 0),
+            "{policy:?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_not_sealed_is_not_mapped() {
+    let whole = crate::layout::index_len(16);
+    let bell = || OwnedFd::from(Bell::pair().unwrap().0);
+    let mut writer = writer(4096, 16);
+    let attachment = writer.attach(&ReaderSpec { policy: Policy::Lossy, entries: 16 }).unwrap();
+    let parts = |buffer: OwnedFd, index: OwnedFd| ReaderParts { buffer, index, bell: bell() };
+    let (good_buffer, good_index) = (attachment.parts.buffer, attachment.parts.index);
+    let copy = |fd: &OwnedFd| fd.try_clone().unwrap();
+    let loose = || OwnedFd::from(Memfd::create(c"loose", whole).unwrap());
+    let disk = || OwnedFd::from(std::fs::File::open("/proc/self/exe").unwrap());
+    for (parts, file) in [
+        (parts(loose(), copy(&good_index)), "packet buffer"),
+        (parts(copy(&good_buffer), loose()), "index"),
+        (parts(disk(), copy(&good_index)), "packet buffer"),
+        (parts(copy(&good_buffer), disk()), "index"),
+        // An index is not sealed against writing, so it is no buffer.
+        (parts(copy(&good_index), copy(&good_index)), "packet buffer"),
+    ] {
+        match Reader::open(parts) {
+            Err(Error::NotSealed { file: found }) => assert_eq!(found, file),
+            other => panic!("{:?}", other.err()),
+        }
+    }
+    let swapped = parts(copy(&good_buffer), copy(&good_buffer));
+    assert!(Reader::open(swapped).is_err());
+    // Another writer's index does not go with this buffer.
+    let mut another = super::end_to_end::writer(4096, 16);
+    let foreign = another.attach(&ReaderSpec { policy: Policy::Lossy, entries: 16 }).unwrap();
+    let mixed = parts(copy(&good_buffer), foreign.parts.index);
+    assert!(matches!(Reader::open(mixed), Err(Error::WrongHeader { file: "index", offset: 40, .. })));
+    assert!(Reader::open(parts(good_buffer, good_index)).is_ok());
+}
+
+#[test]
+fn headers_that_lie_are_refused() {
+    for (word, value) in [
+        (0, 1),
+        (1, 0x0807_0605_0403_0201),
+        (2, 2),
+        (3, 8192),
+        (buffer::BLOCK_LEN, 4095),
+        (buffer::BLOCK_LEN, 1 << 31),
+        (buffer::BLOCK_LEN, 8192),
+        (buffer::BLOCKS, 0),
+        (buffer::BLOCKS, u64::MAX),
+        (buffer::BLOCKS, 32),
+    ] {
+        let mut writer = writer(4096, 16);
+        let attachment = writer.attach(&ReaderSpec { policy: Policy::Lossy, entries: 16 }).unwrap();
+        let original = Memfd::adopt(attachment.parts.buffer).map_to_read().unwrap();
+        let forged = Memfd::create(c"forged", original.len() as u64 * 8).unwrap();
+        let words = forged.map().unwrap();
+        (0..original.len()).for_each(|at| words[at].store(original.load(at), Relaxed));
+        words[word].store(value, Relaxed);
+        forged.seal(Seals::READ_ONLY).unwrap();
+        let parts = ReaderParts { buffer: forged.into(), ..attachment.parts };
+        let error = Reader::open(parts).err().expect("refused");
+        assert!(!error.to_string().is_empty(), "{word} {value}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+    /// Whatever a reader writes into its index, its own packets are counted right and the other's come.
+    #[test]
+    fn no_reader_forges_what_it_was_offered(
+        lies in prop::collection::vec((0usize..544, any::<u64>(), 0u8..4), 0..60),
+    ) {
+        let mut writer = writer(4096, 16);
+        let (liar, _reader, words) = attached(&mut writer, leased(), 16);
+        let (honest, mut reader, _) = attached(&mut writer, Policy::Lossy, 256);
+        let mut offered = 0;
+        for (word, value, how) in lies {
+            let value = match how {
+                0 => value,
+                1 => value % 64,
+                2 => words[word].load(Relaxed).wrapping_add(value % 3),
+                _ => words[word].load(Relaxed).wrapping_sub(value % 3),
+            };
+            words[word].store(value, Relaxed);
+            offer(&mut writer, &Made::new(offered, 7, 60), &[liar, honest]);
+            offered += 7;
+            let account = writer.account(liar).unwrap();
+            prop_assert!(account.balances() && account.offered == offered, "{}", account);
+            prop_assert_eq!(drain(&mut reader).len(), 7);
+        }
+        prop_assert_eq!(writer.not_stored(), 0);
+    }
+}

@@ -1,0 +1,89 @@
+//! Several buffers as one: complete, and by time as far as times are known.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tapline_packet::Timestamp;
+
+use super::end_to_end::{Made, number, offer, writer};
+use crate::*;
+
+fn merged(count: usize, order: Order) -> (Vec<(Writer, ReaderId)>, MergedReader) {
+    let (mut writers, mut readers) = (Vec::new(), Vec::new());
+    for _ in 0..count {
+        let mut writer = writer(4096, 64);
+        let attachment = writer.attach(&ReaderSpec::new(Policy::Lossy)).unwrap();
+        readers.push(Reader::open(attachment.parts).unwrap());
+        writers.push((writer, attachment.id));
+    }
+    (writers, MergedReader::new(readers, order))
+}
+
+fn all_now(merged: &mut MergedReader, now_ns: u64) -> Vec<u64> {
+    let mut found = Vec::new();
+    while let Some(run) = merged.next_run(now_ns).unwrap() {
+        assert_eq!(run.batch.len(), run.verdicts.len());
+        found.extend(run.batch.iter().map(|packet| number(packet.data)));
+    }
+    found
+}
+
+fn send(writer: &mut (Writer, ReaderId), first: u64, count: usize) {
+    offer(&mut writer.0, &Made::new(first, count, 60), &[writer.1]);
+}
+
+#[test]
+fn by_time_waits_for_who_may_have_older_ones() {
+    let (mut writers, mut merged) = merged(2, Order::ByTime(Duration::from_nanos(1000)));
+    send(&mut writers[0], 10, 5);
+    assert_eq!(all_now(&mut merged, 0), [], "the other said nothing");
+    send(&mut writers[1], 12, 1);
+    assert_eq!(all_now(&mut merged, 1), [10, 11, 12, 12], "none older than 12 comes");
+    writers[1].0.publish_until(0, Some(Timestamp::from_nanos(139)));
+    assert_eq!(all_now(&mut merged, 2), [13]);
+    assert_eq!(all_now(&mut merged, 1000), []);
+    assert_eq!(all_now(&mut merged, 1001), [14], "patience is over");
+    writers.pop();
+    send(&mut writers[0], 20, 2);
+    assert_eq!(all_now(&mut merged, 1002), [20, 21], "who is gone is not waited for");
+    let account = merged.finish();
+    assert_eq!((account.offered, account.delivered), (8, 8));
+}
+
+#[test]
+fn as_they_come_takes_turns() {
+    let (mut writers, mut merged) = merged(3, Order::AsTheyCome);
+    for round in 0..3 {
+        (0..3).for_each(|at| send(&mut writers[at], 100 * at as u64 + round, 1));
+    }
+    let mut found = all_now(&mut merged, 0);
+    found.sort_unstable();
+    assert_eq!(found, [0, 1, 2, 100, 101, 102, 200, 201, 202]);
+    writers.iter_mut().for_each(|(writer, _)| writer.end());
+    assert_eq!(merged.wait(Duration::from_secs(600)).unwrap(), Waited::Closed);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    /// Packets in order, dealt to buffers, read at random moments: all come, in order.
+    #[test]
+    fn what_was_dealt_comes_back_in_order(
+        deals in prop::collection::vec((0usize..3, 1usize..40, any::<bool>()), 1..60),
+    ) {
+        let (mut writers, mut merged) = merged(3, Order::ByTime(Duration::from_secs(1)));
+        let (mut next, mut found) = (0, Vec::new());
+        for (at, count, reads) in deals {
+            send(&mut writers[at], next, count);
+            next += count as u64;
+            if reads {
+                found.extend(all_now(&mut merged, 0));
+            }
+        }
+        writers.iter_mut().for_each(|(writer, _)| writer.end());
+        found.extend(all_now(&mut merged, 0));
+        prop_assert_eq!(found, (0..next).collect::<Vec<_>>());
+        let account = merged.finish();
+        prop_assert!(account.balances() && account.delivered == next);
+    }
+}

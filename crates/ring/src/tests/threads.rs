@@ -1,0 +1,125 @@
+//! The halves in two threads, without files: what miri runs too, and looks for races and stray pointers in.
+
+use std::thread;
+
+use tapline_packet::{Meta, Packet, Timestamp};
+
+use crate::consumer::{Consumer, Outcome};
+use crate::copy::as_bytes;
+use crate::layout::{BLOCK_HEAD_LEN, Geometry, HEADER_WORDS, LINE_LEN, Standing};
+use crate::memory::Words;
+use crate::producer::{Producer, to_words};
+use crate::store::{Facts, Holders, Start, Store};
+use crate::view::{View, release};
+
+const PACKETS: u64 = if cfg!(miri) { 150 } else { 200_000 };
+const ENTRIES: u64 = 16;
+
+fn pairs(standing: Standing) -> (Store, View, Producer, Consumer) {
+    let geometry = Geometry::tiny(1024, 4);
+    let words = Words::private((geometry.file_len() / 8) as usize);
+    let facts = Facts { generation: 1, link_type: 1, snap_len: 700, created_ns: 0, worker: 0 };
+    let view = View::unchecked(words.to_read(), geometry);
+    let index = Words::private(HEADER_WORDS + 2 * ENTRIES as usize);
+    let producer = Producer::new(index.clone(), ENTRIES, 1, 1, standing);
+    (Store::new(words, geometry, &facts), view, producer, Consumer::unchecked(index, ENTRIES))
+}
+
+fn data(number: u64) -> Vec<u8> {
+    vec![number as u8; (number * 37 % 500) as usize]
+}
+
+struct Readers<'a>(&'a mut Producer);
+
+impl Holders for Readers<'_> {
+    fn begin(&mut self) {}
+
+    fn hold(&mut self, sequence: u64, _: bool) -> bool {
+        self.0.held() == sequence
+    }
+
+    fn give_up(&mut self, _: u64) {}
+}
+
+fn write(mut store: Store, mut producer: Producer) -> Producer {
+    for number in 0..PACKETS {
+        let data = data(number);
+        let meta = Meta { timestamp: Timestamp::from_nanos(number as i64), ..Meta::default() };
+        let entry =
+            store.put(Packet { data: &data, meta: &meta }, &mut Readers(&mut producer)).expect("a block");
+        store.publish(None);
+        producer.push(std::iter::once(to_words(entry, number as u32)));
+        producer.publish();
+    }
+    store.close();
+    assert_eq!(store.records(), PACKETS);
+    let held: Vec<u64> = store.held(Start::Oldest).map(|held| held.number).collect();
+    assert!(held.is_sorted() && held.last() == Some(&(PACKETS - 1)));
+    producer
+}
+
+fn read(view: &View, consumer: &mut Consumer, mut one: impl FnMut(&View, &Consumer, u64) -> Outcome) {
+    loop {
+        let is_closed = view.is_closed();
+        let ready = consumer.refresh().expect("a sound head");
+        for _ in 0..ready {
+            let outcome = one(view, consumer, ready);
+            consumer.commit(outcome);
+        }
+        if is_closed && ready == 0 {
+            return;
+        }
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn copies_are_whole() {
+    let (store, view, producer, mut consumer) = pairs(Standing::Lossy);
+    let writer = thread::spawn(move || write(store, producer));
+    let mut arena = [0; 128];
+    let mut copied = 0;
+    read(&view, &mut consumer, |view, consumer, _| {
+        let (entry, number) = consumer.peek(0);
+        let result = view.copy(entry, &mut arena);
+        if let Ok(head) = result {
+            assert_eq!(head.number as u32, number);
+            let bytes = &as_bytes(&arena)[LINE_LEN..][..head.cap_len as usize];
+            assert_eq!(bytes, data(head.number));
+            copied += 1;
+        }
+        let mut outcome = Outcome::default();
+        outcome.add(entry, result.map(|_| ()));
+        outcome
+    });
+    let account = writer.join().expect("the writer").account();
+    assert!(account.balances() && account.offered == PACKETS && account.lost.damaged == 0);
+    assert_eq!((account.delivered, account.lost.unread), (copied, 0));
+}
+
+#[test]
+fn what_is_held_is_a_slice_that_stays() {
+    let (store, view, producer, mut consumer) = pairs(Standing::Leased);
+    let writer = thread::spawn(move || write(store, producer));
+    let mut looked = 0;
+    read(&view, &mut consumer, |view, consumer, _| {
+        let (entry, number) = consumer.peek(0);
+        let mut outcome = Outcome::default();
+        let held = view.hold(entry, consumer.held_word());
+        if let Ok(sequence) = held {
+            let head = view.look(entry).expect("a record that stays");
+            let start = view.data_offset(entry);
+            assert!(start >= BLOCK_HEAD_LEN);
+            // SAFETY: the block is held until `release` below, and the record was published before its entry.
+            let bytes = unsafe { view.bytes(sequence, start..start + head.cap_len as usize) };
+            assert_eq!((bytes, head.number as u32), (&data(head.number)[..], number));
+            release(consumer.held_word());
+            looked += 1;
+        }
+        outcome.add(entry, held.map(|_| ()));
+        outcome
+    });
+    let account = writer.join().expect("the writer").account();
+    assert!(account.balances() && account.offered == PACKETS && account.lost.damaged == 0);
+    assert_eq!((account.delivered, account.lost.unread), (looked, 0));
+}
