@@ -104,7 +104,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let orders = server.orders();
     let config = args.config.clone();
     let (socket, stopping) = (rules.socket, Arc::clone(&orders));
-    thread::spawn(move || {
+    thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for signal in signals.forever() {
             match (signal, &config) {
                 (SIGHUP, Some(path)) => match Rules::read(path) {
@@ -115,7 +115,7 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
                 _ => stopping.stop(),
             }
         }
-    });
+    })?;
     let ended = server.run(&mut |line| say(line))?;
     let is_balanced = tell(args, &ended);
     Ok(if is_balanced { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -262,7 +262,7 @@ impl Server {
         let filter = capture.compile(&rights, &attach.filter)?;
         self.readers += 1;
         let number = self.readers;
-        let spec = ReaderSpec { policy: ring_policy(attach.policy), entries: attach.entries };
+        let spec = ReaderSpec { policy: ring_policy(attach.policy, capture), entries: attach.entries };
         let start = match attach.start {
             Start::Newest => RingStart::Newest,
             Start::Oldest => RingStart::Oldest,
@@ -393,10 +393,14 @@ fn offer(capture: &Capture, access: &AccessRule) -> Offer {
     }
 }
 
-fn ring_policy(policy: Policy) -> RingPolicy {
+/// A credit is at most half of the buffer, whatever was asked for.
+fn ring_policy(policy: Policy, capture: &Capture) -> RingPolicy {
+    let half = u64::from(capture.rule().buffer) << 19;
     match policy {
         Policy::Lossy => RingPolicy::Lossy,
-        Policy::Leased { bytes, ms } => RingPolicy::Leased { bytes, time: Duration::from_millis(ms) },
+        Policy::Leased { bytes, ms } => {
+            RingPolicy::Leased { bytes: bytes.min(half), time: Duration::from_millis(ms) }
+        }
         Policy::Lossless => RingPolicy::Lossless,
     }
 }

@@ -1,0 +1,538 @@
+//! `tapline serve`: each reader gets what its filter selects, or its loss counted; nobody costs another a packet; rules hold; hostile clients get nowhere.
+
+mod support;
+
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+use tapline_sys::{Memfd, passing};
+use tapline_tap::protocol::{Attach, Policy, Reply, Request, VERSION};
+use tapline_tap::{Channel, Client};
+use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
+use tapline_testkit::sender::{Pace, Sender};
+
+use support::{
+    Finished, Live, PATIENCE, TAPLINE, bytes_of, finish, frames, packets_of, root_or_skip, run, tapline,
+    wait_for,
+};
+
+/// A user without rights.
+const NOBODY: u32 = 65_534;
+
+/// A daemon on the far end of a link.
+struct Daemon {
+    live: Option<Live>,
+    folder: tempfile::TempDir,
+    namespace: Namespace,
+}
+
+impl Daemon {
+    /// Serves `far0` as `office`, with more arguments; `None` where that cannot be, said on standard error.
+    fn start(test: &str, arguments: &[&str]) -> Option<Daemon> {
+        if !namespaces_or_skip(test) {
+            return None;
+        }
+        let namespace = Namespace::with_pair("serve").expect("a probe succeeded before");
+        let folder = tempfile::tempdir().unwrap();
+        Some(Daemon { live: None, folder, namespace }.begin(arguments))
+    }
+
+    fn begin(mut self, arguments: &[&str]) -> Daemon {
+        let place = ["serve", "--netns", self.namespace.name(), "-i", FAR, "--name", "office", "--json"];
+        let mut command = tapline(place);
+        command.arg("--socket").arg(self.socket()).args(arguments);
+        self.live = Some(Live::start_command(&self.namespace, 1, &mut command));
+        self.wait_until_served();
+        self
+    }
+
+    /// Serves by these rules.
+    fn with_rules(test: &str, access: &str) -> Option<Daemon> {
+        if !namespaces_or_skip(test) {
+            return None;
+        }
+        let namespace = Namespace::with_pair("serve").expect("a probe succeeded before");
+        let folder = tempfile::tempdir().unwrap();
+        let mut daemon = Daemon { live: None, folder, namespace };
+        daemon.write_rules(access);
+        let mut command = tapline(["serve", "--json", "--config"]);
+        command.arg(daemon.rules());
+        daemon.live = Some(Live::start_command(&daemon.namespace, 1, &mut command));
+        daemon.wait_until_served();
+        Some(daemon)
+    }
+
+    fn write_rules(&self, access: &str) {
+        let (socket, netns) = (self.socket(), self.namespace.name());
+        let text = format!(
+            "socket = {socket:?}\nmode = \"0666\"\n[[capture]]\nname = \"office\"\ninterfaces = [\"{FAR}\"]\nnetns = {netns:?}\n{access}"
+        );
+        fs::write(self.rules(), text).unwrap();
+    }
+
+    fn rules(&self) -> PathBuf {
+        self.folder.path().join("rules.toml")
+    }
+
+    fn wait_until_served(&self) {
+        wait_for("the socket", || Client::connect(&self.socket(), "test").is_ok());
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("socket")
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn status(&self) -> Value {
+        let mut command = tapline(["status", "--json", "--socket"]);
+        let finished = finish(command.arg(self.socket())).succeeded();
+        serde_json::from_slice(&finished.stdout).expect("JSON")
+    }
+
+    fn readers(&self) -> Vec<Value> {
+        self.status()["captures"][0]["readers"].as_array().expect("a list").clone()
+    }
+
+    /// Starts `tapline capture -i tap:office` into a file, and waits until it reads.
+    fn reader(&self, file: &str, arguments: &[&str]) -> Reader {
+        let known = self.readers().len();
+        let mut command = tapline(["capture", "-i", "tap:office", "--json", "--socket"]);
+        command.arg(self.socket()).arg("-w").arg(self.file(file)).args(arguments);
+        let child = command.spawn().expect("the program was built");
+        let reader = Reader { child: Some(child), file: self.file(file) };
+        wait_for("a reader", || self.readers().len() > known);
+        reader
+    }
+
+    /// Sends frames at a rate that everything bears.
+    fn send(&self, frames: &[Vec<u8>]) {
+        let mut sender = Sender::near(&self.namespace).unwrap();
+        let sent = sender.send(frames, frames.len() as u64, Pace::PerSecond(20_000)).unwrap();
+        assert_eq!(sent.packets, frames.len() as u64);
+    }
+
+    /// Waits until the daemon has had so many packets, and readers whose programs run have come to the last of theirs.
+    fn settle(&self, packets: u64, readers: usize) {
+        wait_for("packets to be read", || {
+            let status = self.status();
+            let read = status["captures"][0]["readers"].as_array().expect("a list");
+            let is_done = |reader: &&Value| reader["counts"]["unread"] == 0;
+            status["captures"][0]["packets"] == packets && read.iter().filter(is_done).count() >= readers
+        });
+    }
+
+    /// Ctrl-C, and what it then says.
+    fn end(&mut self) -> (Value, String) {
+        let finished = self.live.take().expect("it runs").interrupt().succeeded();
+        let account: Value = serde_json::from_slice(&finished.stdout).expect("JSON");
+        assert_eq!(account["account"]["balanced"], true, "{account}");
+        (account["account"]["captures"][0].clone(), finished.stderr)
+    }
+}
+
+/// A capture that reads.
+struct Reader {
+    child: Option<Child>,
+    file: PathBuf,
+}
+
+impl Reader {
+    fn signal(&self, name: &str) {
+        let pid = self.child.as_ref().expect("it runs").id().to_string();
+        assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
+    }
+
+    fn end(&mut self) -> Finished {
+        let mut child = self.child.take().expect("it runs");
+        let start = std::time::Instant::now();
+        while child.try_wait().expect("our child").is_none() {
+            if start.elapsed() > PATIENCE {
+                let _ = child.kill();
+                panic!("the reader does not end");
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        Finished::new(child.wait_with_output().expect("our child"))
+    }
+
+    /// Ctrl-C; what it captured, and its account of what was offered and lost.
+    fn interrupt(mut self) -> (Vec<Vec<u8>>, Value) {
+        self.signal("INT");
+        let account = self.end().succeeded().account();
+        let packets = bytes_of(packets_of(&self.file));
+        assert_eq!(packets.len() as u64, account.output("written"));
+        (packets, account.interface("tap:office")["tap"].clone())
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+/// Captures of the same interface with sockets of their own, as everybody had them before: what readers must get.
+struct Oracles(Vec<(Live, PathBuf)>);
+
+impl Oracles {
+    fn start(daemon: &Daemon, filters: &[&str]) -> Oracles {
+        let start = |(at, filter): (usize, &&str)| {
+            let file = daemon.file(&format!("oracle{at}.pcap"));
+            let arguments = ["-i", FAR, "--json", "-w", file.to_str().unwrap(), filter];
+            (Live::start(&daemon.namespace, at + 2, &arguments), file.clone())
+        };
+        Oracles(filters.iter().enumerate().map(start).collect())
+    }
+
+    /// What each of them captured, all of it.
+    fn end(self) -> Vec<Vec<Vec<u8>>> {
+        let end = |(live, file): (Live, PathBuf)| {
+            let account = live.interrupt().succeeded().account();
+            assert_eq!(account.ring("dropped"), 0);
+            bytes_of(packets_of(&file))
+        };
+        self.0.into_iter().map(end).collect()
+    }
+}
+
+#[test]
+fn each_reader_gets_what_its_filter_selects_and_packets_are_stored_once() {
+    const TEST: &str = "each_reader_gets_what_its_filter_selects_and_packets_are_stored_once";
+    let Some(mut daemon) = Daemon::start(TEST, &[]) else { return };
+    let wishes =
+        [("", "lossy"), ("tcp", "leased"), ("udp and greater 200", "lossy"), ("icmp or arp", "lossless")];
+    let readers: Vec<Reader> = wishes
+        .iter()
+        .enumerate()
+        .map(|(at, (filter, policy))| daemon.reader(&format!("{at}.pcap"), &["--policy", policy, filter]))
+        .collect();
+    let oracles = Oracles::start(&daemon, &wishes.map(|(filter, _)| filter));
+    daemon.send(&frames(11, 6000));
+    daemon.settle(6000, 4);
+    for ((reader, expected), (filter, _)) in readers.into_iter().zip(oracles.end()).zip(wishes) {
+        let (packets, tap) = reader.interrupt();
+        assert!(packets == expected, "{filter:?}: {} packets, not {}", packets.len(), expected.len());
+        assert!(!packets.is_empty(), "{filter:?}");
+        assert_eq!(tap["offered"], packets.len());
+        for cause in ["index_full", "overwritten", "damaged", "unread"] {
+            assert_eq!(tap[cause], 0, "{filter:?}: {tap}");
+        }
+    }
+    let (account, _) = daemon.end();
+    assert_eq!((&account["delivered"], &account["stored"]), (&6000.into(), &6000.into()), "{account}");
+}
+
+#[test]
+fn a_stopped_or_killed_reader_costs_nobody_a_packet() {
+    let Some(mut daemon) =
+        Daemon::start("a_stopped_or_killed_reader_costs_nobody_a_packet", &["--buffer", "4"])
+    else {
+        return;
+    };
+    let [quick, stopped, killed] =
+        ["quick", "stopped", "killed"].map(|name| daemon.reader(name, &["--policy", "lossy"]));
+    let leased = daemon.reader("leased", &["--policy", "leased"]);
+    for reader in [&stopped, &killed, &leased] {
+        reader.signal("STOP");
+    }
+    // Several times the buffer.
+    let frames: Vec<Vec<u8>> = frames(12, 20_000);
+    let bytes: usize = frames.iter().map(Vec::len).sum();
+    assert!(bytes > 3 * (4 << 20), "{bytes}");
+    daemon.send(&frames);
+    killed.signal("KILL");
+    drop(killed);
+    daemon.settle(20_000, 1);
+    wait_for("the killed one to be gone", || daemon.readers().len() == 3);
+    let (packets, tap) = quick.interrupt();
+    assert!(packets == frames, "{} packets: {tap}", packets.len());
+    for slow in [stopped, leased] {
+        slow.signal("CONT");
+        let (packets, tap) = slow.interrupt();
+        let lost = ["index_full", "overwritten", "damaged"].map(|cause| tap[cause].as_u64().unwrap());
+        assert!(lost[1] > 0 && lost[2] == 0, "{tap}");
+        assert_eq!(packets.len() as u64 + lost.iter().sum::<u64>() + tap["unread"].as_u64().unwrap(), 20_000);
+        assert_eq!(tap["offered"], 20_000);
+        // What it has is in order, and as it was sent.
+        let mut rest = frames.iter();
+        assert!(packets.iter().all(|packet| rest.any(|frame| frame == packet)));
+    }
+    let (account, _) = daemon.end();
+    assert_eq!((&account["stored"], &account["not_stored"]), (&20_000.into(), &0.into()), "{account}");
+}
+
+#[test]
+fn rules_decide_who_reads_what() {
+    const TEST: &str = "rules_decide_who_reads_what";
+    if !root_or_skip(TEST) {
+        return;
+    }
+    let access = "[[access]]\nusers = [\"65534\"]\nfilter = \"udp\"\nsnap_len = 60\nreaders = 1\n";
+    let Some(mut daemon) = Daemon::with_rules(TEST, access) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for path in [folder.path(), daemon.folder.path()] {
+        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    }
+    let capture = |uid: u32, arguments: &[&str]| {
+        let mut command = tapline(["capture", "--json", "--socket"]);
+        command.arg(daemon.socket()).args(arguments).uid(uid).gid(uid);
+        command
+    };
+    match capture(NOBODY, &["-i", "tap:office", "--policy", "lossless"]).output() {
+        Ok(output) => Finished::new(output)
+            .failed_saying(&["the policy lossless is not allowed", "there is lossy, leased"]),
+        Err(error) => return eprintln!("skipped: {TEST}: nobody may not run {TAPLINE}: {error}"),
+    }
+    finish(&mut capture(NOBODY, &["-i", "tap:home"]))
+        .failed_saying(&["no capture \"home\" is there for you", "office"]);
+    finish(&mut capture(NOBODY - 1, &["-i", "tap:office"])).failed_saying(&["none else, is there for you"]);
+    let file = folder.path().join("nobody.pcap");
+    let child =
+        capture(NOBODY, &["-i", "tap:office", "-w", file.to_str().unwrap(), "greater 70"]).spawn().unwrap();
+    let nobody = Reader { child: Some(child), file };
+    wait_for("nobody to read", || daemon.readers().len() == 1);
+    finish(&mut capture(NOBODY, &["-i", "tap:office"])).failed_saying(&["1 readers of yours are there"]);
+    let root = daemon.reader("root.pcap", &[]);
+    let oracles = Oracles::start(&daemon, &["udp and greater 70"]);
+    let frames = frames(13, 3000);
+    daemon.send(&frames);
+    daemon.settle(3000, 2);
+    let (all, _) = root.interrupt();
+    assert!(all == frames);
+    let (some, _) = nobody.interrupt();
+    let mut expected = oracles.end().remove(0);
+    expected.iter_mut().for_each(|frame| frame.truncate(60));
+    assert!(some == expected && !some.is_empty(), "{} packets, not {}", some.len(), expected.len());
+    assert_eq!(daemon.status()["refused"], 4);
+    let (account, told) = daemon.end();
+    // Once for each of the two groups of readers, of what they want.
+    assert_eq!(account["stored"], 3000 + expected.len(), "{account}");
+    assert_eq!(told.matches("refused: ").count(), 4, "{told}");
+}
+
+#[test]
+fn other_rules_send_away_whom_they_no_longer_let_read() {
+    const TEST: &str = "other_rules_send_away_whom_they_no_longer_let_read";
+    if !root_or_skip(TEST) {
+        return;
+    }
+    let Some(mut daemon) = Daemon::with_rules(TEST, "[[access]]\neverybody = true\n") else { return };
+    let mut command = tapline(["capture", "-i", "tap:office", "--json", "--socket"]);
+    command.arg(daemon.socket()).args(["-w", "/dev/null"]).uid(NOBODY).gid(NOBODY);
+    let Ok(child) = command.spawn() else {
+        return eprintln!("skipped: {TEST}: nobody may not run {TAPLINE}");
+    };
+    let mut nobody = Reader { child: Some(child), file: PathBuf::new() };
+    wait_for("nobody to read", || daemon.readers().len() == 1);
+    let root = daemon.reader("root.pcap", &[]);
+    let frames = frames(14, 2000);
+    daemon.send(&frames[..1000]);
+    daemon.settle(1000, 2);
+    daemon.write_rules("colour = \"red\"\n");
+    daemon.live.as_ref().unwrap().signal("HUP");
+    daemon.send(&frames[1000..]);
+    daemon.settle(2000, 2);
+    daemon.write_rules("[[access]]\neverybody = true\nfilter = \"arp\"\n");
+    daemon.live.as_ref().unwrap().signal("HUP");
+    nobody.end().failed_saying(&["tap:office: the daemon is gone"]);
+    let (packets, _) = root.interrupt();
+    assert!(packets == frames, "root reads on without a gap");
+    let (_, told) = daemon.end();
+    assert!(
+        told.contains("the rules stay as they were") && told.contains("unknown field `colour`"),
+        "{told}"
+    );
+    assert!(told.contains("the rules no longer let it read as it did"), "{told}");
+}
+
+#[test]
+fn garbage_is_refused_counted_and_told_once() {
+    let Some(mut daemon) = Daemon::start("garbage_is_refused_counted_and_told_once", &[]) else { return };
+    let hello = format!("{{\"hello\":{{\"version\":{VERSION},\"program\":\"x\\u001b[2J\"}}}}\n");
+    let attach = "{\"attach\":{\"capture\":\"office\",\"entries\":7}}\n";
+    let bad_filter = "{\"attach\":{\"capture\":\"office\",\"filter\":\"tcp port\"}}\n";
+    let lines: [(&str, bool); 6] = [
+        ("garbage\n", true),
+        ("{\"attach\":{\"entries\":-1}}\n", true),
+        ("{\"status\":{}}\n", false),
+        ("{\"hello\":{\"version\":99,\"program\":\"\"}}\n", false),
+        (attach, false),
+        (bad_filter, false),
+    ];
+    for (line, ends) in lines {
+        let mut stream = UnixStream::connect(daemon.socket()).unwrap();
+        if [attach, bad_filter].contains(&line) {
+            stream.write_all(hello.as_bytes()).unwrap();
+        }
+        stream.write_all(line.as_bytes()).unwrap();
+        let mut channel = Channel::new(stream.try_clone().unwrap(), true);
+        let mut reply: Reply = channel.receive().unwrap();
+        if matches!(reply, Reply::Hello { .. }) {
+            reply = channel.receive().unwrap();
+        }
+        assert!(matches!(reply, Reply::Error(_)), "{line}: {reply:?}");
+        if ends {
+            assert_eq!(stream.read(&mut [0; 10]).unwrap(), 0, "{line}");
+        }
+    }
+    // Descriptors that nobody asked for, a line without an end, and a client that never reads what it is answered.
+    let stream = UnixStream::connect(daemon.socket()).unwrap();
+    let file = File::open("/dev/null").unwrap();
+    passing::send(stream.as_fd(), b"{}\n", &[file.as_fd()]).unwrap();
+    let mut endless = UnixStream::connect(daemon.socket()).unwrap();
+    let _ = endless.write_all(&vec![b' '; 1 << 20]);
+    let mut deaf = UnixStream::connect(daemon.socket()).unwrap();
+    deaf.write_all(hello.as_bytes()).unwrap();
+    while deaf.write_all(&b"{\"status\":{}}\n".repeat(1000)).is_ok() {}
+    wait_for("all to be refused", || daemon.status()["refused"] == 5);
+    let (_, told) = daemon.end();
+    assert_eq!(told.matches("refused: ").count(), 5, "{told}");
+    assert!(!told.contains('\u{1b}'), "{told:?}");
+}
+
+/// Attaches by hand: the descriptors of the first buffer.
+fn descriptors(daemon: &Daemon) -> (Channel, [OwnedFd; 3]) {
+    let mut channel = Channel::new(UnixStream::connect(daemon.socket()).unwrap(), true);
+    channel.send(&Request::Hello { version: VERSION, program: "test".to_owned() }, &[]).unwrap();
+    assert!(matches!(channel.receive().unwrap(), Reply::Hello { .. }));
+    let attach = Attach { capture: "office".to_owned(), policy: Policy::Lossy, ..Attach::default() };
+    channel.send(&Request::Attach(attach), &[]).unwrap();
+    assert!(matches!(channel.receive().unwrap(), Reply::Attached(_)));
+    assert_eq!(channel.receive::<Reply>().unwrap(), Reply::Buffer(0));
+    let parts = std::array::from_fn(|_| channel.take_descriptor().expect("three came"));
+    (channel, parts)
+}
+
+#[test]
+fn what_is_read_cannot_be_written_or_cut() {
+    let Some(mut daemon) = Daemon::start("what_is_read_cannot_be_written_or_cut", &[]) else { return };
+    let honest = daemon.reader("honest.pcap", &[]);
+    let (_channel, [buffer, index, _bell]) = descriptors(&daemon);
+    let again = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&buffer));
+    let buffer_file = File::from(buffer.try_clone().unwrap());
+    for file in [&buffer_file, &File::options().read(true).write(true).open(again).unwrap()] {
+        assert!(file.set_len(0).is_err() && file.set_len(1 << 40).is_err());
+        assert!(file.write_at(b"x", 0).is_err());
+        assert!(Memfd::adopt(OwnedFd::from(file.try_clone().unwrap())).map().is_err(), "mapped for writing");
+    }
+    // The index is ours to write, and only ourselves to hurt: random words all over it.
+    let index_file = File::from(index);
+    assert!(index_file.set_len(0).is_err());
+    let noise: Vec<u8> = (0..4096 * 4).map(|n: u32| (n.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    index_file.write_at(&noise, 128).unwrap();
+    let frames = frames(15, 3000);
+    daemon.send(&frames);
+    daemon.settle(3000, 1);
+    let (packets, _) = honest.interrupt();
+    assert!(packets == frames, "another's index is nobody else's harm");
+    daemon.end();
+}
+
+#[test]
+fn a_reader_can_begin_in_the_past() {
+    let Some(mut daemon) = Daemon::start("a_reader_can_begin_in_the_past", &["--history", "udp or tcp"])
+    else {
+        return;
+    };
+    // The buffer for readers of these rights begins with the first of them.
+    daemon.reader("first.pcap", &[]).interrupt();
+    let oracles = Oracles::start(&daemon, &["udp or tcp", "udp"]);
+    daemon.send(&frames(16, 2000));
+    daemon.settle(2000, 0);
+    let since = [&["--since", "all"][..], &["--since", "1h", "udp"]];
+    for (arguments, expected) in since.into_iter().zip(oracles.end()) {
+        let reader = daemon.reader("later.pcap", arguments);
+        daemon.settle(2000, 1);
+        let (packets, tap) = reader.interrupt();
+        assert!(packets == expected && !packets.is_empty(), "{arguments:?}: {tap}");
+    }
+    daemon.end();
+}
+
+#[test]
+fn the_end_of_the_daemon_is_told() {
+    let Some(mut daemon) = Daemon::start("the_end_of_the_daemon_is_told", &[]) else { return };
+    let mut reader = daemon.reader("orderly.pcap", &[]);
+    let frames = frames(17, 1000);
+    daemon.send(&frames);
+    daemon.settle(1000, 1);
+    daemon.end();
+    reader.end().succeeded().account();
+    assert!(bytes_of(packets_of(&reader.file)) == frames);
+    assert!(!daemon.socket().exists());
+
+    let mut daemon = daemon.begin(&[]);
+    let mut reader = daemon.reader("sudden.pcap", &[]);
+    daemon.send(&frames);
+    daemon.settle(1000, 1);
+    daemon.live.as_ref().unwrap().signal("KILL");
+    let finished = reader.end();
+    assert_eq!(finished.account().output("written"), 1000);
+    finished.failed_saying(&["tap:office: the daemon is gone; all that it had stored was read"]);
+    assert!(bytes_of(packets_of(&reader.file)) == frames);
+    // Its socket is in nobody's way.
+    daemon.live = None;
+    let mut daemon = daemon.begin(&[]);
+    let second = tapline(["serve", "-i", "lo", "--socket"]).arg(daemon.socket()).output().unwrap();
+    Finished::new(second).failed_saying(&["another daemon listens there"]);
+    daemon.end();
+    let arguments = ["capture", "-i", "tap:office", "--socket", daemon.folder.path().to_str().unwrap()];
+    run(arguments).failed_saying(&["no daemon at", "tapline serve"]);
+}
+
+#[test]
+fn a_file_is_served_whole_to_whoever_waits_for_it() {
+    if !namespaces_or_skip("a_file_is_served_whole_to_whoever_waits_for_it") {
+        return;
+    }
+    let namespace = Namespace::with_pair("serve").unwrap();
+    let mut daemon = Daemon { live: None, folder: tempfile::tempdir().unwrap(), namespace };
+    let file = daemon.file("in.pcap");
+    let recipe = ["size=imix", "flows=50", "count=50k", "seed=3"];
+    run(["generate", "-w", file.to_str().unwrap()].into_iter().chain(recipe)).succeeded();
+    let mut command = tapline(["serve", "--json", "--name", "office", "--buffer", "4", "-r"]);
+    command.arg(&file).arg("--socket").arg(daemon.socket()).stderr(Stdio::piped());
+    daemon.live = Some(Live::start_command(&daemon.namespace, 0, &mut command));
+    daemon.wait_until_served();
+    let mut reader = daemon.reader_of_file("all.pcap");
+    reader.end().succeeded().account();
+    assert!(bytes_of(packets_of(&reader.file)) == bytes_of(packets_of(&file)));
+    let (account, _) = daemon.end();
+    assert_eq!((&account["delivered"], &account["ended"]), (&50_000.into(), &"".into()), "{account}");
+}
+
+impl Daemon {
+    /// A lossless reader, which may be at its end at once.
+    fn reader_of_file(&self, file: &str) -> Reader {
+        let mut command =
+            tapline(["capture", "-i", "tap:office", "--json", "--policy", "lossless", "--socket"]);
+        command.arg(self.socket()).arg("-w").arg(self.file(file));
+        Reader { child: Some(command.spawn().expect("the program was built")), file: self.file(file) }
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let rules = folder.path().join("rules.toml");
+    fs::write(&rules, "[[capture]]\nname = \"x\"\n").unwrap();
+    let config = ["serve", "--config", rules.to_str().unwrap()];
+    run(config).failed_saying(&["rules.toml", "either interfaces or a file"]);
+    run(["serve", "-i", "no-such-if"]).failed_saying(&["no-such-if"]);
+    run(["serve"]).failed_saying(&["--interface"]);
+    run(["capture", "-i", "tap:x", "-i", "lo"]).failed_saying(&["one tap:NAME and nothing else"]);
+    run(["capture", "-i", NEAR, "--since", "5s"]).failed_saying(&["are for captures of tapline serve"]);
+}
