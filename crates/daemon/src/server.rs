@@ -32,6 +32,10 @@ use crate::{AccessRule, Capture, Ended, Error, Rules, Who};
 
 /// Connections at the same time.
 const CLIENTS_MAX: usize = 1024;
+/// Of these, of one user who is not root.
+const CLIENTS_OF_USER_MAX: usize = 128;
+/// The longest index that a reader may have: 16 MiB.
+const ENTRIES_MAX: u32 = 1 << 20;
 /// The longest sleep of the control thread.
 const WAIT: Duration = Duration::from_secs(1);
 
@@ -155,6 +159,11 @@ impl Server {
             Ok(_) => return self.refuse(log, &format!("more than {CLIENTS_MAX} connections")),
             Err(_) => return,
         };
+        let theirs = self.clients.iter().filter(|client| client.who.uid == peer.uid).count();
+        if peer.uid != 0 && theirs >= CLIENTS_OF_USER_MAX {
+            return self
+                .refuse(log, &format!("more than {CLIENTS_OF_USER_MAX} connections of user {}", peer.uid));
+        }
         if stream.set_nonblocking(true).is_ok() {
             let channel = Channel::new(stream, false);
             self.clients.push(Client { channel, who: Who::of(peer), program: None, reading: None });
@@ -245,7 +254,9 @@ impl Server {
             return Err(self.no_such_capture(&client.who, &attach.capture));
         };
         let used = self.readers_of(client.who.uid, at);
-        let refusal = if !access.policies.iter().any(|policy| policy == attach.policy.name()) {
+        let refusal = if attach.entries > ENTRIES_MAX {
+            Some(format!("an index of {} entries; {ENTRIES_MAX} are the most", attach.entries))
+        } else if !access.policies.iter().any(|policy| policy == attach.policy.name()) {
             let allowed = access.policies.join(", ");
             Some(format!("the policy {} is not allowed; there is {allowed}", attach.policy.name()))
         } else if used >= access.readers as usize {

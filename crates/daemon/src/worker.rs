@@ -120,8 +120,13 @@ enum Use {
 
 /// A source and its readers.
 pub(crate) struct Worker {
-    setting: Setting,
     source: Box<dyn Source>,
+    desk: Desk,
+}
+
+/// All but the source: so orders are obeyed also while a batch is lent and a lossless reader has no room for it.
+struct Desk {
+    setting: Setting,
     orders: Receiver<Order>,
     stop: Arc<AtomicBool>,
     set: FilterSet,
@@ -136,6 +141,10 @@ pub(crate) struct Worker {
     packets: u64,
     bytes: u64,
     unwanted: u64,
+    /// What was stored, and could not be, in buffers that were given back.
+    closed: (u64, u64),
+    /// What the source said when it was last asked.
+    interfaces: Vec<InterfaceAccount>,
     tended: Instant,
     ended: Option<String>,
 }
@@ -147,9 +156,8 @@ impl Worker {
         orders: Receiver<Order>,
         stop: Arc<AtomicBool>,
     ) -> Worker {
-        Worker {
+        let desk = Desk {
             setting,
-            source,
             orders,
             stop,
             set: FilterSet::new(Mode::All),
@@ -162,44 +170,52 @@ impl Worker {
             packets: 0,
             bytes: 0,
             unwanted: 0,
+            closed: (0, 0),
+            interfaces: Vec::new(),
             tended: Instant::now(),
             ended: None,
-        }
+        };
+        Worker { source, desk }
     }
 
     /// Works until it is stopped. What was captured until then is still passed on.
     pub(crate) fn run(mut self) -> Report {
+        let Worker { source, desk } = &mut self;
+        desk.interfaces = source.account();
         let mut is_stopping = false;
         loop {
-            let wants_stop = self.obey();
-            if wants_stop && !is_stopping {
+            if desk.obey() && !is_stopping {
                 is_stopping = true;
-                if let Err(error) = self.source.stop() {
-                    self.ended = Some(error.to_string());
+                if let Err(error) = source.stop() {
+                    desk.ended = Some(error.to_string());
                     break;
                 }
             }
-            if self.setting.waits_for_readers && self.readers.is_empty() && !is_stopping {
+            if desk.setting.waits_for_readers && desk.readers.is_empty() && !is_stopping {
                 std::thread::sleep(WAIT);
                 continue;
             }
-            match self.source.advance(WAIT) {
-                Ok(Advance::Batch) => self.pass(),
+            match source.advance(WAIT) {
+                Ok(Advance::Batch) => desk.pass(&source.batch()),
                 Ok(Advance::Idle) => {}
                 Ok(Advance::End) => {
-                    self.ended.get_or_insert_default();
+                    desk.ended.get_or_insert_default();
                     break;
                 }
                 Err(error) => {
-                    self.ended = Some(error.to_string());
+                    desk.ended = Some(error.to_string());
                     break;
                 }
             }
-            self.tend();
+            if desk.tended.elapsed() >= TEND_EVERY {
+                desk.tend(source.account());
+            }
         }
-        self.end(is_stopping)
+        self.desk.end(self.source.account(), is_stopping)
     }
+}
 
+impl Desk {
     /// Does what the control thread wants. Returns whether that is the end.
     fn obey(&mut self) -> bool {
         loop {
@@ -223,7 +239,7 @@ impl Worker {
             return Err("the capture has ended".to_owned());
         }
         let view = self.view(rights)?;
-        let counts = counts(&self.source.account(), self.unwanted);
+        let counts = counts(&self.interfaces, self.unwanted);
         let writer = &mut self.views[view].writer;
         // So that the reader knows what was lost before it came.
         writer.set_source(&counts);
@@ -311,10 +327,9 @@ impl Worker {
     }
 
     /// Gives a batch to those who want it.
-    fn pass(&mut self) {
-        let batch = self.source.batch();
+    fn pass(&mut self, batch: &Batch<'_>) {
         self.all.select_all(batch.len());
-        self.set.classify(&batch, &self.all, &mut self.matches);
+        self.set.classify(batch, &self.all, &mut self.matches);
         self.views.iter_mut().for_each(|view| view.wanted.clear());
         self.readers.iter_mut().for_each(|reader| reader.wanted.clear());
         self.packets += batch.len() as u64;
@@ -335,29 +350,38 @@ impl Worker {
             }
         }
         let now = clock::monotonic_ns();
-        let mut departed = Vec::new();
-        for (at, view) in self.views.iter_mut().enumerate() {
-            let gone = wait_for_room(view, &batch, &self.stop);
-            view.writer.store(&batch, &view.wanted);
+        for at in 0..self.views.len() {
+            self.wait_for_room(at, batch);
+            let View { writer, wanted, .. } = &mut self.views[at];
+            writer.store(batch, wanted);
             for reader in self.readers.iter().filter(|reader| reader.view == at) {
                 // Only one that just left is unknown.
-                let _ = view.writer.index(reader.id, &reader.wanted, 0);
+                let _ = writer.index(reader.id, &reader.wanted, 0);
             }
-            view.writer.publish(now);
-            if !gone.is_empty() {
-                departed.push((at, gone));
+            writer.publish(now);
+        }
+    }
+
+    /// Waits for lossless readers, unless it is the end. Orders are obeyed meanwhile: such a reader may want to leave, and who comes gets packets
+    /// from the next batch on.
+    fn wait_for_room(&mut self, at: usize, batch: &Batch<'_>) {
+        loop {
+            let View { writer, wanted, .. } = &mut self.views[at];
+            let Ok(Room::Blocked(id)) = writer.make_room(batch, wanted) else { return };
+            let asleep = writer.wait_for(id, ROOM_WAIT);
+            let departed = writer.reap();
+            self.depart(at, departed);
+            if asleep.is_err() || self.obey() {
+                return;
             }
         }
-        departed.into_iter().for_each(|(view, gone)| self.depart(view, gone));
     }
 
     /// What is to be done now and then.
-    fn tend(&mut self) {
-        if self.tended.elapsed() < TEND_EVERY {
-            return;
-        }
+    fn tend(&mut self, interfaces: Vec<InterfaceAccount>) {
         self.tended = Instant::now();
-        let counts = counts(&self.source.account(), self.unwanted);
+        self.interfaces = interfaces;
+        let counts = counts(&self.interfaces, self.unwanted);
         let now = clock::monotonic_ns();
         for at in 0..self.views.len() {
             let writer = &mut self.views[at].writer;
@@ -366,11 +390,29 @@ impl Worker {
             let departed = writer.reap();
             self.depart(at, departed);
         }
+        self.close_idle_views();
+    }
+
+    /// Buffers that nobody reads and that keep no history are given back.
+    fn close_idle_views(&mut self) {
+        for at in (0..self.views.len()).rev() {
+            let is_read = self.readers.iter().any(|reader| reader.view == at);
+            if is_read || self.views[at].history.is_some() {
+                continue;
+            }
+            let View { writer, .. } = self.views.swap_remove(at);
+            self.closed.0 += writer.stored();
+            self.closed.1 += writer.not_stored();
+            let moved = self.views.len();
+            self.readers.iter_mut().filter(|reader| reader.view == moved).for_each(|reader| reader.view = at);
+            self.know_uses();
+        }
     }
 
     /// Says that nothing more comes, lets readers read what is left, and gives the last report.
-    fn end(mut self, is_stopping: bool) -> Report {
-        let counts = counts(&self.source.account(), self.unwanted);
+    fn end(&mut self, interfaces: Vec<InterfaceAccount>, is_stopping: bool) -> Report {
+        self.interfaces = interfaces;
+        let counts = counts(&self.interfaces, self.unwanted);
         for view in &mut self.views {
             view.writer.set_source(&counts);
             view.writer.end();
@@ -406,27 +448,14 @@ impl Worker {
             packets: self.packets,
             bytes: self.bytes,
             unwanted: self.unwanted,
-            stored: self.views.iter().map(|view| view.writer.stored()).sum(),
-            not_stored: self.views.iter().map(|view| view.writer.not_stored()).sum(),
+            stored: self.closed.0 + self.views.iter().map(|view| view.writer.stored()).sum::<u64>(),
+            not_stored: self.closed.1 + self.views.iter().map(|view| view.writer.not_stored()).sum::<u64>(),
             cpu_ns: usage::thread_time().as_nanos() as u64,
-            interfaces: self.source.account(),
+            interfaces: self.interfaces.clone(),
             readers,
             ended: self.ended.clone(),
         }
     }
-}
-
-/// Waits for lossless readers, unless it is the end. Returns readers that went meanwhile.
-fn wait_for_room(view: &mut View, batch: &Batch<'_>, stop: &AtomicBool) -> Vec<Departed> {
-    let mut gone = Vec::new();
-    while let Ok(Room::Blocked(id)) = view.writer.make_room(batch, &view.wanted) {
-        let asleep = view.writer.wait_for(id, ROOM_WAIT);
-        gone.extend(view.writer.reap());
-        if asleep.is_err() || stop.load(Ordering::Relaxed) {
-            break;
-        }
-    }
-    gone
 }
 
 /// What the source counted, for readers to see.
