@@ -29,7 +29,7 @@ pub(crate) fn store_line(to: &[AtomicU64; LINE_WORDS], line: &[u64; LINE_WORDS])
 /// If `to` is not long enough, or not whole lines.
 #[inline]
 pub(crate) fn store_bytes(to: &[AtomicU64], from: &[u8]) {
-    assert!(to.len() * 8 >= from.len() && to.len() % LINE_WORDS == 0);
+    assert!(to.len() * 8 >= from.len() && to.len().is_multiple_of(LINE_WORDS));
     if !cfg!(loom) {
         implementation::store_bytes(to, from);
     }
@@ -101,7 +101,7 @@ mod implementation {
     #[inline]
     pub(super) fn load_lines(from: &ReadWords, first: usize, into: &mut [u64]) {
         let end = first.checked_add(into.len());
-        assert!(end.is_some_and(|end| end <= from.len()) && into.len() % LINE_WORDS == 0);
+        assert!(end.is_some_and(|end| end <= from.len()) && into.len().is_multiple_of(LINE_WORDS));
         if !into.is_empty() {
             // SAFETY: as many words are there from `first` on as `into` has, and these are whole lines.
             unsafe {
