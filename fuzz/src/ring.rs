@@ -135,7 +135,13 @@ fn read(mut reader: Reader, later: &[Step], tell: impl Fn(&Step)) {
             Err(error) => assert!(!error.to_string().is_empty()),
         }
         assert!(reader.account().balances(), "{}", reader.account());
-        let _ = (reader.wait(Duration::ZERO), reader.arm(), reader.watermark(), reader.source(), reader.standing());
+        let _ = (
+            reader.wait(Duration::ZERO),
+            reader.arm(),
+            reader.watermark(),
+            reader.source(),
+            reader.standing(),
+        );
         later.get(round).into_iter().for_each(&tell);
     }
     let account = reader.finish();
@@ -209,8 +215,10 @@ pub(crate) fn ring_writer_seeds() -> Vec<Vec<u8>> {
 pub(crate) fn ring_reader_seeds() -> Vec<Vec<u8>> {
     let store = |count: u16| step(0, count, 100);
     let lies = [(32, 5), (33, 8), (34, u64::MAX), (35, 1), (35, 3), (40, 1), (40, 2), (41, 1), (42, 0)];
-    let mut seeds: Vec<Vec<u8>> =
-        lies.iter().map(|(word, value)| [store(30), step(9, *word, *value), store(31), store(31)].concat()).collect();
+    let mut seeds: Vec<Vec<u8>> = lies
+        .iter()
+        .map(|(word, value)| [store(30), step(9, *word, *value), store(31), store(31)].concat())
+        .collect();
     seeds.push([step(6, 0, 1), store(31), step(5, 0, 0), step(4, 0, 4000), store(31)].concat());
     seeds.push([step(6, 0, 2), store(31), step(5, 0, 0), store(31), store(31), store(31)].concat());
     seeds
