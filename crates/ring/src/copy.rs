@@ -29,20 +29,21 @@ pub(crate) fn store_line(to: &[AtomicU64; LINE_WORDS], line: &[u64; LINE_WORDS])
 /// If `to` is not long enough, or not whole lines.
 #[inline]
 pub(crate) fn store_bytes(to: &[AtomicU64], from: &[u8]) {
-    assert!(to.len() * 8 >= from.len() && to.len() % LINE_WORDS == 0);
+    assert!(to.len() * 8 >= from.len() && to.len().is_multiple_of(LINE_WORDS));
     if !cfg!(loom) {
         implementation::store_bytes(to, from);
     }
 }
 
-/// Stores entries of an index, their second words with `verdict` added, which has no bit in common with them.
+/// Stores entries of an index, their second words with `verdict` added, which has no bit in common with them. Returns the sum of these words
+/// without it.
 ///
 /// # Panics
 /// If there are not as many places as entries.
 #[inline]
-pub(crate) fn store_entries(to: &[[AtomicU64; 2]], from: &[[u64; 2]], verdict: u64) {
+pub(crate) fn store_entries(to: &[[AtomicU64; 2]], from: &[[u64; 2]], verdict: u64) -> u64 {
     assert_eq!(to.len(), from.len());
-    implementation::store_entries(to, from, verdict);
+    implementation::store_entries(to, from, verdict)
 }
 
 /// Loads lines of 64 bytes from the word `first` on. Nothing is said of what they are worth until a fence and a look at the block's sequence.
@@ -101,7 +102,7 @@ mod implementation {
     #[inline]
     pub(super) fn load_lines(from: &ReadWords, first: usize, into: &mut [u64]) {
         let end = first.checked_add(into.len());
-        assert!(end.is_some_and(|end| end <= from.len()) && into.len() % LINE_WORDS == 0);
+        assert!(end.is_some_and(|end| end <= from.len()) && into.len().is_multiple_of(LINE_WORDS));
         if !into.is_empty() {
             // SAFETY: as many words are there from `first` on as `into` has, and these are whole lines.
             unsafe {
@@ -111,33 +112,65 @@ mod implementation {
         }
     }
 
+    /// Entries of one round.
+    const ROUND: usize = 4;
+
     #[inline]
-    pub(super) fn store_entries(to: &[[AtomicU64; 2]], from: &[[u64; 2]], verdict: u64) {
-        if from.is_empty() {
-            return;
-        }
+    pub(super) fn store_entries(to: &[[AtomicU64; 2]], from: &[[u64; 2]], verdict: u64) -> u64 {
+        let rounds = from.len() / ROUND;
+        let whole = rounds * ROUND;
+        let sum = if rounds == 0 { 0 } else { store_rounds(&to[..whole], &from[..whole], verdict) };
+        sum + store_entry_words(&to[whole..], &from[whole..], verdict)
+    }
+
+    /// At least one round of entries, with as many places.
+    #[inline]
+    fn store_rounds(to: &[[AtomicU64; 2]], from: &[[u64; 2]], verdict: u64) -> u64 {
         let verdict = [0, verdict];
-        // SAFETY: 16 bytes are read from `from` and written to `to` for each entry, of which both have as many, and at least one; `verdict` has 16.
+        let mut sums = [0u64; 2];
+        // SAFETY: 64 bytes are read from `from` and written to `to` for each round, of which both have as many, and at least one; `verdict` and `sums`
+        // have 16 bytes each.
         unsafe {
             asm!(
                 "movdqu {v}, [{verdict}]",
+                "pxor {sum}, {sum}",
                 "2:",
                 "movdqu {a}, [{from}]",
+                "movdqu {b}, [{from} + 16]",
+                "movdqu {c}, [{from} + 32]",
+                "movdqu {d}, [{from} + 48]",
+                "paddq {sum}, {a}",
                 "por {a}, {v}",
                 "movdqu [{to}], {a}",
-                "add {from}, 16",
-                "add {to}, 16",
+                "paddq {sum}, {b}",
+                "por {b}, {v}",
+                "movdqu [{to} + 16], {b}",
+                "paddq {sum}, {c}",
+                "por {c}, {v}",
+                "movdqu [{to} + 32], {c}",
+                "paddq {sum}, {d}",
+                "por {d}, {v}",
+                "movdqu [{to} + 48], {d}",
+                "add {from}, 64",
+                "add {to}, 64",
                 "dec {left}",
                 "jnz 2b",
+                "movdqu [{sums}], {sum}",
                 verdict = in(reg) verdict.as_ptr(),
+                sums = in(reg) sums.as_mut_ptr(),
                 from = inout(reg) from.as_ptr() => _,
                 to = inout(reg) to.as_ptr() => _,
-                left = inout(reg) from.len() => _,
+                left = inout(reg) from.len() / ROUND => _,
                 a = out(xmm_reg) _,
+                b = out(xmm_reg) _,
+                c = out(xmm_reg) _,
+                d = out(xmm_reg) _,
                 v = out(xmm_reg) _,
+                sum = out(xmm_reg) _,
                 options(nostack)
             );
         }
+        sums[1]
     }
 
     /// # Safety
@@ -208,12 +241,15 @@ mod implementation {
     pub(super) use super::{store_entry_words as store_entries, store_words as store_bytes};
 }
 
-#[cfg(any(not(target_arch = "x86_64"), miri, loom))]
-fn store_entry_words(to: &[[AtomicU64; 2]], from: &[[u64; 2]], verdict: u64) {
+/// One after the other.
+fn store_entry_words(to: &[[AtomicU64; 2]], from: &[[u64; 2]], verdict: u64) -> u64 {
+    let mut sum = 0;
     for ([position, what], from) in to.iter().zip(from) {
         position.store(from[0], Relaxed);
         what.store(from[1] | verdict, Relaxed);
+        sum += from[1];
     }
+    sum
 }
 
 /// Word by word; the last one is filled up with zeros.
@@ -258,7 +294,8 @@ mod tests {
         let (places, _) = words[2..].as_chunks::<2>();
         let from: Vec<[u64; 2]> = (0..20).map(|n| [n, 100 + n]).collect();
         for len in 0..=from.len() {
-            store_entries(&places[..len], &from[..len], 7 << 32);
+            let sum = store_entries(&places[..len], &from[..len], 7 << 32);
+            assert_eq!(sum, from[..len].iter().map(|entry| entry[1]).sum::<u64>());
             for (place, from) in places.iter().zip(&from[..len]) {
                 assert_eq!([0, 1].map(|at| place[at].load(Relaxed)), [from[0], from[1] | 7 << 32]);
             }

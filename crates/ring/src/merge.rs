@@ -6,13 +6,19 @@
 //! reader 2: nothing, watermark 4          -> nothing beyond 4 until it has something, says more, or patience is over
 //! ```
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tapline_packet::Batch;
+use tapline_sys::Poller;
 
 use crate::account::Account;
 use crate::reader::{Reader, Waited};
 use crate::{Error, WakeWish};
+
+/// The longest sleep before it is looked again what there is: packets that are too few to be woken for grow old.
+const NAP: Duration = Duration::from_millis(100);
+/// Likewise while packets wait for what another buffer's writer says: its word rings no bell.
+const HELD_UP_NAP: Duration = Duration::from_millis(1);
 
 /// In which order packets of several buffers come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +48,9 @@ pub struct MergedReader {
     turn: usize,
     /// What was lent last: the part, and up to which packet.
     lent: Option<(usize, usize)>,
+    /// Packets are there that wait for a buffer which has none.
+    is_held_up: bool,
+    poller: Poller,
 }
 
 struct Part {
@@ -97,7 +106,7 @@ impl MergedReader {
             .into_iter()
             .map(|reader| Part { reader, next: 0, len: 0, empty_since_ns: None })
             .collect();
-        MergedReader { parts, order, turn: 0, lent: None }
+        MergedReader { parts, order, turn: 0, lent: None, is_held_up: false, poller: Poller::new() }
     }
 
     /// The readers.
@@ -122,6 +131,7 @@ impl MergedReader {
             }
         };
         self.lent = found;
+        self.is_held_up = found.is_none() && self.parts.iter().any(|part| part.next < part.len);
         Ok(found.map(|(reader, end)| self.run(reader, end)))
     }
 
@@ -131,34 +141,56 @@ impl MergedReader {
         Some(self.run(reader, end))
     }
 
-    /// Sleeps until there may be packets, `timeout` at most. With several buffers it looks again after a millisecond, or sleeps on the one
-    /// that was read last: who needs better puts all [`descriptor`](Reader::descriptor)s into one epoll.
+    /// Sleeps until one of the buffers has packets as wished, or nothing more comes, for `timeout` at most; on all their bells at once.
     ///
     /// # Errors
     /// As [`Reader::wait`].
     pub fn wait(&mut self, timeout: Duration) -> Result<Waited, Error> {
-        let nap = if self.parts.len() > 1 { Duration::from_millis(1) } else { timeout };
-        let end = std::time::Instant::now() + timeout;
+        let start = Instant::now();
         loop {
-            let mut ends = Vec::with_capacity(self.parts.len());
-            for part in &mut self.parts {
-                ends.push(part.reader.wait(Duration::ZERO)?);
+            if let Some(end) = self.arm()? {
+                return Ok(end);
             }
-            if ends.contains(&Waited::Ready) {
-                return Ok(Waited::Ready);
-            }
-            let is_over = |waited: &Waited| matches!(waited, Waited::Closed | Waited::WriterGone);
-            if ends.iter().all(is_over) {
-                let gone = ends.contains(&Waited::WriterGone);
-                return Ok(if gone { Waited::WriterGone } else { Waited::Closed });
-            }
-            let left = end.saturating_duration_since(std::time::Instant::now());
+            let left = timeout.saturating_sub(start.elapsed());
             if left.is_zero() {
                 return Ok(Waited::TimedOut);
             }
-            let open = ends.iter().position(|waited| !is_over(waited)).unwrap_or(0);
-            self.parts[open].reader.wait(nap.min(left))?;
+            let nap = if self.is_held_up { HELD_UP_NAP } else { NAP };
+            self.poller.wait(left.min(nap)).map_err(Error::system("wait for packets"))?;
+            if self.is_held_up {
+                return Ok(Waited::Ready);
+            }
         }
+    }
+
+    /// Prepares all readers for poll(2): `None` if it is right to wait.
+    fn arm(&mut self) -> Result<Option<Waited>, Error> {
+        self.poller.clear();
+        let (mut gone, mut open) = (false, false);
+        for (at, part) in self.parts.iter_mut().enumerate() {
+            let next = self.lent.filter(|(lent, _)| *lent == at).map_or(part.next, |(_, end)| end);
+            if next < part.len {
+                if !self.is_held_up {
+                    return Ok(Some(Waited::Ready));
+                }
+                open = true;
+                continue;
+            }
+            match part.reader.arm()? {
+                None => {
+                    open = true;
+                    self.poller.add(part.reader.descriptor());
+                }
+                Some(Waited::WriterGone) => gone = true,
+                Some(Waited::Closed) => {}
+                Some(end) => return Ok(Some(end)),
+            }
+        }
+        Ok(match (open, gone) {
+            (true, _) => None,
+            (_, true) => Some(Waited::WriterGone),
+            _ => Some(Waited::Closed),
+        })
     }
 
     /// Sets when sleep is to end, for each buffer.

@@ -164,7 +164,7 @@ impl View {
         let fits = entry.cap_len <= self.snap_len
             && place.sequence != 0
             && place.offset >= BLOCK_HEAD_LEN
-            && place.offset % LINE_LEN == 0
+            && place.offset.is_multiple_of(LINE_LEN)
             && place.offset + record_len(entry.cap_len) <= self.geometry.block_len();
         if fits { Ok(place) } else { Err(Miss::Damaged) }
     }

@@ -177,7 +177,7 @@ impl Writer {
             file,
             store: Store::new(words, geometry, &facts),
             generation: facts.generation,
-            readers: Readers::new(geometry.blocks()),
+            readers: Readers::new(geometry),
             last: Box::default(),
             latest: None,
         })
@@ -193,7 +193,7 @@ impl Writer {
             let (least, most) = (*ENTRIES.start(), *ENTRIES.end());
             return Err(Error::Size { what: "number of entries", value: entries, least, most });
         }
-        let credit = self.readers.admit(&spec.policy, self.store.geometry())?;
+        let credit = self.readers.admit(&spec.policy)?;
         let system = Error::system("make an index");
         let file = Memfd::create(c"tapline-index", index_len(entries)).map_err(&system)?;
         let words = file.map().map_err(&system)?;
@@ -267,6 +267,9 @@ impl Writer {
     }
 
     /// Stores the packets of a batch that anybody wants, each once. Nobody sees them until they are indexed and published.
+    ///
+    /// # Panics
+    /// If a packet is wanted that the batch does not have.
     #[inline]
     pub fn store(&mut self, batch: &Batch<'_>, wanted: &Selection) {
         let Last { by_index, stretch, len } = &mut *self.last;

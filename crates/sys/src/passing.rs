@@ -29,7 +29,7 @@ pub fn send(
     let payload = size_of_val(descriptors) as u32;
     // SAFETY: the sums of sizes are only computed.
     message.msg_controllen = unsafe { libc::CMSG_SPACE(payload) } as _;
-    debug_assert!(CONTROL_WORDS * size_of::<u64>() >= size_of::<libc::cmsghdr>() + payload as usize);
+    debug_assert!(message.msg_controllen <= size_of_val(&control));
     if descriptors.is_empty() {
         message.msg_controllen = 0;
     } else {
@@ -61,7 +61,7 @@ pub fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8]) -> Result<(usize, Vec<O
     let result = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_CMSG_CLOEXEC) };
     let len = check_len("recvmsg(SCM_RIGHTS)", result)?;
     let found = descriptors_of(&message);
-    if message.msg_flags & libc::MSG_CTRUNC != 0 {
+    if message.msg_flags & libc::MSG_CTRUNC != 0 || found.len() > DESCRIPTORS_MAX {
         return Err(SyscallError::from_errno("recvmsg(SCM_RIGHTS)", libc::EMSGSIZE));
     }
     Ok((len, found))

@@ -186,6 +186,20 @@ fn time_is_a_credit_too() {
 }
 
 #[test]
+fn blocks_that_one_batch_fills_are_as_young_as_it_is() {
+    let mut writer = writer(4096, 16);
+    let policy = Policy::Leased { bytes: 8 * 4096, time: Duration::from_nanos(1000) };
+    let (id, mut reader) = attach(&mut writer, policy, 4096);
+    for round in 0..50u64 {
+        // Five blocks at once, and the times of rounds are far apart.
+        offer(&mut writer, &Made::new(round * 1000, 155, 60), &[id]);
+        writer.tick((round * 1000 + 154) * 10);
+        assert_eq!(writer.standing(id).unwrap(), Standing::Leased, "{round}");
+        assert_eq!(drain(&mut reader).len(), 155);
+    }
+}
+
+#[test]
 fn a_lossless_reader_is_waited_for_until_the_caller_gives_up() {
     let mut writer = writer(4096, 4);
     let (id, mut reader) = attach(&mut writer, Policy::Lossless, 1024);

@@ -37,6 +37,12 @@ fn by_time_waits_for_who_may_have_older_ones() {
     let (mut writers, mut merged) = merged(2, Order::ByTime(Duration::from_nanos(1000)));
     send(&mut writers[0], 10, 5);
     assert_eq!(all_now(&mut merged, 0), [], "the other said nothing");
+    assert_eq!(
+        merged.wait(Duration::ZERO).unwrap(),
+        Waited::TimedOut,
+        "what is held up is no reason to wake"
+    );
+    assert_eq!(merged.wait(Duration::from_secs(600)).unwrap(), Waited::Ready, "but to look again");
     send(&mut writers[1], 12, 1);
     assert_eq!(all_now(&mut merged, 1), [10, 11, 12, 12], "none older than 12 comes");
     writers[1].0.publish_until(0, Some(Timestamp::from_nanos(139)));

@@ -145,44 +145,43 @@ impl Attached {
 pub(super) struct Readers {
     slots: Vec<Option<Attached>>,
     numbers: u32,
-    blocks: usize,
+    geometry: Geometry,
     /// When each block was last published to, by its place.
     touched_ns: Box<[u64]>,
-    touched: u64,
+    /// Records and block at that time.
+    touched: (u64, u64),
     /// Counted, so that the path of most captures asks nobody.
     lossless: usize,
-    geometry: Option<Geometry>,
     now_ns: u64,
+    /// The block that is being filled.
     current: u64,
 }
 
 impl Readers {
-    pub(super) fn new(blocks: usize) -> Readers {
+    pub(super) fn new(geometry: Geometry) -> Readers {
         Readers {
             slots: Vec::new(),
             numbers: 0,
-            blocks,
-            touched_ns: vec![0; blocks].into(),
-            touched: 0,
+            geometry,
+            touched_ns: vec![0; geometry.blocks()].into(),
+            touched: (0, 0),
             lossless: 0,
-            geometry: None,
             now_ns: 0,
             current: 0,
         }
     }
 
     /// Whether one more of this policy can be had, and what it is promised.
-    pub(super) fn admit(&mut self, policy: &Policy, geometry: Geometry) -> Result<Option<Credit>, Error> {
-        self.geometry = Some(geometry);
+    pub(super) fn admit(&self, policy: &Policy) -> Result<Option<Credit>, Error> {
         if self.attached().count() >= READERS_MAX {
             return Err(Error::TooManyReaders { most: READERS_MAX });
         }
         let Policy::Leased { bytes, time } = *policy else { return Ok(None) };
-        let most = holders_max(geometry);
+        let most = holders_max(self.geometry);
         if self.attached().filter(|reader| reader.credit.is_some()).count() >= most {
             return Err(Error::TooManyReaders { most });
         }
-        let (blocks, block_len) = (self.blocks as u64, geometry.block_len() as u64);
+        let (blocks, block_len) = (self.geometry.blocks() as u64, self.geometry.block_len() as u64);
         let asked = bytes.div_ceil(block_len);
         if asked > blocks / 2 {
             return Err(Error::CreditTooLarge { asked: bytes, most: blocks / 2 * block_len });
@@ -270,9 +269,12 @@ impl Readers {
     /// Notes when the blocks that were filled since the last time were published to.
     fn touch(&mut self, store: &Store, now_ns: u64) {
         (self.now_ns, self.current) = (now_ns, store.sequence());
-        if store.records() != self.touched {
-            self.touched = store.records();
-            self.touched_ns[store.geometry().slot(store.sequence())] = now_ns;
+        let (records, sequence) = self.touched;
+        if store.records() != records {
+            let oldest = self.current.saturating_sub(self.geometry.blocks() as u64 - 1);
+            (sequence.max(oldest)..=self.current)
+                .for_each(|at| self.touched_ns[self.geometry.slot(at)] = now_ns);
+            self.touched = (store.records(), self.current);
         }
     }
 
@@ -295,8 +297,8 @@ impl Readers {
     }
 
     fn enforce_credit(&mut self) {
-        let Some(geometry) = self.geometry else { return };
-        let (current, now_ns, touched_ns) = (self.current, self.now_ns, &self.touched_ns);
+        let (geometry, current) = (self.geometry, self.current);
+        let (now_ns, touched_ns) = (self.now_ns, &self.touched_ns);
         for reader in self.slots.iter_mut().flatten() {
             let (Some(credit), Standing::Leased) = (reader.credit, reader.standing) else { continue };
             if current > credit.blocks && reader.has_unread_at(geometry.slot(current - credit.blocks)) {
@@ -317,7 +319,7 @@ impl Readers {
     pub(super) fn room(&mut self, store: &Store, blocks: usize, packets: usize) -> Result<Room, Error> {
         // Held blocks may be passed over, one for each reader that may hold.
         let passed = self.attached().filter(|reader| reader.credit.is_some()).count();
-        let geometry = store.geometry();
+        let geometry = self.geometry;
         if blocks > 0 && blocks + passed + 1 > geometry.blocks() {
             return Err(Error::BatchTooLarge { packets, blocks });
         }
@@ -373,8 +375,7 @@ impl Holders for Readers {
     }
 
     fn give_up(&mut self, sequence: u64) {
-        let Some(geometry) = self.geometry else { return };
-        let slot = geometry.slot(sequence);
+        let slot = self.geometry.slot(sequence);
         for reader in self.slots.iter_mut().flatten() {
             if reader.standing.is_kept() && reader.has_unread_at(slot) {
                 self.lossless -= usize::from(reader.standing == Standing::Lossless);
