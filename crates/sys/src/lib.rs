@@ -10,6 +10,7 @@
 //! xsk: XdpSocket                            AF_XDP, both ways: packets in memory that the driver writes to and reads from
 //! poll, Wakeup                              waiting, and being woken
 //! ExecutableMemory                          machine code, written once and then never again
+//! memory                                    what will be read soon, what is to lie in large pages
 //! SharedWords                               counters that other processes read while we count
 //! KeyInput, TerminalSize                    a terminal, for programs that refresh what they show
 //! clock, tsc, usage, timer                  what time it is, what was used of it, and sleeping until it comes
@@ -35,6 +36,7 @@ mod executable;
 mod frame_socket;
 mod link_control;
 mod live_frames;
+pub mod memory;
 mod netdev;
 mod netlink;
 mod netns;
