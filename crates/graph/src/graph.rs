@@ -387,8 +387,7 @@ impl Rest<'_> {
 
 impl Rest<'_> {
     /// Hands flows that have ended to a node. They are no packets: no account but the stages' own counts them.
-    fn run_flows(&mut self, node: usize, ended: &Ended<'_>, start: u64) -> (u64, Result<(), Error>) {
-        let at = node - self.first;
+    fn run_flows(&mut self, at: usize, ended: &Ended<'_>, start: u64) -> (u64, Result<(), Error>) {
         let is_measured = self.is_measured;
         let (node, rest) = self.split(at);
         let mut out = Out { rest, ports: &mut node.ports, passed: Amount::default(), inner: 0 };
