@@ -161,7 +161,9 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
 /// Mistakes that are better told in the words of the command than in those of the graph.
 fn check(args: &ProbeArgs) -> Result<()> {
     if args.read.is_none() && args.interface.is_empty() {
-        bail!("no packets: name an interface (-i eth0; tapline interfaces lists them) or a file (-r trace.pcap)");
+        bail!(
+            "no packets: name an interface (-i eth0; tapline interfaces lists them) or a file (-r trace.pcap)"
+        );
     }
     KeyFields::parse(&args.key)?;
     if let Some(export) = &args.export {
@@ -177,11 +179,13 @@ fn check(args: &ProbeArgs) -> Result<()> {
 /// The graph that does it.
 fn graph(args: &ProbeArgs) -> String {
     let way = [filter(args), Some(meter(args))].into_iter().flatten().collect::<Vec<_>>().join(" -> ");
-    let mut sources = args.interface.iter().map(|name| format!("device({})", quoted(name))).collect::<Vec<_>>();
+    let mut sources =
+        args.interface.iter().map(|name| format!("device({})", quoted(name))).collect::<Vec<_>>();
     if let Some(path) = &args.read {
         sources.push(format!("file({})", quoted(&path.to_string_lossy())));
     }
-    let (first, others) = sources.split_first().map_or(("", &[][..]), |(first, others)| (first.as_str(), others));
+    let (first, others) =
+        sources.split_first().map_or(("", &[][..]), |(first, others)| (first.as_str(), others));
     // All sources meet in the first stage, which is declared once.
     let mut text = match args.filter.is_empty() {
         false => format!("{first} -> only :: {way};"),
@@ -273,7 +277,8 @@ mod tests {
             ("-r a\\\"b.pcap --key vlan,tos --inner --active-timeout 1.5m --idle-timeout 500ms", 3),
         ] {
             let text = graph_of(line);
-            let mut plan = Plan::changeable(&[Source { name: "probe", text: &text }]).unwrap_or_else(|why| panic!("{why}"));
+            let mut plan = Plan::changeable(&[Source { name: "probe", text: &text }])
+                .unwrap_or_else(|why| panic!("{why}"));
             assert_eq!(plan.nodes.len(), nodes, "{text}");
             plan.filter_in_user_space();
         }

@@ -24,7 +24,8 @@ fn traffic(folder: &Path, recipe: &str) -> String {
     path
 }
 
-const MIX: &str = "udp tcp icmp ip ip6 size=80..900 flows=200 order=random rate=1k count=20k start=1700000000";
+const MIX: &str =
+    "udp tcp icmp ip ip6 size=80..900 flows=200 order=random rate=1k count=20k start=1700000000";
 
 /// What the slow meter makes of a file.
 fn reference(path: &str) -> Vec<Flow> {
@@ -108,7 +109,12 @@ impl Drop for Nfcapd {
 type Told = (u64, String, String, u64, u64, u64, u64, i64, i64);
 
 fn told_by_nfdump(folder: &Path) -> Vec<Told> {
-    let output = Command::new("nfdump").arg("-R").arg(folder).args(["-q", "-o", "json"]).output().expect("nfdump starts");
+    let output = Command::new("nfdump")
+        .arg("-R")
+        .arg(folder)
+        .args(["-q", "-o", "json"])
+        .output()
+        .expect("nfdump starts");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let records: Vec<Value> = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
     let mut told: Vec<Told> = records.iter().map(told).collect();
@@ -118,7 +124,8 @@ fn told_by_nfdump(folder: &Path) -> Vec<Told> {
 
 fn told(record: &Value) -> Told {
     let number = |name: &str| record[name].as_u64().unwrap_or(0);
-    let text = |v4: &str, v6: &str| record[v4].as_str().or(record[v6].as_str()).unwrap_or_default().to_owned();
+    let text =
+        |v4: &str, v6: &str| record[v4].as_str().or(record[v6].as_str()).unwrap_or_default().to_owned();
     let is_icmp = matches!(number("proto"), 1 | 58);
     let ports = match is_icmp {
         true => (0, number("icmp_type") << 8 | number("icmp_code")),
@@ -155,7 +162,17 @@ fn told_by_reference(flows: &[Flow], has_v6: bool) -> Vec<Told> {
             let times = (within(way.times.0), within(way.times.1));
             if has_v6 || from.0.is_ipv4() {
                 let (source, destination) = (from.0.to_string(), to.0.to_string());
-                all.push((u64::from(flow.protocol), source, destination, from.1.into(), to.1.into(), way.packets, way.bytes, times.0, times.1));
+                all.push((
+                    u64::from(flow.protocol),
+                    source,
+                    destination,
+                    from.1.into(),
+                    to.1.into(),
+                    way.packets,
+                    way.bytes,
+                    times.0,
+                    times.1,
+                ));
             }
         }
     }
@@ -178,7 +195,8 @@ fn nfdump_tells_what_the_slow_meter_counts() {
         fs::create_dir(&into).unwrap();
         let nfcapd = Nfcapd::start(&into);
         let to = format!("127.0.0.1:{}", nfcapd.1);
-        let (results, account) = probe(&["-r", &path, "--export", &to, "--version", version, "--rate", "500"]);
+        let (results, account) =
+            probe(&["-r", &path, "--export", &to, "--version", version, "--rate", "500"]);
         nfcapd.finish();
         let wanted = told_by_reference(&flows, version != "5");
         let got = told_by_nfdump(&into);
@@ -225,7 +243,14 @@ fn tshark_reads_files_of_ipfix() {
     let [records, packets, bytes] = sums(&flows);
     let out = folder.path().join("flows.ipfix");
     probe(&["-r", &path, "--export", &format!("file:{}", out.display()), "--sample", "1"]);
-    let fields = ["cflow.sequence", "cflow.packets", "cflow.octets", "_ws.malformed", "_ws.expert.message", "cflow.exporttime"];
+    let fields = [
+        "cflow.sequence",
+        "cflow.packets",
+        "cflow.octets",
+        "_ws.malformed",
+        "_ws.expert.message",
+        "cflow.exporttime",
+    ];
     let lines = tshark(&out, &fields);
     let column = |at: usize| numbers(&lines, at);
     assert_eq!(column(1).len() as u64, records);
@@ -266,7 +291,10 @@ fn biflows_and_options_are_read_too() {
     let (results, account) = probe(&["-r", &path, "--export", &to, "--sample", "10"]);
     assert_eq!(results["meter"][0]["sampled_out"], 18_000);
     assert_eq!(account["lost"], 0);
-    let lines = tshark(&out, &["cflow.sampling_interval", "cflow.sampling_algorithm", "cflow.packets", "_ws.malformed"]);
+    let lines = tshark(
+        &out,
+        &["cflow.sampling_interval", "cflow.sampling_algorithm", "cflow.packets", "_ws.malformed"],
+    );
     assert_eq!((numbers(&lines, 0), numbers(&lines, 1)), (vec![10], vec![2]));
     assert_eq!(numbers(&lines, 2).iter().sum::<u64>(), 2_000);
 }
@@ -309,7 +337,10 @@ fn datagrams_as_asked_for() {
     probe(&words);
     let [first, second] = [datagrams(&sockets[0]), datagrams(&sockets[1])];
     assert_eq!(first, second);
-    assert!(first.iter().all(|datagram| datagram.len() <= 600 - 28) && first.iter().any(|datagram| datagram.len() > 500));
+    assert!(
+        first.iter().all(|datagram| datagram.len() <= 600 - 28)
+            && first.iter().any(|datagram| datagram.len() > 500)
+    );
     for (at, datagram) in first.iter().enumerate() {
         assert_eq!(u16::from_be_bytes([datagram[2], datagram[3]]) as usize, datagram.len());
         // Set 2 comes first in every third message.
@@ -331,7 +362,8 @@ fn the_greatest_flows_are_shown() {
     let mut wanted: Vec<u64> = flows.iter().map(bytes).collect();
     wanted.sort_unstable_by(|a, b| b.cmp(a));
     let rows = results["top"].as_array().unwrap();
-    let got: Vec<u64> = rows.iter().map(|row| row["bytes"].as_u64().unwrap() + row["bytes_back"].as_u64().unwrap()).collect();
+    let got: Vec<u64> =
+        rows.iter().map(|row| row["bytes"].as_u64().unwrap() + row["bytes_back"].as_u64().unwrap()).collect();
     assert_eq!(got, wanted[..5]);
     assert_eq!(results["meter"][0]["flows"], flows.len());
     assert_eq!(results["meter"][0]["packets"], 20_000);

@@ -92,7 +92,10 @@ pub(crate) fn narrow(source: (u32, u16), destination: (u32, u16), protocol: u8) 
     let side = |(address, port): (u32, u16)| u64::from(address) << 16 | u64::from(port);
     let (from, to) = (side(source), side(destination));
     let (low, high) = (from.min(to), from.max(to));
-    let words = [(low >> 16) << 32 | high >> 16, (low & 0xffff) << 48 | (high & 0xffff) << 32 | u64::from(protocol) << 24];
+    let words = [
+        (low >> 16) << 32 | high >> 16,
+        (low & 0xffff) << 48 | (high & 0xffff) << 32 | u64::from(protocol) << 24,
+    ];
     (words, u8::from(from > to))
 }
 
@@ -110,7 +113,8 @@ pub(crate) fn wide(
     let is_second = source > destination;
     let (low, high) = if is_second { (destination, source) } else { (source, destination) };
     let version = if version == IpVersion::V6 { V6 } else { 0 };
-    let second = u64::from(low.1) << 48 | u64::from(high.1) << 32 | u64::from(protocol) << 24 | version | WIDE;
+    let second =
+        u64::from(low.1) << 48 | u64::from(high.1) << 32 | u64::from(protocol) << 24 | version | WIDE;
     let addresses = [low.0, high.0];
     ([digest(&addresses, part), second], addresses, u8::from(is_second))
 }

@@ -63,9 +63,11 @@ impl Settings {
         if !(1..=PLACES_MAX).contains(&self.flows_max) {
             return Err(Error::FlowsMax { flows_max: self.flows_max, max: PLACES_MAX });
         }
-        for (name, ns, least) in
-            [("active", self.active_ns, 1_000_000), ("idle", self.idle_ns, 1_000_000), ("closed", self.closed_ns, 0)]
-        {
+        for (name, ns, least) in [
+            ("active", self.active_ns, 1_000_000),
+            ("idle", self.idle_ns, 1_000_000),
+            ("closed", self.closed_ns, 0),
+        ] {
             if !(least..=TIMEOUT_MAX).contains(&ns) {
                 return Err(Error::Timeout { name, seconds: ns as f64 / 1e9 });
             }

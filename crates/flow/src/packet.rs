@@ -119,7 +119,11 @@ pub(crate) fn any(
     statistics: &mut Statistics,
 ) -> Result<(Seen, Rest), Cause> {
     let mut context = Context { interface, ..Context::NONE };
-    let mut layer = Layer { headers: Headers::parse(link_type, packet), data: packet.data, wire_len: packet.meta.wire_len };
+    let mut layer = Layer {
+        headers: Headers::parse(link_type, packet),
+        data: packet.data,
+        wire_len: packet.meta.wire_len,
+    };
     if let Some(tag) = layer.headers.vlans().first() {
         context.vlan = tag.id();
     }

@@ -91,7 +91,8 @@ struct Cold {
     tos: [u8; 2],
 }
 
-const _: () = assert!(size_of::<Cold>() == 112, "with the hot part, wheel and index less than 200 bytes a flow");
+const _: () =
+    assert!(size_of::<Cold>() == 112, "with the hot part, wheel and index less than 200 bytes a flow");
 
 /// Addresses as the cold part has them: as numbers of 128 bits they would begin at multiples of 16, and fill it up to 128 bytes.
 fn halves(addresses: Addresses) -> [[u64; 2]; 2] {
@@ -159,7 +160,13 @@ impl Table {
 
     /// Adds a packet to its flow, which is made if there is none. A flow that had ended before comes out.
     #[inline(always)]
-    pub(crate) fn add(&mut self, seen: &Seen, rests: &[Rest], statistics: &mut Statistics, ended: &mut Vec<Flow>) {
+    pub(crate) fn add(
+        &mut self,
+        seen: &Seen,
+        rests: &[Rest],
+        statistics: &mut Statistics,
+        ended: &mut Vec<Flow>,
+    ) {
         let is_late = seen.time < self.clock;
         if !is_late {
             self.clock = seen.time;
@@ -306,7 +313,8 @@ impl Table {
             cold.last[side] = cold.last[side].max(seen.time);
             cold.seen = clock;
         }
-        let (packets, bytes) = (hot.packets[side].overflowing_add(1), hot.bytes[side].overflowing_add(seen.bytes));
+        let (packets, bytes) =
+            (hot.packets[side].overflowing_add(1), hot.bytes[side].overflowing_add(seen.bytes));
         (hot.packets[side], hot.bytes[side]) = (packets.0, bytes.0);
         cold.packets_high[side] = cold.packets_high[side].saturating_add(packets.1.into());
         cold.bytes_high[side] = cold.bytes_high[side].saturating_add(bytes.1.into());
@@ -369,7 +377,12 @@ impl Table {
     }
 
     /// Ends every flow, `most` of them at most; whether that was all. Those that are over by the clock have ended of that.
-    pub(crate) fn end_all(&mut self, most: usize, statistics: &mut Statistics, ended: &mut Vec<Flow>) -> bool {
+    pub(crate) fn end_all(
+        &mut self,
+        most: usize,
+        statistics: &mut Statistics,
+        ended: &mut Vec<Flow>,
+    ) -> bool {
         for _ in 0..most {
             let Some((place, _)) = self.wheel.oldest() else { return true };
             let reason = self.over(place).unwrap_or(EndReason::Forced);

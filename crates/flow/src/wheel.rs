@@ -57,7 +57,10 @@ impl Wheel {
     pub(crate) fn insert(&mut self, place: u32, deadline: i64) {
         let list = self.list_of(deadline);
         let before = self.last[list];
-        let link = Link { before: if before == NONE { LIST | list as u32 } else { before }, after: LIST | list as u32 };
+        let link = Link {
+            before: if before == NONE { LIST | list as u32 } else { before },
+            after: LIST | list as u32,
+        };
         match self.links.get_mut(place as usize) {
             Some(there) => *there = link,
             None => self.links.push(link),

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use tapline_file::FileSource;
 use tapline_flow::{EndReason, Flow, KeyFields, Meter, Settings, Side};
 use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType, Meta, Record, Selection, Timestamp};
-use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Udp};
 use tapline_testkit::flow_meter::{self, FlowMeter, Rules};
+use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Udp};
 use tapline_testkit::gallery;
 use tapline_testkit::random::Random;
 use tapline_testkit::traffic::Traffic;
@@ -25,7 +25,13 @@ fn of_reference(flow: &flow_meter::Flow) -> Plain {
 
 fn of_meter(flow: &Flow) -> Plain {
     let [one, other] = flow.sides;
-    ((one.address, one.port), (other.address, other.port), flow.protocol, flow.end as u8, [way(&one), way(&other)])
+    (
+        (one.address, one.port),
+        (other.address, other.port),
+        flow.protocol,
+        flow.end as u8,
+        [way(&one), way(&other)],
+    )
 }
 
 fn way(side: &Side) -> Option<flow_meter::Way> {
@@ -85,7 +91,10 @@ fn assert_sums(meter: &Meter, flows: &[Flow], frames: &[Timed]) {
     assert_eq!((read.packets, read.bytes), (frames.len() as u64, wire));
     assert_eq!(flows.iter().map(Flow::packets).sum::<u64>(), statistics.metered.packets);
     assert_eq!(flows.iter().map(Flow::bytes).sum::<u64>(), statistics.flow_bytes);
-    assert_eq!((statistics.made, statistics.ended.sum(), statistics.active), (flows.len() as u64, flows.len() as u64, 0));
+    assert_eq!(
+        (statistics.made, statistics.ended.sum(), statistics.active),
+        (flows.len() as u64, flows.len() as u64, 0)
+    );
 }
 
 fn reference(settings: &Settings, frames: &[Timed]) -> FlowMeter {
@@ -117,7 +126,8 @@ fn short() -> Settings {
 }
 
 fn captures() -> Vec<PathBuf> {
-    let folders = ["../testkit/samples", "../../../shared/captures"].map(|name| Path::new(env!("CARGO_MANIFEST_DIR")).join(name));
+    let folders = ["../testkit/samples", "../../../shared/captures"]
+        .map(|name| Path::new(env!("CARGO_MANIFEST_DIR")).join(name));
     if !folders[1].is_dir() {
         eprintln!("skipped in part: no real captures in {}", folders[1].display());
     }
@@ -145,7 +155,9 @@ fn frames_of(path: &Path) -> (Vec<Timed>, Vec<Interface>, bool) {
 fn is_simple(frame: &[u8]) -> bool {
     let mut at = 12;
     loop {
-        let Some(kind) = frame.get(at..at + 2).map(|kind| u16::from_be_bytes([kind[0], kind[1]])) else { return true };
+        let Some(kind) = frame.get(at..at + 2).map(|kind| u16::from_be_bytes([kind[0], kind[1]])) else {
+            return true;
+        };
         match kind {
             0x8100 | 0x88a8 | 0x9100 => at += 4,
             0..=1500 | 0x8847 | 0x8848 | 0x8864 | 0x8870 => return false,
@@ -178,7 +190,12 @@ fn the_sums_are_right_on_every_capture() {
     for path in captures() {
         let Ok(mut file) = FileSource::open(&path) else { continue };
         let settings = |key, inner| Settings { key, inner, ..short() };
-        let choices = [settings(KeyFields::default(), false), settings(all, false), settings(all, true), settings(KeyFields::default(), true)];
+        let choices = [
+            settings(KeyFields::default(), false),
+            settings(all, false),
+            settings(all, true),
+            settings(KeyFields::default(), true),
+        ];
         let mut meters = choices.map(|settings| (Meter::new(&settings).unwrap(), Vec::new()));
         let (mut packets, mut bytes) = (0, 0);
         while let Ok(true) = file.advance() {
@@ -195,7 +212,12 @@ fn the_sums_are_right_on_every_capture() {
         for (mut meter, mut flows) in meters {
             while !meter.finish(&mut flows) {}
             let statistics = meter.statistics();
-            assert_eq!((statistics.read().packets, statistics.read().bytes), (packets, bytes), "{}", path.display());
+            assert_eq!(
+                (statistics.read().packets, statistics.read().bytes),
+                (packets, bytes),
+                "{}",
+                path.display()
+            );
             assert_eq!(flows.iter().map(Flow::packets).sum::<u64>(), statistics.metered.packets);
             assert_eq!(flows.iter().map(Flow::bytes).sum::<u64>(), statistics.flow_bytes);
         }
@@ -209,7 +231,11 @@ fn mixed_traffic_gives_the_same_flows() {
         let mut frames: Vec<Timed> = Vec::new();
         for (at, frame) in Traffic::new(seed).take(4000) {
             let wire_len = frame.len() as u32;
-            let cut = if random.one_of(1, 20) { random.below(frame.len() as u64 + 1) as usize } else { frame.len() };
+            let cut = if random.one_of(1, 20) {
+                random.below(frame.len() as u64 + 1) as usize
+            } else {
+                frame.len()
+            };
             // Some come late.
             let late = if random.one_of(1, 30) { random.below(900_000_000) as i64 } else { 0 };
             if is_simple(&frame) {
@@ -271,7 +297,8 @@ fn datagram(port: u16) -> Vec<u8> {
 }
 
 fn push_one(meter: &mut Meter, time: i64, frame: &[u8], flows: &mut Vec<Flow>) {
-    let meta = Meta { timestamp: Timestamp::from_nanos(time), wire_len: frame.len() as u32, ..Meta::default() };
+    let meta =
+        Meta { timestamp: Timestamp::from_nanos(time), wire_len: frame.len() as u32, ..Meta::default() };
     let records = [Record { offset: 0, cap_len: frame.len() as u32, options_len: 0, meta }];
     let mut selection = Selection::none();
     selection.select_all(1);

@@ -162,7 +162,8 @@ impl FlowMeter {
             true => (self.rules.closed, 3),
             false => (self.rules.idle, 1),
         };
-        let (silent_until, active_until) = (flow.seen.saturating_add(silence), flow.born.saturating_add(self.rules.active));
+        let (silent_until, active_until) =
+            (flow.seen.saturating_add(silence), flow.born.saturating_add(self.rules.active));
         let is_over = self.clock > silent_until || self.clock >= active_until;
         is_over.then_some(if silent_until < active_until { why } else { 2 })
     }
@@ -193,7 +194,14 @@ impl FlowMeter {
         let end = if total == 0 { frame.len() } else { frame.len().min(at + total) };
         let cut = u16::from_be_bytes([h[6], h[7]]);
         let id = (cut & 0x3fff != 0).then(|| (u32::from(u16::from_be_bytes([h[4], h[5]])), h[9]));
-        let carried = Carried { data: frame, at: at + header_len, end, protocol: h[9], id, is_later: cut & 0x1fff != 0 };
+        let carried = Carried {
+            data: frame,
+            at: at + header_len,
+            end,
+            protocol: h[9],
+            id,
+            is_later: cut & 0x1fff != 0,
+        };
         let (ports, protocol, flags) = self.transport(time, address(12), address(16), &carried)?;
         Ok(Part {
             from: (address(12), ports.0),
@@ -231,11 +239,18 @@ impl FlowMeter {
     }
 
     /// Ports, protocol, TCP flags.
-    fn transport(&mut self, time: i64, from: IpAddr, to: IpAddr, carried: &Carried<'_>) -> Result<((u16, u16), u8, u8), Not> {
+    fn transport(
+        &mut self,
+        time: i64,
+        from: IpAddr,
+        to: IpAddr,
+        carried: &Carried<'_>,
+    ) -> Result<((u16, u16), u8, u8), Not> {
         let protocol = carried.protocol;
         if carried.is_later {
             let (id, said) = carried.id.ok_or(Not::Whole)?;
-            let first = self.firsts.get(&(from, to, id, said)).filter(|first| time - first.0 <= 30_000_000_000);
+            let first =
+                self.firsts.get(&(from, to, id, said)).filter(|first| time - first.0 <= 30_000_000_000);
             return Ok(first.map_or(((0, 0), protocol, 0), |first| ((first.2, first.3), first.1, 0)));
         }
         let Carried { data, at, end, .. } = *carried;
@@ -325,7 +340,13 @@ mod tests {
         }
         meter.push(21, &[0; 60], 60);
         meter.finish();
-        let shown: Vec<_> = meter.ended.iter().map(|flow| (flow.reason, flow.ways.map(|way| way.map(|way| (way.packets, way.bytes, way.times))))).collect();
+        let shown: Vec<_> = meter
+            .ended
+            .iter()
+            .map(|flow| {
+                (flow.reason, flow.ways.map(|way| way.map(|way| (way.packets, way.bytes, way.times))))
+            })
+            .collect();
         assert_eq!(
             shown,
             [(1, [Some((3, 108, (0, 9))), Some((1, 36, (5, 5)))]), (4, [Some((1, 36, (20, 20))), None])]

@@ -58,7 +58,11 @@ impl FromStr for Target {
             Some(at) => !rest[at..].contains(']') && (rest.starts_with('[') || rest.find(':') == Some(at)),
             None => false,
         };
-        let host = if has_port || rest.starts_with('[') || !rest.contains(':') { rest.to_owned() } else { format!("[{rest}]") };
+        let host = if has_port || rest.starts_with('[') || !rest.contains(':') {
+            rest.to_owned()
+        } else {
+            format!("[{rest}]")
+        };
         let address = if has_port { host } else { format!("{host}:{PORT}") };
         let port = address.rsplit(':').next().unwrap_or_default();
         if port.parse::<u16>().is_err() {
@@ -113,7 +117,9 @@ impl Collector {
                 stream: Some(stream),
                 tried: Instant::now(),
             }),
-            Target::File(path) => File::create(path).map(|file| Way::File(BufWriter::with_capacity(1 << 16, file))),
+            Target::File(path) => {
+                File::create(path).map(|file| Way::File(BufWriter::with_capacity(1 << 16, file)))
+            }
         };
         let way = way.map_err(|source| Error::Open { collector: name.clone(), source })?;
         Ok(Collector { name, way, pace: (rate > 0).then(|| Pace::new(rate)), is_reopened: false })

@@ -154,7 +154,11 @@ impl Element {
         let pair = PAIRS.iter().find(|(v4, v6)| self.enterprise().is_none() && [*v4, *v6].contains(&self.id));
         let Some((v4, v6)) = pair else { return self };
         let id = if version == For::V4 { *v4 } else { *v6 };
-        ELEMENTS.iter().find(|element| element.id == id && element.enterprise().is_none()).copied().unwrap_or(self)
+        ELEMENTS
+            .iter()
+            .find(|element| element.id == id && element.enterprise().is_none())
+            .copied()
+            .unwrap_or(self)
     }
 }
 
@@ -210,9 +214,27 @@ impl View<'_> {
             Value::IcmpCode => (icmp & 0xff).into(),
             Value::TtlMin => side.ttl_min.into(),
             Value::TtlMax => side.ttl_max.into(),
-            Value::Vlan => if context.vlan == Context::NO_VLAN { 0 } else { context.vlan.into() },
-            Value::IpVersion => if self.source().address.is_ipv4() { 4 } else { 6 },
-            Value::MplsTop => if context.mpls == Context::NO_LABEL { 0 } else { u64::from(context.mpls) << 4 },
+            Value::Vlan => {
+                if context.vlan == Context::NO_VLAN {
+                    0
+                } else {
+                    context.vlan.into()
+                }
+            }
+            Value::IpVersion => {
+                if self.source().address.is_ipv4() {
+                    4
+                } else {
+                    6
+                }
+            }
+            Value::MplsTop => {
+                if context.mpls == Context::NO_LABEL {
+                    0
+                } else {
+                    u64::from(context.mpls) << 4
+                }
+            }
             Value::EndReason => flow.end as u64,
             Value::StartSeconds => self.first.seconds() as u64,
             Value::EndSeconds => self.last.seconds() as u64,
@@ -267,7 +289,8 @@ mod tests {
     fn names_and_numbers_are_unique() {
         for (at, element) in ELEMENTS.iter().enumerate() {
             let same = |other: &Element| {
-                other.name == element.name || (other.id, other.enterprise()) == (element.id, element.enterprise())
+                other.name == element.name
+                    || (other.id, other.enterprise()) == (element.id, element.enterprise())
             };
             assert!(!ELEMENTS[..at].iter().any(same), "{}", element.name);
         }
@@ -279,7 +302,10 @@ mod tests {
     #[test]
     fn each_version_of_ip_has_its_own() {
         let v6 = |name: &str| Element::of_name(name).unwrap().for_version(For::V6).id;
-        assert_eq!(["sourceIPv4Address", "icmpTypeCodeIPv4", "vlanId", "initialTCPFlags"].map(v6), [27, 139, 58, 14]);
+        assert_eq!(
+            ["sourceIPv4Address", "icmpTypeCodeIPv4", "vlanId", "initialTCPFlags"].map(v6),
+            [27, 139, 58, 14]
+        );
         assert_eq!(Element::of_name("destinationIPv6Address").unwrap().for_version(For::V4).id, 12);
     }
 

@@ -292,7 +292,12 @@ impl Templates {
         }
     }
 
-    fn flush(&mut self, now: Timestamp, account: &mut ExportAccount, send: &mut Send<'_>) -> Result<(), Error> {
+    fn flush(
+        &mut self,
+        now: Timestamp,
+        account: &mut ExportAccount,
+        send: &mut Send<'_>,
+    ) -> Result<(), Error> {
         if self.message.is_empty() {
             return Ok(());
         }
@@ -300,7 +305,8 @@ impl Templates {
         self.write_header(now);
         let message = Message { bytes: &self.message, packets: self.packets };
         let sent = send(message, account);
-        self.sequence = self.sequence.wrapping_add(if self.version == Version::V9 { 1 } else { self.data_records });
+        self.sequence =
+            self.sequence.wrapping_add(if self.version == Version::V9 { 1 } else { self.data_records });
         self.messages_since = self.messages_since.saturating_add(1);
         self.message.clear();
         (self.data_records, self.all_records, self.packets) = (0, 0, 0);

@@ -185,7 +185,9 @@ impl Exporter {
             let which = if count > 1 { spread(flow) % count as u64 } else { 0 };
             if let Some(Stream { encoder, collectors }) = self.streams.get_mut(which as usize) {
                 self.account.flows += 1;
-                encoder.add(flow, now, &mut self.account, &mut |message, account| send(collectors, message, account))?;
+                encoder.add(flow, now, &mut self.account, &mut |message, account| {
+                    send(collectors, message, account)
+                })?;
             }
         }
         Ok(())
@@ -197,7 +199,8 @@ impl Exporter {
     /// As for [`export`](Self::export).
     pub fn flush(&mut self, now: Timestamp) -> Result<(), Error> {
         for Stream { encoder, collectors } in &mut self.streams {
-            encoder.flush(now, &mut self.account, &mut |message, account| send(collectors, message, account))?;
+            encoder
+                .flush(now, &mut self.account, &mut |message, account| send(collectors, message, account))?;
             collectors.iter_mut().try_for_each(Collector::flush)?;
         }
         Ok(())
@@ -216,7 +219,11 @@ pub(crate) struct Message<'m> {
     pub(crate) packets: u64,
 }
 
-fn send(collectors: &mut [Collector], message: Message<'_>, account: &mut ExportAccount) -> Result<bool, Error> {
+fn send(
+    collectors: &mut [Collector],
+    message: Message<'_>,
+    account: &mut ExportAccount,
+) -> Result<bool, Error> {
     let mut is_taken = true;
     let mut is_new = false;
     for collector in collectors {

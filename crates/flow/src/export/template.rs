@@ -68,7 +68,12 @@ impl Template {
         Ok([template(For::V4)?, template(For::V6)?])
     }
 
-    fn new(elements: &[Element], options: &Options, is_default: bool, version: For) -> Result<Template, Error> {
+    fn new(
+        elements: &[Element],
+        options: &Options,
+        is_default: bool,
+        version: For,
+    ) -> Result<Template, Error> {
         let mut fields: Vec<Field> = Vec::new();
         for element in elements {
             let element = of_protocol(element.for_version(version), options.version);
@@ -90,7 +95,8 @@ impl Template {
         if options.version == Version::V9
             && let Some(field) = fields.iter().find(|field| field.enterprise().is_some())
         {
-            let what = format!("has {}, which NetFlow v9 has no number for: use --version 10", field.element.name);
+            let what =
+                format!("has {}, which NetFlow v9 has no number for: use --version 10", field.element.name);
             return Err(Error::Template { what });
         }
         let record_len = fields.iter().map(|field| usize::from(field.element.len)).sum();

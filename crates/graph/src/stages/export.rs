@@ -87,7 +87,7 @@ pub(crate) const CLASS: Class = Class {
     ],
     outputs: Outputs::None,
     order: Order::Flow,
-    example: "device(eth0) -> flow -> ipfix(\"10.0.0.1:4739,10.0.0.2:4739\")",
+    example: "device(eth0) -> flow -> ipfix(\"127.0.0.1:4739,127.0.0.1:2055\")",
     make: Make::Stage(|arguments, site| make(arguments, site)),
 };
 
@@ -95,7 +95,9 @@ fn make(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String
     let text = |error: tapline_flow::Error| error.to_string();
     let targets = Target::list(arguments.text("to")).map_err(text)?;
     if site.common.workers > 1 && targets.iter().any(|target| matches!(target, Target::File(_))) {
-        return Err("several workers cannot write one file: leave --workers out, or name a collector".to_owned());
+        return Err(
+            "several workers cannot write one file: leave --workers out, or name a collector".to_owned()
+        );
     }
     let options = Options {
         version: Version::of_number(arguments.number("version")).unwrap_or_default(),

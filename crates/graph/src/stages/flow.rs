@@ -119,7 +119,8 @@ impl FlowStage {
             return Ok(());
         }
         let now = if self.is_live { now } else { self.meter.clock().unwrap_or(now) };
-        let handed = out.pass_flows(&Ended { flows: &self.ended, now, sampling: self.sampler.interval as u32 });
+        let handed =
+            out.pass_flows(&Ended { flows: &self.ended, now, sampling: self.sampler.interval as u32 });
         self.ended.clear();
         handed
     }
@@ -259,5 +260,126 @@ impl Sampler {
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (u128::from(bits ^ (bits >> 31)) * u128::from(self.interval) >> 64) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use tapline_packet::Timestamp;
+    use tapline_testkit::frames::*;
+
+    use crate::plan::{Plan, Source};
+    use crate::table::Cell;
+    use crate::trial::{Trial, whole};
+
+    fn datagram(src: u16) -> Vec<u8> {
+        let (a, b) = (Host::number(1), Host::number(2));
+        let pair = IpPair::between(&a, &b, IpVersion::V4);
+        Ethernet::between(&a, &b).ip(&Udp { src, dst: 53 }.packet(pair, b"twelve bytes"))
+    }
+
+    fn number(trial: &Trial, stage: &str, column: &str) -> u64 {
+        let table = trial.result(stage);
+        let at = table.columns.iter().position(|name| *name == column).expect("a column");
+        match table.rows[0][at] {
+            Cell::Number(number) => number,
+            Cell::Text(_) => panic!("{column} is text"),
+        }
+    }
+
+    /// A socket, and a graph whose flows go there.
+    fn exported(flow: &str, export: &str) -> (UdpSocket, Trial) {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback is there");
+        socket.set_nonblocking(true).expect("it can be");
+        let to = socket.local_addr().expect("it has one");
+        let text = format!("file(\"in\") -> f :: flow({flow}) -> json; f -> e :: ipfix(\"{to}\"{export})");
+        (socket, Trial::graph(&text).unwrap_or_else(|why| panic!("{why}")))
+    }
+
+    fn received(socket: &UdpSocket) -> Vec<Vec<u8>> {
+        let mut buffer = [0; 2000];
+        std::iter::from_fn(|| socket.recv(&mut buffer).ok().map(|len| buffer[..len].to_vec())).collect()
+    }
+
+    #[test]
+    fn packets_without_a_flow_are_refused() {
+        let (socket, mut trial) = exported("", "");
+        let arp_frame = Ethernet::broadcast(&Host::number(1))
+            .frame(0x0806, &arp(1, &Host::number(1), [0; 6], Host::number(2).v4));
+        trial.push_frames(&[datagram(1), arp_frame, datagram(1), datagram(2)]);
+        assert_eq!(trial.data().len(), 3);
+        assert_eq!(trial.refused_and_held("f"), (1, 0));
+        trial.assert_balanced();
+        assert!(received(&socket).is_empty(), "the flows go on");
+        trial.finish();
+        trial.assert_balanced();
+        let counted = ["packets", "not_ip", "flows", "forced"].map(|column| number(&trial, "f", column));
+        assert_eq!(counted, [3, 1, 2, 2]);
+        assert_eq!(["flows", "records", "messages"].map(|column| number(&trial, "e", column)), [2, 2, 1]);
+        assert_eq!(received(&socket).len(), 1);
+    }
+
+    /// A live interface falls silent: its flows end by the clock.
+    #[test]
+    fn flows_of_silent_interfaces_end() {
+        const SECOND: i64 = 1_000_000_000;
+        let (socket, mut trial) = exported("idle=5s", "");
+        trial.interfaces[0].if_index = 3;
+        let stamped = (
+            datagram(1),
+            tapline_packet::Meta { timestamp: Timestamp::from_nanos(100 * SECOND), ..whole(&datagram(1)) },
+        );
+        trial.now = Timestamp::from_nanos(100 * SECOND);
+        trial.push_all(&[stamped], 1);
+        for second in 100..120 {
+            (0..10).for_each(|tenth| trial.tick(second * SECOND + tenth * SECOND / 10));
+            assert_eq!(number(&trial, "f", "idle") == 1, second >= 106, "at {second}");
+        }
+        let messages = received(&socket);
+        assert_eq!(messages.len(), 1);
+        // The header has the time of the message, in seconds.
+        assert!((106..109).contains(&messages[0][7]), "{:?}", &messages[0][..16]);
+        trial.assert_balanced();
+    }
+
+    #[test]
+    fn one_packet_of_each_block_is_metered() {
+        let (_socket, mut trial) = exported("sample=10", "");
+        trial.push_frames(&vec![datagram(1); 1000]);
+        trial.finish();
+        assert_eq!(["packets", "sampled_out"].map(|column| number(&trial, "f", column)), [100, 900]);
+        trial.assert_balanced();
+    }
+
+    #[test]
+    fn only_a_meter_leads_to_who_takes_flows() {
+        let plan = |text: &str| Plan::new(&[Source { name: "t", text }]).map(|_| ());
+        let why = plan("file(a) -> ipfix(\"b:1\")").unwrap_err();
+        assert!(why.contains("takes flows") && why.contains("-> flow ->"), "{why}");
+        assert!(plan("file(a) -> flow -> sample(1/2) -> flowtop").is_err());
+        assert!(plan("file(a) -> flow -> flowtop").is_ok());
+    }
+
+    #[test]
+    fn two_workers_have_what_one_has() {
+        let text = "file(\"in\") -> f :: flow -> t :: flowtop(n=3); f -> json";
+        let made = || Trial::graph(text).unwrap_or_else(|why| panic!("{why}"));
+        let (mut one, mut other, mut all) = (made(), made(), made());
+        let frames: Vec<Vec<u8>> = (0..100).map(|at| datagram(at % 7)).collect();
+        let (left, right): (Vec<_>, Vec<_>) = frames.iter().cloned().partition(|frame| frame[35] % 2 == 0);
+        one.push_frames(&left);
+        other.push_frames(&right);
+        all.push_frames(&frames);
+        for trial in [&mut one, &mut other, &mut all] {
+            trial.finish();
+        }
+        one.graph.absorb(&other.graph);
+        assert_eq!(number(&one, "f", "packets"), number(&all, "f", "packets"));
+        assert_eq!(number(&one, "f", "flows"), 7);
+        let packets =
+            |trial: &Trial| trial.result("t").rows.iter().map(|row| row[3].clone()).collect::<Vec<_>>();
+        assert_eq!(packets(&one), packets(&all));
     }
 }

@@ -102,7 +102,8 @@ impl Stage for FlowTop {
     }
 
     fn own(&self) -> Own {
-        let output = OutputAccount { name: "table".to_owned(), written: self.received, ..OutputAccount::default() };
+        let output =
+            OutputAccount { name: "table".to_owned(), written: self.received, ..OutputAccount::default() };
         Own { output: Some(output), ..Own::default() }
     }
 
@@ -110,7 +111,15 @@ impl Stage for FlowTop {
         let mut flows: Vec<&Ranked> = self.greatest.iter().collect();
         flows.sort_unstable();
         let columns = vec![
-            "protocol", "source", "destination", "packets", "bytes", "packets_back", "bytes_back", "ms", "end",
+            "protocol",
+            "source",
+            "destination",
+            "packets",
+            "bytes",
+            "packets_back",
+            "bytes_back",
+            "ms",
+            "end",
         ];
         Some(Table { columns, rows: flows.into_iter().map(|ranked| row(&ranked.1)).collect() })
     }
