@@ -110,7 +110,7 @@ pub(crate) struct ProbeArgs {
     rate: u32,
 
     /// Show so many of the greatest flows; 10 if nothing is exported.
-    #[arg(long, value_name = "N", num_args = 0..=1, default_missing_value = "10", value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "Reports")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "Reports")]
     top: Option<u32>,
     /// Results and account as JSON, on standard output.
     #[arg(long, help_heading = "Reports")]
@@ -273,7 +273,7 @@ mod tests {
         for (line, nodes) in [
             ("-r a.pcap", 3),
             ("-r a.pcap --export 127.0.0.1:9 --version 9 --biflow", 3),
-            ("-i eth0 -i eth1 --export udp://a:1,udp://b:2 --spread flow --top udp port 53", 6),
+            ("-i eth0 -i eth1 --export udp://a:1,udp://b:2 --spread flow --top 7 udp port 53", 6),
             ("-r a\\\"b.pcap --key vlan,tos --inner --active-timeout 1.5m --idle-timeout 500ms", 3),
         ] {
             let text = graph_of(line);

@@ -10,9 +10,11 @@ use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
-use support::{Finished, TAPLINE, program_or_skip, run, wait_for};
+use support::{Finished, Live, TAPLINE, program_or_skip, run, wait_for};
 use tapline_testkit::capture_file::read_packets;
 use tapline_testkit::flow_meter::{Flow, FlowMeter, Rules, Way};
+use tapline_testkit::netns::{FAR, Namespace, namespaces_or_skip};
+use tapline_testkit::sender::{Pace, Sender};
 
 const SECOND: i64 = 1_000_000_000;
 
@@ -116,6 +118,8 @@ fn told_by_nfdump(folder: &Path) -> Vec<Told> {
         .output()
         .expect("nfdump starts");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    // Without its frame (-q) the array has no brackets.
+    let text = format!("[{}]", text.trim().trim_start_matches('[').trim_end_matches([']', ',']));
     let records: Vec<Value> = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
     let mut told: Vec<Told> = records.iter().map(told).collect();
     told.sort();
@@ -386,4 +390,37 @@ fn mistakes_are_told() {
         run(all).failed_saying(&[told]);
     }
     run(["probe"]).failed_saying(&["name an interface"]);
+}
+
+/// Live: packets of a virtual link, IPFIX over loopback, all of it accounted for; flows end while the link is silent.
+#[test]
+fn flows_of_an_interface_reach_a_collector() {
+    const TEST: &str = "flows_of_an_interface_reach_a_collector";
+    if !namespaces_or_skip(TEST) {
+        return;
+    }
+    let namespace = Namespace::with_pair("probe").unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(support::PATIENCE)).unwrap();
+    let to = socket.local_addr().unwrap().to_string();
+    let mut command = support::tapline(["probe", "--netns", namespace.name(), "-i", FAR, "--json"]);
+    command.args(["--idle-timeout", "500ms", "--export", &to, "ip or ip6"]);
+    let live = Live::start_command(&namespace, 1, &mut command);
+    let sent = Sender::near(&namespace)
+        .unwrap()
+        .send(&support::frames(1, 3000), 3000, Pace::PerSecond(20_000))
+        .unwrap();
+    assert_eq!(sent.packets, 3000);
+    // Nothing more comes, and yet there are records.
+    let mut message = [0; 2000];
+    let len = socket.recv(&mut message).expect("a message");
+    assert!(len > 100 && message[..2] == [0, 10]);
+    let finished = live.interrupt().succeeded();
+    let account = finished.account();
+    let stage = |class: &str| {
+        let stages = account.value["stages"].as_array().unwrap();
+        stages.iter().find(|stage| stage["class"] == class).unwrap().clone()
+    };
+    assert_eq!(stage("ipfix")["output"]["written"], stage("flow")["passed"]);
+    assert!(stage("flow")["passed"].as_u64().unwrap() > 1000);
 }

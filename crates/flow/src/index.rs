@@ -43,9 +43,12 @@ pub(crate) struct Index {
 impl Index {
     /// For so many places. The memory is zero and untouched until it is used.
     pub(crate) fn new(places: usize) -> Index {
-        let buckets = places / PLACES_PER_BUCKET + 2;
-        let mut words = vec![0; (buckets + 1) * WORDS];
-        memory::advise_large_pages(&mut words);
+        Index::of_buckets(places / PLACES_PER_BUCKET + 2)
+    }
+
+    fn of_buckets(buckets: usize) -> Index {
+        // Small pages: large ones would cost a small table 12 MB of zeros at once, and the address cache holds the small ones of a million flows.
+        let words = vec![0; (buckets + 1) * WORDS];
         let start = match words.as_ptr().align_offset(64) {
             offset @ 0..WORDS => offset,
             _ => 0,
@@ -136,6 +139,11 @@ impl Index {
             bucket = self.next(bucket);
         }
         debug_assert!(false, "a place that is in use stands in the index");
+    }
+
+    /// Forgets every place: new memory, which is zero and untouched again.
+    pub(crate) fn clear(&mut self) {
+        *self = Index { chain_max: self.chain_max, ..Index::of_buckets(self.buckets as usize) };
     }
 
     #[inline]

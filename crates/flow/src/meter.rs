@@ -16,7 +16,7 @@ use crate::fragments::Fragments;
 use crate::packet::{self, Rest, Seen, View};
 use crate::table::{Table, Timeouts};
 use crate::wheel::PLACES_MAX;
-use crate::{Cause, Error, Flow, KeyFields, Statistics};
+use crate::{Cause, Error, Flow, KeyFields, Statistics, Tally};
 
 /// Flows that [`Meter::expire`] and [`Meter::finish`] end in one call.
 const ENDED_PER_CALL: usize = 512;
@@ -119,50 +119,52 @@ impl Meter {
         for seen in &mut self.seen[..count] {
             self.table.guess(seen);
         }
+        let mut bytes = 0;
         for seen in &self.seen[..count] {
-            self.statistics.flow_bytes += u64::from(seen.bytes);
+            bytes += u64::from(seen.bytes);
             self.table.add(seen, &self.rests, &mut self.statistics, ended);
         }
+        self.statistics.flow_bytes += bytes;
         self.statistics.active_max = self.statistics.active_max.max(self.table.len() as u64);
     }
 
     /// What flows need of each packet. How many have a flow.
     fn read(&mut self, batch: &Batch<'_>, selection: &mut Selection, interfaces: &[Interface]) -> usize {
         self.rests.clear();
-        let has_plain = self.view.has_plain();
-        let mut count = 0;
+        let Meter { table, view, fragments, statistics, seen, rests } = self;
+        let has_plain = view.has_plain();
+        let (mut count, mut bytes) = (0, 0);
+        let mut known = Known::of(interfaces, 0);
         selection.retain(|index| {
             let packet = batch.packet(index);
-            let interface = interfaces.get(packet.meta.interface.0 as usize);
-            let link_type = interface.map_or(LinkType::ETHERNET, |interface| interface.link_type);
-            let bytes = u64::from(packet.meta.wire_len);
-            let number = interface_number(interface, packet.meta.interface.0);
-            let plain = match has_plain && link_type == LinkType::ETHERNET {
-                true => packet::plain(packet.data, packet.meta, self.view.layer2),
-                false => None,
-            };
-            let mut seen = match plain {
-                Some(seen) => Seen { interface: number, ..seen },
-                None => {
-                    let Meter { view, fragments, statistics, rests, .. } = self;
-                    match packet::any(*view, link_type, packet, number, fragments, statistics) {
-                        Ok((seen, rest)) => {
-                            rests.push(rest);
-                            Seen { rest: (rests.len() - 1) as u16, ..seen }
-                        }
-                        Err(cause) => {
-                            statistics.not_metered[cause as usize].add(bytes);
-                            return false;
-                        }
+            let at = packet.meta.interface.0;
+            if known.at != at {
+                known = Known::of(interfaces, at);
+            }
+            let Known { link_type, number, .. } = known;
+            let wire_len = u64::from(packet.meta.wire_len);
+            let seen = &mut seen[count & (BATCH_MAX - 1)];
+            let is_plain = has_plain
+                && link_type == LinkType::ETHERNET
+                && packet::plain(packet.data, packet.meta, view.layer2, number, seen);
+            if !is_plain {
+                match packet::any(*view, link_type, packet, number, fragments, statistics) {
+                    Ok((other, rest)) => {
+                        *seen = Seen { rest: rests.len() as u16, ..other };
+                        rests.push(rest);
+                    }
+                    Err(cause) => {
+                        statistics.not_metered[cause as usize].add(wire_len);
+                        return false;
                     }
                 }
-            };
-            self.statistics.metered.add(bytes);
-            self.table.look_ahead(&mut seen);
-            self.seen[count] = seen;
+            }
+            table.look_ahead(seen);
+            bytes += wire_len;
             count += 1;
             true
         });
+        statistics.metered.merge(Tally { packets: count as u64, bytes });
         count
     }
 
@@ -200,11 +202,20 @@ impl Meter {
     }
 }
 
-/// The kernel's index of an interface; without one, its place in the table plus one.
-#[inline(always)]
-fn interface_number(interface: Option<&Interface>, at: u32) -> u32 {
-    match interface {
-        Some(interface) if interface.if_index > 0 => interface.if_index,
-        _ => at.saturating_add(1),
+/// What is known of the interface of the packet before: most packets have the same.
+#[derive(Clone, Copy)]
+struct Known {
+    at: u32,
+    link_type: LinkType,
+    /// The kernel's index; without one, the place in the table plus one.
+    number: u32,
+}
+
+impl Known {
+    fn of(interfaces: &[Interface], at: u32) -> Known {
+        let interface = interfaces.get(at as usize);
+        let link_type = interface.map_or(LinkType::ETHERNET, |interface| interface.link_type);
+        let index = interface.map_or(0, |interface| interface.if_index);
+        Known { at, link_type, number: if index > 0 { index } else { at.saturating_add(1) } }
     }
 }

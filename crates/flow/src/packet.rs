@@ -75,16 +75,16 @@ impl View {
     }
 }
 
-/// Reads a plain packet.
+/// Reads a plain packet into `seen`, in place: copied, it took half as long again. Whether it is one.
 #[inline(always)]
-pub(crate) fn plain(data: &[u8], meta: &Meta, layer2: bool) -> Option<Seen> {
+pub(crate) fn plain(data: &[u8], meta: &Meta, layer2: bool, interface: u32, seen: &mut Seen) -> bool {
     // Ethernet 14, IPv4 20, TCP up to its flags 14.
-    let h: &[u8; 48] = data.first_chunk()?;
+    let Some(h) = data.first_chunk::<48>() else { return false };
     let total = u16::from_be_bytes([h[16], h[17]]);
     let is_whole = u16::from_be_bytes([h[20], h[21]]) & 0x3fff == 0;
     let protocol = h[23];
     if h[12] != 0x08 || h[13] != 0 || h[14] != 0x45 || !is_whole || meta.vlan.is_some() {
-        return None;
+        return false;
     }
     let u32_at = |at: usize| u32::from_be_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
     let u16_at = |at: usize| u16::from_be_bytes([h[at], h[at + 1]]);
@@ -92,21 +92,19 @@ pub(crate) fn plain(data: &[u8], meta: &Meta, layer2: bool) -> Option<Seen> {
         TCP if total >= 34 => ((u16_at(34), u16_at(36)), h[47]),
         UDP if total >= 24 => ((u16_at(34), u16_at(36)), 0),
         ICMP if total >= 22 => ((0, u16_at(34)), 0),
-        _ => return None,
+        _ => return false,
     };
     let (words, side) = key::narrow((u32_at(26), ports.0), (u32_at(30), ports.1), protocol);
-    Some(Seen {
-        words,
-        side,
-        time: meta.timestamp.as_nanos(),
-        bytes: if layer2 { meta.wire_len } else { total.into() },
-        flags,
-        ttl: h[22],
-        tos: h[15],
-        rest: Seen::NO_REST,
-        interface: meta.interface.0,
-        ..Seen::default()
-    })
+    seen.words = words;
+    seen.side = side;
+    seen.time = meta.timestamp.as_nanos();
+    seen.bytes = if layer2 { meta.wire_len } else { total.into() };
+    seen.flags = flags;
+    seen.ttl = h[22];
+    seen.tos = h[15];
+    seen.rest = Seen::NO_REST;
+    seen.interface = interface;
+    true
 }
 
 /// Reads any packet. What is not plain about it comes beside.

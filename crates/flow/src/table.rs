@@ -44,6 +44,9 @@ const ODD: u8 = 2;
 /// Nanoseconds after its birth that a hot part can tell: 78 hours.
 const AFTER_MAX: u64 = (1 << 48) - 1;
 
+/// From so many flows on memory is asked for in large pages. Small tables do without: the address cache holds their pages, and a large one costs 2 MiB of zeros.
+const SMALL_PAGES: usize = 1 << 15;
+
 /// No place.
 pub(crate) const NOWHERE: u32 = u32::MAX;
 
@@ -121,10 +124,7 @@ pub(crate) struct Table {
 impl Table {
     /// Room for `flows_max` flows; memory is taken from the system as places come into use.
     pub(crate) fn new(flows_max: usize, seed: u64, fields: KeyFields, timeouts: Timeouts) -> Table {
-        let mut hot = Vec::with_capacity(flows_max);
-        let mut cold = Vec::with_capacity(flows_max);
-        memory::advise_large_pages(hot.spare_capacity_mut());
-        memory::advise_large_pages(cold.spare_capacity_mut());
+        let (hot, cold) = (Vec::with_capacity(flows_max), Vec::with_capacity(flows_max));
         let index = Index::new(flows_max);
         let wheel = Wheel::new(flows_max, timeouts.idle);
         Table { index, hot, cold, wheel, free: 0, flows_max, seed, fields, timeouts, clock: i64::MIN }
@@ -266,17 +266,24 @@ impl Table {
                 self.free -= 1;
                 place
             }
-            None => {
-                self.hot.push(Hot::EMPTY);
-                self.cold.push(Cold::EMPTY);
-                (self.hot.len() - 1) as u32
-            }
+            None => self.fresh_place(),
         };
         self.begin(place, seen, rest);
         self.index.insert(seen.home, place);
         let Timeouts { active, idle, .. } = self.timeouts;
         self.wheel.insert(place, self.clock.saturating_add(active.min(idle)));
         place
+    }
+
+    /// A place that was never used.
+    fn fresh_place(&mut self) -> u32 {
+        if self.hot.len() == SMALL_PAGES {
+            memory::advise_large_pages(self.hot.spare_capacity_mut());
+            memory::advise_large_pages(self.cold.spare_capacity_mut());
+        }
+        self.hot.push(Hot::EMPTY);
+        self.cold.push(Cold::EMPTY);
+        (self.hot.len() - 1) as u32
     }
 
     /// Makes a place that of a flow which begins with this packet. The packet is not counted yet.
@@ -376,7 +383,8 @@ impl Table {
         true
     }
 
-    /// Ends every flow, `most` of them at most; whether that was all. Those that are over by the clock have ended of that.
+    /// Ends every flow, `most` of them at most; whether that was all. Those that are over by the clock have ended of that. The index is cleared at
+    /// the end as a whole: to take each flow out would touch all of it at random. No packet may come between.
     pub(crate) fn end_all(
         &mut self,
         most: usize,
@@ -384,13 +392,22 @@ impl Table {
         ended: &mut Vec<Flow>,
     ) -> bool {
         for _ in 0..most {
-            let Some((place, _)) = self.wheel.oldest() else { return true };
+            let Some((place, _)) = self.wheel.oldest() else { break };
             let reason = self.over(place).unwrap_or(EndReason::Forced);
             ended.push(self.flow(place, reason));
             statistics.ended.count(reason);
-            self.remove(place);
+            self.wheel.remove(place);
+            self.free += 1;
         }
-        self.wheel.oldest().is_none()
+        let is_all = self.wheel.oldest().is_none();
+        if is_all {
+            self.index.clear();
+            self.wheel.clear();
+            self.hot.clear();
+            self.cold.clear();
+            self.free = 0;
+        }
+        is_all
     }
 
     /// The flow that was silent longest, to a tick of the wheel.

@@ -47,8 +47,7 @@ impl Wheel {
     /// For so many places, and this idle timeout in nanoseconds.
     pub(crate) fn new(places: usize, idle_ns: i64) -> Wheel {
         let shift = (20..62).find(|shift| idle_ns >> shift < TICKS_OF_IDLE).unwrap_or(62);
-        let mut links: Vec<Link> = Vec::with_capacity(places);
-        tapline_sys::memory::advise_large_pages(links.spare_capacity_mut());
+        let links: Vec<Link> = Vec::with_capacity(places);
         let lists = || vec![NONE; TICKS];
         Wheel { links, first: lists(), last: lists(), used: [0; TICKS / 64], shift, cursor: None, free: NONE }
     }
@@ -102,6 +101,13 @@ impl Wheel {
         let place = self.free;
         self.free = self.links.get(place as usize)?.after;
         Some(place)
+    }
+
+    /// Forgets every place, of which none stands in a list.
+    pub(crate) fn clear(&mut self) {
+        debug_assert!(self.used.iter().all(|used| *used == 0));
+        self.links.clear();
+        self.free = NONE;
     }
 
     /// The place whose list comes first, if its tick lies wholly before `now`.

@@ -108,10 +108,12 @@ impl Boot {
         self.0.unwrap_or(0)
     }
 
-    /// The seconds of a message, and the uptime then.
+    /// The seconds of a message, and the uptime then. Of a message whose records are older than an uptime can tell, the last time that it can.
     pub(super) fn at(self, now: Timestamp) -> (u32, u32) {
-        let seconds = now.as_nanos().div_euclid(1_000_000_000) + i64::from(now.subsec_nanos() > 0);
-        (seconds as u32, seconds.wrapping_mul(1000).wrapping_sub(self.millis()) as u32)
+        let seconds = now.seconds().saturating_add((now.subsec_nanos() > 0).into());
+        let boot = self.millis() / 1000;
+        let uptime = seconds.saturating_sub(boot).clamp(0, UPTIME_MAX_MS / 1000);
+        (boot.wrapping_add(uptime) as u32, (uptime * 1000) as u32)
     }
 }
 
