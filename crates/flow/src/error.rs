@@ -14,6 +14,14 @@ pub enum Error {
         /// The most.
         max: usize,
     },
+    /// The system has no room for a table of this size.
+    #[error("no memory for {flows_max} flows, which may take {bytes} bytes: give a smaller --flows-max")]
+    Memory {
+        /// What was asked for.
+        flows_max: usize,
+        /// What it may take.
+        bytes: usize,
+    },
     /// A timeout is out of its range.
     #[error("the {name} timeout of {seconds} s: it may be 1 ms to 10 years")]
     Timeout {

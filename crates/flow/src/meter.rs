@@ -90,14 +90,14 @@ impl Meter {
     /// A meter without flows. Its memory is reserved now and taken as flows come.
     ///
     /// # Errors
-    /// If a setting is out of its range.
+    /// If a setting is out of its range, or there is no memory for so many flows.
     pub fn new(settings: &Settings) -> Result<Meter, Error> {
         settings.check()?;
         let Settings { active_ns, idle_ns, closed_ns, flows_max, key, inner, layer2 } = *settings;
         let timeouts = Timeouts { active: active_ns, idle: idle_ns, closed: closed_ns };
         let seed = RandomState::new().build_hasher().finish();
         Ok(Meter {
-            table: Table::new(flows_max, seed, key, timeouts),
+            table: Table::new(flows_max, seed, key, timeouts)?,
             view: View { fields: key, inner, layer2 },
             fragments: Fragments::default(),
             statistics: Statistics { flows_max: flows_max as u64, ..Statistics::default() },

@@ -28,7 +28,7 @@ use crate::key::{self, Addresses, KeyFields, Words};
 use crate::packet::{Rest, Seen};
 use crate::statistics::Statistics;
 use crate::wheel::Wheel;
-use crate::{Context, EndReason, Flow, Side};
+use crate::{Context, EndReason, Error, Flow, Side};
 
 const TCP: u8 = 6;
 const FIN: u8 = 0x01;
@@ -46,6 +46,9 @@ const AFTER_MAX: u64 = (1 << 48) - 1;
 
 /// From so many flows on memory is asked for in large pages. Small tables do without: the address cache holds their pages, and a large one costs 2 MiB of zeros.
 const SMALL_PAGES: usize = 1 << 15;
+
+/// Bytes that a flow takes, with its part of the index and the wheel.
+const FLOW_LEN: usize = 195;
 
 /// No place.
 pub(crate) const NOWHERE: u32 = u32::MAX;
@@ -123,11 +126,22 @@ pub(crate) struct Table {
 
 impl Table {
     /// Room for `flows_max` flows; memory is taken from the system as places come into use.
-    pub(crate) fn new(flows_max: usize, seed: u64, fields: KeyFields, timeouts: Timeouts) -> Table {
-        let (hot, cold) = (Vec::with_capacity(flows_max), Vec::with_capacity(flows_max));
+    ///
+    /// # Errors
+    /// [`Error::Memory`] if the system cannot have so much.
+    pub(crate) fn new(
+        flows_max: usize,
+        seed: u64,
+        fields: KeyFields,
+        timeouts: Timeouts,
+    ) -> Result<Table, Error> {
+        let no_memory = |_| Error::Memory { flows_max, bytes: flows_max.saturating_mul(FLOW_LEN) };
+        let (mut hot, mut cold) = (Vec::new(), Vec::new());
+        hot.try_reserve_exact(flows_max).map_err(no_memory)?;
+        cold.try_reserve_exact(flows_max).map_err(no_memory)?;
+        let wheel = Wheel::new(flows_max, timeouts.idle).map_err(no_memory)?;
         let index = Index::new(flows_max);
-        let wheel = Wheel::new(flows_max, timeouts.idle);
-        Table { index, hot, cold, wheel, free: 0, flows_max, seed, fields, timeouts, clock: i64::MIN }
+        Ok(Table { index, hot, cold, wheel, free: 0, flows_max, seed, fields, timeouts, clock: i64::MIN })
     }
 
     /// Flows that are there.
@@ -335,7 +349,7 @@ impl Table {
     fn over(&self, place: u32) -> Option<EndReason> {
         let (silent_until, why, active_until) = self.deadlines(place);
         let is_over = self.clock > silent_until || self.clock >= active_until;
-        is_over.then(|| if silent_until < active_until { why } else { EndReason::Active })
+        is_over.then_some(if silent_until < active_until { why } else { EndReason::Active })
     }
 
     /// Until when a flow may be silent, what it ends of then, and until when it may last.

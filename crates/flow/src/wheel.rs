@@ -11,6 +11,8 @@
 //! timeout is at most [`TICKS_OF_IDLE`] of them: then all flows that are in the table stand in the order of their silence, to a tick, once those that were
 //! found before their time were moved on.
 
+use std::collections::TryReserveError;
+
 /// Lists, a power of two.
 const TICKS: usize = 1024;
 /// The idle timeout in ticks, at most.
@@ -45,11 +47,16 @@ pub(crate) struct Wheel {
 
 impl Wheel {
     /// For so many places, and this idle timeout in nanoseconds.
-    pub(crate) fn new(places: usize, idle_ns: i64) -> Wheel {
+    ///
+    /// # Errors
+    /// If there is no memory for the places.
+    pub(crate) fn new(places: usize, idle_ns: i64) -> Result<Wheel, TryReserveError> {
         let shift = (20..62).find(|shift| idle_ns >> shift < TICKS_OF_IDLE).unwrap_or(62);
-        let links: Vec<Link> = Vec::with_capacity(places);
+        let mut links: Vec<Link> = Vec::new();
+        links.try_reserve_exact(places)?;
         let lists = || vec![NONE; TICKS];
-        Wheel { links, first: lists(), last: lists(), used: [0; TICKS / 64], shift, cursor: None, free: NONE }
+        let used = [0; TICKS / 64];
+        Ok(Wheel { links, first: lists(), last: lists(), used, shift, cursor: None, free: NONE })
     }
 
     /// Puts a place that stands nowhere where its deadline is. Places come into use one after the other.
@@ -175,7 +182,7 @@ mod tests {
 
     #[test]
     fn places_come_in_the_order_of_their_deadlines() {
-        let mut wheel = Wheel::new(2000, 15 * SECOND);
+        let mut wheel = Wheel::new(2000, 15 * SECOND).expect("there is memory");
         let mut random = Random::new(2);
         let deadlines: Vec<i64> = (0..2000).map(|_| random.below(20 * SECOND as u64) as i64).collect();
         wheel.tick(0);
@@ -200,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_leap_in_time_finds_all() {
-        let mut wheel = Wheel::new(10, SECOND);
+        let mut wheel = Wheel::new(10, SECOND).expect("there is memory");
         (0..10).for_each(|place| wheel.insert(place, i64::from(place) * SECOND / 10));
         for place in 0..10 {
             assert_eq!(wheel.due(i64::MAX), Some(place));

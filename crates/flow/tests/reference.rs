@@ -225,6 +225,17 @@ fn the_sums_are_right_on_every_capture() {
 }
 
 #[test]
+fn settings_out_of_range_are_refused() {
+    let refused =
+        |settings: Settings| Meter::new(&settings).err().map(|error| error.to_string()).unwrap_or_default();
+    let defaults = Settings::default();
+    assert_eq!(refused(defaults), "");
+    assert!(refused(Settings { flows_max: 0, ..defaults }).contains("--flows-max"));
+    assert!(refused(Settings { idle_ns: 0, ..defaults }).contains("idle timeout"));
+    assert!(refused(Settings { active_ns: i64::MAX, ..defaults }).contains("active timeout"));
+}
+
+#[test]
 fn mixed_traffic_gives_the_same_flows() {
     for seed in 1..6 {
         let mut random = Random::new(seed);
