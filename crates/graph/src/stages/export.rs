@@ -88,7 +88,7 @@ pub(crate) const CLASS: Class = Class {
     outputs: Outputs::None,
     order: Order::Flow,
     example: "device(eth0) -> flow -> ipfix(\"127.0.0.1:4739,127.0.0.1:2055\")",
-    make: Make::Stage(|arguments, site| make(arguments, site)),
+    make: Make::Stage(make),
 };
 
 fn make(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String> {
