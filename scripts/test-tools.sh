@@ -11,6 +11,8 @@ declare -A package_of=(
     [ip]=iproute2
     [ethtool]=ethtool
     [setpriv]=util-linux
+    [nfcapd]=nfdump
+    [nfdump]=nfdump
     [zstd]=zstd
     [lz4]=lz4
 )

@@ -17,6 +17,8 @@ use tapline_filter::bpf::{Form, Insn, Program};
 use tapline_filter::fpl::{self, FplOptions};
 use tapline_filter::ir::{Ir, Machine, Memory};
 use tapline_filter::{FixedNames, Handle, Stage, compile_ir, explain};
+use tapline_flow::export::{Exporter, Options as ExportOptions, Target, Version};
+use tapline_flow::{Flow, KeyFields, Meter, Settings};
 use tapline_graph::plan::{Plan, Source};
 use tapline_packet::{Batch, Interface, LinkType, Meta, Packet, Record, Selection};
 use tapline_print::{HexStyle, Options, Printer, json};
@@ -44,6 +46,7 @@ pub const LAWS: &[Law] = &[
     Law { name: "graph_text", check: graph_text, seeds: graph_text_seeds },
     Law { name: "packet_text", check: packet_text, seeds: packet_seeds },
     Law { name: "packet_json", check: packet_json, seeds: packet_seeds },
+    Law { name: "flows", check: flows, seeds: flows_seeds },
     Law { name: "pattern_search", check: pattern_search, seeds: pattern_search_seeds },
     Law { name: "ring_writer", check: ring_writer, seeds: ring::ring_writer_seeds },
     Law { name: "ring_reader", check: ring_reader, seeds: ring::ring_reader_seeds },
@@ -527,4 +530,89 @@ fn graph_text_seeds() -> Vec<Vec<u8>> {
         "/* two */ file(x) -> b :: balance(by=inner, seed=7); b[0] -> top(by=flow, n=3); b[1] -> sample(1/1k, flow)",
     ]);
     texts.map(|text| text.as_bytes().to_vec()).collect()
+}
+
+/// Whatever packets are and whenever they come, each belongs to one record or is counted with the reason why not; and every record is exported.
+///
+/// ```text
+/// input := settings 1 { leap 1 | length 1 | link type 1 | bytes }
+/// ```
+pub fn flows(data: &[u8]) {
+    let Some((&choice, mut rest)) = data.split_first() else { return };
+    let key = if choice & 1 == 0 { "none" } else { "vlan,mpls,tunnel,tos,interface" };
+    let settings = Settings {
+        active_ns: 3_000_000_000,
+        idle_ns: 1_000_000_000,
+        closed_ns: 100_000_000,
+        flows_max: if choice & 2 == 0 { 3 } else { 1000 },
+        key: KeyFields::parse(key).expect("these are fields"),
+        inner: choice & 4 != 0,
+        layer2: choice & 8 != 0,
+    };
+    let mut meter = Meter::new(&settings).expect("these are settings");
+    let version = [Version::V5, Version::V9, Version::Ipfix][usize::from(choice >> 4) % 3];
+    let options = ExportOptions {
+        version,
+        biflow: version == Version::Ipfix && choice >= 0x80,
+        ..ExportOptions::default()
+    };
+    let mut exporter =
+        Exporter::open(&[Target::Udp("127.0.0.1:9".to_owned())], &options).expect("loopback is there");
+    let (mut time, mut packets, mut bytes) = (0_i64, 0, 0);
+    let mut ended: Vec<Flow> = Vec::new();
+    while let Some((&[leap, len, link], behind)) = rest.split_first_chunk() {
+        let (frame, behind) = behind.split_at(behind.len().min(len.into()));
+        rest = behind;
+        time = match leap {
+            255 => i64::MAX,
+            254 => i64::MIN,
+            leap => time.saturating_add((i64::from(leap) - 30) << 25),
+        };
+        let link_type =
+            [LinkType::ETHERNET, LinkType::RAW, LinkType::LINUX_SLL, LinkType::NULL][usize::from(link) % 4];
+        let meta = Meta {
+            timestamp: tapline_packet::Timestamp::from_nanos(time),
+            wire_len: len.into(),
+            ..Meta::default()
+        };
+        let records = [Record { offset: 0, cap_len: frame.len() as u32, options_len: 0, meta }];
+        let mut selection = Selection::none();
+        selection.select_all(1);
+        meter.push(
+            &Batch::new(frame, &records),
+            &mut selection,
+            &[Interface::new("", link_type)],
+            &mut ended,
+        );
+        while !meter.expire(&mut ended) {}
+        packets += 1;
+        bytes += u64::from(len);
+    }
+    while !meter.finish(&mut ended) {}
+    let statistics = meter.statistics();
+    assert_eq!((statistics.read().packets, statistics.read().bytes), (packets, bytes));
+    assert_eq!(ended.iter().map(Flow::packets).sum::<u64>(), statistics.metered.packets);
+    assert_eq!(ended.iter().map(Flow::bytes).sum::<u64>(), statistics.flow_bytes);
+    assert_eq!((statistics.made, statistics.ended.sum()), (ended.len() as u64, ended.len() as u64));
+    let now = meter.clock().unwrap_or_default();
+    exporter.export(&ended, now).expect("nothing is written to files");
+    exporter.flush(now).expect("nothing is written to files");
+    let account = exporter.account();
+    assert_eq!(account.written + account.lost + account.left_out, statistics.metered.packets);
+    assert_eq!(account.waiting, 0);
+}
+
+fn flows_seeds() -> Vec<Vec<u8>> {
+    let packet = |frame: &Vec<u8>| {
+        let len = frame.len().min(255) as u8;
+        [&[40, len, 0], &frame[..len.into()]].concat()
+    };
+    let frames: Vec<Vec<u8>> = Traffic::new(9).take(60).map(|(_, frame)| frame).collect();
+    let mut seeds: Vec<Vec<u8>> =
+        gallery::exhibits().iter().map(|(_, frame)| [vec![0x27], packet(frame)].concat()).collect();
+    seeds.extend((0..8).map(|choice| {
+        let all: Vec<u8> = frames.iter().flat_map(packet).collect();
+        [vec![choice * 31], all].concat()
+    }));
+    seeds
 }

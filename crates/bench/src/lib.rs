@@ -17,6 +17,7 @@ mod answer;
 mod file;
 pub mod filter;
 mod filters;
+mod flows;
 mod fpl;
 mod live;
 mod measure;
@@ -65,6 +66,8 @@ enum Workload {
     Sets(sets::SetsArgs),
     /// What counting cycles costs: a graph with and without.
     Accounting(accounting::AccountingArgs),
+    /// Packets to flows to IPFIX: against softflowd and nfpcapd.
+    Flows(flows::FlowsArgs),
     /// Make packets from recipes: what one costs, beside building it from nothing.
     Traffic(traffic::TrafficArgs),
     /// Send at rates from 1,000 packets a second to all that goes, by each back end: what was asked for and what was achieved. Needs root.
@@ -132,6 +135,7 @@ pub fn main() -> anyhow::Result<()> {
         Workload::Patterns(args) => patterns::run(&args, &options, &mut report),
         Workload::Sets(args) => sets::run(&args, options.runs),
         Workload::Accounting(args) => accounting::run(&args, &options, &mut report),
+        Workload::Flows(args) => flows::run(&args, &options, &mut report),
         Workload::Traffic(args) => traffic::run(&args, options.runs),
         Workload::Rate(args) => rate::run(&args, &options),
         Workload::Ring(args) => ring::run(&args, options.runs),
@@ -148,6 +152,7 @@ fn all(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     sets::run(&Default::default(), options.runs)?;
     traffic::run(&Default::default(), options.runs)?;
     file::run(&Default::default(), options, report)?;
+    flows::run(&Default::default(), options, report)?;
     accounting::run(&Default::default(), options, report)?;
     print::run(&Default::default(), options, report)?;
     if let Err(reason) = tapline_testkit::netns::may_make_namespaces() {

@@ -22,6 +22,7 @@ Examples:
   tapline capture -i eth0 -w trace.pcapng -G 60       a file each minute, drops noted inside
   tapline capture -r trace.pcapng -n -v 'udp'         read it again
   tapline run -e 'device(eth0) -> top(by=flow)'       a graph of stages: who talks most
+  tapline probe -i eth0 --export 10.0.0.1:4739        flows to a collector, as IPFIX
   tapline generate -w imix.pcap size=imix count=1M    packets as you want them, the same each time
   tapline filter explain 'vlan and tcp port 80'       what a filter does, test by test
   tapline replay trace.pcap -i veth0 --rate 10k       send a file again
@@ -36,6 +37,9 @@ pub(crate) enum Command {
     /// Run a graph of stages: filter, sample, count, record, and more, each packet read once for all of them.
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<RunArgs>),
+    /// Make flows of packets, and send them to collectors as IPFIX or NetFlow, or show the greatest.
+    #[command(after_help = crate::probe::EXAMPLES)]
+    Probe(Box<crate::probe::ProbeArgs>),
     /// Make packets from a recipe, the same for the same seed: protocols, sizes, flows, rates, faults.
     #[command(after_help = crate::generate::help())]
     Generate(Box<crate::generate::GenerateArgs>),

@@ -12,6 +12,7 @@ mod interfaces;
 mod live;
 mod output;
 mod privileges;
+mod probe;
 mod profile;
 mod replay;
 mod report;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
         }
         Command::Bench(args) => bench::run(&args),
         Command::Run(args) => run::run(&args),
+        Command::Probe(args) => probe::run(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Interfaces(args) => interfaces::list(&args).map(|()| ExitCode::SUCCESS),
         Command::Doctor(args) => doctor::run(&args),

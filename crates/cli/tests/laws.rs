@@ -113,6 +113,11 @@ fn packet_json() {
 }
 
 #[test]
+fn flows() {
+    law("flows");
+}
+
+#[test]
 fn pattern_search() {
     law("pattern_search");
 }

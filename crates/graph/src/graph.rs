@@ -19,7 +19,7 @@ use tapline_sys::tsc;
 
 use crate::account::StageAccount;
 use crate::packets::Packets;
-use crate::stage::{Moment, Stage};
+use crate::stage::{Ended, Moment, Stage};
 use crate::table::Table;
 
 /// A node of a graph.
@@ -385,6 +385,20 @@ impl Rest<'_> {
     }
 }
 
+impl Rest<'_> {
+    /// Hands flows that have ended to a node. They are no packets: no account but the stages' own counts them.
+    fn run_flows(&mut self, at: usize, ended: &Ended<'_>, start: u64) -> (u64, Result<(), Error>) {
+        let is_measured = self.is_measured;
+        let (node, rest) = self.split(at);
+        let mut out = Out { rest, ports: &mut node.ports, passed: Amount::default(), inner: 0 };
+        let result = node.stage.flows(ended, &mut out);
+        let end = out.rest.now();
+        let cycles = end.wrapping_sub(start).saturating_sub(out.inner);
+        node.add_cost(is_measured, &Cost { cycles, ..Cost::default() });
+        (end, result)
+    }
+}
+
 /// Where a stage hands on packets.
 pub struct Out<'g> {
     rest: Rest<'g>,
@@ -428,6 +442,25 @@ impl Out<'_> {
         let (end, result) = self.rest.run(last, packets, start);
         self.inner += end.wrapping_sub(begin);
         failure.and(result)
+    }
+
+    /// Hands on flows that have ended, to all that follow.
+    ///
+    /// # Errors
+    /// The first of all successors that failed; the others got the flows all the same.
+    pub fn pass_flows(&mut self, ended: &Ended<'_>) -> Result<(), Error> {
+        let begin = self.rest.now();
+        let mut start = begin;
+        let mut failure = Ok(());
+        for port in self.ports.iter() {
+            for &successor in &port.successors {
+                let (end, result) = self.rest.run_flows(successor, ended, start);
+                start = end;
+                failure = failure.and(result);
+            }
+        }
+        self.inner += start.wrapping_sub(begin);
+        failure
     }
 
     /// The outputs that lead somewhere.

@@ -40,7 +40,7 @@ pub use join::{Entry, Exits, Join, Marker, Timed};
 pub use made::Made;
 pub use packets::Packets;
 pub use share::Share;
-pub use stage::{Moment, Own, Stage};
+pub use stage::{Ended as EndedFlows, Moment, Own, Stage};
 pub use stamped::{StampTicks, Stamped};
 pub use table::{Cell, Table, grouped};
 pub use tapline_capture::{Error, Wants};

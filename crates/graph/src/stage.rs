@@ -28,6 +28,7 @@
 use std::any::Any;
 
 use tapline_capture::{Error, FilterAccount, InterfaceAccount, OutputAccount, Wants};
+use tapline_flow::Flow;
 use tapline_packet::Timestamp;
 
 use crate::graph::Out;
@@ -43,6 +44,14 @@ pub trait Stage: Send {
     /// # Errors
     /// The run ends; the other stages still get these packets, and every output is completed.
     fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error>;
+
+    /// Flows that a stage before found to have ended. They travel beside the packets, and are not in the account of those.
+    ///
+    /// # Errors
+    /// As for [`push`](Stage::push).
+    fn flows(&mut self, ended: &Ended<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        out.pass_flows(ended)
+    }
 
     /// The source has nothing to lend: what lingers in buffers goes out.
     ///
@@ -94,6 +103,17 @@ pub struct Moment<'a> {
     pub now: Timestamp,
     /// What became of packets before they were lent, by interface.
     pub interfaces: &'a [InterfaceAccount],
+}
+
+/// Flows that have ended, on their way from the meter to who wants them.
+#[derive(Clone, Copy, Debug)]
+pub struct Ended<'a> {
+    /// The flows.
+    pub flows: &'a [Flow],
+    /// What time it is where they come from: the packets' own time for files, the clock's for live interfaces.
+    pub now: Timestamp,
+    /// One of so many packets was metered; 1 for all.
+    pub sampling: u32,
 }
 
 /// What a stage alone knows of packets that came in and did not go on.

@@ -13,6 +13,7 @@
 //! SharedWords, ReadWords                    memory that one process writes and others read meanwhile
 //! Memfd, futex, Bell                        such memory sealed; sleeping on it; waking who is not trusted
 //! passing                                   descriptors to another process
+//! memory                                    what will be read soon, what is to lie in large pages
 //! KeyInput, TerminalSize                    a terminal, for programs that refresh what they show
 //! clock, tsc, usage, timer                  what time it is, what was used of it, and sleeping until it comes
 //! clock_state, disk, process                whether the clock is kept right, room for files, signals to others
@@ -40,6 +41,7 @@ pub mod futex;
 mod link_control;
 mod live_frames;
 mod memfd;
+pub mod memory;
 mod netdev;
 mod netlink;
 mod netns;

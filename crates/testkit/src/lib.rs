@@ -15,6 +15,7 @@
 pub mod capture_file;
 pub mod ebpf;
 pub mod expressions;
+pub mod flow_meter;
 pub mod forms;
 pub mod fpl;
 pub mod frames;

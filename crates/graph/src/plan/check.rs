@@ -38,6 +38,12 @@ pub(super) fn check(text: &str) -> Result<Vec<Checked>, SyntaxError> {
             return Err(SyntaxError::at(declared.span, format!("nothing leads to `{}`", declared.name))
                 .hint("connect it: device(eth0) -> ... -> this"));
         }
+        let takes_flows = matches!(class.name, "ipfix" | "flowtop");
+        if takes_flows && inputs.iter().any(|(from, _)| checked[*from].class.name != "flow") {
+            let message = format!("`{}` takes flows, and something else leads to it", declared.name);
+            return Err(SyntaxError::at(declared.span, message)
+                .hint("put a meter right before it: device(eth0) -> flow -> this"));
+        }
         let (name, is_named, span) = (declared.name.clone(), declared.is_named, declared.span);
         checked.push(Checked { name, is_named, class, arguments, inputs, span });
     }

@@ -1,0 +1,221 @@
+//! Packets to flows to IPFIX: `tapline probe -r FILE --export udp://...` against softflowd and nfpcapd.
+//!
+//! The table fills to the full number of conversations: no timeout is shorter than the file. What is sent goes to a socket here that throws it away, and what
+//! that costs is not counted. nfpcapd has no export by UDP that ends with its file, so it writes its own files, as it is used.
+
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, ensure};
+use clap::Args;
+use serde_json::Value;
+use tapline_testkit::netns::has_program;
+
+use crate::Options;
+use crate::measure::{Run, median, run as measure};
+use crate::report::{Goal, Report, Series};
+
+/// Longer than any file here, in seconds.
+const NEVER: &str = "3600";
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct FlowsArgs {
+    /// Conversations, with commas: numbers up to 1,000,000.
+    #[arg(long, value_delimiter = ',', default_values_t = [1_000, 100_000, 1_000_000])]
+    pub(crate) conversations: Vec<u64>,
+    /// Packets of each file.
+    #[arg(long, default_value_t = 4_000_000)]
+    pub(crate) packets: u64,
+    /// Sizes of frames, as recipes have them, with commas: 60 is 64 bytes with the check sequence.
+    #[arg(long, value_delimiter = ',', default_values_t = ["60".to_owned(), "imix".to_owned()])]
+    pub(crate) sizes: Vec<String>,
+}
+
+impl Default for FlowsArgs {
+    fn default() -> FlowsArgs {
+        let sizes = ["60", "imix"].map(str::to_owned).to_vec();
+        FlowsArgs { conversations: vec![1_000, 100_000, 1_000_000], packets: 4_000_000, sizes }
+    }
+}
+
+/// A peer, by its place in the series.
+const PEERS: [&str; 3] = ["tapline", "softflowd", "nfpcapd"];
+
+pub(crate) fn run(args: &FlowsArgs, options: &Options, report: &mut Report) -> anyhow::Result<()> {
+    let folder = options.folder()?;
+    let tapline = options.tapline()?;
+    let sink = Sink::start()?;
+    let peers: Vec<&str> = PEERS.into_iter().filter(|peer| *peer == "tapline" || has_program(peer)).collect();
+    for size in &args.sizes {
+        let mut resident = Vec::new();
+        for &conversations in &args.conversations {
+            let path = folder.path().join("flows.pcap");
+            make_file(&tapline, &path, size, conversations, args.packets)?;
+            let job = Job { tapline: &tapline, path: &path, folder: folder.path(), port: sink.port };
+            check(&job, args.packets)?;
+            let mut series =
+                Series::new(format!("flows/{size}/{conversations}"), &peers, Some(Goal::TimesFaster(10.0)));
+            series.interleave(options.runs, |peer| {
+                let mut command = job.command(peers[peer])?;
+                let run = measure(&mut command, args.packets);
+                let _ = std::fs::remove_dir_all(folder.path().join("nfpcapd"));
+                run
+            })?;
+            report.add(&series)?;
+            tell_rates(&series);
+            resident.extend(job.resident_kib()?.map(|kib| (conversations, kib)));
+        }
+        tell_memory(&resident);
+    }
+    Ok(())
+}
+
+/// One file, and where flows go.
+struct Job<'j> {
+    tapline: &'j Path,
+    path: &'j Path,
+    folder: &'j Path,
+    port: u16,
+}
+
+impl Job<'_> {
+    fn command(&self, peer: &str) -> anyhow::Result<Command> {
+        let to = format!("127.0.0.1:{}", self.port);
+        let mut command =
+            Command::new(if peer == "tapline" { self.tapline.as_os_str() } else { peer.as_ref() });
+        match peer {
+            "tapline" => {
+                command.args([
+                    "probe",
+                    "--json",
+                    "--active-timeout",
+                    NEVER,
+                    "--idle-timeout",
+                    NEVER,
+                    "--export",
+                    &to,
+                ]);
+            }
+            "softflowd" => {
+                command.args(["-d", "-v", "10", "-m", "3000000", "-n", &to]);
+                for name in ["tcp", "tcp.rst", "tcp.fin", "udp", "icmp", "general", "maxlife"] {
+                    command.args(["-t", &format!("{name}={NEVER}")]);
+                }
+                for (option, name) in [("-p", "softflowd.pid"), ("-c", "softflowd.ctl")] {
+                    command.arg(option).arg(self.folder.join(name));
+                }
+            }
+            _ => {
+                let into = self.folder.join("nfpcapd");
+                std::fs::create_dir_all(&into)?;
+                command.args(["-e", &format!("{NEVER},{NEVER}"), "-B", "2000000", "-w"]).arg(into);
+            }
+        }
+        command.arg("-r").arg(self.path);
+        Ok(command)
+    }
+
+    /// The most memory that we had, in KiB, if GNU time is there to say.
+    fn resident_kib(&self) -> anyhow::Result<Option<f64>> {
+        if !Path::new("/usr/bin/time").exists() {
+            return Ok(None);
+        }
+        let command = self.command("tapline")?;
+        let mut timed = Command::new("/usr/bin/time");
+        timed.args(["-f", "%M"]).arg(command.get_program()).args(command.get_args());
+        let output = timed.stdin(Stdio::null()).output()?;
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        Ok(text.lines().last().and_then(|line| line.trim().parse().ok()))
+    }
+}
+
+/// Conversations of TCP and UDP over IPv4, in any order. A TCP flow is one connection, as far as packets reach.
+fn make_file(
+    tapline: &Path,
+    path: &Path,
+    size: &str,
+    conversations: u64,
+    packets: u64,
+) -> anyhow::Result<()> {
+    let segments = (packets / conversations.max(1)).clamp(3, 10_000);
+    let mut command = Command::new(tapline);
+    command.args(["generate", "-w"]).arg(path).args(["udp", "tcp", "ip", "order=random", "walk=random"]);
+    command.args(["src=10.0.0.0/12", "dst=10.64.0.0-10.64.255.255", "dport=80,443,53,9"]);
+    for (key, value) in
+        [("size", size.to_owned()), ("flows", conversations.to_string()), ("count", packets.to_string())]
+    {
+        command.arg(format!("{key}={value}"));
+    }
+    command.arg(format!("segments={segments}")).arg("rate=400k");
+    let output = command.stdin(Stdio::null()).output()?;
+    ensure!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+/// Every packet is in a record, by the account.
+fn check(job: &Job<'_>, packets: u64) -> anyhow::Result<()> {
+    let output = job.command("tapline")?.stdin(Stdio::null()).output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let line = text.lines().last().context("tapline says nothing")?;
+    let account: Value = serde_json::from_str(line)?;
+    let stages = account["account"]["stages"].as_array().context("no stages in the account")?;
+    let export = stages.iter().find(|stage| stage["class"] == "ipfix").context("no export in the account")?;
+    let written = &export["output"]["written"];
+    ensure!(
+        *written == packets && account["account"]["balanced"] == true,
+        "{written} of {packets} packets are in records"
+    );
+    Ok(())
+}
+
+fn tell_rates(series: &Series) {
+    let rate = |runs: &[Run]| 1e3 / median(runs.iter().map(Run::cpu_ns_per_packet));
+    let rates = series.peers.iter().map(|(name, runs)| format!("{name} {:.2}", rate(runs)));
+    println!("  million packets a processor second: {}\n", rates.collect::<Vec<_>>().join(", "));
+}
+
+/// What a conversation more takes, from the fewest to the most.
+fn tell_memory(resident: &[(u64, f64)]) {
+    if let (Some((few, little)), Some((many, much))) = (resident.first(), resident.last())
+        && many > few
+    {
+        let bytes = (much - little) * 1024.0 / (many - few) as f64;
+        println!(
+            "  tapline, memory: {bytes:.0} bytes a conversation ({little:.0} KiB with {few}, {much:.0} KiB with {many})\n"
+        );
+    }
+}
+
+/// Takes datagrams and throws them away.
+struct Sink {
+    port: u16,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Sink {
+    fn start() -> anyhow::Result<Sink> {
+        let socket = UdpSocket::bind("127.0.0.1:0")?;
+        socket.set_read_timeout(Some(Duration::from_millis(100)))?;
+        let port = socket.local_addr()?.port();
+        let is_over = Arc::new(AtomicBool::new(false));
+        let ended = Arc::clone(&is_over);
+        thread::spawn(move || {
+            let mut buffer = vec![0; 1 << 16];
+            while !ended.load(Ordering::Relaxed) {
+                let _ = socket.recv(&mut buffer);
+            }
+        });
+        Ok(Sink { port, is_over })
+    }
+}
+
+impl Drop for Sink {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,287 @@
+//! `tapline probe`: packets to flows, flows to collectors. What was typed becomes a graph, which runs as any other.
+//!
+//! ```text
+//! device(eth0) -> filter("...") -> meter :: flow(...) -> export :: ipfix(...)        without --export: -> top :: flowtop(...)
+//! ```
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use tapline_flow::KeyFields;
+use tapline_flow::export::Target;
+
+use crate::args::{LanguageArgs, RunArgs, parse_duration};
+use crate::live::XdpArgs;
+use crate::run;
+
+pub(crate) const EXAMPLES: &str = "\
+Examples:
+  tapline probe -r trace.pcap                                        the greatest flows of a file
+  tapline probe -r trace.pcap --export file:trace.ipfix              its flows as IPFIX (RFC 5655)
+  tapline probe -i eth0 --export udp://10.0.0.1:4739                 flows of an interface, to a collector
+  tapline probe -i eth0 --export udp://a:2055 --version 9            NetFlow v9; --version 5 for collectors that know no other
+  tapline probe -i eth0 --export a:4739,b:4739 --spread flow         half of the flows to each of two collectors
+  tapline probe -i eth0 --sample 100 --export a:4739                 one of 100 packets; the records tell so, and are not scaled
+  tapline probe -i eth0 --key vlan,tunnel --inner                    flows inside tunnels, told apart by VLAN and tunnel
+  tapline probe -r trace.pcap --biflow --template sourceIPv4Address,destinationIPv4Address,octetDeltaCount \\
+      --export tcp://collector:4739                                  fields of your choice, both directions in one record
+  nfcapd -l /tmp/flows -p 4739 & tapline probe -r trace.pcap --rate 2000 --export localhost:4739; nfdump -R /tmp/flows
+
+From a file, messages bear the capture's time and sequence numbers begin at 0. At the end stand what the table did and where every packet
+went: those in records that were sent are written. In the row of `meter`, flows is how many began; idle, active, end, forced and full are
+why they ended; most is the greatest number at once, room what the table holds, late packets older than one before them.
+docs/flows.md has the fields, docs/flow-table.md what it costs.";
+
+#[derive(Debug, Args)]
+pub(crate) struct ProbeArgs {
+    /// Interface to meter: a name, a glob, or 'any'; with xdp: before it by AF_XDP. May be repeated.
+    #[arg(short, long, value_name = "NAME", help_heading = "Input")]
+    interface: Vec<String>,
+    /// Meter a capture file ('-' is standard input): pcap, pcapng, ERF; also gzip, zstd, lz4.
+    #[arg(short = 'r', value_name = "FILE", help_heading = "Input", conflicts_with = "interface")]
+    read: Option<PathBuf>,
+    /// Meter in this network namespace (`ip netns list`).
+    #[arg(long, value_name = "NAME", help_heading = "Input", conflicts_with = "read")]
+    netns: Option<String>,
+    #[command(flatten)]
+    xdp: XdpArgs,
+    /// Threads that share the packets by host; each meters and exports for itself, under its own observation domain.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64), help_heading = "Input")]
+    workers: u16,
+
+    /// A flow that lasts so long becomes a record, and goes on in the next: seconds, or 90s, 5m, 1h.
+    #[arg(long, value_name = "TIME", default_value = "60", value_parser = parse_duration, help_heading = "Flows")]
+    active_timeout: Duration,
+    /// A flow ends that had no packet for longer.
+    #[arg(long, value_name = "TIME", default_value = "15", value_parser = parse_duration, help_heading = "Flows")]
+    idle_timeout: Duration,
+    /// After FIN both ways or RST so long a silence ends a flow.
+    #[arg(long, value_name = "TIME", default_value = "2", value_parser = parse_duration, help_heading = "Flows")]
+    closed_timeout: Duration,
+    /// Room for so many flows, of 190 bytes each, taken as they come. If there are more, the longest silent ends.
+    #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000), help_heading = "Flows")]
+    flows_max: u64,
+    /// What tells flows apart besides addresses, ports and protocol: vlan, mpls, tunnel, tos, interface; with commas.
+    #[arg(long, value_name = "FIELDS", default_value = "none", help_heading = "Flows")]
+    key: String,
+    /// Take tunnels off, and meter what is inside: GRE, VXLAN, Geneve, GTP, IP in IP, ERSPAN, MPLS.
+    #[arg(long, help_heading = "Flows")]
+    inner: bool,
+    /// Count bytes of frames, not of IP packets.
+    #[arg(long, help_heading = "Flows")]
+    layer2: bool,
+    /// Meter one of so many packets, chosen by chance in each block of so many. Records tell the rate, and are not scaled.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000), help_heading = "Flows")]
+    sample: u64,
+
+    /// Collectors, with commas: udp://HOST:PORT, tcp://HOST:PORT, file:NAME; HOST:PORT means UDP.
+    #[arg(long, value_name = "TO", help_heading = "Export")]
+    export: Option<String>,
+    /// 10 is IPFIX, 9 and 5 are NetFlow.
+    #[arg(long, value_name = "N", default_value = "10", value_parser = ["5", "9", "10"], help_heading = "Export")]
+    version: String,
+    /// The elements of a record, by IANA's names and with commas (docs/flows.md).
+    #[arg(long, value_name = "NAMES", default_value = "default", help_heading = "Export")]
+    template: String,
+    /// Both directions in one record (RFC 5103).
+    #[arg(long, help_heading = "Export")]
+    biflow: bool,
+    /// Observation domain, source id, or (5) engine type and id in its low 16 bits.
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Export")]
+    domain: u32,
+    /// The most bytes of an IP packet with a message.
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u16).range(256..), help_heading = "Export")]
+    mtu: u16,
+    /// Over UDP, send templates again after so many messages.
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "Export")]
+    template_messages: u32,
+    /// Over UDP, send templates again after so long.
+    #[arg(long, value_name = "TIME", default_value = "60", value_parser = parse_duration, help_heading = "Export")]
+    template_time: Duration,
+    /// all: each collector gets all flows; flow: each flow goes to one of them.
+    #[arg(long, value_name = "HOW", default_value = "all", value_parser = ["all", "flow"], help_heading = "Export")]
+    spread: String,
+    /// The most messages a second to each collector. Packets wait for it: for files.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10_000_000), help_heading = "Export")]
+    rate: u32,
+
+    /// Show so many of the greatest flows; 10 if nothing is exported.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "Reports")]
+    top: Option<u32>,
+    /// Results and account as JSON, on standard output.
+    #[arg(long, help_heading = "Reports")]
+    json: bool,
+    /// Show the graph that this is, for `tapline run`, and stop.
+    #[arg(long, help_heading = "Reports")]
+    show_graph: bool,
+    /// Stop after this time: 90, 90s, 5m, 1h.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    duration: Option<std::time::Duration>,
+    /// Become this user once all is open; root runs as the caller of sudo unless told otherwise.
+    #[arg(short = 'Z', long, value_name = "USER")]
+    relinquish_privileges: Option<String>,
+    #[command(flatten)]
+    language: LanguageArgs,
+    /// Meter only packets that this filter accepts, in the pcap-filter language.
+    #[arg(value_name = "FILTER")]
+    filter: Vec<String>,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
+    check(args)?;
+    let graph = graph(args);
+    if args.show_graph {
+        writeln!(io::stdout(), "{graph}")?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    run::run(&RunArgs {
+        files: Vec::new(),
+        text: vec![graph],
+        check: false,
+        dot: false,
+        explain: false,
+        reload: false,
+        stages: None,
+        netns: args.netns.clone(),
+        xdp: args.xdp,
+        i_own_this_network: Vec::new(),
+        workers: args.workers,
+        duration: args.duration,
+        json: args.json,
+        language: args.language,
+        relinquish_privileges: args.relinquish_privileges.clone(),
+    })
+}
+
+/// Mistakes that are better told in the words of the command than in those of the graph.
+fn check(args: &ProbeArgs) -> Result<()> {
+    if args.read.is_none() && args.interface.is_empty() {
+        bail!(
+            "no packets: name an interface (-i eth0; tapline interfaces lists them) or a file (-r trace.pcap)"
+        );
+    }
+    KeyFields::parse(&args.key)?;
+    if let Some(export) = &args.export {
+        Target::list(export)?;
+    }
+    let filter = args.filter.join(" ");
+    if let Err(error) = tapline_filter::parse(&filter) {
+        bail!("{}", error.render(&filter));
+    }
+    Ok(())
+}
+
+/// The graph that does it.
+fn graph(args: &ProbeArgs) -> String {
+    let way = [filter(args), Some(meter(args))].into_iter().flatten().collect::<Vec<_>>().join(" -> ");
+    let mut sources =
+        args.interface.iter().map(|name| format!("device({})", quoted(name))).collect::<Vec<_>>();
+    if let Some(path) = &args.read {
+        sources.push(format!("file({})", quoted(&path.to_string_lossy())));
+    }
+    let (first, others) =
+        sources.split_first().map_or(("", &[][..]), |(first, others)| (first.as_str(), others));
+    // All sources meet in the first stage, which is declared once.
+    let mut text = match args.filter.is_empty() {
+        false => format!("{first} -> only :: {way};"),
+        true => format!("{first} -> {way};"),
+    };
+    let meeting = if args.filter.is_empty() { "meter" } else { "only" };
+    for source in others {
+        text += &format!(" {source} -> {meeting};");
+    }
+    if let Some(to) = &args.export {
+        text += &format!(" meter -> export :: {};", export(args, to));
+    }
+    if args.top.is_some() || args.export.is_none() {
+        text += &format!(" meter -> top :: flowtop(n={});", args.top.unwrap_or(10));
+    }
+    text
+}
+
+fn filter(args: &ProbeArgs) -> Option<String> {
+    (!args.filter.is_empty()).then(|| format!("filter({})", quoted(&args.filter.join(" "))))
+}
+
+fn meter(args: &ProbeArgs) -> String {
+    format!(
+        "meter :: flow(active={}, idle={}, closed={}, flows={}, key={}, inner={}, bytes={}, sample={})",
+        time(args.active_timeout),
+        time(args.idle_timeout),
+        time(args.closed_timeout),
+        args.flows_max,
+        quoted(&args.key),
+        yes(args.inner),
+        if args.layer2 { "frame" } else { "ip" },
+        args.sample,
+    )
+}
+
+fn export(args: &ProbeArgs, to: &str) -> String {
+    format!(
+        "ipfix({}, version={}, template={}, biflow={}, domain={}, mtu={}, templates={}, template_time={}, spread={}, rate={})",
+        quoted(to),
+        args.version,
+        quoted(&args.template),
+        yes(args.biflow),
+        args.domain,
+        args.mtu,
+        args.template_messages,
+        time(args.template_time),
+        args.spread,
+        args.rate,
+    )
+}
+
+fn yes(is_so: bool) -> &'static str {
+    if is_so { "yes" } else { "no" }
+}
+
+/// A time as graphs have it, to the nanosecond.
+fn time(time: Duration) -> String {
+    format!("{}ns", time.as_nanos())
+}
+
+/// A text as graphs have it.
+fn quoted(text: &str) -> String {
+    format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+    use tapline_graph::plan::{Plan, Source};
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: ProbeArgs,
+    }
+
+    fn graph_of(line: &str) -> String {
+        graph(&Line::parse_from(std::iter::once("probe").chain(line.split_whitespace())).args)
+    }
+
+    #[test]
+    fn what_is_typed_is_a_graph() {
+        for (line, nodes) in [
+            ("-r a.pcap", 3),
+            ("-r a.pcap --export 127.0.0.1:9 --version 9 --biflow", 3),
+            ("-i eth0 -i eth1 --export udp://a:1,udp://b:2 --spread flow --top 7 udp port 53", 6),
+            ("-r a\\\"b.pcap --key vlan,tos --inner --active-timeout 1.5m --idle-timeout 500ms", 3),
+        ] {
+            let text = graph_of(line);
+            let mut plan = Plan::changeable(&[Source { name: "probe", text: &text }])
+                .unwrap_or_else(|why| panic!("{why}"));
+            assert_eq!(plan.nodes.len(), nodes, "{text}");
+            plan.filter_in_user_space();
+        }
+        assert!(graph_of("-r a").contains("active=60000000000ns, idle=15000000000ns"));
+    }
+}

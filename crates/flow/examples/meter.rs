@@ -1,0 +1,43 @@
+//! Meters a capture file and says what that took: `cargo run --release -p tapline-flow --example meter -- FILE [flows-max]`.
+
+use std::error::Error;
+use std::path::Path;
+
+use tapline_file::FileSource;
+use tapline_flow::{Meter, Settings};
+use tapline_packet::Selection;
+use tapline_sys::usage::CpuTime;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let path = arguments.next().ok_or("which file?")?;
+    let mut settings = Settings::default();
+    if let Some(flows_max) = arguments.next() {
+        settings.flows_max = flows_max.parse()?;
+    }
+    let before = CpuTime::of_process();
+    let mut file = FileSource::open(Path::new(&path))?;
+    let mut meter = Meter::new(&settings)?;
+    let (mut ended, mut flows) = (Vec::new(), 0);
+    let mut selection = Selection::none();
+    while file.advance()? {
+        let batch = file.batch();
+        selection.select_all(batch.len());
+        meter.push(&batch, &mut selection, file.interfaces(), &mut ended);
+        while !meter.expire(&mut ended) {}
+        flows += ended.len();
+        ended.clear();
+    }
+    let metered = CpuTime::of_process().since(before).total();
+    while !meter.finish(&mut ended) {
+        flows += ended.len();
+        ended.clear();
+    }
+    flows += ended.len();
+    let statistics = meter.statistics();
+    let packets = statistics.read().packets;
+    let rate = packets as f64 / metered.as_secs_f64() / 1e6;
+    println!("{packets} packets, {flows} flows, {rate:.1} million packets a processor second");
+    println!("{statistics:?}");
+    Ok(())
+}

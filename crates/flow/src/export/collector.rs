@@ -1,0 +1,280 @@
+//! Where messages go: UDP, TCP, files.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::Error;
+
+/// The port of IPFIX (RFC 7011, 10.1).
+const PORT: u16 = 4739;
+/// How long a TCP collector may keep us waiting.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// How long to wait before a lost connection is tried again.
+const PAUSE: Duration = Duration::from_secs(1);
+/// How often a datagram is tried for which the kernel has no room.
+const ATTEMPTS: u32 = 100;
+/// Octets of a message over TCP and in files, where no packet bounds it.
+const STREAM_ROOM: usize = 16 << 10;
+
+/// A collector's address.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Target {
+    /// Datagrams.
+    Udp(String),
+    /// A connection.
+    Tcp(String),
+    /// A file of IPFIX messages (RFC 5655).
+    File(PathBuf),
+}
+
+impl FromStr for Target {
+    type Err = Error;
+
+    /// `udp://HOST:PORT`, `tcp://HOST:PORT`, `file:NAME`; `HOST:PORT` alone means UDP. Without a port it is 4739.
+    fn from_str(text: &str) -> Result<Target, Error> {
+        let fail = |why: &str| Err(Error::Collector { text: text.to_owned(), why: why.to_owned() });
+        let (scheme, rest) = match text.split_once("://") {
+            Some((scheme, rest)) => (scheme, rest),
+            None => match text.strip_prefix("file:") {
+                Some(name) => ("file", name),
+                None => ("udp", text),
+            },
+        };
+        if rest.is_empty() {
+            return fail("nothing is named");
+        }
+        match scheme {
+            "file" => return Ok(Target::File(rest.into())),
+            "udp" | "tcp" => {}
+            _ => return fail("this way is not known"),
+        }
+        let has_port = match rest.rfind(':') {
+            Some(at) => !rest[at..].contains(']') && (rest.starts_with('[') || rest.find(':') == Some(at)),
+            None => false,
+        };
+        let host = if has_port || rest.starts_with('[') || !rest.contains(':') {
+            rest.to_owned()
+        } else {
+            format!("[{rest}]")
+        };
+        let address = if has_port { host } else { format!("{host}:{PORT}") };
+        let port = address.rsplit(':').next().unwrap_or_default();
+        if port.parse::<u16>().is_err() {
+            return fail("the port is no number from 0 to 65535");
+        }
+        Ok(if scheme == "udp" { Target::Udp(address) } else { Target::Tcp(address) })
+    }
+}
+
+impl Target {
+    /// Several, with commas between them.
+    ///
+    /// # Errors
+    /// [`Error::Collector`] for the first that is none.
+    pub fn list(text: &str) -> Result<Vec<Target>, Error> {
+        text.split(',').map(str::trim).filter(|text| !text.is_empty()).map(str::parse).collect()
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Target::Udp(address) => write!(f, "udp://{address}"),
+            Target::Tcp(address) => write!(f, "tcp://{address}"),
+            Target::File(path) => write!(f, "file:{}", path.display()),
+        }
+    }
+}
+
+/// An open collector.
+pub(super) struct Collector {
+    name: String,
+    way: Way,
+    pace: Option<Pace>,
+    /// A connection was made anew: it has seen no template.
+    is_reopened: bool,
+}
+
+enum Way {
+    Udp { socket: UdpSocket, is_v6: bool },
+    Tcp { address: String, stream: Option<TcpStream>, tried: Instant },
+    File(BufWriter<File>),
+}
+
+impl Collector {
+    pub(super) fn open(target: &Target, rate: u32) -> Result<Collector, Error> {
+        let name = target.to_string();
+        let way = match target {
+            Target::Udp(address) => open_udp(address),
+            Target::Tcp(address) => connect(address).map(|stream| Way::Tcp {
+                address: address.clone(),
+                stream: Some(stream),
+                tried: Instant::now(),
+            }),
+            Target::File(path) => {
+                File::create(path).map(|file| Way::File(BufWriter::with_capacity(1 << 16, file)))
+            }
+        };
+        let way = way.map_err(|source| Error::Open { collector: name.clone(), source })?;
+        Ok(Collector { name, way, pace: (rate > 0).then(|| Pace::new(rate)), is_reopened: false })
+    }
+
+    /// The most octets of a message.
+    pub(super) fn room(&self, mtu: u16) -> usize {
+        match &self.way {
+            Way::Udp { is_v6: false, .. } => usize::from(mtu) - 28,
+            Way::Udp { is_v6: true, .. } => usize::from(mtu) - 48,
+            Way::Tcp { .. } | Way::File(_) => STREAM_ROOM,
+        }
+    }
+
+    /// Whether templates may be lost on the way, or a collector begin anew without our knowing.
+    pub(super) fn loses_templates(&self) -> bool {
+        matches!(self.way, Way::Udp { .. })
+    }
+
+    /// Whether a new connection was made since the last call.
+    pub(super) fn take_reopened(&mut self) -> bool {
+        std::mem::take(&mut self.is_reopened)
+    }
+
+    /// Whether it took the message.
+    pub(super) fn send(&mut self, message: &[u8]) -> Result<bool, Error> {
+        if let Some(pace) = &mut self.pace {
+            pace.wait();
+        }
+        match &mut self.way {
+            Way::Udp { socket, .. } => Ok(send_datagram(socket, message)),
+            Way::Tcp { address, stream, tried } => {
+                if let Some(open) = stream {
+                    if open.write_all(message).is_ok() {
+                        return Ok(true);
+                    }
+                    *stream = None;
+                }
+                if tried.elapsed() >= PAUSE {
+                    *tried = Instant::now();
+                    *stream = connect(address).ok();
+                    self.is_reopened |= stream.is_some();
+                }
+                Ok(false)
+            }
+            Way::File(file) => {
+                let written = file.write_all(message);
+                written.map_err(|source| Error::Write { collector: self.name.clone(), source })?;
+                Ok(true)
+            }
+        }
+    }
+
+    pub(super) fn flush(&mut self) -> Result<(), Error> {
+        match &mut self.way {
+            Way::File(file) => {
+                file.flush().map_err(|source| Error::Write { collector: self.name.clone(), source })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn open_udp(address: &str) -> io::Result<Way> {
+    let mut failure = io::Error::other("the name has no address");
+    for target in address.to_socket_addrs()? {
+        let is_v6 = target.is_ipv6();
+        let local: SocketAddr = if is_v6 { ([0_u16; 8], 0).into() } else { ([0, 0, 0, 0], 0).into() };
+        match UdpSocket::bind(local).and_then(|socket| socket.connect(target).map(|()| socket)) {
+            Ok(socket) => return Ok(Way::Udp { socket, is_v6 }),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+fn connect(address: &str) -> io::Result<TcpStream> {
+    let mut failure = io::Error::other("the name has no address");
+    for target in address.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&target, PATIENCE) {
+            Ok(stream) => {
+                stream.set_write_timeout(Some(PATIENCE))?;
+                return Ok(stream);
+            }
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+/// A refusal tells of a datagram before: nobody listened then. This one is sent all the same.
+fn send_datagram(socket: &UdpSocket, message: &[u8]) -> bool {
+    for attempt in 0..ATTEMPTS {
+        match socket.send(message) {
+            Ok(_) => return true,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+            Err(error) if matches!(error.raw_os_error(), Some(NO_BUFFERS | TRY_AGAIN)) => {
+                thread::sleep(Duration::from_micros(10 * u64::from(attempt + 1)));
+            }
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
+/// ENOBUFS and EAGAIN.
+const NO_BUFFERS: i32 = 105;
+const TRY_AGAIN: i32 = 11;
+
+/// So many messages a second and no more, in bursts of a few.
+struct Pace {
+    gap: Duration,
+    /// When the next message may leave.
+    next: Instant,
+}
+
+/// How far messages may be ahead of the pace: sleeping for less costs more than it is worth.
+const AHEAD: Duration = Duration::from_millis(2);
+
+impl Pace {
+    fn new(rate: u32) -> Pace {
+        Pace { gap: Duration::from_secs(1) / rate, next: Instant::now() }
+    }
+
+    fn wait(&mut self) {
+        let now = Instant::now();
+        self.next = self.next.max(now) + self.gap;
+        let early = self.next.saturating_duration_since(now);
+        if early > AHEAD {
+            thread::sleep(early);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn collectors_are_named_in_many_ways() {
+        let text = |text: &str| text.parse::<Target>().map(|target| target.to_string());
+        for (given, meant) in [
+            ("udp://10.0.0.1:2055", "udp://10.0.0.1:2055"),
+            ("10.0.0.1", "udp://10.0.0.1:4739"),
+            ("collector:9995", "udp://collector:9995"),
+            ("tcp://[::1]:99", "tcp://[::1]:99"),
+            ("tcp://[::1]", "tcp://[::1]:4739"),
+            ("udp://fe80::1", "udp://[fe80::1]:4739"),
+            ("file:a/b.ipfix", "file:a/b.ipfix"),
+        ] {
+            assert_eq!(text(given).unwrap(), meant);
+        }
+        for wrong in ["sctp://a", "udp://", "udp://a:b", "tcp://a:99999", "file:"] {
+            assert!(text(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(Target::list("udp://a:1, tcp://b:2").unwrap().len(), 2);
+    }
+}

@@ -1,0 +1,371 @@
+//! Records into messages.
+//!
+//! ```text
+//! v9      version 2 | count 2 | uptime ms 4 | seconds 4 | sequence 4 | source id 4 | flowsets
+//! IPFIX   version 2 | length 2 | seconds 4 | sequence 4 | observation domain 4 | sets
+//! set     id 2 | length 2 | records | zeros to a multiple of 4
+//!           templates: 0 in v9, 2; options templates: 1 in v9, 3; else the template's id
+//! ```
+//!
+//! The sequence of v9 counts messages, that of IPFIX data records, both before the message and from 0 (RFC 3954, 5.1; RFC 7011, 3.1).
+//! A v9 collector reckons times from uptime and seconds, which are whole: so the uptime begins at a whole second, and a message's time is rounded up to one.
+
+use tapline_packet::Timestamp;
+
+use super::element::{View, millis};
+use super::template::{Field, Template};
+use super::v5::V5;
+use super::{ExportAccount, Message, Options, Version};
+use crate::{Error, Flow};
+
+/// The id of the template for options.
+const OPTIONS_ID: u16 = 258;
+
+/// The longest uptime: half of what 32 bits of milliseconds hold.
+const UPTIME_MAX_MS: i64 = 1 << 31;
+
+/// What takes whole messages; whether a collector begins anew and needs templates.
+pub(super) type Send<'s> = dyn FnMut(Message<'_>, &mut ExportAccount) -> Result<bool, Error> + 's;
+
+/// Makes messages of flows.
+pub(super) enum Encoder {
+    /// NetFlow v5.
+    V5(V5),
+    /// Records by templates.
+    Templates(Box<Templates>),
+}
+
+impl Encoder {
+    pub(super) fn new(options: &Options, room: usize, repeats: bool) -> Result<Encoder, Error> {
+        Ok(match options.version {
+            Version::V5 => Encoder::V5(V5::new(options)),
+            _ => Encoder::Templates(Box::new(Templates::new(options, room, repeats)?)),
+        })
+    }
+
+    pub(super) fn add(
+        &mut self,
+        flow: &Flow,
+        now: Timestamp,
+        account: &mut ExportAccount,
+        send: &mut Send<'_>,
+    ) -> Result<(), Error> {
+        match self {
+            Encoder::V5(v5) => v5.add(flow, now, account, send),
+            Encoder::Templates(templates) => templates.add(flow, now, account, send),
+        }
+    }
+
+    pub(super) fn flush(
+        &mut self,
+        now: Timestamp,
+        account: &mut ExportAccount,
+        send: &mut Send<'_>,
+    ) -> Result<(), Error> {
+        match self {
+            Encoder::V5(v5) => v5.flush(now, account, send),
+            Encoder::Templates(templates) => templates.flush(now, account, send),
+        }
+    }
+
+    /// One of so many packets was metered.
+    pub(super) fn set_sampling(&mut self, sampling: u32) {
+        match self {
+            Encoder::V5(v5) => v5.set_sampling(sampling),
+            Encoder::Templates(templates) if templates.sampling != sampling => {
+                templates.sampling = sampling;
+                templates.needs_templates = true;
+            }
+            Encoder::Templates(_) => {}
+        }
+    }
+
+    /// Packets of records that wait.
+    pub(super) fn waiting(&self) -> u64 {
+        match self {
+            Encoder::V5(v5) => v5.waiting(),
+            Encoder::Templates(templates) => templates.packets,
+        }
+    }
+}
+
+/// The time at which an exporter's uptime is 0: a whole second, a second or more before every time that is told by it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Boot(Option<i64>);
+
+impl Boot {
+    /// Whether times from `first` to `last` can be told; if not, a message must end before [`set`](Self::set).
+    pub(super) fn reaches(self, first: Timestamp, last: Timestamp) -> bool {
+        self.0.is_some_and(|boot| millis(first) >= boot + 1000 && millis(last) - boot < UPTIME_MAX_MS)
+    }
+
+    /// Begins at a time by which `first` can be told.
+    pub(super) fn set(&mut self, first: Timestamp) {
+        self.0 = Some((first.seconds() - 1).saturating_mul(1000));
+    }
+
+    pub(super) fn millis(self) -> i64 {
+        self.0.unwrap_or(0)
+    }
+
+    /// The seconds of a message, and the uptime then. Of a message whose records are older than an uptime can tell, the last time that it can.
+    pub(super) fn at(self, now: Timestamp) -> (u32, u32) {
+        let seconds = now.seconds().saturating_add((now.subsec_nanos() > 0).into());
+        let boot = self.millis() / 1000;
+        let uptime = seconds.saturating_sub(boot).clamp(0, UPTIME_MAX_MS / 1000);
+        (boot.wrapping_add(uptime) as u32, (uptime * 1000) as u32)
+    }
+}
+
+/// NetFlow v9 and IPFIX.
+pub(super) struct Templates {
+    version: Version,
+    templates: [Template; 2],
+    domain: u32,
+    sampling: u32,
+    biflow: bool,
+    room: usize,
+    /// Sets are filled up to multiples of 4. Not where records are so short that what fills would be read as one.
+    pads: bool,
+    /// When templates are sent again: after so many messages, and so many nanoseconds; `None` for never.
+    repeat: Option<(u32, i64)>,
+    sent_at: Option<Timestamp>,
+    messages_since: u32,
+    needs_templates: bool,
+    boot: Boot,
+    sequence: u32,
+    /// The message so far; empty if there is none.
+    message: Vec<u8>,
+    /// Where the open set begins, and its id.
+    set: Option<(usize, u16)>,
+    /// Data records in the message, and all records with templates.
+    data_records: u32,
+    all_records: u16,
+    /// Packets of the message's records.
+    packets: u64,
+}
+
+impl Templates {
+    fn new(options: &Options, room: usize, repeats: bool) -> Result<Templates, Error> {
+        let templates = Template::both(options)?;
+        let template_time = i64::try_from(options.template_time.as_nanos()).unwrap_or(i64::MAX);
+        let pads = templates.iter().all(|template| template.record_len > 3);
+        let all = Templates {
+            pads,
+            version: options.version,
+            templates,
+            domain: options.domain,
+            sampling: options.sampling,
+            biflow: options.biflow,
+            room,
+            repeat: repeats.then_some((options.template_messages.max(1), template_time)),
+            sent_at: None,
+            messages_since: 0,
+            needs_templates: true,
+            boot: Boot::default(),
+            sequence: 0,
+            message: Vec::with_capacity(room),
+            set: None,
+            data_records: 0,
+            all_records: 0,
+            packets: 0,
+        };
+        let longest = all.templates.iter().map(|template| template.record_len).max().unwrap_or(0);
+        let head = all.header_len() + all.template_sets().0.len() + 8;
+        if longest == 0 || head + longest > room {
+            let what = format!(
+                "takes {head} octets and a record {longest}, and a message has {room}: name fewer elements, or give a greater --mtu"
+            );
+            return Err(Error::Template { what });
+        }
+        Ok(all)
+    }
+
+    fn header_len(&self) -> usize {
+        if self.version == Version::V9 { 20 } else { 16 }
+    }
+
+    fn add(
+        &mut self,
+        flow: &Flow,
+        now: Timestamp,
+        account: &mut ExportAccount,
+        send: &mut Send<'_>,
+    ) -> Result<(), Error> {
+        if self.version == Version::V9 && !self.boot.reaches(flow.first(), flow.last()) {
+            self.flush(now, account, send)?;
+            self.boot.set(flow.first());
+        }
+        if self.biflow {
+            return self.record(flow, 0, (flow.first(), flow.last(), flow.packets()), now, account, send);
+        }
+        for (from, side) in flow.sides.iter().enumerate().filter(|(_, side)| side.packets > 0) {
+            self.record(flow, from, (side.first, side.last, side.packets), now, account, send)?;
+        }
+        Ok(())
+    }
+
+    fn record(
+        &mut self,
+        flow: &Flow,
+        from: usize,
+        (first, last, packets): (Timestamp, Timestamp, u64),
+        now: Timestamp,
+        account: &mut ExportAccount,
+        send: &mut Send<'_>,
+    ) -> Result<(), Error> {
+        let which = usize::from(flow.sides[0].address.is_ipv6());
+        let record_len = self.templates[which].record_len;
+        // A set's header, and padding behind it.
+        if !self.message.is_empty() && self.message.len() + record_len + 4 + 6 > self.room {
+            self.flush(now, account, send)?;
+        }
+        self.begin(now);
+        self.open_set(self.templates[which].id);
+        let boot_ms = self.boot.millis();
+        let view = View { flow, from, first, last, boot_ms, domain: self.domain, sampling: self.sampling };
+        for Field { element, is_reverse } in &self.templates[which].fields {
+            view.write(element.value, element.len, *is_reverse, &mut self.message);
+        }
+        self.data_records += 1;
+        self.all_records += 1;
+        self.packets += packets;
+        account.records += 1;
+        Ok(())
+    }
+
+    /// Begins a message if there is none, with templates where they are due.
+    fn begin(&mut self, now: Timestamp) {
+        if !self.message.is_empty() {
+            return;
+        }
+        self.message.resize(self.header_len(), 0);
+        let is_due = self.repeat.is_some_and(|(messages, nanos)| {
+            self.messages_since >= messages || self.sent_at.is_none_or(|then| now.since(then).abs() >= nanos)
+        });
+        if self.needs_templates || is_due {
+            let (sets, records, data_records) = self.template_sets();
+            self.message.extend_from_slice(&sets);
+            self.all_records += records;
+            self.data_records += data_records;
+            (self.needs_templates, self.messages_since, self.sent_at) = (false, 0, Some(now));
+        }
+    }
+
+    /// Templates and options; how many records that is, and how many of these are data.
+    fn template_sets(&self) -> (Vec<u8>, u16, u32) {
+        let is_v9 = self.version == Version::V9;
+        let mut sets = Vec::new();
+        set(&mut sets, if is_v9 { 0 } else { 2 }, |out| {
+            for Template { id, fields, .. } in &self.templates {
+                words(out, &[*id, fields.len() as u16]);
+                fields.iter().for_each(|field| field_specifier(out, field));
+            }
+        });
+        if self.sampling <= 1 {
+            return (sets, 2, 0);
+        }
+        // Sampling interval and algorithm (34, 35), of the whole source (v9: scope 1, RFC 3954, 6.1) or observation domain (149).
+        match is_v9 {
+            true => set(&mut sets, 1, |out| words(out, &[OPTIONS_ID, 4, 8, 1, 4, 34, 4, 35, 1])),
+            false => set(&mut sets, 3, |out| words(out, &[OPTIONS_ID, 3, 1, 149, 4, 34, 4, 35, 1])),
+        }
+        set(&mut sets, OPTIONS_ID, |out| {
+            out.extend_from_slice(&self.domain.to_be_bytes());
+            out.extend_from_slice(&self.sampling.to_be_bytes());
+            // Random sampling.
+            out.push(2);
+        });
+        (sets, 4, 1)
+    }
+
+    fn open_set(&mut self, id: u16) {
+        if self.set.is_some_and(|(_, open)| open == id) {
+            return;
+        }
+        self.close_set();
+        self.set = Some((self.message.len(), id));
+        words(&mut self.message, &[id, 0]);
+    }
+
+    fn close_set(&mut self) {
+        if let Some((at, _)) = self.set.take() {
+            end_set(&mut self.message, at, self.pads);
+        }
+    }
+
+    fn flush(
+        &mut self,
+        now: Timestamp,
+        account: &mut ExportAccount,
+        send: &mut Send<'_>,
+    ) -> Result<(), Error> {
+        if self.message.is_empty() {
+            return Ok(());
+        }
+        self.close_set();
+        self.write_header(now);
+        let message = Message { bytes: &self.message, packets: self.packets };
+        let sent = send(message, account);
+        self.sequence =
+            self.sequence.wrapping_add(if self.version == Version::V9 { 1 } else { self.data_records });
+        self.messages_since = self.messages_since.saturating_add(1);
+        self.message.clear();
+        (self.data_records, self.all_records, self.packets) = (0, 0, 0);
+        self.needs_templates |= sent?;
+        Ok(())
+    }
+
+    fn write_header(&mut self, now: Timestamp) {
+        let (seconds, uptime) = self.boot.at(now);
+        let len = self.message.len() as u16;
+        let mut header = Vec::with_capacity(20);
+        match self.version {
+            Version::V9 => {
+                words(&mut header, &[9, self.all_records]);
+                numbers(&mut header, &[uptime, seconds, self.sequence, self.domain]);
+            }
+            _ => {
+                words(&mut header, &[10, len]);
+                numbers(&mut header, &[now.seconds() as u32, self.sequence, self.domain]);
+            }
+        }
+        self.message[..header.len()].copy_from_slice(&header);
+    }
+}
+
+/// Numbers of four octets.
+pub(super) fn numbers(out: &mut Vec<u8>, numbers: &[u32]) {
+    numbers.iter().for_each(|number| out.extend_from_slice(&number.to_be_bytes()));
+}
+
+/// Numbers of two octets.
+pub(super) fn words(out: &mut Vec<u8>, words: &[u16]) {
+    words.iter().for_each(|word| out.extend_from_slice(&word.to_be_bytes()));
+}
+
+fn field_specifier(out: &mut Vec<u8>, field: &Field) {
+    let (id, len) = (field.element.id, field.element.len);
+    match field.enterprise() {
+        None => words(out, &[id, len]),
+        Some(enterprise) => {
+            words(out, &[id | 0x8000, len]);
+            out.extend_from_slice(&enterprise.to_be_bytes());
+        }
+    }
+}
+
+/// A whole set.
+fn set(out: &mut Vec<u8>, id: u16, write: impl FnOnce(&mut Vec<u8>)) {
+    let at = out.len();
+    words(out, &[id, 0]);
+    write(out);
+    end_set(out, at, true);
+}
+
+/// Pads the set that begins at `at`, and writes its length.
+fn end_set(out: &mut Vec<u8>, at: usize, pads: bool) {
+    let len = (out.len() - at).next_multiple_of(if pads { 4 } else { 1 });
+    out.resize(at + len, 0);
+    out[at + 2..at + 4].copy_from_slice(&(len as u16).to_be_bytes());
+}

@@ -1,0 +1,271 @@
+//! Flows as messages of NetFlow v5, v9 and IPFIX, sent to collectors or written to files.
+//!
+//! ```text
+//! Flow --direction by direction--> Encoder: records, until a message is full --> Collector: UDP, TCP, file
+//! ```
+//!
+//! Sources: NetFlow v5 as Cisco's collectors document it; RFC 3954 (v9); RFC 7011, RFC 7012 (IPFIX); RFC 5103 (biflows); RFC 5655 (files).
+
+mod collector;
+mod element;
+mod encoder;
+mod template;
+mod v5;
+
+use std::time::Duration;
+
+use tapline_packet::Timestamp;
+
+pub use collector::Target;
+pub use element::{ELEMENTS, Element};
+
+use crate::{Error, Flow};
+use collector::Collector;
+use encoder::Encoder;
+
+/// Which protocol.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Version {
+    /// NetFlow v5: IPv4 only, fields fixed.
+    V5,
+    /// NetFlow v9.
+    V9,
+    /// IPFIX.
+    #[default]
+    Ipfix,
+}
+
+impl Version {
+    /// The version of a number: 5, 9 or 10.
+    pub fn of_number(number: u64) -> Option<Version> {
+        match number {
+            5 => Some(Version::V5),
+            9 => Some(Version::V9),
+            10 => Some(Version::Ipfix),
+            _ => None,
+        }
+    }
+}
+
+/// How flows are exported.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Which protocol.
+    pub version: Version,
+    /// The elements of a record, by name and with commas between them; empty for the default.
+    pub template: String,
+    /// One record for both directions (IPFIX only).
+    pub biflow: bool,
+    /// The observation domain, or source id; of v5 the low 16 bits are engine type and id.
+    pub domain: u32,
+    /// The most octets of an IP packet with a message in it: 256 to 65,535.
+    pub mtu: u16,
+    /// Templates are sent again after so many messages over UDP.
+    pub template_messages: u32,
+    /// Templates are sent again after so long over UDP, by the time that messages bear.
+    pub template_time: Duration,
+    /// One of so many packets was metered: 1 for all.
+    pub sampling: u32,
+    /// Each flow goes to one of the collectors, by its key, and not to all.
+    pub by_flow: bool,
+    /// The most messages a second to each collector; 0 for no limit.
+    pub rate: u32,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            version: Version::Ipfix,
+            template: String::new(),
+            biflow: false,
+            domain: 1,
+            mtu: 1500,
+            template_messages: 1000,
+            template_time: Duration::from_secs(60),
+            sampling: 1,
+            by_flow: false,
+            rate: 0,
+        }
+    }
+}
+
+/// What became of flows that were given to an exporter. Of packets: given = written + lost + left out + waiting in a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExportAccount {
+    /// Flows.
+    pub flows: u64,
+    /// Records of flows: one a direction, or one a biflow.
+    pub records: u64,
+    /// Messages sent, to one collector or several alike.
+    pub messages: u64,
+    /// Their octets.
+    pub octets: u64,
+    /// Packets of records that were sent.
+    pub written: u64,
+    /// Packets of records that some collector did not take.
+    pub lost: u64,
+    /// Messages that some collector did not take.
+    pub messages_lost: u64,
+    /// Packets of flows for which the protocol has no place: IPv6 in v5.
+    pub left_out: u64,
+    /// Packets of records in messages that are not full yet.
+    pub waiting: u64,
+}
+
+impl ExportAccount {
+    /// Adds that of another exporter.
+    pub fn merge(&mut self, other: &ExportAccount) {
+        self.flows += other.flows;
+        self.records += other.records;
+        self.messages += other.messages;
+        self.octets += other.octets;
+        self.written += other.written;
+        self.lost += other.lost;
+        self.messages_lost += other.messages_lost;
+        self.left_out += other.left_out;
+        self.waiting += other.waiting;
+    }
+}
+
+/// Sends flows to collectors.
+pub struct Exporter {
+    /// One for all collectors, or one each.
+    streams: Vec<Stream>,
+    account: ExportAccount,
+    names: String,
+}
+
+struct Stream {
+    encoder: Encoder,
+    collectors: Vec<Collector>,
+}
+
+impl Exporter {
+    /// Opens every collector.
+    ///
+    /// # Errors
+    /// If the template cannot be, or a collector cannot be opened.
+    pub fn open(targets: &[Target], options: &Options) -> Result<Exporter, Error> {
+        check(targets, options)?;
+        let names = targets.iter().map(Target::to_string).collect::<Vec<_>>().join(",");
+        let mut collectors = Vec::new();
+        for target in targets {
+            collectors.push(Collector::open(target, options.rate)?);
+        }
+        let groups: Vec<Vec<Collector>> = match options.by_flow {
+            true => collectors.into_iter().map(|collector| vec![collector]).collect(),
+            false => vec![collectors],
+        };
+        let stream = |collectors: Vec<Collector>| {
+            let room = collectors.iter().map(|collector| collector.room(options.mtu)).min().unwrap_or(512);
+            let repeats = collectors.iter().any(Collector::loses_templates);
+            Ok(Stream { encoder: Encoder::new(options, room, repeats)?, collectors })
+        };
+        let streams = groups.into_iter().map(stream).collect::<Result<Vec<Stream>, Error>>()?;
+        Ok(Exporter { streams, account: ExportAccount::default(), names })
+    }
+
+    /// The collectors as they were given.
+    pub fn names(&self) -> &str {
+        &self.names
+    }
+
+    /// Says that one of so many packets was metered, if that was not known before: options templates and headers tell it from the next message on.
+    pub fn set_sampling(&mut self, sampling: u32) {
+        self.streams.iter_mut().for_each(|stream| stream.encoder.set_sampling(sampling));
+    }
+
+    /// Exports flows. `now` is the time that messages bear.
+    ///
+    /// # Errors
+    /// If a file cannot be written. What collectors on the network do not take is counted.
+    pub fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), Error> {
+        let count = self.streams.len();
+        for flow in flows {
+            let which = if count > 1 { spread(flow) % count as u64 } else { 0 };
+            if let Some(Stream { encoder, collectors }) = self.streams.get_mut(which as usize) {
+                self.account.flows += 1;
+                encoder.add(flow, now, &mut self.account, &mut |message, account| {
+                    send(collectors, message, account)
+                })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends what waits in messages that are not full.
+    ///
+    /// # Errors
+    /// As for [`export`](Self::export).
+    pub fn flush(&mut self, now: Timestamp) -> Result<(), Error> {
+        for Stream { encoder, collectors } in &mut self.streams {
+            encoder
+                .flush(now, &mut self.account, &mut |message, account| send(collectors, message, account))?;
+            collectors.iter_mut().try_for_each(Collector::flush)?;
+        }
+        Ok(())
+    }
+
+    /// What became of the flows.
+    pub fn account(&self) -> ExportAccount {
+        let waiting = self.streams.iter().map(|stream| stream.encoder.waiting()).sum();
+        ExportAccount { waiting, ..self.account }
+    }
+}
+
+/// A whole message, and the packets of its records.
+pub(crate) struct Message<'m> {
+    pub(crate) bytes: &'m [u8],
+    pub(crate) packets: u64,
+}
+
+fn send(
+    collectors: &mut [Collector],
+    message: Message<'_>,
+    account: &mut ExportAccount,
+) -> Result<bool, Error> {
+    let mut is_taken = true;
+    let mut is_new = false;
+    for collector in collectors {
+        is_taken &= collector.send(message.bytes)?;
+        is_new |= collector.take_reopened();
+    }
+    account.messages += 1;
+    account.octets += message.bytes.len() as u64;
+    if is_taken {
+        account.written += message.packets;
+    } else {
+        account.lost += message.packets;
+        account.messages_lost += 1;
+    }
+    Ok(is_new)
+}
+
+fn check(targets: &[Target], options: &Options) -> Result<(), Error> {
+    let fail = |what: &str| Err(Error::Template { what: what.to_owned() });
+    if targets.is_empty() {
+        return fail("has nowhere to go: name a collector");
+    }
+    if options.biflow && options.version != Version::Ipfix {
+        return fail("cannot have both directions in one record: only IPFIX has biflows (--version 10)");
+    }
+    if options.version == Version::V5 && !matches!(options.template.trim(), "" | "default") {
+        return fail("is fixed in NetFlow v5: leave --template out, or use --version 9 or 10");
+    }
+    if options.version != Version::Ipfix && targets.iter().any(|target| !matches!(target, Target::Udp(_))) {
+        return fail("is not for TCP and files, which take IPFIX only: use --version 10 or udp://");
+    }
+    if options.mtu < 256 {
+        return fail("needs packets of 256 octets at least: give another --mtu");
+    }
+    Ok(())
+}
+
+/// A number for each flow, the same for both directions, in every run.
+fn spread(flow: &Flow) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let [one, other] = flow.sides.map(|side| (side.address, side.port));
+    let mut hasher = DefaultHasher::new();
+    (one.min(other), one.max(other), flow.protocol).hash(&mut hasher);
+    hasher.finish()
+}

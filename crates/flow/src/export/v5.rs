@@ -1,0 +1,181 @@
+//! NetFlow v5.
+//!
+//! ```text
+//! header   version 2 | count 2 | uptime ms 4 | seconds 4 | ns 4 | sequence 4 | engine type 1, id 1 | sampling: mode 2b, interval 14b
+//! record   source 4 | destination 4 | next hop 4 | in 2 | out 2 | packets 4 | octets 4 | first ms 4 | last ms 4 | ports 2, 2 |
+//!          0 1 | TCP flags 1 | protocol 1 | ToS 1 | AS 2, 2 | masks 1, 1 | 0 2                          48 octets, at most 30
+//! ```
+//!
+//! The sequence counts the flows that were sent before. Counters have 32 bits: a flow with more becomes several records. IPv6 has no place.
+
+use std::net::IpAddr;
+
+use tapline_packet::Timestamp;
+
+use super::element::millis;
+use super::encoder::{Boot, Send, numbers, words};
+use super::{ExportAccount, Message, Options};
+use crate::{Error, Flow, Side};
+
+const HEADER_LEN: usize = 24;
+const RECORD_LEN: usize = 48;
+const RECORDS_MAX: usize = 30;
+/// The sampling interval has 14 bits; mode 2 is random sampling.
+const SAMPLING_MAX: u32 = 0x3fff;
+const SAMPLING_MODE: u16 = 2 << 14;
+
+/// Makes messages of flows.
+pub(super) struct V5 {
+    engine: [u8; 2],
+    sampling: u16,
+    records_max: usize,
+    boot: Boot,
+    sequence: u32,
+    records: Vec<u8>,
+    packets: u64,
+}
+
+impl V5 {
+    pub(super) fn new(options: &Options) -> V5 {
+        let records_max = (usize::from(options.mtu) - 28 - HEADER_LEN) / RECORD_LEN;
+        V5 {
+            engine: (options.domain as u16).to_be_bytes(),
+            sampling: sampling_field(options.sampling),
+            records_max: records_max.clamp(1, RECORDS_MAX),
+            boot: Boot::default(),
+            sequence: 0,
+            records: Vec::with_capacity(RECORDS_MAX * RECORD_LEN),
+            packets: 0,
+        }
+    }
+
+    /// One of so many packets was metered.
+    pub(super) fn set_sampling(&mut self, sampling: u32) {
+        self.sampling = sampling_field(sampling);
+    }
+
+    pub(super) fn waiting(&self) -> u64 {
+        self.packets
+    }
+
+    pub(super) fn add(
+        &mut self,
+        flow: &Flow,
+        now: Timestamp,
+        account: &mut ExportAccount,
+        send: &mut Send<'_>,
+    ) -> Result<(), Error> {
+        let [IpAddr::V4(_), _] = flow.sides.map(|side| side.address) else {
+            account.left_out += flow.packets();
+            return Ok(());
+        };
+        if !self.boot.reaches(flow.first(), flow.last()) {
+            self.flush(now, account, send)?;
+            self.boot.set(flow.first());
+        }
+        for (from, side) in flow.sides.iter().enumerate().filter(|(_, side)| side.packets > 0) {
+            for (packets, bytes) in parts(side) {
+                if self.records.len() == self.records_max * RECORD_LEN {
+                    self.flush(now, account, send)?;
+                }
+                self.record(flow, from, packets, bytes);
+                self.packets += u64::from(packets);
+                account.records += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, flow: &Flow, from: usize, packets: u32, bytes: u32) {
+        let (source, destination) = (&flow.sides[from], &flow.sides[1 - from]);
+        let uptime = |time: Timestamp| (millis(time) - self.boot.millis()) as u32;
+        let (first, last) = (uptime(source.first), uptime(source.last));
+        let out = &mut self.records;
+        let mut put = |bytes: &[u8]| out.extend_from_slice(bytes);
+        for side in [source, destination] {
+            match side.address {
+                IpAddr::V4(address) => put(&address.octets()),
+                IpAddr::V6(_) => put(&[0; 4]),
+            }
+        }
+        put(&[0; 4]);
+        put(&(flow.context.interface as u16).to_be_bytes());
+        put(&[0; 2]);
+        for number in [packets, bytes, first, last] {
+            put(&number.to_be_bytes());
+        }
+        put(&source.port.to_be_bytes());
+        put(&destination.port.to_be_bytes());
+        put(&[0, source.tcp_flags, flow.protocol, source.tos]);
+        put(&[0; 8]);
+    }
+
+    pub(super) fn flush(
+        &mut self,
+        now: Timestamp,
+        account: &mut ExportAccount,
+        send: &mut Send<'_>,
+    ) -> Result<(), Error> {
+        if self.records.is_empty() {
+            return Ok(());
+        }
+        let count = (self.records.len() / RECORD_LEN) as u16;
+        let (seconds, uptime) = self.boot.at(now);
+        let mut message = Vec::with_capacity(HEADER_LEN + self.records.len());
+        words(&mut message, &[5, count]);
+        numbers(&mut message, &[uptime, seconds, 0, self.sequence]);
+        message.extend(self.engine);
+        message.extend(self.sampling.to_be_bytes());
+        message.extend_from_slice(&self.records);
+        let sent = send(Message { bytes: &message, packets: self.packets }, account);
+        self.sequence = self.sequence.wrapping_add(count.into());
+        self.records.clear();
+        self.packets = 0;
+        sent.map(|_| ())
+    }
+}
+
+fn sampling_field(interval: u32) -> u16 {
+    match interval {
+        0 | 1 => 0,
+        interval => SAMPLING_MODE | interval.min(SAMPLING_MAX) as u16,
+    }
+}
+
+/// Packets and octets of each record that a side takes: one, unless a counter has more than 32 bits.
+fn parts(side: &Side) -> impl Iterator<Item = (u32, u32)> + use<> {
+    const MAX: u64 = u32::MAX as u64;
+    let (packets, bytes) = (side.packets, side.bytes);
+    let count = packets.div_ceil(MAX).max(bytes.div_ceil(MAX)).max(1);
+    // The first ones have one more where it does not divide.
+    let share = move |all: u64, at: u64| (all / count + u64::from(at < all % count)) as u32;
+    (0..count).map(move |at| (share(packets, at), share(bytes, at)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn great_counters_become_several_records() {
+        let side = |packets, bytes| Side {
+            address: IpAddr::from([10, 0, 0, 1]),
+            port: 1,
+            packets,
+            bytes,
+            first: Timestamp::EPOCH,
+            last: Timestamp::EPOCH,
+            tcp_flags: 0,
+            tcp_flags_first: 0,
+            ttl_min: 1,
+            ttl_max: 1,
+            tos: 0,
+        };
+        for (packets, bytes, count) in [(1, 60, 1), (10, 1 << 33, 3), (1 << 34, 1 << 40, 257), (3, 0, 1)] {
+            let parts: Vec<(u32, u32)> = parts(&side(packets, bytes)).collect();
+            assert_eq!(parts.len(), count);
+            assert_eq!(parts.iter().map(|part| u64::from(part.0)).sum::<u64>(), packets);
+            assert_eq!(parts.iter().map(|part| u64::from(part.1)).sum::<u64>(), bytes);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Which ports the later fragments of a packet have: those of its first one.
+
+use std::collections::{HashMap, VecDeque};
+
+/// First fragments that are remembered; the oldest is forgotten for the next.
+const FIRSTS_MAX: usize = 8192;
+/// How long a first fragment is remembered: as long as hosts wait for the rest (RFC 8200, 4.5 says 60 s, most use 30).
+const FIRST_NS: i64 = 30_000_000_000;
+
+/// What the fragments of one packet have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Datagram {
+    pub(crate) source: u128,
+    pub(crate) destination: u128,
+    pub(crate) id: u32,
+    /// As every fragment's header says.
+    pub(crate) protocol: u8,
+    pub(crate) is_v6: bool,
+}
+
+/// What only the first one says: the protocol behind all extension headers, and the ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Transport {
+    pub(crate) protocol: u8,
+    pub(crate) ports: (u16, u16),
+}
+
+/// First fragments by their packet.
+#[derive(Default)]
+pub(crate) struct Fragments {
+    firsts: HashMap<Datagram, (Transport, i64)>,
+    /// In the order in which they came, with the times by which they are known again.
+    order: VecDeque<(Datagram, i64)>,
+}
+
+impl Fragments {
+    /// Remembers a first fragment.
+    pub(crate) fn note(&mut self, datagram: Datagram, transport: Transport, now: i64) {
+        if self.order.len() >= FIRSTS_MAX {
+            self.forget_oldest();
+        }
+        self.firsts.insert(datagram, (transport, now));
+        self.order.push_back((datagram, now));
+    }
+
+    /// What the first fragment of this packet said, if it came within the time.
+    pub(crate) fn of(&self, datagram: &Datagram, now: i64) -> Option<Transport> {
+        let (transport, then) = self.firsts.get(datagram)?;
+        (now.saturating_sub(*then) <= FIRST_NS).then_some(*transport)
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some((datagram, then)) = self.order.pop_front() else { return };
+        // A newer one may have taken its name.
+        if self.firsts.get(&datagram).is_some_and(|(_, noted)| *noted == then) {
+            self.firsts.remove(&datagram);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn datagram(id: u32) -> Datagram {
+        Datagram { source: 1, destination: 2, id, protocol: 17, is_v6: false }
+    }
+
+    #[test]
+    fn firsts_are_known_for_a_while() {
+        let mut fragments = Fragments::default();
+        let transport = Transport { protocol: 17, ports: (1, 2) };
+        fragments.note(datagram(1), transport, 0);
+        assert_eq!(fragments.of(&datagram(1), FIRST_NS), Some(transport));
+        assert_eq!(fragments.of(&datagram(1), FIRST_NS + 1), None);
+        assert_eq!(fragments.of(&datagram(2), 0), None);
+    }
+
+    #[test]
+    fn the_memory_is_bounded() {
+        let mut fragments = Fragments::default();
+        let transport = Transport { protocol: 17, ports: (1, 2) };
+        for id in 0..3 * FIRSTS_MAX as u32 {
+            fragments.note(datagram(id), transport, i64::from(id));
+            fragments.note(datagram(7), transport, i64::from(id));
+        }
+        assert!(fragments.firsts.len() <= FIRSTS_MAX && fragments.order.len() <= FIRSTS_MAX);
+        assert!(fragments.of(&datagram(3 * FIRSTS_MAX as u32 - 1), 0).is_some());
+        assert!(fragments.of(&datagram(7), 0).is_some());
+        assert!(fragments.of(&datagram(0), 0).is_none());
+    }
+}

@@ -1,0 +1,210 @@
+//! From a hash to a place in the table.
+//!
+//! ```text
+//! bucket = 64 bytes, one cache line:
+//!   0   tag 2 x 10         16 bits of the hash; 0 where nothing stands
+//!  20   passed 2           entries that would stand here or before, had there been room: a look-up goes on to the next bucket
+//!  22   free 2
+//!  24   low 2 x 10         the place in the table, low half ...
+//!  44   high 2 x 10        ... and high half
+//! ```
+//!
+//! There are six places of the table to a bucket, so that one in twenty-odd is full when all are taken, and nearly every look-up reads one line.
+
+use tapline_sys::memory;
+
+/// Entries of a bucket.
+const WIDTH: usize = 10;
+/// Places in the table for each bucket.
+const PLACES_PER_BUCKET: usize = 6;
+const PASSED: usize = 10;
+const LOW: usize = 12;
+const HIGH: usize = 22;
+/// 16-bit words of a bucket.
+const WORDS: usize = 32;
+
+/// What a flow's hash says of where to look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Home {
+    bucket: u32,
+    tag: u16,
+}
+
+/// Buckets of tags and places.
+pub(crate) struct Index {
+    words: Vec<u16>,
+    /// Words before the first bucket, so that buckets are cache lines.
+    start: usize,
+    buckets: u32,
+    /// The most buckets that an entry was away from its home, plus one.
+    pub(crate) chain_max: u32,
+}
+
+impl Index {
+    /// For so many places. The memory is zero and untouched until it is used.
+    pub(crate) fn new(places: usize) -> Index {
+        Index::of_buckets(places / PLACES_PER_BUCKET + 2)
+    }
+
+    fn of_buckets(buckets: usize) -> Index {
+        // Small pages: large ones would cost a small table 12 MB of zeros at once, and the address cache holds the small ones of a million flows.
+        let words = vec![0; (buckets + 1) * WORDS];
+        let start = match words.as_ptr().align_offset(64) {
+            offset @ 0..WORDS => offset,
+            _ => 0,
+        };
+        Index { words, start, buckets: buckets as u32, chain_max: 0 }
+    }
+
+    /// Where a hash leads.
+    #[inline(always)]
+    pub(crate) fn home(&self, hash: u64) -> Home {
+        let bucket = ((hash >> 32) * u64::from(self.buckets)) >> 32;
+        Home { bucket: bucket as u32, tag: (hash as u16).max(1) }
+    }
+
+    #[inline(always)]
+    fn bucket(&self, bucket: u32) -> &[u16; WORDS] {
+        let at = self.start + bucket as usize * WORDS;
+        self.words[at..].first_chunk().unwrap_or(&[0; WORDS])
+    }
+
+    /// Asks for the line of a home.
+    #[inline(always)]
+    pub(crate) fn prefetch(&self, home: Home) {
+        memory::prefetch(self.bucket(home.bucket));
+    }
+
+    /// The place that most likely is the one: the first of this tag at home.
+    #[inline(always)]
+    pub(crate) fn hint(&self, home: Home) -> Option<u32> {
+        let words = self.bucket(home.bucket);
+        let found = matches(words, home.tag);
+        (found != 0).then(|| place(words, found.trailing_zeros() as usize))
+    }
+
+    /// The first place of this tag for which `is_it` holds.
+    #[inline]
+    pub(crate) fn find(&self, home: Home, mut is_it: impl FnMut(u32) -> bool) -> Option<u32> {
+        let mut bucket = home.bucket;
+        for _ in 0..self.buckets {
+            let words = self.bucket(bucket);
+            let mut found = matches(words, home.tag);
+            while found != 0 {
+                let place = place(words, found.trailing_zeros() as usize);
+                if is_it(place) {
+                    return Some(place);
+                }
+                found &= found - 1;
+            }
+            if words[PASSED] == 0 {
+                return None;
+            }
+            bucket = self.next(bucket);
+        }
+        None
+    }
+
+    /// Notes that a place is in use. There is always room: the table has fewer places.
+    pub(crate) fn insert(&mut self, home: Home, place: u32) {
+        let mut bucket = home.bucket;
+        for chain in 1..=self.buckets {
+            let words = self.bucket_mut(bucket);
+            if let Some(free) = words[..WIDTH].iter().position(|tag| *tag == 0) {
+                words[free] = home.tag;
+                (words[LOW + free], words[HIGH + free]) = (place as u16, (place >> 16) as u16);
+                self.chain_max = self.chain_max.max(chain);
+                return;
+            }
+            words[PASSED] = words[PASSED].saturating_add(1);
+            bucket = self.next(bucket);
+        }
+        debug_assert!(false, "the index has room for every place of the table");
+    }
+
+    /// Forgets a place.
+    pub(crate) fn remove(&mut self, home: Home, which: u32) {
+        let mut bucket = home.bucket;
+        for _ in 0..self.buckets {
+            let words = self.bucket_mut(bucket);
+            let stands = |&at: &usize| words[at] == home.tag && place(words, at) == which;
+            if let Some(at) = (0..WIDTH).find(stands) {
+                words[at] = 0;
+                return;
+            }
+            // A count that once reached its end is not known any more: look-ups go on to the next bucket for ever.
+            if words[PASSED] != u16::MAX {
+                words[PASSED] = words[PASSED].saturating_sub(1);
+            }
+            bucket = self.next(bucket);
+        }
+        debug_assert!(false, "a place that is in use stands in the index");
+    }
+
+    /// Forgets every place: new memory, which is zero and untouched again.
+    pub(crate) fn clear(&mut self) {
+        *self = Index { chain_max: self.chain_max, ..Index::of_buckets(self.buckets as usize) };
+    }
+
+    #[inline]
+    fn bucket_mut(&mut self, bucket: u32) -> &mut [u16] {
+        let at = self.start + bucket as usize * WORDS;
+        &mut self.words[at..at + WORDS]
+    }
+
+    fn next(&self, bucket: u32) -> u32 {
+        if bucket + 1 == self.buckets { 0 } else { bucket + 1 }
+    }
+}
+
+/// A bit for each entry that has this tag.
+#[inline(always)]
+fn matches(words: &[u16; WORDS], tag: u16) -> u32 {
+    (0..WIDTH).fold(0, |found, at| found | u32::from(words[at] == tag) << at)
+}
+
+#[inline(always)]
+fn place(words: &[u16], at: usize) -> u32 {
+    u32::from(words[LOW + at]) | u32::from(words[HIGH + at]) << 16
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use tapline_testkit::random::Random;
+
+    #[test]
+    fn places_are_found_until_they_are_forgotten() {
+        let (places, mut random) = (3000_u32, Random::new(1));
+        let mut index = Index::new(places as usize);
+        let mut model: BTreeMap<u32, u64> = BTreeMap::new();
+        for _ in 0..60_000 {
+            let place = random.below(places.into()) as u32;
+            // Few buckets, so that many are full.
+            let hash = random.below(20) << 42 | random.below(1 << 16);
+            match model.remove(&place) {
+                Some(hash) => index.remove(index.home(hash), place),
+                None => {
+                    index.insert(index.home(hash), place);
+                    model.insert(place, hash);
+                }
+            }
+            if let Some((place, hash)) = model.iter().next() {
+                assert_eq!(index.find(index.home(*hash), |found| found == *place), Some(*place));
+            }
+        }
+        assert!(index.chain_max > 3, "{}", index.chain_max);
+        for place in 0..places {
+            let hash = model.get(&place).copied().unwrap_or(0);
+            let found = index.find(index.home(hash), |found| found == place);
+            assert_eq!(found, model.get(&place).map(|_| place));
+        }
+    }
+
+    #[test]
+    fn buckets_are_cache_lines() {
+        let index = Index::new(100);
+        assert_eq!(index.bucket(1).as_ptr().addr() % 64, 0);
+    }
+}

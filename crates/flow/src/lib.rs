@@ -1,0 +1,32 @@
+//! Packets to flows, and flows to records.
+//!
+//! ```text
+//! Batch --Meter--> Table: one entry for both directions of a flow --ended--> Flow --Exporter--> NetFlow v5, v9, IPFIX
+//!           |
+//!           +--> not metered, by cause
+//! ```
+//!
+//! - [`Meter`] puts packets into flows. Its memory is fixed when it is made; time comes from packets, or is told.
+//! - [`Flow`] is a flow that has ended, with both its directions.
+//! - [`export`] turns flows into messages, and sends them to collectors or writes them to files.
+//!
+//! `docs/flow-table.md` has the layout of the table and what it costs.
+#![forbid(unsafe_code)]
+
+mod error;
+pub mod export;
+mod flow;
+mod fragments;
+mod index;
+mod key;
+mod meter;
+mod packet;
+mod statistics;
+mod table;
+mod wheel;
+
+pub use error::Error;
+pub use flow::{Context, EndReason, Flow, Side};
+pub use key::KeyFields;
+pub use meter::{Meter, Settings};
+pub use statistics::{Cause, Ends, Statistics, Tally};

@@ -1,0 +1,221 @@
+//! Packets into flows, a batch at a time.
+//!
+//! ```text
+//! all packets:   read, hash, ask for the index's line
+//! all packets:   look into that line, ask for the flow's
+//! all packets:   count
+//! ```
+//!
+//! By the time a line is needed the processor has had the work on up to 255 other packets to fetch it.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+
+use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType, Selection, Timestamp};
+
+use crate::fragments::Fragments;
+use crate::packet::{self, Rest, Seen, View};
+use crate::table::{Table, Timeouts};
+use crate::wheel::PLACES_MAX;
+use crate::{Cause, Error, Flow, KeyFields, Statistics, Tally};
+
+/// Flows that [`Meter::expire`] and [`Meter::finish`] end in one call.
+const ENDED_PER_CALL: usize = 512;
+
+/// Ten years.
+const TIMEOUT_MAX: i64 = 10 * 365 * 86_400 * 1_000_000_000;
+
+/// How packets become flows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// A flow that lasts so long ends, and its next packet begins another record. Nanoseconds, 1 ms to 10 years.
+    pub active_ns: i64,
+    /// A flow ends that had no packet for longer. Nanoseconds, 1 ms to 10 years.
+    pub idle_ns: i64,
+    /// After FIN from both sides or RST a TCP flow waits so long for late packets, if that is less than the idle timeout. Nanoseconds.
+    pub closed_ns: i64,
+    /// Room for so many flows; if there are more, that which was silent longest ends.
+    pub flows_max: usize,
+    /// What flows are told apart by, besides addresses, ports and protocol.
+    pub key: KeyFields,
+    /// Tunnels are taken off, and the packets inside are metered.
+    pub inner: bool,
+    /// Bytes of frames are counted, not of IP packets.
+    pub layer2: bool,
+}
+
+impl Default for Settings {
+    /// 60 s active, 15 s idle, 2 s after TCP's end, a million flows (2^20), the five-tuple.
+    fn default() -> Settings {
+        Settings {
+            active_ns: 60_000_000_000,
+            idle_ns: 15_000_000_000,
+            closed_ns: 2_000_000_000,
+            flows_max: 1 << 20,
+            key: KeyFields::default(),
+            inner: false,
+            layer2: false,
+        }
+    }
+}
+
+impl Settings {
+    fn check(&self) -> Result<(), Error> {
+        if !(1..=PLACES_MAX).contains(&self.flows_max) {
+            return Err(Error::FlowsMax { flows_max: self.flows_max, max: PLACES_MAX });
+        }
+        for (name, ns, least) in [
+            ("active", self.active_ns, 1_000_000),
+            ("idle", self.idle_ns, 1_000_000),
+            ("closed", self.closed_ns, 0),
+        ] {
+            if !(least..=TIMEOUT_MAX).contains(&ns) {
+                return Err(Error::Timeout { name, seconds: ns as f64 / 1e9 });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Puts packets into flows.
+pub struct Meter {
+    table: Table,
+    view: View,
+    fragments: Fragments,
+    statistics: Statistics,
+    seen: Box<[Seen; BATCH_MAX]>,
+    rests: Vec<Rest>,
+}
+
+impl Meter {
+    /// A meter without flows. Its memory is reserved now and taken as flows come.
+    ///
+    /// # Errors
+    /// If a setting is out of its range, or there is no memory for so many flows.
+    pub fn new(settings: &Settings) -> Result<Meter, Error> {
+        settings.check()?;
+        let Settings { active_ns, idle_ns, closed_ns, flows_max, key, inner, layer2 } = *settings;
+        let timeouts = Timeouts { active: active_ns, idle: idle_ns, closed: closed_ns };
+        let seed = RandomState::new().build_hasher().finish();
+        Ok(Meter {
+            table: Table::new(flows_max, seed, key, timeouts)?,
+            view: View { fields: key, inner, layer2 },
+            fragments: Fragments::default(),
+            statistics: Statistics { flows_max: flows_max as u64, ..Statistics::default() },
+            seen: Box::new([Seen::default(); BATCH_MAX]),
+            rests: Vec::with_capacity(BATCH_MAX),
+        })
+    }
+
+    /// Meters the selected packets of a batch, and takes those out of the selection that belong to no flow. Flows that end by it are added to
+    /// `ended`, two for each packet at most.
+    pub fn push(
+        &mut self,
+        batch: &Batch<'_>,
+        selection: &mut Selection,
+        interfaces: &[Interface],
+        ended: &mut Vec<Flow>,
+    ) {
+        let count = self.read(batch, selection, interfaces);
+        for seen in &mut self.seen[..count] {
+            self.table.guess(seen);
+        }
+        let mut bytes = 0;
+        for seen in &self.seen[..count] {
+            bytes += u64::from(seen.bytes);
+            self.table.add(seen, &self.rests, &mut self.statistics, ended);
+        }
+        self.statistics.flow_bytes += bytes;
+        self.statistics.active_max = self.statistics.active_max.max(self.table.len() as u64);
+    }
+
+    /// What flows need of each packet. How many have a flow.
+    fn read(&mut self, batch: &Batch<'_>, selection: &mut Selection, interfaces: &[Interface]) -> usize {
+        self.rests.clear();
+        let Meter { table, view, fragments, statistics, seen, rests } = self;
+        let has_plain = view.has_plain();
+        let (mut count, mut bytes) = (0, 0);
+        let mut known = Known::of(interfaces, 0);
+        selection.retain(|index| {
+            let packet = batch.packet(index);
+            let at = packet.meta.interface.0;
+            if known.at != at {
+                known = Known::of(interfaces, at);
+            }
+            let Known { link_type, number, .. } = known;
+            let wire_len = u64::from(packet.meta.wire_len);
+            let seen = &mut seen[count & (BATCH_MAX - 1)];
+            let is_plain = has_plain
+                && link_type == LinkType::ETHERNET
+                && packet::plain(packet.data, packet.meta, view.layer2, number, seen);
+            if !is_plain {
+                match packet::any(*view, link_type, packet, number, fragments, statistics) {
+                    Ok((other, rest)) => {
+                        *seen = Seen { rest: rests.len() as u16, ..other };
+                        rests.push(rest);
+                    }
+                    Err(cause) => {
+                        statistics.not_metered[cause as usize].add(wire_len);
+                        return false;
+                    }
+                }
+            }
+            table.look_ahead(seen);
+            bytes += wire_len;
+            count += 1;
+            true
+        });
+        statistics.metered.merge(Tally { packets: count as u64, bytes });
+        count
+    }
+
+    /// Counts packets that sampling left out, so that the sums have them.
+    pub fn note_sampled_out(&mut self, packets: u64, bytes: u64) {
+        let tally = &mut self.statistics.not_metered[Cause::Sampled as usize];
+        tally.packets += packets;
+        tally.bytes += bytes;
+    }
+
+    /// Says what time it is, where packets do not: the clock never goes back.
+    pub fn set_clock(&mut self, now: Timestamp) {
+        self.table.clock = self.table.clock.max(now.as_nanos());
+    }
+
+    /// The greatest time of any packet, or that was told; `None` before the first.
+    pub fn clock(&self) -> Option<Timestamp> {
+        (self.table.clock != i64::MIN).then(|| Timestamp::from_nanos(self.table.clock))
+    }
+
+    /// Ends flows whose time is over, at most 512. Whether that was all; if not, call it again.
+    pub fn expire(&mut self, ended: &mut Vec<Flow>) -> bool {
+        self.table.expire(ENDED_PER_CALL, &mut self.statistics, ended)
+    }
+
+    /// Ends all flows, at most 512. Whether that was all; if not, call it again.
+    pub fn finish(&mut self, ended: &mut Vec<Flow>) -> bool {
+        self.table.end_all(ENDED_PER_CALL, &mut self.statistics, ended)
+    }
+
+    /// What it did so far.
+    pub fn statistics(&self) -> Statistics {
+        let (active, chain_max) = (self.table.len() as u64, self.table.chain_max().into());
+        Statistics { active, chain_max, ..self.statistics }
+    }
+}
+
+/// What is known of the interface of the packet before: most packets have the same.
+#[derive(Clone, Copy)]
+struct Known {
+    at: u32,
+    link_type: LinkType,
+    /// The kernel's index; without one, the place in the table plus one.
+    number: u32,
+}
+
+impl Known {
+    fn of(interfaces: &[Interface], at: u32) -> Known {
+        let interface = interfaces.get(at as usize);
+        let link_type = interface.map_or(LinkType::ETHERNET, |interface| interface.link_type);
+        let index = interface.map_or(0, |interface| interface.if_index);
+        Known { at, link_type, number: if index > 0 { index } else { at.saturating_add(1) } }
+    }
+}

@@ -1,0 +1,284 @@
+//! Of a packet, what its flow needs to know.
+//!
+//! ```text
+//! plain    Ethernet, IPv4 without options, TCP, UDP or ICMP, whole     read at fixed places
+//! all else                                                             by the header views
+//! ```
+//!
+//! Both ways give the same for every packet that both can read; tests hold them to it.
+
+use tapline_packet::headers::{Fragment, Headers, IpVersion, Tunnel};
+use tapline_packet::{LinkType, Meta, Packet};
+
+use crate::fragments::{Datagram, Fragments, Transport};
+use crate::index::Home;
+use crate::key::{self, Addresses, KeyFields, Words};
+use crate::statistics::Statistics;
+use crate::{Cause, Context};
+
+const ICMP: u8 = 1;
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const ICMPV6: u8 = 58;
+
+/// Tunnels within tunnels that are taken off.
+const TUNNELS_MAX: usize = 8;
+
+/// What a flow needs of one packet.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    pub(crate) words: Words,
+    /// Nanoseconds since 1970.
+    pub(crate) time: i64,
+    /// Where the index may know it.
+    pub(crate) home: Home,
+    /// The place that the index gave first.
+    pub(crate) place: u32,
+    /// As the flow counts them.
+    pub(crate) bytes: u32,
+    /// Which side of the key sent it, 0 or 1.
+    pub(crate) side: u8,
+    pub(crate) flags: u8,
+    pub(crate) ttl: u8,
+    pub(crate) tos: u8,
+    /// The place of the [`Rest`] among those of the batch; [`NO_REST`](Self::NO_REST) for a plain packet.
+    pub(crate) rest: u16,
+    /// The source's number of the interface, for plain packets.
+    pub(crate) interface: u32,
+}
+
+impl Seen {
+    pub(crate) const NO_REST: u16 = u16::MAX;
+}
+
+/// What is not plain about a packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Rest {
+    pub(crate) addresses: Addresses,
+    pub(crate) context: Context,
+}
+
+/// How packets are looked at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View {
+    pub(crate) fields: KeyFields,
+    /// The packets inside of tunnels count, not those outside.
+    pub(crate) inner: bool,
+    /// Frames are counted, not IP packets.
+    pub(crate) layer2: bool,
+}
+
+impl View {
+    /// Whether plain packets need no more than what stands at fixed places.
+    pub(crate) fn has_plain(&self) -> bool {
+        !self.inner && !self.fields.any()
+    }
+}
+
+/// Reads a plain packet into `seen`, in place: copied, it took half as long again. Whether it is one.
+#[inline(always)]
+pub(crate) fn plain(data: &[u8], meta: &Meta, layer2: bool, interface: u32, seen: &mut Seen) -> bool {
+    // Ethernet 14, IPv4 20, TCP up to its flags 14.
+    let Some(h) = data.first_chunk::<48>() else { return false };
+    let total = u16::from_be_bytes([h[16], h[17]]);
+    let is_whole = u16::from_be_bytes([h[20], h[21]]) & 0x3fff == 0;
+    let protocol = h[23];
+    if h[12] != 0x08 || h[13] != 0 || h[14] != 0x45 || !is_whole || meta.vlan.is_some() {
+        return false;
+    }
+    let u32_at = |at: usize| u32::from_be_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
+    let u16_at = |at: usize| u16::from_be_bytes([h[at], h[at + 1]]);
+    let (ports, flags) = match protocol {
+        TCP if total >= 34 => ((u16_at(34), u16_at(36)), h[47]),
+        UDP if total >= 24 => ((u16_at(34), u16_at(36)), 0),
+        ICMP if total >= 22 => ((0, u16_at(34)), 0),
+        _ => return false,
+    };
+    let (words, side) = key::narrow((u32_at(26), ports.0), (u32_at(30), ports.1), protocol);
+    seen.words = words;
+    seen.side = side;
+    seen.time = meta.timestamp.as_nanos();
+    seen.bytes = if layer2 { meta.wire_len } else { total.into() };
+    seen.flags = flags;
+    seen.ttl = h[22];
+    seen.tos = h[15];
+    seen.rest = Seen::NO_REST;
+    seen.interface = interface;
+    true
+}
+
+/// Reads any packet. What is not plain about it comes beside.
+pub(crate) fn any(
+    view: View,
+    link_type: LinkType,
+    packet: Packet<'_>,
+    interface: u32,
+    fragments: &mut Fragments,
+    statistics: &mut Statistics,
+) -> Result<(Seen, Rest), Cause> {
+    let mut context = Context { interface, ..Context::NONE };
+    let mut layer = Layer {
+        headers: Headers::parse(link_type, packet),
+        data: packet.data,
+        wire_len: packet.meta.wire_len,
+    };
+    if let Some(tag) = layer.headers.vlans().first() {
+        context.vlan = tag.id();
+    }
+    if let Some(mpls) = layer.headers.mpls() {
+        context.mpls = mpls.label;
+    }
+    if view.inner {
+        layer = innermost(layer, &mut context);
+    }
+    let Layer { headers, data, wire_len } = layer;
+    let (version, l3) = headers.ip().zip(headers.l3()).ok_or(Cause::NotIp)?;
+    let (ttl, tos, total) = ip_fields(version, data, l3).ok_or(Cause::Cut)?;
+    context.tos = tos;
+    let (source, destination) = addresses(version, data, l3).ok_or(Cause::Cut)?;
+    let time = packet.meta.timestamp.as_nanos();
+    let named = Named { version, source, destination };
+    let transport = transport(&headers, data, named, time, fragments, statistics)?;
+    let Transport { protocol, ports } = transport;
+    let bytes = match (view.layer2, total) {
+        (true, _) => packet.meta.wire_len,
+        // Segmentation that is still to be done leaves no length.
+        (_, 0) => wire_len.saturating_sub(l3 as u32),
+        (_, total) => total,
+    };
+    let part = view.fields.of(&context);
+    let is_narrow = version == IpVersion::V4 && part == Context::NONE && !view.fields.any();
+    let (words, addresses, side) = if is_narrow {
+        let (words, side) = key::narrow((source as u32, ports.0), (destination as u32, ports.1), protocol);
+        (words, key::narrow_addresses(words), side)
+    } else {
+        key::wide(version, (source, ports.0), (destination, ports.1), protocol, &part)
+    };
+    let flags = tcp_flags(&headers, data, protocol);
+    let seen = Seen { words, side, time, bytes, flags, ttl, tos, ..Seen::default() };
+    Ok((seen, Rest { addresses, context }))
+}
+
+/// A packet, or one inside of it.
+struct Layer<'p> {
+    headers: Headers,
+    data: &'p [u8],
+    wire_len: u32,
+}
+
+/// The innermost IP packet.
+fn innermost<'p>(mut layer: Layer<'p>, context: &mut Context) -> Layer<'p> {
+    for _ in 0..TUNNELS_MAX {
+        let Some(inner) = layer.headers.inner(layer.data) else { break };
+        let headers = inner.headers(layer.data);
+        if headers.ip().is_none() && headers.mpls().is_none() {
+            break;
+        }
+        let data = inner.data(layer.data);
+        layer = Layer { headers, data, wire_len: layer.wire_len.saturating_sub(inner.offset as u32) };
+        context.is_inner = true;
+        match inner.tunnel {
+            Tunnel::Mpls => context.mpls = inner.id.unwrap_or(context.mpls),
+            _ => context.tunnel = inner.id.unwrap_or(0),
+        }
+    }
+    layer
+}
+
+/// Time to live, type of service, and the length that IP gives itself; 0 if it gives none.
+fn ip_fields(version: IpVersion, data: &[u8], at: usize) -> Option<(u8, u8, u32)> {
+    let header = data.get(at..)?;
+    Some(match version {
+        IpVersion::V4 => {
+            let header: &[u8; 20] = header.first_chunk()?;
+            (header[8], header[1], u16::from_be_bytes([header[2], header[3]]).into())
+        }
+        IpVersion::V6 => {
+            let header: &[u8; 40] = header.first_chunk()?;
+            let payload = u32::from(u16::from_be_bytes([header[4], header[5]]));
+            let class = header[0] << 4 | header[1] >> 4;
+            (header[7], class, if payload == 0 { 0 } else { payload + 40 })
+        }
+    })
+}
+
+fn addresses(version: IpVersion, data: &[u8], at: usize) -> Option<(u128, u128)> {
+    let header = data.get(at..)?;
+    Some(match version {
+        IpVersion::V4 => {
+            let &[s0, s1, s2, s3, d0, d1, d2, d3] = header.get(12..)?.first_chunk()?;
+            let number = |bytes| u128::from(u32::from_be_bytes(bytes));
+            (number([s0, s1, s2, s3]), number([d0, d1, d2, d3]))
+        }
+        IpVersion::V6 => {
+            let source = header.get(8..)?.first_chunk()?;
+            let destination = header.get(24..)?.first_chunk()?;
+            (u128::from_be_bytes(*source), u128::from_be_bytes(*destination))
+        }
+    })
+}
+
+#[derive(Clone, Copy)]
+struct Named {
+    version: IpVersion,
+    source: u128,
+    destination: u128,
+}
+
+/// Protocol and ports; those of the first fragment for later ones.
+fn transport(
+    headers: &Headers,
+    data: &[u8],
+    named: Named,
+    now: i64,
+    fragments: &mut Fragments,
+    statistics: &mut Statistics,
+) -> Result<Transport, Cause> {
+    let protocol = headers.protocol().ok_or(Cause::Cut)?;
+    let Some(fragment) = headers.fragment() else {
+        return Ok(Transport { protocol, ports: own_ports(headers, data, protocol)? });
+    };
+    let datagram = datagram(named, fragment);
+    if !fragment.is_later() {
+        let transport = Transport { protocol, ports: own_ports(headers, data, protocol)? };
+        fragments.note(datagram, transport, now);
+        return Ok(transport);
+    }
+    match fragments.of(&datagram, now) {
+        Some(transport) => {
+            statistics.fragments_joined += 1;
+            Ok(transport)
+        }
+        None => {
+            statistics.fragments_alone += 1;
+            Ok(Transport { protocol, ports: (0, 0) })
+        }
+    }
+}
+
+fn datagram(named: Named, fragment: Fragment) -> Datagram {
+    let Named { version, source, destination } = named;
+    let Fragment { id, protocol, .. } = fragment;
+    Datagram { source, destination, id, protocol, is_v6: version == IpVersion::V6 }
+}
+
+/// The ports in a packet; of ICMP type and code as the destination's.
+fn own_ports(headers: &Headers, data: &[u8], protocol: u8) -> Result<(u16, u16), Cause> {
+    match protocol {
+        TCP | UDP | 132 => headers.ports(data).ok_or(Cause::Cut),
+        ICMP | ICMPV6 => {
+            let at = headers.l4().ok_or(Cause::Cut)?;
+            let end = headers.ip_end().min(data.len());
+            let bytes = data.get(at..end).and_then(|bytes| bytes.first_chunk()).ok_or(Cause::Cut)?;
+            Ok((0, u16::from_be_bytes(*bytes)))
+        }
+        _ => Ok((0, 0)),
+    }
+}
+
+fn tcp_flags(headers: &Headers, data: &[u8], protocol: u8) -> u8 {
+    let is_later = headers.fragment().is_some_and(|fragment| fragment.is_later());
+    let at = headers.l4().filter(|_| protocol == TCP && !is_later);
+    let flags = at.filter(|at| at + 14 <= headers.ip_end()).and_then(|at| data.get(at + 13));
+    flags.copied().unwrap_or(0)
+}

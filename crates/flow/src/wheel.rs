@@ -1,0 +1,218 @@
+//! Which flows to look at when time goes on: a wheel of lists, in the order of deadlines.
+//!
+//! ```text
+//!        cursor (all before it were looked at)
+//!          v
+//! [ ][ ][ ][a, b][ ][c][ ]...     a list for each tick; a flow stands where its deadline was when it was put there
+//! ```
+//!
+//! Packets move no flow: a deadline only gets later, so a flow that is found before its time is put where it belongs then. That is one visit for each
+//! idle timeout, not one for each packet. Lists lead both ways, so a flow that ends early is taken out at once. A tick is so long that the idle
+//! timeout is at most [`TICKS_OF_IDLE`] of them: then all flows that are in the table stand in the order of their silence, to a tick, once those that were
+//! found before their time were moved on.
+
+use std::collections::TryReserveError;
+
+/// Lists, a power of two.
+const TICKS: usize = 1024;
+/// The idle timeout in ticks, at most.
+const TICKS_OF_IDLE: i64 = 512;
+/// In place of a neighbour: the list ends here; the rest of the number is which.
+const LIST: u32 = 1 << 31;
+const NONE: u32 = u32::MAX;
+
+/// The most places.
+pub(crate) const PLACES_MAX: usize = (1 << 30) - 1;
+
+#[derive(Clone, Copy)]
+struct Link {
+    before: u32,
+    after: u32,
+}
+
+/// Lists of places by time.
+pub(crate) struct Wheel {
+    links: Vec<Link>,
+    first: Vec<u32>,
+    last: Vec<u32>,
+    /// A bit for each list that is not empty.
+    used: [u64; TICKS / 64],
+    /// Nanoseconds of a tick, as a power of two.
+    shift: u32,
+    /// The tick of the oldest list that may hold anything; `None` before the first flow.
+    cursor: Option<i64>,
+    /// The first of the places that stand in no list and wait for another use, each leading to the next.
+    free: u32,
+}
+
+impl Wheel {
+    /// For so many places, and this idle timeout in nanoseconds.
+    ///
+    /// # Errors
+    /// If there is no memory for the places.
+    pub(crate) fn new(places: usize, idle_ns: i64) -> Result<Wheel, TryReserveError> {
+        let shift = (20..62).find(|shift| idle_ns >> shift < TICKS_OF_IDLE).unwrap_or(62);
+        let mut links: Vec<Link> = Vec::new();
+        links.try_reserve_exact(places)?;
+        let lists = || vec![NONE; TICKS];
+        let used = [0; TICKS / 64];
+        Ok(Wheel { links, first: lists(), last: lists(), used, shift, cursor: None, free: NONE })
+    }
+
+    /// Puts a place that stands nowhere where its deadline is. Places come into use one after the other.
+    pub(crate) fn insert(&mut self, place: u32, deadline: i64) {
+        let list = self.list_of(deadline);
+        let before = self.last[list];
+        let link = Link {
+            before: if before == NONE { LIST | list as u32 } else { before },
+            after: LIST | list as u32,
+        };
+        match self.links.get_mut(place as usize) {
+            Some(there) => *there = link,
+            None => self.links.push(link),
+        }
+        match before {
+            NONE => self.first[list] = place,
+            before => self.links[before as usize].after = place,
+        }
+        self.last[list] = place;
+        self.used[list / 64] |= 1 << (list % 64);
+    }
+
+    /// Takes a place out.
+    pub(crate) fn remove(&mut self, place: u32) {
+        let Link { before, after } = self.links[place as usize];
+        let end = |neighbour: u32| if neighbour & LIST != 0 { NONE } else { neighbour };
+        match before & LIST {
+            0 => self.links[before as usize].after = after,
+            _ => self.first[(before & !LIST) as usize] = end(after),
+        }
+        match after & LIST {
+            0 => self.links[after as usize].before = before,
+            _ => self.last[(after & !LIST) as usize] = end(before),
+        }
+        if before & after & LIST != 0 {
+            let list = (before & !LIST) as usize;
+            self.used[list / 64] &= !(1 << (list % 64));
+        }
+    }
+
+    /// Keeps a place that stands in no list for another use.
+    pub(crate) fn give_free(&mut self, place: u32) {
+        self.links[place as usize] = Link { before: NONE, after: self.free };
+        self.free = place;
+    }
+
+    /// A place that was given back.
+    pub(crate) fn take_free(&mut self) -> Option<u32> {
+        let place = self.free;
+        self.free = self.links.get(place as usize)?.after;
+        Some(place)
+    }
+
+    /// Forgets every place, of which none stands in a list.
+    pub(crate) fn clear(&mut self) {
+        debug_assert!(self.used.iter().all(|used| *used == 0));
+        self.links.clear();
+        self.free = NONE;
+    }
+
+    /// The place whose list comes first, if its tick lies wholly before `now`.
+    pub(crate) fn due(&mut self, now: i64) -> Option<u32> {
+        let now = now >> self.shift;
+        // After a leap of the clock every list is due, whichever comes first.
+        let cursor = self.cursor?.max(now - TICKS as i64);
+        let Some(tick) = self.first_tick(cursor).filter(|tick| *tick < now) else {
+            self.cursor = Some(cursor.max(now));
+            return None;
+        };
+        self.cursor = Some(tick);
+        Some(self.first[self.list(tick)])
+    }
+
+    /// The place whose list comes first, and its tick.
+    pub(crate) fn oldest(&mut self) -> Option<(u32, i64)> {
+        let tick = self.first_tick(self.cursor?)?;
+        Some((self.first[self.list(tick)], tick))
+    }
+
+    /// The tick at which a deadline stands, as far as the wheel reaches.
+    pub(crate) fn tick(&mut self, deadline: i64) -> i64 {
+        let tick = deadline >> self.shift;
+        let cursor = *self.cursor.get_or_insert(tick);
+        tick.clamp(cursor, cursor + TICKS as i64 - 1)
+    }
+
+    fn list_of(&mut self, deadline: i64) -> usize {
+        let tick = self.tick(deadline);
+        self.list(tick)
+    }
+
+    fn list(&self, tick: i64) -> usize {
+        (tick & (TICKS as i64 - 1)) as usize
+    }
+
+    /// The first tick from `cursor` on whose list is not empty.
+    fn first_tick(&self, cursor: i64) -> Option<i64> {
+        let start = self.list(cursor);
+        let words = self.used.len();
+        for step in 0..=words {
+            let at = (start / 64 + step) % words;
+            let mut bits = self.used[at];
+            if step == 0 {
+                bits &= u64::MAX << (start % 64);
+            } else if step == words {
+                bits &= !(u64::MAX << (start % 64));
+            }
+            if bits != 0 {
+                let list = at * 64 + bits.trailing_zeros() as usize;
+                return Some(cursor + ((list + TICKS - start) % TICKS) as i64);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tapline_testkit::random::Random;
+
+    const SECOND: i64 = 1_000_000_000;
+
+    #[test]
+    fn places_come_in_the_order_of_their_deadlines() {
+        let mut wheel = Wheel::new(2000, 15 * SECOND).expect("there is memory");
+        let mut random = Random::new(2);
+        let deadlines: Vec<i64> = (0..2000).map(|_| random.below(20 * SECOND as u64) as i64).collect();
+        wheel.tick(0);
+        deadlines.iter().enumerate().for_each(|(place, deadline)| wheel.insert(place as u32, *deadline));
+        for place in (0..2000).step_by(3) {
+            wheel.remove(place);
+        }
+        let (mut now, mut seen) = (0, 0);
+        while now < 21 * SECOND {
+            now += SECOND / 7;
+            while let Some(place) = wheel.due(now) {
+                let deadline = deadlines[place as usize];
+                assert!(deadline < now && deadline > now - SECOND / 7 - (1 << 26), "{deadline} at {now}");
+                assert_ne!(place % 3, 0);
+                wheel.remove(place);
+                seen += 1;
+            }
+        }
+        assert_eq!(seen, 2000 - 667);
+        assert!(wheel.oldest().is_none());
+    }
+
+    #[test]
+    fn a_leap_in_time_finds_all() {
+        let mut wheel = Wheel::new(10, SECOND).expect("there is memory");
+        (0..10).for_each(|place| wheel.insert(place, i64::from(place) * SECOND / 10));
+        for place in 0..10 {
+            assert_eq!(wheel.due(i64::MAX), Some(place));
+            wheel.remove(place);
+        }
+        assert_eq!(wheel.due(i64::MAX), None);
+    }
+}

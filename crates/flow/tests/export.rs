@@ -1,0 +1,299 @@
+//! Messages held to the letter of their documents, by a reader that believes nothing.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::time::Duration;
+
+use tapline_flow::export::{Exporter, Options, Target, Version};
+use tapline_flow::{Context, EndReason, Flow, Side};
+use tapline_packet::Timestamp;
+use tapline_testkit::random::Random;
+
+const START: i64 = 1_700_000_000_250_000_000;
+
+/// Flows of both versions of IP, some of one direction.
+fn flows(seed: u64, count: usize) -> Vec<Flow> {
+    let mut random = Random::new(seed);
+    (0..count as u16)
+        .map(|at| {
+            let is_v6 = random.one_of(1, 3);
+            let address = |last: u16| -> IpAddr {
+                if is_v6 {
+                    Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, at, last).into()
+                } else {
+                    Ipv4Addr::from(0x0a00_0000 | u32::from(at) << 8 | u32::from(last)).into()
+                }
+            };
+            let first = START + i64::from(at) * 1_000_000;
+            let mut side = |last: u16, packets: u64| Side {
+                address: address(last),
+                port: random.below(65_536) as u16,
+                packets,
+                bytes: packets * 100,
+                first: Timestamp::from_nanos(if packets > 0 { first } else { 0 }),
+                last: Timestamp::from_nanos(if packets > 0 { first + 70_000_000 } else { 0 }),
+                tcp_flags: 0x1b,
+                tcp_flags_first: 2,
+                ttl_min: 60,
+                ttl_max: 64,
+                tos: 4,
+            };
+            let back = u64::from(at % 4);
+            let sides = [side(1, 1 + u64::from(at)), side(2, back)];
+            Flow { sides, protocol: 6, end: EndReason::Idle, context: Context::NONE }
+        })
+        .collect()
+}
+
+/// Datagrams of an exporter that was given these flows, some at a time.
+fn datagrams(options: &Options, flows: &[Flow]) -> Vec<Vec<u8>> {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let to = Target::Udp(socket.local_addr().unwrap().to_string());
+    let mut exporter = Exporter::open(&[to], options).unwrap();
+    let (mut all, mut buffer) = (Vec::new(), vec![0; 70_000]);
+    let mut now = Timestamp::EPOCH;
+    for (at, chunk) in flows.chunks(30).enumerate() {
+        // A flow ends before it is exported.
+        now = chunk.iter().map(Flow::last).max().unwrap_or_default().plus_nanos(60_000_000_000).max(now);
+        exporter.export(chunk, now).unwrap();
+        if at % 4 == 3 || (at + 1) * 30 >= flows.len() {
+            exporter.flush(now).unwrap();
+        }
+        while let Ok(len) = socket.recv(&mut buffer) {
+            all.push(buffer[..len].to_vec());
+        }
+    }
+    let account = exporter.account();
+    let left_out: u64 = flows.iter().filter(|flow| flow.sides[0].address.is_ipv6()).map(Flow::packets).sum();
+    let left_out = if options.version == Version::V5 { left_out } else { 0 };
+    let packets: u64 = flows.iter().map(Flow::packets).sum();
+    assert_eq!((account.written, account.left_out, account.lost), (packets - left_out, left_out, 0));
+    assert_eq!((account.messages, account.flows), (all.len() as u64, flows.len() as u64));
+    all
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
+/// A data record: what stands in each field, by enterprise and number.
+type Record = BTreeMap<(u32, u16), Vec<u8>>;
+
+#[derive(Default)]
+struct Reader {
+    /// Fields of templates: enterprise, number, length.
+    templates: BTreeMap<u16, Vec<(u32, u16, usize)>>,
+    records: Vec<Record>,
+}
+
+/// What was in one message: templates and options templates, data records of flows and of options.
+#[derive(Default)]
+struct Counts {
+    templates: u64,
+    data: u64,
+}
+
+impl Reader {
+    /// Reads all sets; each must be whole, known, and padded with zeros only.
+    fn sets(&mut self, mut sets: &[u8], is_v9: bool) -> Counts {
+        let mut counts = Counts::default();
+        while !sets.is_empty() {
+            let (id, len) = (number(&sets[..2]) as u16, number(&sets[2..4]) as usize);
+            assert!(len >= 4 && len <= sets.len() && len.is_multiple_of(4), "set {id} of {len}");
+            let (set, rest) = sets.split_at(len);
+            sets = rest;
+            match (id, is_v9) {
+                (0, true) | (2, false) => counts.templates += self.template_set(&set[4..], 4, is_v9),
+                (1, true) | (3, false) => counts.templates += self.template_set(&set[4..], 6, is_v9),
+                (256.., _) => counts.data += self.data_set(id, &set[4..]),
+                _ => panic!("set {id} is none of this version"),
+            }
+        }
+        counts
+    }
+
+    fn template_set(&mut self, mut rest: &[u8], header_len: usize, is_v9: bool) -> u64 {
+        let mut count = 0;
+        while rest.len() >= header_len {
+            let id = number(&rest[..2]) as u16;
+            let fields = match (header_len, is_v9) {
+                (6, true) => ((number(&rest[2..4]) + number(&rest[4..6])) / 4) as usize,
+                _ => number(&rest[2..4]) as usize,
+            };
+            rest = &rest[header_len..];
+            let mut template = Vec::new();
+            for _ in 0..fields {
+                let (kind, len) = (number(&rest[..2]) as u16, number(&rest[2..4]) as usize);
+                rest = &rest[4..];
+                let enterprise = if kind & 0x8000 != 0 && !is_v9 {
+                    let enterprise = number(&rest[..4]) as u32;
+                    rest = &rest[4..];
+                    enterprise
+                } else {
+                    0
+                };
+                template.push((enterprise, kind & 0x7fff, len));
+            }
+            assert!(id >= 256 && !template.is_empty());
+            self.templates.insert(id, template);
+            count += 1;
+        }
+        assert!(rest.iter().all(|byte| *byte == 0));
+        count
+    }
+
+    fn data_set(&mut self, id: u16, mut rest: &[u8]) -> u64 {
+        let template = self.templates.get(&id).expect("a template came before");
+        let record_len: usize = template.iter().map(|(_, _, len)| len).sum();
+        let mut count = 0;
+        while rest.len() >= record_len {
+            let mut record = Record::new();
+            for &(enterprise, kind, len) in template {
+                let (value, behind) = rest.split_at(len);
+                record.insert((enterprise, kind), value.to_vec());
+                rest = behind;
+            }
+            self.records.push(record);
+            count += 1;
+        }
+        assert!(rest.len() < 4 && rest.iter().all(|byte| *byte == 0), "padding");
+        count
+    }
+
+    fn sum(&self, field: (u32, u16)) -> u64 {
+        // What stands first in options is a scope, and has other numbers.
+        let flows = self.records.iter().filter(|record| !record.contains_key(&(0, 34)));
+        flows.filter_map(|record| record.get(&field)).map(|value| number(value)).sum()
+    }
+}
+
+fn sums(flows: &[Flow]) -> (u64, u64) {
+    (flows.iter().map(Flow::packets).sum(), flows.iter().map(Flow::bytes).sum())
+}
+
+#[test]
+fn ipfix_to_the_letter() {
+    for (biflow, sampling) in [(false, 1), (true, 1), (false, 100)] {
+        let options = Options { biflow, sampling, domain: 77, template_messages: 5, ..Options::default() };
+        let flows = flows(1, 700);
+        let (mut reader, mut sequence, mut since) = (Reader::default(), 0, 5);
+        for datagram in datagrams(&options, &flows) {
+            assert!(datagram.len() <= 1472);
+            assert_eq!([number(&datagram[..2]), number(&datagram[2..4])], [10, datagram.len() as u64]);
+            assert_eq!((number(&datagram[8..12]), number(&datagram[12..16])), (sequence, 77));
+            let counts = reader.sets(&datagram[16..], false);
+            sequence += counts.data;
+            since = if counts.templates > 0 { 1 } else { since + 1 };
+            assert!(since <= 5, "templates come again");
+        }
+        let (packets, bytes) = sums(&flows);
+        let reverse = |id| reader.sum((29305, id));
+        assert_eq!((reader.sum((0, 2)) + reverse(2), reader.sum((0, 1)) + reverse(1)), (packets, bytes));
+        assert_eq!(reverse(2) > 0, biflow);
+        let options: Vec<&Record> =
+            reader.records.iter().filter(|record| record.contains_key(&(0, 34))).collect();
+        assert_eq!(options.is_empty(), sampling == 1);
+        assert!(
+            options.iter().all(|record| number(&record[&(0, 34)]) == 100 && number(&record[&(0, 149)]) == 77)
+        );
+        // To the millisecond, each in its own direction.
+        let starts =
+            reader.records.iter().filter_map(|record| record.get(&(0, 152))).map(|value| number(value));
+        assert!(starts.min() == Some(START as u64 / 1_000_000));
+    }
+}
+
+#[test]
+fn netflow_9_to_the_letter() {
+    let options =
+        Options { version: Version::V9, domain: 9, sampling: 10, template_messages: 5, ..Options::default() };
+    let flows = flows(2, 700);
+    let (mut reader, mut known) = (Reader::default(), 0);
+    for (at, datagram) in datagrams(&options, &flows).iter().enumerate() {
+        assert!(datagram.len() <= 1472 && datagram.len().is_multiple_of(4));
+        let [uptime, seconds, sequence, source] = [4, 8, 12, 16].map(|at| number(&datagram[at..at + 4]));
+        assert_eq!((number(&datagram[..2]), sequence, source), (9, at as u64, 9), "messages are counted");
+        let counts = reader.sets(&datagram[20..], true);
+        assert_eq!(number(&datagram[2..4]), counts.templates + counts.data, "all records are counted");
+        // Whoever subtracts has the millisecond.
+        let boot = seconds * 1000 - uptime;
+        for record in reader.records[known..].iter().filter(|record| record.contains_key(&(0, 22))) {
+            let first = boot + number(&record[&(0, 22)]);
+            let last = boot + number(&record[&(0, 21)]);
+            assert_eq!(last - first, 70);
+            assert!((0..700).contains(&(first as i64 - START / 1_000_000)), "{first}");
+        }
+        known = reader.records.len();
+    }
+    let (packets, bytes) = sums(&flows);
+    assert_eq!((reader.sum((0, 2)), reader.sum((0, 1))), (packets, bytes));
+}
+
+#[test]
+fn netflow_5_to_the_letter() {
+    let options = Options { version: Version::V5, domain: 0x0203, sampling: 100, ..Options::default() };
+    let flows = flows(3, 700);
+    let (mut sequence, mut packets) = (0, 0);
+    for datagram in datagrams(&options, &flows) {
+        let count = number(&datagram[2..4]);
+        assert!((1..=30).contains(&count) && datagram.len() as u64 == 24 + 48 * count);
+        assert_eq!((number(&datagram[..2]), number(&datagram[16..20])), (5, sequence));
+        assert_eq!((&datagram[20..22], number(&datagram[22..24])), (&[2, 3][..], 2 << 14 | 100));
+        sequence += count;
+        let boot = number(&datagram[8..12]) * 1000 - number(&datagram[4..8]);
+        for record in datagram[24..].chunks(48) {
+            packets += number(&record[16..20]);
+            let [first, last] = [24, 28].map(|at| boot + number(&record[at..at + 4]));
+            assert_eq!(last - first, 70);
+            assert!((0..700).contains(&(first as i64 - START / 1_000_000)));
+        }
+    }
+    let v4: u64 = flows.iter().filter(|flow| flow.sides[0].address.is_ipv4()).map(Flow::packets).sum();
+    assert_eq!(packets, v4);
+}
+
+/// The exporter's uptime begins anew before it would wrap after 49 days, and for flows that are older than its start.
+#[test]
+fn uptime_never_wraps() {
+    const DAY: i64 = 86_400_000_000_000;
+    let mut all = flows(4, 60);
+    for (at, flow) in all.iter_mut().enumerate() {
+        let shift = [0, 100 * DAY, -3 * DAY, 20 * DAY][at % 4];
+        for side in flow.sides.iter_mut().filter(|side| side.packets > 0) {
+            (side.first, side.last) = (side.first.plus_nanos(shift), side.last.plus_nanos(shift));
+        }
+    }
+    let options =
+        Options { version: Version::V9, template_time: Duration::from_secs(3600), ..Options::default() };
+    let mut reader = Reader::default();
+    let mut firsts = Vec::new();
+    for datagram in datagrams(&options, &all) {
+        let [uptime, seconds] = [4, 8].map(|at| number(&datagram[at..at + 4]) as u32);
+        let before = reader.records.len();
+        reader.sets(&datagram[20..], true);
+        let boot = (seconds as i64 * 1000).wrapping_sub(i64::from(uptime as i32));
+        firsts.extend(reader.records[before..].iter().map(|record| boot + number(&record[&(0, 22)]) as i64));
+    }
+    let sides = all.iter().flat_map(|flow| flow.sides).filter(|side| side.packets > 0);
+    let mut wanted: Vec<i64> = sides.map(|side| side.first.as_nanos() / 1_000_000).collect();
+    wanted.sort_unstable();
+    firsts.sort_unstable();
+    assert_eq!(firsts, wanted);
+}
+
+#[test]
+fn templates_that_cannot_be_are_refused() {
+    let to = [Target::Udp("127.0.0.1:9".to_owned())];
+    let refused = |options: Options| {
+        Exporter::open(&to, &options).err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    let template = |text: &str| Options { template: text.to_owned(), ..Options::default() };
+    assert!(refused(template("octetDeltaCount,octetDeltaCount")).contains("twice"));
+    assert!(refused(template("sourceIPv4Address,sourceIPv6Address")).contains("twice"));
+    assert!(refused(template("nonsense")).contains("`nonsense`"));
+    assert!(refused(Options { mtu: 256, biflow: true, ..Options::default() }).contains("--mtu"));
+    let v9 = Options { version: Version::V9, ..template("initialTCPFlags") };
+    assert!(refused(v9).contains("no number"));
+    assert_eq!(refused(template("protocolIdentifier")), "");
+}

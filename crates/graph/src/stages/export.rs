@@ -1,0 +1,207 @@
+//! `ipfix`: flows go to collectors.
+
+use std::any::Any;
+use std::time::Duration;
+
+use tapline_capture::{Error, OutputAccount, Wants};
+use tapline_flow::export::{ExportAccount, Exporter, Options, Target, Version};
+use tapline_packet::Timestamp;
+
+use crate::catalog::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Site};
+use crate::graph::Out;
+use crate::packets::Packets;
+use crate::stage::{Ended, Moment, Own, Stage};
+use crate::table::Table;
+
+/// Messages that are not full wait for so many ticks: a second.
+const TICKS_WAITING: u32 = 10;
+
+/// The class of this stage.
+pub(crate) const CLASS: Class = Class {
+    name: "ipfix",
+    summary: "flows go to collectors, as IPFIX or NetFlow",
+    description: "Right behind `flow`. Each direction becomes a record, unless biflows are asked for. Its account is of packets: those in records that were sent are \
+        written, those in records that some collector did not take are lost, as are those of IPv6 with NetFlow v5, which has no place for them. With several \
+        workers each is an observation domain of its own, numbered from `domain`.",
+    parameters: &[
+        Parameter {
+            name: "to",
+            kind: Kind::Text,
+            default: None,
+            meaning: "the collectors, with commas: udp://HOST:PORT, tcp://HOST:PORT, file:NAME; HOST:PORT means UDP",
+        },
+        Parameter {
+            name: "version",
+            kind: Kind::Choice(&["10", "9", "5"]),
+            default: Some("10"),
+            meaning: "10 is IPFIX, 9 and 5 are NetFlow",
+        },
+        Parameter {
+            name: "template",
+            kind: Kind::Text,
+            default: Some("default"),
+            meaning: "the elements of a record by IANA's names, with commas (docs/flows.md)",
+        },
+        Parameter {
+            name: "biflow",
+            kind: Kind::Choice(&["no", "yes"]),
+            default: Some("no"),
+            meaning: "whether both directions are one record (RFC 5103; IPFIX)",
+        },
+        Parameter {
+            name: "domain",
+            kind: Kind::Number(0, u32::MAX as u64),
+            default: Some("1"),
+            meaning: "observation domain, source id, or engine type and id",
+        },
+        Parameter {
+            name: "mtu",
+            kind: Kind::Number(256, 65_535),
+            default: Some("1500"),
+            meaning: "the most bytes of an IP packet with a message",
+        },
+        Parameter {
+            name: "templates",
+            kind: Kind::Number(1, 1_000_000),
+            default: Some("1000"),
+            meaning: "over UDP, templates are sent again after so many messages",
+        },
+        Parameter {
+            name: "template_time",
+            kind: Kind::Duration,
+            default: Some("60s"),
+            meaning: "and after so long",
+        },
+        Parameter {
+            name: "spread",
+            kind: Kind::Choice(&["all", "flow"]),
+            default: Some("all"),
+            meaning: "all: each collector gets all flows; flow: each flow goes to one of them",
+        },
+        Parameter {
+            name: "rate",
+            kind: Kind::Number(0, 10_000_000),
+            default: Some("0"),
+            meaning: "the most messages a second to each collector, which the packets then wait for; 0 for no limit",
+        },
+    ],
+    outputs: Outputs::None,
+    order: Order::Flow,
+    example: "device(eth0) -> flow -> ipfix(\"127.0.0.1:4739,127.0.0.1:2055\")",
+    make: Make::Stage(make),
+};
+
+fn make(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String> {
+    let text = |error: tapline_flow::Error| error.to_string();
+    let targets = Target::list(arguments.text("to")).map_err(text)?;
+    if site.common.workers > 1 && targets.iter().any(|target| matches!(target, Target::File(_))) {
+        return Err(
+            "several workers cannot write one file: leave --workers out, or name a collector".to_owned()
+        );
+    }
+    let options = Options {
+        version: Version::of_number(arguments.number("version")).unwrap_or_default(),
+        template: arguments.text("template").to_owned(),
+        biflow: arguments.text("biflow") == "yes",
+        domain: (arguments.number("domain") as u32).wrapping_add(site.worker as u32),
+        mtu: arguments.number("mtu") as u16,
+        template_messages: arguments.number("templates") as u32,
+        template_time: Duration::from_nanos(arguments.nanoseconds("template_time")),
+        sampling: 1,
+        by_flow: arguments.text("spread") == "flow",
+        rate: arguments.number("rate") as u32,
+    };
+    Ok(Box::new(ExportStage {
+        exporter: Exporter::open(&targets, &options).map_err(text)?,
+        received: 0,
+        given: 0,
+        now: None,
+        ticks: 0,
+        is_finished: false,
+        absorbed: ExportAccount::default(),
+    }))
+}
+
+struct ExportStage {
+    exporter: Exporter,
+    /// Packets that came, and packets of flows that came.
+    received: u64,
+    given: u64,
+    /// The time of the last flows.
+    now: Option<Timestamp>,
+    ticks: u32,
+    is_finished: bool,
+    /// What the same stage did in other workers.
+    absorbed: ExportAccount,
+}
+
+fn failed(error: tapline_flow::Error) -> Error {
+    Error::Output { what: "ipfix".to_owned(), source: Box::new(error) }
+}
+
+impl Stage for ExportStage {
+    fn push(&mut self, packets: &mut Packets<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        self.received += packets.len() as u64;
+        Ok(())
+    }
+
+    fn flows(&mut self, ended: &Ended<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        self.now = Some(ended.now);
+        self.given += ended.flows.iter().map(tapline_flow::Flow::packets).sum::<u64>();
+        self.exporter.set_sampling(ended.sampling);
+        self.exporter.export(ended.flows, ended.now).map_err(failed)
+    }
+
+    fn tick(&mut self, moment: &Moment<'_>, _: &mut Out<'_>) -> Result<Wants, Error> {
+        self.ticks += 1;
+        if let Some(last) = self.now.filter(|_| self.ticks.is_multiple_of(TICKS_WAITING)) {
+            // Of a file the last known time is the best there is.
+            let is_live = moment.now.since(last).abs() < 10_000_000_000;
+            self.exporter.flush(if is_live { moment.now } else { last }).map_err(failed)?;
+        }
+        Ok(Wants::More)
+    }
+
+    fn finish(&mut self, moment: &Moment<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        self.is_finished = true;
+        self.exporter.flush(self.now.unwrap_or(moment.now)).map_err(failed)
+    }
+
+    fn own(&self) -> Own {
+        let ExportAccount { written, lost, left_out, waiting, .. } = self.exporter.account();
+        // Until the end there are packets in flows that go on. Then all must have come.
+        let in_flows = if self.is_finished { 0 } else { self.received.saturating_sub(self.given) };
+        let output = OutputAccount {
+            name: self.exporter.names().to_owned(),
+            written,
+            lost: lost + left_out,
+            buffered: waiting + in_flows,
+            ..OutputAccount::default()
+        };
+        Own { output: Some(output), ..Own::default() }
+    }
+
+    fn result(&self) -> Option<Table> {
+        let mut all = self.exporter.account();
+        all.merge(&self.absorbed);
+        Some(Table::of_numbers(&[
+            ("flows", all.flows),
+            ("records", all.records),
+            ("messages", all.messages),
+            ("octets", all.octets),
+            ("messages_lost", all.messages_lost),
+            ("packets_left_out", all.left_out),
+        ]))
+    }
+
+    fn absorb(&mut self, other: &dyn Any) {
+        if let Some(other) = other.downcast_ref::<ExportStage>() {
+            self.absorbed.merge(&other.exporter.account());
+            self.absorbed.merge(&other.absorbed);
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}

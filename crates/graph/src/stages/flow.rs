@@ -1,0 +1,385 @@
+//! `flow`: packets become flows.
+//!
+//! ```text
+//! packets --> meter --> packets that belong to flows
+//!               \-----> flows that have ended, to the stages right behind
+//! ```
+
+use std::any::Any;
+
+use tapline_capture::{Error, Wants};
+use tapline_flow::{Cause, EndReason, Flow, KeyFields, Meter, Settings, Statistics};
+use tapline_packet::Timestamp;
+
+use crate::catalog::{Arguments, Class, Kind, Make, Order, Outputs, Parameter};
+use crate::graph::Out;
+use crate::packets::Packets;
+use crate::stage::{Ended, Moment, Stage};
+use crate::table::Table;
+
+/// How long packets of a live interface may be on their way to us: the clock stays so far behind the system's.
+const ON_THEIR_WAY_NS: i64 = 1_000_000_000;
+
+/// The class of this stage.
+pub(crate) const CLASS: Class = Class {
+    name: "flow",
+    summary: "packets become flows, for ipfix or flowtop right behind",
+    description: "One entry holds both directions of a flow. Packets that belong to a flow go on; those without IP, cut short or sampled out are refused. Time is that of \
+        the packets; on live interfaces flows end while nothing comes, too. The result tells what the table did (docs/flows.md).",
+    parameters: &[
+        Parameter {
+            name: "active",
+            kind: Kind::Duration,
+            default: Some("60s"),
+            meaning: "a flow that lasts so long becomes a record, and goes on in the next",
+        },
+        Parameter {
+            name: "idle",
+            kind: Kind::Duration,
+            default: Some("15s"),
+            meaning: "a flow ends that had no packet for longer",
+        },
+        Parameter {
+            name: "closed",
+            kind: Kind::Duration,
+            default: Some("2s"),
+            meaning: "after FIN both ways or RST so long a silence ends a flow",
+        },
+        Parameter {
+            name: "flows",
+            kind: Kind::Number(1, 1_000_000_000),
+            default: Some("1048576"),
+            meaning: "room for so many; if there are more, the longest silent ends. 190 bytes each, taken as they come",
+        },
+        Parameter {
+            name: "key",
+            kind: Kind::Text,
+            default: Some("none"),
+            meaning: "what tells flows apart besides addresses, ports and protocol: vlan, mpls, tunnel, tos, interface; with commas",
+        },
+        Parameter {
+            name: "inner",
+            kind: Kind::Choice(&["no", "yes"]),
+            default: Some("no"),
+            meaning: "whether tunnels are taken off (GRE, VXLAN, Geneve, GTP, IP in IP, ERSPAN, MPLS)",
+        },
+        Parameter {
+            name: "bytes",
+            kind: Kind::Choice(&["ip", "frame"]),
+            default: Some("ip"),
+            meaning: "whether bytes are those of IP packets or of frames",
+        },
+        Parameter {
+            name: "sample",
+            kind: Kind::Number(1, 1_000_000),
+            default: Some("1"),
+            meaning: "meter one of so many packets, chosen by chance in each block of so many; records tell the rate and are not scaled",
+        },
+    ],
+    outputs: Outputs::One,
+    order: Order::Flow,
+    example: "device(eth0) -> flow(active=60s, idle=15s) -> ipfix(\"127.0.0.1:4739\")",
+    make: Make::Stage(|arguments, site| {
+        let settings = settings(arguments)?;
+        let meter = Meter::new(&settings).map_err(|error| error.to_string())?;
+        Ok(Box::new(FlowStage {
+            meter,
+            sampler: Sampler::new(arguments.number("sample"), site.worker as u64),
+            ended: Vec::with_capacity(1024),
+            is_live: false,
+            absorbed: Statistics::default(),
+        }))
+    }),
+};
+
+fn settings(arguments: &Arguments) -> Result<Settings, String> {
+    Ok(Settings {
+        active_ns: arguments.nanoseconds("active") as i64,
+        idle_ns: arguments.nanoseconds("idle") as i64,
+        closed_ns: arguments.nanoseconds("closed") as i64,
+        flows_max: arguments.number("flows") as usize,
+        key: KeyFields::parse(arguments.text("key")).map_err(|error| error.to_string())?,
+        inner: arguments.text("inner") == "yes",
+        layer2: arguments.text("bytes") == "frame",
+    })
+}
+
+struct FlowStage {
+    meter: Meter,
+    sampler: Sampler,
+    ended: Vec<Flow>,
+    is_live: bool,
+    /// What the same stage did in other workers.
+    absorbed: Statistics,
+}
+
+impl FlowStage {
+    fn hand_on(&mut self, now: Timestamp, out: &mut Out<'_>) -> Result<(), Error> {
+        if self.ended.is_empty() {
+            return Ok(());
+        }
+        let now = if self.is_live { now } else { self.meter.clock().unwrap_or(now) };
+        let handed =
+            out.pass_flows(&Ended { flows: &self.ended, now, sampling: self.sampler.interval as u32 });
+        self.ended.clear();
+        handed
+    }
+
+    fn expire(&mut self, now: Timestamp, out: &mut Out<'_>) -> Result<(), Error> {
+        loop {
+            let is_all = self.meter.expire(&mut self.ended);
+            self.hand_on(now, out)?;
+            if is_all {
+                return Ok(());
+            }
+        }
+    }
+
+    fn statistics(&self) -> Statistics {
+        let mut statistics = self.meter.statistics();
+        statistics.merge(&self.absorbed);
+        statistics
+    }
+}
+
+impl Stage for FlowStage {
+    fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        self.is_live = packets.interfaces.iter().any(|interface| interface.if_index > 0);
+        let now = packets.now;
+        self.sampler.choose(packets, &mut self.meter);
+        self.meter.push(&packets.batch, &mut packets.selection, packets.interfaces, &mut self.ended);
+        let passed = out.pass(packets);
+        passed.and(self.expire(now, out))
+    }
+
+    fn flows(&mut self, _: &Ended<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        // Those of a meter before this one are its own affair.
+        Ok(())
+    }
+
+    fn tick(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<Wants, Error> {
+        if self.is_live {
+            self.meter.set_clock(moment.now.plus_nanos(-ON_THEIR_WAY_NS));
+            self.expire(moment.now, out)?;
+        }
+        Ok(Wants::More)
+    }
+
+    fn finish(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        loop {
+            let is_all = self.meter.finish(&mut self.ended);
+            self.hand_on(moment.now, out)?;
+            if is_all {
+                return Ok(());
+            }
+        }
+    }
+
+    fn result(&self) -> Option<Table> {
+        let all = self.statistics();
+        let not = |cause: Cause| all.not_metered[cause as usize].packets;
+        let ended = |reason: EndReason| all.ended.of(reason);
+        Some(Table::of_numbers(&[
+            ("packets", all.metered.packets),
+            ("bytes", all.flow_bytes),
+            ("not_ip", not(Cause::NotIp)),
+            ("cut", not(Cause::Cut)),
+            ("sampled_out", not(Cause::Sampled)),
+            ("flows", all.made),
+            ("idle", ended(EndReason::Idle)),
+            ("active", ended(EndReason::Active)),
+            ("end", ended(EndReason::End)),
+            ("forced", ended(EndReason::Forced)),
+            ("full", ended(EndReason::Full)),
+            ("now", all.active),
+            ("most", all.active_max),
+            ("room", all.flows_max),
+            ("chain", all.chain_max),
+            ("late", all.late),
+        ]))
+    }
+
+    fn absorb(&mut self, other: &dyn Any) {
+        if let Some(other) = other.downcast_ref::<FlowStage>() {
+            self.absorbed.merge(&other.statistics());
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// One of each block of packets, whichever chance says.
+struct Sampler {
+    interval: u64,
+    chance: u64,
+    /// Packets of this block that were seen, and which of them is wanted.
+    at: u64,
+    wanted: u64,
+}
+
+impl Sampler {
+    fn new(interval: u64, seed: u64) -> Sampler {
+        let mut sampler = Sampler { interval: interval.max(1), chance: seed, at: 0, wanted: 0 };
+        sampler.wanted = sampler.below();
+        sampler
+    }
+
+    fn choose(&mut self, packets: &mut Packets<'_>, meter: &mut Meter) {
+        if self.interval == 1 {
+            return;
+        }
+        let records = packets.batch.records();
+        let (mut out, mut bytes) = (0, 0);
+        packets.selection.retain(|index| {
+            let is_wanted = self.next();
+            if !is_wanted {
+                out += 1;
+                bytes += u64::from(records[index].meta.wire_len);
+            }
+            is_wanted
+        });
+        meter.note_sampled_out(out, bytes);
+    }
+
+    fn next(&mut self) -> bool {
+        let is_wanted = self.at == self.wanted;
+        self.at += 1;
+        if self.at == self.interval {
+            self.at = 0;
+            self.wanted = self.below();
+        }
+        is_wanted
+    }
+
+    /// A number below the interval (splitmix64).
+    fn below(&mut self) -> u64 {
+        self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.chance;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((u128::from(bits ^ (bits >> 31)) * u128::from(self.interval)) >> 64) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::UdpSocket;
+
+    use tapline_packet::Timestamp;
+    use tapline_testkit::frames::*;
+
+    use crate::plan::{Plan, Source};
+    use crate::table::Cell;
+    use crate::trial::{Trial, whole};
+
+    fn datagram(src: u16) -> Vec<u8> {
+        let (a, b) = (Host::number(1), Host::number(2));
+        let pair = IpPair::between(&a, &b, IpVersion::V4);
+        Ethernet::between(&a, &b).ip(&Udp { src, dst: 53 }.packet(pair, b"twelve bytes"))
+    }
+
+    fn number(trial: &Trial, stage: &str, column: &str) -> u64 {
+        let table = trial.result(stage);
+        let at = table.columns.iter().position(|name| *name == column).expect("a column");
+        match table.rows[0][at] {
+            Cell::Number(number) => number,
+            Cell::Text(_) => panic!("{column} is text"),
+        }
+    }
+
+    /// A socket, and a graph whose flows go there.
+    fn exported(flow: &str, export: &str) -> (UdpSocket, Trial) {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("loopback is there");
+        socket.set_nonblocking(true).expect("it can be");
+        let to = socket.local_addr().expect("it has one");
+        let text = format!("file(\"in\") -> f :: flow({flow}) -> json; f -> e :: ipfix(\"{to}\"{export})");
+        (socket, Trial::graph(&text).unwrap_or_else(|why| panic!("{why}")))
+    }
+
+    fn received(socket: &UdpSocket) -> Vec<Vec<u8>> {
+        let mut buffer = [0; 2000];
+        std::iter::from_fn(|| socket.recv(&mut buffer).ok().map(|len| buffer[..len].to_vec())).collect()
+    }
+
+    #[test]
+    fn packets_without_a_flow_are_refused() {
+        let (socket, mut trial) = exported("", "");
+        let arp_frame = Ethernet::broadcast(&Host::number(1))
+            .frame(0x0806, &arp(1, &Host::number(1), [0; 6], Host::number(2).v4));
+        trial.push_frames(&[datagram(1), arp_frame, datagram(1), datagram(2)]);
+        assert_eq!(trial.data().len(), 3);
+        assert_eq!(trial.refused_and_held("f"), (1, 0));
+        trial.assert_balanced();
+        assert!(received(&socket).is_empty(), "the flows go on");
+        trial.finish();
+        trial.assert_balanced();
+        let counted = ["packets", "not_ip", "flows", "forced"].map(|column| number(&trial, "f", column));
+        assert_eq!(counted, [3, 1, 2, 2]);
+        assert_eq!(["flows", "records", "messages"].map(|column| number(&trial, "e", column)), [2, 2, 1]);
+        assert_eq!(received(&socket).len(), 1);
+    }
+
+    /// A live interface falls silent: its flows end by the clock.
+    #[test]
+    fn flows_of_silent_interfaces_end() {
+        const SECOND: i64 = 1_000_000_000;
+        let (socket, mut trial) = exported("idle=5s", "");
+        trial.interfaces[0].if_index = 3;
+        let stamped = (
+            datagram(1),
+            tapline_packet::Meta { timestamp: Timestamp::from_nanos(100 * SECOND), ..whole(&datagram(1)) },
+        );
+        trial.now = Timestamp::from_nanos(100 * SECOND);
+        trial.push_all(&[stamped], 1);
+        for second in 100..120 {
+            (0..10).for_each(|tenth| trial.tick(second * SECOND + tenth * SECOND / 10));
+            assert_eq!(number(&trial, "f", "idle") == 1, second >= 106, "at {second}");
+        }
+        let messages = received(&socket);
+        assert_eq!(messages.len(), 1);
+        // The header has the time of the message, in seconds.
+        assert!((106..109).contains(&messages[0][7]), "{:?}", &messages[0][..16]);
+        trial.assert_balanced();
+    }
+
+    #[test]
+    fn one_packet_of_each_block_is_metered() {
+        let (_socket, mut trial) = exported("sample=10", "");
+        trial.push_frames(&vec![datagram(1); 1000]);
+        trial.finish();
+        assert_eq!(["packets", "sampled_out"].map(|column| number(&trial, "f", column)), [100, 900]);
+        trial.assert_balanced();
+    }
+
+    #[test]
+    fn only_a_meter_leads_to_who_takes_flows() {
+        let plan = |text: &str| Plan::new(&[Source { name: "t", text }]).map(|_| ());
+        let why = plan("file(a) -> ipfix(\"b:1\")").unwrap_err();
+        assert!(why.contains("takes flows") && why.contains("-> flow ->"), "{why}");
+        assert!(plan("file(a) -> flow -> sample(1/2) -> flowtop").is_err());
+        assert!(plan("file(a) -> flow -> flowtop").is_ok());
+    }
+
+    #[test]
+    fn two_workers_have_what_one_has() {
+        let text = "file(\"in\") -> f :: flow -> t :: flowtop(n=3); f -> json";
+        let made = || Trial::graph(text).unwrap_or_else(|why| panic!("{why}"));
+        let (mut one, mut other, mut all) = (made(), made(), made());
+        let frames: Vec<Vec<u8>> = (0..100).map(|at| datagram(at % 7)).collect();
+        let (left, right): (Vec<_>, Vec<_>) = frames.iter().cloned().partition(|frame| frame[35] % 2 == 0);
+        one.push_frames(&left);
+        other.push_frames(&right);
+        all.push_frames(&frames);
+        for trial in [&mut one, &mut other, &mut all] {
+            trial.finish();
+        }
+        one.graph.absorb(&other.graph);
+        assert_eq!(number(&one, "f", "packets"), number(&all, "f", "packets"));
+        assert_eq!(number(&one, "f", "flows"), 7);
+        let packets =
+            |trial: &Trial| trial.result("t").rows.iter().map(|row| row[3].clone()).collect::<Vec<_>>();
+        assert_eq!(packets(&one), packets(&all));
+    }
+}
