@@ -95,7 +95,7 @@ impl Interface {
             timestamps: wished.timestamps.unwrap_or_default(),
         };
         let single = Single::open(&settings).map_err(open_failure)?;
-        let warning = shape.warning.or_else(|| (is_any && wished.promiscuous).then(no_promiscuous_any));
+        let warning = shape.warning.or_else(|| None);
         let interface = Interface {
             single,
             if_drops_before: if_drops(&settings.name),
@@ -364,10 +364,9 @@ fn call_failure(error: &SyscallError) -> Failure {
 /// Why a device cannot be opened.
 fn open_failure(error: AfPacketError) -> Failure {
     match error {
-        AfPacketError::NoPermission { .. } => Failure::new(
-            ERROR_PERM_DENIED,
-            "Attempt to create packet socket failed - CAP_NET_RAW may be required",
-        ),
+        AfPacketError::NoPermission { source, .. } => {
+            Failure { code: ERROR_PERM_DENIED, ..Failure::system("socket", &source.source) }
+        }
         AfPacketError::NoHardwareTimestamps { source, .. } if source.errno() == libc::EPERM => Failure::new(
             ERROR_PERM_DENIED,
             "Attempt to set hardware timestamp failed - CAP_NET_ADMIN may be required",

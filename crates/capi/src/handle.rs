@@ -127,7 +127,8 @@ impl State {
             precision: Precision::Micro,
             is_nonblocking: false,
             engine: None,
-            at: 0,
+            // A file's first batch is there when it was opened, but is asked for like the others.
+            at: usize::MAX,
             check_until: 0,
             header: PacketHeader::ZERO,
             extras: Extras::default(),
