@@ -81,7 +81,7 @@ impl Interface {
         if link.is_none() && !is_any {
             return Err(no_such_device());
         }
-        let shape = Shape::of(link, wished);
+        let shape = Shape::of(link);
         let settings = SingleSettings {
             name: if is_any { String::new() } else { device.to_owned() },
             if_index: link.map_or(0, |link| link.index),
@@ -95,7 +95,6 @@ impl Interface {
             timestamps: wished.timestamps.unwrap_or_default(),
         };
         let single = Single::open(&settings).map_err(open_failure)?;
-        let warning = shape.warning.or_else(|| None);
         let interface = Interface {
             single,
             if_drops_before: if_drops(&settings.name),
@@ -109,7 +108,7 @@ impl Interface {
             is_down: false,
         };
         let snap_len = wished.snap_len_or_max();
-        Ok(Opened { source: Box::new(interface), dlt: shape.dlts[0], snap_len, warning })
+        Ok(Opened { source: Box::new(interface), dlt: shape.dlts[0], snap_len, warning: shape.warning })
     }
 
     /// Whether libpcap would hand this packet out.
@@ -154,7 +153,7 @@ struct Shape {
 }
 
 impl Shape {
-    fn of(link: Option<&Link>, wished: &Settings) -> Shape {
+    fn of(link: Option<&Link>) -> Shape {
         let cooked = |warning| Shape { is_cooked: true, dlts: vec![SLL, SLL2], warning };
         let Some(link) = link else { return cooked(None) };
         let found = link_type(link.hardware_type);
@@ -172,13 +171,8 @@ impl Shape {
         if link.hardware_type == HARDWARE_ETHERNET {
             dlts.push(DOCSIS);
         }
-        let _ = wished;
         Shape { is_cooked: false, dlts, warning: None }
     }
-}
-
-fn no_promiscuous_any() -> Failure {
-    Failure::new(WARNING_PROMISC_NOTSUP, "Promiscuous mode not supported on the \"any\" device")
 }
 
 /// Puts the cooked header before a packet.

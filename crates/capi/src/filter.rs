@@ -23,7 +23,7 @@ use crate::handle::{Handle, Kind, State, on};
 use crate::memory;
 use crate::offline::pcap_open_dead;
 use crate::query::pcap_close;
-use crate::raw::{Code, ERRBUF_SIZE, ERROR_NOT_ACTIVATED, NETMASK_UNKNOWN, PacketHeader};
+use crate::raw::{Code, ERRBUF_SIZE, NETMASK_UNKNOWN, PacketHeader};
 use crate::stdio;
 
 /// The longest program that is followed: the kernel's limit is 4096.
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn pcap_compile(
 
 fn compile_for(state: &State, text: &str, optimise: bool, netmask: u32) -> Result<Program, Failure> {
     if !state.is_active() {
-        return Err(Failure::new(ERROR_NOT_ACTIVATED, "not-yet-activated pcap_t passed to pcap_compile"));
+        return Err(Failure::error("not-yet-activated pcap_t passed to pcap_compile"));
     }
     let Some(snap_len) = u32::try_from(state.snap_len).ok().filter(|len| *len > 0) else {
         return Err(Failure::error("snaplen of 0 rejects all packets"));

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 
 use tapline_packet::LinkType;
 
-use crate::failure::{errno_text, guard, put, text_at};
+use crate::failure::{guard, put, text_at};
 use crate::raw::*;
 
 /// What `pcap_lib_version` says: first what programs look for, the libpcap whose interface this is.
@@ -73,7 +73,8 @@ pub extern "C" fn pcap_statustostr(code: c_int) -> *const c_char {
 /// `pcap_strerror(3PCAP)`.
 #[unsafe(no_mangle)]
 pub extern "C" fn pcap_strerror(errno: c_int) -> *const c_char {
-    guard(ptr::null(), || lend(&errno_text(errno)).cast_const())
+    // SAFETY: strerror(3) takes any number.
+    unsafe { libc::strerror(errno) }
 }
 
 /// A link type for C.

@@ -116,9 +116,7 @@ pub unsafe extern "C" fn pcap_free_datalinks(list: *mut c_int) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_set_datalink(p: *mut Handle, dlt: c_int) -> c_int {
     let body = |state: &mut State| {
-        if !state.is_active() {
-            return Err(Failure::code(ERROR_NOT_ACTIVATED));
-        }
+        state.require_active().map_err(|failure| Failure::error(failure.text))?;
         if !dlts(state).contains(&dlt) {
             let name = dlt_name(dlt).map_or_else(|| format!("DLT {dlt}"), |name| name.to_string_lossy().into_owned());
             return Err(Failure::error(format!("{name} is not one of the DLTs supported by this device")));
@@ -328,6 +326,8 @@ pub unsafe extern "C" fn pcap_getnonblock(p: *mut Handle, errbuf: *mut c_char) -
         Kind::Dead => {
             Err(Failure::error("A pcap_open_dead pcap_t does not have a non-blocking mode setting"))
         }
+        // It can be set before, but not be asked for.
+        Kind::Created { .. } => state.require_active().map(|()| 0),
         _ => Ok(c_int::from(state.is_nonblocking)),
     };
     // SAFETY: as the caller promises.
