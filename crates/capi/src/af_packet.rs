@@ -95,6 +95,7 @@ impl Interface {
             timestamps: wished.timestamps.unwrap_or_default(),
         };
         let single = Single::open(&settings).map_err(open_failure)?;
+        let warning = shape.warning.or_else(|| (is_any && wished.promiscuous).then(no_promiscuous_any));
         let interface = Interface {
             single,
             if_drops_before: if_drops(&settings.name),
@@ -108,7 +109,7 @@ impl Interface {
             is_down: false,
         };
         let snap_len = wished.snap_len_or_max();
-        Ok(Opened { source: Box::new(interface), dlt: shape.dlts[0], snap_len, warning: shape.warning })
+        Ok(Opened { source: Box::new(interface), dlt: shape.dlts[0], snap_len, warning })
     }
 
     /// Whether libpcap would hand this packet out.
@@ -173,6 +174,11 @@ impl Shape {
         }
         Shape { is_cooked: false, dlts, warning: None }
     }
+}
+
+/// libpcap 1.10 leaves the text and returns 0; programs print a warning otherwise.
+fn no_promiscuous_any() -> Failure {
+    Failure::new(0, "Promiscuous mode not supported on the \"any\" device")
 }
 
 /// Puts the cooked header before a packet.
