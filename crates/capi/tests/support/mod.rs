@@ -1,4 +1,5 @@
 //! The library as programs find it, and programs run on it and on the system's.
+#![allow(dead_code, unreachable_pub, reason = "each test file uses its own part")]
 
 use std::fs;
 use std::os::unix::fs::symlink;
