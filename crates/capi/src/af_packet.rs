@@ -9,7 +9,9 @@
 use std::ffi::{CString, c_int};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
-use tapline_capture::af_packet::{AfPacketError, Single, SingleSettings, Station, TimestampSource, link_type};
+use tapline_capture::af_packet::{
+    AfPacketError, Single, SingleSettings, Station, TimestampSource, link_type,
+};
 use tapline_filter::bpf::Program;
 use tapline_packet::{Batch, LinkType, Packet, PacketType, Record, VlanTag};
 use tapline_sys::{Link, RouteSocket, SyscallError};
@@ -123,7 +125,8 @@ impl Interface {
 
     /// Makes the packets of the batch what C sees, and leaves out those that are not wanted.
     fn prepare(&mut self, keep: Keep<'_>) {
-        let stations: Vec<Station> = (0..self.single.batch().len()).map(|index| self.single.station(index)).collect();
+        let stations: Vec<Station> =
+            (0..self.single.batch().len()).map(|index| self.single.station(index)).collect();
         let wanted: Vec<bool> = stations.iter().map(|station| self.is_wanted(station)).collect();
         let (dlt, snap_len) = (self.dlt, self.settings.snap_len);
         let (memory, records) = self.single.memory();
@@ -267,7 +270,9 @@ impl Source for Interface {
         let taken = for_kernel.is_some_and(|insns| self.single.set_filter(Some(&insns)).is_ok());
         self.program = Some(program.clone());
         self.in_kernel = match taken {
-            true => InKernel::From { block: self.single.blocks_taken() + u64::from(self.single.blocks()) + 1 },
+            true => {
+                InKernel::From { block: self.single.blocks_taken() + u64::from(self.single.blocks()) + 1 }
+            }
             false => {
                 self.single.set_filter(None).map_err(|error| call_failure(&error))?;
                 InKernel::No

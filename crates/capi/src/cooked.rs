@@ -78,7 +78,8 @@ fn shifted(insn: Insn, dlt: c_int) -> Option<Insn> {
 
 /// A load from the header as one from the kernel's knowledge, which holds the same number.
 fn from_header(insn: Insn, dlt: c_int) -> Option<Insn> {
-    let (half, word, byte) = (code::LD | code::H | code::ABS, code::LD | code::W | code::ABS, code::LD | code::B | code::ABS);
+    let (half, word, byte) =
+        (code::LD | code::H | code::ABS, code::LD | code::W | code::ABS, code::LD | code::B | code::ABS);
     let k = match (dlt, insn.k, insn.code) {
         (SLL, 0, c) if c == half => ancillary::PKTTYPE,
         (SLL, 2, c) if c == half => ancillary::HATYPE,
@@ -130,7 +131,10 @@ mod tests {
         for dlt in [SLL, SLL2] {
             let insns = lowered("tcp port 80", dlt).expect("runs in the kernel");
             assert_eq!(insns[0].k, ancillary::PROTOCOL);
-            assert!(insns.iter().any(|insn| insn.code == code::LD | code::B | code::ABS && insn.k == 9), "{insns:?}");
+            assert!(
+                insns.iter().any(|insn| insn.code == code::LD | code::B | code::ABS && insn.k == 9),
+                "{insns:?}"
+            );
             assert!(lowered("greater 100", dlt).is_none(), "lengths differ by the header");
         }
     }

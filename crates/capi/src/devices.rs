@@ -194,7 +194,8 @@ fn addresses_to_c(addresses: &[FoundAddress]) -> *mut DeviceAddress {
     let mut first: *mut AddressCopy = ptr::null_mut();
     for address in addresses.iter().rev() {
         let FoundAddress { addr, netmask, broadaddr, dstaddr } = address;
-        first = memory::copy(&[[first.cast(), bytes(addr), bytes(netmask), bytes(broadaddr), bytes(dstaddr)]]);
+        first =
+            memory::copy(&[[first.cast(), bytes(addr), bytes(netmask), bytes(broadaddr), bytes(dstaddr)]]);
         if first.is_null() {
             break;
         }

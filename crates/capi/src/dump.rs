@@ -33,9 +33,9 @@ pub(crate) struct FileHeader {
 impl FileHeader {
     /// For the packets of a handle.
     pub(crate) fn of(state: &State) -> Result<FileHeader, Failure> {
-        let link_type = state
-            .link_type()
-            .ok_or_else(|| Failure::error(format!("link-layer type {} isn't supported in savefiles", state.dlt)))?;
+        let link_type = state.link_type().ok_or_else(|| {
+            Failure::error(format!("link-layer type {} isn't supported in savefiles", state.dlt))
+        })?;
         Ok(FileHeader {
             magic: if state.precision == Precision::Nano { MAGIC_NANO } else { MAGIC_MICRO },
             version: u32::from_ne_bytes(bytes_of_halves(2, 4)),
@@ -126,7 +126,10 @@ pub unsafe extern "C" fn pcap_dump_open(p: *mut Handle, name: *const c_char) -> 
             false => {
                 // SAFETY: the name ends in a zero byte.
                 let file = unsafe { stdio::open(name, &CString::from(c"wb")) };
-                (file.map_err(|error| Failure::error(format!("{text}: {}", system_text(&error))))?, text.as_str())
+                (
+                    file.map_err(|error| Failure::error(format!("{text}: {}", system_text(&error))))?,
+                    text.as_str(),
+                )
             }
         };
         // SAFETY: the stream is open, and new unless it is standard output.
@@ -195,7 +198,10 @@ pub unsafe extern "C" fn pcap_dump_open_append(p: *mut Handle, name: *const c_ch
 /// `file` is an open stream.
 unsafe fn continue_file(file: *mut FILE, wanted: &FileHeader, name: &str) -> Result<(), Failure> {
     let seek_error = |what: &str| {
-        Failure::error(format!("Can't seek to {what} of {name}: {}", system_text(&io::Error::last_os_error())))
+        Failure::error(format!(
+            "Can't seek to {what} of {name}: {}",
+            system_text(&io::Error::last_os_error())
+        ))
     };
     // SAFETY: as the caller promises, here and below.
     if unsafe { libc::fseek(file, 0, libc::SEEK_SET) } != 0 {
@@ -225,8 +231,12 @@ fn check_same(bytes: &[u8; FILE_HEADER_LEN], wanted: &FileHeader, name: &str) ->
     let others = [MAGIC_MICRO, MAGIC_NANO];
     match magic {
         _ if magic == wanted.magic => {}
-        _ if others.contains(&magic) => return refuse("different time stamp precision, cannot append to file"),
-        _ if others.contains(&magic.swap_bytes()) => return refuse("different byte order, cannot append to file"),
+        _ if others.contains(&magic) => {
+            return refuse("different time stamp precision, cannot append to file");
+        }
+        _ if others.contains(&magic.swap_bytes()) => {
+            return refuse("different byte order, cannot append to file");
+        }
         _ => return refuse("not a pcap file to which we can append"),
     }
     if word(4) != wanted.version {

@@ -69,9 +69,8 @@ fn compile_for(state: &State, text: &str, optimise: bool, netmask: u32) -> Resul
     let Some(snap_len) = u32::try_from(state.snap_len).ok().filter(|len| *len > 0) else {
         return Err(Failure::error("snaplen of 0 rejects all packets"));
     };
-    let link_type = state
-        .link_type()
-        .ok_or_else(|| Failure::error(format!("unknown data link type {}", state.dlt)))?;
+    let link_type =
+        state.link_type().ok_or_else(|| Failure::error(format!("unknown data link type {}", state.dlt)))?;
     let options = Options {
         snap_len,
         // `pcap_lookupnet` gives it in network byte order.
@@ -271,7 +270,9 @@ fn with_decoded<T>(insns: &[Insn], run: impl FnOnce(&Program) -> T) -> Option<T>
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bpf_validate(insns: *const Insn, len: c_int) -> c_int {
     guard(0, || {
-        let Some(len) = usize::try_from(len).ok().filter(|len| *len > 0 && !insns.is_null()) else { return 0 };
+        let Some(len) = usize::try_from(len).ok().filter(|len| *len > 0 && !insns.is_null()) else {
+            return 0;
+        };
         // SAFETY: as the caller promises.
         let insns = unsafe { slice::from_raw_parts(insns, len) };
         c_int::from(Program::new(insns.to_vec()).is_ok())

@@ -59,7 +59,8 @@ impl LiveDump {
         work: Box<Work>,
     ) -> Result<LiveDump, (Box<Work>, Failure)> {
         let begin = || {
-            let file = File::create(path).map_err(|e| Failure::error(format!("{path}: {}", system_text(&e))))?;
+            let file =
+                File::create(path).map_err(|e| Failure::error(format!("{path}: {}", system_text(&e))))?;
             let mut file = BufWriter::new(file);
             file.write_all(&header.bytes()).map_err(|error| Failure::system(path, &error))?;
             let wakeup = Wakeup::new().map_err(|e| Failure::system("Could not open eventfd", &e.source))?;
@@ -119,7 +120,8 @@ impl Dumping {
         while !self.stop.load(Ordering::Relaxed) {
             let Work { source, engine } = work;
             let is_needed = source.wants_filter();
-            let mut keep = |packet: Packet<'_>| !is_needed || engine.as_mut().is_none_or(|e| e.accepts(packet));
+            let mut keep =
+                |packet: Packet<'_>| !is_needed || engine.as_mut().is_none_or(|e| e.accepts(packet));
             if !source.advance(&mut keep)? {
                 self.file.flush().map_err(|error| Failure::system(&self.path, &error))?;
                 self.sleep(source.as_mut())?;
@@ -149,7 +151,8 @@ impl Dumping {
             cap_len: packet.data.len() as u32,
             len: packet.meta.wire_len,
         };
-        let write = self.file.write_all(&record_header(&header)).and_then(|()| self.file.write_all(packet.data));
+        let write =
+            self.file.write_all(&record_header(&header)).and_then(|()| self.file.write_all(packet.data));
         write.map_err(|error| Failure::system(&self.path, &error))?;
         self.bytes += len;
         self.packets += 1;

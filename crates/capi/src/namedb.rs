@@ -93,7 +93,8 @@ pub unsafe extern "C" fn pcap_nametoaddr(name: *const c_char) -> *mut *mut u32 {
 pub unsafe extern "C" fn pcap_nametoaddrinfo(name: *const c_char) -> *mut libc::addrinfo {
     // SAFETY: all-zero bytes are valid hints.
     let mut hints: libc::addrinfo = unsafe { std::mem::zeroed() };
-    (hints.ai_family, hints.ai_socktype, hints.ai_protocol) = (libc::AF_UNSPEC, libc::SOCK_STREAM, libc::IPPROTO_TCP);
+    (hints.ai_family, hints.ai_socktype, hints.ai_protocol) =
+        (libc::AF_UNSPEC, libc::SOCK_STREAM, libc::IPPROTO_TCP);
     let mut found = ptr::null_mut();
     // SAFETY: the name ends in a zero byte; hints and the place for the answer live through the call.
     let result = unsafe { libc::getaddrinfo(name, ptr::null(), &hints, &mut found) };
@@ -129,7 +130,11 @@ fn port_of(name: &str) -> Option<(c_int, c_int)> {
 /// # Safety
 /// `name` ends in a zero byte; `port` and `protocol` are places for numbers.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_nametoport(name: *const c_char, port: *mut c_int, protocol: *mut c_int) -> c_int {
+pub unsafe extern "C" fn pcap_nametoport(
+    name: *const c_char,
+    port: *mut c_int,
+    protocol: *mut c_int,
+) -> c_int {
     let body = |name: &str| {
         let Some(found) = port_of(name) else { return 0 };
         // SAFETY: as the caller promises.
@@ -242,8 +247,9 @@ pub unsafe extern "C" fn pcap_ether_aton(text: *const c_char) -> *mut u8 {
 /// `name` ends in a zero byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_ether_hostton(name: *const c_char) -> *mut u8 {
-    let body =
-        |name: &str| SystemNames::default().station(name).map_or(ptr::null_mut(), |address| memory::copy(&address));
+    let body = |name: &str| {
+        SystemNames::default().station(name).map_or(ptr::null_mut(), |address| memory::copy(&address))
+    };
     // SAFETY: as the caller promises.
     unsafe { on_name(name, ptr::null_mut(), body) }
 }
@@ -320,7 +326,9 @@ mod tests {
     fn lines_of_ethers() {
         let found = station("0:1:2:3:4:5\thost # a comment").expect("a station");
         assert_eq!((found.addr, found.name[0], found.name[4]), ([0, 1, 2, 3, 4, 5], b'h' as c_char, 0));
-        assert!(station("# nothing").is_none() && station("0:1:2:3:4:5").is_none() && station("host x").is_none());
+        assert!(
+            station("# nothing").is_none() && station("0:1:2:3:4:5").is_none() && station("host x").is_none()
+        );
         assert!(station(&format!("0:1:2:3:4:5 {}", "x".repeat(500))).is_some());
     }
 

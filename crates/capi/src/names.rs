@@ -45,7 +45,9 @@ pub(crate) fn status_text(code: c_int) -> Cow<'static, str> {
         ERROR_PERM_DENIED => "You don't have permission to perform this capture on that device",
         ERROR_IFACE_NOT_UP => "That device is not up",
         ERROR_CANTSET_TSTAMP_TYPE => "That device doesn't support setting the time stamp type",
-        ERROR_PROMISC_PERM_DENIED => "You don't have permission to capture in promiscuous mode on that device",
+        ERROR_PROMISC_PERM_DENIED => {
+            "You don't have permission to capture in promiscuous mode on that device"
+        }
         ERROR_TSTAMP_PRECISION_NOTSUP => "That device doesn't support that time stamp precision",
         other => return Cow::Owned(format!("Unknown error: {other}")),
     })
@@ -128,7 +130,8 @@ pub extern "C" fn pcap_datalink_val_to_description(number: c_int) -> *const c_ch
 #[unsafe(no_mangle)]
 pub extern "C" fn pcap_datalink_val_to_description_or_dlt(number: c_int) -> *const c_char {
     guard(ptr::null(), || {
-        find(number).map_or_else(|| lend(&format!("DLT {number}")).cast_const(), |dlt| dlt.description.as_ptr())
+        find(number)
+            .map_or_else(|| lend(&format!("DLT {number}")).cast_const(), |dlt| dlt.description.as_ptr())
     })
 }
 

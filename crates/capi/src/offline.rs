@@ -20,6 +20,10 @@ use crate::stdio::{self, Stream};
 const MAGIC_LEN: usize = 4;
 const FILE_HEADER_LEN: usize = 24;
 const RECORD_HEADER_LEN: u64 = 16;
+/// A block's type and length.
+const BLOCK_START_LEN: u64 = 8;
+/// The same of a section header block, with the byte-order magic.
+const SECTION_START_LEN: u64 = 12;
 
 /// Magic numbers of the pcap files that libpcap knows: standard, nanoseconds, Kuznetzov's, Navtel's.
 const MAGICS: [u32; 4] = [0xa1b2_c3d4, 0xa1b2_3c4d, 0xa1b2_cd34, 0xa12b_3c4d];
@@ -102,11 +106,17 @@ struct Beginning {
 /// Looks at the beginning of a file as libpcap does, and refuses what it refuses in the same words. `read` is put back by the caller.
 fn beginning(stream: &mut dyn Read, read: &mut Vec<u8>) -> Result<Beginning, Failure> {
     fill(stream, read, MAGIC_LEN)?;
-    let number = |bytes: &[u8], at: usize| u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+    let number = |bytes: &[u8], at: usize| {
+        u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+    };
     let magic = number(read, 0);
     let is_swapped = MAGICS.contains(&magic.swap_bytes());
     if !MAGICS.contains(&magic) && !is_swapped {
-        return Ok(Beginning { is_swapped: is_swapped_section(stream, read), version: (1, 0), dlt_extra: 0 });
+        return Ok(Beginning {
+            is_swapped: is_swapped_section(stream, read)?,
+            version: (1, 0),
+            dlt_extra: 0,
+        });
     }
     fill(stream, read, FILE_HEADER_LEN)?;
     let word = |at| if is_swapped { number(read, at).swap_bytes() } else { number(read, at) };
@@ -127,12 +137,14 @@ fn beginning(stream: &mut dyn Read, read: &mut Vec<u8>) -> Result<Beginning, Fai
 }
 
 /// Whether a pcapng file begins with a section of the other byte order.
-fn is_swapped_section(stream: &mut dyn Read, read: &mut Vec<u8>) -> bool {
+fn is_swapped_section(stream: &mut dyn Read, read: &mut Vec<u8>) -> Result<bool, Failure> {
     const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
-    if read[..4] != SECTION || fill(stream, read, 12).is_err() {
-        return false;
+    if read[..MAGIC_LEN] != SECTION {
+        return Ok(false);
     }
-    read[8..12] == 0x1a2b_3c4d_u32.swap_bytes().to_ne_bytes()
+    // libpcap takes what ends before its byte-order magic for no capture at all.
+    fill(stream, read, SECTION_START_LEN as usize).map_err(|_| Failure::error("unknown file format"))?;
+    Ok(read[8..12] == 0x1a2b_3c4d_u32.swap_bytes().to_ne_bytes())
 }
 
 /// Reads until `len` bytes are there. libpcap reads the magic number by itself: it does not count in what it then got.
@@ -162,17 +174,21 @@ fn failure(error: &Error, format: &str) -> Failure {
             format!("error reading dump file: {}", system_text(source))
         }
         Error::NotACapture { .. } => "unknown file format".to_owned(),
-        Error::Empty { .. } => "truncated dump file; tried to read 4 file header bytes, only got 0".to_owned(),
+        Error::Empty { .. } => {
+            "truncated dump file; tried to read 4 file header bytes, only got 0".to_owned()
+        }
         Error::Truncated { place, item, item_offset, missing, .. } => {
             let have = place.offset.saturating_sub(*item_offset);
-            truncated(format, item, have, *missing)
+            // libpcap reads a block's type and length, of the first one the byte-order magic too, then the rest.
+            let begun = if *item_offset == 0 { SECTION_START_LEN } else { BLOCK_START_LEN };
+            truncated(format, item, have, *missing, begun)
         }
         other => other.to_string(),
     };
     Failure::error(text)
 }
 
-fn truncated(format: &str, item: &str, have: u64, missing: u64) -> String {
+fn truncated(format: &str, item: &str, have: u64, missing: u64, begun: u64) -> String {
     let len = have + missing;
     match (format, item) {
         ("pcap", "packet header") => {
@@ -182,12 +198,11 @@ fn truncated(format: &str, item: &str, have: u64, missing: u64) -> String {
             let (tried, got) = (len - RECORD_HEADER_LEN.min(len), have - RECORD_HEADER_LEN.min(have));
             format!("truncated dump file; tried to read {tried} captured bytes, only got {got}")
         }
-        // libpcap reads a block's type and length, then the rest.
-        ("pcapng", _) if have < 8 => {
-            format!("truncated pcapng dump file; tried to read 8 bytes, only got {have}")
+        ("pcapng", _) if have < begun => {
+            format!("truncated pcapng dump file; tried to read {begun} bytes, only got {have}")
         }
         ("pcapng", _) => {
-            let (tried, got) = (len - 8.min(len), have - 8.min(have));
+            let (tried, got) = (len - begun.min(len), have - begun);
             format!("truncated pcapng dump file; tried to read {tried} bytes, only got {got}")
         }
         _ => format!("truncated dump file; tried to read {len} bytes, only got {have}"),
@@ -213,6 +228,9 @@ unsafe fn open(file: *mut FILE, name: &str, precision: c_uint) -> Result<*mut Ha
         failure(&error, if beginning.version.0 == 1 { "pcapng" } else { "pcap" })
     })?;
     let first = source.interfaces().first();
+    if first.is_none() {
+        return Err(Failure::error("the capture file has no Interface Description Blocks"));
+    }
     let link_type = first.map_or(LinkType::ETHERNET, |interface| interface.link_type);
     let snap_len = first.map_or(0, |interface| interface.snap_len);
     let version = if source.format_name() == "pcapng" { (1, 0) } else { beginning.version };
@@ -339,7 +357,6 @@ pub extern "C" fn pcap_open_dead(dlt: c_int, snap_len: c_int) -> *mut Handle {
     pcap_open_dead_with_tstamp_precision(dlt, snap_len, 0)
 }
 
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -369,11 +386,11 @@ mod tests {
     #[test]
     fn what_was_cut_is_told_as_libpcap_reads() {
         assert_eq!(
-            truncated("pcap", "packet", 26, 214),
+            truncated("pcap", "packet", 26, 214, 8),
             "truncated dump file; tried to read 224 captured bytes, only got 10"
         );
         assert_eq!(
-            truncated("pcapng", "block", 108, 40),
+            truncated("pcapng", "block", 108, 40, 8),
             "truncated pcapng dump file; tried to read 140 bytes, only got 100"
         );
     }

@@ -118,7 +118,8 @@ pub unsafe extern "C" fn pcap_set_datalink(p: *mut Handle, dlt: c_int) -> c_int 
     let body = |state: &mut State| {
         state.require_active().map_err(|failure| Failure::error(failure.text))?;
         if !dlts(state).contains(&dlt) {
-            let name = dlt_name(dlt).map_or_else(|| format!("DLT {dlt}"), |name| name.to_string_lossy().into_owned());
+            let name = dlt_name(dlt)
+                .map_or_else(|| format!("DLT {dlt}"), |name| name.to_string_lossy().into_owned());
             return Err(Failure::error(format!("{name} is not one of the DLTs supported by this device")));
         }
         if let Kind::Live(source) = &mut state.kind {
@@ -427,4 +428,3 @@ pub unsafe extern "C" fn pcap_init(options: u32, errbuf: *mut c_char) -> c_int {
     // SAFETY: as the caller promises.
     unsafe { guard_into(errbuf, |code| code, body) }
 }
-

@@ -293,8 +293,9 @@ pub(crate) fn advance(state: &mut State) -> Result<bool, Failure> {
         Kind::Live(source) => {
             state.check_until = 0;
             let (engine, is_needed) = (&mut state.engine, source.wants_filter());
-            let mut keep =
-                |packet: Packet<'_>| !is_needed || engine.as_mut().is_none_or(|engine| engine.accepts(packet));
+            let mut keep = |packet: Packet<'_>| {
+                !is_needed || engine.as_mut().is_none_or(|engine| engine.accepts(packet))
+            };
             source.advance(&mut keep)
         }
         _ => Ok(false),
@@ -353,7 +354,8 @@ fn sleep(handle: &Handle, source: &mut dyn Source, left: Option<Duration>) -> Re
     let mut fds = [entry(source.fd()), entry(wakeup.map_or(-1, |wakeup| wakeup.as_fd().as_raw_fd()))];
     let left = if source.is_dozing() { Some(left.unwrap_or(DOZE).min(DOZE)) } else { left };
     // Rounded up, so that a wait does not end in a busy loop just before its time.
-    let timeout = left.map_or(-1, |left| c_int::try_from(left.as_micros().div_ceil(1000)).unwrap_or(c_int::MAX));
+    let timeout =
+        left.map_or(-1, |left| c_int::try_from(left.as_micros().div_ceil(1000)).unwrap_or(c_int::MAX));
     // SAFETY: two pollfd, which the kernel may write to.
     let result = unsafe { libc::poll(fds.as_mut_ptr(), 2, timeout) };
     if result < 0 {
@@ -371,4 +373,3 @@ fn sleep(handle: &Handle, source: &mut dyn Source, left: Option<Duration>) -> Re
     let has_error = fds[0].revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0;
     if has_error || source.is_dozing() { source.examine() } else { Ok(()) }
 }
-

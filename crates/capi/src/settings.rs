@@ -129,9 +129,7 @@ pub unsafe extern "C" fn pcap_can_set_rfmon(p: *mut Handle) -> c_int {
     unsafe {
         on(p, |state| match state.kind {
             Kind::Created { .. } => Ok(0),
-            Kind::Dead => {
-                Err(Failure::new(ERROR, "Rfmon mode doesn't apply on a pcap_open_dead pcap_t"))
-            }
+            Kind::Dead => Err(Failure::new(ERROR, "Rfmon mode doesn't apply on a pcap_open_dead pcap_t")),
             _ => Err(Failure::code(ERROR_ACTIVATED)),
         })
     }

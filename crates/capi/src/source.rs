@@ -142,6 +142,10 @@ mod tests {
     fn without_a_daemon_there_is_no_shared_capture() {
         let Err(failure) = open("tap:edge", &Settings::default()) else { panic!("opened") };
         assert_eq!(failure.code, ERROR_NO_SUCH_DEVICE);
-        assert!(failure.text.contains("\"edge\"") && failure.text.contains("name an interface"), "{}", failure.text);
+        assert!(
+            failure.text.contains("\"edge\"") && failure.text.contains("name an interface"),
+            "{}",
+            failure.text
+        );
     }
 }

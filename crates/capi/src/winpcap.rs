@@ -51,7 +51,8 @@ pub unsafe extern "C" fn pcap_setbuff(p: *mut Handle, bytes: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_setmintocopy(p: *mut Handle, bytes: c_int) -> c_int {
     let body = |state: &mut State| {
-        let wanted = u32::try_from(bytes).map_err(|_| Failure::error("The number of bytes must not be negative"))?;
+        let wanted =
+            u32::try_from(bytes).map_err(|_| Failure::error("The number of bytes must not be negative"))?;
         state.settings.wake_len = Some(wanted.max(1));
         resize(state)
     };
@@ -87,7 +88,9 @@ pub unsafe extern "C" fn pcap_setmode(p: *mut Handle, mode: c_int) -> c_int {
             MODE_CAPTURE => state.snap_len as u32,
             MODE_STATISTICS => 1,
             _ => {
-                return Err(Failure::error(format!("Mode {mode} is none: 0 captures packets, 1 counts them")));
+                return Err(Failure::error(format!(
+                    "Mode {mode} is none: 0 captures packets, 1 counts them"
+                )));
             }
         };
         // The filter runs before packets are cut, so it is put in place again with the other length.
@@ -105,7 +108,8 @@ pub unsafe extern "C" fn pcap_setmode(p: *mut Handle, mode: c_int) -> c_int {
 
 fn accept_all() -> Result<tapline_filter::bpf::Program, Failure> {
     use tapline_filter::bpf::{Insn, Program, code};
-    Program::new(vec![Insn::new(code::RET | code::K, u32::MAX)]).map_err(|error| Failure::error(error.to_string()))
+    Program::new(vec![Insn::new(code::RET | code::K, u32::MAX)])
+        .map_err(|error| Failure::error(error.to_string()))
 }
 
 /// `pcap_live_dump`: has the library write the packets to a file, up to so many bytes and so many packets; 0 is no limit.
@@ -122,7 +126,8 @@ pub unsafe extern "C" fn pcap_live_dump(
     let body = |state: &mut State| {
         state.check_readable()?;
         // SAFETY: as the caller promises.
-        let path = unsafe { text_at(name) }.ok_or_else(|| Failure::error("A null pointer was supplied as the file name"))?;
+        let path = unsafe { text_at(name) }
+            .ok_or_else(|| Failure::error("A null pointer was supplied as the file name"))?;
         let header = FileHeader::of(state)?;
         let limit = |number: c_int| u64::try_from(number).unwrap_or(0);
         let limits = Limits { bytes: limit(bytes_max), packets: limit(packets_max) };
@@ -163,8 +168,9 @@ pub unsafe extern "C" fn pcap_live_dump_ended(p: *mut Handle, sync: c_int) -> c_
             state.extras.live_dump = Some(dump);
             return Ok(0);
         }
-        let (work, result) =
-            dump.join(false).ok_or_else(|| Failure::error("internal error in this libpcap: the dump's thread ended"))?;
+        let (work, result) = dump
+            .join(false)
+            .ok_or_else(|| Failure::error("internal error in this libpcap: the dump's thread ended"))?;
         (state.kind, state.engine) = (Kind::Live(work.source), work.engine);
         (state.at, state.check_until) = (usize::MAX, 0);
         result.map(|()| 1)
@@ -272,7 +278,11 @@ pub unsafe extern "C" fn pcap_sendqueue_queue(
 /// # Safety
 /// As for [`pcap_setbuff`]; `queue` came from `pcap_sendqueue_alloc`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn pcap_sendqueue_transmit(p: *mut Handle, queue: *mut SendQueue, sync: c_int) -> c_uint {
+pub unsafe extern "C" fn pcap_sendqueue_transmit(
+    p: *mut Handle,
+    queue: *mut SendQueue,
+    sync: c_int,
+) -> c_uint {
     let mut sent = 0;
     let body = |state: &mut State| {
         // SAFETY: as the caller promises; the queue's first `len` bytes were written.
@@ -298,7 +308,11 @@ fn transmit(state: &mut State, bytes: &[u8], keeps_gaps: bool, sent: &mut u32) -
     while let Some((header, after)) = split_header(rest) {
         let Some(frame) = after.get(..header.cap_len as usize) else { break };
         if keeps_gaps {
-            let time_ns = header.ts.tv_sec.saturating_mul(1_000_000_000).saturating_add(precision.to_nanos(header.ts.tv_usec));
+            let time_ns = header
+                .ts
+                .tv_sec
+                .saturating_mul(1_000_000_000)
+                .saturating_add(precision.to_nanos(header.ts.tv_usec));
             let gap_ns = time_ns.saturating_sub(*first_ns.get_or_insert(time_ns));
             wait_until(start + Duration::from_nanos(u64::try_from(gap_ns).unwrap_or(0)));
         }

@@ -126,7 +126,10 @@ fn tcpdump_captures_and_counts() {
         sleep(Duration::from_millis(300));
         interrupt(&child);
         let text = told(&finish(child));
-        assert!(text.contains("20 packets captured\n20 packets received by filter\n0 packets dropped"), "{device}: {text}");
+        assert!(
+            text.contains("20 packets captured\n20 packets received by filter\n0 packets dropped"),
+            "{device}: {text}"
+        );
         assert_eq!(packets_in(&file, "icmp[icmptype] = icmp-echo"), 10, "{device}");
     }
 }
@@ -171,7 +174,21 @@ fn dumpcap_and_tshark_capture() {
     assert_eq!(packets_in(&file, "icmp[icmptype] = icmp-echoreply"), 10);
 
     let mut command = library.command(Some(&hosts.near), "tshark");
-    command.args(["-Q", "-i", NEAR, "-f", "icmp", "-c", "6", "-T", "fields", "-e", "icmp.seq", "-e", "icmp.type"]);
+    command.args([
+        "-Q",
+        "-i",
+        NEAR,
+        "-f",
+        "icmp",
+        "-c",
+        "6",
+        "-T",
+        "fields",
+        "-e",
+        "icmp.seq",
+        "-e",
+        "icmp.type",
+    ]);
     let child = start(&mut command);
     await_capture(&hosts.near);
     sleep(Duration::from_millis(1000));
@@ -235,7 +252,8 @@ fn ngrep_finds_a_request() {
     let child = start(command.args(["-d", NEAR, "-q", "-n", "1", "GET /marker", "tcp port 8080"]));
     await_capture(&hosts.near);
     sleep(Duration::from_millis(500));
-    let curl = hosts.near.command("curl").args(["-s", "-o", "/dev/null", "http://10.77.0.2:8080/marker"]).status();
+    let curl =
+        hosts.near.command("curl").args(["-s", "-o", "/dev/null", "http://10.77.0.2:8080/marker"]).status();
     assert!(curl.expect("curl runs").success());
     let text = told(&finish(child));
     assert!(text.contains("10.77.0.2:8080") && text.contains("GET /marker HTTP"), "{text}");

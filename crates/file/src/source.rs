@@ -195,7 +195,8 @@ impl FileSource {
             self.parse_more();
         }
         self.is_parsed = !self.records.is_empty();
-        match self.pending.take_if(|_| !self.is_parsed) {
+        // A fault behind the first interface is told by the first advance, as with pcap.
+        match self.pending.take_if(|_| self.interfaces.is_empty()) {
             Some(error) => Err(error),
             None => Ok(()),
         }
