@@ -40,6 +40,12 @@ const TAG_LEN: usize = 4;
 pub(crate) const SNAP_LEN_MAX: c_int = 262_144;
 /// libpcap's: 2 MiB.
 const BUFFER_LEN: u64 = 2 << 20;
+/// The most that a ring has unless the program says otherwise.
+const BUFFER_LEN_MAX: u64 = 16 << 20;
+/// A pause of the reader that few packets should survive.
+const PAUSE_MS: u64 = 1000;
+/// With this snap length a block of 64 KiB holds every packet.
+const SHORT_PACKETS_LEN: c_int = 60_000;
 /// When the program says that packets may wait as long as they need to fill the buffer.
 const LATENCY_MS: u32 = 10;
 
@@ -90,8 +96,8 @@ impl Interface {
             is_cooked: shape.is_cooked,
             protocol: if wished.protocol == 0 { 3 } else { wished.protocol },
             snap_len: wished.snap_len_or_max() as u32,
-            ring_len: wished.buffer_len.map_or(BUFFER_LEN, u64::from),
-            block_len: wished.wake_len,
+            ring_len: ring_len(wished),
+            block_len: wished.wake_len.or(Some(block_len(wished))),
             latency_ms: wished.latency_ms().unwrap_or(LATENCY_MS),
             promiscuous: wished.promiscuous && !is_any,
             timestamps: wished.timestamps.unwrap_or_default(),
@@ -147,6 +153,18 @@ impl Interface {
             true
         });
     }
+}
+
+/// The length of a block: it must hold the longest packet, which on loopback and with segmentation offload is 64 KiB and a header.
+fn block_len(wished: &Settings) -> u32 {
+    if wished.snap_len_or_max() <= SHORT_PACKETS_LEN { 64 << 10 } else { 128 << 10 }
+}
+
+/// Bytes of the ring. A block is handed over when its time is over, however little it holds; so a short time needs many blocks, if the reader may pause.
+pub(crate) fn ring_len(wished: &Settings) -> u64 {
+    let hand_overs = PAUSE_MS / u64::from(wished.latency_ms().unwrap_or(LATENCY_MS).max(1));
+    let for_pauses = (hand_overs * u64::from(block_len(wished))).clamp(BUFFER_LEN, BUFFER_LEN_MAX);
+    wished.buffer_len.map_or(for_pauses, u64::from)
 }
 
 /// The link types of a device, and how its packets come.
@@ -418,6 +436,19 @@ mod tests {
     fn record(offset: usize, cap_len: u32, vlan: Option<VlanTag>) -> Record {
         let meta = Meta { wire_len: cap_len, vlan, ..Meta::default() };
         Record { offset, cap_len, options_len: 0, meta }
+    }
+
+    #[test]
+    fn short_times_have_many_blocks() {
+        let ring = |settings: &Settings| (ring_len(settings), block_len(settings));
+        let immediate = Settings { is_immediate: true, ..Settings::default() };
+        assert_eq!(ring(&immediate), (BUFFER_LEN_MAX, 128 << 10));
+        assert_eq!(
+            ring(&Settings { snap_len: 96, timeout_ms: 1000, ..Settings::default() }),
+            (BUFFER_LEN, 64 << 10)
+        );
+        assert_eq!(ring(&Settings { snap_len: 96, ..Settings::default() }), (100 << 16, 64 << 10));
+        assert_eq!(ring_len(&Settings { buffer_len: Some(1 << 20), ..immediate }), 1 << 20);
     }
 
     #[test]

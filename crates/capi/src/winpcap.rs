@@ -8,6 +8,7 @@ use std::ffi::{c_char, c_int, c_uchar, c_uint};
 use std::ptr;
 use std::time::{Duration, Instant};
 
+use crate::af_packet::ring_len;
 use crate::dump::FileHeader;
 use crate::failure::{Failure, text_at};
 use crate::handle::{Handle, Kind, State, on};
@@ -61,13 +62,13 @@ pub unsafe extern "C" fn pcap_setmintocopy(p: *mut Handle, bytes: c_int) -> c_in
 }
 
 fn resize(state: &mut State) -> Result<c_int, Failure> {
-    let (buffer_len, wake_len) = (state.settings.buffer_len, state.settings.wake_len);
+    let (ring_len, wake_len) = (ring_len(&state.settings), state.settings.wake_len);
     match &mut state.kind {
         Kind::Created { .. } => Ok(0),
         Kind::Live(source) => {
             // The batch's packets are gone with the ring.
             state.at = 0;
-            source.resize(buffer_len.map_or(2 << 20, u64::from), wake_len).map(|()| 0)
+            source.resize(ring_len, wake_len).map(|()| 0)
         }
         _ => Err(Failure::error("Only live captures have a buffer in the kernel")),
     }

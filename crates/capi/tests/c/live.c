@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/select.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <pcap.h>
@@ -75,6 +76,25 @@ static void breaks(pcap_t *p) {
     printf("broken by a signal: %d\n", pcap_loop(p, -1, show, NULL));
     send_one(60, 1, 0);
     printf("goes on: %d\n", pcap_loop(p, 1, show, NULL));
+}
+
+/* Daemons go on in a child. */
+static void in_child(const char *device) {
+    pcap_t *p = open_near(device, 1, 100);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        int result = 0;
+        for (got = 0; got < 2;) result = pcap_dispatch(p, -1, show, NULL);
+        printf("in the child: %d\n", result > 0);
+        fflush(stdout);
+        _exit(7);
+    }
+    send_one(60, 1, 0), send_one(61, 1, 0);
+    int status = 0;
+    waitpid(child, &status, 0);
+    printf("child ended %d\n", WEXITSTATUS(status));
+    pcap_close(p);
 }
 
 static void any(void) {
@@ -172,6 +192,7 @@ int main(int argc, char **argv) {
     printf("next_ex %d, nanoseconds %d, precision %d\n", result, nanoseconds, pcap_get_tstamp_precision(p));
     pcap_close(p);
     any();
+    in_child(argv[1]);
     p = pcap_create(argv[1], errbuf);
     printf("rfmon %d", pcap_can_set_rfmon(p));
     pcap_set_rfmon(p, 1);
