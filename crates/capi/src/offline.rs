@@ -19,6 +19,8 @@ use crate::stdio::{self, Stream};
 
 const MAGIC_LEN: usize = 4;
 const FILE_HEADER_LEN: usize = 24;
+/// What stands in a pcapng section header, in the section's byte order.
+const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 const RECORD_HEADER_LEN: u64 = 16;
 /// A block's type and length.
 const BLOCK_START_LEN: u64 = 8;
@@ -34,6 +36,7 @@ pub(crate) struct Savefile {
     file: *mut FILE,
     /// Packets of another link type end the file, as no filter fits both.
     link_type: LinkType,
+    snap_len: u32,
     is_swapped: bool,
     version: (c_int, c_int),
 }
@@ -41,7 +44,7 @@ pub(crate) struct Savefile {
 impl Savefile {
     /// Gives the last batch back and gets the next; `false` is the end.
     pub(crate) fn advance(&mut self) -> Result<bool, Failure> {
-        self.source.advance().map_err(|error| failure(&error, self.source.format_name()))
+        self.source.advance().map_err(|error| failure(&error, self.source.format_name(), self.snap_len))
     }
 
     #[inline]
@@ -106,9 +109,6 @@ struct Beginning {
 /// Looks at the beginning of a file as libpcap does, and refuses what it refuses in the same words. `read` is put back by the caller.
 fn beginning(stream: &mut dyn Read, read: &mut Vec<u8>) -> Result<Beginning, Failure> {
     fill(stream, read, MAGIC_LEN)?;
-    let number = |bytes: &[u8], at: usize| {
-        u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
-    };
     let magic = number(read, 0);
     let is_swapped = MAGICS.contains(&magic.swap_bytes());
     if !MAGICS.contains(&magic) && !is_swapped {
@@ -136,6 +136,11 @@ fn beginning(stream: &mut dyn Read, read: &mut Vec<u8>) -> Result<Beginning, Fai
     Ok(Beginning { is_swapped, version, dlt_extra })
 }
 
+/// A number in this machine's byte order.
+fn number(bytes: &[u8], at: usize) -> u32 {
+    u32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
 /// Whether a pcapng file begins with a section of the other byte order.
 fn is_swapped_section(stream: &mut dyn Read, read: &mut Vec<u8>) -> Result<bool, Failure> {
     const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
@@ -144,7 +149,11 @@ fn is_swapped_section(stream: &mut dyn Read, read: &mut Vec<u8>) -> Result<bool,
     }
     // libpcap takes what ends before its byte-order magic for no capture at all.
     fill(stream, read, SECTION_START_LEN as usize).map_err(|_| Failure::error("unknown file format"))?;
-    Ok(read[8..12] == 0x1a2b_3c4d_u32.swap_bytes().to_ne_bytes())
+    match number(read, 8) {
+        BYTE_ORDER_MAGIC => Ok(false),
+        magic if magic.swap_bytes() == BYTE_ORDER_MAGIC => Ok(true),
+        _ => Err(Failure::error("unknown file format")),
+    }
 }
 
 /// Reads until `len` bytes are there. libpcap reads the magic number by itself: it does not count in what it then got.
@@ -168,7 +177,7 @@ fn fill(stream: &mut dyn Read, read: &mut Vec<u8>, len: usize) -> Result<(), Fai
 }
 
 /// libpcap's words for what is wrong with a file, where it has any.
-fn failure(error: &Error, format: &str) -> Failure {
+fn failure(error: &Error, format: &str, snap_len: u32) -> Failure {
     let text = match error {
         Error::Read { source, .. } | Error::Open { source, .. } => {
             format!("error reading dump file: {}", system_text(source))
@@ -181,21 +190,26 @@ fn failure(error: &Error, format: &str) -> Failure {
             let have = place.offset.saturating_sub(*item_offset);
             // libpcap reads a block's type and length, of the first one the byte-order magic too, then the rest.
             let begun = if *item_offset == 0 { SECTION_START_LEN } else { BLOCK_START_LEN };
-            truncated(format, item, have, *missing, begun)
+            truncated(format, item, have, *missing, begun, snap_len)
+        }
+        Error::Corrupt { cap_len: Some(cap_len), .. } => {
+            format!("invalid packet capture length {cap_len}, bigger than snaplen of {snap_len}")
         }
         other => other.to_string(),
     };
     Failure::error(text)
 }
 
-fn truncated(format: &str, item: &str, have: u64, missing: u64, begun: u64) -> String {
+fn truncated(format: &str, item: &str, have: u64, missing: u64, begun: u64, snap_len: u32) -> String {
     let len = have + missing;
     match (format, item) {
         ("pcap", "packet header") => {
             format!("truncated dump file; tried to read {len} header bytes, only got {have}")
         }
         ("pcap", "packet") => {
-            let (tried, got) = (len - RECORD_HEADER_LEN.min(len), have - RECORD_HEADER_LEN.min(have));
+            let (cap_len, got) = (len - RECORD_HEADER_LEN.min(len), have - RECORD_HEADER_LEN.min(have));
+            // What is longer than the file's snap length is read up to there, then the rest to be passed over.
+            let tried = if got < u64::from(snap_len) { cap_len.min(snap_len.into()) } else { cap_len };
             format!("truncated dump file; tried to read {tried} captured bytes, only got {got}")
         }
         ("pcapng", _) if have < begun => {
@@ -225,7 +239,7 @@ unsafe fn open(file: *mut FILE, name: &str, precision: c_uint) -> Result<*mut Ha
     let reader = Box::new(io::Cursor::new(read).chain(stream));
     let source = FileSource::from_reader(reader, name).map_err(|error| {
         // The reader does not say the format of what it could not open; the magic number has.
-        failure(&error, if beginning.version.0 == 1 { "pcapng" } else { "pcap" })
+        failure(&error, if beginning.version.0 == 1 { "pcapng" } else { "pcap" }, u32::MAX)
     })?;
     let first = source.interfaces().first();
     if first.is_none() {
@@ -234,11 +248,13 @@ unsafe fn open(file: *mut FILE, name: &str, precision: c_uint) -> Result<*mut Ha
     let link_type = first.map_or(LinkType::ETHERNET, |interface| interface.link_type);
     let snap_len = first.map_or(0, |interface| interface.snap_len);
     let version = if source.format_name() == "pcapng" { (1, 0) } else { beginning.version };
-    let savefile = Savefile { source, file, link_type, is_swapped: beginning.is_swapped, version };
+    let is_swapped = beginning.is_swapped;
+    let snap_len = adjusted_snap_len(snap_len, link_type);
+    let savefile = Savefile { source, file, link_type, snap_len: snap_len as u32, is_swapped, version };
     let mut state = State::new(Kind::File(Box::new(savefile)));
     state.dlt = c_int::from(link_type.dlt());
     state.dlt_extra = beginning.dlt_extra;
-    state.snap_len = adjusted_snap_len(snap_len, link_type);
+    state.snap_len = snap_len;
     state.precision = precision;
     Ok(Handle::boxed(state))
 }
@@ -386,11 +402,11 @@ mod tests {
     #[test]
     fn what_was_cut_is_told_as_libpcap_reads() {
         assert_eq!(
-            truncated("pcap", "packet", 26, 214, 8),
+            truncated("pcap", "packet", 26, 214, 8, 65_535),
             "truncated dump file; tried to read 224 captured bytes, only got 10"
         );
         assert_eq!(
-            truncated("pcapng", "block", 108, 40, 8),
+            truncated("pcapng", "block", 108, 40, 8, 65_535),
             "truncated pcapng dump file; tried to read 140 bytes, only got 100"
         );
     }

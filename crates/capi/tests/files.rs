@@ -122,6 +122,31 @@ fn cut_files_end_alike() {
     }
 }
 
+/// Lengths that contradict the file's header: more than the snap length, more than can be, and the same cut short.
+#[test]
+fn odd_lengths_are_told_alike() {
+    if !programs_or_skip("odd_lengths_are_told_alike", &["tcpdump"]) || system_library().is_none() {
+        return;
+    }
+    let library = Library::new();
+    let folder = TempDir::new().expect("a folder");
+    let file = folder.path().join("odd");
+    for (snap_len, cap_len, there) in
+        [(100, 200, 200), (100, 200, 150), (100, 200, 50), (0, 300_000, 0), (100, 300_000, 0), (100, 60, 60)]
+    {
+        let words = [0xa1b2_c3d4, u32::from_ne_bytes([2, 0, 4, 0]), 0, 0, snap_len, 1];
+        let record = [1_000_000_000, 5, cap_len, cap_len];
+        let bytes: Vec<u8> = words.iter().chain(&record).flat_map(|word: &u32| word.to_ne_bytes()).collect();
+        fs::write(&file, [bytes, vec![7; there]].concat()).expect("written");
+        let theirs = tcpdump(None, &["-nn", "-xx"], &file, "");
+        assert_eq!(
+            tcpdump(Some(&library), &["-nn", "-xx"], &file, ""),
+            theirs,
+            "{snap_len} {cap_len} {there}"
+        );
+    }
+}
+
 #[test]
 fn the_corners_of_the_interface_answer_alike() {
     const TEST: &str = "the_corners_of_the_interface_answer_alike";
