@@ -88,7 +88,7 @@ mod native {
 
     /// This build has no native code.
     #[derive(Default)]
-    pub(super) struct Slot;
+    pub(super) struct Slot(());
 
     impl Slot {
         #[inline]

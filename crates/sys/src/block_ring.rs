@@ -119,7 +119,8 @@ impl BlockRing {
         // SAFETY: the block lies in the mapping. Its status, read with Acquire in `take`, is TP_STATUS_USER, and until we
         // give it back the kernel writes to it no more: prb_retire_current_block() and prb_open_block() in
         // net/packet/af_packet.c touch only blocks whose status is TP_STATUS_KERNEL. No other process has this memory:
-        // we never pass the socket on, and a fork does not inherit the mapping. `give_back` needs `&mut self`, so no
+        // we never pass the socket on, and a fork does not inherit the mapping, unless `inherit` was called, whose caller
+        // sees that one process alone goes on to use the ring. `give_back` needs `&mut self`, so no
         // slice outlives our ownership.
         unsafe { slice::from_raw_parts(self.block(self.current), self.block_len) }
     }
@@ -279,6 +280,32 @@ mod tests {
         let ours = maps.lines().skip_while(|line| !line.starts_with(&start));
         let flags = ours.skip(1).find(|line| line.starts_with("VmFlags:")).unwrap();
         assert!(flags.split_whitespace().any(|flag| flag == "dc"), "{flags}"); // "do not copy area on fork", proc(5)
+    }
+
+    #[test]
+    fn a_fork_inherits_the_mapping_where_that_was_asked_for() {
+        let kernel = Kernel::new();
+        let ring = BlockRing::map(kernel.0.as_fd(), &GEOMETRY).unwrap();
+        ring.inherit().unwrap();
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let start = format!("{:x}-", ring.base.as_ptr() as usize);
+        let ours = maps.lines().skip_while(|line| !line.starts_with(&start));
+        let flags = ours.skip(1).find(|line| line.starts_with("VmFlags:")).unwrap();
+        assert!(!flags.split_whitespace().any(|flag| flag == "dc"), "{flags}");
+    }
+
+    #[test]
+    fn an_unmapped_ring_has_no_blocks() {
+        let kernel = Kernel::new();
+        let mut ring = BlockRing::map(kernel.0.as_fd(), &GEOMETRY).unwrap();
+        kernel.hand_over(0, 3, libc::TP_STATUS_USER);
+        assert!(ring.take().is_some());
+        assert_eq!(ring.held_mut().len(), 4096);
+        ring.unmap();
+        assert_eq!((ring.take(), ring.held().len(), ring.held_mut().len()), (None, 0, 0));
+        assert_eq!((ring.packets_waiting(), ring.is_half_full()), (0, false));
+        ring.give_back();
+        ring.unmap();
     }
 
     #[test]
