@@ -6,7 +6,11 @@ SECONDS ?= 30
 # For `make bench`: what tapline-bench is asked for, such as `BENCH="file --size 256M"`.
 BENCH ?= all
 
-.PHONY: help demo test test-tools loom lint bench fuzz
+# For `make libpcap`: the name that programs ask for; libpcap.so.1 outside of Debian and its kin.
+SONAME ?= libpcap.so.0.8
+LIBPCAP = target/libpcap
+
+.PHONY: help demo test test-tools loom lint bench fuzz libpcap
 
 help:
 	@echo "make demo    build, send mixed traffic over a virtual link, capture it, show it"
@@ -14,6 +18,7 @@ help:
 	@echo "make loom    run the shared ring's protocols in every order of steps that the memory model allows"
 	@echo "make lint    formatting and lints, as CI demands them"
 	@echo "make bench   compare with tcpdump and dumpcap on this machine: BENCH=\"file --size 256M\" for a part"
+	@echo "make libpcap libpcap.so and its headers in $(LIBPCAP), for programs that use libpcap; SONAME=libpcap.so.1"
 	@echo "make fuzz    run each fuzz target for SECONDS=$(SECONDS)"
 
 demo:
@@ -44,6 +49,14 @@ lint:
 bench:
 	$(CARGO) build --release --locked --bins
 	./target/release/tapline-bench $(BENCH)
+
+libpcap:
+	TAPLINE_PCAP_SONAME=$(SONAME) $(CARGO) build --release --locked -p tapline-capi
+	rm -rf $(LIBPCAP) && mkdir -p $(LIBPCAP)/lib $(LIBPCAP)/include
+	strip --strip-unneeded -o $(LIBPCAP)/lib/$(SONAME) $${CARGO_TARGET_DIR:-target}/release/libpcap.so
+	ln -s $(SONAME) $(LIBPCAP)/lib/libpcap.so
+	cp -R crates/capi/include/. $(LIBPCAP)/include
+	@echo "LD_LIBRARY_PATH=$(CURDIR)/$(LIBPCAP)/lib tcpdump --version"
 
 fuzz:
 	@bash scripts/fuzz.sh $(SECONDS)

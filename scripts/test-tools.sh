@@ -15,6 +15,16 @@ declare -A package_of=(
     [nfdump]=nfdump
     [zstd]=zstd
     [lz4]=lz4
+    # Programs that run on our libpcap.so.
+    [cc]=gcc
+    [curl]=curl
+    [ping]=iputils-ping
+    [valgrind]=valgrind
+    [nmap]=nmap
+    [ngrep]=ngrep
+    [tcpreplay]=tcpreplay
+    [softflowd]=softflowd
+    [arp-scan]=arp-scan
 )
 
 missing=()
@@ -22,6 +32,10 @@ for program in "${!package_of[@]}"; do
     PATH="$PATH:/usr/sbin:/sbin" command -v "$program" >/dev/null || missing+=("${package_of[$program]}")
 done
 ldconfig -p 2>/dev/null | grep -q 'libpcap\.so\.' || missing+=(libpcap0.8)
+# Python's users of libpcap, for Debian's own Python.
+for module in scapy pcapy; do
+    /usr/bin/python3 -c "import $module" 2>/dev/null || missing+=("python3-$module")
+done
 # For the feature `vectorscan` of the search.
 ldconfig -p 2>/dev/null | grep -q 'libhs\.so ' || missing+=(libvectorscan-dev)
 

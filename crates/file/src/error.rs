@@ -95,6 +95,8 @@ pub enum Error {
         place: Place,
         /// What is wrong.
         reason: String,
+        /// The captured length that a packet claims, where that is what is wrong: more than its link type can have.
+        cap_len: Option<u32>,
     },
 }
 

@@ -195,7 +195,8 @@ impl FileSource {
             self.parse_more();
         }
         self.is_parsed = !self.records.is_empty();
-        match self.pending.take_if(|_| !self.is_parsed) {
+        // A fault behind the first interface is told by the first advance, as with pcap.
+        match self.pending.take_if(|_| self.interfaces.is_empty()) {
             Some(error) => Err(error),
             None => Ok(()),
         }
@@ -262,7 +263,12 @@ impl FileSource {
     }
 
     fn corrupt(&self, fault: Fault, at: usize) -> Error {
-        Error::Corrupt { name: self.name.clone(), place: self.place(at), reason: fault.0 }
+        Error::Corrupt {
+            name: self.name.clone(),
+            place: self.place(at),
+            reason: fault.reason,
+            cap_len: fault.cap_len,
+        }
     }
 
     /// The place `at` bytes into the window.
@@ -362,7 +368,12 @@ fn start_pcap(input: &mut Input, name: &str, interfaces: &mut Vec<Interface>) ->
             input.consume(header.len);
             Ok(Parser::Pcap(header.parser))
         }
-        Err(fault) => Err(Error::Corrupt { name: name.to_owned(), place: place(input, 0), reason: fault.0 }),
+        Err(fault) => Err(Error::Corrupt {
+            name: name.to_owned(),
+            place: place(input, 0),
+            reason: fault.reason,
+            cap_len: fault.cap_len,
+        }),
     }
 }
 

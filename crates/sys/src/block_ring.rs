@@ -99,7 +99,7 @@ impl BlockRing {
 
     /// Takes the next block, if the kernel has handed it over. While one is held there is no other.
     pub fn take(&mut self) -> Option<BlockHead> {
-        if self.is_held || !self.is_ready(self.current) {
+        if self.is_held || self.block_count == 0 || !self.is_ready(self.current) {
             return None;
         }
         self.is_held = true;
@@ -119,9 +119,41 @@ impl BlockRing {
         // SAFETY: the block lies in the mapping. Its status, read with Acquire in `take`, is TP_STATUS_USER, and until we
         // give it back the kernel writes to it no more: prb_retire_current_block() and prb_open_block() in
         // net/packet/af_packet.c touch only blocks whose status is TP_STATUS_KERNEL. No other process has this memory:
-        // we never pass the socket on, and a fork does not inherit the mapping. `give_back` needs `&mut self`, so no
+        // we never pass the socket on, and a fork does not inherit the mapping, unless `inherit` was called, whose caller
+        // sees that one process alone goes on to use the ring. `give_back` needs `&mut self`, so no
         // slice outlives our ownership.
         unsafe { slice::from_raw_parts(self.block(self.current), self.block_len) }
+    }
+
+    /// The same to write to: whoever lends the packets may put headers before them.
+    pub fn held_mut(&mut self) -> &mut [u8] {
+        if !self.is_held {
+            return &mut [];
+        }
+        // SAFETY: as in `held`; `&mut self` makes it the only slice. The kernel reads nothing of a block but its status, which it
+        // expects us to write.
+        unsafe { slice::from_raw_parts_mut(self.block(self.current), self.block_len) }
+    }
+
+    /// Lets a child process that is forked from now on have the mapping too, for programs that go on in a child (daemons). Only one of
+    /// the two may go on to use the ring; what the other reads may change under it.
+    ///
+    /// # Errors
+    /// What madvise(2) says.
+    pub fn inherit(&self) -> Result<(), SyscallError> {
+        let (address, len) = (self.base.as_ptr().cast(), self.block_len * self.block_count);
+        // SAFETY: address and length are those of our mapping, and only its inheritance changes.
+        check("madvise(MADV_DOFORK)", unsafe { libc::madvise(address, len, libc::MADV_DOFORK) }).map(|_| ())
+    }
+
+    /// Unmaps the ring, which then has no blocks: the kernel changes a ring only while nobody has it mapped.
+    pub fn unmap(&mut self) {
+        let len = self.block_len * self.block_count;
+        (self.block_count, self.current, self.is_held) = (0, 0, false);
+        if len > 0 {
+            // SAFETY: the mapping was made by `map` with this address and length; without blocks nothing refers to it any more.
+            unsafe { libc::munmap(self.base.as_ptr().cast(), len) };
+        }
     }
 
     /// Gives the held block back to the kernel. Does nothing if none is held.
@@ -138,7 +170,7 @@ impl BlockRing {
 
     /// Whether half of the ring or more waits to be read.
     pub fn is_half_full(&self) -> bool {
-        self.is_ready((self.current + self.block_count / 2) % self.block_count)
+        self.block_count > 0 && self.is_ready((self.current + self.block_count / 2) % self.block_count)
     }
 
     /// Packets in blocks that were handed over but not yet taken.
@@ -186,9 +218,7 @@ impl BlockRing {
 
 impl Drop for BlockRing {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `map` with this address and length, and no slice of it is left. The result
-        // says nothing we could act on.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.block_len * self.block_count) };
+        self.unmap();
     }
 }
 
@@ -250,6 +280,32 @@ mod tests {
         let ours = maps.lines().skip_while(|line| !line.starts_with(&start));
         let flags = ours.skip(1).find(|line| line.starts_with("VmFlags:")).unwrap();
         assert!(flags.split_whitespace().any(|flag| flag == "dc"), "{flags}"); // "do not copy area on fork", proc(5)
+    }
+
+    #[test]
+    fn a_fork_inherits_the_mapping_where_that_was_asked_for() {
+        let kernel = Kernel::new();
+        let ring = BlockRing::map(kernel.0.as_fd(), &GEOMETRY).unwrap();
+        ring.inherit().unwrap();
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let start = format!("{:x}-", ring.base.as_ptr() as usize);
+        let ours = maps.lines().skip_while(|line| !line.starts_with(&start));
+        let flags = ours.skip(1).find(|line| line.starts_with("VmFlags:")).unwrap();
+        assert!(!flags.split_whitespace().any(|flag| flag == "dc"), "{flags}");
+    }
+
+    #[test]
+    fn an_unmapped_ring_has_no_blocks() {
+        let kernel = Kernel::new();
+        let mut ring = BlockRing::map(kernel.0.as_fd(), &GEOMETRY).unwrap();
+        kernel.hand_over(0, 3, libc::TP_STATUS_USER);
+        assert!(ring.take().is_some());
+        assert_eq!(ring.held_mut().len(), 4096);
+        ring.unmap();
+        assert_eq!((ring.take(), ring.held().len(), ring.held_mut().len()), (None, 0, 0));
+        assert_eq!((ring.packets_waiting(), ring.is_half_full()), (0, false));
+        ring.give_back();
+        ring.unmap();
     }
 
     #[test]

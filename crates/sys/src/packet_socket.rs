@@ -18,7 +18,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libc::SOL_PACKET;
 
-use crate::error::check;
+use crate::error::{check, check_len};
 use crate::{BlockRing, RingGeometry, SyscallError, option};
 
 /// One classic BPF instruction: `struct sock_filter` of linux/filter.h.
@@ -73,7 +73,7 @@ pub struct RingStatistics {
     pub freezes: u32,
 }
 
-/// An AF_PACKET socket that captures whole frames (`SOCK_RAW`).
+/// An AF_PACKET socket that captures whole frames (`SOCK_RAW`), or frames without their link-layer header (`SOCK_DGRAM`).
 ///
 /// Needs `CAP_NET_RAW` in the user namespace that owns the network namespace to open; nothing afterwards.
 #[derive(Debug)]
@@ -87,7 +87,20 @@ impl PacketSocket {
     /// # Errors
     /// `EPERM` without `CAP_NET_RAW`; `EINVAL` from `PACKET_VERSION` on kernels before 3.2.
     pub fn open() -> Result<PacketSocket, SyscallError> {
-        let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        PacketSocket::of_kind(libc::SOCK_RAW)
+    }
+
+    /// The same for a "cooked" socket: packets start at their network header, and what the link-layer header said stands in the
+    /// `sockaddr_ll` beside each. For link types that have no common header, and for all interfaces at once.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_cooked() -> Result<PacketSocket, SyscallError> {
+        PacketSocket::of_kind(libc::SOCK_DGRAM)
+    }
+
+    fn of_kind(kind: c_int) -> Result<PacketSocket, SyscallError> {
+        let kind = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: socket(2) takes no pointers.
         let fd = check("socket(AF_PACKET)", unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
         // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
@@ -187,6 +200,16 @@ impl PacketSocket {
         BlockRing::map(self.as_fd(), geometry)
     }
 
+    /// Takes the ring away, which must not be mapped any more; another one may be mapped then.
+    ///
+    /// # Errors
+    /// `EBUSY` while it is mapped.
+    pub fn remove_ring(&self) -> Result<(), SyscallError> {
+        // SAFETY: all-zero bytes are a valid request: no ring.
+        let request: libc::tpacket_req3 = unsafe { std::mem::zeroed() };
+        self.set(libc::PACKET_RX_RING, "setsockopt(PACKET_RX_RING)", request)
+    }
+
     /// Which clock stamps packets: `SOF_TIMESTAMPING_*` of linux/net_tstamp.h; 0 for the kernel's own.
     ///
     /// # Errors
@@ -224,10 +247,18 @@ impl PacketSocket {
     /// `ENODEV` if there is no such interface; `EINVAL` in a fanout group. An interface that is down is no error here:
     /// [`take_error`](Self::take_error) then tells `ENETDOWN`, and packets flow once it is up.
     pub fn bind(&self, if_index: u32) -> Result<(), SyscallError> {
+        self.bind_to(if_index, libc::ETH_P_ALL as u16)
+    }
+
+    /// The same for one protocol, an EtherType as `linux/if_ether.h` has it (`ETH_P_ALL` is 3), and with 0 for all interfaces at once.
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind).
+    pub fn bind_to(&self, if_index: u32, protocol: u16) -> Result<(), SyscallError> {
         // SAFETY: all-zero bytes are a valid sockaddr_ll.
         let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
         address.sll_family = libc::AF_PACKET as u16;
-        address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+        address.sll_protocol = protocol.to_be();
         address.sll_ifindex = if_index as c_int;
         let size = size_of::<libc::sockaddr_ll>() as libc::socklen_t;
         // SAFETY: pointer and size describe `address`, which lives through the call.
@@ -254,6 +285,29 @@ impl PacketSocket {
         let joined: u32 =
             option::get(self.as_fd(), SOL_PACKET, libc::PACKET_FANOUT, "getsockopt(PACKET_FANOUT)")?;
         Ok(joined as u16)
+    }
+
+    /// Sends one frame, whole with its link-layer header, on the interface that the socket is bound to. Waits for room if there is none.
+    ///
+    /// # Errors
+    /// What send(2) says: `EMSGSIZE` for a frame longer than the interface sends, `ENETDOWN`, `ENXIO`.
+    pub fn send(&self, frame: &[u8]) -> Result<usize, SyscallError> {
+        loop {
+            let (fd, pointer) = (self.fd.as_raw_fd(), frame.as_ptr().cast());
+            // SAFETY: pointer and length describe `frame`, which the kernel only reads.
+            let result = unsafe { libc::send(fd, pointer, frame.len(), libc::MSG_NOSIGNAL) };
+            match check_len("send(AF_PACKET)", result) {
+                Err(error) if error.errno() == libc::EAGAIN => self.wait_for_room()?,
+                result => return result,
+            }
+        }
+    }
+
+    /// The socket never blocks, for the sake of its reader, so who sends waits here.
+    fn wait_for_room(&self) -> Result<(), SyscallError> {
+        let mut poll = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+        // SAFETY: one pollfd, which the kernel may write to.
+        check("poll", unsafe { libc::poll(&mut poll, 1, -1) }).map(|_| ())
     }
 
     /// Reads the ring's counters and sets them to zero. They are 32 bits wide: read them at least once a second.

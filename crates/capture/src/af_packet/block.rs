@@ -20,7 +20,7 @@ use super::{offload, vlan};
 pub(super) const HEADERS_LEN: usize = 68;
 
 /// The kernel is done with the frame. Without it, it gave up half way and counted the packet as dropped.
-const STATUS_USER: u32 = 1;
+pub(super) const STATUS_USER: u32 = 1;
 /// The time is the adapter's (`TP_STATUS_TS_RAW_HARDWARE`).
 const STATUS_HARDWARE_TIME: u32 = 1 << 31;
 
@@ -90,22 +90,22 @@ pub(super) fn next_time(block: &[u8], cursor: &Cursor) -> Option<Timestamp> {
     (cursor.left > 0).then(|| headers_at(block, cursor.at).map(timestamp))?
 }
 
-fn step(cursor: &mut Cursor, headers: &Headers) {
+pub(super) fn step(cursor: &mut Cursor, headers: &Headers) {
     // The last frame's offset is 0 (prb_close_block).
     let next = u32_at::<0>(headers) as usize;
     cursor.left = if next == 0 { 0 } else { cursor.left - 1 };
     cursor.at += next;
 }
 
-type Headers = [u8; HEADERS_LEN];
+pub(super) type Headers = [u8; HEADERS_LEN];
 
 #[inline]
-fn headers_at(block: &[u8], at: usize) -> Option<&Headers> {
+pub(super) fn headers_at(block: &[u8], at: usize) -> Option<&Headers> {
     block.get(at..)?.first_chunk()
 }
 
 #[inline]
-fn record(block: &[u8], at: usize, headers: &Headers, frame: &Frame) -> Record {
+pub(super) fn record(block: &[u8], at: usize, headers: &Headers, frame: &Frame) -> Record {
     let status = u32_at::<20>(headers);
     let offset = at + usize::from(u16_at::<24>(headers));
     let kind = headers[58];
@@ -143,7 +143,7 @@ fn timestamp(headers: &Headers) -> Timestamp {
 }
 
 #[inline]
-fn u32_at<const AT: usize>(headers: &Headers) -> u32 {
+pub(super) fn u32_at<const AT: usize>(headers: &Headers) -> u32 {
     u32::from_ne_bytes([headers[AT], headers[AT + 1], headers[AT + 2], headers[AT + 3]])
 }
 

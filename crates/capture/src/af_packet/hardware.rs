@@ -7,7 +7,7 @@
 use tapline_packet::LinkType;
 
 /// The link type of an interface; [`LinkType::USER0`] where nobody has said what its packets are.
-pub(crate) fn link_type(hardware_type: u16) -> LinkType {
+pub fn link_type(hardware_type: u16) -> LinkType {
     match hardware_type {
         // ETHER, METRICOM, LOOPBACK
         1 | 23 | 772 => LinkType::ETHERNET,

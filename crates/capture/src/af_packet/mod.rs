@@ -18,6 +18,7 @@
 //! | `links` | what to do when links come, go and change |
 //! | `losses` | what NIC and driver lost |
 //! | `listing` | what interfaces there are |
+//! | `single` | one socket for callers who hold it themselves: libpcap's interface |
 //!
 //! `received = dropped + unread + delivered` holds exactly, for each interface, once the capture was stopped.
 
@@ -32,6 +33,7 @@ mod losses;
 mod offload;
 mod opener;
 mod pattern;
+mod single;
 mod size;
 mod tap;
 mod timestamps;
@@ -48,12 +50,13 @@ use tapline_sys::{LinkChange, Poller, RingGeometry, RouteSocket, SyscallError, W
 
 pub use error::AfPacketError;
 pub use extended::KernelRuns;
-pub(crate) use hardware::link_type;
+pub use hardware::link_type;
 pub use listing::{Capturer, InterfaceInfo, list};
 pub(crate) use losses::LossWatch;
 pub use losses::speaks_of_loss;
 pub(crate) use opener::open_namespace;
 pub(crate) use pattern::Patterns;
+pub use single::{Single, SingleSettings, Station};
 pub use size::default_ring_len;
 pub use tapline_sys::FanoutMode;
 pub use timestamps::TimestampSource;

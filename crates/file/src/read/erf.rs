@@ -121,7 +121,7 @@ impl Parser {
             };
             let header = Header::parse(bytes);
             if header.len < HEADER_LEN {
-                return Err(Fault(format!(
+                return Err(Fault::new(format!(
                     "a record has length {}; its header alone has {HEADER_LEN}",
                     header.len
                 )));
@@ -180,7 +180,7 @@ fn data(header: &Header, content: &Content, bytes: &[u8]) -> Result<Range<usize>
     }
     let start = after_extensions(header, bytes)? + content.sub_header_len();
     if start > bytes.len() {
-        return Err(Fault(format!("a record of {} bytes has no room for its headers", bytes.len())));
+        return Err(Fault::new(format!("a record of {} bytes has no room for its headers", bytes.len())));
     }
     // What is behind the wire length is padding.
     let end = bytes.len().min(start + usize::from(header.wire_len));
@@ -197,7 +197,7 @@ fn after_extensions(header: &Header, bytes: &[u8]) -> Result<usize, Fault> {
         more = first & 0x80 != 0;
         at += 8;
     }
-    Err(Fault("the extension headers of a record do not end within it".to_owned()))
+    Err(Fault::new("the extension headers of a record do not end within it".to_owned()))
 }
 
 fn link_type(content: &Content, data: &[u8]) -> LinkType {

@@ -65,7 +65,17 @@ impl Stop {
 
 /// A contradiction in the file, in the item at the window's `at`.
 #[derive(Debug)]
-pub(crate) struct Fault(pub(crate) String);
+pub(crate) struct Fault {
+    pub(crate) reason: String,
+    /// The captured length that a packet claims, where that is what is wrong.
+    pub(crate) cap_len: Option<u32>,
+}
+
+impl Fault {
+    pub(crate) fn new(reason: String) -> Fault {
+        Fault { reason, cap_len: None }
+    }
+}
 
 impl Parser {
     /// Walks the window until the batch is full or an item is not there as a whole.

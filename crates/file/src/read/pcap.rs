@@ -138,7 +138,7 @@ impl Header {
     /// Reads the header of a file that [`byte_order`] knows; `bytes` holds at least [`header_len`] bytes and what
     /// else has come of the file.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Header, Fault> {
-        let no_pcap = || Fault("the magic number is not that of a pcap file".to_owned());
+        let no_pcap = || Fault::new("the magic number is not that of a pcap file".to_owned());
         let magic = *bytes.first_chunk().ok_or_else(no_pcap)?;
         let order = byte_order(magic).ok_or_else(no_pcap)?;
         let variant = variant(order.u32(&magic, 0)).ok_or_else(no_pcap)?;
@@ -167,9 +167,9 @@ fn lengths(major: u16, minor: u16) -> Result<Lengths, Fault> {
         (2, 4) => Ok(Lengths::CapturedFirst),
         (2, 3) => Ok(Lengths::Either),
         (2, 0..3) | (543, 0) => Ok(Lengths::WireFirst),
-        _ => {
-            Err(Fault(format!("this is version {major}.{minor} of the pcap format; 2.0 to 2.4 can be read")))
-        }
+        _ => Err(Fault::new(format!(
+            "this is version {major}.{minor} of the pcap format; 2.0 to 2.4 can be read"
+        ))),
     }
 }
 
@@ -300,9 +300,10 @@ impl Parser {
 
     fn too_long(&self, cap_len: u32) -> Fault {
         let (link_type, max) = (self.link_type, self.link_type.snap_len_max());
-        Fault(format!(
+        let reason = format!(
             "the packet header gives {cap_len} captured bytes; a packet of link type {link_type} has at most {max}"
-        ))
+        );
+        Fault { reason, cap_len: Some(cap_len) }
     }
 
     /// Takes the first layout unless the records are odd in it and another fits them perfectly.

@@ -157,11 +157,11 @@ impl Parser {
         let kind = self.order.u32(rest, 0);
         let len = self.order.u32(rest, 4);
         if len < BLOCK_LEN_MIN {
-            return Err(Fault(format!("a block has length {len}; the least is {BLOCK_LEN_MIN}")));
+            return Err(Fault::new(format!("a block has length {len}; the least is {BLOCK_LEN_MIN}")));
         }
         if is_read(kind) && len > self.block_len_max {
             let max = self.block_len_max;
-            return Err(Fault(format!("{} of {len} bytes; at most {max} make sense", block_name(kind))));
+            return Err(Fault::new(format!("{} of {len} bytes; at most {max} make sense", block_name(kind))));
         }
         // Lengths that leave the padding out are in the wild; the trailer tells whether that is what happened.
         Ok(Block { kind, len: len as usize + (len.wrapping_neg() % 4) as usize })
@@ -170,7 +170,7 @@ impl Parser {
     fn check_trailer(&self, block: &[u8]) -> Result<(), Fault> {
         let (head, tail) = (self.order.u32(block, 4), self.order.u32(block, block.len() - TRAILER_LEN));
         if head != tail {
-            return Err(Fault(format!("a block's length is {head} at its start and {tail} at its end")));
+            return Err(Fault::new(format!("a block's length is {head} at its start and {tail} at its end")));
         }
         Ok(())
     }
@@ -198,7 +198,7 @@ impl Parser {
         let (major, minor) = (self.order.u16(block, 12), self.order.u16(block, 14));
         // 1.2 was written by mistake and means 1.0 (libpcap reads it so).
         if major != 1 || !matches!(minor, 0 | 2) {
-            return Err(Fault(format!("this is version {major}.{minor} of pcapng; 1.0 can be read")));
+            return Err(Fault::new(format!("this is version {major}.{minor} of pcapng; 1.0 can be read")));
         }
         self.previous = self.interfaces.drain(..).map(|interface| interface.id).collect();
         self.sections.push(Section::parse(self.order, &block[SECTION_HEADER_LEN..]));
@@ -208,7 +208,7 @@ impl Parser {
     fn interface(&mut self, block: &[u8], all: &mut Vec<Interface>) -> Result<(), Fault> {
         need(block, INTERFACE_HEADER_LEN, "interface description")?;
         if self.interfaces.len() == INTERFACES_MAX {
-            return Err(Fault(format!("a section describes more than {INTERFACES_MAX} interfaces")));
+            return Err(Fault::new(format!("a section describes more than {INTERFACES_MAX} interfaces")));
         }
         let link_type = LinkType::from_dlt(self.order.u16(block, 8));
         let options = &block[INTERFACE_HEADER_LEN..];
@@ -302,7 +302,7 @@ impl Parser {
         check_cap_len(cap_len, interface)?;
         let there = bytes.len() - offset;
         if cap_len as usize > there {
-            return Err(Fault(format!(
+            return Err(Fault::new(format!(
                 "a packet of {cap_len} bytes does not fit its block, which has room for {there}"
             )));
         }
@@ -321,7 +321,7 @@ impl Parser {
     fn known(&self, number: u32) -> Result<&SectionInterface, Fault> {
         self.interfaces.get(number as usize).ok_or_else(|| {
             let count = self.interfaces.len();
-            Fault(format!("a block names interface {number}; the section has described {count} so far"))
+            Fault::new(format!("a block names interface {number}; the section has described {count} so far"))
         })
     }
 }
@@ -354,14 +354,14 @@ fn byte_order(magic: &[u8]) -> Result<ByteOrder, Fault> {
         .into_iter()
         .find(|order| order.u32(magic, 0) == BYTE_ORDER_MAGIC)
         .ok_or_else(|| {
-            Fault(format!("a section header has the byte-order magic {magic:02x?}, which is none"))
+            Fault::new(format!("a section header has the byte-order magic {magic:02x?}, which is none"))
         })
 }
 
 #[inline]
 fn need(block: &[u8], len: usize, what: &str) -> Result<(), Fault> {
     if block.len() < len {
-        return Err(Fault(format!("a {what} block is too short for its fixed part of {len} bytes")));
+        return Err(Fault::new(format!("a {what} block is too short for its fixed part of {len} bytes")));
     }
     Ok(())
 }
@@ -371,9 +371,9 @@ fn check_cap_len(cap_len: u32, interface: &SectionInterface) -> Result<(), Fault
     let max = interface.link_type.snap_len_max();
     if cap_len > max {
         let link_type = interface.link_type;
-        return Err(Fault(format!(
-            "a packet has {cap_len} captured bytes; link type {link_type} has at most {max}"
-        )));
+        let reason =
+            format!("a packet has {cap_len} captured bytes; link type {link_type} has at most {max}");
+        return Err(Fault { reason, cap_len: Some(cap_len) });
     }
     Ok(())
 }

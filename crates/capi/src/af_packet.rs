@@ -1,0 +1,478 @@
+//! An interface, or all of them, through AF_PACKET.
+//!
+//! ```text
+//! ring block --Single--> records --direction, filter where it runs here--> as C sees them:
+//!   Ethernet   a VLAN tag that the kernel took out goes back before the EtherType, in the 14 free bytes before the frame
+//!   cooked     the SLL or SLL2 header goes before the packet, and a tag before its protocol
+//! ```
+
+use std::ffi::{CString, c_int};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+
+use tapline_capture::af_packet::{
+    AfPacketError, Single, SingleSettings, Station, TimestampSource, link_type,
+};
+use tapline_filter::bpf::Program;
+use tapline_packet::{Batch, LinkType, Packet, PacketType, Record, VlanTag};
+use tapline_sys::{Link, RouteSocket, SyscallError};
+
+use crate::cooked::{self, SLL, SLL2};
+use crate::failure::{Failure, system_text};
+use crate::raw::*;
+use crate::settings::Settings;
+use crate::source::{Keep, Opened, Source};
+
+/// The device name for all interfaces at once.
+pub(crate) const ANY: &str = "any";
+/// `DLT_EN10MB`.
+pub(crate) const ETHERNET: c_int = 1;
+/// `DLT_DOCSIS`: what cable modem head ends put on Ethernet.
+const DOCSIS: c_int = 143;
+/// `ARPHRD_ETHER`.
+const HARDWARE_ETHERNET: u16 = 1;
+/// `ARPHRD_PPP`.
+const HARDWARE_PPP: u16 = 512;
+/// The longest name of an interface, `IFNAMSIZ` with its zero byte.
+const NAME_MAX: usize = 15;
+/// Bytes of a VLAN tag.
+const TAG_LEN: usize = 4;
+/// What libpcap calls `MAXIMUM_SNAPLEN`.
+pub(crate) const SNAP_LEN_MAX: c_int = 262_144;
+/// libpcap's: 2 MiB.
+const BUFFER_LEN: u64 = 2 << 20;
+/// The most that a ring has unless the program says otherwise.
+const BUFFER_LEN_MAX: u64 = 16 << 20;
+/// A pause of the reader that few packets should survive.
+const PAUSE_MS: u64 = 1000;
+/// With this snap length a block of 64 KiB holds every packet.
+const SHORT_PACKETS_LEN: c_int = 60_000;
+/// When the program says that packets may wait as long as they need to fill the buffer.
+const LATENCY_MS: u32 = 10;
+
+/// An open interface.
+pub(crate) struct Interface {
+    single: Single,
+    settings: SingleSettings,
+    dlt: c_int,
+    dlts: Vec<c_int>,
+    direction: c_int,
+    /// The loopback interface's number, whose sent packets come back as received.
+    loopback: u32,
+    in_kernel: InKernel,
+    program: Option<Program>,
+    if_drops_before: u64,
+    is_down: bool,
+}
+
+/// Where the filter runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum InKernel {
+    /// Nowhere else, or there is none.
+    No,
+    /// In the kernel; what came before this many blocks were taken saw a former one.
+    From { block: u64 },
+}
+
+impl Interface {
+    /// Opens a device as libpcap's `pcap_activate` does.
+    pub(crate) fn open(device: &str, wished: &Settings) -> Result<Opened, Failure> {
+        let no_such_device = || Failure::code(ERROR_NO_SUCH_DEVICE);
+        if device.len() > NAME_MAX {
+            return Err(no_such_device());
+        }
+        if wished.rfmon {
+            return Err(Failure::code(ERROR_RFMON_NOTSUP));
+        }
+        let is_any = device == ANY;
+        let links = links()?;
+        let link = links.iter().find(|link| link.name == device);
+        if link.is_none() && !is_any {
+            return Err(no_such_device());
+        }
+        let shape = Shape::of(link);
+        let settings = SingleSettings {
+            name: if is_any { String::new() } else { device.to_owned() },
+            if_index: link.map_or(0, |link| link.index),
+            is_cooked: shape.is_cooked,
+            protocol: if wished.protocol == 0 { 3 } else { wished.protocol },
+            snap_len: wished.snap_len_or_max() as u32,
+            ring_len: ring_len(wished),
+            block_len: wished.wake_len.or(Some(block_len(wished))),
+            latency_ms: wished.latency_ms().unwrap_or(LATENCY_MS),
+            promiscuous: wished.promiscuous && !is_any,
+            timestamps: wished.timestamps.unwrap_or_default(),
+        };
+        let single = Single::open(&settings).map_err(open_failure)?;
+        let warning = shape.warning.or_else(|| (is_any && wished.promiscuous).then(no_promiscuous_any));
+        let interface = Interface {
+            single,
+            if_drops_before: if_drops(&settings.name),
+            settings,
+            dlt: shape.dlts[0],
+            dlts: shape.dlts.clone(),
+            direction: 0,
+            loopback: links.iter().find(|link| link.is_loopback()).map_or(0, |link| link.index),
+            in_kernel: InKernel::No,
+            program: None,
+            is_down: false,
+        };
+        let snap_len = wished.snap_len_or_max();
+        Ok(Opened { source: Box::new(interface), dlt: shape.dlts[0], snap_len, warning })
+    }
+
+    /// Whether libpcap would hand this packet out.
+    fn is_wanted(&self, station: &Station) -> bool {
+        match station.packet_type == PacketType::Outgoing.to_kernel() {
+            // On loopback each packet is seen twice; the received copy is enough.
+            true => station.if_index != self.loopback && self.direction != 1,
+            false => self.direction != 2,
+        }
+    }
+
+    /// Makes the packets of the batch what C sees, and leaves out those that are not wanted.
+    fn prepare(&mut self, keep: Keep<'_>) {
+        let stations: Vec<Station> =
+            (0..self.single.batch().len()).map(|index| self.single.station(index)).collect();
+        let wanted: Vec<bool> = stations.iter().map(|station| self.is_wanted(station)).collect();
+        let (dlt, snap_len) = (self.dlt, self.settings.snap_len);
+        let (memory, records) = self.single.memory();
+        let mut index = 0;
+        records.retain_mut(|record| {
+            let (station, wanted) = (&stations[index], wanted[index]);
+            index += 1;
+            if !wanted {
+                return false;
+            }
+            put_header(memory, record, dlt, station);
+            let data = memory.get(record.offset..record.offset + record.cap_len as usize).unwrap_or(&[]);
+            if !keep(Packet { data, meta: &record.meta }) {
+                return false;
+            }
+            put_tag(memory, record, dlt);
+            record.cap_len = record.cap_len.min(snap_len);
+            true
+        });
+    }
+}
+
+/// The length of a block: it must hold the longest packet, which on loopback and with segmentation offload is 64 KiB and a header.
+fn block_len(wished: &Settings) -> u32 {
+    if wished.snap_len_or_max() <= SHORT_PACKETS_LEN { 64 << 10 } else { 128 << 10 }
+}
+
+/// Bytes of the ring. A block is handed over when its time is over, however little it holds; so a short time needs many blocks, if the reader may pause.
+pub(crate) fn ring_len(wished: &Settings) -> u64 {
+    let hand_overs = PAUSE_MS / u64::from(wished.latency_ms().unwrap_or(LATENCY_MS).max(1));
+    let for_pauses = (hand_overs * u64::from(block_len(wished))).clamp(BUFFER_LEN, BUFFER_LEN_MAX);
+    wished.buffer_len.map_or(for_pauses, u64::from)
+}
+
+/// The link types of a device, and how its packets come.
+struct Shape {
+    is_cooked: bool,
+    dlts: Vec<c_int>,
+    warning: Option<Failure>,
+}
+
+impl Shape {
+    fn of(link: Option<&Link>) -> Shape {
+        let cooked = |warning| Shape { is_cooked: true, dlts: vec![SLL, SLL2], warning };
+        let Some(link) = link else { return cooked(None) };
+        let found = link_type(link.hardware_type);
+        if link.hardware_type == HARDWARE_PPP {
+            return cooked(None);
+        }
+        if found == LinkType::USER0 {
+            let text = format!(
+                "arptype {} not supported by libpcap - falling back to cooked socket",
+                link.hardware_type
+            );
+            return cooked(Some(Failure::new(WARNING, text)));
+        }
+        let mut dlts = vec![c_int::from(found.dlt())];
+        if link.hardware_type == HARDWARE_ETHERNET {
+            dlts.push(DOCSIS);
+        }
+        Shape { is_cooked: false, dlts, warning: None }
+    }
+}
+
+/// libpcap 1.10 leaves the text and returns 0; programs print a warning otherwise.
+fn no_promiscuous_any() -> Failure {
+    Failure::new(0, "Promiscuous mode not supported on the \"any\" device")
+}
+
+/// Puts the cooked header before a packet.
+fn put_header(memory: &mut [u8], record: &mut Record, dlt: c_int, station: &Station) {
+    let len = cooked::header_len(dlt);
+    let start = record.offset.wrapping_sub(len);
+    let Some(room) = memory.get_mut(start..start.wrapping_add(len)).filter(|_| len > 0) else { return };
+    cooked::write_header(dlt, station, room);
+    record.offset = start;
+    record.cap_len += len as u32;
+    record.meta.wire_len = record.meta.wire_len.saturating_add(len as u32);
+}
+
+/// Puts the VLAN tag that the kernel took out back to where it was.
+fn put_tag(memory: &mut [u8], record: &mut Record, dlt: c_int) {
+    let before = match dlt {
+        ETHERNET => 12,
+        SLL => 14,
+        _ => return,
+    };
+    let Some(VlanTag { tpid, tci }) = record.meta.vlan else { return };
+    let start = record.offset.wrapping_sub(TAG_LEN);
+    if (record.cap_len as usize) < before || memory.get(start..record.offset + before).is_none() {
+        return;
+    }
+    memory.copy_within(record.offset..record.offset + before, start);
+    let tag = [tpid.to_be_bytes(), tci.to_be_bytes()].concat();
+    memory[start + before..start + before + TAG_LEN].copy_from_slice(&tag);
+    record.offset = start;
+    record.cap_len += TAG_LEN as u32;
+    record.meta.wire_len = record.meta.wire_len.saturating_add(TAG_LEN as u32);
+    record.meta.vlan = None;
+}
+
+impl Source for Interface {
+    fn advance(&mut self, keep: Keep<'_>) -> Result<bool, Failure> {
+        while self.single.advance() {
+            self.is_down = false;
+            self.prepare(keep);
+            if !self.single.batch().is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        self.single.batch()
+    }
+
+    fn release(&mut self) {
+        self.single.release();
+    }
+
+    fn fd(&self) -> RawFd {
+        self.single.as_fd().as_raw_fd()
+    }
+
+    fn examine(&mut self) -> Result<(), Failure> {
+        let error = self.single.take_error().map_err(|error| call_failure(&error))?;
+        let gone = || Failure::error("The interface disappeared");
+        if self.settings.if_index != 0 && !exists(&self.settings.name, self.settings.if_index) {
+            return Err(gone());
+        }
+        match error {
+            // It is down, and may come up again; the kernel then goes on by itself.
+            Some(error) if error.raw_os_error() == Some(libc::ENETDOWN) => self.is_down = true,
+            Some(error) => {
+                let text = system_text(&error);
+                return Err(Failure::error(format!("Error condition on packet socket: {text}")));
+            }
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn is_dozing(&self) -> bool {
+        self.is_down
+    }
+
+    fn set_program(&mut self, program: &Program) -> Result<(), Failure> {
+        let for_kernel = match cooked::header_len(self.dlt) {
+            0 => Some(program.insns().to_vec()),
+            _ => cooked::for_kernel(program.insns(), self.dlt),
+        };
+        let taken = for_kernel.is_some_and(|insns| self.single.set_filter(Some(&insns)).is_ok());
+        self.program = Some(program.clone());
+        self.in_kernel = match taken {
+            true => {
+                InKernel::From { block: self.single.blocks_taken() + u64::from(self.single.blocks()) + 1 }
+            }
+            false => {
+                self.single.set_filter(None).map_err(|error| call_failure(&error))?;
+                InKernel::No
+            }
+        };
+        Ok(())
+    }
+
+    fn wants_filter(&self) -> bool {
+        match self.in_kernel {
+            InKernel::No => self.program.is_some(),
+            // The next block has this number, from 1.
+            InKernel::From { block } => self.single.blocks_taken() < block,
+        }
+    }
+
+    fn set_direction(&mut self, direction: c_int) -> Result<(), Failure> {
+        self.direction = direction;
+        Ok(())
+    }
+
+    fn dlts(&self) -> &[c_int] {
+        &self.dlts
+    }
+
+    fn set_dlt(&mut self, dlt: c_int) {
+        self.dlt = dlt;
+    }
+
+    fn statistics(&mut self) -> Result<Stat, Failure> {
+        let counted = self
+            .single
+            .statistics()
+            .map_err(|error| Failure::system("failed to get statistics from socket", &error.source))?;
+        // libpcap's are 32 bits wide and wrap.
+        Ok(Stat {
+            recv: counted.received as u32,
+            drop: counted.dropped as u32,
+            if_drop: if_drops(&self.settings.name).saturating_sub(self.if_drops_before) as u32,
+        })
+    }
+
+    fn send(&mut self, frame: &[u8]) -> Result<usize, Failure> {
+        if self.settings.if_index == 0 {
+            return Err(Failure::error("Sending packets isn't supported on the \"any\" device"));
+        }
+        if self.settings.is_cooked {
+            return Err(Failure::error("Sending packets isn't supported in cooked mode"));
+        }
+        self.single.send(frame).map_err(|error| Failure::system("send", &error.source))
+    }
+
+    fn resize(&mut self, buffer_len: u64, wake_len: Option<u32>) -> Result<(), Failure> {
+        self.settings.ring_len = buffer_len.max(1);
+        self.settings.block_len = wake_len;
+        let in_kernel = self.program.as_ref().filter(|_| self.in_kernel != InKernel::No).cloned();
+        self.single.resize(&self.settings).map_err(open_failure)?;
+        if let Some(program) = in_kernel {
+            self.set_program(&program)?;
+        }
+        Ok(())
+    }
+
+    fn set_kept(&mut self, snap_len: u32) {
+        self.single.set_snap_len(snap_len);
+    }
+}
+
+/// The interfaces that there are.
+pub(crate) fn links() -> Result<Vec<Link>, Failure> {
+    RouteSocket::open().and_then(|mut route| route.links()).map_err(|error| call_failure(&error))
+}
+
+fn exists(name: &str, if_index: u32) -> bool {
+    let Ok(name) = CString::new(name) else { return false };
+    // SAFETY: the name ends in a zero byte.
+    unsafe { libc::if_nametoindex(name.as_ptr()) == if_index }
+}
+
+/// What the adapter lost, as libpcap counts it.
+fn if_drops(name: &str) -> u64 {
+    let counter = |file: &str| {
+        let path = format!("/sys/class/net/{name}/statistics/{file}");
+        std::fs::read_to_string(path).ok().and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(0)
+    };
+    if name.is_empty() { 0 } else { counter("rx_missed_errors") + counter("rx_fifo_errors") }
+}
+
+/// A failed call as libpcap tells it.
+fn call_failure(error: &SyscallError) -> Failure {
+    Failure::system(error.call, &error.source)
+}
+
+/// Why a device cannot be opened.
+fn open_failure(error: AfPacketError) -> Failure {
+    match error {
+        AfPacketError::NoPermission { source, .. } => {
+            Failure { code: ERROR_PERM_DENIED, ..Failure::system("socket", &source.source) }
+        }
+        AfPacketError::NoHardwareTimestamps { source, .. } if source.errno() == libc::EPERM => Failure::new(
+            ERROR_PERM_DENIED,
+            "Attempt to set hardware timestamp failed - CAP_NET_ADMIN may be required",
+        ),
+        AfPacketError::NoHardwareTimestamps { .. } => Failure::code(ERROR_CANTSET_TSTAMP_TYPE),
+        AfPacketError::Call { source, .. } => match source.errno() {
+            libc::ENETDOWN => Failure::code(ERROR_IFACE_NOT_UP),
+            libc::ENODEV => Failure::code(ERROR_NO_SUCH_DEVICE),
+            _ => call_failure(&source),
+        },
+        AfPacketError::NoRing { source, .. } => {
+            Failure::system("can't create rx ring on packet socket", &source.source)
+        }
+        other => Failure::error(other.to_string()),
+    }
+}
+
+/// Whose clocks can stamp a device's packets, by libpcap's numbers; the host's alone where that is not to be known.
+pub(crate) fn timestamp_types(device: &str) -> Vec<c_int> {
+    let timestamping =
+        tapline_sys::LinkControl::open().and_then(|mut control| control.timestamping(device)).ok();
+    match timestamping.is_some_and(|found| found.can_stamp_all()) {
+        true => vec![0, 3, 4],
+        false => vec![0],
+    }
+}
+
+/// The clock of a number of libpcap's.
+pub(crate) fn timestamp_source(number: c_int) -> Option<TimestampSource> {
+    match number {
+        0..=2 => Some(TimestampSource::Host),
+        3 => Some(TimestampSource::Adapter),
+        4 => Some(TimestampSource::AdapterUnsynced),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tapline_packet::Meta;
+
+    use super::*;
+
+    fn record(offset: usize, cap_len: u32, vlan: Option<VlanTag>) -> Record {
+        let meta = Meta { wire_len: cap_len, vlan, ..Meta::default() };
+        Record { offset, cap_len, options_len: 0, meta }
+    }
+
+    #[test]
+    fn short_times_have_many_blocks() {
+        let ring = |settings: &Settings| (ring_len(settings), block_len(settings));
+        let immediate = Settings { is_immediate: true, ..Settings::default() };
+        assert_eq!(ring(&immediate), (BUFFER_LEN_MAX, 128 << 10));
+        assert_eq!(
+            ring(&Settings { snap_len: 96, timeout_ms: 1000, ..Settings::default() }),
+            (BUFFER_LEN, 64 << 10)
+        );
+        assert_eq!(ring(&Settings { snap_len: 96, ..Settings::default() }), (100 << 16, 64 << 10));
+        assert_eq!(ring_len(&Settings { buffer_len: Some(1 << 20), ..immediate }), 1 << 20);
+    }
+
+    #[test]
+    fn a_tag_goes_back_before_the_ethertype() {
+        let mut memory = [0; 40];
+        memory[10..24].copy_from_slice(&[1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 8, 0]);
+        let mut frame = record(10, 30, Some(VlanTag { tpid: 0x8100, tci: 0x2005 }));
+        put_tag(&mut memory, &mut frame, ETHERNET);
+        assert_eq!((frame.offset, frame.cap_len, frame.meta.wire_len), (6, 34, 34));
+        assert_eq!(memory[6..24], [1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 0x81, 0, 0x20, 5, 8, 0]);
+    }
+
+    #[test]
+    fn no_room_and_short_packets_stay_as_they_are() {
+        let tag = Some(VlanTag { tpid: 0x8100, tci: 5 });
+        for (offset, cap_len) in [(0, 30), (3, 30), (10, 11), (usize::MAX - 3, 30), (35, 14)] {
+            let mut memory = [7; 40];
+            let mut frame = record(offset, cap_len, tag);
+            put_tag(&mut memory, &mut frame, ETHERNET);
+            assert_eq!((frame.offset, memory), (offset, [7; 40]));
+        }
+        let mut memory = [7; 10];
+        let mut packet = record(4, 6, None);
+        put_header(&mut memory, &mut packet, SLL, &Station::default());
+        assert_eq!((packet.offset, memory), (4, [7; 10]));
+    }
+}

@@ -1,0 +1,375 @@
+//! Packets to C: `pcap_loop`, `pcap_dispatch`, `pcap_next`, `pcap_next_ex`, and the end of them, `pcap_breakloop`.
+//!
+//! ```text
+//! deliver:  packets of the batch --filter, sampling--> callback         in place: the pointers are into the file's buffer or the kernel's ring
+//!           batch used up --advance--> next batch | end of the file | nothing yet: wait
+//!
+//! live:  return what came once there is no more, or PCAP_ERROR_BREAK     file:  return what came at the end, or before a break
+//! ```
+
+use std::ffi::{c_int, c_uchar};
+use std::ptr;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tapline_packet::Packet;
+
+use crate::failure::Failure;
+use crate::handle::{Handle, Kind, State, on_handle};
+use crate::raw::{ERROR_BREAK, Handler, PacketHeader};
+use crate::source::Source;
+use crate::statistics_mode;
+
+/// How often an interface that is down is looked at.
+const DOZE: Duration = Duration::from_secs(1);
+
+/// A packet as C gets it, until the next one is asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Lent {
+    pub(crate) header: PacketHeader,
+    pub(crate) data: *const c_uchar,
+}
+
+/// `pcap_dispatch(3PCAP)`.
+///
+/// # Safety
+/// `p` is an open handle that no other thread uses meanwhile (`pcap_breakloop` may be called); `callback` may be called with `user`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_dispatch(
+    p: *mut Handle,
+    count: c_int,
+    callback: Option<Handler>,
+    user: *mut c_uchar,
+) -> c_int {
+    // SAFETY: as the caller promises.
+    unsafe { on_handle(p, |handle| dispatch(handle, count, callback, user)) }
+}
+
+/// `pcap_loop(3PCAP)`.
+///
+/// # Safety
+/// As for [`pcap_dispatch`].
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_loop(
+    p: *mut Handle,
+    count: c_int,
+    callback: Option<Handler>,
+    user: *mut c_uchar,
+) -> c_int {
+    let body = |handle: &Handle| {
+        let mut left = count;
+        loop {
+            let is_file = is_file(handle);
+            let done = dispatch(handle, left, callback, user)?;
+            if done < 0 || done == 0 && is_file {
+                return Ok(done);
+            }
+            if count > 0 {
+                left -= done;
+                if left <= 0 {
+                    return Ok(0);
+                }
+            }
+        }
+    };
+    // SAFETY: as the caller promises.
+    unsafe { on_handle(p, body) }
+}
+
+/// `pcap_next_ex(3PCAP)`. What it lends is there until the next call.
+///
+/// # Safety
+/// As for [`pcap_dispatch`]; `header` and `data` are places for pointers.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_next_ex(
+    p: *mut Handle,
+    header: *mut *mut PacketHeader,
+    data: *mut *const c_uchar,
+) -> c_int {
+    let body = |handle: &Handle| {
+        let mut got = None;
+        let done = deliver(handle, 1, &mut |lent| got = Some(lent))?;
+        let Some(lent) = got else {
+            // At the end of a file there is nothing to wait for.
+            return Ok(if done == 0 && is_file(handle) { ERROR_BREAK } else { done });
+        };
+        // SAFETY: nobody else uses the state; the places are the caller's.
+        unsafe {
+            let state = handle.state();
+            state.header = lent.header;
+            *header = &mut state.header;
+            *data = lent.data;
+        }
+        Ok(1)
+    };
+    // SAFETY: as the caller promises.
+    unsafe { on_handle(p, body) }
+}
+
+/// `pcap_next(3PCAP)`.
+///
+/// # Safety
+/// As for [`pcap_dispatch`]; `header` is a place for a header.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_next(p: *mut Handle, header: *mut PacketHeader) -> *const c_uchar {
+    let mut data = ptr::null();
+    let body = |handle: &Handle| {
+        let mut take = |lent: Lent| {
+            data = lent.data;
+            // SAFETY: the place is the caller's.
+            unsafe { *header = lent.header };
+        };
+        deliver(handle, 1, &mut take)
+    };
+    // SAFETY: as the caller promises.
+    unsafe { on_handle(p, body) };
+    data
+}
+
+/// `pcap_breakloop(3PCAP)`: from any thread, and from signal handlers.
+///
+/// # Safety
+/// `p` is an open handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn pcap_breakloop(p: *mut Handle) {
+    // SAFETY: as the caller promises; flag and wake-up may be used by any thread.
+    let Some(handle) = (unsafe { p.as_ref() }) else { return };
+    handle.is_broken.store(true, Ordering::Relaxed);
+    if let Some(wakeup) = handle.wakeup.get() {
+        wakeup.notify();
+    }
+}
+
+fn dispatch(
+    handle: &Handle,
+    count: c_int,
+    callback: Option<Handler>,
+    user: *mut c_uchar,
+) -> Result<c_int, Failure> {
+    let callback = callback.ok_or_else(|| Failure::error("no callback was given"))?;
+    // SAFETY: `on_handle`'s caller promises that the callback may be called so; no reference to the state is alive.
+    let mut call = |lent: Lent| unsafe { callback(user, &lent.header, lent.data) };
+    let done = deliver(handle, count, &mut call)?;
+    // SAFETY: nobody else uses the state.
+    release(unsafe { handle.state() });
+    Ok(done)
+}
+
+fn is_file(handle: &Handle) -> bool {
+    // SAFETY: nobody else uses the state.
+    matches!(unsafe { handle.state() }.kind, Kind::File(_))
+}
+
+/// Hands up to `count` packets to `sink`, all that are there if it is not positive. Returns how many, or `PCAP_ERROR_BREAK`.
+fn deliver(handle: &Handle, count: c_int, sink: &mut dyn FnMut(Lent)) -> Result<c_int, Failure> {
+    // SAFETY: nobody else uses the state, here and below; no reference outlives its statement, so that the sink may use the handle.
+    unsafe { handle.state() }.check_readable()?;
+    // SAFETY: as above.
+    if unsafe { handle.state() }.extras.tally.is_some() {
+        return statistics_mode::deliver(handle, sink);
+    }
+    let most = if count <= 0 { c_int::MAX } else { count };
+    let is_file = is_file(handle);
+    let mut done = 0;
+    let mut wait = Wait::default();
+    loop {
+        if handle.is_broken.load(Ordering::Relaxed) {
+            return Ok(broken(handle, is_file, done));
+        }
+        if done == most {
+            return Ok(done);
+        }
+        // SAFETY: as above.
+        if let Some(lent) = next_lent(unsafe { handle.state() })? {
+            done += 1;
+            sink(lent);
+            continue;
+        }
+        // SAFETY: as above.
+        let is_more = advance(unsafe { handle.state() })?;
+        if !is_more && (is_file || done > 0 || !wait.once(handle)?) {
+            return Ok(done);
+        }
+    }
+}
+
+/// What a call returns that `pcap_breakloop` ended: a file's packets are told first, and the break by the next call.
+fn broken(handle: &Handle, is_file: bool, done: c_int) -> c_int {
+    if is_file && done > 0 {
+        return done;
+    }
+    handle.is_broken.store(false, Ordering::Relaxed);
+    ERROR_BREAK
+}
+
+impl State {
+    /// Whether there are packets to be had at all.
+    pub(crate) fn check_readable(&self) -> Result<(), Failure> {
+        self.require_active()?;
+        match self.kind {
+            Kind::Dead => Err(Failure::error("Packets aren't available from a pcap_open_dead pcap_t")),
+            _ if self.extras.live_dump.is_some() => {
+                Err(Failure::error("Packets go to the file of pcap_live_dump; wait for pcap_live_dump_ended"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The batch's next packet that is wanted.
+#[inline]
+fn next_lent(state: &mut State) -> Result<Option<Lent>, Failure> {
+    let State { kind, at, check_until, engine, precision, snap_len, extras, .. } = state;
+    let (batch, file) = match kind {
+        Kind::File(file) => (file.batch(), Some(&*file)),
+        Kind::Live(source) => (source.batch(), None),
+        _ => return Ok(None),
+    };
+    // libpcap cuts what is longer than the file's snap length.
+    let batch = batch.cut(*snap_len as u32);
+    while *at < batch.len() {
+        let index = *at;
+        *at += 1;
+        let packet = batch.packet(index);
+        if let Some(file) = file.filter(|file| file.has_interfaces()) {
+            file.check_interface(packet.meta.interface.0)?;
+        }
+        let is_checked = index >= *check_until;
+        let accepts = |engine: &mut crate::engine::Engine| engine.accepts(packet);
+        if !is_checked && !engine.as_mut().is_none_or(accepts) || !extras.samples(packet) {
+            continue;
+        }
+        let header = PacketHeader {
+            ts: libc::timeval {
+                tv_sec: packet.meta.timestamp.seconds(),
+                tv_usec: precision.of_nanos(packet.meta.timestamp.subsec_nanos()),
+            },
+            cap_len: packet.data.len() as u32,
+            len: packet.meta.wire_len,
+        };
+        return Ok(Some(Lent { header, data: packet.data.as_ptr() }));
+    }
+    Ok(None)
+}
+
+impl crate::handle::Extras {
+    /// Whether sampling lets a packet through.
+    #[inline]
+    fn samples(&mut self, packet: Packet<'_>) -> bool {
+        match self.sampling.method {
+            0 => true,
+            _ => self.samples_by_rule(packet),
+        }
+    }
+
+    fn samples_by_rule(&mut self, packet: Packet<'_>) -> bool {
+        let value = i64::from(self.sampling.value.max(0));
+        let time_ns = packet.meta.timestamp.as_nanos();
+        match self.sampling.method {
+            1 if value > 1 => {
+                self.sampled += 1;
+                self.sampled.is_multiple_of(value as u64)
+            }
+            2 => {
+                let is_due = self.sample_next_ns.is_none_or(|next| time_ns >= next);
+                if is_due {
+                    self.sample_next_ns = Some(time_ns.saturating_add(value.saturating_mul(1_000_000)));
+                }
+                is_due
+            }
+            _ => true,
+        }
+    }
+}
+
+/// Gets the next batch, if there is one.
+pub(crate) fn advance(state: &mut State) -> Result<bool, Failure> {
+    state.at = 0;
+    match &mut state.kind {
+        Kind::File(file) => {
+            state.check_until = usize::MAX;
+            file.advance()
+        }
+        Kind::Live(source) => {
+            state.check_until = 0;
+            let (engine, is_needed) = (&mut state.engine, source.wants_filter());
+            let mut keep = |packet: Packet<'_>| {
+                !is_needed || engine.as_mut().is_none_or(|engine| engine.accepts(packet))
+            };
+            source.advance(&mut keep)
+        }
+        _ => Ok(false),
+    }
+}
+
+/// Gives the ring's block back if its last packet was handed out, so that nobody who waits on the descriptor is woken by it again.
+fn release(state: &mut State) {
+    if let Kind::Live(source) = &mut state.kind
+        && state.at >= source.batch().len()
+    {
+        source.release();
+        state.at = 0;
+    }
+}
+
+/// Waiting for packets, for as long as the handle's timeout says.
+#[derive(Default)]
+pub(crate) struct Wait {
+    until: Option<Instant>,
+}
+
+impl Wait {
+    /// Until a time.
+    pub(crate) fn until(time: Instant) -> Wait {
+        Wait { until: Some(time) }
+    }
+
+    /// Waits until there may be packets. `false`: the time is over, or the handle does not wait.
+    pub(crate) fn once(&mut self, handle: &Handle) -> Result<bool, Failure> {
+        // SAFETY: nobody else uses the state, and nothing here calls back.
+        let state = unsafe { handle.state() };
+        let timeout_ms = state.settings.timeout_ms;
+        let Kind::Live(source) = &mut state.kind else { return Ok(false) };
+        if state.is_nonblocking || timeout_ms < 0 {
+            return Ok(false);
+        }
+        if timeout_ms > 0 && self.until.is_none() {
+            self.until = Some(Instant::now() + Duration::from_millis(timeout_ms as u64));
+        }
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        if left == Some(Duration::ZERO) {
+            return Ok(false);
+        }
+        sleep(handle, source.as_mut(), left)?;
+        Ok(true)
+    }
+}
+
+/// Sleeps until the source has something, somebody breaks the loop, a signal comes, or the time is over.
+fn sleep(handle: &Handle, source: &mut dyn Source, left: Option<Duration>) -> Result<(), Failure> {
+    use std::os::fd::{AsFd, AsRawFd};
+    let wakeup = handle.wakeup.get();
+    let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // A negative descriptor is passed over.
+    let mut fds = [entry(source.fd()), entry(wakeup.map_or(-1, |wakeup| wakeup.as_fd().as_raw_fd()))];
+    let left = if source.is_dozing() { Some(left.unwrap_or(DOZE).min(DOZE)) } else { left };
+    // Rounded up, so that a wait does not end in a busy loop just before its time.
+    let timeout =
+        left.map_or(-1, |left| c_int::try_from(left.as_micros().div_ceil(1000)).unwrap_or(c_int::MAX));
+    // SAFETY: two pollfd, which the kernel may write to.
+    let result = unsafe { libc::poll(fds.as_mut_ptr(), 2, timeout) };
+    if result < 0 {
+        let error = std::io::Error::last_os_error();
+        return match error.raw_os_error() {
+            Some(libc::EINTR) => Ok(()),
+            _ => Err(Failure::system("can't poll on packet socket", &error)),
+        };
+    }
+    if fds[1].revents != 0
+        && let Some(wakeup) = wakeup
+    {
+        wakeup.take();
+    }
+    let has_error = fds[0].revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0;
+    if has_error || source.is_dozing() { source.examine() } else { Ok(()) }
+}

@@ -1,0 +1,139 @@
+//! `FILE *` as something to read from: `pcap_file` must give a real one, and `pcap_fopen_offline` takes one.
+//!
+//! ```text
+//! a file:        fread(3) of as much as is wanted: stdio reads large pieces past its own buffer
+//! pipes and all  one byte, which waits; then what stdio has in its buffer by now, which does not
+//! ```
+//!
+//! fread(3) on a pipe waits until it has all that was asked for, so a reader of a live stream would see packets late.
+
+use std::ffi::{CString, c_char, c_int};
+use std::io::{self, Read};
+
+use libc::FILE;
+
+unsafe extern "C" {
+    static mut stdin: *mut FILE;
+    static mut stdout: *mut FILE;
+}
+
+/// Standard input.
+pub(crate) fn standard_input() -> *mut FILE {
+    // SAFETY: the C library sets the pointer before main, and programs that change it do so with care of their own.
+    unsafe { stdin }
+}
+
+/// Standard output.
+pub(crate) fn standard_output() -> *mut FILE {
+    // SAFETY: as for `standard_input`.
+    unsafe { stdout }
+}
+
+/// fopen(3).
+///
+/// # Safety
+/// `name` and `mode` end in zero bytes.
+pub(crate) unsafe fn open(name: *const c_char, mode: &CString) -> io::Result<*mut FILE> {
+    // SAFETY: as the caller promises.
+    let file = unsafe { libc::fopen(name, mode.as_ptr()) };
+    if file.is_null() { Err(io::Error::last_os_error()) } else { Ok(file) }
+}
+
+/// A stream that is read to its end or until it fails.
+pub(crate) struct Stream {
+    file: *mut FILE,
+    is_regular: bool,
+}
+
+// SAFETY: stdio locks each stream for each call; the handle that has this one is used by one thread at a time.
+unsafe impl Send for Stream {}
+
+impl Stream {
+    /// # Safety
+    /// `file` is an open stream that stays open as long as this value.
+    pub(crate) unsafe fn new(file: *mut FILE) -> Stream {
+        // SAFETY: the stream is open; all-zero bytes are a valid stat; its pointer lives through the call.
+        let is_regular = unsafe {
+            let mut stat: libc::stat = std::mem::zeroed();
+            libc::fstat(libc::fileno(file), &mut stat) == 0 && stat.st_mode & libc::S_IFMT == libc::S_IFREG
+        };
+        Stream { file, is_regular }
+    }
+
+    fn read_some(&mut self, buffer: &mut [u8]) -> usize {
+        // SAFETY: pointer and length describe `buffer`, and the stream is open.
+        unsafe { libc::fread(buffer.as_mut_ptr().cast(), 1, buffer.len(), self.file) }
+    }
+
+    /// Bytes that stdio holds, which can be had without waiting.
+    #[cfg(target_env = "gnu")]
+    fn ready(&self) -> usize {
+        /// The first fields of glibc's `struct _IO_FILE`. Programs compiled years ago have `getc_unlocked` inlined, which reads these two pointers:
+        /// they cannot move.
+        #[repr(C)]
+        struct Begin {
+            flags: c_int,
+            read_ptr: *const u8,
+            read_end: *const u8,
+        }
+        // SAFETY: the stream is open, and glibc lays it out so.
+        let begin = unsafe { &*self.file.cast::<Begin>() };
+        (begin.read_end as usize).saturating_sub(begin.read_ptr as usize)
+    }
+
+    #[cfg(not(target_env = "gnu"))]
+    fn ready(&self) -> usize {
+        0
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let Some((first, rest)) = buffer.split_first_mut() else { return Ok(0) };
+        let have = if self.is_regular {
+            self.read_some(buffer)
+        } else {
+            let got = self.read_some(std::slice::from_mut(first));
+            let ready = self.ready().min(rest.len());
+            got + if got == 1 && ready > 0 { self.read_some(&mut rest[..ready]) } else { 0 }
+        };
+        // SAFETY: the stream is open.
+        if have == 0 && unsafe { libc::ferror(self.file) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(have)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::fd::FromRawFd;
+
+    use super::*;
+
+    #[test]
+    fn a_pipe_gives_what_came_without_waiting_for_more() {
+        let mut ends = [0; 2];
+        // SAFETY: room for two descriptors.
+        assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
+        // SAFETY: the descriptor is new and nobody else's.
+        let mut writer = unsafe { std::fs::File::from_raw_fd(ends[1]) };
+        // SAFETY: the descriptor is new; the mode ends in a zero byte.
+        let file = unsafe { libc::fdopen(ends[0], c"r".as_ptr()) };
+        // SAFETY: the stream is open until the end of the test.
+        let mut stream = unsafe { Stream::new(file) };
+        writer.write_all(b"first").expect("room");
+        let mut buffer = [0; 100];
+        // With fread(3) this would wait for 95 bytes more for ever.
+        assert_eq!(stream.read(&mut buffer).expect("reads"), 5);
+        writer.write_all(b"second").expect("room");
+        assert_eq!(stream.read(&mut buffer).expect("reads"), 6);
+        drop(writer);
+        // SAFETY: the stream is open, and nobody uses it any more.
+        unsafe {
+            assert_eq!(stream.read(&mut buffer).expect("the end"), 0);
+            libc::fclose(file);
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! One socket and its ring for a caller who holds it himself: it can be put into an event loop, its filter can be changed while it runs, and it sends.
+//!
+//! ```text
+//! open:     socket -> filter "up to the snap length" -> ring -> clock -> promiscuous -> bind
+//! advance:  give the finished block back -> take the next, if there is one -> records of up to 256 packets
+//! memory:   the block is ours until then: headers may be written before the packets
+//! ```
+//!
+//! [`AfPacket`](super::AfPacket) follows links and serves many interfaces; libpcap's interface promises one descriptor and leaves links to its
+//! callers. Both read blocks by the same code.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use tapline_filter::bpf::Insn;
+use tapline_packet::{BATCH_MAX, Batch, InterfaceId, Record};
+use tapline_sys::{BlockRing, LinkControl, PacketSocket, RingGeometry, SyscallError};
+
+use super::block::{self, Cursor, Frame};
+use super::{AfPacketError, CaptureDirection, TimestampSource, kernel_filter, size, timestamps};
+use crate::RingAccount;
+
+const ENOMEM: i32 = 12;
+
+/// `sockaddr_ll` begins so many bytes into a frame: behind `tpacket3_hdr`.
+const ADDRESS_AT: usize = 48;
+const ADDRESS_LEN: usize = 20;
+
+/// How to open a [`Single`].
+#[derive(Clone, Debug)]
+pub struct SingleSettings {
+    /// The interface's name, for its clock; empty for all interfaces at once.
+    pub name: String,
+    /// Its number; 0 for all interfaces at once.
+    pub if_index: u32,
+    /// Whether packets start at their network header.
+    pub is_cooked: bool,
+    /// The protocol to receive, as `linux/if_ether.h` has it: 3 for all.
+    pub protocol: u16,
+    /// The most bytes to keep of a packet, at least 1.
+    pub snap_len: u32,
+    /// Bytes of the ring.
+    pub ring_len: u64,
+    /// About how many bytes a block has, which are handed over once they are full; `None` to choose by the ring's length.
+    pub block_len: Option<u32>,
+    /// Milliseconds after which packets are handed over though their block is not full, at least 1.
+    pub latency_ms: u32,
+    /// Whether the interface should receive what is meant for others.
+    pub promiscuous: bool,
+    /// Whose clock stamps the packets.
+    pub timestamps: TimestampSource,
+}
+
+/// Who sent a packet and what it was, as the kernel says beside it: the useful part of `sockaddr_ll`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Station {
+    /// EtherType, or a number below 1536 for what has none (`linux/if_ether.h`).
+    pub protocol: u16,
+    /// The interface's number.
+    pub if_index: u32,
+    /// `ARPHRD_*`.
+    pub hardware_type: u16,
+    /// `PACKET_HOST` and its like.
+    pub packet_type: u8,
+    /// Bytes of the address, of which 8 are given.
+    pub address_len: u8,
+    /// The sender's link-layer address.
+    pub address: [u8; 8],
+}
+
+/// One socket, on one interface or on all, with its ring.
+///
+/// Opening needs `CAP_NET_RAW`. Minimum kernel: 3.2. Dropping it ends the capture.
+#[derive(Debug)]
+pub struct Single {
+    socket: PacketSocket,
+    ring: BlockRing,
+    geometry: RingGeometry,
+    frame: Frame,
+    cursor: Cursor,
+    records: Vec<Record>,
+    /// Where the frame of each record begins in the block.
+    frames: Vec<usize>,
+    counted: RingAccount,
+    snap_len: u32,
+    blocks_taken: u64,
+}
+
+impl Single {
+    /// Starts to capture.
+    ///
+    /// # Errors
+    /// [`AfPacketError`], with the call that failed.
+    pub fn open(settings: &SingleSettings) -> Result<Single, AfPacketError> {
+        let fail = |source| AfPacketError::of_call(&settings.name, source);
+        let socket = match settings.is_cooked {
+            true => PacketSocket::open_cooked(),
+            false => PacketSocket::open(),
+        };
+        let socket = socket.map_err(fail)?;
+        let all = kernel_filter::program(None, CaptureDirection::Both, false, settings.snap_len);
+        socket.attach_filter(&all).map_err(fail)?;
+        let (ring, geometry) = map_ring(&socket, settings)?;
+        ring.inherit().map_err(fail)?;
+        if settings.timestamps != TimestampSource::Host {
+            let mut control = LinkControl::open().map_err(fail)?;
+            timestamps::set_up(settings.timestamps, &settings.name, &mut control, &socket)?;
+        }
+        if settings.promiscuous && settings.if_index != 0 {
+            socket.join_promiscuous(settings.if_index).map_err(fail)?;
+        }
+        socket.bind_to(settings.if_index, settings.protocol).map_err(fail)?;
+        // What waits on the socket is told at once: an interface that is down.
+        if let Some(source) = socket.take_error().map_err(fail)? {
+            let errno = source.raw_os_error().unwrap_or(0);
+            return Err(fail(SyscallError::new("bind(AF_PACKET)", errno)));
+        }
+        Ok(Single {
+            socket,
+            ring,
+            geometry,
+            frame: Frame { interface: InterfaceId(0), has_vnet_header: false, snap_len: settings.snap_len },
+            cursor: Cursor::default(),
+            records: Vec::with_capacity(BATCH_MAX),
+            frames: Vec::with_capacity(BATCH_MAX),
+            counted: RingAccount::default(),
+            snap_len: settings.snap_len,
+            blocks_taken: 0,
+        })
+    }
+
+    /// Gives the last batch back and gets the next, without waiting. Whether there is one.
+    pub fn advance(&mut self) -> bool {
+        self.records.clear();
+        self.frames.clear();
+        while self.records.is_empty() {
+            if self.cursor.left == 0 && !self.take_block() {
+                return false;
+            }
+            self.fill();
+        }
+        true
+    }
+
+    /// The batch that the last [`advance`](Self::advance) found.
+    pub fn batch(&self) -> Batch<'_> {
+        Batch::new(self.ring.held(), &self.records)
+    }
+
+    /// What the kernel says beside the packet at `index` of the batch as it was found.
+    pub fn station(&self, index: usize) -> Station {
+        let at = self.frames.get(index).map_or(usize::MAX, |frame| frame + ADDRESS_AT);
+        let bytes = self.ring.held().get(at..).and_then(|rest| rest.first_chunk::<ADDRESS_LEN>());
+        bytes.map_or_else(Station::default, station)
+    }
+
+    /// The block and the records of the batch, for headers that are to stand before the packets, and for packets to leave out. There are at least
+    /// 28 bytes between what [`station`](Self::station) reads and a cooked packet, 14 before an Ethernet frame.
+    pub fn memory(&mut self) -> (&mut [u8], &mut Vec<Record>) {
+        (self.ring.held_mut(), &mut self.records)
+    }
+
+    /// Puts a program before the ring, or none. Packets that are in the ring by then saw the former one: those of the next
+    /// [`blocks`](Self::blocks) blocks, at most.
+    ///
+    /// # Errors
+    /// `EINVAL` and `ENOMEM` if the kernel refuses it; the former one stays.
+    pub fn set_filter(&self, program: Option<&[Insn]>) -> Result<(), SyscallError> {
+        let insns = kernel_filter::program(program, CaptureDirection::Both, false, self.snap_len);
+        self.socket.attach_filter(&insns)
+    }
+
+    /// The most bytes that a program lets into the ring, from the next [`set_filter`](Self::set_filter) on.
+    pub fn set_snap_len(&mut self, snap_len: u32) {
+        self.snap_len = snap_len.max(1);
+        self.frame.snap_len = self.snap_len;
+    }
+
+    /// Gives back the block whose last packet was looked at; the batch is empty then.
+    pub fn release(&mut self) {
+        self.records.clear();
+        self.frames.clear();
+        if self.cursor.left == 0 {
+            self.ring.give_back();
+        }
+    }
+
+    /// Another ring on the same socket, of the size that `settings` say. What is in the present one is lost, and so is what comes meanwhile; nothing
+    /// is filtered afterwards.
+    ///
+    /// # Errors
+    /// [`AfPacketError::NoRing`], and the call that failed. The capture cannot go on then.
+    pub fn resize(&mut self, settings: &SingleSettings) -> Result<(), AfPacketError> {
+        let fail = |source| AfPacketError::of_call(&settings.name, source);
+        self.socket.attach_drop_all().map_err(fail)?;
+        self.records.clear();
+        self.frames.clear();
+        self.cursor = Cursor::default();
+        self.ring.unmap();
+        self.socket.remove_ring().map_err(fail)?;
+        (self.ring, self.geometry) = map_ring(&self.socket, settings)?;
+        self.ring.inherit().map_err(fail)?;
+        self.set_filter(None).map_err(fail)
+    }
+
+    /// How many blocks the ring has.
+    pub fn blocks(&self) -> u32 {
+        self.geometry.block_count
+    }
+
+    /// How many blocks have been taken out of the ring since it was opened.
+    pub fn blocks_taken(&self) -> u64 {
+        self.blocks_taken
+    }
+
+    /// What the kernel counted since the socket was opened. `unread` stays 0.
+    ///
+    /// # Errors
+    /// What getsockopt(2) says.
+    pub fn statistics(&mut self) -> Result<RingAccount, SyscallError> {
+        let new = self.socket.statistics()?;
+        self.counted.received += u64::from(new.packets);
+        self.counted.dropped += u64::from(new.drops);
+        self.counted.freezes += u64::from(new.freezes);
+        Ok(self.counted)
+    }
+
+    /// Sends one frame on the interface.
+    ///
+    /// # Errors
+    /// What send(2) says.
+    pub fn send(&self, frame: &[u8]) -> Result<usize, SyscallError> {
+        self.socket.send(frame)
+    }
+
+    /// The error that waits on the socket: `ENETDOWN` when the interface went down or away.
+    ///
+    /// # Errors
+    /// What getsockopt(2) says.
+    pub fn take_error(&self) -> Result<Option<std::io::Error>, SyscallError> {
+        self.socket.take_error()
+    }
+
+    fn take_block(&mut self) -> bool {
+        self.ring.give_back();
+        let Some(head) = self.ring.take() else { return false };
+        self.cursor = Cursor { at: head.first_offset as usize, left: head.packets };
+        self.blocks_taken += 1;
+        true
+    }
+
+    fn fill(&mut self) {
+        let block = self.ring.held();
+        while self.cursor.left > 0 && self.records.len() < BATCH_MAX {
+            let Some(headers) = block::headers_at(block, self.cursor.at) else {
+                self.cursor.left = 0;
+                return;
+            };
+            if block::u32_at::<20>(headers) & block::STATUS_USER != 0 {
+                self.records.push(block::record(block, self.cursor.at, headers, &self.frame));
+                self.frames.push(self.cursor.at);
+            }
+            block::step(&mut self.cursor, headers);
+        }
+    }
+}
+
+impl AsFd for Single {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// `struct sockaddr_ll` of linux/if_packet.h.
+fn station(bytes: &[u8; ADDRESS_LEN]) -> Station {
+    let mut address = [0; 8];
+    address.copy_from_slice(&bytes[12..]);
+    Station {
+        protocol: u16::from_be_bytes([bytes[2], bytes[3]]),
+        if_index: u32::from_ne_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]),
+        hardware_type: u16::from_ne_bytes([bytes[8], bytes[9]]),
+        packet_type: bytes[10],
+        address_len: bytes[11],
+        address,
+    }
+}
+
+/// The largest ring that there is memory for, from what is wished down.
+fn map_ring(
+    socket: &PacketSocket,
+    settings: &SingleSettings,
+) -> Result<(BlockRing, RingGeometry), AfPacketError> {
+    let wish = size::Wish {
+        ring_len: Some(settings.ring_len),
+        retire_ms: settings.latency_ms.max(1),
+        ..size::Wish::default()
+    };
+    let mut geometry = with_blocks(size::geometry(&wish), settings.block_len);
+    loop {
+        let source = match socket.map_ring(&geometry, false) {
+            Ok(ring) => return Ok((ring, geometry)),
+            Err(error) => error,
+        };
+        match size::smaller(&geometry) {
+            Some(next) if source.errno() == ENOMEM => geometry = next,
+            _ => return Err(AfPacketError::of_call(&settings.name, source)),
+        }
+    }
+}
+
+/// The same ring in blocks of about this length: a power of two that holds the longest packet, and two of them at least.
+fn with_blocks(geometry: RingGeometry, block_len: Option<u32>) -> RingGeometry {
+    const BLOCK_LEN_MIN: u64 = 64 << 10;
+    let Some(wanted) = block_len else { return geometry };
+    let most = (geometry.len() / 2).max(BLOCK_LEN_MIN);
+    let block_len = u64::from(wanted).next_power_of_two().clamp(BLOCK_LEN_MIN, 1 << most.ilog2());
+    let block_count = geometry.len().div_ceil(block_len).max(2);
+    RingGeometry { block_len: block_len as u32, block_count: block_count as u32, ..geometry }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_are_as_asked_within_what_a_packet_needs() {
+        let geometry = RingGeometry { block_len: 1 << 18, block_count: 8, retire_ms: 10 };
+        let blocks = |wanted| {
+            let RingGeometry { block_len, block_count, .. } = with_blocks(geometry, wanted);
+            (block_len, block_count)
+        };
+        assert_eq!(blocks(None), (1 << 18, 8));
+        assert_eq!(blocks(Some(16_000)), (1 << 16, 32));
+        assert_eq!(blocks(Some(100_000)), (1 << 17, 16));
+        assert_eq!(blocks(Some(u32::MAX)), (1 << 20, 2));
+    }
+
+    #[test]
+    fn the_address_beside_a_packet() {
+        let mut bytes = [0; ADDRESS_LEN];
+        bytes[..2].copy_from_slice(&17u16.to_ne_bytes());
+        bytes[2..4].copy_from_slice(&[0x86, 0xdd]);
+        bytes[4..8].copy_from_slice(&7u32.to_ne_bytes());
+        bytes[8..10].copy_from_slice(&772u16.to_ne_bytes());
+        bytes[10..].copy_from_slice(&[4, 6, 1, 2, 3, 4, 5, 6, 0, 0]);
+        let expected = Station {
+            protocol: 0x86dd,
+            if_index: 7,
+            hardware_type: 772,
+            packet_type: 4,
+            address_len: 6,
+            address: [1, 2, 3, 4, 5, 6, 0, 0],
+        };
+        assert_eq!(station(&bytes), expected);
+    }
+}
