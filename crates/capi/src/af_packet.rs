@@ -35,7 +35,7 @@ const HARDWARE_PPP: u16 = 512;
 /// The longest name of an interface, `IFNAMSIZ` with its zero byte.
 const NAME_MAX: usize = 15;
 /// Bytes of a VLAN tag.
-const TAG_LEN: usize = 4;
+pub(crate) const TAG_LEN: usize = 4;
 /// What libpcap calls `MAXIMUM_SNAPLEN`.
 pub(crate) const SNAP_LEN_MAX: c_int = 262_144;
 /// libpcap's: 2 MiB.
@@ -214,7 +214,7 @@ fn put_header(memory: &mut [u8], record: &mut Record, dlt: c_int, station: &Stat
 }
 
 /// Puts the VLAN tag that the kernel took out back to where it was.
-fn put_tag(memory: &mut [u8], record: &mut Record, dlt: c_int) {
+pub(crate) fn put_tag(memory: &mut [u8], record: &mut Record, dlt: c_int) {
     let before = match dlt {
         ETHERNET => 12,
         SLL => 14,

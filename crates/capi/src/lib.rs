@@ -1,7 +1,7 @@
 //! libpcap's C interface on Tapline: `libpcap.so`, for programs that know nothing of us.
 //!
 //! ```text
-//! C program ── pcap_t * ──► Handle ──► Source: AF_PACKET (af_packet.rs)      live, or of a daemon once there is one (source.rs)
+//! C program ── pcap_t * ──► Handle ──► Source: AF_PACKET (af_packet.rs)      live; or a capture of tapline serve (shared.rs)
 //!                                 ├──► Savefile: crate file (offline.rs)    pcap, pcapng, ERF, packed or not
 //!                                 └──► Engine: filter, jit (engine.rs)      what the kernel did not filter
 //! ```
@@ -39,6 +39,7 @@ pub mod query;
 pub mod raw;
 pub mod read;
 pub mod settings;
+mod shared;
 mod source;
 mod statistics_mode;
 mod stdio;

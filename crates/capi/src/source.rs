@@ -3,7 +3,7 @@
 //! ```text
 //! TAPLINE_DEVICE_MAP=eth0=tap:edge,eth1=veth7      eth0 is read from the daemon's capture "edge", eth1 from veth7
 //! name --map--> "any" | an interface  ──► Interface (af_packet.rs)
-//!               tap:NAME              ──► no such device, until there is a daemon to ask
+//!               tap:NAME              ──► Shared (shared.rs): a capture of tapline serve
 //! ```
 
 use std::ffi::c_int;
@@ -14,8 +14,9 @@ use tapline_packet::Batch;
 
 use crate::af_packet::Interface;
 use crate::failure::Failure;
-use crate::raw::{ERROR_NO_SUCH_DEVICE, Stat};
+use crate::raw::Stat;
 use crate::settings::Settings;
+use crate::shared::Shared;
 
 /// The environment variable that sends devices elsewhere.
 pub(crate) const DEVICE_MAP: &str = "TAPLINE_DEVICE_MAP";
@@ -89,12 +90,7 @@ pub(crate) fn open(device: &str, settings: &Settings) -> Result<Opened, Failure>
     let map = device_map();
     let device = mapped(&map, device)?;
     match device.strip_prefix(SHARED) {
-        Some(name) => Err(Failure::new(
-            ERROR_NO_SUCH_DEVICE,
-            format!(
-                "{device}: there is no capture \"{name}\" to read from, as no Tapline daemon runs here; name an interface, or change {DEVICE_MAP}"
-            ),
-        )),
+        Some(name) => Shared::open(device, name, settings),
         None => Interface::open(device, settings),
     }
 }
@@ -147,10 +143,11 @@ mod tests {
 
     #[test]
     fn without_a_daemon_there_is_no_shared_capture() {
-        let Err(failure) = open("tap:edge", &Settings::default()) else { panic!("opened") };
-        assert_eq!(failure.code, ERROR_NO_SUCH_DEVICE);
+        let name = "tap:a capture that nobody has";
+        let Err(failure) = open(name, &Settings::default()) else { panic!("opened") };
+        assert_eq!(failure.code, crate::raw::ERROR_NO_SUCH_DEVICE);
         assert!(
-            failure.text.contains("\"edge\"") && failure.text.contains("name an interface"),
+            failure.text.contains("daemon") || failure.text.contains("is there for you"),
             "{}",
             failure.text
         );

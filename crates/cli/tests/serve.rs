@@ -19,8 +19,8 @@ use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
 use tapline_testkit::sender::{Pace, Sender};
 
 use support::{
-    Finished, Live, PATIENCE, TAPLINE, bytes_of, finish, frames, packets_of, root_or_skip, run, tapline,
-    wait_for,
+    Finished, Live, PATIENCE, TAPLINE, bytes_of, finish, frames, packets_of, program_or_skip, root_or_skip,
+    run, tapline, wait_for,
 };
 
 /// A user without rights.
@@ -401,6 +401,77 @@ fn garbage_is_refused_counted_and_told_once() {
     let (_, told) = daemon.end();
     assert_eq!(told.matches("refused: ").count(), 5, "{told}");
     assert!(!told.contains('\u{1b}'), "{told:?}");
+}
+
+/// The library that programs find under libpcap's name, if it was built beside this test.
+fn library(folder: &std::path::Path) -> bool {
+    let built = std::path::Path::new(TAPLINE).with_file_name("libpcap.so");
+    built.is_file() && std::os::unix::fs::symlink(built, folder.join("libpcap.so.0.8")).is_ok()
+}
+
+/// Three tcpdumps, a dumpcap and our own capture, on one daemon, as programs that know nothing of it.
+#[test]
+fn unmodified_programs_read_one_capture_each_with_its_own_filter() {
+    const TEST: &str = "unmodified_programs_read_one_capture_each_with_its_own_filter";
+    if !program_or_skip(TEST, "tcpdump") || !program_or_skip(TEST, "dumpcap") {
+        return;
+    }
+    let Some(mut daemon) = Daemon::start(TEST, &[]) else { return };
+    if !library(daemon.folder.path()) {
+        return eprintln!("skipped: {TEST}: no libpcap.so beside the program: cargo build -p tapline-capi");
+    }
+    fs::set_permissions(daemon.folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let start = |program: &str, device: &str, name: &str, more: &[&str], filter: &[&str]| {
+        let file = daemon.file(name);
+        let known = daemon.readers().len();
+        let mut command = Command::new(program);
+        command.args(["-i", device, "-w"]).arg(&file).args(more).args(filter);
+        command.env("LD_LIBRARY_PATH", daemon.folder.path()).env("TAPLINE_SOCKET", daemon.socket());
+        // A name that there is not: only the map makes it one.
+        command.env("TAPLINE_DEVICE_MAP", "monitor0=tap:office");
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let reader = Reader { child: Some(child.expect("it is there")), file };
+        let has_filter = |reader: &Value| reader["filter"] != "";
+        wait_for("a reader with its filter", || {
+            let readers = daemon.readers();
+            readers.len() > known && readers.iter().all(has_filter)
+        });
+        reader
+    };
+    let filters = ["tcp", "udp dst portrange 1-2000", "icmp or arp", "ip and greater 300", "not tcp"];
+    let tcpdump = |device, name, filter| start("tcpdump", device, name, &["-Z", "root"], &[filter]);
+    let readers = [
+        tcpdump("tap:office", "1.pcap", filters[0]),
+        tcpdump("monitor0", "2.pcap", filters[1]),
+        tcpdump("tap:office", "3.pcap", filters[2]),
+        start("dumpcap", "tap:office", "4.pcapng", &["-q", "-f"], &[filters[3]]),
+        daemon.reader("5.pcapng", &[filters[4]]),
+    ];
+    let oracles = Oracles::start(&daemon, &filters);
+    daemon.send(&frames(18, 8000));
+    daemon.settle(8000, 5);
+    let counts: Vec<Value> = daemon.readers().iter().map(|reader| reader["counts"].clone()).collect();
+    for ((mut reader, expected), filter) in readers.into_iter().zip(oracles.end()).zip(filters) {
+        reader.signal("INT");
+        let finished = reader.end();
+        let file = reader.file.clone();
+        assert!(finished.status.success(), "{filter}: {}", finished.stderr);
+        let got = bytes_of(packets_of(&file));
+        assert!(got == expected, "{filter}: {} of {}: {}", got.len(), expected.len(), finished.stderr);
+        // What the daemon offered is that, and no more.
+        assert!(
+            counts
+                .iter()
+                .any(|counts| counts["offered"] == expected.len() && counts["delivered"] == expected.len()),
+            "{filter}: {counts:?}"
+        );
+        if filter == filters[0] {
+            let said = format!("{} packets received by filter\n0 packets dropped by kernel", expected.len());
+            assert!(finished.stderr.contains(&said), "{}", finished.stderr);
+        }
+    }
+    let (account, _) = daemon.end();
+    assert_eq!((&account["delivered"], &account["stored"]), (&8000.into(), &8000.into()), "{account}");
 }
 
 /// Attaches by hand: the descriptors of the first buffer.

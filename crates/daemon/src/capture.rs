@@ -7,9 +7,10 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tapline_capture::{InterfaceAccount, Source};
-use tapline_filter::set::Filter;
+use tapline_filter::bpf::{Insn, Program};
+use tapline_filter::set::{Accept, Filter};
 use tapline_filter::{Handle, Options};
-use tapline_packet::{Interface, LinkType};
+use tapline_packet::{Interface, LinkType, Packet};
 use tapline_ring::{ReaderParts, ReaderSpec, Standing, Start};
 use tapline_sys::Wakeup;
 use tapline_tap::protocol::{CaptureStatus, ReaderCounts};
@@ -27,6 +28,18 @@ pub struct Capture {
     interfaces: Vec<Interface>,
     options: Options,
     workers: Vec<Thread>,
+}
+
+/// An instruction as clients send it: code, jt, jf, k.
+pub(crate) type RawInsn = (u16, u8, u8, u32);
+
+/// What both accept.
+struct Both(Arc<dyn Accept>, Arc<dyn Accept>);
+
+impl Accept for Both {
+    fn accepts(&self, packet: Packet<'_>) -> bool {
+        self.0.accepts(packet) && self.1.accepts(packet)
+    }
 }
 
 /// A worker's thread, and the way to it.
@@ -112,6 +125,25 @@ impl Capture {
         // By itself first, so that the fault is shown in what was given.
         tapline_filter::parse(text).map_err(|error| error.render(text))?;
         worker::compile(&rights.narrowed(text), &self.options).map(Arc::new)
+    }
+
+    /// A program of classic BPF within rights.
+    pub(crate) fn compile_program(&self, rights: &Rights, insns: &[RawInsn]) -> Result<Arc<Filter>, String> {
+        if insns.is_empty() {
+            return self.compile(rights, "");
+        }
+        let insns = insns.iter().map(|&(code, jt, jf, k)| Insn { code, jt, jf, k }).collect();
+        let program = Program::new(insns).map_err(|error| format!("no program: {error}"))?;
+        let own = worker::ready(program);
+        let accept: Arc<dyn Accept> = match rights.filter.trim() {
+            "" => own,
+            forced => {
+                let forced = tapline_filter::compile(forced, &self.options);
+                let forced = forced.map_err(|error| error.render(&rights.filter))?;
+                Arc::new(Both(worker::ready(forced), own))
+            }
+        };
+        Ok(Arc::new(Filter::of_program(accept)))
     }
 
     /// Adds a reader to all workers. Gives its descriptors, and how many older packets it is offered.

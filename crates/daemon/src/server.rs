@@ -24,6 +24,7 @@ use tapline_tap::protocol::{
     Status, VERSION,
 };
 
+use crate::capture::RawInsn;
 use crate::client::{Answer, Client, Over, Reading};
 use crate::rules::group_of_name;
 use crate::view::Rights;
@@ -222,6 +223,7 @@ impl Server {
             Request::Status {} => Ok(Reply::Status(self.status(&client.who)).into()),
             Request::Attach(attach) => self.attach(client, attach, log),
             Request::Filter { text } => self.set_filter(client, text).map(Answer::from),
+            Request::Program { insns } => self.set_program(client, &insns).map(Answer::from),
             Request::Detach {} => self.detach(client, log).map(Answer::from),
         };
         answer.unwrap_or_else(|text| Reply::Error(text).into())
@@ -322,6 +324,20 @@ impl Server {
         let filter = capture.compile(&rights(capture, &access), &text)?;
         capture.set_filter(reading.number, &filter);
         reading.attach.filter = text;
+        Ok(Reply::Filtered {})
+    }
+
+    fn set_program(&mut self, client: &mut Client, insns: &[RawInsn]) -> Result<Reply, String> {
+        let reading = client.reading.as_mut().ok_or("there is no reader whose filter it would be")?;
+        let capture = &self.captures[reading.capture];
+        let access = self.rules.access(&client.who, &capture.rule().name, self.ours);
+        let access = access.ok_or("the rules no longer let you read this")?;
+        let filter = capture.compile_program(&rights(capture, &access), insns)?;
+        capture.set_filter(reading.number, &filter);
+        reading.attach.filter = match insns.len() {
+            0 => String::new(),
+            count => format!("a program of {count} instructions"),
+        };
         Ok(Reply::Filtered {})
     }
 

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use tapline_capture::{Advance, InterfaceAccount, Place, Source};
 use tapline_filter::Options;
-use tapline_filter::set::{Filter, FilterId, FilterSet, Matches, Mode};
+use tapline_filter::bpf::Program;
+use tapline_filter::set::{Accept, Filter, FilterId, FilterSet, Matches, Mode};
 use tapline_packet::{Batch, LinkType, Record, Selection, Timestamp};
 use tapline_ring::{
     Departed, Place as Counted, ReaderId, ReaderParts, ReaderSpec, Room, SourceCounts, Standing, Start,
@@ -482,18 +483,22 @@ fn counts(accounts: &[InterfaceAccount], unwanted: u64) -> SourceCounts {
     counts
 }
 
-/// A filter of the set; what must run as a program runs as native code.
-#[cfg(feature = "jit")]
+/// A filter of the set.
 pub(crate) fn compile(text: &str, options: &Options) -> Result<Filter, String> {
-    static RESIDUALS: tapline_jit::Residuals = tapline_jit::Residuals::new(tapline_jit::RESIDUALS_MAX);
-    Filter::compile_with(text, options, &|program| RESIDUALS.ready(program))
-        .map_err(|error| error.render(text))
+    Filter::compile_with(text, options, &ready).map_err(|error| error.render(text))
 }
 
-/// A filter of the set; what must run as a program is interpreted.
+/// A program as native code.
+#[cfg(feature = "jit")]
+pub(crate) fn ready(program: Program) -> Arc<dyn Accept> {
+    static RESIDUALS: tapline_jit::Residuals = tapline_jit::Residuals::new(tapline_jit::RESIDUALS_MAX);
+    RESIDUALS.ready(program)
+}
+
+/// A program in the interpreter.
 #[cfg(not(feature = "jit"))]
-pub(crate) fn compile(text: &str, options: &Options) -> Result<Filter, String> {
-    Filter::compile(text, options).map_err(|error| error.render(text))
+pub(crate) fn ready(program: Program) -> Arc<dyn Accept> {
+    Arc::new(program)
 }
 
 /// One filter, asked of one packet at a time: of those that a new reader finds in the buffer.

@@ -1,8 +1,8 @@
 //! What is said on the socket of `tapline serve`. docs/format/tap.md has it for other languages.
 //!
 //! ```text
-//! client   {"hello": {...}}     {"attach": {...}}                   {"filter": {...}}   {"status": {}}   {"detach": {}}
-//! daemon   {"hello": {...}}     {"attached": {...}} {"buffer": n}*  {"filtered": {}}    {"status": ...}  {"detached": {...}}
+//! client   {"hello": {...}}     {"attach": {...}}                   {"filter": {...}} or {"program": {...}}   {"status": {}}   {"detach": {}}
+//! daemon   {"hello": {...}}     {"attached": {...}} {"buffer": n}*  {"filtered": {}}                          {"status": ...}  {"detached": {...}}
 //!          {"error": "text"}    to any of them
 //! ```
 //!
@@ -33,6 +33,11 @@ pub enum Request {
     Filter {
         /// In the pcap-filter language; empty for all packets.
         text: String,
+    },
+    /// To read what a program of classic BPF accepts, from the next batch on.
+    Program {
+        /// Its instructions: `struct sock_filter` of linux/filter.h as code, jt, jf, k. At most 4096, and none for all packets.
+        insns: Vec<(u16, u8, u8, u32)>,
     },
     /// To read no more. What was offered can still be read.
     Detach {},

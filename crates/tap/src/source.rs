@@ -7,6 +7,7 @@
 //!    +--the daemon is gone-------------> error      likewise
 //! ```
 
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use tapline_capture::{
@@ -94,6 +95,25 @@ impl Tap {
             Reply::Filtered {} => Ok(()),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// Asks the daemon for what a program of classic BPF accepts (`struct sock_filter`: code, jt, jf, k), from its next batch on.
+    ///
+    /// # Errors
+    /// [`Error::Refused`] if it is not valid.
+    pub fn set_program(&mut self, insns: Vec<(u16, u8, u8, u32)>) -> Result<(), Error> {
+        match ask(&mut self.channel, &Request::Program { insns })? {
+            Reply::Filtered {} => Ok(()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// What becomes readable when there are packets, or the daemon is gone, once [`advance`](Source::advance) has said that there is nothing; `None` if
+    /// there are several buffers, and so several of these.
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        let mut readers = self.merged.readers();
+        let first = readers.next()?;
+        readers.next().is_none().then(|| first.descriptor())
     }
 
     /// Counters of the daemon's sources, of all workers together.

@@ -151,6 +151,14 @@ impl Filter {
         })
     }
 
+    /// A filter that a program alone decides, such as one that an application brings along. It is run on every packet: nothing of it can be shared.
+    pub fn of_program(program: Arc<dyn Accept>) -> Filter {
+        let needs = Needs { open: true, ..Needs::default() };
+        let alternatives = Box::new([Alternative::new(Conjunction::default(), needs)]);
+        let (constants, asked_otherwise) = (Box::default(), Arc::new([]));
+        Filter { alternatives, constants, asked_otherwise, program: Some(program) }
+    }
+
     /// A filter of one alternative, all of whose parts must be captured.
     pub(super) fn of(conditions: Conjunction, names: impl Fn(Part) -> &'static str) -> Filter {
         let constants = conditions.parts.iter().filter_map(|(part, condition)| {

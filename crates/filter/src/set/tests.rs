@@ -205,6 +205,23 @@ fn ids_of_removed_filters_are_refused() {
 }
 
 #[test]
+fn a_program_alone_decides() {
+    let texts = ["ip[8] + ip[9] = 70", "tcp port 80", "not ip", "less 60"];
+    let mut set = FilterSet::new(Mode::All);
+    for text in texts {
+        let program = crate::compile(text, &Options::default()).unwrap();
+        let own = set.insert(Filter::of_program(Arc::new(program)), 0);
+        let known = set.insert(filter(text), 0);
+        assert_eq!(known.index(), own.index() + 1);
+    }
+    let frames = Lent::new(&frames());
+    for found in classify(&mut set, &frames.batch()) {
+        let (own, known): (Vec<u32>, Vec<u32>) = found.iter().partition(|index| *index % 2 == 0);
+        assert_eq!(own, known.iter().map(|index| index - 1).collect::<Vec<_>>());
+    }
+}
+
+#[test]
 fn a_backend_gets_the_programs_and_decides() {
     struct Never;
     impl Accept for Never {

@@ -1,0 +1,189 @@
+//! A capture of `tapline serve`, which captures once for many programs.
+//!
+//! ```text
+//! shared buffer --Tap--> records --filter, once more--> copied to memory of ours, a VLAN tag before its EtherType
+//! ```
+//!
+//! The program's filter runs at the daemon, which offers only what it accepts. It runs here too: a packet may have been offered before the filter came.
+
+use std::ffi::c_int;
+use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
+
+use tapline_capture::{Advance, Source as _};
+use tapline_filter::bpf::Program;
+use tapline_packet::{Batch, Packet, Record};
+use tapline_tap::protocol::{Attach, Policy};
+use tapline_tap::{Client, Error, Tap, socket_path};
+
+use crate::af_packet::{TAG_LEN, put_tag};
+use crate::failure::Failure;
+use crate::raw::{ERROR_NO_SUCH_DEVICE, ERROR_PERM_DENIED, ERROR_RFMON_NOTSUP, Stat};
+use crate::settings::Settings;
+use crate::source::{Keep, Opened, Source};
+
+/// A reader of a capture.
+pub(crate) struct Shared {
+    tap: Tap,
+    fd: RawFd,
+    dlts: Vec<c_int>,
+    snap_len: u32,
+    has_program: bool,
+    /// 1: received, 2: sent.
+    direction: c_int,
+    /// Copies of the batch's packets.
+    memory: Vec<u8>,
+    records: Vec<Record>,
+}
+
+impl Shared {
+    /// Becomes a reader. No right is needed but that the daemon's rules let the user read.
+    pub(crate) fn open(device: &str, name: &str, wished: &Settings) -> Result<Opened, Failure> {
+        if wished.rfmon {
+            return Err(Failure::code(ERROR_RFMON_NOTSUP));
+        }
+        let program = std::env::current_exe()
+            .ok()
+            .and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
+        let client = Client::connect(&socket_path(None), &program.unwrap_or_default());
+        let attach = Attach { capture: name.to_owned(), policy: Policy::Lossy, ..Attach::default() };
+        let tap =
+            client.and_then(|client| client.attach(&attach)).map_err(|error| open_failure(device, &error))?;
+        let several = || {
+            Failure::error(format!(
+                "{device}: it has several workers, and so several descriptors; serve it with workers = 1"
+            ))
+        };
+        let fd = tap.descriptor().ok_or_else(several)?.as_raw_fd();
+        let dlt = tap.interfaces().first().map_or(1, |interface| c_int::from(interface.link_type.dlt()));
+        let snap_len = wished.snap_len_or_max();
+        let shared = Shared {
+            tap,
+            fd,
+            dlts: vec![dlt],
+            snap_len: snap_len as u32,
+            has_program: false,
+            direction: 0,
+            memory: Vec::new(),
+            records: Vec::new(),
+        };
+        Ok(Opened { source: Box::new(shared), dlt, snap_len, warning: None })
+    }
+
+    /// Copies what is wanted of the batch, as C sees it.
+    fn take(&mut self, keep: Keep<'_>) {
+        self.memory.clear();
+        self.records.clear();
+        let batch = self.tap.batch();
+        for packet in batch.iter() {
+            let Packet { data, meta } = packet;
+            let is_sent = meta.direction == tapline_packet::Direction::Out;
+            let is_elsewhere = if is_sent { self.direction == 1 } else { self.direction == 2 };
+            if is_elsewhere || !keep(packet) {
+                continue;
+            }
+            // Room for a tag.
+            self.memory.resize(self.memory.len() + TAG_LEN, 0);
+            let mut record =
+                Record { offset: self.memory.len(), cap_len: data.len() as u32, options_len: 0, meta: *meta };
+            self.memory.extend_from_slice(data);
+            put_tag(&mut self.memory, &mut record, self.dlts[0]);
+            record.cap_len = record.cap_len.min(self.snap_len);
+            self.records.push(record);
+        }
+    }
+}
+
+/// Why a capture cannot be read.
+fn open_failure(device: &str, error: &Error) -> Failure {
+    let code = match error {
+        Error::NoDaemon { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
+            ERROR_PERM_DENIED
+        }
+        _ => ERROR_NO_SUCH_DEVICE,
+    };
+    Failure::new(code, format!("{device}: {error}"))
+}
+
+impl Source for Shared {
+    fn advance(&mut self, keep: Keep<'_>) -> Result<bool, Failure> {
+        loop {
+            match self.tap.advance(Duration::ZERO) {
+                Ok(Advance::Batch) => {
+                    self.take(keep);
+                    if !self.records.is_empty() {
+                        return Ok(true);
+                    }
+                }
+                Ok(Advance::Idle) => return Ok(false),
+                Ok(Advance::End) => return Err(Failure::error("the daemon has ended this capture")),
+                Err(error) => return Err(Failure::error(error.to_string())),
+            }
+        }
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        Batch::new(&self.memory, &self.records)
+    }
+
+    fn release(&mut self) {}
+
+    fn fd(&self) -> RawFd {
+        self.fd
+    }
+
+    fn examine(&mut self) -> Result<(), Failure> {
+        // That the daemon is gone the next call for packets says, once all was read.
+        Ok(())
+    }
+
+    fn is_dozing(&self) -> bool {
+        false
+    }
+
+    fn set_program(&mut self, program: &Program) -> Result<(), Failure> {
+        let insns = program.insns().iter().map(|insn| (insn.code, insn.jt, insn.jf, insn.k)).collect();
+        self.has_program = true;
+        self.tap.set_program(insns).map_err(|error| Failure::error(error.to_string()))
+    }
+
+    fn wants_filter(&self) -> bool {
+        self.has_program
+    }
+
+    fn set_direction(&mut self, direction: c_int) -> Result<(), Failure> {
+        self.direction = direction;
+        Ok(())
+    }
+
+    fn dlts(&self) -> &[c_int] {
+        &self.dlts
+    }
+
+    fn set_dlt(&mut self, _dlt: c_int) {
+        // There is one.
+    }
+
+    fn statistics(&mut self) -> Result<Stat, Failure> {
+        let account = self.tap.account();
+        let taps = account.iter().filter_map(|interface| interface.tap);
+        let (recv, drop) = taps.fold((0, 0), |(recv, drop), tap| (recv + tap.offered, drop + tap.lost()));
+        let before = account.iter().flat_map(|interface| &interface.losses);
+        let if_drop: u64 = before.filter_map(|loss| loss.count.known()).sum();
+        // libpcap's are 32 bits wide and wrap.
+        Ok(Stat { recv: recv as u32, drop: drop as u32, if_drop: if_drop as u32 })
+    }
+
+    fn send(&mut self, _frame: &[u8]) -> Result<usize, Failure> {
+        Err(Failure::error("Sending packets isn't supported on a capture that is shared"))
+    }
+
+    fn resize(&mut self, _buffer_len: u64, _wake_len: Option<u32>) -> Result<(), Failure> {
+        // The buffer is the daemon's, and everybody's.
+        Ok(())
+    }
+
+    fn set_kept(&mut self, snap_len: u32) {
+        self.snap_len = snap_len.max(1);
+    }
+}
