@@ -32,6 +32,7 @@ fn value(parameter: &Parameter, random: &mut Random) -> Option<String> {
         Kind::Filter => format!("\"{}\"", random.pick(&["tcp", "ip6 or arp", "less 100", "vlan and udp"])),
         Kind::Text => match parameter.name {
             "texts" => "\"tcp or udp\\nless 200\"".to_owned(),
+            "to" => "\"127.0.0.1:9\"".to_owned(),
             "text" => (*random.pick(&["a", "\"\\0\"", "http"])).to_owned(),
             _ => return None,
         },
@@ -45,6 +46,10 @@ fn value(parameter: &Parameter, random: &mut Random) -> Option<String> {
 fn call(class: &Class, random: &mut Random) -> String {
     let mut arguments = Vec::new();
     for parameter in class.parameters {
+        // Slow collectors keep packets waiting, and small packets have no room for templates: neither is for here.
+        if class.name == "ipfix" && matches!(parameter.name, "rate" | "mtu") {
+            continue;
+        }
         if parameter.default.is_none() || random.one_of(1, 2) {
             arguments.extend(value(parameter, random));
         }
@@ -52,7 +57,12 @@ fn call(class: &Class, random: &mut Random) -> String {
     format!("{}({})", class.name, arguments.join(", "))
 }
 
-/// A graph of this one stage; `None` if its arguments do not go together.
+/// Whether it stands behind a meter.
+fn takes_flows(class: &Class) -> bool {
+    matches!(class.name, "ipfix" | "flowtop")
+}
+
+/// A graph of this one stage, behind a meter if it must be; `None` if its arguments do not go together.
 fn alone(class: &Class, random: &mut Random) -> Option<(String, Trial)> {
     let stage = call(class, random);
     let ends = match class.outputs {
@@ -60,7 +70,8 @@ fn alone(class: &Class, random: &mut Random) -> Option<(String, Trial)> {
         Outputs::One => "s -> json".to_owned(),
         Outputs::Many => "s[0] -> json; s[2] -> json".to_owned(),
     };
-    let text = format!("s :: {stage}; file(\"in\") -> s; {ends}");
+    let before = if takes_flows(class) { "flow -> " } else { "" };
+    let text = format!("s :: {stage}; file(\"in\") -> {before}s; {ends}");
     Trial::graph(&text).ok().map(|trial| (text, trial))
 }
 
@@ -113,7 +124,8 @@ fn every_stage_balances_and_makes_no_packet_up() {
             trial.assert_balanced();
             let account = trial.account();
             let stage = account.stages.iter().find(|stage| stage.name == "s").expect("the stage");
-            assert!(stage.received == 600 && stage.own.held == 0 && stage.passed <= 600, "{text}: {stage:?}");
+            let has_all = stage.received == 600 || takes_flows(class) && stage.received > 0;
+            assert!(has_all && stage.own.held == 0 && stage.passed <= 600, "{text}: {stage:?}");
             let ends = if class.outputs == Outputs::Many { 2 } else { 1 };
             let arrived: Vec<_> = (0..ends).flat_map(|end| trial.arrived_at(end)).collect();
             for packet in arrived {
