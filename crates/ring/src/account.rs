@@ -33,26 +33,31 @@ pub struct Lost {
 }
 
 impl Lost {
-    /// All causes together.
+    /// All causes together. What a writer that lies says of its losses may be any number, so nothing here wraps around.
     pub fn total(&self) -> u64 {
-        self.index_full + self.overwritten + self.damaged + self.unread
+        let Lost { index_full, overwritten, damaged, unread } = *self;
+        [overwritten, damaged, unread].into_iter().fold(index_full, u64::saturating_add)
     }
 }
 
 impl Account {
     /// Whether offered = delivered + lost.
     pub fn balances(&self) -> bool {
-        self.offered == self.delivered + self.lost.total()
+        self.offered == self.delivered.saturating_add(self.lost.total())
     }
 
     /// Adds another's, such as that of the same reader in another buffer.
     pub fn merge(&mut self, other: &Account) {
-        self.offered += other.offered;
-        self.delivered += other.delivered;
-        self.lost.index_full += other.lost.index_full;
-        self.lost.overwritten += other.lost.overwritten;
-        self.lost.damaged += other.lost.damaged;
-        self.lost.unread += other.lost.unread;
+        for (sum, count) in [
+            (&mut self.offered, other.offered),
+            (&mut self.delivered, other.delivered),
+            (&mut self.lost.index_full, other.lost.index_full),
+            (&mut self.lost.overwritten, other.lost.overwritten),
+            (&mut self.lost.damaged, other.lost.damaged),
+            (&mut self.lost.unread, other.lost.unread),
+        ] {
+            *sum = sum.saturating_add(count);
+        }
         self.is_implausible |= other.is_implausible;
     }
 }

@@ -135,6 +135,20 @@ fn a_head_that_cannot_be_ends_reading() {
 }
 
 #[test]
+fn losses_that_cannot_be_do_not_wrap_around() {
+    let mut writer = writer(4096, 16);
+    let (id, mut reader, words) = attached(&mut writer, Policy::Lossy, 16);
+    offer(&mut writer, &Made::new(0, 10, 60), &[id]);
+    words[index::INDEX_FULL].store(u64::MAX - 3, SeqCst);
+    words[index::BYTES].store(u64::MAX, SeqCst);
+    assert_eq!(drain(&mut reader).len(), 10);
+    let mut account = reader.finish();
+    assert!(account.balances(), "{account}");
+    account.merge(&account.clone());
+    assert!(account.balances(), "{account}");
+}
+
+#[test]
 fn entries_that_lead_nowhere_are_damaged_or_overwritten() {
     for policy in [Policy::Lossy, leased()] {
         let mut writer = writer(4096, 16);
