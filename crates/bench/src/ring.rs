@@ -8,7 +8,7 @@
 //!
 //! Readers are read by the same thread, between timed stretches, so nobody waits and the index never fills: the figure is the writer's work, with
 //! indices and records gone from its first caches as if others had read them. Each batch is timed by itself, and the slowest tenth of a run left out: that is where
-//! another process had the processor (a block is changed in one batch of 32 to 64). FFPF's figures are of Table 1: cycles of a Pentium 4.
+//! another process had the processor (a block is changed in one batch of 32 to 64). FFPF's figures are those of its Table 1, on the machine of its time.
 
 use anyhow::ensure;
 use clap::Args;
