@@ -4,15 +4,21 @@
 //! shared buffer --Tap--> records --filter, once more--> copied to memory of ours, a VLAN tag before its EtherType
 //! ```
 //!
+//! ```text
+//! descriptor := epoll { bell of each buffer, an eventfd of ours }     readable: packets have come while we slept, or some are left that were not handed out
+//! ```
+//!
 //! The program's filter runs at the daemon, which offers only what it accepts. It runs here too: a packet may have been offered before the filter came.
 
 use std::ffi::c_int;
-use std::os::fd::{AsRawFd, RawFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use tapline_capture::{Advance, Source as _};
 use tapline_filter::bpf::Program;
 use tapline_packet::{Batch, Packet, Record};
+use tapline_sys::Wakeup;
 use tapline_tap::protocol::{Attach, Policy};
 use tapline_tap::{Client, Error, Tap, socket_path};
 
@@ -25,7 +31,9 @@ use crate::source::{Keep, Opened, Source};
 /// A reader of a capture.
 pub(crate) struct Shared {
     tap: Tap,
-    fd: RawFd,
+    gate: Gate,
+    /// The tap has a batch that was not looked at.
+    is_pending: bool,
     dlts: Vec<c_int>,
     snap_len: u32,
     has_program: bool,
@@ -49,17 +57,13 @@ impl Shared {
         let attach = Attach { capture: name.to_owned(), policy: Policy::Lossy, ..Attach::default() };
         let tap =
             client.and_then(|client| client.attach(&attach)).map_err(|error| open_failure(device, &error))?;
-        let several = || {
-            Failure::error(format!(
-                "{device}: it has several workers, and so several descriptors; serve it with workers = 1"
-            ))
-        };
-        let fd = tap.descriptor().ok_or_else(several)?.as_raw_fd();
+        let gate = Gate::new(tap.descriptors()).map_err(|error| Failure::system("epoll", &error))?;
         let dlt = tap.interfaces().first().map_or(1, |interface| c_int::from(interface.link_type.dlt()));
         let snap_len = wished.snap_len_or_max();
-        let shared = Shared {
+        let mut shared = Shared {
             tap,
-            fd,
+            gate,
+            is_pending: false,
             dlts: vec![dlt],
             snap_len: snap_len as u32,
             has_program: false,
@@ -67,7 +71,20 @@ impl Shared {
             memory: Vec::new(),
             records: Vec::new(),
         };
+        // A program may wait before it asks for packets.
+        shared.is_pending = shared.look()?;
+        shared.gate.set(shared.is_pending);
         Ok(Opened { source: Box::new(shared), dlt, snap_len, warning: None })
+    }
+
+    /// Whether the tap has a batch; if not, its bells will ring for one.
+    fn look(&mut self) -> Result<bool, Failure> {
+        match self.tap.advance(Duration::ZERO) {
+            Ok(Advance::Batch) => Ok(true),
+            Ok(Advance::Idle) => Ok(false),
+            Ok(Advance::End) => Err(Failure::error("the daemon has ended this capture")),
+            Err(error) => Err(Failure::error(error.to_string())),
+        }
     }
 
     /// Copies what is wanted of the batch, as C sees it.
@@ -94,6 +111,46 @@ impl Shared {
     }
 }
 
+/// One descriptor that stands for several, and for what was not handed out yet.
+struct Gate {
+    epoll: OwnedFd,
+    own: Wakeup,
+    is_set: bool,
+}
+
+impl Gate {
+    fn new<'a>(bells: impl Iterator<Item = BorrowedFd<'a>>) -> io::Result<Gate> {
+        let own = Wakeup::new().map_err(|error| error.source)?;
+        // SAFETY: epoll_create1(2) takes a number.
+        let raw = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if raw < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor was just made, and nobody else has it.
+        let epoll = unsafe { OwnedFd::from_raw_fd(raw) };
+        let bells = bells.map(|bell| bell.as_raw_fd());
+        for fd in bells.chain([own.as_fd().as_raw_fd()]) {
+            let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+            // SAFETY: both descriptors are open, and `event` lives through the call, which only reads it.
+            let result = unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) };
+            if result < 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        Ok(Gate { epoll, own, is_set: false })
+    }
+
+    /// Makes it readable, or leaves that to the bells.
+    fn set(&mut self, is_set: bool) {
+        if is_set && !self.is_set {
+            self.own.notify();
+        } else if !is_set && self.is_set {
+            self.own.take();
+        }
+        self.is_set = is_set;
+    }
+}
+
 /// Why a capture cannot be read.
 fn open_failure(device: &str, error: &Error) -> Failure {
     let code = match error {
@@ -107,29 +164,28 @@ fn open_failure(device: &str, error: &Error) -> Failure {
 
 impl Source for Shared {
     fn advance(&mut self, keep: Keep<'_>) -> Result<bool, Failure> {
-        loop {
-            match self.tap.advance(Duration::ZERO) {
-                Ok(Advance::Batch) => {
-                    self.take(keep);
-                    if !self.records.is_empty() {
-                        return Ok(true);
-                    }
-                }
-                Ok(Advance::Idle) => return Ok(false),
-                Ok(Advance::End) => return Err(Failure::error("the daemon has ended this capture")),
-                Err(error) => return Err(Failure::error(error.to_string())),
+        self.records.clear();
+        while std::mem::take(&mut self.is_pending) || self.look()? {
+            self.take(keep);
+            if !self.records.is_empty() {
+                self.gate.set(true);
+                return Ok(true);
             }
         }
+        self.gate.set(false);
+        Ok(false)
     }
 
     fn batch(&self) -> Batch<'_> {
         Batch::new(&self.memory, &self.records)
     }
 
-    fn release(&mut self) {}
+    fn release(&mut self) {
+        self.records.clear();
+    }
 
     fn fd(&self) -> RawFd {
-        self.fd
+        self.gate.epoll.as_raw_fd()
     }
 
     fn examine(&mut self) -> Result<(), Failure> {

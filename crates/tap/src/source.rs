@@ -108,12 +108,10 @@ impl Tap {
         }
     }
 
-    /// What becomes readable when there are packets, or the daemon is gone, once [`advance`](Source::advance) has said that there is nothing; `None` if
-    /// there are several buffers, and so several of these.
-    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        let mut readers = self.merged.readers();
-        let first = readers.next()?;
-        readers.next().is_none().then(|| first.descriptor())
+    /// What becomes readable when there are packets, or the daemon is gone, once [`advance`](Source::advance) has said that there is nothing: one of them, for
+    /// each buffer one.
+    pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.merged.readers().map(|reader| reader.descriptor())
     }
 
     /// Counters of the daemon's sources, of all workers together.
