@@ -222,7 +222,7 @@ pub(crate) fn put_tag(memory: &mut [u8], record: &mut Record, dlt: c_int) {
     };
     let Some(VlanTag { tpid, tci }) = record.meta.vlan else { return };
     let start = record.offset.wrapping_sub(TAG_LEN);
-    if (record.cap_len as usize) < before || memory.get(start..record.offset + before).is_none() {
+    if (record.cap_len as usize) < before || memory.get(start..record.offset.wrapping_add(before)).is_none() {
         return;
     }
     memory.copy_within(record.offset..record.offset + before, start);
