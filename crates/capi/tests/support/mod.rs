@@ -49,7 +49,7 @@ fn built() -> PathBuf {
         .iter()
         .map(|folder| folder.join("libpcap.so"))
         .find(|path| path.is_file())
-        .expect("cargo builds libpcap.so for these tests")
+        .expect("cargo builds libpcap.so before it runs these tests")
 }
 
 /// The system's libpcap, if there is one.
