@@ -257,6 +257,7 @@ fn what_cannot_be_meant_is_refused() {
         ("ifindex 3", ETHERNET, "not a live capture"),
         ("lane and metac", SUNATM, "supported only on SUNATM"),
         ("portrange 60-0-6010", ETHERNET, "more than one hyphen"),
+        ("portrange \\-1023", ETHERNET, "has no starting port"),
         ("portrange 1-10x3", ETHERNET, "is not a valid port"),
         ("decnet host 64.1", ETHERNET, "DECnet"),
         ("ip[8] / 0 = 1", ETHERNET, "division by zero"),

@@ -175,12 +175,13 @@ pub(crate) const REFUSALS: &[RefusalRule] = &[
     },
     RefusalRule {
         name: "port-ranges",
-        reason: "1.11 refuses a range of ports with more than one hyphen, or with an end that is no number and no name; \
+        reason: "1.11 refuses a range of ports with more than one hyphen, without one of its ends, or with an end that is no number and no name; \
                  1.10 reads the digits that it finds",
         covers: |r| {
+            let faults =
+                ["more than one hyphen", "has no starting port", "has no ending port", "is not a valid port"];
             r.text.contains("portrange")
-                && r.ours
-                    .is_some_and(|m| m.contains("more than one hyphen") || m.ends_with("is not a valid port"))
+                && r.ours.is_some_and(|m| faults.iter().any(|fault| m.contains(fault)))
         },
     },
     RefusalRule {
