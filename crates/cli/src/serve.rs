@@ -1,7 +1,7 @@
 //! `tapline serve` and `tapline status`.
 //!
 //! ```text
-//! rules -> sources (opened with all rights) -> socket -> rights given up -> threads -> serve -> account
+//! rules -> sources and socket (opened with all rights) -> rights given up -> threads -> serve -> account
 //! ```
 
 use std::io::{self, Write as _};
@@ -17,7 +17,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tapline_capture::af_packet::{self, LATENCY_INTERACTIVE_MS, Settings};
 use tapline_capture::{FileInput, Source};
-use tapline_daemon::{Capture, CaptureRule, Ended, Rules, Server};
+use tapline_daemon::{Capture, CaptureRule, Ended, Rules, Server, Socket};
 use tapline_file::Order;
 use tapline_filter::{Handle, Options};
 use tapline_graph::grouped;
@@ -95,20 +95,21 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
         announcements.iter().for_each(|line| say(line));
         opened.push((rule.clone(), sources));
     }
+    let socket = Socket::bind(&rules, identity.as_ref().map(|identity| identity.uid))?;
     privileges::give_up(identity.as_ref())?;
     // Threads inherit the rights that are left.
     let captures = opened.into_iter().map(|(rule, sources)| Capture::start(rule, sources));
     let captures = captures.collect::<Result<Vec<_>, _>>()?;
-    let server = Server::new(rules.clone(), captures)?;
+    let server = Server::new(rules.clone(), socket, captures)?;
     say(&format!("serving at {}", rules.socket.display()));
     let orders = server.orders();
     let config = args.config.clone();
-    let (socket, stopping) = (rules.socket, Arc::clone(&orders));
+    let stopping = Arc::clone(&orders);
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for signal in signals.forever() {
             match (signal, &config) {
                 (SIGHUP, Some(path)) => match Rules::read(path) {
-                    Ok(rules) => stopping.reload(Rules { socket: socket.clone(), ..rules }),
+                    Ok(rules) => stopping.reload(rules),
                     Err(error) => say(&format!("the rules stay as they were: {error}")),
                 },
                 (SIGHUP, None) => say("there is no file of rules to read again (--config)"),

@@ -5,7 +5,7 @@ mod support;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -284,7 +284,7 @@ fn rules_decide_who_reads_what() {
     let Some(mut daemon) = Daemon::with_rules(TEST, access) else { return };
     let folder = tempfile::tempdir().unwrap();
     for path in [folder.path(), daemon.folder.path()] {
-        fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
     }
     let capture = |uid: u32, arguments: &[&str]| {
         let mut command = tapline(["capture", "--json", "--socket"]);
@@ -358,6 +358,34 @@ fn other_rules_send_away_whom_they_no_longer_let_read() {
     assert!(told.contains("the rules no longer let it read as it did"), "{told}");
 }
 
+/// As under sudo: the socket is made with all rights, in a folder that is root's, for the user who then serves and may read.
+#[test]
+fn who_started_it_serves_without_rights_and_may_read() {
+    const TEST: &str = "who_started_it_serves_without_rights_and_may_read";
+    if !root_or_skip(TEST) {
+        return;
+    }
+    let Some(mut daemon) = Daemon::start(TEST, &["-Z", "nobody"]) else { return };
+    let status = fs::read_to_string(format!("/proc/{}/status", daemon.live.as_ref().unwrap().pid())).unwrap();
+    assert!(status.contains(&format!("Uid:\t{NOBODY}\t{NOBODY}")), "{status}");
+    assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
+    assert_eq!(fs::metadata(daemon.socket()).unwrap().uid(), NOBODY);
+    fs::set_permissions(daemon.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = tapline(["capture", "-i", "tap:office", "--json", "-w", "/dev/null", "--socket"]);
+    match command.arg(daemon.socket()).uid(NOBODY).gid(NOBODY).spawn() {
+        Ok(child) => {
+            let nobody = Reader { child: Some(child), file: PathBuf::new() };
+            wait_for("nobody to read", || daemon.readers().len() == 1);
+            daemon.send(&frames(19, 500));
+            daemon.settle(500, 1);
+            assert_eq!(daemon.readers()[0]["counts"]["delivered"], 500);
+            nobody.signal("INT");
+        }
+        Err(error) => eprintln!("skipped in part: {TEST}: nobody may not run {TAPLINE}: {error}"),
+    }
+    daemon.end();
+}
+
 #[test]
 fn garbage_is_refused_counted_and_told_once() {
     let Some(mut daemon) = Daemon::start("garbage_is_refused_counted_and_told_once", &[]) else { return };
@@ -422,7 +450,7 @@ fn unmodified_programs_read_one_capture_each_with_its_own_filter() {
     if !library(daemon.folder.path()) {
         return eprintln!("skipped: {TEST}: no libpcap.so beside the program: cargo build -p tapline-capi");
     }
-    fs::set_permissions(daemon.folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    fs::set_permissions(daemon.folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let start = |program: &str, device: &str, name: &str, more: &[&str], filter: &[&str]| {
         let file = daemon.file(name);
         let known = daemon.readers().len();

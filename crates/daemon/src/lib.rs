@@ -32,4 +32,4 @@ mod worker;
 pub use capture::{Capture, Ended};
 pub use error::Error;
 pub use rules::{AccessRule, CaptureRule, Rules, Who};
-pub use server::{Orders, Server};
+pub use server::{Orders, Server, Socket};

@@ -72,11 +72,17 @@ impl Orders {
     }
 }
 
+/// The socket of a daemon, which nobody answers at yet.
+#[derive(Debug)]
+pub struct Socket {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
 /// A daemon: a socket and its captures.
 pub struct Server {
     rules: Rules,
-    listener: UnixListener,
-    path: PathBuf,
+    socket: Socket,
     captures: Vec<Capture>,
     clients: Vec<Client>,
     orders: Arc<Orders>,
@@ -88,20 +94,18 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens. Before that it is tried out that readers cannot write to buffers.
+    /// Puts captures behind a socket. Before that it is tried out that readers cannot write to buffers.
     ///
     /// # Errors
-    /// [`Error::Ring`] if they could; [`Error::SocketTaken`], [`Error::File`].
-    pub fn new(rules: Rules, captures: Vec<Capture>) -> Result<Server, Error> {
+    /// [`Error::Ring`] if they could; [`Error::System`].
+    pub fn new(rules: Rules, socket: Socket, captures: Vec<Capture>) -> Result<Server, Error> {
         let spec =
             BufferSpec { block_len: 4096, blocks: 4, snap_len: 64, ..BufferSpec::new(LinkType::ETHERNET) };
         drop(Writer::create(&spec, Timestamp::from_nanos(clock::realtime_ns()))?);
-        let listener = listen(&rules)?;
         let wakeup = Wakeup::new().map_err(|error| error.source)?;
         Ok(Server {
-            path: rules.socket.clone(),
             rules,
-            listener,
+            socket,
             captures,
             clients: Vec::new(),
             orders: Arc::new(Orders { wakeup, asked: Mutex::default() }),
@@ -133,7 +137,7 @@ impl Server {
             }
             poller.clear();
             poller.add(self.orders.wakeup.as_fd());
-            poller.add(self.listener.as_fd());
+            poller.add(self.socket.listener.as_fd());
             self.clients.iter().for_each(|client| poller.add(client.channel.as_fd()));
             poller.wait(WAIT).map_err(|error| error.source)?;
             let ready: Vec<bool> = (0..self.clients.len())
@@ -147,14 +151,14 @@ impl Server {
             }
         }
         // Nobody new comes.
-        let _ = fs::remove_file(&self.path);
+        let _ = fs::remove_file(&self.socket.path);
         let ended = std::mem::take(&mut self.captures).into_iter().map(Capture::stop).collect();
         Ok(ended)
     }
 
     fn accept(&mut self, log: &mut dyn FnMut(&str)) {
         // Others that wait have their turn after the next poll.
-        let Ok((stream, _)) = self.listener.accept() else { return };
+        let Ok((stream, _)) = self.socket.listener.accept() else { return };
         let peer = match peer::of(stream.as_fd()) {
             Ok(peer) if self.clients.len() < CLIENTS_MAX => peer,
             Ok(_) => return self.refuse(log, &format!("more than {CLIENTS_MAX} connections")),
@@ -450,34 +454,43 @@ fn name(client: &Client) -> String {
     format!("{program} (process {}, user {})", client.who.pid, client.who.uid)
 }
 
-/// Takes the socket, from a daemon that is no more if need be.
-fn listen(rules: &Rules) -> Result<UnixListener, Error> {
-    let path = rules.socket.as_path();
-    let file = |source: io::Error| Error::File { path: path.to_owned(), source };
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        fs::create_dir_all(folder).map_err(file)?;
-    }
-    let listener = match UnixListener::bind(path) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            if is_alive(path) {
-                return Err(Error::SocketTaken { path: path.to_owned() });
-            }
-            fs::remove_file(path).map_err(file)?;
-            UnixListener::bind(path)
+impl Socket {
+    /// Takes the socket that the rules name, from a daemon that is no more if need be, for `owner`, who the daemon will be. To be called with all rights: who
+    /// serves need not be able to write to the folder. It stays behind then, and the next daemon takes it.
+    ///
+    /// # Errors
+    /// [`Error::SocketTaken`], [`Error::File`], [`Error::Senseless`].
+    pub fn bind(rules: &Rules, owner: Option<u32>) -> Result<Socket, Error> {
+        let path = rules.socket.as_path();
+        let file = |source: io::Error| Error::File { path: path.to_owned(), source };
+        let senseless = |what| Error::Senseless { path: path.to_owned(), what };
+        let gid = match &rules.group {
+            None => None,
+            Some(name) => match group_of_name(name).or_else(|| name.parse().ok()) {
+                Some(gid) => Some(gid),
+                None => return Err(senseless(format!("there is no group {name:?}"))),
+            },
+        };
+        let mode = rules.socket_mode().map_err(senseless)?;
+        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+            fs::create_dir_all(folder).map_err(file)?;
         }
-        other => other,
-    };
-    let listener = listener.map_err(file)?;
-    listener.set_nonblocking(true).map_err(file)?;
-    let senseless = |what| Error::Senseless { path: path.to_owned(), what };
-    if let Some(group) = &rules.group {
-        let gid = group_of_name(group).or_else(|| group.parse().ok());
-        let gid = gid.ok_or_else(|| senseless(format!("there is no group {group:?}")))?;
-        chown(path, None, Some(gid)).map_err(file)?;
+        let listener = match UnixListener::bind(path) {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                if is_alive(path) {
+                    return Err(Error::SocketTaken { path: path.to_owned() });
+                }
+                fs::remove_file(path).map_err(file)?;
+                UnixListener::bind(path)
+            }
+            other => other,
+        };
+        let listener = listener.map_err(file)?;
+        listener.set_nonblocking(true).map_err(file)?;
+        chown(path, owner, gid).map_err(file)?;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(file)?;
+        Ok(Socket { listener, path: path.to_owned() })
     }
-    let mode = rules.socket_mode().map_err(senseless)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(file)?;
-    Ok(listener)
 }
 
 /// Whether somebody listens there.

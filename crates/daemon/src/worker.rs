@@ -147,6 +147,8 @@ struct Desk {
     /// What the source said when it was last asked.
     interfaces: Vec<InterfaceAccount>,
     tended: Instant,
+    /// When lossless readers are waited for no longer, once it is to end.
+    patience_ends: Option<Instant>,
     ended: Option<String>,
 }
 
@@ -174,6 +176,7 @@ impl Worker {
             closed: (0, 0),
             interfaces: Vec::new(),
             tended: Instant::now(),
+            patience_ends: None,
             ended: None,
         };
         Worker { source, desk }
@@ -267,15 +270,12 @@ impl Desk {
             return Ok(at);
         }
         let Setting { link_type, buffer_mib, worker, history, options, .. } = &self.setting;
-        let history = match history {
-            None => None,
-            Some(text) => {
-                let filter = compile(&rights.narrowed(text), options)?;
-                Some(self.set.insert(filter, 0))
-            }
-        };
-        let view = View::new(rights, *link_type, *buffer_mib, *worker).map_err(|error| error.to_string())?;
-        self.views.push(View { history, ..view });
+        let history = history.as_ref().map(|text| compile(&rights.narrowed(text), options)).transpose()?;
+        let mut view =
+            View::new(rights, *link_type, *buffer_mib, *worker).map_err(|error| error.to_string())?;
+        // Last, when nothing can fail any more: what is in the set has a use.
+        view.history = history.map(|filter| self.set.insert(filter, 0));
+        self.views.push(view);
         self.know_uses();
         Ok(self.views.len() - 1)
     }
@@ -363,7 +363,7 @@ impl Desk {
         }
     }
 
-    /// Waits for lossless readers, unless it is the end. Orders are obeyed meanwhile: such a reader may want to leave, and who comes gets packets
+    /// Waits for lossless readers; at the end only for a while. Orders are obeyed meanwhile: such a reader may want to leave, and who comes gets packets
     /// from the next batch on.
     fn wait_for_room(&mut self, at: usize, batch: &Batch<'_>) {
         loop {
@@ -372,10 +372,15 @@ impl Desk {
             let asleep = writer.wait_for(id, ROOM_WAIT);
             let departed = writer.reap();
             self.depart(at, departed);
-            if asleep.is_err() || self.obey() {
+            if asleep.is_err() || self.obey() && self.is_out_of_patience() {
                 return;
             }
         }
+    }
+
+    /// Whether it has been the end for so long that readers had the time to read what is left.
+    fn is_out_of_patience(&mut self) -> bool {
+        Instant::now() >= *self.patience_ends.get_or_insert_with(|| Instant::now() + LINGER)
     }
 
     /// What is to be done now and then.
@@ -419,12 +424,8 @@ impl Desk {
             view.writer.end();
         }
         let mut is_stopping = is_stopping;
-        let mut deadline = Instant::now() + LINGER;
-        while !(is_stopping && (self.readers.is_empty() || Instant::now() >= deadline)) {
-            if self.obey() && !is_stopping {
-                is_stopping = true;
-                deadline = Instant::now() + LINGER;
-            }
+        while !(is_stopping && (self.readers.is_empty() || self.is_out_of_patience())) {
+            is_stopping |= self.obey();
             for at in 0..self.views.len() {
                 let departed = self.views[at].writer.reap();
                 self.depart(at, departed);
@@ -491,8 +492,7 @@ pub(crate) fn compile(text: &str, options: &Options) -> Result<Filter, String> {
 /// A program as native code.
 #[cfg(feature = "jit")]
 pub(crate) fn ready(program: Program) -> Arc<dyn Accept> {
-    static RESIDUALS: tapline_jit::Residuals = tapline_jit::Residuals::new(tapline_jit::RESIDUALS_MAX);
-    RESIDUALS.ready(program)
+    tapline_jit::Residuals::of_process().ready(program)
 }
 
 /// A program in the interpreter.

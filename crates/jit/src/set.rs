@@ -7,8 +7,8 @@
 //! Each piece of code is a mapping of its own. The kernel allows a process 65,530 of them (`vm.max_map_count`), and one that has no more
 //! left cannot grow its heap either, so the number of pieces has a limit.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 
 use tapline_filter::bpf::Program;
 use tapline_filter::ir::raise_program;
@@ -38,14 +38,39 @@ pub const RESIDUALS_MAX: usize = 16_384;
 #[derive(Debug)]
 pub struct Residuals {
     max: usize,
-    native: AtomicUsize,
+    /// Pieces that are there: each gives its place back when it goes.
+    native: Arc<AtomicUsize>,
     interpreted: AtomicUsize,
 }
 
+/// Native code that holds one of the places.
+struct Placed {
+    native: Native,
+    places: Arc<AtomicUsize>,
+}
+
+impl Drop for Placed {
+    fn drop(&mut self) {
+        self.places.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Accept for Placed {
+    fn accepts(&self, packet: Packet<'_>) -> bool {
+        self.native.accepts(packet)
+    }
+}
+
 impl Residuals {
-    /// At most `max` programs become native.
-    pub const fn new(max: usize) -> Residuals {
-        Residuals { max, native: AtomicUsize::new(0), interpreted: AtomicUsize::new(0) }
+    /// At most `max` programs are native at the same time.
+    pub fn new(max: usize) -> Residuals {
+        Residuals { max, native: Arc::default(), interpreted: AtomicUsize::new(0) }
+    }
+
+    /// Those of this process, which share its mappings: [`RESIDUALS_MAX`] in all.
+    pub fn of_process() -> &'static Residuals {
+        static RESIDUALS: LazyLock<Residuals> = LazyLock::new(|| Residuals::new(RESIDUALS_MAX));
+        &RESIDUALS
     }
 
     /// The program ready to run: native code, or the interpreter beyond the limit and where there is no native code.
@@ -56,7 +81,7 @@ impl Residuals {
             let mut ir = raise_program(&program);
             optimise(&mut ir);
             match Native::compile(&ir) {
-                Ok(native) => return Arc::new(native),
+                Ok(native) => return Arc::new(Placed { native, places: Arc::clone(&self.native) }),
                 Err(_) => self.native.fetch_sub(1, Ordering::Relaxed),
             };
         }
@@ -64,12 +89,12 @@ impl Residuals {
         Arc::new(program)
     }
 
-    /// How many programs became native code. What was dropped since still counts.
+    /// How many programs are native code now.
     pub fn native(&self) -> usize {
         self.native.load(Ordering::Relaxed)
     }
 
-    /// How many did not.
+    /// How many never became it.
     pub fn interpreted(&self) -> usize {
         self.interpreted.load(Ordering::Relaxed)
     }

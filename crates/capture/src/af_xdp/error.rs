@@ -102,18 +102,13 @@ pub enum AfXdpError {
     CutsHost,
     /// The driver does not tell programs when packets came.
     #[error(
-        "{interface}: its driver tells XDP programs no time of the adapter (Linux 6.3 or later, and a driver that does: see tapline interfaces); leave -j or \
+        "its driver tells XDP programs no time of the adapter (that takes Linux 6.3, and a driver that does); leave -j or \
          xdp: out"
     )]
-    NoTime {
-        /// Where.
-        interface: String,
-    },
+    NoTime,
     /// The adapter cannot be told to stamp packets.
-    #[error("{interface}: the adapter does not stamp packets: {source}; leave -j out")]
+    #[error("the adapter does not stamp packets: {source}; leave -j out")]
     NotStamping {
-        /// Where.
-        interface: String,
         /// What the kernel said.
         source: SyscallError,
     },

@@ -166,7 +166,7 @@ impl<'a> Opener<'a> {
         let has_time = notes.is_some_and(|notes| notes.time.is_some());
         let wants_time = self.settings.timestamps != TimestampSource::Host;
         if wants_time && !has_time {
-            return Err(AfXdpError::NoTime { interface: link.name.clone() });
+            return Err(AfXdpError::NoTime);
         }
         for queue in &mut queues {
             (queue.cookie, queue.wants_time) = (attachment.cookie, wants_time);
@@ -311,8 +311,8 @@ impl<'a> Opener<'a> {
         let told = features.ok().flatten().unwrap_or_default();
         let (has_time, has_vlan) = (told.metadata & METADATA_TIME != 0, told.metadata & METADATA_VLAN != 0);
         if wants_time && has_time && link.kind != "veth" {
-            let fail = |source| AfXdpError::NotStamping { interface: link.name.clone(), source };
-            self.control.stamp_all(&link.name).map_err(fail)?;
+            let stamped = self.control.stamp_all(&link.name);
+            stamped.map_err(|source| AfXdpError::NotStamping { source })?;
         }
         let names = ["bpf_xdp_metadata_rx_timestamp", "bpf_xdp_metadata_rx_vlan_tag"];
         let [time, vlan] = kernel_functions(names).unwrap_or_default();

@@ -228,8 +228,7 @@ impl Stage for Filters {
 /// A filter of the set; what must run as a program runs as native code.
 #[cfg(feature = "jit")]
 fn compile(text: &str, options: &Options) -> Result<Filter, tapline_filter::Error> {
-    static RESIDUALS: tapline_jit::Residuals = tapline_jit::Residuals::new(tapline_jit::RESIDUALS_MAX);
-    Filter::compile_with(text, options, &|program| RESIDUALS.ready(program))
+    Filter::compile_with(text, options, &|program| tapline_jit::Residuals::of_process().ready(program))
 }
 
 /// A filter of the set; what must run as a program is interpreted.
