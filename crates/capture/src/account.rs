@@ -146,6 +146,8 @@ pub struct TapAccount {
     pub damaged: u64,
     /// Packets that nobody looked at before the end.
     pub unread: u64,
+    /// Interfaces of the capture: the numbers above are of all of them together.
+    pub interfaces: usize,
 }
 
 impl TapAccount {

@@ -27,23 +27,26 @@ impl FileOutput {
             end: Some(now),
             ..counters(interface)
         };
-        interfaces.iter().enumerate().map(statistics).collect()
+        // What is known of several together says nothing of one.
+        let is_of_one =
+            |(_, interface): &(usize, &InterfaceAccount)| interface.tap.is_none_or(|tap| tap.interfaces == 1);
+        interfaces.iter().enumerate().filter(is_of_one).map(statistics).collect()
     }
 }
 
 /// The counters of an account as pcapng names them. What is not known is left out.
 fn counters(interface: &InterfaceAccount) -> InterfaceStatistics {
-    let filter_accepted = interface.ring.map(|ring| ring.received);
+    let of_ring = interface.ring.map(|ring| (ring.received, ring.dropped));
+    let of_tap = || interface.tap.map(|tap| (tap.offered, tap.lost()));
+    let (filter_accepted, os_dropped) = of_ring.or_else(of_tap).unzip();
     let unfiltered = interface.kernel_filtered == Count::Known(0);
     InterfaceStatistics {
         received: filter_accepted.filter(|_| unfiltered),
         dropped: sum_of(interface, Place::Nic, None)
+            .or_else(|| sum_of(interface, Place::Daemon, None))
             .or_else(|| sum_of(interface, Place::File, Some("isb_ifdrop"))),
         filter_accepted,
-        os_dropped: match interface.ring {
-            Some(ring) => Some(ring.dropped),
-            None => sum_of(interface, Place::File, Some("isb_osdrop")),
-        },
+        os_dropped: os_dropped.or_else(|| sum_of(interface, Place::File, Some("isb_osdrop"))),
         delivered: Some(interface.delivered),
         ..InterfaceStatistics::default()
     }

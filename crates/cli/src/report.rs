@@ -258,7 +258,7 @@ impl Table {
 
     /// What a daemon had for us.
     fn tap(&mut self, name: &str, tap: TapAccount) {
-        let TapAccount { offered, index_full, overwritten, damaged, unread } = tap;
+        let TapAccount { offered, index_full, overwritten, damaged, unread, .. } = tap;
         let causes = [(index_full, "index full"), (overwritten, "overwritten"), (damaged, "damaged")];
         let causes = causes.iter().filter(|(count, _)| *count > 0);
         let causes: Vec<String> =

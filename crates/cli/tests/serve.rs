@@ -242,9 +242,9 @@ fn a_stopped_or_killed_reader_costs_nobody_a_packet() {
     else {
         return;
     };
-    let [quick, stopped, killed] =
-        ["quick", "stopped", "killed"].map(|name| daemon.reader(name, &["--policy", "lossy"]));
-    let leased = daemon.reader("leased", &["--policy", "leased"]);
+    let [quick, stopped, killed] = ["quick.pcapng", "stopped.pcapng", "killed.pcapng"]
+        .map(|name| daemon.reader(name, &["--policy", "lossy"]));
+    let leased = daemon.reader("leased.pcapng", &["--policy", "leased"]);
     for reader in [&stopped, &killed, &leased] {
         reader.signal("STOP");
     }
@@ -261,11 +261,22 @@ fn a_stopped_or_killed_reader_costs_nobody_a_packet() {
     assert!(packets == frames, "{} packets: {tap}", packets.len());
     for slow in [stopped, leased] {
         slow.signal("CONT");
+        let file = slow.file.clone();
         let (packets, tap) = slow.interrupt();
         let lost = ["index_full", "overwritten", "damaged"].map(|cause| tap[cause].as_u64().unwrap());
         assert!(lost[1] > 0 && lost[2] == 0, "{tap}");
         assert_eq!(packets.len() as u64 + lost.iter().sum::<u64>() + tap["unread"].as_u64().unwrap(), 20_000);
         assert_eq!(tap["offered"], 20_000);
+        // The file tells it too.
+        let arguments = ["capture", "-w", "/dev/null", "--json", "-r"];
+        let read = finish(tapline(arguments).arg(&file)).succeeded().account();
+        let told = &read.value["interfaces"][0]["losses"];
+        let told = told.as_array().unwrap().iter().find(|loss| loss["counter"] == "isb_osdrop");
+        assert_eq!(
+            told.unwrap_or_else(|| panic!("{}", read.value))["count"],
+            lost.iter().sum::<u64>(),
+            "{read:?}"
+        );
         // What it has is in order, and as it was sent.
         let mut rest = frames.iter();
         assert!(packets.iter().all(|packet| rest.any(|frame| frame == packet)));

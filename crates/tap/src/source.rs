@@ -232,6 +232,7 @@ impl Source for Tap {
                 overwritten: account.lost.overwritten,
                 damaged: account.lost.damaged,
                 unread,
+                interfaces: self.interfaces.len(),
             }),
             ..InterfaceAccount::of_file(&self.name, self.delivered)
         }]
