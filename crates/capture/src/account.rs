@@ -153,7 +153,7 @@ pub struct TapAccount {
 impl TapAccount {
     /// Packets lost between the daemon and us.
     pub fn lost(&self) -> u64 {
-        self.index_full + self.overwritten + self.damaged
+        self.index_full.saturating_add(self.overwritten).saturating_add(self.damaged)
     }
 }
 
@@ -207,7 +207,7 @@ impl InterfaceAccount {
     /// What does not add up, in words.
     pub fn imbalance(&self) -> Option<String> {
         if let Some(tap) = self.tap {
-            let sum = tap.lost() + tap.unread + self.delivered;
+            let sum = tap.lost().saturating_add(tap.unread).saturating_add(self.delivered);
             return (tap.offered != sum).then(|| {
                 format!(
                     "{}: offered {} but lost {} + unread {} + delivered {} = {sum}",

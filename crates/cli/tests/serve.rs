@@ -515,6 +515,18 @@ fn unmodified_programs_read_one_capture_each_with_its_own_filter() {
     assert_eq!((&account["delivered"], &account["stored"]), (&8000.into(), &8000.into()), "{account}");
 }
 
+/// A file of these frames.
+fn write(path: &std::path::Path, frames: &[Vec<u8>]) {
+    let mut bytes = vec![0xd4, 0xc3, 0xb2, 0xa1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 1, 0, 0, 0];
+    for frame in frames {
+        for word in [1, 0, frame.len() as u32, frame.len() as u32] {
+            bytes.extend(word.to_le_bytes());
+        }
+        bytes.extend(frame);
+    }
+    fs::write(path, bytes).unwrap();
+}
+
 /// Attaches by hand: the descriptors of the first buffer.
 fn descriptors(daemon: &Daemon) -> (Channel, [OwnedFd; 3]) {
     let mut channel = Channel::new(UnixStream::connect(daemon.socket()).unwrap(), true);
@@ -613,17 +625,26 @@ fn a_file_is_served_whole_to_whoever_waits_for_it() {
     let namespace = Namespace::with_pair("serve").unwrap();
     let mut daemon = Daemon { live: None, folder: tempfile::tempdir().unwrap(), namespace };
     let file = daemon.file("in.pcap");
-    let recipe = ["size=imix", "flows=50", "count=50k", "seed=3"];
-    run(["generate", "-w", file.to_str().unwrap()].into_iter().chain(recipe)).succeeded();
+    // A batch of these is several times the buffer.
+    let frames: Vec<Vec<u8>> = (0..700_u32).map(|n| n.to_be_bytes().repeat(15_000)).collect();
+    write(&file, &frames);
     let mut command = tapline(["serve", "--json", "--name", "office", "--buffer", "4", "-r"]);
     command.arg(&file).arg("--socket").arg(daemon.socket()).stderr(Stdio::piped());
     daemon.live = Some(Live::start_command(&daemon.namespace, 0, &mut command));
     daemon.wait_until_served();
     let mut reader = daemon.reader_of_file("all.pcap");
     reader.end().succeeded().account();
-    assert!(bytes_of(packets_of(&reader.file)) == bytes_of(packets_of(&file)));
+    assert!(bytes_of(packets_of(&reader.file)) == frames);
+    let mut small = Channel::new(UnixStream::connect(daemon.socket()).unwrap(), true);
+    small.send(&Request::Hello { version: VERSION, program: "test".to_owned() }, &[]).unwrap();
+    assert!(matches!(small.receive().unwrap(), Reply::Hello { .. }));
+    let attach =
+        Attach { capture: "office".into(), policy: Policy::Lossless, entries: 128, ..Attach::default() };
+    small.send(&Request::Attach(attach), &[]).unwrap();
+    let Reply::Error(text) = small.receive().unwrap() else { panic!("it was taken") };
+    assert!(text.contains("a lossless reader needs 256"), "{text}");
     let (account, _) = daemon.end();
-    assert_eq!((&account["delivered"], &account["ended"]), (&50_000.into(), &"".into()), "{account}");
+    assert_eq!((&account["delivered"], &account["ended"]), (&700.into(), &"".into()), "{account}");
 }
 
 impl Daemon {

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tapline_packet::{LinkType, Timestamp};
+use tapline_packet::{BATCH_MAX, LinkType, Timestamp};
 use tapline_ring::{BufferSpec, Policy as RingPolicy, ReaderSpec, Standing, Start as RingStart, Writer};
 use tapline_sys::{Poller, Wakeup, clock, peer, privilege};
 use tapline_tap::Channel;
@@ -262,6 +262,11 @@ impl Server {
         let used = self.readers_of(client.who.uid, at);
         let refusal = if attach.entries > ENTRIES_MAX {
             Some(format!("an index of {} entries; {ENTRIES_MAX} are the most", attach.entries))
+        } else if attach.policy == Policy::Lossless && (attach.entries as usize) < BATCH_MAX {
+            Some(format!(
+                "an index of {} entries; a lossless reader needs {BATCH_MAX}, for a batch",
+                attach.entries
+            ))
         } else if !access.policies.iter().any(|policy| policy == attach.policy.name()) {
             let allowed = access.policies.join(", ");
             Some(format!("the policy {} is not allowed; there is {allowed}", attach.policy.name()))

@@ -6,7 +6,9 @@
 //!                  --> published; sleepers woken
 //! ```
 
+use std::borrow::Cow;
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
@@ -119,6 +121,15 @@ enum Use {
     History(usize),
 }
 
+/// Whether there is room for packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fit {
+    /// There is, or nobody waits for it any longer.
+    Now,
+    /// There never will be, for so many.
+    Never,
+}
+
 /// A source and its readers.
 pub(crate) struct Worker {
     source: Box<dyn Source>,
@@ -195,11 +206,14 @@ impl Worker {
                     break;
                 }
             }
-            if desk.setting.waits_for_readers && desk.readers.is_empty() && !is_stopping {
+            let is_waiting = desk.setting.waits_for_readers && desk.readers.is_empty() && !is_stopping;
+            let advanced = if is_waiting {
                 std::thread::sleep(WAIT);
-                continue;
-            }
-            match source.advance(WAIT) {
+                Ok(Advance::Idle)
+            } else {
+                source.advance(WAIT)
+            };
+            match advanced {
                 Ok(Advance::Batch) => desk.pass(&source.batch()),
                 Ok(Advance::Idle) => {}
                 Ok(Advance::End) => {
@@ -352,28 +366,48 @@ impl Desk {
         }
         let now = clock::monotonic_ns();
         for at in 0..self.views.len() {
-            self.wait_for_room(at, batch);
+            self.hand_out(at, batch, now);
+        }
+    }
+
+    /// Stores for a view and its readers, in parts if a lossless one never has room for all of the batch.
+    fn hand_out(&mut self, at: usize, batch: &Batch<'_>, now: u64) {
+        let (mut from, mut len) = (0, batch.len());
+        while from < batch.len() {
+            let part = from..from + len.min(batch.len() - from);
+            if self.wait_for_room(at, batch, &part) == Fit::Never && part.len() > 1 {
+                len = part.len() / 2;
+                continue;
+            }
             let View { writer, wanted, .. } = &mut self.views[at];
-            writer.store(batch, wanted);
+            writer.store(batch, &within(wanted, &part));
             for reader in self.readers.iter().filter(|reader| reader.view == at) {
                 // Only one that just left is unknown.
-                let _ = writer.index(reader.id, &reader.wanted, 0);
+                let _ = writer.index(reader.id, &within(&reader.wanted, &part), 0);
             }
             writer.publish(now);
+            from = part.end;
         }
     }
 
     /// Waits for lossless readers; at the end only for a while. Orders are obeyed meanwhile: such a reader may want to leave, and who comes gets packets
     /// from the next batch on.
-    fn wait_for_room(&mut self, at: usize, batch: &Batch<'_>) {
+    fn wait_for_room(&mut self, at: usize, batch: &Batch<'_>, part: &Range<usize>) -> Fit {
         loop {
             let View { writer, wanted, .. } = &mut self.views[at];
-            let Ok(Room::Blocked(id)) = writer.make_room(batch, wanted) else { return };
+            let id = match writer.make_room(batch, &within(wanted, part)) {
+                Ok(Room::Ready) => return Fit::Now,
+                Ok(Room::Blocked(id)) => id,
+                Err(_) => return Fit::Never,
+            };
             let asleep = writer.wait_for(id, ROOM_WAIT);
             let departed = writer.reap();
             self.depart(at, departed);
             if asleep.is_err() || self.obey() && self.is_out_of_patience() {
-                return;
+                return Fit::Now;
+            }
+            if self.tended.elapsed() >= TEND_EVERY {
+                self.tend_writers();
             }
         }
     }
@@ -385,8 +419,14 @@ impl Desk {
 
     /// What is to be done now and then.
     fn tend(&mut self, interfaces: Vec<InterfaceAccount>) {
-        self.tended = Instant::now();
         self.interfaces = interfaces;
+        self.tend_writers();
+        self.close_idle_views();
+    }
+
+    /// Of that what can be done in the midst of a batch too.
+    fn tend_writers(&mut self) {
+        self.tended = Instant::now();
         let counts = counts(&self.interfaces, self.unwanted);
         let now = clock::monotonic_ns();
         for at in 0..self.views.len() {
@@ -396,7 +436,6 @@ impl Desk {
             let departed = writer.reap();
             self.depart(at, departed);
         }
-        self.close_idle_views();
     }
 
     /// Buffers that nobody reads and that keep no history are given back.
@@ -458,6 +497,17 @@ impl Desk {
             ended: self.ended.clone(),
         }
     }
+}
+
+/// Those of a part of the batch, which mostly is all of it.
+fn within<'a>(wanted: &'a Selection, part: &Range<usize>) -> Cow<'a, Selection> {
+    let is_all = part.start == 0 && wanted.last().is_none_or(|last| last < part.end);
+    if is_all {
+        return Cow::Borrowed(wanted);
+    }
+    let mut within = wanted.clone();
+    within.retain(|index| part.contains(&index));
+    Cow::Owned(within)
 }
 
 /// What the source counted, for readers to see.

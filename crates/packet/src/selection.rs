@@ -35,8 +35,7 @@ impl Selection {
     /// Selects one packet more. One that does not stand behind those that are selected is there already, or comes too late: it is left out.
     #[inline]
     pub fn push(&mut self, index: usize) {
-        let is_next = self.len == 0 || usize::from(self.indices[self.len - 1]) < index;
-        if is_next && index < BATCH_MAX {
+        if index < BATCH_MAX && self.last().is_none_or(|last| last < index) {
             self.indices[self.len] = index as u8;
             self.len += 1;
         }
@@ -50,6 +49,11 @@ impl Selection {
     /// Whether none is.
     pub fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// The greatest index that is selected.
+    pub fn last(&self) -> Option<usize> {
+        self.indices[..self.len].last().map(|&index| usize::from(index))
     }
 
     /// The selected indices, ascending.
@@ -103,6 +107,20 @@ mod tests {
         assert_eq!(selection.iter().collect::<Vec<_>>(), expected);
         selection.truncate(2);
         assert_eq!(selection.iter().collect::<Vec<_>>(), [3, 9]);
+    }
+
+    #[test]
+    fn what_is_pushed_ascends() {
+        let mut selection = Selection::none();
+        assert_eq!(selection.last(), None);
+        for index in [3, 3, 2, 7, 255, 256, 9] {
+            selection.push(index);
+        }
+        assert_eq!(selection.iter().collect::<Vec<_>>(), [3, 7, 255]);
+        assert_eq!(selection.last(), Some(255));
+        selection.clear();
+        selection.push(0);
+        assert_eq!(selection.iter().collect::<Vec<_>>(), [0]);
     }
 
     #[test]

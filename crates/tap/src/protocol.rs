@@ -248,7 +248,7 @@ impl From<Account> for ReaderCounts {
 impl ReaderCounts {
     /// Packets that it will never get.
     pub fn lost(&self) -> u64 {
-        self.index_full + self.overwritten + self.damaged
+        self.index_full.saturating_add(self.overwritten).saturating_add(self.damaged)
     }
 
     /// Adds those of another buffer.

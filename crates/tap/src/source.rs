@@ -8,7 +8,7 @@
 //! ```
 
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tapline_capture::{
     Advance, Count, Error as CaptureError, InterfaceAccount, Loss, Place, Source, TapAccount,
@@ -117,7 +117,8 @@ impl Tap {
     /// Counters of the daemon's sources, of all workers together.
     fn counts(&self) -> [Option<u64>; PLACES.len()] {
         PLACES.map(|(place, _)| {
-            self.merged.readers().map(|reader| reader.source().get(place)).sum::<Option<u64>>()
+            let mut counts = self.merged.readers().map(|reader| reader.source().get(place));
+            counts.try_fold(0_u64, |sum, count| Some(sum.saturating_add(count?)))
         })
     }
 
@@ -179,19 +180,19 @@ impl Source for Tap {
         if self.phase == Phase::Ended {
             return Ok(Advance::End);
         }
+        let start = Instant::now();
         loop {
             let run = self.merged.next_run(clock::monotonic_ns()).map(|run| run.map(|run| run.batch.len()));
-            match run.map_err(|error| self.fail(error))? {
-                Some(len) => {
-                    self.delivered += len as u64;
-                    return Ok(Advance::Batch);
-                }
-                None => self.look_at_standing(),
+            if let Some(len) = run.map_err(|error| self.fail(error))? {
+                self.delivered += len as u64;
+                return Ok(Advance::Batch);
             }
             let before = tsc::now();
-            let waited = self.merged.wait(wait).map_err(|error| self.fail(error))?;
+            let left = wait.saturating_sub(start.elapsed());
+            let waited = self.merged.wait(left).map_err(|error| self.fail(error))?;
             self.waited += tsc::now().wrapping_sub(before);
-            if waited != Waited::Ready {
+            // What was there may all have been lost, or wait for another buffer: nobody is kept longer than was agreed.
+            if waited != Waited::Ready || left.is_zero() {
                 return self.idle(waited);
             }
         }
@@ -216,8 +217,10 @@ impl Source for Tap {
 
     fn account(&mut self) -> Vec<InterfaceAccount> {
         let account = self.merged.account();
-        let lost = account.lost.index_full + account.lost.overwritten + account.lost.damaged;
-        let unread = account.offered.saturating_sub(lost + self.delivered);
+        // The daemon's numbers, which need not be true.
+        let lost = account.lost.index_full.saturating_add(account.lost.overwritten);
+        let lost = lost.saturating_add(account.lost.damaged);
+        let unread = account.offered.saturating_sub(lost.saturating_add(self.delivered));
         let now = self.counts();
         let losses = PLACES.iter().zip(now).zip(self.before).filter_map(|(((_, name), now), before)| {
             let count = Count::Known(now?.saturating_sub(before?));
@@ -243,6 +246,7 @@ impl Source for Tap {
     }
 
     fn events(&mut self) -> Vec<tapline_capture::Event> {
+        self.look_at_standing();
         std::mem::take(&mut self.events)
     }
 }
