@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tapline_filter::bpf::Program;
 use tapline_packet::{Batch, Interface, InterfaceId};
 use tapline_sys::Wakeup;
 
@@ -33,6 +34,15 @@ pub trait Source: Send {
     /// run again.
     fn is_filtered(&self, _interface: InterfaceId) -> bool {
         false
+    }
+
+    /// From now on only packets that this program accepts are wanted, which it says for the capture filter too; `None` for that filter again. More than those may
+    /// still come: what waits already, and what a refusing kernel lets through. Returns whether the source can do so at all.
+    ///
+    /// # Errors
+    /// Some packets that are wanted now may not come.
+    fn restrict(&self, _program: Option<&Program>) -> Result<bool, Error> {
+        Ok(false)
     }
 
     /// What became of packets before they were lent, for each interface; counted since the source was opened.

@@ -41,7 +41,7 @@ Without rules only root and the user who started it may read. SIGHUP reads the r
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArgs {
     /// Rules: captures, and who may read them.
-    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["interface", "name", "history", "buffer"])]
+    #[arg(short, long, value_name = "FILE", conflicts_with_all = ["interface", "name", "history", "buffer", "count_all"])]
     config: Option<PathBuf>,
     /// Capture on this interface, or on these (a,b), as one capture. xdp: before a name takes packets by AF_XDP.
     #[arg(short, long, value_name = "IFACE", required_unless_present_any = ["config", "read"])]
@@ -55,6 +55,9 @@ pub(crate) struct ServeArgs {
     /// Store what this filter accepts ('' for all) though nobody reads it, so that readers can start in the past.
     #[arg(long, value_name = "FILTER")]
     history: Option<String>,
+    /// Take packets from the kernel too that nobody wants, to count them; by default the kernel is told what all readers want.
+    #[arg(long)]
+    count_all: bool,
     /// MiB of the buffer, a power of two.
     #[arg(long, value_name = "MIB", default_value_t = 64)]
     buffer: u32,
@@ -138,6 +141,7 @@ fn rules(args: &ServeArgs) -> Result<Rules> {
                 file: args.read.clone(),
                 netns: args.netns.clone(),
                 history: args.history.clone(),
+                count_all: args.count_all,
                 buffer: args.buffer,
                 ..CaptureRule::default()
             };
@@ -283,8 +287,13 @@ fn capture_text(capture: &CaptureStatus) -> String {
         0 => String::new(),
         packets => format!(", {} ns of processor time a packet", capture.cpu_ns / packets),
     };
+    let kernel = match capture.kernel_insns {
+        None => String::new(),
+        Some(1) => ", none taken from the kernel".to_owned(),
+        Some(count) => format!(", {count} instructions in the kernel say what is wanted"),
+    };
     format!(
-        "tap:{} ({}): {} packets, {} lost before, {} wanted by nobody, {} stored{cost}\n",
+        "tap:{} ({}): {} packets, {} lost before, {} wanted by nobody, {} stored{cost}{kernel}\n",
         capture.name,
         capture.interfaces.join(", "),
         grouped(capture.packets),

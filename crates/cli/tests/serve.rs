@@ -236,6 +236,56 @@ fn each_reader_gets_what_its_filter_selects_and_packets_are_stored_once() {
 }
 
 #[test]
+fn the_kernel_is_told_what_all_readers_want() {
+    let Some(mut daemon) = Daemon::start("the_kernel_is_told_what_all_readers_want", &[]) else { return };
+    let in_kernel = |daemon: &Daemon| daemon.status()["captures"][0]["kernel_insns"].clone();
+    let is_told = |what: &str, daemon: &Daemon, is: fn(u64) -> bool| {
+        wait_for(what, || in_kernel(daemon).as_u64().is_some_and(is));
+    };
+    is_told("nothing to be wanted", &daemon, |count| count == 1);
+    let tcp = daemon.reader("tcp.pcap", &["tcp"]);
+    is_told("one filter", &daemon, |count| count > 1);
+    let vlan = daemon.reader("vlan.pcap", &["vlan and ip"]);
+    let oracles = Oracles::start(&daemon, &["tcp", "vlan and ip", "tcp or (vlan and ip)"]);
+    let frames = frames(14, 4000);
+    daemon.send(&frames);
+    let [by_tcp, by_vlan, by_any]: [Vec<Vec<u8>>; 3] = oracles.end().try_into().unwrap();
+    daemon.settle(by_any.len() as u64, 2);
+    // Who comes widens it at once.
+    let all = daemon.reader("all.pcap", &[]);
+    assert_eq!(in_kernel(&daemon), Value::Null);
+    daemon.send(&frames);
+    daemon.settle((by_any.len() + frames.len()) as u64, 3);
+    assert!(all.interrupt().0 == frames);
+    is_told("all to be gone", &daemon, |count| count > 1);
+    for (reader, expected) in [(tcp, by_tcp), (vlan, by_vlan)] {
+        let twice = [expected.clone(), expected].concat();
+        let (packets, tap) = reader.interrupt();
+        assert!(packets == twice && !packets.is_empty(), "{} packets, not {}", packets.len(), twice.len());
+        assert_eq!(tap["offered"], packets.len());
+    }
+    is_told("nothing to be wanted any more", &daemon, |count| count == 1);
+    daemon.send(&frames);
+    let (account, _) = daemon.end();
+    assert_eq!(account["delivered"], by_any.len() + frames.len(), "{account}");
+    assert_eq!(account["interfaces"][0]["kernel_filtered"], Value::Null, "{account}");
+}
+
+#[test]
+fn what_nobody_wants_is_counted_on_request() {
+    let Some(mut daemon) = Daemon::start("what_nobody_wants_is_counted_on_request", &["--count-all"]) else {
+        return;
+    };
+    let reader = daemon.reader("tcp.pcap", &["tcp"]);
+    daemon.send(&frames(14, 4000));
+    daemon.settle(4000, 1);
+    assert_eq!(daemon.status()["captures"][0]["kernel_insns"], Value::Null);
+    let wanted = reader.interrupt().0.len();
+    let (account, _) = daemon.end();
+    assert_eq!((&account["delivered"], &account["unwanted"]), (&4000.into(), &(4000 - wanted).into()));
+}
+
+#[test]
 fn a_stopped_or_killed_reader_costs_nobody_a_packet() {
     let Some(mut daemon) =
         Daemon::start("a_stopped_or_killed_reader_costs_nobody_a_packet", &["--buffer", "4"])
@@ -571,15 +621,15 @@ fn a_reader_can_begin_in_the_past() {
     else {
         return;
     };
-    // The buffer for readers of these rights begins with the first of them.
-    daemon.reader("first.pcap", &[]).interrupt();
     let oracles = Oracles::start(&daemon, &["udp or tcp", "udp"]);
     daemon.send(&frames(16, 2000));
-    daemon.settle(2000, 0);
+    let oracles = oracles.end();
+    let stored = oracles[0].len() as u64;
+    daemon.settle(stored, 0);
     let since = [&["--since", "all"][..], &["--since", "1h", "udp"]];
-    for (arguments, expected) in since.into_iter().zip(oracles.end()) {
+    for (arguments, expected) in since.into_iter().zip(oracles) {
         let reader = daemon.reader("later.pcap", arguments);
-        daemon.settle(2000, 1);
+        daemon.settle(stored, 1);
         let (packets, tap) = reader.interrupt();
         assert!(packets == expected && !packets.is_empty(), "{arguments:?}: {tap}");
     }

@@ -15,8 +15,9 @@ use tapline_ring::{ReaderParts, ReaderSpec, Standing, Start};
 use tapline_sys::Wakeup;
 use tapline_tap::protocol::{CaptureStatus, ReaderCounts};
 
+use crate::union::Asked;
 use crate::view::Rights;
-use crate::worker::{self, Joined, Joining, Order, Report, Setting, Worker};
+use crate::worker::{self, Joined, Joining, Order, Report, Setting, Wish, Worker};
 use crate::{CaptureRule, Error};
 
 /// How long a worker may take to answer: it answers between two batches.
@@ -28,6 +29,8 @@ pub struct Capture {
     interfaces: Vec<Interface>,
     options: Options,
     workers: Vec<Thread>,
+    /// What workers tell.
+    log: Receiver<String>,
 }
 
 /// An instruction as clients send it: code, jt, jf, k.
@@ -89,23 +92,26 @@ impl Capture {
         let handle = if is_file { Handle::Savefile } else { Handle::Live };
         let options = Options { link_type, snap_len: rule.snap_len, handle, ..Options::default() };
         let mut workers = Vec::new();
+        let (tell, log) = channel();
         for (number, source) in sources.into_iter().enumerate() {
             let setting = Setting {
                 link_type,
                 buffer_mib: rule.buffer,
                 worker: number as u32,
                 history: rule.history.clone(),
+                filter_text: rule.filter.clone(),
+                counts_all: is_file || rule.count_all,
                 waits_for_readers: is_file,
                 options: options.clone(),
             };
             let (orders, received) = channel();
             let (stop, wakeup) = (Arc::<AtomicBool>::default(), source.wakeup());
-            let worker = Worker::new(setting, source, received, Arc::clone(&stop));
+            let worker = Worker::new(setting, source, received, tell.clone(), Arc::clone(&stop));
             let name = format!("tap:{}", rule.name);
             let thread = std::thread::Builder::new().name(name).spawn(move || worker.run())?;
             workers.push(Thread { orders, wakeup, stop, thread });
         }
-        Ok(Capture { rule, interfaces, options, workers })
+        Ok(Capture { rule, interfaces, options, workers, log })
     }
 
     pub(crate) fn rule(&self) -> &CaptureRule {
@@ -120,20 +126,28 @@ impl Capture {
         self.workers.len()
     }
 
+    /// What happened to its interfaces since the last call.
+    pub(crate) fn news(&self) -> impl Iterator<Item = String> {
+        self.log.try_iter()
+    }
+
     /// A filter within rights.
-    pub(crate) fn compile(&self, rights: &Rights, text: &str) -> Result<Arc<Filter>, String> {
+    pub(crate) fn compile(&self, rights: &Rights, text: &str) -> Result<Wish, String> {
         // By itself first, so that the fault is shown in what was given.
         tapline_filter::parse(text).map_err(|error| error.render(text))?;
-        worker::compile(&rights.narrowed(text), &self.options).map(Arc::new)
+        let narrowed = rights.narrowed(text);
+        let filter = Arc::new(worker::compile(&narrowed, &self.options)?);
+        Ok(Wish { filter, asked: Asked::Text(narrowed) })
     }
 
     /// A program of classic BPF within rights.
-    pub(crate) fn compile_program(&self, rights: &Rights, insns: &[RawInsn]) -> Result<Arc<Filter>, String> {
+    pub(crate) fn compile_program(&self, rights: &Rights, insns: &[RawInsn]) -> Result<Wish, String> {
         if insns.is_empty() {
             return self.compile(rights, "");
         }
         let insns = insns.iter().map(|&(code, jt, jf, k)| Insn { code, jt, jf, k }).collect();
         let program = Program::new(insns).map_err(|error| format!("no program: {error}"))?;
+        let asked = Asked::Program { forced: rights.filter.trim().to_owned(), own: program.clone() };
         let own = worker::ready(program);
         let accept: Arc<dyn Accept> = match rights.filter.trim() {
             "" => own,
@@ -143,7 +157,7 @@ impl Capture {
                 Arc::new(Both(worker::ready(forced), own))
             }
         };
-        Ok(Arc::new(Filter::of_program(accept)))
+        Ok(Wish { filter: Arc::new(Filter::of_program(accept)), asked })
     }
 
     /// Adds a reader to all workers. Gives its descriptors, and how many older packets it is offered.
@@ -151,13 +165,13 @@ impl Capture {
         &self,
         number: u64,
         rights: &Rights,
-        filter: &Arc<Filter>,
+        wish: &Wish,
         spec: ReaderSpec,
         start: Start,
     ) -> Result<(Vec<ReaderParts>, u64), String> {
         let (mut parts, mut replayed) = (Vec::new(), 0);
         for worker in &self.workers {
-            let joining = Joining { number, rights: rights.clone(), filter: Arc::clone(filter), spec, start };
+            let joining = Joining { number, rights: rights.clone(), wish: wish.clone(), spec, start };
             let (reply, answer) = sync_channel(1);
             let joined = worker.order(Order::Attach(Box::new(joining), reply), &answer);
             match joined.unwrap_or_else(|| Err("the capture does not answer".to_owned())) {
@@ -175,11 +189,13 @@ impl Capture {
     }
 
     /// Gives a reader another filter.
-    pub(crate) fn set_filter(&self, number: u64, filter: &Arc<Filter>) {
+    pub(crate) fn set_filter(&self, number: u64, wish: &Wish) -> Result<(), String> {
         for worker in &self.workers {
             let (reply, answer) = sync_channel(1);
-            worker.order(Order::Filter(number, Arc::clone(filter), reply), &answer);
+            let answered = worker.order(Order::Filter(number, wish.clone(), reply), &answer);
+            answered.unwrap_or_else(|| Err("the capture does not answer".to_owned()))?;
         }
+        Ok(())
     }
 
     /// Takes a reader away, with what became of its packets.
@@ -211,6 +227,7 @@ impl Capture {
             status.stored += report.stored;
             status.not_stored += report.not_stored;
             status.cpu_ns += report.cpu_ns;
+            status.kernel_insns = report.restricted.map(|len| len as u32);
             status.lost_before += report.interfaces.iter().map(lost_before).sum::<u64>();
             for reader in report.readers {
                 let sum = ReaderSum { counts: reader.counts, standing: reader.standing, wakes: reader.wakes };

@@ -15,6 +15,7 @@
 //! |---|---|
 //! | `rules` | who may read what, from a TOML file |
 //! | `view` | a buffer for readers of the same rights |
+//! | `union` | what all readers want, as one program for the kernel |
 //! | `worker` | a source, its filters and its views, in a thread |
 //! | `capture` | the workers of a capture, as the control thread sees them |
 //! | `client` | what a connection may do next |
@@ -26,6 +27,7 @@ mod client;
 mod error;
 mod rules;
 mod server;
+mod union;
 mod view;
 mod worker;
 

@@ -85,6 +85,8 @@ pub struct CaptureRule {
     pub filter: String,
     /// What is stored though nobody reads it, so that readers can start in the past; none for nothing.
     pub history: Option<String>,
+    /// Whether packets that nobody wants are taken from the kernel all the same, to be counted.
+    pub count_all: bool,
     /// Threads that share the packets.
     pub workers: u32,
     /// Whether interfaces receive what is meant for others.
@@ -102,6 +104,7 @@ impl Default for CaptureRule {
             snap_len: SNAP_LEN_MAX,
             filter: String::new(),
             history: None,
+            count_all: false,
             workers: 1,
             promiscuous: true,
         }

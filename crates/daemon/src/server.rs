@@ -149,6 +149,9 @@ impl Server {
             if poller.is_readable(1) {
                 self.accept(log);
             }
+            for capture in &self.captures {
+                capture.news().for_each(|line| log(&format!("{}: {line}", capture.rule().name)));
+            }
         }
         // Nobody new comes.
         let _ = fs::remove_file(&self.socket.path);
@@ -281,7 +284,7 @@ impl Server {
         }
         let capture = &self.captures[at];
         let rights = rights(capture, &access);
-        let filter = capture.compile(&rights, &attach.filter)?;
+        let wish = capture.compile(&rights, &attach.filter)?;
         self.readers += 1;
         let number = self.readers;
         let spec = ReaderSpec { policy: ring_policy(attach.policy, capture), entries: attach.entries };
@@ -290,7 +293,7 @@ impl Server {
             Start::Oldest => RingStart::Oldest,
             Start::SinceMs(ms) => RingStart::Since(ago(ms)),
         };
-        let (parts, replayed) = capture.attach(number, &rights, &filter, spec, start)?;
+        let (parts, replayed) = capture.attach(number, &rights, &wish, spec, start)?;
         let attached = Attached {
             reader: number,
             buffers: capture.workers() as u32,
@@ -330,8 +333,8 @@ impl Server {
         let capture = &self.captures[reading.capture];
         let access = self.rules.access(&client.who, &capture.rule().name, self.ours);
         let access = access.ok_or("the rules no longer let you read this")?;
-        let filter = capture.compile(&rights(capture, &access), &text)?;
-        capture.set_filter(reading.number, &filter);
+        let wish = capture.compile(&rights(capture, &access), &text)?;
+        capture.set_filter(reading.number, &wish)?;
         reading.attach.filter = text;
         Ok(Reply::Filtered {})
     }
@@ -341,8 +344,8 @@ impl Server {
         let capture = &self.captures[reading.capture];
         let access = self.rules.access(&client.who, &capture.rule().name, self.ours);
         let access = access.ok_or("the rules no longer let you read this")?;
-        let filter = capture.compile_program(&rights(capture, &access), insns)?;
-        capture.set_filter(reading.number, &filter);
+        let wish = capture.compile_program(&rights(capture, &access), insns)?;
+        capture.set_filter(reading.number, &wish)?;
         reading.attach.filter = match insns.len() {
             0 => String::new(),
             count => format!("a program of {count} instructions"),

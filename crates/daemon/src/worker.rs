@@ -11,10 +11,10 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError};
 use std::time::{Duration, Instant};
 
-use tapline_capture::{Advance, InterfaceAccount, Place, Source};
+use tapline_capture::{Advance, Event, InterfaceAccount, Place, Source};
 use tapline_filter::Options;
 use tapline_filter::bpf::Program;
 use tapline_filter::set::{Accept, Filter, FilterId, FilterSet, Matches, Mode};
@@ -25,6 +25,7 @@ use tapline_ring::{
 use tapline_sys::{clock, usage};
 use tapline_tap::protocol::ReaderCounts;
 
+use crate::union::{self, Asked};
 use crate::view::{Rights, View};
 
 /// The longest sleep without packets. Orders end it sooner, where the source can be woken.
@@ -41,7 +42,7 @@ pub(crate) enum Order {
     /// Another reader.
     Attach(Box<Joining>, SyncSender<Result<Joined, String>>),
     /// Another filter for a reader.
-    Filter(u64, Arc<Filter>, SyncSender<()>),
+    Filter(u64, Wish, SyncSender<Result<(), String>>),
     /// A reader leaves.
     Detach(u64, SyncSender<ReaderCounts>),
     /// What is going on.
@@ -50,12 +51,20 @@ pub(crate) enum Order {
     Stop,
 }
 
+/// What a reader wants, within its rights.
+#[derive(Clone)]
+pub(crate) struct Wish {
+    /// For the set.
+    pub(crate) filter: Arc<Filter>,
+    /// For the kernel.
+    pub(crate) asked: Asked,
+}
+
 /// A reader that comes.
 pub(crate) struct Joining {
     pub(crate) number: u64,
     pub(crate) rights: Rights,
-    /// Within the rights.
-    pub(crate) filter: Arc<Filter>,
+    pub(crate) wish: Wish,
     pub(crate) spec: ReaderSpec,
     pub(crate) start: Start,
 }
@@ -78,6 +87,8 @@ pub(crate) struct Report {
     pub(crate) cpu_ns: u64,
     pub(crate) interfaces: Vec<InterfaceAccount>,
     pub(crate) readers: Vec<ReaderReport>,
+    /// How many instructions in the kernel say what anybody wants; `None` if all comes.
+    pub(crate) restricted: Option<usize>,
     /// Why the source ended by itself; empty for the end of a file.
     pub(crate) ended: Option<String>,
 }
@@ -99,6 +110,10 @@ pub(crate) struct Setting {
     pub(crate) worker: u32,
     /// What is stored though nobody reads it.
     pub(crate) history: Option<String>,
+    /// What is captured at all.
+    pub(crate) filter_text: String,
+    /// The source lends also what nobody wants, so that it is counted.
+    pub(crate) counts_all: bool,
     /// Nothing is read as long as there are no readers: a file would be over.
     pub(crate) waits_for_readers: bool,
     pub(crate) options: Options,
@@ -109,8 +124,20 @@ struct Attached {
     number: u64,
     id: ReaderId,
     filter: FilterId,
+    asked: Asked,
     view: usize,
     wanted: Selection,
+}
+
+/// What the source was told that is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Restricted {
+    /// All that the capture filter accepts.
+    Not,
+    /// What this program accepts.
+    To(Program),
+    /// It cannot be told.
+    Never,
 }
 
 /// What a filter of the set is for.
@@ -140,6 +167,8 @@ pub(crate) struct Worker {
 struct Desk {
     setting: Setting,
     orders: Receiver<Order>,
+    /// What a person should know of.
+    log: Sender<String>,
     stop: Arc<AtomicBool>,
     set: FilterSet,
     matches: Matches,
@@ -157,6 +186,9 @@ struct Desk {
     closed: (u64, u64),
     /// What the source said when it was last asked.
     interfaces: Vec<InterfaceAccount>,
+    restricted: Restricted,
+    /// Fewer may be wanted than it was told.
+    may_want_less: bool,
     tended: Instant,
     /// When lossless readers are waited for no longer, once it is to end.
     patience_ends: Option<Instant>,
@@ -168,11 +200,14 @@ impl Worker {
         setting: Setting,
         source: Box<dyn Source>,
         orders: Receiver<Order>,
+        log: Sender<String>,
         stop: Arc<AtomicBool>,
     ) -> Worker {
+        let restricted = if setting.counts_all { Restricted::Never } else { Restricted::Not };
         let desk = Desk {
             setting,
             orders,
+            log,
             stop,
             set: FilterSet::new(Mode::All),
             matches: Matches::new(),
@@ -186,6 +221,8 @@ impl Worker {
             unwanted: 0,
             closed: (0, 0),
             interfaces: Vec::new(),
+            restricted,
+            may_want_less: true,
             tended: Instant::now(),
             patience_ends: None,
             ended: None,
@@ -197,9 +234,12 @@ impl Worker {
     pub(crate) fn run(mut self) -> Report {
         let Worker { source, desk } = &mut self;
         desk.interfaces = source.account();
+        if let Err(error) = desk.begin_history() {
+            let _ = desk.log.send(format!("nothing is stored as long as nobody reads: {error}"));
+        }
         let mut is_stopping = false;
         loop {
-            if desk.obey() && !is_stopping {
+            if desk.obey(&**source) && !is_stopping {
                 is_stopping = true;
                 if let Err(error) = source.stop() {
                     desk.ended = Some(error.to_string());
@@ -214,7 +254,7 @@ impl Worker {
                 source.advance(WAIT)
             };
             match advanced {
-                Ok(Advance::Batch) => desk.pass(&source.batch()),
+                Ok(Advance::Batch) => desk.pass(&**source),
                 Ok(Advance::Idle) => {}
                 Ok(Advance::End) => {
                     desk.ended.get_or_insert_default();
@@ -227,21 +267,23 @@ impl Worker {
             }
             if desk.tended.elapsed() >= TEND_EVERY {
                 desk.tend(source.account());
+                desk.want_less(&**source);
+                source.events().into_iter().for_each(|event| desk.tell(&event));
             }
         }
-        self.desk.end(self.source.account(), is_stopping)
+        let interfaces = self.source.account();
+        self.desk.end(&*self.source, interfaces, is_stopping)
     }
 }
 
 impl Desk {
     /// Does what the control thread wants. Returns whether that is the end.
-    fn obey(&mut self) -> bool {
+    fn obey(&mut self, source: &dyn Source) -> bool {
         loop {
             match self.orders.try_recv() {
-                Ok(Order::Attach(joining, reply)) => drop(reply.send(self.attach(*joining))),
-                Ok(Order::Filter(number, filter, reply)) => {
-                    self.exchange(number, filter);
-                    let _ = reply.send(());
+                Ok(Order::Attach(joining, reply)) => drop(reply.send(self.attach(*joining, source))),
+                Ok(Order::Filter(number, wish, reply)) => {
+                    drop(reply.send(self.exchange(number, wish, source)));
                 }
                 Ok(Order::Detach(number, reply)) => drop(reply.send(self.detach(number))),
                 Ok(Order::Report(reply)) => drop(reply.send(self.report())),
@@ -251,12 +293,16 @@ impl Desk {
         }
     }
 
-    fn attach(&mut self, joining: Joining) -> Result<Joined, String> {
-        let Joining { number, rights, filter, spec, start } = joining;
+    fn attach(&mut self, joining: Joining, source: &dyn Source) -> Result<Joined, String> {
+        let Joining { number, rights, wish: Wish { filter, asked }, spec, start } = joining;
         if self.ended.is_some() {
             return Err("the capture has ended".to_owned());
         }
         let view = self.view(rights)?;
+        // Should it come to nothing.
+        self.may_want_less = true;
+        // From here on all that it wants comes.
+        self.want(Some(&asked), source)?;
         let counts = counts(&self.interfaces, self.unwanted);
         let writer = &mut self.views[view].writer;
         // So that the reader knows what was lost before it came.
@@ -265,17 +311,61 @@ impl Desk {
         let replayed = match start {
             Start::Newest => 0,
             _ => {
-                let mut asked = One::new(Arc::clone(&filter));
-                let verdict = |held: &tapline_ring::Held<'_>| asked.accepts(held.data, held).then_some(0);
+                let mut one = One::new(Arc::clone(&filter));
+                let verdict = |held: &tapline_ring::Held<'_>| one.accepts(held.data, held).then_some(0);
                 writer.replay(attachment.id, start, verdict).map_err(|error| error.to_string())?
             }
         };
         writer.publish(clock::monotonic_ns());
         let filter = self.set.insert(filter, 0);
         let (id, wanted) = (attachment.id, Selection::none());
-        self.readers.push(Attached { number, id, filter, view, wanted });
+        self.readers.push(Attached { number, id, filter, asked, view, wanted });
         self.know_uses();
         Ok(Joined { parts: attachment.parts, replayed })
+    }
+
+    /// Has the source lend what anybody wants, and one more.
+    fn want(&mut self, more: Option<&Asked>, source: &dyn Source) -> Result<(), String> {
+        if self.restricted == Restricted::Never {
+            return Ok(());
+        }
+        let union = self.union(more);
+        if union == self.restricted {
+            return Ok(());
+        }
+        let program = match &union {
+            Restricted::To(program) => Some(program),
+            _ => None,
+        };
+        let can = source.restrict(program).map_err(|error| error.to_string())?;
+        self.restricted = if can { union } else { Restricted::Never };
+        Ok(())
+    }
+
+    /// What anybody wants, and one more.
+    fn union(&self, more: Option<&Asked>) -> Restricted {
+        let Setting { history, filter_text, options, .. } = &self.setting;
+        let history = history.clone().map(Asked::Text);
+        let readers = self.readers.iter().map(|reader| &reader.asked);
+        let all = history.iter().chain(readers).chain(more);
+        match union::of(filter_text, all, options) {
+            Some(Some(program)) => Restricted::To(program),
+            Some(None) | None => Restricted::Not,
+        }
+    }
+
+    /// Tells the source what nobody wants any longer. Not at once: whoever comes often costs no more than that.
+    fn want_less(&mut self, source: &dyn Source) {
+        if std::mem::take(&mut self.may_want_less) {
+            // What cannot be told is lent.
+            let _ = self.want(None, source);
+        }
+    }
+
+    /// Stores history before anybody comes, for those who may see all.
+    fn begin_history(&mut self) -> Result<(), String> {
+        let full = Rights { filter: String::new(), snap_len: self.setting.options.snap_len };
+        if self.setting.history.is_some() { self.view(full).map(drop) } else { Ok(()) }
     }
 
     /// The buffer for readers of these rights.
@@ -294,11 +384,15 @@ impl Desk {
         Ok(self.views.len() - 1)
     }
 
-    fn exchange(&mut self, number: u64, filter: Arc<Filter>) {
-        if let Some(reader) = self.readers.iter().find(|reader| reader.number == number) {
+    fn exchange(&mut self, number: u64, wish: Wish, source: &dyn Source) -> Result<(), String> {
+        self.want(Some(&wish.asked), source)?;
+        if let Some(reader) = self.readers.iter_mut().find(|reader| reader.number == number) {
             // It is in the set as long as the reader is here.
-            let _ = self.set.exchange(reader.filter, filter);
+            let _ = self.set.exchange(reader.filter, wish.filter);
+            reader.asked = wish.asked;
         }
+        self.may_want_less = true;
+        Ok(())
     }
 
     fn detach(&mut self, number: u64) -> ReaderCounts {
@@ -306,6 +400,7 @@ impl Desk {
             let Attached { id, filter, view, .. } = self.readers.remove(at);
             let _ = self.set.remove(filter);
             let account = self.views[view].writer.detach(id).unwrap_or_default();
+            self.may_want_less = true;
             self.know_uses();
             return account.into();
         }
@@ -320,6 +415,7 @@ impl Desk {
             let reader = self.readers.remove(at);
             let _ = self.set.remove(reader.filter);
             self.left.insert(reader.number, account.into());
+            self.may_want_less = true;
             self.know_uses();
         }
     }
@@ -342,7 +438,8 @@ impl Desk {
     }
 
     /// Gives a batch to those who want it.
-    fn pass(&mut self, batch: &Batch<'_>) {
+    fn pass(&mut self, source: &dyn Source) {
+        let batch = &source.batch();
         self.all.select_all(batch.len());
         self.set.classify(batch, &self.all, &mut self.matches);
         self.views.iter_mut().for_each(|view| view.wanted.clear());
@@ -366,16 +463,17 @@ impl Desk {
         }
         let now = clock::monotonic_ns();
         for at in 0..self.views.len() {
-            self.hand_out(at, batch, now);
+            self.hand_out(at, source, now);
         }
     }
 
     /// Stores for a view and its readers, in parts if a lossless one never has room for all of the batch.
-    fn hand_out(&mut self, at: usize, batch: &Batch<'_>, now: u64) {
+    fn hand_out(&mut self, at: usize, source: &dyn Source, now: u64) {
+        let batch = &source.batch();
         let (mut from, mut len) = (0, batch.len());
         while from < batch.len() {
             let part = from..from + len.min(batch.len() - from);
-            if self.wait_for_room(at, batch, &part) == Fit::Never && part.len() > 1 {
+            if self.wait_for_room(at, source, &part) == Fit::Never && part.len() > 1 {
                 len = part.len() / 2;
                 continue;
             }
@@ -392,7 +490,8 @@ impl Desk {
 
     /// Waits for lossless readers; at the end only for a while. Orders are obeyed meanwhile: such a reader may want to leave, and who comes gets packets
     /// from the next batch on.
-    fn wait_for_room(&mut self, at: usize, batch: &Batch<'_>, part: &Range<usize>) -> Fit {
+    fn wait_for_room(&mut self, at: usize, source: &dyn Source, part: &Range<usize>) -> Fit {
+        let batch = &source.batch();
         loop {
             let View { writer, wanted, .. } = &mut self.views[at];
             let id = match writer.make_room(batch, &within(wanted, part)) {
@@ -403,7 +502,7 @@ impl Desk {
             let asleep = writer.wait_for(id, ROOM_WAIT);
             let departed = writer.reap();
             self.depart(at, departed);
-            if asleep.is_err() || self.obey() && self.is_out_of_patience() {
+            if asleep.is_err() || self.obey(source) && self.is_out_of_patience() {
                 return Fit::Now;
             }
             if self.tended.elapsed() >= TEND_EVERY {
@@ -422,6 +521,13 @@ impl Desk {
         self.interfaces = interfaces;
         self.tend_writers();
         self.close_idle_views();
+    }
+
+    /// What happened to an interface.
+    fn tell(&self, event: &Event) {
+        let of = if event.interface.is_empty() { String::new() } else { format!("{}: ", event.interface) };
+        // Nobody listens any more at the end.
+        let _ = self.log.send(format!("{of}{}", event.text));
     }
 
     /// Of that what can be done in the midst of a batch too.
@@ -455,7 +561,7 @@ impl Desk {
     }
 
     /// Says that nothing more comes, lets readers read what is left, and gives the last report.
-    fn end(&mut self, interfaces: Vec<InterfaceAccount>, is_stopping: bool) -> Report {
+    fn end(&mut self, source: &dyn Source, interfaces: Vec<InterfaceAccount>, is_stopping: bool) -> Report {
         self.interfaces = interfaces;
         let counts = counts(&self.interfaces, self.unwanted);
         for view in &mut self.views {
@@ -464,7 +570,7 @@ impl Desk {
         }
         let mut is_stopping = is_stopping;
         while !(is_stopping && (self.readers.is_empty() || self.is_out_of_patience())) {
-            is_stopping |= self.obey();
+            is_stopping |= self.obey(source);
             for at in 0..self.views.len() {
                 let departed = self.views[at].writer.reap();
                 self.depart(at, departed);
@@ -494,6 +600,10 @@ impl Desk {
             cpu_ns: usage::thread_time().as_nanos() as u64,
             interfaces: self.interfaces.clone(),
             readers,
+            restricted: match &self.restricted {
+                Restricted::To(program) => Some(program.insns().len()),
+                Restricted::Not | Restricted::Never => None,
+            },
             ended: self.ended.clone(),
         }
     }

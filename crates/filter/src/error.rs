@@ -9,6 +9,8 @@
 
 use std::fmt;
 
+use crate::simplify::NEVER_TRUE;
+
 /// A stretch of the filter text, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Span {
@@ -69,6 +71,11 @@ impl Error {
     pub fn or_at(mut self, span: Span) -> Error {
         self.span = self.span.or(Some(span));
         self
+    }
+
+    /// Whether nothing is wrong but that it accepts no packet.
+    pub fn is_never_true(&self) -> bool {
+        self.message == NEVER_TRUE
     }
 
     /// The message, the line of `text` with the place marked, and the hint; for people. Lines end in newlines except

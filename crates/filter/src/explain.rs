@@ -31,7 +31,6 @@ use crate::error::Error;
 use crate::options::{Handle, Options};
 use crate::parse::parse;
 use crate::resolve::lower;
-use crate::simplify::NEVER_TRUE;
 
 /// Notes are broken into lines of so many characters.
 const NOTE_WIDTH: usize = 96;
@@ -62,7 +61,7 @@ pub fn explain(text: &str, options: &Options) -> Result<String, Error> {
             out += &listing::render(&program, &predicates);
             out += &measures(&program);
         }
-        Err(error) if error.message == NEVER_TRUE => out += &never(&error, text),
+        Err(error) if error.is_never_true() => out += &never(&error, text),
         Err(error) => return Err(error),
     }
     for note in notes(&ast, options) {
@@ -311,7 +310,7 @@ mod tests {
             for _ in 0..300 {
                 let text = stream.text();
                 let compiled = compile(&text, &options);
-                let is_never = compiled.as_ref().is_err_and(|error| error.message == NEVER_TRUE);
+                let is_never = compiled.as_ref().is_err_and(|error| error.is_never_true());
                 assert_eq!(explain(&text, &options).is_ok(), compiled.is_ok() || is_never, "{text}");
             }
         }

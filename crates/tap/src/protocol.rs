@@ -296,6 +296,8 @@ pub struct CaptureStatus {
     pub not_stored: u64,
     /// Processor time of its threads in nanoseconds.
     pub cpu_ns: u64,
+    /// Instructions of the program in the kernel that lets only through what a reader or the history wants; none where all comes.
+    pub kernel_insns: Option<u32>,
     /// Those that read it, as far as the client may see them.
     pub readers: Vec<ReaderStatus>,
 }

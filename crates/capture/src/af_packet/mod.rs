@@ -507,7 +507,8 @@ impl AfPacket {
     fn kernel_filtered(&self, book: &Book) -> Count {
         let settings = &self.opener.settings;
         let nothing_refused = settings.filter.is_none() || !book.is_filtered;
-        let is_known = nothing_refused && settings.direction == CaptureDirection::Both;
+        let is_known =
+            nothing_refused && !self.opener.was_restricted() && settings.direction == CaptureDirection::Both;
         if is_known { Count::Known(0) } else { Count::Unknown }
     }
 
@@ -603,6 +604,16 @@ impl Source for AfPacket {
 
     fn is_filtered(&self, interface: InterfaceId) -> bool {
         self.books.get(interface.0 as usize).is_some_and(|book| book.is_filtered)
+    }
+
+    fn restrict(&self, program: Option<&Program>) -> Result<bool, Error> {
+        self.opener.restrict(program);
+        if self.phase == Phase::Running {
+            for tap in &self.taps {
+                self.opener.attach_again(tap, &self.interfaces[tap.id.0 as usize])?;
+            }
+        }
+        Ok(true)
     }
 
     fn account(&mut self) -> Vec<InterfaceAccount> {

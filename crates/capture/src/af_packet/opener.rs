@@ -10,6 +10,7 @@
 //! Sockets need a right that is given up once the capture runs. For interfaces that come later, some are opened in
 //! advance and kept: they cost a descriptor each.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -42,6 +43,15 @@ pub(super) struct Shared {
     loaded: Loaded,
 }
 
+/// What decides instead of the capture filter.
+#[derive(Debug)]
+enum Restriction {
+    Never,
+    To(Program),
+    /// Nothing again.
+    NoLonger,
+}
+
 /// Opens taps, also after rights were given up.
 #[derive(Debug)]
 pub(super) struct Opener {
@@ -53,6 +63,7 @@ pub(super) struct Opener {
     spares: Vec<PacketSocket>,
     shared: Shared,
     memory: u64,
+    restriction: RefCell<Restriction>,
 }
 
 /// A tap, and what there is to say of it.
@@ -83,7 +94,8 @@ impl Opener {
         let patterns = Patterns::resolve(&settings.interfaces, &links)?;
         let memory = tapline_sys::usage::physical_memory();
         let spares = Vec::new();
-        Ok(Opener { settings, patterns, route, control, namespace, spares, shared, memory })
+        let restriction = RefCell::new(Restriction::Never);
+        Ok(Opener { settings, patterns, route, control, namespace, spares, shared, memory, restriction })
     }
 
     /// A socket that hears of changes.
@@ -114,14 +126,14 @@ impl Opener {
         let name = link.name.as_str();
         let speed = self.control.speed(name).ok().flatten();
         let interface = self.describe(link, speed);
-        let program = self.settings.filter.as_ref().map_or(Ok(None), |compile| compile(&interface))?;
+        let program = self.wanted(&interface)?;
         let fail = |source: SyscallError| Error::source(name, AfPacketError::of_call(name, source));
 
         let socket = self.socket().map_err(fail)?;
         if self.settings.vnet_header {
             socket.set_vnet_header(true).map_err(fail)?;
         }
-        let programs = self.programs(link, &socket, program.as_ref());
+        let programs = self.programs(link.is_loopback(), &socket, program.as_ref());
         let is_shared = self.settings.workers > 1;
         let starts_closed = is_shared || rings > 1;
         let (accepted, is_filtered) = match self.attach_watched(&socket, &programs) {
@@ -183,10 +195,38 @@ impl Opener {
         }
     }
 
-    fn programs(&self, link: &Link, socket: &PacketSocket, program: Option<&Program>) -> Programs {
+    /// What is to be captured on an interface; `None` for all.
+    fn wanted(&self, interface: &Interface) -> Result<Option<Program>, Error> {
+        match &*self.restriction.borrow() {
+            Restriction::To(program) => Ok(Some(program.clone())),
+            _ => self.settings.filter.as_ref().map_or(Ok(None), |compile| compile(interface)),
+        }
+    }
+
+    /// Whether something else than the capture filter decided since the start.
+    pub(super) fn was_restricted(&self) -> bool {
+        !matches!(*self.restriction.borrow(), Restriction::Never)
+    }
+
+    /// From now on this program decides, or the capture filter again.
+    pub(super) fn restrict(&self, program: Option<&Program>) {
+        let restriction = program.cloned().map_or(Restriction::NoLonger, Restriction::To);
+        self.restriction.replace(restriction);
+    }
+
+    /// Gives a socket that captures the program that is wanted by now.
+    pub(super) fn attach_again(&self, tap: &Tap, interface: &Interface) -> Result<(), Error> {
+        let program = self.wanted(interface)?;
+        let programs = self.programs(tap.is_loopback, &tap.socket, program.as_ref());
+        let fail = |source| Error::source(&tap.name, AfPacketError::of_call(&tap.name, source));
+        // If the kernel refuses it, all packets come: whoever restricts filters too.
+        attach(&tap.socket, programs, &self.shared.loaded, &mut Vec::new(), &tap.name).map(drop).map_err(fail)
+    }
+
+    fn programs(&self, is_loopback: bool, socket: &PacketSocket, program: Option<&Program>) -> Programs {
         // What a loopback interface sends comes back as received: one of the two copies is enough (as libpcap has it).
         let direction = match self.settings.direction {
-            CaptureDirection::Both if link.is_loopback() => CaptureDirection::In,
+            CaptureDirection::Both if is_loopback => CaptureDirection::In,
             direction => direction,
         };
         let drops_sent = direction == CaptureDirection::In && socket.set_ignore_outgoing(true).is_ok();

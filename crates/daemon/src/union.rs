@@ -1,0 +1,315 @@
+//! What all readers of a capture want, as one program for the kernel: the rest is not even copied.
+//!
+//! ```text
+//! first reader    accepts -> ret #all      refuses -> next
+//! ...
+//! last reader     accepts -> ret #all      refuses -> ret #0
+//!
+//! with a forced filter    refuses -> next reader      accepts -> the reader's own program
+//! ```
+//!
+//! Only where that is exact: the kernel must accept all that a reader's filter accepts here. So no program may ask for what does not come along with the
+//! packet (the processor, a random number), none may read a scratch cell that another one wrote, and all is kept of what anybody accepts.
+
+use std::collections::BTreeSet;
+
+use tapline_filter::Options;
+use tapline_filter::bpf::{Insn, Program, ancillary, code};
+
+/// The longest union that is given to the kernel. A packet that nobody wants passes through all of it, which must cost less than to copy the packet.
+const INSNS_MAX: usize = 512;
+/// Offsets from here on are no bytes of the packet.
+const OFFSETS: u32 = 1 << 31;
+/// The bits of a load's code that say what is read.
+const MODE: u16 = 0xe0;
+/// What the kernel knows of a packet and passes on with it.
+const KNOWN: [u32; 4] =
+    [ancillary::PKTTYPE, ancillary::VLAN_TAG, ancillary::VLAN_TAG_PRESENT, ancillary::VLAN_TPID];
+
+/// What a reader wants, as the kernel could do it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    /// An expression, within the reader's rights.
+    Text(String),
+    /// A program, and the expression that is forced upon it.
+    Program { forced: String, own: Program },
+}
+
+/// Where a program goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Exit {
+    /// Behind this program.
+    Behind,
+    /// With the next reader.
+    Next,
+    /// To the end: all of the packet is kept.
+    Accept,
+}
+
+/// A program under construction.
+#[derive(Default)]
+struct Chain {
+    insns: Vec<Insn>,
+    /// Jumps without a target yet.
+    open: Vec<(usize, Exit)>,
+}
+
+/// The program that accepts what any reader does, within the capture's own filter: `Some(None)` if that filter by itself says it best, `None` if there is
+/// no exact one, or none that is worth it.
+pub(crate) fn of<'a>(
+    capture: &str,
+    readers: impl Iterator<Item = &'a Asked>,
+    options: &Options,
+) -> Option<Option<Program>> {
+    let (mut texts, mut programs) = (BTreeSet::new(), Vec::new());
+    for asked in readers {
+        match asked {
+            Asked::Text(text) if text.trim().is_empty() => return Some(None),
+            Asked::Text(text) => drop(texts.insert(text.as_str())),
+            Asked::Program { forced, own } => programs.push((forced.as_str(), own)),
+        }
+    }
+    let mut chain = Chain::default();
+    if !texts.is_empty() {
+        let any = texts.iter().map(|text| format!("({text})")).collect::<Vec<_>>().join(" or ");
+        chain.add(&compiled(capture, &any, options)?, Exit::Accept)?;
+        chain.close_reader();
+    }
+    for (at, (forced, own)) in programs.iter().enumerate() {
+        if programs[..at].contains(&(*forced, *own)) {
+            continue;
+        }
+        let within = compiled(capture, forced, options)?;
+        let accepts_all = matches!(within.insns(), [only] if only.k > 0);
+        if !accepts_all {
+            chain.add(&within, Exit::Behind)?;
+        }
+        chain.add(own, Exit::Accept)?;
+        chain.close_reader();
+    }
+    chain.finish().map(Some)
+}
+
+/// Both, compiled.
+fn compiled(capture: &str, text: &str, options: &Options) -> Option<Program> {
+    let both = match (capture.trim(), text.trim()) {
+        ("", one) | (one, "") => one.to_owned(),
+        (capture, text) => format!("({capture}) and ({text})"),
+    };
+    match tapline_filter::compile(&both, options) {
+        Err(error) if error.is_never_true() => Program::new(vec![Insn::new(code::RET | code::K, 0)]).ok(),
+        compiled => compiled.ok(),
+    }
+}
+
+/// Whether the kernel's verdict is ours.
+fn is_exact(program: &Program) -> bool {
+    let is_known = |insn: &Insn| {
+        let reads_packet = matches!(insn.class(), code::LD | code::LDX)
+            && matches!(insn.code & MODE, code::ABS | code::IND | code::MSH);
+        !reads_packet || insn.k < OFFSETS || KNOWN.contains(&insn.k)
+    };
+    program.check_for_kernel().is_ok() && program.insns().iter().all(is_known)
+}
+
+impl Chain {
+    /// Adds a program that goes on at `accepted` with what it accepts, and with the next reader otherwise.
+    fn add(&mut self, program: &Program, accepted: Exit) -> Option<()> {
+        if !is_exact(program) || self.insns.len() + program.insns().len() > INSNS_MAX {
+            return None;
+        }
+        if !self.insns.is_empty() {
+            // Each begins with empty registers.
+            self.insns.push(Insn::new(code::LD | code::W | code::IMM, 0));
+            self.insns.push(Insn::new(code::LDX | code::W | code::IMM, 0));
+        }
+        let mut by_value = Vec::new();
+        for insn in program.insns() {
+            let at = self.insns.len();
+            self.insns.push(match (insn.class() == code::RET, insn.code == code::RET | code::K) {
+                (false, _) => *insn,
+                (true, true) => {
+                    self.open.push((at, if insn.k == 0 { Exit::Next } else { accepted }));
+                    jump()
+                }
+                (true, false) => {
+                    by_value.push(at);
+                    jump()
+                }
+            });
+        }
+        // `ret a` becomes a jump to a look at A.
+        for at in by_value {
+            self.insns[at].k = (self.insns.len() - at - 1) as u32;
+            let look = self.insns.len();
+            self.insns.push(Insn::jump(code::JMP | code::JEQ | code::K, 0, 0, 1));
+            self.insns.extend([jump(), jump()]);
+            self.open.extend([(look + 1, Exit::Next), (look + 2, accepted)]);
+        }
+        self.close(Exit::Behind);
+        Some(())
+    }
+
+    /// What comes now is the next reader.
+    fn close_reader(&mut self) {
+        self.close(Exit::Next);
+    }
+
+    /// Jumps that were to go here do.
+    fn close(&mut self, exit: Exit) {
+        let here = self.insns.len();
+        let insns = &mut self.insns;
+        self.open.retain(|&(at, to)| {
+            if to == exit {
+                insns[at].k = (here - at - 1) as u32;
+            }
+            to != exit
+        });
+    }
+
+    fn finish(mut self) -> Option<Program> {
+        self.insns.push(Insn::new(code::RET | code::K, 0));
+        if !self.open.is_empty() {
+            self.close(Exit::Accept);
+            self.insns.push(Insn::new(code::RET | code::K, u32::MAX));
+        }
+        Program::new(self.insns).ok()
+    }
+}
+
+/// To where is seen later.
+fn jump() -> Insn {
+    Insn::new(code::JMP | code::JA, 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use tapline_filter::Handle;
+    use tapline_filter::set::Accept;
+    use tapline_packet::{Meta, Packet, PacketType, VlanTag};
+
+    use super::*;
+
+    fn options() -> Options {
+        Options { handle: Handle::Live, ..Options::default() }
+    }
+
+    fn text(text: &str) -> Asked {
+        Asked::Text(text.to_owned())
+    }
+
+    fn program(text: &str) -> Program {
+        tapline_filter::compile(text, &options()).unwrap()
+    }
+
+    fn by_program(forced: &str, own: &str) -> Asked {
+        Asked::Program { forced: forced.to_owned(), own: program(own) }
+    }
+
+    const TEXTS: [&str; 8] = [
+        "udp port 53",
+        "tcp[13] & 2 != 0",
+        "vlan and ip",
+        "ip6",
+        "not ip",
+        "len > 200",
+        "inbound",
+        "portrange 1-1000 or icmp",
+    ];
+
+    fn accepts(asked: &Asked, packet: Packet<'_>) -> bool {
+        match asked {
+            Asked::Text(text) => program(text).accepts(packet),
+            Asked::Program { forced, own } => {
+                (forced.is_empty() || program(forced).accepts(packet)) && own.accepts(packet)
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+
+        /// It accepts what one of them does, and nothing else.
+        #[test]
+        fn the_union_is_exact(
+            chosen in prop::collection::vec((0..TEXTS.len(), any::<bool>(), 0..3_usize), 0..5),
+            capture in prop::sample::select(vec!["", "ip or ip6", "udp"]),
+            seed in 0..1000_u64,
+        ) {
+            let readers: Vec<Asked> = chosen
+                .iter()
+                .map(|&(at, is_text, forced)| match is_text {
+                    true => text(TEXTS[at]),
+                    false => by_program(["", "udp", "not udp"][forced], TEXTS[at]),
+                })
+                .collect();
+            let union = of(capture, readers.iter(), &options()).unwrap().unwrap();
+            union.check_for_kernel().unwrap();
+            for (n, (_, frame)) in tapline_testkit::traffic::Traffic::new(seed).take(50).enumerate() {
+                let vlan = (n % 3 == 0).then_some(VlanTag { tpid: 0x8100, tci: 5 });
+                let packet_type = [PacketType::Host, PacketType::Outgoing][n % 2];
+                let meta = Meta { vlan, packet_type, wire_len: frame.len() as u32, ..Meta::default() };
+                let packet = Packet { data: &frame, meta: &meta };
+                let is_captured = capture.is_empty() || program(capture).accepts(packet);
+                let expected = is_captured && readers.iter().any(|asked| accepts(asked, packet));
+                prop_assert_eq!(union.accepts(packet), expected, "{:?} {:?}", readers, frame);
+            }
+        }
+    }
+
+    #[test]
+    fn programs_that_return_the_accumulator_and_leave_it_full() {
+        let by_value = Program::new(vec![
+            Insn::new(code::LD | code::B | code::ABS, 0),
+            Insn::new(code::RET | code::A, 0),
+        ])
+        .unwrap();
+        // Accepts only if A and X are 0 at its start.
+        let fresh = Program::new(vec![
+            Insn::new(code::ALU | code::ADD | code::X, 0),
+            Insn::jump(code::JMP | code::JEQ | code::K, 0, 0, 1),
+            Insn::new(code::RET | code::K, 1),
+            Insn::new(code::RET | code::K, 0),
+        ])
+        .unwrap();
+        let filled = by_program("", "ip6");
+        let own = |own| Asked::Program { forced: String::new(), own };
+        let meta = Meta::default();
+        for (readers, data, expected) in [
+            (vec![own(by_value.clone())], [0_u8; 20], false),
+            (vec![own(by_value.clone())], [1; 20], true),
+            (vec![own(by_value.clone()), own(fresh.clone())], [0; 20], true),
+            (vec![filled, own(fresh)], [0; 20], true),
+            (vec![own(by_value.clone()), own(by_value)], [0; 20], false),
+        ] {
+            let union = of("", readers.iter(), &options()).unwrap().unwrap();
+            assert_eq!(union.accepts(Packet { data: &data, meta: &meta }), expected);
+            // All of the packet is kept.
+            assert_eq!(union.insns().last(), Some(&Insn::new(code::RET | code::K, u32::MAX)));
+        }
+    }
+
+    #[test]
+    fn only_what_is_exact_and_short() {
+        assert_eq!(of("", [text("ip"), text("")].iter(), &options()), Some(None));
+        let nothing = of("", [].iter(), &options()).unwrap().unwrap();
+        assert!(!nothing.accepts(Packet { data: &[0; 60], meta: &Meta::default() }));
+        let random = Program::new(vec![
+            Insn::new(code::LD | code::W | code::ABS, ancillary::RANDOM),
+            Insn::new(code::RET | code::A, 0),
+        ]);
+        let random = Asked::Program { forced: String::new(), own: random.unwrap() };
+        assert_eq!(of("", [random].iter(), &options()), None);
+        let unset = Program::new(vec![
+            Insn::new(code::LD | code::W | code::MEM, 3),
+            Insn::new(code::RET | code::A, 0),
+        ]);
+        let unset = Asked::Program { forced: String::new(), own: unset.unwrap() };
+        assert_eq!(of("", [unset].iter(), &options()), None);
+        let many: Vec<Asked> = (0..200).map(|n| by_program("", &format!("host 10.0.0.{n}"))).collect();
+        assert_eq!(of("", many.iter(), &options()), None);
+        let same: Vec<Asked> = (0..200).map(|_| by_program("", "host 10.0.0.1")).collect();
+        assert!(of("", same.iter(), &options()).unwrap().unwrap().insns().len() < 60);
+    }
+}
