@@ -52,6 +52,9 @@ pub(crate) struct TapArgs {
     /// all wait for us, where the rules allow it.
     #[arg(long, value_name = "POLICY", help_heading = "Input")]
     pub(crate) policy: Option<PolicyArg>,
+    /// With tap: when the daemon ends or is killed, wait for it and go on with the next.
+    #[arg(long, help_heading = "Input")]
+    pub(crate) reconnect: bool,
     /// The daemon's socket.
     #[arg(long, value_name = "PATH", help_heading = "Input")]
     pub(crate) socket: Option<PathBuf>,
@@ -77,7 +80,7 @@ fn since(text: &str) -> Result<Since, String> {
 
 impl TapArgs {
     fn is_given(&self) -> bool {
-        self.since.is_some() || self.policy.is_some() || self.socket.is_some()
+        self.since.is_some() || self.policy.is_some() || self.socket.is_some() || self.reconnect
     }
 }
 
@@ -113,7 +116,7 @@ pub(crate) fn open(settings: af_packet::Settings, xdp: XdpArgs, tap: &TapArgs) -
         return open_tap(&settings, tap);
     }
     if tap.is_given() {
-        bail!("--since, --policy and --socket are for captures of tapline serve (-i {TAP}NAME)");
+        bail!("--since, --policy, --reconnect and --socket are for captures of tapline serve (-i {TAP}NAME)");
     }
     if is_xdp(settings.interfaces.iter().map(String::as_str))? {
         return open_xdp(&settings, xdp);
@@ -136,7 +139,8 @@ fn open_tap(settings: &af_packet::Settings, args: &TapArgs) -> Result<Live> {
         bail!("{name}: workers, direction and network namespace are the daemon's to choose");
     }
     let program = format!("tapline {}", env!("CARGO_PKG_VERSION"));
-    let client = Client::connect(&socket_path(args.socket.as_deref()), &program)?;
+    let socket = socket_path(args.socket.as_deref());
+    let client = Client::connect(&socket, &program)?;
     let attach = Attach {
         capture: capture.to_owned(),
         filter: settings.filter_text.clone(),
@@ -152,7 +156,10 @@ fn open_tap(settings: &af_packet::Settings, args: &TapArgs) -> Result<Live> {
         },
         ..Attach::default()
     };
-    let tap = client.attach(&attach)?;
+    let mut tap = client.attach(&attach)?;
+    if args.reconnect {
+        tap = tap.reconnecting(&socket, &program, &attach);
+    }
     let line = |interface: &Interface| {
         format!(
             "reading {name}: {}, {}, {}",

@@ -12,16 +12,18 @@ use std::thread;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use sd_notify::NotifyState;
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tapline_capture::af_packet::{self, LATENCY_INTERACTIVE_MS, Settings};
 use tapline_capture::{FileInput, Source};
-use tapline_daemon::{Capture, CaptureRule, Ended, Rules, Server, Socket};
+use tapline_daemon::{Capture, CaptureRule, Ended, Rules, Server, Socket, confine};
 use tapline_file::Order;
 use tapline_filter::{Handle, Options};
 use tapline_graph::grouped;
 use tapline_packet::Interface;
+use tapline_sys::privilege;
 use tapline_tap::protocol::{CaptureStatus, ReaderStatus, Status};
 use tapline_tap::{Client, socket_path};
 
@@ -99,24 +101,37 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
         opened.push((rule.clone(), sources));
     }
     let socket = Socket::bind(&rules, identity.as_ref().map(|identity| identity.uid))?;
-    privileges::give_up(identity.as_ref())?;
-    // Threads inherit the rights that are left.
+    // Root has its files, but nothing else that others have not: interfaces are open.
+    privilege::drop_to(identity.as_ref()).context("cannot drop privileges")?;
+    confine(args.config.as_deref(), &rules.socket).iter().for_each(|lack| say(lack));
+    // Threads inherit what is left.
     let captures = opened.into_iter().map(|(rule, sources)| Capture::start(rule, sources));
     let captures = captures.collect::<Result<Vec<_>, _>>()?;
     let server = Server::new(rules.clone(), socket, captures)?;
     say(&format!("serving at {}", rules.socket.display()));
+    tell_systemd(&[NotifyState::Ready]);
     let orders = server.orders();
     let config = args.config.clone();
     let stopping = Arc::clone(&orders);
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
         for signal in signals.forever() {
             match (signal, &config) {
-                (SIGHUP, Some(path)) => match Rules::read(path) {
-                    Ok(rules) => stopping.reload(rules),
-                    Err(error) => say(&format!("the rules stay as they were: {error}")),
-                },
+                (SIGHUP, Some(path)) => {
+                    let now = NotifyState::monotonic_usec_now();
+                    tell_systemd(
+                        &[Some(NotifyState::Reloading), now.ok()].into_iter().flatten().collect::<Vec<_>>(),
+                    );
+                    match Rules::read(path) {
+                        Ok(rules) => stopping.reload(rules),
+                        Err(error) => say(&format!("the rules stay as they were: {error}")),
+                    }
+                    tell_systemd(&[NotifyState::Ready]);
+                }
                 (SIGHUP, None) => say("there is no file of rules to read again (--config)"),
-                _ => stopping.stop(),
+                _ => {
+                    tell_systemd(&[NotifyState::Stopping]);
+                    stopping.stop();
+                }
             }
         }
     })?;
@@ -190,6 +205,13 @@ fn open(rule: &CaptureRule) -> Result<Live> {
         bail!("a daemon cannot read another's captures: serve the interface itself");
     }
     live::open(settings, XdpArgs::default(), &TapArgs::default())
+}
+
+/// Where the service manager waits for it (Type=notify).
+fn tell_systemd(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        say(&format!("the service manager could not be told: {error}"));
+    }
 }
 
 fn say(line: &str) {

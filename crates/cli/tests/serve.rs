@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -448,6 +448,84 @@ fn who_started_it_serves_without_rights_and_may_read() {
 }
 
 #[test]
+fn it_is_confined_and_tells_the_service_manager() {
+    const TEST: &str = "it_is_confined_and_tells_the_service_manager";
+    if !namespaces_or_skip(TEST) {
+        return;
+    }
+    let namespace = Namespace::with_pair("serve").unwrap();
+    let mut daemon = Daemon { live: None, folder: tempfile::tempdir().unwrap(), namespace };
+    let manager = UnixDatagram::bind(daemon.file("notify")).unwrap();
+    manager.set_read_timeout(Some(PATIENCE)).unwrap();
+    let told = || {
+        let mut message = [0; 256];
+        let len = manager.recv(&mut message).expect("it tells");
+        String::from_utf8_lossy(&message[..len]).into_owned()
+    };
+    daemon.write_rules("");
+    let mut command = tapline(["serve", "--json", "--config"]);
+    command.arg(daemon.rules()).env("NOTIFY_SOCKET", daemon.file("notify"));
+    daemon.live = Some(Live::start_command(&daemon.namespace, 1, &mut command));
+    assert_eq!(told(), "READY=1\n");
+    let pid = daemon.live.as_ref().unwrap().pid();
+    for task in fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+        let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        for line in
+            ["CapEff:\t0000000000000000", "CapPrm:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"]
+        {
+            assert!(status.contains(line), "{line}: {status}");
+        }
+    }
+    // Rules are read again all the same, and an interface that is made anew is captured again.
+    daemon.live.as_ref().unwrap().signal("HUP");
+    assert!(told().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+    assert_eq!(told(), "READY=1\n");
+    let reader = daemon.reader("all.pcap", &[]);
+    daemon.send(&frames(19, 300));
+    daemon.settle(300, 1);
+    daemon.namespace.ip(&["link", "delete", FAR]).unwrap();
+    daemon.namespace.add_pair(NEAR, FAR).unwrap();
+    wait_for("the interface to be captured again", || {
+        let before = daemon.readers()[0]["counts"]["delivered"].as_u64().unwrap();
+        daemon.send(&frames(20, 10));
+        let after = daemon.readers()[0]["counts"]["delivered"].as_u64().unwrap();
+        after > before
+    });
+    reader.interrupt();
+    daemon.live.as_ref().unwrap().signal("INT");
+    assert_eq!(told(), "STOPPING=1\n");
+    let finished = daemon.live.take().unwrap().wait().succeeded();
+    assert!(!finished.stderr.contains("stay within reach"), "{}", finished.stderr);
+}
+
+#[test]
+fn the_service_file_is_one() {
+    if !program_or_skip("the_service_file_is_one", "systemd-analyze") {
+        return;
+    }
+    let text =
+        fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../contrib/tapline.service")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("tapline.service");
+    // Where it is installed is not ours to say, nor is the manual.
+    let text = text.replace("/usr/bin/tapline", TAPLINE).replace("Documentation=man:tapline(1)\n", "");
+    fs::write(&file, text).unwrap();
+    let finished = finish(Command::new("systemd-analyze").arg("verify").arg(&file));
+    let ours = finished.stderr.lines().filter(|line| line.contains("tapline.service"));
+    assert_eq!(ours.collect::<Vec<_>>(), Vec::<&str>::new());
+}
+
+#[test]
+fn names_of_hosts_are_not_asked_for() {
+    let Some(mut daemon) = Daemon::start("names_of_hosts_are_not_asked_for", &[]) else { return };
+    let mut command = tapline(["capture", "-i", "tap:office", "-w", "/dev/null", "--socket"]);
+    let refused = finish(command.arg(daemon.socket()).arg("udp and host www.example.com"));
+    refused.failed_saying(&["unknown host 'www.example.com'", "DNS is not asked there"]);
+    daemon.reader("local.pcap", &["host localhost"]).interrupt();
+    daemon.end();
+}
+
+#[test]
 fn garbage_is_refused_counted_and_told_once() {
     let Some(mut daemon) = Daemon::start("garbage_is_refused_counted_and_told_once", &[]) else { return };
     let hello = format!("{{\"hello\":{{\"version\":{VERSION},\"program\":\"x\\u001b[2J\"}}}}\n");
@@ -665,6 +743,48 @@ fn the_end_of_the_daemon_is_told() {
     daemon.end();
     let arguments = ["capture", "-i", "tap:office", "--socket", daemon.folder.path().to_str().unwrap()];
     run(arguments).failed_saying(&["no daemon at", "tapline serve"]);
+}
+
+#[test]
+fn a_reader_comes_back_to_the_next_daemon() {
+    let Some(mut daemon) = Daemon::start("a_reader_comes_back_to_the_next_daemon", &[]) else { return };
+    let mut reader = daemon.reader("all.pcapng", &["--reconnect", "--policy", "leased", "tcp or udp"]);
+    let oracles = Oracles::start(&daemon, &["tcp or udp"]);
+    let frames = frames(21, 1000);
+    daemon.send(&frames);
+    let wanted = oracles.end().remove(0);
+    daemon.settle(wanted.len() as u64, 1);
+    for signal in ["KILL", "INT"] {
+        let live = daemon.live.take().unwrap();
+        live.signal(signal);
+        let _ = live.wait();
+        daemon = daemon.begin(&[]);
+        wait_for("the reader to be back", || daemon.readers().len() == 1);
+        daemon.send(&frames);
+        daemon.settle(wanted.len() as u64, 1);
+    }
+    reader.signal("INT");
+    let finished = reader.end().succeeded();
+    let account = finished.account();
+    assert!(bytes_of(packets_of(&reader.file)) == [&wanted[..], &wanted, &wanted].concat());
+    let interface = account.interface("tap:office");
+    assert_eq!(interface["tap"]["offered"], 3 * wanted.len());
+    let absent = interface["losses"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|loss| loss["counter"] == "while there was no daemon");
+    assert!(absent.expect("it is told")["count"].is_null(), "{interface}");
+    assert_eq!(finished.stderr.matches("the daemon is there again").count(), 2, "{}", finished.stderr);
+    // Other interfaces are not the same capture.
+    let reader = daemon.reader("other.pcapng", &["--reconnect"]);
+    daemon.end();
+    let mut command = tapline(["serve", "--netns", daemon.namespace.name(), "-i", NEAR, "--name", "office"]);
+    command.arg("--socket").arg(daemon.socket());
+    let other = Live::start_command(&daemon.namespace, 1, &mut command);
+    let mut reader = reader;
+    reader.end().failed_saying(&["serves other interfaces"]);
+    drop(other);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tapline_capture::{InterfaceAccount, Source};
 use tapline_filter::bpf::{Insn, Program};
 use tapline_filter::set::{Accept, Filter};
-use tapline_filter::{Handle, Options};
+use tapline_filter::{Handle, Options, SystemNames};
 use tapline_packet::{Interface, LinkType, Packet};
 use tapline_ring::{ReaderParts, ReaderSpec, Standing, Start};
 use tapline_sys::Wakeup;
@@ -17,11 +17,14 @@ use tapline_tap::protocol::{CaptureStatus, ReaderCounts};
 
 use crate::union::Asked;
 use crate::view::Rights;
-use crate::worker::{self, Joined, Joining, Order, Report, Setting, Wish, Worker};
+use crate::worker::{self, History, Joined, Joining, Order, Report, Setting, Wish, Worker};
 use crate::{CaptureRule, Error};
 
 /// How long a worker may take to answer: it answers between two batches.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
+
+/// The longest filter of a reader in bytes, 900 addresses of hosts: others wait while it is compiled (half a second, if it is made for that).
+const TEXT_LEN_MAX: usize = 16 << 10;
 
 /// A capture that runs.
 pub struct Capture {
@@ -90,7 +93,13 @@ impl Capture {
         let link_type = one_link_type(&rule.name, &interfaces)?;
         let is_file = rule.file.is_some();
         let handle = if is_file { Handle::Savefile } else { Handle::Live };
-        let options = Options { link_type, snap_len: rule.snap_len, handle, ..Options::default() };
+        // A name that a reader asks for keeps nobody waiting, and no server hears of it.
+        let resolver = Arc::new(SystemNames::default().files_only());
+        let options = Options { link_type, snap_len: rule.snap_len, handle, resolver, ..Options::default() };
+        let history = rule
+            .history
+            .as_ref()
+            .map(|text| History { text: text.clone(), asked: Asked::text(&rule.filter, text, &options) });
         let mut workers = Vec::new();
         let (tell, log) = channel();
         for (number, source) in sources.into_iter().enumerate() {
@@ -98,8 +107,7 @@ impl Capture {
                 link_type,
                 buffer_mib: rule.buffer,
                 worker: number as u32,
-                history: rule.history.clone(),
-                filter_text: rule.filter.clone(),
+                history: history.clone(),
                 counts_all: is_file || rule.count_all,
                 waits_for_readers: is_file,
                 options: options.clone(),
@@ -133,11 +141,17 @@ impl Capture {
 
     /// A filter within rights.
     pub(crate) fn compile(&self, rights: &Rights, text: &str) -> Result<Wish, String> {
+        if text.len() > TEXT_LEN_MAX {
+            let len = text.len();
+            return Err(format!(
+                "a filter of {len} bytes; {TEXT_LEN_MAX} are the most that is compiled for readers"
+            ));
+        }
         // By itself first, so that the fault is shown in what was given.
         tapline_filter::parse(text).map_err(|error| error.render(text))?;
         let narrowed = rights.narrowed(text);
         let filter = Arc::new(worker::compile(&narrowed, &self.options)?);
-        Ok(Wish { filter, asked: Asked::Text(narrowed) })
+        Ok(Wish { filter, asked: Asked::text(&self.rule.filter, &narrowed, &self.options) })
     }
 
     /// A program of classic BPF within rights.
@@ -147,7 +161,7 @@ impl Capture {
         }
         let insns = insns.iter().map(|&(code, jt, jf, k)| Insn { code, jt, jf, k }).collect();
         let program = Program::new(insns).map_err(|error| format!("no program: {error}"))?;
-        let asked = Asked::Program { forced: rights.filter.trim().to_owned(), own: program.clone() };
+        let asked = Asked::program(&self.rule.filter, &rights.filter, &program, &self.options);
         let own = worker::ready(program);
         let accept: Arc<dyn Accept> = match rights.filter.trim() {
             "" => own,

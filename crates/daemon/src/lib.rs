@@ -15,6 +15,7 @@
 //! |---|---|
 //! | `rules` | who may read what, from a TOML file |
 //! | `view` | a buffer for readers of the same rights |
+//! | `sandbox` | what the daemon may still do once all is open |
 //! | `union` | what all readers want, as one program for the kernel |
 //! | `worker` | a source, its filters and its views, in a thread |
 //! | `capture` | the workers of a capture, as the control thread sees them |
@@ -26,6 +27,7 @@ mod capture;
 mod client;
 mod error;
 mod rules;
+mod sandbox;
 mod server;
 mod union;
 mod view;
@@ -34,4 +36,5 @@ mod worker;
 pub use capture::{Capture, Ended};
 pub use error::Error;
 pub use rules::{AccessRule, CaptureRule, Rules, Who};
+pub use sandbox::{Lacks, confine};
 pub use server::{Orders, Server, Socket};

@@ -139,10 +139,11 @@ impl Server {
             poller.add(self.orders.wakeup.as_fd());
             poller.add(self.socket.listener.as_fd());
             self.clients.iter().for_each(|client| poller.add(client.channel.as_fd()));
-            poller.wait(WAIT).map_err(|error| error.source)?;
-            let ready: Vec<bool> = (0..self.clients.len())
-                .map(|at| poller.is_readable(at + 2) || poller.has_error(at + 2))
-                .collect();
+            let waiting: Vec<bool> = self.clients.iter().map(|client| client.channel.has_message()).collect();
+            let wait = if waiting.contains(&true) { Duration::ZERO } else { WAIT };
+            poller.wait(wait).map_err(|error| error.source)?;
+            let is_ready = |at: usize| waiting[at] || poller.is_readable(at + 2) || poller.has_error(at + 2);
+            let ready: Vec<bool> = (0..self.clients.len()).map(is_ready).collect();
             for at in (0..ready.len()).rev().filter(|at| ready[*at]) {
                 self.serve(at, log);
             }

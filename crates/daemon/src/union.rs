@@ -5,13 +5,13 @@
 //! ...
 //! last reader     accepts -> ret #all      refuses -> ret #0
 //!
-//! with a forced filter    refuses -> next reader      accepts -> the reader's own program
+//! a reader        the capture's own filter and what is forced upon it, then what it asked for
 //! ```
 //!
 //! Only where that is exact: the kernel must accept all that a reader's filter accepts here. So no program may ask for what does not come along with the
 //! packet (the processor, a random number), none may read a scratch cell that another one wrote, and all is kept of what anybody accepts.
-
-use std::collections::BTreeSet;
+//!
+//! What takes time, to compile, is done when a reader asks, by the thread that answers. The capture's own thread only puts programs behind each other.
 
 use tapline_filter::Options;
 use tapline_filter::bpf::{Insn, Program, ancillary, code};
@@ -29,10 +29,39 @@ const KNOWN: [u32; 4] =
 /// What a reader wants, as the kernel could do it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
-    /// An expression, within the reader's rights.
-    Text(String),
-    /// A program, and the expression that is forced upon it.
-    Program { forced: String, own: Program },
+    /// All that is captured.
+    All,
+    /// What this program accepts, exactly.
+    Only(Program),
+    /// The kernel could not say it, or only at length.
+    Unsaid,
+}
+
+impl Asked {
+    /// An expression, within the capture's own filter.
+    pub(crate) fn text(capture: &str, text: &str, options: &Options) -> Asked {
+        if text.trim().is_empty() {
+            return Asked::All;
+        }
+        let mut chain = Chain::default();
+        let added = compiled(capture, text, options).and_then(|program| chain.add(&program, Exit::Accept));
+        added.and_then(|()| chain.finish()).map_or(Asked::Unsaid, Asked::Only)
+    }
+
+    /// A program, within the capture's own filter and an expression that is forced upon it.
+    pub(crate) fn program(capture: &str, forced: &str, own: &Program, options: &Options) -> Asked {
+        let both = || {
+            let mut chain = Chain::default();
+            let within = compiled(capture, forced, options)?;
+            let accepts_all = matches!(within.insns(), [only] if only.k > 0);
+            if !accepts_all {
+                chain.add(&within, Exit::Behind)?;
+            }
+            chain.add(own, Exit::Accept)?;
+            chain.finish()
+        };
+        both().map_or(Asked::Unsaid, Asked::Only)
+    }
 }
 
 /// Where a program goes on.
@@ -54,40 +83,25 @@ struct Chain {
     open: Vec<(usize, Exit)>,
 }
 
-/// The program that accepts what any reader does, within the capture's own filter: `Some(None)` if that filter by itself says it best, `None` if there is
-/// no exact one, or none that is worth it.
-pub(crate) fn of<'a>(
-    capture: &str,
-    readers: impl Iterator<Item = &'a Asked>,
-    options: &Options,
-) -> Option<Option<Program>> {
-    let (mut texts, mut programs) = (BTreeSet::new(), Vec::new());
+/// The program that accepts what any of them does; `None` if there is none, none that is worth it, or all is wanted.
+pub(crate) fn of<'a>(readers: impl Iterator<Item = &'a Asked>) -> Option<Program> {
+    let mut programs: Vec<&Program> = Vec::new();
     for asked in readers {
         match asked {
-            Asked::Text(text) if text.trim().is_empty() => return Some(None),
-            Asked::Text(text) => drop(texts.insert(text.as_str())),
-            Asked::Program { forced, own } => programs.push((forced.as_str(), own)),
+            Asked::Only(program) if programs.contains(&program) => {}
+            Asked::Only(program) => programs.push(program),
+            Asked::All | Asked::Unsaid => return None,
         }
+    }
+    if let [only] = programs.as_slice() {
+        return Some((*only).clone());
     }
     let mut chain = Chain::default();
-    if !texts.is_empty() {
-        let any = texts.iter().map(|text| format!("({text})")).collect::<Vec<_>>().join(" or ");
-        chain.add(&compiled(capture, &any, options)?, Exit::Accept)?;
-        chain.close_reader();
+    for program in programs {
+        chain.add(program, Exit::Accept)?;
+        chain.close(Exit::Next);
     }
-    for (at, (forced, own)) in programs.iter().enumerate() {
-        if programs[..at].contains(&(*forced, *own)) {
-            continue;
-        }
-        let within = compiled(capture, forced, options)?;
-        let accepts_all = matches!(within.insns(), [only] if only.k > 0);
-        if !accepts_all {
-            chain.add(&within, Exit::Behind)?;
-        }
-        chain.add(own, Exit::Accept)?;
-        chain.close_reader();
-    }
-    chain.finish().map(Some)
+    chain.finish()
 }
 
 /// Both, compiled.
@@ -150,11 +164,6 @@ impl Chain {
         Some(())
     }
 
-    /// What comes now is the next reader.
-    fn close_reader(&mut self) {
-        self.close(Exit::Next);
-    }
-
     /// Jumps that were to go here do.
     fn close(&mut self, exit: Exit) {
         let here = self.insns.len();
@@ -168,6 +177,7 @@ impl Chain {
     }
 
     fn finish(mut self) -> Option<Program> {
+        self.close(Exit::Next);
         self.insns.push(Insn::new(code::RET | code::K, 0));
         if !self.open.is_empty() {
             self.close(Exit::Accept);
@@ -196,15 +206,15 @@ mod tests {
     }
 
     fn text(text: &str) -> Asked {
-        Asked::Text(text.to_owned())
+        Asked::text("", text, &options())
     }
 
     fn program(text: &str) -> Program {
         tapline_filter::compile(text, &options()).unwrap()
     }
 
-    fn by_program(forced: &str, own: &str) -> Asked {
-        Asked::Program { forced: forced.to_owned(), own: program(own) }
+    fn own(own: &Program) -> Asked {
+        Asked::program("", "", own, &options())
     }
 
     const TEXTS: [&str; 8] = [
@@ -218,13 +228,8 @@ mod tests {
         "portrange 1-1000 or icmp",
     ];
 
-    fn accepts(asked: &Asked, packet: Packet<'_>) -> bool {
-        match asked {
-            Asked::Text(text) => program(text).accepts(packet),
-            Asked::Program { forced, own } => {
-                (forced.is_empty() || program(forced).accepts(packet)) && own.accepts(packet)
-            }
-        }
+    fn accepts(text: &str, packet: Packet<'_>) -> bool {
+        text.is_empty() || program(text).accepts(packet)
     }
 
     proptest! {
@@ -237,23 +242,26 @@ mod tests {
             capture in prop::sample::select(vec!["", "ip or ip6", "udp"]),
             seed in 0..1000_u64,
         ) {
-            let readers: Vec<Asked> = chosen
+            // What each asks for, and what is forced upon it.
+            let wishes: Vec<(&str, &str)> = chosen
                 .iter()
-                .map(|&(at, is_text, forced)| match is_text {
-                    true => text(TEXTS[at]),
-                    false => by_program(["", "udp", "not udp"][forced], TEXTS[at]),
-                })
+                .map(|&(at, is_text, forced)| (TEXTS[at], if is_text { "" } else { ["", "udp", "not udp"][forced] }))
                 .collect();
-            let union = of(capture, readers.iter(), &options()).unwrap().unwrap();
+            let readers = wishes.iter().zip(&chosen).map(|(&(own, forced), (_, is_text, _))| match is_text {
+                true => Asked::text(capture, own, &options()),
+                false => Asked::program(capture, forced, &program(own), &options()),
+            });
+            let readers: Vec<Asked> = readers.collect();
+            let union = of(readers.iter()).unwrap();
             union.check_for_kernel().unwrap();
             for (n, (_, frame)) in tapline_testkit::traffic::Traffic::new(seed).take(50).enumerate() {
                 let vlan = (n % 3 == 0).then_some(VlanTag { tpid: 0x8100, tci: 5 });
                 let packet_type = [PacketType::Host, PacketType::Outgoing][n % 2];
                 let meta = Meta { vlan, packet_type, wire_len: frame.len() as u32, ..Meta::default() };
                 let packet = Packet { data: &frame, meta: &meta };
-                let is_captured = capture.is_empty() || program(capture).accepts(packet);
-                let expected = is_captured && readers.iter().any(|asked| accepts(asked, packet));
-                prop_assert_eq!(union.accepts(packet), expected, "{:?} {:?}", readers, frame);
+                let is_wanted = |&(own, forced): &(&str, &str)| accepts(own, packet) && accepts(forced, packet);
+                let expected = accepts(capture, packet) && wishes.iter().any(is_wanted);
+                prop_assert_eq!(union.accepts(packet), expected, "{:?} {:?}", wishes, frame);
             }
         }
     }
@@ -273,17 +281,16 @@ mod tests {
             Insn::new(code::RET | code::K, 0),
         ])
         .unwrap();
-        let filled = by_program("", "ip6");
-        let own = |own| Asked::Program { forced: String::new(), own };
+        let filled = own(&program("ip6"));
         let meta = Meta::default();
         for (readers, data, expected) in [
-            (vec![own(by_value.clone())], [0_u8; 20], false),
-            (vec![own(by_value.clone())], [1; 20], true),
-            (vec![own(by_value.clone()), own(fresh.clone())], [0; 20], true),
-            (vec![filled, own(fresh)], [0; 20], true),
-            (vec![own(by_value.clone()), own(by_value)], [0; 20], false),
+            (vec![own(&by_value)], [0_u8; 20], false),
+            (vec![own(&by_value)], [1; 20], true),
+            (vec![own(&by_value), own(&fresh)], [0; 20], true),
+            (vec![filled, own(&fresh)], [0; 20], true),
+            (vec![own(&by_value), own(&by_value)], [0; 20], false),
         ] {
-            let union = of("", readers.iter(), &options()).unwrap().unwrap();
+            let union = of(readers.iter()).unwrap();
             assert_eq!(union.accepts(Packet { data: &data, meta: &meta }), expected);
             // All of the packet is kept.
             assert_eq!(union.insns().last(), Some(&Insn::new(code::RET | code::K, u32::MAX)));
@@ -292,24 +299,20 @@ mod tests {
 
     #[test]
     fn only_what_is_exact_and_short() {
-        assert_eq!(of("", [text("ip"), text("")].iter(), &options()), Some(None));
-        let nothing = of("", [].iter(), &options()).unwrap().unwrap();
+        assert_eq!(of([text("ip"), text("")].iter()), None);
+        let nothing = of([].iter()).unwrap();
         assert!(!nothing.accepts(Packet { data: &[0; 60], meta: &Meta::default() }));
-        let random = Program::new(vec![
-            Insn::new(code::LD | code::W | code::ABS, ancillary::RANDOM),
-            Insn::new(code::RET | code::A, 0),
-        ]);
-        let random = Asked::Program { forced: String::new(), own: random.unwrap() };
-        assert_eq!(of("", [random].iter(), &options()), None);
-        let unset = Program::new(vec![
-            Insn::new(code::LD | code::W | code::MEM, 3),
-            Insn::new(code::RET | code::A, 0),
-        ]);
-        let unset = Asked::Program { forced: String::new(), own: unset.unwrap() };
-        assert_eq!(of("", [unset].iter(), &options()), None);
-        let many: Vec<Asked> = (0..200).map(|n| by_program("", &format!("host 10.0.0.{n}"))).collect();
-        assert_eq!(of("", many.iter(), &options()), None);
-        let same: Vec<Asked> = (0..200).map(|_| by_program("", "host 10.0.0.1")).collect();
-        assert!(of("", same.iter(), &options()).unwrap().unwrap().insns().len() < 60);
+        assert_eq!(text("host 10.0.0.1"), Asked::text(" ", "host 10.0.0.1", &options()));
+        let by = |first| Program::new(vec![first, Insn::new(code::RET | code::A, 0)]).unwrap();
+        let random = by(Insn::new(code::LD | code::W | code::ABS, ancillary::RANDOM));
+        let unset = by(Insn::new(code::LD | code::W | code::MEM, 3));
+        for unsaid in [own(&random), own(&unset)] {
+            assert_eq!(unsaid, Asked::Unsaid);
+            assert_eq!(of([text("ip"), unsaid].iter()), None);
+        }
+        let many: Vec<Asked> = (0..200).map(|n| text(&format!("host 10.0.0.{n}"))).collect();
+        assert_eq!(of(many.iter()), None);
+        let same: Vec<Asked> = (0..200).map(|_| text("host 10.0.0.1")).collect();
+        assert!(of(same.iter()).unwrap().insns().len() < 60);
     }
 }

@@ -102,6 +102,14 @@ pub(crate) struct ReaderReport {
     pub(crate) wakes: u64,
 }
 
+/// What is stored though nobody reads it.
+#[derive(Clone, Debug)]
+pub(crate) struct History {
+    pub(crate) text: String,
+    /// For the kernel.
+    pub(crate) asked: Asked,
+}
+
 /// How a worker works.
 #[derive(Clone, Debug)]
 pub(crate) struct Setting {
@@ -109,9 +117,7 @@ pub(crate) struct Setting {
     pub(crate) buffer_mib: u32,
     pub(crate) worker: u32,
     /// What is stored though nobody reads it.
-    pub(crate) history: Option<String>,
-    /// What is captured at all.
-    pub(crate) filter_text: String,
+    pub(crate) history: Option<History>,
     /// The source lends also what nobody wants, so that it is counted.
     pub(crate) counts_all: bool,
     /// Nothing is read as long as there are no readers: a file would be over.
@@ -344,14 +350,9 @@ impl Desk {
 
     /// What anybody wants, and one more.
     fn union(&self, more: Option<&Asked>) -> Restricted {
-        let Setting { history, filter_text, options, .. } = &self.setting;
-        let history = history.clone().map(Asked::Text);
         let readers = self.readers.iter().map(|reader| &reader.asked);
-        let all = history.iter().chain(readers).chain(more);
-        match union::of(filter_text, all, options) {
-            Some(Some(program)) => Restricted::To(program),
-            Some(None) | None => Restricted::Not,
-        }
+        let all = self.setting.history.iter().map(|history| &history.asked).chain(readers).chain(more);
+        union::of(all).map_or(Restricted::Not, Restricted::To)
     }
 
     /// Tells the source what nobody wants any longer. Not at once: whoever comes often costs no more than that.
@@ -374,7 +375,8 @@ impl Desk {
             return Ok(at);
         }
         let Setting { link_type, buffer_mib, worker, history, options, .. } = &self.setting;
-        let history = history.as_ref().map(|text| compile(&rights.narrowed(text), options)).transpose()?;
+        let history =
+            history.as_ref().map(|history| compile(&rights.narrowed(&history.text), options)).transpose()?;
         let mut view =
             View::new(rights, *link_type, *buffer_mib, *worker).map_err(|error| error.to_string())?;
         // Last, when nothing can fail any more: what is in the set has a use.

@@ -53,6 +53,11 @@ impl Channel {
         Ok(())
     }
 
+    /// Whether a message has come that [`receive`](Self::receive) gives without asking the socket.
+    pub fn has_message(&self) -> bool {
+        self.received.contains(&b'\n')
+    }
+
     /// The next message; waits for it, unless the socket does not wait.
     ///
     /// # Errors
@@ -136,6 +141,12 @@ mod tests {
         daemon.send(&Reply::Buffer(7), &[bell.as_fd()]).unwrap();
         assert_eq!(client.receive::<Reply>().unwrap(), Reply::Buffer(7));
         assert!(client.take_descriptor().is_ok() && client.take_descriptor().is_err());
+        client.stream().write_all(b"{\"status\":{}}\n{\"status\":{}}\n").unwrap();
+        assert!(!daemon.has_message());
+        daemon.receive::<Request>().unwrap();
+        assert!(daemon.has_message());
+        daemon.receive::<Request>().unwrap();
+        assert!(!daemon.has_message());
         drop(client);
         assert!(matches!(daemon.receive::<Request>(), Err(Error::Closed)));
     }

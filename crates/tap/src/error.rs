@@ -38,6 +38,12 @@ pub enum Error {
         /// The capture.
         name: String,
     },
+    /// A daemon was there again, but captures something else under this name.
+    #[error("{name}: the daemon is there again, but serves other interfaces under this name; start anew")]
+    OtherInterfaces {
+        /// The capture.
+        name: String,
+    },
     /// The socket failed.
     #[error("the daemon's socket: {0}")]
     Socket(#[from] io::Error),

@@ -5,9 +5,11 @@
 //!    |                 |
 //!    +--the daemon closes the capture--> end        what it had stored was read
 //!    +--the daemon is gone-------------> error      likewise
+//!    +--either, and we are to come back-> absent --it is there again--> running
 //! ```
 
 use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tapline_capture::{
@@ -17,8 +19,8 @@ use tapline_packet::{Batch, Interface, InterfaceId};
 use tapline_ring::{MergedReader, Place as Counted, Standing, Waited};
 use tapline_sys::{clock, tsc};
 
-use crate::client::{ask, unexpected};
-use crate::protocol::{Attach, Attached, Reply, Request};
+use crate::client::{Client, ask, unexpected};
+use crate::protocol::{Attach, Attached, ReaderCounts, Reply, Request, Start};
 use crate::{Channel, Error};
 
 /// What stands before the name of a daemon's capture, where names of interfaces are expected.
@@ -32,6 +34,9 @@ const PLACES: [(Counted, &str); 4] = [
     (Counted::Xdp, "xdp"),
 ];
 
+/// How often it is tried whether a daemon is there again.
+const RETRY: Duration = Duration::from_millis(200);
+
 /// A reader of a capture of `tapline serve`. Needs no right but that the daemon's rules let it read.
 pub struct Tap {
     name: String,
@@ -40,6 +45,10 @@ pub struct Tap {
     interfaces: Vec<Interface>,
     /// Counters of the daemon's source when we came, by [`PLACES`].
     before: [Option<u64>; PLACES.len()],
+    /// How to come back to a daemon that is gone, if we are to.
+    again: Option<Again>,
+    /// What daemons that are gone counted.
+    past: Past,
     delivered: u64,
     waited: u64,
     phase: Phase,
@@ -51,8 +60,30 @@ pub struct Tap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Running,
+    /// There is no daemon.
+    Absent {
+        since: Instant,
+        tried: Instant,
+    },
     Draining,
     Ended,
+}
+
+/// Where to come back to.
+struct Again {
+    path: PathBuf,
+    program: String,
+    attach: Attach,
+}
+
+/// Sums of daemons that are gone.
+#[derive(Clone, Debug)]
+struct Past {
+    /// How many.
+    daemons: u64,
+    counts: ReaderCounts,
+    /// By [`PLACES`]; what the last daemon could not tell is unknown for ever.
+    losses: [Option<u64>; PLACES.len()],
 }
 
 impl Tap {
@@ -71,6 +102,8 @@ impl Tap {
             merged,
             interfaces,
             before: [None; PLACES.len()],
+            again: None,
+            past: Past { daemons: 0, counts: ReaderCounts::default(), losses: [Some(0); PLACES.len()] },
             delivered: 0,
             waited: 0,
             phase: Phase::Running,
@@ -79,6 +112,15 @@ impl Tap {
         };
         tap.before = tap.counts();
         tap
+    }
+
+    /// From now on a daemon that ends or is gone is waited for, and the same capture read on from what the next one has. What nobody captured meanwhile is
+    /// in the account, as an unknown number.
+    #[must_use]
+    pub fn reconnecting(mut self, path: &Path, program: &str, attach: &Attach) -> Tap {
+        let (path, program, attach) = (path.to_owned(), program.to_owned(), attach.clone());
+        self.again = Some(Again { path, program, attach });
+        self
     }
 
     /// The name that it was asked by: `tap:NAME`.
@@ -122,6 +164,15 @@ impl Tap {
         })
     }
 
+    /// What all daemons counted, and lost while we read.
+    fn sums(&mut self) -> (ReaderCounts, [Option<u64>; PLACES.len()]) {
+        let mut counts = self.past.counts;
+        counts.merge(&ReaderCounts::from(self.merged.account()));
+        let (now, before, past) = (self.counts(), self.before, self.past.losses);
+        let loss = |at: usize| past[at]?.checked_add(now[at]?.saturating_sub(before[at]?));
+        (counts, std::array::from_fn(loss))
+    }
+
     fn fail(&self, error: impl Into<Error>) -> CaptureError {
         CaptureError::source(&self.name, error.into())
     }
@@ -146,16 +197,70 @@ impl Tap {
     fn idle(&mut self, waited: Waited) -> Result<Advance, CaptureError> {
         match (waited, self.phase) {
             (Waited::Ready | Waited::TimedOut, _) => Ok(Advance::Idle),
-            (Waited::Closed, _) | (_, Phase::Draining | Phase::Ended) => {
-                self.phase = Phase::Ended;
-                Ok(Advance::End)
+            (Waited::Closed | Waited::WriterGone, Phase::Running) if self.again.is_some() => {
+                let now = Instant::now();
+                self.phase = Phase::Absent { since: now, tried: now };
+                self.tell("the daemon is gone: nothing is captured until it is there again".to_owned());
+                Ok(Advance::Idle)
             }
             (Waited::WriterGone, Phase::Running) => {
                 self.phase = Phase::Ended;
                 let name = self.name.clone();
                 Err(self.fail(Error::DaemonGone { name }))
             }
+            _ => {
+                self.phase = Phase::Ended;
+                Ok(Advance::End)
+            }
         }
+    }
+
+    fn tell(&mut self, text: String) {
+        self.events.push(tapline_capture::Event { interface: self.name.clone(), text, warning: true });
+    }
+
+    /// Tries whether the daemon is there again.
+    fn come_back(&mut self, wait: Duration) -> Result<Advance, CaptureError> {
+        let (Phase::Absent { since, tried }, Some(again)) = (self.phase, &self.again) else {
+            return Ok(Advance::End);
+        };
+        let rest = RETRY.saturating_sub(tried.elapsed());
+        std::thread::sleep(rest.min(wait));
+        if rest > wait {
+            return Ok(Advance::Idle);
+        }
+        self.phase = Phase::Absent { since, tried: Instant::now() };
+        let absent_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        // What a new daemon has stored by now is younger than the end of the last.
+        let attach = Attach { start: Start::SinceMs(absent_ms), ..again.attach.clone() };
+        let next = Client::connect(&again.path, &again.program).and_then(|client| client.attach(&attach));
+        match next {
+            Ok(next) => self.go_on_with(next),
+            Err(error @ Error::Refused { .. }) => {
+                self.phase = Phase::Ended;
+                Err(self.fail(error))
+            }
+            Err(_) => Ok(Advance::Idle),
+        }
+    }
+
+    /// The daemon is there again.
+    fn go_on_with(&mut self, next: Tap) -> Result<Advance, CaptureError> {
+        let kind = |interface: &Interface| (interface.name.clone(), interface.link_type);
+        if !self.interfaces.iter().map(kind).eq(next.interfaces.iter().map(kind)) {
+            self.phase = Phase::Ended;
+            let name = self.name.clone();
+            return Err(self.fail(Error::OtherInterfaces { name }));
+        }
+        let (counts, losses) = self.sums();
+        self.past = Past { daemons: self.past.daemons + 1, counts, losses };
+        self.channel = next.channel;
+        self.merged = next.merged;
+        self.before = next.before;
+        self.told_standing = false;
+        self.phase = Phase::Running;
+        self.tell("the daemon is there again".to_owned());
+        Ok(Advance::Idle)
     }
 }
 
@@ -177,8 +282,10 @@ impl Source for Tap {
     }
 
     fn advance(&mut self, wait: Duration) -> Result<Advance, CaptureError> {
-        if self.phase == Phase::Ended {
-            return Ok(Advance::End);
+        match self.phase {
+            Phase::Ended => return Ok(Advance::End),
+            Phase::Absent { .. } => return self.come_back(wait),
+            Phase::Running | Phase::Draining => {}
         }
         let start = Instant::now();
         loop {
@@ -203,6 +310,9 @@ impl Source for Tap {
     }
 
     fn stop(&mut self) -> Result<(), CaptureError> {
+        if matches!(self.phase, Phase::Absent { .. }) {
+            self.phase = Phase::Ended;
+        }
         if self.phase == Phase::Running {
             self.phase = Phase::Draining;
             // A daemon that is gone offers nothing new either.
@@ -216,25 +326,24 @@ impl Source for Tap {
     }
 
     fn account(&mut self) -> Vec<InterfaceAccount> {
-        let account = self.merged.account();
-        // The daemon's numbers, which need not be true.
-        let lost = account.lost.index_full.saturating_add(account.lost.overwritten);
-        let lost = lost.saturating_add(account.lost.damaged);
-        let unread = account.offered.saturating_sub(lost.saturating_add(self.delivered));
-        let now = self.counts();
-        let losses = PLACES.iter().zip(now).zip(self.before).filter_map(|(((_, name), now), before)| {
-            let count = Count::Known(now?.saturating_sub(before?));
-            Some(Loss { place: Place::Daemon, counter: (*name).to_owned(), count })
-        });
+        let (counts, losses) = self.sums();
+        let lost = |(&(_, name), count): (&(Counted, &str), Option<u64>)| {
+            Some(Loss { place: Place::Daemon, counter: name.to_owned(), count: Count::Known(count?) })
+        };
+        let mut losses: Vec<Loss> = PLACES.iter().zip(losses).filter_map(lost).collect();
+        if self.past.daemons > 0 || matches!(self.phase, Phase::Absent { .. }) {
+            let counter = "while there was no daemon".to_owned();
+            losses.push(Loss { place: Place::Daemon, counter, count: Count::Unknown });
+        }
         vec![InterfaceAccount {
-            losses: losses.collect(),
+            losses,
             kernel_filtered: Count::Unknown,
             tap: Some(TapAccount {
-                offered: account.offered,
-                index_full: account.lost.index_full,
-                overwritten: account.lost.overwritten,
-                damaged: account.lost.damaged,
-                unread,
+                offered: counts.offered,
+                index_full: counts.index_full,
+                overwritten: counts.overwritten,
+                damaged: counts.damaged,
+                unread: counts.offered.saturating_sub(counts.lost().saturating_add(self.delivered)),
                 interfaces: self.interfaces.len(),
             }),
             ..InterfaceAccount::of_file(&self.name, self.delivered)

@@ -161,8 +161,10 @@ impl Scope<'_> {
     fn host_name(&mut self, name: &str, qualifiers: Qualifiers) -> Result<Predicate> {
         let addresses = self.options.resolver.host(name);
         if addresses.is_empty() {
-            return Err(Error::whole(format!("unknown host '{name}'"))
-                .hint("neither /etc/hosts nor DNS knows it; an address works too: host 192.0.2.1"));
+            return Err(Error::whole(format!("unknown host '{name}'")).hint(format!(
+                "{}; an address works too: host 192.0.2.1",
+                self.options.resolver.asked_for_hosts()
+            )));
         }
         // Without a link type field there is no ARP; IP of both versions is what is left.
         let no_arp = self.layers.link_type.constant == super::layers::NONE && qualifiers.protocol.is_none();
