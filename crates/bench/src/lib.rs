@@ -25,6 +25,7 @@ pub mod micro;
 mod patterns;
 mod print;
 mod rate;
+mod readers;
 mod report;
 mod ring;
 mod sets;
@@ -74,6 +75,8 @@ enum Workload {
     Rate(rate::RateArgs),
     /// The shared ring: storing a packet once, indexing it for 1 to 16 readers, reading it.
     Ring(ring::RingArgs),
+    /// Many readers of one interface: a tcpdump for each against one daemon for all. Needs root.
+    Readers(readers::ReadersArgs),
     /// Send traffic: the sending half of `live`, in a process of its own.
     #[command(hide = true)]
     Send(live::SendArgs),
@@ -139,6 +142,7 @@ pub fn main() -> anyhow::Result<()> {
         Workload::Traffic(args) => traffic::run(&args, options.runs),
         Workload::Rate(args) => rate::run(&args, &options),
         Workload::Ring(args) => ring::run(&args, options.runs),
+        Workload::Readers(args) => readers::run(&args, &options),
         Workload::All => all(&options, &mut report),
         Workload::Send(_) => Ok(()),
     }
@@ -160,5 +164,6 @@ fn all(options: &Options, report: &mut Report) -> anyhow::Result<()> {
         return Ok(());
     }
     rate::run(&Default::default(), options)?;
+    readers::run(&Default::default(), options)?;
     live::run(&Default::default(), options, report)
 }

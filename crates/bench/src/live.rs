@@ -115,7 +115,9 @@ impl Setting<'_> {
         let mut command = self.capture(peer, &path);
         let start = Instant::now();
         let mut child = measure::start_quietly(&mut command)?;
-        let sent = self.wait_until_listening(&mut child).and_then(|()| self.send());
+        let sent = self
+            .wait_until_listening(&mut child)
+            .and_then(|()| send_from(self.namespace, self.rate, self.rate * self.args.seconds));
         std::thread::sleep(SETTLE);
         interrupt(&child)?;
         let cpu = measure::reap(child, &command)?;
@@ -159,23 +161,19 @@ impl Setting<'_> {
         }
         bail!("the capture did not begin within {START_MAX:?}")
     }
-
-    fn send(&self) -> anyhow::Result<u64> {
-        let packets = self.rate * self.args.seconds;
-        let mut command = Command::new("taskset");
-        command.args(["-c", "0"]).arg(std::env::current_exe()?).args([
-            "send",
-            "--netns",
-            self.namespace.name(),
-        ]);
-        command.args(["--rate", &self.rate.to_string(), "--packets", &packets.to_string()]);
-        let output = command.output()?;
-        ensure!(output.status.success(), "sender: {}", String::from_utf8_lossy(&output.stderr).trim());
-        String::from_utf8_lossy(&output.stdout).trim().parse().context("the sender's count")
-    }
 }
 
-fn interrupt(child: &Child) -> anyhow::Result<()> {
+/// Sends from a process of its own on the first processor. Returns how many packets went.
+pub(crate) fn send_from(namespace: &Namespace, rate: u64, packets: u64) -> anyhow::Result<u64> {
+    let mut command = Command::new("taskset");
+    command.args(["-c", "0"]).arg(std::env::current_exe()?).args(["send", "--netns", namespace.name()]);
+    command.args(["--rate", &rate.to_string(), "--packets", &packets.to_string()]);
+    let output = command.output()?;
+    ensure!(output.status.success(), "sender: {}", String::from_utf8_lossy(&output.stderr).trim());
+    String::from_utf8_lossy(&output.stdout).trim().parse().context("the sender's count")
+}
+
+pub(crate) fn interrupt(child: &Child) -> anyhow::Result<()> {
     let status = Command::new("kill").args(["-INT", &child.id().to_string()]).status()?;
     ensure!(status.success(), "kill -INT {}: {status}", child.id());
     Ok(())

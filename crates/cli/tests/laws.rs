@@ -131,3 +131,8 @@ fn ring_writer() {
 fn ring_reader() {
     law("ring_reader");
 }
+
+#[test]
+fn tap_socket() {
+    law("tap_socket");
+}
