@@ -90,6 +90,8 @@ pub fn compile(library: &Library, name: &str, with_our_headers: bool) -> PathBuf
         cc.arg("-I").arg(folder.join("include"));
     }
     cc.arg(folder.join("tests/c").join(format!("{name}.c"))).arg(library.file()).arg("-lpthread");
+    // For programs that have more rights than their user: these do not look at LD_LIBRARY_PATH. Others do so first.
+    cc.arg("-Wl,--enable-new-dtags").arg(format!("-Wl,-rpath,{}", library.folder().display()));
     let output = cc.output().expect("cc runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     program
