@@ -5,13 +5,14 @@ mod support;
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use support::{Hosts, Library, captures_or_skip, compile, programs_or_skip, system_library, told};
+use support::{Hosts, Library, captures_or_skip, compile, programs_or_skip, system_library, tapline, told};
 use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
 use tempfile::TempDir;
 
@@ -241,6 +242,38 @@ fn a_program_with_more_rights_believes_no_environment() {
     assert!(said.contains("opened") || said.contains("/run/tapline/serve.sock"), "{said}");
     let said = opened("mapped0", 0o4755);
     assert!(said.contains("mapped0: No such device exists"), "{said}");
+}
+
+/// A daemon's capture is readable, by poll(2), while there is something to be had, and no longer.
+#[test]
+fn a_shared_capture_can_be_waited_for() {
+    const TEST: &str = "a_shared_capture_can_be_waited_for";
+    if !may_run(TEST, &["cc"]) {
+        return;
+    }
+    let Some(tapline) = tapline() else {
+        return eprintln!("skipped: {TEST}: no tapline beside the library: cargo build -p tapline-cli");
+    };
+    let library = Library::new();
+    let program = compile(&library, "shared", true);
+    let (namespace, folder) =
+        (Namespace::with_pair("capi-tap").expect("we may"), TempDir::new().expect("a folder"));
+    let socket = folder.path().join("socket");
+    let mut command = Command::new(tapline);
+    command
+        .args(["serve", "--netns", namespace.name(), "-i", FAR, "--name", "office", "--socket"])
+        .arg(&socket);
+    let mut daemon = start(&mut command);
+    wait_for("the daemon", || UnixStream::connect(&socket).is_ok());
+    let mut command = library.command(Some(&namespace), program.to_str().expect("a path"));
+    command.env("TAPLINE_SOCKET", &socket).args(["tap:office", NEAR, &daemon.id().to_string()]);
+    let said = told(&finish(start(&mut command)));
+    let _ = daemon.kill();
+    let _ = daemon.wait();
+    let round = "got 5: poll 0\n".repeat(3);
+    assert!(said.starts_with(&format!("nothing yet: poll 0\n{round}the end [")), "{said}");
+    // Told by the descriptor as well, again and again.
+    assert!(said.contains("the daemon is gone") && said.ends_with(": poll 1\nSome(0)\n"), "{said}");
 }
 
 /// A server on the far host that answers every connection; ended when dropped.

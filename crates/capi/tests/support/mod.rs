@@ -52,6 +52,13 @@ fn built() -> PathBuf {
         .expect("cargo builds libpcap.so before it runs these tests")
 }
 
+/// The program, if cargo built it beside the library; tests of this crate do not need it.
+pub fn tapline() -> Option<PathBuf> {
+    let folder = built().parent()?.to_owned();
+    let places = [folder.join("tapline"), folder.parent()?.join("tapline")];
+    places.into_iter().find(|path| path.is_file())
+}
+
 /// The system's libpcap, if there is one.
 pub fn system_library() -> Option<PathBuf> {
     let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
