@@ -36,7 +36,8 @@ pub(crate) struct Lent {
 ///
 /// # Safety
 /// `p` is an open handle that no other thread uses meanwhile (`pcap_breakloop` may be called); `callback` may be called with `user`. A process that was
-/// forked while a live capture was open has the same ring of packets: after that one of the two alone reads packets from the handle.
+/// forked while a live capture was open has the same ring of packets: after that one of the two alone goes on with the handle, and the other may close it, no
+/// more. That holds for all functions on the handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_dispatch(
     p: *mut Handle,

@@ -31,7 +31,7 @@ const SPIN: Duration = Duration::from_micros(200);
 /// `pcap_setbuff`: another size of the kernel's buffer, in bytes; what is in it is lost.
 ///
 /// # Safety
-/// `p` is an open handle that no other thread uses meanwhile.
+/// `p` is an open handle that no other thread uses meanwhile, and after a fork no other process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_setbuff(p: *mut Handle, bytes: c_int) -> c_int {
     let body = |state: &mut State| {
