@@ -5,10 +5,16 @@ mod support;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use support::{Library, captures_or_skip, compile, programs_or_skip, system_library, told};
+use tapline_testkit::netns::namespaces_or_skip;
 use tempfile::TempDir;
+
+/// How long a program may take before the test fails.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Options and filters of tcpdump.
 const RUNS: [&[&str]; 5] = [
@@ -241,7 +247,8 @@ fn a_wait_for_a_pipe_ends_by_a_signal() {
     const TEST: &str = "a_wait_for_a_pipe_ends_by_a_signal";
     let Some(captures) = captures_or_skip(TEST) else { return };
     let Some(system) = system_library() else { return eprintln!("skipped: {TEST}: no libpcap here") };
-    if !programs_or_skip(TEST, &["tcpdump"]) {
+    // Where a process waits only root may see everywhere, who may make namespaces.
+    if !programs_or_skip(TEST, &["tcpdump"]) || !namespaces_or_skip(TEST) {
         return;
     }
     let library = Library::new();
@@ -257,11 +264,22 @@ fn a_wait_for_a_pipe_ends_by_a_signal() {
         let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
         let printed: Vec<String> = lines.by_ref().take(125).map(|line| line.expect("text")).collect();
         let id = child.id().to_string();
-        while child.try_wait().expect("a child").is_none() {
-            // Again, as the first one may come before it waits; `ps` would say no more than that it will.
-            let _ = Command::new("kill").args(["-INT", &id]).status();
-            std::thread::sleep(std::time::Duration::from_millis(50));
-        }
+        // Before it waits, Ctrl-C breaks the loop, and no read is interrupted.
+        let deadline = Instant::now() + PATIENCE;
+        let mut wait_until = |is_so: &mut dyn FnMut(&mut Child) -> bool| {
+            while !is_so(&mut child) {
+                if Instant::now() > deadline {
+                    let _ = child.kill();
+                    panic!("it does not wait for the pipe, or does not end");
+                }
+                sleep(Duration::from_millis(5));
+            }
+        };
+        wait_until(&mut |_| {
+            fs::read_to_string(format!("/proc/{id}/wchan")).expect("it runs").contains("pipe_read")
+        });
+        assert!(Command::new("kill").args(["-INT", &id]).status().expect("kill runs").success());
+        wait_until(&mut |child| child.try_wait().expect("a child").is_some());
         drop(pipe);
         (printed, told(&child.wait_with_output().expect("its outputs")))
     };
