@@ -5,6 +5,8 @@
 //!   Ethernet   a VLAN tag that the kernel took out goes back before the EtherType, in the 14 free bytes before the frame
 //!   cooked     the SLL or SLL2 header goes before the packet, and a tag before its protocol
 //! ```
+//!
+//! Tags: `vlan.rs`.
 
 use std::ffi::{CString, c_int};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -13,7 +15,7 @@ use tapline_capture::af_packet::{
     AfPacketError, Single, SingleSettings, Station, TimestampSource, link_type,
 };
 use tapline_filter::bpf::Program;
-use tapline_packet::{Batch, LinkType, Packet, PacketType, Record, VlanTag};
+use tapline_packet::{Batch, LinkType, Packet, PacketType, Record};
 use tapline_sys::{Link, RouteSocket, SyscallError};
 
 use crate::cooked::{self, SLL, SLL2};
@@ -21,6 +23,7 @@ use crate::failure::{Failure, system_text};
 use crate::raw::*;
 use crate::settings::Settings;
 use crate::source::{Keep, Opened, Source};
+use crate::vlan::{self, Tags};
 
 /// The device name for all interfaces at once.
 pub(crate) const ANY: &str = "any";
@@ -34,8 +37,6 @@ const HARDWARE_ETHERNET: u16 = 1;
 const HARDWARE_PPP: u16 = 512;
 /// The longest name of an interface, `IFNAMSIZ` with its zero byte.
 const NAME_MAX: usize = 15;
-/// Bytes of a VLAN tag.
-pub(crate) const TAG_LEN: usize = 4;
 /// What libpcap calls `MAXIMUM_SNAPLEN`.
 pub(crate) const SNAP_LEN_MAX: c_int = 262_144;
 /// libpcap's: 2 MiB.
@@ -60,8 +61,12 @@ pub(crate) struct Interface {
     loopback: u32,
     in_kernel: InKernel,
     program: Option<Program>,
+    /// Of the batch.
+    tags: Tags,
     if_drops_before: u64,
     is_down: bool,
+    /// Why there is no ring any more.
+    no_ring: Option<Failure>,
 }
 
 /// Where the filter runs.
@@ -101,6 +106,8 @@ impl Interface {
             latency_ms: wished.latency_ms().unwrap_or(LATENCY_MS),
             promiscuous: wished.promiscuous && !is_any,
             timestamps: wished.timestamps.unwrap_or_default(),
+            // Programs open a capture and go on in a child. `pcap_dispatch` asks them for what this promises.
+            is_inherited: true,
         };
         let single = Single::open(&settings).map_err(open_failure)?;
         let warning = shape.warning.or_else(|| (is_any && wished.promiscuous).then(no_promiscuous_any));
@@ -114,44 +121,42 @@ impl Interface {
             loopback: links.iter().find(|link| link.is_loopback()).map_or(0, |link| link.index),
             in_kernel: InKernel::No,
             program: None,
+            tags: Tags::default(),
             is_down: false,
+            no_ring: None,
         };
         let snap_len = wished.snap_len_or_max();
         Ok(Opened { source: Box::new(interface), dlt: shape.dlts[0], snap_len, warning })
     }
 
-    /// Whether libpcap would hand this packet out.
-    fn is_wanted(&self, station: &Station) -> bool {
-        match station.packet_type == PacketType::Outgoing.to_kernel() {
-            // On loopback each packet is seen twice; the received copy is enough.
-            true => station.if_index != self.loopback && self.direction != 1,
-            false => self.direction != 2,
-        }
-    }
-
-    /// Makes the packets of the batch what C sees, and leaves out those that are not wanted.
+    /// Makes the packets of the batch what C sees, but for the snap length, and leaves out those that are not wanted.
     fn prepare(&mut self, keep: Keep<'_>) {
-        let stations: Vec<Station> =
-            (0..self.single.batch().len()).map(|index| self.single.station(index)).collect();
-        let wanted: Vec<bool> = stations.iter().map(|station| self.is_wanted(station)).collect();
-        let (dlt, snap_len) = (self.dlt, self.settings.snap_len);
-        let (memory, records) = self.single.memory();
+        let Interface { single, tags, dlt, direction, loopback, .. } = self;
+        let (memory, records, stations) = single.memory();
+        tags.begin(*dlt);
         let mut index = 0;
         records.retain_mut(|record| {
-            let (station, wanted) = (&stations[index], wanted[index]);
+            let station = stations.get(memory, index);
             index += 1;
-            if !wanted {
+            if !is_wanted(&station, *direction, *loopback) {
                 return false;
             }
-            put_header(memory, record, dlt, station);
-            let data = memory.get(record.offset..record.offset + record.cap_len as usize).unwrap_or(&[]);
-            if !keep(Packet { data, meta: &record.meta }) {
+            put_header(memory, record, *dlt, &station);
+            if !keep(Packet { data: vlan::data(memory, record), meta: &record.meta }) {
                 return false;
             }
-            put_tag(memory, record, dlt);
-            record.cap_len = record.cap_len.min(snap_len);
+            tags.put(memory, record);
             true
         });
+    }
+}
+
+/// Whether libpcap would hand this packet out.
+fn is_wanted(station: &Station, direction: c_int, loopback: u32) -> bool {
+    match station.packet_type == PacketType::Outgoing.to_kernel() {
+        // On loopback each packet is seen twice; the received copy is enough.
+        true => station.if_index != loopback && direction != 1,
+        false => direction != 2,
     }
 }
 
@@ -213,37 +218,22 @@ fn put_header(memory: &mut [u8], record: &mut Record, dlt: c_int, station: &Stat
     record.meta.wire_len = record.meta.wire_len.saturating_add(len as u32);
 }
 
-/// Puts the VLAN tag that the kernel took out back to where it was.
-pub(crate) fn put_tag(memory: &mut [u8], record: &mut Record, dlt: c_int) {
-    let before = match dlt {
-        ETHERNET => 12,
-        SLL => 14,
-        _ => return,
-    };
-    let Some(VlanTag { tpid, tci }) = record.meta.vlan else { return };
-    let start = record.offset.wrapping_sub(TAG_LEN);
-    if (record.cap_len as usize) < before || memory.get(start..record.offset.wrapping_add(before)).is_none() {
-        return;
-    }
-    memory.copy_within(record.offset..record.offset + before, start);
-    let tag = [tpid.to_be_bytes(), tci.to_be_bytes()].concat();
-    memory[start + before..start + before + TAG_LEN].copy_from_slice(&tag);
-    record.offset = start;
-    record.cap_len += TAG_LEN as u32;
-    record.meta.wire_len = record.meta.wire_len.saturating_add(TAG_LEN as u32);
-    record.meta.vlan = None;
-}
-
 impl Source for Interface {
     fn advance(&mut self, keep: Keep<'_>) -> Result<bool, Failure> {
-        while self.single.advance() {
+        if let Some(failure) = &self.no_ring {
+            return Err(failure.clone());
+        }
+        let has_come = self.single.advance();
+        if has_come {
             self.is_down = false;
             self.prepare(keep);
-            if !self.single.batch().is_empty() {
-                return Ok(true);
-            }
         }
-        Ok(false)
+        Ok(has_come)
+    }
+
+    fn refilter(&mut self, from: usize, keep: Keep<'_>) {
+        let (memory, records, _) = self.single.memory();
+        self.tags.refilter(memory, records, from, keep);
     }
 
     fn batch(&self) -> Batch<'_> {
@@ -333,29 +323,26 @@ impl Source for Interface {
         })
     }
 
-    fn send(&mut self, frame: &[u8]) -> Result<usize, Failure> {
+    fn send(&mut self, frame: &[u8], waits: bool) -> Result<usize, Failure> {
         if self.settings.if_index == 0 {
             return Err(Failure::error("Sending packets isn't supported on the \"any\" device"));
         }
         if self.settings.is_cooked {
             return Err(Failure::error("Sending packets isn't supported in cooked mode"));
         }
-        self.single.send(frame).map_err(|error| Failure::system("send", &error.source))
+        self.single.send(frame, waits).map_err(|error| Failure::system("send", &error.source))
     }
 
     fn resize(&mut self, buffer_len: u64, wake_len: Option<u32>) -> Result<(), Failure> {
-        self.settings.ring_len = buffer_len.max(1);
-        self.settings.block_len = wake_len;
+        let wanted =
+            SingleSettings { ring_len: buffer_len.max(1), block_len: wake_len, ..self.settings.clone() };
         let in_kernel = self.program.as_ref().filter(|_| self.in_kernel != InKernel::No).cloned();
-        self.single.resize(&self.settings).map_err(open_failure)?;
+        let resized = self.single.resize(&wanted).map_err(open_failure);
+        self.no_ring = resized.as_ref().err().filter(|_| !self.single.has_ring()).cloned();
         if let Some(program) = in_kernel {
             self.set_program(&program)?;
         }
-        Ok(())
-    }
-
-    fn set_kept(&mut self, snap_len: u32) {
-        self.single.set_snap_len(snap_len);
+        resized.map(|()| self.settings = wanted)
     }
 }
 
@@ -429,14 +416,7 @@ pub(crate) fn timestamp_source(number: c_int) -> Option<TimestampSource> {
 
 #[cfg(test)]
 mod tests {
-    use tapline_packet::Meta;
-
     use super::*;
-
-    fn record(offset: usize, cap_len: u32, vlan: Option<VlanTag>) -> Record {
-        let meta = Meta { wire_len: cap_len, vlan, ..Meta::default() };
-        Record { offset, cap_len, options_len: 0, meta }
-    }
 
     #[test]
     fn short_times_have_many_blocks() {
@@ -452,26 +432,9 @@ mod tests {
     }
 
     #[test]
-    fn a_tag_goes_back_before_the_ethertype() {
-        let mut memory = [0; 40];
-        memory[10..24].copy_from_slice(&[1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 8, 0]);
-        let mut frame = record(10, 30, Some(VlanTag { tpid: 0x8100, tci: 0x2005 }));
-        put_tag(&mut memory, &mut frame, ETHERNET);
-        assert_eq!((frame.offset, frame.cap_len, frame.meta.wire_len), (6, 34, 34));
-        assert_eq!(memory[6..24], [1, 1, 1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 0x81, 0, 0x20, 5, 8, 0]);
-    }
-
-    #[test]
-    fn no_room_and_short_packets_stay_as_they_are() {
-        let tag = Some(VlanTag { tpid: 0x8100, tci: 5 });
-        for (offset, cap_len) in [(0, 30), (3, 30), (10, 11), (usize::MAX - 3, 30), (35, 14)] {
-            let mut memory = [7; 40];
-            let mut frame = record(offset, cap_len, tag);
-            put_tag(&mut memory, &mut frame, ETHERNET);
-            assert_eq!((frame.offset, memory), (offset, [7; 40]));
-        }
+    fn a_header_without_room_stays_away() {
         let mut memory = [7; 10];
-        let mut packet = record(4, 6, None);
+        let mut packet = Record { offset: 4, cap_len: 6, ..Record::default() };
         put_header(&mut memory, &mut packet, SLL, &Station::default());
         assert_eq!((packet.offset, memory), (4, [7; 10]));
     }

@@ -4,7 +4,7 @@
 //! getifaddrs(3) --by name--> Device { flags, addresses }   the best first: running before not, "any" and loopback last of these
 //! ```
 //!
-//! Captures of a daemon (`tap:NAME`) will stand here too.
+//! Captures of a daemon (`tap:NAME`) are no part of it: asking for them would wait for a daemon that does not answer, in every program that lists devices.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};

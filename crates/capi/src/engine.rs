@@ -24,10 +24,6 @@ impl Engine {
         Engine { program, seen: 0, native: native::Slot::default() }
     }
 
-    pub(crate) fn program(&self) -> &Program {
-        &self.program
-    }
-
     /// Whether the program accepts the packet.
     #[inline]
     pub(crate) fn accepts(&mut self, packet: Packet<'_>) -> bool {

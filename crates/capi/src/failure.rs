@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::raw::{ERRBUF_SIZE, ERROR};
 
 /// A code of `pcap/pcap.h` with its text, which may be empty where the code says it all.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) code: c_int,
     pub(crate) text: Cow<'static, str>,

@@ -154,9 +154,11 @@ pub unsafe extern "C" fn pcap_setfilter(p: *mut Handle, program: *mut Code) -> c
         if let Kind::Live(source) = &mut state.kind {
             source.set_program(&program)?;
         }
-        state.engine = Some(Engine::new(program));
-        // What was taken out of the ring before passed the former filter.
-        state.check_until = usize::MAX;
+        let engine = state.engine.insert(Engine::new(program));
+        if let Kind::Live(source) = &mut state.kind {
+            // What was taken out of the ring before passed the former filter.
+            source.refilter(state.at, &mut |packet| engine.accepts(packet));
+        }
         Ok(0)
     };
     // SAFETY: as the caller promises.

@@ -48,12 +48,10 @@ pub(crate) struct State {
     pub(crate) snap_len: c_int,
     pub(crate) precision: Precision,
     pub(crate) is_nonblocking: bool,
-    /// The filter, for packets that the kernel has not filtered.
+    /// The filter: for a file's packets when they are handed out, for live ones that the kernel has not filtered when they come, and when it is set.
     pub(crate) engine: Option<Engine>,
     /// The next packet of the batch.
     pub(crate) at: usize,
-    /// Packets of the batch before this one have yet to pass the filter.
-    pub(crate) check_until: usize,
     /// What `pcap_next_ex` lends.
     pub(crate) header: PacketHeader,
     pub(crate) extras: Extras,
@@ -129,7 +127,6 @@ impl State {
             engine: None,
             // A file's first batch is there when it was opened, but is asked for like the others.
             at: usize::MAX,
-            check_until: 0,
             header: PacketHeader::ZERO,
             extras: Extras::default(),
         }

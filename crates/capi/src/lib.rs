@@ -43,4 +43,5 @@ mod shared;
 mod source;
 mod statistics_mode;
 mod stdio;
+mod vlan;
 pub mod winpcap;

@@ -6,10 +6,10 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::os::fd::{AsFd, AsRawFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use tapline_packet::Packet;
 use tapline_sys::Wakeup;
@@ -19,11 +19,12 @@ use crate::engine::Engine;
 use crate::failure::{Failure, system_text};
 use crate::handle::Precision;
 use crate::raw::PacketHeader;
+use crate::read::sleep;
 use crate::source::Source;
 
 const RECORD_HEADER_LEN: u64 = 16;
-/// How long packets may lie in the writer's buffer, in milliseconds.
-const FLUSH_MS: i32 = 100;
+/// How long packets may lie in the writer's buffer.
+const FLUSH: Duration = Duration::from_millis(100);
 
 /// When to end; 0 is no limit.
 #[derive(Clone, Copy)]
@@ -32,19 +33,25 @@ pub(crate) struct Limits {
     pub(crate) packets: u64,
 }
 
+/// How packets are written.
+#[derive(Clone, Copy)]
+pub(crate) struct Form {
+    pub(crate) precision: Precision,
+    pub(crate) snap_len: u32,
+}
+
 /// What the thread works with and gives back.
 pub(crate) struct Work {
     pub(crate) source: Box<dyn Source>,
     pub(crate) engine: Option<Engine>,
 }
 
-// SAFETY: a source holds descriptors and memory of its own and no state of a thread; the engine's native code is memory that nobody writes. One thread
-// at a time has them: the handle gives them away and takes them back by joining the thread.
-unsafe impl Send for Work {}
+/// What a thread leaves behind: what it worked with, and how it went.
+type Ended = (Box<Work>, Result<(), Failure>);
 
 /// A file that is being written.
 pub(crate) struct LiveDump {
-    thread: JoinHandle<(Box<Work>, Result<(), Failure>)>,
+    thread: JoinHandle<Option<Ended>>,
     stop: Arc<AtomicBool>,
     wakeup: Arc<Wakeup>,
 }
@@ -54,7 +61,7 @@ impl LiveDump {
     pub(crate) fn start(
         path: &str,
         header: &FileHeader,
-        precision: Precision,
+        form: Form,
         limits: Limits,
         work: Box<Work>,
     ) -> Result<LiveDump, (Box<Work>, Failure)> {
@@ -74,19 +81,28 @@ impl LiveDump {
         let mut dumping = Dumping {
             file,
             path: path.to_owned(),
-            precision,
+            form,
             limits,
             bytes: header.bytes().len() as u64,
             packets: 0,
             stop: Arc::clone(&stop),
             wakeup: Arc::clone(&wakeup),
         };
-        let thread = std::thread::spawn(move || {
-            let mut work = work;
+        // The thread gets its work once there is one: what a thread takes along that cannot be made is lost.
+        let (give, take) = mpsc::sync_channel::<Box<Work>>(1);
+        let body = move || {
+            let mut work = take.recv().ok()?;
             let result = dumping.run(&mut work);
-            (work, result)
-        });
-        Ok(LiveDump { thread, stop, wakeup })
+            Some((work, result))
+        };
+        let thread = match thread::Builder::new().name("pcap_live_dump".to_owned()).spawn(body) {
+            Ok(thread) => thread,
+            Err(error) => return Err((work, Failure::system("Could not start a thread", &error))),
+        };
+        match give.send(work) {
+            Ok(()) => Ok(LiveDump { thread, stop, wakeup }),
+            Err(mpsc::SendError(work)) => Err((work, Failure::error("the dump's thread has ended"))),
+        }
     }
 
     /// Whether a limit was reached, or something failed.
@@ -95,19 +111,19 @@ impl LiveDump {
     }
 
     /// Waits for the end; with `stop` it comes at once.
-    pub(crate) fn join(self, stop: bool) -> Option<(Box<Work>, Result<(), Failure>)> {
+    pub(crate) fn join(self, stop: bool) -> Option<Ended> {
         if stop {
             self.stop.store(true, Ordering::Relaxed);
             self.wakeup.notify();
         }
-        self.thread.join().ok()
+        self.thread.join().ok()?
     }
 }
 
 struct Dumping {
     file: BufWriter<File>,
     path: String,
-    precision: Precision,
+    form: Form,
     limits: Limits,
     bytes: u64,
     packets: u64,
@@ -122,17 +138,24 @@ impl Dumping {
             let is_needed = source.wants_filter();
             let mut keep =
                 |packet: Packet<'_>| !is_needed || engine.as_mut().is_none_or(|e| e.accepts(packet));
-            if !source.advance(&mut keep)? {
-                self.file.flush().map_err(|error| Failure::system(&self.path, &error))?;
-                self.sleep(source.as_mut())?;
+            let has_come = source.advance(&mut keep)?;
+            if !has_come || source.batch().is_empty() {
+                self.flush()?;
+            }
+            if !has_come {
+                sleep(source.as_mut(), Some(&self.wakeup), Some(FLUSH))?;
                 continue;
             }
-            for packet in source.batch().iter() {
+            for packet in source.batch().cut(self.form.snap_len).iter() {
                 if !self.write(packet)? {
-                    return self.file.flush().map_err(|error| Failure::system(&self.path, &error));
+                    return self.flush();
                 }
             }
         }
+        self.flush()
+    }
+
+    fn flush(&mut self) -> Result<(), Failure> {
         self.file.flush().map_err(|error| Failure::system(&self.path, &error))
     }
 
@@ -146,7 +169,7 @@ impl Dumping {
         let header = PacketHeader {
             ts: libc::timeval {
                 tv_sec: timestamp.seconds(),
-                tv_usec: self.precision.of_nanos(timestamp.subsec_nanos()),
+                tv_usec: self.form.precision.of_nanos(timestamp.subsec_nanos()),
             },
             cap_len: packet.data.len() as u32,
             len: packet.meta.wire_len,
@@ -157,14 +180,5 @@ impl Dumping {
         self.bytes += len;
         self.packets += 1;
         Ok(self.limits.packets == 0 || self.packets < self.limits.packets)
-    }
-
-    fn sleep(&self, source: &mut dyn Source) -> Result<(), Failure> {
-        let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let mut fds = [entry(source.fd()), entry(self.wakeup.as_fd().as_raw_fd())];
-        // SAFETY: two pollfd, which the kernel may write to. A signal ends the wait early, which is no harm.
-        unsafe { libc::poll(fds.as_mut_ptr(), 2, FLUSH_MS) };
-        let has_error = fds[0].revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0;
-        if has_error || source.is_dozing() { source.examine() } else { Ok(()) }
     }
 }

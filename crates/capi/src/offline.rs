@@ -32,8 +32,9 @@ const MAGICS: [u32; 4] = [0xa1b2_c3d4, 0xa1b2_3c4d, 0xa1b2_cd34, 0xa12b_3c4d];
 
 /// A capture file that is open.
 pub(crate) struct Savefile {
+    // Before the stream that it reads: fields are dropped in their order.
     source: FileSource,
-    file: *mut FILE,
+    stream: Owned,
     /// Packets of another link type end the file, as no filter fits both.
     link_type: LinkType,
     snap_len: u32,
@@ -72,12 +73,12 @@ impl Savefile {
     }
 
     pub(crate) fn file(&self) -> *mut FILE {
-        self.file
+        self.stream.0
     }
 
     pub(crate) fn fd(&self) -> c_int {
         // SAFETY: the stream is open as long as this value.
-        unsafe { libc::fileno(self.file) }
+        unsafe { libc::fileno(self.stream.0) }
     }
 
     pub(crate) fn is_swapped(&self) -> bool {
@@ -89,11 +90,14 @@ impl Savefile {
     }
 }
 
-impl Drop for Savefile {
+/// A stream that is closed with its handle, but for standard input.
+struct Owned(*mut FILE);
+
+impl Drop for Owned {
     fn drop(&mut self) {
-        if self.file != stdio::standard_input() {
+        if self.0 != stdio::standard_input() {
             // SAFETY: the stream is open, and it is ours: libpcap's functions that take one take it for good.
-            unsafe { libc::fclose(self.file) };
+            unsafe { libc::fclose(self.0) };
         }
     }
 }
@@ -169,7 +173,6 @@ fn fill(stream: &mut dyn Read, read: &mut Vec<u8>, len: usize) -> Result<(), Fai
                 )));
             }
             Ok(len) => read.extend_from_slice(&bytes[..len]),
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(Failure::system("error reading dump file", &error)),
         }
     }
@@ -232,7 +235,7 @@ unsafe fn open(file: *mut FILE, name: &str, precision: c_uint) -> Result<*mut Ha
         .ok()
         .and_then(Precision::from_number)
         .ok_or_else(|| Failure::error(format!("unknown time stamp resolution {precision}")))?;
-    // SAFETY: as the caller promises; the savefile closes the stream after the source.
+    // SAFETY: as the caller promises; the savefile drops its source before it closes the stream.
     let mut stream = unsafe { Stream::new(file) };
     let mut read = Vec::new();
     let beginning = beginning(&mut stream, &mut read)?;
@@ -241,6 +244,11 @@ unsafe fn open(file: *mut FILE, name: &str, precision: c_uint) -> Result<*mut Ha
         // The reader does not say the format of what it could not open; the magic number has.
         failure(&error, if beginning.version.0 == 1 { "pcapng" } else { "pcap" }, u32::MAX)
     })?;
+    let beginning = match source.compression() {
+        // What was looked at was the packing.
+        Some(_) => self::beginning(&mut source.head(), &mut Vec::new())?,
+        None => beginning,
+    };
     let first = source.interfaces().first();
     if first.is_none() {
         return Err(Failure::error("the capture file has no Interface Description Blocks"));
@@ -250,7 +258,8 @@ unsafe fn open(file: *mut FILE, name: &str, precision: c_uint) -> Result<*mut Ha
     let version = if source.format_name() == "pcapng" { (1, 0) } else { beginning.version };
     let is_swapped = beginning.is_swapped;
     let snap_len = adjusted_snap_len(snap_len, link_type);
-    let savefile = Savefile { source, file, link_type, snap_len: snap_len as u32, is_swapped, version };
+    let stream = Owned(file);
+    let savefile = Savefile { source, stream, link_type, snap_len: snap_len as u32, is_swapped, version };
     let mut state = State::new(Kind::File(Box::new(savefile)));
     state.dlt = c_int::from(link_type.dlt());
     state.dlt_extra = beginning.dlt_extra;
@@ -397,6 +406,60 @@ mod tests {
         assert_eq!(refusal(&header(2, 4)[..20]), format!("{short} 24 file header bytes, only got 16"));
         assert_eq!(refusal(&header(1, 9)), "archaic pcap savefile format");
         assert_eq!(refusal(&header(2, 5)), "unsupported pcap savefile version 2.5");
+    }
+
+    /// Who reads the stream is gone before it is closed.
+    #[test]
+    #[cfg(target_env = "gnu")]
+    fn the_source_goes_before_its_stream() {
+        use std::ffi::c_void;
+        use std::sync::Mutex;
+
+        type Log = Mutex<Vec<&'static str>>;
+
+        /// `cookie_io_functions_t` of stdio.h, of which only the last is set.
+        #[repr(C)]
+        struct Functions([*const c_void; 3], extern "C" fn(*mut c_void) -> c_int);
+
+        unsafe extern "C" {
+            fn fopencookie(cookie: *mut c_void, mode: *const c_char, functions: Functions) -> *mut FILE;
+        }
+
+        extern "C" fn close(log: *mut c_void) -> c_int {
+            // SAFETY: the test's log, which outlives the stream.
+            unsafe { &*log.cast::<Log>() }.lock().expect("a log").push("stream");
+            0
+        }
+
+        struct Reader(io::Cursor<Vec<u8>>, &'static Log);
+
+        impl Read for Reader {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                self.0.read(buffer)
+            }
+        }
+
+        impl Drop for Reader {
+            fn drop(&mut self) {
+                self.1.lock().expect("a log").push("source");
+            }
+        }
+
+        static LOG: Log = Mutex::new(Vec::new());
+        let functions = Functions([ptr::null(); 3], close);
+        // SAFETY: functions that are null or take a cookie; the mode ends in a zero byte.
+        let file = unsafe { fopencookie((&raw const LOG).cast_mut().cast(), c"r".as_ptr(), functions) };
+        let reader = Box::new(Reader(io::Cursor::new(header(2, 4)), &LOG));
+        let source = FileSource::from_reader(reader, "test").expect("a header");
+        drop(Savefile {
+            source,
+            stream: Owned(file),
+            link_type: LinkType::ETHERNET,
+            snap_len: 0,
+            is_swapped: false,
+            version: (2, 4),
+        });
+        assert_eq!(*LOG.lock().expect("a log"), ["source", "stream"]);
     }
 
     #[test]

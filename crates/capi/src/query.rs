@@ -358,8 +358,9 @@ pub unsafe extern "C" fn pcap_setnonblock(p: *mut Handle, nonblock: c_int, errbu
 /// Sends one frame; returns its length.
 fn send(state: &mut State, frame: &[u8]) -> Result<c_int, Failure> {
     state.require_active()?;
+    let waits = !state.is_nonblocking;
     match &mut state.kind {
-        Kind::Live(source) => source.send(frame).map(|sent| sent as c_int),
+        Kind::Live(source) => source.send(frame, waits).map(|sent| sent as c_int),
         Kind::File(_) => Err(Failure::error("Sending packets isn't supported on savefiles")),
         _ => Err(Failure::error("Packets can't be sent on a pcap_open_dead pcap_t")),
     }

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! deliver:  packets of the batch --filter, sampling--> callback         in place: the pointers are into the file's buffer or the kernel's ring
-//!           batch used up --advance--> next batch | end of the file | nothing yet: wait
+//!           batch used up --advance--> next batch, maybe empty | end of the file | nothing yet: wait
+//!           before each of these: was the loop broken?
 //!
 //! live:  return what came once there is no more, or PCAP_ERROR_BREAK     file:  return what came at the end, or before a break
 //! ```
@@ -13,6 +14,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tapline_packet::Packet;
+use tapline_sys::Wakeup;
 
 use crate::failure::Failure;
 use crate::handle::{Handle, Kind, State, on_handle};
@@ -33,7 +35,9 @@ pub(crate) struct Lent {
 /// `pcap_dispatch(3PCAP)`.
 ///
 /// # Safety
-/// `p` is an open handle that no other thread uses meanwhile (`pcap_breakloop` may be called); `callback` may be called with `user`.
+/// `p` is an open handle that no other thread uses meanwhile (`pcap_breakloop` may be called); `callback` may be called with `user`. A process that was
+/// forked while a live capture was open has the same ring of packets: after that one of the two alone goes on with the handle, and the other may close it, no
+/// more. That holds for all functions on the handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_dispatch(
     p: *mut Handle,
@@ -93,6 +97,7 @@ pub unsafe extern "C" fn pcap_next_ex(
             // At the end of a file there is nothing to wait for.
             return Ok(if done == 0 && is_file(handle) { ERROR_BREAK } else { done });
         };
+        break_later(handle, done);
         // SAFETY: nobody else uses the state; the places are the caller's.
         unsafe {
             let state = handle.state();
@@ -119,7 +124,11 @@ pub unsafe extern "C" fn pcap_next(p: *mut Handle, header: *mut PacketHeader) ->
             // SAFETY: the place is the caller's.
             unsafe { *header = lent.header };
         };
-        deliver(handle, 1, &mut take)
+        let done = deliver(handle, 1, &mut take)?;
+        if !data.is_null() {
+            break_later(handle, done);
+        }
+        Ok(done)
     };
     // SAFETY: as the caller promises.
     unsafe { on_handle(p, body) };
@@ -137,6 +146,13 @@ pub unsafe extern "C" fn pcap_breakloop(p: *mut Handle) {
     handle.is_broken.store(true, Ordering::Relaxed);
     if let Some(wakeup) = handle.wakeup.get() {
         wakeup.notify();
+    }
+}
+
+/// After a call that was broken and has a packet to give: that goes first, and the next call tells of the break.
+fn break_later(handle: &Handle, done: c_int) {
+    if done == ERROR_BREAK {
+        handle.is_broken.store(true, Ordering::Relaxed);
     }
 }
 
@@ -186,8 +202,13 @@ fn deliver(handle: &Handle, count: c_int, sink: &mut dyn FnMut(Lent)) -> Result<
             continue;
         }
         // SAFETY: as above.
-        let is_more = advance(unsafe { handle.state() })?;
-        if !is_more && (is_file || done > 0 || !wait.once(handle)?) {
+        let state = unsafe { handle.state() };
+        let goes_on = match advance(state)? {
+            // Packets may come without end of which none passes the filter: then the timeout ends the call.
+            true => state.has_batch() || !wait.is_over(state),
+            false => !is_file && done == 0 && wait.once(handle)?,
+        };
+        if !goes_on {
             return Ok(done);
         }
     }
@@ -214,18 +235,27 @@ impl State {
             _ => Ok(()),
         }
     }
+
+    /// Whether the last `advance` brought packets.
+    fn has_batch(&self) -> bool {
+        match &self.kind {
+            Kind::File(file) => !file.batch().is_empty(),
+            Kind::Live(source) => !source.batch().is_empty(),
+            _ => false,
+        }
+    }
 }
 
 /// The batch's next packet that is wanted.
 #[inline]
 fn next_lent(state: &mut State) -> Result<Option<Lent>, Failure> {
-    let State { kind, at, check_until, engine, precision, snap_len, extras, .. } = state;
+    let State { kind, at, engine, precision, snap_len, extras, .. } = state;
     let (batch, file) = match kind {
         Kind::File(file) => (file.batch(), Some(&*file)),
         Kind::Live(source) => (source.batch(), None),
         _ => return Ok(None),
     };
-    // libpcap cuts what is longer than the file's snap length.
+    // libpcap cuts what is longer than the snap length: of a file, or with a tag that was put back.
     let batch = batch.cut(*snap_len as u32);
     while *at < batch.len() {
         let index = *at;
@@ -234,9 +264,9 @@ fn next_lent(state: &mut State) -> Result<Option<Lent>, Failure> {
         if let Some(file) = file.filter(|file| file.has_interfaces()) {
             file.check_interface(packet.meta.interface.0)?;
         }
-        let is_checked = index >= *check_until;
-        let accepts = |engine: &mut crate::engine::Engine| engine.accepts(packet);
-        if !is_checked && !engine.as_mut().is_none_or(accepts) || !extras.samples(packet) {
+        // Sources of live packets have filtered their batches.
+        let accepts = |engine: &mut crate::engine::Engine| file.is_none() || engine.accepts(packet);
+        if !engine.as_mut().is_none_or(accepts) || !extras.samples(packet) {
             continue;
         }
         let header = PacketHeader {
@@ -286,12 +316,8 @@ impl crate::handle::Extras {
 pub(crate) fn advance(state: &mut State) -> Result<bool, Failure> {
     state.at = 0;
     match &mut state.kind {
-        Kind::File(file) => {
-            state.check_until = usize::MAX;
-            file.advance()
-        }
+        Kind::File(file) => file.advance(),
         Kind::Live(source) => {
-            state.check_until = 0;
             let (engine, is_needed) = (&mut state.engine, source.wants_filter());
             let mut keep = |packet: Packet<'_>| {
                 !is_needed || engine.as_mut().is_none_or(|engine| engine.accepts(packet))
@@ -328,27 +354,39 @@ impl Wait {
     pub(crate) fn once(&mut self, handle: &Handle) -> Result<bool, Failure> {
         // SAFETY: nobody else uses the state, and nothing here calls back.
         let state = unsafe { handle.state() };
-        let timeout_ms = state.settings.timeout_ms;
+        let waits = !state.is_nonblocking && state.settings.timeout_ms >= 0;
+        let left = if waits { self.left(state) } else { Some(Duration::ZERO) };
         let Kind::Live(source) = &mut state.kind else { return Ok(false) };
-        if state.is_nonblocking || timeout_ms < 0 {
+        if waits && left == Some(Duration::ZERO) {
             return Ok(false);
         }
-        if timeout_ms > 0 && self.until.is_none() {
+        // Who does not wait is told of errors nevertheless: until somebody takes them, the descriptor says that there is something.
+        sleep(source.as_mut(), handle.wakeup.get(), left)?;
+        Ok(waits)
+    }
+
+    /// Whether the time is over that a call may take without packets.
+    pub(crate) fn is_over(&mut self, state: &State) -> bool {
+        self.left(state) == Some(Duration::ZERO)
+    }
+
+    /// What is left of the time, which begins when it is first asked for; none where it has no end.
+    fn left(&mut self, state: &State) -> Option<Duration> {
+        let timeout_ms = state.settings.timeout_ms;
+        if self.until.is_none() && timeout_ms > 0 {
             self.until = Some(Instant::now() + Duration::from_millis(timeout_ms as u64));
         }
-        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
-        if left == Some(Duration::ZERO) {
-            return Ok(false);
-        }
-        sleep(handle, source.as_mut(), left)?;
-        Ok(true)
+        self.until.map(|until| until.saturating_duration_since(Instant::now()))
     }
 }
 
-/// Sleeps until the source has something, somebody breaks the loop, a signal comes, or the time is over.
-fn sleep(handle: &Handle, source: &mut dyn Source, left: Option<Duration>) -> Result<(), Failure> {
+/// Sleeps until the source has something, `wakeup` is notified, a signal comes, or the time is over.
+pub(crate) fn sleep(
+    source: &mut dyn Source,
+    wakeup: Option<&Wakeup>,
+    left: Option<Duration>,
+) -> Result<(), Failure> {
     use std::os::fd::{AsFd, AsRawFd};
-    let wakeup = handle.wakeup.get();
     let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     // A negative descriptor is passed over.
     let mut fds = [entry(source.fd()), entry(wakeup.map_or(-1, |wakeup| wakeup.as_fd().as_raw_fd()))];
@@ -372,4 +410,67 @@ fn sleep(handle: &Handle, source: &mut dyn Source, left: Option<Duration>) -> Re
     }
     let has_error = fds[0].revents & (libc::POLLERR | libc::POLLHUP | libc::POLLNVAL) != 0;
     if has_error || source.is_dozing() { source.examine() } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tapline_filter::bpf::{Insn, Program, code};
+
+    use super::*;
+    use crate::engine::Engine;
+    use crate::query::pcap_close;
+    use crate::source::fake::Fake;
+
+    /// The next packet's byte, or what `pcap_next_ex` returned.
+    fn next(p: *mut Handle) -> Result<u8, c_int> {
+        let (mut header, mut data) = (ptr::null_mut(), ptr::null());
+        // SAFETY: the test's handle; packets have a byte.
+        unsafe {
+            match pcap_next_ex(p, &mut header, &mut data) {
+                1 => Ok(*data),
+                code => Err(code),
+            }
+        }
+    }
+
+    /// A break that comes while a packet is on its way is told by the next call.
+    #[test]
+    fn a_break_is_not_lost_over_a_packet() {
+        for with_ex in [true, false] {
+            let fake = Fake::of(&[b"abc"]);
+            let breaks = Arc::clone(&fake.breaks);
+            let p = fake.into_handle();
+            assert_eq!(next(p), Ok(b'a'));
+            // Between the check and the hand-over, as another thread's may come.
+            breaks.store(p, Ordering::Relaxed);
+            let mut header = PacketHeader::ZERO;
+            // SAFETY: the test's handle and a place of its own; packets have a byte.
+            let got = if with_ex { next(p) } else { Ok(unsafe { *pcap_next(p, &mut header) }) };
+            breaks.store(ptr::null_mut(), Ordering::Relaxed);
+            assert_eq!(got, Ok(b'b'));
+            assert_eq!(next(p), Err(ERROR_BREAK));
+            assert_eq!(next(p), Ok(b'c'));
+            // SAFETY: nobody uses it any more.
+            unsafe { pcap_close(p) };
+        }
+    }
+
+    /// The timeout ends a call also while packets come without end, if none passes the filter.
+    #[test]
+    fn packets_that_do_not_pass_are_no_reason_to_stay() {
+        let p = Fake { endless: Some(b"xyz".to_vec()), ..Fake::default() }.into_handle();
+        let reject = Program::new(vec![Insn::new(code::RET | code::K, 0)]).expect("valid");
+        // SAFETY: the test's handle.
+        let state = unsafe { (*p).state() };
+        state.engine = Some(Engine::new(reject));
+        state.settings.timeout_ms = 1;
+        assert_eq!(next(p), Err(0));
+        // SAFETY: as above; the call has returned.
+        unsafe { (*p).state() }.engine = None;
+        assert_eq!(next(p), Ok(b'x'));
+        // SAFETY: nobody uses it any more.
+        unsafe { pcap_close(p) };
+    }
 }

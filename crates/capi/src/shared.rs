@@ -13,6 +13,7 @@
 use std::ffi::c_int;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::path::Path;
 use std::time::Duration;
 
 use tapline_capture::{Advance, Source as _};
@@ -20,13 +21,13 @@ use tapline_filter::bpf::Program;
 use tapline_packet::{Batch, Packet, Record};
 use tapline_sys::Wakeup;
 use tapline_tap::protocol::{Attach, Policy};
-use tapline_tap::{Client, Error, Tap, socket_path};
+use tapline_tap::{Client, Error, SOCKET_DEFAULT, Tap, socket_path};
 
-use crate::af_packet::{TAG_LEN, put_tag};
 use crate::failure::Failure;
 use crate::raw::{ERROR_NO_SUCH_DEVICE, ERROR_PERM_DENIED, ERROR_RFMON_NOTSUP, Stat};
 use crate::settings::Settings;
-use crate::source::{Keep, Opened, Source};
+use crate::source::{self, Keep, Opened, Source};
+use crate::vlan::{TAG_LEN, Tags};
 
 /// A reader of a capture.
 pub(crate) struct Shared {
@@ -34,14 +35,16 @@ pub(crate) struct Shared {
     gate: Gate,
     /// The tap has a batch that was not looked at.
     is_pending: bool,
+    /// What ended the capture, for the next call for packets to tell.
+    failure: Option<Failure>,
     dlts: Vec<c_int>,
-    snap_len: u32,
     has_program: bool,
     /// 1: received, 2: sent.
     direction: c_int,
     /// Copies of the batch's packets.
     memory: Vec<u8>,
     records: Vec<Record>,
+    tags: Tags,
 }
 
 impl Shared {
@@ -53,27 +56,28 @@ impl Shared {
         let program = std::env::current_exe()
             .ok()
             .and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-        let client = Client::connect(&socket_path(None), &program.unwrap_or_default());
+        let client = Client::connect(&socket_path(trusted_socket()), &program.unwrap_or_default());
         let attach = Attach { capture: name.to_owned(), policy: Policy::Lossy, ..Attach::default() };
         let tap =
             client.and_then(|client| client.attach(&attach)).map_err(|error| open_failure(device, &error))?;
         let gate = Gate::new(tap.descriptors()).map_err(|error| Failure::system("epoll", &error))?;
         let dlt = tap.interfaces().first().map_or(1, |interface| c_int::from(interface.link_type.dlt()));
-        let snap_len = wished.snap_len_or_max();
         let mut shared = Shared {
             tap,
             gate,
             is_pending: false,
+            failure: None,
             dlts: vec![dlt],
-            snap_len: snap_len as u32,
             has_program: false,
             direction: 0,
             memory: Vec::new(),
             records: Vec::new(),
+            tags: Tags::default(),
         };
         // A program may wait before it asks for packets.
         shared.is_pending = shared.look()?;
         shared.gate.set(shared.is_pending);
+        let snap_len = wished.snap_len_or_max();
         Ok(Opened { source: Box::new(shared), dlt, snap_len, warning: None })
     }
 
@@ -91,6 +95,7 @@ impl Shared {
     fn take(&mut self, keep: Keep<'_>) {
         self.memory.clear();
         self.records.clear();
+        self.tags.begin(self.dlts[0]);
         let batch = self.tap.batch();
         for packet in batch.iter() {
             let Packet { data, meta } = packet;
@@ -104,11 +109,15 @@ impl Shared {
             let mut record =
                 Record { offset: self.memory.len(), cap_len: data.len() as u32, options_len: 0, meta: *meta };
             self.memory.extend_from_slice(data);
-            put_tag(&mut self.memory, &mut record, self.dlts[0]);
-            record.cap_len = record.cap_len.min(self.snap_len);
+            self.tags.put(&mut self.memory, &mut record);
             self.records.push(record);
         }
     }
+}
+
+/// The one socket that programs with more rights than their user ask at; none for others.
+fn trusted_socket() -> Option<&'static Path> {
+    source::is_secure().then_some(Path::new(SOCKET_DEFAULT))
 }
 
 /// One descriptor that stands for several, and for what was not handed out yet.
@@ -165,15 +174,20 @@ fn open_failure(device: &str, error: &Error) -> Failure {
 impl Source for Shared {
     fn advance(&mut self, keep: Keep<'_>) -> Result<bool, Failure> {
         self.records.clear();
-        while std::mem::take(&mut self.is_pending) || self.look()? {
-            self.take(keep);
-            if !self.records.is_empty() {
-                self.gate.set(true);
-                return Ok(true);
-            }
+        if let Some(failure) = self.failure.take() {
+            return Err(failure);
         }
-        self.gate.set(false);
-        Ok(false)
+        let has_come = std::mem::take(&mut self.is_pending) || self.look()?;
+        if has_come {
+            self.take(keep);
+        }
+        // Until all of it was handed out.
+        self.gate.set(has_come);
+        Ok(has_come)
+    }
+
+    fn refilter(&mut self, from: usize, keep: Keep<'_>) {
+        self.tags.refilter(&mut self.memory, &mut self.records, from, keep);
     }
 
     fn batch(&self) -> Batch<'_> {
@@ -182,6 +196,15 @@ impl Source for Shared {
 
     fn release(&mut self) {
         self.records.clear();
+        if self.is_pending || self.failure.is_some() {
+            return;
+        }
+        // Only a look tells whether there is more; and after one that found nothing the bells ring for what comes.
+        match self.look() {
+            Ok(has_come) => self.is_pending = has_come,
+            Err(failure) => self.failure = Some(failure),
+        }
+        self.gate.set(self.is_pending || self.failure.is_some());
     }
 
     fn fd(&self) -> RawFd {
@@ -230,16 +253,12 @@ impl Source for Shared {
         Ok(Stat { recv: recv as u32, drop: drop as u32, if_drop: if_drop as u32 })
     }
 
-    fn send(&mut self, _frame: &[u8]) -> Result<usize, Failure> {
+    fn send(&mut self, _frame: &[u8], _waits: bool) -> Result<usize, Failure> {
         Err(Failure::error("Sending packets isn't supported on a capture that is shared"))
     }
 
     fn resize(&mut self, _buffer_len: u64, _wake_len: Option<u32>) -> Result<(), Failure> {
         // The buffer is the daemon's, and everybody's.
         Ok(())
-    }
-
-    fn set_kept(&mut self, snap_len: u32) {
-        self.snap_len = snap_len.max(1);
     }
 }

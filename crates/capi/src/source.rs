@@ -27,12 +27,17 @@ const SHARED: &str = "tap:";
 pub(crate) type Keep<'a> = &'a mut dyn FnMut(tapline_packet::Packet<'_>) -> bool;
 
 /// Live packets. One thread at a time uses it.
-pub(crate) trait Source {
-    /// Gives the last batch back and gets the next, without waiting; whether there is one. Packets that `keep` refuses are not in it.
+pub(crate) trait Source: Send {
+    /// Gives the last batch back and gets the next, without waiting; whether there is one. Packets that `keep` refuses are not in it: it may be empty, and
+    /// more may wait behind it. Whoever calls this in a loop looks each time whether somebody wants it to end.
     fn advance(&mut self, keep: Keep<'_>) -> Result<bool, Failure>;
 
-    /// The batch that the last `advance` found, as C programs see its packets.
+    /// The batch that the last `advance` found, as C programs see its packets, but for the snap length: a tag that was put back may have made them longer.
     fn batch(&self) -> Batch<'_>;
+
+    /// Leaves out of the batch, from the packet at `from` on, what `keep` refuses, which sees packets as it would have in `advance`. The bytes of those
+    /// before stay as they are.
+    fn refilter(&mut self, from: usize, keep: Keep<'_>);
 
     /// Gives back what the batch stood in, whose last packet was handed out.
     fn release(&mut self);
@@ -66,14 +71,11 @@ pub(crate) trait Source {
     /// The kernel's counters since the source was opened.
     fn statistics(&mut self) -> Result<Stat, Failure>;
 
-    /// Sends a frame.
-    fn send(&mut self, frame: &[u8]) -> Result<usize, Failure>;
+    /// Sends a frame. If there is no room for it, `waits` says whether to wait.
+    fn send(&mut self, frame: &[u8], waits: bool) -> Result<usize, Failure>;
 
-    /// Another buffer, in bytes, and how much of it to fill before the reader wakes; what is in the present one is lost.
+    /// Another buffer, in bytes, and how much of it to fill before the reader wakes; what is in the present one is lost, and left out of the batch.
     fn resize(&mut self, buffer_len: u64, wake_len: Option<u32>) -> Result<(), Failure>;
-
-    /// Keeps no more than this of each packet from the next `set_program` on.
-    fn set_kept(&mut self, snap_len: u32);
 }
 
 /// What a source was opened as.
@@ -95,11 +97,14 @@ pub(crate) fn open(device: &str, settings: &Settings) -> Result<Opened, Failure>
     }
 }
 
-/// The map, but for programs that have more rights than their user, as these believe no environment.
-fn device_map() -> String {
+/// Whether the program has more rights than its user, as from a setuid bit. Such programs believe no environment.
+pub(crate) fn is_secure() -> bool {
     // SAFETY: getauxval(3) takes a number.
-    let is_secure = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
-    if is_secure { String::new() } else { std::env::var(DEVICE_MAP).unwrap_or_default() }
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+fn device_map() -> String {
+    if is_secure() { String::new() } else { std::env::var(DEVICE_MAP).unwrap_or_default() }
 }
 
 /// What a device name means by the map. Names that it does not hold mean themselves.
@@ -119,6 +124,124 @@ pub(crate) fn mapped<'a>(map: &'a str, device: &'a str) -> Result<&'a str, Failu
         }
     }
     Ok(device)
+}
+
+#[cfg(test)]
+pub(crate) mod fake {
+    //! A source that a test fills.
+
+    use std::collections::VecDeque;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicPtr, Ordering};
+
+    use tapline_packet::{Meta, Record};
+
+    use super::*;
+    use crate::handle::{Handle, Kind, State};
+    use crate::read::pcap_breakloop;
+
+    /// Lends batches of packets of one byte each. None of its functions loses any.
+    #[derive(Default)]
+    pub(crate) struct Fake {
+        pub(crate) batches: VecDeque<Vec<u8>>,
+        /// The batch that comes when there are no others, again and again.
+        pub(crate) endless: Option<Vec<u8>>,
+        /// A handle whose loop is broken whenever somebody looks at the batch.
+        pub(crate) breaks: Arc<AtomicPtr<Handle>>,
+        pub(crate) memory: Vec<u8>,
+        pub(crate) records: Vec<Record>,
+    }
+
+    impl Fake {
+        pub(crate) fn of(batches: &[&[u8]]) -> Fake {
+            Fake { batches: batches.iter().map(|batch| batch.to_vec()).collect(), ..Fake::default() }
+        }
+
+        /// An active handle on this source.
+        pub(crate) fn into_handle(self) -> *mut Handle {
+            let mut state = State::new(Kind::Live(Box::new(self)));
+            state.snap_len = 100;
+            state.dlt = 1;
+            Handle::boxed(state)
+        }
+    }
+
+    impl Source for Fake {
+        fn advance(&mut self, keep: Keep<'_>) -> Result<bool, Failure> {
+            self.records.clear();
+            let Some(batch) = self.batches.pop_front().or_else(|| self.endless.clone()) else {
+                return Ok(false);
+            };
+            self.memory = batch;
+            let meta = Meta { wire_len: 1, ..Meta::default() };
+            let record = |offset| Record { offset, cap_len: 1, options_len: 0, meta };
+            self.records = (0..self.memory.len()).map(record).collect();
+            self.refilter(0, keep);
+            Ok(true)
+        }
+
+        fn batch(&self) -> Batch<'_> {
+            // SAFETY: null, or the handle of the test.
+            unsafe { pcap_breakloop(self.breaks.load(Ordering::Relaxed)) };
+            Batch::new(&self.memory, &self.records)
+        }
+
+        fn refilter(&mut self, from: usize, keep: Keep<'_>) {
+            let mut index = 0;
+            self.records.retain(|record| {
+                index += 1;
+                let data = crate::vlan::data(&self.memory, record);
+                index <= from || keep(tapline_packet::Packet { data, meta: &record.meta })
+            });
+        }
+
+        fn release(&mut self) {
+            self.records.clear();
+        }
+
+        fn fd(&self) -> RawFd {
+            // poll(2) passes it over.
+            -1
+        }
+
+        fn examine(&mut self) -> Result<(), Failure> {
+            Ok(())
+        }
+
+        fn is_dozing(&self) -> bool {
+            false
+        }
+
+        fn set_program(&mut self, _: &Program) -> Result<(), Failure> {
+            Ok(())
+        }
+
+        fn wants_filter(&self) -> bool {
+            true
+        }
+
+        fn set_direction(&mut self, _: c_int) -> Result<(), Failure> {
+            Ok(())
+        }
+
+        fn dlts(&self) -> &[c_int] {
+            &[1]
+        }
+
+        fn set_dlt(&mut self, _: c_int) {}
+
+        fn statistics(&mut self) -> Result<Stat, Failure> {
+            Ok(Stat::default())
+        }
+
+        fn send(&mut self, frame: &[u8], _: bool) -> Result<usize, Failure> {
+            Ok(frame.len())
+        }
+
+        fn resize(&mut self, _: u64, _: Option<u32>) -> Result<(), Failure> {
+            Ok(())
+        }
+    }
 }
 
 #[cfg(test)]

@@ -4,8 +4,7 @@
 //! each timeout: one record, header { time, 16, 16 }, data { packets u64, bytes u64 } since the last one, in this machine's byte order
 //! ```
 //!
-//! Bytes are counted as they are on an Ethernet: a frame has 60 at least, and preamble, delimiter and check sequence add 12. The kernel keeps one byte of
-//! each packet.
+//! Bytes are counted as they are on an Ethernet: a frame has 60 at least, and preamble, delimiter and check sequence add 12.
 
 use std::ffi::c_int;
 use std::time::{Duration, Instant, SystemTime};
@@ -57,10 +56,13 @@ pub(crate) fn deliver(handle: &Handle, sink: &mut dyn FnMut(Lent)) -> Result<c_i
         }
         // SAFETY: as above.
         let state = unsafe { handle.state() };
-        while advance(state)? {
+        let goes_on = if advance(state)? {
             count(state);
-        }
-        if !wait.once(handle)? {
+            !wait.is_over(state)
+        } else {
+            wait.once(handle)?
+        };
+        if !goes_on {
             break;
         }
     }

@@ -6,11 +6,16 @@
 //! ```
 //!
 //! fread(3) on a pipe waits until it has all that was asked for, so a reader of a live stream would see packets late.
+//!
+//! A signal that interrupts the wait ends the file with an error, as in libpcap: the program may want to end. So no error from here is of a kind after which
+//! readers try again.
 
 use std::ffi::{CString, c_char, c_int};
 use std::io::{self, Read};
 
 use libc::FILE;
+
+use crate::failure::system_text;
 
 unsafe extern "C" {
     static mut stdin: *mut FILE;
@@ -60,9 +65,21 @@ impl Stream {
         Stream { file, is_regular }
     }
 
-    fn read_some(&mut self, buffer: &mut [u8]) -> usize {
+    /// fread(3). An error that follows bytes is left to the next call.
+    fn read_some(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         // SAFETY: pointer and length describe `buffer`, and the stream is open.
-        unsafe { libc::fread(buffer.as_mut_ptr().cast(), 1, buffer.len(), self.file) }
+        let have = unsafe { libc::fread(buffer.as_mut_ptr().cast(), 1, buffer.len(), self.file) };
+        // Before any other call sets it.
+        let error = io::Error::last_os_error();
+        // Not ferror(3): it tells of all errors that there ever were, and this may be the end after one.
+        // SAFETY: the stream is open.
+        if have > 0 || buffer.is_empty() || unsafe { libc::feof(self.file) } != 0 {
+            return Ok(have);
+        }
+        match error.kind() {
+            io::ErrorKind::Interrupted => Err(io::Error::other(system_text(&error))),
+            _ => Err(error),
+        }
     }
 
     /// Bytes that stdio holds, which can be had without waiting.
@@ -90,18 +107,15 @@ impl Stream {
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some((first, rest)) = buffer.split_first_mut() else { return Ok(0) };
-        let have = if self.is_regular {
-            self.read_some(buffer)
-        } else {
-            let got = self.read_some(std::slice::from_mut(first));
-            let ready = self.ready().min(rest.len());
-            got + if got == 1 && ready > 0 { self.read_some(&mut rest[..ready]) } else { 0 }
-        };
-        // SAFETY: the stream is open.
-        if have == 0 && unsafe { libc::ferror(self.file) } != 0 {
-            return Err(io::Error::last_os_error());
+        if self.is_regular {
+            return self.read_some(buffer);
         }
-        Ok(have)
+        if self.read_some(std::slice::from_mut(first))? == 0 {
+            return Ok(0);
+        }
+        let ready = self.ready().min(rest.len());
+        // They are there already, so nothing can fail.
+        Ok(1 + self.read_some(&mut rest[..ready]).unwrap_or(0))
     }
 }
 
@@ -110,17 +124,66 @@ mod tests {
     use std::io::Write;
     use std::os::fd::FromRawFd;
 
+    use std::ptr;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
     use super::*;
+
+    /// Both ends of a pipe, the one to read as a stream.
+    fn pipe() -> (*mut FILE, std::fs::File) {
+        let mut ends = [0; 2];
+        // SAFETY: room for two descriptors; they are new and nobody else's; the mode ends in a zero byte.
+        unsafe {
+            assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
+            (libc::fdopen(ends[0], c"r".as_ptr()), std::fs::File::from_raw_fd(ends[1]))
+        }
+    }
+
+    /// A signal whose handler asks for no restart ends the read, which is told once: what comes then is read, up to the end.
+    #[test]
+    fn an_interrupted_read_is_told_and_the_end_is_the_end() {
+        extern "C" fn on_alarm(_: c_int) {}
+        let (file, mut writer) = pipe();
+        // SAFETY: a handler that does nothing; all-zero bytes are an action without flags. The stream is open until the end of the test.
+        let mut stream = unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = on_alarm as extern "C" fn(c_int) as usize;
+            assert_eq!(libc::sigaction(libc::SIGALRM, &action, ptr::null_mut()), 0);
+            Stream::new(file)
+        };
+        // SAFETY: pthread_self(3) takes nothing.
+        let reader = unsafe { libc::pthread_self() };
+        let (done, is_done) = mpsc::channel::<()>();
+        let alarm = thread::spawn(move || {
+            // Again and again, as one may come before the read waits.
+            while is_done.recv_timeout(Duration::from_millis(5)) == Err(mpsc::RecvTimeoutError::Timeout) {
+                // SAFETY: the thread waits for this one.
+                unsafe { libc::pthread_kill(reader, libc::SIGALRM) };
+            }
+        });
+        let mut buffer = [0; 100];
+        let error = stream.read(&mut buffer).expect_err("interrupted");
+        drop(done);
+        alarm.join().expect("it ends");
+        assert_eq!(system_text(&error), "Interrupted system call");
+        assert_ne!(error.kind(), io::ErrorKind::Interrupted, "readers would try again");
+
+        writer.write_all(b"more").expect("room");
+        assert_eq!(stream.read(&mut buffer).expect("reads"), 4);
+        drop(writer);
+        // SAFETY: this thread's errno, as an earlier call may have left it; the stream is open, and nobody uses it any more.
+        unsafe {
+            *libc::__errno_location() = libc::EINTR;
+            assert_eq!(stream.read(&mut buffer).expect("the end"), 0);
+            libc::fclose(file);
+        }
+    }
 
     #[test]
     fn a_pipe_gives_what_came_without_waiting_for_more() {
-        let mut ends = [0; 2];
-        // SAFETY: room for two descriptors.
-        assert_eq!(unsafe { libc::pipe(ends.as_mut_ptr()) }, 0);
-        // SAFETY: the descriptor is new and nobody else's.
-        let mut writer = unsafe { std::fs::File::from_raw_fd(ends[1]) };
-        // SAFETY: the descriptor is new; the mode ends in a zero byte.
-        let file = unsafe { libc::fdopen(ends[0], c"r".as_ptr()) };
+        let (file, mut writer) = pipe();
         // SAFETY: the stream is open until the end of the test.
         let mut stream = unsafe { Stream::new(file) };
         writer.write_all(b"first").expect("room");

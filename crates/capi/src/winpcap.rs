@@ -12,10 +12,11 @@ use crate::af_packet::ring_len;
 use crate::dump::FileHeader;
 use crate::failure::{Failure, text_at};
 use crate::handle::{Handle, Kind, State, on};
-use crate::live_dump::{Limits, LiveDump, Work};
+use crate::live_dump::{Form, Limits, LiveDump, Work};
 use crate::memory;
 use crate::query::statistics;
 use crate::raw::{PacketHeader, Sampling, SendQueue, Stat};
+use crate::settings::Settings;
 use crate::statistics_mode::Tally;
 
 /// Bytes of a packet's header in a send queue.
@@ -30,15 +31,14 @@ const SPIN: Duration = Duration::from_micros(200);
 /// `pcap_setbuff`: another size of the kernel's buffer, in bytes; what is in it is lost.
 ///
 /// # Safety
-/// `p` is an open handle that no other thread uses meanwhile.
+/// `p` is an open handle that no other thread uses meanwhile, and after a fork no other process.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_setbuff(p: *mut Handle, bytes: c_int) -> c_int {
     let body = |state: &mut State| {
         let Ok(wanted @ 1..) = u32::try_from(bytes) else {
             return Err(Failure::error("The size of the buffer must be positive"));
         };
-        state.settings.buffer_len = Some(wanted);
-        resize(state)
+        resize(state, Settings { buffer_len: Some(wanted), ..state.settings.clone() })
     };
     // SAFETY: as the caller promises.
     unsafe { on(p, body) }
@@ -54,24 +54,21 @@ pub unsafe extern "C" fn pcap_setmintocopy(p: *mut Handle, bytes: c_int) -> c_in
     let body = |state: &mut State| {
         let wanted =
             u32::try_from(bytes).map_err(|_| Failure::error("The number of bytes must not be negative"))?;
-        state.settings.wake_len = Some(wanted.max(1));
-        resize(state)
+        resize(state, Settings { wake_len: Some(wanted.max(1)), ..state.settings.clone() })
     };
     // SAFETY: as the caller promises.
     unsafe { on(p, body) }
 }
 
-fn resize(state: &mut State) -> Result<c_int, Failure> {
-    let (ring_len, wake_len) = (ring_len(&state.settings), state.settings.wake_len);
+/// Another buffer, as these settings have it.
+fn resize(state: &mut State, settings: Settings) -> Result<c_int, Failure> {
     match &mut state.kind {
-        Kind::Created { .. } => Ok(0),
-        Kind::Live(source) => {
-            // The batch's packets are gone with the ring.
-            state.at = 0;
-            source.resize(ring_len, wake_len).map(|()| 0)
-        }
-        _ => Err(Failure::error("Only live captures have a buffer in the kernel")),
+        Kind::Created { .. } => {}
+        Kind::Live(source) => source.resize(ring_len(&settings), settings.wake_len)?,
+        _ => return Err(Failure::error("Only live captures have a buffer in the kernel")),
     }
+    state.settings = settings;
+    Ok(0)
 }
 
 /// `pcap_setmode`: 0 for packets, 1 for counts.
@@ -82,35 +79,22 @@ fn resize(state: &mut State) -> Result<c_int, Failure> {
 pub unsafe extern "C" fn pcap_setmode(p: *mut Handle, mode: c_int) -> c_int {
     let body = |state: &mut State| {
         state.require_active()?;
-        let Kind::Live(source) = &mut state.kind else {
+        if !matches!(state.kind, Kind::Live(_)) {
             return Err(Failure::error("Only live captures have modes"));
-        };
-        let kept = match mode {
-            MODE_CAPTURE => state.snap_len as u32,
-            MODE_STATISTICS => 1,
+        }
+        state.extras.tally = match mode {
+            MODE_CAPTURE => None,
+            MODE_STATISTICS => Some(Tally::default()),
             _ => {
                 return Err(Failure::error(format!(
                     "Mode {mode} is none: 0 captures packets, 1 counts them"
                 )));
             }
         };
-        // The filter runs before packets are cut, so it is put in place again with the other length.
-        source.set_kept(kept);
-        match &state.engine {
-            Some(engine) => source.set_program(engine.program())?,
-            None => source.set_program(&accept_all()?)?,
-        }
-        state.extras.tally = (mode == MODE_STATISTICS).then(Tally::default);
         Ok(0)
     };
     // SAFETY: as the caller promises.
     unsafe { on(p, body) }
-}
-
-fn accept_all() -> Result<tapline_filter::bpf::Program, Failure> {
-    use tapline_filter::bpf::{Insn, Program, code};
-    Program::new(vec![Insn::new(code::RET | code::K, u32::MAX)])
-        .map_err(|error| Failure::error(error.to_string()))
 }
 
 /// `pcap_live_dump`: has the library write the packets to a file, up to so many bytes and so many packets; 0 is no limit.
@@ -140,7 +124,8 @@ pub unsafe extern "C" fn pcap_live_dump(
             }
         };
         let work = Box::new(Work { source, engine: state.engine.take() });
-        match LiveDump::start(&path, &header, state.precision, limits, work) {
+        let form = Form { precision: state.precision, snap_len: state.snap_len as u32 };
+        match LiveDump::start(&path, &header, form, limits, work) {
             Ok(dump) => {
                 state.extras.live_dump = Some(dump);
                 Ok(0)
@@ -173,7 +158,7 @@ pub unsafe extern "C" fn pcap_live_dump_ended(p: *mut Handle, sync: c_int) -> c_
             .join(false)
             .ok_or_else(|| Failure::error("internal error in this libpcap: the dump's thread ended"))?;
         (state.kind, state.engine) = (Kind::Live(work.source), work.engine);
-        (state.at, state.check_until) = (usize::MAX, 0);
+        state.at = usize::MAX;
         result.map(|()| 1)
     };
     // SAFETY: as the caller promises.
@@ -299,7 +284,7 @@ pub unsafe extern "C" fn pcap_sendqueue_transmit(
 }
 
 fn transmit(state: &mut State, bytes: &[u8], keeps_gaps: bool, sent: &mut u32) -> Result<(), Failure> {
-    let precision = state.precision;
+    let (precision, waits) = (state.precision, !state.is_nonblocking);
     let Kind::Live(source) = &mut state.kind else {
         return Err(Failure::error("Packets can only be sent on a live capture"));
     };
@@ -317,7 +302,7 @@ fn transmit(state: &mut State, bytes: &[u8], keeps_gaps: bool, sent: &mut u32) -
             let gap_ns = time_ns.saturating_sub(*first_ns.get_or_insert(time_ns));
             wait_until(start + Duration::from_nanos(u64::try_from(gap_ns).unwrap_or(0)));
         }
-        source.send(frame)?;
+        source.send(frame, waits)?;
         *sent += (HEADER_LEN + frame.len()) as u32;
         rest = &after[frame.len()..];
     }
@@ -345,6 +330,25 @@ fn wait_until(time: Instant) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::query::pcap_close;
+    use crate::read::pcap_next_ex;
+    use crate::source::fake::Fake;
+
+    /// A source that need not drop its batch for another buffer goes on in it.
+    #[test]
+    fn another_buffer_gives_no_packet_twice() {
+        let p = Fake::of(&[b"abc", b"d"]).into_handle();
+        let (mut header, mut data) = (ptr::null_mut(), ptr::null());
+        // SAFETY: the test's handle, and places of its own; packets have a byte.
+        unsafe {
+            for byte in b"abcd" {
+                assert_eq!(pcap_next_ex(p, &mut header, &mut data), 1);
+                assert_eq!(*data, *byte);
+                assert_eq!((pcap_setbuff(p, 1 << 20), pcap_setmintocopy(p, 1 << 16)), (0, 0));
+            }
+            pcap_close(p);
+        }
+    }
 
     #[test]
     fn a_queue_takes_what_fits_and_no_more() {

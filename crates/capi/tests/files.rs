@@ -3,11 +3,18 @@
 mod support;
 
 use std::fs;
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use support::{Library, captures_or_skip, compile, programs_or_skip, system_library, told};
+use tapline_testkit::netns::namespaces_or_skip;
 use tempfile::TempDir;
+
+/// How long a program may take before the test fails.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Options and filters of tcpdump.
 const RUNS: [&[&str]; 5] = [
@@ -190,6 +197,95 @@ fn the_corners_of_the_interface_answer_alike() {
 /// The system may have another version of libpcap.
 fn without_version(text: &str) -> String {
     text.lines().filter(|line| !line.starts_with("version ")).collect::<Vec<_>>().join("\n")
+}
+
+/// What a header says besides packets is the same of a packed file as of the file.
+#[test]
+fn packed_files_have_their_headers() {
+    const TEST: &str = "packed_files_have_their_headers";
+    if !programs_or_skip(TEST, &["cc", "gzip", "zstd", "lz4"]) {
+        return;
+    }
+    let library = Library::new();
+    let program = compile(&library, "corners", true);
+    let folder = TempDir::new().expect("a folder");
+    // The other byte order, an older version, an FCS length in the link type.
+    let swapped =
+        |words: &[u32]| words.iter().flat_map(|word| word.swap_bytes().to_ne_bytes()).collect::<Vec<_>>();
+    let version = [2u16, 3].map(|half| half.swap_bytes().to_ne_bytes()).concat();
+    let header = [swapped(&[0xa1b2_c3d4]), version, swapped(&[0, 0, 100, 0x2400_0001])].concat();
+    let record = [swapped(&[1_000_000_000, 7, 60, 64]), vec![5; 60]].concat();
+    // The other byte order in pcapng: a section, an interface.
+    let section = swapped(&[0x0a0d_0d0a, 28, 0x1a2b_3c4d, 0x0001_0000, u32::MAX, u32::MAX, 28]);
+    let interface = swapped(&[1, 20, 0x0001_0000, 100, 20]);
+    for (bytes, expected) in [
+        ([header, record.repeat(5)].concat(), "extra 24000000 snapshot 100 swapped 1 version 2.3"),
+        ([section, interface].concat(), "extra 0 snapshot 100 swapped 1 version 1.0"),
+    ] {
+        let plain = folder.path().join("plain");
+        fs::write(&plain, bytes).expect("written");
+        let run = |file: &Path| {
+            let mut command = Command::new(&program);
+            command.env("LD_LIBRARY_PATH", library.folder()).arg(folder.path()).arg(file);
+            told(&command.output().expect("it runs"))
+        };
+        let ours = run(&plain);
+        assert!(ours.contains(expected), "{ours}");
+        for packer in ["gzip", "zstd", "lz4"] {
+            let packed = folder.path().join("packed");
+            let output = Command::new(packer).arg("-c").arg(&plain).output().expect("it runs");
+            assert!(output.status.success(), "{packer}");
+            fs::write(&packed, output.stdout).expect("written");
+            assert_eq!(run(&packed), ours, "{packer}");
+        }
+    }
+}
+
+/// Ctrl-C while tcpdump waits for more of a pipe ends it.
+#[test]
+fn a_wait_for_a_pipe_ends_by_a_signal() {
+    const TEST: &str = "a_wait_for_a_pipe_ends_by_a_signal";
+    let Some(captures) = captures_or_skip(TEST) else { return };
+    let Some(system) = system_library() else { return eprintln!("skipped: {TEST}: no libpcap here") };
+    // Where a process waits only root may see everywhere, who may make namespaces.
+    if !programs_or_skip(TEST, &["tcpdump"]) || !namespaces_or_skip(TEST) {
+        return;
+    }
+    let library = Library::new();
+    let capture = captures.iter().find(|path| path.ends_with("smtp.pcap")).expect("it is there");
+    let bytes = fs::read(capture).expect("readable");
+    let run = |folder: &Path| {
+        let mut command = Command::new("tcpdump");
+        command.args(["-nn", "-l", "-r", "-"]).env("LD_LIBRARY_PATH", folder).stdin(Stdio::piped());
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+        let mut pipe = child.stdin.take().expect("a pipe");
+        pipe.write_all(&bytes).expect("it reads");
+        // Each packet has a line; after the last one it waits for more.
+        let mut lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+        let printed: Vec<String> = lines.by_ref().take(125).map(|line| line.expect("text")).collect();
+        let id = child.id().to_string();
+        // Before it waits, Ctrl-C breaks the loop, and no read is interrupted.
+        let deadline = Instant::now() + PATIENCE;
+        let mut wait_until = |is_so: &mut dyn FnMut(&mut Child) -> bool| {
+            while !is_so(&mut child) {
+                if Instant::now() > deadline {
+                    let _ = child.kill();
+                    panic!("it does not wait for the pipe, or does not end");
+                }
+                sleep(Duration::from_millis(5));
+            }
+        };
+        wait_until(&mut |_| {
+            fs::read_to_string(format!("/proc/{id}/wchan")).expect("it runs").contains("pipe_read")
+        });
+        assert!(Command::new("kill").args(["-INT", &id]).status().expect("kill runs").success());
+        wait_until(&mut |child| child.try_wait().expect("a child").is_some());
+        drop(pipe);
+        (printed, told(&child.wait_with_output().expect("its outputs")))
+    };
+    let ours = run(library.folder());
+    assert!(ours.1.contains("error reading dump file: Interrupted system call"), "{}", ours.1);
+    assert_eq!(ours, run(system.parent().expect("a folder")));
 }
 
 #[test]

@@ -4,12 +4,15 @@ mod support;
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use support::{Hosts, Library, captures_or_skip, compile, programs_or_skip, system_library, told};
+use support::{Hosts, Library, captures_or_skip, compile, programs_or_skip, system_library, tapline, told};
 use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
 use tempfile::TempDir;
 
@@ -25,20 +28,25 @@ fn start(command: &mut Command) -> Child {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts")
 }
 
-/// Waits until a packet socket is bound in a namespace, as `/proc/net/packet` tells.
-fn await_capture(namespace: &Namespace) {
+/// Waits until something is so.
+fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
-    while Instant::now() < deadline {
-        let output = namespace.command("cat").arg("/proc/net/packet").output().expect("cat runs");
-        let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        // sk RefCnt Type Proto Iface R Rmem User Inode: running, for all protocols or one.
-        let runs = |line: &str| line.split_whitespace().nth(5) == Some("1");
-        if text.lines().skip(1).any(runs) {
-            return;
-        }
+    while !is_so() {
+        assert!(Instant::now() < deadline, "waited in vain for {what}");
         sleep(Duration::from_millis(20));
     }
-    panic!("no capture began");
+}
+
+/// Waits until a packet socket in a namespace has a filter, as ss(8) tells: from there on what the filter passes is captured. A program's own filter is
+/// longer than the one instruction that stands there before.
+fn await_filter(namespace: &Namespace) {
+    wait_for("a capture with its filter", || {
+        let output = namespace.command("ss").args(["-0", "-b", "-n"]).output().expect("ss runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let len =
+            |line: &str| line.trim().strip_prefix("bpf filter (")?.split_once(')')?.0.parse::<u32>().ok();
+        text.lines().filter_map(len).any(|len| len > 1)
+    });
 }
 
 /// The outputs of a program that ends by itself; one that does not is ended, and fails the test.
@@ -69,7 +77,7 @@ fn packets_in(file: &Path, filter: &str) -> usize {
 #[test]
 fn the_corners_of_live_capture_answer_alike() {
     const TEST: &str = "the_corners_of_live_capture_answer_alike";
-    if !may_run(TEST, &["cc"]) {
+    if !may_run(TEST, &["cc", "tc"]) {
         return;
     }
     let library = Library::new();
@@ -89,7 +97,7 @@ fn the_corners_of_live_capture_answer_alike() {
 #[test]
 fn winpcaps_additions_do_what_they_say() {
     const TEST: &str = "winpcaps_additions_do_what_they_say";
-    if !may_run(TEST, &["cc"]) {
+    if !may_run(TEST, &["cc", "tc"]) {
         return;
     }
     let library = Library::new();
@@ -98,13 +106,20 @@ fn winpcaps_additions_do_what_they_say() {
     let folder = TempDir::new().expect("a folder");
     let mut command = library.command(Some(&namespace), program.to_str().expect("a path"));
     let output = finish(start(command.args([NEAR, FAR]).arg(folder.path().join("dump.pcap"))));
-    // 10 frames of 50 bytes count 60 and 12 each, 5 of 1000 count 1012; 42 bytes do not pass "greater 50".
-    let expected = "filter 0 mode 0\ncounted 15 packets, 5780 bytes\n\
+    // 10 frames of 50 bytes and one of 60 count 60 and 12 each, 5 of 1000 count 1012; 42 bytes do not pass "greater 50", nor those of TCP "udp".
+    let expected = "dump -1 [Could not start a thread: Resource temporarily unavailable]\nstill there 0\n\
+        buffer 0\nbuffer -1 [can't create rx ring on packet socket: Cannot allocate memory]\n\
+        no buffer -1 [can't create rx ring on packet socket: Cannot allocate memory]\n\
+        no buffer -1 [can't create rx ring on packet socket: Cannot allocate memory]\nbuffer 0\nagain 0 1\n\
+        filter 0 mode 0\ncounted 16 packets, 5852 bytes\n\
         odd mode -1 [Mode 9 is none: 0 captures packets, 1 counts them]\nmode 0\ncaptured 1200\n\
         dump 0 ended 0\nreading meanwhile -1\nended 1\nnot dumping -1\nfile 5\ndump 0\nended 1\nbytes 256\ndump 0\nuntil the close 3\n\
         queued 0\nqueued 0\nqueued 0\nqueued -1\nsent 1\ngot 100\ngot 101\ngot 102\ngap kept 1\n\
         one of four: 3 7 11 15 19\nfirst after a minute 0\n\
-        buffer 0 same descriptor 1\nwake 0 wrong -1\ngot 4\nstats 1 1 4 0\nSome(0)\n";
+        buffer 0 same descriptor 1\nwake 0 wrong -1\ngot 4\nstats 1 1 4 0\n\
+        before 0\nbuffer -1 [setsockopt(PACKET_RX_RING): Device or resource busy]\nafter 0 1\nbuffer 0\nafter 0 1\n\
+        long filter 0\nbroken loop -2\ntimeout 0\nmode 0 record 1\nmode 0\ndump 0\nclosed, bytes 24\n\
+        sent in the end 1514 []\nSome(0)\n";
     assert_eq!(told(&output), expected);
 }
 
@@ -119,11 +134,9 @@ fn tcpdump_captures_and_counts() {
         let file = folder.path().join(format!("{device}.pcap"));
         let mut command = library.command(Some(&hosts.near), "tcpdump");
         let child = start(command.args(["-i", device, "-U", "-w"]).arg(&file).arg("icmp"));
-        await_capture(&hosts.near);
-        // tcpdump sets its filter just after that.
-        sleep(Duration::from_millis(300));
+        await_filter(&hosts.near);
         hosts.ping(10);
-        sleep(Duration::from_millis(300));
+        wait_for("the file", || packets_in(&file, "icmp") == 20);
         interrupt(&child);
         let text = told(&finish(child));
         assert!(
@@ -145,8 +158,7 @@ fn the_device_map_sends_programs_elsewhere() {
     let mut command = library.command(Some(&hosts.near), "tcpdump");
     command.env("TAPLINE_DEVICE_MAP", format!("eth0={NEAR}")).args(["-nn", "-i", "eth0", "-c", "2", "icmp"]);
     let child = start(&mut command);
-    await_capture(&hosts.near);
-    sleep(Duration::from_millis(300));
+    await_filter(&hosts.near);
     hosts.ping(2);
     let text = told(&finish(child));
     assert!(text.contains("10.77.0.1 > 10.77.0.2: ICMP echo request"), "{text}");
@@ -168,8 +180,7 @@ fn dumpcap_and_tshark_capture() {
     let file = folder.path().join("dumpcap.pcapng");
     let mut command = library.command(Some(&hosts.near), "dumpcap");
     let child = start(command.args(["-q", "-i", NEAR, "-f", "icmp", "-c", "20", "-w"]).arg(&file));
-    await_capture(&hosts.near);
-    sleep(Duration::from_millis(500));
+    await_filter(&hosts.near);
     hosts.ping(10);
     let text = told(&finish(child));
     assert!(text.contains("'near0': 20/0"), "{text}");
@@ -192,12 +203,77 @@ fn dumpcap_and_tshark_capture() {
         "icmp.type",
     ]);
     let child = start(&mut command);
-    await_capture(&hosts.near);
-    sleep(Duration::from_millis(1000));
+    await_filter(&hosts.near);
     hosts.ping(3);
     let output = finish(child);
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(text.trim(), "1\t8\n1\t0\n2\t8\n2\t0\n3\t8\n3\t0", "{}", told(&output));
+}
+
+/// What the environment says counts for nothing with a program that has more rights than its user: neither the map nor the daemon's socket.
+#[test]
+fn a_program_with_more_rights_believes_no_environment() {
+    const TEST: &str = "a_program_with_more_rights_believes_no_environment";
+    const NOBODY: u32 = 65_534;
+    if !may_run(TEST, &["cc"]) {
+        return;
+    }
+    let library = Library::new();
+    let program = compile(&library, "secure", true);
+    // Another user has to come there, and to the library.
+    let built = library.file().canonicalize().expect("it is there");
+    fs::remove_file(library.file()).expect("a link");
+    fs::copy(built, library.file()).expect("copied");
+    fs::set_permissions(library.folder(), fs::Permissions::from_mode(0o755)).expect("ours");
+    let opened = |device: &str, mode: u32| {
+        fs::set_permissions(&program, fs::Permissions::from_mode(mode)).expect("ours");
+        let mut command = Command::new(&program);
+        command.env("TAPLINE_DEVICE_MAP", "mapped0=lo").env("TAPLINE_SOCKET", "/nobody/listens/here");
+        command.env("LD_LIBRARY_PATH", library.folder()).uid(NOBODY).arg(device);
+        told(&command.output().expect("it runs"))
+    };
+    let said = opened("tap:edge", 0o755);
+    assert!(said.starts_with("secure 0\n") && said.contains("/nobody/listens/here"), "{said}");
+    let said = opened("tap:edge", 0o4755);
+    if said.starts_with("secure 0\n") {
+        return eprintln!("skipped: {TEST}: setuid bits have no effect here");
+    }
+    assert!(said.starts_with("secure 1\n") && !said.contains("/nobody/listens/here"), "{said}");
+    assert!(said.contains("\nopened") || said.contains("/run/tapline/serve.sock"), "{said}");
+    let said = opened("mapped0", 0o4755);
+    assert!(said.contains("mapped0: No such device exists"), "{said}");
+}
+
+/// A daemon's capture is readable, by poll(2), while there is something to be had, and no longer.
+#[test]
+fn a_shared_capture_can_be_waited_for() {
+    const TEST: &str = "a_shared_capture_can_be_waited_for";
+    if !may_run(TEST, &["cc"]) {
+        return;
+    }
+    let Some(tapline) = tapline() else {
+        return eprintln!("skipped: {TEST}: no tapline beside the library: cargo build -p tapline-cli");
+    };
+    let library = Library::new();
+    let program = compile(&library, "shared", true);
+    let (namespace, folder) =
+        (Namespace::with_pair("capi-tap").expect("we may"), TempDir::new().expect("a folder"));
+    let socket = folder.path().join("socket");
+    let mut command = Command::new(tapline);
+    command
+        .args(["serve", "--netns", namespace.name(), "-i", FAR, "--name", "office", "--socket"])
+        .arg(&socket);
+    let mut daemon = start(&mut command);
+    wait_for("the daemon", || UnixStream::connect(&socket).is_ok());
+    let mut command = library.command(Some(&namespace), program.to_str().expect("a path"));
+    command.env("TAPLINE_SOCKET", &socket).args(["tap:office", NEAR, &daemon.id().to_string()]);
+    let said = told(&finish(start(&mut command)));
+    let _ = daemon.kill();
+    let _ = daemon.wait();
+    let round = "got 5: poll 0\n".repeat(3);
+    assert!(said.starts_with(&format!("nothing yet: poll 0\n{round}the end [")), "{said}");
+    // Told by the descriptor as well, again and again.
+    assert!(said.contains("the daemon is gone") && said.ends_with(": poll 1\nSome(0)\n"), "{said}");
 }
 
 /// A server on the far host that answers every connection; ended when dropped.
@@ -252,8 +328,7 @@ fn ngrep_finds_a_request() {
     let _server = Server::start(&hosts);
     let mut command = library.command(Some(&hosts.near), "ngrep");
     let child = start(command.args(["-d", NEAR, "-q", "-n", "1", "GET /marker", "tcp port 8080"]));
-    await_capture(&hosts.near);
-    sleep(Duration::from_millis(500));
+    await_filter(&hosts.near);
     let curl =
         hosts.near.command("curl").args(["-s", "-o", "/dev/null", "http://10.77.0.2:8080/marker"]).status();
     assert!(curl.expect("curl runs").success());
@@ -330,14 +405,15 @@ fn scapy_asks_and_sniffs() {
     }
     let (library, hosts) = (Library::new(), Hosts::new("capi-scapy"));
     let text = "
-import subprocess, time
+import subprocess, threading
 from scapy.all import *
 conf.use_pcap = True
 answer = srp1(Ether(dst='ff:ff:ff:ff:ff:ff')/ARP(pdst='10.77.0.2'), iface='near0', timeout=10, verbose=0)
 print('answer from', answer.psrc)
-sniffer = AsyncSniffer(iface='near0', filter='icmp', count=4)
+started = threading.Event()
+sniffer = AsyncSniffer(iface='near0', filter='icmp', count=4, started_callback=started.set)
 sniffer.start()
-time.sleep(1)
+started.wait(60)
 subprocess.run(['ping', '-q', '-c', '2', '-i', '0.2', '10.77.0.2'], stdout=subprocess.DEVNULL)
 sniffer.join(30)
 print([packet[ICMP].type for packet in sniffer.results])
@@ -381,9 +457,8 @@ fn an_interface_that_goes_is_told() {
     let (library, namespace) = (Library::new(), Namespace::with_pair("capi-gone").expect("we may"));
     let folder = TempDir::new().expect("a folder");
     let mut command = library.command(Some(&namespace), "tcpdump");
-    let child = start(command.args(["-i", NEAR, "-w"]).arg(folder.path().join("gone.pcap")));
-    await_capture(&namespace);
-    sleep(Duration::from_millis(300));
+    let child = start(command.args(["-i", NEAR, "-w"]).arg(folder.path().join("gone.pcap")).arg("icmp"));
+    await_filter(&namespace);
     namespace.ip(&["link", "delete", NEAR]).expect("deleted");
     let text = told(&finish(child));
     assert!(text.contains("The interface disappeared"), "{text}");

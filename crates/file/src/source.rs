@@ -37,6 +37,8 @@ pub struct FileSource {
     interfaces: Vec<Interface>,
     counters: Vec<InterfaceCounters>,
     records: Vec<Record>,
+    /// The file's first bytes.
+    head: Vec<u8>,
     /// Bytes of the window that the batch stands in, given back when the next one is asked for.
     lent: usize,
     /// The first batch was parsed when the file was opened.
@@ -87,6 +89,7 @@ impl FileSource {
             Format::Pcapng => Parser::Pcapng(Box::new(pcapng::Parser::new())),
             Format::Erf => Parser::Erf(erf::Parser::default()),
         };
+        let head = head(&mut input);
         let mut source = FileSource {
             name,
             input,
@@ -95,6 +98,7 @@ impl FileSource {
             interfaces,
             counters: Vec::new(),
             records: Vec::with_capacity(BATCH_MAX),
+            head,
             lent: 0,
             is_parsed: false,
             pending: None,
@@ -121,6 +125,11 @@ impl FileSource {
             Format::Pcapng => "pcapng",
             Format::Erf => "ERF",
         }
+    }
+
+    /// The first 24 bytes of the file, unpacked, as they stand there; fewer if it has not so many. For what a header says that packets do not need.
+    pub fn head(&self) -> &[u8] {
+        &self.head
     }
 
     /// What the file is packed with, if it is.
@@ -309,6 +318,13 @@ fn read_fault(name: String, place: Place, source: io::Error, compression: Option
         }
         None => Error::Read { name, place, source },
     }
+}
+
+/// The first bytes of the file, while the window has not moved past them: a pcap file's header has come by now, and is as long.
+fn head(input: &mut Input) -> Vec<u8> {
+    while input.window().0.len() < pcap::FILE_HEADER_LEN && input.fill() {}
+    let (bytes, _) = input.window();
+    bytes[..bytes.len().min(pcap::FILE_HEADER_LEN)].to_vec()
 }
 
 /// Reads until the format is certain, which takes four bytes of most files.

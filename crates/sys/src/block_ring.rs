@@ -97,6 +97,19 @@ impl BlockRing {
         Ok(ring)
     }
 
+    /// Maps the ring again that was [unmapped](Self::unmap) and is still set up on the socket `fd`, of the same geometry. It goes on where it was:
+    /// with the block that was held, if it was not given back.
+    pub(crate) fn map_again(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        geometry: &RingGeometry,
+    ) -> Result<(), SyscallError> {
+        let current = self.current;
+        *self = BlockRing::map(fd, geometry)?;
+        self.current = current % self.block_count.max(1);
+        Ok(())
+    }
+
     /// Takes the next block, if the kernel has handed it over. While one is held there is no other.
     pub fn take(&mut self) -> Option<BlockHead> {
         if self.is_held || self.block_count == 0 || !self.is_ready(self.current) {
@@ -120,7 +133,7 @@ impl BlockRing {
         // give it back the kernel writes to it no more: prb_retire_current_block() and prb_open_block() in
         // net/packet/af_packet.c touch only blocks whose status is TP_STATUS_KERNEL. No other process has this memory:
         // we never pass the socket on, and a fork does not inherit the mapping, unless `inherit` was called, whose caller
-        // sees that one process alone goes on to use the ring. `give_back` needs `&mut self`, so no
+        // promised that one process alone goes on to use the ring. `give_back` needs `&mut self`, so no
         // slice outlives our ownership.
         unsafe { slice::from_raw_parts(self.block(self.current), self.block_len) }
     }
@@ -135,8 +148,10 @@ impl BlockRing {
         unsafe { slice::from_raw_parts_mut(self.block(self.current), self.block_len) }
     }
 
-    /// Lets a child process that is forked from now on have the mapping too, for programs that go on in a child (daemons). Only one of
-    /// the two may go on to use the ring; what the other reads may change under it.
+    /// Lets a child process that is forked from now on have the mapping too, for programs that go on in a child (daemons).
+    ///
+    /// Whoever calls this promises, for its own callers too, that after a fork one process alone goes on to use the ring: what the other reads may
+    /// change under it. No other ring needs that promise, as none is inherited.
     ///
     /// # Errors
     /// What madvise(2) says.
@@ -146,10 +161,16 @@ impl BlockRing {
         check("madvise(MADV_DOFORK)", unsafe { libc::madvise(address, len, libc::MADV_DOFORK) }).map(|_| ())
     }
 
-    /// Unmaps the ring, which then has no blocks: the kernel changes a ring only while nobody has it mapped.
+    /// Whether it has blocks: it was not unmapped.
+    pub fn has_blocks(&self) -> bool {
+        self.block_count > 0
+    }
+
+    /// Unmaps the ring, which then has no blocks: the kernel changes a ring only while nobody has it mapped. A held block is not given back: another
+    /// process may hold it that was forked from this one.
     pub fn unmap(&mut self) {
         let len = self.block_len * self.block_count;
-        (self.block_count, self.current, self.is_held) = (0, 0, false);
+        (self.block_count, self.is_held) = (0, false);
         if len > 0 {
             // SAFETY: the mapping was made by `map` with this address and length; without blocks nothing refers to it any more.
             unsafe { libc::munmap(self.base.as_ptr().cast(), len) };
@@ -306,6 +327,24 @@ mod tests {
         assert_eq!((ring.packets_waiting(), ring.is_half_full()), (0, false));
         ring.give_back();
         ring.unmap();
+    }
+
+    #[test]
+    fn a_ring_that_is_mapped_again_goes_on_where_it_was() {
+        let kernel = Kernel::new();
+        let mut ring = BlockRing::map(kernel.0.as_fd(), &GEOMETRY).unwrap();
+        for block in 0..3 {
+            kernel.hand_over(block, block as u32, libc::TP_STATUS_USER);
+        }
+        assert_eq!(ring.take().map(|head| head.packets), Some(0));
+        ring.give_back();
+        assert_eq!(ring.take().map(|head| head.packets), Some(1));
+        ring.give_back();
+        ring.unmap();
+        ring.map_again(kernel.0.as_fd(), &GEOMETRY).unwrap();
+        assert_eq!(ring.take().map(|head| head.packets), Some(2));
+        ring.give_back();
+        assert_eq!(ring.take(), None);
     }
 
     #[test]

@@ -197,7 +197,20 @@ impl PacketSocket {
             tp_feature_req_word: if receive_hash { libc::TP_FT_REQ_FILL_RXHASH } else { 0 },
         };
         self.set(libc::PACKET_RX_RING, "setsockopt(PACKET_RX_RING)", request)?;
-        BlockRing::map(self.as_fd(), geometry)
+        let mapped = BlockRing::map(self.as_fd(), geometry);
+        if mapped.is_err() {
+            // A ring that nobody has would stand in the way of a smaller one. That it cannot go either is told by who tries.
+            let _ = self.remove_ring();
+        }
+        mapped
+    }
+
+    /// Maps the ring again that was unmapped but could not be removed, for it is mapped elsewhere too. It goes on where it was.
+    ///
+    /// # Errors
+    /// `ENOMEM` if there is no room for the mapping.
+    pub fn map_ring_again(&self, ring: &mut BlockRing, geometry: &RingGeometry) -> Result<(), SyscallError> {
+        ring.map_again(self.as_fd(), geometry)
     }
 
     /// Takes the ring away, which must not be mapped any more; another one may be mapped then.
@@ -287,27 +300,30 @@ impl PacketSocket {
         Ok(joined as u16)
     }
 
-    /// Sends one frame, whole with its link-layer header, on the interface that the socket is bound to. Waits for room if there is none.
+    /// Sends one frame, whole with its link-layer header, on the interface that the socket is bound to. Without room for it, `waits` says whether to wait.
     ///
     /// # Errors
-    /// What send(2) says: `EMSGSIZE` for a frame longer than the interface sends, `ENETDOWN`, `ENXIO`.
-    pub fn send(&self, frame: &[u8]) -> Result<usize, SyscallError> {
+    /// What send(2) says: `EMSGSIZE` for a frame longer than the interface sends, `ENETDOWN`, `ENXIO`; `EAGAIN` if there is no room and it does not wait.
+    pub fn send(&self, frame: &[u8], waits: bool) -> Result<usize, SyscallError> {
         loop {
             let (fd, pointer) = (self.fd.as_raw_fd(), frame.as_ptr().cast());
             // SAFETY: pointer and length describe `frame`, which the kernel only reads.
             let result = unsafe { libc::send(fd, pointer, frame.len(), libc::MSG_NOSIGNAL) };
             match check_len("send(AF_PACKET)", result) {
-                Err(error) if error.errno() == libc::EAGAIN => self.wait_for_room()?,
+                Err(error) if error.errno() == libc::EAGAIN && waits => self.wait_for_room()?,
                 result => return result,
             }
         }
     }
 
-    /// The socket never blocks, for the sake of its reader, so who sends waits here.
+    /// The socket never blocks, for the sake of its reader, so who sends waits here. A signal ends the wait, as room does: the caller looks again.
     fn wait_for_room(&self) -> Result<(), SyscallError> {
         let mut poll = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
         // SAFETY: one pollfd, which the kernel may write to.
-        check("poll", unsafe { libc::poll(&mut poll, 1, -1) }).map(|_| ())
+        match check("poll", unsafe { libc::poll(&mut poll, 1, -1) }) {
+            Err(error) if error.errno() != libc::EINTR => Err(error),
+            _ => Ok(()),
+        }
     }
 
     /// Reads the ring's counters and sets them to zero. They are 32 bits wide: read them at least once a second.

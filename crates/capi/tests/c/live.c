@@ -3,11 +3,15 @@
  * argv: the interface to read, the interface at the other end of its cable.
  */
 #include <errno.h>
+#include <net/if.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/select.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,13 +40,13 @@ static void send_one(int len, int port, int vlan) {
     if (sent != len) printf("sent %d [%s]\n", sent, pcap_geterr(far_end));
 }
 
-static int got;
+static int got, last_len;
 
 static void show(u_char *user, const struct pcap_pkthdr *header, const u_char *data) {
     (void)user;
     printf("  %u/%u %02x%02x%02x%02x nanoseconds %d\n", header->caplen, header->len, data[12], data[13], data[14], data[15],
            header->ts.tv_usec >= 1000000);
-    got++;
+    got++, last_len = header->len;
 }
 
 static void filter(pcap_t *p, const char *text) {
@@ -51,6 +55,66 @@ static void filter(pcap_t *p, const char *text) {
     int result = compiled == 0 ? pcap_setfilter(p, &program) : compiled;
     printf("filter %s: %d\n", text, result);
     if (compiled == 0) pcap_freecode(&program);
+}
+
+/* A filter that comes while packets of the same block wait: it sees those with a VLAN tag as the kernel would have shown them. */
+static void filter_in_between(const char *device) {
+    const char *filters[] = {"udp dst port 2", "vlan 9", "vlan 9 and udp dst port 2", "not vlan"};
+    for (int i = 0; i < 4; i++) {
+        pcap_t *p = open_near(device, 0, 500);
+        send_one(60, 1, 0), send_one(61, 1, 9), send_one(62, 2, 9), send_one(63, 3, 9), send_one(64, 2, 0), send_one(65, 2, 8), send_one(104, 2, 9);
+        for (got = 0; got < 2;) pcap_dispatch(p, 1, show, NULL);
+        filter(p, filters[i]);
+        filter(p, filters[i]);
+        /* The end: each filter passes one of these, or both. */
+        for (send_one(66, 2, 9), send_one(67, 2, 0); last_len != 66 && last_len != 67;) pcap_dispatch(p, 1, show, NULL);
+        last_len = 0;
+        pcap_close(p);
+    }
+}
+
+static void set_up(const char *device, int is_up) {
+    struct ifreq request = {0};
+    int fd = socket(AF_INET, SOCK_DGRAM, 0);
+    strncpy(request.ifr_name, device, IFNAMSIZ - 1);
+    if (ioctl(fd, SIOCGIFFLAGS, &request) != 0) perror("SIOCGIFFLAGS");
+    request.ifr_flags = is_up ? request.ifr_flags | IFF_UP : request.ifr_flags & ~IFF_UP;
+    if (ioctl(fd, SIOCSIFFLAGS, &request) != 0) perror("SIOCSIFFLAGS");
+    close(fd);
+}
+
+static void count(u_char *user, const struct pcap_pkthdr *header, const u_char *data) { (void)user, (void)header, (void)data; }
+
+/* Who does not wait hears of a link that goes down once, and goes on when it is up. */
+static void link_down(const char *device) {
+    static const u_char frame[60] = {2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45};
+    pcap_t *p = open_near(device, 1, 100);
+    pcap_setnonblock(p, 1, errbuf);
+    struct pollfd entry = {.fd = pcap_get_selectable_fd(p), .events = POLLIN};
+    set_up(device, 0);
+    printf("down: poll %d", poll(&entry, 1, 5000));
+    printf(" dispatch %d", pcap_dispatch(p, -1, count, NULL));
+    printf(" poll %d\n", poll(&entry, 1, 100));
+    set_up(device, 1);
+    while (pcap_dispatch(p, -1, count, NULL) == 0) pcap_inject(far_end, frame, 60), usleep(1000);
+    printf("up again\n");
+    pcap_close(p);
+}
+
+/* A queue that lets next to nothing through fills the socket's room. */
+static void no_room(const char *device) {
+    static const u_char frame[1514];
+    char command[100];
+    snprintf(command, sizeof command, "tc qdisc add dev %s root tbf rate 8kbit burst 2000 limit 10000000", device);
+    if (system(command) != 0) printf("%s failed\n", command);
+    pcap_t *p = open_near(device, 1, 100);
+    pcap_setnonblock(p, 1, errbuf);
+    int sent;
+    while ((sent = pcap_inject(p, frame, 1514)) == 1514) {}
+    printf("no room: %d [%s]\n", sent, pcap_geterr(p));
+    pcap_close(p);
+    snprintf(command, sizeof command, "tc qdisc del dev %s root", device);
+    if (system(command) != 0) printf("%s failed\n", command);
 }
 
 static void *break_later(void *p) {
@@ -193,6 +257,9 @@ int main(int argc, char **argv) {
     pcap_close(p);
     any();
     in_child(argv[1]);
+    filter_in_between(argv[1]);
+    no_room(argv[1]);
+    link_down(argv[1]);
     p = pcap_create(argv[1], errbuf);
     printf("rfmon %d", pcap_can_set_rfmon(p));
     pcap_set_rfmon(p, 1);

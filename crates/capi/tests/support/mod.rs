@@ -52,6 +52,13 @@ fn built() -> PathBuf {
         .expect("cargo builds libpcap.so before it runs these tests")
 }
 
+/// The program, if cargo built it beside the library; tests of this crate do not need it.
+pub fn tapline() -> Option<PathBuf> {
+    let folder = built().parent()?.to_owned();
+    let places = [folder.join("tapline"), folder.parent()?.join("tapline")];
+    places.into_iter().find(|path| path.is_file())
+}
+
 /// The system's libpcap, if there is one.
 pub fn system_library() -> Option<PathBuf> {
     let folders = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64", "/usr/lib"];
@@ -90,6 +97,8 @@ pub fn compile(library: &Library, name: &str, with_our_headers: bool) -> PathBuf
         cc.arg("-I").arg(folder.join("include"));
     }
     cc.arg(folder.join("tests/c").join(format!("{name}.c"))).arg(library.file()).arg("-lpthread");
+    // For programs that have more rights than their user: these do not look at LD_LIBRARY_PATH. Others do so first.
+    cc.arg("-Wl,--enable-new-dtags").arg(format!("-Wl,-rpath,{}", library.folder().display()));
     let output = cc.output().expect("cc runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     program

@@ -317,7 +317,7 @@ fn attach(
     }
 }
 
-/// Sets up the largest ring that there is memory for, from `geometry` down.
+/// Sets up the largest ring that there is memory for, from `wanted` down, and tells if it is a smaller one.
 fn map_ring(
     socket: &PacketSocket,
     wanted: RingGeometry,
@@ -325,24 +325,10 @@ fn map_ring(
     name: &str,
     events: &mut Vec<Event>,
 ) -> Result<(BlockRing, RingGeometry), Error> {
-    let mut geometry = wanted;
-    loop {
-        let source = match socket.map_ring(&geometry, receive_hash) {
-            Ok(ring) => {
-                events.extend((geometry != wanted).then(|| smaller_ring(name, &wanted, &geometry)));
-                return Ok((ring, geometry));
-            }
-            Err(error) => error,
-        };
-        match size::smaller(&geometry) {
-            Some(next) if source.errno() == ENOMEM => geometry = next,
-            _ if source.errno() == ENOMEM => {
-                let (interface, len) = (name.to_owned(), geometry.len());
-                return Err(Error::source(name, AfPacketError::NoRing { interface, len, source }));
-            }
-            _ => return Err(Error::source(name, AfPacketError::of_call(name, source))),
-        }
-    }
+    let (ring, got) = size::largest(wanted, name, |geometry| socket.map_ring(geometry, receive_hash))
+        .map_err(|error| Error::source(name, error))?;
+    events.extend((got != wanted).then(|| smaller_ring(name, &wanted, &got)));
+    Ok((ring, got))
 }
 
 fn smaller_ring(name: &str, wanted: &RingGeometry, got: &RingGeometry) -> Event {

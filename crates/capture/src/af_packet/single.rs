@@ -19,8 +19,6 @@ use super::block::{self, Cursor, Frame};
 use super::{AfPacketError, CaptureDirection, TimestampSource, kernel_filter, size, timestamps};
 use crate::RingAccount;
 
-const ENOMEM: i32 = 12;
-
 /// `sockaddr_ll` begins so many bytes into a frame: behind `tpacket3_hdr`.
 const ADDRESS_AT: usize = 48;
 const ADDRESS_LEN: usize = 20;
@@ -48,6 +46,10 @@ pub struct SingleSettings {
     pub promiscuous: bool,
     /// Whose clock stamps the packets.
     pub timestamps: TimestampSource,
+    /// Whether processes that are forked have the ring too, for programs that open a capture and go on in a child. Whoever sets it promises that after a
+    /// fork one process alone goes on with the [`Single`]; the others may drop theirs, no more. Without it a child must not touch what it inherited either:
+    /// the memory is not there.
+    pub is_inherited: bool,
 }
 
 /// Who sent a packet and what it was, as the kernel says beside it: the useful part of `sockaddr_ll`.
@@ -82,7 +84,23 @@ pub struct Single {
     frames: Vec<usize>,
     counted: RingAccount,
     snap_len: u32,
+    is_inherited: bool,
     blocks_taken: u64,
+}
+
+/// Where the kernel tells of each packet of a batch: the frames of its records, as they were found.
+#[derive(Clone, Copy, Debug)]
+pub struct Stations<'a> {
+    frames: &'a [usize],
+}
+
+impl Stations<'_> {
+    /// What it says beside the packet at `index` of the batch as it was found, out of the block that the batch stands in.
+    pub fn get(&self, block: &[u8], index: usize) -> Station {
+        let at = self.frames.get(index).map_or(usize::MAX, |frame| frame + ADDRESS_AT);
+        let bytes = block.get(at..).and_then(|rest| rest.first_chunk::<ADDRESS_LEN>());
+        bytes.map_or_else(Station::default, station)
+    }
 }
 
 impl Single {
@@ -100,7 +118,9 @@ impl Single {
         let all = kernel_filter::program(None, CaptureDirection::Both, false, settings.snap_len);
         socket.attach_filter(&all).map_err(fail)?;
         let (ring, geometry) = map_ring(&socket, settings)?;
-        ring.inherit().map_err(fail)?;
+        if settings.is_inherited {
+            ring.inherit().map_err(fail)?;
+        }
         if settings.timestamps != TimestampSource::Host {
             let mut control = LinkControl::open().map_err(fail)?;
             timestamps::set_up(settings.timestamps, &settings.name, &mut control, &socket)?;
@@ -124,6 +144,7 @@ impl Single {
             frames: Vec::with_capacity(BATCH_MAX),
             counted: RingAccount::default(),
             snap_len: settings.snap_len,
+            is_inherited: settings.is_inherited,
             blocks_taken: 0,
         })
     }
@@ -146,17 +167,10 @@ impl Single {
         Batch::new(self.ring.held(), &self.records)
     }
 
-    /// What the kernel says beside the packet at `index` of the batch as it was found.
-    pub fn station(&self, index: usize) -> Station {
-        let at = self.frames.get(index).map_or(usize::MAX, |frame| frame + ADDRESS_AT);
-        let bytes = self.ring.held().get(at..).and_then(|rest| rest.first_chunk::<ADDRESS_LEN>());
-        bytes.map_or_else(Station::default, station)
-    }
-
-    /// The block and the records of the batch, for headers that are to stand before the packets, and for packets to leave out. There are at least
-    /// 28 bytes between what [`station`](Self::station) reads and a cooked packet, 14 before an Ethernet frame.
-    pub fn memory(&mut self) -> (&mut [u8], &mut Vec<Record>) {
-        (self.ring.held_mut(), &mut self.records)
+    /// The block and the records of the batch, for headers that are to stand before the packets, and for packets to leave out; and what the kernel says
+    /// beside each. There are at least 28 bytes between what [`Stations::get`] reads and a cooked packet, 14 before an Ethernet frame.
+    pub fn memory(&mut self) -> (&mut [u8], &mut Vec<Record>, Stations<'_>) {
+        (self.ring.held_mut(), &mut self.records, Stations { frames: &self.frames })
     }
 
     /// Puts a program before the ring, or none. Packets that are in the ring by then saw the former one: those of the next
@@ -169,12 +183,6 @@ impl Single {
         self.socket.attach_filter(&insns)
     }
 
-    /// The most bytes that a program lets into the ring, from the next [`set_filter`](Self::set_filter) on.
-    pub fn set_snap_len(&mut self, snap_len: u32) {
-        self.snap_len = snap_len.max(1);
-        self.frame.snap_len = self.snap_len;
-    }
-
     /// Gives back the block whose last packet was looked at; the batch is empty then.
     pub fn release(&mut self) {
         self.records.clear();
@@ -185,21 +193,50 @@ impl Single {
     }
 
     /// Another ring on the same socket, of the size that `settings` say. What is in the present one is lost, and so is what comes meanwhile; nothing
-    /// is filtered afterwards.
+    /// is filtered afterwards, also if it fails.
     ///
     /// # Errors
-    /// [`AfPacketError::NoRing`], and the call that failed. The capture cannot go on then.
+    /// [`AfPacketError::NoRing`], and the call that failed: `EBUSY` while a child process has the ring as well. The capture then goes on with a ring of the
+    /// former size, if [`has_ring`](Self::has_ring).
     pub fn resize(&mut self, settings: &SingleSettings) -> Result<(), AfPacketError> {
         let fail = |source| AfPacketError::of_call(&settings.name, source);
         self.socket.attach_drop_all().map_err(fail)?;
         self.records.clear();
         self.frames.clear();
         self.cursor = Cursor::default();
+        let replaced = self.replace_ring(settings);
+        if self.is_inherited && self.has_ring() {
+            self.ring.inherit().map_err(fail)?;
+        }
+        self.set_filter(None).map_err(fail).and(replaced)
+    }
+
+    /// Puts another ring in place of the present one; or, if there is none to be had, one as the present one.
+    fn replace_ring(&mut self, settings: &SingleSettings) -> Result<(), AfPacketError> {
+        self.ring.give_back();
         self.ring.unmap();
-        self.socket.remove_ring().map_err(fail)?;
-        (self.ring, self.geometry) = map_ring(&self.socket, settings)?;
-        self.ring.inherit().map_err(fail)?;
-        self.set_filter(None).map_err(fail)
+        if let Err(source) = self.socket.remove_ring() {
+            // It is still there. Without the mapping there is none, as `has_ring` tells.
+            let _ = self.socket.map_ring_again(&mut self.ring, &self.geometry);
+            return Err(AfPacketError::of_call(&settings.name, source));
+        }
+        match map_ring(&self.socket, settings) {
+            Ok(made) => {
+                (self.ring, self.geometry) = made;
+                Ok(())
+            }
+            Err(error) => {
+                if let Ok(former) = self.socket.map_ring(&self.geometry, false) {
+                    self.ring = former;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether there is a ring. Without one, after a [`resize`](Self::resize) that failed, no packet comes any more.
+    pub fn has_ring(&self) -> bool {
+        self.ring.has_blocks()
     }
 
     /// How many blocks the ring has.
@@ -224,12 +261,12 @@ impl Single {
         Ok(self.counted)
     }
 
-    /// Sends one frame on the interface.
+    /// Sends one frame on the interface; `waits` says whether to wait for room.
     ///
     /// # Errors
-    /// What send(2) says.
-    pub fn send(&self, frame: &[u8]) -> Result<usize, SyscallError> {
-        self.socket.send(frame)
+    /// What send(2) says: `EAGAIN` if there is no room and it does not wait.
+    pub fn send(&self, frame: &[u8], waits: bool) -> Result<usize, SyscallError> {
+        self.socket.send(frame, waits)
     }
 
     /// The error that waits on the socket: `ENETDOWN` when the interface went down or away.
@@ -294,17 +331,8 @@ fn map_ring(
         retire_ms: settings.latency_ms.max(1),
         ..size::Wish::default()
     };
-    let mut geometry = with_blocks(size::geometry(&wish), settings.block_len);
-    loop {
-        let source = match socket.map_ring(&geometry, false) {
-            Ok(ring) => return Ok((ring, geometry)),
-            Err(error) => error,
-        };
-        match size::smaller(&geometry) {
-            Some(next) if source.errno() == ENOMEM => geometry = next,
-            _ => return Err(AfPacketError::of_call(&settings.name, source)),
-        }
-    }
+    let wanted = with_blocks(size::geometry(&wish), settings.block_len);
+    size::largest(wanted, &settings.name, |geometry| socket.map_ring(geometry, false))
 }
 
 /// The same ring in blocks of about this length: a power of two that holds the longest packet, and two of them at least.

@@ -11,8 +11,13 @@
 //! millisecond, 16 blocks and 4 ms would be 64 ms, less than a disk may take to write; so there are many blocks. Few and
 //! large ones would save wake-ups, and a packet must fit into one: 128 KiB hold any that segmentation offload makes
 //! (64 KiB, before BIG TCP). Ring memory is the kernel's and cannot be swapped out.
+//! Where there is no memory for what was asked for, half of it is tried, and so on ([`largest`]).
 
-use tapline_sys::RingGeometry;
+use tapline_sys::{RingGeometry, SyscallError};
+
+use super::AfPacketError;
+
+const ENOMEM: i32 = 12;
 
 const MIB: u64 = 1 << 20;
 const BLOCK_LEN_MAX: u64 = MIB;
@@ -59,8 +64,31 @@ pub(super) fn geometry(wish: &Wish) -> RingGeometry {
     RingGeometry { block_len: block_len as u32, block_count: block_count as u32, retire_ms: wish.retire_ms }
 }
 
+/// Sets up the largest ring that there is memory for, from `wanted` down, on the interface `name`; `map` sets one up. Gives the size that it got, too.
+pub(super) fn largest<T>(
+    wanted: RingGeometry,
+    name: &str,
+    mut map: impl FnMut(&RingGeometry) -> Result<T, SyscallError>,
+) -> Result<(T, RingGeometry), AfPacketError> {
+    let mut geometry = wanted;
+    loop {
+        let source = match map(&geometry) {
+            Ok(ring) => return Ok((ring, geometry)),
+            Err(error) if error.errno() == ENOMEM => error,
+            Err(error) => return Err(AfPacketError::of_call(name, error)),
+        };
+        match smaller(&geometry) {
+            Some(next) => geometry = next,
+            None => {
+                let (interface, len) = (name.to_owned(), geometry.len());
+                return Err(AfPacketError::NoRing { interface, len, source });
+            }
+        }
+    }
+}
+
 /// The next smaller ring to try, if there is one.
-pub(super) fn smaller(geometry: &RingGeometry) -> Option<RingGeometry> {
+fn smaller(geometry: &RingGeometry) -> Option<RingGeometry> {
     let len = geometry.len() / 2;
     (len >= 2 * BLOCK_LEN_MIN).then(|| {
         let wish = Wish { ring_len: Some(len), retire_ms: geometry.retire_ms, ..Wish::default() };
@@ -133,14 +161,30 @@ mod tests {
     }
 
     #[test]
-    fn smaller_rings_end() {
-        let mut tried = Vec::new();
-        let mut next = Some(geometry(&Wish { ring_len: Some(2 * GIB), ..Wish::default() }));
-        while let Some(geometry) = next {
+    fn smaller_rings_are_tried_until_there_is_memory_or_none() {
+        let wanted = geometry(&Wish { ring_len: Some(2 * GIB), ..Wish::default() });
+        let (mut tried, error) = (Vec::new(), |errno| SyscallError::new("test", errno));
+        let none: Result<((), _), _> = largest(wanted, "eth7", |geometry| {
             tried.push(geometry.len());
-            next = smaller(&geometry);
-        }
+            Err(error(ENOMEM))
+        });
         assert!(tried.windows(2).all(|pair| pair[1] < pair[0]), "{tried:?}");
         assert_eq!(tried.last(), Some(&(128 << 10)));
+        let Err(AfPacketError::NoRing { interface, len, .. }) = none else { panic!("{none:?}") };
+        assert_eq!((interface.as_str(), len), ("eth7", 128 << 10));
+
+        let has_room = |geometry: &RingGeometry| geometry.len() <= 100 * MIB;
+        let map = |geometry: &RingGeometry| if has_room(geometry) { Ok(7) } else { Err(error(ENOMEM)) };
+        let (ring, got) = largest(wanted, "eth7", map).unwrap();
+        assert_eq!((ring, got.len()), (7, 64 * MIB));
+
+        // What is no lack of memory does not get better with less of it.
+        let mut tries = 0;
+        let refused: Result<((), _), _> = largest(wanted, "eth7", |_| {
+            tries += 1;
+            Err(error(22))
+        });
+        assert!(matches!(refused, Err(AfPacketError::Call { source, .. }) if source.errno() == 22));
+        assert_eq!(tries, 1);
     }
 }
