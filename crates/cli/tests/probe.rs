@@ -114,8 +114,9 @@ fn told_by_nfdump(folder: &Path) -> Vec<Told> {
         .output()
         .expect("nfdump starts");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    // Without its frame (-q) the array has no brackets.
-    let text = format!("[{}]", text.trim().trim_start_matches('[').trim_end_matches([']', ',']));
+    // Without its frame (-q) the array has no brackets; where there is nothing it says so in words.
+    let objects = text.find('{').map_or("", |at| &text[at..]);
+    let text = format!("[{}]", objects.trim().trim_end_matches([']', ',']));
     let records: Vec<Value> = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
     let mut told: Vec<Told> = records.iter().map(told).collect();
     told.sort();
