@@ -7,7 +7,6 @@ use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
 
 use serde_json::Value;
 use support::{Finished, Live, TAPLINE, program_or_skip, run, wait_for};
