@@ -336,6 +336,24 @@ mod tests {
         trial.assert_balanced();
     }
 
+    /// Messages of a file are the same however long it takes to read it.
+    #[test]
+    fn messages_of_files_wait_until_they_are_full() {
+        const SECOND: i64 = 1_000_000_000;
+        let (socket, mut trial) = exported("idle=5s", "");
+        for second in 0..20 {
+            let timestamp = Timestamp::from_nanos(second * SECOND);
+            let meta = tapline_packet::Meta { timestamp, ..whole(&datagram(1)) };
+            trial.push_all(&[(datagram(second as u16), meta)], 1);
+            (0..20).for_each(|tenth| trial.tick(2 * second * SECOND + tenth * SECOND / 10));
+        }
+        assert_eq!(number(&trial, "f", "idle"), 14);
+        assert!(received(&socket).is_empty());
+        trial.finish();
+        assert_eq!(received(&socket).len(), 1);
+        trial.assert_balanced();
+    }
+
     #[test]
     fn one_packet_of_each_block_is_metered() {
         let (_socket, mut trial) = exported("sample=10", "");
