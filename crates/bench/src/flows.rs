@@ -2,10 +2,13 @@
 //!
 //! The table fills to the full number of conversations: no timeout is shorter than the file. What is sent goes to a socket here that throws it away, and what
 //! that costs is not counted. nfpcapd has no export by UDP that ends with its file, so it writes its own files, as it is used.
+//!
+//! Before anything is measured each runs once, and must have every packet: tapline by its account, softflowd by its statistics, which must tell of no
+//! message that could not be sent, nfpcapd by what `nfdump -I` finds in its files.
 
 use std::net::UdpSocket;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -50,20 +53,27 @@ pub(crate) fn run(args: &FlowsArgs, options: &Options, report: &mut Report) -> a
     let folder = options.folder()?;
     let tapline = options.tapline()?;
     let sink = Sink::start()?;
-    let peers: Vec<&str> = PEERS.into_iter().filter(|peer| *peer == "tapline" || has_program(peer)).collect();
+    let is_there = |peer: &&str| match *peer {
+        "tapline" => true,
+        "nfpcapd" => has_program("nfpcapd") && has_program("nfdump"),
+        peer => has_program(peer),
+    };
+    let peers: Vec<&str> = PEERS.into_iter().filter(is_there).collect();
     for size in &args.sizes {
         let mut resident = Vec::new();
         for &conversations in &args.conversations {
             let path = folder.path().join("flows.pcap");
             make_file(&tapline, &path, size, conversations, args.packets)?;
             let job = Job { tapline: &tapline, path: &path, folder: folder.path(), port: sink.port };
-            check(&job, args.packets)?;
+            for peer in &peers {
+                check(&job, peer, args.packets)?;
+            }
             let mut series =
                 Series::new(format!("flows/{size}/{conversations}"), &peers, Some(Goal::TimesFaster(10.0)));
             series.interleave(options.runs, |peer| {
                 let mut command = job.command(peers[peer])?;
                 let run = measure(&mut command, args.packets);
-                let _ = std::fs::remove_dir_all(folder.path().join("nfpcapd"));
+                job.tidy_up();
                 run
             })?;
             report.add(&series)?;
@@ -120,6 +130,11 @@ impl Job<'_> {
         Ok(command)
     }
 
+    /// Takes away what nfpcapd wrote.
+    fn tidy_up(&self) {
+        let _ = std::fs::remove_dir_all(self.folder.join("nfpcapd"));
+    }
+
     /// The most memory that we had, in KiB, if GNU time is there to say.
     fn resident_kib(&self) -> anyhow::Result<Option<f64>> {
         if !Path::new("/usr/bin/time").exists() {
@@ -157,20 +172,51 @@ fn make_file(
     Ok(())
 }
 
-/// Every packet is in a record, by the account.
-fn check(job: &Job<'_>, packets: u64) -> anyhow::Result<()> {
-    let output = job.command("tapline")?.stdin(Stdio::null()).output()?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let line = text.lines().last().context("tapline says nothing")?;
-    let account: Value = serde_json::from_str(line)?;
-    let stages = account["account"]["stages"].as_array().context("no stages in the account")?;
-    let export = stages.iter().find(|stage| stage["class"] == "ipfix").context("no export in the account")?;
-    let written = &export["output"]["written"];
-    ensure!(
-        *written == packets && account["account"]["balanced"] == true,
-        "{written} of {packets} packets are in records"
-    );
+/// Every packet is in a record, by what the peer itself says.
+fn check(job: &Job<'_>, peer: &str, packets: u64) -> anyhow::Result<()> {
+    let output = job.command(peer)?.stdin(Stdio::null()).output()?;
+    let told = match peer {
+        "tapline" => of_account(&output.stdout)?,
+        "softflowd" => of_statistics(&output)?,
+        _ => of_files(&job.folder.join("nfpcapd"))?,
+    };
+    job.tidy_up();
+    ensure!(told == packets, "{peer}: {told} of {packets} packets are in records");
     Ok(())
+}
+
+/// Packets in records that were sent, by our account, which must balance.
+fn of_account(stdout: &[u8]) -> anyhow::Result<u64> {
+    let text = String::from_utf8_lossy(stdout);
+    let account: Value = serde_json::from_str(text.lines().last().context("tapline says nothing")?)?;
+    let account = &account["account"];
+    ensure!(account["balanced"] == true, "the account does not balance: {account}");
+    let stages = account["stages"].as_array().context("no stages in the account")?;
+    let export = stages.iter().find(|stage| stage["class"] == "ipfix").context("no export in the account")?;
+    export["output"]["written"].as_u64().context("no packets in the account")
+}
+
+/// Packets that softflowd processed, all of whose messages were sent.
+fn of_statistics(output: &Output) -> anyhow::Result<u64> {
+    let text = [&output.stdout[..], &output.stderr].concat();
+    let text = String::from_utf8_lossy(&text);
+    let line = |name: &str| text.lines().find(|line| line.starts_with(name));
+    let exported = line("Flows exported:").context("softflowd tells no statistics")?;
+    ensure!(exported.ends_with("(0 failures)"), "softflowd: {exported}");
+    let forced = line("Flows expired:").context("softflowd tells no statistics")?;
+    ensure!(forced.ends_with("(0 forced)"), "softflowd: {forced}");
+    number_behind(&text, "Packets processed:")
+}
+
+/// Packets in the files of a folder, as nfdump reads them.
+fn of_files(folder: &Path) -> anyhow::Result<u64> {
+    let output = Command::new("nfdump").arg("-R").arg(folder).arg("-I").stdin(Stdio::null()).output()?;
+    number_behind(&String::from_utf8_lossy(&output.stdout), "Packets:")
+}
+
+fn number_behind(text: &str, name: &str) -> anyhow::Result<u64> {
+    let rest = text.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
+    rest.trim().parse().with_context(|| format!("{name} {rest}"))
 }
 
 fn tell_rates(series: &Series) {
@@ -217,5 +263,17 @@ impl Sink {
 impl Drop for Sink {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_stand_behind_their_names() {
+        let text = "Ident: none\nPackets: 5000\nPackets_tcp: 2500\n";
+        assert_eq!(number_behind(text, "Packets:").unwrap(), 5000);
+        assert!(number_behind(text, "Bytes:").is_err() && number_behind(text, "Ident:").is_err());
     }
 }

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use tapline_flow::KeyFields;
-use tapline_flow::export::Target;
+use tapline_flow::export::{Target, Version};
+use tapline_flow::{Error, KeyFields};
 
 use crate::args::{LanguageArgs, RunArgs, parse_duration};
 use crate::live::XdpArgs;
@@ -33,7 +33,8 @@ Examples:
 
 From a file, messages bear the capture's time and sequence numbers begin at 0. At the end stand what the table did and where every packet
 went: those in records that were sent are written. In the row of `meter`, flows is how many began; idle, active, end, forced and full are
-why they ended; most is the greatest number at once, room what the table holds, late packets older than one before them.
+why they ended; most is the greatest number at once, room what the table holds, late packets older than one before them, ahead those of a live
+interface whose clock was more than a second ahead.
 docs/flows.md has the fields, docs/flow-table.md what it costs.";
 
 #[derive(Debug, Args)]
@@ -62,7 +63,7 @@ pub(crate) struct ProbeArgs {
     /// After FIN both ways or RST so long a silence ends a flow.
     #[arg(long, value_name = "TIME", default_value = "2", value_parser = parse_duration, help_heading = "Flows")]
     closed_timeout: Duration,
-    /// Room for so many flows, of 190 bytes each, taken as they come. If there are more, the longest silent ends.
+    /// Room for so many flows, of 195 bytes each, taken as they come. If there are more, the longest silent ends.
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000), help_heading = "Flows")]
     flows_max: u64,
     /// What tells flows apart besides addresses, ports and protocol: vlan, mpls, tunnel, tos, interface; with commas.
@@ -165,15 +166,28 @@ fn check(args: &ProbeArgs) -> Result<()> {
             "no packets: name an interface (-i eth0; tapline interfaces lists them) or a file (-r trace.pcap)"
         );
     }
-    KeyFields::parse(&args.key)?;
+    if KeyFields::parse(&args.key)?.tunnel && !args.inner {
+        let what = "--key tunnel tells no flows apart without --inner: no tunnel is taken off";
+        writeln!(io::stderr(), "tapline: {what}")?;
+    }
     if let Some(export) = &args.export {
         Target::list(export)?;
+        check_sampling(args)?;
     }
     let filter = args.filter.join(" ");
     if let Err(error) = tapline_filter::parse(&filter) {
         bail!("{}", error.render(&filter));
     }
     Ok(())
+}
+
+fn check_sampling(args: &ProbeArgs) -> Result<()> {
+    let version = args.version.parse().ok().and_then(Version::of_number).unwrap_or_default();
+    let sampling = args.sample as u32;
+    match version.sampling_max().filter(|max| sampling > *max) {
+        Some(max) => bail!(Error::Sampling { sampling, max }),
+        None => Ok(()),
+    }
 }
 
 /// The graph that does it.

@@ -23,12 +23,14 @@ pub enum Error {
         bytes: usize,
     },
     /// A timeout is out of its range.
-    #[error("the {name} timeout of {seconds} s: it may be 1 ms to 10 years")]
+    #[error("the {name} timeout of {seconds} s: it may be {least} to 10 years")]
     Timeout {
         /// Which.
         name: &'static str,
         /// What was asked for.
         seconds: f64,
+        /// The least that it may be.
+        least: &'static str,
     },
     /// A word that means no field of the key.
     #[error("`{word}` is no field of the key; there are {known}")]
@@ -52,6 +54,14 @@ pub enum Error {
         /// What is wrong with it, as a clause, with what to do.
         what: String,
     },
+    /// The protocol has no room for the rate of sampling.
+    #[error("one of {sampling} packets: NetFlow v5 has room for one of {max} at most; use --version 9 or 10")]
+    Sampling {
+        /// One of so many.
+        sampling: u32,
+        /// The most.
+        max: u32,
+    },
     /// A collector's address that is none.
     #[error("`{text}`: {why}; collectors are udp://HOST:PORT, tcp://HOST:PORT or file:NAME")]
     Collector {
@@ -69,7 +79,7 @@ pub enum Error {
         source: io::Error,
     },
     /// A file of records cannot be written further.
-    #[error("cannot write to {collector}: {source}; what was written before is whole")]
+    #[error("cannot write to {collector}: {source}; the messages before are there")]
     Write {
         /// The file.
         collector: String,

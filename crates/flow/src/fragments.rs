@@ -2,6 +2,8 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use crate::Context;
+
 /// First fragments that are remembered; the oldest is forgotten for the next.
 const FIRSTS_MAX: usize = 8192;
 /// How long a first fragment is remembered: as long as hosts wait for the rest (RFC 8200, 4.5 says 60 s, most use 30).
@@ -16,6 +18,9 @@ pub(crate) struct Datagram {
     /// As every fragment's header says.
     pub(crate) protocol: u8,
     pub(crate) is_v6: bool,
+    /// What belongs to the key of its flow: the same addresses may be other hosts elsewhere. Without the type of service, of which routers
+    /// change two bits on the way (RFC 3168, 5.3).
+    pub(crate) context: Context,
 }
 
 /// What only the first one says: the protocol behind all extension headers, and the ports.
@@ -26,7 +31,6 @@ pub(crate) struct Transport {
 }
 
 /// First fragments by their packet.
-#[derive(Default)]
 pub(crate) struct Fragments {
     firsts: HashMap<Datagram, (Transport, i64)>,
     /// In the order in which they came, with the times by which they are known again.
@@ -34,6 +38,15 @@ pub(crate) struct Fragments {
 }
 
 impl Fragments {
+    /// None yet, and room for all that there can be.
+    pub(crate) fn new() -> Fragments {
+        // Twice as many: a map that is more than half full takes new memory now and then, instead of tidying up where it is.
+        Fragments {
+            firsts: HashMap::with_capacity(2 * FIRSTS_MAX),
+            order: VecDeque::with_capacity(FIRSTS_MAX),
+        }
+    }
+
     /// Remembers a first fragment.
     pub(crate) fn note(&mut self, datagram: Datagram, transport: Transport, now: i64) {
         if self.order.len() >= FIRSTS_MAX {
@@ -63,29 +76,34 @@ mod tests {
     use super::*;
 
     fn datagram(id: u32) -> Datagram {
-        Datagram { source: 1, destination: 2, id, protocol: 17, is_v6: false }
+        Datagram { source: 1, destination: 2, id, protocol: 17, is_v6: false, context: Context::NONE }
     }
 
     #[test]
     fn firsts_are_known_for_a_while() {
-        let mut fragments = Fragments::default();
+        let mut fragments = Fragments::new();
         let transport = Transport { protocol: 17, ports: (1, 2) };
         fragments.note(datagram(1), transport, 0);
         assert_eq!(fragments.of(&datagram(1), FIRST_NS), Some(transport));
         assert_eq!(fragments.of(&datagram(1), FIRST_NS + 1), None);
         assert_eq!(fragments.of(&datagram(2), 0), None);
+        let elsewhere = Datagram { context: Context { vlan: 7, ..Context::NONE }, ..datagram(1) };
+        assert_eq!(fragments.of(&elsewhere, 0), None);
     }
 
     #[test]
     fn the_memory_is_bounded() {
-        let mut fragments = Fragments::default();
+        let mut fragments = Fragments::new();
         let transport = Transport { protocol: 17, ports: (1, 2) };
-        for id in 0..3 * FIRSTS_MAX as u32 {
+        let room = fragments.firsts.capacity();
+        for id in 0..12 * FIRSTS_MAX as u32 {
             fragments.note(datagram(id), transport, i64::from(id));
             fragments.note(datagram(7), transport, i64::from(id));
         }
         assert!(fragments.firsts.len() <= FIRSTS_MAX && fragments.order.len() <= FIRSTS_MAX);
-        assert!(fragments.of(&datagram(3 * FIRSTS_MAX as u32 - 1), 0).is_some());
+        // What is left after deletions counts less, until it is tidied up.
+        assert!(fragments.firsts.capacity() <= room && fragments.order.capacity() == FIRSTS_MAX);
+        assert!(fragments.of(&datagram(12 * FIRSTS_MAX as u32 - 1), 0).is_some());
         assert!(fragments.of(&datagram(7), 0).is_some());
         assert!(fragments.of(&datagram(0), 0).is_none());
     }

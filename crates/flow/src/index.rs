@@ -11,6 +11,9 @@
 //!
 //! There are six places of the table to a bucket, so that one in twenty-odd is full when all are taken, and nearly every look-up reads one line.
 
+use std::collections::TryReserveError;
+use std::hint::black_box;
+
 use tapline_sys::memory;
 
 /// Entries of a bucket.
@@ -42,18 +45,18 @@ pub(crate) struct Index {
 
 impl Index {
     /// For so many places. The memory is zero and untouched until it is used.
-    pub(crate) fn new(places: usize) -> Index {
-        Index::of_buckets(places / PLACES_PER_BUCKET + 2)
-    }
-
-    fn of_buckets(buckets: usize) -> Index {
+    ///
+    /// # Errors
+    /// If there is no memory for the places.
+    pub(crate) fn new(places: usize) -> Result<Index, TryReserveError> {
+        let buckets = places / PLACES_PER_BUCKET + 2;
         // Small pages: large ones would cost a small table 12 MB of zeros at once, and the address cache holds the small ones of a million flows.
-        let words = vec![0; (buckets + 1) * WORDS];
+        let words = zeros((buckets + 1) * WORDS)?;
         let start = match words.as_ptr().align_offset(64) {
             offset @ 0..WORDS => offset,
             _ => 0,
         };
-        Index { words, start, buckets: buckets as u32, chain_max: 0 }
+        Ok(Index { words, start, buckets: buckets as u32, chain_max: 0 })
     }
 
     /// Where a hash leads.
@@ -141,9 +144,13 @@ impl Index {
         debug_assert!(false, "a place that is in use stands in the index");
     }
 
-    /// Forgets every place: new memory, which is zero and untouched again.
+    /// Forgets every place. Memory that was never used is read and stays untouched.
     pub(crate) fn clear(&mut self) {
-        *self = Index { chain_max: self.chain_max, ..Index::of_buckets(self.buckets as usize) };
+        for bucket in self.words.chunks_mut(WORDS) {
+            if bucket.iter().any(|word| *word != 0) {
+                bucket.fill(0);
+            }
+        }
     }
 
     #[inline]
@@ -155,6 +162,15 @@ impl Index {
     fn next(&self, bucket: u32) -> u32 {
         if bucket + 1 == self.buckets { 0 } else { bucket + 1 }
     }
+}
+
+/// Memory that the system gives as zeros, which nobody has to write. Such can only be had in a way that ends the program if there is none, so
+/// whether there is any is tried before.
+fn zeros(words: usize) -> Result<Vec<u16>, TryReserveError> {
+    let mut trial: Vec<u16> = Vec::new();
+    trial.try_reserve_exact(words)?;
+    drop(black_box(trial));
+    Ok(vec![0; words])
 }
 
 /// A bit for each entry that has this tag.
@@ -177,7 +193,7 @@ mod tests {
     #[test]
     fn places_are_found_until_they_are_forgotten() {
         let (places, mut random) = (3000_u32, Random::new(1));
-        let mut index = Index::new(places as usize);
+        let mut index = Index::new(places as usize).expect("there is memory");
         let mut model: BTreeMap<u32, u64> = BTreeMap::new();
         for _ in 0..60_000 {
             let place = random.below(places.into()) as u32;
@@ -200,11 +216,19 @@ mod tests {
             let found = index.find(index.home(hash), |found| found == place);
             assert_eq!(found, model.get(&place).map(|_| place));
         }
+        index.clear();
+        assert!((0..20).all(|home| index.find(index.home(home << 42), |_| true).is_none()));
+        assert!(index.words.iter().all(|word| *word == 0));
     }
 
     #[test]
     fn buckets_are_cache_lines() {
-        let index = Index::new(100);
+        let index = Index::new(100).expect("there is memory");
         assert_eq!(index.bucket(1).as_ptr().addr() % 64, 0);
+    }
+
+    #[test]
+    fn no_memory_is_an_error() {
+        assert!(Index::new(1 << 50).is_err());
     }
 }

@@ -26,10 +26,18 @@ pub struct KeyFields {
     pub interface: bool,
 }
 
-impl KeyFields {
-    /// The words by which people name the fields.
-    pub const WORDS: [&str; 5] = ["vlan", "mpls", "tunnel", "tos", "interface"];
+/// Each field by its word.
+const FIELDS: [(&str, Field); 5] = [
+    ("vlan", |fields| &mut fields.vlan),
+    ("mpls", |fields| &mut fields.mpls),
+    ("tunnel", |fields| &mut fields.tunnel),
+    ("tos", |fields| &mut fields.tos),
+    ("interface", |fields| &mut fields.interface),
+];
 
+type Field = fn(&mut KeyFields) -> &mut bool;
+
+impl KeyFields {
     /// Words with commas between them; none is the five-tuple alone.
     ///
     /// # Errors
@@ -37,17 +45,11 @@ impl KeyFields {
     pub fn parse(text: &str) -> Result<KeyFields, Error> {
         let mut fields = KeyFields::default();
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty() && *word != "none") {
-            match word {
-                "vlan" => fields.vlan = true,
-                "mpls" => fields.mpls = true,
-                "tunnel" => fields.tunnel = true,
-                "tos" => fields.tos = true,
-                "interface" => fields.interface = true,
-                _ => {
-                    let known = KeyFields::WORDS.join(", ");
-                    return Err(Error::KeyField { word: word.to_owned(), known });
-                }
-            }
+            let Some((_, field)) = FIELDS.iter().find(|(known, _)| *known == word) else {
+                let known = FIELDS.map(|(word, _)| word).join(", ");
+                return Err(Error::KeyField { word: word.to_owned(), known });
+            };
+            *field(&mut fields) = true;
         }
         Ok(fields)
     }
@@ -109,6 +111,7 @@ pub(crate) fn wide(
     destination: (u128, u16),
     protocol: u8,
     part: &Context,
+    seed: u64,
 ) -> (Words, Addresses, u8) {
     let is_second = source > destination;
     let (low, high) = if is_second { (destination, source) } else { (source, destination) };
@@ -116,7 +119,7 @@ pub(crate) fn wide(
     let second =
         u64::from(low.1) << 48 | u64::from(high.1) << 32 | u64::from(protocol) << 24 | version | WIDE;
     let addresses = [low.0, high.0];
-    ([digest(&addresses, part), second], addresses, u8::from(is_second))
+    ([digest(&addresses, part, seed), second], addresses, u8::from(is_second))
 }
 
 #[inline(always)]
@@ -145,8 +148,12 @@ pub(crate) fn narrow_addresses(words: Words) -> Addresses {
 /// Bits without a pattern: the fraction of e.
 const KEYS: [u64; 3] = [0xb7e1_5162_8aed_2a6a, 0xbf71_5880_9cf4_f3c7, 0x62e7_160f_38b4_da56];
 
-fn digest(addresses: &Addresses, part: &Context) -> u64 {
-    let half = |address: u128, key: u64| fold(address as u64 ^ key, (address >> 64) as u64 ^ KEYS[2]);
+/// A number for what of a wide key does not fit into it. Without the seed nobody can choose addresses that have the same: where a factor of a
+/// product is known, it can be made 0, and then the other one does not matter.
+fn digest(addresses: &Addresses, part: &Context, seed: u64) -> u64 {
+    let half = |address: u128, key: u64| {
+        fold(address as u64 ^ seed ^ key, (address >> 64) as u64 ^ seed.rotate_left(17) ^ KEYS[2])
+    };
     let sides = fold(half(addresses[0], KEYS[0]), half(addresses[1], KEYS[1]).rotate_left(29));
     if *part == Context::NONE {
         return sides;
@@ -156,13 +163,13 @@ fn digest(addresses: &Addresses, part: &Context) -> u64 {
         | u64::from(part.vlan) << 16
         | u64::from(part.tos) << 8
         | u64::from(part.is_inner);
-    fold(sides ^ one, other ^ KEYS[1])
+    fold(sides ^ one, other ^ seed.rotate_left(47) ^ KEYS[1])
 }
 
 /// A number for each key. The seed is chance: nobody can choose flows that meet in one place.
 #[inline(always)]
 pub(crate) fn hash(words: Words, seed: u64) -> u64 {
-    fold(fold(words[0] ^ seed, words[1] ^ KEYS[0]) ^ seed.rotate_left(32), KEYS[1])
+    fold(fold(words[0] ^ seed, words[1] ^ seed.rotate_left(17) ^ KEYS[0]) ^ seed.rotate_left(32), KEYS[1])
 }
 
 #[inline(always)]
@@ -189,7 +196,7 @@ mod tests {
 
     #[test]
     fn each_field_of_the_key_tells_flows_apart() {
-        let words = |context: Context| wide(IpVersion::V4, (1, 2), (3, 4), 6, &context).0;
+        let words = |context: Context| wide(IpVersion::V4, (1, 2), (3, 4), 6, &context, 99).0;
         let contexts = [
             Context::NONE,
             Context { vlan: 1, ..Context::NONE },
@@ -206,5 +213,20 @@ mod tests {
             assert_eq!(KeyFields::default().of(one), Context::NONE);
         }
         assert!(KeyFields::parse("vlan,prot").unwrap_err().to_string().contains("`prot`"));
+    }
+
+    /// Interface identifiers and prefixes that are the constants of the digest, and contexts that are: products of 0, were there no seed.
+    #[test]
+    fn nobody_can_choose_keys_that_are_the_same() {
+        let address = |high: u64, low: u64| u128::from(high) << 64 | u128::from(low);
+        let chosen = |at: u64| {
+            [address(at, KEYS[0]), address(KEYS[2], at), address(at, KEYS[1]), address(at, KEYS[0] ^ KEYS[1])]
+        };
+        for part in [Context::NONE, Context { vlan: 7, ..Context::NONE }] {
+            for way in 0..4 {
+                let digests = (0..1000).map(|at| digest(&[chosen(at)[way], chosen(at)[3 - way]], &part, 5));
+                assert_eq!(digests.collect::<std::collections::BTreeSet<_>>().len(), 1000, "{way}");
+            }
+        }
     }
 }

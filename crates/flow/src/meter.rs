@@ -31,7 +31,8 @@ pub struct Settings {
     pub active_ns: i64,
     /// A flow ends that had no packet for longer. Nanoseconds, 1 ms to 10 years.
     pub idle_ns: i64,
-    /// After FIN from both sides or RST a TCP flow waits so long for late packets, if that is less than the idle timeout. Nanoseconds.
+    /// After FIN from both sides or RST a TCP flow waits so long for late packets, if that is less than the idle timeout. Nanoseconds, 0 to 10
+    /// years.
     pub closed_ns: i64,
     /// Room for so many flows; if there are more, that which was silent longest ends.
     pub flows_max: usize,
@@ -63,13 +64,13 @@ impl Settings {
         if !(1..=PLACES_MAX).contains(&self.flows_max) {
             return Err(Error::FlowsMax { flows_max: self.flows_max, max: PLACES_MAX });
         }
-        for (name, ns, least) in [
-            ("active", self.active_ns, 1_000_000),
-            ("idle", self.idle_ns, 1_000_000),
-            ("closed", self.closed_ns, 0),
+        for (name, ns, least_ns, least) in [
+            ("active", self.active_ns, 1_000_000, "1 ms"),
+            ("idle", self.idle_ns, 1_000_000, "1 ms"),
+            ("closed", self.closed_ns, 0, "0"),
         ] {
-            if !(least..=TIMEOUT_MAX).contains(&ns) {
-                return Err(Error::Timeout { name, seconds: ns as f64 / 1e9 });
+            if !(least_ns..=TIMEOUT_MAX).contains(&ns) {
+                return Err(Error::Timeout { name, seconds: ns as f64 / 1e9, least });
             }
         }
         Ok(())
@@ -84,6 +85,8 @@ pub struct Meter {
     statistics: Statistics,
     seen: Box<[Seen; BATCH_MAX]>,
     rests: Vec<Rest>,
+    /// No packet counts as later than this.
+    latest: i64,
 }
 
 impl Meter {
@@ -98,16 +101,17 @@ impl Meter {
         let seed = RandomState::new().build_hasher().finish();
         Ok(Meter {
             table: Table::new(flows_max, seed, key, timeouts)?,
-            view: View { fields: key, inner, layer2 },
-            fragments: Fragments::default(),
+            view: View { fields: key, inner, layer2, seed },
+            fragments: Fragments::new(),
             statistics: Statistics { flows_max: flows_max as u64, ..Statistics::default() },
             seen: Box::new([Seen::default(); BATCH_MAX]),
             rests: Vec::with_capacity(BATCH_MAX),
+            latest: i64::MAX,
         })
     }
 
     /// Meters the selected packets of a batch, and takes those out of the selection that belong to no flow. Flows that end by it are added to
-    /// `ended`, two for each packet at most.
+    /// `ended`, one for each packet at most.
     pub fn push(
         &mut self,
         batch: &Batch<'_>,
@@ -131,7 +135,7 @@ impl Meter {
     /// What flows need of each packet. How many have a flow.
     fn read(&mut self, batch: &Batch<'_>, selection: &mut Selection, interfaces: &[Interface]) -> usize {
         self.rests.clear();
-        let Meter { table, view, fragments, statistics, seen, rests } = self;
+        let Meter { table, view, fragments, statistics, seen, rests, latest } = self;
         let has_plain = view.has_plain();
         let (mut count, mut bytes) = (0, 0);
         let mut known = Known::of(interfaces, 0);
@@ -159,6 +163,8 @@ impl Meter {
                     }
                 }
             }
+            statistics.ahead += u64::from(seen.time > *latest);
+            seen.time = seen.time.min(*latest);
             table.look_ahead(seen);
             bytes += wire_len;
             count += 1;
@@ -180,6 +186,12 @@ impl Meter {
         self.table.clock = self.table.clock.max(now.as_nanos());
     }
 
+    /// Packets that bear a later time count as if they bore this one: for live interfaces, where that is a clock that is wrong and would hold
+    /// all timers back until that time. Without it packets have any time.
+    pub fn set_latest(&mut self, latest: Timestamp) {
+        self.latest = latest.as_nanos();
+    }
+
     /// The greatest time of any packet, or that was told; `None` before the first.
     pub fn clock(&self) -> Option<Timestamp> {
         (self.table.clock != i64::MIN).then(|| Timestamp::from_nanos(self.table.clock))
@@ -190,7 +202,7 @@ impl Meter {
         self.table.expire(ENDED_PER_CALL, &mut self.statistics, ended)
     }
 
-    /// Ends all flows, at most 512. Whether that was all; if not, call it again.
+    /// Ends all flows, at most 512. Whether that was all; if not, call it again, and nothing else before. Then it can meter as before.
     pub fn finish(&mut self, ended: &mut Vec<Flow>) -> bool {
         self.table.end_all(ENDED_PER_CALL, &mut self.statistics, ended)
     }

@@ -8,7 +8,7 @@
 //! Both ways give the same for every packet that both can read; tests hold them to it.
 
 use tapline_packet::headers::{Fragment, Headers, IpVersion, Tunnel};
-use tapline_packet::{LinkType, Meta, Packet};
+use tapline_packet::{LinkType, Meta, Packet, VlanTag};
 
 use crate::fragments::{Datagram, Fragments, Transport};
 use crate::index::Home;
@@ -25,7 +25,7 @@ const ICMPV6: u8 = 58;
 const TUNNELS_MAX: usize = 8;
 
 /// What a flow needs of one packet.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) words: Words,
     /// Nanoseconds since 1970.
@@ -43,6 +43,8 @@ pub(crate) struct Seen {
     pub(crate) tos: u8,
     /// The place of the [`Rest`] among those of the batch; [`NO_REST`](Self::NO_REST) for a plain packet.
     pub(crate) rest: u16,
+    /// The VLAN's identifier, for plain packets whose tag the kernel took off; [`Context::NO_VLAN`] without.
+    pub(crate) vlan: u16,
     /// The source's number of the interface, for plain packets.
     pub(crate) interface: u32,
 }
@@ -66,6 +68,8 @@ pub(crate) struct View {
     pub(crate) inner: bool,
     /// Frames are counted, not IP packets.
     pub(crate) layer2: bool,
+    /// Of the digests of wide keys.
+    pub(crate) seed: u64,
 }
 
 impl View {
@@ -83,7 +87,7 @@ pub(crate) fn plain(data: &[u8], meta: &Meta, layer2: bool, interface: u32, seen
     let total = u16::from_be_bytes([h[16], h[17]]);
     let is_whole = u16::from_be_bytes([h[20], h[21]]) & 0x3fff == 0;
     let protocol = h[23];
-    if h[12] != 0x08 || h[13] != 0 || h[14] != 0x45 || !is_whole || meta.vlan.is_some() {
+    if h[12] != 0x08 || h[13] != 0 || h[14] != 0x45 || !is_whole {
         return false;
     }
     let u32_at = |at: usize| u32::from_be_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
@@ -103,6 +107,7 @@ pub(crate) fn plain(data: &[u8], meta: &Meta, layer2: bool, interface: u32, seen
     seen.ttl = h[22];
     seen.tos = h[15];
     seen.rest = Seen::NO_REST;
+    seen.vlan = meta.vlan.map_or(Context::NO_VLAN, VlanTag::id);
     seen.interface = interface;
     true
 }
@@ -134,11 +139,15 @@ pub(crate) fn any(
     let Layer { headers, data, wire_len } = layer;
     let (version, l3) = headers.ip().zip(headers.l3()).ok_or(Cause::NotIp)?;
     let (ttl, tos, total) = ip_fields(version, data, l3).ok_or(Cause::Cut)?;
-    context.tos = tos;
+    if view.fields.tos {
+        context.tos = tos;
+    }
     let (source, destination) = addresses(version, data, l3).ok_or(Cause::Cut)?;
     let time = packet.meta.timestamp.as_nanos();
     let named = Named { version, source, destination };
-    let transport = transport(&headers, data, named, time, fragments, statistics)?;
+    let part = view.fields.of(&context);
+    let shared = Context { tos: 0, ..part };
+    let transport = transport(&headers, data, named, shared, time, fragments, statistics)?;
     let Transport { protocol, ports } = transport;
     let bytes = match (view.layer2, total) {
         (true, _) => packet.meta.wire_len,
@@ -146,13 +155,11 @@ pub(crate) fn any(
         (_, 0) => wire_len.saturating_sub(l3 as u32),
         (_, total) => total,
     };
-    let part = view.fields.of(&context);
-    let is_narrow = version == IpVersion::V4 && part == Context::NONE && !view.fields.any();
-    let (words, addresses, side) = if is_narrow {
+    let (words, addresses, side) = if version == IpVersion::V4 && !view.fields.any() {
         let (words, side) = key::narrow((source as u32, ports.0), (destination as u32, ports.1), protocol);
         (words, key::narrow_addresses(words), side)
     } else {
-        key::wide(version, (source, ports.0), (destination, ports.1), protocol, &part)
+        key::wide(version, (source, ports.0), (destination, ports.1), protocol, &part, view.seed)
     };
     let flags = tcp_flags(&headers, data, protocol);
     let seen = Seen { words, side, time, bytes, flags, ttl, tos, ..Seen::default() };
@@ -178,7 +185,9 @@ fn innermost<'p>(mut layer: Layer<'p>, context: &mut Context) -> Layer<'p> {
         layer = Layer { headers, data, wire_len: layer.wire_len.saturating_sub(inner.offset as u32) };
         context.is_inner = true;
         match inner.tunnel {
-            Tunnel::Mpls => context.mpls = inner.id.unwrap_or(context.mpls),
+            // The outermost one counts.
+            Tunnel::Mpls if context.mpls != Context::NO_LABEL => {}
+            Tunnel::Mpls => context.mpls = inner.id.unwrap_or(Context::NO_LABEL),
             _ => context.tunnel = inner.id.unwrap_or(0),
         }
     }
@@ -230,6 +239,7 @@ fn transport(
     headers: &Headers,
     data: &[u8],
     named: Named,
+    context: Context,
     now: i64,
     fragments: &mut Fragments,
     statistics: &mut Statistics,
@@ -238,7 +248,7 @@ fn transport(
     let Some(fragment) = headers.fragment() else {
         return Ok(Transport { protocol, ports: own_ports(headers, data, protocol)? });
     };
-    let datagram = datagram(named, fragment);
+    let datagram = datagram(named, context, fragment);
     if !fragment.is_later() {
         let transport = Transport { protocol, ports: own_ports(headers, data, protocol)? };
         fragments.note(datagram, transport, now);
@@ -256,10 +266,10 @@ fn transport(
     }
 }
 
-fn datagram(named: Named, fragment: Fragment) -> Datagram {
+fn datagram(named: Named, context: Context, fragment: Fragment) -> Datagram {
     let Named { version, source, destination } = named;
     let Fragment { id, protocol, .. } = fragment;
-    Datagram { source, destination, id, protocol, is_v6: version == IpVersion::V6 }
+    Datagram { source, destination, id, protocol, is_v6: version == IpVersion::V6, context }
 }
 
 /// The ports in a packet; of ICMP type and code as the destination's.
@@ -281,4 +291,115 @@ fn tcp_flags(headers: &Headers, data: &[u8], protocol: u8) -> u8 {
     let at = headers.l4().filter(|_| protocol == TCP && !is_later);
     let flags = at.filter(|at| at + 14 <= headers.ip_end()).and_then(|at| data.get(at + 13));
     flags.copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tapline_packet::Timestamp;
+    use tapline_testkit::gallery;
+
+    const VIEW: View = View {
+        fields: KeyFields { vlan: false, mpls: false, tunnel: false, tos: false, interface: false },
+        inner: false,
+        layer2: false,
+        seed: 1,
+    };
+
+    fn meta(frame: &[u8], vlan: Option<VlanTag>) -> Meta {
+        let timestamp = Timestamp::from_nanos(1_700_000_000_123_456_789);
+        Meta { timestamp, wire_len: frame.len() as u32 + 4, vlan, ..Meta::default() }
+    }
+
+    fn read(view: View, data: &[u8], meta: &Meta) -> Result<(Seen, Rest), Cause> {
+        let (mut fragments, mut statistics) = (Fragments::new(), Statistics::default());
+        any(view, LinkType::ETHERNET, Packet { data, meta }, 3, &mut fragments, &mut statistics)
+    }
+
+    /// Whether it is a plain packet; if so, both readers must say the same of it.
+    fn is_alike(data: &[u8], meta: &Meta, what: &str) -> bool {
+        let mut is_plain = false;
+        for layer2 in [false, true] {
+            let mut seen = Seen::default();
+            if !plain(data, meta, layer2, 3, &mut seen) {
+                continue;
+            }
+            is_plain = true;
+            let (other, rest) = read(View { layer2, ..VIEW }, data, meta)
+                .unwrap_or_else(|cause| panic!("{what}: plain, and yet {cause:?}"));
+            let context = Context { vlan: seen.vlan, interface: seen.interface, ..Context::NONE };
+            assert_eq!(rest.context, context, "{what}");
+            let (rest, vlan, interface) = (other.rest, other.vlan, other.interface);
+            assert_eq!(Seen { rest, vlan, interface, ..seen }, other, "{what}");
+        }
+        is_plain
+    }
+
+    #[test]
+    fn plain_packets_are_read_alike_both_ways() {
+        let tags = [None, Some(VlanTag { tpid: 0x8100, tci: 0x2007 })];
+        let mut count = 0;
+        for (name, frame) in gallery::exhibits() {
+            for (cut, tag) in (0..=frame.len()).flat_map(|cut| tags.map(|tag| (cut, tag))) {
+                let is_plain = is_alike(&frame[..cut], &meta(&frame, tag), &format!("{name}, {cut} bytes"));
+                count += usize::from(is_plain);
+            }
+            // With each byte of the headers changed.
+            for at in 0..frame.len().min(60) {
+                for value in [0, 1, 6, 17, 0x20, 0x28, 0x40, 0x45, 0x46, 0x7f, 0x80, 0xff] {
+                    let mut changed = frame.clone();
+                    changed[at] = value;
+                    is_alike(&changed, &meta(&frame, None), &format!("{name}, byte {at} is {value}"));
+                }
+            }
+        }
+        assert!(count > 1000, "{count}: there are plain packets in the gallery");
+    }
+
+    #[test]
+    fn tags_that_the_kernel_took_off_leave_a_packet_plain() {
+        let frame = gallery::exhibits()
+            .into_iter()
+            .map(|(_, frame)| frame)
+            .find(|frame| plain(frame, &meta(frame, None), false, 1, &mut Seen::default()));
+        let frame = frame.expect("one is plain");
+        let mut seen = Seen::default();
+        let tag = VlanTag { tpid: 0x88a8, tci: 0xf123 };
+        assert!(plain(&frame, &meta(&frame, Some(tag)), false, 1, &mut seen));
+        assert_eq!(seen.vlan, 0x123);
+    }
+
+    #[test]
+    fn the_type_of_service_belongs_to_keys_that_ask_for_it() {
+        let mut frame = gallery::exhibits()
+            .into_iter()
+            .map(|(_, frame)| frame)
+            .find(|frame| plain(frame, &meta(frame, None), false, 1, &mut Seen::default()))
+            .expect("one is plain");
+        frame[15] = 0x2e;
+        let meta = meta(&frame, None);
+        let tos = |fields| {
+            let (seen, rest) = read(View { fields, ..VIEW }, &frame, &meta).expect("it is a packet");
+            (seen.tos, rest.context.tos)
+        };
+        let none = KeyFields::default();
+        assert_eq!(tos(none), (0x2e, 0));
+        assert_eq!(tos(KeyFields { interface: true, ..none }), (0x2e, 0));
+        assert_eq!(tos(KeyFields { tos: true, ..none }), (0x2e, 0x2e));
+    }
+
+    /// Labels around a frame with labels: the outer one counts, whether tunnels are taken off or not.
+    #[test]
+    fn the_outermost_label_counts() {
+        let label = |label: u32| (label << 12 | 0x100 | 64).to_be_bytes();
+        let types = |kind: u16| [&[0x02; 12][..], &kind.to_be_bytes()].concat();
+        let mut ip = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+        ip.extend([0, 1, 0, 2, 0, 8, 0, 0]);
+        let inside = [types(0x8847), label(200).to_vec(), ip.clone()].concat();
+        let outside = [types(0x8847), label(100).to_vec(), vec![0; 4], inside].concat();
+        let meta = meta(&outside, None);
+        let view = View { inner: true, ..VIEW };
+        let (seen, rest) = read(view, &outside, &meta).expect("there is a packet in it");
+        assert_eq!((rest.context.mpls, rest.context.is_inner, seen.bytes), (100, true, 28));
+    }
 }

@@ -92,7 +92,7 @@ pub struct Statistics {
     pub ended: Ends,
     /// Flows in the table now.
     pub active: u64,
-    /// The most that were there at once.
+    /// The most that were there at once; of several meters the sum of what each had, at whatever time.
     pub active_max: u64,
     /// How many flows the table has room for.
     pub flows_max: u64,
@@ -104,6 +104,8 @@ pub struct Statistics {
     pub fragments_alone: u64,
     /// Packets that were older than one before them.
     pub late: u64,
+    /// Packets whose time was later than [`Meter::set_latest`](crate::Meter::set_latest) allows.
+    pub ahead: u64,
 }
 
 impl Statistics {
@@ -128,5 +130,6 @@ impl Statistics {
         self.fragments_joined += other.fragments_joined;
         self.fragments_alone += other.fragments_alone;
         self.late += other.late;
+        self.ahead += other.ahead;
     }
 }

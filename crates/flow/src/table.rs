@@ -1,9 +1,9 @@
 //! The table of flows: one entry for both directions.
 //!
 //! ```text
-//! Index: hash -> place        Hot, 64 bytes a place                           Cold, 112 bytes a place
+//! Index: hash -> place        Hot, 64 bytes a place                           Cold, 104 bytes a place
 //!                             key | born | packets, bytes, last, flags, TTL   addresses of wide keys, context, first times, what outgrew the hot part
-//!                             Wheel: 8 bytes a place, untouched by packets
+//!                             Wheel, Births: 8 bytes a place each, untouched by packets
 //! ```
 //!
 //! A packet of a flow that is there reads a line of the index and reads and writes one of the hot part. The cold part is for the first packet of each direction, for
@@ -15,14 +15,15 @@
 //! it the last packet came. The first late packet of a flow makes it an *odd* one, which keeps all its times in the cold part.
 //!
 //! # The end
-//! A flow has ended once the clock is beyond its deadline: whether that is found by the wheel or by its next packet makes no difference to
-//! any record.
+//! A flow has ended once it was silent for too long, which the wheel finds, or has lasted for too long, which its place among the births tells.
+//! Whether it is found so or by its next packet makes no difference to any record.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use tapline_packet::Timestamp;
 use tapline_sys::memory;
 
+use crate::births::Births;
 use crate::index::{Home, Index};
 use crate::key::{self, Addresses, KeyFields, Words};
 use crate::packet::{Rest, Seen};
@@ -47,7 +48,7 @@ const AFTER_MAX: u64 = (1 << 48) - 1;
 /// From so many flows on memory is asked for in large pages. Small tables do without: the address cache holds their pages, and a large one costs 2 MiB of zeros.
 const SMALL_PAGES: usize = 1 << 15;
 
-/// Bytes that a flow takes, with its part of the index and the wheel.
+/// Bytes that a flow takes, with its part of the index, the wheel and the births.
 const FLOW_LEN: usize = 195;
 
 /// No place.
@@ -86,9 +87,8 @@ struct Cold {
     addresses: [[u64; 2]; 2],
     context: Context,
     first: [i64; 2],
-    /// Of odd flows: the latest packet of each side, and birth and last packet by the clock.
+    /// Of odd flows: the latest packet of each side, and the last one by the clock.
     last: [i64; 2],
-    born: i64,
     seen: i64,
     /// What does not fit into the hot counters, in units of 2^32.
     bytes_high: [u32; 2],
@@ -97,10 +97,12 @@ struct Cold {
     tos: [u8; 2],
 }
 
-const _: () =
-    assert!(size_of::<Cold>() == 112, "with the hot part, wheel and index less than 200 bytes a flow");
+const _: () = assert!(
+    size_of::<Cold>() == 104,
+    "with the hot part, wheel, births and index less than 200 bytes a flow"
+);
 
-/// Addresses as the cold part has them: as numbers of 128 bits they would begin at multiples of 16, and fill it up to 128 bytes.
+/// Addresses as the cold part has them: as numbers of 128 bits they would begin at multiples of 16, and fill it up to 112 bytes.
 fn halves(addresses: Addresses) -> [[u64; 2]; 2] {
     addresses.map(|address| [(address >> 64) as u64, address as u64])
 }
@@ -115,6 +117,7 @@ pub(crate) struct Table {
     hot: Vec<Hot>,
     cold: Vec<Cold>,
     wheel: Wheel,
+    births: Births,
     /// Places that are in no use: the wheel has them as a list.
     free: u32,
     flows_max: usize,
@@ -140,8 +143,10 @@ impl Table {
         hot.try_reserve_exact(flows_max).map_err(no_memory)?;
         cold.try_reserve_exact(flows_max).map_err(no_memory)?;
         let wheel = Wheel::new(flows_max, timeouts.idle).map_err(no_memory)?;
-        let index = Index::new(flows_max);
-        Ok(Table { index, hot, cold, wheel, free: 0, flows_max, seed, fields, timeouts, clock: i64::MIN })
+        let births = Births::new(flows_max).map_err(no_memory)?;
+        let index = Index::new(flows_max).map_err(no_memory)?;
+        let clock = i64::MIN;
+        Ok(Table { index, hot, cold, wheel, births, free: 0, flows_max, seed, fields, timeouts, clock })
     }
 
     /// Flows that are there.
@@ -228,6 +233,7 @@ impl Table {
                     ended.push(self.flow(place, reason));
                     statistics.ended.count(reason);
                     statistics.made += 1;
+                    self.births.remove(place);
                     self.begin(place, seen, rest);
                 }
                 place
@@ -240,9 +246,7 @@ impl Table {
         let was_closed = is_closed(&self.hot[place as usize]);
         self.count(place, seen);
         if !was_closed && is_closed(&self.hot[place as usize]) {
-            let deadline = self.deadline(place);
-            self.wheel.remove(place);
-            self.wheel.insert(place, deadline);
+            self.put_back(place, self.deadlines(place).0);
         }
     }
 
@@ -271,9 +275,7 @@ impl Table {
             && let Some(place) = self.longest_idle()
         {
             let reason = self.over(place).unwrap_or(EndReason::Full);
-            ended.push(self.flow(place, reason));
-            statistics.ended.count(reason);
-            self.remove(place);
+            self.end(place, reason, statistics, ended);
         }
         let place = match self.wheel.take_free() {
             Some(place) => {
@@ -284,8 +286,8 @@ impl Table {
         };
         self.begin(place, seen, rest);
         self.index.insert(seen.home, place);
-        let Timeouts { active, idle, .. } = self.timeouts;
-        self.wheel.insert(place, self.clock.saturating_add(active.min(idle)));
+        self.wheel.begin(self.clock);
+        self.wheel.insert(place, self.clock.saturating_add(self.timeouts.idle));
         place
     }
 
@@ -304,7 +306,8 @@ impl Table {
     fn begin(&mut self, place: u32, seen: &Seen, rest: Option<&Rest>) {
         let state = if seen.side == 1 { FIRST_SIDE } else { 0 };
         self.hot[place as usize] = Hot { words: seen.words, born: self.clock, state, ..Hot::EMPTY };
-        let plain = Context { interface: seen.interface, ..Context::NONE };
+        self.births.push(place);
+        let plain = Context { interface: seen.interface, vlan: seen.vlan, ..Context::NONE };
         let (addresses, context) = match rest {
             Some(rest) => (halves(rest.addresses), rest.context),
             None => ([[0; 2]; 2], plain),
@@ -356,21 +359,16 @@ impl Table {
     #[inline]
     fn deadlines(&self, place: u32) -> (i64, EndReason, i64) {
         let hot = &self.hot[place as usize];
-        let (born, seen) = match hot.state & ODD {
-            0 => (hot.born, hot.born.saturating_add(hot.after(0).max(hot.after(1)) as i64)),
-            _ => (self.cold[place as usize].born, self.cold[place as usize].seen),
+        let seen = match hot.state & ODD {
+            0 => hot.last(0).max(hot.last(1)),
+            _ => self.cold[place as usize].seen,
         };
         let Timeouts { active, idle, closed } = self.timeouts;
         let (silence, why) = match is_closed(hot) && closed < idle {
             true => (closed, EndReason::End),
             false => (idle, EndReason::Idle),
         };
-        (seen.saturating_add(silence), why, born.saturating_add(active))
-    }
-
-    fn deadline(&self, place: u32) -> i64 {
-        let (silent_until, _, active_until) = self.deadlines(place);
-        silent_until.min(active_until)
+        (seen.saturating_add(silence), why, hot.born.saturating_add(active))
     }
 
     /// A new connection between the same ports after the old one was closed.
@@ -386,15 +384,29 @@ impl Table {
             match self.over(place) {
                 Some(_) if found == most => return false,
                 Some(reason) => {
-                    ended.push(self.flow(place, reason));
-                    statistics.ended.count(reason);
-                    self.remove(place);
+                    self.end(place, reason, statistics, ended);
                     found += 1;
                 }
-                None => self.put_back(place, self.deadline(place)),
+                None => self.put_back(place, self.deadlines(place).0),
             }
         }
+        while let Some((place, reason)) =
+            self.births.first().and_then(|place| Some((place, self.over(place)?)))
+        {
+            if found == most {
+                return false;
+            }
+            self.end(place, reason, statistics, ended);
+            found += 1;
+        }
         true
+    }
+
+    /// Ends one flow.
+    fn end(&mut self, place: u32, reason: EndReason, statistics: &mut Statistics, ended: &mut Vec<Flow>) {
+        ended.push(self.flow(place, reason));
+        statistics.ended.count(reason);
+        self.remove(place);
     }
 
     /// Ends every flow, `most` of them at most; whether that was all. Those that are over by the clock have ended of that. The index is cleared at
@@ -417,6 +429,7 @@ impl Table {
         if is_all {
             self.index.clear();
             self.wheel.clear();
+            self.births.clear();
             self.hot.clear();
             self.cold.clear();
             self.free = 0;
@@ -436,12 +449,14 @@ impl Table {
         }
     }
 
-    fn put_back(&mut self, place: u32, deadline: i64) {
+    /// Moves a place to where silence will end its flow.
+    fn put_back(&mut self, place: u32, silent_until: i64) {
         self.wheel.remove(place);
-        self.wheel.insert(place, deadline);
+        self.wheel.insert(place, silent_until);
     }
 
     fn remove(&mut self, place: u32) {
+        self.births.remove(place);
         self.wheel.remove(place);
         self.wheel.give_free(place);
         self.free += 1;
@@ -509,7 +524,6 @@ impl Hot {
     /// Moves all times into the cold part.
     fn make_odd(&mut self, cold: &mut Cold) {
         self.state |= ODD;
-        cold.born = self.born;
         cold.seen = self.last(0).max(self.last(1));
         cold.last = [self.last(0), self.last(1)];
     }
@@ -541,7 +555,6 @@ impl Cold {
         context: Context::NONE,
         first: [0; 2],
         last: [0; 2],
-        born: 0,
         seen: 0,
         bytes_high: [0; 2],
         packets_high: [0; 2],

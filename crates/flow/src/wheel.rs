@@ -1,12 +1,12 @@
-//! Which flows to look at when time goes on: a wheel of lists, in the order of deadlines.
+//! Which flows to look at when time goes on: a wheel of lists, in the order in which silence ends them.
 //!
 //! ```text
 //!        cursor (all before it were looked at)
 //!          v
-//! [ ][ ][ ][a, b][ ][c][ ]...     a list for each tick; a flow stands where its deadline was when it was put there
+//! [ ][ ][ ][a, b][ ][c][ ]...     a list for each tick; a flow stands where its silence would have ended it when it was put there
 //! ```
 //!
-//! Packets move no flow: a deadline only gets later, so a flow that is found before its time is put where it belongs then. That is one visit for each
+//! That is its deadline here. Packets move no flow: a deadline only gets later, so a flow that is found before its time is put where it belongs then. That is one visit for each
 //! idle timeout, not one for each packet. Lists lead both ways, so a flow that ends early is taken out at once. A tick is so long that the idle
 //! timeout is at most [`TICKS_OF_IDLE`] of them: then all flows that are in the table stand in the order of their silence, to a tick, once those that were
 //! found before their time were moved on.
@@ -39,7 +39,7 @@ pub(crate) struct Wheel {
     used: [u64; TICKS / 64],
     /// Nanoseconds of a tick, as a power of two.
     shift: u32,
-    /// The tick of the oldest list that may hold anything; `None` before the first flow.
+    /// The tick of the oldest list that may hold anything; `None` before [`begin`](Self::begin).
     cursor: Option<i64>,
     /// The first of the places that stand in no list and wait for another use, each leading to the next.
     free: u32,
@@ -57,6 +57,11 @@ impl Wheel {
         let lists = || vec![NONE; TICKS];
         let used = [0; TICKS / 64];
         Ok(Wheel { links, first: lists(), last: lists(), used, shift, cursor: None, free: NONE })
+    }
+
+    /// Says what time it is before the first place is put anywhere: no deadline lies before that.
+    pub(crate) fn begin(&mut self, now: i64) {
+        self.cursor.get_or_insert(now >> self.shift);
     }
 
     /// Puts a place that stands nowhere where its deadline is. Places come into use one after the other.
@@ -131,19 +136,20 @@ impl Wheel {
     }
 
     /// The place whose list comes first, and its tick.
-    pub(crate) fn oldest(&mut self) -> Option<(u32, i64)> {
+    pub(crate) fn oldest(&self) -> Option<(u32, i64)> {
         let tick = self.first_tick(self.cursor?)?;
         Some((self.first[self.list(tick)], tick))
     }
 
     /// The tick at which a deadline stands, as far as the wheel reaches.
-    pub(crate) fn tick(&mut self, deadline: i64) -> i64 {
+    pub(crate) fn tick(&self, deadline: i64) -> i64 {
         let tick = deadline >> self.shift;
-        let cursor = *self.cursor.get_or_insert(tick);
+        debug_assert!(self.cursor.is_some(), "the wheel has begun");
+        let cursor = self.cursor.unwrap_or(tick);
         tick.clamp(cursor, cursor + TICKS as i64 - 1)
     }
 
-    fn list_of(&mut self, deadline: i64) -> usize {
+    fn list_of(&self, deadline: i64) -> usize {
         let tick = self.tick(deadline);
         self.list(tick)
     }
@@ -185,7 +191,7 @@ mod tests {
         let mut wheel = Wheel::new(2000, 15 * SECOND).expect("there is memory");
         let mut random = Random::new(2);
         let deadlines: Vec<i64> = (0..2000).map(|_| random.below(20 * SECOND as u64) as i64).collect();
-        wheel.tick(0);
+        wheel.begin(0);
         deadlines.iter().enumerate().for_each(|(place, deadline)| wheel.insert(place as u32, *deadline));
         for place in (0..2000).step_by(3) {
             wheel.remove(place);
@@ -208,11 +214,21 @@ mod tests {
     #[test]
     fn a_leap_in_time_finds_all() {
         let mut wheel = Wheel::new(10, SECOND).expect("there is memory");
+        wheel.begin(0);
         (0..10).for_each(|place| wheel.insert(place, i64::from(place) * SECOND / 10));
         for place in 0..10 {
             assert_eq!(wheel.due(i64::MAX), Some(place));
             wheel.remove(place);
         }
         assert_eq!(wheel.due(i64::MAX), None);
+    }
+
+    #[test]
+    fn a_deadline_before_that_of_the_first_place_is_kept() {
+        let mut wheel = Wheel::new(2, 15 * SECOND).expect("there is memory");
+        wheel.begin(100 * SECOND);
+        wheel.insert(0, 115 * SECOND);
+        wheel.insert(1, 102 * SECOND);
+        assert_eq!((wheel.due(102 * SECOND), wheel.due(103 * SECOND)), (None, Some(1)));
     }
 }

@@ -1,7 +1,9 @@
 //! Messages held to the letter of their documents, by a reader that believes nothing.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::io::Read;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
+use std::thread;
 use std::time::Duration;
 
 use tapline_flow::export::{Exporter, Options, Target, Version};
@@ -45,12 +47,17 @@ fn flows(seed: u64, count: usize) -> Vec<Flow> {
         .collect()
 }
 
-/// Datagrams of an exporter that was given these flows, some at a time.
-fn datagrams(options: &Options, flows: &[Flow]) -> Vec<Vec<u8>> {
-    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+/// Datagrams of an exporter that was given these flows, some at a time; one of `sampling` packets was metered.
+fn datagrams(options: &Options, sampling: u32, flows: &[Flow]) -> Vec<Vec<u8>> {
+    datagrams_to("127.0.0.1:0", options, sampling, flows)
+}
+
+fn datagrams_to(at: &str, options: &Options, sampling: u32, flows: &[Flow]) -> Vec<Vec<u8>> {
+    let socket = UdpSocket::bind(at).unwrap();
     socket.set_nonblocking(true).unwrap();
     let to = Target::Udp(socket.local_addr().unwrap().to_string());
     let mut exporter = Exporter::open(&[to], options).unwrap();
+    exporter.set_sampling(sampling).unwrap();
     let (mut all, mut buffer) = (Vec::new(), vec![0; 70_000]);
     let mut now = Timestamp::EPOCH;
     for (at, chunk) in flows.chunks(30).enumerate() {
@@ -175,10 +182,10 @@ fn sums(flows: &[Flow]) -> (u64, u64) {
 #[test]
 fn ipfix_to_the_letter() {
     for (biflow, sampling) in [(false, 1), (true, 1), (false, 100)] {
-        let options = Options { biflow, sampling, domain: 77, template_messages: 5, ..Options::default() };
+        let options = Options { biflow, domain: 77, template_messages: 5, ..Options::default() };
         let flows = flows(1, 700);
         let (mut reader, mut sequence, mut since) = (Reader::default(), 0, 5);
-        for datagram in datagrams(&options, &flows) {
+        for datagram in datagrams(&options, sampling, &flows) {
             assert!(datagram.len() <= 1472);
             assert_eq!([number(&datagram[..2]), number(&datagram[2..4])], [10, datagram.len() as u64]);
             assert_eq!((number(&datagram[8..12]), number(&datagram[12..16])), (sequence, 77));
@@ -206,11 +213,10 @@ fn ipfix_to_the_letter() {
 
 #[test]
 fn netflow_9_to_the_letter() {
-    let options =
-        Options { version: Version::V9, domain: 9, sampling: 10, template_messages: 5, ..Options::default() };
+    let options = Options { version: Version::V9, domain: 9, template_messages: 5, ..Options::default() };
     let flows = flows(2, 700);
     let (mut reader, mut known) = (Reader::default(), 0);
-    for (at, datagram) in datagrams(&options, &flows).iter().enumerate() {
+    for (at, datagram) in datagrams(&options, 10, &flows).iter().enumerate() {
         assert!(datagram.len() <= 1472 && datagram.len().is_multiple_of(4));
         let [uptime, seconds, sequence, source] = [4, 8, 12, 16].map(|at| number(&datagram[at..at + 4]));
         assert_eq!((number(&datagram[..2]), sequence, source), (9, at as u64, 9), "messages are counted");
@@ -232,10 +238,10 @@ fn netflow_9_to_the_letter() {
 
 #[test]
 fn netflow_5_to_the_letter() {
-    let options = Options { version: Version::V5, domain: 0x0203, sampling: 100, ..Options::default() };
+    let options = Options { version: Version::V5, domain: 0x0203, ..Options::default() };
     let flows = flows(3, 700);
     let (mut sequence, mut packets) = (0, 0);
-    for datagram in datagrams(&options, &flows) {
+    for datagram in datagrams(&options, 100, &flows) {
         let count = number(&datagram[2..4]);
         assert!((1..=30).contains(&count) && datagram.len() as u64 == 24 + 48 * count);
         assert_eq!((number(&datagram[..2]), number(&datagram[16..20])), (5, sequence));
@@ -268,7 +274,7 @@ fn uptime_never_wraps() {
         Options { version: Version::V9, template_time: Duration::from_secs(3600), ..Options::default() };
     let mut reader = Reader::default();
     let mut firsts = Vec::new();
-    for datagram in datagrams(&options, &all) {
+    for datagram in datagrams(&options, 1, &all) {
         let [uptime, seconds] = [4, 8].map(|at| number(&datagram[at..at + 4]) as u32);
         let before = reader.records.len();
         reader.sets(&datagram[20..], true);
@@ -296,4 +302,116 @@ fn templates_that_cannot_be_are_refused() {
     let v9 = Options { version: Version::V9, ..template("initialTCPFlags") };
     assert!(refused(v9).contains("no number"));
     assert_eq!(refused(template("protocolIdentifier")), "");
+}
+
+/// Whatever the MTU is, and whenever the rate of sampling is told: templates, options and a record fit into it, or it is refused.
+#[test]
+fn messages_fit_the_mtu() {
+    let (flows, mut accepted) = (flows(5, 40), 0);
+    let to = [Target::Udp("127.0.0.1:9".to_owned())];
+    for (mtu, sampling) in (256..480).flat_map(|mtu| [(mtu, 1), (mtu, 100)]) {
+        for version in [Version::V5, Version::V9, Version::Ipfix] {
+            let options = Options { mtu, version, template_messages: 1, ..Options::default() };
+            if Exporter::open(&to, &options).is_err() {
+                assert!(mtu < 400, "{mtu} is enough");
+                continue;
+            }
+            for datagram in datagrams(&options, sampling, &flows) {
+                assert!(datagram.len() + 28 <= mtu.into(), "{version:?}: {} octets in {mtu}", datagram.len());
+            }
+            accepted += 1;
+        }
+    }
+    assert!(accepted > 600, "{accepted}");
+}
+
+#[test]
+fn netflow_5_fits_packets_of_ipv6() {
+    if UdpSocket::bind("[::1]:0").is_err() {
+        return eprintln!("skipped: netflow_5_fits_packets_of_ipv6: no IPv6 here");
+    }
+    let options = Options { version: Version::V5, ..Options::default() };
+    let datagrams = datagrams_to("[::1]:0", &options, 1, &flows(6, 700));
+    let longest = datagrams.iter().map(Vec::len).max().unwrap_or(0);
+    assert_eq!(longest, 24 + 29 * 48, "30 records and the headers of IPv6 and UDP are 1512 octets");
+}
+
+#[test]
+fn rates_that_cannot_be_told_are_refused() {
+    let to = [Target::Udp("127.0.0.1:9".to_owned())];
+    let exporter = |version| Exporter::open(&to, &Options { version, ..Options::default() }).unwrap();
+    let error = exporter(Version::V5).set_sampling(16_384).unwrap_err().to_string();
+    assert!(error.contains("16383") && error.contains("--version 9"), "{error}");
+    assert!(exporter(Version::V5).set_sampling(16_383).is_ok());
+    assert!(exporter(Version::V9).set_sampling(1_000_000).is_ok());
+}
+
+/// What is not written is lost, all of it, and the first error is told.
+#[test]
+fn a_full_disk_loses_what_it_does_not_take() {
+    let mut exporter = Exporter::open(&["file:/dev/full".parse().unwrap()], &Options::default()).unwrap();
+    let flows = flows(7, 2000);
+    let now = Timestamp::from_nanos(START);
+    let failed = exporter.export(&flows, now).unwrap_err().to_string();
+    assert!(failed.contains("No space left"), "{failed}");
+    exporter.finish(now).unwrap_err();
+    let account = exporter.account();
+    let packets = flows.iter().map(Flow::packets).sum::<u64>();
+    assert_eq!((account.flows, account.lost), (2000, packets));
+    assert_eq!((account.written, account.waiting), (0, 0));
+    assert!(account.messages > 1 && account.messages == account.messages_lost);
+}
+
+/// One collector's full disk takes nothing from the others.
+#[test]
+fn the_others_have_it_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("flows.ipfix");
+    let targets = Target::list(&format!("file:/dev/full,file:{}", path.display())).unwrap();
+    let mut exporter = Exporter::open(&targets, &Options::default()).unwrap();
+    let (flows, now) = (flows(7, 2000), Timestamp::from_nanos(START));
+    assert!(exporter.export(&flows, now).is_err());
+    assert!(exporter.finish(now).is_err());
+    assert_eq!(exporter.account().octets, path.metadata().unwrap().len());
+}
+
+/// A collector that is started again on the same port gets templates first, and the account tells what went by meanwhile.
+#[test]
+fn a_collector_that_comes_back_gets_templates() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut exporter = Exporter::open(&[Target::Tcp(address.to_string())], &Options::default()).unwrap();
+    let (flows, now) = (flows(8, 20), Timestamp::from_nanos(START));
+    let packets = flows.iter().map(Flow::packets).sum::<u64>();
+    let mut given = 0;
+    let mut export = || {
+        exporter.export(&flows, now).unwrap();
+        exporter.flush(now).unwrap();
+        given += packets;
+        let account = exporter.account();
+        assert_eq!(account.written + account.lost, given);
+        account.messages_lost
+    };
+    let (mut stream, _) = listener.accept().unwrap();
+    assert_eq!(export(), 0);
+    let mut header = [0; 18];
+    stream.read_exact(&mut header).unwrap();
+    assert_eq!(header[16..], [0, 2], "templates first");
+    drop((stream, listener));
+    while export() == 0 {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let listener = TcpListener::bind(address).unwrap();
+    let reader = thread::spawn(move || {
+        let mut header = [0; 18];
+        listener.accept().unwrap().0.read_exact(&mut header).unwrap();
+        header
+    });
+    while !reader.is_finished() {
+        export();
+        thread::sleep(Duration::from_millis(20));
+    }
+    let header = reader.join().unwrap();
+    assert_eq!(header[..2], [0, 10], "a message from its start");
+    assert_eq!(header[16..], [0, 2], "templates again");
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use proptest::prelude::*;
 use tapline_file::FileSource;
 use tapline_flow::{EndReason, Flow, KeyFields, Meter, Settings, Side};
-use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType, Meta, Record, Selection, Timestamp};
+use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType, Meta, Record, Selection, Timestamp, VlanTag};
 use tapline_testkit::flow_meter::{self, FlowMeter, Rules};
 use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Udp};
 use tapline_testkit::gallery;
@@ -105,19 +105,22 @@ fn reference(settings: &Settings, frames: &[Timed]) -> FlowMeter {
     reference
 }
 
-/// Both meters say the same of these frames, whether flows end by the clock or are found to have ended by their next packet.
+/// Both meters say the same of these frames, whether flows end by the clock or are found to have ended by their next packet. All come from one
+/// interface: with that in the key they are the same flows, by wide keys.
 fn assert_equal(settings: &Settings, frames: &[Timed], what: &str) {
     let reference = reference(settings, frames);
     let wanted = sorted(reference.ended.iter().map(of_reference));
-    for expires in [true, false] {
-        let Metered { flows, meter } = metered(settings, frames, expires);
+    let interface = KeyFields { interface: true, ..settings.key };
+    let ways = [true, false].map(|expires| [(settings.key, expires), (interface, expires)]);
+    for (key, expires) in ways.into_iter().flatten() {
+        let Metered { flows, meter } = metered(&Settings { key, ..*settings }, frames, expires);
         let not: Vec<u64> = meter.statistics().not_metered.iter().map(|tally| tally.packets).collect();
         assert_eq!(not[..2], reference.not_metered, "{what}");
         let got = sorted(flows.iter().map(of_meter));
         for (got, wanted) in got.iter().zip(&wanted) {
-            assert_eq!(got, wanted, "{what}, expires {expires}");
+            assert_eq!(got, wanted, "{what}, expires {expires}, key {key:?}");
         }
-        assert_eq!(got.len(), wanted.len(), "{what}, expires {expires}");
+        assert_eq!(got.len(), wanted.len(), "{what}, expires {expires}, key {key:?}");
     }
 }
 
@@ -238,6 +241,9 @@ fn settings_out_of_range_are_refused() {
     assert!(refused(Settings { flows_max: 0, ..defaults }).contains("--flows-max"));
     assert!(refused(Settings { idle_ns: 0, ..defaults }).contains("idle timeout"));
     assert!(refused(Settings { active_ns: i64::MAX, ..defaults }).contains("active timeout"));
+    let closed = refused(Settings { closed_ns: -1, ..defaults });
+    assert!(closed.contains("closed timeout") && closed.contains("0 to 10 years"), "{closed}");
+    assert_eq!(refused(Settings { closed_ns: 0, ..defaults }), "");
 }
 
 #[test]
@@ -313,14 +319,176 @@ fn datagram(port: u16) -> Vec<u8> {
 }
 
 fn push_one(meter: &mut Meter, time: i64, frame: &[u8], flows: &mut Vec<Flow>) {
-    let meta =
-        Meta { timestamp: Timestamp::from_nanos(time), wire_len: frame.len() as u32, ..Meta::default() };
+    push_tagged(meter, time, frame, None, flows);
+}
+
+fn push_tagged(meter: &mut Meter, time: i64, frame: &[u8], vlan: Option<VlanTag>, flows: &mut Vec<Flow>) {
+    let timestamp = Timestamp::from_nanos(time);
+    let meta = Meta { timestamp, wire_len: frame.len() as u32, vlan, ..Meta::default() };
     let records = [Record { offset: 0, cap_len: frame.len() as u32, options_len: 0, meta }];
     let mut selection = Selection::none();
     selection.select_all(1);
     let interfaces = [Interface::new("eth0", LinkType::ETHERNET)];
     meter.push(&Batch::new(frame, &records), &mut selection, &interfaces, flows);
     while !meter.expire(flows) {}
+}
+
+const SECOND: i64 = 1_000_000_000;
+
+/// A frame of TCP with these flags, from and to these ports.
+fn segment(ports: [u16; 2], flags: u8) -> Vec<u8> {
+    let mut frame = vec![0; 14 + 20 + 20];
+    frame[12..14].copy_from_slice(&[8, 0]);
+    let ip = &mut frame[14..];
+    (ip[0], ip[3], ip[8], ip[9], ip[15], ip[19]) = (0x45, 40, 64, 6, 1, 2);
+    ip[20..22].copy_from_slice(&ports[0].to_be_bytes());
+    ip[22..24].copy_from_slice(&ports[1].to_be_bytes());
+    (ip[32], ip[33]) = (0x50, flags);
+    frame
+}
+
+/// A frame of UDP over IPv6 between these addresses.
+fn datagram_v6(source: u128, destination: u128) -> Vec<u8> {
+    let mut frame = vec![0; 14 + 40 + 8];
+    frame[12..14].copy_from_slice(&[0x86, 0xdd]);
+    let ip = &mut frame[14..];
+    (ip[0], ip[5], ip[6], ip[7]) = (0x60, 8, 17, 64);
+    ip[8..24].copy_from_slice(&source.to_be_bytes());
+    ip[24..40].copy_from_slice(&destination.to_be_bytes());
+    (ip[41], ip[43], ip[45]) = (1, 2, 8);
+    frame
+}
+
+/// A reset in a meter that is new ends its flow after the time that closed ones have, although all flows before it have longer.
+#[test]
+fn a_reset_in_a_fresh_meter_ends_its_flow_soon() {
+    let (mut meter, mut flows) = (Meter::new(&settings()).unwrap(), Vec::new());
+    push_one(&mut meter, 100 * SECOND, &datagram(7), &mut flows);
+    push_one(&mut meter, 100 * SECOND, &segment([1, 80], 0x02), &mut flows);
+    push_one(&mut meter, 100 * SECOND, &segment([80, 1], 0x14), &mut flows);
+    for tenth in 1..=50 {
+        push_one(&mut meter, 100 * SECOND + tenth * SECOND / 10, &datagram(7), &mut flows);
+        assert_eq!(flows.len(), usize::from(tenth > 20), "after {tenth} tenths");
+    }
+    assert_eq!((flows[0].end, flows[0].protocol), (EndReason::End, 6));
+}
+
+/// Neither a full table nor silence that may be longer makes an active flow outlast its time.
+#[test]
+fn the_active_timeout_holds_in_a_full_table() {
+    for (idle_ns, active_ns) in [(20 * SECOND, 10 * SECOND), (5 * SECOND, 10 * SECOND)] {
+        let settings = Settings { flows_max: 4, active_ns, idle_ns, ..Settings::default() };
+        let (mut meter, mut flows) = (Meter::new(&settings).unwrap(), Vec::new());
+        let (mut full, mut active) = (0, 0);
+        for tenth in 0..1000 {
+            let now = tenth * SECOND / 10;
+            // Three flows that are never silent for as long as a tick of the wheel, and others, of which only one at a time has room.
+            (0..3).for_each(|port| push_one(&mut meter, now, &datagram(port), &mut flows));
+            push_one(&mut meter, now, &datagram(100 + tenth as u16), &mut flows);
+            // By the clock alone: the next packet would find it out.
+            meter.set_clock(Timestamp::from_nanos(now + SECOND / 20));
+            while !meter.expire(&mut flows) {}
+            for flow in flows.drain(..) {
+                let lasted = flow.last().since(flow.first());
+                assert!(lasted < active_ns, "{flow:?}");
+                match (flow.end, flow.sides[0].port < 3) {
+                    (EndReason::Full, false) => full += 1,
+                    (EndReason::Active, true) => {
+                        assert!(lasted >= active_ns - SECOND / 5, "{flow:?}");
+                        active += 1;
+                    }
+                    _ => panic!("{flow:?}"),
+                }
+            }
+        }
+        assert!(full > 900 && (27..=30).contains(&active), "{full} full, {active} active");
+    }
+}
+
+/// A flow whose packets go on and whose record is due is found by the clock at once, however long the wheel's ticks are.
+#[test]
+fn active_flows_end_in_time_beside_long_silences() {
+    let settings = Settings { idle_ns: 86_400 * SECOND, active_ns: 10 * SECOND, ..settings() };
+    let (mut meter, mut flows) = (Meter::new(&settings).unwrap(), Vec::new());
+    for second in 0..10 {
+        push_one(&mut meter, second * SECOND, &datagram(1), &mut flows);
+    }
+    meter.set_clock(Timestamp::from_nanos(10 * SECOND - 1));
+    assert!(meter.expire(&mut flows) && flows.is_empty());
+    meter.set_clock(Timestamp::from_nanos(10 * SECOND));
+    assert!(meter.expire(&mut flows));
+    assert_eq!(
+        flows.iter().map(|flow| (flow.end, flow.packets())).collect::<Vec<_>>(),
+        [(EndReason::Active, 10)]
+    );
+}
+
+/// Addresses that are the constants of the digest would all have one digest, were there no seed.
+#[test]
+fn flows_that_somebody_chose_do_not_meet() {
+    const CHOSEN: [u64; 3] = [0xb7e1_5162_8aed_2a6a, 0xbf71_5880_9cf4_f3c7, 0x62e7_160f_38b4_da56];
+    for interface in CHOSEN {
+        for is_prefix in [false, true] {
+            let (mut meter, mut flows) = (Meter::new(&settings()).unwrap(), Vec::new());
+            for at in 1..=4000_u64 {
+                let (high, low) = if is_prefix { (interface, at) } else { (at, interface) };
+                let address = u128::from(high) << 64 | u128::from(low);
+                push_one(&mut meter, 1, &datagram_v6(address, u128::MAX), &mut flows);
+                push_one(&mut meter, 1, &datagram_v6(address, 0), &mut flows);
+            }
+            let statistics = meter.statistics();
+            assert_eq!(statistics.active, 8000);
+            assert!(statistics.chain_max <= 3, "{} buckets in a row", statistics.chain_max);
+        }
+    }
+}
+
+/// The same addresses and identifiers on two VLANs are two packets, where the key tells VLANs apart.
+#[test]
+fn fragments_belong_to_the_network_that_they_came_from() {
+    let fragment = |offset: u16, port: u16| {
+        let mut frame = datagram(port);
+        let more = if offset == 0 { 0x2000 } else { 0 };
+        frame[18..20].copy_from_slice(&7_u16.to_be_bytes());
+        frame[20..22].copy_from_slice(&(more | offset).to_be_bytes());
+        frame
+    };
+    let key = KeyFields { vlan: true, ..KeyFields::default() };
+    let (mut meter, mut flows) = (Meter::new(&Settings { key, ..settings() }).unwrap(), Vec::new());
+    let tag = |id: u16| Some(VlanTag { tpid: 0x8100, tci: id });
+    for (vlan, offset, port) in [(1, 0, 11), (2, 0, 22), (1, 3, 0), (2, 3, 0), (3, 3, 0)] {
+        push_tagged(&mut meter, 1, &fragment(offset, port), tag(vlan), &mut flows);
+    }
+    while !meter.finish(&mut flows) {}
+    let mut told: Vec<(u16, u16, u64)> =
+        flows.iter().map(|flow| (flow.context.vlan, flow.sides[0].port, flow.packets())).collect();
+    told.sort_unstable();
+    assert_eq!(told, [(1, 11, 2), (2, 22, 2), (3, 0, 1)]);
+}
+
+/// A clock that is wrong on a live interface holds no timer back.
+#[test]
+fn packets_from_the_future_stop_no_timer() {
+    let (mut meter, mut flows) = (Meter::new(&settings()).unwrap(), Vec::new());
+    for second in 0..40 {
+        meter.set_latest(Timestamp::from_nanos((second + 1) * SECOND));
+        let time = if second == 3 { i64::MAX } else { second * SECOND };
+        push_one(&mut meter, time, &datagram(if second < 10 { 1 } else { 2 }), &mut flows);
+    }
+    assert_eq!(meter.statistics().ahead, 1);
+    let ended: Vec<_> = flows.iter().map(|flow| (flow.end, flow.packets(), flow.last().seconds())).collect();
+    assert_eq!(ended, [(EndReason::Idle, 10, 9)]);
+}
+
+/// A meter that has finished begins anew, in the same memory.
+#[test]
+fn a_meter_goes_on_after_its_end() {
+    let (mut meter, mut flows) = (Meter::new(&settings()).unwrap(), Vec::new());
+    for round in 1..=3_usize {
+        (0..2000).for_each(|port| push_one(&mut meter, round as i64, &datagram(port), &mut flows));
+        while !meter.finish(&mut flows) {}
+        assert_eq!((flows.len(), meter.statistics().active), (2000 * round, 0));
+    }
 }
 
 proptest! {

@@ -114,6 +114,8 @@ pub struct Ended<'a> {
     pub now: Timestamp,
     /// One of so many packets was metered; 1 for all.
     pub sampling: u32,
+    /// They are of live interfaces: whoever keeps their meter waiting makes it miss packets.
+    pub is_live: bool,
 }
 
 /// What a stage alone knows of packets that came in and did not go on.

@@ -1,6 +1,7 @@
 //! A graph that changes while packets flow: what stays misses none, what goes is accounted for, and every sum agrees each time.
 
 use std::collections::HashSet;
+use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use std::time::Duration;
 use tapline_capture::{Advance, Balance, Error, InterfaceAccount, Source};
 use tapline_graph::catalog::Common;
 use tapline_graph::plan::{self, Maker, Plan};
-use tapline_graph::{Control, Engine, Graph, Inlet, Moment};
+use tapline_graph::{Control, Engine, Graph, GraphAccount, Inlet, Moment, Packets};
 use tapline_packet::{Batch, Interface, LinkType, Meta, Record, Timestamp};
 use tapline_profile::Meters;
 use tapline_testkit::lent::Lent;
@@ -154,4 +155,114 @@ fn a_hundred_changes_cost_nobody_a_packet() {
         seen.len() as u64
     };
     assert!(flows > 0 && flows <= distinct, "what a stage remembers outlives changes: {flows} of {distinct}");
+}
+
+fn plan_of(text: &str) -> Plan {
+    Plan::changeable(&[plan::Source { name: "g", text }]).unwrap_or_else(|why| panic!("{why}"))
+}
+
+/// A graph that changes between batches.
+struct Changing {
+    graph: Graph,
+    there: HashSet<u64>,
+    source: tapline_graph::NodeId,
+    lent: Lent,
+    interfaces: Vec<Interface>,
+    delivered: u64,
+}
+
+impl Changing {
+    fn new(frames: &[Vec<u8>]) -> Changing {
+        let mut graph = Graph::new(&Meters::private(), 0);
+        let source = graph.add("none", "none", Box::new(Nothing), &[]);
+        let interfaces = vec![Interface::new("endless", LinkType::ETHERNET)];
+        Changing { graph, there: HashSet::new(), source, lent: Lent::new(frames), interfaces, delivered: 0 }
+    }
+
+    fn become_plan(&mut self, text: &str) {
+        let plan = plan_of(text);
+        let control = Arc::new(Control::new(None));
+        let options = |interface: &Interface| tapline_filter::Options::new(interface.link_type);
+        let common =
+            Common { options: Arc::new(options), workers: 1, interpret: false, directory: PathBuf::new() };
+        let mut no_sink = |_: usize| Err("there is no sink here".to_owned());
+        let maker = Maker { worker: 0, control: &control, common: &common, exits: None, sink: &mut no_sink };
+        let new = plan::nodes(&plan, &self.there, maker).expect("stages");
+        let moment = Moment { now: Timestamp::EPOCH, interfaces: &[] };
+        let ids = self.graph.change(new, &moment).expect("nothing fails");
+        self.source = plan.sources(&ids)[0];
+        self.there = plan.keys().into_iter().collect();
+    }
+
+    fn push(&mut self) {
+        let batch = self.lent.batch();
+        self.delivered += batch.len() as u64;
+        let mut packets = Packets::all(batch, &self.interfaces, Timestamp::EPOCH);
+        self.graph.push(self.source, &mut packets, 0).expect("nothing fails");
+    }
+
+    fn account(&self) -> GraphAccount {
+        let interfaces = vec![InterfaceAccount::of_file("endless", self.delivered)];
+        GraphAccount { interfaces, delivered: self.delivered, unexamined: 0, stages: self.graph.account() }
+    }
+}
+
+/// Stands where nothing is yet.
+struct Nothing;
+
+impl tapline_graph::Stage for Nothing {
+    fn push(&mut self, _: &mut Packets<'_>, _: &mut tapline_graph::Out<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+}
+
+/// A collector that comes to a meter that runs gets no flows with packets that it has not seen: the meter begins anew, and so do all that take its
+/// flows. What else there is goes on.
+#[test]
+fn collectors_come_and_go_and_every_sum_agrees() {
+    let sockets = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").expect("loopback is there"));
+    let to = sockets.each_ref().map(|socket| socket.local_addr().expect("it has one").to_string());
+    let one = format!("file(endless) -> c :: count -> m :: flow; m -> e :: ipfix(\"{}\")", to[0]);
+    let other = format!("file(endless) -> c :: count -> m :: flow; m -> e :: ipfix(\"{}\")", to[1]);
+    let both = format!("{one}; m -> e2 :: ipfix(\"{}\", version=9)", to[1]);
+    let table = format!("{one}; m -> t :: flowtop");
+    let beside = format!("{one}; m -> d :: drop");
+    let frames: Vec<Vec<u8>> = Traffic::new(4).take(200).map(|(_, frame)| frame).collect();
+    let mut changing = Changing::new(&frames);
+    for text in [&one, &other, &both, &one, &table, &beside, &one] {
+        changing.become_plan(text);
+        assert_eq!(changing.account().balance(), Balance::Balanced);
+        changing.push();
+        assert_eq!(changing.account().balance(), Balance::Balanced);
+    }
+    let moment = Moment { now: Timestamp::EPOCH, interfaces: &[] };
+    changing.graph.finish(&moment).expect("nothing fails");
+    let account = changing.account();
+    assert_eq!(account.balance(), Balance::Balanced, "{account:?}");
+    let exports = account
+        .stages
+        .iter()
+        .filter(|stage| stage.class == "ipfix")
+        .filter_map(|stage| stage.own.output.as_ref());
+    assert!(exports.clone().all(|output| output.lost == 0 && output.buffered == 0));
+    let metered: u64 =
+        account.stages.iter().filter(|stage| stage.class == "flow").map(|stage| stage.passed).sum();
+    // In one round of seven two collectors take them.
+    assert_eq!(exports.map(|output| output.written).sum::<u64>(), metered + metered / 7);
+    let counts = account.stages.iter().filter(|stage| stage.name == "c");
+    assert_eq!(
+        counts.map(|stage| stage.received).collect::<Vec<_>>(),
+        [changing.delivered],
+        "one, all the time"
+    );
+}
+
+#[test]
+fn who_takes_packets_changes_no_meter() {
+    let key = |text: &str| plan_of(text).keys()[1];
+    let one = "file(a) -> m :: flow -> ipfix(\"127.0.0.1:9\")";
+    assert_eq!(key(one), key(&format!("{one}; m -> drop")));
+    assert_ne!(key(one), key(&format!("{one}; m -> flowtop")));
+    assert_ne!(key(one), key("file(a) -> m :: flow -> ipfix(\"127.0.0.1:10\")"));
+    assert_eq!(key(&format!("{one}; m -> flowtop")), key(&format!("{one}; m -> t :: flowtop")));
 }

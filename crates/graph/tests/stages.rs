@@ -57,20 +57,15 @@ fn call(class: &Class, random: &mut Random) -> String {
     format!("{}({})", class.name, arguments.join(", "))
 }
 
-/// Whether it stands behind a meter.
-fn takes_flows(class: &Class) -> bool {
-    matches!(class.name, "ipfix" | "flowtop")
-}
-
 /// A graph of this one stage, behind a meter if it must be; `None` if its arguments do not go together.
 fn alone(class: &Class, random: &mut Random) -> Option<(String, Trial)> {
     let stage = call(class, random);
     let ends = match class.outputs {
         Outputs::None => "file(\"in\") -> json".to_owned(),
-        Outputs::One => "s -> json".to_owned(),
+        Outputs::One | Outputs::Flows => "s -> json".to_owned(),
         Outputs::Many => "s[0] -> json; s[2] -> json".to_owned(),
     };
-    let before = if takes_flows(class) { "flow -> " } else { "" };
+    let before = if class.takes.are_flows() { "flow -> " } else { "" };
     let text = format!("s :: {stage}; file(\"in\") -> {before}s; {ends}");
     Trial::graph(&text).ok().map(|trial| (text, trial))
 }
@@ -124,7 +119,7 @@ fn every_stage_balances_and_makes_no_packet_up() {
             trial.assert_balanced();
             let account = trial.account();
             let stage = account.stages.iter().find(|stage| stage.name == "s").expect("the stage");
-            let has_all = stage.received == 600 || takes_flows(class) && stage.received > 0;
+            let has_all = stage.received == 600 || class.takes.are_flows() && stage.received > 0;
             assert!(has_all && stage.own.held == 0 && stage.passed <= 600, "{text}: {stage:?}");
             let ends = if class.outputs == Outputs::Many { 2 } else { 1 };
             let arrived: Vec<_> = (0..ends).flat_map(|end| trial.arrived_at(end)).collect();

@@ -1,22 +1,21 @@
 //! Where messages go: UDP, TCP, files.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::connection::Connection;
+use super::file::MessageFile;
 use crate::Error;
 
 /// The port of IPFIX (RFC 7011, 10.1).
 const PORT: u16 = 4739;
-/// How long a TCP collector may keep us waiting.
+/// How long a TCP collector may keep us waiting, unless something else is said.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How long to wait before a lost connection is tried again.
-const PAUSE: Duration = Duration::from_secs(1);
 /// How often a datagram is tried for which the kernel has no room.
 const ATTEMPTS: u32 = 100;
 /// Octets of a message over TCP and in files, where no packet bounds it.
@@ -97,14 +96,13 @@ pub(super) struct Collector {
     name: String,
     way: Way,
     pace: Option<Pace>,
-    /// A connection was made anew: it has seen no template.
-    is_reopened: bool,
+    patience: Duration,
 }
 
 enum Way {
     Udp { socket: UdpSocket, is_v6: bool },
-    Tcp { address: String, stream: Option<TcpStream>, tried: Instant },
-    File(BufWriter<File>),
+    Tcp(Connection),
+    File(MessageFile),
 }
 
 impl Collector {
@@ -112,17 +110,11 @@ impl Collector {
         let name = target.to_string();
         let way = match target {
             Target::Udp(address) => open_udp(address),
-            Target::Tcp(address) => connect(address).map(|stream| Way::Tcp {
-                address: address.clone(),
-                stream: Some(stream),
-                tried: Instant::now(),
-            }),
-            Target::File(path) => {
-                File::create(path).map(|file| Way::File(BufWriter::with_capacity(1 << 16, file)))
-            }
+            Target::Tcp(address) => Connection::open(address).map(Way::Tcp),
+            Target::File(path) => MessageFile::create(path).map(Way::File),
         };
         let way = way.map_err(|source| Error::Open { collector: name.clone(), source })?;
-        Ok(Collector { name, way, pace: (rate > 0).then(|| Pace::new(rate)), is_reopened: false })
+        Ok(Collector { name, way, pace: (rate > 0).then(|| Pace::new(rate)), patience: PATIENCE })
     }
 
     /// The most octets of a message.
@@ -130,7 +122,7 @@ impl Collector {
         match &self.way {
             Way::Udp { is_v6: false, .. } => usize::from(mtu) - 28,
             Way::Udp { is_v6: true, .. } => usize::from(mtu) - 48,
-            Way::Tcp { .. } | Way::File(_) => STREAM_ROOM,
+            Way::Tcp(_) | Way::File(_) => STREAM_ROOM,
         }
     }
 
@@ -139,46 +131,38 @@ impl Collector {
         matches!(self.way, Way::Udp { .. })
     }
 
-    /// Whether a new connection was made since the last call.
-    pub(super) fn take_reopened(&mut self) -> bool {
-        std::mem::take(&mut self.is_reopened)
+    /// Whether it will know no template: as long as there is no connection, each message must be one that can be the first of the next.
+    pub(super) fn knows_none(&self) -> bool {
+        matches!(&self.way, Way::Tcp(connection) if !connection.is_open())
+    }
+
+    /// How long a TCP collector may keep us waiting.
+    pub(super) fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 
     /// Whether it took the message.
+    ///
+    /// # Errors
+    /// If a file cannot be written.
     pub(super) fn send(&mut self, message: &[u8]) -> Result<bool, Error> {
         if let Some(pace) = &mut self.pace {
             pace.wait();
         }
         match &mut self.way {
             Way::Udp { socket, .. } => Ok(send_datagram(socket, message)),
-            Way::Tcp { address, stream, tried } => {
-                if let Some(open) = stream {
-                    if open.write_all(message).is_ok() {
-                        return Ok(true);
-                    }
-                    *stream = None;
-                }
-                if tried.elapsed() >= PAUSE {
-                    *tried = Instant::now();
-                    *stream = connect(address).ok();
-                    self.is_reopened |= stream.is_some();
-                }
-                Ok(false)
-            }
-            Way::File(file) => {
-                let written = file.write_all(message);
-                written.map_err(|source| Error::Write { collector: self.name.clone(), source })?;
-                Ok(true)
-            }
+            Way::Tcp(connection) => Ok(connection.send(message, self.patience)),
+            Way::File(file) => match file.add(message) {
+                Ok(()) => Ok(true),
+                Err(source) => Err(Error::Write { collector: self.name.clone(), source }),
+            },
         }
     }
 
-    pub(super) fn flush(&mut self) -> Result<(), Error> {
-        match &mut self.way {
-            Way::File(file) => {
-                file.flush().map_err(|source| Error::Write { collector: self.name.clone(), source })
-            }
-            _ => Ok(()),
+    /// One more attempt to reach a collector that went away, before the last message.
+    pub(super) fn reach(&mut self) {
+        if let Way::Tcp(connection) = &mut self.way {
+            connection.reach(self.patience);
         }
     }
 }
@@ -190,20 +174,6 @@ fn open_udp(address: &str) -> io::Result<Way> {
         let local: SocketAddr = if is_v6 { ([0_u16; 8], 0).into() } else { ([0, 0, 0, 0], 0).into() };
         match UdpSocket::bind(local).and_then(|socket| socket.connect(target).map(|()| socket)) {
             Ok(socket) => return Ok(Way::Udp { socket, is_v6 }),
-            Err(error) => failure = error,
-        }
-    }
-    Err(failure)
-}
-
-fn connect(address: &str) -> io::Result<TcpStream> {
-    let mut failure = io::Error::other("the name has no address");
-    for target in address.to_socket_addrs()? {
-        match TcpStream::connect_timeout(&target, PATIENCE) {
-            Ok(stream) => {
-                stream.set_write_timeout(Some(PATIENCE))?;
-                return Ok(stream);
-            }
             Err(error) => failure = error,
         }
     }

@@ -15,7 +15,7 @@ use tapline_packet::Timestamp;
 use super::element::{View, millis};
 use super::template::{Field, Template};
 use super::v5::V5;
-use super::{ExportAccount, Message, Options, Version};
+use super::{Message, Options, Post, Version};
 use crate::{Error, Flow};
 
 /// The id of the template for options.
@@ -23,9 +23,6 @@ const OPTIONS_ID: u16 = 258;
 
 /// The longest uptime: half of what 32 bits of milliseconds hold.
 const UPTIME_MAX_MS: i64 = 1 << 31;
-
-/// What takes whole messages; whether a collector begins anew and needs templates.
-pub(super) type Send<'s> = dyn FnMut(Message<'_>, &mut ExportAccount) -> Result<bool, Error> + 's;
 
 /// Makes messages of flows.
 pub(super) enum Encoder {
@@ -38,46 +35,36 @@ pub(super) enum Encoder {
 impl Encoder {
     pub(super) fn new(options: &Options, room: usize, repeats: bool) -> Result<Encoder, Error> {
         Ok(match options.version {
-            Version::V5 => Encoder::V5(V5::new(options)),
+            Version::V5 => Encoder::V5(V5::new(options, room)),
             _ => Encoder::Templates(Box::new(Templates::new(options, room, repeats)?)),
         })
     }
 
-    pub(super) fn add(
-        &mut self,
-        flow: &Flow,
-        now: Timestamp,
-        account: &mut ExportAccount,
-        send: &mut Send<'_>,
-    ) -> Result<(), Error> {
+    pub(super) fn add(&mut self, flow: &Flow, post: &mut Post<'_>) {
         match self {
-            Encoder::V5(v5) => v5.add(flow, now, account, send),
-            Encoder::Templates(templates) => templates.add(flow, now, account, send),
+            Encoder::V5(v5) => v5.add(flow, post),
+            Encoder::Templates(templates) => templates.add(flow, post),
         }
     }
 
-    pub(super) fn flush(
-        &mut self,
-        now: Timestamp,
-        account: &mut ExportAccount,
-        send: &mut Send<'_>,
-    ) -> Result<(), Error> {
+    pub(super) fn flush(&mut self, post: &mut Post<'_>) {
         match self {
-            Encoder::V5(v5) => v5.flush(now, account, send),
-            Encoder::Templates(templates) => templates.flush(now, account, send),
+            Encoder::V5(v5) => v5.flush(post),
+            Encoder::Templates(templates) => templates.flush(post),
         }
     }
 
-    /// One of so many packets was metered.
-    pub(super) fn set_sampling(&mut self, sampling: u32) {
+    /// One of so many packets is metered.
+    pub(super) fn set_sampling(&mut self, sampling: u32) -> Result<(), Error> {
         match self {
-            Encoder::V5(v5) => v5.set_sampling(sampling),
+            Encoder::V5(v5) => v5.set_sampling(sampling)?,
             Encoder::Templates(templates) if templates.sampling != sampling => {
                 templates.sampling = sampling;
                 templates.needs_templates = true;
             }
             Encoder::Templates(_) => {}
         }
+        Ok(())
     }
 
     /// Packets of records that wait.
@@ -155,7 +142,7 @@ impl Templates {
             version: options.version,
             templates,
             domain: options.domain,
-            sampling: options.sampling,
+            sampling: 1,
             biflow: options.biflow,
             room,
             repeat: repeats.then_some((options.template_messages.max(1), template_time)),
@@ -171,7 +158,8 @@ impl Templates {
             packets: 0,
         };
         let longest = all.templates.iter().map(|template| template.record_len).max().unwrap_or(0);
-        let head = all.header_len() + all.template_sets().0.len() + 8;
+        // The options of a rate that is told later must have room too, and a set's header, and what fills it up.
+        let head = all.header_len() + all.template_sets(2).0.len() + 8;
         if longest == 0 || head + longest > room {
             let what = format!(
                 "takes {head} octets and a record {longest}, and a message has {room}: name fewer elements, or give a greater --mtu"
@@ -185,24 +173,17 @@ impl Templates {
         if self.version == Version::V9 { 20 } else { 16 }
     }
 
-    fn add(
-        &mut self,
-        flow: &Flow,
-        now: Timestamp,
-        account: &mut ExportAccount,
-        send: &mut Send<'_>,
-    ) -> Result<(), Error> {
+    fn add(&mut self, flow: &Flow, post: &mut Post<'_>) {
         if self.version == Version::V9 && !self.boot.reaches(flow.first(), flow.last()) {
-            self.flush(now, account, send)?;
+            self.flush(post);
             self.boot.set(flow.first());
         }
         if self.biflow {
-            return self.record(flow, 0, (flow.first(), flow.last(), flow.packets()), now, account, send);
+            return self.record(flow, 0, (flow.first(), flow.last(), flow.packets()), post);
         }
         for (from, side) in flow.sides.iter().enumerate().filter(|(_, side)| side.packets > 0) {
-            self.record(flow, from, (side.first, side.last, side.packets), now, account, send)?;
+            self.record(flow, from, (side.first, side.last, side.packets), post);
         }
-        Ok(())
     }
 
     fn record(
@@ -210,17 +191,15 @@ impl Templates {
         flow: &Flow,
         from: usize,
         (first, last, packets): (Timestamp, Timestamp, u64),
-        now: Timestamp,
-        account: &mut ExportAccount,
-        send: &mut Send<'_>,
-    ) -> Result<(), Error> {
+        post: &mut Post<'_>,
+    ) {
         let which = usize::from(flow.sides[0].address.is_ipv6());
         let record_len = self.templates[which].record_len;
         // A set's header, and padding behind it.
         if !self.message.is_empty() && self.message.len() + record_len + 4 + 6 > self.room {
-            self.flush(now, account, send)?;
+            self.flush(post);
         }
-        self.begin(now);
+        self.begin(post.now);
         self.open_set(self.templates[which].id);
         let boot_ms = self.boot.millis();
         let view = View { flow, from, first, last, boot_ms, domain: self.domain, sampling: self.sampling };
@@ -230,8 +209,7 @@ impl Templates {
         self.data_records += 1;
         self.all_records += 1;
         self.packets += packets;
-        account.records += 1;
-        Ok(())
+        post.account.records += 1;
     }
 
     /// Begins a message if there is none, with templates where they are due.
@@ -244,7 +222,7 @@ impl Templates {
             self.messages_since >= messages || self.sent_at.is_none_or(|then| now.since(then).abs() >= nanos)
         });
         if self.needs_templates || is_due {
-            let (sets, records, data_records) = self.template_sets();
+            let (sets, records, data_records) = self.template_sets(self.sampling);
             self.message.extend_from_slice(&sets);
             self.all_records += records;
             self.data_records += data_records;
@@ -253,7 +231,7 @@ impl Templates {
     }
 
     /// Templates and options; how many records that is, and how many of these are data.
-    fn template_sets(&self) -> (Vec<u8>, u16, u32) {
+    fn template_sets(&self, sampling: u32) -> (Vec<u8>, u16, u32) {
         let is_v9 = self.version == Version::V9;
         let mut sets = Vec::new();
         set(&mut sets, if is_v9 { 0 } else { 2 }, |out| {
@@ -262,7 +240,7 @@ impl Templates {
                 fields.iter().for_each(|field| field_specifier(out, field));
             }
         });
-        if self.sampling <= 1 {
+        if sampling <= 1 {
             return (sets, 2, 0);
         }
         // Sampling interval and algorithm (34, 35), of the whole source (v9: scope 1, RFC 3954, 6.1) or observation domain (149).
@@ -272,7 +250,7 @@ impl Templates {
         }
         set(&mut sets, OPTIONS_ID, |out| {
             out.extend_from_slice(&self.domain.to_be_bytes());
-            out.extend_from_slice(&self.sampling.to_be_bytes());
+            out.extend_from_slice(&sampling.to_be_bytes());
             // Random sampling.
             out.push(2);
         });
@@ -294,26 +272,18 @@ impl Templates {
         }
     }
 
-    fn flush(
-        &mut self,
-        now: Timestamp,
-        account: &mut ExportAccount,
-        send: &mut Send<'_>,
-    ) -> Result<(), Error> {
+    fn flush(&mut self, post: &mut Post<'_>) {
         if self.message.is_empty() {
-            return Ok(());
+            return;
         }
         self.close_set();
-        self.write_header(now);
-        let message = Message { bytes: &self.message, packets: self.packets };
-        let sent = send(message, account);
+        self.write_header(post.now);
+        self.needs_templates |= post.send(&Message { bytes: &self.message, packets: self.packets });
         self.sequence =
             self.sequence.wrapping_add(if self.version == Version::V9 { 1 } else { self.data_records });
         self.messages_since = self.messages_since.saturating_add(1);
         self.message.clear();
         (self.data_records, self.all_records, self.packets) = (0, 0, 0);
-        self.needs_templates |= sent?;
-        Ok(())
     }
 
     fn write_header(&mut self, now: Timestamp) {

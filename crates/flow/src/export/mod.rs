@@ -7,8 +7,10 @@
 //! Sources: NetFlow v5 as Cisco's collectors document it; RFC 3954 (v9); RFC 7011, RFC 7012 (IPFIX); RFC 5103 (biflows); RFC 5655 (files).
 
 mod collector;
+mod connection;
 mod element;
 mod encoder;
+mod file;
 mod template;
 mod v5;
 
@@ -45,6 +47,11 @@ impl Version {
             _ => None,
         }
     }
+
+    /// The greatest rate of sampling, as one of so many, that it has room for; `None` if that is any.
+    pub fn sampling_max(self) -> Option<u32> {
+        (self == Version::V5).then_some(v5::SAMPLING_MAX)
+    }
 }
 
 /// How flows are exported.
@@ -64,8 +71,6 @@ pub struct Options {
     pub template_messages: u32,
     /// Templates are sent again after so long over UDP, by the time that messages bear.
     pub template_time: Duration,
-    /// One of so many packets was metered: 1 for all.
-    pub sampling: u32,
     /// Each flow goes to one of the collectors, by its key, and not to all.
     pub by_flow: bool,
     /// The most messages a second to each collector; 0 for no limit.
@@ -82,7 +87,6 @@ impl Default for Options {
             mtu: 1500,
             template_messages: 1000,
             template_time: Duration::from_secs(60),
-            sampling: 1,
             by_flow: false,
             rate: 0,
         }
@@ -96,11 +100,11 @@ pub struct ExportAccount {
     pub flows: u64,
     /// Records of flows: one a direction, or one a biflow.
     pub records: u64,
-    /// Messages sent, to one collector or several alike.
+    /// Messages made, to one collector or several alike; those that some collector did not take are among them.
     pub messages: u64,
     /// Their octets.
     pub octets: u64,
-    /// Packets of records that were sent.
+    /// Packets of records that every collector took, as far as can be known: by UDP they were sent.
     pub written: u64,
     /// Packets of records that some collector did not take.
     pub lost: u64,
@@ -170,27 +174,38 @@ impl Exporter {
         &self.names
     }
 
-    /// Says that one of so many packets was metered, if that was not known before: options templates and headers tell it from the next message on.
-    pub fn set_sampling(&mut self, sampling: u32) {
-        self.streams.iter_mut().for_each(|stream| stream.encoder.set_sampling(sampling));
+    /// Says that one of so many packets is metered, 1 for all: records, options and headers tell it from here on, so it is to be known before the
+    /// first flow.
+    ///
+    /// # Errors
+    /// [`Error::Sampling`] if the protocol has no room for it.
+    pub fn set_sampling(&mut self, sampling: u32) -> Result<(), Error> {
+        self.streams.iter_mut().try_for_each(|stream| stream.encoder.set_sampling(sampling))
+    }
+
+    /// How long a TCP collector may take for a message, 5 s unless it is told: whoever meters waits for it. One that takes longer is given up for
+    /// ten seconds.
+    pub fn set_patience(&mut self, patience: Duration) {
+        let collectors = self.streams.iter_mut().flat_map(|stream| &mut stream.collectors);
+        collectors.for_each(|collector| collector.set_patience(patience));
     }
 
     /// Exports flows. `now` is the time that messages bear.
     ///
     /// # Errors
-    /// If a file cannot be written. What collectors on the network do not take is counted.
+    /// The first, if files cannot be written; all flows are taken and counted all the same. What collectors on the network do not take is counted.
     pub fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), Error> {
-        let count = self.streams.len();
+        let mut failure = Ok(());
+        let Exporter { streams, account, .. } = self;
+        let count = streams.len() as u64;
         for flow in flows {
-            let which = if count > 1 { spread(flow) % count as u64 } else { 0 };
-            if let Some(Stream { encoder, collectors }) = self.streams.get_mut(which as usize) {
-                self.account.flows += 1;
-                encoder.add(flow, now, &mut self.account, &mut |message, account| {
-                    send(collectors, message, account)
-                })?;
+            let which = if count > 1 { spread(flow) % count } else { 0 };
+            if let Some(Stream { encoder, collectors }) = streams.get_mut(which as usize) {
+                account.flows += 1;
+                encoder.add(flow, &mut Post { now, account, collectors, failure: &mut failure });
             }
         }
-        Ok(())
+        failure
     }
 
     /// Sends what waits in messages that are not full.
@@ -198,12 +213,25 @@ impl Exporter {
     /// # Errors
     /// As for [`export`](Self::export).
     pub fn flush(&mut self, now: Timestamp) -> Result<(), Error> {
-        for Stream { encoder, collectors } in &mut self.streams {
-            encoder
-                .flush(now, &mut self.account, &mut |message, account| send(collectors, message, account))?;
-            collectors.iter_mut().try_for_each(Collector::flush)?;
+        let mut failure = Ok(());
+        let Exporter { streams, account, .. } = self;
+        for Stream { encoder, collectors } in streams {
+            encoder.flush(&mut Post { now, account, collectors, failure: &mut failure });
         }
-        Ok(())
+        failure
+    }
+
+    /// The same for the last time: a TCP collector that went away is tried once more before.
+    ///
+    /// # Errors
+    /// As for [`export`](Self::export).
+    pub fn finish(&mut self, now: Timestamp) -> Result<(), Error> {
+        for Stream { encoder, collectors } in &mut self.streams {
+            if encoder.waiting() > 0 {
+                collectors.iter_mut().for_each(Collector::reach);
+            }
+        }
+        self.flush(now)
     }
 
     /// What became of the flows.
@@ -214,31 +242,45 @@ impl Exporter {
 }
 
 /// A whole message, and the packets of its records.
-pub(crate) struct Message<'m> {
-    pub(crate) bytes: &'m [u8],
-    pub(crate) packets: u64,
+struct Message<'m> {
+    bytes: &'m [u8],
+    packets: u64,
 }
 
-fn send(
-    collectors: &mut [Collector],
-    message: Message<'_>,
-    account: &mut ExportAccount,
-) -> Result<bool, Error> {
-    let mut is_taken = true;
-    let mut is_new = false;
-    for collector in collectors {
-        is_taken &= collector.send(message.bytes)?;
-        is_new |= collector.take_reopened();
+/// Where messages go and when, and what became of them.
+struct Post<'p> {
+    now: Timestamp,
+    account: &'p mut ExportAccount,
+    collectors: &'p mut [Collector],
+    /// The first file that could not be written.
+    failure: &'p mut Result<(), Error>,
+}
+
+impl Post<'_> {
+    /// Sends a message to all collectors. Whether there is one now that knows no template.
+    fn send(&mut self, message: &Message<'_>) -> bool {
+        let mut is_taken = true;
+        for collector in self.collectors.iter_mut() {
+            match collector.send(message.bytes) {
+                Ok(took) => is_taken &= took,
+                Err(error) => {
+                    is_taken = false;
+                    if self.failure.is_ok() {
+                        *self.failure = Err(error);
+                    }
+                }
+            }
+        }
+        self.account.messages += 1;
+        self.account.octets += message.bytes.len() as u64;
+        if is_taken {
+            self.account.written += message.packets;
+        } else {
+            self.account.lost += message.packets;
+            self.account.messages_lost += 1;
+        }
+        self.collectors.iter().any(Collector::knows_none)
     }
-    account.messages += 1;
-    account.octets += message.bytes.len() as u64;
-    if is_taken {
-        account.written += message.packets;
-    } else {
-        account.lost += message.packets;
-        account.messages_lost += 1;
-    }
-    Ok(is_new)
 }
 
 fn check(targets: &[Target], options: &Options) -> Result<(), Error> {

@@ -13,15 +13,15 @@ use std::net::IpAddr;
 use tapline_packet::Timestamp;
 
 use super::element::millis;
-use super::encoder::{Boot, Send, numbers, words};
-use super::{ExportAccount, Message, Options};
+use super::encoder::{Boot, numbers, words};
+use super::{Message, Options, Post};
 use crate::{Error, Flow, Side};
 
 const HEADER_LEN: usize = 24;
 const RECORD_LEN: usize = 48;
 const RECORDS_MAX: usize = 30;
 /// The sampling interval has 14 bits; mode 2 is random sampling.
-const SAMPLING_MAX: u32 = 0x3fff;
+pub(super) const SAMPLING_MAX: u32 = 0x3fff;
 const SAMPLING_MODE: u16 = 2 << 14;
 
 /// Makes messages of flows.
@@ -36,11 +36,12 @@ pub(super) struct V5 {
 }
 
 impl V5 {
-    pub(super) fn new(options: &Options) -> V5 {
-        let records_max = (usize::from(options.mtu) - 28 - HEADER_LEN) / RECORD_LEN;
+    /// Messages of so many octets at most.
+    pub(super) fn new(options: &Options, room: usize) -> V5 {
+        let records_max = room.saturating_sub(HEADER_LEN) / RECORD_LEN;
         V5 {
             engine: (options.domain as u16).to_be_bytes(),
-            sampling: sampling_field(options.sampling),
+            sampling: 0,
             records_max: records_max.clamp(1, RECORDS_MAX),
             boot: Boot::default(),
             sequence: 0,
@@ -49,41 +50,39 @@ impl V5 {
         }
     }
 
-    /// One of so many packets was metered.
-    pub(super) fn set_sampling(&mut self, sampling: u32) {
-        self.sampling = sampling_field(sampling);
+    /// One of so many packets is metered.
+    pub(super) fn set_sampling(&mut self, sampling: u32) -> Result<(), Error> {
+        self.sampling = match sampling {
+            0 | 1 => 0,
+            2..=SAMPLING_MAX => SAMPLING_MODE | sampling as u16,
+            _ => return Err(Error::Sampling { sampling, max: SAMPLING_MAX }),
+        };
+        Ok(())
     }
 
     pub(super) fn waiting(&self) -> u64 {
         self.packets
     }
 
-    pub(super) fn add(
-        &mut self,
-        flow: &Flow,
-        now: Timestamp,
-        account: &mut ExportAccount,
-        send: &mut Send<'_>,
-    ) -> Result<(), Error> {
+    pub(super) fn add(&mut self, flow: &Flow, post: &mut Post<'_>) {
         let [IpAddr::V4(_), _] = flow.sides.map(|side| side.address) else {
-            account.left_out += flow.packets();
-            return Ok(());
+            post.account.left_out += flow.packets();
+            return;
         };
         if !self.boot.reaches(flow.first(), flow.last()) {
-            self.flush(now, account, send)?;
+            self.flush(post);
             self.boot.set(flow.first());
         }
         for (from, side) in flow.sides.iter().enumerate().filter(|(_, side)| side.packets > 0) {
             for (packets, bytes) in parts(side) {
                 if self.records.len() == self.records_max * RECORD_LEN {
-                    self.flush(now, account, send)?;
+                    self.flush(post);
                 }
                 self.record(flow, from, packets, bytes);
                 self.packets += u64::from(packets);
-                account.records += 1;
+                post.account.records += 1;
             }
         }
-        Ok(())
     }
 
     fn record(&mut self, flow: &Flow, from: usize, packets: u32, bytes: u32) {
@@ -110,35 +109,23 @@ impl V5 {
         put(&[0; 8]);
     }
 
-    pub(super) fn flush(
-        &mut self,
-        now: Timestamp,
-        account: &mut ExportAccount,
-        send: &mut Send<'_>,
-    ) -> Result<(), Error> {
+    pub(super) fn flush(&mut self, post: &mut Post<'_>) {
         if self.records.is_empty() {
-            return Ok(());
+            return;
         }
         let count = (self.records.len() / RECORD_LEN) as u16;
-        let (seconds, uptime) = self.boot.at(now);
+        let (seconds, uptime) = self.boot.at(post.now);
         let mut message = Vec::with_capacity(HEADER_LEN + self.records.len());
         words(&mut message, &[5, count]);
         numbers(&mut message, &[uptime, seconds, 0, self.sequence]);
         message.extend(self.engine);
         message.extend(self.sampling.to_be_bytes());
         message.extend_from_slice(&self.records);
-        let sent = send(Message { bytes: &message, packets: self.packets }, account);
+        // It has no templates that anybody could miss.
+        post.send(&Message { bytes: &message, packets: self.packets });
         self.sequence = self.sequence.wrapping_add(count.into());
         self.records.clear();
         self.packets = 0;
-        sent.map(|_| ())
-    }
-}
-
-fn sampling_field(interval: u32) -> u16 {
-    match interval {
-        0 | 1 => 0,
-        interval => SAMPLING_MODE | interval.min(SAMPLING_MAX) as u16,
     }
 }
 

@@ -6,7 +6,7 @@ use tapline_capture::Error;
 use tapline_filter::Options;
 use tapline_filter::bpf::Program;
 
-use super::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Site};
+use super::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Site, Takes};
 use crate::stage::Stage;
 use crate::stages::{self, FilterStage};
 
@@ -83,6 +83,7 @@ const DEVICE: Class = Class {
         },
     ],
     outputs: Outputs::One,
+    takes: Takes::Packets,
     order: Order::Free,
     example: "device(eth0) -> print",
     make: Make::Source,
@@ -99,6 +100,7 @@ const FILE: Class = Class {
         meaning: "the file; - is standard input",
     }],
     outputs: Outputs::One,
+    takes: Takes::Packets,
     order: Order::Free,
     example: "file(\"a.pcapng\") -> count",
     make: Make::Source,
@@ -116,6 +118,7 @@ const GENERATE: Class = Class {
         meaning: "what packets: \"udp size=imix flows=1000 rate=100k count=1M\"; without count or duration there is no end",
     }],
     outputs: Outputs::One,
+    takes: Takes::Packets,
     order: Order::Free,
     example: "generate(\"tcp flows=100 count=10k\") -> count -> drop",
     make: Make::Source,
@@ -136,6 +139,7 @@ const FILTER: Class = Class {
         stages::set::FRAGMENTS,
     ],
     outputs: Outputs::One,
+    takes: Takes::Packets,
     order: Order::Free,
     example: "device(eth0) -> filter(\"tcp port 80\") -> record(\"web.pcapng\")",
     make: Make::Stage(filter),
@@ -160,6 +164,7 @@ const PRINT: Class = Class {
         },
     ],
     outputs: Outputs::None,
+    takes: Takes::Packets,
     order: Order::All,
     example: "device(eth0) -> filter(\"icmp\") -> print(verbose=1)",
     make: Make::Sink,
@@ -171,6 +176,7 @@ const JSON: Class = Class {
     description: "",
     parameters: &[],
     outputs: Outputs::None,
+    takes: Takes::Packets,
     order: Order::All,
     example: "file(\"a.pcap\") -> json",
     make: Make::Sink,
@@ -190,6 +196,7 @@ const RECORD: Class = Class {
         },
     ],
     outputs: Outputs::None,
+    takes: Takes::Packets,
     order: Order::All,
     example: "device(eth0) -> record(\"all.pcapng.zst\")",
     make: Make::Sink,

@@ -46,7 +46,7 @@ fn synopsis(class: &Class) -> String {
     let before = if matches!(class.make, super::Make::Source) { "" } else { "... -> " };
     let after = match class.outputs {
         Outputs::None => "",
-        Outputs::One => " -> ...",
+        Outputs::One | Outputs::Flows => " -> ...",
         Outputs::Many => "[0] -> ..., [1] -> ...",
     };
     format!("{before}{call}{after}")

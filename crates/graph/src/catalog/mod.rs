@@ -34,6 +34,8 @@ pub struct Class {
     pub parameters: &'static [Parameter],
     /// What comes out of it.
     pub outputs: Outputs,
+    /// What it is for: packets, or the flows of a meter.
+    pub takes: Takes,
     /// Which packets it must see in their order.
     pub order: Order,
     /// How it is used.
@@ -63,8 +65,29 @@ pub enum Outputs {
     None,
     /// One, which may lead nowhere.
     One,
+    /// One, on which flows that have ended travel beside the packets: it is a meter.
+    Flows,
     /// As many as are connected.
     Many,
+}
+
+/// What a stage is for.
+#[derive(Clone, Copy, Debug)]
+pub enum Takes {
+    /// Packets.
+    Packets,
+    /// Flows: it stands right behind meters. The function says, of their arguments and its own, why that cannot be.
+    Flows(CheckMeters),
+}
+
+/// Of the arguments of the meters that lead to a stage and its own, why that cannot be.
+pub type CheckMeters = fn(&[&Arguments], &Arguments) -> Result<(), String>;
+
+impl Takes {
+    /// Whether it takes flows.
+    pub fn are_flows(&self) -> bool {
+        matches!(self, Takes::Flows(_))
+    }
 }
 
 /// Which packets a stage must see in their order. Where workers share the packets by flow, this says what each may do alone.

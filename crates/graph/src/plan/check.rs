@@ -1,7 +1,7 @@
 //! A tree whose classes, arguments and connections are right, in order.
 
-use crate::catalog::{self, Arguments, CLASSES, Class, Make, Outputs};
-use crate::language::{Ast, Link, Span, SyntaxError, parse};
+use crate::catalog::{self, Arguments, CLASSES, Class, Make, Outputs, Takes};
+use crate::language::{Ast, Declared, Link, Span, SyntaxError, parse};
 
 /// A stage that was checked.
 pub(super) struct Checked {
@@ -38,16 +38,29 @@ pub(super) fn check(text: &str) -> Result<Vec<Checked>, SyntaxError> {
             return Err(SyntaxError::at(declared.span, format!("nothing leads to `{}`", declared.name))
                 .hint("connect it: device(eth0) -> ... -> this"));
         }
-        let takes_flows = matches!(class.name, "ipfix" | "flowtop");
-        if takes_flows && inputs.iter().any(|(from, _)| checked[*from].class.name != "flow") {
-            let message = format!("`{}` takes flows, and something else leads to it", declared.name);
-            return Err(SyntaxError::at(declared.span, message)
-                .hint("put a meter right before it: device(eth0) -> flow -> this"));
-        }
+        let before = inputs.iter().map(|(from, _)| &checked[*from]).collect::<Vec<_>>();
+        check_meters(declared, class, &arguments, &before)?;
         let (name, is_named, span) = (declared.name.clone(), declared.is_named, declared.span);
         checked.push(Checked { name, is_named, class, arguments, inputs, span });
     }
     Ok(checked)
+}
+
+/// Only meters lead to a stage that takes flows, and such as go with it.
+fn check_meters(
+    declared: &Declared,
+    class: &Class,
+    arguments: &Arguments,
+    before: &[&Checked],
+) -> Result<(), SyntaxError> {
+    let Takes::Flows(check) = class.takes else { return Ok(()) };
+    if before.iter().any(|stage| stage.class.outputs != Outputs::Flows) {
+        let message = format!("`{}` takes flows, and something else leads to it", declared.name);
+        return Err(SyntaxError::at(declared.span, message)
+            .hint("put a meter right before it: device(eth0) -> flow -> this"));
+    }
+    let meters: Vec<&Arguments> = before.iter().map(|stage| &stage.arguments).collect();
+    check(&meters, arguments).map_err(|why| SyntaxError::at(declared.span, why))
 }
 
 fn class(name: &str, span: Span) -> Result<&'static Class, SyntaxError> {
@@ -98,7 +111,7 @@ fn check_link(ast: &Ast, classes: &[&'static Class], link: &Link) -> Result<(), 
             format!("`{}` is the end of a way: nothing follows it", from.name),
             "connect what stands before it to both",
         ),
-        Outputs::One if link.output > 0 => fault(
+        Outputs::One | Outputs::Flows if link.output > 0 => fault(
             format!("`{}` has no output [{}]", from.name, link.output),
             "it has one, which may lead to several stages",
         ),

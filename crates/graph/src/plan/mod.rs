@@ -94,19 +94,32 @@ impl Plan {
         Ok(plan)
     }
 
-    /// For each node a number that is equal, in all plans of this process, for stages that do the same to the same packets.
+    /// For each node a number that is equal, in all plans of this process, for stages that do the same to the same packets. Of a meter it tells who
+    /// takes its flows, too: whoever came later would get flows with packets that it has not seen, so meter and followers begin anew together.
     pub fn keys(&self) -> Vec<u64> {
         let mut keys: Vec<u64> = Vec::new();
-        for node in &self.nodes {
+        for (index, node) in self.nodes.iter().enumerate() {
             let mut inputs: Vec<(u64, usize)> =
                 node.inputs.iter().map(|&(from, output)| (keys[from], output)).collect();
             inputs.sort_unstable();
             let mut hasher = DefaultHasher::new();
             (node.class.name, node.arguments.canonical(), node.is_done_before, node.exit, inputs)
                 .hash(&mut hasher);
+            self.takers(index).hash(&mut hasher);
             keys.push(hasher.finish());
         }
         keys
+    }
+
+    /// Who takes the flows of a node, in an order of their own.
+    fn takers(&self, node: usize) -> Vec<(&'static str, String)> {
+        let takers = self.successors(node).map(|other| &self.nodes[other]);
+        let mut takers: Vec<_> = takers
+            .filter(|other| other.class.takes.are_flows())
+            .map(|other| (other.class.name, other.arguments.canonical()))
+            .collect();
+        takers.sort_unstable();
+        takers
     }
 
     /// Of what stands for each node, that of the sources.

@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 
 use super::{Plan, PlanNode};
-use crate::catalog::{Arguments, Class, Make, Order, Outputs};
+use crate::catalog::{Arguments, Class, Make, Order, Outputs, Takes};
 
 /// A plan for several workers.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +33,7 @@ const EXIT: Class = Class {
     description: "",
     parameters: &[],
     outputs: Outputs::None,
+    takes: Takes::Packets,
     order: Order::Free,
     example: "",
     make: Make::Stage(|_, _| Err("only the planner makes it".to_owned())),

@@ -3,7 +3,7 @@
 use tapline_capture::Error;
 use tapline_packet::headers::Headers;
 
-use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter};
+use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -29,6 +29,7 @@ pub(crate) const CLASS: Class = Class {
         },
     ],
     outputs: Outputs::Many,
+    takes: Takes::Packets,
     order: Order::Free,
     example: "b :: balance; device(eth0) -> b; b[0] -> record(\"a.pcap\"); b[1] -> record(\"b.pcap\")",
     make: Make::Stage(|arguments, _| {

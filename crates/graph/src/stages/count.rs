@@ -4,7 +4,7 @@ use std::any::Any;
 
 use tapline_capture::Error;
 
-use crate::catalog::{Class, Make, Order, Outputs};
+use crate::catalog::{Class, Make, Order, Outputs, Takes};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -18,6 +18,7 @@ pub(crate) const CLASS: Class = Class {
         numbers while it runs: they stand in the meters, `tapline top` shows them. All packets go on.",
     parameters: &[],
     outputs: Outputs::One,
+    takes: Takes::Packets,
     order: Order::Free,
     example: "dns :: count; device(eth0) -> filter(\"port 53\") -> dns",
     make: Make::Stage(|_, _| Ok(Box::new(Counter::default()))),

@@ -4,7 +4,7 @@ use tapline_capture::Error;
 use tapline_packet::headers::{Headers, IpVersion};
 use tapline_packet::{Batch, Record};
 
-use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter};
+use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -30,6 +30,7 @@ pub(crate) const CLASS: Class = Class {
         },
     ],
     outputs: Outputs::One,
+    takes: Takes::Packets,
     order: Order::Free,
     example: "file(\"all.pcap\") -> cut(l4, 16) -> record(\"headers.pcap\")",
     make: Make::Stage(|arguments, _| {

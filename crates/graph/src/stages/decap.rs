@@ -15,7 +15,7 @@ use tapline_capture::Error;
 use tapline_packet::headers::{Headers, Tunnel};
 use tapline_packet::{Batch, Checksum, Interface, InterfaceId, LinkType, Meta, Packet, Record};
 
-use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter};
+use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -50,6 +50,7 @@ pub(crate) const CLASS: Class = Class {
         },
     ],
     outputs: Outputs::One,
+    takes: Takes::Packets,
     order: Order::Free,
     example: "device(eth0) -> decap(\"vxlan,vlan\", keep=yes) -> top",
     make: Make::Stage(|arguments, _| {

@@ -13,7 +13,7 @@ use tapline_capture::Error;
 use tapline_packet::Timestamp;
 use tapline_packet::headers::IpVersion;
 
-use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter};
+use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -47,6 +47,7 @@ pub(crate) const CLASS: Class = Class {
         },
     ],
     outputs: Outputs::One,
+    takes: Takes::Packets,
     order: Order::All,
     example: "device(span0) -> dedup(window=50ms) -> record(\"once.pcapng\")",
     make: Make::Stage(|arguments, _| {

@@ -4,7 +4,7 @@ use tapline_capture::{Error, Wants};
 use tapline_packet::Timestamp;
 
 use super::held::{Held, ROOM};
-use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter};
+use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Moment, Own, Stage};
@@ -21,6 +21,7 @@ pub(crate) const CLASS: Class = Class {
         ROOM,
     ],
     outputs: Outputs::One,
+    takes: Takes::Packets,
     order: Order::All,
     example: "device(eth0) -> delay(5s) -> record(\"later.pcapng\")",
     make: Make::Stage(|arguments, _| {

@@ -2,7 +2,7 @@
 
 use tapline_capture::Error;
 
-use crate::catalog::{Class, Make, Order, Outputs};
+use crate::catalog::{Class, Make, Order, Outputs, Takes};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -14,6 +14,7 @@ pub(crate) const CLASS: Class = Class {
     description: "They count as refused there. A way may also end at any other stage.",
     parameters: &[],
     outputs: Outputs::None,
+    takes: Takes::Packets,
     order: Order::Free,
     example: "device(eth0) -> top -> drop",
     make: Make::Stage(|_, _| Ok(Box::new(Drop))),

@@ -7,14 +7,18 @@ use tapline_capture::{Error, OutputAccount, Wants};
 use tapline_flow::export::{ExportAccount, Exporter, Options, Target, Version};
 use tapline_packet::Timestamp;
 
-use crate::catalog::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Site};
+use crate::catalog::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Site, Takes};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Ended, Moment, Own, Stage};
 use crate::table::Table;
 
-/// Messages that are not full wait for so many ticks: a second.
+/// Messages of live interfaces that are not full wait for so many ticks: a second. Those of files wait until they are full, so that they are the same
+/// however fast a file is read.
 const TICKS_WAITING: u32 = 10;
+/// How long a TCP collector may keep a meter of live interfaces waiting, whose ring fills meanwhile; and one of files, which can wait.
+const PATIENCE_LIVE: Duration = Duration::from_millis(250);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The class of this stage.
 pub(crate) const CLASS: Class = Class {
@@ -86,10 +90,27 @@ pub(crate) const CLASS: Class = Class {
         },
     ],
     outputs: Outputs::None,
+    takes: Takes::Flows(check_meters),
     order: Order::Flow,
     example: "device(eth0) -> flow -> ipfix(\"127.0.0.1:4739,127.0.0.1:2055\")",
     make: Make::Stage(make),
 };
+
+/// Records and options tell one rate, of all flows, which the protocol must have room for.
+fn check_meters(meters: &[&Arguments], own: &Arguments) -> Result<(), String> {
+    let mut rates = meters.iter().map(|meter| meter.number("sample"));
+    let Some(rate) = rates.next() else { return Ok(()) };
+    if let Some(other) = rates.find(|other| *other != rate) {
+        return Err(format!(
+            "its meters take one of {rate} and one of {other} packets: give each an ipfix of its own, and another domain"
+        ));
+    }
+    let max = Version::of_number(own.number("version")).and_then(Version::sampling_max);
+    match max.filter(|max| rate > u64::from(*max)) {
+        Some(max) => Err(tapline_flow::Error::Sampling { sampling: rate as u32, max }.to_string()),
+        None => Ok(()),
+    }
+}
 
 fn make(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String> {
     let text = |error: tapline_flow::Error| error.to_string();
@@ -107,7 +128,6 @@ fn make(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String
         mtu: arguments.number("mtu") as u16,
         template_messages: arguments.number("templates") as u32,
         template_time: Duration::from_nanos(arguments.nanoseconds("template_time")),
-        sampling: 1,
         by_flow: arguments.text("spread") == "flow",
         rate: arguments.number("rate") as u32,
     };
@@ -116,6 +136,7 @@ fn make(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String
         received: 0,
         given: 0,
         now: None,
+        is_live: false,
         ticks: 0,
         is_finished: false,
         absorbed: ExportAccount::default(),
@@ -129,6 +150,7 @@ struct ExportStage {
     given: u64,
     /// The time of the last flows.
     now: Option<Timestamp>,
+    is_live: bool,
     ticks: u32,
     is_finished: bool,
     /// What the same stage did in other workers.
@@ -147,34 +169,35 @@ impl Stage for ExportStage {
 
     fn flows(&mut self, ended: &Ended<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         self.now = Some(ended.now);
+        self.is_live = ended.is_live;
+        self.exporter.set_sampling(ended.sampling).map_err(failed)?;
+        self.exporter.set_patience(if ended.is_live { PATIENCE_LIVE } else { PATIENCE });
         self.given += ended.flows.iter().map(tapline_flow::Flow::packets).sum::<u64>();
-        self.exporter.set_sampling(ended.sampling);
         self.exporter.export(ended.flows, ended.now).map_err(failed)
     }
 
     fn tick(&mut self, moment: &Moment<'_>, _: &mut Out<'_>) -> Result<Wants, Error> {
         self.ticks += 1;
-        if let Some(last) = self.now.filter(|_| self.ticks.is_multiple_of(TICKS_WAITING)) {
-            // Of a file the last known time is the best there is.
-            let is_live = moment.now.since(last).abs() < 10_000_000_000;
-            self.exporter.flush(if is_live { moment.now } else { last }).map_err(failed)?;
+        if self.is_live && self.ticks.is_multiple_of(TICKS_WAITING) {
+            self.exporter.flush(moment.now).map_err(failed)?;
         }
         Ok(Wants::More)
     }
 
     fn finish(&mut self, moment: &Moment<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         self.is_finished = true;
-        self.exporter.flush(self.now.unwrap_or(moment.now)).map_err(failed)
+        self.exporter.finish(self.now.unwrap_or(moment.now)).map_err(failed)
     }
 
     fn own(&self) -> Own {
         let ExportAccount { written, lost, left_out, waiting, .. } = self.exporter.account();
-        // Until the end there are packets in flows that go on. Then all must have come.
-        let in_flows = if self.is_finished { 0 } else { self.received.saturating_sub(self.given) };
+        // Until the end there are packets in flows that go on. Whatever did not come by then is lost.
+        let rest = self.received.saturating_sub(self.given);
+        let (in_flows, missing) = if self.is_finished { (0, rest) } else { (rest, 0) };
         let output = OutputAccount {
             name: self.exporter.names().to_owned(),
             written,
-            lost: lost + left_out,
+            lost: lost + left_out + missing,
             buffered: waiting + in_flows,
             ..OutputAccount::default()
         };

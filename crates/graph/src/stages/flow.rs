@@ -6,19 +6,23 @@
 //! ```
 
 use std::any::Any;
+use std::hash::{BuildHasher, Hasher, RandomState};
 
 use tapline_capture::{Error, Wants};
 use tapline_flow::{Cause, EndReason, Flow, KeyFields, Meter, Settings, Statistics};
 use tapline_packet::Timestamp;
 
-use crate::catalog::{Arguments, Class, Kind, Make, Order, Outputs, Parameter};
+use crate::catalog::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Takes};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Ended, Moment, Stage};
+use crate::stages::sample::Blocks;
 use crate::table::Table;
 
 /// How long packets of a live interface may be on their way to us: the clock stays so far behind the system's.
 const ON_THEIR_WAY_NS: i64 = 1_000_000_000;
+/// How far their clock may be ahead of ours: what is further is wrong, and would stop all timers until then.
+const AHEAD_NS: i64 = 1_000_000_000;
 
 /// The class of this stage.
 pub(crate) const CLASS: Class = Class {
@@ -49,7 +53,7 @@ pub(crate) const CLASS: Class = Class {
             name: "flows",
             kind: Kind::Number(1, 1_000_000_000),
             default: Some("1048576"),
-            meaning: "room for so many; if there are more, the longest silent ends. 190 bytes each, taken as they come",
+            meaning: "room for so many; if there are more, the longest silent ends. 195 bytes each, taken as they come",
         },
         Parameter {
             name: "key",
@@ -76,7 +80,8 @@ pub(crate) const CLASS: Class = Class {
             meaning: "meter one of so many packets, chosen by chance in each block of so many; records tell the rate and are not scaled",
         },
     ],
-    outputs: Outputs::One,
+    outputs: Outputs::Flows,
+    takes: Takes::Packets,
     order: Order::Flow,
     example: "device(eth0) -> flow(active=60s, idle=15s) -> ipfix(\"127.0.0.1:4739\")",
     make: Make::Stage(|arguments, site| {
@@ -84,7 +89,7 @@ pub(crate) const CLASS: Class = Class {
         let meter = Meter::new(&settings).map_err(|error| error.to_string())?;
         Ok(Box::new(FlowStage {
             meter,
-            sampler: Sampler::new(arguments.number("sample"), site.worker as u64),
+            sampler: Sampler { interval: arguments.number("sample"), seed: site.worker as u64, blocks: None },
             ended: Vec::with_capacity(1024),
             is_live: false,
             absorbed: Statistics::default(),
@@ -119,18 +124,20 @@ impl FlowStage {
             return Ok(());
         }
         let now = if self.is_live { now } else { self.meter.clock().unwrap_or(now) };
-        let handed =
-            out.pass_flows(&Ended { flows: &self.ended, now, sampling: self.sampler.interval as u32 });
+        let (flows, sampling) = (self.ended.as_slice(), self.sampler.interval as u32);
+        let handed = out.pass_flows(&Ended { flows, now, sampling, is_live: self.is_live });
         self.ended.clear();
         handed
     }
 
     fn expire(&mut self, now: Timestamp, out: &mut Out<'_>) -> Result<(), Error> {
+        let mut handed = Ok(());
         loop {
             let is_all = self.meter.expire(&mut self.ended);
-            self.hand_on(now, out)?;
+            // Whoever fails has counted its flows; the others go on.
+            handed = handed.and(self.hand_on(now, out));
             if is_all {
-                return Ok(());
+                return handed;
             }
         }
     }
@@ -146,7 +153,10 @@ impl Stage for FlowStage {
     fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         self.is_live = packets.interfaces.iter().any(|interface| interface.if_index > 0);
         let now = packets.now;
-        self.sampler.choose(packets, &mut self.meter);
+        if self.is_live {
+            self.meter.set_latest(now.plus_nanos(AHEAD_NS));
+        }
+        self.sampler.choose(packets, &mut self.meter, self.is_live);
         self.meter.push(&packets.batch, &mut packets.selection, packets.interfaces, &mut self.ended);
         let passed = out.pass(packets);
         passed.and(self.expire(now, out))
@@ -166,11 +176,12 @@ impl Stage for FlowStage {
     }
 
     fn finish(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        let mut handed = Ok(());
         loop {
             let is_all = self.meter.finish(&mut self.ended);
-            self.hand_on(moment.now, out)?;
+            handed = handed.and(self.hand_on(moment.now, out));
             if is_all {
-                return Ok(());
+                return handed;
             }
         }
     }
@@ -196,6 +207,7 @@ impl Stage for FlowStage {
             ("room", all.flows_max),
             ("chain", all.chain_max),
             ("late", all.late),
+            ("ahead", all.ahead),
         ]))
     }
 
@@ -213,27 +225,25 @@ impl Stage for FlowStage {
 /// One of each block of packets, whichever chance says.
 struct Sampler {
     interval: u64,
-    chance: u64,
-    /// Packets of this block that were seen, and which of them is wanted.
-    at: u64,
-    wanted: u64,
+    /// Where chance starts for files, which give the same each time. On live interfaces nobody is to know it: else who sends could stay unseen.
+    seed: u64,
+    /// Since the first packets, which tell whether they are live.
+    blocks: Option<Blocks>,
 }
 
 impl Sampler {
-    fn new(interval: u64, seed: u64) -> Sampler {
-        let mut sampler = Sampler { interval: interval.max(1), chance: seed, at: 0, wanted: 0 };
-        sampler.wanted = sampler.below();
-        sampler
-    }
-
-    fn choose(&mut self, packets: &mut Packets<'_>, meter: &mut Meter) {
+    fn choose(&mut self, packets: &mut Packets<'_>, meter: &mut Meter, is_live: bool) {
         if self.interval == 1 {
             return;
         }
+        let blocks = self.blocks.get_or_insert_with(|| {
+            let seed = if is_live { RandomState::new().build_hasher().finish() } else { self.seed };
+            Blocks::new(1, self.interval, seed)
+        });
         let records = packets.batch.records();
         let (mut out, mut bytes) = (0, 0);
         packets.selection.retain(|index| {
-            let is_wanted = self.next();
+            let is_wanted = blocks.choose();
             if !is_wanted {
                 out += 1;
                 bytes += u64::from(records[index].meta.wire_len);
@@ -241,25 +251,6 @@ impl Sampler {
             is_wanted
         });
         meter.note_sampled_out(out, bytes);
-    }
-
-    fn next(&mut self) -> bool {
-        let is_wanted = self.at == self.wanted;
-        self.at += 1;
-        if self.at == self.interval {
-            self.at = 0;
-            self.wanted = self.below();
-        }
-        is_wanted
-    }
-
-    /// A number below the interval (splitmix64).
-    fn below(&mut self) -> u64 {
-        self.chance = self.chance.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.chance;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((u128::from(bits ^ (bits >> 31)) * u128::from(self.interval)) >> 64) as u64
     }
 }
 
@@ -270,6 +261,7 @@ mod tests {
     use tapline_packet::Timestamp;
     use tapline_testkit::frames::*;
 
+    use crate::Moment;
     use crate::plan::{Plan, Source};
     use crate::table::Cell;
     use crate::trial::{Trial, whole};
@@ -344,6 +336,24 @@ mod tests {
         trial.assert_balanced();
     }
 
+    /// Messages of a file are the same however long it takes to read it.
+    #[test]
+    fn messages_of_files_wait_until_they_are_full() {
+        const SECOND: i64 = 1_000_000_000;
+        let (socket, mut trial) = exported("idle=5s", "");
+        for second in 0..20 {
+            let timestamp = Timestamp::from_nanos(second * SECOND);
+            let meta = tapline_packet::Meta { timestamp, ..whole(&datagram(1)) };
+            trial.push_all(&[(datagram(second as u16), meta)], 1);
+            (0..20).for_each(|tenth| trial.tick(2 * second * SECOND + tenth * SECOND / 10));
+        }
+        assert_eq!(number(&trial, "f", "idle"), 14);
+        assert!(received(&socket).is_empty());
+        trial.finish();
+        assert_eq!(received(&socket).len(), 1);
+        trial.assert_balanced();
+    }
+
     #[test]
     fn one_packet_of_each_block_is_metered() {
         let (_socket, mut trial) = exported("sample=10", "");
@@ -351,6 +361,75 @@ mod tests {
         trial.finish();
         assert_eq!(["packets", "sampled_out"].map(|column| number(&trial, "f", column)), [100, 900]);
         trial.assert_balanced();
+    }
+
+    /// A file gives the same packets each time; on live interfaces nobody can know which come next.
+    #[test]
+    fn chance_is_known_of_files_only() {
+        let chosen = |if_index: u32| {
+            let (_socket, mut trial) = exported("sample=10", "");
+            trial.interfaces[0].if_index = if_index;
+            trial.push_frames(&(0..2000).map(datagram).collect::<Vec<_>>());
+            trial.data()
+        };
+        assert_eq!(chosen(0).len(), 200);
+        assert_eq!(chosen(0), chosen(0));
+        assert_ne!(chosen(3), chosen(3));
+    }
+
+    /// A packet whose clock is wrong: the flows of all others end in time.
+    #[test]
+    fn a_wrong_clock_stops_no_timer() {
+        const SECOND: i64 = 1_000_000_000;
+        let (_socket, mut trial) = exported("idle=5s", "");
+        trial.interfaces[0].if_index = 3;
+        for (src, second) in [(1, 100), (2, 1_000_000), (3, 101)] {
+            let meta = tapline_packet::Meta {
+                timestamp: Timestamp::from_nanos(second * SECOND),
+                ..whole(&datagram(src))
+            };
+            trial.now = Timestamp::from_nanos(second.min(101) * SECOND);
+            trial.push_all(&[(datagram(src), meta)], 1);
+        }
+        for tenth in 1010..1200 {
+            trial.tick(tenth * SECOND / 10);
+        }
+        assert_eq!(["idle", "ahead"].map(|column| number(&trial, "f", column)), [3, 1]);
+    }
+
+    /// Files of records that cannot be written: all flows are handed on all the same, the error is told, and the account balances.
+    #[test]
+    fn a_full_disk_leaves_no_packet_out_of_the_account() {
+        let text = "file(\"in\") -> f :: flow -> e :: ipfix(\"file:/dev/full\"); f -> t :: flowtop(n=5000)";
+        let mut trial = Trial::graph(text).unwrap_or_else(|why| panic!("{why}"));
+        trial.push_frames(&(0..3000).map(datagram).collect::<Vec<_>>());
+        let moment = Moment { now: Timestamp::EPOCH, interfaces: &[] };
+        let failed = trial.graph.finish(&moment).expect_err("nothing can be written").to_string();
+        assert!(failed.contains("No space left"), "{failed}");
+        trial.assert_balanced();
+        let account = trial.account();
+        let export =
+            account.stages.iter().find(|stage| stage.name == "e").and_then(|stage| stage.own.output.clone());
+        let export = export.expect("it is an output");
+        assert_eq!((export.written, export.lost, export.buffered), (0, 3000, 0));
+        assert_eq!(trial.result("t").rows.len(), 3000, "the other one has them all");
+    }
+
+    #[test]
+    fn an_exporter_takes_one_rate_of_sampling() {
+        let plan = |text: &str| Plan::new(&[Source { name: "t", text }]).map(|_| ());
+        let two = |one: u32, other: u32, more: &str| {
+            plan(&format!(
+                "e :: ipfix(\"127.0.0.1:9\"{more}); file(a) -> flow(sample={one}) -> e; file(b) -> flow(sample={other}) -> e"
+            ))
+        };
+        assert!(two(10, 10, "").is_ok());
+        let why = two(10, 1, "").unwrap_err();
+        assert!(why.contains("one of 10") && why.contains("ipfix of its own"), "{why}");
+        let why = two(16_384, 16_384, ", version=5").unwrap_err();
+        assert!(why.contains("16383"), "{why}");
+        assert!(two(16_383, 16_383, ", version=5").is_ok());
+        assert!(two(16_384, 16_384, ", version=9").is_ok());
     }
 
     #[test]

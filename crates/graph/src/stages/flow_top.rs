@@ -7,7 +7,7 @@ use std::collections::BinaryHeap;
 use tapline_capture::{Error, OutputAccount};
 use tapline_flow::{Flow, Side};
 
-use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter};
+use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Ended, Own, Stage};
@@ -33,6 +33,7 @@ pub(crate) const CLASS: Class = Class {
         },
     ],
     outputs: Outputs::None,
+    takes: Takes::Flows(|_, _| Ok(())),
     order: Order::Flow,
     example: "file(\"a.pcap\") -> flow -> flowtop(n=20)",
     make: Make::Stage(|arguments, _| {

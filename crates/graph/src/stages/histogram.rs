@@ -5,7 +5,7 @@ use std::any::Any;
 use tapline_capture::Error;
 use tapline_packet::Timestamp;
 
-use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter};
+use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -24,6 +24,7 @@ pub(crate) const CLASS: Class = Class {
         meaning: "bytes on the wire, or nanoseconds between time stamps",
     }],
     outputs: Outputs::One,
+    takes: Takes::Packets,
     order: Order::All,
     example: "file(\"a.pcap\") -> sizes :: histogram -> gaps :: histogram(gap)",
     make: Make::Stage(|arguments, _| {

@@ -11,7 +11,7 @@ use tapline_capture::{Error, Wants};
 use tapline_packet::{Meta, Packet, Timestamp};
 
 use super::held::{Held, ROOM};
-use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter};
+use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Moment, Own, Stage};
@@ -36,6 +36,7 @@ pub(crate) const CLASS: Class = Class {
         ROOM,
     ],
     outputs: Outputs::One,
+    takes: Takes::Packets,
     order: Order::All,
     example: "m :: merge; device(eth0) -> m; device(eth1) -> m; m -> record(\"both.pcapng\")",
     make: Make::Stage(|arguments, _| {

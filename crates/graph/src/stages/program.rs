@@ -6,7 +6,7 @@ use tapline_capture::Error;
 
 use super::fpl::search_function;
 use super::{DecideStage, Fpl};
-use crate::catalog::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Site};
+use crate::catalog::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Site, Takes};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Own, Stage};
@@ -40,6 +40,7 @@ pub(crate) const CLASS: Class = Class {
         },
     ],
     outputs: Outputs::One,
+    takes: Takes::Packets,
     order: Order::All,
     example: "device(eth0) -> fpl(\"rtsp.fpl\") -> print",
     make: Make::Stage(make),

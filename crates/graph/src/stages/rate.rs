@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use tapline_capture::Error;
 use tapline_packet::Timestamp;
 
-use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter};
+use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -60,6 +60,7 @@ pub(crate) const CLASS: Class = Class {
         },
     ],
     outputs: Outputs::One,
+    takes: Takes::Packets,
     order: Order::All,
     example: "device(eth0) -> rate(bits=100M) -> record(\"some.pcapng\")",
     make: Make::Stage(|arguments, _| {

@@ -3,7 +3,7 @@
 use tapline_capture::Error;
 use tapline_packet::Timestamp;
 
-use crate::catalog::{Arguments, Class, Kind, Make, Order, Outputs, Parameter};
+use crate::catalog::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Takes};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -42,6 +42,7 @@ pub(crate) const CLASS: Class = Class {
         },
     ],
     outputs: Outputs::One,
+    takes: Takes::Packets,
     order: Order::All,
     example: "device(eth0) -> sample(1/100) -> print",
     make: Make::Stage(|arguments, _| Ok(make(arguments))),
@@ -53,7 +54,7 @@ fn make(arguments: &Arguments) -> Box<dyn Stage> {
     match arguments.text("by") {
         "flow" => Box::new(ByFlow { bound: (u128::from(over) << 64) / u128::from(under), seed }),
         "time" => Box::new(ByTime { every: arguments.nanoseconds("every") as i64, last: None }),
-        _ => Box::new(ByPacket { over, under, chance: Chance(seed), left: 0, wanted: 0 }),
+        _ => Box::new(Blocks::new(over, under, seed)),
     }
 }
 
@@ -76,7 +77,7 @@ impl Chance {
 }
 
 /// `over` of each block of `under` packets, each choice alike.
-struct ByPacket {
+pub(super) struct Blocks {
     over: u64,
     under: u64,
     chance: Chance,
@@ -85,8 +86,14 @@ struct ByPacket {
     wanted: u64,
 }
 
-impl ByPacket {
-    fn choose(&mut self) -> bool {
+impl Blocks {
+    /// Where chance starts is the seed.
+    pub(super) fn new(over: u64, under: u64, seed: u64) -> Blocks {
+        Blocks { over, under, chance: Chance(seed), left: 0, wanted: 0 }
+    }
+
+    /// Whether the next packet is chosen.
+    pub(super) fn choose(&mut self) -> bool {
         if self.left == 0 {
             (self.left, self.wanted) = (self.under, self.over);
         }
@@ -97,7 +104,7 @@ impl ByPacket {
     }
 }
 
-impl Stage for ByPacket {
+impl Stage for Blocks {
     fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         packets.selection.retain(|_| self.choose());
         out.pass(packets)

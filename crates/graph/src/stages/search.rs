@@ -9,7 +9,7 @@ use tapline_packet::{Packet, Timestamp};
 use tapline_search::{Pattern, Patterns};
 
 use super::search_flow::Flows;
-use crate::catalog::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Site};
+use crate::catalog::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Site, Takes};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -63,6 +63,7 @@ pub(crate) const CLASS: Class = Class {
         },
     ],
     outputs: Outputs::One,
+    takes: Takes::Packets,
     order: Order::Flow,
     example: "device(eth0) -> filter(\"tcp dst port 80\") -> match(\"default.ida?\") -> print",
     make: Make::Stage(make),

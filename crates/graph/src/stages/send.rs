@@ -10,7 +10,7 @@ use tapline_capture::transmit::{Cause, Causes, Transmitter};
 use tapline_capture::{Error, InterfaceAccount, OutputAccount, Sink};
 use tapline_packet::{Batch, Interface, Selection, Timestamp};
 
-use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter};
+use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
 
 /// Whether addresses change places.
 const SWAP: Parameter = Parameter {
@@ -32,6 +32,7 @@ pub(crate) const BOUNCE: Class = Class {
         SWAP,
     ],
     outputs: Outputs::None,
+    takes: Takes::Packets,
     order: Order::Flow,
     example: "device(eth0, direction=in) -> bounce(eth1)",
     make: Make::Sink,
@@ -44,6 +45,7 @@ pub(crate) const REFLECT: Class = Class {
     description: "As bounce, but each packet goes to where it was captured.",
     parameters: &[SWAP],
     outputs: Outputs::None,
+    takes: Takes::Packets,
     order: Order::Flow,
     example: "device(eth0, direction=in) -> filter(\"udp dst port 7\") -> reflect(swap=mac)",
     make: Make::Sink,

@@ -12,7 +12,7 @@ use tapline_filter::Options;
 use tapline_filter::set::{Filter, FilterId, FilterSet, FragmentLimits, Matches, Mode, Outcome};
 use tapline_packet::{BATCH_MAX, Batch, LinkType, Meta, Record, Selection};
 
-use crate::catalog::{Arguments, Class, Kind, Make, OptionsFor, Order, Outputs, Parameter, Site};
+use crate::catalog::{Arguments, Class, Kind, Make, OptionsFor, Order, Outputs, Parameter, Site, Takes};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Moment, Own, Stage};
@@ -33,6 +33,7 @@ pub(crate) const CLASS: Class = Class {
         FRAGMENTS,
     ],
     outputs: Outputs::Many,
+    takes: Takes::Packets,
     order: Order::Free,
     example: "f :: filters(\"udp port 53\\ntcp port 80\"); device(eth0) -> f; f[0] -> dns :: count; f[1] -> web :: count",
     make: Make::Stage(make),

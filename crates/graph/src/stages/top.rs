@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use tapline_capture::Error;
 use tapline_packet::headers::{FiveTuple, Headers};
 
-use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter};
+use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -62,6 +62,7 @@ pub(crate) const CLASS: Class = Class {
         },
     ],
     outputs: Outputs::One,
+    takes: Takes::Packets,
     order: Order::Free,
     example: "device(eth0) -> top(by=flow, n=20)",
     make: Make::Stage(|arguments, _| {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use tapline_capture::Error;
 use tapline_traffic::{Mark, Stream};
 
-use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter};
+use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
@@ -26,6 +26,7 @@ pub(crate) const CLASS: Class = Class {
         meaning: "a line for each stream, or how latencies are spread, in nanoseconds",
     }],
     outputs: Outputs::One,
+    takes: Takes::Packets,
     order: Order::All,
     example: "device(eth0) -> verify -> drop",
     make: Make::Stage(|arguments, _| {

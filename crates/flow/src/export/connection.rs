@@ -1,0 +1,195 @@
+//! A collector over TCP, which may go away, come back, or stop reading: whoever meters packets waits for none of that.
+//!
+//! ```text
+//! Open --a message is not taken in time--> Lost --the pause is over--> Tried: a thread connects --it has--> Open
+//!                                            ^---------------------------it cannot--/
+//! ```
+
+use std::io::{self, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long one address may take to answer.
+const CONNECT_MAX: Duration = Duration::from_secs(5);
+/// How long to wait before a lost connection is tried again.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The same where it was lost because nobody read: each time that costs patience.
+const PAUSE_STALLED: Duration = Duration::from_secs(10);
+
+/// A connection, or the hope of one.
+pub(super) struct Connection {
+    /// Looked up once: names may take long.
+    addresses: Vec<SocketAddr>,
+    state: State,
+}
+
+enum State {
+    Open(TcpStream),
+    Lost { since: Instant, pause: Duration },
+    Tried(Receiver<io::Result<TcpStream>>),
+}
+
+impl Connection {
+    /// Looks the name up and connects.
+    pub(super) fn open(address: &str) -> io::Result<Connection> {
+        let addresses: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
+        let stream = connect(&addresses)?;
+        Ok(Connection { addresses, state: State::Open(stream) })
+    }
+
+    /// Whether it is there, as far as is known.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.state, State::Open(_))
+    }
+
+    /// Whether the collector took the whole message within so long. If not, the connection is given up: half a message is none.
+    pub(super) fn send(&mut self, message: &[u8], patience: Duration) -> bool {
+        self.proceed();
+        let State::Open(stream) = &mut self.state else { return false };
+        let Err(error) = write_within(stream, message, patience) else { return true };
+        let is_stalled = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
+        self.state = State::lost(if is_stalled { PAUSE_STALLED } else { PAUSE });
+        false
+    }
+
+    /// Tries once more before the end, whatever the pause says, and waits so long for it.
+    pub(super) fn reach(&mut self, patience: Duration) {
+        if let State::Lost { .. } = self.state {
+            self.state = State::tried(&self.addresses);
+        }
+        if let State::Tried(answer) = &self.state {
+            self.state = match answer.recv_timeout(patience) {
+                Ok(Ok(stream)) => State::Open(stream),
+                Ok(Err(_)) | Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
+                    State::lost(PAUSE)
+                }
+            };
+        }
+    }
+
+    /// A step towards a connection, without waiting.
+    fn proceed(&mut self) {
+        match &self.state {
+            State::Open(_) => {}
+            State::Lost { since, pause } if since.elapsed() < *pause => {}
+            State::Lost { .. } => self.state = State::tried(&self.addresses),
+            State::Tried(answer) => match answer.try_recv() {
+                Ok(Ok(stream)) => self.state = State::Open(stream),
+                Err(TryRecvError::Empty) => {}
+                Ok(Err(_)) | Err(TryRecvError::Disconnected) => self.state = State::lost(PAUSE),
+            },
+        }
+    }
+}
+
+impl State {
+    /// From now on.
+    fn lost(pause: Duration) -> State {
+        State::Lost { since: Instant::now(), pause }
+    }
+
+    fn tried(addresses: &[SocketAddr]) -> State {
+        let (answer, asked) = mpsc::channel();
+        let addresses = addresses.to_vec();
+        // Whoever asked may be gone by then.
+        let work = move || drop(answer.send(connect(&addresses)));
+        match thread::Builder::new().name("collector".to_owned()).spawn(work) {
+            Ok(_) => State::Tried(asked),
+            Err(_) => State::lost(PAUSE),
+        }
+    }
+}
+
+fn connect(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
+    let mut failure = io::Error::other("the name has no address");
+    for address in addresses {
+        match TcpStream::connect_timeout(address, CONNECT_MAX) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}
+
+/// Writes all of it within so long, however slowly somebody reads: a write is bounded by itself, what is left of it gets what is left of the time.
+fn write_within(stream: &mut TcpStream, mut bytes: &[u8], patience: Duration) -> io::Result<()> {
+    let deadline = Instant::now() + patience;
+    let mut left = patience;
+    while !left.is_zero() {
+        stream.set_write_timeout(Some(left))?;
+        match stream.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) if written == bytes.len() => return Ok(()),
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+        left = deadline.saturating_duration_since(Instant::now());
+    }
+    Err(io::ErrorKind::TimedOut.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::net::TcpListener;
+
+    const PATIENCE: Duration = Duration::from_millis(100);
+
+    fn pair() -> (TcpListener, Connection, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is there");
+        let address = listener.local_addr().expect("it has one").to_string();
+        let connection = Connection::open(&address).expect("somebody listens");
+        let (stream, _) = listener.accept().expect("it was connected");
+        (listener, connection, stream)
+    }
+
+    #[test]
+    fn nobody_who_reads_nothing_is_waited_for_twice() {
+        let (_listener, mut connection, _stream) = pair();
+        let message = vec![7; 1 << 16];
+        let taken = (0..10_000).take_while(|_| connection.send(&message, PATIENCE)).count();
+        assert!(taken < 10_000, "no buffer is that large");
+        assert!(!connection.is_open(), "half a message is on its way");
+        let State::Lost { pause, .. } = connection.state else { panic!("it is not tried at once") };
+        assert_eq!(pause, PAUSE_STALLED);
+        assert!((0..100).all(|_| !connection.send(&message, PATIENCE)));
+        assert!(matches!(connection.state, State::Lost { .. }), "nor in the pause");
+    }
+
+    /// Whoever reads a little at a time makes each write succeed in part; the message has one deadline all the same.
+    #[test]
+    fn who_reads_too_slowly_is_given_up() {
+        let (_listener, mut connection, mut stream) = pair();
+        let reader = thread::spawn(move || {
+            let mut some = vec![0; 1 << 16];
+            while stream.read(&mut some).is_ok_and(|len| len > 0) {
+                thread::sleep(Duration::from_millis(5));
+            }
+        });
+        // At this pace the whole takes five seconds at least.
+        assert!(!connection.send(&vec![7; 64 << 20], PATIENCE));
+        assert!(!connection.is_open());
+        reader.join().expect("no panic");
+    }
+
+    #[test]
+    fn one_more_attempt_is_made_before_the_end() {
+        let (listener, mut connection, stream) = pair();
+        drop(stream);
+        while connection.send(b"a message", PATIENCE) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        connection.reach(CONNECT_MAX);
+        assert!(connection.is_open());
+        let (mut stream, _) = listener.accept().expect("it was connected again");
+        assert!(connection.send(b"the last", PATIENCE));
+        drop(connection);
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("all came");
+        assert_eq!(text, "the last");
+    }
+}

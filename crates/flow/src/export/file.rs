@@ -1,0 +1,81 @@
+//! A file of messages (RFC 5655), of which each is there as a whole or not at all.
+//!
+//! ```text
+//! message | message | message | ...      what a failed write left of one is cut off again
+//! ```
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Seek, SeekFrom, Write};
+use std::path::Path;
+
+/// A file of messages.
+pub(super) struct MessageFile {
+    file: File,
+    /// Octets of the messages that are there.
+    len: u64,
+    /// What could not be cut off, in a pipe or a device, takes no more.
+    is_torn: bool,
+}
+
+impl MessageFile {
+    /// Makes a file, or empties the one that is there. Of two exporters that are to write one file, such as that before and after a change of the
+    /// graph, the second is refused.
+    pub(super) fn create(path: &Path) -> io::Result<MessageFile> {
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+        if file.metadata()?.is_file() {
+            // Where files cannot be locked they are written without.
+            if let Err(TryLockError::WouldBlock) = file.try_lock() {
+                return Err(io::Error::other("somebody else writes to it; name another file"));
+            }
+            file.set_len(0)?;
+        }
+        Ok(MessageFile { file, len: 0, is_torn: false })
+    }
+
+    /// Adds a message.
+    ///
+    /// # Errors
+    /// If not all of it could be written; then none of it is there.
+    pub(super) fn add(&mut self, message: &[u8]) -> io::Result<()> {
+        if self.is_torn {
+            return Err(io::Error::other("the message before is there in part"));
+        }
+        let written = self.file.write_all(message);
+        match written {
+            Ok(()) => self.len += message.len() as u64,
+            Err(_) => self.is_torn = self.cut_back().is_err(),
+        }
+        written
+    }
+
+    fn cut_back(&mut self) -> io::Result<()> {
+        self.file.set_len(self.len)?;
+        self.file.seek(SeekFrom::Start(self.len)).map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_file_has_one_writer() {
+        let folder = tempfile::tempdir().expect("there is room");
+        let path = folder.path().join("flows.ipfix");
+        let mut first = MessageFile::create(&path).expect("it can be made");
+        first.add(b"a message").expect("there is room");
+        let refused = MessageFile::create(&path).err().expect("it is in use");
+        assert!(refused.to_string().contains("somebody else"), "{refused}");
+        assert_eq!(std::fs::read(&path).expect("it is there"), b"a message");
+        drop(first);
+        MessageFile::create(&path).expect("nobody has it any more");
+        assert_eq!(std::fs::read(&path).expect("it is there"), b"");
+    }
+
+    #[test]
+    fn what_cannot_be_cut_takes_no_more() {
+        let mut full = MessageFile::create(Path::new("/dev/full")).expect("it is everywhere");
+        assert!(full.add(b"a message").is_err());
+        assert!(full.add(b"another").unwrap_err().to_string().contains("in part"));
+    }
+}
