@@ -293,7 +293,8 @@ fn a_new_reader_starts_in_the_past() {
 #[test]
 fn history_is_kept_like_what_came_after() {
     // In blocks of 31, of which there are ten. Replayed is what is in one block, and it lags as far behind the tenth.
-    for (block, expected) in [(8, Standing::Leased), (7, Standing::Leased), (6, Standing::LossyByBytes)] {
+    use Standing::{Leased, LossyByBytes};
+    for (block, expected) in [(8, Leased), (7, Leased), (6, LossyByBytes), (3, LossyByBytes)] {
         let mut writer = writer(4096, 16);
         (0..10).for_each(|round| offer(&mut writer, &Made::new(round * 31, 31, 60), &[]));
         let (id, mut reader) = attach(&mut writer, leased(4 * 4096), 64);
@@ -305,7 +306,7 @@ fn history_is_kept_like_what_came_after() {
         // One more block, of which it wants nothing: what lags by five now is beyond its credit of four.
         offer(&mut writer, &Made::new(310, 31, 60), &[]);
         writer.tick(0);
-        let later = if block == 8 { Standing::Leased } else { Standing::LossyByBytes };
+        let later = if block == 8 { Leased } else { LossyByBytes };
         assert_eq!(writer.standing(id).unwrap(), later, "block {block}");
         assert_eq!(drain(&mut reader).len(), 31, "nothing of it was overwritten yet");
     }
