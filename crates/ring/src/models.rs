@@ -205,8 +205,8 @@ fn the_end_comes_after_the_last_entry() {
     });
 }
 
-fn announce_sleep(consumer: &Consumer) -> bool {
-    consumer.announce_sleep(index::ON_FUTEX, &Outcome::default(), 1, 0)
+fn announce_sleep(consumer: &Consumer, view: &View) -> bool {
+    consumer.announce_sleep(view, index::ON_FUTEX, &Outcome::default(), 1, 0)
 }
 
 /// What futex(2) does: the word is compared and the sleeper put in the queue under a lock that its waker takes too.
@@ -268,7 +268,7 @@ fn who_sleeps_again_is_woken_again() {
                 break;
             }
             if ready == 0 {
-                if announce_sleep(&consumer) && !view.is_closed() {
+                if announce_sleep(&consumer, &view) {
                     futex.wait(consumer.waiting_word(), index::ON_FUTEX);
                 }
                 consumer.announce_awake();
@@ -282,6 +282,7 @@ fn who_sleeps_again_is_woken_again() {
 #[test]
 fn nobody_sleeps_over_a_packet() {
     loom::model(|| {
+        let (_store, view) = buffer_pair(2);
         let (mut producer, mut consumer) = index_pair(Standing::Lossy);
         let writer = thread::spawn(move || {
             producer.push(std::iter::once(to_words(entry(1), 1)));
@@ -289,7 +290,7 @@ fn nobody_sleeps_over_a_packet() {
             fence_for_sleepers();
             producer.sleeps().is_some()
         });
-        let sleeps = consumer.refresh().expect("sound") == 0 && announce_sleep(&consumer);
+        let sleeps = consumer.refresh().expect("sound") == 0 && announce_sleep(&consumer, &view);
         let is_woken = writer.join().unwrap();
         assert!(!sleeps || is_woken);
     });

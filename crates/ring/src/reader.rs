@@ -378,8 +378,7 @@ impl Reader {
     /// Says that we are about to sleep, as is wished. Returns whether that is still right: nothing has come, and the writer did not close.
     fn announce_sleep(&self, how: u64) -> bool {
         let WakeWish { min_bytes, .. } = self.wish;
-        let max_delay_ns = self.wish.max_delay_ns();
-        self.index.announce_sleep(how, &self.outcome, min_bytes, max_delay_ns) && !self.view.is_closed()
+        self.index.announce_sleep(&self.view, how, &self.outcome, min_bytes, self.wish.max_delay_ns())
     }
 
     /// Sets the longest sleep on the futex.

@@ -117,36 +117,6 @@ fn a_mark_that_follows_the_search_ends_in_refusal() {
 }
 
 #[test]
-fn with_the_fewest_blocks_liars_cost_nobody_a_packet() {
-    let mut writer = writer(4096, 4);
-    let policy = Policy::Leased { bytes: 1, time: Duration::from_secs(1000) };
-    let (liar, _reader, words) = attached(&mut writer, policy, 4096);
-    let (honest, mut reader, _) = attached(&mut writer, Policy::Lossy, 4096);
-    let stop = std::sync::atomic::AtomicBool::new(false);
-    let mut seen = 0;
-    std::thread::scope(|scope| {
-        // Of the four blocks that there are, each for a moment.
-        scope.spawn(|| {
-            while !stop.load(Relaxed) {
-                let oldest = (seen_of(&words) / 31).saturating_sub(3);
-                (oldest..oldest + 6).for_each(|mark| words[index::HELD].store(mark, Relaxed));
-            }
-        });
-        for round in 0..2000 {
-            offer(&mut writer, &Made::new(round * 20, 20, 60), &[liar, honest]);
-            seen += drain(&mut reader).len();
-        }
-        stop.store(true, Relaxed);
-    });
-    assert_eq!((writer.not_stored(), seen), (0, 40_000));
-}
-
-/// Packets that were offered to a reader, as it sees it.
-fn seen_of(words: &SharedWords) -> u64 {
-    words[index::HEAD].load(Relaxed) + words[index::INDEX_FULL].load(Relaxed)
-}
-
-#[test]
 fn who_claims_to_sleep_is_woken_once_a_batch_at_most() {
     let mut writer = writer(4096, 16);
     let (id, _reader, words) = attached(&mut writer, Policy::Lossy, 16);
