@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! ends, of each reader that packets are kept for, by the place of a block:
-//!   entry        0 1 2 3 4 5 6 7        it consumed 3: what it has not read begins in the second block
-//!   of block     1 1 2 2 2 - 4 4        ends: 2 5 5 8
+//!   entry        0 1 2 3 4 5 6        it consumed 3: what it has not read begins in the second block
+//!   of block     1 1 2 2 2 4 4        ends of the blocks 1 to 4: 2 5 5 7
 //! ```
 
 use std::collections::VecDeque;
