@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use tapline_packet::{BATCH_MAX, Batch, LinkType, Record, Timestamp};
+use tapline_sys::futex::Woken;
 use tapline_sys::{Bell, Memfd, Seals, clock, futex};
 
 use crate::Error;
@@ -114,8 +115,6 @@ pub struct Reader {
     held: u64,
     /// When something was first seen that was not enough to wake for.
     first_seen_ns: Option<u64>,
-    /// The longest sleep on the futex: [`NAP_NS`], and in tests any.
-    nap_ns: u64,
 }
 
 /// Where the bytes of the batch lie.
@@ -156,7 +155,6 @@ impl Reader {
             reads_in_place,
             held: 0,
             first_seen_ns: None,
-            nap_ns: NAP_NS,
         })
     }
 
@@ -288,7 +286,7 @@ impl Reader {
             if left == 0 {
                 return Ok(Waited::TimedOut);
             }
-            self.nap(left.min(self.nap_ns).min(self.patience_ns(now)))?;
+            self.nap(left.min(NAP_NS).min(self.patience_ns(now)))?;
         }
     }
 
@@ -365,11 +363,12 @@ impl Reader {
         })
     }
 
-    fn nap(&mut self, ns: u64) -> Result<(), Error> {
+    /// Sleeps for `ns` at most, if nothing has come since the last look, and says how that ended.
+    pub(crate) fn nap(&mut self, ns: u64) -> Result<Woken, Error> {
         let result = if self.announce_sleep(index::ON_FUTEX) {
-            futex::wait(self.index.waiting_word(), index::ON_FUTEX, Duration::from_nanos(ns)).map(|_| ())
+            futex::wait(self.index.waiting_word(), index::ON_FUTEX, Duration::from_nanos(ns))
         } else {
-            Ok(())
+            Ok(Woken::Changed)
         };
         self.index.announce_awake();
         result.map_err(Error::system("wait for packets"))
@@ -379,12 +378,6 @@ impl Reader {
     fn announce_sleep(&self, how: u64) -> bool {
         let WakeWish { min_bytes, .. } = self.wish;
         self.index.announce_sleep(&self.view, how, &self.outcome, min_bytes, self.wish.max_delay_ns())
-    }
-
-    /// Sets the longest sleep on the futex.
-    #[cfg(test)]
-    pub(crate) fn set_nap(&mut self, nap: Duration) {
-        self.nap_ns = nap.as_nanos() as u64;
     }
 
     /// What was lent is done with.
