@@ -11,7 +11,7 @@ use crate::layout::{ENTRIES, HEADER_WORDS, INDEX_MAGIC, Standing, index};
 use crate::memory::Words;
 use crate::record::halves;
 use crate::store::Entry;
-use crate::view::{Miss, ensure_header};
+use crate::view::{Miss, View, ensure_header};
 
 const FILE: &str = "index";
 
@@ -128,10 +128,6 @@ impl Consumer {
         self.mask + 1
     }
 
-    pub(crate) fn consumed(&self) -> u64 {
-        self.consumed
-    }
-
     pub(crate) fn index_full(&self) -> u64 {
         self.words[index::INDEX_FULL].load(Relaxed)
     }
@@ -149,19 +145,29 @@ impl Consumer {
         &self.words[index::HELD]
     }
 
-    pub(crate) fn head_word(&self) -> &AtomicU64 {
-        &self.words[index::HEAD]
+    /// What to sleep on, as long as it is [`index::ON_FUTEX`]: our waker makes it something else before it wakes.
+    pub(crate) fn waiting_word(&self) -> &AtomicU64 {
+        &self.words[index::WAITING]
     }
 
-    /// Says that we are about to sleep, and until when we would like to. Returns whether the head is still the one that was last seen: then
-    /// whoever moves it will see that we sleep.
-    pub(crate) fn announce_sleep(&self, how: u64, min_bytes: u64, max_delay_ns: u64) -> bool {
-        self.words[index::WAKE_AT_BYTES].store(self.done.bytes.saturating_add(min_bytes), Relaxed);
+    /// Says that we are about to sleep, and until when we would like to: `lent` was looked at and is not committed, so nobody needs to wake us for it.
+    /// Returns whether the head is still the one that was last seen, and the buffer not closed: then whoever changes that will see that we sleep.
+    pub(crate) fn announce_sleep(
+        &self,
+        view: &View,
+        how: u64,
+        lent: &Outcome,
+        min_bytes: u64,
+        max_delay_ns: u64,
+    ) -> bool {
+        let seen_bytes = self.done.bytes.wrapping_add(lent.bytes);
+        self.words[index::WAKE_AT_BYTES].store(seen_bytes.saturating_add(min_bytes), Relaxed);
         self.words[index::WAKE_AFTER_NS].store(max_delay_ns, Relaxed);
+        self.words[index::SEEN].store(self.consumed + lent.total(), Relaxed);
         self.words[index::WAITING].store(how, Release);
-        // Pairs with `producer::fence_for_sleepers`: either we see the new head, or the writer that we sleep.
+        // Pairs with `producer::fence_for_sleepers`: either we see the new head, or the end, or the writer that we sleep.
         fence(SeqCst);
-        self.words[index::HEAD].load(Relaxed) == self.head
+        self.words[index::HEAD].load(Relaxed) == self.head && !view.is_closed()
     }
 
     /// Says that we are awake.

@@ -26,12 +26,12 @@ pub enum Error {
         /// The most allowed.
         most: u64,
     },
-    /// The kernel takes the seals and does not keep to them.
+    /// The kernel takes the seals and does not keep to them, or nobody could prove that it does.
     #[error(
-        "the seals of the packet buffer do not hold: it could be {breach}; readers could change packets, so nothing is shared. It takes Linux 5.1"
+        "the seals of the packet buffer cannot be relied on: {breach}; readers could change packets, so nothing is shared. It takes Linux 5.1, and /proc"
     )]
     SealBroken {
-        /// What was possible.
+        /// What was possible, or could not be tried.
         breach: &'static str,
     },
     /// A file without the seals that make it safe to map.

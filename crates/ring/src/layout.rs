@@ -88,6 +88,7 @@ pub(crate) mod index {
     pub(crate) const WAITING: usize = 40;
     pub(crate) const WAKE_AT_BYTES: usize = 41;
     pub(crate) const WAKE_AFTER_NS: usize = 42;
+    pub(crate) const SEEN: usize = 43;
 
     pub(crate) const AWAKE: u64 = 0;
     pub(crate) const ON_FUTEX: u64 = 1;

@@ -26,7 +26,7 @@ pub enum Order {
     /// By their times, as far as each buffer is in order itself. A buffer without packets holds the others up until its writer says that nothing
     /// older comes, or until it has had none for so long: what it then stores late comes late.
     ByTime(Duration),
-    /// Each buffer's in its order, buffers in turns.
+    /// Each buffer's in its order, buffers in turns. For whoever orders packets itself, or needs no order; `tapline capture` merges by time.
     AsTheyCome,
 }
 
@@ -37,8 +37,6 @@ pub struct Run<'a> {
     pub reader: usize,
     /// The packets.
     pub batch: Batch<'a>,
-    /// What the writer gave with each.
-    pub verdicts: &'a [u32],
 }
 
 /// A reader of several buffers.
@@ -141,6 +139,13 @@ impl MergedReader {
         Some(self.run(reader, end))
     }
 
+    /// Whether packets are there that the last [`next_run`](Self::next_run) kept back, because another buffer may have older ones. No bell rings when that is
+    /// known, or when patience is over: who sleeps on the descriptors of [`readers`](Self::readers) must come back by itself, as [`wait`](Self::wait)
+    /// does after a millisecond.
+    pub fn is_held_up(&self) -> bool {
+        self.is_held_up
+    }
+
     /// Sleeps until one of the buffers has packets as wished, or nothing more comes, for `timeout` at most; on all their bells at once.
     ///
     /// # Errors
@@ -168,8 +173,7 @@ impl MergedReader {
         self.poller.clear();
         let (mut gone, mut open) = (false, false);
         for (at, part) in self.parts.iter_mut().enumerate() {
-            let next = self.lent.filter(|(lent, _)| *lent == at).map_or(part.next, |(_, end)| end);
-            if next < part.len {
+            if handed_on(self.lent, at, part) < part.len {
                 if !self.is_held_up {
                     return Ok(Some(Waited::Ready));
                 }
@@ -193,7 +197,7 @@ impl MergedReader {
         })
     }
 
-    /// Sets when sleep is to end, for each buffer.
+    /// Sets when sleep is to end, for each buffer. [`WakeWish`] says who uses it.
     pub fn set_wake(&mut self, wish: WakeWish) {
         self.parts.iter_mut().for_each(|part| part.reader.set_wake(wish));
     }
@@ -205,22 +209,20 @@ impl MergedReader {
         sum
     }
 
-    /// Ends reading. Packets that were found and not lent count as delivered with their batch.
+    /// Says that the last run is done with, and ends reading. Packets that were found and not lent are unread.
     pub fn finish(self) -> Account {
         let mut sum = Account::default();
-        self.parts.into_iter().for_each(|part| sum.merge(&part.reader.finish()));
+        for (at, part) in self.parts.into_iter().enumerate() {
+            let packets = handed_on(self.lent, at, &part);
+            sum.merge(&part.reader.finish_after(packets));
+        }
         sum
     }
 
     fn run(&self, reader: usize, end: usize) -> Run<'_> {
         let part = &self.parts[reader];
         let batch = part.reader.batch();
-        let packets = part.next..end;
-        Run {
-            reader,
-            batch: Batch::new(batch.base(), &batch.records()[packets.clone()]),
-            verdicts: &part.reader.verdicts()[packets],
-        }
+        Run { reader, batch: Batch::new(batch.base(), &batch.records()[part.next..end]) }
     }
 
     fn in_turn(&mut self) -> Result<Option<(usize, usize)>, Error> {
@@ -256,4 +258,9 @@ impl MergedReader {
         let beyond = (part.next + 1..part.len).find(|index| part.time_at(*index) > limit);
         Ok(Some((at, beyond.unwrap_or(part.len))))
     }
+}
+
+/// How many packets of its batch a part has handed on, with the run that is lent.
+fn handed_on(lent: Option<(usize, usize)>, at: usize, part: &Part) -> usize {
+    lent.filter(|(lent, _)| *lent == at).map_or(part.next, |(_, end)| end)
 }

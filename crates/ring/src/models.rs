@@ -3,17 +3,20 @@
 //! ```text
 //! index    entries come in order and whole; a place is not written before it was read; the account balances
 //! blocks   a copy is the record that was meant, or known to be overwritten
-//! hold     a block that is held keeps what it has
-//! sleep    nobody sleeps over a packet; the writer does not sleep over room
+//! hold     a block that is held keeps what it has; who is found at two blocks in one search looks at the first only
+//! order    a watermark, and the end, speak of what can be seen
+//! sleep    nobody sleeps over a packet or the end, nor the second time; the writer does not sleep over room
 //! ```
 //!
 //! It is the code that ships, on loom's atomics, with buffers of a few words, and records of which only the metadata's first and last words are
 //! copied: lengths and position.
 
+use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
 
-use tapline_packet::{Meta, Packet};
+use tapline_packet::{Meta, Packet, Timestamp};
 
+use crate::atomic::{AtomicU64, SeqCst, fence};
 use crate::consumer::{Consumer, Outcome};
 use crate::layout::{BLOCK_HEAD_LEN, Geometry, HEADER_WORDS, LINE_LEN, Standing, index};
 use crate::memory::Words;
@@ -41,7 +44,7 @@ fn buffer_pair(blocks: u64) -> (Store, View) {
 
 fn put(store: &mut Store, holders: &mut impl Holders) -> Option<Entry> {
     let entry = store.put(Packet { data: &[], meta: &Meta::default() }, holders);
-    store.publish(None);
+    store.publish(None, |_| {});
     entry
 }
 
@@ -74,7 +77,7 @@ fn entries_come_whole_and_in_order() {
         let mut producer = writer.join().unwrap();
         let account = producer.account();
         assert!(account.balances() && !account.is_implausible && account.offered == 4);
-        assert_eq!(account.delivered, consumer.consumed());
+        assert_eq!(account.delivered, consumer.done().total());
     });
 }
 
@@ -118,9 +121,9 @@ fn what_the_head_says_is_there() {
 struct Held(Producer);
 
 impl Holders for Held {
-    fn begin(&mut self) {}
+    fn begin(&mut self, _: u64) {}
 
-    fn hold(&mut self, sequence: u64, _: bool) -> bool {
+    fn hold(&mut self, sequence: u64) -> bool {
         self.0.held() == sequence
     }
 
@@ -149,9 +152,137 @@ fn a_held_block_keeps_what_it_has() {
     });
 }
 
+/// The steps of `Readers::begin` and of a search that looks at two blocks, and those of a reader that goes from the first to the second.
+#[test]
+fn who_is_found_at_two_blocks_looks_at_the_first_only() {
+    loom::model(|| {
+        let (mut store, view) = buffer_pair(2);
+        let (producer, consumer) = index_pair(Standing::Leased);
+        let entries: Vec<Entry> = (0..4).map(|_| put(&mut store, &mut NoHolders).expect("room")).collect();
+        view.hold(entries[0], consumer.held_word()).expect("it is there");
+        let writer = thread::spawn(move || {
+            producer.set_standing(Standing::LossyByBytes);
+            fence(SeqCst);
+            producer.held() == 1 && producer.held() == 2
+        });
+        let is_held = view.hold(entries[2], consumer.held_word()).is_ok();
+        let looks = is_held && consumer.standing().is_kept();
+        assert!(!(writer.join().unwrap() && looks));
+    });
+}
+
+#[test]
+fn a_watermark_speaks_of_what_can_be_seen() {
+    loom::model(|| {
+        let (mut store, view) = buffer_pair(2);
+        let (mut producer, mut consumer) = index_pair(Standing::Lossy);
+        let writer = thread::spawn(move || {
+            for number in 1..=2 {
+                store.publish(Some(Timestamp::from_nanos(number)), |_| {
+                    producer.push(std::iter::once(to_words(entry(number as u64), 1)));
+                    producer.publish();
+                });
+            }
+        });
+        let watermark = view.watermark().map_or(0, |time| time.as_nanos());
+        assert!(consumer.refresh().expect("sound") >= watermark as u64);
+        writer.join().unwrap();
+    });
+}
+
+#[test]
+fn the_end_comes_after_the_last_entry() {
+    loom::model(|| {
+        let (mut store, view) = buffer_pair(2);
+        let (mut producer, mut consumer) = index_pair(Standing::Lossy);
+        let writer = thread::spawn(move || {
+            producer.push(std::iter::once(to_words(entry(1), 1)));
+            store.close(|_| producer.publish());
+        });
+        let is_closed = view.is_closed();
+        assert!(!is_closed || consumer.refresh().expect("sound") == 1);
+        writer.join().unwrap();
+    });
+}
+
+fn announce_sleep(consumer: &Consumer, view: &View) -> bool {
+    consumer.announce_sleep(view, index::ON_FUTEX, &Outcome::default(), 1, 0)
+}
+
+/// What futex(2) does: the word is compared and the sleeper put in the queue under a lock that its waker takes too.
+#[derive(Default)]
+struct Futex {
+    queue: Mutex<()>,
+    woken: Condvar,
+}
+
+impl Futex {
+    fn wait(&self, word: &AtomicU64, expected: u64) {
+        let queue = self.queue.lock().unwrap();
+        if word.load(SeqCst) == expected {
+            drop(self.woken.wait(queue).unwrap());
+        }
+    }
+
+    fn wake(&self) {
+        let _queue = self.queue.lock().unwrap();
+        self.woken.notify_one();
+    }
+
+    /// The steps of `Readers::wake_sleepers` and `wake_all`.
+    fn wake_if_asleep(&self, producer: &Producer) {
+        fence_for_sleepers();
+        if producer.sleeps().is_some() {
+            producer.mark_awake();
+            self.wake();
+        }
+    }
+}
+
+/// The reader sleeps up to twice, the second time over the end. A wake that is lost is a deadlock, which loom finds. With so many steps it is bounded: each
+/// way to lose a wake takes two switches, one between the store and the fence of either side.
+#[test]
+fn who_sleeps_again_is_woken_again() {
+    let mut model = loom::model::Builder::new();
+    model.preemption_bound = Some(model.preemption_bound.unwrap_or(3).min(3));
+    model.check(|| {
+        let (mut store, view) = buffer_pair(2);
+        let (mut producer, mut consumer) = index_pair(Standing::Lossy);
+        let futex = Arc::new(Futex::default());
+        let theirs = Arc::clone(&futex);
+        let writer = thread::spawn(move || {
+            producer.push(std::iter::once(to_words(entry(1), 1)));
+            producer.publish();
+            theirs.wake_if_asleep(&producer);
+            store.close(|_| {});
+            theirs.wake_if_asleep(&producer);
+        });
+        let mut found = 0;
+        // The steps of `Reader::look` and `Reader::nap`.
+        loop {
+            let is_closed = view.is_closed();
+            let ready = consumer.refresh().expect("sound");
+            found += ready;
+            consumer.commit(Outcome { delivered: ready, ..Outcome::default() });
+            if ready == 0 && is_closed {
+                break;
+            }
+            if ready == 0 {
+                if announce_sleep(&consumer, &view) {
+                    futex.wait(consumer.waiting_word(), index::ON_FUTEX);
+                }
+                consumer.announce_awake();
+            }
+        }
+        assert_eq!(found, 1);
+        writer.join().unwrap();
+    });
+}
+
 #[test]
 fn nobody_sleeps_over_a_packet() {
     loom::model(|| {
+        let (_store, view) = buffer_pair(2);
         let (mut producer, mut consumer) = index_pair(Standing::Lossy);
         let writer = thread::spawn(move || {
             producer.push(std::iter::once(to_words(entry(1), 1)));
@@ -159,8 +290,7 @@ fn nobody_sleeps_over_a_packet() {
             fence_for_sleepers();
             producer.sleeps().is_some()
         });
-        let sleeps =
-            consumer.refresh().expect("sound") == 0 && consumer.announce_sleep(index::ON_FUTEX, 1, 0);
+        let sleeps = consumer.refresh().expect("sound") == 0 && announce_sleep(&consumer, &view);
         let is_woken = writer.join().unwrap();
         assert!(!sleeps || is_woken);
     });

@@ -12,6 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use tapline_packet::{BATCH_MAX, Batch, LinkType, Record, Timestamp};
+use tapline_sys::futex::Woken;
 use tapline_sys::{Bell, Memfd, Seals, clock, futex};
 
 use crate::Error;
@@ -24,7 +25,7 @@ use crate::view::{Miss, View, release};
 
 /// Room for the copies of a batch, in bytes, unless one packet takes more.
 const ARENA_LEN: usize = 256 << 10;
-/// The longest sleep on the futex before it is looked whether the writer still lives.
+/// The longest sleep on the futex before it is looked whether the writer still lives: a death wakes nobody there.
 const NAP_NS: u64 = 100_000_000;
 
 /// The descriptors of a reader, as its writer made them.
@@ -58,6 +59,8 @@ pub struct BufferInfo {
 }
 
 /// When a sleeper wants to be woken: when so many bytes are there, or so long after the first packet.
+///
+/// `tapline capture` takes what comes at once, so nobody but tests wishes anything else yet. It is there for WinPcap's `pcap_setmintocopy`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WakeWish {
     /// Captured bytes that are not read; 0 or 1 for each packet.
@@ -104,7 +107,6 @@ pub struct Reader {
     /// Copies, one after the other.
     arena: Box<[u64]>,
     records: Vec<Record>,
-    verdicts: Vec<u32>,
     base: Base,
     /// What becomes of the entries of this batch with the next call.
     outcome: Outcome,
@@ -148,7 +150,6 @@ impl Reader {
             wish: WakeWish::default(),
             arena: vec![0; arena_len / 8].into(),
             records: Vec::with_capacity(BATCH_MAX),
-            verdicts: Vec::with_capacity(BATCH_MAX),
             base: Base::Arena,
             outcome: Outcome::default(),
             reads_in_place,
@@ -185,15 +186,14 @@ impl Reader {
     fn next_batch(&mut self) -> Result<u64, Error> {
         self.done();
         self.records.clear();
-        self.verdicts.clear();
         let ready = match self.index.ready() {
             0 => self.index.refresh()?,
             ready => ready,
         };
-        let in_place = ready > 0 && self.reads_in_place && self.index.standing().is_kept();
-        if in_place {
+        if ready > 0 && self.reads_in_place && self.index.standing().is_kept() {
             self.look_at(ready);
-        } else {
+        }
+        if self.outcome.total() == 0 {
             self.let_go();
             self.copy(ready);
         }
@@ -211,11 +211,6 @@ impl Reader {
             Base::Block { end } => unsafe { self.view.bytes(self.held, BLOCK_HEAD_LEN..end) },
         };
         Batch::new(base, &self.records)
-    }
-
-    /// For each packet of the batch what the writer gave with it.
-    pub fn verdicts(&self) -> &[u32] {
-        &self.verdicts
     }
 
     /// Whether the batch lies in the buffer itself.
@@ -251,23 +246,31 @@ impl Reader {
         self.account()
     }
 
+    /// Likewise, where no more than the first `packets` of the last batch were handed on: the others are unread.
+    pub(crate) fn finish_after(mut self, packets: usize) -> Account {
+        self.outcome.delivered = self.outcome.delivered.min(packets as u64);
+        self.finish()
+    }
+
     /// What the source counted.
     pub fn source(&self) -> SourceCounts {
         self.view.source()
     }
 
-    /// Packets that are not there yet are not older than this; `None` if the writer did not say.
+    /// Packets that [`advance`](Self::advance) does not find after this call are not older than this; `None` if the writer did not say.
     pub fn watermark(&self) -> Option<Timestamp> {
-        let nanos = self.view.header(buffer::WATERMARK) as i64;
-        (nanos != i64::MIN).then_some(Timestamp::from_nanos(nanos))
+        self.view.watermark()
     }
 
-    /// Sets when sleep is to end.
+    /// Sets when sleep is to end. [`WakeWish`] says who uses it.
     pub fn set_wake(&mut self, wish: WakeWish) {
         self.wish = wish;
     }
 
     /// Sleeps until there are packets as wished, or nothing more comes, for `timeout` at most. The batch that is lent stays.
+    ///
+    /// On the futex, which costs both sides less than the bell. A reader of one buffer may use it; `tapline capture` reads several at once, and sleeps in
+    /// [`MergedReader::wait`](crate::MergedReader::wait).
     ///
     /// # Errors
     /// [`Error::IndexDamaged`], [`Error::System`].
@@ -302,9 +305,7 @@ impl Reader {
                 self.index.announce_awake();
                 return Ok(Some(end));
             }
-            let still =
-                self.index.announce_sleep(index::ON_BELL, self.wish.min_bytes, self.wish.max_delay_ns());
-            if still {
+            if self.announce_sleep(index::ON_BELL) {
                 return Ok(None);
             }
         }
@@ -362,16 +363,21 @@ impl Reader {
         })
     }
 
-    fn nap(&mut self, ns: u64) -> Result<(), Error> {
-        let still = self.index.announce_sleep(index::ON_FUTEX, self.wish.min_bytes, self.wish.max_delay_ns());
-        let head = self.index.ready().wrapping_add(self.index.consumed());
-        let result = if still {
-            futex::wait(self.index.head_word(), head, Duration::from_nanos(ns)).map(|_| ())
+    /// Sleeps for `ns` at most, if nothing has come since the last look, and says how that ended.
+    pub(crate) fn nap(&mut self, ns: u64) -> Result<Woken, Error> {
+        let result = if self.announce_sleep(index::ON_FUTEX) {
+            futex::wait(self.index.waiting_word(), index::ON_FUTEX, Duration::from_nanos(ns))
         } else {
-            Ok(())
+            Ok(Woken::Changed)
         };
         self.index.announce_awake();
         result.map_err(Error::system("wait for packets"))
+    }
+
+    /// Says that we are about to sleep, as is wished. Returns whether that is still right: nothing has come, and the writer did not close.
+    fn announce_sleep(&self, how: u64) -> bool {
+        let WakeWish { min_bytes, .. } = self.wish;
+        self.index.announce_sleep(&self.view, how, &self.outcome, min_bytes, self.wish.max_delay_ns())
     }
 
     /// What was lent is done with.
@@ -395,7 +401,7 @@ impl Reader {
         self.base = Base::Arena;
         let mut used = 0;
         for ahead in 0..ready.min(BATCH_MAX as u64) {
-            let (entry, verdict) = self.index.peek(ahead);
+            let (entry, _) = self.index.peek(ahead);
             let result = match self.view.words_of(entry) {
                 Ok(words) if used + words > self.arena.len() => break,
                 Ok(_) => self.view.copy(entry, &mut self.arena[used..]),
@@ -405,42 +411,51 @@ impl Reader {
             if let Ok(head) = result {
                 let offset = used * 8 + LINE_LEN;
                 self.records.push(Record { offset, cap_len: head.cap_len, options_len: 0, meta: head.meta });
-                self.verdicts.push(verdict);
                 used += record_len(head.cap_len) / 8;
             }
         }
     }
 
-    /// Lends records in place: those of one block.
+    /// Lends records in place: those of one block. Nothing, if the writer does not keep packets for us any more.
     fn look_at(&mut self, ready: u64) {
         let mut end = BLOCK_HEAD_LEN;
         for ahead in 0..ready.min(BATCH_MAX as u64) {
-            let (entry, verdict) = self.index.peek(ahead);
+            let (entry, _) = self.index.peek(ahead);
             let is_first = self.records.is_empty();
             if !is_first && self.view.sequence_of(entry) != self.held {
                 break;
             }
-            let result = self.hold(entry).and_then(|()| self.view.look(entry));
+            let held = self.hold(entry);
+            if held == Ok(false) {
+                break;
+            }
+            let result = held.and_then(|_| self.view.look(entry));
             self.outcome.add(entry, result.map(|_| ()));
             if let Ok(head) = result {
                 let start = self.view.data_offset(entry);
                 end = end.max(start + head.cap_len as usize);
                 let offset = start - BLOCK_HEAD_LEN;
                 self.records.push(Record { offset, cap_len: head.cap_len, options_len: 0, meta: head.meta });
-                self.verdicts.push(verdict);
             }
         }
         self.base = if self.held == 0 { Base::Arena } else { Base::Block { end } };
     }
 
-    /// Holds the block of an entry, if it is not held already.
-    fn hold(&mut self, entry: Entry) -> Result<(), Miss> {
+    /// Holds the block of an entry, if it is not held already. False: the writer said meanwhile that it does not keep packets for us any more, and nothing
+    /// is held.
+    fn hold(&mut self, entry: Entry) -> Result<bool, Miss> {
         if self.held != 0 && self.view.sequence_of(entry) == self.held {
-            return Ok(());
+            return Ok(true);
         }
         self.let_go();
         self.held = self.view.hold(entry, self.index.held_word())?;
-        Ok(())
+        // Behind the fence in there. Pairs with that in `Readers::enforce_credit`: a writer that found us at a block before, and is on its way to this one,
+        // told us before it looked, and we see that here. It refuses who moves from block to block before it.
+        let is_kept = self.index.standing().is_kept();
+        if !is_kept {
+            self.let_go();
+        }
+        Ok(is_kept)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The PBuf's writing half: blocks that are filled one after the other, and taken again when the buffer has gone round.
 //!
 //! ```text
-//! put(packet) -> position          publish() -> all of it can be seen
+//! put(packet) -> position          publish() -> all of it can be seen, then what indices say of it, then the watermark
 //!    |  does not fit: close the block, take the next
 //!    v
 //! take    for each sequence from the next on, until one can be had
@@ -43,10 +43,10 @@ pub enum Start {
 
 /// What readers have to say when a block is to be taken.
 pub(crate) trait Holders {
-    /// A search for a block begins.
-    fn begin(&mut self);
-    /// Whether somebody looks at the block `sequence`. `is_late`: its sequence is changed already, and it was not held just before.
-    fn hold(&mut self, sequence: u64, is_late: bool) -> bool;
+    /// A search for a block begins: `current` was filled.
+    fn begin(&mut self, current: u64);
+    /// Whether somebody looks at the block `sequence`.
+    fn hold(&mut self, sequence: u64) -> bool;
     /// The block will be taken: whoever was promised that it stays is told that it does not.
     fn give_up(&mut self, sequence: u64);
 }
@@ -57,9 +57,9 @@ pub(crate) struct NoHolders;
 
 #[cfg(loom)]
 impl Holders for NoHolders {
-    fn begin(&mut self) {}
+    fn begin(&mut self, _: u64) {}
 
-    fn hold(&mut self, _: u64, _: bool) -> bool {
+    fn hold(&mut self, _: u64) -> bool {
         false
     }
 
@@ -190,8 +190,9 @@ impl Store {
         self.bytes += u64::from(cap_len);
     }
 
-    /// Shows all that was stored to everybody. Packets stored later are not older than `watermark`, as far as known.
-    pub(crate) fn publish(&mut self, watermark: Option<Timestamp>) {
+    /// Shows all that was stored to everybody, then by `indices` which of it is for whom. Packets stored later are not older than `watermark`, as far as
+    /// known: it speaks of what can be seen by then, so it is shown last.
+    pub(crate) fn publish(&mut self, watermark: Option<Timestamp>, indices: impl FnOnce(&Store)) {
         if self.sequence != 0 {
             self.write_block_head();
         }
@@ -200,16 +201,19 @@ impl Store {
         words[buffer::BYTES].store(self.bytes, Relaxed);
         words[buffer::NOT_STORED].store(self.not_stored, Relaxed);
         words[buffer::PASSED_OVER].store(self.passed_over, Relaxed);
-        if let Some(time) = watermark {
-            words[buffer::WATERMARK].store(time.as_nanos() as u64, Relaxed);
-        }
         // Pairs with the acquire fence after the load in `View::head`.
         words[buffer::HEAD].store(self.head(), Release);
+        indices(self);
+        if let Some(time) = watermark {
+            // Pairs with the acquire fence after the load in `View::watermark`.
+            self.words[buffer::WATERMARK].store(time.as_nanos() as u64, Release);
+        }
     }
 
-    /// Shows that nothing more comes.
-    pub(crate) fn close(&mut self) {
-        self.publish(None);
+    /// Likewise, and then that nothing more comes.
+    pub(crate) fn close(&mut self, indices: impl FnOnce(&Store)) {
+        self.publish(None, indices);
+        // Pairs with the acquire fence after the load in `View::is_closed`.
         self.words[buffer::STATE].store(buffer::CLOSED, Release);
     }
 
@@ -250,6 +254,11 @@ impl Store {
         self.held[self.geometry.slot(sequence)]
     }
 
+    /// Whether the buffer still holds the block `sequence`.
+    pub(crate) fn holds(&self, sequence: u64) -> bool {
+        sequence != 0 && self.held_at(sequence) == sequence
+    }
+
     /// How many blocks packets of these lengths would open.
     pub(crate) fn blocks_for(&self, cap_lens: impl Iterator<Item = usize>) -> usize {
         let (mut offset, mut blocks) = (self.offset, 0);
@@ -268,7 +277,7 @@ impl Store {
     #[inline(never)]
     fn next_block(&mut self, holders: &mut dyn Holders) -> bool {
         self.end_block();
-        holders.begin();
+        holders.begin(self.sequence);
         let tour = self.geometry.blocks() as u64;
         let first = self.sequence + 1;
         for sequence in first..first + tour {
@@ -298,7 +307,7 @@ impl Store {
     fn take(&mut self, sequence: u64, holders: &mut dyn Holders) -> bool {
         let slot = self.geometry.slot(sequence);
         let old = self.held[slot];
-        if old != 0 && holders.hold(old, false) {
+        if old != 0 && holders.hold(old) {
             return false;
         }
         if old != 0 {
@@ -309,7 +318,7 @@ impl Store {
         // With `View::hold`: either it sees the new sequence, or we see that it holds the block. With `View::copy`: who sees a byte of what is
         // written from here on sees that the sequence is another.
         fence(SeqCst);
-        if old != 0 && holders.hold(old, true) {
+        if old != 0 && holders.hold(old) {
             word.store(old, Relaxed);
             return false;
         }

@@ -6,6 +6,8 @@ mod end_to_end;
 mod hostile;
 #[cfg(not(miri))]
 mod merging;
+#[cfg(not(miri))]
+mod ordering;
 mod threads;
 #[cfg(not(miri))]
 mod waking;

@@ -8,8 +8,10 @@
 //! Nothing here believes the writer: a position is masked and checked before it leads anywhere, and a record is what an index says only if it
 //! says so itself.
 
+use tapline_packet::Timestamp;
+
 use crate::account::{PLACES, SourceCounts};
-use crate::atomic::{Acquire, Relaxed, SeqCst, fence};
+use crate::atomic::{Acquire, Release, SeqCst, fence};
 use crate::copy::load_lines;
 use crate::layout::{
     BLOCK_HEAD_LEN, BUFFER_MAGIC, BYTE_ORDER, Geometry, HEADER_LEN, LINE_LEN, LINE_WORDS, Place, VERSION,
@@ -65,13 +67,21 @@ impl View {
         self.words.load(word)
     }
 
-    /// Up to where all is stored. What lies before it can be seen after this. Readers go by their indices; models ask the buffer.
+    /// Up to where all is stored. What lies before it can be seen after this. Readers go by their indices; only models ask the buffer.
     #[cfg(loom)]
     pub(crate) fn head(&self) -> u64 {
         let head = self.words.load(buffer::HEAD);
         // Pairs with the release store in `Store::publish`.
         fence(Acquire);
         head
+    }
+
+    /// Entries that are not there after this are of packets that are not older; `None` if the writer did not say.
+    pub(crate) fn watermark(&self) -> Option<Timestamp> {
+        let nanos = self.words.load(buffer::WATERMARK) as i64;
+        // Pairs with the release store in `Store::publish`: heads of indices that are read after this are at least those it speaks of.
+        fence(Acquire);
+        (nanos != i64::MIN).then_some(Timestamp::from_nanos(nanos))
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -112,7 +122,8 @@ impl View {
     /// Holds the block of a record, if it is still there. It stays until [`release`] or until another one is held.
     pub(crate) fn hold(&self, entry: Entry, held: &AtomicU64) -> Result<u64, Miss> {
         let place = self.locate(entry)?;
-        held.store(place.sequence, Relaxed);
+        // If another block was held until now, it was looked at before this: pairs with the acquire load in `Producer::held`.
+        held.store(place.sequence, Release);
         // Pairs with the fence in `Store::take`: either we see the new sequence, or the writer that we hold the old one.
         fence(SeqCst);
         if self.has(&place) {
@@ -179,9 +190,9 @@ impl View {
     }
 }
 
-/// Lets go of a block. What was looked at in place was looked at before: pairs with the acquire load of the writer.
+/// Lets go of a block. What was looked at in place was looked at before: pairs with the acquire load in `Producer::held`.
 pub(crate) fn release(held: &AtomicU64) {
-    held.store(0, crate::atomic::Release);
+    held.store(0, Release);
 }
 
 fn is_meant(head: &RecordHead, entry: Entry) -> bool {

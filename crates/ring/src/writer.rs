@@ -12,6 +12,7 @@
 
 mod readers;
 
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -24,7 +25,7 @@ use crate::atomic::Relaxed;
 use crate::layout::{BLOCK_LEN_DEFAULT, ENTRIES, Geometry, Standing, index_len};
 use crate::producer::{EntryWords, Producer, to_words};
 use crate::reader::ReaderParts;
-use crate::store::{Entry, Facts, Held, Start, Store};
+use crate::store::{Facts, Held, Start, Store};
 use crate::{Error, layout};
 use readers::{Attached, Readers};
 
@@ -126,11 +127,13 @@ struct Last {
     /// One after the other.
     stretch: [EntryWords; BATCH_MAX],
     len: usize,
+    /// All of it is in the buffer. Else the batch was so large that it went round, or no block could be had.
+    is_whole: bool,
 }
 
 impl Default for Last {
     fn default() -> Last {
-        Last { by_index: [[0; 2]; BATCH_MAX], stretch: [[0; 2]; BATCH_MAX], len: 0 }
+        Last { by_index: [[0; 2]; BATCH_MAX], stretch: [[0; 2]; BATCH_MAX], len: 0, is_whole: true }
     }
 }
 
@@ -212,7 +215,7 @@ impl Writer {
         let id = self.readers.add(|id| {
             let number = u64::from(id.number);
             let index = Producer::new(words, entries, self.generation, number, standing);
-            Attached::new(id, index, bell, standing, credit, self.store.geometry().blocks())
+            Attached::new(id, index, bell, standing, credit, &self.store)
         });
         Ok(Attachment { id, parts })
     }
@@ -220,7 +223,8 @@ impl Writer {
     /// Indexes what the buffer still holds from `start` on for a reader, as far as `verdict` says of it: `None` leaves a packet out. Only what was
     /// published counts, and the entries can be seen with the next [`publish`](Self::publish). Returns how many packets were offered.
     ///
-    /// If its index has not so many places, it gets the newest, and the others are lost because the index was full.
+    /// If its index has not so many places, it gets the newest, and the others are lost because the index was full. A lossless reader is lossy
+    /// then.
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
@@ -231,21 +235,28 @@ impl Writer {
         mut verdict: impl FnMut(&Held<'_>) -> Option<u32>,
     ) -> Result<u64, Error> {
         let reader = self.readers.get(id)?;
-        let found: Vec<(Entry, u32)> =
-            self.store.held(start).filter_map(|held| Some((held.entry, verdict(&held)?))).collect();
-        reader.replay(&found, self.store.geometry());
-        Ok(found.len() as u64)
-    }
-
-    /// What the buffer holds from `start` on, as it was published.
-    pub fn held(&self, start: Start) -> impl Iterator<Item = Held<'_>> {
-        self.store.held(start)
+        let room = reader.index.room_for(reader.index.capacity()) as usize;
+        let (mut newest, mut lost) = (VecDeque::new(), 0);
+        for held in self.store.held(start) {
+            let Some(verdict) = verdict(&held) else { continue };
+            newest.push_back((held.entry, verdict));
+            if newest.len() > room {
+                newest.pop_front();
+                lost += 1;
+            }
+        }
+        reader.index.lose(lost);
+        reader.replay(&newest, &self.store);
+        if lost > 0 && reader.standing == Standing::Lossless {
+            self.readers.demote(id)?;
+        }
+        Ok(lost + newest.len() as u64)
     }
 
     /// Whether all lossless readers have room for these packets. Without such readers, or if one is given up, nothing needs to be asked.
     ///
     /// What was indexed must have been published before: nobody reads what cannot be seen. If there is no room, [`wait_for`](Self::wait_for) sleeps; when to stop waiting is the caller's to decide. To store all the same makes the reader
-    /// lossy.
+    /// lossy as soon as it loses a packet by it.
     ///
     /// # Errors
     /// [`Error::BatchTooLarge`] if there never will be room.
@@ -263,7 +274,19 @@ impl Writer {
     /// # Errors
     /// [`Error::UnknownReader`], [`Error::System`].
     pub fn wait_for(&mut self, id: ReaderId, timeout: Duration) -> Result<(), Error> {
-        self.readers.get(id)?.wait(timeout)
+        self.readers.get(id)?.wait(timeout).map(|_| ())
+    }
+
+    /// Likewise, for `timeout` however long it is, and says how sleep ended.
+    #[cfg(test)]
+    pub(crate) fn wait_long_for(
+        &mut self,
+        id: ReaderId,
+        timeout: Duration,
+    ) -> Result<tapline_sys::futex::Woken, Error> {
+        let reader = self.readers.get(id)?;
+        reader.set_nap(timeout);
+        reader.wait(timeout)
     }
 
     /// Stores the packets of a batch that anybody wants, each once. Nobody sees them until they are indexed and published.
@@ -272,17 +295,23 @@ impl Writer {
     /// If a packet is wanted that the batch does not have.
     #[inline]
     pub fn store(&mut self, batch: &Batch<'_>, wanted: &Selection) {
-        let Last { by_index, stretch, len } = &mut *self.last;
+        let Last { by_index, stretch, len, is_whole } = &mut *self.last;
         *len = wanted.len();
+        let (sequence, not_stored) = (self.store.sequence(), self.store.not_stored());
         for (index, place) in wanted.iter().zip(stretch) {
             let packet = batch.packet(index);
             *place = to_words(self.store.put(packet, &mut self.readers).unwrap_or_default(), 0);
             by_index[index] = *place;
             self.latest = self.latest.max(Some(packet.meta.timestamp));
         }
+        let opened = self.store.sequence() - sequence;
+        *is_whole = opened < self.store.geometry().blocks() as u64 && self.store.not_stored() == not_stored;
     }
 
     /// Offers packets of those that were stored last to a reader, all with the same verdict. What no block could be had for counts as damaged.
+    ///
+    /// A lossless reader that loses one of them here, because its index is full or the batch was more than the buffer holds, is lossy from then on; so is a
+    /// leased one in the second case.
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
@@ -290,28 +319,32 @@ impl Writer {
     pub fn index(&mut self, id: ReaderId, wanted: &Selection, verdict: u32) -> Result<(), Error> {
         let index = &mut self.readers.get(id)?.index;
         // As many as were stored, and only such: all of them.
-        if wanted.len() == self.last.len {
-            index.push_stretch(&self.last.stretch[..self.last.len], verdict);
+        let lost = if wanted.len() == self.last.len {
+            index.push_stretch(&self.last.stretch[..self.last.len], verdict)
         } else {
             let by_index = &self.last.by_index;
-            index.push(wanted.iter().map(|index| with_verdict(by_index[index], verdict)));
+            index.push(wanted.iter().map(|index| with_verdict(by_index[index], verdict)))
+        };
+        if lost > 0 || !self.last.is_whole {
+            self.keep_promises(id, wanted, lost)?;
         }
         Ok(())
     }
 
-    /// Likewise, with a verdict for each packet: `verdicts[index]`, by its place in the batch.
-    ///
-    /// # Errors
-    /// [`Error::UnknownReader`].
-    ///
-    /// # Panics
-    /// If there are fewer verdicts than packets.
-    #[inline]
-    pub fn index_each(&mut self, id: ReaderId, wanted: &Selection, verdicts: &[u32]) -> Result<(), Error> {
-        let by_index = &self.last.by_index;
-        let entries = wanted.iter().map(|index| with_verdict(by_index[index], verdicts[index]));
-        self.readers.get(id)?.index.push(entries);
-        Ok(())
+    /// After packets found no place in a reader's index, or in the buffer: who was promised otherwise is told.
+    #[cold]
+    fn keep_promises(&mut self, id: ReaderId, wanted: &Selection, lost: u64) -> Result<(), Error> {
+        let standing = self.readers.get(id)?.standing;
+        let is_gone = |index: usize| {
+            let [position, _] = self.last.by_index[index];
+            !self.store.holds(self.store.geometry().place(position).sequence)
+        };
+        let is_broken = match standing {
+            Standing::Lossless => lost > 0 || wanted.iter().any(is_gone),
+            Standing::Leased => wanted.iter().any(is_gone),
+            _ => false,
+        };
+        if is_broken { self.readers.demote(id) } else { Ok(()) }
     }
 
     /// Shows all that was stored and indexed, and wakes those who sleep and have waited for it. `now_ns` is of a clock that never goes back; it is
@@ -326,17 +359,20 @@ impl Writer {
     /// Likewise: packets stored from now on are not older than `watermark`; `None` says nothing about it. An idle writer calls it as well, so that
     /// who merges goes on.
     pub fn publish_until(&mut self, now_ns: u64, watermark: Option<Timestamp>) {
-        self.store.publish(watermark);
-        self.readers.publish(&self.store, now_ns);
+        self.store.publish(watermark, |store| self.readers.publish(store, now_ns));
+        self.readers.wake_sleepers(now_ns);
     }
 
-    /// What is due without packets: sleepers whose delay is over, credits of time. Call it ten times a second, or when [`due_ns`](Self::due_ns) says.
+    /// What is due without packets: sleepers whose delay is over, credits of time. Call it ten times a second, as the daemon does, or when
+    /// [`due_ns`](Self::due_ns) says.
     pub fn tick(&mut self, now_ns: u64) {
         self.readers.enforce(&self.store, now_ns);
         self.readers.wake_sleepers(now_ns);
     }
 
     /// When the next sleeper is to be woken though there is little; `None` if nobody waits for that.
+    ///
+    /// Nobody waits so yet: it is for delays of less than a tenth of a second ([`WakeWish`](crate::WakeWish)), once programs can wish for them.
     pub fn due_ns(&self) -> Option<u64> {
         self.readers.due_ns()
     }
@@ -383,11 +419,6 @@ impl Writer {
         self.readers.reap()
     }
 
-    /// Readers that are attached.
-    pub fn readers(&self) -> impl Iterator<Item = ReaderId> {
-        self.readers.ids()
-    }
-
     /// Packets stored since the start.
     pub fn stored(&self) -> u64 {
         self.store.records()
@@ -403,17 +434,12 @@ impl Writer {
         self.store.passed_over()
     }
 
-    /// Says to all readers that nothing more comes, and wakes them. They read what is left; [`reap`](Self::reap) and [`detach`](Self::detach) give
-    /// their accounts.
+    /// Shows all that was stored and indexed, says to all readers that nothing more comes, and wakes them. They read what is left;
+    /// [`reap`](Self::reap) and [`detach`](Self::detach) give their accounts.
     pub fn end(&mut self) {
-        self.store.close();
-        self.readers.end();
-    }
-
-    /// Likewise, and takes them all away as they are now.
-    pub fn close(mut self) -> Vec<Departed> {
-        self.end();
-        self.readers.depart_all()
+        let now_ns = self.readers.now_ns();
+        self.store.close(|store| self.readers.publish(store, now_ns));
+        self.readers.wake_all();
     }
 }
 
@@ -434,13 +460,17 @@ fn holders_max(geometry: layout::Geometry) -> usize {
     geometry.blocks() / 4
 }
 
-/// One leased reader, as a search for a block sees it, and its index.
+/// As many leased readers as a buffer can have, as a search for a block sees them, and their indices.
 #[cfg(test)]
-pub(crate) fn tests_only_readers(blocks: u32) -> (impl crate::store::Holders, crate::memory::Words) {
+pub(crate) fn tests_only_readers(blocks: u32) -> (impl crate::store::Holders, Vec<crate::memory::Words>) {
     let spec = BufferSpec { block_len: 4096, blocks, snap_len: 1000, ..BufferSpec::new(LinkType::ETHERNET) };
     let mut writer = Writer::create(&spec, Timestamp::EPOCH).expect("a buffer");
     let policy = Policy::Leased { bytes: 4096, time: Duration::from_secs(1) };
-    let attachment = writer.attach(&ReaderSpec { policy, entries: 16 }).expect("a reader");
-    let words = Memfd::adopt(attachment.parts.index).map().expect("a mapping");
+    let words = (0..holders_max(writer.store.geometry()))
+        .map(|_| {
+            let attachment = writer.attach(&ReaderSpec { policy, entries: 16 }).expect("a reader");
+            Memfd::adopt(attachment.parts.index).map().expect("a mapping")
+        })
+        .collect();
     (writer.readers, words)
 }

@@ -27,8 +27,8 @@ mod rounds {
 
     use tapline_packet::{Batch, LinkType, Meta, Record, Selection, Timestamp};
     use tapline_ring::{
-        Account, BufferSpec, Policy, Reader, ReaderId, ReaderParts, ReaderSpec, Room, Standing, Waited,
-        WakeWish, Writer,
+        Account, BufferSpec, Policy, Reader, ReaderId, ReaderParts, ReaderSpec, Room, Standing, Start,
+        Waited, WakeWish, Writer,
     };
     use tapline_sys::{Memfd, SharedWords, clock, passing, process};
     use tapline_testkit::random::Random;
@@ -83,9 +83,11 @@ mod rounds {
         }
         println!("{sums:?}");
         assert!(sums.delivered > 0 && sums.kills > 0, "nothing was tested");
-        if count >= 100 {
-            let Sums { stops, overwritten, index_full, unread, demoted, in_place, .. } = sums;
-            assert!([stops, overwritten, index_full, unread, demoted, in_place].iter().all(|sum| *sum > 0));
+        // Whether these come about is a matter of time: only so many rounds make it sure.
+        if count >= 1000 {
+            let Sums { stops, overwritten, index_full, unread, demoted, in_place, replayed, .. } = sums;
+            let sums = [stops, overwritten, index_full, unread, demoted, in_place, replayed];
+            assert!(sums.iter().all(|sum| *sum > 0));
         }
         println!("every account balanced");
     }
@@ -103,6 +105,7 @@ mod rounds {
         unread: u64,
         demoted: u64,
         in_place: u64,
+        replayed: u64,
     }
 
     impl Sums {
@@ -117,6 +120,7 @@ mod rounds {
             self.unread += other.unread;
             self.demoted += other.demoted;
             self.in_place += other.in_place;
+            self.replayed += other.replayed;
         }
 
         fn account(&mut self, account: &Account) {
@@ -286,6 +290,10 @@ mod rounds {
         other: Other,
         /// Packets offered to it, by our own count.
         offered: u64,
+        /// Of these, from before it came.
+        replayed: u64,
+        /// Packets after the first of these that were gone already: a block that was held outlived those after it.
+        gone: u64,
         policy: Policy,
         is_stopped: bool,
     }
@@ -333,10 +341,29 @@ mod rounds {
         };
         let entries = *random.pick(&[64, 256, 4096]);
         let attachment = writer.attach(&ReaderSpec { policy, entries }).expect("a reader");
+        let (replayed, first) = replay(writer, attachment.id, stored, random);
         let other = Other::start("as-reader", random.below(400));
-        other.notes[LAST].store(stored, SeqCst);
+        other.notes[LAST].store(first, SeqCst);
         send(&other.socket, &attachment.parts);
-        Known { id: attachment.id, other, offered: 0, policy, is_stopped: false }
+        let gone = stored - first - replayed;
+        Known { id: attachment.id, other, offered: replayed, replayed, gone, policy, is_stopped: false }
+    }
+
+    /// Nothing, all that is there, or the latest of it. Returns how many packets that were, and the number of the first that the reader is offered.
+    fn replay(writer: &mut Writer, id: ReaderId, stored: u64, random: &mut Random) -> (u64, u64) {
+        let start = match random.below(3) {
+            0 => Start::Newest,
+            1 => Start::Oldest,
+            _ => Start::Since(Timestamp::from_nanos(stored.saturating_sub(random.below(200)) as i64)),
+        };
+        let mut first = stored;
+        let verdict = |held: &tapline_ring::Held<'_>| {
+            first = first.min(held.number);
+            Some(1)
+        };
+        let replayed = writer.replay(id, start, verdict).expect("a reader");
+        writer.publish(clock::monotonic_ns());
+        (replayed, first)
     }
 
     /// Waits for lossless readers, a while; then they are lossy.
@@ -398,7 +425,7 @@ mod rounds {
         let (seen, gaps) = (reader.other.note(SEEN), reader.other.note(GAPS));
         assert!(account.delivered <= seen && seen <= account.delivered + LENT_MAX, "{account}, {seen} seen");
         let lost = account.lost.index_full + account.lost.overwritten;
-        assert!(gaps <= lost + LENT_MAX, "{account}, {gaps} missed");
+        assert!(gaps <= reader.gone + lost + LENT_MAX, "{account}, {gaps} missed");
     }
 
     /// Lives to the end, and reads all that there is.
@@ -414,12 +441,13 @@ mod rounds {
         assert_eq!(account.lost.total(), reader.other.note(LOST), "{account}");
         assert_eq!(account.lost.unread, 0, "{account}");
         // What is missing behind the last packet that it saw does not show as a gap.
-        assert!(reader.other.note(GAPS) <= account.lost.total());
+        assert!(reader.other.note(GAPS) <= reader.gone + account.lost.total());
     }
 
     /// What holds for every reader at every moment.
     fn judge(account: &Account, reader: &Known, standing: Standing, sums: &mut Sums) {
         sums.account(account);
+        sums.replayed += reader.replayed;
         sums.in_place += reader.other.note(IN_PLACE);
         assert!(account.balances() && !account.is_implausible, "{account}");
         assert_eq!(account.offered, reader.offered, "{account}");
@@ -428,6 +456,13 @@ mod rounds {
         sums.demoted += u64::from(is_demoted);
         if reader.policy != Policy::Lossy && !is_demoted {
             assert_eq!(account.lost.overwritten, 0, "{account}: promised, not told, and not kept");
+        }
+        if reader.policy == Policy::Lossless && !is_demoted {
+            assert_eq!(
+                account.lost.total(),
+                account.lost.unread,
+                "{account}: promised, not told, and not kept"
+            );
         }
     }
 

@@ -51,12 +51,15 @@ pub fn wait(word: &AtomicU64, expected: u64, timeout: Duration) -> Result<Woken,
     }
 }
 
-/// Wakes everybody who sleeps on `word`. It cannot fail on a word that exists.
-pub fn wake(word: &AtomicU64) {
+/// Wakes one of those who sleep on `word`, and says whether there was one. It cannot fail on a word that exists.
+///
+/// One, because a word has one sleeper in every protocol of ours: another process that has the memory could put thousands of threads to sleep
+/// there, and we would work for them all.
+pub fn wake(word: &AtomicU64) -> bool {
     // SAFETY: the address is of a word that lives through the call.
-    unsafe {
-        libc::syscall(libc::SYS_futex, lower_half(word), libc::FUTEX_WAKE, i32::MAX, ptr::null::<u8>())
-    };
+    let woken =
+        unsafe { libc::syscall(libc::SYS_futex, lower_half(word), libc::FUTEX_WAKE, 1, ptr::null::<u8>()) };
+    woken > 0
 }
 
 fn lower_half(word: &AtomicU64) -> *const u32 {
@@ -90,6 +93,27 @@ mod tests {
             while word.load(SeqCst) == 0 {
                 assert_ne!(wait(&word, 0, Duration::from_secs(60)).unwrap(), Woken::TimedOut);
             }
+        });
+    }
+
+    #[test]
+    fn one_call_wakes_one_sleeper() {
+        const SLEEPERS: usize = 4;
+        let word = AtomicU64::new(0);
+        thread::scope(|scope| {
+            let sleepers: Vec<_> = (0..SLEEPERS)
+                .map(|_| {
+                    scope.spawn(|| assert_eq!(wait(&word, 0, Duration::from_secs(60)).unwrap(), Woken::Yes))
+                })
+                .collect();
+            // So that all sleep at once, most likely; what is asserted holds in any case.
+            thread::sleep(Duration::from_millis(100));
+            let mut woken = 0;
+            while !sleepers.iter().all(|sleeper| sleeper.is_finished()) {
+                woken += usize::from(wake(&word));
+                thread::yield_now();
+            }
+            assert_eq!(woken, SLEEPERS);
         });
     }
 }

@@ -122,44 +122,47 @@ impl Memfd {
         copy.map(OwnedFd::from).map_err(|source| SyscallError { call: "fcntl(F_DUPFD_CLOEXEC)", source })
     }
 
-    /// Tries all that [`Seals::READ_ONLY`] forbids, and says what worked although it should not: `None` if nothing did.
+    /// Tries all that [`Seals::READ_ONLY`] forbids, and says what worked although it should not, or what could not be tried: `None` if all of it was
+    /// refused for the seals' sake.
     ///
     /// Kernels before 5.13 took the seal on huge pages and did not keep to it, so that it is there proves little.
     pub fn breach(&self) -> Option<&'static str> {
         let fd = self.file.as_raw_fd();
-        let size = self.size().ok()?;
+        let Ok(size) = self.size() else { return Some("its size could not be read, so nothing was tried") };
         let len = usize::try_from(size).unwrap_or(usize::MAX).min(4096);
-        if map_succeeds(fd, len, libc::PROT_READ | libc::PROT_WRITE) {
-            return Some("mapped for writing");
-        }
-        if becomes_writable(fd, len) {
-            return Some("mapped for reading, then made writable");
-        }
-        // The last byte is written as it should never be, but only where writing works after all; then nobody gets this file.
-        // SAFETY: one byte of a constant is read; the descriptor is ours.
-        if unsafe { libc::pwrite(fd, b"!".as_ptr().cast(), 1, size as libc::off_t - 1) } != -1 {
-            return Some("written to with write(2)");
-        }
-        for other in [size / 2, size * 2] {
-            // SAFETY: a descriptor of ours and a number.
-            if unsafe { libc::ftruncate(fd, other as libc::off_t) } != -1 {
-                return Some("given another size");
-            }
-        }
-        let punch = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-        // SAFETY: as above.
-        if unsafe { libc::fallocate(fd, punch, 0, 4096) } != -1 {
-            return Some("emptied with fallocate(2)");
-        }
-        self.reopened_breach(len)
+        writable_map(fd, len)
+            .breach("it could be mapped for writing", "mapping it for writing could not be tried")
+            .or_else(|| {
+                later_writable_map(fd, len).breach(
+                    "it could be mapped for reading, then made writable",
+                    "making a mapping of it writable could not be tried",
+                )
+            })
+            // The last byte is written as it should never be, but only where writing works after all; then nobody gets this file.
+            .or_else(|| {
+                // SAFETY: one byte of a constant is read; the descriptor is ours.
+                let written = unsafe { libc::pwrite(fd, b"!".as_ptr().cast(), 1, size as libc::off_t - 1) };
+                Answer::of(written != -1, libc::EPERM)
+                    .breach("it could be written to with write(2)", "writing to it could not be tried")
+            })
+            .or_else(|| [size / 2, size + 1].into_iter().find_map(|other| resize(fd, other)))
+            .or_else(|| {
+                let punch = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+                // SAFETY: a descriptor of ours and numbers.
+                let emptied = unsafe { libc::fallocate(fd, punch, 0, 4096) };
+                Answer::of(emptied != -1, libc::EPERM)
+                    .breach("it could be emptied with fallocate(2)", "emptying it could not be tried")
+            })
+            .or_else(|| self.reopened_breach(len))
     }
 
     /// A descriptor that can only be read is no protection, because it can be opened anew; so the seal must hold there too.
     fn reopened_breach(&self, len: usize) -> Option<&'static str> {
+        const UNTRIED: &str = "opening it anew and mapping it for writing could not be tried";
         let path = format!("/proc/self/fd/{}", self.file.as_raw_fd());
-        let again = File::options().read(true).write(true).open(path).ok()?;
-        map_succeeds(again.as_raw_fd(), len, libc::PROT_READ | libc::PROT_WRITE)
-            .then_some("opened again and mapped for writing")
+        let Ok(again) = File::options().read(true).write(true).open(path) else { return Some(UNTRIED) };
+        writable_map(again.as_raw_fd(), len)
+            .breach("it could be opened again and mapped for writing", UNTRIED)
     }
 
     fn words(&self) -> Result<usize, SyscallError> {
@@ -193,23 +196,60 @@ fn create(name: &CStr, flags: libc::c_uint) -> Result<File, SyscallError> {
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 
-fn map_succeeds(fd: i32, len: usize, protection: i32) -> bool {
-    try_map(fd, len, protection).is_some_and(|address| {
-        // SAFETY: the mapping was made a moment ago, and nobody looked at it.
-        unsafe { libc::munmap(address, len) };
-        true
-    })
+/// What the kernel said to something that seals forbid.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Done,
+    /// As seals refuse.
+    Refused,
+    /// It failed for another reason, so nothing is known of the seals.
+    Untried,
 }
 
-fn becomes_writable(fd: i32, len: usize) -> bool {
-    try_map(fd, len, libc::PROT_READ).is_some_and(|address| {
-        // SAFETY: the mapping was made a moment ago, nobody looks at it, and it goes at once.
-        unsafe {
-            let result = libc::mprotect(address, len, libc::PROT_READ | libc::PROT_WRITE);
-            libc::munmap(address, len);
-            result == 0
+impl Answer {
+    /// After a call: whether it worked, and how it fails for the sake of a seal.
+    fn of(worked: bool, refusal: i32) -> Answer {
+        match worked {
+            true => Answer::Done,
+            false if std::io::Error::last_os_error().raw_os_error() == Some(refusal) => Answer::Refused,
+            false => Answer::Untried,
         }
-    })
+    }
+
+    fn breach(self, done: &'static str, untried: &'static str) -> Option<&'static str> {
+        match self {
+            Answer::Done => Some(done),
+            Answer::Refused => None,
+            Answer::Untried => Some(untried),
+        }
+    }
+}
+
+fn writable_map(fd: i32, len: usize) -> Answer {
+    let address = try_map(fd, len, libc::PROT_READ | libc::PROT_WRITE);
+    let answer = Answer::of(address.is_some(), libc::EPERM);
+    if let Some(address) = address {
+        // SAFETY: the mapping was made a moment ago, and nobody looked at it.
+        unsafe { libc::munmap(address, len) };
+    }
+    answer
+}
+
+fn later_writable_map(fd: i32, len: usize) -> Answer {
+    let Some(address) = try_map(fd, len, libc::PROT_READ) else { return Answer::Untried };
+    // SAFETY: the mapping was made a moment ago, nobody looks at it, and it goes at once.
+    let result = unsafe { libc::mprotect(address, len, libc::PROT_READ | libc::PROT_WRITE) };
+    let answer = Answer::of(result == 0, libc::EACCES);
+    // SAFETY: as above.
+    unsafe { libc::munmap(address, len) };
+    answer
+}
+
+fn resize(fd: i32, len: u64) -> Option<&'static str> {
+    // SAFETY: a descriptor of ours and a number.
+    let result = unsafe { libc::ftruncate(fd, len as libc::off_t) };
+    Answer::of(result != -1, libc::EPERM)
+        .breach("it could be given another size", "giving it another size could not be tried")
 }
 
 fn try_map(fd: i32, len: usize, protection: i32) -> Option<*mut libc::c_void> {
@@ -249,15 +289,30 @@ mod tests {
         let kept = libc::F_SEAL_FUTURE_WRITE;
         let size = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW;
         for (seals, breach) in [
-            (0, "mapped for writing"),
-            (size, "mapped for writing"),
-            (kept | libc::F_SEAL_GROW, "given another size"),
-            (kept | libc::F_SEAL_SHRINK, "given another size"),
+            (0, "it could be mapped for writing"),
+            (size, "it could be mapped for writing"),
+            (kept | libc::F_SEAL_GROW, "it could be given another size"),
+            (kept | libc::F_SEAL_SHRINK, "it could be given another size"),
         ] {
             let memfd = Memfd::create(c"test", 8192).expect("memory");
             memfd.seal(Seals(seals)).expect("seals");
             assert_eq!(memfd.breach(), Some(breach), "{seals:#x}");
         }
+    }
+
+    #[test]
+    fn what_could_not_be_tried_is_a_breach() {
+        let memfd = Memfd::create(c"test", 8192).expect("memory");
+        memfd.seal(Seals::READ_ONLY).expect("seals");
+        // The seals hold, but this descriptor proves nothing: whatever it is refused, it is refused because it is for reading.
+        let reading = File::open(format!("/proc/self/fd/{}", memfd.as_fd().as_raw_fd())).expect("it again");
+        let breach = Memfd::adopt(reading.into()).breach();
+        assert_eq!(breach, Some("mapping it for writing could not be tried"));
+        // Nothing of length 0 can be mapped.
+        let empty = Memfd::create(c"test", 8192).map(|memfd| memfd.file.set_len(0).map(|()| memfd));
+        let empty = empty.expect("memory").expect("another size");
+        empty.seal(Seals::READ_ONLY).expect("seals");
+        assert_eq!(empty.breach(), Some("mapping it for writing could not be tried"));
     }
 
     #[test]

@@ -1,3 +1,5 @@
+//! What each policy promises, and what is said when it is not kept.
+
 use std::time::Duration;
 
 use tapline_packet::{Batch, LinkType, Meta, Record, Selection, Timestamp};
@@ -64,7 +66,6 @@ pub(crate) fn offer(writer: &mut Writer, made: &Made, ids: &[ReaderId]) {
 pub(crate) fn drain(reader: &mut Reader) -> Vec<u64> {
     let mut numbers = Vec::new();
     while reader.advance().expect("a sound index") > 0 {
-        assert!(reader.verdicts().iter().all(|verdict| *verdict == 9));
         for packet in reader.batch().iter() {
             let found = number(packet.data);
             assert!(packet.data[8..].iter().all(|byte| *byte == found as u8), "{found}: torn");
@@ -76,7 +77,7 @@ pub(crate) fn drain(reader: &mut Reader) -> Vec<u64> {
     numbers
 }
 
-fn attach(writer: &mut Writer, policy: Policy, entries: u32) -> (ReaderId, Reader) {
+pub(crate) fn attach(writer: &mut Writer, policy: Policy, entries: u32) -> (ReaderId, Reader) {
     let attachment = writer.attach(&ReaderSpec { policy, entries }).expect("a reader");
     (attachment.id, Reader::open(attachment.parts).expect("parts that fit"))
 }
@@ -96,11 +97,12 @@ fn every_policy_gets_every_packet() {
             assert_eq!(drain(&mut reader), (round * 20..round * 20 + 20).collect::<Vec<_>>(), "{policy:?}");
         }
         assert_eq!(reader.wait(Duration::ZERO).unwrap(), Waited::TimedOut);
-        let theirs = writer.close();
+        writer.end();
+        let theirs = writer.detach(id).unwrap();
         assert_eq!(reader.wait(Duration::ZERO).unwrap(), Waited::Closed);
         let account = reader.finish();
         assert_eq!((account.offered, account.delivered), (10_000, 10_000));
-        assert_eq!(theirs[0].account, account);
+        assert_eq!(theirs, account);
     }
 }
 
@@ -250,9 +252,16 @@ fn a_new_reader_starts_in_the_past() {
     for round in 0..10 {
         offer(&mut writer, &Made::new(round * 20, 20, 60), &[]);
     }
-    let numbers: Vec<u64> = writer.held(Start::Oldest).map(|held| number(held.data)).collect();
+    let (id, _reader) = attach(&mut writer, Policy::Lossy, 256);
+    let mut numbers = Vec::new();
+    let none = |held: &Held<'_>| {
+        assert_eq!(held.number, number(held.packet().data));
+        numbers.push(held.number);
+        None
+    };
+    assert_eq!(writer.replay(id, Start::Oldest, none).unwrap(), 0);
     assert_eq!(numbers, (93..200).collect::<Vec<_>>());
-    assert!(writer.held(Start::Oldest).all(|held| held.number == number(held.packet().data)));
+    writer.detach(id).unwrap();
     let cases = [
         (Start::Newest, 200..200),
         (Start::Oldest, 93..200),
@@ -268,11 +277,112 @@ fn a_new_reader_starts_in_the_past() {
         assert_eq!(offered, expected.end - expected.start);
         writer.detach(id).unwrap();
     }
-    let (id, mut reader) = attach(&mut writer, leased(4096), 16);
+    let (id, mut reader) = attach(&mut writer, leased(8192), 16);
     writer.replay(id, Start::Oldest, |held| number(held.data).is_multiple_of(2).then_some(9)).unwrap();
     writer.publish(0);
+    writer.tick(0);
+    assert_eq!(writer.standing(id).unwrap(), Standing::Leased, "it lags by two blocks, as it may");
     assert_eq!(drain(&mut reader), (168..200).step_by(2).collect::<Vec<_>>());
     assert_eq!(writer.account(id).unwrap().lost.index_full, 53 - 16);
+    offer(&mut writer, &Made::new(200, 10, 60), &[id]);
+    writer.tick(0);
+    assert_eq!(writer.standing(id).unwrap(), Standing::Leased);
+    assert_eq!(drain(&mut reader), (200..210).collect::<Vec<_>>());
+}
+
+#[test]
+fn history_is_kept_like_what_came_after() {
+    // In blocks of 31, of which there are ten. Replayed is what is in one block, and it lags as far behind the tenth.
+    use Standing::{Leased, LossyByBytes};
+    for (block, expected) in [(8, Leased), (7, Leased), (6, LossyByBytes), (3, LossyByBytes)] {
+        let mut writer = writer(4096, 16);
+        (0..10).for_each(|round| offer(&mut writer, &Made::new(round * 31, 31, 60), &[]));
+        let (id, mut reader) = attach(&mut writer, leased(4 * 4096), 64);
+        let in_block = |held: &Held<'_>| (held.number / 31 + 1 == block).then_some(9);
+        assert_eq!(writer.replay(id, Start::Oldest, in_block).unwrap(), 31);
+        writer.publish(0);
+        writer.tick(0);
+        assert_eq!(writer.standing(id).unwrap(), expected, "block {block}");
+        // One more block, of which it wants nothing: what lags by five now is beyond its credit of four.
+        offer(&mut writer, &Made::new(310, 31, 60), &[]);
+        writer.tick(0);
+        let later = if block == 8 { Leased } else { LossyByBytes };
+        assert_eq!(writer.standing(id).unwrap(), later, "block {block}");
+        assert_eq!(drain(&mut reader).len(), 31, "nothing of it was overwritten yet");
+    }
+}
+
+/// Who lost a packet is not waited for.
+fn assert_demoted(writer: &mut Writer, id: ReaderId) {
+    let account = writer.account(id).unwrap();
+    assert!(account.balances() && account.lost.total() > account.lost.unread, "{account}");
+    assert_eq!(writer.standing(id).unwrap(), Standing::LossyByBytes, "{account}");
+    let large = Made::new(0, 10, 3000);
+    assert_eq!(writer.make_room(&large.batch(), &large.all()).unwrap(), Room::Ready);
+}
+
+#[test]
+fn a_lossless_reader_that_finds_no_place_in_its_index_is_told() {
+    let mut writer = writer(4096, 64);
+    let (id, mut reader) = attach(&mut writer, Policy::Lossless, 16);
+    offer(&mut writer, &Made::new(0, 40, 60), &[id]);
+    assert_eq!(drain(&mut reader), (0..16).collect::<Vec<_>>());
+    assert_eq!(writer.account(id).unwrap().lost.index_full, 24);
+    assert_demoted(&mut writer, id);
+    // Likewise of history, of which it gets the newest.
+    let (id, mut reader) = attach(&mut writer, Policy::Lossless, 16);
+    assert_eq!(writer.replay(id, Start::Oldest, |_| Some(9)).unwrap(), 40);
+    writer.publish(0);
+    assert_eq!(drain(&mut reader), (24..40).collect::<Vec<_>>());
+    assert_demoted(&mut writer, id);
+    let (id, _reader) = attach(&mut writer, Policy::Lossless, 64);
+    assert_eq!(writer.replay(id, Start::Oldest, |_| Some(9)).unwrap(), 40);
+    assert_eq!(writer.standing(id).unwrap(), Standing::Lossless);
+}
+
+#[test]
+fn who_is_promised_packets_is_told_when_a_batch_overwrites_itself() {
+    for policy in [Policy::Lossless, leased(4096)] {
+        let mut writer = writer(4096, 4);
+        let (id, mut reader) = attach(&mut writer, policy, 64);
+        // Each takes a block.
+        offer(&mut writer, &Made::new(0, 10, 3000), &[id]);
+        assert_eq!(drain(&mut reader), (6..10).collect::<Vec<_>>());
+        assert_eq!(writer.account(id).unwrap().lost.overwritten, 6);
+        assert_demoted(&mut writer, id);
+    }
+}
+
+#[test]
+fn who_wanted_only_what_is_left_of_a_batch_lost_nothing() {
+    for policy in [Policy::Lossless, leased(4096)] {
+        let mut writer = writer(4096, 4);
+        let (id, mut reader) = attach(&mut writer, policy, 64);
+        let made = Made::new(0, 10, 3000);
+        let (all, mut last) = (made.all(), made.all());
+        last.retain(|index| index == 9);
+        writer.store(&made.batch(), &all);
+        writer.index(id, &last, 9).unwrap();
+        writer.publish(0);
+        assert!(writer.standing(id).unwrap().is_kept());
+        assert_eq!(drain(&mut reader), [9]);
+    }
+}
+
+#[test]
+fn what_was_indexed_and_not_shown_is_promised_too() {
+    for policy in [Policy::Lossless, leased(4096)] {
+        let mut writer = writer(4096, 4);
+        let (id, mut reader) = attach(&mut writer, policy, 64);
+        for first in [0, 3] {
+            let made = Made::new(first, 3, 3000);
+            writer.store(&made.batch(), &made.all());
+            writer.index(id, &made.all(), 9).unwrap();
+        }
+        writer.publish(0);
+        assert_eq!(drain(&mut reader), (2..6).collect::<Vec<_>>());
+        assert_demoted(&mut writer, id);
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use crate::layout::{Standing, buffer, index};
 use crate::*;
 
 /// A reader's parts, with the index's memory kept by the one who lies.
-fn attached(writer: &mut Writer, policy: Policy, entries: u32) -> (ReaderId, Reader, SharedWords) {
+pub(super) fn attached(writer: &mut Writer, policy: Policy, entries: u32) -> (ReaderId, Reader, SharedWords) {
     let attachment = writer.attach(&ReaderSpec { policy, entries }).unwrap();
     let copy = attachment.parts.index.try_clone().unwrap();
     let words = Memfd::adopt(copy).map().unwrap();
@@ -64,7 +64,7 @@ fn who_holds_what_it_likes_costs_nobody_a_packet() {
 }
 
 #[test]
-fn who_moves_its_mark_while_it_is_looked_at_is_refused() {
+fn who_moves_its_mark_while_it_is_looked_at_costs_nobody_a_packet() {
     let mut writer = writer(4096, 16);
     let (liar, _reader, words) = attached(&mut writer, leased(), 4096);
     let (honest, mut reader, _) = attached(&mut writer, Policy::Lossy, 4096);
@@ -90,19 +90,30 @@ fn who_moves_its_mark_while_it_is_looked_at_is_refused() {
 #[test]
 fn a_mark_that_follows_the_search_ends_in_refusal() {
     use crate::store::Holders;
-    let mut readers = super::super::writer::tests_only_readers(16);
-    let words = readers.1;
-    let mut refused_after = 0;
-    readers.0.begin();
-    for sequence in 1..=16 {
-        words[index::HELD].store(sequence, Relaxed);
-        if !readers.0.hold(sequence, true) {
-            refused_after = sequence;
-            break;
+    for blocks in [4, 8, 16, 64] {
+        let (mut readers, words) = super::super::writer::tests_only_readers(blocks);
+        let standing = |words: &SharedWords| Standing::from_word(words[index::STANDING].load(Relaxed));
+        // The liars follow the search one after the other: that costs the most.
+        let mut liars = words.iter();
+        let mut liar = liars.next();
+        let mut passed = 0;
+        readers.begin(0);
+        for sequence in 1..=u64::from(blocks) {
+            let Some(words) = liar else { break };
+            words[index::HELD].store(sequence, Relaxed);
+            if readers.hold(sequence) {
+                passed += 1;
+                assert_eq!(standing(words), Standing::Leased);
+            } else {
+                assert_eq!(standing(words), Standing::Refused);
+                liar = liars.next();
+            }
         }
+        assert_eq!(passed, blocks / 4, "one for each");
+        // For good: what they hold does not count in another search either.
+        readers.begin(0);
+        assert!(!readers.hold(words[0][index::HELD].load(Relaxed)));
     }
-    assert_eq!(refused_after, 9);
-    assert_eq!(Standing::from_word(words[index::STANDING].load(Relaxed)), Standing::Refused);
 }
 
 #[test]

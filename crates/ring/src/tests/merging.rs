@@ -22,7 +22,6 @@ fn merged(count: usize, order: Order) -> (Vec<(Writer, ReaderId)>, MergedReader)
 fn all_now(merged: &mut MergedReader, now_ns: u64) -> Vec<u64> {
     let mut found = Vec::new();
     while let Some(run) = merged.next_run(now_ns).unwrap() {
-        assert_eq!(run.batch.len(), run.verdicts.len());
         found.extend(run.batch.iter().map(|packet| number(packet.data)));
     }
     found
@@ -37,6 +36,7 @@ fn by_time_waits_for_who_may_have_older_ones() {
     let (mut writers, mut merged) = merged(2, Order::ByTime(Duration::from_nanos(1000)));
     send(&mut writers[0], 10, 5);
     assert_eq!(all_now(&mut merged, 0), [], "the other said nothing");
+    assert!(merged.is_held_up(), "and no bell will ring for these");
     assert_eq!(
         merged.wait(Duration::ZERO).unwrap(),
         Waited::TimedOut,
@@ -45,15 +45,31 @@ fn by_time_waits_for_who_may_have_older_ones() {
     assert_eq!(merged.wait(Duration::from_secs(600)).unwrap(), Waited::Ready, "but to look again");
     send(&mut writers[1], 12, 1);
     assert_eq!(all_now(&mut merged, 1), [10, 11, 12, 12], "none older than 12 comes");
+    assert!(merged.is_held_up());
     writers[1].0.publish_until(0, Some(Timestamp::from_nanos(139)));
     assert_eq!(all_now(&mut merged, 2), [13]);
     assert_eq!(all_now(&mut merged, 1000), []);
     assert_eq!(all_now(&mut merged, 1001), [14], "patience is over");
+    assert!(!merged.is_held_up());
     writers.pop();
     send(&mut writers[0], 20, 2);
     assert_eq!(all_now(&mut merged, 1002), [20, 21], "who is gone is not waited for");
     let account = merged.finish();
     assert_eq!((account.offered, account.delivered), (8, 8));
+}
+
+#[test]
+fn what_was_never_handed_on_is_not_delivered() {
+    let (mut writers, mut merged) = merged(2, Order::ByTime(Duration::from_secs(1)));
+    send(&mut writers[0], 10, 5);
+    send(&mut writers[1], 12, 3);
+    // 10, 11 and the first 12 are lent; of the first buffer two wait, of the second all.
+    assert_eq!(merged.next_run(0).unwrap().unwrap().batch.len(), 3);
+    let account = merged.finish();
+    assert_eq!((account.offered, account.delivered, account.lost.unread), (8, 3, 5));
+    assert!(account.balances());
+    let theirs: Vec<Account> = writers.iter_mut().map(|(writer, id)| writer.account(*id).unwrap()).collect();
+    assert_eq!(theirs.iter().map(|account| account.delivered).collect::<Vec<_>>(), [3, 0]);
 }
 
 #[test]

@@ -4,9 +4,10 @@ use std::thread;
 
 use tapline_packet::{Meta, Packet, Timestamp};
 
+use crate::atomic::Relaxed;
 use crate::consumer::{Consumer, Outcome};
 use crate::copy::as_bytes;
-use crate::layout::{BLOCK_HEAD_LEN, Geometry, HEADER_WORDS, LINE_LEN, Standing};
+use crate::layout::{BLOCK_HEAD_LEN, Geometry, HEADER_WORDS, LINE_LEN, Standing, index};
 use crate::memory::Words;
 use crate::producer::{Producer, to_words};
 use crate::store::{Facts, Holders, Start, Store};
@@ -20,9 +21,9 @@ fn pairs(standing: Standing) -> (Store, View, Producer, Consumer) {
     let words = Words::private((geometry.file_len() / 8) as usize);
     let facts = Facts { generation: 1, link_type: 1, snap_len: 700, created_ns: 0, worker: 0 };
     let view = View::unchecked(words.to_read(), geometry);
-    let index = Words::private(HEADER_WORDS + 2 * ENTRIES as usize);
-    let producer = Producer::new(index.clone(), ENTRIES, 1, 1, standing);
-    (Store::new(words, geometry, &facts), view, producer, Consumer::unchecked(index, ENTRIES))
+    let words_of_index = Words::private(HEADER_WORDS + 2 * ENTRIES as usize);
+    let producer = Producer::new(words_of_index.clone(), ENTRIES, 1, 1, standing);
+    (Store::new(words, geometry, &facts), view, producer, Consumer::unchecked(words_of_index, ENTRIES))
 }
 
 fn data(number: u64) -> Vec<u8> {
@@ -32,9 +33,9 @@ fn data(number: u64) -> Vec<u8> {
 struct Readers<'a>(&'a mut Producer);
 
 impl Holders for Readers<'_> {
-    fn begin(&mut self) {}
+    fn begin(&mut self, _: u64) {}
 
-    fn hold(&mut self, sequence: u64, _: bool) -> bool {
+    fn hold(&mut self, sequence: u64) -> bool {
         self.0.held() == sequence
     }
 
@@ -47,11 +48,12 @@ fn write(mut store: Store, mut producer: Producer) -> Producer {
         let meta = Meta { timestamp: Timestamp::from_nanos(number as i64), ..Meta::default() };
         let entry =
             store.put(Packet { data: &data, meta: &meta }, &mut Readers(&mut producer)).expect("a block");
-        store.publish(None);
-        producer.push(std::iter::once(to_words(entry, number as u32)));
-        producer.publish();
+        store.publish(Some(meta.timestamp), |_| {
+            producer.push(std::iter::once(to_words(entry, number as u32)));
+            producer.publish();
+        });
     }
-    store.close();
+    store.close(|_| {});
     assert_eq!(store.records(), PACKETS);
     let held: Vec<u64> = store.held(Start::Oldest).map(|held| held.number).collect();
     assert!(held.is_sorted() && held.last() == Some(&(PACKETS - 1)));
@@ -59,9 +61,15 @@ fn write(mut store: Store, mut producer: Producer) -> Producer {
 }
 
 fn read(view: &View, consumer: &mut Consumer, mut one: impl FnMut(&View, &Consumer, u64) -> Outcome) {
+    let mut found = 0;
     loop {
         let is_closed = view.is_closed();
+        let watermark = view.watermark();
         let ready = consumer.refresh().expect("a sound head");
+        found += ready;
+        // The packet of number n has the time n.
+        let offered = found + consumer.index_full();
+        assert!(watermark.is_none_or(|time| (time.as_nanos() as u64) < offered), "of what is not there");
         for _ in 0..ready {
             let outcome = one(view, consumer, ready);
             consumer.commit(outcome);
@@ -122,4 +130,24 @@ fn what_is_held_is_a_slice_that_stays() {
     let account = writer.join().expect("the writer").account();
     assert!(account.balances() && account.offered == PACKETS && account.lost.damaged == 0);
     assert_eq!((account.delivered, account.lost.unread), (looked, 0));
+}
+
+#[test]
+fn without_news_nothing_is_stored() {
+    const MARK: u64 = 77;
+    let words = Words::private(HEADER_WORDS + 2 * ENTRIES as usize);
+    let mut producer = Producer::new(words.clone(), ENTRIES, 1, 1, Standing::Lossy);
+    let entry = |number: u32| to_words(crate::Entry { position: number.into(), cap_len: 1 }, 0);
+    let shown = [index::HEAD, index::INDEX_FULL, index::BYTES];
+    producer.push((0..10).map(entry));
+    producer.publish();
+    assert_eq!(shown.map(|word| words[word].swap(MARK, Relaxed)), [10, 0, 10]);
+    producer.publish();
+    assert_eq!(shown.map(|word| words[word].load(Relaxed)), [MARK; 3]);
+    producer.push((10..ENTRIES as u32 + 3).map(entry));
+    producer.publish();
+    assert_eq!(shown.map(|word| words[word].swap(MARK, Relaxed)), [ENTRIES, 3, ENTRIES]);
+    assert_eq!(producer.push(std::iter::once(entry(20))), 1);
+    producer.publish();
+    assert_eq!(shown.map(|word| words[word].load(Relaxed)), [ENTRIES, 4, ENTRIES], "a loss is news");
 }

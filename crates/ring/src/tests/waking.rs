@@ -1,13 +1,22 @@
 //! Who sleeps is woken when its wish is met, once, and nobody else is.
 
-use std::thread;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use tapline_packet::LinkType;
-use tapline_sys::Bell;
+use tapline_sys::futex::Woken;
+use tapline_sys::{Bell, SharedWords};
 
 use super::end_to_end::{Made, drain, offer, writer};
+use super::hostile::attached;
+use crate::layout::index;
 use crate::*;
+
+/// Longer than any machine takes to wake somebody. Who sleeps so long was not woken.
+const LONG: Duration = Duration::from_secs(60);
 
 fn pair() -> (Writer, ReaderId, Reader) {
     let mut writer = writer(4096, 16);
@@ -61,23 +70,96 @@ fn bytes_and_delay_are_wishes() {
 }
 
 #[test]
-fn a_sleeper_on_the_futex_is_woken() {
+fn what_is_lent_is_nothing_to_be_woken_for() {
     let (mut writer, id, mut reader) = pair();
-    let sleeper = thread::spawn(move || {
-        let mut found = Vec::new();
-        while reader.wait(Duration::from_secs(600)).unwrap() == Waited::Ready {
-            found.extend(drain(&mut reader));
+    let max_delay = Duration::from_nanos(1000);
+    reader.set_wake(WakeWish { min_bytes: 1000, max_delay });
+    offer(&mut writer, &Made::new(0, 10, 100), &[id]);
+    assert_eq!(reader.advance().unwrap(), 10);
+    assert_eq!(reader.arm().unwrap(), None, "the batch is still lent");
+    writer.tick(1_000_000);
+    writer.tick(2_000_000);
+    assert_eq!((writer.wakes(id).unwrap(), writer.due_ns()), (0, None), "its age is no reason");
+    offer(&mut writer, &Made::new(10, 9, 100), &[id]);
+    assert_eq!(writer.wakes(id).unwrap(), 0, "its bytes do not count");
+    offer(&mut writer, &Made::new(19, 1, 100), &[id]);
+    assert_eq!((writer.wakes(id).unwrap(), rings(&reader)), (1, true));
+    // It takes some of it, sleeps on, and is woken for the rest when that is old.
+    reader.set_wake(WakeWish { min_bytes: 100_000, max_delay: LONG });
+    assert_eq!(reader.advance().unwrap(), 10);
+    offer(&mut writer, &Made::new(20, 1, 100), &[id]);
+    assert_eq!(reader.arm().unwrap(), None);
+    writer.tick(3_000_000);
+    writer.tick(3_000_000 + LONG.as_nanos() as u64);
+    assert_eq!(writer.wakes(id).unwrap(), 2);
+    assert_eq!(drain(&mut reader), [20]);
+}
+
+/// Waits until a reader sleeps on its futex, as far as can be told from here; or until its thread has ended.
+fn until_asleep<T>(words: &SharedWords, sleeper: &JoinHandle<T>) {
+    while words[index::WAITING].load(SeqCst) != index::ON_FUTEX && !sleeper.is_finished() {
+        thread::yield_now();
+    }
+    thread::sleep(Duration::from_millis(1));
+}
+
+#[test]
+fn a_sleeper_on_the_futex_is_woken() {
+    for sleeps in [true, false] {
+        let mut writer = writer(4096, 16);
+        let (id, mut reader, words) = attached(&mut writer, Policy::Lossy, 4096);
+        let sleeper = thread::spawn(move || {
+            let mut found = Vec::new();
+            loop {
+                match reader.wait(Duration::ZERO).unwrap() {
+                    Waited::Ready => found.extend(drain(&mut reader)),
+                    Waited::TimedOut => {
+                        assert_ne!(reader.nap(LONG.as_nanos() as u64).unwrap(), Woken::TimedOut);
+                    }
+                    end => return (found, end),
+                }
+            }
+        });
+        for number in 0..200 {
+            if sleeps && number < 30 {
+                until_asleep(&words, &sleeper);
+            }
+            offer(&mut writer, &Made::new(number, 1, 60), &[id]);
         }
-        (found, reader.wait(Duration::from_secs(600)).unwrap())
-    });
-    for number in 0..200 {
-        offer(&mut writer, &Made::new(number, 1, 60), &[id]);
-        if number % 16 == 0 {
+        if sleeps {
+            until_asleep(&words, &sleeper);
+        }
+        writer.end();
+        assert_eq!(sleeper.join().unwrap(), ((0..200).collect(), Waited::Closed));
+    }
+}
+
+#[test]
+fn a_writer_that_sleeps_over_room_is_woken() {
+    let mut writer = writer(4096, 16);
+    let (id, mut reader, words) = attached(&mut writer, Policy::Lossless, 16);
+    let stop = Arc::new(AtomicBool::new(false));
+    let is_over = Arc::clone(&stop);
+    let reading = thread::spawn(move || {
+        while !is_over.load(Relaxed) {
+            if words[index::WRITER_SLEEPS].load(SeqCst) == 1 {
+                thread::sleep(Duration::from_millis(1));
+                drain(&mut reader);
+            }
             thread::yield_now();
         }
+    });
+    for round in 0..30 {
+        let made = Made::new(round * 16, 16, 60);
+        while writer.make_room(&made.batch(), &made.all()).unwrap() == Room::Blocked(id) {
+            assert_ne!(writer.wait_long_for(id, LONG).unwrap(), Woken::TimedOut);
+        }
+        offer(&mut writer, &made, &[id]);
     }
-    writer.end();
-    assert_eq!(sleeper.join().unwrap(), ((0..200).collect(), Waited::Closed));
+    stop.store(true, Relaxed);
+    reading.join().unwrap();
+    let account = writer.account(id).unwrap();
+    assert!(account.delivered >= 29 * 16 && account.lost.total() == account.lost.unread, "{account}");
 }
 
 #[test]

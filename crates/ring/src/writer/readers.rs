@@ -1,18 +1,28 @@
 //! All readers of a writer: who is attached, what it may expect, whether it sleeps.
+//!
+//! ```text
+//! ends, of each reader that packets are kept for, by the place of a block:
+//!   entry        0 1 2 3 4 5 6        it consumed 3: what it has not read begins in the second block
+//!   of block     1 1 2 2 2 4 4        ends of the blocks 1 to 4: 2 5 5 7
+//! ```
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
+use tapline_sys::futex::Woken;
 use tapline_sys::{Bell, futex};
 
 use crate::Error;
+use crate::atomic::{SeqCst, fence};
 use crate::layout::{Geometry, Standing};
 use crate::producer::{Producer, Sleep, fence_for_sleepers, to_words};
 use crate::store::{Entry, Holders, Store};
 use crate::writer::{Departed, Policy, READERS_MAX, ReaderId, Room, holders_max};
 
-/// A reader that is found holding more blocks than this while one is looked for moves its mark as we look: an honest one holds one, and
-/// has to read on between two.
-const HOLDS_MAX: u32 = 8;
+/// How many blocks a reader is granted in one search for a block. With this and [`holders_max`] a search passes over a quarter of the blocks at most,
+/// so it always ends with a block, however many readers lie. An honest reader that is found at a block was told before that it is lossy, since it lags
+/// by more than any credit, and holds nothing anew; so one that is found at two moves its mark as we look.
+const HOLDS_MAX: u32 = 1;
 /// How long the writer sleeps at most before it looks whether the reader still lives.
 const NAP: Duration = Duration::from_millis(20);
 
@@ -31,7 +41,7 @@ pub(super) struct Attached {
     pub(super) standing: Standing,
     /// Promised to leased readers, also to those that exceeded it: what they hold stays theirs.
     credit: Option<Credit>,
-    /// For each block, by its place: the entry after the last one that may lead there. Empty for readers that nothing is kept for.
+    /// For each block, by its place: the entry after the last one that may lead there or to an older block. Empty for readers that nothing is kept for.
     ends: Box<[u64]>,
     /// Up to which block `ends` is known.
     ends_at: u64,
@@ -40,17 +50,21 @@ pub(super) struct Attached {
     pub(super) wakes: u64,
     /// Blocks that it held while one was looked for.
     holds: u32,
+    /// The longest sleep until it comes on: [`NAP`], and in tests any.
+    nap: Duration,
 }
 
 impl Attached {
+    /// What is stored up to now, it never hears of, but by [`replay`](Self::replay).
     pub(super) fn new(
         id: ReaderId,
         index: Producer,
         bell: Bell,
         standing: Standing,
         credit: Option<Credit>,
-        blocks: usize,
+        store: &Store,
     ) -> Attached {
+        let blocks = store.geometry().blocks();
         let ends = if standing.is_kept() { vec![0; blocks].into() } else { Box::default() };
         Attached {
             id,
@@ -59,24 +73,30 @@ impl Attached {
             standing,
             credit,
             ends,
-            ends_at: 0,
+            ends_at: store.sequence(),
             pending_since_ns: None,
             wakes: 0,
             holds: 0,
+            nap: NAP,
         }
     }
 
-    /// Entries of packets that were stored long ago.
-    pub(super) fn replay(&mut self, found: &[(Entry, u32)], geometry: Geometry) {
-        let room = self.index.room_for(found.len() as u64) as usize;
-        let (lost, kept) = found.split_at(found.len() - room);
-        self.index.lose(lost.len() as u64);
-        let before = self.index.head();
-        self.index.push(kept.iter().map(|(entry, verdict)| to_words(*entry, *verdict)));
-        if self.standing.is_kept() {
-            for (number, (entry, _)) in kept.iter().enumerate() {
-                self.ends[geometry.place(entry.position).slot] = before + number as u64 + 1;
+    /// Entries of packets that were stored long ago, in their order, for which there is room.
+    pub(super) fn replay(&mut self, found: &VecDeque<(Entry, u32)>, store: &Store) {
+        let mut end = self.index.head();
+        self.index.push(found.iter().map(|(entry, verdict)| to_words(*entry, *verdict)));
+        if !self.standing.is_kept() {
+            return;
+        }
+        let geometry = store.geometry();
+        let sequence_of = |entry: &Entry| geometry.place(entry.position).sequence;
+        let mut left = found.iter().map(|(entry, _)| sequence_of(entry)).peekable();
+        // Also of blocks that none of them is in: what is unread in older ones is behind these too.
+        for sequence in oldest(geometry, store.sequence())..=store.sequence() {
+            while left.next_if(|of| *of <= sequence).is_some() {
+                end += 1;
             }
+            self.ends[geometry.slot(sequence)] = end;
         }
     }
 
@@ -90,7 +110,7 @@ impl Attached {
         self.index.publish();
         if self.standing.is_kept() {
             let (geometry, sequence) = (store.geometry(), store.sequence());
-            let first = self.ends_at.max(sequence.saturating_sub(geometry.blocks() as u64 - 1));
+            let first = self.ends_at.max(oldest(geometry, sequence));
             (first..=sequence).for_each(|at| self.ends[geometry.slot(at)] = self.index.head());
             self.ends_at = sequence;
         }
@@ -102,15 +122,21 @@ impl Attached {
     }
 
     /// Sleeps until it has come on, for `timeout` at most and never long.
-    pub(super) fn wait(&mut self, timeout: Duration) -> Result<(), Error> {
+    pub(super) fn wait(&mut self, timeout: Duration) -> Result<Woken, Error> {
         let waited = match self.index.announce_sleep() {
             Some(seen) if !self.bell.is_hung_up() => {
-                futex::wait(self.index.turn_word(), seen, timeout.min(NAP)).map(|_| ())
+                futex::wait(self.index.turn_word(), seen, timeout.min(self.nap))
             }
-            _ => Ok(()),
+            _ => Ok(Woken::Changed),
         };
         self.index.announce_awake();
         waited.map_err(Error::system("wait for a reader"))
+    }
+
+    /// Sets the longest sleep until it comes on.
+    #[cfg(test)]
+    pub(super) fn set_nap(&mut self, nap: Duration) {
+        self.nap = nap;
     }
 
     /// Wakes it if it sleeps and has waited for this.
@@ -119,8 +145,7 @@ impl Attached {
             self.pending_since_ns = None;
             return;
         };
-        self.index.listen();
-        if self.index.unread() == 0 {
+        if !self.index.has_news() {
             self.pending_since_ns = None;
             return;
         }
@@ -135,7 +160,9 @@ impl Attached {
         self.wakes += 1;
         self.index.mark_awake();
         match sleep {
-            Sleep::OnFutex => futex::wake(self.index.head_word()),
+            Sleep::OnFutex => {
+                futex::wake(self.index.waiting_word());
+            }
             Sleep::OnBell => self.bell.ring(),
         }
     }
@@ -169,6 +196,11 @@ impl Readers {
             now_ns: 0,
             current: 0,
         }
+    }
+
+    /// The time of the last call that told it.
+    pub(super) fn now_ns(&self) -> u64 {
+        self.now_ns
     }
 
     /// Whether one more of this policy can be had, and what it is promised.
@@ -222,11 +254,8 @@ impl Readers {
         gone.into_iter().filter_map(|id| self.depart(id)).collect()
     }
 
-    /// All are told that it is the end, whatever they wait for.
-    pub(super) fn end(&mut self) {
-        for reader in self.slots.iter_mut().flatten() {
-            reader.index.publish();
-        }
+    /// All are woken, whatever they wait for: it is the end, which they can see.
+    pub(super) fn wake_all(&mut self) {
         fence_for_sleepers();
         for reader in self.slots.iter_mut().flatten() {
             if let Some(sleep) = reader.index.sleeps() {
@@ -235,35 +264,29 @@ impl Readers {
         }
     }
 
-    pub(super) fn depart_all(&mut self) -> Vec<Departed> {
-        let ids: Vec<ReaderId> = self.ids().collect();
-        ids.into_iter().filter_map(|id| self.depart(id)).collect()
-    }
-
     fn depart(&mut self, id: ReaderId) -> Option<Departed> {
         let mut reader = self.remove(id).ok()?;
         Some(Departed { id, account: reader.index.account() })
-    }
-
-    pub(super) fn ids(&self) -> impl Iterator<Item = ReaderId> {
-        self.attached().map(|reader| reader.id)
     }
 
     fn attached(&self) -> impl Iterator<Item = &Attached> {
         self.slots.iter().flatten()
     }
 
-    /// Shows each reader its entries, then wakes.
+    /// A reader lost packets while they were indexed, and what was promised to it cannot be kept.
+    #[cold]
+    pub(super) fn demote(&mut self, id: ReaderId) -> Result<(), Error> {
+        let reader = self.get(id)?;
+        let was_lossless = reader.standing == Standing::Lossless;
+        reader.demote(Standing::LossyByBytes);
+        self.lossless -= usize::from(was_lossless);
+        Ok(())
+    }
+
+    /// Shows each reader its entries.
     pub(super) fn publish(&mut self, store: &Store, now_ns: u64) {
         self.touch(store, now_ns);
-        let mut any = false;
-        for reader in self.slots.iter_mut().flatten() {
-            reader.publish(store);
-            any = true;
-        }
-        if any {
-            self.wake_sleepers(now_ns);
-        }
+        self.slots.iter_mut().flatten().for_each(|reader| reader.publish(store));
     }
 
     /// Notes when the blocks that were filled since the last time were published to.
@@ -271,7 +294,7 @@ impl Readers {
         (self.now_ns, self.current) = (now_ns, store.sequence());
         let (records, sequence) = self.touched;
         if store.records() != records {
-            let oldest = self.current.saturating_sub(self.geometry.blocks() as u64 - 1);
+            let oldest = oldest(self.geometry, self.current);
             (sequence.max(oldest)..=self.current)
                 .for_each(|at| self.touched_ns[self.geometry.slot(at)] = now_ns);
             self.touched = (store.records(), self.current);
@@ -280,6 +303,9 @@ impl Readers {
 
     /// One fence for all, then a look at each.
     pub(super) fn wake_sleepers(&mut self, now_ns: u64) {
+        if self.attached().next().is_none() {
+            return;
+        }
         fence_for_sleepers();
         self.slots.iter_mut().flatten().for_each(|reader| reader.wake_if_due(now_ns));
     }
@@ -301,7 +327,9 @@ impl Readers {
         let (now_ns, touched_ns) = (self.now_ns, &self.touched_ns);
         for reader in self.slots.iter_mut().flatten() {
             let (Some(credit), Standing::Leased) = (reader.credit, reader.standing) else { continue };
-            if current > credit.blocks && reader.has_unread_at(geometry.slot(current - credit.blocks)) {
+            // What is not published has no end yet, and is unread.
+            let beyond = current.saturating_sub(credit.blocks).min(reader.ends_at);
+            if beyond > 0 && reader.has_unread_at(geometry.slot(beyond)) {
                 reader.demote(Standing::LossyByBytes);
             } else if let Some(slot) = oldest_unread(reader, geometry, current)
                 && now_ns.saturating_sub(touched_ns[slot]) > credit.time_ns
@@ -346,17 +374,26 @@ impl Readers {
 /// The place of the oldest block in which a reader has not read something.
 fn oldest_unread(reader: &mut Attached, geometry: Geometry, current: u64) -> Option<usize> {
     let consumed = reader.index.listen();
-    let oldest = current.saturating_sub(geometry.blocks() as u64 - 1).max(1);
-    (oldest..=current).map(|at| geometry.slot(at)).find(|slot| reader.ends[*slot] > consumed)
+    (oldest(geometry, current)..=current)
+        .map(|at| geometry.slot(at))
+        .find(|slot| reader.ends[*slot] > consumed)
+}
+
+/// The oldest block that the buffer can hold, if none was passed over.
+fn oldest(geometry: Geometry, current: u64) -> u64 {
+    current.saturating_sub(geometry.blocks() as u64 - 1).max(1)
 }
 
 impl Holders for Readers {
-    fn begin(&mut self) {
+    fn begin(&mut self, current: u64) {
+        self.current = current;
         self.slots.iter_mut().flatten().for_each(|reader| reader.holds = 0);
         self.enforce_credit();
+        // Pairs with the fence in `View::hold`: a reader that we find at one block hears what it may expect before it looks at another in place.
+        fence(SeqCst);
     }
 
-    fn hold(&mut self, sequence: u64, _is_late: bool) -> bool {
+    fn hold(&mut self, sequence: u64) -> bool {
         let mut is_held = false;
         for reader in self.slots.iter_mut().flatten() {
             if reader.credit.is_none() || reader.standing == Standing::Refused {
@@ -377,7 +414,9 @@ impl Holders for Readers {
     fn give_up(&mut self, sequence: u64) {
         let slot = self.geometry.slot(sequence);
         for reader in self.slots.iter_mut().flatten() {
-            if reader.standing.is_kept() && reader.has_unread_at(slot) {
+            // What was indexed since the last time has no end yet, and may be in any block from then on.
+            let may_be_new = sequence >= reader.ends_at && reader.index.has_unpublished();
+            if reader.standing.is_kept() && (may_be_new || reader.has_unread_at(slot)) {
                 self.lossless -= usize::from(reader.standing == Standing::Lossless);
                 reader.demote(Standing::LossyByBytes);
             }
