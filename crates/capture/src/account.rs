@@ -88,6 +88,13 @@ pub struct Loss {
     pub count: Count,
 }
 
+impl Loss {
+    /// Whether it counts frames too that the host only had no use for, of protocols or VLANs that it does not know: `rx_dropped` does, though a capture got them.
+    pub fn is_doubtful(&self) -> bool {
+        self.place == Place::Nic && self.counter == "rx_dropped"
+    }
+}
+
 /// The kernel's capture ring (AF_PACKET): what `PACKET_STATISTICS` said, summed in 64 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingAccount {

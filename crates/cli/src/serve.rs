@@ -309,13 +309,17 @@ fn capture_text(capture: &CaptureStatus) -> String {
         0 => String::new(),
         packets => format!(", {} ns of processor time a packet", capture.cpu_ns / packets),
     };
+    let dropped = match capture.rx_dropped {
+        0 => String::new(),
+        count => format!(" ({} more lost, or of no use to the host: rx_dropped)", grouped(count)),
+    };
     let kernel = match capture.kernel_insns {
         None => String::new(),
         Some(1) => ", none taken from the kernel".to_owned(),
         Some(count) => format!(", {count} instructions in the kernel say what is wanted"),
     };
     format!(
-        "tap:{} ({}): {} packets, {} lost before, {} wanted by nobody, {} stored{cost}{kernel}\n",
+        "tap:{} ({}): {} packets, {} lost before{dropped}, {} wanted by nobody, {} stored{cost}{kernel}\n",
         capture.name,
         capture.interfaces.join(", "),
         grouped(capture.packets),

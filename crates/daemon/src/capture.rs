@@ -243,6 +243,7 @@ impl Capture {
             status.cpu_ns += report.cpu_ns;
             status.kernel_insns = report.restricted.map(|len| len as u32);
             status.lost_before += report.interfaces.iter().map(lost_before).sum::<u64>();
+            status.rx_dropped += report.interfaces.iter().map(|account| told(account, true)).sum::<u64>();
             for reader in report.readers {
                 let sum = ReaderSum { counts: reader.counts, standing: reader.standing, wakes: reader.wakes };
                 match readers.iter_mut().find(|(number, _)| *number == reader.number) {
@@ -310,8 +311,13 @@ impl Thread {
 
 /// Packets known to be lost before the source lent any.
 fn lost_before(account: &InterfaceAccount) -> u64 {
-    let told = account.losses.iter().filter_map(|loss| loss.count.known()).sum::<u64>();
-    account.lost().saturating_add(told)
+    account.lost().saturating_add(told(account, false))
+}
+
+/// What counters before the source say: those that count losses alone, or the others.
+fn told(account: &InterfaceAccount, is_doubtful: bool) -> u64 {
+    let losses = account.losses.iter().filter(|loss| loss.is_doubtful() == is_doubtful);
+    losses.filter_map(|loss| loss.count.known()).sum()
 }
 
 fn one_link_type(capture: &str, interfaces: &[Interface]) -> Result<LinkType, Error> {

@@ -627,7 +627,8 @@ fn counts(accounts: &[InterfaceAccount], unwanted: u64) -> SourceCounts {
     let mut counts = SourceCounts::new();
     let sum = |of: &dyn Fn(&InterfaceAccount) -> Option<u64>| accounts.iter().map(of).sum::<Option<u64>>();
     let losses = |account: &InterfaceAccount, place: Place| {
-        account.losses.iter().filter(|loss| loss.place == place).map(|loss| loss.count.known()).sum()
+        let told = account.losses.iter().filter(|loss| loss.place == place && !loss.is_doubtful());
+        told.map(|loss| loss.count.known()).sum()
     };
     counts.set(Counted::Received, sum(&|account| account.ring.map(|ring| ring.received)));
     counts.set(Counted::Nic, sum(&|account| losses(account, Place::Nic)));

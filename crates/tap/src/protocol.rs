@@ -290,6 +290,8 @@ pub struct CaptureStatus {
     pub unwanted: u64,
     /// Packets lost before they came to the daemon, as far as is known.
     pub lost_before: u64,
+    /// What interfaces count as `rx_dropped`: frames that the host had no use for (they were captured all the same), or for which an adapter had no room.
+    pub rx_dropped: u64,
     /// Packets stored, in all buffers: those that readers of different rights want are stored for each.
     pub stored: u64,
     /// Packets that found no block.
