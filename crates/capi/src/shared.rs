@@ -120,11 +120,18 @@ fn trusted_socket() -> Option<&'static Path> {
     source::is_secure().then_some(Path::new(SOCKET_DEFAULT))
 }
 
+/// After how long one that waits for another buffer looks again.
+const REMINDER: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+const NEVER: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+
 /// One descriptor that stands for several, and for what was not handed out yet.
 struct Gate {
     epoll: OwnedFd,
     own: Wakeup,
     is_set: bool,
+    /// Becomes readable though no bell rings.
+    timer: OwnedFd,
+    is_reminded: bool,
 }
 
 impl Gate {
@@ -137,8 +144,16 @@ impl Gate {
         }
         // SAFETY: the descriptor was just made, and nobody else has it.
         let epoll = unsafe { OwnedFd::from_raw_fd(raw) };
+        // SAFETY: timerfd_create(2) takes numbers.
+        let raw =
+            unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK) };
+        if raw < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: as for epoll.
+        let timer = unsafe { OwnedFd::from_raw_fd(raw) };
         let bells = bells.map(|bell| bell.as_raw_fd());
-        for fd in bells.chain([own.as_fd().as_raw_fd()]) {
+        for fd in bells.chain([own.as_fd().as_raw_fd(), timer.as_raw_fd()]) {
             let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
             // SAFETY: both descriptors are open, and `event` lives through the call, which only reads it.
             let result = unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) };
@@ -146,7 +161,19 @@ impl Gate {
                 return Err(io::Error::last_os_error());
             }
         }
-        Ok(Gate { epoll, own, is_set: false })
+        Ok(Gate { epoll, own, is_set: false, timer, is_reminded: false })
+    }
+
+    /// Makes it readable in a while, for what no bell rings for; or not.
+    fn remind(&mut self, is_wanted: bool) {
+        if !is_wanted && !self.is_reminded {
+            return;
+        }
+        let it_value = if is_wanted { REMINDER } else { NEVER };
+        let setting = libc::itimerspec { it_interval: NEVER, it_value };
+        // SAFETY: the descriptor is ours, `setting` lives through the call, and the old one is not asked for. It also takes back that the timer ran out.
+        unsafe { libc::timerfd_settime(self.timer.as_raw_fd(), 0, &setting, std::ptr::null_mut()) };
+        self.is_reminded = is_wanted;
     }
 
     /// Makes it readable, or leaves that to the bells.
@@ -183,6 +210,7 @@ impl Source for Shared {
         }
         // Until all of it was handed out.
         self.gate.set(has_come);
+        self.gate.remind(self.tap.is_held_up());
         Ok(has_come)
     }
 
@@ -205,6 +233,7 @@ impl Source for Shared {
             Err(failure) => self.failure = Some(failure),
         }
         self.gate.set(self.is_pending || self.failure.is_some());
+        self.gate.remind(self.tap.is_held_up());
     }
 
     fn fd(&self) -> RawFd {
@@ -260,5 +289,34 @@ impl Source for Shared {
     fn resize(&mut self, _buffer_len: u64, _wake_len: Option<u32>) -> Result<(), Failure> {
         // The buffer is the daemon's, and everybody's.
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    fn is_readable(gate: &Gate, wait_ms: i32) -> bool {
+        let mut asked = libc::pollfd { fd: gate.epoll.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        // SAFETY: one entry, which lives through the call.
+        unsafe { libc::poll(&mut asked, 1, wait_ms) == 1 }
+    }
+
+    #[test]
+    fn a_reminder_comes_without_a_bell() {
+        let mut gate = Gate::new(std::iter::empty()).unwrap();
+        assert!(!is_readable(&gate, 0));
+        let start = Instant::now();
+        gate.remind(true);
+        assert!(!is_readable(&gate, 0) || start.elapsed().as_millis() >= 20);
+        assert!(is_readable(&gate, 10_000), "nobody was reminded");
+        gate.remind(false);
+        assert!(!is_readable(&gate, 0));
+        gate.set(true);
+        assert!(is_readable(&gate, 0));
+        gate.set(false);
+        assert!(!is_readable(&gate, 0));
     }
 }

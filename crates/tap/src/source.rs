@@ -156,6 +156,11 @@ impl Tap {
         self.merged.readers().map(|reader| reader.descriptor())
     }
 
+    /// Whether packets are there that wait for another buffer, for which no descriptor will become readable: ask again soon.
+    pub fn is_held_up(&self) -> bool {
+        self.merged.is_held_up()
+    }
+
     /// Counters of the daemon's sources, of all workers together.
     fn counts(&self) -> [Option<u64>; PLACES.len()] {
         PLACES.map(|(place, _)| {

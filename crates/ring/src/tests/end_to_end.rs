@@ -312,6 +312,24 @@ fn history_is_kept_like_what_came_after() {
     }
 }
 
+#[test]
+fn history_is_kept_for_as_long_as_what_came_after() {
+    let second = 1_000_000_000;
+    let mut writer = writer(4096, 16);
+    let none: [ReaderId; 0] = [];
+    offer(&mut writer, &Made::new(0, 10, 60), &none);
+    writer.publish(second);
+    writer.tick(100 * second);
+    let policy = Policy::Leased { bytes: 4 * 4096, time: Duration::from_secs(5) };
+    let (id, _reader) = attach(&mut writer, policy, 64);
+    assert_eq!(writer.replay(id, Start::Oldest, |_| Some(9)).unwrap(), 10);
+    writer.publish(101 * second);
+    for (now, expected) in [(102, Standing::Leased), (105, Standing::Leased), (106, Standing::LossyByTime)] {
+        writer.tick(now * second);
+        assert_eq!(writer.standing(id).unwrap(), expected, "{now} s");
+    }
+}
+
 /// Who lost a packet is not waited for.
 fn assert_demoted(writer: &mut Writer, id: ReaderId) {
     let account = writer.account(id).unwrap();

@@ -41,6 +41,8 @@ pub(super) struct Attached {
     pub(super) standing: Standing,
     /// Promised to leased readers, also to those that exceeded it: what they hold stays theirs.
     credit: Option<Credit>,
+    /// When it came: what is older it has as long as the rest.
+    since_ns: u64,
     /// For each block, by its place: the entry after the last one that may lead there or to an older block. Empty for readers that nothing is kept for.
     ends: Box<[u64]>,
     /// Up to which block `ends` is known.
@@ -72,6 +74,7 @@ impl Attached {
             bell,
             standing,
             credit,
+            since_ns: 0,
             ends,
             ends_at: store.sequence(),
             pending_since_ns: None,
@@ -229,7 +232,7 @@ impl Readers {
         }
         self.numbers = self.numbers.wrapping_add(1);
         let id = ReaderId { slot: slot as u32, number: self.numbers };
-        let reader = make(id);
+        let reader = Attached { since_ns: self.now_ns, ..make(id) };
         self.lossless += usize::from(reader.standing == Standing::Lossless);
         self.slots[slot] = Some(reader);
         id
@@ -332,7 +335,7 @@ impl Readers {
             if beyond > 0 && reader.has_unread_at(geometry.slot(beyond)) {
                 reader.demote(Standing::LossyByBytes);
             } else if let Some(slot) = oldest_unread(reader, geometry, current)
-                && now_ns.saturating_sub(touched_ns[slot]) > credit.time_ns
+                && now_ns.saturating_sub(touched_ns[slot].max(reader.since_ns)) > credit.time_ns
             {
                 reader.demote(Standing::LossyByTime);
             }
