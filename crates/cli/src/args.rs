@@ -124,6 +124,9 @@ pub(crate) struct RunArgs {
     /// Results and account as JSON, on standard output.
     #[arg(long)]
     pub(crate) json: bool,
+    /// Results go where the account goes, for standard output has something else.
+    #[arg(skip)]
+    pub(crate) results_aside: bool,
     #[command(flatten)]
     pub(crate) language: LanguageArgs,
     /// Become this user once all is open; root runs as the caller of sudo unless told otherwise.

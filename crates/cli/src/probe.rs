@@ -22,6 +22,7 @@ pub(crate) const EXAMPLES: &str = "\
 Examples:
   tapline probe -r trace.pcap                                        the greatest flows of a file
   tapline probe -r trace.pcap --export file:trace.ipfix              its flows as IPFIX (RFC 5655)
+  tapline probe -r trace.pcap --export json:- | jq .communityId      as lines of JSON; csv:NAME for spreadsheets
   tapline probe -i eth0 --export udp://10.0.0.1:4739                 flows of an interface, to a collector
   tapline probe -i eth0 --export udp://a:2055 --version 9            NetFlow v9; --version 5 for collectors that know no other
   tapline probe -i eth0 --export a:4739,b:4739 --spread flow         half of the flows to each of two collectors
@@ -79,7 +80,8 @@ pub(crate) struct ProbeArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000), help_heading = "Flows")]
     sample: u64,
 
-    /// Collectors, with commas: udp://HOST:PORT, tcp://HOST:PORT, file:NAME; HOST:PORT means UDP.
+    /// Collectors, with commas: udp://HOST:PORT, tcp://HOST:PORT, file:NAME (IPFIX); HOST:PORT means UDP. json:NAME and csv:NAME are lines of text, NAME - is
+    /// standard output.
     #[arg(long, value_name = "TO", help_heading = "Export")]
     export: Option<String>,
     /// 10 is IPFIX, 9 and 5 are NetFlow.
@@ -154,6 +156,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
         workers: args.workers,
         duration: args.duration,
         json: args.json,
+        results_aside: has_rows_on_stdout(args),
         language: args.language,
         relinquish_privileges: args.relinquish_privileges.clone(),
     })
@@ -170,9 +173,13 @@ fn check(args: &ProbeArgs) -> Result<()> {
         let what = "--key tunnel tells no flows apart without --inner: no tunnel is taken off";
         writeln!(io::stderr(), "tapline: {what}")?;
     }
-    if let Some(export) = &args.export {
-        Target::list(export)?;
+    let (rows, collectors) = destinations(args);
+    if !collectors.is_empty() {
+        Target::list(&collectors.join(","))?;
         check_sampling(args)?;
+    }
+    if rows.iter().filter(|(_, path)| *path == "-").count() > 1 || has_rows_on_stdout(args) && args.json {
+        bail!("standard output takes one thing: name files for the others");
     }
     let filter = args.filter.join(" ");
     if let Err(error) = tapline_filter::parse(&filter) {
@@ -188,6 +195,23 @@ fn check_sampling(args: &ProbeArgs) -> Result<()> {
         Some(max) => bail!(Error::Sampling { sampling, max }),
         None => Ok(()),
     }
+}
+
+/// Where flows go as lines of text, each with its format, and the collectors.
+fn destinations(args: &ProbeArgs) -> (Vec<(&str, &str)>, Vec<&str>) {
+    let all = args.export.iter().flat_map(|to| to.split(',')).map(str::trim).filter(|to| !to.is_empty());
+    let (mut rows, mut collectors) = (Vec::new(), Vec::new());
+    for to in all {
+        match to.split_once(':') {
+            Some((format @ ("json" | "csv"), path)) if !path.is_empty() => rows.push((format, path)),
+            _ => collectors.push(to),
+        }
+    }
+    (rows, collectors)
+}
+
+fn has_rows_on_stdout(args: &ProbeArgs) -> bool {
+    destinations(args).0.iter().any(|(_, path)| *path == "-")
 }
 
 /// The graph that does it.
@@ -209,8 +233,15 @@ fn graph(args: &ProbeArgs) -> String {
     for source in others {
         text += &format!(" {source} -> {meeting};");
     }
-    if let Some(to) = &args.export {
-        text += &format!(" meter -> export :: {};", export(args, to));
+    let (rows, collectors) = destinations(args);
+    if !collectors.is_empty() {
+        text += &format!(" meter -> export :: {};", export(args, &collectors.join(",")));
+    }
+    for (at, (format, path)) in rows.iter().enumerate() {
+        let (to, template, biflow) = (quoted(path), quoted(&args.template), yes(args.biflow));
+        text += &format!(
+            " meter -> lines{at} :: flowlog({to}, format={format}, template={template}, biflow={biflow});"
+        );
     }
     if args.top.is_some() || args.export.is_none() {
         text += &format!(" meter -> top :: flowtop(n={});", args.top.unwrap_or(10));
@@ -288,6 +319,7 @@ mod tests {
             ("-r a.pcap", 3),
             ("-r a.pcap --export 127.0.0.1:9 --version 9 --biflow", 3),
             ("-i eth0 -i eth1 --export udp://a:1,udp://b:2 --spread flow --top 7 udp port 53", 6),
+            ("-r a.pcap --export json:a.json,csv:-,127.0.0.1:9 --top 3", 6),
             ("-r a\\\"b.pcap --key vlan,tos --inner --active-timeout 1.5m --idle-timeout 500ms", 3),
         ] {
             let text = graph_of(line);

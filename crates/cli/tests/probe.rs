@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
@@ -9,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 
 use serde_json::Value;
-use support::{Finished, Live, TAPLINE, program_or_skip, run, wait_for};
+use support::{Finished, Live, TAPLINE, captures_or_skip, finish, program_or_skip, run, tapline, wait_for};
 use tapline_testkit::capture_file::read_packets;
 use tapline_testkit::flow_meter::{Flow, FlowMeter, Rules, Way};
 use tapline_testkit::netns::{FAR, Namespace, namespaces_or_skip};
@@ -231,6 +232,86 @@ fn numbers(lines: &[String], at: usize) -> Vec<u64> {
 }
 
 /// tshark reads files of IPFIX, finds nothing wrong, and every record is there; sequence numbers begin at 0 and count data records.
+/// Lines of JSON have what IPFIX has, and Community IDs are those that tshark reckons.
+#[test]
+fn lines_of_json_agree_with_tshark() {
+    const TEST: &str = "lines_of_json_agree_with_tshark";
+    if !program_or_skip(TEST, "tshark") {
+        return;
+    }
+    let Some(captures) = captures_or_skip(TEST) else { return };
+    let mut compared = 0;
+    for capture in captures {
+        // What lies in tunnels, and fragments, tshark tells in its own way.
+        let filter = "(tcp or udp or icmp or icmp6) and not (ip[6:2] & 0x3fff != 0) and not port 4789 and not port 2152";
+        let arguments =
+            ["probe", "--export", "json:-", "--idle-timeout", "10000", "--active-timeout", "10000", "-r"];
+        let finished = finish(tapline(arguments).arg(&capture).arg(filter)).succeeded();
+        let text = String::from_utf8(finished.stdout).unwrap();
+        let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+        let known: BTreeSet<&str> = rows.iter().filter_map(|row| row["communityId"].as_str()).collect();
+        let mut tshark = Command::new("tshark");
+        tshark.args(["-r"]).arg(&capture).args(["--enable-protocol", "communityid", "-T", "fields"]);
+        tshark.args(["-e", "communityid", "-e", "ip.proto", "-e", "ipv6.nxt"]);
+        let told = finish(&mut tshark);
+        let told = String::from_utf8_lossy(&told.stdout).into_owned();
+        // Of packets with one IP header and no more.
+        let simple = |line: &&str| {
+            let words: Vec<&str> = line.split('\t').collect();
+            let is = |word: &str| ["1", "6", "17", "58"].contains(&word);
+            words.len() == 3 && (is(words[1]) && words[2].is_empty() || is(words[2]) && words[1].is_empty())
+        };
+        for line in told.lines().filter(simple) {
+            let id = line.split('\t').next().unwrap();
+            compared += u64::from(known.contains(id));
+        }
+        let theirs: BTreeSet<&str> = told.lines().map(|line| line.split('\t').next().unwrap()).collect();
+        let alone =
+            known.iter().filter(|id| !theirs.iter().any(|line| line.split(',').any(|one| one == **id)));
+        let alone: Vec<_> = alone.collect();
+        assert!(
+            alone.is_empty() || theirs.iter().all(|id| id.is_empty()),
+            "{}: {alone:?}",
+            capture.display()
+        );
+    }
+    assert!(compared > 1000, "{compared}");
+}
+
+#[test]
+fn lines_have_every_packet_in_json_and_in_csv() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("in.pcap");
+    run(["generate", "-w", file.to_str().unwrap(), "flows=300", "count=20k", "seed=5"]).succeeded();
+    let [json, csv] = ["out.json", "out.csv"].map(|name| folder.path().join(name));
+    let to = format!("json:{},csv:{}", json.display(), csv.display());
+    let finished = finish(tapline(["probe", "--json", "--export", &to, "-r"]).arg(&file)).succeeded();
+    let text = fs::read_to_string(&json).unwrap();
+    let rows: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect(line)).collect();
+    let packets: u64 = rows.iter().map(|row| row["packetDeltaCount"].as_u64().unwrap()).sum();
+    assert_eq!(packets, 20_000);
+    let text = fs::read_to_string(&csv).unwrap();
+    let (head, lines) = text.split_once('\n').unwrap();
+    let at = head.split(',').position(|name| name == "packetDeltaCount").unwrap();
+    let cells = |line: &str| line.split(',').map(str::to_owned).collect::<Vec<_>>();
+    assert!(lines.lines().all(|line| cells(line).len() == head.split(',').count()));
+    assert_eq!(lines.lines().map(|line| cells(line)[at].parse::<u64>().unwrap()).sum::<u64>(), 20_000);
+    assert_eq!(lines.lines().count(), rows.len());
+    let account = String::from_utf8_lossy(&finished.stdout).into_owned();
+    assert!(account.contains("\"balanced\":true"), "{account}");
+    // Standard output has the lines and nothing else; the table goes where the account goes.
+    let arguments =
+        ["probe", "--export", "csv:-", "--top", "3", "--biflow", "--template", "octetDeltaCount", "-r"];
+    let finished = finish(tapline(arguments).arg(&file)).succeeded();
+    let text = String::from_utf8_lossy(&finished.stdout).into_owned();
+    assert!(text.starts_with("octetDeltaCount,reverseOctetDeltaCount\n"), "{text}");
+    assert!(
+        text.lines().skip(1).all(|line| cells(line).iter().all(|cell| cell.parse::<u64>().is_ok())),
+        "{text}"
+    );
+    assert!(finished.stderr.contains("flowtop"), "{}", finished.stderr);
+}
+
 #[test]
 fn tshark_reads_files_of_ipfix() {
     const TEST: &str = "tshark_reads_files_of_ipfix";

@@ -156,7 +156,11 @@ pub(super) fn conclude(args: &RunArgs, account: &GraphAccount, results: &[(Strin
         let lines: String = table.lines().map(|line| format!("  {line}\n")).collect();
         text += &format!("{what}\n{lines}");
     }
-    io::stdout().write_all(text.as_bytes())?;
+    if args.results_aside {
+        io::stderr().write_all(text.as_bytes())?;
+    } else {
+        io::stdout().write_all(text.as_bytes())?;
+    }
     io::stderr().write_all(report::graph_text(account).as_bytes())?;
     Ok(())
 }

@@ -61,6 +61,14 @@ pub(crate) enum Value {
     SamplingAlgorithm,
 }
 
+/// A value, before it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Datum {
+    Number(u64),
+    Address(IpAddr),
+    Time(Timestamp),
+}
+
 /// For which version of IP an element is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum For {
@@ -148,6 +156,30 @@ impl Element {
         (self.value == Value::TcpFlagsFirst).then_some(CERT)
     }
 
+    /// Whether its text is a number (RFC 7373).
+    pub(crate) fn is_number(&self) -> bool {
+        !self.is_octets() && self.time_digits().is_none() && !self.is_address()
+    }
+
+    /// Whether its type is octetArray.
+    pub(crate) fn is_octets(&self) -> bool {
+        self.value == Value::MplsTop
+    }
+
+    fn is_address(&self) -> bool {
+        matches!(self.value, Value::SourceAddress | Value::DestinationAddress)
+    }
+
+    /// Digits of the second, of a time.
+    pub(crate) fn time_digits(&self) -> Option<usize> {
+        match self.value {
+            Value::StartSeconds | Value::EndSeconds => Some(0),
+            Value::StartMilliseconds | Value::EndMilliseconds => Some(3),
+            Value::StartNtp | Value::EndNtp => Some(9),
+            _ => None,
+        }
+    }
+
     /// The same for the other version of IP, where each has its own.
     pub(crate) fn for_version(self, version: For) -> Element {
         const PAIRS: [(u16, u16); 5] = [(8, 27), (12, 28), (32, 139), (176, 178), (177, 179)];
@@ -186,14 +218,14 @@ impl View<'_> {
         &self.flow.sides[1 - self.from]
     }
 
-    /// Writes a value in so many octets, the low ones of a number.
-    #[inline]
-    pub(crate) fn write(&self, value: Value, len: u16, is_reverse: bool, out: &mut Vec<u8>) {
+    /// What a value is.
+    #[inline(always)]
+    pub(crate) fn datum(&self, value: Value, is_reverse: bool) -> Datum {
         let (flow, context) = (self.flow, &self.flow.context);
         let side = if is_reverse { self.destination() } else { self.source() };
         let is_icmp = matches!(flow.protocol, 1 | 58);
         let icmp = if is_icmp { self.destination().port } else { 0 };
-        let number: u64 = match value {
+        Datum::Number(match value {
             Value::Octets => side.bytes,
             Value::Packets => side.packets,
             Value::Protocol => flow.protocol.into(),
@@ -202,8 +234,8 @@ impl View<'_> {
             Value::TcpFlagsFirst => side.tcp_flags_first.into(),
             Value::SourcePort => self.source().port.into(),
             Value::DestinationPort => self.destination().port.into(),
-            Value::SourceAddress => return address(self.source().address, out),
-            Value::DestinationAddress => return address(self.destination().address, out),
+            Value::SourceAddress => return Datum::Address(self.source().address),
+            Value::DestinationAddress => return Datum::Address(self.destination().address),
             Value::Ingress => context.interface.into(),
             // What comes by is seen where it comes in, and nobody knows where it goes.
             Value::Egress | Value::Direction => 0,
@@ -236,17 +268,29 @@ impl View<'_> {
                 }
             }
             Value::EndReason => flow.end as u64,
-            Value::StartSeconds => self.first.seconds() as u64,
-            Value::EndSeconds => self.last.seconds() as u64,
-            Value::StartMilliseconds => millis(self.first) as u64,
-            Value::EndMilliseconds => millis(self.last) as u64,
-            Value::StartNtp => ntp(self.first),
-            Value::EndNtp => ntp(self.last),
+            Value::StartSeconds | Value::StartMilliseconds | Value::StartNtp => {
+                return Datum::Time(self.first);
+            }
+            Value::EndSeconds | Value::EndMilliseconds | Value::EndNtp => return Datum::Time(self.last),
             Value::DurationMilliseconds => (millis(self.last) - millis(self.first)).max(0) as u64,
             Value::ObservationDomain => self.domain.into(),
             Value::Tunnel => context.tunnel.into(),
             Value::SamplingInterval => self.sampling.into(),
             Value::SamplingAlgorithm => 2,
+        })
+    }
+
+    /// Writes a value in so many octets, the low ones of a number.
+    #[inline]
+    pub(crate) fn write(&self, value: Value, len: u16, is_reverse: bool, out: &mut Vec<u8>) {
+        let number = match self.datum(value, is_reverse) {
+            Datum::Number(number) => number,
+            Datum::Address(of) => return address(of, out),
+            Datum::Time(time) => match value {
+                Value::StartSeconds | Value::EndSeconds => time.seconds() as u64,
+                Value::StartMilliseconds | Value::EndMilliseconds => millis(time) as u64,
+                _ => ntp(time),
+            },
         };
         let bytes = number.to_be_bytes();
         match len {

@@ -6,6 +6,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
+use std::os::fd::AsFd;
 use std::path::Path;
 
 /// A file of messages.
@@ -15,6 +16,8 @@ pub(super) struct MessageFile {
     len: u64,
     /// What could not be cut off, in a pipe or a device, takes no more.
     is_torn: bool,
+    /// Whether all of it is ours, so that its end may be cut off.
+    is_ours: bool,
 }
 
 impl MessageFile {
@@ -29,7 +32,13 @@ impl MessageFile {
             }
             file.set_len(0)?;
         }
-        Ok(MessageFile { file, len: 0, is_torn: false })
+        Ok(MessageFile { file, len: 0, is_torn: false, is_ours: true })
+    }
+
+    /// Standard output.
+    pub(super) fn standard_output() -> io::Result<MessageFile> {
+        let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+        Ok(MessageFile { file, len: 0, is_torn: false, is_ours: false })
     }
 
     /// Adds a message.
@@ -43,7 +52,7 @@ impl MessageFile {
         let written = self.file.write_all(message);
         match written {
             Ok(()) => self.len += message.len() as u64,
-            Err(_) => self.is_torn = self.cut_back().is_err(),
+            Err(_) => self.is_torn = !self.is_ours || self.cut_back().is_err(),
         }
         written
     }

@@ -1,4 +1,4 @@
-//! Flows as messages of NetFlow v5, v9 and IPFIX, sent to collectors or written to files.
+//! Flows as messages of NetFlow v5, v9 and IPFIX, sent to collectors or written to files; and as rows of text ([`RowWriter`]).
 //!
 //! ```text
 //! Flow --direction by direction--> Encoder: records, until a message is full --> Collector: UDP, TCP, file
@@ -7,10 +7,12 @@
 //! Sources: NetFlow v5 as Cisco's collectors document it; RFC 3954 (v9); RFC 7011, RFC 7012 (IPFIX); RFC 5103 (biflows); RFC 5655 (files).
 
 mod collector;
+mod community;
 mod connection;
 mod element;
 mod encoder;
 mod file;
+mod rows;
 mod template;
 mod v5;
 
@@ -20,6 +22,7 @@ use tapline_packet::Timestamp;
 
 pub use collector::Target;
 pub use element::{ELEMENTS, Element};
+pub use rows::{RowFormat, RowWriter};
 
 use crate::{Error, Flow};
 use collector::Collector;

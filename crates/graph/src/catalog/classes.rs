@@ -36,6 +36,7 @@ pub const CLASSES: &[Class] = &[
     stages::flow::CLASS,
     stages::flow_top::CLASS,
     stages::export::CLASS,
+    stages::export::ROWS,
     PRINT,
     JSON,
     RECORD,

@@ -1,10 +1,12 @@
-//! `ipfix`: flows go to collectors.
+//! `ipfix`: flows go to collectors. `flowlog`: they become lines of text.
 
 use std::any::Any;
+use std::path::Path;
 use std::time::Duration;
 
 use tapline_capture::{Error, OutputAccount, Wants};
-use tapline_flow::export::{ExportAccount, Exporter, Options, Target, Version};
+use tapline_flow::Flow;
+use tapline_flow::export::{ExportAccount, Exporter, Options, RowFormat, RowWriter, Target, Version};
 use tapline_packet::Timestamp;
 
 use crate::catalog::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Site, Takes};
@@ -96,6 +98,121 @@ pub(crate) const CLASS: Class = Class {
     make: Make::Stage(make),
 };
 
+/// The class of rows.
+pub(crate) const ROWS: Class = Class {
+    name: "flowlog",
+    summary: "flows become lines of JSON or CSV",
+    description: "Right behind `flow`. Each direction becomes a line, unless biflows are asked for; fields are called as IANA's information elements are. Its account is of packets:         those in lines that were written are written, the others lost.",
+    parameters: &[
+        Parameter { name: "to", kind: Kind::Text, default: None, meaning: "the file; - is standard output" },
+        Parameter {
+            name: "format",
+            kind: Kind::Choice(&["json", "csv"]),
+            default: Some("json"),
+            meaning: "an object a line, or values with commas below their names",
+        },
+        Parameter {
+            name: "template",
+            kind: Kind::Text,
+            default: Some("default"),
+            meaning: "the fields, as IANA's names with commas, and communityId (docs/flows.md)",
+        },
+        Parameter {
+            name: "biflow",
+            kind: Kind::Choice(&["no", "yes"]),
+            default: Some("no"),
+            meaning: "whether both directions are one line",
+        },
+    ],
+    outputs: Outputs::None,
+    takes: Takes::Flows(check_rows),
+    order: Order::Flow,
+    example: "device(eth0) -> flow -> flowlog(\"flows.json\")",
+    make: Make::Stage(make_rows),
+};
+
+/// Lines take flows of any meters.
+fn check_rows(_: &[&Arguments], _: &Arguments) -> Result<(), String> {
+    Ok(())
+}
+
+/// Where flows go.
+trait Destination: Send {
+    /// One of so many packets is metered.
+    fn set_sampling(&mut self, sampling: u32) -> Result<(), tapline_flow::Error>;
+    fn set_patience(&mut self, _patience: Duration) {}
+    fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), tapline_flow::Error>;
+    fn flush(&mut self, now: Timestamp) -> Result<(), tapline_flow::Error>;
+    fn finish(&mut self, now: Timestamp) -> Result<(), tapline_flow::Error> {
+        self.flush(now)
+    }
+    fn account(&self) -> ExportAccount;
+    fn names(&self) -> &str;
+}
+
+impl Destination for Exporter {
+    fn set_sampling(&mut self, sampling: u32) -> Result<(), tapline_flow::Error> {
+        Exporter::set_sampling(self, sampling)
+    }
+
+    fn set_patience(&mut self, patience: Duration) {
+        Exporter::set_patience(self, patience);
+    }
+
+    fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), tapline_flow::Error> {
+        Exporter::export(self, flows, now)
+    }
+
+    fn flush(&mut self, now: Timestamp) -> Result<(), tapline_flow::Error> {
+        Exporter::flush(self, now)
+    }
+
+    fn finish(&mut self, now: Timestamp) -> Result<(), tapline_flow::Error> {
+        Exporter::finish(self, now)
+    }
+
+    fn account(&self) -> ExportAccount {
+        Exporter::account(self)
+    }
+
+    fn names(&self) -> &str {
+        Exporter::names(self)
+    }
+}
+
+impl Destination for RowWriter {
+    fn set_sampling(&mut self, sampling: u32) -> Result<(), tapline_flow::Error> {
+        RowWriter::set_sampling(self, sampling);
+        Ok(())
+    }
+
+    fn export(&mut self, flows: &[Flow], _: Timestamp) -> Result<(), tapline_flow::Error> {
+        RowWriter::export(self, flows)
+    }
+
+    fn flush(&mut self, _: Timestamp) -> Result<(), tapline_flow::Error> {
+        RowWriter::flush(self)
+    }
+
+    fn account(&self) -> ExportAccount {
+        RowWriter::account(self)
+    }
+
+    fn names(&self) -> &str {
+        RowWriter::names(self)
+    }
+}
+
+fn make_rows(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String> {
+    if site.common.workers > 1 {
+        return Err("several workers cannot write one file: leave --workers out".to_owned());
+    }
+    let format = if arguments.text("format") == "csv" { RowFormat::Csv } else { RowFormat::Json };
+    let options = Options::of_rows(arguments.text("template"), arguments.text("biflow") == "yes");
+    let rows = RowWriter::create(Path::new(arguments.text("to")), format, &options);
+    Ok(stage("flowlog", rows.map_err(|error| error.to_string())?))
+}
+
 /// Records and options tell one rate, of all flows, which the protocol must have room for.
 fn check_meters(meters: &[&Arguments], own: &Arguments) -> Result<(), String> {
     let mut rates = meters.iter().map(|meter| meter.number("sample"));
@@ -131,8 +248,13 @@ fn make(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String
         by_flow: arguments.text("spread") == "flow",
         rate: arguments.number("rate") as u32,
     };
-    Ok(Box::new(ExportStage {
-        exporter: Exporter::open(&targets, &options).map_err(text)?,
+    Ok(stage("ipfix", Exporter::open(&targets, &options).map_err(text)?))
+}
+
+fn stage(class: &'static str, exporter: impl Destination + 'static) -> Box<dyn Stage> {
+    Box::new(ExportStage {
+        class,
+        exporter: Box::new(exporter),
         received: 0,
         given: 0,
         now: None,
@@ -140,11 +262,12 @@ fn make(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String
         ticks: 0,
         is_finished: false,
         absorbed: ExportAccount::default(),
-    }))
+    })
 }
 
 struct ExportStage {
-    exporter: Exporter,
+    class: &'static str,
+    exporter: Box<dyn Destination>,
     /// Packets that came, and packets of flows that came.
     received: u64,
     given: u64,
@@ -157,8 +280,10 @@ struct ExportStage {
     absorbed: ExportAccount,
 }
 
-fn failed(error: tapline_flow::Error) -> Error {
-    Error::Output { what: "ipfix".to_owned(), source: Box::new(error) }
+impl ExportStage {
+    fn checked(&self, result: Result<(), tapline_flow::Error>) -> Result<(), Error> {
+        result.map_err(|error| Error::Output { what: self.class.to_owned(), source: Box::new(error) })
+    }
 }
 
 impl Stage for ExportStage {
@@ -170,23 +295,27 @@ impl Stage for ExportStage {
     fn flows(&mut self, ended: &Ended<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         self.now = Some(ended.now);
         self.is_live = ended.is_live;
-        self.exporter.set_sampling(ended.sampling).map_err(failed)?;
+        let set = self.exporter.set_sampling(ended.sampling);
+        self.checked(set)?;
         self.exporter.set_patience(if ended.is_live { PATIENCE_LIVE } else { PATIENCE });
         self.given += ended.flows.iter().map(tapline_flow::Flow::packets).sum::<u64>();
-        self.exporter.export(ended.flows, ended.now).map_err(failed)
+        let exported = self.exporter.export(ended.flows, ended.now);
+        self.checked(exported)
     }
 
     fn tick(&mut self, moment: &Moment<'_>, _: &mut Out<'_>) -> Result<Wants, Error> {
         self.ticks += 1;
         if self.is_live && self.ticks.is_multiple_of(TICKS_WAITING) {
-            self.exporter.flush(moment.now).map_err(failed)?;
+            let flushed = self.exporter.flush(moment.now);
+            self.checked(flushed)?;
         }
         Ok(Wants::More)
     }
 
     fn finish(&mut self, moment: &Moment<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         self.is_finished = true;
-        self.exporter.finish(self.now.unwrap_or(moment.now)).map_err(failed)
+        let finished = self.exporter.finish(self.now.unwrap_or(moment.now));
+        self.checked(finished)
     }
 
     fn own(&self) -> Own {
@@ -207,14 +336,14 @@ impl Stage for ExportStage {
     fn result(&self) -> Option<Table> {
         let mut all = self.exporter.account();
         all.merge(&self.absorbed);
-        Some(Table::of_numbers(&[
-            ("flows", all.flows),
-            ("records", all.records),
+        let rows = [("flows", all.flows), ("records", all.records), ("octets", all.octets)];
+        let messages = [
             ("messages", all.messages),
-            ("octets", all.octets),
             ("messages_lost", all.messages_lost),
             ("packets_left_out", all.left_out),
-        ]))
+        ];
+        let of_messages = if self.class == ROWS.name { &[][..] } else { &messages };
+        Some(Table::of_numbers(&[&rows, of_messages].concat()))
     }
 
     fn absorb(&mut self, other: &dyn Any) {

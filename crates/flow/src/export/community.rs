@@ -1,0 +1,123 @@
+//! Community ID, version 1: one text for a flow, whoever saw it and in which direction first.
+//!
+//! ```text
+//! "1:" base64(SHA-1(seed 2 | lower address | higher address | protocol 1 | 0 1 | its port 2 | other port 2))      ports for TCP, UDP, SCTP, ICMP
+//! ```
+//!
+//! Source: the Community ID Flow Hashing specification (Corelight). Of ICMP the port of a message is its type, and that of its answer the other one;
+//! a message that has no answer keeps type and code, in this order, whatever the addresses are.
+
+use std::net::IpAddr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use sha1::{Digest as _, Sha1};
+
+use crate::Flow;
+
+const ICMP: u8 = 1;
+const ICMPV6: u8 = 58;
+/// Protocols whose ports count: TCP, UDP, SCTP.
+const WITH_PORTS: [u8; 3] = [6, 17, 132];
+/// Messages and their answers.
+const ANSWERS: [(u16, u16); 5] = [(0, 8), (13, 14), (15, 16), (17, 18), (9, 10)];
+const ANSWERS_V6: [(u16, u16); 6] = [(128, 129), (133, 134), (135, 136), (130, 131), (139, 140), (144, 145)];
+
+/// The text of a flow, with the seed 0.
+pub(super) fn community_id(flow: &Flow) -> String {
+    let [one, other] = &flow.sides;
+    let (mut source, mut destination) = ((one.address, one.port), (other.address, other.port));
+    let mut is_one_way = false;
+    if matches!(flow.protocol, ICMP | ICMPV6) {
+        // The meter has type and code in the destination's port.
+        let (kind, code) = (other.port >> 8, other.port & 0xff);
+        let answer = answer(flow.protocol, kind);
+        is_one_way = answer.is_none();
+        (source.1, destination.1) = (kind, answer.unwrap_or(code));
+    }
+    if !is_one_way && (octets(source.0), source.1) > (octets(destination.0), destination.1) {
+        (source, destination) = (destination, source);
+    }
+    let mut hash = Sha1::new();
+    hash.update([0, 0]);
+    hash.update(octets(source.0));
+    hash.update(octets(destination.0));
+    hash.update([flow.protocol, 0]);
+    if WITH_PORTS.contains(&flow.protocol) || matches!(flow.protocol, ICMP | ICMPV6) {
+        hash.update(source.1.to_be_bytes());
+        hash.update(destination.1.to_be_bytes());
+    }
+    format!("1:{}", STANDARD.encode(hash.finalize()))
+}
+
+/// The type that answers a type, or is answered by it.
+fn answer(protocol: u8, kind: u16) -> Option<u16> {
+    let pairs = if protocol == ICMP { &ANSWERS[..] } else { &ANSWERS_V6[..] };
+    pairs.iter().find_map(|&(one, other)| match kind {
+        kind if kind == one => Some(other),
+        kind if kind == other => Some(one),
+        _ => None,
+    })
+}
+
+fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tapline_packet::Timestamp;
+
+    use super::*;
+    use crate::{Context, EndReason, Side};
+
+    fn id(protocol: u8, one: (&str, u16), other: (&str, u16)) -> String {
+        let side = |(address, port): (&str, u16)| Side {
+            address: address.parse().unwrap(),
+            port,
+            packets: 1,
+            bytes: 1,
+            first: Timestamp::EPOCH,
+            last: Timestamp::EPOCH,
+            tcp_flags: 0,
+            tcp_flags_first: 0,
+            ttl_min: 0,
+            ttl_max: 0,
+            tos: 0,
+        };
+        let sides = [side(one), side(other)];
+        community_id(&Flow { sides, protocol, end: EndReason::Idle, context: Context::NONE })
+    }
+
+    /// Of the specification.
+    #[test]
+    fn known_ids() {
+        for (protocol, one, other, expected) in [
+            (6, ("128.232.110.120", 34855), ("66.35.250.204", 80), "1:LQU9qZlK+B5F3KDmev6m5PMibrg="),
+            (17, ("192.168.1.52", 54585), ("8.8.8.8", 53), "1:d/FP5EW3wiY1vCndhwleRRKHowQ="),
+            (1, ("192.168.0.89", 0), ("192.168.0.1", 8 << 8), "1:X0snYXpgwiv9TZtqg64sgzUn6Dk="),
+        ] {
+            assert_eq!(id(protocol, one, other), expected);
+        }
+    }
+
+    #[test]
+    fn both_directions_and_both_messages_are_one() {
+        let (one, other) = (("10.0.0.1", 7), ("10.0.0.2", 5));
+        assert_eq!(id(6, one, other), id(6, other, one));
+        let (asks, answers) = (8 << 8, 0);
+        assert_eq!(
+            id(1, ("10.0.0.1", 0), ("10.0.0.2", asks)),
+            id(1, ("10.0.0.2", 0), ("10.0.0.1", answers))
+        );
+        // Unreachable is no answer to anything.
+        let unreachable = 3 << 8 | 1;
+        assert_ne!(
+            id(1, ("10.0.0.1", 0), ("10.0.0.2", unreachable)),
+            id(1, ("10.0.0.2", 0), ("10.0.0.1", unreachable))
+        );
+    }
+}

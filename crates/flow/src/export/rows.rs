@@ -1,0 +1,392 @@
+//! Flows as lines of text: JSON objects or CSV, for whoever has no collector.
+//!
+//! ```text
+//! JSON   {"flowStartNanoseconds":"2026-11-22T20:10:15.123456789Z","sourceIPv4Address":"10.0.0.1","octetDeltaCount":1500,...}
+//! CSV    flowStartNanoseconds,sourceIPv4Address,sourceIPv6Address,...       IPv4 and IPv6 have a column each, of which one is empty
+//! ```
+//!
+//! Fields are called as the information elements of IANA's registry are, their values written as RFC 7373 says: numbers in decimal, octets in hexadecimal,
+//! times in UTC with the digits that the element has. What is of the reverse direction is called reverse..., as RFC 5103 has it. `communityId` is none of
+//! IANA's: Community ID version 1 with seed 0, as Zeek, Suricata and Arkime write it.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use tapline_packet::Timestamp;
+
+use super::community::community_id;
+use super::element::{Datum, Element, For, View};
+use super::file::MessageFile;
+use super::{ExportAccount, Options};
+use crate::{Error, Flow};
+
+/// Bytes of lines that are written at once.
+const CHUNK: usize = 64 << 10;
+/// The name of the field that no element has.
+const COMMUNITY_ID: &str = "communityId";
+
+/// What rows have unless they are told.
+const DEFAULT: &str = "flowStartNanoseconds,flowEndNanoseconds,sourceIPv4Address,sourceTransportPort,destinationIPv4Address,destinationTransportPort,\
+    protocolIdentifier,octetDeltaCount,packetDeltaCount,tcpControlBits,initialTCPFlags,ipClassOfService,minimumTTL,maximumTTL,icmpTypeCodeIPv4,vlanId,\
+    ingressInterface,flowEndReason,communityId";
+
+/// How lines are written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum RowFormat {
+    /// An object a line.
+    #[default]
+    Json,
+    /// Values with commas between them, below their names.
+    Csv,
+}
+
+/// A field of a row.
+#[derive(Clone, Debug)]
+struct Column {
+    name: String,
+    what: What,
+    /// For which version of IP; `None` for both.
+    version: Option<For>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Element { element: Element, is_reverse: bool },
+    CommunityId,
+}
+
+/// Writes flows as lines.
+pub struct RowWriter {
+    file: MessageFile,
+    name: String,
+    format: RowFormat,
+    columns: Vec<Column>,
+    biflow: bool,
+    sampling: u32,
+    text: String,
+    account: ExportAccount,
+}
+
+impl RowWriter {
+    /// Makes a file, or empties the one that is there; `-` is standard output. The template and whether both directions are one row are those of `options`.
+    ///
+    /// # Errors
+    /// If the file cannot be made, or the template cannot be.
+    pub fn create(path: &Path, format: RowFormat, options: &Options) -> Result<RowWriter, Error> {
+        let columns = columns(options)?;
+        let is_stdout = path == Path::new("-");
+        let name = if is_stdout { "standard output".to_owned() } else { path.display().to_string() };
+        let file = if is_stdout { MessageFile::standard_output() } else { MessageFile::create(path) };
+        let file = file.map_err(|source| Error::Open { collector: name.clone(), source })?;
+        let mut text = String::new();
+        if format == RowFormat::Csv {
+            let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+            text = names.join(",") + "\n";
+        }
+        let account = ExportAccount::default();
+        Ok(RowWriter { file, name, format, columns, biflow: options.biflow, sampling: 1, text, account })
+    }
+
+    /// What it writes to.
+    pub fn names(&self) -> &str {
+        &self.name
+    }
+
+    /// One of so many packets is metered.
+    pub fn set_sampling(&mut self, sampling: u32) {
+        self.sampling = sampling;
+    }
+
+    /// Writes flows.
+    ///
+    /// # Errors
+    /// The first failure; all flows are taken and counted all the same.
+    pub fn export(&mut self, flows: &[Flow]) -> Result<(), Error> {
+        let mut failure = Ok(());
+        for flow in flows {
+            self.account.flows += 1;
+            self.add(flow);
+            if self.text.len() >= CHUNK {
+                let flushed = self.flush();
+                failure = failure.and(flushed);
+            }
+        }
+        failure
+    }
+
+    fn add(&mut self, flow: &Flow) {
+        let view = |from: usize, first, last| View {
+            flow,
+            from,
+            first,
+            last,
+            boot_ms: 0,
+            domain: 0,
+            sampling: self.sampling,
+        };
+        let is_v4 = flow.sides[0].address.is_ipv4();
+        let version = if is_v4 { For::V4 } else { For::V6 };
+        let views: Vec<View<'_>> = match self.biflow {
+            true => vec![view(0, flow.first(), flow.last())],
+            false => [0, 1]
+                .into_iter()
+                .filter(|from| flow.sides[*from].packets > 0)
+                .map(|from| view(from, flow.sides[from].first, flow.sides[from].last))
+                .collect(),
+        };
+        for view in &views {
+            match self.format {
+                RowFormat::Json => json(&self.columns, view, version, &mut self.text),
+                RowFormat::Csv => csv(&self.columns, view, version, &mut self.text),
+            }
+            self.account.records += 1;
+        }
+        self.account.waiting += flow.packets();
+    }
+
+    /// Writes what waits.
+    ///
+    /// # Errors
+    /// If not all of it could be written: then none of it is there, and its packets are lost.
+    pub fn flush(&mut self) -> Result<(), Error> {
+        if self.text.is_empty() {
+            return Ok(());
+        }
+        let packets = std::mem::take(&mut self.account.waiting);
+        self.account.messages += 1;
+        self.account.octets += self.text.len() as u64;
+        let written = self.file.add(self.text.as_bytes());
+        self.text.clear();
+        match written {
+            Ok(()) => self.account.written += packets,
+            Err(_) => {
+                self.account.lost += packets;
+                self.account.messages_lost += 1;
+            }
+        }
+        written.map_err(|source| Error::Write { collector: self.name.clone(), source })
+    }
+
+    /// What became of the flows.
+    pub fn account(&self) -> ExportAccount {
+        self.account
+    }
+}
+
+/// The fields of a row. An element that each version of IP has for itself is one field in JSON, and two columns in CSV.
+fn columns(options: &Options) -> Result<Vec<Column>, Error> {
+    let names = match options.template.trim() {
+        "" | "default" => DEFAULT,
+        text => text,
+    };
+    let mut columns: Vec<Column> = Vec::new();
+    for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        let more = match name.eq_ignore_ascii_case(COMMUNITY_ID) {
+            true => vec![Column { name: COMMUNITY_ID.to_owned(), what: What::CommunityId, version: None }],
+            false => of_element(Element::of_name(name)?),
+        };
+        if columns.iter().any(|column| column.name == more[0].name) {
+            return Err(Error::Template { what: format!("has {name} twice: leave one out") });
+        }
+        columns.extend(more);
+    }
+    if options.biflow {
+        let reversed: Vec<Column> = columns.iter().filter_map(reverse).collect();
+        columns.extend(reversed);
+    }
+    Ok(columns)
+}
+
+fn of_element(element: Element) -> Vec<Column> {
+    let [v4, v6] = [For::V4, For::V6].map(|version| element.for_version(version));
+    let column = |element: Element, version| Column {
+        name: element.name.to_owned(),
+        what: What::Element { element, is_reverse: false },
+        version,
+    };
+    if v4 == v6 {
+        return vec![column(v4, None)];
+    }
+    vec![column(v4, Some(For::V4)), column(v6, Some(For::V6))]
+}
+
+/// The same of the other direction, where it has a meaning.
+fn reverse(column: &Column) -> Option<Column> {
+    let What::Element { element, .. } = column.what else { return None };
+    let mut letters = column.name.chars();
+    let first = letters.next()?.to_ascii_uppercase();
+    element.is_directional.then(|| Column {
+        name: format!("reverse{first}{}", letters.as_str()),
+        what: What::Element { element, is_reverse: true },
+        version: column.version,
+    })
+}
+
+fn json(columns: &[Column], view: &View<'_>, version: For, out: &mut String) {
+    let mut separator = '{';
+    for column in columns.iter().filter(|column| column.version.is_none_or(|only| only == version)) {
+        let _ = write!(out, "{separator}\"{}\":", column.name);
+        separator = ',';
+        match is_number(&column.what) {
+            true => value(&column.what, view, out),
+            false => {
+                out.push('"');
+                value(&column.what, view, out);
+                out.push('"');
+            }
+        }
+    }
+    out.push_str(if separator == '{' { "{}\n" } else { "}\n" });
+}
+
+fn csv(columns: &[Column], view: &View<'_>, version: For, out: &mut String) {
+    for (at, column) in columns.iter().enumerate() {
+        if at > 0 {
+            out.push(',');
+        }
+        if column.version.is_none_or(|only| only == version) {
+            value(&column.what, view, out);
+        }
+    }
+    out.push('\n');
+}
+
+fn is_number(what: &What) -> bool {
+    match what {
+        What::CommunityId => false,
+        What::Element { element, .. } => element.is_number(),
+    }
+}
+
+/// A value as RFC 7373 writes it. None has a character that JSON or CSV would have to quote.
+fn value(what: &What, view: &View<'_>, out: &mut String) {
+    let _ = match what {
+        What::CommunityId => write!(out, "{}", community_id(view.flow)),
+        What::Element { element, is_reverse } => match view.datum(element.value, *is_reverse) {
+            Datum::Number(number) if element.is_octets() => {
+                write!(out, "{number:0width$x}", width = 2 * usize::from(element.len))
+            }
+            Datum::Number(number) => write!(out, "{number}"),
+            Datum::Address(address) => write!(out, "{address}"),
+            Datum::Time(time) => write!(out, "{}", utc(time, element.time_digits().unwrap_or(9))),
+        },
+    };
+}
+
+/// A time in UTC, with so many digits of the second.
+fn utc(time: Timestamp, digits: usize) -> String {
+    let Ok(moment) = jiff::Timestamp::from_nanosecond(time.as_nanos().into()) else { return String::new() };
+    let text = moment.strftime("%Y-%m-%dT%H:%M:%S").to_string();
+    let fraction = format!("{:09}", time.subsec_nanos());
+    match digits {
+        0 => format!("{text}Z"),
+        digits => format!("{text}.{}Z", &fraction[..digits.min(9)]),
+    }
+}
+
+impl Options {
+    /// Of rows: the template, and whether both directions are one.
+    pub fn of_rows(template: &str, biflow: bool) -> Options {
+        Options { template: template.to_owned(), biflow, ..Options::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+    use crate::{Context, EndReason, Side};
+
+    fn side(address: &str, port: u16, packets: u64) -> Side {
+        Side {
+            address: address.parse::<IpAddr>().unwrap(),
+            port,
+            packets,
+            bytes: 100 * packets,
+            first: Timestamp::from_nanos(1_700_000_000_123_456_789),
+            last: Timestamp::from_nanos(1_700_000_001_000_000_000),
+            tcp_flags: 0x1b,
+            tcp_flags_first: 2,
+            ttl_min: 60,
+            ttl_max: 64,
+            tos: 0,
+        }
+    }
+
+    fn flow(one: Side, other: Side) -> Flow {
+        Flow { sides: [one, other], protocol: 6, end: EndReason::End, context: Context::NONE }
+    }
+
+    fn written(format: RowFormat, options: &Options, flows: &[Flow]) -> (String, ExportAccount) {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows");
+        let mut rows = RowWriter::create(&path, format, options).unwrap();
+        rows.export(flows).unwrap();
+        assert_eq!(rows.account().waiting, flows.iter().map(Flow::packets).sum::<u64>());
+        rows.flush().unwrap();
+        (std::fs::read_to_string(&path).unwrap(), rows.account())
+    }
+
+    #[test]
+    fn each_direction_is_a_row_or_both_are_one() {
+        let template = "flowStartNanoseconds,flowEndMilliseconds,flowEndSeconds,sourceIPv4Address,destinationIPv4Address,\
+            sourceTransportPort,octetDeltaCount,mplsTopLabelStackSection,flowEndReason";
+        let both = flow(side("10.0.0.1", 4321, 3), side("10.0.0.2", 80, 2));
+        let (text, account) = written(RowFormat::Json, &Options::of_rows(template, false), &[both]);
+        let lines: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(
+            lines[0],
+            serde_json::json!({
+                "flowStartNanoseconds": "2023-11-14T22:13:20.123456789Z", "flowEndMilliseconds": "2023-11-14T22:13:21.000Z",
+                "flowEndSeconds": "2023-11-14T22:13:21Z", "sourceIPv4Address": "10.0.0.1", "destinationIPv4Address": "10.0.0.2",
+                "sourceTransportPort": 4321, "octetDeltaCount": 300, "mplsTopLabelStackSection": "000000", "flowEndReason": 3,
+            })
+        );
+        assert_eq!((lines.len(), &lines[1]["sourceTransportPort"]), (2, &80.into()));
+        assert_eq!((account.flows, account.records, account.written, account.lost), (1, 2, 5, 0));
+        let (text, account) = written(RowFormat::Json, &Options::of_rows(template, true), &[both]);
+        let line: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!((&line["octetDeltaCount"], &line["reverseOctetDeltaCount"]), (&300.into(), &200.into()));
+        assert_eq!((account.records, account.written), (1, 5));
+    }
+
+    #[test]
+    fn both_versions_of_ip_have_their_columns() {
+        let one = flow(side("10.0.0.1", 1, 1), side("10.0.0.2", 2, 0));
+        let six = flow(side("2001:db8::1", 1, 1), side("2001:db8::2", 2, 0));
+        let options = Options::of_rows("sourceIPv4Address,octetDeltaCount,destinationIPv6Address", false);
+        let (text, _) = written(RowFormat::Csv, &options, &[one, six]);
+        let expected = "sourceIPv4Address,sourceIPv6Address,octetDeltaCount,destinationIPv4Address,destinationIPv6Address\n\
+            10.0.0.1,,100,10.0.0.2,\n,2001:db8::1,100,,2001:db8::2\n";
+        assert_eq!(text, expected);
+        let (text, _) = written(RowFormat::Json, &options, &[six]);
+        assert_eq!(
+            text,
+            "{\"sourceIPv6Address\":\"2001:db8::1\",\"octetDeltaCount\":100,\"destinationIPv6Address\":\"2001:db8::2\"}\n"
+        );
+    }
+
+    #[test]
+    fn a_field_twice_or_without_a_meaning_is_refused() {
+        for (template, word) in [
+            ("octetDeltaCount,octetDeltaCount", "twice"),
+            ("sourceIPv4Address,sourceIPv6Address", "twice"),
+            ("octetDelta", "did you mean"),
+        ] {
+            let error = columns(&Options::of_rows(template, false)).unwrap_err().to_string();
+            assert!(error.contains(word), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_lost() {
+        let options = Options::of_rows("default", false);
+        let mut rows = RowWriter::create(Path::new("/dev/full"), RowFormat::Csv, &options).unwrap();
+        rows.export(&[flow(side("10.0.0.1", 1, 7), side("10.0.0.2", 2, 0))]).unwrap();
+        assert!(rows.flush().is_err());
+        let account = rows.account();
+        assert_eq!((account.written, account.lost, account.waiting, account.messages_lost), (0, 7, 0, 1));
+    }
+}
