@@ -7,8 +7,9 @@
 //! ```
 //!
 //! On a veth pair the kernel receives on the sender's processor: each socket's filter and copy cost the sender, not the program that reads. So a packet's
-//! cost is the processor time of all that listen, and what the sender took above the base. Every reader must have got what the tcpdump of the same filter
-//! got, and nobody may have lost a packet, or the run does not count.
+//! cost is the processor time of all that listen, from when they listen until they have read all, and what the sender took above the base. The first reader
+//! wants all, so that the daemon has the same packets whatever their number. Every reader must have got what the tcpdump of the same filter got, and nobody
+//! may have lost a packet, or the run does not count.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -62,7 +63,7 @@ struct Heard {
     cpu: Duration,
     /// Packets of each of them.
     packets: Vec<u64>,
-    /// Nanoseconds of the daemon's capture thread a packet sent.
+    /// Nanoseconds of the daemon's capture thread a packet.
     writer_ns: Option<f64>,
 }
 
@@ -94,9 +95,10 @@ pub(crate) fn run(args: &ReadersArgs, options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Filters of readers, each another; together they want about half of the packets.
+/// Filters of readers, each another. The first wants all; each of the others a few of a hundred.
 fn filter(reader: usize) -> String {
     match reader % 4 {
+        _ if reader == 0 => String::new(),
         0 => format!("tcp and ip[15] & 15 = {reader}"),
         1 => format!("udp and portrange {}-{}", 1000 + 3000 * reader, 3000 + 3000 * reader),
         2 => format!("ip and greater {} and ip[19] & 15 = {reader}", 60 + 20 * reader),
@@ -162,11 +164,12 @@ impl Bench<'_> {
             let listening = sockets.iter().filter(|socket| socket.if_index != 0 && socket.is_running);
             Ok(listening.count() == count)
         })?;
+        let before = cpu_of(&children)?;
         let sender = self.send()?;
         sleep(SETTLE);
-        let mut heard = Heard::default();
+        let mut heard = Heard { cpu: cpu_of(&children)? - before, ..Heard::default() };
         for child in children {
-            let output = ended(child, &mut heard)?;
+            let output = ended(child)?;
             let text = String::from_utf8_lossy(&output.stderr).into_owned();
             ensure!(number_before(&text, "packets dropped by kernel") == Some(0), "tcpdump lost: {text}");
             heard.packets.push(number_before(&text, "packets captured").context("tcpdump's count")?);
@@ -188,25 +191,29 @@ impl Bench<'_> {
             children
                 .push(command.arg(&socket).arg(filter(reader)).spawn().context("starting tapline capture")?);
         }
-        let mut status = Value::Null;
-        let mut readers = |is_done: &dyn Fn(&Value) -> bool| {
-            status = self.status(&socket)?;
+        let status = std::cell::RefCell::new(Value::Null);
+        let readers = |is_done: &dyn Fn(&Value) -> bool| {
+            let mut status = status.borrow_mut();
+            *status = self.status(&socket)?;
             let readers = status["captures"][0]["readers"].as_array().context("readers")?;
             Ok(readers.len() == count && readers.iter().all(is_done))
         };
         wait_for("readers", || readers(&|_| true))?;
+        let before = (cpu_of(&children)? + cpu_of([&daemon])?, writer_ns(&status.borrow()));
         let sender = self.send()?;
         sleep(SETTLE);
         wait_for("readers to have read all", || readers(&|reader| reader["counts"]["unread"] == 0))?;
-        let capture = &status["captures"][0];
-        let cpu_ns = capture["cpu_ns"].as_f64().context("cpu_ns")?;
+        let after = (cpu_of(&children)? + cpu_of([&daemon])?, writer_ns(&status.borrow()));
         let mut heard = Heard {
-            writer_ns: Some(cpu_ns / (self.args.rate * self.args.seconds) as f64),
+            cpu: after.0 - before.0,
+            writer_ns: Some((after.1 - before.1) / (self.args.rate * self.args.seconds) as f64),
             ..Heard::default()
         };
+        let status = status.into_inner();
+        let capture = &status["captures"][0];
         ensure!(capture["lost_before"] == 0, "the daemon lost: {capture}");
         for child in children {
-            let output = ended(child, &mut heard)?;
+            let output = ended(child)?;
             let value: Value = serde_json::from_slice(&output.stdout).context("a reader's account")?;
             let account = &value["account"];
             let tap = &account["interfaces"][0]["tap"];
@@ -215,7 +222,7 @@ impl Bench<'_> {
             ensure!(account["balanced"] == true && is_whole, "a reader lost: {account}");
             heard.packets.push(tap["offered"].as_u64().context("offered")?);
         }
-        ended(daemon, &mut heard)?;
+        ended(daemon)?;
         let _ = fs::remove_file(&socket);
         Ok((sender, heard))
     }
@@ -232,16 +239,31 @@ impl Bench<'_> {
     }
 }
 
-/// Ends a program, and adds what processor time it took.
-fn ended(child: Child, heard: &mut Heard) -> anyhow::Result<Output> {
+/// Ends a program.
+fn ended(child: Child) -> anyhow::Result<Output> {
     live::interrupt(&child)?;
-    let before = CpuTime::of_children();
     let output = child.wait_with_output()?;
-    heard.cpu += CpuTime::of_children().since(before).total();
     if !output.status.success() {
         bail!("{}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
     }
     Ok(output)
+}
+
+/// What processor time programs have taken by now, with all their threads (`schedstat` of proc(5): nanoseconds first).
+fn cpu_of<'c>(children: impl IntoIterator<Item = &'c Child>) -> anyhow::Result<Duration> {
+    let mut nanos = 0;
+    for child in children {
+        for task in fs::read_dir(format!("/proc/{}/task", child.id()))? {
+            let text = fs::read_to_string(task?.path().join("schedstat"))?;
+            nanos += text.split(' ').next().unwrap_or_default().parse::<u64>().context("schedstat")?;
+        }
+    }
+    Ok(Duration::from_nanos(nanos))
+}
+
+/// Nanoseconds of the daemon's capture thread so far.
+fn writer_ns(status: &Value) -> f64 {
+    status["captures"][0]["cpu_ns"].as_f64().unwrap_or(0.0)
 }
 
 fn wait_for(what: &str, mut is_there: impl FnMut() -> anyhow::Result<bool>) -> anyhow::Result<()> {
@@ -261,7 +283,7 @@ fn number_before(text: &str, words: &str) -> Option<u64> {
 
 fn tell(args: &ReadersArgs, rows: &[Row]) {
     println!(
-        "{} packets a second, {} s, readers with different filters: nanoseconds of processor time a packet sent, above what sending takes",
+        "{} packets a second, {} s, readers with different filters: nanoseconds of processor time a packet, above what sending takes",
         args.rate, args.seconds
     );
     println!(
