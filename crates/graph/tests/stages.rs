@@ -50,6 +50,10 @@ fn call(class: &Class, random: &mut Random) -> String {
         if class.name == "ipfix" && matches!(parameter.name, "rate" | "mtu") {
             continue;
         }
+        if class.name == "flowlog" && parameter.name == "to" {
+            arguments.push("to=\"/dev/null\"".to_owned());
+            continue;
+        }
         if parameter.default.is_none() || random.one_of(1, 2) {
             arguments.extend(value(parameter, random));
         }

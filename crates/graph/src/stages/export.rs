@@ -127,7 +127,7 @@ pub(crate) const ROWS: Class = Class {
     outputs: Outputs::None,
     takes: Takes::Flows(check_rows),
     order: Order::Flow,
-    example: "device(eth0) -> flow -> flowlog(\"flows.json\")",
+    example: "device(eth0) -> flow -> flowlog(\"-\")",
     make: Make::Stage(make_rows),
 };
 
