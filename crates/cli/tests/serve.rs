@@ -521,6 +521,11 @@ fn names_of_hosts_are_not_asked_for() {
     let mut command = tapline(["capture", "-i", "tap:office", "-w", "/dev/null", "--socket"]);
     let refused = finish(command.arg(daemon.socket()).arg("udp and host www.example.com"));
     refused.failed_saying(&["unknown host 'www.example.com'", "DNS is not asked there"]);
+    // Nor is one compiled that takes others' time.
+    let long = vec!["host 10.0.0.1"; 600].join(" or ");
+    let mut command = tapline(["capture", "-i", "tap:office", "-w", "/dev/null", "--socket"]);
+    let refused = finish(command.arg(daemon.socket()).arg(long));
+    refused.failed_saying(&["8192 are the most"]);
     daemon.reader("local.pcap", &["host localhost"]).interrupt();
     daemon.end();
 }
