@@ -42,7 +42,7 @@ fn flows(seed: u64, count: usize) -> Vec<Flow> {
             };
             let back = u64::from(at % 4);
             let sides = [side(1, 1 + u64::from(at)), side(2, back)];
-            Flow { sides, protocol: 6, end: EndReason::Idle, context: Context::NONE }
+            Flow { sides, protocol: 6, end: EndReason::Idle, context: Context::NONE, details: None }
         })
         .collect()
 }
