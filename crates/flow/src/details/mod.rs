@@ -325,6 +325,15 @@ impl<T: Copy + Default> Column<T> {
 mod tests {
     use super::*;
 
+    /// What docs/flow-table.md says that a flow takes.
+    #[test]
+    fn flows_take_what_is_documented() {
+        let len = |words: &str| DetailTable::flow_len(DetailFields::parse(words).unwrap(), 64);
+        assert_eq!([len("tcp"), len("sizes"), len("gaps")], [232, 56, 96]);
+        assert_eq!([len("application"), len("dns") - len("application")], [88, 256]);
+        assert_eq!(len("payload") - len("application"), 256);
+    }
+
     #[test]
     fn words_are_groups() {
         let both = DetailFields::parse("tcp, tls").unwrap();
