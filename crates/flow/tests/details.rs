@@ -1,11 +1,12 @@
 //! Details of flows: the same whatever carries the packets, bounded in memory, and none for flows that were not asked.
 
-use tapline_flow::{DetailFields, Details, Flow, Meter, Settings};
+use tapline_flow::{DetailFields, Details, EndReason, Flow, Meter, Settings};
 use tapline_packet::{Batch, Interface, LinkType, Meta, Record, Selection, Timestamp};
 use tapline_testkit::frames::application::{
     dns_query, dns_response, http_get, http_ok, tls_client_hello, tls_record,
 };
 use tapline_testkit::frames::*;
+use tapline_testkit::random::Random;
 
 const MS: i64 = 1_000_000;
 const ALL: &str = "tcp,sizes,gaps,dns,tls,http,application,payload";
@@ -238,4 +239,102 @@ fn a_new_flow_begins_with_nothing() {
     assert!(details(&flows[0]).http.is_some() && details(&flows[1]).http.is_none());
     assert_eq!(&details(&flows[1]).payload[0][..7], b"nothing");
     assert_eq!(details(&flows[1]).tcp.unwrap().sides[0].retransmitted, 0);
+}
+
+/// A stream whose segments are sent again, lost before here and sent again, and put out of order, as chance says; the counts are known.
+#[test]
+fn what_comes_again_is_counted_as_it_was_made() {
+    for seed in 0..40 {
+        let mut random = Random::new(seed);
+        let (mut turns, mut truth) = (Vec::new(), [0, 0, 0]);
+        // The handshake takes 30 ms both ways together.
+        turns.push((0, 0, SYN, 0, 0));
+        turns.push((1, 20, SYN | ACK, 0, 0));
+        turns.push((0, 30, ACK, 1, 0));
+        let (mut seq, mut ms) = (1, 40);
+        for _ in 0..200 {
+            let lens = [0; 3].map(|_| 1 + random.below(1400) as u32 + 1);
+            let starts = [seq, seq + lens[0], seq + lens[0] + lens[1]];
+            let mut send = |which: usize, after: i64| {
+                turns.push((0, ms + after, ACK, starts[which], lens[which] as usize))
+            };
+            match random.below(4) {
+                // In order.
+                0 => (0..3).for_each(|which| send(which, which as i64)),
+                // One of them twice, sooner or later.
+                1 => {
+                    let again = random.below(3) as usize;
+                    (0..3).for_each(|which| send(which, which as i64));
+                    send(again, 3 + random.below(90) as i64);
+                    truth[0] += 1;
+                    truth[1] += u64::from(lens[again]);
+                }
+                // The second one was lost on its way here, and comes more than a round trip later.
+                2 => {
+                    send(0, 0);
+                    send(2, 1);
+                    send(1, 1 + 31 + random.below(60) as i64);
+                    truth[0] += 1;
+                    truth[1] += u64::from(lens[1]);
+                }
+                // The second one took a longer way.
+                _ => {
+                    send(0, 0);
+                    send(2, 1);
+                    send(1, 1 + random.below(30) as i64);
+                    truth[2] += 1;
+                }
+            }
+            seq = starts[2] + lens[2];
+            ms += 100;
+        }
+        let bytes = vec![b'.'; 1500];
+        let turns: Vec<(usize, i64, u8, u32, &[u8])> =
+            turns.iter().map(|&(who, ms, flags, seq, len)| (who, ms, flags, seq, &bytes[..len])).collect();
+        let settings = Settings { active_ns: 3_600_000 * MS, idle_ns: 3_600_000 * MS, ..settings("tcp") };
+        let (flows, _) = metered(&settings, &conversation(Way::Plain, &turns), 65_535);
+        let tcp = details(&flows[0]).tcp.expect("it is TCP");
+        let client = &tcp.sides[0];
+        let told = [client.retransmitted.into(), client.retransmitted_bytes, client.out_of_order.into()];
+        assert_eq!((flows.len(), told), (1, truth), "seed {seed}");
+        assert_eq!((tcp.server_rtt, tcp.client_rtt), (Some(20_000_000), Some(10_000_000)));
+    }
+}
+
+/// Each reason for which a flow ends, in one meter with room for three, by what happens and when.
+#[test]
+fn every_reason_ends_a_flow() {
+    const SECOND: i64 = 1000;
+    let settings = Settings { flows_max: 3, ..Settings::default() };
+    let hosts = [Host::number(1), Host::number(2)];
+    let pair = IpPair::between(&hosts[0], &hosts[1], IpVersion::V4);
+    let udp = |src: u16| Ethernet::between(&hosts[0], &hosts[1]).ip(&Udp { src, dst: 9 }.packet(pair, b"."));
+    let tcp = |src: u16, flags: u8| {
+        let segment = Tcp { src, dst: 80, flags, ..Tcp::default() };
+        Ethernet::between(&hosts[0], &hosts[1]).ip(&segment.packet(pair, b""))
+    };
+    // Goes on for more than a minute, and then falls silent.
+    let mut frames: Vec<(i64, Vec<u8>)> = (0..=62).map(|second| (second * SECOND, udp(1))).collect();
+    // Is reset, and waits for two seconds.
+    frames.push((10 * SECOND + 1, tcp(2, SYN)));
+    frames.push((10 * SECOND + 2, tcp(2, flags::RST)));
+    // Is silent for longer than fifteen seconds.
+    frames.push((20 * SECOND + 1, udp(3)));
+    // There is no room for the fourth, and the first of these was silent longest.
+    frames.extend([4, 5, 6].map(|src| (61 * SECOND + i64::from(src), udp(src))));
+    frames.sort_by_key(|(ms, _)| *ms);
+    let (flows, meter) = metered(&settings, &frames, 65_535);
+    let told: Vec<(u16, EndReason, u64)> = flows
+        .iter()
+        .map(|flow| {
+            let sender = usize::from(flow.sides[1].packets > 0);
+            (flow.sides[sender].port, flow.end, flow.packets())
+        })
+        .collect();
+    assert_eq!(told[..3], [(2, EndReason::End, 2), (3, EndReason::Idle, 1), (1, EndReason::Active, 60)]);
+    assert!(told.contains(&(1, EndReason::Full, 2)) || told.contains(&(4, EndReason::Full, 1)), "{told:?}");
+    assert!(told[told.len() - 3..].iter().all(|(_, reason, _)| *reason == EndReason::Forced));
+    let ends = EndReason::ALL.map(|reason| meter.statistics().ended.of(reason));
+    assert!(ends.iter().all(|count| *count > 0), "{ends:?}");
+    assert_eq!(told.iter().map(|(.., packets)| packets).sum::<u64>(), frames.len() as u64);
 }
