@@ -19,7 +19,7 @@ use tapline_filter::fpl::{self, FplOptions};
 use tapline_filter::ir::{Ir, Machine, Memory};
 use tapline_filter::{FixedNames, Handle, Stage, compile_ir, explain};
 use tapline_flow::export::{Exporter, Options as ExportOptions, Target, Version};
-use tapline_flow::{Flow, KeyFields, Meter, Settings};
+use tapline_flow::{DetailFields, Flow, KeyFields, Meter, Settings};
 use tapline_graph::plan::{Plan, Source};
 use tapline_packet::{Batch, Interface, LinkType, Meta, Packet, Record, Selection};
 use tapline_print::{HexStyle, Options, Printer, json};
@@ -543,6 +543,8 @@ fn graph_text_seeds() -> Vec<Vec<u8>> {
 pub fn flows(data: &[u8]) {
     let Some((&choice, mut rest)) = data.split_first() else { return };
     let key = if choice & 1 == 0 { "none" } else { "vlan,mpls,tunnel,tos,interface" };
+    let all = "tcp,sizes,gaps,dns,tls,http,application,payload";
+    let all_details = DetailFields::parse(all).expect("these are groups");
     let settings = Settings {
         active_ns: 3_000_000_000,
         idle_ns: 1_000_000_000,
@@ -551,12 +553,15 @@ pub fn flows(data: &[u8]) {
         key: KeyFields::parse(key).expect("these are fields"),
         inner: choice & 4 != 0,
         layer2: choice & 8 != 0,
+        details: if choice & 0x10 == 0 { DetailFields::NONE } else { all_details },
+        payload: 40,
     };
     let mut meter = Meter::new(&settings).expect("these are settings");
     let version = [Version::V5, Version::V9, Version::Ipfix][usize::from(choice >> 4) % 3];
     let options = ExportOptions {
         version,
         biflow: version == Version::Ipfix && choice >= 0x80,
+        template: if version == Version::Ipfix { format!("default,{all}") } else { String::new() },
         ..ExportOptions::default()
     };
     let mut exporter =
@@ -613,9 +618,9 @@ fn flows_seeds() -> Vec<Vec<u8>> {
     let frames: Vec<Vec<u8>> = Traffic::new(9).take(60).map(|(_, frame)| frame).collect();
     let mut seeds: Vec<Vec<u8>> =
         gallery::exhibits().iter().map(|(_, frame)| [vec![0x27], packet(frame)].concat()).collect();
-    seeds.extend((0..8).map(|choice| {
+    seeds.extend((0..16).map(|choice| {
         let all: Vec<u8> = frames.iter().flat_map(packet).collect();
-        [vec![choice * 31], all].concat()
+        [vec![choice * 17], all].concat()
     }));
     seeds
 }

@@ -1,20 +1,21 @@
-//! Packets to flows to IPFIX: `tapline probe -r FILE --export udp://...` against softflowd and nfpcapd.
+//! Packets to flows to IPFIX: `tapline probe -r FILE --export udp://...` against softflowd, nfpcapd, argus and pmacctd.
 //!
 //! The table fills to the full number of conversations: no timeout is shorter than the file. What is sent goes to a socket here that throws it away, and what
-//! that costs is not counted. nfpcapd has no export by UDP that ends with its file, so it writes its own files, as it is used.
+//! that costs is not counted. nfpcapd has no export by UDP that ends with its file, so it writes its own files, as it is used; so does argus. pmacctd sends
+//! NetFlow v5, whose packets are counted here; it waits for most of a minute at its end, so it runs only if it is named.
 //!
 //! Before anything is measured each runs once, and must have every packet: tapline by its account, softflowd by its statistics, which must tell of no
-//! message that could not be sent, nfpcapd by what `nfdump -I` finds in its files.
+//! message that could not be sent, nfpcapd by what `nfdump -I` finds in its files, argus by what `racount` finds, pmacctd by what came.
 
 use std::net::UdpSocket;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use clap::Args;
 use serde_json::Value;
 use tapline_testkit::netns::has_program;
@@ -37,28 +38,39 @@ pub(crate) struct FlowsArgs {
     /// Sizes of frames, as recipes have them, with commas: 60 is 64 bytes with the check sequence.
     #[arg(long, value_delimiter = ',', default_values_t = ["60".to_owned(), "imix".to_owned()])]
     pub(crate) sizes: Vec<String>,
+    /// Peers, with commas: softflowd, nfpcapd, argus, pmacctd; those that are not installed are left out.
+    #[arg(long, value_delimiter = ',', default_values_t = PEERS.map(str::to_owned))]
+    pub(crate) peers: Vec<String>,
 }
 
 impl Default for FlowsArgs {
     fn default() -> FlowsArgs {
         let sizes = ["60", "imix"].map(str::to_owned).to_vec();
-        FlowsArgs { conversations: vec![1_000, 100_000, 1_000_000], packets: 4_000_000, sizes }
+        let peers = PEERS.map(str::to_owned).to_vec();
+        FlowsArgs { conversations: vec![1_000, 100_000, 1_000_000], packets: 4_000_000, sizes, peers }
     }
 }
 
-/// A peer, by its place in the series.
-const PEERS: [&str; 3] = ["tapline", "softflowd", "nfpcapd"];
+/// Who is there by default.
+const PEERS: [&str; 3] = ["softflowd", "nfpcapd", "argus"];
 
 pub(crate) fn run(args: &FlowsArgs, options: &Options, report: &mut Report) -> anyhow::Result<()> {
     let folder = options.folder()?;
     let tapline = options.tapline()?;
     let sink = Sink::start()?;
-    let is_there = |peer: &&str| match *peer {
-        "tapline" => true,
-        "nfpcapd" => has_program("nfpcapd") && has_program("nfdump"),
-        peer => has_program(peer),
-    };
-    let peers: Vec<&str> = PEERS.into_iter().filter(is_there).collect();
+    let mut peers = vec!["tapline"];
+    for peer in &args.peers {
+        let needs: &[&str] = match peer.as_str() {
+            "softflowd" => &["softflowd"],
+            "nfpcapd" => &["nfpcapd", "nfdump"],
+            "argus" => &["argus", "racount"],
+            "pmacctd" => &["pmacctd"],
+            other => bail!("{other} is no peer; there are softflowd, nfpcapd, argus and pmacctd"),
+        };
+        if needs.iter().all(|program| has_program(program)) {
+            peers.push(peer);
+        }
+    }
     for size in &args.sizes {
         let mut resident = Vec::new();
         for &conversations in &args.conversations {
@@ -66,7 +78,7 @@ pub(crate) fn run(args: &FlowsArgs, options: &Options, report: &mut Report) -> a
             make_file(&tapline, &path, size, conversations, args.packets)?;
             let job = Job { tapline: &tapline, path: &path, folder: folder.path(), port: sink.port };
             for peer in &peers {
-                check(&job, peer, args.packets)?;
+                check(&job, peer, args.packets, &sink)?;
             }
             let mut series =
                 Series::new(format!("flows/{size}/{conversations}"), &peers, Some(Goal::TimesFaster(10.0)));
@@ -120,6 +132,15 @@ impl Job<'_> {
                     command.arg(option).arg(self.folder.join(name));
                 }
             }
+            "argus" => {
+                // What it tells of a flow that goes on is beside the matter.
+                command.args(["-S", NEVER, "-w"]).arg(self.folder.join("argus"));
+            }
+            "pmacctd" => {
+                std::fs::write(self.folder.join("pmacctd"), self.settings_of_pmacctd())?;
+                command.arg("-f").arg(self.folder.join("pmacctd"));
+                return Ok(command);
+            }
             _ => {
                 let into = self.folder.join("nfpcapd");
                 std::fs::create_dir_all(&into)?;
@@ -130,8 +151,21 @@ impl Job<'_> {
         Ok(command)
     }
 
-    /// Takes away what nfpcapd wrote.
+    fn settings_of_pmacctd(&self) -> String {
+        let names = ["tcp", "tcp.rst", "tcp.fin", "udp", "icmp", "general", "maxlife"];
+        format!(
+            "daemonize: false\nplugins: nfprobe\npcap_savefile: {}\nnfprobe_receiver: 127.0.0.1:{}\nnfprobe_version: 5\n\
+             nfprobe_timeouts: {}\nplugin_buffer_size: 10240\nplugin_pipe_size: 536870912\n\
+             aggregate: src_host,dst_host,src_port,dst_port,proto,tos\n",
+            self.path.display(),
+            self.port,
+            names.map(|name| format!("{name}={NEVER}")).join(":")
+        )
+    }
+
+    /// Takes away what nfpcapd and argus wrote.
     fn tidy_up(&self) {
+        let _ = std::fs::remove_file(self.folder.join("argus"));
         let _ = std::fs::remove_dir_all(self.folder.join("nfpcapd"));
     }
 
@@ -173,11 +207,14 @@ fn make_file(
 }
 
 /// Every packet is in a record, by what the peer itself says.
-fn check(job: &Job<'_>, peer: &str, packets: u64) -> anyhow::Result<()> {
+fn check(job: &Job<'_>, peer: &str, packets: u64, sink: &Sink) -> anyhow::Result<()> {
+    let before = sink.packets.load(Ordering::Relaxed);
     let output = job.command(peer)?.stdin(Stdio::null()).output()?;
     let told = match peer {
         "tapline" => of_account(&output.stdout)?,
         "softflowd" => of_statistics(&output)?,
+        "argus" => of_racount(&job.folder.join("argus"))?,
+        "pmacctd" => sink.packets.load(Ordering::Relaxed) - before,
         _ => of_files(&job.folder.join("nfpcapd"))?,
     };
     job.tidy_up();
@@ -214,6 +251,16 @@ fn of_files(folder: &Path) -> anyhow::Result<u64> {
     number_behind(&String::from_utf8_lossy(&output.stdout), "Packets:")
 }
 
+/// Packets in a file of argus: the second column of the sum.
+fn of_racount(path: &Path) -> anyhow::Result<u64> {
+    let output = Command::new("racount").arg("-r").arg(path).stdin(Stdio::null()).output()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let sum =
+        text.lines().find(|line| line.trim_start().starts_with("sum")).context("racount tells no sum")?;
+    let packets = sum.split_whitespace().nth(2).context("racount tells no packets")?;
+    packets.parse().with_context(|| format!("racount: {sum}"))
+}
+
 fn number_behind(text: &str, name: &str) -> anyhow::Result<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(name)).with_context(|| format!("no {name}"))?;
     rest.trim().parse().with_context(|| format!("{name} {rest}"))
@@ -237,9 +284,10 @@ fn tell_memory(resident: &[(u64, f64)]) {
     }
 }
 
-/// Takes datagrams and throws them away.
+/// Takes datagrams and throws them away. Of NetFlow v5 the packets in its records are counted.
 struct Sink {
     port: u16,
+    packets: Arc<AtomicU64>,
     is_over: Arc<AtomicBool>,
 }
 
@@ -250,14 +298,26 @@ impl Sink {
         let port = socket.local_addr()?.port();
         let is_over = Arc::new(AtomicBool::new(false));
         let ended = Arc::clone(&is_over);
+        let packets = Arc::new(AtomicU64::new(0));
+        let counted = Arc::clone(&packets);
         thread::spawn(move || {
             let mut buffer = vec![0; 1 << 16];
             while !ended.load(Ordering::Relaxed) {
-                let _ = socket.recv(&mut buffer);
+                if let Ok(len) = socket.recv(&mut buffer) {
+                    counted.fetch_add(of_version_5(&buffer[..len]), Ordering::Relaxed);
+                }
             }
         });
-        Ok(Sink { port, is_over })
+        Ok(Sink { port, packets, is_over })
     }
+}
+
+/// Packets in the records of a message of NetFlow v5: a header of 24 octets, records of 48.
+fn of_version_5(message: &[u8]) -> u64 {
+    let Some((&[0, 5, ..], records)) = message.split_first_chunk::<24>() else { return 0 };
+    let packets =
+        |record: &[u8]| record.get(16..20).and_then(|octets| octets.try_into().ok()).map(u32::from_be_bytes);
+    records.chunks_exact(48).filter_map(packets).map(u64::from).sum()
 }
 
 impl Drop for Sink {
@@ -274,6 +334,12 @@ mod tests {
     fn numbers_stand_behind_their_names() {
         let text = "Ident: none\nPackets: 5000\nPackets_tcp: 2500\n";
         assert_eq!(number_behind(text, "Packets:").unwrap(), 5000);
+        let mut message = vec![0; 24 + 2 * 48 + 3];
+        (message[1], message[24 + 19], message[24 + 48 + 18]) = (5, 7, 1);
+        assert_eq!(
+            (of_version_5(&message), of_version_5(&message[..30]), of_version_5(&[0, 10])),
+            (7 + 256, 0, 0)
+        );
         assert!(number_behind(text, "Bytes:").is_err() && number_behind(text, "Ident:").is_err());
     }
 }

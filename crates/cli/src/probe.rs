@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use tapline_flow::export::{Target, Version};
-use tapline_flow::{Error, KeyFields};
+use tapline_flow::export::{EXAMPLE_ENTERPRISE, Element, Target, Version};
+use tapline_flow::{DetailFields, Error, KeyFields, PAYLOAD_MAX};
 
 use crate::args::{LanguageArgs, RunArgs, parse_duration};
 use crate::live::XdpArgs;
@@ -23,6 +23,7 @@ Examples:
   tapline probe -r trace.pcap                                        the greatest flows of a file
   tapline probe -r trace.pcap --export file:trace.ipfix              its flows as IPFIX (RFC 5655)
   tapline probe -r trace.pcap --export json:- | jq .communityId      as lines of JSON; csv:NAME for spreadsheets
+  tapline probe -r trace.pcap --details tcp,tls,dns,application      with round trips, retransmissions, names, applications
   tapline probe -i eth0 --export udp://10.0.0.1:4739                 flows of an interface, to a collector
   tapline probe -i eth0 --export udp://a:2055 --version 9            NetFlow v9; --version 5 for collectors that know no other
   tapline probe -i eth0 --export a:4739,b:4739 --spread flow         half of the flows to each of two collectors
@@ -35,7 +36,7 @@ Examples:
 From a file, messages bear the capture's time and sequence numbers begin at 0. At the end stand what the table did and where every packet
 went: those in records that were sent are written. In the row of `meter`, flows is how many began; idle, active, end, forced and full are
 why they ended; most is the greatest number at once, room what the table holds, late packets older than one before them, ahead those of a live
-interface whose clock was more than a second ahead.
+interface whose clock was more than a second ahead, no_room details that found no room.
 docs/flows.md has the fields, docs/flow-table.md what it costs.";
 
 #[derive(Debug, Args)]
@@ -64,7 +65,7 @@ pub(crate) struct ProbeArgs {
     /// After FIN both ways or RST so long a silence ends a flow.
     #[arg(long, value_name = "TIME", default_value = "2", value_parser = parse_duration, help_heading = "Flows")]
     closed_timeout: Duration,
-    /// Room for so many flows, of 195 bytes each, taken as they come. If there are more, the longest silent ends.
+    /// Room for so many flows, of 195 bytes each (more with --details: docs/flow-table.md), taken as they come. If there are more, the longest silent ends.
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000), help_heading = "Flows")]
     flows_max: u64,
     /// What tells flows apart besides addresses, ports and protocol: vlan, mpls, tunnel, tos, interface; with commas.
@@ -76,6 +77,13 @@ pub(crate) struct ProbeArgs {
     /// Count bytes of frames, not of IP packets.
     #[arg(long, help_heading = "Flows")]
     layer2: bool,
+    /// What flows are asked for besides: tcp (round trips, retransmissions, windows), sizes, gaps, dns, tls (server name, JA3, JA4), http,
+    /// application, payload; with commas. Their elements are added to the template, and the table of flows has them.
+    #[arg(long, value_name = "GROUPS", default_value = "none", help_heading = "Flows")]
+    details: String,
+    /// With --details payload: so many bytes of the first payload of each side.
+    #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=i64::from(PAYLOAD_MAX)), help_heading = "Flows")]
+    payload: u16,
     /// Meter one of so many packets, chosen by chance in each block of so many. Records tell the rate, and are not scaled.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000), help_heading = "Flows")]
     sample: u64,
@@ -87,7 +95,7 @@ pub(crate) struct ProbeArgs {
     /// 10 is IPFIX, 9 and 5 are NetFlow.
     #[arg(long, value_name = "N", default_value = "10", value_parser = ["5", "9", "10"], help_heading = "Export")]
     version: String,
-    /// The elements of a record, by IANA's names and with commas (docs/flows.md).
+    /// The elements of a record, by IANA's names and with commas (docs/flows.md); default, and words of --details, stand for several.
     #[arg(long, value_name = "NAMES", default_value = "default", help_heading = "Export")]
     template: String,
     /// Both directions in one record (RFC 5103).
@@ -96,6 +104,9 @@ pub(crate) struct ProbeArgs {
     /// Observation domain, source id, or (5) engine type and id in its low 16 bits.
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Export")]
     domain: u32,
+    /// The private enterprise number of elements that IANA does not know; 32473 is that of examples (RFC 5612).
+    #[arg(long, value_name = "N", default_value_t = EXAMPLE_ENTERPRISE, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Export")]
+    enterprise: u32,
     /// The most bytes of an IP packet with a message.
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u16).range(256..), help_heading = "Export")]
     mtu: u16,
@@ -173,10 +184,14 @@ fn check(args: &ProbeArgs) -> Result<()> {
         let what = "--key tunnel tells no flows apart without --inner: no tunnel is taken off";
         writeln!(io::stderr(), "tapline: {what}")?;
     }
+    let details = DetailFields::parse(&args.details)?;
     let (rows, collectors) = destinations(args);
     if !collectors.is_empty() {
         Target::list(&collectors.join(","))?;
         check_sampling(args)?;
+        if args.version == "5" && details.any() {
+            bail!("NetFlow v5 has no place for --details: use --version 10");
+        }
     }
     if rows.iter().filter(|(_, path)| *path == "-").count() > 1 || has_rows_on_stdout(args) && args.json {
         bail!("standard output takes one thing: name files for the others");
@@ -238,7 +253,7 @@ fn graph(args: &ProbeArgs) -> String {
         text += &format!(" meter -> export :: {};", export(args, &collectors.join(",")));
     }
     for (at, (format, path)) in rows.iter().enumerate() {
-        let (to, template, biflow) = (quoted(path), quoted(&args.template), yes(args.biflow));
+        let (to, template, biflow) = (quoted(path), quoted(&template(args)), yes(args.biflow));
         text += &format!(
             " meter -> lines{at} :: flowlog({to}, format={format}, template={template}, biflow={biflow});"
         );
@@ -255,7 +270,7 @@ fn filter(args: &ProbeArgs) -> Option<String> {
 
 fn meter(args: &ProbeArgs) -> String {
     format!(
-        "meter :: flow(active={}, idle={}, closed={}, flows={}, key={}, inner={}, bytes={}, sample={})",
+        "meter :: flow(active={}, idle={}, closed={}, flows={}, key={}, inner={}, bytes={}, sample={}, details={}, payload={})",
         time(args.active_timeout),
         time(args.idle_timeout),
         time(args.closed_timeout),
@@ -264,15 +279,31 @@ fn meter(args: &ProbeArgs) -> String {
         yes(args.inner),
         if args.layer2 { "frame" } else { "ip" },
         args.sample,
+        quoted(&details(args).words()),
+        args.payload,
     )
+}
+
+/// What flows are asked for: what was said, and what the template needs.
+fn details(args: &ProbeArgs) -> DetailFields {
+    let asked = DetailFields::parse(&args.details).unwrap_or_default();
+    asked.with(Element::needs_of(&args.template))
+}
+
+/// The template with what was asked for besides.
+fn template(args: &ProbeArgs) -> String {
+    match DetailFields::parse(&args.details).unwrap_or_default() {
+        DetailFields::NONE => args.template.clone(),
+        asked => format!("{},{}", args.template, asked.words()),
+    }
 }
 
 fn export(args: &ProbeArgs, to: &str) -> String {
     format!(
-        "ipfix({}, version={}, template={}, biflow={}, domain={}, mtu={}, templates={}, template_time={}, spread={}, rate={})",
+        "ipfix({}, version={}, template={}, biflow={}, domain={}, mtu={}, templates={}, template_time={}, spread={}, rate={}, enterprise={})",
         quoted(to),
         args.version,
-        quoted(&args.template),
+        quoted(&template(args)),
         yes(args.biflow),
         args.domain,
         args.mtu,
@@ -280,6 +311,7 @@ fn export(args: &ProbeArgs, to: &str) -> String {
         time(args.template_time),
         args.spread,
         args.rate,
+        args.enterprise,
     )
 }
 
@@ -318,6 +350,7 @@ mod tests {
         for (line, nodes) in [
             ("-r a.pcap", 3),
             ("-r a.pcap --export 127.0.0.1:9 --version 9 --biflow", 3),
+            ("-r a.pcap --export 127.0.0.1:9,json:a --details tcp,tls --template default,dnsQueryName", 4),
             ("-i eth0 -i eth1 --export udp://a:1,udp://b:2 --spread flow --top 7 udp port 53", 6),
             ("-r a.pcap --export json:a.json,csv:-,127.0.0.1:9 --top 3", 6),
             ("-r a\\\"b.pcap --key vlan,tos --inner --active-timeout 1.5m --idle-timeout 500ms", 3),

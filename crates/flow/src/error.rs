@@ -40,6 +40,22 @@ pub enum Error {
         /// All fields.
         known: String,
     },
+    /// A word that means no group of details.
+    #[error("`{word}` is nothing that flows can be asked for besides; there are {known}")]
+    Detail {
+        /// The word.
+        word: String,
+        /// All groups.
+        known: String,
+    },
+    /// So much payload is not kept.
+    #[error("{payload} bytes of payload a side: it may be 1 to {max}")]
+    Payload {
+        /// What was asked for.
+        payload: u16,
+        /// The most.
+        max: u16,
+    },
     /// A word that means no information element.
     #[error("`{word}` is no information element that can be filled here; {hint}")]
     Element {

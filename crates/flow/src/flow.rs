@@ -4,8 +4,10 @@ use std::net::IpAddr;
 
 use tapline_packet::Timestamp;
 
+use crate::Details;
+
 /// A flow that has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Flow {
     /// Its ends: that which sent the first packet, and the other one. What stands in a side is what that end sent.
     pub sides: [Side; 2],
@@ -15,6 +17,8 @@ pub struct Flow {
     pub end: EndReason,
     /// What its first packet had besides.
     pub context: Context,
+    /// What the meter was asked for besides; `None` if that was nothing.
+    pub details: Option<Box<Details>>,
 }
 
 /// One end of a flow, and what it sent.

@@ -7,13 +7,14 @@
 //! ```
 //!
 //! - [`Meter`] puts packets into flows. Its memory is fixed when it is made; time comes from packets, or is told.
-//! - [`Flow`] is a flow that has ended, with both its directions.
+//! - [`Flow`] is a flow that has ended, with both its directions, and with [`Details`] where these were asked for.
 //! - [`export`] turns flows into messages, and sends them to collectors or writes them to files.
 //!
 //! `docs/flow-table.md` has the layout of the table and what it costs.
 #![forbid(unsafe_code)]
 
 mod births;
+mod details;
 mod error;
 pub mod export;
 mod flow;
@@ -26,6 +27,10 @@ mod statistics;
 mod table;
 mod wheel;
 
+pub use details::{
+    Application, DetailFields, Details, Dns, DnsAnswer, Gaps, Http, PAYLOAD_MAX, Refused, SIZES, SizeCounts,
+    Tcp, TcpSide, Tls,
+};
 pub use error::Error;
 pub use flow::{Context, EndReason, Flow, Side};
 pub use key::KeyFields;

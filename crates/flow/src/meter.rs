@@ -13,10 +13,10 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType, Selection, Timestamp};
 
 use crate::fragments::Fragments;
-use crate::packet::{self, Rest, Seen, View};
+use crate::packet::{self, Inside, Rest, Seen, View};
 use crate::table::{Table, Timeouts};
 use crate::wheel::PLACES_MAX;
-use crate::{Cause, Error, Flow, KeyFields, Statistics, Tally};
+use crate::{Cause, DetailFields, Error, Flow, KeyFields, PAYLOAD_MAX, Statistics, Tally};
 
 /// Flows that [`Meter::expire`] and [`Meter::finish`] end in one call.
 const ENDED_PER_CALL: usize = 512;
@@ -42,6 +42,10 @@ pub struct Settings {
     pub inner: bool,
     /// Bytes of frames are counted, not of IP packets.
     pub layer2: bool,
+    /// What flows are asked for besides.
+    pub details: DetailFields,
+    /// Of the first payload of each side so many bytes are kept, if that was asked for: 1 to [`PAYLOAD_MAX`].
+    pub payload: u16,
 }
 
 impl Default for Settings {
@@ -55,14 +59,24 @@ impl Default for Settings {
             key: KeyFields::default(),
             inner: false,
             layer2: false,
+            details: DetailFields::NONE,
+            payload: 64,
         }
     }
 }
 
 impl Settings {
+    /// Bytes that a flow takes at most, with its part of the index, of the timers and of what all share; beside them are about 6 MiB.
+    pub fn flow_len(&self) -> usize {
+        Table::flow_len(self.details, self.payload)
+    }
+
     fn check(&self) -> Result<(), Error> {
         if !(1..=PLACES_MAX).contains(&self.flows_max) {
             return Err(Error::FlowsMax { flows_max: self.flows_max, max: PLACES_MAX });
+        }
+        if !(1..=PAYLOAD_MAX).contains(&self.payload) {
+            return Err(Error::Payload { payload: self.payload, max: PAYLOAD_MAX });
         }
         for (name, ns, least_ns, least) in [
             ("active", self.active_ns, 1_000_000, "1 ms"),
@@ -96,11 +110,12 @@ impl Meter {
     /// If a setting is out of its range, or there is no memory for so many flows.
     pub fn new(settings: &Settings) -> Result<Meter, Error> {
         settings.check()?;
-        let Settings { active_ns, idle_ns, closed_ns, flows_max, key, inner, layer2 } = *settings;
+        let Settings { active_ns, idle_ns, closed_ns, flows_max, key, inner, layer2, details, payload } =
+            *settings;
         let timeouts = Timeouts { active: active_ns, idle: idle_ns, closed: closed_ns };
         let seed = RandomState::new().build_hasher().finish();
         Ok(Meter {
-            table: Table::new(flows_max, seed, key, timeouts)?,
+            table: Table::new(flows_max, seed, key, timeouts, (details, payload))?,
             view: View { fields: key, inner, layer2, seed },
             fragments: Fragments::new(),
             statistics: Statistics { flows_max: flows_max as u64, ..Statistics::default() },
@@ -123,13 +138,38 @@ impl Meter {
         for seen in &mut self.seen[..count] {
             self.table.guess(seen);
         }
+        self.statistics.flow_bytes += match self.table.has_details() {
+            true => self.add_and_look(batch, selection, ended),
+            false => self.add(count, ended),
+        };
+        self.statistics.active_max = self.statistics.active_max.max(self.table.len() as u64);
+    }
+
+    /// Adds packets to their flows. Their bytes.
+    #[inline]
+    fn add(&mut self, count: usize, ended: &mut Vec<Flow>) -> u64 {
         let mut bytes = 0;
         for seen in &self.seen[..count] {
             bytes += u64::from(seen.bytes);
             self.table.add(seen, &self.rests, &mut self.statistics, ended);
         }
-        self.statistics.flow_bytes += bytes;
-        self.statistics.active_max = self.statistics.active_max.max(self.table.len() as u64);
+        bytes
+    }
+
+    /// The same, and what flows are asked for besides.
+    fn add_and_look(&mut self, batch: &Batch<'_>, selection: &Selection, ended: &mut Vec<Flow>) -> u64 {
+        let mut bytes = 0;
+        for (seen, index) in self.seen.iter().zip(selection.iter()) {
+            bytes += u64::from(seen.bytes);
+            let place = self.table.add(seen, &self.rests, &mut self.statistics, ended);
+            let data = batch.packet(index).data;
+            let inside = match self.rests.get(usize::from(seen.rest)) {
+                Some(rest) => rest.inside,
+                None => Inside::of_plain(data),
+            };
+            self.table.look(place, seen, data, inside);
+        }
+        bytes
     }
 
     /// What flows need of each packet. How many have a flow.
@@ -210,7 +250,7 @@ impl Meter {
     /// What it did so far.
     pub fn statistics(&self) -> Statistics {
         let (active, chain_max) = (self.table.len() as u64, self.table.chain_max().into());
-        Statistics { active, chain_max, ..self.statistics }
+        Statistics { active, chain_max, refused: self.table.refused(), ..self.statistics }
     }
 }
 

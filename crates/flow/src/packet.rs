@@ -58,6 +58,24 @@ impl Seen {
 pub(crate) struct Rest {
     pub(crate) addresses: Addresses,
     pub(crate) context: Context,
+    /// `None` for later fragments, and without a transport's header.
+    pub(crate) inside: Option<Inside>,
+}
+
+/// Where the transport's header is in the bytes of a packet, and where its IP packet ends by its own length, captured or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Inside {
+    pub(crate) l4: u32,
+    pub(crate) end: u32,
+}
+
+impl Inside {
+    /// That of a plain packet.
+    #[inline]
+    pub(crate) fn of_plain(data: &[u8]) -> Option<Inside> {
+        let &[high, low] = data.get(16..)?.first_chunk()?;
+        Some(Inside { l4: 34, end: 14 + u32::from(u16::from_be_bytes([high, low])) })
+    }
 }
 
 /// How packets are looked at.
@@ -126,6 +144,7 @@ pub(crate) fn any(
         headers: Headers::parse(link_type, packet),
         data: packet.data,
         wire_len: packet.meta.wire_len,
+        offset: 0,
     };
     if let Some(tag) = layer.headers.vlans().first() {
         context.vlan = tag.id();
@@ -136,7 +155,7 @@ pub(crate) fn any(
     if view.inner {
         layer = innermost(layer, &mut context);
     }
-    let Layer { headers, data, wire_len } = layer;
+    let Layer { headers, data, wire_len, offset } = layer;
     let (version, l3) = headers.ip().zip(headers.l3()).ok_or(Cause::NotIp)?;
     let (ttl, tos, total) = ip_fields(version, data, l3).ok_or(Cause::Cut)?;
     if view.fields.tos {
@@ -162,8 +181,9 @@ pub(crate) fn any(
         key::wide(version, (source, ports.0), (destination, ports.1), protocol, &part, view.seed)
     };
     let flags = tcp_flags(&headers, data, protocol);
+    let inside = inside(&headers, l3, total, wire_len, offset);
     let seen = Seen { words, side, time, bytes, flags, ttl, tos, ..Seen::default() };
-    Ok((seen, Rest { addresses, context }))
+    Ok((seen, Rest { addresses, context, inside }))
 }
 
 /// A packet, or one inside of it.
@@ -171,6 +191,8 @@ struct Layer<'p> {
     headers: Headers,
     data: &'p [u8],
     wire_len: u32,
+    /// Where it begins in the packet.
+    offset: usize,
 }
 
 /// The innermost IP packet.
@@ -182,7 +204,12 @@ fn innermost<'p>(mut layer: Layer<'p>, context: &mut Context) -> Layer<'p> {
             break;
         }
         let data = inner.data(layer.data);
-        layer = Layer { headers, data, wire_len: layer.wire_len.saturating_sub(inner.offset as u32) };
+        layer = Layer {
+            headers,
+            data,
+            wire_len: layer.wire_len.saturating_sub(inner.offset as u32),
+            offset: layer.offset + inner.offset,
+        };
         context.is_inner = true;
         match inner.tunnel {
             // The outermost one counts.
@@ -284,6 +311,13 @@ fn own_ports(headers: &Headers, data: &[u8], protocol: u8) -> Result<(u16, u16),
         }
         _ => Ok((0, 0)),
     }
+}
+
+/// Where the transport's header is, in the packet as a whole.
+fn inside(headers: &Headers, l3: usize, total: u32, wire_len: u32, offset: usize) -> Option<Inside> {
+    let l4 = headers.l4().filter(|_| !headers.fragment().is_some_and(|fragment| fragment.is_later()))?;
+    let end = if total == 0 { wire_len } else { l3 as u32 + total };
+    Some(Inside { l4: (offset + l4) as u32, end: (offset as u32).saturating_add(end) })
 }
 
 fn tcp_flags(headers: &Headers, data: &[u8], protocol: u8) -> u8 {

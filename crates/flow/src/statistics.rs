@@ -1,6 +1,6 @@
 //! What the meter did.
 
-use crate::EndReason;
+use crate::{EndReason, Refused};
 
 /// Why a packet belongs to no flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -106,6 +106,8 @@ pub struct Statistics {
     pub late: u64,
     /// Packets whose time was later than [`Meter::set_latest`](crate::Meter::set_latest) allows.
     pub ahead: u64,
+    /// Details for which there was no room.
+    pub refused: Refused,
 }
 
 impl Statistics {
@@ -131,5 +133,6 @@ impl Statistics {
         self.fragments_alone += other.fragments_alone;
         self.late += other.late;
         self.ahead += other.ahead;
+        self.refused.merge(other.refused);
     }
 }

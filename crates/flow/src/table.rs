@@ -14,6 +14,9 @@
 //! As long as packets are in order the clock is the packet's own time, so the hot part holds one `born` and, for each direction, how long after
 //! it the last packet came. The first late packet of a flow makes it an *odd* one, which keeps all its times in the cold part.
 //!
+//! # Details
+//! What flows are asked for besides stands in a table of its own, at the same places ([`DetailTable`]); without any, packets pay one test of a pointer.
+//!
 //! # The end
 //! A flow has ended once it was silent for too long, which the wheel finds, or has lasted for too long, which its place among the births tells.
 //! Whether it is found so or by its next packet makes no difference to any record.
@@ -24,9 +27,10 @@ use tapline_packet::Timestamp;
 use tapline_sys::memory;
 
 use crate::births::Births;
+use crate::details::{DetailFields, DetailTable, Look, Refused};
 use crate::index::{Home, Index};
 use crate::key::{self, Addresses, KeyFields, Words};
-use crate::packet::{Rest, Seen};
+use crate::packet::{Inside, Rest, Seen};
 use crate::statistics::Statistics;
 use crate::wheel::Wheel;
 use crate::{Context, EndReason, Error, Flow, Side};
@@ -118,6 +122,7 @@ pub(crate) struct Table {
     cold: Vec<Cold>,
     wheel: Wheel,
     births: Births,
+    details: Option<Box<DetailTable>>,
     /// Places that are in no use: the wheel has them as a list.
     free: u32,
     flows_max: usize,
@@ -137,16 +142,40 @@ impl Table {
         seed: u64,
         fields: KeyFields,
         timeouts: Timeouts,
+        (details, payload): (DetailFields, u16),
     ) -> Result<Table, Error> {
-        let no_memory = |_| Error::Memory { flows_max, bytes: flows_max.saturating_mul(FLOW_LEN) };
+        let bytes = flows_max.saturating_mul(Table::flow_len(details, payload));
+        let no_memory = |_| Error::Memory { flows_max, bytes };
         let (mut hot, mut cold) = (Vec::new(), Vec::new());
         hot.try_reserve_exact(flows_max).map_err(no_memory)?;
         cold.try_reserve_exact(flows_max).map_err(no_memory)?;
         let wheel = Wheel::new(flows_max, timeouts.idle).map_err(no_memory)?;
         let births = Births::new(flows_max).map_err(no_memory)?;
         let index = Index::new(flows_max).map_err(no_memory)?;
+        let details = match details.any() {
+            true => Some(Box::new(DetailTable::new(details, payload, flows_max).map_err(no_memory)?)),
+            false => None,
+        };
         let clock = i64::MIN;
-        Ok(Table { index, hot, cold, wheel, births, free: 0, flows_max, seed, fields, timeouts, clock })
+        Ok(Table {
+            index,
+            hot,
+            cold,
+            wheel,
+            births,
+            details,
+            free: 0,
+            flows_max,
+            seed,
+            fields,
+            timeouts,
+            clock,
+        })
+    }
+
+    /// Bytes that a flow takes, with its part of what all share.
+    pub(crate) fn flow_len(details: DetailFields, payload: u16) -> usize {
+        FLOW_LEN + DetailTable::flow_len(details, payload)
     }
 
     /// Flows that are there.
@@ -177,7 +206,28 @@ impl Table {
         }
     }
 
-    /// Adds a packet to its flow, which is made if there is none. A flow that had ended before comes out.
+    pub(crate) fn has_details(&self) -> bool {
+        self.details.is_some()
+    }
+
+    /// What found no room among the details.
+    pub(crate) fn refused(&self) -> Refused {
+        self.details.as_ref().map_or_else(Refused::default, |details| details.refused())
+    }
+
+    /// Looks at a packet that was added at a place, for the details that flows were asked for.
+    pub(crate) fn look(&mut self, place: u32, seen: &Seen, data: &[u8], inside: Option<Inside>) {
+        if let (Some(details), Some(hot)) = (&mut self.details, self.hot.get(place as usize)) {
+            details.packet(
+                place,
+                key::protocol(hot.words),
+                key::ports(hot.words),
+                Look { seen, data, inside },
+            );
+        }
+    }
+
+    /// Adds a packet to its flow, which is made if there is none. A flow that had ended before comes out. The place of the flow.
     #[inline(always)]
     pub(crate) fn add(
         &mut self,
@@ -185,7 +235,7 @@ impl Table {
         rests: &[Rest],
         statistics: &mut Statistics,
         ended: &mut Vec<Flow>,
-    ) {
+    ) -> u32 {
         let is_late = seen.time < self.clock;
         if !is_late {
             self.clock = seen.time;
@@ -217,20 +267,27 @@ impl Table {
                 hot.flags[side] |= seen.flags;
                 hot.ttl_min[side] = hot.ttl_min[side].min(seen.ttl);
                 hot.ttl_max[side] = hot.ttl_max[side].max(seen.ttl);
-                return;
+                return seen.place;
             }
         }
-        self.add_any(seen, rests, statistics, ended);
+        self.add_any(seen, rests, statistics, ended)
     }
 
     #[inline(never)]
-    fn add_any(&mut self, seen: &Seen, rests: &[Rest], statistics: &mut Statistics, ended: &mut Vec<Flow>) {
+    fn add_any(
+        &mut self,
+        seen: &Seen,
+        rests: &[Rest],
+        statistics: &mut Statistics,
+        ended: &mut Vec<Flow>,
+    ) -> u32 {
         statistics.late += u64::from(seen.time < self.clock);
         let rest = rests.get(usize::from(seen.rest));
         let place = match self.find(seen, rest) {
             Some(place) => {
                 if let Some(reason) = self.over(place).or_else(|| self.is_begun_anew(place, seen)) {
-                    ended.push(self.flow(place, reason));
+                    let flow = self.flow(place, reason);
+                    ended.push(flow);
                     statistics.ended.count(reason);
                     statistics.made += 1;
                     self.births.remove(place);
@@ -248,6 +305,7 @@ impl Table {
         if !was_closed && is_closed(&self.hot[place as usize]) {
             self.put_back(place, self.deadlines(place).0);
         }
+        place
     }
 
     fn find(&self, seen: &Seen, rest: Option<&Rest>) -> Option<u32> {
@@ -307,6 +365,9 @@ impl Table {
         let state = if seen.side == 1 { FIRST_SIDE } else { 0 };
         self.hot[place as usize] = Hot { words: seen.words, born: self.clock, state, ..Hot::EMPTY };
         self.births.push(place);
+        if let Some(details) = &mut self.details {
+            details.begin(place);
+        }
         let plain = Context { interface: seen.interface, vlan: seen.vlan, ..Context::NONE };
         let (addresses, context) = match rest {
             Some(rest) => (halves(rest.addresses), rest.context),
@@ -404,7 +465,8 @@ impl Table {
 
     /// Ends one flow.
     fn end(&mut self, place: u32, reason: EndReason, statistics: &mut Statistics, ended: &mut Vec<Flow>) {
-        ended.push(self.flow(place, reason));
+        let flow = self.flow(place, reason);
+        ended.push(flow);
         statistics.ended.count(reason);
         self.remove(place);
     }
@@ -420,7 +482,8 @@ impl Table {
         for _ in 0..most {
             let Some((place, _)) = self.wheel.oldest() else { break };
             let reason = self.over(place).unwrap_or(EndReason::Forced);
-            ended.push(self.flow(place, reason));
+            let flow = self.flow(place, reason);
+            ended.push(flow);
             statistics.ended.count(reason);
             self.wheel.remove(place);
             self.free += 1;
@@ -432,6 +495,9 @@ impl Table {
             self.births.clear();
             self.hot.clear();
             self.cold.clear();
+            if let Some(details) = &mut self.details {
+                details.clear();
+            }
             self.free = 0;
         }
         is_all
@@ -470,7 +536,8 @@ impl Table {
         self.index.home(key::hash(words, self.seed))
     }
 
-    fn flow(&self, place: u32, end: EndReason) -> Flow {
+    /// What becomes of a flow that ends. Its details are taken.
+    fn flow(&mut self, place: u32, end: EndReason) -> Flow {
         let (hot, cold) = (&self.hot[place as usize], &self.cold[place as usize]);
         let addresses = match key::is_wide(hot.words) {
             true => cold.addresses.map(whole),
@@ -479,7 +546,9 @@ impl Table {
         let first = usize::from(hot.state & FIRST_SIDE);
         let side = |at: usize| hot.side(cold, at, address(hot.words, addresses[at]));
         let sides = [side(first), side(1 - first)];
-        Flow { sides, protocol: key::protocol(hot.words), end, context: cold.context }
+        let (protocol, ports) = (key::protocol(hot.words), key::ports(hot.words));
+        let details = self.details.as_mut().map(|details| details.take(place, protocol, ports, first));
+        Flow { sides, protocol, end, context: cold.context, details }
     }
 }
 

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use tapline_flow::export::{Exporter, Options, Target, Version};
-use tapline_flow::{Context, EndReason, Flow, Side};
+use tapline_flow::{Context, Details, EndReason, Flow, Side, Tls};
 use tapline_packet::Timestamp;
 use tapline_testkit::random::Random;
 
@@ -42,7 +42,7 @@ fn flows(seed: u64, count: usize) -> Vec<Flow> {
             };
             let back = u64::from(at % 4);
             let sides = [side(1, 1 + u64::from(at)), side(2, back)];
-            Flow { sides, protocol: 6, end: EndReason::Idle, context: Context::NONE }
+            Flow { sides, protocol: 6, end: EndReason::Idle, context: Context::NONE, details: None }
         })
         .collect()
 }
@@ -152,11 +152,13 @@ impl Reader {
 
     fn data_set(&mut self, id: u16, mut rest: &[u8]) -> u64 {
         let template = self.templates.get(&id).expect("a template came before");
-        let record_len: usize = template.iter().map(|(_, _, len)| len).sum();
+        let record_len: usize =
+            template.iter().map(|(_, _, len)| if *len == 65_535 { 1 } else { *len }).sum();
         let mut count = 0;
         while rest.len() >= record_len {
             let mut record = Record::new();
             for &(enterprise, kind, len) in template {
+                let len = if len == 65_535 { variable(&mut rest) } else { len };
                 let (value, behind) = rest.split_at(len);
                 record.insert((enterprise, kind), value.to_vec());
                 rest = behind;
@@ -173,6 +175,17 @@ impl Reader {
         let flows = self.records.iter().filter(|record| !record.contains_key(&(0, 34)));
         flows.filter_map(|record| record.get(&field)).map(|value| number(value)).sum()
     }
+}
+
+/// A length that stands before what has it.
+fn variable(rest: &mut &[u8]) -> usize {
+    let (len, header) = match rest[0] {
+        255 => (number(&rest[1..3]) as usize, 3),
+        len => (usize::from(len), 1),
+    };
+    assert!(header == 1 || len >= 255, "as short as can be");
+    *rest = &rest[header..];
+    len
 }
 
 fn sums(flows: &[Flow]) -> (u64, u64) {
@@ -208,6 +221,63 @@ fn ipfix_to_the_letter() {
         let starts =
             reader.records.iter().filter_map(|record| record.get(&(0, 152))).map(|value| number(value));
         assert!(starts.min() == Some(START as u64 / 1_000_000));
+    }
+}
+
+/// The example's number (RFC 5612), and another.
+const ENTERPRISES: [u32; 2] = [32473, 4711];
+
+/// Texts of all lengths: each is whole where a message has room for it, and what our own numbers mean is told before (RFC 5610).
+#[test]
+fn details_to_the_letter() {
+    for (mtu, enterprise, biflow) in
+        [(1500, ENTERPRISES[0], false), (1500, ENTERPRISES[1], true), (700, ENTERPRISES[0], false)]
+    {
+        let template = "default,tcp,dns,tls,http,payload".to_owned();
+        let options =
+            Options { mtu, enterprise, biflow, template, template_messages: 7, ..Options::default() };
+        let mut flows = flows(11, 300);
+        for (at, flow) in flows.iter_mut().enumerate() {
+            let text = |len: usize| "x".repeat(len.min(255)).into_boxed_str();
+            let tls = Tls { server_name: text(at), alpn: text(at / 2), ja3: text(32), ..Tls::default() };
+            let payload = [vec![1; at].into(), vec![2; at * 2].into()];
+            flow.details = Some(Box::new(Details { tls: Some(tls), payload, ..Details::default() }));
+        }
+        let (mut reader, mut sequence) = (Reader::default(), 0);
+        for datagram in datagrams(&options, 1, &flows) {
+            assert!(datagram.len() + 28 <= mtu.into(), "{}", datagram.len());
+            assert_eq!(number(&datagram[8..12]), sequence);
+            sequence += reader.sets(&datagram[16..], false).data;
+        }
+        let (packets, bytes) = sums(&flows);
+        let both = |id| reader.sum((0, id)) + reader.sum((29305, id));
+        assert_eq!((both(2), both(1)), (packets, bytes));
+        // Each of our own elements has a type and a name.
+        let told: BTreeMap<u16, String> = reader
+            .records
+            .iter()
+            .filter_map(|record| {
+                let name = String::from_utf8(record.get(&(0, 341))?.clone()).expect("a name");
+                assert_eq!(number(&record[&(0, 346)]), enterprise.into());
+                Some((number(&record[&(0, 303)]) as u16, name))
+            })
+            .collect();
+        let records: Vec<&Record> =
+            reader.records.iter().filter(|record| record.contains_key(&(0, 1))).collect();
+        let used = records.iter().flat_map(|record| record.keys()).filter(|(of, _)| *of == enterprise);
+        assert!(used.clone().all(|(_, id)| told.contains_key(id)));
+        assert_eq!((told[&64].as_str(), told.contains_key(&(80 | 0x4000))), ("tlsServerName", biflow));
+        let longest = records.iter().map(|record| record[&(enterprise, 64)].len()).max();
+        if mtu == 1500 {
+            assert_eq!(longest, Some(255));
+            let empty = records.iter().filter(|record| record[&(enterprise, 64)].is_empty()).count();
+            assert!(
+                empty <= 2 && records.iter().any(|record| record[&(enterprise, 80)].len() > 254),
+                "{empty}"
+            );
+        } else {
+            assert!((100..255).contains(&longest.unwrap()), "cut to what has room: {longest:?}");
+        }
     }
 }
 
@@ -301,6 +371,8 @@ fn templates_that_cannot_be_are_refused() {
     assert!(refused(Options { mtu: 256, biflow: true, ..Options::default() }).contains("--mtu"));
     let v9 = Options { version: Version::V9, ..template("initialTCPFlags") };
     assert!(refused(v9).contains("no number"));
+    let v9 = Options { version: Version::V9, ..template("default,application") };
+    assert!(refused(v9).contains("no length"));
     assert_eq!(refused(template("protocolIdentifier")), "");
 }
 

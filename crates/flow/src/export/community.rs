@@ -89,7 +89,7 @@ mod tests {
             tos: 0,
         };
         let sides = [side(one), side(other)];
-        community_id(&Flow { sides, protocol, end: EndReason::Idle, context: Context::NONE })
+        community_id(&Flow { sides, protocol, end: EndReason::Idle, context: Context::NONE, details: None })
     }
 
     /// Of the specification.

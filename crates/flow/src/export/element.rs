@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use tapline_packet::Timestamp;
 
-use crate::{Context, Error, Flow, Side};
+use crate::{Context, DetailFields, Error, Flow, Http, SIZES, Side, TcpSide, Tls};
 
 /// An information element that can be filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,12 +13,24 @@ pub struct Element {
     pub name: &'static str,
     /// Its number.
     pub id: u16,
-    /// Octets that it takes here.
+    /// Octets that it takes here; [`VARIABLE`](Self::VARIABLE) if that is different from record to record.
     pub len: u16,
+    /// Who gave it its number.
+    pub(crate) registry: Registry,
     /// What stands in it.
     pub(crate) value: Value,
     /// Whether it says something of one direction, so that a biflow has it twice (RFC 5103, 6).
     pub(crate) is_directional: bool,
+}
+
+/// Whose number an element has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Registry {
+    Iana,
+    /// Those that YAF made (private enterprise number 6871).
+    Cert,
+    /// Ours, under the enterprise number that the exporter is told.
+    Ours,
 }
 
 /// What stands in a field.
@@ -59,14 +71,56 @@ pub(crate) enum Value {
     Tunnel,
     SamplingInterval,
     SamplingAlgorithm,
+    Detail(Detail),
+}
+
+/// What stands in a field if flows were asked for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Detail {
+    ServerRtt,
+    ClientRtt,
+    Retransmitted,
+    RetransmittedOctets,
+    OutOfOrder,
+    ZeroWindows,
+    SegmentSize,
+    WindowScale,
+    /// Packets of a class of size.
+    Size(u8),
+    GapMin,
+    GapMean,
+    GapMax,
+    GapDeviation,
+    DnsName,
+    DnsType,
+    DnsCode,
+    DnsAnswers,
+    DnsAfter,
+    TlsServerName,
+    TlsVersion,
+    TlsCipher,
+    TlsAlpn,
+    TlsJa3,
+    TlsJa4,
+    HttpMethod,
+    HttpHost,
+    HttpTarget,
+    HttpUserAgent,
+    HttpStatus,
+    Application,
+    Payload,
 }
 
 /// A value, before it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Datum {
+pub(crate) enum Datum<'f> {
     Number(u64),
     Address(IpAddr),
     Time(Timestamp),
+    Text(&'f str),
+    Bytes(&'f [u8]),
+    /// The flow has none: it is of another kind, or it was not seen.
+    Absent,
 }
 
 /// For which version of IP an element is.
@@ -77,8 +131,24 @@ pub(crate) enum For {
 }
 
 const fn element(name: &'static str, id: u16, len: u16, value: Value, is_directional: bool) -> Element {
-    Element { name, id, len, value, is_directional }
+    Element { name, id, len, registry: Registry::Iana, value, is_directional }
 }
+
+const fn detail(name: &'static str, id: u16, len: u16, value: Detail) -> Element {
+    element(name, id, len, Value::Detail(value), false)
+}
+
+/// One of our own.
+const fn own(name: &'static str, id: u16, len: u16, value: Detail) -> Element {
+    Element { registry: Registry::Ours, ..detail(name, id, len, value) }
+}
+
+/// One that tells of a direction.
+const fn each_way(element: Element) -> Element {
+    Element { is_directional: true, ..element }
+}
+
+const TEXT: u16 = Element::VARIABLE;
 
 /// Every element that templates can have.
 pub const ELEMENTS: &[Element] = &[
@@ -123,12 +193,56 @@ pub const ELEMENTS: &[Element] = &[
     element("icmpTypeIPv6", 178, 1, Value::IcmpType, false),
     element("icmpCodeIPv6", 179, 1, Value::IcmpCode, false),
     element("dot1qVlanId", 243, 2, Value::Vlan, false),
-    element("initialTCPFlags", 14, 1, Value::TcpFlagsFirst, true),
+    Element { registry: Registry::Cert, ..element("initialTCPFlags", 14, 1, Value::TcpFlagsFirst, true) },
     element("layer2SegmentId", 351, 8, Value::Tunnel, false),
+    detail("applicationName", 96, TEXT, Detail::Application),
+    each_way(detail("tcpWindowScale", 238, 2, Detail::WindowScale)),
+    detail("httpStatusCode", 457, 2, Detail::HttpStatus),
+    detail("httpRequestMethod", 459, TEXT, Detail::HttpMethod),
+    detail("httpRequestHost", 460, TEXT, Detail::HttpHost),
+    detail("httpRequestTarget", 461, TEXT, Detail::HttpTarget),
+    detail("httpUserAgent", 468, TEXT, Detail::HttpUserAgent),
+    own("tcpServerRttNanoseconds", 1, 8, Detail::ServerRtt),
+    own("tcpClientRttNanoseconds", 2, 8, Detail::ClientRtt),
+    each_way(own("tcpRetransmittedPackets", 3, 4, Detail::Retransmitted)),
+    each_way(own("tcpRetransmittedOctets", 4, 8, Detail::RetransmittedOctets)),
+    each_way(own("tcpOutOfOrderPackets", 5, 4, Detail::OutOfOrder)),
+    each_way(own("tcpZeroWindowPackets", 6, 4, Detail::ZeroWindows)),
+    each_way(own("tcpMaximumSegmentSize", 7, 2, Detail::SegmentSize)),
+    each_way(own("packetsUpTo64Octets", 16, 4, Detail::Size(0))),
+    each_way(own("packetsUpTo128Octets", 17, 4, Detail::Size(1))),
+    each_way(own("packetsUpTo256Octets", 18, 4, Detail::Size(2))),
+    each_way(own("packetsUpTo512Octets", 19, 4, Detail::Size(3))),
+    each_way(own("packetsUpTo1024Octets", 20, 4, Detail::Size(4))),
+    each_way(own("packetsUpTo1500Octets", 21, 4, Detail::Size(5))),
+    each_way(own("packetsOver1500Octets", 22, 4, Detail::Size(6))),
+    each_way(own("gapMinimumNanoseconds", 32, 8, Detail::GapMin)),
+    each_way(own("gapMeanNanoseconds", 33, 8, Detail::GapMean)),
+    each_way(own("gapMaximumNanoseconds", 34, 8, Detail::GapMax)),
+    each_way(own("gapDeviationNanoseconds", 35, 8, Detail::GapDeviation)),
+    own("dnsQueryName", 48, TEXT, Detail::DnsName),
+    own("dnsQueryType", 49, 2, Detail::DnsType),
+    own("dnsResponseCode", 50, 1, Detail::DnsCode),
+    own("dnsAnswerCount", 51, 2, Detail::DnsAnswers),
+    own("dnsResponseNanoseconds", 52, 8, Detail::DnsAfter),
+    own("tlsServerName", 64, TEXT, Detail::TlsServerName),
+    own("tlsVersion", 65, 2, Detail::TlsVersion),
+    own("tlsCipherSuite", 66, 2, Detail::TlsCipher),
+    own("tlsAlpn", 67, TEXT, Detail::TlsAlpn),
+    own("tlsJa3", 68, TEXT, Detail::TlsJa3),
+    own("tlsJa4", 69, TEXT, Detail::TlsJa4),
+    each_way(own("initialPayload", 80, TEXT, Detail::Payload)),
 ];
 
-/// Elements of other enterprises, by their numbers: CERT's, which YAF made.
+const _: () =
+    assert!(SIZES[0] == 64 && SIZES[SIZES.len() - 1] == 1500, "the names of the elements tell the classes");
+
+/// CERT's private enterprise number.
 const CERT: u32 = 6871;
+/// Says that an element is of the reverse direction (RFC 5103, 6.1): IANA's.
+const REVERSE: u32 = 29305;
+/// The bit that says so in the number of an element of others, as RFC 5103, 6.2 has it and YAF does it.
+const REVERSE_BIT: u16 = 0x4000;
 
 impl Element {
     /// The element of a name.
@@ -151,19 +265,119 @@ impl Element {
         })
     }
 
-    /// The enterprise whose number it bears; `None` for IANA's.
-    pub fn enterprise(&self) -> Option<u32> {
-        (self.value == Value::TcpFlagsFirst).then_some(CERT)
+    /// The length of elements that have a length of their own in each record (RFC 7011, 7).
+    pub const VARIABLE: u16 = u16::MAX;
+
+    /// Names of a template: its words with commas between them, where `default` stands for those of `default`, and the word of a group of details for those of
+    /// its elements that do not stand before it.
+    pub(crate) fn names(template: &str, default: &str) -> Vec<String> {
+        let mut names = Vec::new();
+        for word in template.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            match DetailFields::of_word(&word.to_ascii_lowercase()) {
+                _ if word.eq_ignore_ascii_case("default") => names.extend(Element::names(default, "")),
+                Some(group) => {
+                    let of_group = ELEMENTS.iter().filter(|element| element.needs() == group);
+                    let names_of_group = of_group.map(|element| element.name.to_owned());
+                    let new: Vec<String> = names_of_group.filter(|name| !names.contains(name)).collect();
+                    names.extend(new);
+                }
+                None => names.push(word.to_owned()),
+            }
+        }
+        if names.is_empty() && !default.is_empty() {
+            return Element::names(default, "");
+        }
+        names
+    }
+
+    /// What flows must be asked for so that a template can be filled; names that mean nothing need nothing.
+    pub fn needs_of(template: &str) -> DetailFields {
+        Element::names(template, "")
+            .iter()
+            .filter_map(|name| Element::of_name(name).ok())
+            .fold(DetailFields::NONE, |fields, element| fields.with(element.needs()))
+    }
+
+    /// The enterprise whose number it bears, where ours is told; `None` for IANA's.
+    pub fn enterprise(&self, ours: u32) -> Option<u32> {
+        match self.registry {
+            Registry::Iana => None,
+            Registry::Cert => Some(CERT),
+            Registry::Ours => Some(ours),
+        }
+    }
+
+    /// Enterprise and number, of the one direction or the other.
+    pub(crate) fn number(&self, is_reverse: bool, ours: u32) -> (Option<u32>, u16) {
+        match (self.enterprise(ours), is_reverse) {
+            (enterprise, false) => (enterprise, self.id),
+            (None, true) => (Some(REVERSE), self.id),
+            (enterprise, true) => (enterprise, self.id | REVERSE_BIT),
+        }
+    }
+
+    /// Its name, of the one direction or the other.
+    pub(crate) fn name_of(&self, is_reverse: bool) -> String {
+        let mut letters = self.name.chars();
+        match letters.next().filter(|_| is_reverse) {
+            Some(first) => format!("reverse{}{}", first.to_ascii_uppercase(), letters.as_str()),
+            None => self.name.to_owned(),
+        }
+    }
+
+    /// What flows must be asked for so that it can be filled.
+    pub(crate) fn needs(&self) -> DetailFields {
+        let Value::Detail(detail) = self.value else { return DetailFields::NONE };
+        let none = DetailFields::NONE;
+        match detail {
+            Detail::ServerRtt
+            | Detail::ClientRtt
+            | Detail::Retransmitted
+            | Detail::RetransmittedOctets
+            | Detail::OutOfOrder
+            | Detail::ZeroWindows
+            | Detail::SegmentSize
+            | Detail::WindowScale => DetailFields { tcp: true, ..none },
+            Detail::Size(_) => DetailFields { sizes: true, ..none },
+            Detail::GapMin | Detail::GapMean | Detail::GapMax | Detail::GapDeviation => {
+                DetailFields { gaps: true, ..none }
+            }
+            Detail::DnsName | Detail::DnsType | Detail::DnsCode | Detail::DnsAnswers | Detail::DnsAfter => {
+                DetailFields { dns: true, ..none }
+            }
+            Detail::TlsServerName
+            | Detail::TlsVersion
+            | Detail::TlsCipher
+            | Detail::TlsAlpn
+            | Detail::TlsJa3
+            | Detail::TlsJa4 => DetailFields { tls: true, ..none },
+            Detail::HttpMethod
+            | Detail::HttpHost
+            | Detail::HttpTarget
+            | Detail::HttpUserAgent
+            | Detail::HttpStatus => DetailFields { http: true, ..none },
+            Detail::Application => DetailFields { application: true, ..none },
+            Detail::Payload => DetailFields { payload: true, ..none },
+        }
     }
 
     /// Whether its text is a number (RFC 7373).
     pub(crate) fn is_number(&self) -> bool {
-        !self.is_octets() && self.time_digits().is_none() && !self.is_address()
+        !self.is_octets() && !self.is_text() && self.time_digits().is_none() && !self.is_address()
     }
 
     /// Whether its type is octetArray.
     pub(crate) fn is_octets(&self) -> bool {
-        self.value == Value::MplsTop
+        matches!(self.value, Value::MplsTop | Value::Detail(Detail::Payload))
+    }
+
+    /// Whether its type is string.
+    pub(crate) fn is_text(&self) -> bool {
+        self.len == Element::VARIABLE && !self.is_octets()
+    }
+
+    pub(crate) fn is_variable(&self) -> bool {
+        self.len == Element::VARIABLE
     }
 
     fn is_address(&self) -> bool {
@@ -183,12 +397,13 @@ impl Element {
     /// The same for the other version of IP, where each has its own.
     pub(crate) fn for_version(self, version: For) -> Element {
         const PAIRS: [(u16, u16); 5] = [(8, 27), (12, 28), (32, 139), (176, 178), (177, 179)];
-        let pair = PAIRS.iter().find(|(v4, v6)| self.enterprise().is_none() && [*v4, *v6].contains(&self.id));
+        let is_ianas = self.registry == Registry::Iana;
+        let pair = PAIRS.iter().find(|(v4, v6)| is_ianas && [*v4, *v6].contains(&self.id));
         let Some((v4, v6)) = pair else { return self };
         let id = if version == For::V4 { *v4 } else { *v6 };
         ELEMENTS
             .iter()
-            .find(|element| element.id == id && element.enterprise().is_none())
+            .find(|element| element.id == id && element.registry == Registry::Iana)
             .copied()
             .unwrap_or(self)
     }
@@ -209,7 +424,7 @@ pub(crate) struct View<'f> {
     pub(crate) sampling: u32,
 }
 
-impl View<'_> {
+impl<'f> View<'f> {
     fn source(&self) -> &Side {
         &self.flow.sides[self.from]
     }
@@ -220,7 +435,7 @@ impl View<'_> {
 
     /// What a value is.
     #[inline(always)]
-    pub(crate) fn datum(&self, value: Value, is_reverse: bool) -> Datum {
+    pub(crate) fn datum(&self, value: Value, is_reverse: bool) -> Datum<'f> {
         let (flow, context) = (self.flow, &self.flow.context);
         let side = if is_reverse { self.destination() } else { self.source() };
         let is_icmp = matches!(flow.protocol, 1 | 58);
@@ -277,15 +492,69 @@ impl View<'_> {
             Value::Tunnel => context.tunnel.into(),
             Value::SamplingInterval => self.sampling.into(),
             Value::SamplingAlgorithm => 2,
+            Value::Detail(detail) => return self.detail(detail, is_reverse).unwrap_or(Datum::Absent),
         })
     }
 
-    /// Writes a value in so many octets, the low ones of a number.
+    /// What a detail is, if the flow has it.
+    #[inline(never)]
+    fn detail(&self, detail: Detail, is_reverse: bool) -> Option<Datum<'f>> {
+        let details = self.flow.details.as_deref()?;
+        let side = self.from ^ usize::from(is_reverse);
+        let has_sent = self.flow.sides[side].packets > 0;
+        let number = |number: u64| Some(Datum::Number(number));
+        let text = |text: &'f str| (!text.is_empty()).then_some(Datum::Text(text));
+        let tcp = |of: fn(&TcpSide) -> u64| number(of(&details.tcp.as_ref()?.sides[side]));
+        let gap = || details.gaps.map(|gaps| gaps[side]).filter(|gaps| gaps.count > 0);
+        let dns = || details.dns.as_ref();
+        let tls = |of: fn(&Tls) -> &str| text(of(details.tls.as_ref()?));
+        let http = |of: fn(&Http) -> &str| text(of(details.http.as_ref()?));
+        match detail {
+            Detail::ServerRtt => number(details.tcp.as_ref()?.server_rtt?),
+            Detail::ClientRtt => number(details.tcp.as_ref()?.client_rtt?),
+            Detail::Retransmitted => tcp(|side| side.retransmitted.into()),
+            Detail::RetransmittedOctets => tcp(|side| side.retransmitted_bytes),
+            Detail::OutOfOrder => tcp(|side| side.out_of_order.into()),
+            Detail::ZeroWindows => tcp(|side| side.zero_windows.into()),
+            Detail::SegmentSize => number(details.tcp.as_ref()?.sides[side].mss?.into()),
+            Detail::WindowScale => number(details.tcp.as_ref()?.sides[side].window_scale?.into()),
+            Detail::Size(class) => number(details.sizes.as_ref()?[side][usize::from(class)].into()),
+            Detail::GapMin => number(gap()?.min),
+            Detail::GapMean => number(gap()?.mean.round() as u64),
+            Detail::GapMax => number(gap()?.max),
+            Detail::GapDeviation => number(gap()?.deviation.round() as u64),
+            Detail::DnsName => text(&dns()?.name),
+            Detail::DnsType => number(dns()?.kind.into()),
+            Detail::DnsCode => number(dns()?.answer?.code.into()),
+            Detail::DnsAnswers => number(dns()?.answer?.count.into()),
+            Detail::DnsAfter => number(dns()?.answer?.after?),
+            Detail::TlsServerName => tls(|tls| &tls.server_name),
+            Detail::TlsVersion => number(details.tls.as_ref()?.version?.into()),
+            Detail::TlsCipher => number(details.tls.as_ref()?.cipher?.into()),
+            Detail::TlsAlpn => tls(|tls| &tls.alpn),
+            Detail::TlsJa3 => tls(|tls| &tls.ja3),
+            Detail::TlsJa4 => tls(|tls| &tls.ja4),
+            Detail::HttpMethod => http(|http| &http.method),
+            Detail::HttpHost => http(|http| &http.host),
+            Detail::HttpTarget => http(|http| &http.target),
+            Detail::HttpUserAgent => http(|http| &http.user_agent),
+            Detail::HttpStatus => number(details.http.as_ref()?.status?.into()),
+            Detail::Application => text(details.application?),
+            Detail::Payload => (has_sent && !details.payload[side].is_empty())
+                .then_some(Datum::Bytes(&details.payload[side])),
+        }
+    }
+
+    /// Writes a value in so many octets, the low ones of a number. One that is absent is 0, or empty. Of those whose length varies `most` octets at most.
     #[inline]
-    pub(crate) fn write(&self, value: Value, len: u16, is_reverse: bool, out: &mut Vec<u8>) {
+    pub(crate) fn write(&self, value: Value, len: u16, is_reverse: bool, most: usize, out: &mut Vec<u8>) {
         let number = match self.datum(value, is_reverse) {
             Datum::Number(number) => number,
             Datum::Address(of) => return address(of, out),
+            Datum::Text(text) => return variable(&text.as_bytes()[..text.floor_char_boundary(most)], out),
+            Datum::Bytes(bytes) => return variable(&bytes[..bytes.len().min(most)], out),
+            Datum::Absent if len == Element::VARIABLE => return variable(&[], out),
+            Datum::Absent => 0,
             Datum::Time(time) => match value {
                 Value::StartSeconds | Value::EndSeconds => time.seconds() as u64,
                 Value::StartMilliseconds | Value::EndMilliseconds => millis(time) as u64,
@@ -301,6 +570,18 @@ impl View<'_> {
             len => out.extend_from_slice(&bytes[8 - usize::from(len.min(8))..]),
         }
     }
+}
+
+/// Bytes behind their length (RFC 7011, 7).
+fn variable(bytes: &[u8], out: &mut Vec<u8>) {
+    match u8::try_from(bytes.len()) {
+        Ok(len) if len < u8::MAX => out.push(len),
+        _ => {
+            out.push(u8::MAX);
+            out.extend_from_slice(&(bytes.len() as u16).to_be_bytes());
+        }
+    }
+    out.extend_from_slice(bytes);
 }
 
 #[inline]
@@ -333,8 +614,7 @@ mod tests {
     fn names_and_numbers_are_unique() {
         for (at, element) in ELEMENTS.iter().enumerate() {
             let same = |other: &Element| {
-                other.name == element.name
-                    || (other.id, other.enterprise()) == (element.id, element.enterprise())
+                other.name == element.name || (other.id, other.registry) == (element.id, element.registry)
             };
             assert!(!ELEMENTS[..at].iter().any(same), "{}", element.name);
         }
@@ -351,6 +631,43 @@ mod tests {
             [27, 139, 58, 14]
         );
         assert_eq!(Element::of_name("destinationIPv6Address").unwrap().for_version(For::V4).id, 12);
+    }
+
+    #[test]
+    fn groups_stand_for_their_elements() {
+        let names = Element::names("default, gaps,tlsServerName", "octetDeltaCount");
+        assert_eq!(names.len(), 6);
+        assert_eq!((names[0].as_str(), names[1].as_str()), ("octetDeltaCount", "gapMinimumNanoseconds"));
+        assert_eq!(Element::needs_of("default,gaps,tlsServerName,octetDeltaCount").words(), "gaps,tls");
+        assert_eq!(Element::names("", "octetDeltaCount"), ["octetDeltaCount"]);
+        for word in ["tcp", "sizes", "gaps", "dns", "tls", "http", "application", "payload"] {
+            assert_eq!(Element::needs_of(word).words(), word);
+        }
+    }
+
+    #[test]
+    fn the_reverse_direction_has_numbers_of_its_own() {
+        let number = |name: &str| Element::of_name(name).unwrap().number(true, 99);
+        assert_eq!(number("octetDeltaCount"), (Some(29305), 1));
+        assert_eq!(number("initialTCPFlags"), (Some(6871), 16398));
+        assert_eq!(number("tcpOutOfOrderPackets"), (Some(99), 0x4005));
+        assert_eq!(
+            Element::of_name("tcpOutOfOrderPackets").unwrap().name_of(true),
+            "reverseTcpOutOfOrderPackets"
+        );
+    }
+
+    #[test]
+    fn lengths_that_vary_stand_before() {
+        let written = |len: usize| {
+            let mut out = Vec::new();
+            variable(&vec![7; len], &mut out);
+            out[..out.len() - len].to_vec()
+        };
+        assert_eq!(
+            (written(0), written(254), written(255), written(300)),
+            (vec![0], vec![254], vec![255, 0, 255], vec![255, 1, 44])
+        );
     }
 
     #[test]

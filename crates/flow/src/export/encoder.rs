@@ -14,12 +14,19 @@ use tapline_packet::Timestamp;
 
 use super::element::{View, millis};
 use super::template::{Field, Template};
+use super::types;
 use super::v5::V5;
 use super::{Message, Options, Post, Version};
 use crate::{Error, Flow};
 
 /// The id of the template for options.
 const OPTIONS_ID: u16 = 258;
+
+/// A set's header, and what may fill it up.
+const SET_LEN: usize = 4 + 6;
+
+/// Of every text so many octets find room in a record.
+const LEAST_TEXT: usize = 8;
 
 /// The longest uptime: half of what 32 bits of milliseconds hold.
 const UPTIME_MAX_MS: i64 = 1 << 31;
@@ -109,6 +116,9 @@ pub(super) struct Templates {
     version: Version,
     templates: [Template; 2],
     domain: u32,
+    enterprise: u32,
+    /// What tells collectors of our own elements, in messages of their own.
+    types: Vec<Vec<u8>>,
     sampling: u32,
     biflow: bool,
     room: usize,
@@ -123,6 +133,8 @@ pub(super) struct Templates {
     sequence: u32,
     /// The message so far; empty if there is none.
     message: Vec<u8>,
+    /// A record whose length is not known before it is written.
+    record: Vec<u8>,
     /// Where the open set begins, and its id.
     set: Option<(usize, u16)>,
     /// Data records in the message, and all records with templates.
@@ -140,8 +152,10 @@ impl Templates {
         let all = Templates {
             pads,
             version: options.version,
+            types: types::records(&templates, options.enterprise),
             templates,
             domain: options.domain,
+            enterprise: options.enterprise,
             sampling: 1,
             biflow: options.biflow,
             room,
@@ -152,15 +166,18 @@ impl Templates {
             boot: Boot::default(),
             sequence: 0,
             message: Vec::with_capacity(room),
+            record: Vec::new(),
             set: None,
             data_records: 0,
             all_records: 0,
             packets: 0,
         };
-        let longest = all.templates.iter().map(|template| template.record_len).max().unwrap_or(0);
+        let longest =
+            all.templates.iter().map(|template| template.record_len + LEAST_TEXT * template.variable);
+        let longest = longest.max().unwrap_or(0);
         // The options of a rate that is told later must have room too, and a set's header, and what fills it up.
         let head = all.header_len() + all.template_sets(2).0.len() + 8;
-        if longest == 0 || head + longest > room {
+        if longest == 0 || head.max(all.header_len() + SET_LEN + longest) > room {
             let what = format!(
                 "takes {head} octets and a record {longest}, and a message has {room}: name fewer elements, or give a greater --mtu"
             );
@@ -194,17 +211,14 @@ impl Templates {
         post: &mut Post<'_>,
     ) {
         let which = usize::from(flow.sides[0].address.is_ipv6());
-        let record_len = self.templates[which].record_len;
-        // A set's header, and padding behind it.
-        if !self.message.is_empty() && self.message.len() + record_len + 4 + 6 > self.room {
-            self.flush(post);
-        }
-        self.begin(post.now);
-        self.open_set(self.templates[which].id);
-        let boot_ms = self.boot.millis();
-        let view = View { flow, from, first, last, boot_ms, domain: self.domain, sampling: self.sampling };
-        for Field { element, is_reverse } in &self.templates[which].fields {
-            view.write(element.value, element.len, *is_reverse, &mut self.message);
+        if self.version == Version::V9 || self.templates[which].variable == 0 {
+            self.make_room(which, self.templates[which].record_len, post);
+            let view = self.view(flow, from, first, last);
+            write(&self.templates[which], &view, 0, &mut self.message);
+        } else {
+            self.write_aside(which, &self.view(flow, from, first, last));
+            self.make_room(which, self.record.len(), post);
+            self.message.extend_from_slice(&self.record);
         }
         self.data_records += 1;
         self.all_records += 1;
@@ -212,22 +226,87 @@ impl Templates {
         post.account.records += 1;
     }
 
-    /// Begins a message if there is none, with templates where they are due.
-    fn begin(&mut self, now: Timestamp) {
+    /// Writes a record whose length varies; its texts are cut, where they have no room in any message.
+    fn write_aside(&mut self, which: usize, view: &View<'_>) {
+        let template = &self.templates[which];
+        let room = self.room - self.header_len() - SET_LEN;
+        let mut record = std::mem::take(&mut self.record);
+        record.clear();
+        write(template, view, usize::from(u16::MAX), &mut record);
+        if record.len() > room {
+            record.clear();
+            // The length of a text may take two octets more than it does in the shortest record.
+            let each = (room - template.record_len) / template.variable;
+            write(template, view, if each > 254 { each - 2 } else { each.min(254) }, &mut record);
+        }
+        self.record = record;
+    }
+
+    fn view<'f>(&self, flow: &'f Flow, from: usize, first: Timestamp, last: Timestamp) -> View<'f> {
+        let (boot_ms, domain, sampling) = (self.boot.millis(), self.domain, self.sampling);
+        View { flow, from, first, last, boot_ms, domain, sampling }
+    }
+
+    /// Opens the set of a template in a message that has room for a record.
+    fn make_room(&mut self, which: usize, len: usize, post: &mut Post<'_>) {
+        if !self.has_room(len) {
+            self.flush(post);
+        }
+        self.begin(true, post);
+        if !self.has_room(len) {
+            // The templates alone fill it.
+            self.flush(post);
+            self.begin(false, post);
+        }
+        self.open_set(self.templates[which].id);
+    }
+
+    fn has_room(&self, len: usize) -> bool {
+        self.message.is_empty() || self.message.len() + len + SET_LEN <= self.room
+    }
+
+    /// Begins a message if there is none, with templates where they are due and may be in it.
+    fn begin(&mut self, may_have_templates: bool, post: &mut Post<'_>) {
         if !self.message.is_empty() {
             return;
         }
+        let now = post.now;
         self.message.resize(self.header_len(), 0);
         let is_due = self.repeat.is_some_and(|(messages, nanos)| {
             self.messages_since >= messages || self.sent_at.is_none_or(|then| now.since(then).abs() >= nanos)
         });
-        if self.needs_templates || is_due {
+        if may_have_templates && (self.needs_templates || is_due) {
             let (sets, records, data_records) = self.template_sets(self.sampling);
             self.message.extend_from_slice(&sets);
             self.all_records += records;
             self.data_records += data_records;
             (self.needs_templates, self.messages_since, self.sent_at) = (false, 0, Some(now));
+            self.tell_types(post);
         }
+    }
+
+    /// Tells the types of our own elements, in messages of their own; then the next one is begun.
+    fn tell_types(&mut self, post: &mut Post<'_>) {
+        if self.types.is_empty() {
+            return;
+        }
+        self.flush(post);
+        let types = std::mem::take(&mut self.types);
+        for record in &types {
+            if !self.has_room(record.len()) {
+                self.flush(post);
+            }
+            if self.message.is_empty() {
+                self.message.resize(self.header_len(), 0);
+                set(&mut self.message, 3, types::template);
+            }
+            self.open_set(types::ID);
+            self.message.extend_from_slice(record);
+            self.data_records += 1;
+        }
+        self.types = types;
+        self.flush(post);
+        self.message.resize(self.header_len(), 0);
     }
 
     /// Templates and options; how many records that is, and how many of these are data.
@@ -237,7 +316,7 @@ impl Templates {
         set(&mut sets, if is_v9 { 0 } else { 2 }, |out| {
             for Template { id, fields, .. } in &self.templates {
                 words(out, &[*id, fields.len() as u16]);
-                fields.iter().for_each(|field| field_specifier(out, field));
+                fields.iter().for_each(|field| field_specifier(out, field, self.enterprise));
             }
         });
         if sampling <= 1 {
@@ -314,14 +393,22 @@ pub(super) fn words(out: &mut Vec<u8>, words: &[u16]) {
     words.iter().for_each(|word| out.extend_from_slice(&word.to_be_bytes()));
 }
 
-fn field_specifier(out: &mut Vec<u8>, field: &Field) {
-    let (id, len) = (field.element.id, field.element.len);
-    match field.enterprise() {
-        None => words(out, &[id, len]),
-        Some(enterprise) => {
+fn field_specifier(out: &mut Vec<u8>, field: &Field, ours: u32) {
+    let len = field.element.len;
+    match field.number(ours) {
+        (None, id) => words(out, &[id, len]),
+        (Some(enterprise), id) => {
             words(out, &[id | 0x8000, len]);
             out.extend_from_slice(&enterprise.to_be_bytes());
         }
+    }
+}
+
+/// Writes a record, of texts so many octets at most.
+#[inline]
+fn write(template: &Template, view: &View<'_>, most: usize, out: &mut Vec<u8>) {
+    for Field { element, is_reverse } in &template.fields {
+        view.write(element.value, element.len, *is_reverse, most, out);
     }
 }
 

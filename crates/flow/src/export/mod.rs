@@ -14,6 +14,7 @@ mod encoder;
 mod file;
 mod rows;
 mod template;
+mod types;
 mod v5;
 
 use std::time::Duration;
@@ -78,7 +79,12 @@ pub struct Options {
     pub by_flow: bool,
     /// The most messages a second to each collector; 0 for no limit.
     pub rate: u32,
+    /// The private enterprise number under which our own elements stand (IPFIX only).
+    pub enterprise: u32,
 }
+
+/// The enterprise number of examples (RFC 5612): Tapline has none of its own.
+pub const EXAMPLE_ENTERPRISE: u32 = 32473;
 
 impl Default for Options {
     fn default() -> Options {
@@ -92,6 +98,7 @@ impl Default for Options {
             template_time: Duration::from_secs(60),
             by_flow: false,
             rate: 0,
+            enterprise: EXAMPLE_ENTERPRISE,
         }
     }
 }

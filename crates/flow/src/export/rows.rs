@@ -175,12 +175,8 @@ impl RowWriter {
 
 /// The fields of a row. An element that each version of IP has for itself is one field in JSON, and two columns in CSV.
 fn columns(options: &Options) -> Result<Vec<Column>, Error> {
-    let names = match options.template.trim() {
-        "" | "default" => DEFAULT,
-        text => text,
-    };
     let mut columns: Vec<Column> = Vec::new();
-    for name in names.split(',').map(str::trim).filter(|name| !name.is_empty()) {
+    for name in &Element::names(&options.template, DEFAULT) {
         let more = match name.eq_ignore_ascii_case(COMMUNITY_ID) {
             true => vec![Column { name: COMMUNITY_ID.to_owned(), what: What::CommunityId, version: None }],
             false => of_element(Element::of_name(name)?),
@@ -213,25 +209,29 @@ fn of_element(element: Element) -> Vec<Column> {
 /// The same of the other direction, where it has a meaning.
 fn reverse(column: &Column) -> Option<Column> {
     let What::Element { element, .. } = column.what else { return None };
-    let mut letters = column.name.chars();
-    let first = letters.next()?.to_ascii_uppercase();
     element.is_directional.then(|| Column {
-        name: format!("reverse{first}{}", letters.as_str()),
+        name: element.name_of(true),
         what: What::Element { element, is_reverse: true },
         version: column.version,
     })
 }
 
+/// A field that the flow does not have is left out.
 fn json(columns: &[Column], view: &View<'_>, version: For, out: &mut String) {
     let mut separator = '{';
-    for column in columns.iter().filter(|column| column.version.is_none_or(|only| only == version)) {
-        let _ = write!(out, "{separator}\"{}\":", column.name);
+    for Column { name, what, .. } in columns.iter().filter(|column| column.is_of(version)) {
+        let datum = what.datum(view);
+        if datum == Some(Datum::Absent) {
+            continue;
+        }
+        let _ = write!(out, "{separator}\"{name}\":");
         separator = ',';
-        match is_number(&column.what) {
-            true => value(&column.what, view, out),
-            false => {
+        match datum {
+            Some(Datum::Text(text)) => json_text(text, out),
+            _ if what.is_number() => value(what, datum, view, out),
+            _ => {
                 out.push('"');
-                value(&column.what, view, out);
+                value(what, datum, view, out);
                 out.push('"');
             }
         }
@@ -239,37 +239,82 @@ fn json(columns: &[Column], view: &View<'_>, version: For, out: &mut String) {
     out.push_str(if separator == '{' { "{}\n" } else { "}\n" });
 }
 
+/// Texts have no control characters, and no backslash but those that `\xNN` begins with.
+fn json_text(text: &str, out: &mut String) {
+    out.push('"');
+    for letter in text.chars() {
+        if matches!(letter, '"' | '\\') {
+            out.push('\\');
+        }
+        out.push(letter);
+    }
+    out.push('"');
+}
+
 fn csv(columns: &[Column], view: &View<'_>, version: For, out: &mut String) {
     for (at, column) in columns.iter().enumerate() {
         if at > 0 {
             out.push(',');
         }
-        if column.version.is_none_or(|only| only == version) {
-            value(&column.what, view, out);
+        if column.is_of(version) {
+            match column.what.datum(view) {
+                Some(Datum::Text(text)) => csv_text(text, out),
+                datum => value(&column.what, datum, view, out),
+            }
         }
     }
     out.push('\n');
 }
 
-fn is_number(what: &What) -> bool {
-    match what {
-        What::CommunityId => false,
-        What::Element { element, .. } => element.is_number(),
+/// A text that has a comma or a quote stands in quotes (RFC 4180).
+fn csv_text(text: &str, out: &mut String) {
+    match text.contains([',', '"']) {
+        true => {
+            let _ = write!(out, "\"{}\"", text.replace('"', "\"\""));
+        }
+        false => out.push_str(text),
     }
 }
 
-/// A value as RFC 7373 writes it. None has a character that JSON or CSV would have to quote.
-fn value(what: &What, view: &View<'_>, out: &mut String) {
-    let _ = match what {
-        What::CommunityId => write!(out, "{}", community_id(view.flow)),
-        What::Element { element, is_reverse } => match view.datum(element.value, *is_reverse) {
-            Datum::Number(number) if element.is_octets() => {
-                write!(out, "{number:0width$x}", width = 2 * usize::from(element.len))
-            }
-            Datum::Number(number) => write!(out, "{number}"),
-            Datum::Address(address) => write!(out, "{address}"),
-            Datum::Time(time) => write!(out, "{}", utc(time, element.time_digits().unwrap_or(9))),
-        },
+impl Column {
+    fn is_of(&self, version: For) -> bool {
+        self.version.is_none_or(|only| only == version)
+    }
+}
+
+impl What {
+    fn is_number(&self) -> bool {
+        match self {
+            What::CommunityId => false,
+            What::Element { element, .. } => element.is_number(),
+        }
+    }
+
+    /// `None` of what is no element.
+    fn datum<'f>(&self, view: &View<'f>) -> Option<Datum<'f>> {
+        match self {
+            What::CommunityId => None,
+            What::Element { element, is_reverse } => Some(view.datum(element.value, *is_reverse)),
+        }
+    }
+}
+
+/// A value as RFC 7373 writes it; texts apart, none has a character that JSON or CSV would have to quote.
+fn value(what: &What, datum: Option<Datum<'_>>, view: &View<'_>, out: &mut String) {
+    let What::Element { element, .. } = what else {
+        let _ = write!(out, "{}", community_id(view.flow));
+        return;
+    };
+    let _ = match datum {
+        Some(Datum::Number(number)) if element.is_octets() => {
+            write!(out, "{number:0width$x}", width = 2 * usize::from(element.len))
+        }
+        Some(Datum::Number(number)) => write!(out, "{number}"),
+        Some(Datum::Address(address)) => write!(out, "{address}"),
+        Some(Datum::Time(time)) => write!(out, "{}", utc(time, element.time_digits().unwrap_or(9))),
+        Some(Datum::Text(text)) => write!(out, "{text}"),
+        Some(Datum::Bytes(bytes)) => bytes.iter().try_for_each(|byte| write!(out, "{byte:02x}")),
+        Some(Datum::Absent) | None => Ok(()),
     };
 }
 
@@ -315,7 +360,7 @@ mod tests {
     }
 
     fn flow(one: Side, other: Side) -> Flow {
-        Flow { sides: [one, other], protocol: 6, end: EndReason::End, context: Context::NONE }
+        Flow { sides: [one, other], protocol: 6, end: EndReason::End, context: Context::NONE, details: None }
     }
 
     fn written(format: RowFormat, options: &Options, flows: &[Flow]) -> (String, ExportAccount) {
@@ -333,7 +378,8 @@ mod tests {
         let template = "flowStartNanoseconds,flowEndMilliseconds,flowEndSeconds,sourceIPv4Address,destinationIPv4Address,\
             sourceTransportPort,octetDeltaCount,mplsTopLabelStackSection,flowEndReason";
         let both = flow(side("10.0.0.1", 4321, 3), side("10.0.0.2", 80, 2));
-        let (text, account) = written(RowFormat::Json, &Options::of_rows(template, false), &[both]);
+        let (text, account) =
+            written(RowFormat::Json, &Options::of_rows(template, false), std::slice::from_ref(&both));
         let lines: Vec<serde_json::Value> =
             text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         assert_eq!(
@@ -357,7 +403,7 @@ mod tests {
         let one = flow(side("10.0.0.1", 1, 1), side("10.0.0.2", 2, 0));
         let six = flow(side("2001:db8::1", 1, 1), side("2001:db8::2", 2, 0));
         let options = Options::of_rows("sourceIPv4Address,octetDeltaCount,destinationIPv6Address", false);
-        let (text, _) = written(RowFormat::Csv, &options, &[one, six]);
+        let (text, _) = written(RowFormat::Csv, &options, &[one, six.clone()]);
         let expected = "sourceIPv4Address,sourceIPv6Address,octetDeltaCount,destinationIPv4Address,destinationIPv6Address\n\
             10.0.0.1,,100,10.0.0.2,\n,2001:db8::1,100,,2001:db8::2\n";
         assert_eq!(text, expected);

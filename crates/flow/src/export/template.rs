@@ -4,30 +4,10 @@ use super::element::{Element, For};
 use super::{Options, Version};
 use crate::Error;
 
-/// The number that says that an element is of the reverse direction (RFC 5103, 6.1).
-const REVERSE: u32 = 29305;
-
 /// What collectors understand best, as measured with them: times in milliseconds, flags of one octet, ICMP in the ports and beside.
-const DEFAULT: [&str; 18] = [
-    "sourceIPv4Address",
-    "destinationIPv4Address",
-    "flowStartMilliseconds",
-    "flowEndMilliseconds",
-    "octetDeltaCount",
-    "packetDeltaCount",
-    "sourceTransportPort",
-    "destinationTransportPort",
-    "ingressInterface",
-    "egressInterface",
-    "vlanId",
-    "icmpTypeCodeIPv4",
-    "protocolIdentifier",
-    "ipClassOfService",
-    "tcpControlBits",
-    "ipVersion",
-    "flowDirection",
-    "flowEndReason",
-];
+const DEFAULT: &str = "sourceIPv4Address,destinationIPv4Address,flowStartMilliseconds,flowEndMilliseconds,octetDeltaCount,packetDeltaCount,\
+    sourceTransportPort,destinationTransportPort,ingressInterface,egressInterface,vlanId,icmpTypeCodeIPv4,protocolIdentifier,ipClassOfService,\
+    tcpControlBits,ipVersion,flowDirection,flowEndReason";
 
 /// A field of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +17,9 @@ pub(crate) struct Field {
 }
 
 impl Field {
-    /// The enterprise number that goes with it.
-    pub(crate) fn enterprise(&self) -> Option<u32> {
-        if self.is_reverse { Some(REVERSE) } else { self.element.enterprise() }
+    /// Enterprise and number.
+    pub(crate) fn number(&self, ours: u32) -> (Option<u32>, u16) {
+        self.element.number(self.is_reverse, ours)
     }
 }
 
@@ -48,8 +28,10 @@ impl Field {
 pub(crate) struct Template {
     pub(crate) id: u16,
     pub(crate) fields: Vec<Field>,
-    /// Octets of a record.
+    /// Octets of a record; where lengths vary, of the shortest.
     pub(crate) record_len: usize,
+    /// How many of its fields have lengths that vary.
+    pub(crate) variable: usize,
 }
 
 impl Template {
@@ -58,20 +40,17 @@ impl Template {
     /// # Errors
     /// If a name means nothing, or the version of the protocol has no place for it.
     pub(crate) fn both(options: &Options) -> Result<[Template; 2], Error> {
-        let names: Vec<&str> = match options.template.trim() {
-            "" | "default" => DEFAULT.to_vec(),
-            text => text.split(',').map(str::trim).filter(|name| !name.is_empty()).collect(),
-        };
-        let is_default = names == DEFAULT;
+        let names = Element::names(&options.template, DEFAULT);
+        let has_default = names.starts_with(&Element::names("", DEFAULT));
         let elements = names.iter().map(|name| Element::of_name(name)).collect::<Result<Vec<_>, _>>()?;
-        let template = |version| Template::new(&elements, options, is_default, version);
+        let template = |version| Template::new(&elements, options, has_default, version);
         Ok([template(For::V4)?, template(For::V6)?])
     }
 
     fn new(
         elements: &[Element],
         options: &Options,
-        is_default: bool,
+        has_default: bool,
         version: For,
     ) -> Result<Template, Error> {
         let mut fields: Vec<Field> = Vec::new();
@@ -79,30 +58,37 @@ impl Template {
             let element = of_protocol(element.for_version(version), options.version);
             push(&mut fields, Field { element, is_reverse: false })?;
             // Collectors look for ICMPv6 in version 9 here and there.
-            if is_default && options.version == Version::V9 && element.id == 139 {
+            if has_default && options.version == Version::V9 && element.id == 139 {
                 for name in ["icmpTypeIPv6", "icmpCodeIPv6"] {
                     push(&mut fields, Field { element: Element::of_name(name)?, is_reverse: false })?;
                 }
             }
         }
         if options.biflow {
-            let directional = fields.clone().into_iter().filter(|field| field.element.is_directional);
-            let reversed = directional.filter(|field| field.element.enterprise().is_none());
-            for field in reversed.collect::<Vec<_>>() {
+            for field in fields.clone().into_iter().filter(|field| field.element.is_directional) {
                 push(&mut fields, Field { is_reverse: true, ..field })?;
             }
         }
-        if options.version == Version::V9
-            && let Some(field) = fields.iter().find(|field| field.enterprise().is_some())
-        {
-            let what =
-                format!("has {}, which NetFlow v9 has no number for: use --version 10", field.element.name);
-            return Err(Error::Template { what });
+        if options.version == Version::V9 {
+            fields.iter().try_for_each(check_v9)?;
         }
-        let record_len = fields.iter().map(|field| usize::from(field.element.len)).sum();
+        let variable = fields.iter().filter(|field| field.element.is_variable()).count();
+        let fixed = fields.iter().filter(|field| !field.element.is_variable());
+        let record_len = fixed.map(|field| usize::from(field.element.len)).sum::<usize>() + variable;
         let id = if version == For::V4 { 256 } else { 257 };
-        Ok(Template { id, fields, record_len })
+        Ok(Template { id, fields, record_len, variable })
     }
+}
+
+/// NetFlow v9 has neither enterprises nor lengths that vary.
+fn check_v9(field: &Field) -> Result<(), Error> {
+    let lacks = match (field.number(0).0, field.element.is_variable()) {
+        (Some(_), _) => "number for",
+        (None, true) => "length for",
+        (None, false) => return Ok(()),
+    };
+    let what = format!("has {}, which NetFlow v9 has no {lacks}: use --version 10", field.element.name);
+    Err(Error::Template { what })
 }
 
 fn push(fields: &mut Vec<Field>, field: Field) -> Result<(), Error> {

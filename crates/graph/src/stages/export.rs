@@ -5,8 +5,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use tapline_capture::{Error, OutputAccount, Wants};
-use tapline_flow::Flow;
-use tapline_flow::export::{ExportAccount, Exporter, Options, RowFormat, RowWriter, Target, Version};
+use tapline_flow::export::{
+    Element, ExportAccount, Exporter, Options, RowFormat, RowWriter, Target, Version,
+};
+use tapline_flow::{DetailFields, Flow};
 use tapline_packet::Timestamp;
 
 use crate::catalog::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Site, Takes};
@@ -46,7 +48,7 @@ pub(crate) const CLASS: Class = Class {
             name: "template",
             kind: Kind::Text,
             default: Some("default"),
-            meaning: "the elements of a record by IANA's names, with commas (docs/flows.md)",
+            meaning: "the elements of a record by IANA's names, with commas (docs/flows.md), default, and words of flow's details for all of theirs",
         },
         Parameter {
             name: "biflow",
@@ -90,6 +92,12 @@ pub(crate) const CLASS: Class = Class {
             default: Some("0"),
             meaning: "the most messages a second to each collector, which the packets then wait for; 0 for no limit",
         },
+        Parameter {
+            name: "enterprise",
+            kind: Kind::Number(1, u32::MAX as u64),
+            default: Some("32473"),
+            meaning: "the private enterprise number under which elements stand that IANA does not know; 32473 is that of examples",
+        },
     ],
     outputs: Outputs::None,
     takes: Takes::Flows(check_meters),
@@ -115,7 +123,7 @@ pub(crate) const ROWS: Class = Class {
             name: "template",
             kind: Kind::Text,
             default: Some("default"),
-            meaning: "the fields, as IANA's names with commas, and communityId (docs/flows.md)",
+            meaning: "the fields, as IANA's names with commas, communityId (docs/flows.md), default, and words of flow's details for all of theirs",
         },
         Parameter {
             name: "biflow",
@@ -131,8 +139,26 @@ pub(crate) const ROWS: Class = Class {
     make: Make::Stage(make_rows),
 };
 
-/// Lines take flows of any meters.
-fn check_rows(_: &[&Arguments], _: &Arguments) -> Result<(), String> {
+/// Lines take flows of any meters that know what the lines are to have.
+fn check_rows(meters: &[&Arguments], own: &Arguments) -> Result<(), String> {
+    check_details(meters, own)
+}
+
+/// What a template names that only meters know which are asked for it.
+fn check_details(meters: &[&Arguments], own: &Arguments) -> Result<(), String> {
+    let needed = Element::needs_of(own.text("template"));
+    for meter in meters {
+        // A mistake there is the meter's to tell.
+        let asked = DetailFields::parse(meter.text("details")).unwrap_or(needed);
+        let missing = needed.without(asked);
+        if missing.any() {
+            let words = needed.with(asked).words();
+            return Err(format!(
+                "its template has elements of {}, which its meter is not asked for: flow(details=\"{words}\")",
+                missing.words()
+            ));
+        }
+    }
     Ok(())
 }
 
@@ -215,6 +241,7 @@ fn make_rows(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, S
 
 /// Records and options tell one rate, of all flows, which the protocol must have room for.
 fn check_meters(meters: &[&Arguments], own: &Arguments) -> Result<(), String> {
+    check_details(meters, own)?;
     let mut rates = meters.iter().map(|meter| meter.number("sample"));
     let Some(rate) = rates.next() else { return Ok(()) };
     if let Some(other) = rates.find(|other| *other != rate) {
@@ -247,6 +274,7 @@ fn make(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String
         template_time: Duration::from_nanos(arguments.nanoseconds("template_time")),
         by_flow: arguments.text("spread") == "flow",
         rate: arguments.number("rate") as u32,
+        enterprise: arguments.number("enterprise") as u32,
     };
     Ok(stage("ipfix", Exporter::open(&targets, &options).map_err(text)?))
 }

@@ -9,7 +9,9 @@ use std::any::Any;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use tapline_capture::{Error, Wants};
-use tapline_flow::{Cause, EndReason, Flow, KeyFields, Meter, Settings, Statistics};
+use tapline_flow::{
+    Cause, DetailFields, EndReason, Flow, KeyFields, Meter, PAYLOAD_MAX, Settings, Statistics,
+};
 use tapline_packet::Timestamp;
 
 use crate::catalog::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Takes};
@@ -79,6 +81,18 @@ pub(crate) const CLASS: Class = Class {
             default: Some("1"),
             meaning: "meter one of so many packets, chosen by chance in each block of so many; records tell the rate and are not scaled",
         },
+        Parameter {
+            name: "details",
+            kind: Kind::Text,
+            default: Some("none"),
+            meaning: "what flows are asked for besides: tcp, sizes, gaps, dns, tls, http, application, payload; with commas. Each takes time a packet and memory a flow",
+        },
+        Parameter {
+            name: "payload",
+            kind: Kind::Number(1, PAYLOAD_MAX as u64),
+            default: Some("64"),
+            meaning: "of the first payload of each side so many bytes are kept, if details has payload",
+        },
     ],
     outputs: Outputs::Flows,
     takes: Takes::Packets,
@@ -106,6 +120,8 @@ fn settings(arguments: &Arguments) -> Result<Settings, String> {
         key: KeyFields::parse(arguments.text("key")).map_err(|error| error.to_string())?,
         inner: arguments.text("inner") == "yes",
         layer2: arguments.text("bytes") == "frame",
+        details: DetailFields::parse(arguments.text("details")).map_err(|error| error.to_string())?,
+        payload: arguments.number("payload") as u16,
     })
 }
 
@@ -208,6 +224,7 @@ impl Stage for FlowStage {
             ("chain", all.chain_max),
             ("late", all.late),
             ("ahead", all.ahead),
+            ("no_room", all.refused.texts + all.refused.streams),
         ]))
     }
 

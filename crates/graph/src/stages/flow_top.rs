@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use tapline_capture::{Error, OutputAccount};
-use tapline_flow::{Flow, Side};
+use tapline_flow::{Details, Flow, Side};
 
 use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
 use crate::graph::Out;
@@ -17,7 +17,8 @@ use crate::table::{Cell, Table};
 pub(crate) const CLASS: Class = Class {
     name: "flowtop",
     summary: "the greatest flows as a table",
-    description: "Right behind `flow`. A flow that outlives the active timeout is several here. With --json on tapline run, one object each.",
+    description: "Right behind `flow`. A flow that outlives the active timeout is several here. With flow's details it has columns more: application, the name asked for, \
+        the round trip in microseconds, packets sent again. With --json on tapline run, one object each.",
     parameters: &[
         Parameter {
             name: "n",
@@ -83,7 +84,7 @@ impl FlowTop {
         let rank = Reverse((amount, Reverse(flow.first().as_nanos())));
         let is_room = self.greatest.len() < self.n;
         if is_room || self.greatest.peek().is_some_and(|least| rank < least.0) {
-            self.greatest.push(Ranked(rank, Box::new(*flow)));
+            self.greatest.push(Ranked(rank, Box::new(flow.clone())));
             if !is_room {
                 self.greatest.pop();
             }
@@ -109,20 +110,16 @@ impl Stage for FlowTop {
     }
 
     fn result(&self) -> Option<Table> {
-        let mut flows: Vec<&Ranked> = self.greatest.iter().collect();
-        flows.sort_unstable();
-        let columns = vec![
-            "protocol",
-            "source",
-            "destination",
-            "packets",
-            "bytes",
-            "packets_back",
-            "bytes_back",
-            "ms",
-            "end",
-        ];
-        Some(Table { columns, rows: flows.into_iter().map(|ranked| row(&ranked.1)).collect() })
+        let mut ranked: Vec<&Ranked> = self.greatest.iter().collect();
+        ranked.sort_unstable();
+        let flows: Vec<&Flow> = ranked.into_iter().map(|ranked| &*ranked.1).collect();
+        let columns = COLUMNS.iter().filter(|column| flows.iter().any(|flow| (column.is_known)(flow)));
+        let columns: Vec<&Column> = columns.collect();
+        let row = |flow: &&Flow| columns.iter().map(|column| (column.cell)(flow)).collect();
+        Some(Table {
+            columns: columns.iter().map(|column| column.name).collect(),
+            rows: flows.iter().map(row).collect(),
+        })
     }
 
     fn absorb(&mut self, other: &dyn Any) {
@@ -136,20 +133,72 @@ impl Stage for FlowTop {
     }
 }
 
-fn row(flow: &Flow) -> Vec<Cell> {
-    let [source, destination] = &flow.sides;
-    let milliseconds = flow.last().since(flow.first()).max(0) as u64 / 1_000_000;
-    vec![
-        Cell::from(protocol(flow.protocol)),
-        Cell::from(end(source, flow.protocol)),
-        Cell::from(end(destination, flow.protocol)),
-        source.packets.into(),
-        source.bytes.into(),
-        destination.packets.into(),
-        destination.bytes.into(),
-        milliseconds.into(),
-        Cell::from(flow.end.name().to_owned()),
-    ]
+/// A column of the table, if it is known of any flow.
+struct Column {
+    name: &'static str,
+    is_known: fn(&Flow) -> bool,
+    cell: fn(&Flow) -> Cell,
+}
+
+const fn always(name: &'static str, cell: fn(&Flow) -> Cell) -> Column {
+    Column { name, is_known: |_| true, cell }
+}
+
+const COLUMNS: &[Column] = &[
+    always("protocol", |flow| Cell::from(protocol(flow.protocol))),
+    always("source", |flow| Cell::from(end(&flow.sides[0], flow.protocol))),
+    always("destination", |flow| Cell::from(end(&flow.sides[1], flow.protocol))),
+    Column {
+        name: "application",
+        is_known: |flow| details(flow, |details| details.application).is_some(),
+        cell: |flow| Cell::from(details(flow, |details| details.application).unwrap_or("-").to_owned()),
+    },
+    Column {
+        name: "name",
+        is_known: |flow| name(flow).is_some(),
+        cell: |flow| Cell::from(name(flow).unwrap_or("-").to_owned()),
+    },
+    always("packets", |flow| flow.sides[0].packets.into()),
+    always("bytes", |flow| flow.sides[0].bytes.into()),
+    always("packets_back", |flow| flow.sides[1].packets.into()),
+    always("bytes_back", |flow| flow.sides[1].bytes.into()),
+    always("ms", |flow| (flow.last().since(flow.first()).max(0) as u64 / 1_000_000).into()),
+    Column { name: "rtt_us", is_known: |flow| rtt(flow).is_some(), cell: |flow| number_or_none(rtt(flow)) },
+    Column {
+        name: "again",
+        is_known: |flow| again(flow).is_some(),
+        cell: |flow| number_or_none(again(flow)),
+    },
+    always("end", |flow| Cell::from(flow.end.name().to_owned())),
+];
+
+fn details<'f, T>(flow: &'f Flow, of: impl FnOnce(&'f Details) -> Option<T>) -> Option<T> {
+    flow.details.as_deref().and_then(of)
+}
+
+/// What was asked for by name: of TLS, HTTP or DNS.
+fn name(flow: &Flow) -> Option<&str> {
+    let details = flow.details.as_deref()?;
+    let tls = details.tls.as_ref().map(|tls| &*tls.server_name);
+    let http = details.http.as_ref().map(|http| &*http.host);
+    let dns = details.dns.as_ref().map(|dns| &*dns.name);
+    tls.or(http).or(dns).filter(|name| !name.is_empty())
+}
+
+/// The whole way, in microseconds.
+fn rtt(flow: &Flow) -> Option<u64> {
+    let tcp = details(flow, |details| details.tcp)?;
+    Some((tcp.server_rtt? + tcp.client_rtt?) / 1000)
+}
+
+/// Packets that were sent again, both ways.
+fn again(flow: &Flow) -> Option<u64> {
+    let tcp = details(flow, |details| details.tcp)?;
+    Some(tcp.sides.iter().map(|side| u64::from(side.retransmitted)).sum())
+}
+
+fn number_or_none(number: Option<u64>) -> Cell {
+    number.map_or_else(|| Cell::from("-".to_owned()), Cell::from)
 }
 
 fn protocol(number: u8) -> String {

@@ -1,0 +1,147 @@
+//! Applications: by what is said, else by the port.
+
+/// The name of an application: that of IANA's registry of service names, where it has one.
+pub type Application = &'static str;
+
+pub(super) const DNS: Application = "domain";
+pub(super) const HTTP: Application = "http";
+pub(super) const TLS: Application = "tls";
+pub(super) const SSH: Application = "ssh";
+pub(super) const QUIC: Application = "quic";
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const BOTH: u8 = 0;
+
+/// Ports of servers (IANA, Service Name and Transport Protocol Port Number Registry), in ascending order.
+const PORTS: &[(u16, u8, Application)] = &[
+    (7, BOTH, "echo"),
+    (20, TCP, "ftp-data"),
+    (21, TCP, "ftp"),
+    (22, TCP, SSH),
+    (23, TCP, "telnet"),
+    (25, TCP, "smtp"),
+    (43, TCP, "nicname"),
+    (49, TCP, "tacacs"),
+    (53, BOTH, DNS),
+    (67, UDP, "bootps"),
+    (68, UDP, "bootpc"),
+    (69, UDP, "tftp"),
+    (80, TCP, HTTP),
+    (88, BOTH, "kerberos"),
+    (110, TCP, "pop3"),
+    (111, BOTH, "sunrpc"),
+    (119, TCP, "nntp"),
+    (123, UDP, "ntp"),
+    (135, TCP, "epmap"),
+    (137, UDP, "netbios-ns"),
+    (138, UDP, "netbios-dgm"),
+    (139, TCP, "netbios-ssn"),
+    (143, TCP, "imap"),
+    (161, UDP, "snmp"),
+    (162, UDP, "snmptrap"),
+    (179, TCP, "bgp"),
+    (389, BOTH, "ldap"),
+    (443, TCP, "https"),
+    (443, UDP, QUIC),
+    (445, TCP, "microsoft-ds"),
+    (465, TCP, "submissions"),
+    (500, UDP, "isakmp"),
+    (514, UDP, "syslog"),
+    (515, TCP, "printer"),
+    (520, UDP, "router"),
+    (546, UDP, "dhcpv6-client"),
+    (547, UDP, "dhcpv6-server"),
+    (554, TCP, "rtsp"),
+    (587, TCP, "submission"),
+    (631, BOTH, "ipp"),
+    (636, TCP, "ldaps"),
+    (646, BOTH, "ldp"),
+    (853, TCP, "domain-s"),
+    (853, UDP, "domain-s"),
+    (873, TCP, "rsync"),
+    (989, TCP, "ftps-data"),
+    (990, TCP, "ftps"),
+    (993, TCP, "imaps"),
+    (995, TCP, "pop3s"),
+    (1194, BOTH, "openvpn"),
+    (1433, TCP, "ms-sql-s"),
+    (1521, TCP, "oracle"),
+    (1701, UDP, "l2tp"),
+    (1723, TCP, "pptp"),
+    (1812, UDP, "radius"),
+    (1813, UDP, "radius-acct"),
+    (1883, TCP, "mqtt"),
+    (1900, UDP, "ssdp"),
+    (2049, BOTH, "nfs"),
+    (2055, UDP, "netflow"),
+    (2123, UDP, "gtp-control"),
+    (2152, UDP, "gtp-user"),
+    (3260, TCP, "iscsi-target"),
+    (3306, TCP, "mysql"),
+    (3389, BOTH, "ms-wbt-server"),
+    (3478, BOTH, "stun"),
+    (3784, UDP, "bfd-control"),
+    (4500, UDP, "ipsec-nat-t"),
+    (4739, BOTH, "ipfix"),
+    (4789, UDP, "vxlan"),
+    (5060, BOTH, "sip"),
+    (5061, TCP, "sips"),
+    (5222, TCP, "xmpp-client"),
+    (5353, UDP, "mdns"),
+    (5355, UDP, "llmnr"),
+    (5432, TCP, "postgresql"),
+    (5672, TCP, "amqp"),
+    (5900, TCP, "rfb"),
+    (6081, UDP, "geneve"),
+    (6343, UDP, "sflow"),
+    (6379, TCP, "redis"),
+    (8080, TCP, "http-alt"),
+    (8443, TCP, "pcsync-https"),
+    (8883, TCP, "secure-mqtt"),
+    (9100, TCP, "pdl-datastream"),
+    (27017, TCP, "mongodb"),
+    (51820, UDP, "wireguard"),
+];
+
+/// Whose port it is: of that which was called first, then of the one that called.
+pub(super) fn of_ports(protocol: u8, caller: u16, called: u16) -> Option<Application> {
+    of_port(protocol, called).or_else(|| of_port(protocol, caller))
+}
+
+fn of_port(protocol: u8, port: u16) -> Option<Application> {
+    let first = PORTS.partition_point(|(known, ..)| *known < port);
+    let here = PORTS[first..].iter().take_while(|(known, ..)| *known == port);
+    let mut fits = here.filter(|(_, of, _)| *of == protocol || *of == BOTH && [TCP, UDP].contains(&protocol));
+    fits.next().map(|(_, _, name)| *name)
+}
+
+/// What the first bytes of a TCP stream say, of applications that are known by no more than that.
+pub(super) fn of_stream(bytes: &[u8]) -> Option<Application> {
+    bytes.starts_with(b"SSH-").then_some(SSH)
+}
+
+/// A long header of QUIC versions 1 and 2 (RFC 9000, 17.2; RFC 9369).
+pub(super) fn is_quic(bytes: &[u8]) -> bool {
+    let Some(&[first, version @ ..]) = bytes.first_chunk::<5>() else { return false };
+    first & 0xc0 == 0xc0 && [1, 0x6b33_43cf].contains(&u32::from_be_bytes(version))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_in_order_and_found() {
+        assert!(PORTS.is_sorted_by_key(|(port, ..)| port));
+        assert_eq!(of_ports(TCP, 51000, 443), Some("https"));
+        assert_eq!(of_ports(UDP, 51000, 443), Some("quic"));
+        // The answer was seen first; a port of a server calls another.
+        assert_eq!(of_ports(TCP, 80, 51000), Some("http"));
+        assert_eq!(of_ports(UDP, 53, 123), Some("ntp"));
+        assert_eq!(
+            (of_ports(UDP, 80, 51001), of_ports(1, 0, 53), of_ports(TCP, 40000, 50000)),
+            (None, None, None)
+        );
+    }
+}

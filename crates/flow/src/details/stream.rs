@@ -1,0 +1,250 @@
+//! The first bytes of TCP streams, put together where they came in pieces.
+//!
+//! Most hellos and requests come in one segment and are read where they lie. For others there are buffers that all flows share, one a stream at a time; the
+//! one that was taken longest ago is given up if there is none.
+
+use std::collections::TryReserveError;
+
+/// The most bytes of a stream that are put together.
+pub(super) const LEN: usize = 8192;
+/// Buffers.
+const BUFFERS: usize = 512;
+const NO_BUFFER: u16 = u16::MAX;
+
+/// One direction of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stream {
+    /// The number of the first byte, once it is known.
+    start: u32,
+    buffer: u16,
+    is_known: bool,
+    is_done: bool,
+}
+
+impl Default for Stream {
+    fn default() -> Stream {
+        Stream { start: 0, buffer: NO_BUFFER, is_known: false, is_done: false }
+    }
+}
+
+impl Stream {
+    /// A SYN says where it begins.
+    pub(super) fn begin(&mut self, seq: u32) {
+        if !self.is_known {
+            (self.start, self.is_known) = (seq.wrapping_add(1), true);
+        }
+    }
+
+    pub(super) fn is_done(&self) -> bool {
+        self.is_done
+    }
+}
+
+/// Whether what was read is enough.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Done,
+    More,
+}
+
+struct Buffer {
+    bytes: [u8; LEN],
+    /// Bytes from the first one on that are there.
+    len: usize,
+    /// A piece further on that came before them: from and to.
+    later: (usize, usize),
+    owner: Option<(u32, u8)>,
+}
+
+/// The buffers.
+pub(super) struct Buffers {
+    all: Vec<Buffer>,
+    /// Where the next is taken.
+    hand: usize,
+    pub(super) given_up: u64,
+}
+
+impl Buffers {
+    pub(super) fn new() -> Result<Buffers, TryReserveError> {
+        let mut all = Vec::new();
+        all.try_reserve_exact(BUFFERS)?;
+        Ok(Buffers { all, hand: 0, given_up: 0 })
+    }
+
+    /// Adds a segment to the stream of a flow's side, and has the bytes looked at that are there from the first one on, until `look` says that it is
+    /// done. It is told whether more can come: not after a segment that was not captured whole, and not beyond [`LEN`].
+    pub(super) fn add(
+        &mut self,
+        owner: (u32, u8),
+        stream: &mut Stream,
+        seq: u32,
+        payload: &[u8],
+        is_whole: bool,
+        look: impl FnOnce(&[u8], bool) -> Verdict,
+    ) {
+        if stream.is_done || payload.is_empty() {
+            return;
+        }
+        if stream.buffer != NO_BUFFER && self.of(owner, stream).is_none() {
+            // Another one has it.
+            stream.is_done = true;
+            return;
+        }
+        stream.begin(seq.wrapping_sub(1));
+        let offset = seq.wrapping_sub(stream.start) as usize;
+        if offset >= LEN {
+            // Before its first byte, or much further on: what is missing will hardly come.
+            return;
+        }
+        let verdict = match self.of(owner, stream) {
+            None if offset == 0 => look(payload, !is_whole || payload.len() >= LEN),
+            None => Verdict::More,
+            Some(at) => {
+                let buffer = &mut self.all[at];
+                match buffer.put(offset, payload) {
+                    true => look(&buffer.bytes[..buffer.len], !is_whole || buffer.len == LEN),
+                    false => Verdict::More,
+                }
+            }
+        };
+        if verdict == Verdict::Done || !is_whole {
+            return self.end(owner, stream);
+        }
+        if self.of(owner, stream).is_none() {
+            let at = self.take();
+            let buffer = &mut self.all[at];
+            buffer.owner = Some(owner);
+            stream.buffer = at as u16;
+            buffer.put(offset, payload);
+        }
+        if self.all[usize::from(stream.buffer)].len == LEN {
+            self.end(owner, stream);
+        }
+    }
+
+    /// The stream's buffer, if it still has it.
+    fn of(&self, owner: (u32, u8), stream: &Stream) -> Option<usize> {
+        let at = usize::from(stream.buffer);
+        self.all.get(at).is_some_and(|buffer| buffer.owner == Some(owner)).then_some(at)
+    }
+
+    /// Gives up a stream's buffer; it is done.
+    pub(super) fn end(&mut self, owner: (u32, u8), stream: &mut Stream) {
+        if let Some(at) = self.of(owner, stream) {
+            self.all[at].owner = None;
+        }
+        (stream.buffer, stream.is_done) = (NO_BUFFER, true);
+    }
+
+    fn take(&mut self) -> usize {
+        const EMPTY: Buffer = Buffer { bytes: [0; LEN], len: 0, later: (0, 0), owner: None };
+        let at = self.hand;
+        self.hand = (self.hand + 1) % BUFFERS;
+        match self.all.get_mut(at) {
+            Some(buffer) => {
+                self.given_up += u64::from(buffer.owner.is_some());
+                (buffer.len, buffer.later) = (0, (0, 0));
+            }
+            None => self.all.push(EMPTY),
+        }
+        at
+    }
+
+    pub(super) fn cleared(mut self) -> Buffers {
+        self.all.clear();
+        self.hand = 0;
+        self
+    }
+}
+
+impl Buffer {
+    /// Puts bytes where they belong, as far as there is room. Whether more are there from the first one on.
+    fn put(&mut self, offset: usize, bytes: &[u8]) -> bool {
+        let end = (offset + bytes.len()).min(LEN);
+        let before = self.len;
+        if offset <= self.len {
+            if end > self.len {
+                self.bytes[offset..end].copy_from_slice(&bytes[..end - offset]);
+                self.len = end;
+            }
+        } else if self.later.1 == 0 || offset == self.later.1 || end == self.later.0 {
+            self.bytes[offset..end].copy_from_slice(&bytes[..end - offset]);
+            let (from, to) = self.later;
+            self.later = if to == 0 { (offset, end) } else { (from.min(offset), to.max(end)) };
+        }
+        let (from, to) = self.later;
+        if from <= self.len && to > self.len {
+            self.len = to;
+        }
+        if to <= self.len {
+            self.later = (0, 0);
+        }
+        self.len > before
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What was looked at, of segments at these offsets.
+    fn looked(buffers: &mut Buffers, segments: &[(u32, &[u8])], enough: usize) -> Vec<Vec<u8>> {
+        let (mut stream, mut seen) = (Stream::default(), Vec::new());
+        stream.begin(u32::MAX - 3);
+        for (offset, bytes) in segments {
+            let seq = (u32::MAX - 2).wrapping_add(*offset);
+            buffers.add((1, 0), &mut stream, seq, bytes, true, |bytes, _| {
+                seen.push(bytes.to_vec());
+                if bytes.len() >= enough { Verdict::Done } else { Verdict::More }
+            });
+        }
+        assert_eq!(stream.is_done(), seen.last().is_some_and(|bytes| bytes.len() >= enough));
+        buffers.end((1, 0), &mut stream);
+        seen
+    }
+
+    #[test]
+    fn pieces_are_put_together() {
+        let mut buffers = Buffers::new().unwrap();
+        let mut look = |segments: &[(u32, &[u8])], enough| looked(&mut buffers, segments, enough);
+        assert_eq!(look(&[(0, b"abc")], 3), [b"abc"]);
+        assert_eq!(look(&[(0, b"abc"), (3, b"def")], 6), [b"abc".to_vec(), b"abcdef".to_vec()]);
+        assert_eq!(
+            look(&[(0, b"abc"), (6, b"ghi"), (3, b"def")], 9),
+            [b"abc".to_vec(), b"abcdefghi".to_vec()]
+        );
+        // The first one comes last; what overlaps; what comes again.
+        assert_eq!(look(&[(3, b"def"), (0, b"abc")], 6), [b"abcdef"]);
+        assert_eq!(look(&[(0, b"abc"), (1, b"bcde"), (0, b"ab"), (5, b"f")], 6).last().unwrap(), b"abcdef");
+        // Two holes are one too many: nothing wrong is shown.
+        assert_eq!(look(&[(0, b"a"), (3, b"d"), (6, b"g"), (1, b"bc")], 9).last().unwrap(), b"abcd");
+    }
+
+    #[test]
+    fn what_is_long_ends_and_what_is_far_away_is_left() {
+        let mut buffers = Buffers::new().unwrap();
+        let long = vec![7; LEN - 1];
+        let seen = looked(&mut buffers, &[(0, b"a"), (1, &long)], LEN);
+        assert_eq!(seen.last().map(Vec::len), Some(LEN));
+        assert_eq!(looked(&mut buffers, &[(LEN as u32, b"x"), (u32::MAX, b"y"), (0, b"a")], 1), [b"a"]);
+    }
+
+    #[test]
+    fn the_oldest_gives_way() {
+        let mut buffers = Buffers::new().unwrap();
+        let mut streams = vec![Stream::default(); BUFFERS + 10];
+        for (at, stream) in streams.iter_mut().enumerate() {
+            buffers.add((at as u32, 0), stream, 1, b"a", true, |_, _| Verdict::More);
+        }
+        assert_eq!((buffers.given_up, buffers.all.len()), (10, BUFFERS));
+        // Who lost its buffer goes without; others go on.
+        let mut looks = 0;
+        for (at, stream) in streams.iter_mut().enumerate().skip(9) {
+            buffers.add((at as u32, 0), stream, 2, b"b", true, |bytes, _| {
+                looks += usize::from(bytes == b"ab");
+                Verdict::Done
+            });
+        }
+        assert_eq!(looks, BUFFERS);
+    }
+}

@@ -1,0 +1,487 @@
+//! What the two ends of a flow say to each other: DNS, TLS, HTTP, and the first bytes of anything.
+
+use std::collections::TryReserveError;
+use std::fmt::Write as _;
+
+use super::hello::{self, ClientHello, Hello, Read};
+use super::http;
+use super::notes::{List, Notes};
+use super::stream::{Buffers, Stream, Verdict};
+use super::tcp::{RST, SYN, Segment};
+use super::{Application, DetailFields, Details, Look, Refused, application, dns};
+
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+const UDP_HEADER: usize = 8;
+
+/// The most bytes of a text that are told.
+pub(crate) const TEXT_MAX: usize = 255;
+
+/// The first question of a flow, and its answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dns {
+    /// The name that was asked for, or answered where the question was not seen.
+    pub name: Box<str>,
+    /// The type of record that was asked for (IANA, DNS Parameters).
+    pub kind: u16,
+    /// The answer, if it was seen.
+    pub answer: Option<DnsAnswer>,
+}
+
+/// An answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DnsAnswer {
+    /// RCODE.
+    pub code: u8,
+    /// Records in its answer section.
+    pub count: u16,
+    /// Nanoseconds after the question; `None` if that was not seen.
+    pub after: Option<u64>,
+}
+
+/// What was said in the hello of TLS.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// The name of the server that the client asked for; empty without.
+    pub server_name: Box<str>,
+    /// What the client offers to speak, with commas in between.
+    pub alpn: Box<str>,
+    /// JA3 of the client: MD5 in hexadecimal; empty if its hello was not seen as a whole.
+    pub ja3: Box<str>,
+    /// JA4 of the client.
+    pub ja4: Box<str>,
+    /// The version that the server chose, as TLS has it: 0x0304 is 1.3. `None` if its hello was not seen.
+    pub version: Option<u16>,
+    /// The cipher suite that it chose.
+    pub cipher: Option<u16>,
+}
+
+/// The first request of a flow, and the status of its first answer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Http {
+    /// Its method; empty if no request was seen.
+    pub method: Box<str>,
+    /// The host that it names.
+    pub host: Box<str>,
+    /// Path and query.
+    pub target: Box<str>,
+    /// The user agent that it names.
+    pub user_agent: Box<str>,
+    /// The status of the answer.
+    pub status: Option<u16>,
+}
+
+/// What a note is.
+const NAME: u8 = 0;
+const ALPN: u8 = 1;
+const PRINTS: u8 = 2;
+const METHOD: u8 = 3;
+const HOST: u8 = 4;
+const TARGET: u8 = 5;
+const USER_AGENT: u8 = 6;
+/// And the side.
+const PAYLOAD: u8 = 8;
+
+/// Blocks of notes for each flow: more than those of most, fewer than those of some.
+const BLOCKS: usize = 4;
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Talk {
+    notes: List,
+    streams: [Stream; 2],
+    said: Said,
+    application: Option<Application>,
+    has_payload: [bool; 2],
+}
+
+/// Numbers of what was said.
+#[derive(Clone, Copy, Debug, Default)]
+enum Said {
+    #[default]
+    Nothing,
+    Dns {
+        id: u16,
+        kind: u16,
+        /// When it was asked, if that was seen.
+        asked: Option<i64>,
+        answer: Option<DnsAnswer>,
+    },
+    Tls(Option<hello::ServerHello>),
+    Http(Option<u16>),
+}
+
+/// All of them, by the places of the flows.
+pub(super) struct Talks {
+    fields: DetailFields,
+    payload: usize,
+    talks: Vec<Talk>,
+    notes: Notes,
+    buffers: Buffers,
+    scratch: Vec<u8>,
+}
+
+impl Talks {
+    pub(super) fn new(
+        fields: DetailFields,
+        payload: u16,
+        flows_max: usize,
+    ) -> Result<Talks, TryReserveError> {
+        let mut talks = Vec::new();
+        talks.try_reserve_exact(flows_max)?;
+        Ok(Talks {
+            fields,
+            payload: if fields.payload { payload.into() } else { 0 },
+            talks,
+            notes: Notes::new(flows_max.saturating_mul(Talks::blocks(fields, payload)))?,
+            buffers: Buffers::new()?,
+            scratch: Vec::with_capacity(super::stream::LEN),
+        })
+    }
+
+    fn blocks(fields: DetailFields, payload: u16) -> usize {
+        let texts = if fields.dns || fields.tls || fields.http { BLOCKS } else { 0 };
+        let payload = if fields.payload { 2 * usize::from(payload).div_ceil(52) } else { 0 };
+        texts + payload
+    }
+
+    pub(super) fn flow_len(fields: DetailFields, payload: u16) -> usize {
+        size_of::<Talk>() + 64 * Talks::blocks(fields, payload)
+    }
+
+    pub(super) fn refused(&self) -> Refused {
+        Refused { texts: self.notes.refused, streams: self.buffers.given_up }
+    }
+
+    pub(super) fn begin(&mut self, place: u32) {
+        match self.talks.get_mut(place as usize) {
+            // Its notes were taken when the flow before ended.
+            Some(talk) => *talk = Talk::default(),
+            None => self.talks.push(Talk::default()),
+        }
+    }
+
+    pub(super) fn packet(
+        &mut self,
+        place: u32,
+        protocol: u8,
+        ports: [u16; 2],
+        side: usize,
+        look: &Look<'_>,
+        segment: Option<&Segment<'_>>,
+    ) {
+        match (protocol, segment) {
+            (TCP, Some(segment)) => self.segment((place, side as u8), ports, segment, look.seen.time),
+            (UDP, _) => self.datagram(place, ports, side, look),
+            _ => {}
+        }
+    }
+
+    fn datagram(&mut self, place: u32, ports: [u16; 2], side: usize, look: &Look<'_>) {
+        let Some(inside) = look.inside else { return };
+        let end = (inside.end as usize).min(look.data.len());
+        let Some(payload) = look.data.get(inside.l4 as usize + UDP_HEADER..end) else { return };
+        self.keep(place, side, payload);
+        let Talks { fields, talks, notes, .. } = self;
+        let Some(talk) = talks.get_mut(place as usize) else { return };
+        if (fields.dns || fields.application) && ports.iter().any(|port| dns::is_port(*port)) {
+            talk.dns(payload, look.seen.time, *fields, notes);
+        }
+        if fields.application && talk.application.is_none() && application::is_quic(payload) {
+            talk.application = Some(application::QUIC);
+        }
+    }
+
+    fn segment(&mut self, owner: (u32, u8), ports: [u16; 2], segment: &Segment<'_>, time: i64) {
+        let (place, side) = (owner.0, usize::from(owner.1));
+        self.keep(place, side, segment.payload);
+        let Talks { fields, talks, notes, buffers, scratch, .. } = self;
+        let Some(talk) = talks.get_mut(place as usize) else { return };
+        if !(fields.dns || fields.tls || fields.http || fields.application) || talk.streams[side].is_done() {
+            return;
+        }
+        let mut stream = talk.streams[side];
+        if segment.flags & SYN != 0 {
+            stream.begin(segment.seq);
+        }
+        // Data in a SYN (RFC 7413) begins one number further on.
+        let seq = segment.seq.wrapping_add(u32::from(segment.flags & SYN != 0));
+        if segment.flags & RST == 0 {
+            let is_whole = segment.payload.len() == segment.payload_len as usize;
+            buffers.add(owner, &mut stream, seq, segment.payload, is_whole, |bytes, is_last| {
+                talk.stream(bytes, is_last, ports, time, *fields, notes, scratch)
+            });
+        }
+        talk.streams[side] = stream;
+    }
+
+    /// Keeps the first bytes of a side.
+    fn keep(&mut self, place: u32, side: usize, payload: &[u8]) {
+        let Some(talk) = self.talks.get_mut(place as usize) else { return };
+        if self.payload > 0 && !talk.has_payload[side] && !payload.is_empty() {
+            talk.has_payload[side] = true;
+            let first = &payload[..payload.len().min(self.payload)];
+            self.notes.add(&mut talk.notes, PAYLOAD + side as u8, first);
+        }
+    }
+
+    /// Puts what was said into the details of a flow that ends, and gives its memory back.
+    pub(super) fn finish(
+        &mut self,
+        place: u32,
+        (protocol, ports): (u8, [u16; 2]),
+        first: usize,
+        details: &mut Details,
+    ) {
+        let Talks { fields, talks, notes, buffers, .. } = self;
+        let Some(talk) = talks.get_mut(place as usize) else { return };
+        for side in 0..2 {
+            buffers.end((place, side as u8), &mut talk.streams[side]);
+        }
+        let Talk { said, application, .. } = *talk;
+        match said {
+            Said::Nothing => {}
+            Said::Dns { kind, answer, .. } => {
+                details.dns = fields.dns.then(|| Dns { name: Box::default(), kind, answer });
+            }
+            Said::Tls(server) => {
+                let (version, cipher) =
+                    (server.map(|server| server.version), server.map(|server| server.cipher));
+                details.tls = fields.tls.then(|| Tls { version, cipher, ..Tls::default() });
+            }
+            Said::Http(status) => details.http = fields.http.then(|| Http { status, ..Http::default() }),
+        }
+        notes.drain(&mut talk.notes, |tag, bytes| match tag {
+            PAYLOAD.. => details.payload[usize::from(tag - PAYLOAD) ^ first] = bytes.into(),
+            _ => details.note(tag, bytes),
+        });
+        if fields.application {
+            let of_ports = || application::of_ports(protocol, ports[first], ports[1 - first]);
+            details.application = application.or_else(of_ports);
+        }
+    }
+
+    pub(super) fn cleared(mut self) -> Talks {
+        self.talks.clear();
+        self.notes = self.notes.cleared();
+        self.buffers = self.buffers.cleared();
+        self
+    }
+}
+
+impl Talk {
+    /// Looks at the first bytes of a stream.
+    #[expect(clippy::too_many_arguments, reason = "what it works with is borrowed in parts")]
+    fn stream(
+        &mut self,
+        bytes: &[u8],
+        is_last: bool,
+        ports: [u16; 2],
+        time: i64,
+        fields: DetailFields,
+        notes: &mut Notes,
+        scratch: &mut Vec<u8>,
+    ) -> Verdict {
+        if ports.contains(&53) {
+            return self.dns_stream(bytes, is_last, time, fields, notes);
+        }
+        if let Some(application) = application::of_stream(bytes) {
+            self.application = Some(application);
+            return Verdict::Done;
+        }
+        let hello = match fields.tls || fields.application {
+            true => hello::read(bytes, is_last, scratch),
+            false => Read::Other,
+        };
+        let message = match hello {
+            Read::It(hello) => {
+                self.hello(hello, fields, notes);
+                return Verdict::Done;
+            }
+            Read::More => return Verdict::More,
+            Read::Other if fields.http || fields.application => http::read(bytes, is_last),
+            Read::Other => Read::Other,
+        };
+        match message {
+            Read::It(message) => {
+                self.http(message, fields, notes);
+                Verdict::Done
+            }
+            Read::More => Verdict::More,
+            Read::Other => Verdict::Done,
+        }
+    }
+
+    /// Over TCP a message stands behind its length (RFC 1035, 4.2.2).
+    fn dns_stream(
+        &mut self,
+        bytes: &[u8],
+        is_last: bool,
+        time: i64,
+        fields: DetailFields,
+        notes: &mut Notes,
+    ) -> Verdict {
+        let whole =
+            bytes.split_first_chunk().map(|(len, rest)| (usize::from(u16::from_be_bytes(*len)), rest));
+        match whole {
+            Some((len, rest)) if rest.len() >= len || is_last => {
+                self.dns(&rest[..len.min(rest.len())], time, fields, notes);
+                Verdict::Done
+            }
+            _ => Verdict::More,
+        }
+    }
+
+    /// The first question counts, and the first answer with its number. Of a flow that begins with an answer, that one.
+    fn dns(&mut self, bytes: &[u8], time: i64, fields: DetailFields, notes: &mut Notes) {
+        let is_over = match self.said {
+            Said::Nothing => false,
+            Said::Dns { answer, .. } => answer.is_some(),
+            _ => true,
+        };
+        if is_over {
+            return;
+        }
+        let Some(message) = dns::read(bytes) else { return };
+        let answer = |after| DnsAnswer { code: message.code, count: message.answers, after };
+        match &mut self.said {
+            Said::Dns { id, asked, answer: kept, .. } => {
+                if message.is_response && *id == message.id {
+                    *kept = Some(answer(asked.map(|then| time.saturating_sub(then).max(0) as u64)));
+                }
+            }
+            said => {
+                let (name, kind) = message.question.unwrap_or_default();
+                let (asked, answer) =
+                    if message.is_response { (None, Some(answer(None))) } else { (Some(time), None) };
+                *said = Said::Dns { id: message.id, kind, asked, answer };
+                self.application = Some(application::DNS);
+                if fields.dns {
+                    notes.add(&mut self.notes, NAME, &name);
+                }
+            }
+        }
+    }
+
+    fn hello(&mut self, hello: Hello, fields: DetailFields, notes: &mut Notes) {
+        self.application = Some(application::TLS);
+        let server = match self.said {
+            Said::Nothing => None,
+            Said::Tls(server) => server,
+            _ => return,
+        };
+        match hello {
+            Hello::Server(server) => self.said = Said::Tls(Some(server)),
+            Hello::Client(client) => {
+                self.said = Said::Tls(server);
+                if fields.tls {
+                    self.client_hello(&client, notes);
+                }
+            }
+        }
+    }
+
+    fn client_hello(&mut self, client: &ClientHello, notes: &mut Notes) {
+        for (tag, text) in [(NAME, &client.server_name), (ALPN, &client.alpn)] {
+            if !text.is_empty() {
+                notes.add(&mut self.notes, tag, &text[..text.len().min(TEXT_MAX)]);
+            }
+        }
+        if let Some((ja3, ja4)) = &client.prints {
+            notes.add(&mut self.notes, PRINTS, &[ja3, ja4.as_bytes()].concat());
+        }
+    }
+
+    fn http(&mut self, message: http::Message<'_>, fields: DetailFields, notes: &mut Notes) {
+        self.application = Some(application::HTTP);
+        let status = match self.said {
+            Said::Nothing => None,
+            Said::Http(status) => status,
+            _ => return,
+        };
+        match message {
+            http::Message::Response(status) => self.said = Said::Http(Some(status)),
+            http::Message::Request(request) => {
+                self.said = Said::Http(status);
+                let texts = [
+                    (METHOD, request.method),
+                    (HOST, request.host),
+                    (TARGET, request.target),
+                    (USER_AGENT, request.user_agent),
+                ];
+                for (tag, text) in texts.into_iter().filter(|(_, text)| fields.http && !text.is_empty()) {
+                    notes.add(&mut self.notes, tag, &text[..text.len().min(TEXT_MAX)]);
+                }
+            }
+        }
+    }
+}
+
+impl Details {
+    fn note(&mut self, tag: u8, bytes: &[u8]) {
+        let Details { dns, tls, http, .. } = self;
+        match (tag, dns, tls, http) {
+            (NAME, Some(dns), ..) => dns.name = text(bytes),
+            (NAME, _, Some(tls), _) => tls.server_name = text(bytes),
+            (ALPN, _, Some(tls), _) => tls.alpn = text(bytes),
+            (PRINTS, _, Some(tls), _) => {
+                let (ja3, ja4) = bytes.split_at(bytes.len().min(16));
+                let ja3 = ja3.iter().fold(String::new(), |mut out, byte| {
+                    let _ = write!(out, "{byte:02x}");
+                    out
+                });
+                (tls.ja3, tls.ja4) = (ja3.into(), text(ja4));
+            }
+            (METHOD, .., Some(http)) => http.method = text(bytes),
+            (HOST, .., Some(http)) => http.host = text(bytes),
+            (TARGET, .., Some(http)) => http.target = text(bytes),
+            (USER_AGENT, .., Some(http)) => http.user_agent = text(bytes),
+            _ => {}
+        }
+    }
+}
+
+/// Bytes of a packet as text that harms nobody: UTF-8 without control characters as it is, every other byte and the backslash as `\xNN`; at most
+/// [`TEXT_MAX`] bytes.
+fn text(bytes: &[u8]) -> Box<str> {
+    let mut out = String::new();
+    for chunk in bytes.utf8_chunks() {
+        for letter in chunk.valid().chars() {
+            let is_plain = !letter.is_control() && letter != '\\';
+            if out.len() + if is_plain { letter.len_utf8() } else { 4 * letter.len_utf8() } > TEXT_MAX {
+                return out.into();
+            }
+            match is_plain {
+                true => out.push(letter),
+                false => {
+                    let mut buffer = [0; 4];
+                    letter.encode_utf8(&mut buffer).bytes().for_each(|byte| escape(byte, &mut out));
+                }
+            }
+        }
+        for byte in chunk.invalid() {
+            if out.len() + 4 > TEXT_MAX {
+                return out.into();
+            }
+            escape(*byte, &mut out);
+        }
+    }
+    out.into()
+}
+
+fn escape(byte: u8, out: &mut String) {
+    let _ = write!(out, "\\x{byte:02x}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_strangers_do_no_harm() {
+        assert_eq!(&*text("www.bücher.example".as_bytes()), "www.bücher.example");
+        assert_eq!(&*text(b"a\x1b[2J\\\xff\n"), "a\\x1b[2J\\x5c\\xff\\x0a");
+        assert_eq!(&*text("\u{85}".as_bytes()), "\\xc2\\x85");
+        assert_eq!(text(&[0; 300]).len(), 252);
+        assert_eq!(text(&[b'a'; 300]).len(), 255);
+    }
+}

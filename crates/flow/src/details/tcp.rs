@@ -1,0 +1,385 @@
+//! What TCP tells of the way: times of the handshake, what came again, what came out of order, who could take no more.
+//!
+//! ```text
+//! client      probe      server
+//!   |--SYN------>|---------->|
+//!   |            |<--SYN,ACK-|      server RTT: SYN/ACK - SYN
+//!   |<-----------|           |
+//!   |--ACK------>|           |      client RTT: ACK - SYN/ACK
+//! ```
+//!
+//! Each side has the sequence number that comes next and the last holes that were left. With `len` of payload, SYN and FIN:
+//!
+//! ```text
+//! keep-alive       at most one byte, just before what comes next: not counted; so are probes of a closed window
+//! retransmission   begins before what comes next, and lies in no hole; or lies in one that is older than the RTT
+//! out of order     lies in a hole that is no older than the RTT of the handshake, or than 3 ms where that is not known
+//! zero window      a window of 0 without SYN, FIN and RST
+//! ```
+//!
+//! What is sent again because the receiver missed it cannot pass the probe sooner than an RTT after the hole did.
+
+use super::Look;
+
+const TCP: u8 = 6;
+pub(super) const FIN: u8 = 0x01;
+pub(super) const SYN: u8 = 0x02;
+pub(super) const RST: u8 = 0x04;
+const ACK: u8 = 0x10;
+
+/// How old a hole is at most that is filled out of order, where no RTT is known, in nanoseconds.
+const REORDERED: u64 = 3_000_000;
+/// Holes of a side that are remembered.
+const HOLES: usize = 3;
+
+/// What TCP told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tcp {
+    /// From the SYN to the SYN/ACK, in nanoseconds: from here to the server and back. `None` if one of them was not seen, or more than once.
+    pub server_rtt: Option<u64>,
+    /// From the SYN/ACK to the ACK: from here to the client and back.
+    pub client_rtt: Option<u64>,
+    /// By side of the flow.
+    pub sides: [TcpSide; 2],
+}
+
+/// What one side sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpSide {
+    /// Packets that were sent again.
+    pub retransmitted: u32,
+    /// Bytes of payload in these.
+    pub retransmitted_bytes: u64,
+    /// Packets that came later than such as were sent after them.
+    pub out_of_order: u32,
+    /// Packets that say that no more can be taken.
+    pub zero_windows: u32,
+    /// The maximum segment size of its SYN.
+    pub mss: Option<u16>,
+    /// The window scale of its SYN, a shift of 0 to 14.
+    pub window_scale: Option<u8>,
+}
+
+/// A segment. Lengths are those on the wire, bytes what was captured of them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Segment<'p> {
+    pub(super) seq: u32,
+    ack: u32,
+    pub(super) flags: u8,
+    window: u16,
+    options: &'p [u8],
+    pub(super) payload: &'p [u8],
+    pub(super) payload_len: u32,
+}
+
+impl<'p> Segment<'p> {
+    /// Reads a header that was captured whole; `None` for other protocols, later fragments, and what was cut.
+    #[inline]
+    pub(super) fn read(protocol: u8, look: &Look<'p>) -> Option<Segment<'p>> {
+        let inside = look.inside.filter(|_| protocol == TCP)?;
+        let (at, end) = (inside.l4 as usize, inside.end as usize);
+        let header = look.data.get(at..)?;
+        let fixed: &[u8; 20] = header.first_chunk()?;
+        let header_len = usize::from(fixed[12] >> 4) * 4;
+        if header_len < 20 || at + header_len > end {
+            return None;
+        }
+        let options = header.get(20..header_len).unwrap_or_default();
+        let payload = look.data.get(at + header_len..end.min(look.data.len())).unwrap_or_default();
+        let number = |at: usize| u32::from_be_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
+        Some(Segment {
+            seq: number(4),
+            ack: number(8),
+            flags: fixed[13],
+            window: u16::from_be_bytes([fixed[14], fixed[15]]),
+            options,
+            payload,
+            payload_len: (end - at - header_len) as u32,
+        })
+    }
+
+    /// Of its sequence space.
+    fn len(&self) -> u32 {
+        self.payload_len + u32::from(self.flags & SYN != 0) + u32::from(self.flags & FIN != 0)
+    }
+
+    /// Maximum segment size and window scale.
+    fn wishes(&self) -> (Option<u16>, Option<u8>) {
+        let (mut mss, mut scale, mut rest) = (None, None, self.options);
+        while let [kind, tail @ ..] = rest {
+            rest = match (kind, tail) {
+                (0, _) => break,
+                (1, tail) => tail,
+                (kind, [len, ..]) if *len >= 2 => {
+                    let value = tail.get(1..usize::from(*len) - 1).unwrap_or_default();
+                    match (kind, value) {
+                        (2, [high, low]) => mss = Some(u16::from_be_bytes([*high, *low])),
+                        (3, [shift]) => scale = Some(*shift),
+                        _ => {}
+                    }
+                    tail.get(usize::from(*len) - 1..).unwrap_or_default()
+                }
+                _ => break,
+            };
+        }
+        (mss, scale)
+    }
+}
+
+/// A connection while it lasts, by sides of the key.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Connection {
+    ends: [End; 2],
+    syn: i64,
+    syn_ack: i64,
+    /// What acknowledges the SYN/ACK.
+    acknowledges: u32,
+    /// How many there were, up to two.
+    syns: u8,
+    syn_acks: u8,
+    /// The side of the client, once there was a SYN.
+    client: u8,
+    server_rtt: Option<u64>,
+    client_rtt: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct End {
+    next: u32,
+    is_known: bool,
+    told: TcpSide,
+    holes: [Hole; HOLES],
+}
+
+/// Numbers that were left out, and when; none if it ends where it begins.
+#[derive(Clone, Copy, Debug, Default)]
+struct Hole {
+    from: u32,
+    to: u32,
+    since: i64,
+}
+
+impl Connection {
+    pub(super) fn add(&mut self, side: usize, segment: &Segment<'_>, time: i64) {
+        self.shake(side as u8, segment, time);
+        let rtt = self.server_rtt.zip(self.client_rtt).map_or(REORDERED, |(server, client)| server + client);
+        self.ends[side].add(segment, time, rtt);
+    }
+
+    /// The handshake. Who was heard twice leaves open which one was answered.
+    fn shake(&mut self, side: u8, segment: &Segment<'_>, time: i64) {
+        let since = |then: i64| Some(time.saturating_sub(then).max(0) as u64);
+        match segment.flags & (SYN | ACK | RST) {
+            SYN if self.syn_acks == 0 => {
+                (self.syns, self.syn, self.client) = ((self.syns + 1).min(2), time, side);
+            }
+            flags if flags == SYN | ACK => {
+                self.syn_acks = (self.syn_acks + 1).min(2);
+                self.server_rtt = match (self.syns, self.syn_acks) {
+                    (1, 1) if self.client != side => since(self.syn),
+                    _ => self.server_rtt,
+                };
+                self.client = 1 - side;
+                (self.syn_ack, self.acknowledges) = (time, segment.seq.wrapping_add(1));
+            }
+            ACK if self.syn_acks == 1 && self.client_rtt.is_none() && self.client == side => {
+                if segment.ack == self.acknowledges {
+                    self.client_rtt = since(self.syn_ack);
+                } else {
+                    // The one that answers was not seen.
+                    self.syn_acks = 2;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// What is known at the end; `first` is the side that sent first.
+    pub(super) fn finish(&self, protocol: u8, first: usize) -> Option<Tcp> {
+        let sides = [self.ends[first].told, self.ends[1 - first].told];
+        (protocol == TCP).then_some(Tcp { server_rtt: self.server_rtt, client_rtt: self.client_rtt, sides })
+    }
+}
+
+impl End {
+    fn add(&mut self, segment: &Segment<'_>, time: i64, rtt: u64) {
+        let Segment { seq, flags, window, payload_len, .. } = *segment;
+        if flags & SYN != 0 {
+            let (mss, window_scale) = segment.wishes();
+            (self.told.mss, self.told.window_scale) =
+                (mss.or(self.told.mss), window_scale.or(self.told.window_scale));
+        }
+        if window == 0 && flags & (SYN | FIN | RST) == 0 {
+            self.told.zero_windows = self.told.zero_windows.saturating_add(1);
+        }
+        if flags & RST != 0 {
+            return;
+        }
+        let len = segment.len();
+        let end = seq.wrapping_add(len);
+        if !self.is_known {
+            (self.next, self.is_known) = (end, true);
+            return;
+        }
+        let ahead = seq.wrapping_sub(self.next) as i32;
+        let is_probe = len == 1 && payload_len == 1 && ahead == -1;
+        if ahead > 0 {
+            // Also what is empty tells that something before it was not seen.
+            self.open(Hole { from: self.next, to: seq, since: time });
+        }
+        if ahead < 0 && len > 0 && !is_probe {
+            let told = &mut self.told;
+            match fill(&mut self.holes, seq, end, time) {
+                Some(age) if age <= rtt => told.out_of_order = told.out_of_order.saturating_add(1),
+                _ => {
+                    told.retransmitted = told.retransmitted.saturating_add(1);
+                    told.retransmitted_bytes += u64::from(payload_len);
+                }
+            }
+        }
+        if end.wrapping_sub(self.next) as i32 > 0 {
+            self.next = end;
+        }
+    }
+
+    /// Notes a hole, in the place of the oldest if there is no other.
+    fn open(&mut self, hole: Hole) {
+        let free = self.holes.iter().position(Hole::is_none);
+        let oldest = || (0..HOLES).min_by_key(|at| self.holes[*at].since).unwrap_or(0);
+        let at = free.unwrap_or_else(oldest);
+        self.holes[at] = hole;
+    }
+}
+
+impl Hole {
+    fn is_none(&self) -> bool {
+        self.from == self.to
+    }
+}
+
+/// Takes numbers out of the holes. How old the oldest of those is that had some of them.
+fn fill(holes: &mut [Hole; HOLES], from: u32, to: u32, time: i64) -> Option<u64> {
+    let mut age = None;
+    for at in 0..HOLES {
+        let hole = holes[at];
+        let (left, right) = (from.wrapping_sub(hole.from) as i32, to.wrapping_sub(hole.to) as i32);
+        let is_beside = to.wrapping_sub(hole.from) as i32 <= 0 || from.wrapping_sub(hole.to) as i32 >= 0;
+        if hole.is_none() || is_beside {
+            continue;
+        }
+        age = age.max(Some(time.saturating_sub(hole.since).max(0) as u64));
+        // What is left of it in front, behind, or both; in both, what is behind takes a place that is free.
+        holes[at] = match (left > 0, right < 0) {
+            (true, false) => Hole { to: from, ..hole },
+            (false, true) => Hole { from: to, ..hole },
+            (false, false) => Hole::default(),
+            (true, true) => {
+                if let Some(free) = holes.iter_mut().find(|hole| hole.is_none()) {
+                    *free = Hole { from: to, ..hole };
+                }
+                Hole { to: from, ..hole }
+            }
+        };
+    }
+    age
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: i64 = 1_000_000;
+
+    fn segment(flags: u8, seq: u32, ack: u32, len: u32) -> Segment<'static> {
+        Segment { seq, ack, flags, window: 100, options: &[], payload: &[], payload_len: len }
+    }
+
+    /// Client 0, server 1: SYN at 0, SYN/ACK at 20 ms, ACK at 25 ms. Then what is sent by the client, at times in ms.
+    fn connection(then: &[(u32, u32, i64)]) -> Tcp {
+        let mut connection = Connection::default();
+        connection.add(0, &segment(SYN, u32::MAX, 0, 0), 0);
+        connection.add(1, &segment(SYN | ACK, 5000, 0, 0), 20 * MS);
+        connection.add(0, &segment(ACK, 0, 5001, 0), 25 * MS);
+        for (seq, len, ms) in then {
+            connection.add(0, &segment(ACK, *seq, 5001, *len), ms * MS);
+        }
+        connection.finish(6, 0).expect("it is TCP")
+    }
+
+    #[test]
+    fn the_handshake_tells_both_halves_of_the_way() {
+        let tcp = connection(&[]);
+        assert_eq!((tcp.server_rtt, tcp.client_rtt), (Some(20_000_000), Some(5_000_000)));
+        assert_eq!(Connection::default().finish(17, 0), None);
+    }
+
+    #[test]
+    fn a_handshake_that_was_begun_twice_tells_less() {
+        let mut twice = Connection::default();
+        for (side, flags, seq, ack, ms) in
+            [(0, SYN, 9, 0, 0), (0, SYN, 9, 0, 1000), (1, SYN | ACK, 70, 10, 1020), (0, ACK, 10, 71, 1030)]
+        {
+            twice.add(side, &segment(flags, seq, ack, 0), ms * MS);
+        }
+        let tcp = twice.finish(6, 0).unwrap();
+        assert_eq!((tcp.server_rtt, tcp.client_rtt), (None, Some(10_000_000)));
+        assert_eq!(tcp.sides[0].retransmitted, 1, "the SYN came again");
+        // The ACK that answers was not seen, only a later one.
+        let mut late = Connection::default();
+        for (side, flags, seq, ack, ms) in
+            [(0, SYN, 9, 0, 0), (1, SYN | ACK, 70, 10, 20), (0, ACK, 10, 99, 300), (0, ACK, 10, 71, 400)]
+        {
+            late.add(side, &segment(flags, seq, ack, 0), ms * MS);
+        }
+        assert_eq!(late.finish(6, 0).unwrap().client_rtt, None);
+    }
+
+    #[test]
+    fn what_comes_again_is_told_from_what_comes_late() {
+        let side = |then: &[(u32, u32, i64)]| connection(then).sides[0];
+        let counts = |side: TcpSide| (side.retransmitted, side.retransmitted_bytes, side.out_of_order);
+        // In order; sequence numbers begin anew in between.
+        assert_eq!(counts(side(&[(0, 100, 30), (100, 100, 31), (200, 1, 32)])), (0, 0, 0));
+        // The same again.
+        assert_eq!(counts(side(&[(0, 100, 30), (0, 100, 31), (0, 100, 32)])), (2, 200, 0));
+        // A hole is filled in time, and too late (the RTT is 25 ms).
+        assert_eq!(counts(side(&[(0, 100, 30), (200, 100, 31), (100, 100, 32)])), (0, 0, 1));
+        assert_eq!(counts(side(&[(0, 100, 30), (200, 100, 31), (100, 100, 58)])), (1, 100, 0));
+        // From both ends, from the middle, and then again.
+        let parts =
+            [(0, 100, 30), (400, 100, 31), (200, 100, 32), (100, 100, 33), (300, 100, 33), (300, 100, 34)];
+        assert_eq!(counts(side(&parts)), (1, 100, 3));
+        // Partly new.
+        assert_eq!(counts(side(&[(0, 100, 30), (50, 100, 31), (150, 10, 32)])), (1, 100, 0));
+        // An empty one tells of the hole.
+        assert_eq!(counts(side(&[(0, 100, 30), (200, 0, 31), (100, 100, 32)])), (0, 0, 1));
+        // Keep-alives and probes of a window.
+        assert_eq!(
+            counts(side(&[(0, 100, 30), (99, 1, 31), (99, 0, 32), (99, 1, 33), (100, 5, 34)])),
+            (0, 0, 0)
+        );
+    }
+
+    #[test]
+    fn more_holes_than_are_remembered_do_no_harm() {
+        let mut then: Vec<(u32, u32, i64)> = (0..50).map(|at| (at * 200, 100, 30 + i64::from(at))).collect();
+        then.extend((0..49).map(|at| (at * 200 + 100, 100, 80)));
+        let side = connection(&then).sides[0];
+        assert_eq!(side.retransmitted + side.out_of_order, 49);
+        assert_eq!(side.out_of_order, 3);
+    }
+
+    #[test]
+    fn windows_and_options_are_read() {
+        let mut end = End::default();
+        let options = [1, 1, 2, 4, 0x05, 0xb4, 4, 2, 3, 3, 7, 8];
+        end.add(&Segment { options: &options, ..segment(SYN, 1, 0, 0) }, 0, 0);
+        for flags in [ACK, ACK | FIN, RST, ACK] {
+            end.add(&Segment { window: 0, ..segment(flags, 2, 0, 0) }, 0, 0);
+        }
+        assert_eq!((end.told.mss, end.told.window_scale, end.told.zero_windows), (Some(1460), Some(7), 2));
+        for broken in [&[2, 4, 5][..], &[2, 0, 1, 1], &[3], &[2, 1, 0], &[254, 255, 0]] {
+            assert_eq!(Segment { options: broken, ..segment(SYN, 1, 0, 0) }.wishes(), (None, None));
+        }
+    }
+}
