@@ -166,7 +166,7 @@ impl Element {
         self.value == Value::MplsTop
     }
 
-    fn is_address(&self) -> bool {
+    pub(crate) fn is_address(&self) -> bool {
         matches!(self.value, Value::SourceAddress | Value::DestinationAddress)
     }
 
