@@ -312,7 +312,7 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// A number of bytes, 4 kB to 1 TB.
+/// A number of bytes, 64 kB to 1 TB.
 fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.trim_end_matches(['k', 'M', 'G']);
     let factor = match &text[digits.len()..] {
@@ -324,8 +324,8 @@ fn parse_size(text: &str) -> Result<u64, String> {
     };
     let size = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
     match size {
-        Some(size @ 4096..=1_000_000_000_000) => Ok(size),
-        _ => Err("it may be 4096 to 1000G".to_owned()),
+        Some(size @ 64_000..=1_000_000_000_000) => Ok(size),
+        _ => Err("it may be 64k to 1000G".to_owned()),
     }
 }
 

@@ -140,7 +140,7 @@ pub(crate) const ROWS: Class = Class {
         },
         Parameter {
             name: "parquet_size",
-            kind: Kind::Number(4096, 1_000_000_000_000),
+            kind: Kind::Number(64_000, 1_000_000_000_000),
             default: Some("128M"),
             meaning: "a file of Parquet is closed before it has more bytes",
         },
