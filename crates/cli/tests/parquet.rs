@@ -290,7 +290,7 @@ fn columns_have_the_types_of_their_elements() {
     let wanted = [
         ["flowStartSeconds", "TIMESTAMP WITH TIME ZONE"],
         ["flowEndMilliseconds", "TIMESTAMP WITH TIME ZONE"],
-        ["flowEndNanoseconds", "TIMESTAMP_NS"],
+        ["flowEndNanoseconds", "TIMESTAMPTZ_NS"],
         ["sourceIPv4Address", "VARCHAR"],
         ["sourceIPv6Address", "VARCHAR"],
         ["destinationTransportPort", "USMALLINT"],
@@ -360,7 +360,7 @@ fn engines_read_the_directory_while_it_grows() {
     let readers = [
         (
             "duckdb",
-            "import duckdb; print(duckdb.sql(\"SELECT sum(packetDeltaCount) FROM 'flows/**/*.parquet'\").fetchone()[0])",
+            "import duckdb; print(duckdb.sql(\"SELECT sum(packetDeltaCount) FROM 'flows/**/*.parquet'\").fetchall()[0][0])",
         ),
         (
             "polars",
@@ -491,7 +491,7 @@ fn standard_output_takes_one_file() {
     assert!(all.stderr.contains("12,180 written"), "{}", all.stderr);
     let script = format!("exec {TAPLINE} {} > /dev/full", arguments.join(" "));
     let full = finish(Command::new("sh").args(["-c", &script]));
-    full.failed_saying(&["No space left", "standard output", "12,180 lost"]);
+    full.failed_saying(&["No space left", "standard output", "12,180 LOST"]);
     run([&arguments[..], &["--workers", "2"]].concat())
         .failed_saying(&["several workers cannot write one file"]);
 }
@@ -524,6 +524,7 @@ fn mistakes_are_told() {
         ("parquet:/dev/null", &[][..], "cannot export to /dev/null"),
         ("parquet:flows", &["--template", "octetDelta"], "did you mean octetDeltaCount?"),
         ("parquet:flows", &["--parquet-size", "10"], "64k to 1000G"),
+        ("parquet:flows", &["--parquet-time", "10ms"], "it may be 1 s to"),
         ("parquet:-,json:-", &[], "standard output takes one thing"),
     ] {
         let arguments = ["probe", "-r", path.to_str().unwrap(), "--export", to];

@@ -270,7 +270,8 @@ impl Destination for ParquetWriter {
     }
 
     fn told(&self, all: &ExportAccount) -> Vec<(&'static str, u64)> {
-        vec![("files", all.messages), ("files_lost", all.messages_lost)]
+        let whole = all.messages.saturating_sub(all.messages_lost);
+        vec![("files", whole), ("files_lost", all.messages_lost)]
     }
 }
 
@@ -441,5 +442,46 @@ impl Stage for ExportStage {
 
     fn as_any(&self) -> &dyn Any {
         self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::plan::{Plan, Source};
+
+    #[cfg(feature = "parquet")]
+    #[test]
+    fn packets_wait_until_their_file_is_whole() {
+        use tapline_testkit::frames::*;
+
+        let folder = tempfile::tempdir().expect("there is room");
+        let to = folder.path().join("flows");
+        let text = format!("file(\"in\") -> flow -> e :: flowlog({to:?}, format=parquet); e -> json");
+        assert!(Plan::new(&[Source { name: "t", text: &text }]).is_err(), "nothing follows it");
+        let text = text.replace("; e -> json", "; file(\"in\") -> json");
+        let mut trial = crate::trial::Trial::graph(&text).unwrap_or_else(|why| panic!("{why}"));
+        let (a, b) = (Host::number(1), Host::number(2));
+        let pair = IpPair::between(&a, &b, IpVersion::V4);
+        let datagram =
+            |src| Ethernet::between(&a, &b).ip(&Udp { src, dst: 53 }.packet(pair, b"twelve bytes"));
+        trial.push_frames(&(0..100).map(datagram).collect::<Vec<_>>());
+        trial.assert_balanced();
+        assert_eq!(std::fs::read_dir(&to).expect("it is made").count(), 0);
+        trial.finish();
+        trial.assert_balanced();
+        let account = trial.account();
+        let own = account.stages.iter().find(|stage| stage.name == "e").map(|stage| stage.own.clone());
+        let output = own.and_then(|own| own.output).expect("it is an output");
+        assert_eq!((output.written, output.lost, output.buffered), (100, 0, 0));
+        assert_eq!(std::fs::read_dir(&to).expect("it is made").count(), 1);
+    }
+
+    #[cfg(not(feature = "parquet"))]
+    #[test]
+    fn without_the_feature_it_says_how_to_get_it() {
+        let text = "file(\"in\") -> flow -> flowlog(\"flows\", format=parquet)";
+        assert!(Plan::new(&[Source { name: "t", text }]).is_ok());
+        let why = crate::trial::Trial::graph(text).err().expect("it cannot");
+        assert!(why.contains("cargo build --release --features parquet"), "{why}");
     }
 }

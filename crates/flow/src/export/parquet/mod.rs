@@ -44,12 +44,15 @@ const GROUP_ROWS: usize = 128 << 10;
 /// The most bytes of a row group in memory.
 const GROUP_BYTES: usize = 32 << 20;
 
+/// What is closed more often is many small files.
+const TIME_MIN: Duration = Duration::from_secs(1);
+
 /// When a file is closed, so that it can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParquetLimits {
     /// Before it would have more bytes. A single row group is written whatever it takes.
     pub size: u64,
-    /// When so much time has passed since its first row: the packets' own for files, the clock's for live interfaces.
+    /// When so much time, a second at least, has passed since its first row: the packets' own for files, the clock's for live interfaces.
     pub time: Duration,
 }
 
@@ -97,8 +100,12 @@ impl ParquetWriter {
     /// whether both directions are one row are heeded.
     ///
     /// # Errors
-    /// If the directory cannot be written to, or the template cannot be.
+    /// If the directory cannot be written to, the template cannot be, or the time is too short.
     pub fn create(to: &Path, options: &Options, limits: ParquetLimits) -> Result<ParquetWriter, Error> {
+        if limits.time < TIME_MIN {
+            let seconds = limits.time.as_secs_f64();
+            return Err(Error::Timeout { name: "Parquet files'", seconds, least: "1 s" });
+        }
         let is_stream = to == Path::new("-");
         let name = if is_stream { "standard output".to_owned() } else { to.display().to_string() };
         let place = if is_stream { Place::StandardOutput } else { Place::Directory(to.to_owned()) };
