@@ -25,7 +25,8 @@ demo:
 	@bash scripts/demo.sh
 
 test: test-tools
-	$(CARGO) test --workspace --locked
+	$(CARGO) test --workspace --locked --features tapline-cli/parquet
+	$(CARGO) test --locked -p tapline-graph --lib without_the_feature
 	$(CARGO) test --release --locked -p tapline-filter -p tapline-jit --lib --test fpl --test passes --test graphs
 	@if ldconfig -p 2>/dev/null | grep -q 'libhs\.so '; then \
 		$(CARGO) test --locked -p tapline-search --features vectorscan; \
@@ -43,7 +44,8 @@ loom:
 
 lint:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --locked --features tapline-cli/parquet -- -D warnings
+	$(CARGO) clippy -p tapline-flow -p tapline-graph --all-targets --locked -- -D warnings
 	$(CARGO) clippy -p tapline-search --features vectorscan --all-targets --locked -- -D warnings
 
 bench:

@@ -24,6 +24,7 @@ Examples:
   tapline probe -r trace.pcap --export file:trace.ipfix              its flows as IPFIX (RFC 5655)
   tapline probe -r trace.pcap --export json:- | jq .communityId      as lines of JSON; csv:NAME for spreadsheets
   tapline probe -r trace.pcap --details tcp,tls,dns,application      with round trips, retransmissions, names, applications
+  tapline probe -i eth0 --export parquet:flows                       as Parquet by date and hour, for DuckDB, Polars, Spark and others
   tapline probe -i eth0 --export udp://10.0.0.1:4739                 flows of an interface, to a collector
   tapline probe -i eth0 --export udp://a:2055 --version 9            NetFlow v9; --version 5 for collectors that know no other
   tapline probe -i eth0 --export a:4739,b:4739 --spread flow         half of the flows to each of two collectors
@@ -88,8 +89,8 @@ pub(crate) struct ProbeArgs {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000), help_heading = "Flows")]
     sample: u64,
 
-    /// Collectors, with commas: udp://HOST:PORT, tcp://HOST:PORT, file:NAME (IPFIX); HOST:PORT means UDP. json:NAME and csv:NAME are lines of text, NAME - is
-    /// standard output.
+    /// Collectors, with commas: udp://HOST:PORT, tcp://HOST:PORT, file:NAME (IPFIX); HOST:PORT means UDP. json:NAME and csv:NAME are lines of text, parquet:DIR
+    /// writes files into a directory by date and hour (a build with the feature `parquet`); - is standard output.
     #[arg(long, value_name = "TO", help_heading = "Export")]
     export: Option<String>,
     /// 10 is IPFIX, 9 and 5 are NetFlow.
@@ -98,6 +99,12 @@ pub(crate) struct ProbeArgs {
     /// The elements of a record, by IANA's names and with commas (docs/flows.md); default, and words of --details, stand for several.
     #[arg(long, value_name = "NAMES", default_value = "default", help_heading = "Export")]
     template: String,
+    /// A file of Parquet is closed before it has more bytes; k, M and G are for thousands.
+    #[arg(long, value_name = "BYTES", default_value = "128M", value_parser = parse_size, help_heading = "Export")]
+    parquet_size: u64,
+    /// And when so much time has passed since its first flow, so that it can be read: the packets' time for files.
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration, help_heading = "Export")]
+    parquet_time: Duration,
     /// Both directions in one record (RFC 5103).
     #[arg(long, help_heading = "Export")]
     biflow: bool,
@@ -212,13 +219,15 @@ fn check_sampling(args: &ProbeArgs) -> Result<()> {
     }
 }
 
-/// Where flows go as lines of text, each with its format, and the collectors.
+/// Where flows go as lines of text or as Parquet, each with its format, and the collectors.
 fn destinations(args: &ProbeArgs) -> (Vec<(&str, &str)>, Vec<&str>) {
     let all = args.export.iter().flat_map(|to| to.split(',')).map(str::trim).filter(|to| !to.is_empty());
     let (mut rows, mut collectors) = (Vec::new(), Vec::new());
     for to in all {
         match to.split_once(':') {
-            Some((format @ ("json" | "csv"), path)) if !path.is_empty() => rows.push((format, path)),
+            Some((format @ ("json" | "csv" | "parquet"), path)) if !path.is_empty() => {
+                rows.push((format, path))
+            }
             _ => collectors.push(to),
         }
     }
@@ -254,8 +263,9 @@ fn graph(args: &ProbeArgs) -> String {
     }
     for (at, (format, path)) in rows.iter().enumerate() {
         let (to, template, biflow) = (quoted(path), quoted(&template(args)), yes(args.biflow));
+        let of_files = if *format == "parquet" { parquet(args) } else { String::new() };
         text += &format!(
-            " meter -> lines{at} :: flowlog({to}, format={format}, template={template}, biflow={biflow});"
+            " meter -> lines{at} :: flowlog({to}, format={format}, template={template}, biflow={biflow}{of_files});"
         );
     }
     if args.top.is_some() || args.export.is_none() {
@@ -315,6 +325,11 @@ fn export(args: &ProbeArgs, to: &str) -> String {
     )
 }
 
+fn parquet(args: &ProbeArgs) -> String {
+    let (domain, size, time) = (args.domain, args.parquet_size, time(args.parquet_time));
+    format!(", domain={domain}, parquet_size={size}, parquet_time={time}")
+}
+
 fn yes(is_so: bool) -> &'static str {
     if is_so { "yes" } else { "no" }
 }
@@ -327,6 +342,23 @@ fn time(time: Duration) -> String {
 /// A text as graphs have it.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// A number of bytes, 64 kB to 1 TB.
+fn parse_size(text: &str) -> Result<u64, String> {
+    let digits = text.trim_end_matches(['k', 'M', 'G']);
+    let factor = match &text[digits.len()..] {
+        "" => 1,
+        "k" => 1000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        unit => return Err(format!("unknown unit '{unit}': use k, M or G")),
+    };
+    let size = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+    match size {
+        Some(size @ 64_000..=1_000_000_000_000) => Ok(size),
+        _ => Err("it may be 64k to 1000G".to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -353,6 +385,7 @@ mod tests {
             ("-r a.pcap --export 127.0.0.1:9,json:a --details tcp,tls --template default,dnsQueryName", 4),
             ("-i eth0 -i eth1 --export udp://a:1,udp://b:2 --spread flow --top 7 udp port 53", 6),
             ("-r a.pcap --export json:a.json,csv:-,127.0.0.1:9 --top 3", 6),
+            ("-r a.pcap --export parquet:flows,json:- --parquet-size 1M --parquet-time 90s --domain 7", 4),
             ("-r a\\\"b.pcap --key vlan,tos --inner --active-timeout 1.5m --idle-timeout 500ms", 3),
         ] {
             let text = graph_of(line);

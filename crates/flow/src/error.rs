@@ -94,6 +94,17 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// A file of Parquet cannot be made whole.
+    #[error("cannot write {file}: {source}; it is not there, and its flows are lost")]
+    Parquet {
+        /// The file.
+        file: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// This build writes no Parquet.
+    #[error("Parquet is not in this build; `cargo build --release --features parquet` makes one that has it")]
+    NoParquet,
     /// A file of records cannot be written further.
     #[error("cannot write to {collector}: {source}; the messages before are there")]
     Write {

@@ -17,6 +17,7 @@
 //! KeyInput, TerminalSize                    a terminal, for programs that refresh what they show
 //! clock, tsc, usage, timer                  what time it is, what was used of it, and sleeping until it comes
 //! clock_state, disk, process                whether the clock is kept right, room for files, signals to others
+//! unnamed                                   files that have no name until they are whole
 //! affinity                                  which processors a thread runs on
 //! NetNs, capability, privilege              where we stand and what we may do
 //! Opener                                    files opened by a process that kept its rights
@@ -60,6 +61,7 @@ mod shared_words;
 mod terminal;
 pub mod timer;
 pub mod tsc;
+pub mod unnamed;
 pub mod usage;
 #[cfg(feature = "vectorscan")]
 pub mod vectorscan;

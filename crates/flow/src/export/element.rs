@@ -380,7 +380,7 @@ impl Element {
         self.len == Element::VARIABLE
     }
 
-    fn is_address(&self) -> bool {
+    pub(crate) fn is_address(&self) -> bool {
         matches!(self.value, Value::SourceAddress | Value::DestinationAddress)
     }
 

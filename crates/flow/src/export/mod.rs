@@ -1,4 +1,5 @@
-//! Flows as messages of NetFlow v5, v9 and IPFIX, sent to collectors or written to files; and as rows of text ([`RowWriter`]).
+//! Flows as messages of NetFlow v5, v9 and IPFIX, sent to collectors or written to files; and as rows of text ([`RowWriter`])
+//! or of Parquet (`ParquetWriter`, with the feature `parquet`).
 //!
 //! ```text
 //! Flow --direction by direction--> Encoder: records, until a message is full --> Collector: UDP, TCP, file
@@ -12,6 +13,8 @@ mod connection;
 mod element;
 mod encoder;
 mod file;
+#[cfg(feature = "parquet")]
+mod parquet;
 mod rows;
 mod template;
 mod types;
@@ -21,6 +24,8 @@ use std::time::Duration;
 
 use tapline_packet::Timestamp;
 
+#[cfg(feature = "parquet")]
+pub use self::parquet::{ParquetLimits, ParquetWriter};
 pub use collector::Target;
 pub use element::{ELEMENTS, Element};
 pub use rows::{RowFormat, RowWriter};

@@ -23,10 +23,10 @@ use crate::{Error, Flow};
 /// Bytes of lines that are written at once.
 const CHUNK: usize = 64 << 10;
 /// The name of the field that no element has.
-const COMMUNITY_ID: &str = "communityId";
+pub(super) const COMMUNITY_ID: &str = "communityId";
 
 /// What rows have unless they are told.
-const DEFAULT: &str = "flowStartNanoseconds,flowEndNanoseconds,sourceIPv4Address,sourceTransportPort,destinationIPv4Address,destinationTransportPort,\
+pub(super) const DEFAULT: &str = "flowStartNanoseconds,flowEndNanoseconds,sourceIPv4Address,sourceTransportPort,destinationIPv4Address,destinationTransportPort,\
     protocolIdentifier,octetDeltaCount,packetDeltaCount,tcpControlBits,initialTCPFlags,ipClassOfService,minimumTTL,maximumTTL,icmpTypeCodeIPv4,vlanId,\
     ingressInterface,flowEndReason,communityId";
 
@@ -42,15 +42,15 @@ pub enum RowFormat {
 
 /// A field of a row.
 #[derive(Clone, Debug)]
-struct Column {
-    name: String,
-    what: What,
+pub(super) struct Column {
+    pub(super) name: String,
+    pub(super) what: What,
     /// For which version of IP; `None` for both.
-    version: Option<For>,
+    pub(super) version: Option<For>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What {
+pub(super) enum What {
     Element { element: Element, is_reverse: bool },
     CommunityId,
 }
@@ -174,7 +174,7 @@ impl RowWriter {
 }
 
 /// The fields of a row. An element that each version of IP has for itself is one field in JSON, and two columns in CSV.
-fn columns(options: &Options) -> Result<Vec<Column>, Error> {
+pub(super) fn columns(options: &Options) -> Result<Vec<Column>, Error> {
     let mut columns: Vec<Column> = Vec::new();
     for name in &Element::names(&options.template, DEFAULT) {
         let more = match name.eq_ignore_ascii_case(COMMUNITY_ID) {

@@ -1,0 +1,128 @@
+//! A file that nobody finds before it is whole.
+//!
+//! ```text
+//! create --> written, without a name --> publish: all on the disk, then its name
+//!     \----> dropped: gone
+//! ```
+//!
+//! Where the file system has no files without names (NFS, FAT) it has one that begins with a dot and does not end in `.parquet`; there a crash leaves it behind.
+
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tapline_sys::unnamed;
+
+/// A file before it has its name.
+pub(super) struct Draft {
+    file: File,
+    path: PathBuf,
+    /// Where it is until then, if it must be somewhere.
+    hidden: Option<PathBuf>,
+}
+
+impl Draft {
+    /// Begins the file of a path. Gives also what it is written through.
+    ///
+    /// # Errors
+    /// If it cannot be made.
+    pub(super) fn create(path: PathBuf) -> io::Result<(Draft, File)> {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        let (file, hidden) = match unnamed::create(folder) {
+            Ok(file) => (file, None),
+            Err(error) if unnamed::is_unsupported(&error) => {
+                let hidden = hidden(&path);
+                (File::create_new(&hidden)?, Some(hidden))
+            }
+            Err(error) => return Err(error.source),
+        };
+        let draft = Draft { file, path, hidden };
+        let writes = draft.file.try_clone()?;
+        Ok((draft, writes))
+    }
+
+    /// The file is whole: gives it its name.
+    ///
+    /// # Errors
+    /// If not all of it is on the disk, or the name is taken; then the file is gone.
+    pub(super) fn publish(mut self) -> io::Result<()> {
+        // The name is not to outlive a power cut that the content did not.
+        self.file.sync_data()?;
+        match &self.hidden {
+            None => unnamed::name(&self.file, &self.path).map_err(|error| error.source),
+            Some(hidden) => {
+                fs::rename(hidden, &self.path)?;
+                self.hidden = None;
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if let Some(hidden) = &self.hidden {
+            let _ = fs::remove_file(hidden);
+        }
+    }
+}
+
+/// Makes a file in a folder, and forgets it.
+///
+/// # Errors
+/// If it cannot be made.
+pub(super) fn try_out(folder: &Path) -> io::Result<()> {
+    Draft::create(folder.join(format!("{:016x}.parquet", super::store::random()))).map(|_| ())
+}
+
+fn hidden(path: &Path) -> PathBuf {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!(".{name}.part"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect()
+    }
+
+    /// As where the file system has no files without names.
+    fn create_hidden(path: PathBuf) -> (Draft, File) {
+        let hidden = hidden(&path);
+        let file = File::create_new(&hidden).unwrap();
+        let writes = file.try_clone().unwrap();
+        (Draft { file, path, hidden: Some(hidden) }, writes)
+    }
+
+    #[test]
+    fn nobody_finds_it_before_it_is_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        for (at, create) in
+            [|path| Draft::create(path).unwrap(), create_hidden as fn(PathBuf) -> (Draft, File)]
+                .iter()
+                .enumerate()
+        {
+            let path = folder.path().join(format!("{at}.parquet"));
+            let (draft, mut writes) = create(path.clone());
+            writes.write_all(b"whole").unwrap();
+            let found = names(folder.path());
+            assert!(
+                found
+                    .iter()
+                    .all(|name| name == "0.parquet" || name.starts_with('.') && name.ends_with(".part"))
+            );
+            draft.publish().unwrap();
+            assert_eq!(fs::read(&path).unwrap(), b"whole");
+            // One that is given up leaves nothing, and one whose name is taken replaces nothing.
+            drop(create(folder.path().join("given up.parquet")));
+            assert_eq!(names(folder.path()).len(), at + 1);
+        }
+        let (draft, _) = Draft::create(folder.path().join("0.parquet")).unwrap();
+        assert!(draft.hidden.is_some() || draft.publish().is_err());
+    }
+}

@@ -1,0 +1,237 @@
+//! The thread that writes: row groups come, files become whole.
+//!
+//! ```text
+//! Job(hour, rows)        row group into the hour's file, which is begun if there is none; closed before it would become too long
+//! Job(hour, rows, last)  the same, and the file is closed
+//! the channel's end      files that are still open are given up
+//! ```
+//!
+//! A file that cannot be written is removed, with all of its rows lost; the next rows of its hour begin another.
+
+use std::fs::{self, File};
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::os::fd::AsFd;
+use std::path::PathBuf;
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ::parquet::errors::ParquetError;
+use ::parquet::file::properties::WriterPropertiesPtr;
+use ::parquet::file::writer::SerializedFileWriter;
+use ::parquet::schema::types::TypePtr;
+
+use super::column::{self, RowGroup};
+use super::draft::Draft;
+use super::folder_of;
+use crate::Error;
+use crate::export::rows::Column;
+
+/// What the end of a file is reckoned to take for a column of a row group: of 12 row groups with 21 columns it took 123 bytes each, besides the index of pages, which
+/// has two values of 64 bytes at most for each of seven pages.
+const FOOTER: usize = 1024;
+
+/// Rows to write.
+pub(super) struct Job {
+    /// Since 1970.
+    pub(super) hour: i64,
+    pub(super) group: RowGroup,
+    /// Whether the file is closed then.
+    pub(super) is_last: bool,
+}
+
+/// What became of rows.
+#[derive(Default)]
+pub(super) struct Outcome {
+    /// Packets of rows in files that are whole.
+    pub(super) written: u64,
+    /// Packets of rows in files that could not be.
+    pub(super) lost: u64,
+    pub(super) files: u64,
+    pub(super) files_lost: u64,
+    /// Of files that are whole.
+    pub(super) octets: u64,
+    /// The first failure that nobody asked for yet.
+    pub(super) failure: Option<Error>,
+}
+
+/// Where files go.
+pub(super) enum Place {
+    Directory(PathBuf),
+    /// One file, whatever the hour.
+    StandardOutput,
+}
+
+/// Files, and how they are written.
+pub(super) struct Store {
+    place: Place,
+    schema: TypePtr,
+    properties: WriterPropertiesPtr,
+    size_max: u64,
+    /// Tells files from those of other writers into the same directory.
+    run: u64,
+    /// Files begun.
+    begun: u64,
+    /// As many as the writer has hours.
+    open: Vec<Open>,
+    outcome: Arc<Mutex<Outcome>>,
+}
+
+/// A file that is not whole yet.
+struct Open {
+    hour: i64,
+    name: String,
+    /// `None` for standard output.
+    draft: Option<Draft>,
+    writer: SerializedFileWriter<File>,
+    /// Packets of its rows.
+    packets: u64,
+    /// Row groups that it has, and bytes of the longest.
+    groups: usize,
+    longest: usize,
+    /// Bytes that stand at the file's end for each row group, at most: what is where, and the least and greatest values.
+    footer: usize,
+}
+
+impl Store {
+    pub(super) fn new(
+        place: Place,
+        columns: &[Column],
+        size_max: u64,
+        outcome: Arc<Mutex<Outcome>>,
+    ) -> io::Result<Store> {
+        let schema = column::schema(columns).map_err(io_error)?;
+        let (properties, run) = (column::properties(columns), random());
+        Ok(Store { place, schema, properties, size_max, run, begun: 0, open: Vec::new(), outcome })
+    }
+
+    /// Does all jobs, until there will be no more.
+    pub(super) fn run(mut self, jobs: &Receiver<Job>) {
+        for job in jobs {
+            self.take(job);
+        }
+    }
+
+    fn take(&mut self, Job { hour, group, is_last }: Job) {
+        let at = match self.open.iter().position(|open| open.hour == hour) {
+            Some(at) => at,
+            None if group.rows == 0 && !self.is_stream() => return,
+            None => match self.begin(hour) {
+                Ok(open) => {
+                    self.open.push(open);
+                    self.open.len() - 1
+                }
+                Err(source) => return self.note_lost(group.packets, self.name_of(hour), source),
+            },
+        };
+        let open = &mut self.open[at];
+        match open.write(group) {
+            Ok(()) if is_last || open.is_full(self.size_max) => self.close(at),
+            Ok(()) => {}
+            Err(source) => {
+                let Open { name, packets, .. } = self.open.swap_remove(at);
+                self.note_lost(packets, name, source);
+            }
+        }
+    }
+
+    fn is_stream(&self) -> bool {
+        matches!(self.place, Place::StandardOutput)
+    }
+
+    fn begin(&mut self, hour: i64) -> io::Result<Open> {
+        let name = self.name_of(hour);
+        self.begun += 1;
+        let (draft, file) = match &self.place {
+            Place::StandardOutput if self.begun > 1 => {
+                return Err(io::Error::other("what was before is there in part"));
+            }
+            Place::StandardOutput => (None, File::from(io::stdout().as_fd().try_clone_to_owned()?)),
+            Place::Directory(directory) => {
+                let folder = folder_of(directory, hour);
+                fs::create_dir_all(&folder)?;
+                let path = folder.join(format!("{:016x}-{:06}.parquet", self.run, self.begun));
+                let (draft, file) = Draft::create(path)?;
+                (Some(draft), file)
+            }
+        };
+        let (schema, properties) = (Arc::clone(&self.schema), Arc::clone(&self.properties));
+        let footer = FOOTER * schema.get_fields().len();
+        let writer = SerializedFileWriter::new(file, schema, properties).map_err(io_error)?;
+        Ok(Open { hour, name, draft, writer, packets: 0, groups: 0, longest: 0, footer })
+    }
+
+    /// What people are told of a file: where it would be.
+    fn name_of(&self, hour: i64) -> String {
+        match &self.place {
+            Place::StandardOutput => "standard output".to_owned(),
+            Place::Directory(directory) => format!("a file in {}", folder_of(directory, hour).display()),
+        }
+    }
+
+    fn close(&mut self, at: usize) {
+        let open = self.open.swap_remove(at);
+        let (name, packets) = (open.name.clone(), open.packets);
+        match open.finish() {
+            Ok(octets) => {
+                let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+                outcome.written += packets;
+                outcome.octets += octets;
+                outcome.files += 1;
+            }
+            Err(source) => self.note_lost(packets, name, source),
+        }
+    }
+
+    fn note_lost(&self, packets: u64, file: String, source: io::Error) {
+        let mut outcome = self.outcome.lock().unwrap_or_else(PoisonError::into_inner);
+        outcome.lost += packets;
+        outcome.files_lost += 1;
+        outcome.failure.get_or_insert(Error::Parquet { file, source });
+    }
+}
+
+impl Open {
+    fn write(&mut self, group: RowGroup) -> io::Result<()> {
+        if group.rows == 0 {
+            return Ok(());
+        }
+        self.packets += group.packets;
+        let before = self.writer.bytes_written();
+        group.write(&mut self.writer).map_err(io_error)?;
+        self.groups += 1;
+        self.longest = self.longest.max(self.writer.bytes_written() - before);
+        Ok(())
+    }
+
+    /// Whether another row group like the longest would make it too long.
+    fn is_full(&self, size_max: u64) -> bool {
+        let footers = (self.groups + 1) * self.footer;
+        (self.writer.bytes_written() + self.longest + footers) as u64 > size_max
+    }
+
+    /// Makes it whole, and gives its length.
+    fn finish(mut self) -> io::Result<u64> {
+        self.writer.finish().map_err(io_error)?;
+        let octets = self.writer.bytes_written() as u64;
+        drop(self.writer);
+        self.draft.map_or(Ok(()), Draft::publish)?;
+        Ok(octets)
+    }
+}
+
+/// A number that no other writer has.
+pub(super) fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// What the system said, where it said something.
+fn io_error(error: ParquetError) -> io::Error {
+    match error {
+        ParquetError::External(source) => match source.downcast::<io::Error>() {
+            Ok(source) => *source,
+            Err(source) => io::Error::other(source),
+        },
+        other => io::Error::other(other),
+    }
+}

@@ -1,0 +1,300 @@
+use std::fs::{self, File};
+use std::net::IpAddr;
+use std::thread::sleep;
+
+use ::parquet::file::reader::{FileReader, SerializedFileReader};
+use ::parquet::record::{Field, Row};
+
+use super::*;
+use crate::{Context, EndReason, Side};
+
+const SECOND: i64 = 1_000_000_000;
+const HOUR: i64 = 3600 * SECOND;
+/// 2026-11-22 20:00 UTC.
+const EVENING: i64 = 1_795_377_600 * SECOND;
+
+fn side(address: &str, port: u16, packets: u64, last: i64) -> Side {
+    Side {
+        address: address.parse::<IpAddr>().unwrap(),
+        port,
+        packets,
+        bytes: 100 * packets,
+        first: Timestamp::from_nanos(last - 1),
+        last: Timestamp::from_nanos(last),
+        tcp_flags: 0x1b,
+        tcp_flags_first: 2,
+        ttl_min: 60,
+        ttl_max: 64,
+        tos: 0,
+    }
+}
+
+/// A flow of one direction that ended then.
+fn one_way(packets: u64, last: i64) -> Flow {
+    let sides = [side("10.0.0.1", 4321, packets, last), side("10.0.0.2", 80, 0, 0)];
+    Flow { sides, protocol: 6, end: EndReason::End, context: Context::NONE, details: None }
+}
+
+fn time(nanos: i64) -> Timestamp {
+    Timestamp::from_nanos(nanos)
+}
+
+fn limits(size: u64, seconds: u64) -> ParquetLimits {
+    ParquetLimits { size, time: Duration::from_secs(seconds) }
+}
+
+/// All that is in a directory, as paths below it.
+fn all_below(folder: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(next).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => found.push(path.strip_prefix(folder).unwrap().display().to_string()),
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn rows_of(path: &Path) -> Vec<Row> {
+    let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
+    reader.get_row_iter(None).unwrap().map(Result::unwrap).collect()
+}
+
+fn field(row: &Row, name: &str) -> Field {
+    let named = row.get_column_iter().find(|(column, _)| *column == name);
+    named.unwrap_or_else(|| panic!("no {name}")).1.clone()
+}
+
+/// Packets by folder.
+fn packets_below(folder: &Path) -> Vec<(String, u64)> {
+    let mut sums: Vec<(String, u64)> = Vec::new();
+    for name in all_below(folder) {
+        let (hour, file) = name.rsplit_once('/').unwrap();
+        assert!(file.ends_with(".parquet"), "{name}");
+        let packets: u64 = rows_of(&folder.join(&name))
+            .iter()
+            .map(|row| match field(row, "packetDeltaCount") {
+                Field::ULong(packets) => packets,
+                other => panic!("{other}"),
+            })
+            .sum();
+        match sums.iter_mut().find(|(known, _)| known == hour) {
+            Some((_, sum)) => *sum += packets,
+            None => sums.push((hour.to_owned(), packets)),
+        }
+    }
+    sums
+}
+
+fn writer(folder: &Path, template: &str, limits: ParquetLimits) -> ParquetWriter {
+    ParquetWriter::create(folder, &Options::of_rows(template, false), limits).unwrap()
+}
+
+fn wait_for(mut condition: impl FnMut() -> bool) {
+    for _ in 0..2000 {
+        if condition() {
+            return;
+        }
+        sleep(Duration::from_millis(10));
+    }
+    panic!("waited in vain");
+}
+
+#[test]
+fn a_row_lies_in_the_hour_in_which_it_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = writer(folder.path(), "default", ParquetLimits::default());
+    let ends =
+        [(1, EVENING), (2, EVENING + HOUR - 1), (4, EVENING + HOUR), (8, EVENING - 1), (16, -1), (32, 0)];
+    let flows: Vec<Flow> = ends.iter().map(|(packets, last)| one_way(*packets, *last)).collect();
+    writer.export(&flows, time(EVENING)).unwrap();
+    writer.finish().unwrap();
+    let wanted = [
+        ("date=1969-12-31/hour=23", 16),
+        ("date=1970-01-01/hour=00", 32),
+        ("date=2026-11-22/hour=19", 8),
+        ("date=2026-11-22/hour=20", 3),
+        ("date=2026-11-22/hour=21", 4),
+    ];
+    assert_eq!(packets_below(folder.path()), wanted.map(|(name, packets)| (name.to_owned(), packets)));
+    let account = writer.account();
+    assert_eq!((account.flows, account.records, account.messages), (6, 6, 5));
+    assert_eq!((account.written, account.lost, account.waiting), (63, 0, 0));
+}
+
+/// Each direction has its own end.
+#[test]
+fn directions_may_lie_in_two_hours() {
+    let folder = tempfile::tempdir().unwrap();
+    let sides = [side("10.0.0.1", 4321, 3, EVENING - 1), side("10.0.0.2", 80, 5, EVENING)];
+    let flow = Flow { sides, protocol: 6, end: EndReason::End, context: Context::NONE, details: None };
+    let mut writer = writer(folder.path(), "default", ParquetLimits::default());
+    writer.export(&[flow], time(EVENING)).unwrap();
+    writer.finish().unwrap();
+    let sums: Vec<u64> = packets_below(folder.path()).into_iter().map(|(_, packets)| packets).collect();
+    assert_eq!(sums, [3, 5]);
+}
+
+#[test]
+fn values_are_those_of_the_flow() {
+    let folder = tempfile::tempdir().unwrap();
+    let template = "flowStartSeconds,flowEndMilliseconds,flowEndNanoseconds,sourceIPv6Address,destinationTransportPort,\
+        octetDeltaCount,mplsTopLabelStackSection,observationDomainId,samplingInterval,communityId";
+    let options = Options { domain: u32::MAX, ..Options::of_rows(template, true) };
+    let mut writer = ParquetWriter::create(folder.path(), &options, ParquetLimits::default()).unwrap();
+    writer.set_sampling(100);
+    let last = EVENING + 123_456_789;
+    let v4 = Flow {
+        sides: [side("10.0.0.1", 4321, 3, last), side("10.0.0.2", u16::MAX, 5, last)],
+        protocol: 6,
+        end: EndReason::End,
+        context: Context { mpls: 0x12345, ..Context::NONE },
+        details: None,
+    };
+    let v6 = Flow { sides: [side("2001:db8::1", 1, 3, last), side("2001:db8::2", 2, 5, last)], ..v4.clone() };
+    writer.export(&[v4.clone(), v6, v4], time(last)).unwrap();
+    writer.finish().unwrap();
+    let names = all_below(folder.path());
+    let rows = rows_of(&folder.path().join(&names[0]));
+    let [first, second, third] = &rows[..] else { panic!("{rows:?}") };
+    for row in [first, third] {
+        for (name, wanted) in [
+            ("flowStartSeconds", Field::TimestampMillis(EVENING / 1_000_000 + 123)),
+            ("flowEndMilliseconds", Field::TimestampMillis(EVENING / 1_000_000 + 123)),
+            ("sourceIPv4Address", Field::Str("10.0.0.1".to_owned())),
+            ("sourceIPv6Address", Field::Null),
+            ("destinationTransportPort", Field::UShort(u16::MAX)),
+            ("octetDeltaCount", Field::ULong(300)),
+            ("reverseOctetDeltaCount", Field::ULong(500)),
+            ("mplsTopLabelStackSection", Field::Bytes(vec![0x12, 0x34, 0x50].into())),
+            ("observationDomainId", Field::UInt(u32::MAX)),
+            ("samplingInterval", Field::UInt(100)),
+        ] {
+            assert_eq!(field(row, name), wanted, "{name}");
+        }
+    }
+    assert!(matches!(field(first, "communityId"), Field::Str(id) if id.starts_with("1:")));
+    assert_eq!(field(second, "sourceIPv6Address"), Field::Str("2001:db8::1".to_owned()));
+    assert_eq!(field(second, "sourceIPv4Address"), Field::Null);
+}
+
+#[test]
+fn no_file_is_longer_than_it_may_be() {
+    const SIZE: u64 = 100_000;
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = writer(folder.path(), "default", limits(SIZE, 3600));
+    let flows: Vec<Flow> = (0..20_000)
+        // Ends that do not compress well.
+        .map(|at: i64| one_way(1 + at as u64 * 7919 % 65_521, EVENING + at * 7_919_123 % HOUR))
+        .collect();
+    for part in flows.chunks(100) {
+        writer.export(part, time(EVENING)).unwrap();
+    }
+    writer.finish().unwrap();
+    let names = all_below(folder.path());
+    let lengths: Vec<u64> =
+        names.iter().map(|name| fs::metadata(folder.path().join(name)).unwrap().len()).collect();
+    assert!(lengths.len() > 3 && lengths.iter().all(|len| *len <= SIZE), "{lengths:?}");
+    let account = writer.account();
+    let packets: u64 = flows.iter().map(Flow::packets).sum();
+    assert_eq!((account.written, account.waiting, account.lost), (packets, 0, 0));
+    assert_eq!((account.messages, account.octets), (lengths.len() as u64, lengths.iter().sum()));
+    assert_eq!(packets_below(folder.path()), [("date=2026-11-22/hour=20".to_owned(), packets)]);
+}
+
+/// What is old is there to be read, while newer rows wait.
+#[test]
+fn files_are_closed_when_they_are_old() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = writer(folder.path(), "default", limits(1 << 30, 60));
+    writer.export(&[one_way(1, EVENING)], time(EVENING)).unwrap();
+    writer.export(&[one_way(2, EVENING + 59 * SECOND)], time(EVENING + 59 * SECOND)).unwrap();
+    assert_eq!(writer.account().waiting, 3);
+    assert!(all_below(folder.path()).is_empty());
+    writer.flush(time(EVENING + 60 * SECOND)).unwrap();
+    wait_for(|| writer.account().written == 3);
+    writer.export(&[one_way(4, EVENING + 61 * SECOND)], time(EVENING + 61 * SECOND)).unwrap();
+    assert_eq!(packets_below(folder.path()), [("date=2026-11-22/hour=20".to_owned(), 3)]);
+    assert_eq!(writer.account().waiting, 4);
+    writer.finish().unwrap();
+    assert_eq!(all_below(folder.path()).len(), 2);
+    assert_eq!(packets_below(folder.path()), [("date=2026-11-22/hour=20".to_owned(), 7)]);
+}
+
+/// Times that leap about: few hours are open at once, and no row is lost.
+#[test]
+fn hours_that_are_open_are_few() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = writer(folder.path(), "default", ParquetLimits::default());
+    let hours = [0, 1, 2, 3, 0, 4, 0, 5, 1, 1_000_000, i64::MAX / HOUR, -2_000_000, i64::MIN / HOUR + 1, 0];
+    for (at, hour) in hours.iter().enumerate() {
+        writer.export(&[one_way(1 << at, hour.saturating_mul(HOUR))], time(0)).unwrap();
+        assert!(writer.hours.len() <= HOURS_MAX);
+    }
+    // That which got the last row is kept.
+    assert!(writer.hours.iter().any(|hour| hour.number == 0));
+    writer.finish().unwrap();
+    let sums = packets_below(folder.path());
+    assert_eq!(sums.iter().map(|(_, packets)| packets).sum::<u64>(), (1 << hours.len()) - 1);
+    let first = sums.iter().find(|(name, _)| name == "date=1970-01-01/hour=00").unwrap();
+    assert_eq!(first.1, 1 << 0 | 1 << 4 | 1 << 6 | 1 << 13);
+}
+
+/// An hour that cannot be written: its packets are lost, and told; the others are there.
+#[test]
+fn what_cannot_be_written_is_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(folder.path().join("date=2026-11-22")).unwrap();
+    fs::write(folder.path().join("date=2026-11-22/hour=21"), "in the way").unwrap();
+    let mut writer = writer(folder.path(), "default", ParquetLimits::default());
+    let ends = [(1, EVENING), (2, EVENING + HOUR), (4, EVENING + 2 * HOUR)];
+    let flows: Vec<Flow> = ends.iter().map(|(packets, last)| one_way(*packets, *last)).collect();
+    writer.export(&flows, time(EVENING)).unwrap();
+    let failure = writer.finish().unwrap_err().to_string();
+    assert!(failure.contains("hour=21") && failure.contains("lost"), "{failure}");
+    let account = writer.account();
+    assert_eq!((account.written, account.lost, account.waiting), (5, 2, 0));
+    assert_eq!((account.messages, account.messages_lost), (3, 1));
+    // It is told once.
+    assert!(writer.finish().is_ok());
+    let refused = ParquetWriter::create(
+        &folder.path().join("date=2026-11-22/hour=21"),
+        &Options::default(),
+        ParquetLimits::default(),
+    );
+    assert!(refused.err().unwrap().to_string().contains("cannot export to"));
+}
+
+#[test]
+fn what_is_given_up_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = writer(folder.path(), "packetDeltaCount", limits(4096, 3600));
+    for _ in 0..600 {
+        writer.export(&[one_way(1, EVENING)], time(EVENING)).unwrap();
+    }
+    let mut whole = writer.account().written;
+    drop(writer);
+    // Files that had become whole meanwhile are still there.
+    let rows: u64 = packets_below(folder.path()).iter().map(|(_, packets)| packets).sum();
+    assert!(whole <= rows && rows < 600, "{whole} {rows}");
+    whole = rows;
+    assert_eq!(packets_below(folder.path()).iter().map(|(_, packets)| packets).sum::<u64>(), whole);
+}
+
+#[test]
+fn writers_share_a_directory() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writers: Vec<ParquetWriter> =
+        (0..3).map(|_| writer(folder.path(), "default", ParquetLimits::default())).collect();
+    for (at, writer) in writers.iter_mut().enumerate() {
+        writer.export(&[one_way(1 << at, EVENING)], time(EVENING)).unwrap();
+    }
+    writers.iter_mut().for_each(|writer| writer.finish().unwrap());
+    assert_eq!(all_below(folder.path()).len(), 3);
+    assert_eq!(packets_below(folder.path()), [("date=2026-11-22/hour=20".to_owned(), 7)]);
+}
