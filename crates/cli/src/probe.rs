@@ -265,7 +265,8 @@ fn graph(args: &ProbeArgs) -> String {
         let (to, template, biflow) = (quoted(path), quoted(&template(args)), yes(args.biflow));
         let of_files = if *format == "parquet" { parquet(args) } else { String::new() };
         text += &format!(
-            " meter -> lines{at} :: flowlog({to}, format={format}, template={template}, biflow={biflow}{of_files});"
+            " meter -> lines{at} :: flowlog({to}, format={format}, template={template}, biflow={biflow}, domain={}{of_files});",
+            args.domain
         );
     }
     if args.top.is_some() || args.export.is_none() {
@@ -326,8 +327,8 @@ fn export(args: &ProbeArgs, to: &str) -> String {
 }
 
 fn parquet(args: &ProbeArgs) -> String {
-    let (domain, size, time) = (args.domain, args.parquet_size, time(args.parquet_time));
-    format!(", domain={domain}, parquet_size={size}, parquet_time={time}")
+    let (size, time) = (args.parquet_size, time(args.parquet_time));
+    format!(", parquet_size={size}, parquet_time={time}")
 }
 
 fn yes(is_so: bool) -> &'static str {

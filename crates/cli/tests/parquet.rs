@@ -54,6 +54,9 @@ fn module_or_skip(test: &str, module: &str) -> bool {
 
 type Rows = Vec<Vec<String>>;
 
+/// What a question is answered by the lines.
+type Oracle = fn(&[Value]) -> Rows;
+
 fn sql(folder: &Path, statements: &[&str]) -> Vec<Rows> {
     let output = finish(python().current_dir(folder).args(["-c", RUN_SQL]).args(statements)).succeeded();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -271,7 +274,7 @@ fn documented_questions_have_the_answers_of_the_lines() {
     let account = finished.succeeded().account();
     assert_eq!(account.value["lost"], 0, "{account:?}");
     let (once, questions) = documented();
-    let oracles: [(&str, fn(&[Value]) -> Rows); 6] = [
+    let oracles: [(&str, Oracle); 6] = [
         ("Top talkers", top_talkers),
         ("Ports", ports),
         ("Timeline", timeline),

@@ -62,6 +62,7 @@ pub struct RowWriter {
     format: RowFormat,
     columns: Vec<Column>,
     biflow: bool,
+    domain: u32,
     sampling: u32,
     text: String,
     account: ExportAccount,
@@ -84,7 +85,17 @@ impl RowWriter {
             text = names.join(",") + "\n";
         }
         let account = ExportAccount::default();
-        Ok(RowWriter { file, name, format, columns, biflow: options.biflow, sampling: 1, text, account })
+        Ok(RowWriter {
+            file,
+            name,
+            format,
+            columns,
+            biflow: options.biflow,
+            domain: options.domain,
+            sampling: 1,
+            text,
+            account,
+        })
     }
 
     /// What it writes to.
@@ -121,7 +132,7 @@ impl RowWriter {
             first,
             last,
             boot_ms: 0,
-            domain: 0,
+            domain: self.domain,
             sampling: self.sampling,
         };
         let is_v4 = flow.sides[0].address.is_ipv4();

@@ -144,7 +144,7 @@ pub(crate) const ROWS: Class = Class {
             name: "domain",
             kind: Kind::Number(0, u32::MAX as u64),
             default: Some("1"),
-            meaning: "for Parquet, the observation domain, of the first worker",
+            meaning: "the observation domain, of the first worker",
         },
         Parameter {
             name: "parquet_size",

@@ -7,7 +7,7 @@
 //! Whoever meters fills columns in memory and hands on what is full; encoding, compressing and writing them, and waiting for the disk, is done beside. If the
 //! disk cannot keep up, the meter waits.
 //!
-//! A row belongs to the hour in which it ends, because flows leave the meter in about that order: an hour that is over gets no more files once the idle timeout
+//! A row belongs to the hour in which it ends, because flows leave the meter in about that order: an hour that is over gets no more rows once the idle timeout
 //! has passed. A file gets its name when it is whole, and becomes whole when it has reached a size or an age, when more hours are open than may be, or at the end.
 //!
 //! Memory: rows of [`HOURS_MAX`] row groups that fill, one that waits, and one that is written, each of 128 Ki rows or 32 MiB at most.
