@@ -245,11 +245,16 @@ fn slowest_handshakes(rows: &[Value]) -> Rows {
     }
     let mut servers: Vec<_> = taken.into_iter().collect();
     servers.iter_mut().for_each(|(_, rtts)| rtts.sort_unstable());
-    servers.sort_by_key(|(_, rtts)| std::cmp::Reverse(rtts[rtts.len() / 2]));
-    assert_eq!(servers.iter().map(|(_, rtts)| rtts.len()).collect::<Vec<_>>(), [3; 5]);
+    // Of an even number the lower one of the two in the middle.
+    let median = |rtts: &[u64]| rtts[(rtts.len() - 1) / 2];
+    servers.sort_by_key(|(_, rtts)| std::cmp::Reverse(median(rtts)));
+    let made = servers.iter().filter(|((_, port), rtts)| *port == 8443 && rtts.len() == 3);
+    assert_eq!(made.count(), 5);
+    let slowest = |rtts: &[u64]| rtts.iter().max().copied().unwrap_or_default();
     servers
         .iter()
-        .map(|((server, port), rtts)| words([server, port, &rtts.len(), &rtts[1], &rtts[2]]))
+        .take(10)
+        .map(|((server, port), rtts)| words([server, port, &rtts.len(), &median(rtts), &slowest(rtts)]))
         .collect()
 }
 
