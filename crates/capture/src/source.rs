@@ -45,6 +45,10 @@ pub trait Source: Send {
         Ok(false)
     }
 
+    /// How long packets may wait to be lent, from now on: zero, as it is at first, if somebody looks on. A source that can then sleeps although there are some, for as
+    /// long as none is lost by it, instead of waking for few of them.
+    fn set_patience(&mut self, _patience: Duration) {}
+
     /// What became of packets before they were lent, for each interface; counted since the source was opened.
     /// Sources that read wrapping kernel counters do so in `advance` too, at least once a second.
     fn account(&mut self) -> Vec<InterfaceAccount>;

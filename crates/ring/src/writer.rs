@@ -370,9 +370,8 @@ impl Writer {
         self.readers.wake_sleepers(now_ns);
     }
 
-    /// When the next sleeper is to be woken though there is little; `None` if nobody waits for that.
-    ///
-    /// Nobody waits so yet: it is for delays of less than a tenth of a second ([`WakeWish`](crate::WakeWish)), once programs can wish for them.
+    /// When the next sleeper is to be woken though there is little; `None` if nobody waits for that. Of the clock of
+    /// [`publish`](Self::publish).
     pub fn due_ns(&self) -> Option<u64> {
         self.readers.due_ns()
     }

@@ -65,7 +65,7 @@ pub mod usage;
 pub mod vectorscan;
 pub mod xsk;
 
-pub use bell::Bell;
+pub use bell::{Bell, Heard};
 pub use block_ring::{BlockHead, BlockRing, RingGeometry};
 pub use error::SyscallError;
 pub use executable::ExecutableMemory;

@@ -16,7 +16,7 @@ use tapline_capture::{
     Advance, Count, Error as CaptureError, InterfaceAccount, Loss, Place, Source, TapAccount,
 };
 use tapline_packet::{Batch, Interface, InterfaceId};
-use tapline_ring::{MergedReader, Place as Counted, Standing, Waited};
+use tapline_ring::{MergedReader, Place as Counted, Standing, Waited, WakeWish};
 use tapline_sys::{clock, tsc};
 
 use crate::client::{Client, ask, unexpected};
@@ -42,6 +42,7 @@ pub struct Tap {
     name: String,
     channel: Channel,
     merged: MergedReader,
+    wish: WakeWish,
     interfaces: Vec<Interface>,
     /// Counters of the daemon's source when we came, by [`PLACES`].
     before: [Option<u64>; PLACES.len()],
@@ -100,6 +101,7 @@ impl Tap {
             name: format!("{PREFIX}{}", attach.capture),
             channel,
             merged,
+            wish: WakeWish::IMMEDIATE,
             interfaces,
             before: [None; PLACES.len()],
             again: None,
@@ -148,6 +150,13 @@ impl Tap {
             Reply::Filtered {} => Ok(()),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// How much is to be there, or how old, before a wait for packets ends; at first each packet ends it. What [`Attach::delay_ms`] lets packets wait at the daemon
+    /// is not in the delay.
+    pub fn set_wake(&mut self, wish: WakeWish) {
+        self.wish = wish;
+        self.merged.set_wake(wish);
     }
 
     /// What becomes readable when there are packets, or the daemon is gone, once [`advance`](Source::advance) has said that there is nothing: one of them, for
@@ -261,6 +270,7 @@ impl Tap {
         self.past = Past { daemons: self.past.daemons + 1, counts, losses };
         self.channel = next.channel;
         self.merged = next.merged;
+        self.merged.set_wake(self.wish);
         self.before = next.before;
         self.told_standing = false;
         self.phase = Phase::Running;
