@@ -183,10 +183,11 @@ impl Capture {
         wish: &Wish,
         spec: ReaderSpec,
         start: Start,
+        patience: Duration,
     ) -> Result<(Vec<ReaderParts>, u64), String> {
         let (mut parts, mut replayed) = (Vec::new(), 0);
         for worker in &self.workers {
-            let joining = Joining { number, rights: rights.clone(), wish: wish.clone(), spec, start };
+            let joining = Joining { number, rights: rights.clone(), wish: wish.clone(), spec, start, patience };
             let (reply, answer) = sync_channel(1);
             let joined = worker.order(Order::Attach(Box::new(joining), reply), &answer);
             match joined.unwrap_or_else(|| Err("the capture does not answer".to_owned())) {

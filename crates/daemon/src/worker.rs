@@ -30,6 +30,10 @@ use crate::view::{Rights, View};
 
 /// The longest sleep without packets. Orders end it sooner, where the source can be woken.
 const WAIT: Duration = Duration::from_millis(50);
+/// The longest that packets wait in the kernel's ring, however patient readers are: whoever comes meanwhile gets these too.
+const PATIENCE_MAX: Duration = Duration::from_millis(100);
+/// The shortest wait for a sleeper's delay: readers that lie about it take no processor.
+const NAP_MIN: Duration = Duration::from_millis(1);
 /// How often readers that are gone are looked for, credits of time are looked at, and counters are shown.
 const TEND_EVERY: Duration = Duration::from_millis(100);
 /// One sleep of the writer for a lossless reader.
@@ -67,6 +71,8 @@ pub(crate) struct Joining {
     pub(crate) wish: Wish,
     pub(crate) spec: ReaderSpec,
     pub(crate) start: Start,
+    /// How long packets may wait before it can read them.
+    pub(crate) patience: Duration,
 }
 
 /// What it gets.
@@ -133,6 +139,7 @@ struct Attached {
     asked: Asked,
     view: usize,
     wanted: Selection,
+    patience: Duration,
 }
 
 /// What the source was told that is wanted.
@@ -195,6 +202,8 @@ struct Desk {
     restricted: Restricted,
     /// Fewer may be wanted than it was told.
     may_want_less: bool,
+    /// How long packets may wait, as the least patient of the readers has it.
+    patience: Duration,
     tended: Instant,
     /// When lossless readers are waited for no longer, once it is to end.
     patience_ends: Option<Instant>,
@@ -229,6 +238,7 @@ impl Worker {
             interfaces: Vec::new(),
             restricted,
             may_want_less: true,
+            patience: Duration::ZERO,
             tended: Instant::now(),
             patience_ends: None,
             ended: None,
@@ -243,7 +253,7 @@ impl Worker {
         if let Err(error) = desk.begin_history() {
             let _ = desk.log.send(format!("nothing is stored as long as nobody reads: {error}"));
         }
-        let mut is_stopping = false;
+        let (mut is_stopping, mut patience) = (false, Duration::ZERO);
         loop {
             if desk.obey(&**source) && !is_stopping {
                 is_stopping = true;
@@ -257,11 +267,15 @@ impl Worker {
                 std::thread::sleep(WAIT);
                 Ok(Advance::Idle)
             } else {
-                source.advance(WAIT)
+                if patience != desk.patience {
+                    patience = desk.patience;
+                    source.set_patience(patience);
+                }
+                source.advance(desk.wait())
             };
             match advanced {
                 Ok(Advance::Batch) => desk.pass(&**source),
-                Ok(Advance::Idle) => {}
+                Ok(Advance::Idle) => desk.wake_who_waited(),
                 Ok(Advance::End) => {
                     desk.ended.get_or_insert_default();
                     break;
@@ -300,7 +314,7 @@ impl Desk {
     }
 
     fn attach(&mut self, joining: Joining, source: &dyn Source) -> Result<Joined, String> {
-        let Joining { number, rights, wish: Wish { filter, asked }, spec, start } = joining;
+        let Joining { number, rights, wish: Wish { filter, asked }, spec, start, patience } = joining;
         if self.ended.is_some() {
             return Err("the capture has ended".to_owned());
         }
@@ -325,7 +339,7 @@ impl Desk {
         writer.publish(clock::monotonic_ns());
         let filter = self.set.insert(filter, 0);
         let (id, wanted) = (attachment.id, Selection::none());
-        self.readers.push(Attached { number, id, filter, asked, view, wanted });
+        self.readers.push(Attached { number, id, filter, asked, view, wanted, patience });
         self.know_uses();
         Ok(Joined { parts: attachment.parts, replayed })
     }
@@ -422,8 +436,33 @@ impl Desk {
         }
     }
 
-    /// After each change: what filters are for.
+    /// How long to wait for packets: until somebody who sleeps over few is to be woken, at most.
+    fn wait(&self) -> Duration {
+        match self.due_ns() {
+            None | Some(u64::MAX) => WAIT,
+            Some(due) => {
+                let left = Duration::from_nanos(due.saturating_sub(clock::monotonic_ns()));
+                left.clamp(NAP_MIN, WAIT)
+            }
+        }
+    }
+
+    fn due_ns(&self) -> Option<u64> {
+        self.views.iter().filter_map(|view| view.writer.due_ns()).min()
+    }
+
+    /// Wakes those whose delay is over though nothing came.
+    fn wake_who_waited(&mut self) {
+        if self.due_ns().is_some_and(|due| due != u64::MAX) {
+            let now = clock::monotonic_ns();
+            self.views.iter_mut().for_each(|view| view.writer.tick(now));
+        }
+    }
+
+    /// After each change: what filters are for, and how long packets may wait.
     fn know_uses(&mut self) {
+        let patience = self.readers.iter().map(|reader| reader.patience).min();
+        self.patience = patience.unwrap_or(PATIENCE_MAX).min(PATIENCE_MAX);
         let indices = self.readers.iter().map(|reader| reader.filter);
         let indices = indices.chain(self.views.iter().filter_map(|view| view.history));
         let len = indices.map(|id| id.index() as usize + 1).max().unwrap_or(0);
