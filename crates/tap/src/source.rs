@@ -10,6 +10,7 @@
 
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tapline_capture::{
@@ -17,7 +18,7 @@ use tapline_capture::{
 };
 use tapline_packet::{Batch, Interface, InterfaceId};
 use tapline_ring::{MergedReader, Place as Counted, Standing, Waited, WakeWish};
-use tapline_sys::{clock, tsc};
+use tapline_sys::{Wakeup, clock, tsc};
 
 use crate::client::{Client, ask, unexpected};
 use crate::protocol::{Attach, Attached, ReaderCounts, Reply, Request, Start};
@@ -43,6 +44,8 @@ pub struct Tap {
     channel: Channel,
     merged: MergedReader,
     wish: WakeWish,
+    /// Ends a wait; none if the system had no descriptor left for it.
+    wakeup: Option<Arc<Wakeup>>,
     interfaces: Vec<Interface>,
     /// Counters of the daemon's source when we came, by [`PLACES`].
     before: [Option<u64>; PLACES.len()],
@@ -102,6 +105,7 @@ impl Tap {
             channel,
             merged,
             wish: WakeWish::IMMEDIATE,
+            wakeup: Wakeup::new().ok().map(Arc::new),
             interfaces,
             before: [None; PLACES.len()],
             again: None,
@@ -113,6 +117,7 @@ impl Tap {
             events: Vec::new(),
         };
         tap.before = tap.counts();
+        tap.merged.set_wakeup(tap.wakeup.clone());
         tap
     }
 
@@ -271,6 +276,7 @@ impl Tap {
         self.channel = next.channel;
         self.merged = next.merged;
         self.merged.set_wake(self.wish);
+        self.merged.set_wakeup(self.wakeup.clone());
         self.before = next.before;
         self.told_standing = false;
         self.phase = Phase::Running;
@@ -363,6 +369,14 @@ impl Source for Tap {
             }),
             ..InterfaceAccount::of_file(&self.name, self.delivered)
         }]
+    }
+
+    fn rest(&self) -> Option<Duration> {
+        Some(self.wish.max_delay).filter(|delay| *delay > Duration::ZERO && self.phase == Phase::Running)
+    }
+
+    fn wakeup(&self) -> Option<Arc<Wakeup>> {
+        self.wakeup.clone()
     }
 
     fn waited_ticks(&self) -> u64 {

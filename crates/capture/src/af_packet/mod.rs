@@ -477,7 +477,8 @@ impl AfPacket {
         if !has_lent || self.patience <= shortest || self.phase != Phase::Running {
             return None;
         }
-        let bearable = |tap: &Tap| size::half_full_after(&tap.geometry, self.interfaces[tap.id.0 as usize].speed);
+        let bearable =
+            |tap: &Tap| size::half_full_after(&tap.geometry, self.interfaces[tap.id.0 as usize].speed);
         let bearable = self.taps.iter().map(bearable).min()?;
         Some(self.patience.min(bearable)).filter(|doze| *doze > shortest)
     }
