@@ -32,6 +32,8 @@ use crate::view::{Rights, View};
 const WAIT: Duration = Duration::from_millis(50);
 /// The longest that packets wait in the kernel's ring, however patient readers are: whoever comes meanwhile gets these too.
 const PATIENCE_MAX: Duration = Duration::from_millis(100);
+/// How many batches at most orders wait while packets are there.
+const BATCHES_BEFORE_ORDERS: u32 = 64;
 /// The shortest wait for a sleeper's delay: readers that lie about it take no processor.
 const NAP_MIN: Duration = Duration::from_millis(1);
 /// How often readers that are gone are looked for, credits of time are looked at, and counters are shown.
@@ -44,7 +46,7 @@ const LINGER: Duration = Duration::from_secs(3);
 /// What the control thread wants.
 pub(crate) enum Order {
     /// Another reader.
-    Attach(Box<Joining>, SyncSender<Result<Joined, String>>),
+    Attach(Box<Joining>, SyncSender<Result<Joined, Refusal>>),
     /// Another filter for a reader.
     Filter(u64, Wish, SyncSender<Result<(), String>>),
     /// A reader leaves.
@@ -73,6 +75,28 @@ pub(crate) struct Joining {
     pub(crate) start: Start,
     /// How long packets may wait before it can read them.
     pub(crate) patience: Duration,
+    /// A buffer for readers of its rights, if there is none yet.
+    pub(crate) view: Option<View>,
+}
+
+/// Why it does not come.
+pub(crate) enum Refusal {
+    /// There is no buffer for readers of its rights: it is to bring one along. To make one takes too long while packets come.
+    NoBuffer(Box<Joining>),
+    /// In words.
+    Text(String),
+}
+
+impl From<String> for Refusal {
+    fn from(text: String) -> Refusal {
+        Refusal::Text(text)
+    }
+}
+
+impl From<&str> for Refusal {
+    fn from(text: &str) -> Refusal {
+        Refusal::Text(text.to_owned())
+    }
 }
 
 /// What it gets.
@@ -253,9 +277,12 @@ impl Worker {
         if let Err(error) = desk.begin_history() {
             let _ = desk.log.send(format!("nothing is stored as long as nobody reads: {error}"));
         }
-        let (mut is_stopping, mut patience) = (false, Duration::ZERO);
+        let (mut is_stopping, mut patience, mut batches) = (false, Duration::ZERO, 0);
         loop {
-            if desk.obey(&**source) && !is_stopping {
+            // What waits already is of the time before the order: who leaves gets it, who comes does not.
+            let is_time = batches == 0 || batches >= BATCHES_BEFORE_ORDERS;
+            batches = if is_time { 0 } else { batches };
+            if is_time && desk.obey(&**source) && !is_stopping {
                 is_stopping = true;
                 if let Err(error) = source.stop() {
                     desk.ended = Some(error.to_string());
@@ -274,8 +301,14 @@ impl Worker {
                 source.advance(desk.wait())
             };
             match advanced {
-                Ok(Advance::Batch) => desk.pass(&**source),
-                Ok(Advance::Idle) => desk.wake_who_waited(),
+                Ok(Advance::Batch) => {
+                    batches += 1;
+                    desk.pass(&**source);
+                }
+                Ok(Advance::Idle) => {
+                    batches = 0;
+                    desk.wake_who_waited();
+                }
                 Ok(Advance::End) => {
                     desk.ended.get_or_insert_default();
                     break;
@@ -301,7 +334,7 @@ impl Desk {
     fn obey(&mut self, source: &dyn Source) -> bool {
         loop {
             match self.orders.try_recv() {
-                Ok(Order::Attach(joining, reply)) => drop(reply.send(self.attach(*joining, source))),
+                Ok(Order::Attach(joining, reply)) => drop(reply.send(self.attach(joining, source))),
                 Ok(Order::Filter(number, wish, reply)) => {
                     drop(reply.send(self.exchange(number, wish, source)));
                 }
@@ -313,12 +346,17 @@ impl Desk {
         }
     }
 
-    fn attach(&mut self, joining: Joining, source: &dyn Source) -> Result<Joined, String> {
-        let Joining { number, rights, wish: Wish { filter, asked }, spec, start, patience } = joining;
+    fn attach(&mut self, mut joining: Box<Joining>, source: &dyn Source) -> Result<Joined, Refusal> {
         if self.ended.is_some() {
-            return Err("the capture has ended".to_owned());
+            return Err("the capture has ended".into());
         }
-        let view = self.view(rights)?;
+        let known = self.views.iter().position(|view| view.rights == joining.rights);
+        let view = match (known, joining.view.take()) {
+            (Some(at), _) => at,
+            (None, Some(view)) => self.add(view)?,
+            (None, None) => return Err(Refusal::NoBuffer(joining)),
+        };
+        let Joining { number, wish: Wish { filter, asked }, spec, start, patience, .. } = *joining;
         // Should it come to nothing.
         self.may_want_less = true;
         // From here on all that it wants comes.
@@ -380,19 +418,20 @@ impl Desk {
     /// Stores history before anybody comes, for those who may see all.
     fn begin_history(&mut self) -> Result<(), String> {
         let full = Rights { filter: String::new(), snap_len: self.setting.options.snap_len };
-        if self.setting.history.is_some() { self.view(full).map(drop) } else { Ok(()) }
+        if self.setting.history.is_some() {
+            let Setting { link_type, buffer_mib, worker, .. } = self.setting;
+            let view = View::new(full, link_type, buffer_mib, worker).map_err(|error| error.to_string())?;
+            self.add(view)?;
+        }
+        Ok(())
     }
 
-    /// The buffer for readers of these rights.
-    fn view(&mut self, rights: Rights) -> Result<usize, String> {
-        if let Some(at) = self.views.iter().position(|view| view.rights == rights) {
-            return Ok(at);
-        }
-        let Setting { link_type, buffer_mib, worker, history, options, .. } = &self.setting;
+    /// Takes a buffer for readers of other rights than there are.
+    fn add(&mut self, mut view: View) -> Result<usize, String> {
+        let Setting { history, options, .. } = &self.setting;
+        let rights = &view.rights;
         let history =
             history.as_ref().map(|history| compile(&rights.narrowed(&history.text), options)).transpose()?;
-        let mut view =
-            View::new(rights, *link_type, *buffer_mib, *worker).map_err(|error| error.to_string())?;
         // Last, when nothing can fail any more: what is in the set has a use.
         view.history = history.map(|filter| self.set.insert(filter, 0));
         self.views.push(view);
