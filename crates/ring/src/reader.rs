@@ -295,9 +295,13 @@ impl Reader {
         let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         loop {
             let now = clock::monotonic_ns();
-            self.is_gone |= self.bell.is_hung_up();
             if let Some(end) = self.look(now)? {
                 return Ok(end);
+            }
+            // A system call, so only for those who would sleep.
+            if self.bell.is_hung_up() {
+                self.is_gone = true;
+                continue;
             }
             let left = timeout_ns.saturating_sub(now - start);
             if left == 0 {
