@@ -18,7 +18,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail, ensure};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::Value;
 use tapline_profile::Clock;
 use tapline_sys::usage::CpuTime;
@@ -49,14 +49,23 @@ pub(crate) struct ReadersArgs {
     /// How long each run sends, in seconds.
     #[arg(long, default_value_t = 3)]
     seconds: u64,
-    /// Each reader wants most of the packets, instead of a few of a hundred.
-    #[arg(long)]
-    most: bool,
+    /// What readers but the first want: a few of a hundred packets, all but these, or all.
+    #[arg(long, value_enum, default_value_t)]
+    want: Want,
+}
+
+/// What readers want. The first always wants all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Want {
+    #[default]
+    Few,
+    Most,
+    All,
 }
 
 impl Default for ReadersArgs {
     fn default() -> ReadersArgs {
-        ReadersArgs { readers: vec![1, 2, 4, 8, 16], rate: 40_000, seconds: 3, most: false }
+        ReadersArgs { readers: vec![1, 2, 4, 8, 16], rate: 40_000, seconds: 3, want: Want::Few }
     }
 }
 
@@ -102,13 +111,15 @@ pub(crate) fn run(args: &ReadersArgs, options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Filters of readers, each another. The first wants all; each of the others a few of a hundred, or all but these.
-fn filter(reader: usize, most: bool) -> String {
-    if most && reader > 0 {
-        return format!("not ({})", filter(reader, false));
+/// Filters of readers, each another unless all want all.
+fn filter(reader: usize, want: Want) -> String {
+    match want {
+        _ if reader == 0 => return String::new(),
+        Want::Few => {}
+        Want::Most => return format!("not ({})", filter(reader, Want::Few)),
+        Want::All => return String::new(),
     }
     match reader % 4 {
-        _ if reader == 0 => String::new(),
         0 => format!("tcp and ip[15] & 15 = {reader}"),
         1 => format!("udp and portrange {}-{}", 1000 + 3000 * reader, 3000 + 3000 * reader),
         2 => format!("ip and greater {} and ip[19] & 15 = {reader}", 60 + 20 * reader),
@@ -168,7 +179,7 @@ impl Bench<'_> {
         for reader in 0..count {
             let mut command = self.pinned("tcpdump");
             command.args(["-i", FAR, "-Z", "root", "-B", "32768", "-w", "/dev/null"]);
-            command.arg(filter(reader, self.args.most));
+            command.arg(filter(reader, self.args.want));
             children.push(command.spawn().context("starting tcpdump")?);
         }
         let place = NetNs::open(self.namespace.name())?;
@@ -204,7 +215,7 @@ impl Bench<'_> {
             children.push(
                 command
                     .arg(&socket)
-                    .arg(filter(reader, self.args.most))
+                    .arg(filter(reader, self.args.want))
                     .spawn()
                     .context("starting tapline capture")?,
             );
@@ -301,10 +312,14 @@ fn number_before(text: &str, words: &str) -> Option<u64> {
 
 fn tell(args: &ReadersArgs, rows: &[Row]) {
     println!(
-        "{} packets a second, {} s, readers with different filters that select {} packets: nanoseconds of processor time a packet, above what sending takes",
+        "{} packets a second, {} s, readers that select {} packets: nanoseconds of processor time a packet, above what sending takes",
         args.rate,
         args.seconds,
-        if args.most { "most" } else { "few" }
+        match args.want {
+            Want::Few => "few",
+            Want::Most => "most",
+            Want::All => "all",
+        }
     );
     println!(
         "{:>8}{:>12}{:>8}{:>13}{:>8}{:>12}{:>9}{:>8}{:>8}{:>13}",
@@ -354,7 +369,7 @@ mod tests {
 
     #[test]
     fn filters_compile_and_differ() {
-        let all = (0..16).flat_map(|reader| [filter(reader, false), filter(reader, true)]);
+        let all = (0..16).flat_map(|reader| [filter(reader, Want::Few), filter(reader, Want::Most)]);
         let filters: std::collections::BTreeSet<String> = all.collect();
         assert_eq!(filters.len(), 31, "the first wants all in both");
         for text in filters {
