@@ -18,7 +18,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail, ensure};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::Value;
 use tapline_profile::Clock;
 use tapline_sys::usage::CpuTime;
@@ -49,11 +49,23 @@ pub(crate) struct ReadersArgs {
     /// How long each run sends, in seconds.
     #[arg(long, default_value_t = 3)]
     seconds: u64,
+    /// What readers but the first want: a few of a hundred packets, all but these, or all.
+    #[arg(long, value_enum, default_value_t)]
+    want: Want,
+}
+
+/// What readers want. The first always wants all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Want {
+    #[default]
+    Few,
+    Most,
+    All,
 }
 
 impl Default for ReadersArgs {
     fn default() -> ReadersArgs {
-        ReadersArgs { readers: vec![1, 2, 4, 8, 16], rate: 40_000, seconds: 3 }
+        ReadersArgs { readers: vec![1, 2, 4, 8, 16], rate: 40_000, seconds: 3, want: Want::Few }
     }
 }
 
@@ -72,7 +84,11 @@ struct Heard {
 struct Row {
     /// Nanoseconds a packet.
     sockets: Vec<f64>,
+    /// Of `sockets`: what the kernel took where it received, which is the sender's time.
+    sockets_kernel: Vec<f64>,
     daemon: Vec<f64>,
+    /// Likewise of `daemon`.
+    daemon_kernel: Vec<f64>,
     /// Of `daemon`: its capture thread.
     writer: Vec<f64>,
 }
@@ -95,10 +111,15 @@ pub(crate) fn run(args: &ReadersArgs, options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Filters of readers, each another. The first wants all; each of the others a few of a hundred.
-fn filter(reader: usize) -> String {
+/// Filters of readers, each another unless all want all.
+fn filter(reader: usize, want: Want) -> String {
+    match want {
+        _ if reader == 0 => return String::new(),
+        Want::Few => {}
+        Want::Most => return format!("not ({})", filter(reader, Want::Few)),
+        Want::All => return String::new(),
+    }
     match reader % 4 {
-        _ if reader == 0 => String::new(),
         0 => format!("tcp and ip[15] & 15 = {reader}"),
         1 => format!("udp and portrange {}-{}", 1000 + 3000 * reader, 3000 + 3000 * reader),
         2 => format!("ip and greater {} and ip[19] & 15 = {reader}", 60 + 20 * reader),
@@ -125,11 +146,13 @@ impl Bench<'_> {
             sockets.packets,
             daemon.packets
         );
-        let cost = |sender: Duration, heard: &Heard| {
-            (sender.as_nanos() as f64 - base.as_nanos() as f64 + heard.cpu.as_nanos() as f64) / sent as f64
-        };
+        let kernel = |sender: Duration| (sender.as_nanos() as f64 - base.as_nanos() as f64) / sent as f64;
+        let cost =
+            |sender: Duration, heard: &Heard| kernel(sender) + heard.cpu.as_nanos() as f64 / sent as f64;
         row.sockets.push(cost(by_sockets, &sockets));
+        row.sockets_kernel.push(kernel(by_sockets));
         row.daemon.push(cost(by_daemon, &daemon));
+        row.daemon_kernel.push(kernel(by_daemon));
         row.writer.extend(daemon.writer_ns);
         Ok(())
     }
@@ -155,7 +178,8 @@ impl Bench<'_> {
         let mut children = Vec::new();
         for reader in 0..count {
             let mut command = self.pinned("tcpdump");
-            command.args(["-i", FAR, "-Z", "root", "-B", "32768", "-w", "/dev/null", &filter(reader)]);
+            command.args(["-i", FAR, "-Z", "root", "-B", "32768", "-w", "/dev/null"]);
+            command.arg(filter(reader, self.args.want));
             children.push(command.spawn().context("starting tcpdump")?);
         }
         let place = NetNs::open(self.namespace.name())?;
@@ -188,8 +212,13 @@ impl Bench<'_> {
         for reader in 0..count {
             let mut command = self.pinned(&self.tapline);
             command.args(["capture", "-i", "tap:bench", "--json", "-w", "/dev/null", "--socket"]);
-            children
-                .push(command.arg(&socket).arg(filter(reader)).spawn().context("starting tapline capture")?);
+            children.push(
+                command
+                    .arg(&socket)
+                    .arg(filter(reader, self.args.want))
+                    .spawn()
+                    .context("starting tapline capture")?,
+            );
         }
         let status = std::cell::RefCell::new(Value::Null);
         let readers = |is_done: &dyn Fn(&Value) -> bool| {
@@ -283,18 +312,35 @@ fn number_before(text: &str, words: &str) -> Option<u64> {
 
 fn tell(args: &ReadersArgs, rows: &[Row]) {
     println!(
-        "{} packets a second, {} s, readers with different filters: nanoseconds of processor time a packet, above what sending takes",
-        args.rate, args.seconds
+        "{} packets a second, {} s, readers that select {} packets: nanoseconds of processor time a packet, above what sending takes",
+        args.rate,
+        args.seconds,
+        match args.want {
+            Want::Few => "few",
+            Want::Most => "most",
+            Want::All => "all",
+        }
     );
     println!(
-        "{:>8}{:>14}{:>14}{:>10}{:>14}{:>14}{:>12}",
-        "readers", "N tcpdumps", "on a daemon", "share", "its writer", "cycles", "of 1 reader"
+        "{:>8}{:>12}{:>8}{:>13}{:>8}{:>12}{:>9}{:>8}{:>8}{:>13}",
+        "readers",
+        "N tcpdumps",
+        "kernel",
+        "on a daemon",
+        "kernel",
+        "its writer",
+        "readers",
+        "share",
+        "cycles",
+        "of 1 reader"
     );
     let of = |values: &[f64]| median(values.iter().copied());
     let clock = Clock::get();
     let first = rows.first().map_or(0.0, |row| of(&row.writer));
     for (row, &count) in rows.iter().zip(&args.readers) {
         let (sockets, daemon, writer) = (of(&row.sockets), of(&row.daemon), of(&row.writer));
+        let (sockets_kernel, daemon_kernel) = (of(&row.sockets_kernel), of(&row.daemon_kernel));
+        let readers = (daemon - daemon_kernel - writer).max(0.0);
         let (share, growth) = (daemon / sockets, writer / first);
         let judged = |is_met: bool| if is_met { "goal met" } else { "goal missed" };
         let verdict = match count {
@@ -303,7 +349,7 @@ fn tell(args: &ReadersArgs, rows: &[Row]) {
             _ => String::new(),
         };
         println!(
-            "{count:>8}{sockets:>14.0}{daemon:>14.0}{share:>10.2}{writer:>14.0}{:>14.0}{growth:>12.2}{verdict}",
+            "{count:>8}{sockets:>12.0}{sockets_kernel:>8.0}{daemon:>13.0}{daemon_kernel:>8.0}{writer:>12.0}{readers:>9.0}{share:>8.2}{:>8.0}{growth:>13.2}{verdict}",
             writer * clock.frequency_hz() / 1e9
         );
     }
@@ -323,8 +369,9 @@ mod tests {
 
     #[test]
     fn filters_compile_and_differ() {
-        let filters: std::collections::BTreeSet<String> = (0..16).map(filter).collect();
-        assert_eq!(filters.len(), 16);
+        let all = (0..16).flat_map(|reader| [filter(reader, Want::Few), filter(reader, Want::Most)]);
+        let filters: std::collections::BTreeSet<String> = all.collect();
+        assert_eq!(filters.len(), 31, "the first wants all in both");
         for text in filters {
             tapline_filter::compile(&text, &tapline_filter::Options::default()).unwrap();
         }

@@ -48,7 +48,7 @@ const PAUSE_MS: u64 = 1000;
 /// With this snap length a block of 64 KiB holds every packet.
 const SHORT_PACKETS_LEN: c_int = 60_000;
 /// When the program says that packets may wait as long as they need to fill the buffer.
-const LATENCY_MS: u32 = 10;
+pub(crate) const LATENCY_MS: u32 = 10;
 
 /// An open interface.
 pub(crate) struct Interface {
@@ -161,7 +161,7 @@ fn is_wanted(station: &Station, direction: c_int, loopback: u32) -> bool {
 }
 
 /// The length of a block: it must hold the longest packet, which on loopback and with segmentation offload is 64 KiB and a header.
-fn block_len(wished: &Settings) -> u32 {
+pub(crate) fn block_len(wished: &Settings) -> u32 {
     if wished.snap_len_or_max() <= SHORT_PACKETS_LEN { 64 << 10 } else { 128 << 10 }
 }
 

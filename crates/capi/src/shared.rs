@@ -8,6 +8,13 @@
 //! descriptor := epoll { bell of each buffer, an eventfd of ours }     readable: packets have come while we slept, or some are left that were not handed out
 //! ```
 //!
+//! Packets are there for the program once they are as many bytes as an interface's block has, or `pcap_setmintocopy` says; or once the first of them has waited for the
+//! program's timeout:
+//!
+//! ```text
+//! timeout := in the kernel's block of the daemon's socket + at the daemon + in the buffer until the bell rings
+//! ```
+//!
 //! The program's filter runs at the daemon, which offers only what it accepts. It runs here too: a packet may have been offered before the filter came.
 
 use std::ffi::c_int;
@@ -21,17 +28,33 @@ use tapline_filter::bpf::Program;
 use tapline_packet::{Batch, Packet, Record};
 use tapline_sys::Wakeup;
 use tapline_tap::protocol::{Attach, Policy};
-use tapline_tap::{Client, Error, SOCKET_DEFAULT, Tap, socket_path};
+use tapline_tap::{Client, Error, SOCKET_DEFAULT, Tap, WakeWish, socket_path};
 
+use crate::af_packet::{LATENCY_MS, block_len};
 use crate::failure::Failure;
 use crate::raw::{ERROR_NO_SUCH_DEVICE, ERROR_PERM_DENIED, ERROR_RFMON_NOTSUP, Stat};
 use crate::settings::Settings;
 use crate::source::{self, Keep, Opened, Source};
 use crate::vlan::{TAG_LEN, Tags};
 
+/// How long the kernel keeps a packet for the daemon, whose socket is that of somebody who looks on.
+const KERNEL_MS: u32 = 10;
+/// The longest that packets wait at the daemon.
+const DAEMON_MS_MAX: u32 = 50;
+
+/// What a program's settings mean here: for how many milliseconds packets may wait at the daemon, and when to wake for what is in the buffer.
+fn wish(wished: &Settings) -> (u32, WakeWish) {
+    let min_bytes = wished.wake_len.unwrap_or(block_len(wished)).into();
+    let left_ms = wished.latency_ms().unwrap_or(LATENCY_MS).saturating_sub(KERNEL_MS);
+    let daemon_ms = (left_ms / 2).min(DAEMON_MS_MAX);
+    let max_delay = Duration::from_millis((left_ms - daemon_ms).into());
+    (daemon_ms, WakeWish { min_bytes, max_delay })
+}
+
 /// A reader of a capture.
 pub(crate) struct Shared {
     tap: Tap,
+    wish: WakeWish,
     gate: Gate,
     /// The tap has a batch that was not looked at.
     is_pending: bool,
@@ -57,13 +80,17 @@ impl Shared {
             .ok()
             .and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
         let client = Client::connect(&socket_path(trusted_socket()), &program.unwrap_or_default());
-        let attach = Attach { capture: name.to_owned(), policy: Policy::Lossy, ..Attach::default() };
-        let tap =
+        let (delay_ms, wish) = wish(wished);
+        let attach =
+            Attach { capture: name.to_owned(), policy: Policy::Lossy, delay_ms, ..Attach::default() };
+        let mut tap =
             client.and_then(|client| client.attach(&attach)).map_err(|error| open_failure(device, &error))?;
+        tap.set_wake(wish);
         let gate = Gate::new(tap.descriptors()).map_err(|error| Failure::system("epoll", &error))?;
         let dlt = tap.interfaces().first().map_or(1, |interface| c_int::from(interface.link_type.dlt()));
         let mut shared = Shared {
             tap,
+            wish,
             gate,
             is_pending: false,
             failure: None,
@@ -286,8 +313,16 @@ impl Source for Shared {
         Err(Failure::error("Sending packets isn't supported on a capture that is shared"))
     }
 
-    fn resize(&mut self, _buffer_len: u64, _wake_len: Option<u32>) -> Result<(), Failure> {
-        // The buffer is the daemon's, and everybody's.
+    fn resize(&mut self, _buffer_len: u64, wake_len: Option<u32>) -> Result<(), Failure> {
+        // The buffer is the daemon's, and everybody's; nothing in it is lost. When to wake is ours.
+        if let Some(bytes) = wake_len {
+            self.wish.min_bytes = bytes.into();
+            self.tap.set_wake(self.wish);
+            if !self.is_pending && self.records.is_empty() {
+                // The daemon hears of it where it hears that we sleep.
+                self.release();
+            }
+        }
         Ok(())
     }
 }
@@ -302,6 +337,28 @@ mod tests {
         let mut asked = libc::pollfd { fd: gate.epoll.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one entry, which lives through the call.
         unsafe { libc::poll(&mut asked, 1, wait_ms) == 1 }
+    }
+
+    /// Immediate mode, a timeout and a minimum of bytes as programs know them from interfaces.
+    #[test]
+    fn settings_say_when_to_wake() {
+        let of = |timeout_ms, is_immediate, wake_len| {
+            let (daemon_ms, wish) = wish(&Settings {
+                timeout_ms,
+                is_immediate,
+                wake_len,
+                snap_len: 262_144,
+                ..Settings::default()
+            });
+            (daemon_ms, wish.max_delay.as_millis(), wish.min_bytes)
+        };
+        assert_eq!(of(1000, false, None), (50, 940, 128 << 10));
+        assert_eq!(of(100, false, Some(1 << 20)), (45, 45, 1 << 20));
+        assert_eq!(of(1000, true, None), (0, 0, 128 << 10));
+        assert_eq!(of(5, false, None), (0, 0, 128 << 10));
+        // Without a timeout as for an interface.
+        assert_eq!((of(0, false, None), of(-1, false, None)), ((0, 0, 128 << 10), (0, 0, 128 << 10)));
+        assert_eq!(of(1000, false, Some(1)).2, 1);
     }
 
     #[test]

@@ -45,6 +45,10 @@ pub trait Source: Send {
         Ok(false)
     }
 
+    /// How long packets may wait to be lent, from now on: zero, as it is at first, if somebody looks on. A source that can then sleeps although there are some, for as
+    /// long as none is lost by it, instead of waking for few of them.
+    fn set_patience(&mut self, _patience: Duration) {}
+
     /// What became of packets before they were lent, for each interface; counted since the source was opened.
     /// Sources that read wrapping kernel counters do so in `advance` too, at least once a second.
     fn account(&mut self) -> Vec<InterfaceAccount>;
@@ -53,6 +57,12 @@ pub trait Source: Send {
     /// sleep.
     fn waited_ticks(&self) -> u64 {
         0
+    }
+
+    /// For how long a wait in [`advance`](Source::advance) is best, where nothing else has to be done; `None` if that makes no difference. Longer ones than usual save
+    /// wake-ups for who reads what has come only when the wait is over.
+    fn rest(&self) -> Option<Duration> {
+        None
     }
 
     /// What ends a wait in [`advance`](Source::advance) at once, from any thread; `None` where nothing can.

@@ -14,14 +14,19 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use tapline_capture::Source;
-use tapline_capture::af_packet::{self, AfPacket, CaptureDirection};
+use tapline_capture::af_packet::{self, AfPacket, CaptureDirection, LATENCY_RECORDING_MS};
 use tapline_capture::af_xdp::{self, AfXdp, REST_US};
 use tapline_packet::{Interface, LinkType};
 use tapline_tap::protocol::{Attach, Policy, Start};
-use tapline_tap::{Client, PREFIX as TAP, socket_path};
+use tapline_tap::{Client, PREFIX as TAP, WakeWish, socket_path};
 
 /// What a leased reader may lag behind: bytes of the buffer, and milliseconds.
 const LEASE: Policy = Policy::Leased { bytes: 16 << 20, ms: 5_000 };
+
+/// Of a capture that nobody looks at: how long packets may wait at the daemon, and then for us.
+const PATIENT_DELAY_MS: u32 = 50;
+/// See [`PATIENT_DELAY_MS`].
+const PATIENT: WakeWish = WakeWish { min_bytes: 4 << 20, max_delay: Duration::from_millis(250) };
 
 /// What stands before the name of an interface that AF_XDP is to take packets from.
 const XDP: &str = "xdp:";
@@ -138,6 +143,7 @@ fn open_tap(settings: &af_packet::Settings, args: &TapArgs) -> Result<Live> {
     if settings.workers > 1 || settings.direction != CaptureDirection::Both || settings.netns.is_some() {
         bail!("{name}: workers, direction and network namespace are the daemon's to choose");
     }
+    let is_patient = settings.latency_ms >= LATENCY_RECORDING_MS;
     let program = format!("tapline {}", env!("CARGO_PKG_VERSION"));
     let socket = socket_path(args.socket.as_deref());
     let client = Client::connect(&socket, &program)?;
@@ -154,9 +160,11 @@ fn open_tap(settings: &af_packet::Settings, args: &TapArgs) -> Result<Live> {
             Some(Since::All) => Start::Oldest,
             Some(Since::Ago(time)) => Start::SinceMs(u64::try_from(time.as_millis()).unwrap_or(u64::MAX)),
         },
+        delay_ms: if is_patient { PATIENT_DELAY_MS } else { 0 },
         ..Attach::default()
     };
     let mut tap = client.attach(&attach)?;
+    tap.set_wake(if is_patient { PATIENT } else { WakeWish::IMMEDIATE });
     if args.reconnect {
         tap = tap.reconnecting(&socket, &program, &attach);
     }

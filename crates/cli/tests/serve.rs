@@ -10,11 +10,13 @@ use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
-use tapline_sys::{Memfd, passing};
+use tapline_capture::{Advance, Source};
+use tapline_sys::{Memfd, Poller, passing};
 use tapline_tap::protocol::{Attach, Policy, Reply, Request, VERSION};
-use tapline_tap::{Channel, Client};
+use tapline_tap::{Channel, Client, WakeWish};
 use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
 use tapline_testkit::sender::{Pace, Sender};
 
@@ -830,6 +832,81 @@ impl Daemon {
         command.arg(self.socket()).arg("-w").arg(self.file(file));
         Reader { child: Some(command.spawn().expect("the program was built")), file: self.file(file) }
     }
+}
+
+/// Who is woken seldom gets every packet: when traffic stops, when its index fills, and while others come who want theirs at once.
+#[test]
+fn who_is_woken_seldom_gets_every_packet() {
+    let Some(mut daemon) = Daemon::start("who_is_woken_seldom_gets_every_packet", &[]) else { return };
+    let patient = daemon.reader("patient.pcap", &[]);
+    // Few packets, and then none that would wake anybody.
+    let first = frames(21, 5);
+    daemon.send(&first);
+    daemon.settle(5, 1);
+    let second = frames(22, 40_000);
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(|| daemon.send(&second));
+        let mut hasty = 0;
+        while !sending.is_finished() {
+            let name = format!("hasty{hasty}.pcap");
+            let mut command = tapline(["capture", "-i", "tap:office", "-U", "-c", "3", "--socket"]);
+            command.arg(daemon.socket()).arg("-w").arg(daemon.file(&name));
+            let child = command.spawn().expect("the program was built");
+            let mut reader = Reader { child: Some(child), file: daemon.file(&name) };
+            wait_for("packets for who is in haste", || {
+                let child = reader.child.as_mut().expect("it runs");
+                child.try_wait().expect("our child").is_some() || sending.is_finished()
+            });
+            drop(reader);
+            hasty += 1;
+        }
+        assert!(hasty > 0);
+    });
+    daemon.settle(40_005, 1);
+    let (packets, tap) = patient.interrupt();
+    assert_eq!((&tap["overwritten"], &tap["index_full"]), (&0.into(), &0.into()), "{tap}");
+    assert!(packets == [first, second].concat());
+    daemon.end();
+}
+
+/// A reader that sleeps on its descriptor is woken by its wish, or before it loses packets; also when nothing more comes.
+#[test]
+fn a_descriptor_tells_what_was_wished_for() {
+    let Some(mut daemon) = Daemon::start("a_descriptor_tells_what_was_wished_for", &[]) else { return };
+    let attach = Attach { capture: "office".to_owned(), entries: 256, delay_ms: 20, ..Attach::default() };
+    let client = Client::connect(&daemon.socket(), "test").unwrap();
+    let mut tap = client.attach(&attach).unwrap();
+    let mut sent = 0;
+    for (min_bytes, max_delay, count) in [
+        (u64::MAX, Duration::from_millis(100), 3),
+        (u64::MAX, Duration::ZERO, 1),
+        (2000, Duration::MAX, 200),
+        // A quarter of the index.
+        (u64::MAX, Duration::MAX, 70),
+    ] {
+        tap.set_wake(WakeWish { min_bytes, max_delay });
+        assert_eq!(tap.advance(Duration::ZERO).unwrap(), Advance::Idle);
+        let frames = frames(30, count);
+        daemon.send(&frames);
+        sent += count as u64;
+        let mut read = 0;
+        while read < count {
+            let mut poller = Poller::new();
+            tap.descriptors().for_each(|descriptor| poller.add(descriptor));
+            assert_eq!(poller.wait(PATIENCE).unwrap(), 1, "not woken: {min_bytes} {max_delay:?}");
+            while tap.advance(Duration::ZERO).unwrap() == Advance::Batch {
+                read += tap.batch().len();
+            }
+            // What came in several batches may leave too little for another wake.
+            tap.set_wake(WakeWish::IMMEDIATE);
+        }
+        assert_eq!(read, count);
+    }
+    daemon.settle(sent, 1);
+    tap.stop().unwrap();
+    while tap.advance(PATIENCE).unwrap() != Advance::End {}
+    drop(tap);
+    daemon.end();
 }
 
 #[test]

@@ -16,8 +16,8 @@ use tapline_sys::Wakeup;
 use tapline_tap::protocol::{CaptureStatus, ReaderCounts};
 
 use crate::union::Asked;
-use crate::view::Rights;
-use crate::worker::{self, History, Joined, Joining, Order, Report, Setting, Wish, Worker};
+use crate::view::{Rights, View};
+use crate::worker::{self, History, Joined, Joining, Order, Refusal, Report, Setting, Wish, Worker};
 use crate::{CaptureRule, Error};
 
 /// How long a worker may take to answer: it answers between two batches.
@@ -183,13 +183,20 @@ impl Capture {
         wish: &Wish,
         spec: ReaderSpec,
         start: Start,
+        patience: Duration,
     ) -> Result<(Vec<ReaderParts>, u64), String> {
         let (mut parts, mut replayed) = (Vec::new(), 0);
-        for worker in &self.workers {
-            let joining = Joining { number, rights: rights.clone(), wish: wish.clone(), spec, start };
-            let (reply, answer) = sync_channel(1);
-            let joined = worker.order(Order::Attach(Box::new(joining), reply), &answer);
-            match joined.unwrap_or_else(|| Err("the capture does not answer".to_owned())) {
+        for (at, worker) in self.workers.iter().enumerate() {
+            let joining = Joining {
+                number,
+                rights: rights.clone(),
+                wish: wish.clone(),
+                spec,
+                start,
+                patience,
+                view: None,
+            };
+            match self.attach_to(worker, at as u32, joining) {
                 Ok(Joined { parts: one, replayed: older }) => {
                     parts.push(one);
                     replayed += older;
@@ -201,6 +208,25 @@ impl Capture {
             }
         }
         Ok((parts, replayed))
+    }
+
+    /// Adds a reader to a worker, with a buffer made here if it needs one: the worker has packets to look at.
+    fn attach_to(&self, worker: &Thread, number: u32, joining: Joining) -> Result<Joined, String> {
+        let mut joining = Box::new(joining);
+        loop {
+            let brings_view = joining.view.is_some();
+            let (reply, answer) = sync_channel(1);
+            match worker.order(Order::Attach(joining, reply), &answer) {
+                Some(Ok(joined)) => return Ok(joined),
+                Some(Err(Refusal::Text(text))) => return Err(text),
+                Some(Err(Refusal::NoBuffer(back))) if !brings_view => joining = back,
+                Some(Err(Refusal::NoBuffer(_))) | None => {
+                    return Err("the capture does not answer".to_owned());
+                }
+            }
+            let view = View::new(joining.rights.clone(), self.options.link_type, self.rule.buffer, number);
+            joining.view = Some(view.map_err(|error| error.to_string())?);
+        }
     }
 
     /// Gives a reader another filter.
@@ -337,4 +363,101 @@ fn one_link_type(capture: &str, interfaces: &[Interface]) -> Result<LinkType, Er
 
 fn name_of(link_type: LinkType) -> String {
     link_type.name().map_or_else(|| link_type.0.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use tapline_capture::{Advance, Error as CaptureError};
+    use tapline_packet::Batch;
+    use tapline_ring::Policy;
+
+    use super::*;
+
+    /// Has no packets, and notes how long they might wait.
+    struct Patient {
+        interfaces: Vec<Interface>,
+        wakeup: Arc<Wakeup>,
+        told: Arc<Mutex<Vec<Duration>>>,
+        is_stopped: bool,
+    }
+
+    impl Source for Patient {
+        fn interfaces(&self) -> &[Interface] {
+            &self.interfaces
+        }
+
+        fn advance(&mut self, wait: Duration) -> Result<Advance, CaptureError> {
+            if self.is_stopped {
+                return Ok(Advance::End);
+            }
+            let mut poller = tapline_sys::Poller::new();
+            poller.add(std::os::fd::AsFd::as_fd(&*self.wakeup));
+            poller.wait(wait).expect("a wait");
+            self.wakeup.take();
+            Ok(Advance::Idle)
+        }
+
+        fn batch(&self) -> Batch<'_> {
+            Batch::empty()
+        }
+
+        fn stop(&mut self) -> Result<(), CaptureError> {
+            self.is_stopped = true;
+            Ok(())
+        }
+
+        fn set_patience(&mut self, patience: Duration) {
+            self.told.lock().expect("no panic").push(patience);
+        }
+
+        fn account(&mut self) -> Vec<InterfaceAccount> {
+            Vec::new()
+        }
+
+        fn wakeup(&self) -> Option<Arc<Wakeup>> {
+            Some(Arc::clone(&self.wakeup))
+        }
+    }
+
+    /// The source hears of the least patient reader, before packets come that it wants; and of the next one when it is gone.
+    #[test]
+    fn the_least_patient_reader_counts() {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let source = Patient {
+            interfaces: vec![Interface::new("test", LinkType::ETHERNET)],
+            wakeup: Arc::new(Wakeup::new().expect("an eventfd")),
+            told: Arc::clone(&told),
+            is_stopped: false,
+        };
+        let rule = CaptureRule { name: "test".to_owned(), buffer: 4, ..CaptureRule::default() };
+        let capture = Capture::start(rule, vec![Box::new(source)]).expect("a capture");
+        let rights = Rights { filter: String::new(), snap_len: 65_535 };
+        let attach = |number, ms| {
+            let wish = capture.compile(&rights, "").expect("a filter");
+            let spec = ReaderSpec::new(Policy::Lossy);
+            let patience = Duration::from_millis(ms);
+            capture.attach(number, &rights, &wish, spec, Start::Newest, patience).expect("a reader")
+        };
+        // The source hears of it right after the order was obeyed.
+        let hears = |ms| {
+            let begun = std::time::Instant::now();
+            while told.lock().expect("no panic").last() != Some(&Duration::from_millis(ms)) {
+                assert!(begun.elapsed() < Duration::from_secs(60), "not told {ms}: {told:?}");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        let _patient = attach(1, 50);
+        hears(50);
+        let _hasty = attach(2, 0);
+        hears(0);
+        capture.detach(2);
+        hears(50);
+        let _very = attach(3, u64::from(u32::MAX));
+        capture.detach(1);
+        // However patient they are.
+        hears(100);
+        capture.stop();
+    }
 }

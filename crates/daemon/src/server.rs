@@ -294,7 +294,8 @@ impl Server {
             Start::Oldest => RingStart::Oldest,
             Start::SinceMs(ms) => RingStart::Since(ago(ms)),
         };
-        let (parts, replayed) = capture.attach(number, &rights, &wish, spec, start)?;
+        let patience = Duration::from_millis(attach.delay_ms.into());
+        let (parts, replayed) = capture.attach(number, &rights, &wish, spec, start, patience)?;
         let attached = Attached {
             reader: number,
             buffers: capture.workers() as u32,

@@ -30,6 +30,12 @@ use crate::view::{Rights, View};
 
 /// The longest sleep without packets. Orders end it sooner, where the source can be woken.
 const WAIT: Duration = Duration::from_millis(50);
+/// The longest that packets wait in the kernel's ring, however patient readers are: whoever comes meanwhile gets these too.
+const PATIENCE_MAX: Duration = Duration::from_millis(100);
+/// How many batches at most orders wait while packets are there.
+const BATCHES_BEFORE_ORDERS: u32 = 64;
+/// The shortest wait for a sleeper's delay: readers that lie about it take no processor.
+const NAP_MIN: Duration = Duration::from_millis(1);
 /// How often readers that are gone are looked for, credits of time are looked at, and counters are shown.
 const TEND_EVERY: Duration = Duration::from_millis(100);
 /// One sleep of the writer for a lossless reader.
@@ -40,7 +46,7 @@ const LINGER: Duration = Duration::from_secs(3);
 /// What the control thread wants.
 pub(crate) enum Order {
     /// Another reader.
-    Attach(Box<Joining>, SyncSender<Result<Joined, String>>),
+    Attach(Box<Joining>, SyncSender<Result<Joined, Refusal>>),
     /// Another filter for a reader.
     Filter(u64, Wish, SyncSender<Result<(), String>>),
     /// A reader leaves.
@@ -67,6 +73,30 @@ pub(crate) struct Joining {
     pub(crate) wish: Wish,
     pub(crate) spec: ReaderSpec,
     pub(crate) start: Start,
+    /// How long packets may wait before it can read them.
+    pub(crate) patience: Duration,
+    /// A buffer for readers of its rights, if there is none yet.
+    pub(crate) view: Option<View>,
+}
+
+/// Why it does not come.
+pub(crate) enum Refusal {
+    /// There is no buffer for readers of its rights: it is to bring one along. To make one takes too long while packets come.
+    NoBuffer(Box<Joining>),
+    /// In words.
+    Text(String),
+}
+
+impl From<String> for Refusal {
+    fn from(text: String) -> Refusal {
+        Refusal::Text(text)
+    }
+}
+
+impl From<&str> for Refusal {
+    fn from(text: &str) -> Refusal {
+        Refusal::Text(text.to_owned())
+    }
 }
 
 /// What it gets.
@@ -133,6 +163,7 @@ struct Attached {
     asked: Asked,
     view: usize,
     wanted: Selection,
+    patience: Duration,
 }
 
 /// What the source was told that is wanted.
@@ -195,6 +226,8 @@ struct Desk {
     restricted: Restricted,
     /// Fewer may be wanted than it was told.
     may_want_less: bool,
+    /// How long packets may wait, as the least patient of the readers has it.
+    patience: Duration,
     tended: Instant,
     /// When lossless readers are waited for no longer, once it is to end.
     patience_ends: Option<Instant>,
@@ -229,6 +262,7 @@ impl Worker {
             interfaces: Vec::new(),
             restricted,
             may_want_less: true,
+            patience: Duration::ZERO,
             tended: Instant::now(),
             patience_ends: None,
             ended: None,
@@ -243,9 +277,12 @@ impl Worker {
         if let Err(error) = desk.begin_history() {
             let _ = desk.log.send(format!("nothing is stored as long as nobody reads: {error}"));
         }
-        let mut is_stopping = false;
+        let (mut is_stopping, mut patience, mut batches) = (false, Duration::ZERO, 0);
         loop {
-            if desk.obey(&**source) && !is_stopping {
+            // What waits already is of the time before the order: who leaves gets it, who comes does not.
+            let is_time = batches == 0 || batches >= BATCHES_BEFORE_ORDERS;
+            batches = if is_time { 0 } else { batches };
+            if is_time && desk.obey(&**source) && !is_stopping {
                 is_stopping = true;
                 if let Err(error) = source.stop() {
                     desk.ended = Some(error.to_string());
@@ -257,11 +294,21 @@ impl Worker {
                 std::thread::sleep(WAIT);
                 Ok(Advance::Idle)
             } else {
-                source.advance(WAIT)
+                if patience != desk.patience {
+                    patience = desk.patience;
+                    source.set_patience(patience);
+                }
+                source.advance(desk.wait())
             };
             match advanced {
-                Ok(Advance::Batch) => desk.pass(&**source),
-                Ok(Advance::Idle) => {}
+                Ok(Advance::Batch) => {
+                    batches += 1;
+                    desk.pass(&**source);
+                }
+                Ok(Advance::Idle) => {
+                    batches = 0;
+                    desk.wake_who_waited();
+                }
                 Ok(Advance::End) => {
                     desk.ended.get_or_insert_default();
                     break;
@@ -287,7 +334,7 @@ impl Desk {
     fn obey(&mut self, source: &dyn Source) -> bool {
         loop {
             match self.orders.try_recv() {
-                Ok(Order::Attach(joining, reply)) => drop(reply.send(self.attach(*joining, source))),
+                Ok(Order::Attach(joining, reply)) => drop(reply.send(self.attach(joining, source))),
                 Ok(Order::Filter(number, wish, reply)) => {
                     drop(reply.send(self.exchange(number, wish, source)));
                 }
@@ -299,12 +346,17 @@ impl Desk {
         }
     }
 
-    fn attach(&mut self, joining: Joining, source: &dyn Source) -> Result<Joined, String> {
-        let Joining { number, rights, wish: Wish { filter, asked }, spec, start } = joining;
+    fn attach(&mut self, mut joining: Box<Joining>, source: &dyn Source) -> Result<Joined, Refusal> {
         if self.ended.is_some() {
-            return Err("the capture has ended".to_owned());
+            return Err("the capture has ended".into());
         }
-        let view = self.view(rights)?;
+        let known = self.views.iter().position(|view| view.rights == joining.rights);
+        let view = match (known, joining.view.take()) {
+            (Some(at), _) => at,
+            (None, Some(view)) => self.add(view)?,
+            (None, None) => return Err(Refusal::NoBuffer(joining)),
+        };
+        let Joining { number, wish: Wish { filter, asked }, spec, start, patience, .. } = *joining;
         // Should it come to nothing.
         self.may_want_less = true;
         // From here on all that it wants comes.
@@ -325,7 +377,7 @@ impl Desk {
         writer.publish(clock::monotonic_ns());
         let filter = self.set.insert(filter, 0);
         let (id, wanted) = (attachment.id, Selection::none());
-        self.readers.push(Attached { number, id, filter, asked, view, wanted });
+        self.readers.push(Attached { number, id, filter, asked, view, wanted, patience });
         self.know_uses();
         Ok(Joined { parts: attachment.parts, replayed })
     }
@@ -366,19 +418,20 @@ impl Desk {
     /// Stores history before anybody comes, for those who may see all.
     fn begin_history(&mut self) -> Result<(), String> {
         let full = Rights { filter: String::new(), snap_len: self.setting.options.snap_len };
-        if self.setting.history.is_some() { self.view(full).map(drop) } else { Ok(()) }
+        if self.setting.history.is_some() {
+            let Setting { link_type, buffer_mib, worker, .. } = self.setting;
+            let view = View::new(full, link_type, buffer_mib, worker).map_err(|error| error.to_string())?;
+            self.add(view)?;
+        }
+        Ok(())
     }
 
-    /// The buffer for readers of these rights.
-    fn view(&mut self, rights: Rights) -> Result<usize, String> {
-        if let Some(at) = self.views.iter().position(|view| view.rights == rights) {
-            return Ok(at);
-        }
-        let Setting { link_type, buffer_mib, worker, history, options, .. } = &self.setting;
+    /// Takes a buffer for readers of other rights than there are.
+    fn add(&mut self, mut view: View) -> Result<usize, String> {
+        let Setting { history, options, .. } = &self.setting;
+        let rights = &view.rights;
         let history =
             history.as_ref().map(|history| compile(&rights.narrowed(&history.text), options)).transpose()?;
-        let mut view =
-            View::new(rights, *link_type, *buffer_mib, *worker).map_err(|error| error.to_string())?;
         // Last, when nothing can fail any more: what is in the set has a use.
         view.history = history.map(|filter| self.set.insert(filter, 0));
         self.views.push(view);
@@ -422,8 +475,33 @@ impl Desk {
         }
     }
 
-    /// After each change: what filters are for.
+    /// How long to wait for packets: until somebody who sleeps over few is to be woken, at most.
+    fn wait(&self) -> Duration {
+        match self.due_ns() {
+            None | Some(u64::MAX) => WAIT,
+            Some(due) => {
+                let left = Duration::from_nanos(due.saturating_sub(clock::monotonic_ns()));
+                left.clamp(NAP_MIN, WAIT)
+            }
+        }
+    }
+
+    fn due_ns(&self) -> Option<u64> {
+        self.views.iter().filter_map(|view| view.writer.due_ns()).min()
+    }
+
+    /// Wakes those whose delay is over though nothing came.
+    fn wake_who_waited(&mut self) {
+        if self.due_ns().is_some_and(|due| due != u64::MAX) {
+            let now = clock::monotonic_ns();
+            self.views.iter_mut().for_each(|view| view.writer.tick(now));
+        }
+    }
+
+    /// After each change: what filters are for, and how long packets may wait.
     fn know_uses(&mut self) {
+        let patience = self.readers.iter().map(|reader| reader.patience).min();
+        self.patience = patience.unwrap_or(PATIENCE_MAX).min(PATIENCE_MAX);
         let indices = self.readers.iter().map(|reader| reader.filter);
         let indices = indices.chain(self.views.iter().filter_map(|view| view.history));
         let len = indices.map(|id| id.index() as usize + 1).max().unwrap_or(0);

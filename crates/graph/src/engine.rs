@@ -9,12 +9,12 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tapline_capture::{Advance, Error, Event, InterfaceAccount, Source, Wants};
 use tapline_packet::{Batch, Interface, InterfaceId, Record, Timestamp};
-use tapline_sys::tsc;
+use tapline_sys::{Wakeup, tsc};
 
 use crate::account::GraphAccount;
 use crate::graph::{Graph, NodeId};
@@ -24,6 +24,8 @@ use crate::stage::Moment;
 
 /// How long a source may wait for packets before the loop looks at its flags and the clock.
 const WAIT: Duration = Duration::from_millis(100);
+/// The longest such wait that a source may wish for.
+const REST_MAX: Duration = Duration::from_millis(500);
 /// The same where several sources wait in turn, as long as none of them has packets.
 const WAIT_IN_TURN: Duration = Duration::from_millis(1);
 /// How often stages hear of the time.
@@ -58,6 +60,8 @@ pub struct Control {
     report: AtomicU64,
     remaining: AtomicU64,
     pending: Pending,
+    /// Of sources that wait.
+    wakeups: Mutex<Vec<Arc<Wakeup>>>,
 }
 
 impl Control {
@@ -70,6 +74,7 @@ impl Control {
             report: AtomicU64::new(0),
             remaining: AtomicU64::new(limit.unwrap_or(u64::MAX)),
             pending: Pending::default(),
+            wakeups: Mutex::default(),
         }
     }
 
@@ -92,6 +97,7 @@ impl Control {
     /// Asks each worker for a fresh account soon.
     pub fn report(&self) {
         self.report.fetch_add(1, Ordering::Relaxed);
+        self.wake();
     }
 
     /// How often a report was asked for.
@@ -110,7 +116,18 @@ impl Control {
         }
         *waiting = Some(change);
         self.pending.is_there.store(true, Ordering::Release);
+        self.wake();
         Ok(())
+    }
+
+    /// Has orders end the waits of a source.
+    fn add_wakeup(&self, wakeup: Option<Arc<Wakeup>>) {
+        self.wakeups.lock().unwrap_or_else(PoisonError::into_inner).extend(wakeup);
+    }
+
+    fn wake(&self) {
+        let wakeups = self.wakeups.lock().unwrap_or_else(PoisonError::into_inner);
+        wakeups.iter().for_each(|wakeup| wakeup.notify());
     }
 
     fn take_change(&self) -> Option<Change> {
@@ -124,7 +141,9 @@ impl Control {
 
     /// Ends all workers, for a reason of their own.
     fn end(&self) {
-        self.stop.store(true, Ordering::Relaxed);
+        if !self.stop.swap(true, Ordering::Relaxed) {
+            self.wake();
+        }
     }
 
     /// Ends all workers, for whom no output has any use any more.
@@ -270,6 +289,7 @@ impl<'e> Engine<'e> {
         for at in 0..self.inlets.len() {
             self.learn_interfaces(at);
         }
+        self.inlets.iter().for_each(|inlet| self.control.add_wakeup(inlet.source.wakeup()));
         let mut ended = self.drive(watch);
         if matches!(ended, Ended::Failed(_)) {
             // Other workers would go on without this one's share of the packets.
@@ -347,7 +367,7 @@ impl<'e> Engine<'e> {
                 continue;
             }
             let wait = match open {
-                0 | 1 => WAIT,
+                0 | 1 => self.inlets[at].source.rest().unwrap_or(WAIT).clamp(WAIT, REST_MAX),
                 // While one has packets, none is waited for: it would be slowed down to a batch a wait.
                 _ if self.is_busy || found == Advance::Batch => Duration::ZERO,
                 _ => WAIT_IN_TURN,

@@ -38,6 +38,16 @@ macro_rules! leave_to_source {
             self.source.events()
         }
     };
+    (@ rest) => {
+        fn rest(&self) -> Option<std::time::Duration> {
+            self.source.rest()
+        }
+    };
+    (@ wakeup) => {
+        fn wakeup(&self) -> Option<std::sync::Arc<tapline_sys::Wakeup>> {
+            self.source.wakeup()
+        }
+    };
     (@ progress) => {
         fn progress(&self) -> Option<(u64, u64)> {
             self.source.progress()

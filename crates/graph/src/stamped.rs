@@ -41,7 +41,7 @@ impl Stamped {
 }
 
 impl Source for Stamped {
-    leave_to_source!(interfaces stop is_filtered account waited_ticks events progress);
+    leave_to_source!(interfaces stop is_filtered account rest wakeup waited_ticks events progress);
 
     fn advance(&mut self, wait: Duration) -> Result<Advance, Error> {
         let advance = self.source.advance(wait)?;

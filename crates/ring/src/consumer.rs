@@ -170,6 +170,12 @@ impl Consumer {
         self.words[index::HEAD].load(Relaxed) == self.head && !view.is_closed()
     }
 
+    /// Whether the writer made us awake since we said that we sleep.
+    #[cfg(not(loom))]
+    pub(crate) fn was_woken(&self) -> bool {
+        self.words[index::WAITING].load(Relaxed) == index::AWAKE
+    }
+
     /// Says that we are awake.
     pub(crate) fn announce_awake(&self) {
         self.words[index::WAITING].store(index::AWAKE, Relaxed);

@@ -6,18 +6,18 @@
 //! reader 2: nothing, watermark 4          -> nothing beyond 4 until it has something, says more, or patience is over
 //! ```
 
+use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tapline_packet::Batch;
-use tapline_sys::Poller;
+use tapline_sys::{Poller, Wakeup};
 
 use crate::account::Account;
 use crate::reader::{Reader, Waited};
 use crate::{Error, WakeWish};
 
-/// The longest sleep before it is looked again what there is: packets that are too few to be woken for grow old.
-const NAP: Duration = Duration::from_millis(100);
-/// Likewise while packets wait for what another buffer's writer says: its word rings no bell.
+/// The longest sleep while packets wait for what another buffer's writer says: its word rings no bell.
 const HELD_UP_NAP: Duration = Duration::from_millis(1);
 
 /// In which order packets of several buffers come.
@@ -49,6 +49,8 @@ pub struct MergedReader {
     /// Packets are there that wait for a buffer which has none.
     is_held_up: bool,
     poller: Poller,
+    /// Ends a wait.
+    wakeup: Option<Arc<Wakeup>>,
 }
 
 struct Part {
@@ -58,6 +60,8 @@ struct Part {
     len: usize,
     /// Since when it has nothing.
     empty_since_ns: Option<u64>,
+    /// Its bell is one of those that are waited on.
+    is_polled: bool,
 }
 
 /// What a buffer begins with.
@@ -102,9 +106,17 @@ impl MergedReader {
     pub fn new(readers: Vec<Reader>, order: Order) -> MergedReader {
         let parts = readers
             .into_iter()
-            .map(|reader| Part { reader, next: 0, len: 0, empty_since_ns: None })
+            .map(|reader| Part { reader, next: 0, len: 0, empty_since_ns: None, is_polled: false })
             .collect();
-        MergedReader { parts, order, turn: 0, lent: None, is_held_up: false, poller: Poller::new() }
+        MergedReader {
+            parts,
+            order,
+            turn: 0,
+            lent: None,
+            is_held_up: false,
+            poller: Poller::new(),
+            wakeup: None,
+        }
     }
 
     /// The readers.
@@ -146,58 +158,85 @@ impl MergedReader {
         self.is_held_up
     }
 
-    /// Sleeps until one of the buffers has packets as wished, or nothing more comes, for `timeout` at most; on all their bells at once.
+    /// From now on this ends a wait, as if its time were over.
+    pub fn set_wakeup(&mut self, wakeup: Option<Arc<Wakeup>>) {
+        self.wakeup = wakeup;
+    }
+
+    /// Sleeps until one of the buffers has packets as wished, or nothing more comes, for `timeout` at most; on all their bells at once. When the time is over it is
+    /// right to wait on the descriptors of [`readers`](Self::readers).
     ///
     /// # Errors
     /// As [`Reader::wait`].
     pub fn wait(&mut self, timeout: Duration) -> Result<Waited, Error> {
         let start = Instant::now();
         loop {
-            if let Some(end) = self.arm()? {
-                return Ok(end);
-            }
             let left = timeout.saturating_sub(start.elapsed());
-            if left.is_zero() {
-                return Ok(Waited::TimedOut);
-            }
-            let nap = if self.is_held_up { HELD_UP_NAP } else { NAP };
+            let nap = match self.arm(!left.is_zero())? {
+                Ok(nap) => nap,
+                Err(end) => return Ok(end),
+            };
+            // Also if nothing is left: the poll says as well whether a writer is gone.
             self.poller.wait(left.min(nap)).map_err(Error::system("wait for packets"))?;
+            let is_interrupted = self.hear();
+            if is_interrupted || start.elapsed() >= timeout {
+                return Ok(self.arm(false)?.err().unwrap_or(Waited::TimedOut));
+            }
             if self.is_held_up {
                 return Ok(Waited::Ready);
             }
         }
     }
 
-    /// Prepares all readers for poll(2): `None` if it is right to wait.
-    fn arm(&mut self) -> Result<Option<Waited>, Error> {
+    /// Prepares all readers for poll(2): for how long it is right to wait, or why not. Whoever then does not sleep here does not `keep_time`. No system call.
+    fn arm(&mut self, keep_time: bool) -> Result<Result<Duration, Waited>, Error> {
         self.poller.clear();
-        let (mut gone, mut open) = (false, false);
+        if let Some(wakeup) = &self.wakeup {
+            self.poller.add(wakeup.as_fd());
+        }
+        self.parts.iter_mut().for_each(|part| part.is_polled = false);
+        let (mut gone, mut open, mut nap_ns) = (false, false, u64::MAX);
         for (at, part) in self.parts.iter_mut().enumerate() {
             if handed_on(self.lent, at, part) < part.len {
                 if !self.is_held_up {
-                    return Ok(Some(Waited::Ready));
+                    return Ok(Err(Waited::Ready));
                 }
                 open = true;
                 continue;
             }
-            match part.reader.arm()? {
-                None => {
-                    open = true;
+            match part.reader.arm_for_nap(keep_time)? {
+                Ok(patience_ns) => {
+                    (open, part.is_polled) = (true, true);
+                    nap_ns = nap_ns.min(patience_ns);
                     self.poller.add(part.reader.descriptor());
                 }
-                Some(Waited::WriterGone) => gone = true,
-                Some(Waited::Closed) => {}
-                Some(end) => return Ok(Some(end)),
+                Err(Waited::WriterGone) => gone = true,
+                Err(Waited::Closed) => {}
+                Err(end) => return Ok(Err(end)),
             }
         }
+        let nap = if self.is_held_up { HELD_UP_NAP } else { Duration::from_nanos(nap_ns) };
         Ok(match (open, gone) {
-            (true, _) => None,
-            (_, true) => Some(Waited::WriterGone),
-            _ => Some(Waited::Closed),
+            (true, _) => Ok(nap),
+            (_, true) => Err(Waited::WriterGone),
+            _ => Err(Waited::Closed),
         })
     }
 
-    /// Sets when sleep is to end, for each buffer. [`WakeWish`] says who uses it.
+    /// Hears the bells of which the poll said that there is something. Whether somebody else ended the sleep.
+    fn hear(&mut self) -> bool {
+        let wakeup = self.wakeup.as_ref();
+        let first = usize::from(wakeup.is_some());
+        let polled = self.parts.iter_mut().filter(|part| part.is_polled);
+        for (at, part) in polled.enumerate() {
+            if self.poller.is_readable(first + at) || self.poller.has_error(first + at) {
+                part.reader.hear();
+            }
+        }
+        wakeup.is_some_and(|wakeup| self.poller.is_readable(0) && wakeup.take())
+    }
+
+    /// Sets when sleep is to end, for each buffer.
     pub fn set_wake(&mut self, wish: WakeWish) {
         self.parts.iter_mut().for_each(|part| part.reader.set_wake(wish));
     }

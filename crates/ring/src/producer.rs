@@ -229,11 +229,14 @@ impl Producer {
         self.words[index::HELD].load(Acquire)
     }
 
-    /// Whether the reader sleeps and should be woken: it has waited long enough, or there are bytes enough. `age_ns` is how old the oldest
-    /// entry is that it has not been woken for. The caller made a fence after [`publish`](Self::publish).
+    /// Whether a reader that sleeps should be woken: it has waited long enough, there are bytes enough, or it has a quarter of the index to read.
+    /// `age_ns` is how old the oldest entry is that it has not been woken for. The caller made a fence after [`publish`](Self::publish), and
+    /// [found news](Self::has_news).
     pub(crate) fn should_wake(&self, age_ns: u64) -> bool {
+        let unread = self.published.saturating_sub(self.words[index::SEEN].load(Relaxed));
         self.bytes >= self.words[index::WAKE_AT_BYTES].load(Relaxed)
             || age_ns >= self.words[index::WAKE_AFTER_NS].load(Relaxed)
+            || unread >= (self.mask + 1) / 4
     }
 
     /// After how many nanoseconds the reader wants to be woken for what little there is.

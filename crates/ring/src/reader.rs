@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tapline_packet::{BATCH_MAX, Batch, LinkType, Record, Timestamp};
 use tapline_sys::futex::Woken;
-use tapline_sys::{Bell, Memfd, Seals, clock, futex};
+use tapline_sys::{Bell, Heard, Memfd, Seals, clock, futex};
 
 use crate::Error;
 use crate::account::{Account, Lost, SourceCounts};
@@ -27,6 +27,9 @@ use crate::view::{Miss, View, release};
 const ARENA_LEN: usize = 256 << 10;
 /// The longest sleep on the futex before it is looked whether the writer still lives: a death wakes nobody there.
 const NAP_NS: u64 = 100_000_000;
+/// Who bears to hear of a packet so late looks by itself that often, and the writer need not think of it: a wake of our own costs us one call of
+/// the system, and the writer none. Others would wake too often while nothing comes.
+const OWN_TIME_MIN: Duration = Duration::from_millis(50);
 
 /// The descriptors of a reader, as its writer made them.
 #[derive(Debug)]
@@ -60,7 +63,7 @@ pub struct BufferInfo {
 
 /// When a sleeper wants to be woken: when so many bytes are there, or so long after the first packet.
 ///
-/// `tapline capture` takes what comes at once, so nobody but tests wishes anything else yet. It is there for WinPcap's `pcap_setmintocopy`.
+/// Who wishes for much loses nothing by it: the writer wakes also who has a quarter of its index or of the buffer to read, or half of its credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WakeWish {
     /// Captured bytes that are not read; 0 or 1 for each packet.
@@ -113,8 +116,14 @@ pub struct Reader {
     reads_in_place: bool,
     /// The block that is held; 0 for none.
     held: u64,
-    /// When something was first seen that was not enough to wake for.
-    first_seen_ns: Option<u64>,
+    /// When it was last known that all was read: what is there now is not older.
+    all_read_ns: Option<u64>,
+    /// The writer woke us, which it may for reasons of its own, and we have not read since.
+    is_called: bool,
+    /// The writer was told that we sleep.
+    is_armed: bool,
+    /// The bell hung up.
+    is_gone: bool,
 }
 
 /// Where the bytes of the batch lie.
@@ -154,7 +163,10 @@ impl Reader {
             outcome: Outcome::default(),
             reads_in_place,
             held: 0,
-            first_seen_ns: None,
+            all_read_ns: None,
+            is_called: false,
+            is_armed: false,
+            is_gone: false,
         })
     }
 
@@ -169,7 +181,8 @@ impl Reader {
     /// # Errors
     /// [`Error::IndexDamaged`] if the writer's counters make no sense; what was read until then is right.
     pub fn advance(&mut self) -> Result<usize, Error> {
-        self.first_seen_ns = None;
+        self.all_read_ns = None;
+        self.is_called = false;
         // A writer that only writes nonsense does not keep us here.
         let mut left = self.index.capacity();
         loop {
@@ -190,6 +203,9 @@ impl Reader {
             0 => self.index.refresh()?,
             ready => ready,
         };
+        if ready > 0 && std::mem::take(&mut self.is_armed) {
+            self.index.announce_awake();
+        }
         if ready > 0 && self.reads_in_place && self.index.standing().is_kept() {
             self.look_at(ready);
         }
@@ -262,7 +278,7 @@ impl Reader {
         self.view.watermark()
     }
 
-    /// Sets when sleep is to end. [`WakeWish`] says who uses it.
+    /// Sets when sleep is to end.
     pub fn set_wake(&mut self, wish: WakeWish) {
         self.wish = wish;
     }
@@ -282,6 +298,11 @@ impl Reader {
             if let Some(end) = self.look(now)? {
                 return Ok(end);
             }
+            // A system call, so only for those who would sleep.
+            if self.bell.is_hung_up() {
+                self.is_gone = true;
+                continue;
+            }
             let left = timeout_ns.saturating_sub(now - start);
             if left == 0 {
                 return Ok(Waited::TimedOut);
@@ -299,15 +320,40 @@ impl Reader {
     /// # Errors
     /// [`Error::IndexDamaged`].
     pub fn arm(&mut self) -> Result<Option<Waited>, Error> {
-        self.bell.answer();
+        self.hear();
+        self.arm_with(self.wish.max_delay_ns()).map(Result::err)
+    }
+
+    /// Likewise, for who looks at the bell itself ([`hear`](Self::hear)) whenever poll(2) says that there is something, and looks again when the time is over that
+    /// this gives in nanoseconds: what is there by then may have waited for as long as was wished. Whoever surely does so may `keep_time`. No system call.
+    pub(crate) fn arm_for_nap(&mut self, keep_time: bool) -> Result<Result<u64, Waited>, Error> {
+        let is_own_time = keep_time && self.wish.max_delay >= OWN_TIME_MIN;
+        self.arm_with(if is_own_time { u64::MAX } else { self.wish.max_delay_ns() })
+    }
+
+    /// Says that we sleep until the bell rings, which it does also when something is so old. For how long at most, or why not.
+    fn arm_with(&mut self, wake_after_ns: u64) -> Result<Result<u64, Waited>, Error> {
         loop {
-            if let Some(end) = self.look(clock::monotonic_ns())? {
+            let now = clock::monotonic_ns();
+            if let Some(end) = self.look(now)? {
                 self.index.announce_awake();
-                return Ok(Some(end));
+                self.is_armed = false;
+                return Ok(Err(end));
             }
-            if self.announce_sleep(index::ON_BELL) {
-                return Ok(None);
+            if self.announce_sleep(index::ON_BELL, wake_after_ns) {
+                self.is_armed = true;
+                return Ok(Ok(self.patience_ns(now)));
             }
+        }
+    }
+
+    /// Asks the bell what it heard.
+    pub(crate) fn hear(&mut self) {
+        match self.bell.answer() {
+            Heard::Nothing => {}
+            // What was rung for before we read is no call any more.
+            Heard::Rung => self.is_called |= self.is_armed,
+            Heard::Gone => self.is_gone = true,
         }
     }
 
@@ -323,8 +369,7 @@ impl Reader {
         if self.is_enough(now_ns)? {
             return Ok(Some(Waited::Ready));
         }
-        // A system call, so only for those who would sleep.
-        if !is_closed && !self.bell.is_hung_up() {
+        if !is_closed && !self.is_gone {
             return Ok(None);
         }
         Ok(Some(match self.unread()? {
@@ -334,9 +379,9 @@ impl Reader {
         }))
     }
 
-    /// Whether nothing is there and nothing more comes.
+    /// Whether nothing is there and nothing more comes, as far as was heard.
     pub(crate) fn is_at_end(&mut self) -> Result<bool, Error> {
-        let is_over = self.view.is_closed() || self.bell.is_hung_up();
+        let is_over = self.view.is_closed() || self.is_gone;
         Ok(is_over && self.unread()? == 0)
     }
 
@@ -345,28 +390,36 @@ impl Reader {
         Ok(self.index.refresh()?.saturating_sub(self.outcome.total()))
     }
 
-    /// Whether there is as much, or so old, as was wished.
+    /// Whether there is as much, or perhaps so old, as was wished; or anything that the writer woke us for.
     fn is_enough(&mut self, now_ns: u64) -> Result<bool, Error> {
         if self.unread()? == 0 {
-            self.first_seen_ns = None;
+            (self.all_read_ns, self.is_called) = (Some(now_ns), false);
             return Ok(false);
         }
-        let first_seen = *self.first_seen_ns.get_or_insert(now_ns);
+        let all_read_ns = *self.all_read_ns.get_or_insert(now_ns);
         let bytes = self.index.unread_bytes().saturating_sub(self.outcome.bytes);
-        Ok(bytes >= self.wish.min_bytes || now_ns.saturating_sub(first_seen) >= self.wish.max_delay_ns())
+        let is_old = now_ns.saturating_sub(all_read_ns) >= self.wish.max_delay_ns();
+        Ok(self.is_called || is_old || bytes >= self.wish.min_bytes)
     }
 
-    /// For how long what is there can wait.
+    /// For how long what is there, or comes next, can wait; without end if the writer looks at the clock for us and nothing is there.
     fn patience_ns(&self, now_ns: u64) -> u64 {
-        self.first_seen_ns.map_or(u64::MAX, |seen| {
-            self.wish.max_delay_ns().saturating_sub(now_ns.saturating_sub(seen)).max(1)
-        })
+        let max_delay_ns = self.wish.max_delay_ns();
+        let is_ours = self.wish.max_delay >= OWN_TIME_MIN || self.index.ready() > self.outcome.total();
+        let all_read_ns = self.all_read_ns.unwrap_or(now_ns);
+        if is_ours {
+            max_delay_ns.saturating_sub(now_ns.saturating_sub(all_read_ns)).max(1)
+        } else {
+            u64::MAX
+        }
     }
 
     /// Sleeps for `ns` at most, if nothing has come since the last look, and says how that ended.
     pub(crate) fn nap(&mut self, ns: u64) -> Result<Woken, Error> {
-        let result = if self.announce_sleep(index::ON_FUTEX) {
-            futex::wait(self.index.waiting_word(), index::ON_FUTEX, Duration::from_nanos(ns))
+        let result = if self.announce_sleep(index::ON_FUTEX, self.wish.max_delay_ns()) {
+            let woken = futex::wait(self.index.waiting_word(), index::ON_FUTEX, Duration::from_nanos(ns));
+            self.is_called = self.index.was_woken();
+            woken
         } else {
             Ok(Woken::Changed)
         };
@@ -375,9 +428,8 @@ impl Reader {
     }
 
     /// Says that we are about to sleep, as is wished. Returns whether that is still right: nothing has come, and the writer did not close.
-    fn announce_sleep(&self, how: u64) -> bool {
-        let WakeWish { min_bytes, .. } = self.wish;
-        self.index.announce_sleep(&self.view, how, &self.outcome, min_bytes, self.wish.max_delay_ns())
+    fn announce_sleep(&self, how: u64, wake_after_ns: u64) -> bool {
+        self.index.announce_sleep(&self.view, how, &self.outcome, self.wish.min_bytes, wake_after_ns)
     }
 
     /// What was lent is done with.

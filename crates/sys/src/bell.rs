@@ -20,6 +20,17 @@ pub struct Bell {
     socket: OwnedFd,
 }
 
+/// What an end has heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// Nothing since it was last asked.
+    Nothing,
+    /// The other end rang.
+    Rung,
+    /// The other end is closed everywhere, or says nothing any more.
+    Gone,
+}
+
 impl Bell {
     /// Both ends of a new one.
     ///
@@ -42,16 +53,23 @@ impl Bell {
         unsafe { libc::send(self.socket.as_raw_fd(), b"!".as_ptr().cast(), 1, flags) };
     }
 
-    /// Takes what was rung, so that this end is quiet. Returns whether it had rung.
+    /// Takes what was rung, so that this end is quiet, and says whether it was, or whether nobody will ring any more: one system call for both.
     ///
     /// A bounded amount is taken in one call: an other end that rings without pause does not keep us here.
-    pub fn answer(&self) -> bool {
+    pub fn answer(&self) -> Heard {
         let mut rung = [0u8; 512];
         // SAFETY: the pointer and the length describe `rung`.
         let len = unsafe {
             libc::recv(self.socket.as_raw_fd(), rung.as_mut_ptr().cast(), rung.len(), libc::MSG_DONTWAIT)
         };
-        len > 0
+        match len {
+            1.. => Heard::Rung,
+            0 => Heard::Gone,
+            _ => match SyscallError::last("recv").errno() {
+                libc::EAGAIN | libc::EINTR => Heard::Nothing,
+                _ => Heard::Gone,
+            },
+        }
     }
 
     /// Waits until the other end has rung or is gone, or `timeout` is over. Returns whether this end can be read.
@@ -108,13 +126,18 @@ mod tests {
     #[test]
     fn rung_answered_hung_up() {
         let (ours, theirs) = Bell::pair().unwrap();
-        assert!(!theirs.wait(Duration::ZERO).unwrap() && !theirs.answer());
+        assert!(!theirs.wait(Duration::ZERO).unwrap());
+        assert_eq!(theirs.answer(), Heard::Nothing);
         ours.ring();
         ours.ring();
-        assert!(theirs.wait(Duration::from_secs(60)).unwrap() && theirs.answer() && !theirs.answer());
+        assert!(theirs.wait(Duration::from_secs(60)).unwrap());
+        assert_eq!((theirs.answer(), theirs.answer()), (Heard::Rung, Heard::Nothing));
         assert!(!ours.is_hung_up());
+        theirs.ring();
         drop(theirs);
         assert!(ours.is_hung_up());
+        // What was rung before is heard before.
+        assert_eq!((ours.answer(), ours.answer()), (Heard::Rung, Heard::Gone));
         ours.ring();
     }
 
@@ -126,6 +149,6 @@ mod tests {
         for _ in 0..100_000 {
             ours.ring();
         }
-        assert!(theirs.answer());
+        assert_eq!(theirs.answer(), Heard::Rung);
     }
 }

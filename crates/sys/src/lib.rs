@@ -67,7 +67,7 @@ pub mod usage;
 pub mod vectorscan;
 pub mod xsk;
 
-pub use bell::Bell;
+pub use bell::{Bell, Heard};
 pub use block_ring::{BlockHead, BlockRing, RingGeometry};
 pub use error::SyscallError;
 pub use executable::ExecutableMemory;

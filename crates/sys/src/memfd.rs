@@ -105,6 +105,14 @@ impl Memfd {
         SharedWords::map(&self.file, self.words()?)
     }
 
+    /// Likewise, with all its pages there from the start.
+    ///
+    /// # Errors
+    /// As [`SharedWords::map_populated`].
+    pub fn map_populated(&self) -> Result<SharedWords, SyscallError> {
+        SharedWords::map_populated(&self.file, self.words()?)
+    }
+
     /// All of it, for reading. Whoever calls this has looked at the seals: a file that can shrink can kill its reader.
     ///
     /// # Errors

@@ -74,6 +74,16 @@ impl SharedWords {
         Ok(SharedWords { memory: Arc::new(Memory { base, words, is_mapped: true }) })
     }
 
+    /// Likewise, with all its pages there from the start: the first write to each would take the kernel some microseconds, in the midst of what matters. Where memory is
+    /// short, pages that cannot be had come later.
+    ///
+    /// # Errors
+    /// As [`map`](Self::map).
+    pub fn map_populated(file: &File, words: usize) -> Result<SharedWords, SyscallError> {
+        let base = map_with(file, words, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_POPULATE)?;
+        Ok(SharedWords { memory: Arc::new(Memory { base, words, is_mapped: true }) })
+    }
+
     /// The same words, to be read.
     pub fn to_read(&self) -> ReadWords {
         ReadWords { memory: Arc::clone(&self.memory) }
@@ -187,11 +197,21 @@ impl Drop for Memory {
 }
 
 fn map(file: &File, words: usize, access: libc::c_int) -> Result<NonNull<AtomicU64>, SyscallError> {
+    map_with(file, words, access, 0)
+}
+
+fn map_with(
+    file: &File,
+    words: usize,
+    access: libc::c_int,
+    flags: libc::c_int,
+) -> Result<NonNull<AtomicU64>, SyscallError> {
     let len = file.metadata().map_err(|source| SyscallError { call: "fstat", source })?.len();
     let bytes = words.checked_mul(size_of::<AtomicU64>()).filter(|bytes| *bytes > 0 && *bytes as u64 <= len);
     let Some(bytes) = bytes else { return Err(SyscallError::from_errno("mmap(a file)", libc::EINVAL)) };
     // SAFETY: a new mapping at an address that the kernel chooses touches no memory of ours.
-    let base = unsafe { libc::mmap(ptr::null_mut(), bytes, access, libc::MAP_SHARED, file.as_raw_fd(), 0) };
+    let base =
+        unsafe { libc::mmap(ptr::null_mut(), bytes, access, libc::MAP_SHARED | flags, file.as_raw_fd(), 0) };
     if base == libc::MAP_FAILED {
         return Err(SyscallError::last("mmap(a file)"));
     }

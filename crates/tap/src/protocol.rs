@@ -59,6 +59,8 @@ pub struct Attach {
     pub start: Start,
     /// Packets that can wait for it: a power of two, 16 to 2^24.
     pub entries: u32,
+    /// Milliseconds for which packets may wait at the daemon before they can be read, so that it need not wake for few of them; 0 for not at all.
+    pub delay_ms: u32,
 }
 
 impl Default for Attach {
@@ -69,6 +71,7 @@ impl Default for Attach {
             policy: Policy::default(),
             start: Start::default(),
             entries: 1 << 16,
+            delay_ms: 0,
         }
     }
 }

@@ -10,14 +10,15 @@
 
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tapline_capture::{
     Advance, Count, Error as CaptureError, InterfaceAccount, Loss, Place, Source, TapAccount,
 };
 use tapline_packet::{Batch, Interface, InterfaceId};
-use tapline_ring::{MergedReader, Place as Counted, Standing, Waited};
-use tapline_sys::{clock, tsc};
+use tapline_ring::{MergedReader, Place as Counted, Standing, Waited, WakeWish};
+use tapline_sys::{Wakeup, clock, tsc};
 
 use crate::client::{Client, ask, unexpected};
 use crate::protocol::{Attach, Attached, ReaderCounts, Reply, Request, Start};
@@ -42,6 +43,9 @@ pub struct Tap {
     name: String,
     channel: Channel,
     merged: MergedReader,
+    wish: WakeWish,
+    /// Ends a wait; none if the system had no descriptor left for it.
+    wakeup: Option<Arc<Wakeup>>,
     interfaces: Vec<Interface>,
     /// Counters of the daemon's source when we came, by [`PLACES`].
     before: [Option<u64>; PLACES.len()],
@@ -100,6 +104,8 @@ impl Tap {
             name: format!("{PREFIX}{}", attach.capture),
             channel,
             merged,
+            wish: WakeWish::IMMEDIATE,
+            wakeup: Wakeup::new().ok().map(Arc::new),
             interfaces,
             before: [None; PLACES.len()],
             again: None,
@@ -111,6 +117,7 @@ impl Tap {
             events: Vec::new(),
         };
         tap.before = tap.counts();
+        tap.merged.set_wakeup(tap.wakeup.clone());
         tap
     }
 
@@ -148,6 +155,13 @@ impl Tap {
             Reply::Filtered {} => Ok(()),
             other => Err(unexpected(&other)),
         }
+    }
+
+    /// How much is to be there, or how old, before a wait for packets ends; at first each packet ends it. What [`Attach::delay_ms`] lets packets wait at the daemon
+    /// is not in the delay.
+    pub fn set_wake(&mut self, wish: WakeWish) {
+        self.wish = wish;
+        self.merged.set_wake(wish);
     }
 
     /// What becomes readable when there are packets, or the daemon is gone, once [`advance`](Source::advance) has said that there is nothing: one of them, for
@@ -261,6 +275,8 @@ impl Tap {
         self.past = Past { daemons: self.past.daemons + 1, counts, losses };
         self.channel = next.channel;
         self.merged = next.merged;
+        self.merged.set_wake(self.wish);
+        self.merged.set_wakeup(self.wakeup.clone());
         self.before = next.before;
         self.told_standing = false;
         self.phase = Phase::Running;
@@ -353,6 +369,14 @@ impl Source for Tap {
             }),
             ..InterfaceAccount::of_file(&self.name, self.delivered)
         }]
+    }
+
+    fn rest(&self) -> Option<Duration> {
+        Some(self.wish.max_delay).filter(|delay| *delay > Duration::ZERO && self.phase == Phase::Running)
+    }
+
+    fn wakeup(&self) -> Option<Arc<Wakeup>> {
+        self.wakeup.clone()
     }
 
     fn waited_ticks(&self) -> u64 {

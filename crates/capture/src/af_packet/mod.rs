@@ -221,6 +221,10 @@ pub struct AfPacket {
     phase: Phase,
     /// Since when all interfaces are gone.
     gone_since: Option<Instant>,
+    /// How long packets may wait to be lent.
+    patience: Duration,
+    /// Packets were lent since we last slept.
+    has_lent: bool,
 }
 
 /// What is kept of an interface besides its taps.
@@ -302,6 +306,8 @@ impl AfPacket {
             wakeup: Arc::new(wakeup),
             phase: Phase::Running,
             gone_since: None,
+            patience: Duration::ZERO,
+            has_lent: false,
         };
         source.open_present()?;
         source.opener.keep_spares();
@@ -352,7 +358,7 @@ impl AfPacket {
             let tap = &mut self.taps[index];
             tap.fill(until, &mut self.records);
             if !self.records.is_empty() {
-                self.is_lent = true;
+                (self.is_lent, self.has_lent) = (true, true);
                 return Ok(true);
             }
         }
@@ -431,9 +437,14 @@ impl AfPacket {
     /// Sleeps until a ring has a block, a link changed, somebody wakes us, or `wait` is over.
     fn wait(&mut self, wait: Duration) -> Result<(), Error> {
         let is_running = self.phase == Phase::Running;
-        // A ring that holds packets back would end every wait at once.
-        let taps = if self.is_holding { 0 } else { self.taps.len() };
-        let wait = if self.is_holding { wait.min(DRAIN_WAIT) } else { wait };
+        let doze = self.doze();
+        // Blocks end no doze, and a ring that holds packets back would end every wait at once.
+        let taps = if self.is_holding || doze.is_some() { 0 } else { self.taps.len() };
+        let wait = match doze {
+            Some(doze) => wait.min(doze),
+            None if self.is_holding => wait.min(DRAIN_WAIT),
+            None => wait,
+        };
         self.poller.clear();
         self.poller.add(self.wakeup.as_fd());
         self.taps[..taps].iter().for_each(|tap| self.poller.add(tap.socket.as_fd()));
@@ -454,6 +465,22 @@ impl AfPacket {
         let monitor = 1 + taps;
         let has_changes = self.poller.is_readable(monitor) || self.poller.has_error(monitor);
         if is_running && has_changes { self.follow_links() } else { Ok(()) }
+    }
+
+    /// For how long to sleep though blocks are handed over; `None` if the next one is to end the sleep.
+    ///
+    /// As long as we are allowed to, and half as long as links at their full speed take to fill their rings: the other half is for our being late, as ever. Who lent
+    /// nothing since the last sleep waits for the next block, so that nobody wakes for nothing.
+    fn doze(&mut self) -> Option<Duration> {
+        let has_lent = std::mem::take(&mut self.has_lent);
+        let shortest = Duration::from_millis(self.opener.settings.latency_ms.into());
+        if !has_lent || self.patience <= shortest || self.phase != Phase::Running {
+            return None;
+        }
+        let bearable =
+            |tap: &Tap| size::half_full_after(&tap.geometry, self.interfaces[tap.id.0 as usize].speed);
+        let bearable = self.taps.iter().map(bearable).min()?;
+        Some(self.patience.min(bearable)).filter(|doze| *doze > shortest)
     }
 
     /// What to say when there is nothing to lend.
@@ -614,6 +641,10 @@ impl Source for AfPacket {
             }
         }
         Ok(true)
+    }
+
+    fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
     }
 
     fn account(&mut self) -> Vec<InterfaceAccount> {

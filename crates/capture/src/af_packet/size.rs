@@ -13,6 +13,8 @@
 //! (64 KiB, before BIG TCP). Ring memory is the kernel's and cannot be swapped out.
 //! Where there is no memory for what was asked for, half of it is tried, and so on ([`largest`]).
 
+use std::time::Duration;
+
 use tapline_sys::{RingGeometry, SyscallError};
 
 use super::AfPacketError;
@@ -102,6 +104,15 @@ pub fn default_ring_len(speed: Option<u64>, rings: u64, memory: u64) -> u64 {
     default_len(&Wish { speed, rings, memory, ..Wish::default() })
 }
 
+/// The time in which a link of this speed, in bits per second, can fill half of a ring; no time if nobody knows the speed.
+pub(super) fn half_full_after(geometry: &RingGeometry, speed: Option<u64>) -> Duration {
+    let bytes_per_second = speed.unwrap_or(u64::MAX) / 8;
+    let half_us = u128::from(geometry.len()) * 500_000 / u128::from(bytes_per_second.max(1));
+    // A block is handed over when its time is over, however little it holds.
+    let blocks_ms = u64::from(geometry.block_count / 2) * u64::from(geometry.retire_ms);
+    Duration::from_micros(u64::try_from(half_us).unwrap_or(u64::MAX)).min(Duration::from_millis(blocks_ms))
+}
+
 fn default_len(wish: &Wish) -> u64 {
     let burst = wish.speed.unwrap_or(0) / 8 / 1000 * PAUSE_MS / wish.workers.max(1);
     let share = (wish.memory / MEMORY_SHARE).min(SUM_LEN_MAX) / wish.rings.max(1);
@@ -139,6 +150,18 @@ mod tests {
         assert_eq!(len(Wish { memory: GIB, rings: 1000, ..plain }), (262_144 + 65_536, 64 << 10));
         let containers = Wish { rings: 200, memory: 256 * GIB, ..ten_gigabit };
         assert!(len(containers).0 * 200 < 3 * GIB, "{}", len(containers).0);
+    }
+
+    #[test]
+    fn half_of_a_ring_is_filled_by_bytes_or_by_time() {
+        let plain = Wish { workers: 1, rings: 1, memory: 16 * GIB, retire_ms: 10, ..Wish::default() };
+        let after = |speed| half_full_after(&geometry(&Wish { speed, ..plain }), speed).as_millis();
+        assert_eq!(after(None), 0);
+        assert_eq!(after(Some(10_000_000_000)), 25);
+        assert_eq!(after(Some(1_000_000_000)), 67);
+        // 128 blocks of 10 ms.
+        assert_eq!(after(Some(10_000_000)), 640);
+        assert_eq!(after(Some(0)), 640);
     }
 
     #[test]

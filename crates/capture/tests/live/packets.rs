@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
 
 use tapline_capture::af_packet::{AfPacket, CaptureDirection, Order, Settings};
 use tapline_capture::{Count, Source};
@@ -36,6 +37,29 @@ fn a_stripped_vlan_tag_is_kept_beside_the_packet() {
     assert!((0..3).all(|index| packets[index].data == numbered(index as u32)));
     assert_eq!(packets[3].data, vlan(&numbered(3), 0x8100, 7), "the inner tag stays");
     assert!(packets.iter().all(|packet| packet.meta.wire_len as usize == packet.data.len()));
+}
+
+/// Who may sleep while packets come gets all of them, and all the same when it may no longer.
+#[test]
+fn patience_costs_no_packet() {
+    const COUNT: u32 = 20_000;
+    let Some(namespace) = bench("patience_costs_no_packet") else { return };
+    let quick = Settings { latency_ms: 1, ring_len: Some(64 << 20), ..settings(&namespace, &[FAR]) };
+    let mut source = AfPacket::open(quick).unwrap();
+    let mut numbers = Vec::new();
+    for (round, patience_ms) in [1000, 5, 0, 50].into_iter().enumerate() {
+        source.set_patience(Duration::from_millis(patience_ms));
+        let first = round as u32 * COUNT;
+        std::thread::scope(|scope| {
+            let sender = scope.spawn(|| send(&namespace, NEAR, COUNT, |number| numbered(first + number)));
+            let (packets, _) = drive(&mut source, |packets, _| packets.len() == COUNT as usize);
+            numbers.extend(packets.iter().map(|packet| number_of(&packet.data)));
+            assert_eq!(sender.join().unwrap(), u64::from(COUNT));
+        });
+    }
+    assert!(finish(&mut source).is_empty());
+    assert!(numbers.into_iter().eq(0..4 * COUNT));
+    assert_eq!(ring_of(&mut source).0.dropped, 0);
 }
 
 #[test]

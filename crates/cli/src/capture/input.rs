@@ -154,7 +154,7 @@ pub(super) fn chosen_interfaces(args: &CaptureArgs) -> Result<Vec<String>> {
 }
 
 fn latency_ms(args: &CaptureArgs) -> u32 {
-    let is_recording = args.write.is_some() && !args.print && !args.packet_buffered;
+    let is_recording = !outputs::prints(args) && !args.packet_buffered;
     match (args.immediate_mode, is_recording) {
         (true, _) => 1,
         (false, true) => LATENCY_RECORDING_MS,

@@ -411,3 +411,78 @@ fn interfaces_are_numbered_in_the_order_of_the_sources_whichever_has_packets_fir
     assert_eq!(*seen.lock().unwrap(), [(1, "early".to_owned()), (0, "late".to_owned())]);
     assert_eq!(outcome.account.balance(), Balance::Balanced);
 }
+
+/// Waits until somebody wakes it, however long, and is at its end once it was stopped.
+struct Sleeper {
+    wakeup: Arc<tapline_sys::Wakeup>,
+    waits: Vec<Duration>,
+    is_stopped: bool,
+}
+
+impl Source for Sleeper {
+    fn interfaces(&self) -> &[Interface] {
+        &[]
+    }
+
+    fn advance(&mut self, wait: Duration) -> Result<Advance, Error> {
+        if self.is_stopped {
+            return Ok(Advance::End);
+        }
+        self.waits.push(wait);
+        let mut poller = tapline_sys::Poller::new();
+        poller.add(std::os::fd::AsFd::as_fd(&*self.wakeup));
+        assert_eq!(poller.wait(Duration::from_secs(600)).unwrap(), 1, "nobody woke it");
+        assert!(self.wakeup.take());
+        Ok(Advance::Idle)
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        Batch::empty()
+    }
+
+    fn stop(&mut self) -> Result<(), Error> {
+        self.is_stopped = true;
+        Ok(())
+    }
+
+    fn account(&mut self) -> Vec<InterfaceAccount> {
+        Vec::new()
+    }
+
+    fn rest(&self) -> Option<Duration> {
+        Some(Duration::from_millis(250))
+    }
+
+    fn wakeup(&self) -> Option<Arc<tapline_sys::Wakeup>> {
+        Some(Arc::clone(&self.wakeup))
+    }
+}
+
+#[test]
+fn orders_end_the_wait_of_a_source_that_rests_for_longer() {
+    use crate::stages::SourceStage;
+    let mut graph = Graph::new(&Meters::private(), 0);
+    let node = graph.add("sleeper", "device", Box::new(SourceStage), &[]);
+    let wakeup = Arc::new(tapline_sys::Wakeup::new().unwrap());
+    let mut sleeper = Sleeper { wakeup, waits: Vec::new(), is_stopped: false };
+    let (control, is_over) = (Control::new(None), std::sync::atomic::AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        // A report that is asked for before the engine runs wakes nobody.
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                control.report();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let engine = Engine::new(vec![Inlet::new(&mut sleeper, node)], &mut graph, &control, clock);
+        let mut watch = |watch: &Watch<'_>| {
+            if watch.asked {
+                control.stop();
+            }
+        };
+        let outcome = engine.run(&mut watch);
+        is_over.store(true, Ordering::Relaxed);
+        assert!(matches!(outcome.ended, Ended::Stopped));
+    });
+    assert!(sleeper.waits.iter().all(|wait| *wait == Duration::from_millis(250)), "{:?}", sleeper.waits);
+}

@@ -10,13 +10,15 @@ use tapline_packet::LinkType;
 use tapline_sys::futex::Woken;
 use tapline_sys::{Bell, SharedWords};
 
-use super::end_to_end::{Made, drain, offer, writer};
+use super::end_to_end::{Made, attach, drain, offer, writer};
 use super::hostile::attached;
 use crate::layout::index;
 use crate::*;
 
 /// Longer than any machine takes to wake somebody. Who sleeps so long was not woken.
 const LONG: Duration = Duration::from_secs(60);
+/// A delay that a reader keeps by its own clock.
+const OWN_TIME: Duration = Duration::from_millis(60);
 
 fn pair() -> (Writer, ReaderId, Reader) {
     let mut writer = writer(4096, 16);
@@ -186,4 +188,86 @@ fn what_is_there_is_said_when_the_time_is_over() {
     assert_eq!(reader.wait(Duration::ZERO).unwrap(), Waited::TimedOut);
     assert_eq!(drain(&mut reader).len(), 3);
     assert_eq!(reader.info().link_type, LinkType::ETHERNET);
+}
+
+/// Offers packets of 100 bytes one by one, until the reader was woken. Returns how many that took.
+fn offer_until_woken(writer: &mut Writer, id: ReaderId, most: u64) -> u64 {
+    let before = writer.wakes(id).unwrap();
+    for number in 0..most {
+        if writer.wakes(id).unwrap() > before {
+            return number;
+        }
+        offer(writer, &Made::new(number, 1, 100), &[id]);
+    }
+    panic!("not woken by {most} packets");
+}
+
+#[test]
+fn who_wishes_for_much_is_woken_before_it_loses_any() {
+    let wish = WakeWish { min_bytes: u64::MAX, max_delay: Duration::MAX };
+    let leased = Policy::Leased { bytes: 4 * 4096, time: LONG };
+    // 20 records of 192 bytes fit into a block of 4096.
+    for (policy, entries, least, most) in [
+        (Policy::Lossy, 64, 16, 16),
+        (Policy::Lossy, 4096, 3 * 20, 4 * 20 + 1),
+        (leased, 4096, 20, 2 * 20 + 1),
+    ] {
+        let mut writer = writer(4096, 16);
+        let (id, mut reader) = attach(&mut writer, policy, entries);
+        reader.set_wake(wish);
+        for _ in 0..3 {
+            assert_eq!(reader.arm().unwrap(), None);
+            let needed = offer_until_woken(&mut writer, id, 1000);
+            assert!((least..=most).contains(&needed), "{policy:?}: {needed}");
+            // The writer knows why: that there is less than was wished is no reason to sleep on.
+            assert_eq!((rings(&reader), reader.arm().unwrap()), (true, Some(Waited::Ready)));
+            assert_eq!(drain(&mut reader).len() as u64, needed);
+        }
+        let account = writer.account(id).unwrap();
+        assert_eq!((account.lost.total(), writer.standing(id).unwrap().is_kept()), (0, policy == leased));
+    }
+}
+
+#[test]
+fn who_is_waited_for_is_woken_whatever_it_wished() {
+    let mut writer = writer(4096, 16);
+    let (id, mut reader) = attach(&mut writer, Policy::Lossless, 16);
+    reader.set_wake(WakeWish { min_bytes: u64::MAX, max_delay: Duration::MAX });
+    assert_eq!(reader.arm().unwrap(), None);
+    offer(&mut writer, &Made::new(0, 3, 60), &[id]);
+    assert_eq!((writer.wakes(id).unwrap(), rings(&reader)), (0, false));
+    // A batch that has no room though there is less than a quarter of the index to read.
+    let made = Made::new(3, 14, 60);
+    assert_eq!(writer.make_room(&made.batch(), &made.all()).unwrap(), Room::Blocked(id));
+    writer.wait_for(id, Duration::from_millis(1)).unwrap();
+    assert_eq!((writer.wakes(id).unwrap(), rings(&reader)), (1, true));
+    assert_eq!((reader.arm().unwrap(), drain(&mut reader).len()), (Some(Waited::Ready), 3));
+    assert_eq!(writer.make_room(&made.batch(), &made.all()).unwrap(), Room::Ready);
+}
+
+#[test]
+fn a_merged_reader_looks_at_the_clock_by_itself() {
+    let (mut writer, id, reader) = pair();
+    let mut merged = MergedReader::new(vec![reader], Order::AsTheyCome);
+    merged.set_wake(WakeWish { min_bytes: 1 << 20, max_delay: OWN_TIME });
+    assert_eq!(merged.wait(Duration::ZERO).unwrap(), Waited::TimedOut);
+    offer(&mut writer, &Made::new(0, 3, 60), &[id]);
+    // For who waits on descriptors the writer looks at the clock; for who waits here it need not.
+    assert_eq!(writer.due_ns(), Some(20 + OWN_TIME.as_nanos() as u64), "counted from the batch at 20 ns");
+    assert_eq!(merged.wait(Duration::from_secs(600)).unwrap(), Waited::Ready);
+    assert_eq!(writer.wakes(id).unwrap(), 0);
+    assert_eq!(merged.next_run(0).unwrap().map(|run| run.batch.len()), Some(3));
+    assert!(merged.next_run(0).unwrap().is_none());
+    // A shorter delay is the writer's to keep.
+    merged.set_wake(WakeWish { min_bytes: 1 << 20, max_delay: Duration::from_millis(1) });
+    assert_eq!(merged.wait(Duration::ZERO).unwrap(), Waited::TimedOut);
+    offer(&mut writer, &Made::new(3, 1, 60), &[id]);
+    let due = writer.due_ns().unwrap();
+    writer.tick(due);
+    assert_eq!(writer.wakes(id).unwrap(), 1);
+    assert_eq!(merged.wait(Duration::from_secs(600)).unwrap(), Waited::Ready);
+    assert_eq!(merged.next_run(0).unwrap().map(|run| run.batch.len()), Some(1));
+    drop(writer);
+    assert!(merged.next_run(0).unwrap().is_none());
+    assert_eq!(merged.wait(Duration::from_secs(600)).unwrap(), Waited::WriterGone);
 }

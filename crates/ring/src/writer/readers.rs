@@ -33,6 +33,14 @@ pub(super) struct Credit {
     time_ns: u64,
 }
 
+/// Since when a sleeper has something to read.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    since_ns: u64,
+    /// The block that was filled then.
+    block: u64,
+}
+
 /// One reader.
 pub(super) struct Attached {
     id: ReaderId,
@@ -48,7 +56,7 @@ pub(super) struct Attached {
     /// Up to which block `ends` is known.
     ends_at: u64,
     /// When it was first seen asleep with something to read.
-    pending_since_ns: Option<u64>,
+    pending: Option<Pending>,
     pub(super) wakes: u64,
     /// Blocks that it held while one was looked for.
     holds: u32,
@@ -77,7 +85,7 @@ impl Attached {
             since_ns: 0,
             ends,
             ends_at: store.sequence(),
-            pending_since_ns: None,
+            pending: None,
             wakes: 0,
             holds: 0,
             nap: NAP,
@@ -126,6 +134,12 @@ impl Attached {
 
     /// Sleeps until it has come on, for `timeout` at most and never long.
     pub(super) fn wait(&mut self, timeout: Duration) -> Result<Woken, Error> {
+        // It may sleep until there is more, which there is not before it reads.
+        if self.index.has_news()
+            && let Some(sleep) = self.index.sleeps()
+        {
+            self.wake(sleep);
+        }
         let waited = match self.index.announce_sleep() {
             Some(seen) if !self.bell.is_hung_up() => {
                 futex::wait(self.index.turn_word(), seen, timeout.min(self.nap))
@@ -142,24 +156,28 @@ impl Attached {
         self.nap = nap;
     }
 
-    /// Wakes it if it sleeps and has waited for this.
-    fn wake_if_due(&mut self, now_ns: u64) {
-        let Some(sleep) = self.index.sleeps() else {
-            self.pending_since_ns = None;
+    /// Wakes it if it sleeps and has waited for this, or has so much to read that it might lose some: `current` is the block that is being filled.
+    fn wake_if_due(&mut self, now_ns: u64, current: u64, blocks: u64) {
+        let Some(sleep) = self.index.sleeps().filter(|_| self.index.has_news()) else {
+            self.pending = None;
             return;
         };
-        if !self.index.has_news() {
-            self.pending_since_ns = None;
-            return;
-        }
-        let since = *self.pending_since_ns.get_or_insert(now_ns);
-        if self.index.should_wake(now_ns.saturating_sub(since)) {
+        let Pending { since_ns, block } =
+            *self.pending.get_or_insert(Pending { since_ns: now_ns, block: current });
+        let is_far_behind = current.saturating_sub(block) >= self.sleep_max(blocks);
+        if is_far_behind || self.index.should_wake(now_ns.saturating_sub(since_ns)) {
             self.wake(sleep);
         }
     }
 
+    /// How many of a buffer's blocks may be filled while it sleeps over something.
+    fn sleep_max(&self, blocks: u64) -> u64 {
+        let half_of_credit = self.credit.map_or(u64::MAX, |credit| credit.blocks / 2);
+        half_of_credit.min(blocks / 4).max(1)
+    }
+
     fn wake(&mut self, sleep: Sleep) {
-        self.pending_since_ns = None;
+        self.pending = None;
         self.wakes += 1;
         self.index.mark_awake();
         match sleep {
@@ -310,12 +328,13 @@ impl Readers {
             return;
         }
         fence_for_sleepers();
-        self.slots.iter_mut().flatten().for_each(|reader| reader.wake_if_due(now_ns));
+        let (current, blocks) = (self.current, self.geometry.blocks() as u64);
+        self.slots.iter_mut().flatten().for_each(|reader| reader.wake_if_due(now_ns, current, blocks));
     }
 
     pub(super) fn due_ns(&self) -> Option<u64> {
         self.attached()
-            .filter_map(|reader| Some(reader.pending_since_ns?.saturating_add(reader.index.wake_after_ns())))
+            .filter_map(|reader| Some(reader.pending?.since_ns.saturating_add(reader.index.wake_after_ns())))
             .min()
     }
 
