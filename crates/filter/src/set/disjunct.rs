@@ -197,7 +197,7 @@ fn merged_in(all: Vec<Conjunction>, part: Part) -> Vec<Conjunction> {
 }
 
 /// What all of them ask for: less than each.
-fn common(all: &[Conjunction]) -> Conjunction {
+pub(super) fn common(all: &[Conjunction]) -> Conjunction {
     let Some((first, rest)) = all.split_first() else {
         return Conjunction { parts: Vec::new(), is_weak: true };
     };

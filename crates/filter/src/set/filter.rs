@@ -6,6 +6,9 @@
 //!                            +--compile--> Program, only if some packet needs it
 //! ```
 //!
+//! A filter that accepts most packets has alternatives that most packets meet in part, as `not port 22` does: to ask them all takes longer than its program. Such
+//! a one keeps what they have in common, and runs the program (`broad.rs`).
+//!
 //! An alternative becomes entries of a hash table: one for each combination of the numbers that its parts may be, as long as these
 //! are few. What is no number (ranges, `not`) and what would be too many is checked on the packets that the lookup finds.
 
@@ -13,8 +16,9 @@ use std::sync::Arc;
 
 use tapline_packet::Packet;
 
+use super::broad;
 use super::condition::Condition;
-use super::disjunct::{Conjunction, Literal, disjuncts, literal};
+use super::disjunct::{Conjunction, Literal, common, disjuncts, literal};
 use super::field::Part;
 use super::layout::{Layout, WORDS_MAX};
 use super::needs::Needs;
@@ -26,6 +30,9 @@ use crate::predicate::{Predicate, Test};
 
 /// Entries that one alternative may become.
 const KEYS_MAX: usize = 1024;
+
+/// So many alternatives with something to check are asked of packets that meet them in part.
+const ASKED_MAX: usize = 2;
 
 /// From so many numbers on that lie close together, a set is a bitmap.
 const BITMAP_MIN: usize = 8;
@@ -129,17 +136,21 @@ impl Filter {
     /// What [`compile`](crate::compile) says of the text.
     pub fn compile_with(text: &str, options: &Options, backend: Backend<'_>) -> Result<Filter, Error> {
         let predicates = crate::lower(&crate::parse(text)?, options)?;
-        let alternatives: Box<[Alternative]> = disjuncts(&predicates.root, true)
-            .into_iter()
-            .map(|one| {
-                let needs = Needs::of(&predicates.root, &one);
-                Alternative::new(one, needs)
-            })
-            .collect();
+        let made = |one: Conjunction| {
+            let needs = Needs::of(&predicates.root, &one);
+            Alternative::new(one, needs)
+        };
+        let mut alternatives: Box<[Alternative]> =
+            disjuncts(&predicates.root, true).into_iter().map(made).collect();
         // Where keys alone decide the filter is not one that rejects every packet, and nothing is left for a program.
         let settled = alternatives.iter().all(|one| one.check.is_none())
             && alternatives.iter().any(|one| one.keys().next().is_some());
         let program = if settled { None } else { Some(crate::compile(text, options)?) };
+        let open = alternatives.iter().filter(|one| one.check.is_some()).count();
+        if open > ASKED_MAX && program.as_ref().is_some_and(broad::is_broad) {
+            let all: Vec<Conjunction> = alternatives.iter().map(|one| one.conditions.clone()).collect();
+            alternatives = Box::new([made(common(&all))]);
+        }
         let needed = alternatives.iter().any(Alternative::may_need_program);
         let (mut constants, mut asked_otherwise) = (Vec::new(), Vec::new());
         collect(&predicates.root, &mut constants, &mut asked_otherwise);

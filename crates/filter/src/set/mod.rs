@@ -33,6 +33,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod broad;
 mod condition;
 mod disjunct;
 mod field;

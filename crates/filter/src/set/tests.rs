@@ -101,6 +101,21 @@ fn filters_that_differ_in_constants_share_one_table_and_need_no_program() {
     assert_eq!(set.layouts(), 1);
 }
 
+/// A filter that most packets meet in part is one alternative, which its program decides; in what all its ways have in common it is still looked up.
+#[test]
+fn a_broad_filter_is_asked_once() {
+    for (text, has_key) in
+        [("not port 22", false), ("not (host 10.0.0.1 and port 80)", false), ("tcp and not port 22", true)]
+    {
+        let filter = filter(text);
+        assert_eq!((filter.alternatives.len(), filter.has_program()), (1, true), "{text}");
+        let words = filter.alternatives[0].layout.words();
+        assert!(words == 0 || has_key, "{text}: {words}");
+    }
+    assert!(filter("host 10.0.0.1 and not port 22").alternatives.len() > 1);
+    assert_eq!(filter("not arp").alternatives.len(), 1);
+}
+
 #[test]
 fn a_thousand_ports_are_few_alternatives() {
     let text = (1..=1000).map(|port| format!("port {port}")).collect::<Vec<_>>().join(" or ");
