@@ -149,7 +149,7 @@ mod tests {
             for (at, list) in lists.iter_mut().enumerate() {
                 let found = all(&mut notes, list);
                 let lens: Vec<usize> = found.iter().map(|(_, bytes)| bytes.len()).collect();
-                assert_eq!(lens, [[109, 53, 51, 0], [300, 108, 52, 1]][at].map(|len| len - 0));
+                assert_eq!(lens, [[109, 53, 51, 0], [300, 108, 52, 1]][at]);
                 assert!(
                     found.iter().all(|(_, bytes)| bytes
                         .iter()
