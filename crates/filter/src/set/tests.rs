@@ -109,8 +109,7 @@ fn a_broad_filter_is_asked_once() {
     {
         let filter = filter(text);
         assert_eq!((filter.alternatives.len(), filter.has_program()), (1, true), "{text}");
-        let words = filter.alternatives[0].layout.words();
-        assert!(words == 0 || has_key, "{text}: {words}");
+        assert_eq!(filter.alternatives[0].layout.words() > 0, has_key, "{text}");
     }
     assert!(filter("host 10.0.0.1 and not port 22").alternatives.len() > 1);
     assert_eq!(filter("not arp").alternatives.len(), 1);

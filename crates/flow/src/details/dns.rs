@@ -4,14 +4,14 @@
 const NAME_MAX: usize = 255;
 
 /// A message.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Message {
     pub(super) id: u16,
     pub(super) is_response: bool,
     pub(super) code: u8,
     pub(super) answers: u16,
-    /// Name and type of the first question, if there is one.
-    pub(super) question: Option<(Vec<u8>, u16)>,
+    /// The type of the first question, if there is one.
+    pub(super) kind: Option<u16>,
 }
 
 /// Whether a port is that of DNS, multicast DNS or LLMNR.
@@ -19,8 +19,9 @@ pub(super) fn is_port(port: u16) -> bool {
     matches!(port, 53 | 5353 | 5355)
 }
 
-/// Reads a message; `None` if it is none.
-pub(super) fn read(bytes: &[u8]) -> Option<Message> {
+/// Reads a message, and the name of its first question into `name`; `None` if it is none.
+pub(super) fn read(bytes: &[u8], name: &mut Vec<u8>) -> Option<Message> {
+    name.clear();
     let head: &[u8; 12] = bytes.first_chunk()?;
     let word = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
     let flags = word(2);
@@ -28,21 +29,21 @@ pub(super) fn read(bytes: &[u8]) -> Option<Message> {
     if flags >> 11 & 0xf > 6 {
         return None;
     }
-    let question = match word(4) {
+    let kind = match word(4) {
         0 => None,
-        _ => Some(question(&bytes[12..])?),
+        _ => Some(question(&bytes[12..], name)?),
     };
     Some(Message {
         id: word(0),
         is_response: flags >> 15 == 1,
         code: (flags & 0xf) as u8,
         answers: word(6),
-        question,
+        kind,
     })
 }
 
-fn question(mut bytes: &[u8]) -> Option<(Vec<u8>, u16)> {
-    let mut name = Vec::new();
+/// The type of a question whose name goes into `name`.
+fn question(mut bytes: &[u8], name: &mut Vec<u8>) -> Option<u16> {
     loop {
         let (len, rest) = bytes.split_first()?;
         if *len == 0 {
@@ -64,7 +65,7 @@ fn question(mut bytes: &[u8]) -> Option<(Vec<u8>, u16)> {
         name.push(b'.');
     }
     let &[high, low] = bytes.first_chunk()?;
-    Some((name, u16::from_be_bytes([high, low])))
+    Some(u16::from_be_bytes([high, low]))
 }
 
 #[cfg(test)]
@@ -73,18 +74,19 @@ mod tests {
 
     #[test]
     fn questions_and_answers_are_read() {
+        let mut name = Vec::new();
         let query = b"\x12\x34\x01\x00\0\x01\0\0\0\0\0\0\x03www\x07example\x03org\0\0\x1c\0\x01";
-        let message = read(query).expect("it is one");
+        let message = read(query, &mut name).expect("it is one");
         assert_eq!((message.id, message.is_response), (0x1234, false));
-        assert_eq!(message.question, Some((b"www.example.org".to_vec(), 28)));
+        assert_eq!((message.kind, name.as_slice()), (Some(28), &b"www.example.org"[..]));
         let answer = b"\x12\x34\x81\x83\0\x01\0\x02\0\0\0\0\0\0\x02\0\x01\xc0\x0c";
-        let message = read(answer).expect("it is one");
+        let message = read(answer, &mut name).expect("it is one");
         assert_eq!((message.is_response, message.code, message.answers), (true, 3, 2));
-        assert_eq!(message.question, Some((b".".to_vec(), 2)));
+        assert_eq!((message.kind, name.as_slice()), (Some(2), &b"."[..]));
         for cut in 0..query.len() - 2 {
-            assert_eq!(read(&query[..cut]), None, "{cut}");
+            assert_eq!(read(&query[..cut], &mut name), None, "{cut}");
         }
-        assert_eq!(read(b"\x12\x34\x01\x00\0\x01\0\0\0\0\0\0\xc0\x0c\0\x01"), None);
-        assert_eq!(read(&[0xff; 40]), None);
+        assert_eq!(read(b"\x12\x34\x01\x00\0\x01\0\0\0\0\0\0\xc0\x0c\0\x01", &mut name), None);
+        assert_eq!(read(&[0xff; 40], &mut name), None);
     }
 }

@@ -179,7 +179,6 @@ impl Refused {
 
 /// The entries of all flows, by their places in the table of flows.
 pub(crate) struct DetailTable {
-    fields: DetailFields,
     tcp: Column<Connection>,
     sizes: Column<[SizeCounts; 2]>,
     gaps: Column<[gaps::Running; 2]>,
@@ -206,7 +205,6 @@ impl DetailTable {
             false => None,
         };
         Ok(DetailTable {
-            fields,
             tcp: Column::new(fields.tcp, flows_max)?,
             sizes: Column::new(fields.sizes, flows_max)?,
             gaps: Column::new(fields.gaps, flows_max)?,
@@ -270,13 +268,12 @@ impl DetailTable {
     }
 
     pub(crate) fn clear(&mut self) {
-        *self = DetailTable {
-            fields: self.fields,
-            tcp: std::mem::take(&mut self.tcp).cleared(),
-            sizes: std::mem::take(&mut self.sizes).cleared(),
-            gaps: std::mem::take(&mut self.gaps).cleared(),
-            talks: self.talks.take().map(Talks::cleared),
-        };
+        self.tcp.entries.clear();
+        self.sizes.entries.clear();
+        self.gaps.entries.clear();
+        if let Some(talks) = &mut self.talks {
+            talks.clear();
+        }
     }
 }
 
@@ -284,12 +281,6 @@ impl DetailTable {
 struct Column<T> {
     entries: Vec<T>,
     is_wanted: bool,
-}
-
-impl<T> Default for Column<T> {
-    fn default() -> Column<T> {
-        Column { entries: Vec::new(), is_wanted: false }
-    }
 }
 
 impl<T: Copy + Default> Column<T> {
@@ -313,11 +304,6 @@ impl<T: Copy + Default> Column<T> {
 
     fn get(&mut self, place: u32) -> Option<&mut T> {
         self.entries.get_mut(place as usize)
-    }
-
-    fn cleared(mut self) -> Column<T> {
-        self.entries.clear();
-        self
     }
 }
 

@@ -120,10 +120,9 @@ impl Notes {
         self.free_count += 1;
     }
 
-    pub(super) fn cleared(mut self) -> Notes {
+    pub(super) fn clear(&mut self) {
         self.blocks.clear();
         (self.free, self.free_count) = (NONE, 0);
-        self
     }
 }
 

@@ -150,10 +150,9 @@ impl Buffers {
         at
     }
 
-    pub(super) fn cleared(mut self) -> Buffers {
+    pub(super) fn clear(&mut self) {
         self.all.clear();
         self.hand = 0;
-        self
     }
 }
 

@@ -181,10 +181,10 @@ impl Talks {
         let end = (inside.end as usize).min(look.data.len());
         let Some(payload) = look.data.get(inside.l4 as usize + UDP_HEADER..end) else { return };
         self.keep(place, side, payload);
-        let Talks { fields, talks, notes, .. } = self;
+        let Talks { fields, talks, notes, scratch, .. } = self;
         let Some(talk) = talks.get_mut(place as usize) else { return };
         if (fields.dns || fields.application) && ports.iter().any(|port| dns::is_port(*port)) {
-            talk.dns(payload, look.seen.time, *fields, notes);
+            talk.dns(payload, &mut Ear { fields: *fields, time: look.seen.time, notes, scratch });
         }
         if fields.application && talk.application.is_none() && application::is_quic(payload) {
             talk.application = Some(application::QUIC);
@@ -207,8 +207,9 @@ impl Talks {
         let seq = segment.seq.wrapping_add(u32::from(segment.flags & SYN != 0));
         if segment.flags & RST == 0 {
             let is_whole = segment.payload.len() == segment.payload_len as usize;
+            let mut ear = Ear { fields: *fields, time, notes, scratch };
             buffers.add(owner, &mut stream, seq, segment.payload, is_whole, |bytes, is_last| {
-                talk.stream(bytes, is_last, ports, time, *fields, notes, scratch)
+                talk.stream(bytes, is_last, ports, &mut ear)
             });
         }
         talk.streams[side] = stream;
@@ -260,41 +261,39 @@ impl Talks {
         }
     }
 
-    pub(super) fn cleared(mut self) -> Talks {
+    pub(super) fn clear(&mut self) {
         self.talks.clear();
-        self.notes = self.notes.cleared();
-        self.buffers = self.buffers.cleared();
-        self
+        self.notes.clear();
+        self.buffers.clear();
     }
+}
+
+/// What it takes to hear what is said.
+struct Ear<'t> {
+    fields: DetailFields,
+    time: i64,
+    notes: &'t mut Notes,
+    scratch: &'t mut Vec<u8>,
 }
 
 impl Talk {
     /// Looks at the first bytes of a stream.
-    #[expect(clippy::too_many_arguments, reason = "what it works with is borrowed in parts")]
-    fn stream(
-        &mut self,
-        bytes: &[u8],
-        is_last: bool,
-        ports: [u16; 2],
-        time: i64,
-        fields: DetailFields,
-        notes: &mut Notes,
-        scratch: &mut Vec<u8>,
-    ) -> Verdict {
+    fn stream(&mut self, bytes: &[u8], is_last: bool, ports: [u16; 2], ear: &mut Ear<'_>) -> Verdict {
+        let fields = ear.fields;
         if ports.contains(&53) {
-            return self.dns_stream(bytes, is_last, time, fields, notes);
+            return self.dns_stream(bytes, is_last, ear);
         }
         if let Some(application) = application::of_stream(bytes) {
             self.application = Some(application);
             return Verdict::Done;
         }
         let hello = match fields.tls || fields.application {
-            true => hello::read(bytes, is_last, scratch),
+            true => hello::read(bytes, is_last, ear.scratch),
             false => Read::Other,
         };
         let message = match hello {
             Read::It(hello) => {
-                self.hello(hello, fields, notes);
+                self.hello(hello, ear);
                 return Verdict::Done;
             }
             Read::More => return Verdict::More,
@@ -303,7 +302,7 @@ impl Talk {
         };
         match message {
             Read::It(message) => {
-                self.http(message, fields, notes);
+                self.http(message, ear);
                 Verdict::Done
             }
             Read::More => Verdict::More,
@@ -312,19 +311,12 @@ impl Talk {
     }
 
     /// Over TCP a message stands behind its length (RFC 1035, 4.2.2).
-    fn dns_stream(
-        &mut self,
-        bytes: &[u8],
-        is_last: bool,
-        time: i64,
-        fields: DetailFields,
-        notes: &mut Notes,
-    ) -> Verdict {
+    fn dns_stream(&mut self, bytes: &[u8], is_last: bool, ear: &mut Ear<'_>) -> Verdict {
         let whole =
             bytes.split_first_chunk().map(|(len, rest)| (usize::from(u16::from_be_bytes(*len)), rest));
         match whole {
             Some((len, rest)) if rest.len() >= len || is_last => {
-                self.dns(&rest[..len.min(rest.len())], time, fields, notes);
+                self.dns(&rest[..len.min(rest.len())], ear);
                 Verdict::Done
             }
             _ => Verdict::More,
@@ -332,7 +324,7 @@ impl Talk {
     }
 
     /// The first question counts, and the first answer with its number. Of a flow that begins with an answer, that one.
-    fn dns(&mut self, bytes: &[u8], time: i64, fields: DetailFields, notes: &mut Notes) {
+    fn dns(&mut self, bytes: &[u8], ear: &mut Ear<'_>) {
         let is_over = match self.said {
             Said::Nothing => false,
             Said::Dns { answer, .. } => answer.is_some(),
@@ -341,28 +333,27 @@ impl Talk {
         if is_over {
             return;
         }
-        let Some(message) = dns::read(bytes) else { return };
+        let Some(message) = dns::read(bytes, ear.scratch) else { return };
         let answer = |after| DnsAnswer { code: message.code, count: message.answers, after };
         match &mut self.said {
             Said::Dns { id, asked, answer: kept, .. } => {
                 if message.is_response && *id == message.id {
-                    *kept = Some(answer(asked.map(|then| time.saturating_sub(then).max(0) as u64)));
+                    *kept = Some(answer(asked.map(|then| ear.time.saturating_sub(then).max(0) as u64)));
                 }
             }
             said => {
-                let (name, kind) = message.question.unwrap_or_default();
                 let (asked, answer) =
-                    if message.is_response { (None, Some(answer(None))) } else { (Some(time), None) };
-                *said = Said::Dns { id: message.id, kind, asked, answer };
+                    if message.is_response { (None, Some(answer(None))) } else { (Some(ear.time), None) };
+                *said = Said::Dns { id: message.id, kind: message.kind.unwrap_or(0), asked, answer };
                 self.application = Some(application::DNS);
-                if fields.dns {
-                    notes.add(&mut self.notes, NAME, &name);
+                if ear.fields.dns {
+                    ear.notes.add(&mut self.notes, NAME, ear.scratch);
                 }
             }
         }
     }
 
-    fn hello(&mut self, hello: Hello, fields: DetailFields, notes: &mut Notes) {
+    fn hello(&mut self, hello: Hello, ear: &mut Ear<'_>) {
         self.application = Some(application::TLS);
         let server = match self.said {
             Said::Nothing => None,
@@ -373,8 +364,8 @@ impl Talk {
             Hello::Server(server) => self.said = Said::Tls(Some(server)),
             Hello::Client(client) => {
                 self.said = Said::Tls(server);
-                if fields.tls {
-                    self.client_hello(&client, notes);
+                if ear.fields.tls {
+                    self.client_hello(&client, ear.notes);
                 }
             }
         }
@@ -391,7 +382,7 @@ impl Talk {
         }
     }
 
-    fn http(&mut self, message: http::Message<'_>, fields: DetailFields, notes: &mut Notes) {
+    fn http(&mut self, message: http::Message<'_>, ear: &mut Ear<'_>) {
         self.application = Some(application::HTTP);
         let status = match self.said {
             Said::Nothing => None,
@@ -408,8 +399,8 @@ impl Talk {
                     (TARGET, request.target),
                     (USER_AGENT, request.user_agent),
                 ];
-                for (tag, text) in texts.into_iter().filter(|(_, text)| fields.http && !text.is_empty()) {
-                    notes.add(&mut self.notes, tag, &text[..text.len().min(TEXT_MAX)]);
+                for (tag, text) in texts.into_iter().filter(|(_, text)| ear.fields.http && !text.is_empty()) {
+                    ear.notes.add(&mut self.notes, tag, &text[..text.len().min(TEXT_MAX)]);
                 }
             }
         }
