@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! getifaddrs(3) --by name--> Device { flags, addresses }   the best first: running before not, "any" and loopback last of these
+//! daemon --captures that we may read--> tap:NAME           last, so that nobody reads one who did not ask for it
 //! ```
 //!
-//! Captures of a daemon (`tap:NAME`) are no part of it: asking for them would wait for a daemon that does not answer, in every program that lists devices.
+//! A daemon that does not answer is waited for no longer than [`PATIENCE`]: every program that lists devices asks it.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};
@@ -12,11 +13,15 @@ use std::io;
 use std::path::Path;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tapline_tap::protocol::Offer;
 
 use crate::af_packet::ANY;
 use crate::failure::{Failure, guard_into, text_at};
-use crate::memory;
 use crate::raw::{Device, DeviceAddress};
+use crate::source::SHARED;
+use crate::{memory, shared};
 
 const LOOPBACK: u32 = 0x01;
 const UP: u32 = 0x02;
@@ -31,10 +36,13 @@ const CONNECTION: u32 = 0x30;
 /// `IFF_LOWER_UP` of linux/if.h: there is a carrier.
 const LOWER_UP: u32 = 1 << 16;
 
+/// For how long a daemon may think about each answer.
+const PATIENCE: Duration = Duration::from_millis(200);
+
 /// A device, before it is given to C.
 struct Found {
     name: String,
-    description: Option<&'static str>,
+    description: Option<String>,
     flags: u32,
     addresses: Vec<FoundAddress>,
 }
@@ -53,13 +61,33 @@ fn find() -> Result<Vec<Found>, Failure> {
     let mut devices = interfaces()?;
     devices.push(Found {
         name: ANY.to_owned(),
-        description: Some("Pseudo-device that captures on all interfaces"),
+        description: Some("Pseudo-device that captures on all interfaces".to_owned()),
         flags: UP | RUNNING | NOT_APPLICABLE,
         addresses: Vec::new(),
     });
     // Stable: interfaces that are as good as each other stay in the kernel's order.
     devices.sort_by_key(|device| rank(&device.name, device.flags));
+    devices.extend(captures());
     Ok(devices)
+}
+
+/// Captures of the daemon that we may read; none if there is no daemon, or it says nothing.
+fn captures() -> Vec<Found> {
+    let found = |offer: Offer| {
+        let interfaces: Vec<&str> =
+            offer.interfaces.iter().map(|interface| interface.name.as_str()).collect();
+        let mut description = format!("Capture of tapline serve on {}", interfaces.join(", "));
+        if !offer.forced_filter.is_empty() {
+            description += &format!(", only {}", offer.forced_filter);
+        }
+        Found {
+            name: format!("{SHARED}{}", offer.name),
+            description: Some(description),
+            flags: UP | RUNNING | NOT_APPLICABLE,
+            addresses: Vec::new(),
+        }
+    };
+    shared::captures(PATIENCE).into_iter().map(found).collect()
 }
 
 /// The lower, the better; libpcap's order.
@@ -164,7 +192,7 @@ fn to_c(devices: &[Found]) -> Result<*mut Device, Failure> {
         let copied = memory::copy(&[DeviceCopy {
             next: first,
             name: memory::text(&device.name),
-            description: device.description.map_or(ptr::null_mut(), memory::text),
+            description: device.description.as_deref().map_or(ptr::null_mut(), memory::text),
             addresses: addresses_to_c(&device.addresses),
             flags: device.flags,
         }]);

@@ -27,7 +27,7 @@ use tapline_capture::{Advance, Source as _};
 use tapline_filter::bpf::Program;
 use tapline_packet::{Batch, Packet, Record};
 use tapline_sys::Wakeup;
-use tapline_tap::protocol::{Attach, Policy};
+use tapline_tap::protocol::{Attach, Offer, Policy};
 use tapline_tap::{Client, Error, SOCKET_DEFAULT, Tap, WakeWish, socket_path};
 
 use crate::af_packet::{LATENCY_MS, block_len};
@@ -76,10 +76,7 @@ impl Shared {
         if wished.rfmon {
             return Err(Failure::code(ERROR_RFMON_NOTSUP));
         }
-        let program = std::env::current_exe()
-            .ok()
-            .and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
-        let client = Client::connect(&socket_path(trusted_socket()), &program.unwrap_or_default());
+        let client = Client::connect(&socket_path(trusted_socket()), &program());
         let (delay_ms, wish) = wish(wished);
         let attach =
             Attach { capture: name.to_owned(), policy: Policy::Lossy, delay_ms, ..Attach::default() };
@@ -140,6 +137,18 @@ impl Shared {
             self.records.push(record);
         }
     }
+}
+
+/// What people call the program that asks.
+fn program() -> String {
+    let path = std::env::current_exe().ok();
+    let name = path.as_deref().and_then(Path::file_name);
+    name.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+/// Captures that we may read; none if there is no daemon, or it does not answer in time.
+pub(crate) fn captures(patience: Duration) -> Vec<Offer> {
+    Client::list(&socket_path(trusted_socket()), &program(), patience).unwrap_or_default()
 }
 
 /// The one socket that programs with more rights than their user ask at; none for others.

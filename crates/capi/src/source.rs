@@ -21,7 +21,7 @@ use crate::shared::Shared;
 /// The environment variable that sends devices elsewhere.
 pub(crate) const DEVICE_MAP: &str = "TAPLINE_DEVICE_MAP";
 /// The prefix of captures that a daemon shares.
-const SHARED: &str = "tap:";
+pub(crate) const SHARED: &str = "tap:";
 
 /// What a source is asked of each packet before it is changed for C: whether the filter that runs here accepts it.
 pub(crate) type Keep<'a> = &'a mut dyn FnMut(tapline_packet::Packet<'_>) -> bool;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tapline_ring::{MergedReader, Order, Reader, ReaderParts};
+use tapline_sys::peer;
 
 use crate::protocol::{Attach, Offer, Reply, Request, Status, VERSION};
 use crate::source::Tap;
@@ -44,6 +45,10 @@ impl Client {
     pub fn connect(path: &Path, program: &str) -> Result<Client, Error> {
         let stream =
             UnixStream::connect(path).map_err(|source| Error::NoDaemon { path: path.to_owned(), source })?;
+        Client::over(stream, program)
+    }
+
+    fn over(stream: UnixStream, program: &str) -> Result<Client, Error> {
         let mut client = Client { channel: Channel::new(stream, true), captures: Vec::new() };
         let hello = Request::Hello { version: VERSION, program: program.to_owned() };
         match client.ask(&hello)? {
@@ -54,6 +59,16 @@ impl Client {
             other => return Err(unexpected(&other)),
         }
         Ok(client)
+    }
+
+    /// The captures that we may read, if the daemon says so in time: each step of asking waits for `patience` at most.
+    ///
+    /// # Errors
+    /// As with [`connect`](Self::connect), and [`Error::Socket`] of a daemon that does not answer.
+    pub fn list(path: &Path, program: &str, patience: Duration) -> Result<Vec<Offer>, Error> {
+        let stream = peer::connect(path, patience)
+            .map_err(|error| Error::NoDaemon { path: path.to_owned(), source: error.source })?;
+        Ok(Client::over(stream, program)?.captures)
     }
 
     /// Captures that we may read.
