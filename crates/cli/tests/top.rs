@@ -158,6 +158,51 @@ fn a_live_capture_is_seen_with_its_command_line() {
     assert_eq!(live.interrupt().succeeded().account().count("accepted"), sent.packets);
 }
 
+/// What only a stage knows, while it runs: the table of flows, and what was exported.
+#[test]
+fn a_live_probe_tells_of_its_table() {
+    const TEST: &str = "a_live_probe_tells_of_its_table";
+    if !namespaces_or_skip(TEST) {
+        return;
+    }
+    let namespace = tapline_testkit::netns::Namespace::with_pair("gauges").expect("a probe succeeded");
+    let folder = tempfile::tempdir().unwrap();
+    let mut command =
+        tapline(["probe", "--netns", namespace.name(), "-i", FAR, "--json", "--flows-max", "5000"]);
+    let to = format!("json:{}", folder.path().join("flows").display());
+    let live = Live::start_command(
+        &namespace,
+        1,
+        command.args(["--export", &to]).env("TAPLINE_RUN_DIR", folder.path()),
+    );
+    let sent =
+        Sender::near(&namespace).unwrap().send(&frames(3, 500), 5000, Pace::PerSecond(20_000)).unwrap();
+    let (mut meter, mut text) = (Value::Null, String::new());
+    wait_for("flows to be counted", || {
+        let top = |more: &[&str]| {
+            top_in(folder.path(), &[&["--once", "--interval", "150ms"], more].concat()).succeeded()
+        };
+        text = String::from_utf8(top(&[]).stdout).expect("text");
+        let seen: Value = serde_json::from_slice(&top(&["--json"]).stdout).expect("JSON");
+        let stages = seen["processes"][0]["stages"].as_array().cloned().unwrap_or_default();
+        meter = stages.into_iter().find(|stage| stage["total"]["class"] == "flow").unwrap_or_default();
+        total(&meter) == sent.packets
+    });
+    let gauge =
+        |name: &str| meter["total"]["extras"][name].as_u64().unwrap_or_else(|| panic!("{name}: {meter}"));
+    let ended = ["idle", "active", "end", "full"].map(gauge).into_iter().sum::<u64>();
+    assert_eq!(gauge("flows"), gauge("now") + ended, "{meter}");
+    assert!(gauge("now") > 0 && gauge("chain_max") > 0 && gauge("room") == 5000, "{meter}");
+    assert!(meter["total"]["cycles_per_packet"]["mean"].is_number());
+    let line = text.lines().find(|line| line.contains("chain_max")).unwrap_or_else(|| panic!("{text}"));
+    assert!(line.trim().starts_with("now ") && line.contains("room 5,000"), "{text}");
+    assert!(
+        text.lines().any(|line| line.trim().starts_with("flows ") && line.contains("records ")),
+        "{text}"
+    );
+    live.interrupt().succeeded();
+}
+
 /// With script(1) as the terminal: q ends it, and the terminal is left as it was.
 #[test]
 fn on_a_terminal_it_refreshes_in_place_until_q() {

@@ -9,7 +9,9 @@
 //!  44   high 2 x 10        ... and high half
 //! ```
 //!
-//! There are six places of the table to a bucket, so that one in twenty-odd is full when all are taken, and nearly every look-up reads one line.
+//! There are at most six places in use to a bucket, so that one in twenty-odd is full when all are taken, and nearly every look-up reads one line.
+//! Memory for all places is reserved at the start; of that only as many buckets are in use as the flows need, twice as many each time when they become too few. So a
+//! table with room for a million flows that holds a thousand has its index in the first-level cache, not spread over 11 MB.
 
 use std::collections::TryReserveError;
 use std::hint::black_box;
@@ -20,6 +22,8 @@ use tapline_sys::memory;
 const WIDTH: usize = 10;
 /// Places in the table for each bucket.
 const PLACES_PER_BUCKET: usize = 6;
+/// Places for which there are buckets at first.
+const PLACES_AT_FIRST: usize = 2048;
 const PASSED: usize = 10;
 const LOW: usize = 12;
 const HIGH: usize = 22;
@@ -38,7 +42,11 @@ pub(crate) struct Index {
     words: Vec<u16>,
     /// Words before the first bucket, so that buckets are cache lines.
     start: usize,
+    /// Those in use.
     buckets: u32,
+    /// Places for which these are enough, and for which there is memory.
+    places: usize,
+    places_max: usize,
     /// The most buckets that an entry was away from its home, plus one.
     pub(crate) chain_max: u32,
 }
@@ -49,14 +57,27 @@ impl Index {
     /// # Errors
     /// If there is no memory for the places.
     pub(crate) fn new(places: usize) -> Result<Index, TryReserveError> {
-        let buckets = places / PLACES_PER_BUCKET + 2;
-        // Small pages: large ones would cost a small table 12 MB of zeros at once, and the address cache holds the small ones of a million flows.
-        let words = zeros((buckets + 1) * WORDS)?;
+        let places_max = places;
+        let places = places_max.min(PLACES_AT_FIRST);
+        // Small pages: large ones made no difference, and a small table would have 2 MB of zeros.
+        let words = zeros((buckets(places_max) as usize + 1) * WORDS)?;
         let start = match words.as_ptr().align_offset(64) {
             offset @ 0..WORDS => offset,
             _ => 0,
         };
-        Ok(Index { words, start, buckets: buckets as u32, chain_max: 0 })
+        Ok(Index { words, start, buckets: buckets(places), places, places_max, chain_max: 0 })
+    }
+
+    /// Whether so many places may be in use.
+    pub(crate) fn has_room(&self, places: usize) -> bool {
+        places <= self.places || self.places == self.places_max
+    }
+
+    /// Makes room for so many places, as far as there is memory, and forgets all. What a hash led to is no more so: all have to be put in again.
+    pub(crate) fn grow(&mut self, places: usize) {
+        self.clear();
+        self.places = places.next_power_of_two().min(self.places_max);
+        self.buckets = buckets(self.places);
     }
 
     /// Where a hash leads.
@@ -144,9 +165,10 @@ impl Index {
         debug_assert!(false, "a place that is in use stands in the index");
     }
 
-    /// Forgets every place. Memory that was never used is read and stays untouched.
+    /// Forgets every place.
     pub(crate) fn clear(&mut self) {
-        for bucket in self.words.chunks_mut(WORDS) {
+        let end = self.start + self.buckets as usize * WORDS;
+        for bucket in self.words[self.start..end].chunks_mut(WORDS) {
             if bucket.iter().any(|word| *word != 0) {
                 bucket.fill(0);
             }
@@ -162,6 +184,10 @@ impl Index {
     fn next(&self, bucket: u32) -> u32 {
         if bucket + 1 == self.buckets { 0 } else { bucket + 1 }
     }
+}
+
+fn buckets(places: usize) -> u32 {
+    (places / PLACES_PER_BUCKET + 2) as u32
 }
 
 /// Memory that the system gives as zeros, which nobody has to write. Such can only be had in a way that ends the program if there is none, so
@@ -219,6 +245,27 @@ mod tests {
         index.clear();
         assert!((0..20).all(|home| index.find(index.home(home << 42), |_| true).is_none()));
         assert!(index.words.iter().all(|word| *word == 0));
+    }
+
+    #[test]
+    fn it_grows_with_the_places_in_use() {
+        let mut index = Index::new(10_000).expect("there is memory");
+        let hash = |place: u32| u64::from(place).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        for place in 0..10_000 {
+            if !index.has_room(place as usize + 1) {
+                let (before, used) = (index.buckets, index.words.len());
+                index.grow(place as usize + 1);
+                assert!(index.buckets > before && index.words.len() == used);
+                assert!(index.words.iter().all(|word| *word == 0));
+                (0..place).for_each(|known| index.insert(index.home(hash(known)), known));
+            }
+            index.insert(index.home(hash(place)), place);
+        }
+        assert_eq!((index.places, index.buckets), (10_000, buckets(10_000)));
+        assert!(index.has_room(usize::MAX), "there is no more than all");
+        for place in 0..10_000 {
+            assert_eq!(index.find(index.home(hash(place)), |found| found == place), Some(place));
+        }
     }
 
     #[test]

@@ -1,16 +1,16 @@
-//! Packets into flows, a batch at a time.
+//! Packets into flows, a window of a batch at a time.
 //!
 //! ```text
-//! all packets:   read, hash, ask for the index's line
-//! all packets:   look into that line, ask for the flow's
-//! all packets:   count
+//! 64 packets:   read, hash, ask for the index's line
+//! 64 packets:   look into that line, ask for the flow's
+//! 64 packets:   count
 //! ```
 //!
-//! By the time a line is needed the processor has had the work on up to 255 other packets to fetch it.
+//! By the time a line is needed the processor has had the work on up to 63 other packets to fetch it.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType, Selection, Timestamp};
+use tapline_packet::{Batch, Interface, LinkType, Packet, Selection, Timestamp};
 
 use crate::fragments::Fragments;
 use crate::packet::{self, Inside, Rest, Seen, View};
@@ -20,6 +20,9 @@ use crate::{Cause, DetailFields, Error, Flow, KeyFields, PAYLOAD_MAX, Statistics
 
 /// Flows that [`Meter::expire`] and [`Meter::finish`] end in one call.
 const ENDED_PER_CALL: usize = 512;
+
+/// Packets that are on their way together: few enough that what they asked for is still in the first-level cache when they need it.
+const WINDOW: usize = 64;
 
 /// Ten years.
 const TIMEOUT_MAX: i64 = 10 * 365 * 86_400 * 1_000_000_000;
@@ -97,7 +100,7 @@ pub struct Meter {
     view: View,
     fragments: Fragments,
     statistics: Statistics,
-    seen: Box<[Seen; BATCH_MAX]>,
+    seen: Box<[Seen; WINDOW]>,
     rests: Vec<Rest>,
     /// No packet counts as later than this.
     latest: i64,
@@ -119,8 +122,8 @@ impl Meter {
             view: View { fields: key, inner, layer2, seed },
             fragments: Fragments::new(),
             statistics: Statistics { flows_max: flows_max as u64, ..Statistics::default() },
-            seen: Box::new([Seen::default(); BATCH_MAX]),
-            rests: Vec::with_capacity(BATCH_MAX),
+            seen: Box::new([Seen::default(); WINDOW]),
+            rests: Vec::with_capacity(WINDOW),
             latest: i64::MAX,
         })
     }
@@ -134,52 +137,16 @@ impl Meter {
         interfaces: &[Interface],
         ended: &mut Vec<Flow>,
     ) {
-        let count = self.read(batch, selection, interfaces);
-        for seen in &mut self.seen[..count] {
-            self.table.guess(seen);
-        }
-        self.statistics.flow_bytes += match self.table.has_details() {
-            true => self.add_and_look(batch, selection, ended),
-            false => self.add(count, ended),
-        };
-        self.statistics.active_max = self.statistics.active_max.max(self.table.len() as u64);
-    }
-
-    /// Adds packets to their flows. Their bytes.
-    #[inline]
-    fn add(&mut self, count: usize, ended: &mut Vec<Flow>) -> u64 {
-        let mut bytes = 0;
-        for seen in &self.seen[..count] {
-            bytes += u64::from(seen.bytes);
-            self.table.add(seen, &self.rests, &mut self.statistics, ended);
-        }
-        bytes
-    }
-
-    /// The same, and what flows are asked for besides.
-    fn add_and_look(&mut self, batch: &Batch<'_>, selection: &Selection, ended: &mut Vec<Flow>) -> u64 {
-        let mut bytes = 0;
-        for (seen, index) in self.seen.iter().zip(selection.iter()) {
-            bytes += u64::from(seen.bytes);
-            let place = self.table.add(seen, &self.rests, &mut self.statistics, ended);
-            let data = batch.packet(index).data;
-            let inside = match self.rests.get(usize::from(seen.rest)) {
-                Some(rest) => rest.inside,
-                None => Inside::of_plain(data),
-            };
-            self.table.look(place, seen, data, inside);
-        }
-        bytes
-    }
-
-    /// What flows need of each packet. How many have a flow.
-    fn read(&mut self, batch: &Batch<'_>, selection: &mut Selection, interfaces: &[Interface]) -> usize {
-        self.rests.clear();
+        self.table.make_room(selection.len());
         let Meter { table, view, fragments, statistics, seen, rests, latest } = self;
-        let has_plain = view.has_plain();
-        let (mut count, mut bytes) = (0, 0);
+        let (has_plain, layer2, latest) = (view.has_plain(), view.layer2, *latest);
+        let (mut waiting, mut bytes, mut ahead) = (0, 0, 0);
         let mut known = Known::of(interfaces, 0);
         selection.retain(|index| {
+            if waiting == WINDOW {
+                waiting = 0;
+                add(table, &mut seen[..], rests, batch, statistics, ended);
+            }
             let packet = batch.packet(index);
             let at = packet.meta.interface.0;
             if known.at != at {
@@ -187,12 +154,12 @@ impl Meter {
             }
             let Known { link_type, number, .. } = known;
             let wire_len = u64::from(packet.meta.wire_len);
-            let seen = &mut seen[count & (BATCH_MAX - 1)];
+            let seen = &mut seen[waiting];
             let is_plain = has_plain
                 && link_type == LinkType::ETHERNET
-                && packet::plain(packet.data, packet.meta, view.layer2, number, seen);
+                && packet::plain(packet.data, packet.meta, layer2, number, seen);
             if !is_plain {
-                match packet::any(*view, link_type, packet, number, fragments, statistics) {
+                match other(*view, link_type, packet, number, fragments, statistics) {
                     Ok((other, rest)) => {
                         *seen = Seen { rest: rests.len() as u16, ..other };
                         rests.push(rest);
@@ -203,15 +170,17 @@ impl Meter {
                     }
                 }
             }
-            statistics.ahead += u64::from(seen.time > *latest);
-            seen.time = seen.time.min(*latest);
+            seen.index = index as u8;
+            ahead += u64::from(seen.time > latest);
+            seen.time = seen.time.min(latest);
             table.look_ahead(seen);
             bytes += wire_len;
-            count += 1;
+            waiting += 1;
             true
         });
-        statistics.metered.merge(Tally { packets: count as u64, bytes });
-        count
+        add(table, &mut seen[..waiting], rests, batch, statistics, ended);
+        statistics.ahead += ahead;
+        statistics.metered.merge(Tally { packets: selection.len() as u64, bytes });
     }
 
     /// Counts packets that sampling left out, so that the sums have them.
@@ -252,6 +221,51 @@ impl Meter {
         let (active, chain_max) = (self.table.len() as u64, self.table.chain_max().into());
         Statistics { active, chain_max, refused: self.table.refused(), ..self.statistics }
     }
+}
+
+/// Reads a packet that is not plain. Apart, so that plain ones have all registers.
+#[inline(never)]
+fn other(
+    view: View,
+    link_type: LinkType,
+    packet: Packet<'_>,
+    interface: u32,
+    fragments: &mut Fragments,
+    statistics: &mut Statistics,
+) -> Result<(Seen, Rest), Cause> {
+    packet::any(view, link_type, packet, interface, fragments, statistics)
+}
+
+/// Adds packets to their flows, whose lines were asked for.
+#[inline(never)]
+fn add(
+    table: &mut Table,
+    seen: &mut [Seen],
+    rests: &mut Vec<Rest>,
+    batch: &Batch<'_>,
+    statistics: &mut Statistics,
+    ended: &mut Vec<Flow>,
+) {
+    for seen in seen.iter_mut() {
+        table.guess(seen);
+    }
+    let has_details = table.has_details();
+    let mut bytes = 0;
+    for seen in &*seen {
+        bytes += u64::from(seen.bytes);
+        let place = table.add(seen, rests, statistics, ended);
+        if has_details {
+            let data = batch.packet(seen.index.into()).data;
+            let inside = match rests.get(usize::from(seen.rest)) {
+                Some(rest) => rest.inside,
+                None => Inside::of_plain(data),
+            };
+            table.look(place, seen, data, inside);
+        }
+    }
+    rests.clear();
+    statistics.flow_bytes += bytes;
+    statistics.active_max = statistics.active_max.max(table.len() as u64);
 }
 
 /// What is known of the interface of the packet before: most packets have the same.

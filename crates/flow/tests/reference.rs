@@ -438,7 +438,8 @@ fn flows_that_somebody_chose_do_not_meet() {
             }
             let statistics = meter.statistics();
             assert_eq!(statistics.active, 8000);
-            assert!(statistics.chain_max <= 3, "{} buckets in a row", statistics.chain_max);
+            // A bucket has room for ten: 4,000 flows of one digest would fill 400 in a row, chance fills a few.
+            assert!(statistics.chain_max <= 10, "{} buckets in a row", statistics.chain_max);
         }
     }
 }

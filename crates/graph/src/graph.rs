@@ -233,7 +233,9 @@ impl Graph {
     /// # Errors
     /// The first of all stages that failed.
     pub fn tick(&mut self, moment: &Moment<'_>) -> Result<Wants, Error> {
-        self.each(|stage, out| stage.tick(moment, out))
+        let ticked = self.each(|stage, out| stage.tick(moment, out));
+        self.show_gauges();
+        ticked
     }
 
     /// Completes every stage, those before first.
@@ -241,7 +243,20 @@ impl Graph {
     /// # Errors
     /// The first of all stages that failed.
     pub fn finish(&mut self, moment: &Moment<'_>) -> Result<(), Error> {
-        self.each(|stage, out| stage.finish(moment, out).map(|()| Wants::More)).map(|_| ())
+        let finished = self.each(|stage, out| stage.finish(moment, out).map(|()| Wants::More));
+        self.show_gauges();
+        finished.map(|_| ())
+    }
+
+    /// For those who look on.
+    fn show_gauges(&self) {
+        for Node { stage, meter, .. } in &self.nodes {
+            stage.gauges(&mut |name, value| {
+                if let Some(extra) = meter.extra(name) {
+                    extra.set(value);
+                }
+            });
+        }
     }
 
     fn each(

@@ -87,6 +87,10 @@ pub trait Stage: Send {
         None
     }
 
+    /// What it holds now, for those who look on while it runs (`tapline top`): asked ten times a second. Up to
+    /// [`EXTRAS_MAX`](tapline_profile::EXTRAS_MAX) names of at most 16 bytes. Over workers numbers are added; of a name that ends in `_max` the greatest counts.
+    fn gauges(&self, _tell: &mut dyn FnMut(&str, u64)) {}
+
     /// Adds what the same stage found out in another worker. Whoever gives a [`result`](Stage::result) must.
     fn absorb(&mut self, _other: &dyn Any) {}
 

@@ -74,7 +74,8 @@ impl Snapshot {
         })
     }
 
-    /// Adds the counters of another worker's instance of the same stage. It runs if one of them does. Further counters are added by name.
+    /// Adds the counters of another worker's instance of the same stage. It runs if one of them does. Further counters are added by name; of
+    /// those whose names end in `_max` the greatest counts.
     pub fn merge(&mut self, other: &Snapshot) {
         for (ours, theirs) in self.counters().into_iter().zip(other.clone().counters()) {
             *ours = ours.saturating_add(*theirs);
@@ -82,6 +83,7 @@ impl Snapshot {
         self.histogram.merge(&other.histogram);
         for (name, value) in &other.extras {
             match self.extras.iter_mut().find(|(known, _)| known == name) {
+                Some((_, greatest)) if name.ends_with("_max") => *greatest = (*greatest).max(*value),
                 Some((_, sum)) => *sum = sum.saturating_add(*value),
                 None => self.extras.push((name.clone(), *value)),
             }
@@ -209,7 +211,7 @@ mod tests {
             bytes_out: packets * 32,
             cycles: packets * 8,
             histogram,
-            extras: vec![("flows".into(), packets)],
+            extras: vec![("flows".into(), packets), ("chain_max".into(), packets)],
             ..Snapshot::default()
         }
     }
@@ -221,7 +223,7 @@ mod tests {
         assert_eq!(merged.len(), 2);
         assert_eq!((merged[0].packets_in, merged[0].cycles, merged[0].batches), (40, 320, 2));
         assert_eq!((merged[0].bytes_in, merged[0].packets_out, merged[0].bytes_out), (2560, 20, 1280));
-        assert_eq!(merged[0].extras, [("flows".to_owned(), 40)]);
+        assert_eq!(merged[0].extras, [("flows".to_owned(), 40), ("chain_max".to_owned(), 30)]);
         assert_eq!(merged[0].histogram.packets(), 40);
         assert_eq!(merged[1], all[1]);
     }

@@ -3,7 +3,8 @@
 //! ```text
 //! 4711  run device eth0  for 1:02:03
 //!   stage   class   packets/s    bits/s  packets  cycles/packet  in all  median    p99   share
-//!   eth0    device     120 k    61.4 M   12,345           31.2    30.9    29.0   52.0   48.1%
+//!   meter   flow       120 k    61.4 M   12,345           31.2    30.9    29.0   52.0   48.1%
+//!           now 1,234  room 1,048,576  flows 5,678        what the stage alone tells, if anything
 //! ```
 
 use tapline_graph::grouped;
@@ -74,9 +75,15 @@ fn of_process(process: &ProcessReport, width: usize) -> String {
     let heads: Vec<String> = COLUMNS.iter().map(|column| column.head.to_owned()).collect();
     let mut widths = widths(&heads, &rows);
     let shown = shown(&mut widths, width);
-    for row in [heads].iter().chain(&rows) {
-        text += &line(row, &widths, &shown);
-        text.push('\n');
+    text += &(line(&heads, &widths, &shown) + "\n");
+    for (row, stage) in rows.iter().zip(&process.stages) {
+        text += &(line(row, &widths, &shown) + "\n");
+        let gauges = &stage.activity.total.extras;
+        if !gauges.is_empty() {
+            let words = gauges.iter().map(|(name, value)| format!("{} {}", printable(name), grouped(*value)));
+            let indent = " ".repeat(GAP + widths[0] + GAP);
+            text += &(cut(&(indent + &words.collect::<Vec<_>>().join("  ")), width) + "\n");
+        }
     }
     text
 }

@@ -461,6 +461,13 @@ impl Stage for ExportStage {
         Some(Table::of_numbers(&[&rows[..], &self.exporter.told(&all)].concat()))
     }
 
+    fn gauges(&self, tell: &mut dyn FnMut(&str, u64)) {
+        let all = self.exporter.account();
+        tell("flows", all.flows);
+        tell("records", all.records);
+        self.exporter.told(&all).into_iter().for_each(|(name, value)| tell(name, value));
+    }
+
     fn absorb(&mut self, other: &dyn Any) {
         if let Some(other) = other.downcast_ref::<ExportStage>() {
             self.absorbed.merge(&other.exporter.account());

@@ -228,6 +228,22 @@ impl Stage for FlowStage {
         ]))
     }
 
+    fn gauges(&self, tell: &mut dyn FnMut(&str, u64)) {
+        let all = self.meter.statistics();
+        for (name, value) in [("now", all.active), ("room", all.flows_max), ("flows", all.made)] {
+            tell(name, value);
+        }
+        for (name, reason) in [
+            ("idle", EndReason::Idle),
+            ("active", EndReason::Active),
+            ("end", EndReason::End),
+            ("full", EndReason::Full),
+        ] {
+            tell(name, all.ended.of(reason));
+        }
+        tell("chain_max", all.chain_max);
+    }
+
     fn absorb(&mut self, other: &dyn Any) {
         if let Some(other) = other.downcast_ref::<FlowStage>() {
             self.absorbed.merge(&other.statistics());
