@@ -5,6 +5,7 @@
 //! ```
 
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -111,6 +112,9 @@ pub(crate) struct ProbeArgs {
     /// Observation domain, source id, or (5) engine type and id in its low 16 bits.
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Export")]
     domain: u32,
+    /// The exporter's address: messages are sent from it, and exporterIPv4Address or exporterIPv6Address in a template tell it.
+    #[arg(long, value_name = "ADDRESS", help_heading = "Export")]
+    exporter: Option<IpAddr>,
     /// The private enterprise number of elements that IANA does not know; 32473 is that of examples (RFC 5612).
     #[arg(long, value_name = "N", default_value_t = EXAMPLE_ENTERPRISE, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Export")]
     enterprise: u32,
@@ -265,8 +269,9 @@ fn graph(args: &ProbeArgs) -> String {
         let (to, template, biflow) = (quoted(path), quoted(&template(args)), yes(args.biflow));
         let of_files = if *format == "parquet" { parquet(args) } else { String::new() };
         text += &format!(
-            " meter -> lines{at} :: flowlog({to}, format={format}, template={template}, biflow={biflow}, domain={}{of_files});",
-            args.domain
+            " meter -> lines{at} :: flowlog({to}, format={format}, template={template}, biflow={biflow}, domain={}{}{of_files});",
+            args.domain,
+            exporter(args),
         );
     }
     if args.top.is_some() || args.export.is_none() {
@@ -311,7 +316,7 @@ fn template(args: &ProbeArgs) -> String {
 
 fn export(args: &ProbeArgs, to: &str) -> String {
     format!(
-        "ipfix({}, version={}, template={}, biflow={}, domain={}, mtu={}, templates={}, template_time={}, spread={}, rate={}, enterprise={})",
+        "ipfix({}, version={}, template={}, biflow={}, domain={}, mtu={}, templates={}, template_time={}, spread={}, rate={}, enterprise={}{})",
         quoted(to),
         args.version,
         quoted(&template(args)),
@@ -323,7 +328,12 @@ fn export(args: &ProbeArgs, to: &str) -> String {
         args.spread,
         args.rate,
         args.enterprise,
+        exporter(args),
     )
+}
+
+fn exporter(args: &ProbeArgs) -> String {
+    args.exporter.map(|address| format!(", exporter=\"{address}\"")).unwrap_or_default()
 }
 
 fn parquet(args: &ProbeArgs) -> String {
@@ -386,6 +396,7 @@ mod tests {
             ("-r a.pcap --export 127.0.0.1:9,json:a --details tcp,tls --template default,dnsQueryName", 4),
             ("-i eth0 -i eth1 --export udp://a:1,udp://b:2 --spread flow --top 7 udp port 53", 6),
             ("-r a.pcap --export json:a.json,csv:-,127.0.0.1:9 --top 3", 6),
+            ("-r a.pcap --export [::1]:9,json:a --exporter ::1 --template default,exporterIPv6Address", 4),
             ("-r a.pcap --export parquet:flows,json:- --parquet-size 1M --parquet-time 90s --domain 7", 4),
             ("-r a\\\"b.pcap --key vlan,tos --inner --active-timeout 1.5m --idle-timeout 500ms", 3),
         ] {

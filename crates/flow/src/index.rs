@@ -90,13 +90,13 @@ impl Index {
     #[inline(always)]
     fn bucket(&self, bucket: u32) -> &[u16; WORDS] {
         let at = self.start + bucket as usize * WORDS;
-        self.words[at..].first_chunk().unwrap_or(&[0; WORDS])
+        self.words[at..].first_chunk().expect("a bucket lies in the index")
     }
 
     /// Asks for the line of a home.
     #[inline(always)]
     pub(crate) fn prefetch(&self, home: Home) {
-        memory::prefetch(self.bucket(home.bucket));
+        memory::prefetch_element(&self.words, self.start + home.bucket as usize * WORDS);
     }
 
     /// The place that most likely is the one: the first of this tag at home.

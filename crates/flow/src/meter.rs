@@ -13,7 +13,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use tapline_packet::{Batch, Interface, LinkType, Packet, Selection, Timestamp};
 
 use crate::fragments::Fragments;
-use crate::packet::{self, Inside, Rest, Seen, View};
+use crate::packet::{self, Around, Inside, Rest, Seen, View};
 use crate::table::{Table, Timeouts};
 use crate::wheel::PLACES_MAX;
 use crate::{Cause, DetailFields, Error, Flow, KeyFields, PAYLOAD_MAX, Statistics, Tally};
@@ -145,7 +145,8 @@ impl Meter {
         selection.retain(|index| {
             if waiting == WINDOW {
                 waiting = 0;
-                add(table, &mut seen[..], rests, batch, statistics, ended);
+                add(table, &mut seen[..], &Around { rests, batch, interfaces }, statistics, ended);
+                rests.clear();
             }
             let packet = batch.packet(index);
             let at = packet.meta.interface.0;
@@ -157,7 +158,7 @@ impl Meter {
             let seen = &mut seen[waiting];
             let is_plain = has_plain
                 && link_type == LinkType::ETHERNET
-                && packet::plain(packet.data, packet.meta, layer2, number, seen);
+                && packet::plain(packet.data, packet.meta, layer2, seen);
             if !is_plain {
                 match other(*view, link_type, packet, number, fragments, statistics) {
                     Ok((other, rest)) => {
@@ -178,7 +179,8 @@ impl Meter {
             waiting += 1;
             true
         });
-        add(table, &mut seen[..waiting], rests, batch, statistics, ended);
+        add(table, &mut seen[..waiting], &Around { rests, batch, interfaces }, statistics, ended);
+        rests.clear();
         statistics.ahead += ahead;
         statistics.metered.merge(Tally { packets: selection.len() as u64, bytes });
     }
@@ -241,8 +243,7 @@ fn other(
 fn add(
     table: &mut Table,
     seen: &mut [Seen],
-    rests: &mut Vec<Rest>,
-    batch: &Batch<'_>,
+    around: &Around<'_>,
     statistics: &mut Statistics,
     ended: &mut Vec<Flow>,
 ) {
@@ -253,17 +254,16 @@ fn add(
     let mut bytes = 0;
     for seen in &*seen {
         bytes += u64::from(seen.bytes);
-        let place = table.add(seen, rests, statistics, ended);
+        let place = table.add(seen, around, statistics, ended);
         if has_details {
-            let data = batch.packet(seen.index.into()).data;
-            let inside = match rests.get(usize::from(seen.rest)) {
+            let data = around.batch.packet(seen.index.into()).data;
+            let inside = match around.rest(seen) {
                 Some(rest) => rest.inside,
                 None => Inside::of_plain(data),
             };
             table.look(place, seen, data, inside);
         }
     }
-    rests.clear();
     statistics.flow_bytes += bytes;
     statistics.active_max = statistics.active_max.max(table.len() as u64);
 }
@@ -273,7 +273,6 @@ fn add(
 struct Known {
     at: u32,
     link_type: LinkType,
-    /// The kernel's index; without one, the place in the table plus one.
     number: u32,
 }
 
@@ -281,7 +280,6 @@ impl Known {
     fn of(interfaces: &[Interface], at: u32) -> Known {
         let interface = interfaces.get(at as usize);
         let link_type = interface.map_or(LinkType::ETHERNET, |interface| interface.link_type);
-        let index = interface.map_or(0, |interface| interface.if_index);
-        Known { at, link_type, number: if index > 0 { index } else { at.saturating_add(1) } }
+        Known { at, link_type, number: packet::interface_number(interfaces, at) }
     }
 }

@@ -8,7 +8,7 @@
 //! Both ways give the same for every packet that both can read; tests hold them to it.
 
 use tapline_packet::headers::{Fragment, Headers, IpVersion, Tunnel};
-use tapline_packet::{LinkType, Meta, Packet, VlanTag};
+use tapline_packet::{Batch, Interface, LinkType, Meta, Packet, VlanTag};
 
 use crate::fragments::{Datagram, Fragments, Transport};
 use crate::index::Home;
@@ -45,14 +45,40 @@ pub(crate) struct Seen {
     pub(crate) index: u8,
     /// The place of the [`Rest`] among those of the window; [`NO_REST`](Self::NO_REST) for a plain packet.
     pub(crate) rest: u16,
-    /// The VLAN's identifier, for plain packets whose tag the kernel took off; [`Context::NO_VLAN`] without.
-    pub(crate) vlan: u16,
-    /// The source's number of the interface, for plain packets.
-    pub(crate) interface: u32,
 }
 
 impl Seen {
     pub(crate) const NO_REST: u16 = u16::MAX;
+}
+
+/// Where packets of a window came from: what only the first packet of a flow is asked for.
+pub(crate) struct Around<'a> {
+    pub(crate) rests: &'a [Rest],
+    pub(crate) batch: &'a Batch<'a>,
+    pub(crate) interfaces: &'a [Interface],
+}
+
+impl Around<'_> {
+    /// What is not plain about a packet, if anything.
+    #[inline]
+    pub(crate) fn rest(&self, seen: &Seen) -> Option<&Rest> {
+        self.rests.get(usize::from(seen.rest))
+    }
+
+    /// That of a plain packet.
+    pub(crate) fn plain_context(&self, seen: &Seen) -> Context {
+        let meta = self.batch.packet(seen.index.into()).meta;
+        let interface = interface_number(self.interfaces, meta.interface.0);
+        Context { interface, vlan: meta.vlan.map_or(Context::NO_VLAN, VlanTag::id), ..Context::NONE }
+    }
+}
+
+/// How flows know an interface: by the kernel's index; without one, by the place in the table plus one.
+pub(crate) fn interface_number(interfaces: &[Interface], at: u32) -> u32 {
+    match interfaces.get(at as usize).map_or(0, |interface| interface.if_index) {
+        0 => at.saturating_add(1),
+        index => index,
+    }
 }
 
 /// What is not plain about a packet.
@@ -110,7 +136,7 @@ const TOO_SHORT: [u16; 256] = {
 
 /// Reads a plain packet into `seen`, in place: copied, it took half as long again. Whether it is one.
 #[inline(always)]
-pub(crate) fn plain(data: &[u8], meta: &Meta, layer2: bool, interface: u32, seen: &mut Seen) -> bool {
+pub(crate) fn plain(data: &[u8], meta: &Meta, layer2: bool, seen: &mut Seen) -> bool {
     // Ethernet 14, IPv4 20, TCP up to its flags 14.
     let Some(h) = data.first_chunk::<48>() else { return false };
     let u32_at = |at: usize| u32::from_be_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
@@ -138,8 +164,6 @@ pub(crate) fn plain(data: &[u8], meta: &Meta, layer2: bool, interface: u32, seen
     seen.ttl = h[22];
     seen.tos = h[15];
     seen.rest = Seen::NO_REST;
-    seen.vlan = meta.vlan.map_or(Context::NO_VLAN, VlanTag::id);
-    seen.interface = interface;
     true
 }
 
@@ -343,7 +367,7 @@ fn tcp_flags(headers: &Headers, data: &[u8], protocol: u8) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tapline_packet::Timestamp;
+    use tapline_packet::{InterfaceId, Record, Timestamp};
     use tapline_testkit::gallery;
 
     const VIEW: View = View {
@@ -363,21 +387,29 @@ mod tests {
         any(view, LinkType::ETHERNET, Packet { data, meta }, 3, &mut fragments, &mut statistics)
     }
 
+    /// That of a plain packet of the third interface.
+    fn context_of(data: &[u8], meta: &Meta, seen: &Seen) -> Context {
+        let record = Record {
+            cap_len: data.len() as u32,
+            meta: Meta { interface: InterfaceId(2), ..*meta },
+            ..Record::default()
+        };
+        Around { rests: &[], batch: &Batch::new(data, &[record]), interfaces: &[] }.plain_context(seen)
+    }
+
     /// Whether it is a plain packet; if so, both readers must say the same of it.
     fn is_alike(data: &[u8], meta: &Meta, what: &str) -> bool {
         let mut is_plain = false;
         for layer2 in [false, true] {
             let mut seen = Seen::default();
-            if !plain(data, meta, layer2, 3, &mut seen) {
+            if !plain(data, meta, layer2, &mut seen) {
                 continue;
             }
             is_plain = true;
             let (other, rest) = read(View { layer2, ..VIEW }, data, meta)
                 .unwrap_or_else(|cause| panic!("{what}: plain, and yet {cause:?}"));
-            let context = Context { vlan: seen.vlan, interface: seen.interface, ..Context::NONE };
-            assert_eq!(rest.context, context, "{what}");
-            let (rest, vlan, interface) = (other.rest, other.vlan, other.interface);
-            assert_eq!(Seen { rest, vlan, interface, ..seen }, other, "{what}");
+            assert_eq!(rest.context, context_of(data, meta, &seen), "{what}");
+            assert_eq!(Seen { rest: other.rest, ..seen }, other, "{what}");
         }
         is_plain
     }
@@ -408,12 +440,13 @@ mod tests {
         let frame = gallery::exhibits()
             .into_iter()
             .map(|(_, frame)| frame)
-            .find(|frame| plain(frame, &meta(frame, None), false, 1, &mut Seen::default()));
+            .find(|frame| plain(frame, &meta(frame, None), false, &mut Seen::default()));
         let frame = frame.expect("one is plain");
         let mut seen = Seen::default();
         let tag = VlanTag { tpid: 0x88a8, tci: 0xf123 };
-        assert!(plain(&frame, &meta(&frame, Some(tag)), false, 1, &mut seen));
-        assert_eq!(seen.vlan, 0x123);
+        let meta = meta(&frame, Some(tag));
+        assert!(plain(&frame, &meta, false, &mut seen));
+        assert_eq!(context_of(&frame, &meta, &seen).vlan, 0x123);
     }
 
     #[test]
@@ -421,7 +454,7 @@ mod tests {
         let mut frame = gallery::exhibits()
             .into_iter()
             .map(|(_, frame)| frame)
-            .find(|frame| plain(frame, &meta(frame, None), false, 1, &mut Seen::default()))
+            .find(|frame| plain(frame, &meta(frame, None), false, &mut Seen::default()))
             .expect("one is plain");
         frame[15] = 0x2e;
         let meta = meta(&frame, None);

@@ -30,7 +30,7 @@ use crate::births::Births;
 use crate::details::{DetailFields, DetailTable, Look, Refused};
 use crate::index::{Home, Index};
 use crate::key::{self, Addresses, KeyFields, Words};
-use crate::packet::{Inside, Rest, Seen};
+use crate::packet::{Around, Inside, Rest, Seen};
 use crate::statistics::Statistics;
 use crate::wheel::Wheel;
 use crate::{Context, EndReason, Error, Flow, Side};
@@ -214,10 +214,8 @@ impl Table {
     #[inline(always)]
     pub(crate) fn guess(&self, seen: &mut Seen) {
         seen.place = NOWHERE;
-        if let Some(place) = self.index.hint(seen.home)
-            && let Some(hot) = self.hot.get(place as usize)
-        {
-            memory::prefetch(hot);
+        if let Some(place) = self.index.hint(seen.home) {
+            memory::prefetch_element(&self.hot, place as usize);
             seen.place = place;
         }
     }
@@ -248,7 +246,7 @@ impl Table {
     pub(crate) fn add(
         &mut self,
         seen: &Seen,
-        rests: &[Rest],
+        around: &Around<'_>,
         statistics: &mut Statistics,
         ended: &mut Vec<Flow>,
     ) -> u32 {
@@ -286,20 +284,19 @@ impl Table {
                 return seen.place;
             }
         }
-        self.add_any(seen, rests, statistics, ended)
+        self.add_any(seen, around, statistics, ended)
     }
 
     #[inline(never)]
     fn add_any(
         &mut self,
         seen: &Seen,
-        rests: &[Rest],
+        around: &Around<'_>,
         statistics: &mut Statistics,
         ended: &mut Vec<Flow>,
     ) -> u32 {
         statistics.late += u64::from(seen.time < self.clock);
-        let rest = rests.get(usize::from(seen.rest));
-        let place = match self.find(seen, rest) {
+        let place = match self.find(seen, around.rest(seen)) {
             Some(place) => {
                 if let Some(reason) = self.over(place).or_else(|| self.is_begun_anew(place, seen)) {
                     let flow = self.flow(place, reason);
@@ -307,13 +304,13 @@ impl Table {
                     statistics.ended.count(reason);
                     statistics.made += 1;
                     self.births.remove(place);
-                    self.begin(place, seen, rest);
+                    self.begin(place, seen, around);
                 }
                 place
             }
             None => {
                 statistics.made += 1;
-                self.make(seen, rest, statistics, ended)
+                self.make(seen, around, statistics, ended)
             }
         };
         let was_closed = is_closed(&self.hot[place as usize]);
@@ -341,7 +338,7 @@ impl Table {
     fn make(
         &mut self,
         seen: &Seen,
-        rest: Option<&Rest>,
+        around: &Around<'_>,
         statistics: &mut Statistics,
         ended: &mut Vec<Flow>,
     ) -> u32 {
@@ -358,7 +355,7 @@ impl Table {
             }
             None => self.fresh_place(),
         };
-        self.begin(place, seen, rest);
+        self.begin(place, seen, around);
         self.index.insert(seen.home, place);
         self.wheel.begin(self.clock);
         self.wheel.insert(place, self.clock.saturating_add(self.timeouts.idle));
@@ -377,17 +374,16 @@ impl Table {
     }
 
     /// Makes a place that of a flow which begins with this packet. The packet is not counted yet.
-    fn begin(&mut self, place: u32, seen: &Seen, rest: Option<&Rest>) {
+    fn begin(&mut self, place: u32, seen: &Seen, around: &Around<'_>) {
         let state = if seen.side == 1 { FIRST_SIDE } else { 0 };
         self.hot[place as usize] = Hot { words: seen.words, born: self.clock, state, ..Hot::EMPTY };
         self.births.push(place);
         if let Some(details) = &mut self.details {
             details.begin(place);
         }
-        let plain = Context { interface: seen.interface, vlan: seen.vlan, ..Context::NONE };
-        let (addresses, context) = match rest {
+        let (addresses, context) = match around.rest(seen) {
             Some(rest) => (halves(rest.addresses), rest.context),
-            None => ([[0; 2]; 2], plain),
+            None => ([[0; 2]; 2], around.plain_context(seen)),
         };
         self.cold[place as usize] = Cold { addresses, context, ..Cold::EMPTY };
     }

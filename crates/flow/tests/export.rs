@@ -487,3 +487,44 @@ fn a_collector_that_comes_back_gets_templates() {
     assert_eq!(header[..2], [0, 10], "a message from its start");
     assert_eq!(header[16..], [0, 2], "templates again");
 }
+
+/// Collectors tell exporters apart by their addresses: messages come from the one that was asked for, and say it where the template does.
+#[test]
+fn messages_come_from_the_exporters_address() {
+    let exporter = IpAddr::from([127, 0, 0, 2]);
+    let options = Options {
+        exporter: Some(exporter),
+        template: "octetDeltaCount,exporterIPv4Address".to_owned(),
+        ..Options::default()
+    };
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let targets = [
+        Target::Udp(socket.local_addr().unwrap().to_string()),
+        Target::Tcp(listener.local_addr().unwrap().to_string()),
+    ];
+    let mut sender = Exporter::open(&targets, &options).unwrap();
+    assert_eq!(listener.accept().unwrap().1.ip(), exporter);
+    sender.export(&flows(9, 3), Timestamp::from_nanos(START)).unwrap();
+    sender.flush(Timestamp::from_nanos(START)).unwrap();
+    let mut buffer = [0; 2000];
+    let (len, from) = socket.recv_from(&mut buffer).unwrap();
+    assert_eq!(from.ip(), exporter);
+    let mut reader = Reader::default();
+    // Behind the header of 16 octets.
+    reader.sets(&buffer[16..len], false);
+    assert_eq!(reader.records.len() as u64, sender.account().records);
+    for record in &reader.records {
+        assert_eq!(record[&(0, 130)], [127, 0, 0, 2]);
+    }
+
+    let refused = |options: Options, to: &str| {
+        let open = Exporter::open(&[Target::Udp(to.to_owned())], &options);
+        open.err().map(|error| error.to_string()).unwrap_or_default()
+    };
+    assert!(refused(options.clone(), "[::1]:9").contains("no address that can be reached from 127.0.0.2"));
+    let none = Options { exporter: None, ..options.clone() };
+    assert!(refused(none, "127.0.0.1:9").contains("--exporter ADDRESS"));
+    let other = Options { exporter: Some(Ipv6Addr::LOCALHOST.into()), ..options };
+    assert!(refused(other, "[::1]:9").contains("exporterIPv4Address"));
+}

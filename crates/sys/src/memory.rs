@@ -10,7 +10,11 @@ const PAGE_LEN: usize = 4096;
 /// Asks for the cache line that `value` begins in, for reading and writing soon.
 #[inline(always)]
 pub fn prefetch<T>(value: &T) {
-    let address = std::ptr::from_ref(value);
+    prefetch_address(std::ptr::from_ref(value).cast());
+}
+
+#[inline(always)]
+fn prefetch_address(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -24,6 +28,12 @@ pub fn prefetch<T>(value: &T) {
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = address;
+}
+
+/// Asks for the cache line that an element begins in. A place behind the end asks for a line of somebody else, which costs as much.
+#[inline(always)]
+pub fn prefetch_element<T>(elements: &[T], place: usize) {
+    prefetch_address(elements.as_ptr().wrapping_add(place).cast());
 }
 
 /// Asks the kernel to back `memory` with large pages, as far as whole pages of it lie there. Of tables that are read all over this saves most

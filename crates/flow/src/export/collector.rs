@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::thread;
@@ -106,11 +106,12 @@ enum Way {
 }
 
 impl Collector {
-    pub(super) fn open(target: &Target, rate: u32) -> Result<Collector, Error> {
+    /// Opens it; what goes over the network is sent from the address `from`, if there is one.
+    pub(super) fn open(target: &Target, rate: u32, from: Option<IpAddr>) -> Result<Collector, Error> {
         let name = target.to_string();
         let way = match target {
-            Target::Udp(address) => open_udp(address),
-            Target::Tcp(address) => Connection::open(address).map(Way::Tcp),
+            Target::Udp(address) => open_udp(address, from),
+            Target::Tcp(address) => Connection::open(address, from).map(Way::Tcp),
             Target::File(path) => MessageFile::create(path).map(Way::File),
         };
         let way = way.map_err(|source| Error::Open { collector: name.clone(), source })?;
@@ -167,17 +168,31 @@ impl Collector {
     }
 }
 
-fn open_udp(address: &str) -> io::Result<Way> {
-    let mut failure = io::Error::other("the name has no address");
-    for target in address.to_socket_addrs()? {
+fn open_udp(address: &str, from: Option<IpAddr>) -> io::Result<Way> {
+    let mut failure = no_address(from);
+    for target in address.to_socket_addrs()?.filter(|target| is_reached(target, from)) {
         let is_v6 = target.is_ipv6();
-        let local: SocketAddr = if is_v6 { ([0_u16; 8], 0).into() } else { ([0, 0, 0, 0], 0).into() };
+        let any = || if is_v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() };
+        let local = SocketAddr::new(from.unwrap_or_else(any), 0);
         match UdpSocket::bind(local).and_then(|socket| socket.connect(target).map(|()| socket)) {
             Ok(socket) => return Ok(Way::Udp { socket, is_v6 }),
             Err(error) => failure = error,
         }
     }
     Err(failure)
+}
+
+/// Whether an address is of the version of IP that we send from.
+pub(super) fn is_reached(target: &SocketAddr, from: Option<IpAddr>) -> bool {
+    from.is_none_or(|from| from.is_ipv4() == target.is_ipv4())
+}
+
+/// What is wrong with a name if none of its addresses was tried.
+pub(super) fn no_address(from: Option<IpAddr>) -> io::Error {
+    io::Error::other(match from {
+        None => "the name has no address".to_owned(),
+        Some(from) => format!("the name has no address that can be reached from {from}"),
+    })
 }
 
 /// A refusal tells of a datagram before: nobody listened then. This one is sent all the same.

@@ -6,10 +6,14 @@
 //! ```
 
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use socket2::{Domain, Socket, Type};
+
+use super::collector::{is_reached, no_address};
 
 /// How long one address may take to answer.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -22,6 +26,8 @@ const PAUSE_STALLED: Duration = Duration::from_secs(10);
 pub(super) struct Connection {
     /// Looked up once: names may take long.
     addresses: Vec<SocketAddr>,
+    /// Where it begins; `None` is whichever address the system takes.
+    from: Option<IpAddr>,
     state: State,
 }
 
@@ -33,10 +39,11 @@ enum State {
 
 impl Connection {
     /// Looks the name up and connects.
-    pub(super) fn open(address: &str) -> io::Result<Connection> {
-        let addresses: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
-        let stream = connect(&addresses)?;
-        Ok(Connection { addresses, state: State::Open(stream) })
+    pub(super) fn open(address: &str, from: Option<IpAddr>) -> io::Result<Connection> {
+        let addresses: Vec<SocketAddr> =
+            address.to_socket_addrs()?.filter(|address| is_reached(address, from)).collect();
+        let stream = connect(&addresses, from)?;
+        Ok(Connection { addresses, from, state: State::Open(stream) })
     }
 
     /// Whether it is there, as far as is known.
@@ -57,7 +64,7 @@ impl Connection {
     /// Tries once more before the end, whatever the pause says, and waits so long for it.
     pub(super) fn reach(&mut self, patience: Duration) {
         if let State::Lost { .. } = self.state {
-            self.state = State::tried(&self.addresses);
+            self.state = State::tried(&self.addresses, self.from);
         }
         if let State::Tried(answer) = &self.state {
             self.state = match answer.recv_timeout(patience) {
@@ -74,7 +81,7 @@ impl Connection {
         match &self.state {
             State::Open(_) => {}
             State::Lost { since, pause } if since.elapsed() < *pause => {}
-            State::Lost { .. } => self.state = State::tried(&self.addresses),
+            State::Lost { .. } => self.state = State::tried(&self.addresses, self.from),
             State::Tried(answer) => match answer.try_recv() {
                 Ok(Ok(stream)) => self.state = State::Open(stream),
                 Err(TryRecvError::Empty) => {}
@@ -90,11 +97,11 @@ impl State {
         State::Lost { since: Instant::now(), pause }
     }
 
-    fn tried(addresses: &[SocketAddr]) -> State {
+    fn tried(addresses: &[SocketAddr], from: Option<IpAddr>) -> State {
         let (answer, asked) = mpsc::channel();
         let addresses = addresses.to_vec();
         // Whoever asked may be gone by then.
-        let work = move || drop(answer.send(connect(&addresses)));
+        let work = move || drop(answer.send(connect(&addresses, from)));
         match thread::Builder::new().name("collector".to_owned()).spawn(work) {
             Ok(_) => State::Tried(asked),
             Err(_) => State::lost(PAUSE),
@@ -102,15 +109,23 @@ impl State {
     }
 }
 
-fn connect(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
-    let mut failure = io::Error::other("the name has no address");
+fn connect(addresses: &[SocketAddr], from: Option<IpAddr>) -> io::Result<TcpStream> {
+    let mut failure = no_address(from);
     for address in addresses {
-        match TcpStream::connect_timeout(address, CONNECT_MAX) {
+        match connect_to(address, from) {
             Ok(stream) => return Ok(stream),
             Err(error) => failure = error,
         }
     }
     Err(failure)
+}
+
+fn connect_to(address: &SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStream> {
+    let Some(from) = from else { return TcpStream::connect_timeout(address, CONNECT_MAX) };
+    let socket = Socket::new(Domain::for_address(*address), Type::STREAM, None)?;
+    socket.bind(&SocketAddr::new(from, 0).into())?;
+    socket.connect_timeout(&(*address).into(), CONNECT_MAX)?;
+    Ok(socket.into())
 }
 
 /// Writes all of it within so long, however slowly somebody reads: a write is bounded by itself, what is left of it gets what is left of the time.
@@ -142,7 +157,7 @@ mod tests {
     fn pair() -> (TcpListener, Connection, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback is there");
         let address = listener.local_addr().expect("it has one").to_string();
-        let connection = Connection::open(&address).expect("somebody listens");
+        let connection = Connection::open(&address, None).expect("somebody listens");
         let (stream, _) = listener.accept().expect("it was connected");
         (listener, connection, stream)
     }

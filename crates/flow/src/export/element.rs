@@ -68,6 +68,8 @@ pub(crate) enum Value {
     EndNtp,
     DurationMilliseconds,
     ObservationDomain,
+    ExporterV4,
+    ExporterV6,
     Tunnel,
     SamplingInterval,
     SamplingAlgorithm,
@@ -178,6 +180,8 @@ pub const ELEMENTS: &[Element] = &[
     element("mplsTopLabelStackSection", 70, 3, Value::MplsTop, false),
     element("octetTotalCount", 85, 8, Value::Octets, true),
     element("packetTotalCount", 86, 8, Value::Packets, true),
+    element("exporterIPv4Address", 130, 4, Value::ExporterV4, false),
+    element("exporterIPv6Address", 131, 16, Value::ExporterV6, false),
     element("flowEndReason", 136, 1, Value::EndReason, false),
     element("icmpTypeCodeIPv6", 139, 2, Value::IcmpTypeCode, false),
     element("observationDomainId", 149, 4, Value::ObservationDomain, false),
@@ -381,7 +385,31 @@ impl Element {
     }
 
     pub(crate) fn is_address(&self) -> bool {
-        matches!(self.value, Value::SourceAddress | Value::DestinationAddress)
+        let of_flow = matches!(self.value, Value::SourceAddress | Value::DestinationAddress);
+        of_flow || self.is_exporter()
+    }
+
+    /// Whether it is the exporter's address.
+    fn is_exporter(&self) -> bool {
+        matches!(self.value, Value::ExporterV4 | Value::ExporterV6)
+    }
+
+    /// What tells the exporter's address needs one of its version.
+    ///
+    /// # Errors
+    /// That there is none.
+    pub(crate) fn check_exporter(&self, exporter: Option<IpAddr>) -> Result<(), Error> {
+        let has_it = match self.value {
+            Value::ExporterV4 => exporter.is_some_and(|address| address.is_ipv4()),
+            Value::ExporterV6 => exporter.is_some_and(|address| address.is_ipv6()),
+            _ => true,
+        };
+        if has_it {
+            return Ok(());
+        }
+        let what =
+            format!("has {}, and no such address was given: say it with --exporter ADDRESS", self.name);
+        Err(Error::Template { what })
     }
 
     /// Digits of the second, of a time.
@@ -421,6 +449,7 @@ pub(crate) struct View<'f> {
     /// The time at which the exporter's uptime is 0.
     pub(crate) boot_ms: i64,
     pub(crate) domain: u32,
+    pub(crate) exporter: Option<IpAddr>,
     pub(crate) sampling: u32,
 }
 
@@ -489,6 +518,9 @@ impl<'f> View<'f> {
             Value::EndSeconds | Value::EndMilliseconds | Value::EndNtp => return Datum::Time(self.last),
             Value::DurationMilliseconds => (millis(self.last) - millis(self.first)).max(0) as u64,
             Value::ObservationDomain => self.domain.into(),
+            Value::ExporterV4 | Value::ExporterV6 => {
+                return self.exporter.map_or(Datum::Absent, Datum::Address);
+            }
             Value::Tunnel => context.tunnel.into(),
             Value::SamplingInterval => self.sampling.into(),
             Value::SamplingAlgorithm => 2,

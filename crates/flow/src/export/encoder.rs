@@ -10,6 +10,8 @@
 //! The sequence of v9 counts messages, that of IPFIX data records, both before the message and from 0 (RFC 3954, 5.1; RFC 7011, 3.1).
 //! A v9 collector reckons times from uptime and seconds, which are whole: so the uptime begins at a whole second, and a message's time is rounded up to one.
 
+use std::net::IpAddr;
+
 use tapline_packet::Timestamp;
 
 use super::element::{View, millis};
@@ -116,6 +118,7 @@ pub(super) struct Templates {
     version: Version,
     templates: [Template; 2],
     domain: u32,
+    exporter: Option<IpAddr>,
     enterprise: u32,
     /// What tells collectors of our own elements, in messages of their own.
     types: Vec<Vec<u8>>,
@@ -155,6 +158,7 @@ impl Templates {
             types: types::records(&templates, options.enterprise),
             templates,
             domain: options.domain,
+            exporter: options.exporter,
             enterprise: options.enterprise,
             sampling: 1,
             biflow: options.biflow,
@@ -243,8 +247,9 @@ impl Templates {
     }
 
     fn view<'f>(&self, flow: &'f Flow, from: usize, first: Timestamp, last: Timestamp) -> View<'f> {
-        let (boot_ms, domain, sampling) = (self.boot.millis(), self.domain, self.sampling);
-        View { flow, from, first, last, boot_ms, domain, sampling }
+        let (boot_ms, domain, exporter, sampling) =
+            (self.boot.millis(), self.domain, self.exporter, self.sampling);
+        View { flow, from, first, last, boot_ms, domain, exporter, sampling }
     }
 
     /// Opens the set of a template in a message that has room for a record.

@@ -20,6 +20,7 @@ mod template;
 mod types;
 mod v5;
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use tapline_packet::Timestamp;
@@ -74,6 +75,9 @@ pub struct Options {
     pub biflow: bool,
     /// The observation domain, or source id; of v5 the low 16 bits are engine type and id.
     pub domain: u32,
+    /// The exporter's address: messages are sent from it, and `exporterIPv4Address` or `exporterIPv6Address` tell it. `None` is whichever the system
+    /// takes.
+    pub exporter: Option<IpAddr>,
     /// The most octets of an IP packet with a message in it: 256 to 65,535.
     pub mtu: u16,
     /// Templates are sent again after so many messages over UDP.
@@ -98,6 +102,7 @@ impl Default for Options {
             template: String::new(),
             biflow: false,
             domain: 1,
+            exporter: None,
             mtu: 1500,
             template_messages: 1000,
             template_time: Duration::from_secs(60),
@@ -169,7 +174,7 @@ impl Exporter {
         let names = targets.iter().map(Target::to_string).collect::<Vec<_>>().join(",");
         let mut collectors = Vec::new();
         for target in targets {
-            collectors.push(Collector::open(target, options.rate)?);
+            collectors.push(Collector::open(target, options.rate, options.exporter)?);
         }
         let groups: Vec<Vec<Collector>> = match options.by_flow {
             true => collectors.into_iter().map(|collector| vec![collector]).collect(),

@@ -10,6 +10,7 @@
 //! IANA's: Community ID version 1 with seed 0, as Zeek, Suricata and Arkime write it.
 
 use std::fmt::Write as _;
+use std::net::IpAddr;
 use std::path::Path;
 
 use tapline_packet::Timestamp;
@@ -63,6 +64,7 @@ pub struct RowWriter {
     columns: Vec<Column>,
     biflow: bool,
     domain: u32,
+    exporter: Option<IpAddr>,
     sampling: u32,
     text: String,
     account: ExportAccount,
@@ -92,6 +94,7 @@ impl RowWriter {
             columns,
             biflow: options.biflow,
             domain: options.domain,
+            exporter: options.exporter,
             sampling: 1,
             text,
             account,
@@ -133,6 +136,7 @@ impl RowWriter {
             last,
             boot_ms: 0,
             domain: self.domain,
+            exporter: self.exporter,
             sampling: self.sampling,
         };
         let is_v4 = flow.sides[0].address.is_ipv4();
@@ -190,7 +194,11 @@ pub(super) fn columns(options: &Options) -> Result<Vec<Column>, Error> {
     for name in &Element::names(&options.template, DEFAULT) {
         let more = match name.eq_ignore_ascii_case(COMMUNITY_ID) {
             true => vec![Column { name: COMMUNITY_ID.to_owned(), what: What::CommunityId, version: None }],
-            false => of_element(Element::of_name(name)?),
+            false => {
+                let element = Element::of_name(name)?;
+                element.check_exporter(options.exporter)?;
+                of_element(element)
+            }
         };
         if columns.iter().any(|column| column.name == more[0].name) {
             return Err(Error::Template { what: format!("has {name} twice: leave one out") });
@@ -349,7 +357,6 @@ impl Options {
 
 #[cfg(test)]
 mod tests {
-    use std::net::IpAddr;
 
     use super::*;
     use crate::{Context, EndReason, Side};

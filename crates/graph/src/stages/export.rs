@@ -1,6 +1,7 @@
 //! `ipfix`: flows go to collectors. `flowlog`: they become lines of text, or Parquet.
 
 use std::any::Any;
+use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
@@ -63,6 +64,12 @@ pub(crate) const CLASS: Class = Class {
             kind: Kind::Number(0, u32::MAX as u64),
             default: Some("1"),
             meaning: "observation domain, source id, or engine type and id",
+        },
+        Parameter {
+            name: "exporter",
+            kind: Kind::Text,
+            default: Some("none"),
+            meaning: "the exporter's address, for exporterIPv4Address or exporterIPv6Address in the template, and to send from",
         },
         Parameter {
             name: "mtu",
@@ -145,6 +152,12 @@ pub(crate) const ROWS: Class = Class {
             kind: Kind::Number(0, u32::MAX as u64),
             default: Some("1"),
             meaning: "the observation domain, of the first worker",
+        },
+        Parameter {
+            name: "exporter",
+            kind: Kind::Text,
+            default: Some("none"),
+            meaning: "the exporter's address, for exporterIPv4Address or exporterIPv6Address in the template",
         },
         Parameter {
             name: "parquet_size",
@@ -319,6 +332,7 @@ fn make_parquet(_: &Arguments, _: &Options) -> Result<Box<dyn Stage>, String> {
 fn make_rows(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String> {
     let options = Options {
         domain: (arguments.number("domain") as u32).wrapping_add(site.worker as u32),
+        exporter: exporter(arguments)?,
         ..Options::of_rows(arguments.text("template"), arguments.text("biflow") == "yes")
     };
     if arguments.text("format") == "parquet" && !(site.common.workers > 1 && arguments.text("to") == "-") {
@@ -349,6 +363,15 @@ fn check_meters(meters: &[&Arguments], own: &Arguments) -> Result<(), String> {
     }
 }
 
+fn exporter(arguments: &Arguments) -> Result<Option<IpAddr>, String> {
+    match arguments.text("exporter") {
+        "none" => Ok(None),
+        text => {
+            text.parse().map(Some).map_err(|_| format!("exporter=\"{text}\" is no address of IPv4 or IPv6"))
+        }
+    }
+}
+
 fn make(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String> {
     let text = |error: tapline_flow::Error| error.to_string();
     let targets = Target::list(arguments.text("to")).map_err(text)?;
@@ -362,6 +385,7 @@ fn make(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String
         template: arguments.text("template").to_owned(),
         biflow: arguments.text("biflow") == "yes",
         domain: (arguments.number("domain") as u32).wrapping_add(site.worker as u32),
+        exporter: exporter(arguments)?,
         mtu: arguments.number("mtu") as u16,
         template_messages: arguments.number("templates") as u32,
         template_time: Duration::from_nanos(arguments.nanoseconds("template_time")),

@@ -20,6 +20,7 @@ mod tests;
 
 use std::fs;
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -70,6 +71,7 @@ pub struct ParquetWriter {
     limits: ParquetLimits,
     biflow: bool,
     domain: u32,
+    exporter: Option<IpAddr>,
     sampling: u32,
     /// The most bytes of a row group in memory.
     group_bytes: usize,
@@ -127,6 +129,7 @@ impl ParquetWriter {
             limits,
             biflow: options.biflow,
             domain: options.domain,
+            exporter: options.exporter,
             sampling: 1,
             is_stream,
             hours: Vec::new(),
@@ -220,8 +223,8 @@ impl ParquetWriter {
     }
 
     fn add(&mut self, flow: &Flow, now: Timestamp) {
-        let (boot_ms, domain, sampling) = (0, self.domain, self.sampling);
-        let view = |from, first, last| View { flow, from, first, last, boot_ms, domain, sampling };
+        let (boot_ms, domain, exporter, sampling) = (0, self.domain, self.exporter, self.sampling);
+        let view = |from, first, last| View { flow, from, first, last, boot_ms, domain, exporter, sampling };
         if self.biflow {
             return self.add_row(&view(0, flow.first(), flow.last()), flow.packets(), now);
         }
