@@ -168,8 +168,17 @@ fn digest(addresses: &Addresses, part: &Context, seed: u64) -> u64 {
 
 /// A number for each key. The seed is chance: nobody can choose flows that meet in one place.
 #[inline(always)]
-pub(crate) fn hash(words: Words, seed: u64) -> u64 {
-    fold(fold(words[0] ^ seed, words[1] ^ seed.rotate_left(17) ^ KEYS[0]) ^ seed.rotate_left(32), KEYS[1])
+pub(crate) fn hash(words: Words, seeds: Seeds) -> u64 {
+    let [one, other, last] = seeds;
+    fold(fold(words[0] ^ one, words[1] ^ other) ^ last, KEYS[1])
+}
+
+/// What a hash is seeded with.
+pub(crate) type Seeds = [u64; 3];
+
+/// Three numbers of one.
+pub(crate) fn seeds(seed: u64) -> Seeds {
+    [seed, seed.rotate_left(17) ^ KEYS[0], seed.rotate_left(32)]
 }
 
 #[inline(always)]

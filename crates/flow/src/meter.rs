@@ -141,26 +141,25 @@ impl Meter {
         let Meter { table, view, fragments, statistics, seen, rests, latest } = self;
         let (has_plain, layer2, latest) = (view.has_plain(), view.layer2, *latest);
         let (mut waiting, mut bytes, mut ahead) = (0, 0, 0);
-        let mut known = Known::of(interfaces, 0);
+        let mut known = Known::of(interfaces, 0, has_plain);
+        let records = batch.records();
         selection.retain(|index| {
             if waiting == WINDOW {
                 waiting = 0;
                 add(table, &mut seen[..], &Around { rests, batch, interfaces }, statistics, ended);
                 rests.clear();
             }
-            let packet = batch.packet(index);
-            let at = packet.meta.interface.0;
-            if known.at != at {
-                known = Known::of(interfaces, at);
+            let meta = &records[index].meta;
+            if known.at != meta.interface.0 {
+                known = Known::of(interfaces, meta.interface.0, has_plain);
             }
-            let Known { link_type, number, .. } = known;
-            let wire_len = u64::from(packet.meta.wire_len);
+            let wire_len = u64::from(meta.wire_len);
             let seen = &mut seen[waiting];
-            let is_plain = has_plain
-                && link_type == LinkType::ETHERNET
-                && packet::plain(packet.data, packet.meta, layer2, seen);
+            let head = if known.is_plain { batch.head(index) } else { None };
+            let is_plain = head.is_some_and(|head| packet::plain(head, meta, layer2, seen));
             if !is_plain {
-                match other(*view, link_type, packet, number, fragments, statistics) {
+                let Known { link_type, number, .. } = known;
+                match other(*view, link_type, batch.packet(index), number, fragments, statistics) {
                     Ok((other, rest)) => {
                         *seen = Seen { rest: rests.len() as u16, ..other };
                         rests.push(rest);
@@ -274,12 +273,16 @@ struct Known {
     at: u32,
     link_type: LinkType,
     number: u32,
+    /// Its packets may be plain.
+    is_plain: bool,
 }
 
 impl Known {
-    fn of(interfaces: &[Interface], at: u32) -> Known {
+    #[cold]
+    fn of(interfaces: &[Interface], at: u32, has_plain: bool) -> Known {
         let interface = interfaces.get(at as usize);
         let link_type = interface.map_or(LinkType::ETHERNET, |interface| interface.link_type);
-        Known { at, link_type, number: packet::interface_number(interfaces, at) }
+        let is_plain = has_plain && link_type == LinkType::ETHERNET;
+        Known { at, link_type, number: packet::interface_number(interfaces, at), is_plain }
     }
 }

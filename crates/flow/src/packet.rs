@@ -125,6 +125,9 @@ impl View {
     }
 }
 
+/// What is read of a plain packet: Ethernet 14, IPv4 20, TCP up to its flags 14.
+pub(crate) const PLAIN_LEN: usize = 48;
+
 /// By protocol the greatest length of an IP packet that has no room for what is read of its header; no length is enough for those that are not plain.
 const TOO_SHORT: [u16; 256] = {
     let mut lengths = [u16::MAX; 256];
@@ -136,9 +139,7 @@ const TOO_SHORT: [u16; 256] = {
 
 /// Reads a plain packet into `seen`, in place: copied, it took half as long again. Whether it is one.
 #[inline(always)]
-pub(crate) fn plain(data: &[u8], meta: &Meta, layer2: bool, seen: &mut Seen) -> bool {
-    // Ethernet 14, IPv4 20, TCP up to its flags 14.
-    let Some(h) = data.first_chunk::<48>() else { return false };
+pub(crate) fn plain(h: &[u8; PLAIN_LEN], meta: &Meta, layer2: bool, seen: &mut Seen) -> bool {
     let u32_at = |at: usize| u32::from_be_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
     let u16_at = |at: usize| u16::from_be_bytes([h[at], h[at + 1]]);
     let (total, protocol) = (u16_at(16), h[23]);
@@ -387,6 +388,10 @@ mod tests {
         any(view, LinkType::ETHERNET, Packet { data, meta }, 3, &mut fragments, &mut statistics)
     }
 
+    fn is_plain_packet(data: &[u8], meta: &Meta, layer2: bool, seen: &mut Seen) -> bool {
+        data.first_chunk().is_some_and(|head| plain(head, meta, layer2, seen))
+    }
+
     /// That of a plain packet of the third interface.
     fn context_of(data: &[u8], meta: &Meta, seen: &Seen) -> Context {
         let record = Record {
@@ -402,7 +407,7 @@ mod tests {
         let mut is_plain = false;
         for layer2 in [false, true] {
             let mut seen = Seen::default();
-            if !plain(data, meta, layer2, &mut seen) {
+            if !is_plain_packet(data, meta, layer2, &mut seen) {
                 continue;
             }
             is_plain = true;
@@ -440,12 +445,12 @@ mod tests {
         let frame = gallery::exhibits()
             .into_iter()
             .map(|(_, frame)| frame)
-            .find(|frame| plain(frame, &meta(frame, None), false, &mut Seen::default()));
+            .find(|frame| is_plain_packet(frame, &meta(frame, None), false, &mut Seen::default()));
         let frame = frame.expect("one is plain");
         let mut seen = Seen::default();
         let tag = VlanTag { tpid: 0x88a8, tci: 0xf123 };
         let meta = meta(&frame, Some(tag));
-        assert!(plain(&frame, &meta, false, &mut seen));
+        assert!(is_plain_packet(&frame, &meta, false, &mut seen));
         assert_eq!(context_of(&frame, &meta, &seen).vlan, 0x123);
     }
 
@@ -454,7 +459,7 @@ mod tests {
         let mut frame = gallery::exhibits()
             .into_iter()
             .map(|(_, frame)| frame)
-            .find(|frame| plain(frame, &meta(frame, None), false, &mut Seen::default()))
+            .find(|frame| is_plain_packet(frame, &meta(frame, None), false, &mut Seen::default()))
             .expect("one is plain");
         frame[15] = 0x2e;
         let meta = meta(&frame, None);

@@ -29,7 +29,7 @@ use tapline_sys::memory;
 use crate::births::Births;
 use crate::details::{DetailFields, DetailTable, Look, Refused};
 use crate::index::{Home, Index};
-use crate::key::{self, Addresses, KeyFields, Words};
+use crate::key::{self, Addresses, KeyFields, Seeds, Words};
 use crate::packet::{Around, Inside, Rest, Seen};
 use crate::statistics::Statistics;
 use crate::wheel::Wheel;
@@ -129,7 +129,7 @@ pub(crate) struct Table {
     /// Places that are in no use: the wheel has them as a list.
     free: u32,
     flows_max: usize,
-    seed: u64,
+    seeds: Seeds,
     fields: KeyFields,
     timeouts: Timeouts,
     pub(crate) clock: i64,
@@ -169,7 +169,7 @@ impl Table {
             details,
             free: 0,
             flows_max,
-            seed,
+            seeds: key::seeds(seed),
             fields,
             timeouts,
             clock,
@@ -198,7 +198,7 @@ impl Table {
         }
         self.index.grow(places);
         for (place, hot) in self.hot.iter().enumerate().filter(|(_, hot)| hot.words != FREE) {
-            let home = self.index.home(key::hash(hot.words, self.seed));
+            let home = self.index.home(key::hash(hot.words, self.seeds));
             self.index.insert(home, place as u32);
         }
     }
@@ -206,7 +206,7 @@ impl Table {
     /// Finds out where the index may know a packet's flow, and asks for that line.
     #[inline(always)]
     pub(crate) fn look_ahead(&self, seen: &mut Seen) {
-        seen.home = self.index.home(key::hash(seen.words, self.seed));
+        seen.home = self.index.home(key::hash(seen.words, self.seeds));
         self.index.prefetch(seen.home);
     }
 
@@ -544,7 +544,7 @@ impl Table {
     }
 
     fn home(&self, words: Words) -> Home {
-        self.index.home(key::hash(words, self.seed))
+        self.index.home(key::hash(words, self.seeds))
     }
 
     /// What becomes of a flow that ends. Its details are taken.

@@ -83,6 +83,19 @@ impl<'a> Batch<'a> {
         self.resolve(&self.records[index])
     }
 
+    /// The first `N` bytes of the packet at `index`, if so many were captured: for those who need no more of most packets.
+    ///
+    /// # Panics
+    /// If `index` is not less than [`len`](Self::len).
+    #[inline]
+    pub fn head<const N: usize>(&self, index: usize) -> Option<&'a [u8; N]> {
+        let record = &self.records[index];
+        let captured = record.cap_len.min(self.snap_len) as usize;
+        let head = self.base.get(record.offset..).and_then(<[u8]>::first_chunk);
+        // A packet that is not all in the base reads as empty.
+        head.filter(|_| captured >= N && captured <= self.base.len() - record.offset)
+    }
+
     /// The raw pcapng options of the packet at `index`, in this machine's byte order; empty where there are none.
     ///
     /// # Panics
@@ -139,6 +152,10 @@ mod tests {
         assert_eq!(lengths, [2, 0, 0]);
         assert_eq!(batch.packet(0).data, [11, 12]);
         assert_eq!(batch.cut(1).packet(0).data, [11]);
+        assert_eq!([0, 1, 2].map(|at| batch.head::<2>(at)), [Some(&[11, 12]), None, None]);
+        // The first byte of the second is there, but not all of it.
+        assert_eq!((batch.head::<1>(1), batch.cut(1).head::<1>(1)), (None, Some(&[13])));
+        assert_eq!((batch.head::<3>(0), batch.cut(1).head::<2>(0)), (None, None));
     }
 
     #[test]

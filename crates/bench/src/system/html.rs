@@ -10,7 +10,7 @@ use super::trial::Outcome;
 use super::workload::{Case, Chart};
 
 const STYLE: &str = "\
-body{font:15px/1.5 system-ui,sans-serif;max-width:960px;margin:2em auto;padding:0 1em;color:#1b1b1b}\
+body{font:15px/1.5 system-ui,sans-serif;max-width:1100px;margin:2em auto;padding:0 1em;color:#1b1b1b}\
 h1{font-size:1.7em;margin-bottom:.2em}h2{font-size:1.25em;margin:2.2em 0 .3em;border-top:1px solid #ccc;padding-top:1em}\
 table{border-collapse:collapse;margin:.8em 0;font-size:.92em}th,td{padding:.2em .7em;text-align:right;border-bottom:1px solid #e2e2e2}\
 td{white-space:nowrap}th{font-weight:600;background:#f5f5f5}td:first-child,th:first-child{text-align:left}.source{color:#555}\
