@@ -278,7 +278,7 @@ impl Writer {
     }
 
     /// Likewise, for `timeout` however long it is, and says how sleep ended.
-    #[cfg(test)]
+    #[cfg(all(test, not(miri)))]
     pub(crate) fn wait_long_for(
         &mut self,
         id: ReaderId,
@@ -460,7 +460,7 @@ fn holders_max(geometry: layout::Geometry) -> usize {
 }
 
 /// As many leased readers as a buffer can have, as a search for a block sees them, and their indices.
-#[cfg(test)]
+#[cfg(all(test, not(miri)))]
 pub(crate) fn tests_only_readers(blocks: u32) -> (impl crate::store::Holders, Vec<crate::memory::Words>) {
     let spec = BufferSpec { block_len: 4096, blocks, snap_len: 1000, ..BufferSpec::new(LinkType::ETHERNET) };
     let mut writer = Writer::create(&spec, Timestamp::EPOCH).expect("a buffer");

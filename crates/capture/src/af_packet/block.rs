@@ -13,6 +13,7 @@
 //! fewer packets, never other memory and never a walk without end.
 
 use tapline_packet::{BATCH_MAX, Direction, InterfaceId, Meta, PacketType, Record, Timestamp};
+use tapline_sys::memory;
 
 use super::{offload, vlan};
 
@@ -53,6 +54,9 @@ pub(super) struct Oddities {
     pub(super) software_stamped: u64,
 }
 
+/// How many headers ahead one is asked for.
+const HEADERS_AHEAD: usize = 4;
+
 /// Adds records of frames from `cursor` on, until the table is full, the block has no more, or a packet is later than
 /// `until`.
 pub(super) fn read(
@@ -76,11 +80,16 @@ pub(super) fn read(
         let status = u32_at::<20>(headers);
         if status & STATUS_USER != 0 {
             let record = record(block, next.at, headers, frame);
+            // Another processor wrote it: whoever looks into the packet would wait for each line of it.
+            memory::prefetch_element(block, record.offset);
             odd.clipped += u64::from(record.cap_len < record.meta.wire_len.min(frame.snap_len));
             odd.software_stamped += u64::from(status & STATUS_HARDWARE_TIME == 0);
             records.push(record);
         }
+        let at = next.at;
         step(&mut next, headers);
+        // Each header says where the next one is, and each is such a line too: packets of one length mostly follow each other.
+        memory::prefetch_element(block, next.at + HEADERS_AHEAD * (next.at - at));
     }
     (*cursor, *oddities) = (next, odd);
 }

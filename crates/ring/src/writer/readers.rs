@@ -151,7 +151,7 @@ impl Attached {
     }
 
     /// Sets the longest sleep until it comes on.
-    #[cfg(test)]
+    #[cfg(all(test, not(miri)))]
     pub(super) fn set_nap(&mut self, nap: Duration) {
         self.nap = nap;
     }
