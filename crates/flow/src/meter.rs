@@ -10,7 +10,7 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use tapline_packet::{Batch, Interface, LinkType, Packet, Selection, Timestamp};
+use tapline_packet::{Batch, Interface, LinkType, Selection, Timestamp};
 
 use crate::fragments::Fragments;
 use crate::packet::{self, Around, Inside, Rest, Seen, View};
@@ -159,7 +159,7 @@ impl Meter {
             let is_plain = head.is_some_and(|head| packet::plain(head, meta, layer2, seen));
             if !is_plain {
                 let Known { link_type, number, .. } = known;
-                match other(*view, link_type, batch.packet(index), number, fragments, statistics) {
+                match packet::any(*view, link_type, batch.packet(index), number, fragments, statistics) {
                     Ok((other, rest)) => {
                         *seen = Seen { rest: rests.len() as u16, ..other };
                         rests.push(rest);
@@ -222,19 +222,6 @@ impl Meter {
         let (active, chain_max) = (self.table.len() as u64, self.table.chain_max().into());
         Statistics { active, chain_max, refused: self.table.refused(), ..self.statistics }
     }
-}
-
-/// Reads a packet that is not plain. Apart, so that plain ones have all registers.
-#[inline(never)]
-fn other(
-    view: View,
-    link_type: LinkType,
-    packet: Packet<'_>,
-    interface: u32,
-    fragments: &mut Fragments,
-    statistics: &mut Statistics,
-) -> Result<(Seen, Rest), Cause> {
-    packet::any(view, link_type, packet, interface, fragments, statistics)
 }
 
 /// Adds packets to their flows, whose lines were asked for.

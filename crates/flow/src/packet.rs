@@ -168,7 +168,8 @@ pub(crate) fn plain(h: &[u8; PLAIN_LEN], meta: &Meta, layer2: bool, seen: &mut S
     true
 }
 
-/// Reads any packet. What is not plain about it comes beside.
+/// Reads any packet. What is not plain about it comes beside. Apart, so that the loop over plain packets has all registers.
+#[inline(never)]
 pub(crate) fn any(
     view: View,
     link_type: LinkType,

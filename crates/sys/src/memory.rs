@@ -7,14 +7,10 @@ use std::mem::size_of_val;
 /// A page of the ordinary size, and one of the large size that x86-64 and aarch64 (with 4 KiB pages) have.
 const PAGE_LEN: usize = 4096;
 
-/// Asks for the cache line that `value` begins in, for reading and writing soon.
+/// Asks for the cache line that an element begins in, for reading and writing soon. A place behind the end asks for a line of somebody else, which costs as much.
 #[inline(always)]
-pub fn prefetch<T>(value: &T) {
-    prefetch_address(std::ptr::from_ref(value).cast());
-}
-
-#[inline(always)]
-fn prefetch_address(address: *const u8) {
+pub fn prefetch_element<T>(elements: &[T], place: usize) {
+    let address = elements.as_ptr().wrapping_add(place);
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -28,12 +24,6 @@ fn prefetch_address(address: *const u8) {
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = address;
-}
-
-/// Asks for the cache line that an element begins in. A place behind the end asks for a line of somebody else, which costs as much.
-#[inline(always)]
-pub fn prefetch_element<T>(elements: &[T], place: usize) {
-    prefetch_address(elements.as_ptr().wrapping_add(place).cast());
 }
 
 /// Asks the kernel to back `memory` with large pages, as far as whole pages of it lie there. Of tables that are read all over this saves most
@@ -62,7 +52,10 @@ mod tests {
     fn hints_change_nothing() {
         let mut memory = vec![7_u64; 1 << 20];
         advise_large_pages(&mut memory);
-        memory.iter().step_by(1000).for_each(prefetch);
+        (0..memory.len())
+            .step_by(1000)
+            .chain([usize::MAX])
+            .for_each(|place| prefetch_element(&memory, place));
         assert!(memory.iter().all(|word| *word == 7));
         advise_large_pages(&mut memory[..3]);
         advise_large_pages::<u8>(&mut []);
