@@ -56,6 +56,9 @@ pub(crate) struct SendArgs {
     rate: u64,
     #[arg(long)]
     packets: u64,
+    /// Without VLAN tags.
+    #[arg(long)]
+    untagged: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +93,10 @@ pub(crate) fn run(args: &LiveArgs, options: &Options, report: &mut Report) -> an
 
 /// The sender's process: prints how many frames the kernel took.
 pub(crate) fn send(args: &SendArgs) -> anyhow::Result<()> {
-    let frames: Vec<Vec<u8>> = Traffic::new(1).take(FRAME_POOL).map(|(_, frame)| frame).collect();
+    let is_tagged = |frame: &Vec<u8>| matches!(frame.get(12..14), Some([0x81, 0x00] | [0x88, 0xa8]));
+    let frames = Traffic::new(1).map(|(_, frame)| frame);
+    let frames: Vec<Vec<u8>> =
+        frames.filter(|frame| !(args.untagged && is_tagged(frame))).take(FRAME_POOL).collect();
     let mut sender = Sender::open(Some(&args.netns), NEAR).map_err(|e| anyhow!(e))?;
     let sent = sender.send(&frames, args.packets, Pace::PerSecond(args.rate)).map_err(|e| anyhow!(e))?;
     println!("{}", sent.packets);
@@ -117,7 +123,7 @@ impl Setting<'_> {
         let mut child = measure::start_quietly(&mut command)?;
         let sent = self
             .wait_until_listening(&mut child)
-            .and_then(|()| send_from(self.namespace, self.rate, self.rate * self.args.seconds));
+            .and_then(|()| send_from(self.namespace, self.rate, self.rate * self.args.seconds, false));
         std::thread::sleep(SETTLE);
         interrupt(&child)?;
         let cpu = measure::reap(child, &command)?;
@@ -164,10 +170,16 @@ impl Setting<'_> {
 }
 
 /// Sends from a process of its own on the first processor. Returns how many packets went.
-pub(crate) fn send_from(namespace: &Namespace, rate: u64, packets: u64) -> anyhow::Result<u64> {
+pub(crate) fn send_from(
+    namespace: &Namespace,
+    rate: u64,
+    packets: u64,
+    untagged: bool,
+) -> anyhow::Result<u64> {
     let mut command = Command::new("taskset");
     command.args(["-c", "0"]).arg(std::env::current_exe()?).args(["send", "--netns", namespace.name()]);
     command.args(["--rate", &rate.to_string(), "--packets", &packets.to_string()]);
+    command.args(untagged.then_some("--untagged"));
     let output = command.output()?;
     ensure!(output.status.success(), "sender: {}", String::from_utf8_lossy(&output.stderr).trim());
     String::from_utf8_lossy(&output.stdout).trim().parse().context("the sender's count")

@@ -52,6 +52,9 @@ pub(crate) struct ReadersArgs {
     /// What readers but the first want: a few of a hundred packets, all but these, or all.
     #[arg(long, value_enum, default_value_t)]
     want: Want,
+    /// The daemon captures by AF_XDP. No VLANs are sent then: AF_PACKET takes their tags out of packets, so the same filters would select others.
+    #[arg(long)]
+    xdp: bool,
 }
 
 /// What readers want. The first always wants all.
@@ -65,7 +68,7 @@ enum Want {
 
 impl Default for ReadersArgs {
     fn default() -> ReadersArgs {
-        ReadersArgs { readers: vec![1, 2, 4, 8, 16], rate: 40_000, seconds: 3, want: Want::Few }
+        ReadersArgs { readers: vec![1, 2, 4, 8, 16], rate: 40_000, seconds: 3, want: Want::Few, xdp: false }
     }
 }
 
@@ -157,13 +160,14 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Sends, and says what processor time that took.
+    /// Sends, and says what processor time that took, with that of the kernel's threads that may receive in the sender's place.
     fn send(&self) -> anyhow::Result<Duration> {
         let packets = self.args.rate * self.args.seconds;
-        let before = CpuTime::of_children();
-        let sent = live::send_from(&self.namespace, self.args.rate, packets)?;
+        let (before, kernel_before) = (CpuTime::of_children(), receiving_threads()?);
+        let sent = live::send_from(&self.namespace, self.args.rate, packets, self.args.xdp)?;
         ensure!(sent == packets, "{sent} packets were sent of {packets}");
-        Ok(CpuTime::of_children().since(before).total())
+        let kernel = receiving_threads()?.saturating_sub(kernel_before);
+        Ok(CpuTime::of_children().since(before).total() + kernel)
     }
 
     fn pinned(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
@@ -205,7 +209,8 @@ impl Bench<'_> {
     fn by_daemon(&self, count: usize) -> anyhow::Result<(Duration, Heard)> {
         let socket = self.folder.path().join("socket");
         let mut command = self.pinned(&self.tapline);
-        command.args(["serve", "-i", FAR, "--name", "bench", "--socket"]).arg(&socket);
+        let interface = if self.args.xdp { format!("xdp:{FAR}") } else { FAR.to_owned() };
+        command.args(["serve", "-i", &interface, "--name", "bench", "--socket"]).arg(&socket);
         let daemon = command.spawn().context("starting tapline serve")?;
         wait_for("the daemon", || Ok(self.status(&socket).is_ok()))?;
         let mut children = Vec::new();
@@ -280,14 +285,31 @@ fn ended(child: Child) -> anyhow::Result<Output> {
 
 /// What processor time programs have taken by now, with all their threads (`schedstat` of proc(5): nanoseconds first).
 fn cpu_of<'c>(children: impl IntoIterator<Item = &'c Child>) -> anyhow::Result<Duration> {
-    let mut nanos = 0;
+    let mut sum = Duration::ZERO;
     for child in children {
         for task in fs::read_dir(format!("/proc/{}/task", child.id()))? {
-            let text = fs::read_to_string(task?.path().join("schedstat"))?;
-            nanos += text.split(' ').next().unwrap_or_default().parse::<u64>().context("schedstat")?;
+            sum += scheduled(&task?.path())?;
         }
     }
-    Ok(Duration::from_nanos(nanos))
+    Ok(sum)
+}
+
+/// That of the kernel's threads for what interrupts left to do.
+fn receiving_threads() -> anyhow::Result<Duration> {
+    let mut sum = Duration::ZERO;
+    for process in fs::read_dir("/proc")? {
+        let path = process?.path();
+        // Processes come and go meanwhile; these stay.
+        if fs::read_to_string(path.join("comm")).is_ok_and(|name| name.starts_with("ksoftirqd/")) {
+            sum += scheduled(&path)?;
+        }
+    }
+    Ok(sum)
+}
+
+fn scheduled(task: &Path) -> anyhow::Result<Duration> {
+    let text = fs::read_to_string(task.join("schedstat"))?;
+    Ok(Duration::from_nanos(text.split(' ').next().unwrap_or_default().parse().context("schedstat")?))
 }
 
 /// Nanoseconds of the daemon's capture thread so far.
@@ -312,9 +334,10 @@ fn number_before(text: &str, words: &str) -> Option<u64> {
 
 fn tell(args: &ReadersArgs, rows: &[Row]) {
     println!(
-        "{} packets a second, {} s, readers that select {} packets: nanoseconds of processor time a packet, above what sending takes",
+        "{} packets a second, {} s, the daemon by {}, readers that select {} packets: nanoseconds of processor time a packet, above what sending takes",
         args.rate,
         args.seconds,
+        if args.xdp { "AF_XDP" } else { "AF_PACKET" },
         match args.want {
             Want::Few => "few",
             Want::Most => "most",

@@ -277,6 +277,8 @@ impl Worker {
         if let Err(error) = desk.begin_history() {
             let _ = desk.log.send(format!("nothing is stored as long as nobody reads: {error}"));
         }
+        // From the first packet on: else those of the first tenth of a second would be taken for nothing.
+        desk.want_less(&**source);
         let (mut is_stopping, mut patience, mut batches) = (false, Duration::ZERO, 0);
         loop {
             // What waits already is of the time before the order: who leaves gets it, who comes does not.
