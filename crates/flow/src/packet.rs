@@ -144,7 +144,7 @@ pub(crate) fn plain(h: &[u8; PLAIN_LEN], meta: &Meta, layer2: bool, seen: &mut S
     let u16_at = |at: usize| u16::from_be_bytes([h[at], h[at + 1]]);
     let (total, protocol) = (u16_at(16), h[23]);
     // EtherType, version and length of the header; more fragments, or not the first.
-    if u32_at(12) >> 8 != 0x0800_45 || u16_at(20) & 0x3fff != 0 {
+    if u32_at(12) >> 8 != 0x08_00_45 || u16_at(20) & 0x3fff != 0 {
         return false;
     }
     // TCP and UDP come mixed as chance has it: a branch that tells them apart is guessed wrong every other time.
