@@ -266,13 +266,14 @@ fn of_dumpcap(errors: &str) -> Option<Said> {
 ///         0  packets failed filter (out of space)
 /// ```
 ///
-/// What it calls unread is all that came and that it did not see: the dropped ones are among them, as its files show (0.6.8).
+/// The dropped ones are among those that it calls unread, and none of them among those that passed, as its files show (0.6.8).
 fn of_netsniff(text: &str) -> Option<Said> {
     let line = text.lines().find(|line| line.contains("packets incoming"))?;
     let unseen: u64 = line.split_once('(')?.1.split_whitespace().next()?.parse().ok()?;
-    let (incoming, dropped) = (packets(text, "packets incoming")?, packets(text, "packets failed filter")?);
-    let (captured, unread) = (incoming.saturating_sub(unseen), unseen.saturating_sub(dropped));
-    Some(Said { captured, dropped, unread, filtered: None })
+    let (passed, dropped) =
+        (packets(text, "packets passed filter")?, packets(text, "packets failed filter")?);
+    let unread = unseen.saturating_sub(dropped);
+    Some(Said { captured: passed.saturating_sub(unread), dropped, unread, filtered: None })
 }
 
 /// A file that a program of the bench may write and that is gone afterwards.
@@ -302,7 +303,7 @@ mod tests {
             Program::Dumpcap.said("", dumpcap).unwrap(),
             Said { captured: 12, dropped: 3, unread: 3, filtered: None }
         );
-        let netsniff = "Running! Hang up with ^C!\n\n   16  packets incoming (6 unread on exit)\n   12  packets passed filter\n    4  packets failed filter (out of space)\n";
+        let netsniff = "Running! Hang up with ^C!\n\n   12  packets incoming (6 unread on exit)\n   12  packets passed filter\n    4  packets failed filter (out of space)\n";
         assert_eq!(
             Program::NetsniffNg.said(netsniff, "").unwrap(),
             Said { captured: 10, dropped: 4, unread: 2, filtered: None }
