@@ -28,6 +28,7 @@ mod rate;
 mod readers;
 mod report;
 mod ring;
+mod scheduled;
 mod sets;
 pub mod system;
 mod traffic;

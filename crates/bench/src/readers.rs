@@ -26,7 +26,7 @@ use tapline_sys::{NetNs, proc_packet};
 use tapline_testkit::netns::{FAR, Namespace};
 
 use crate::measure::median;
-use crate::{Options, live};
+use crate::{Options, live, scheduled};
 
 /// How long programs may take to begin, and to read what there is.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -283,33 +283,16 @@ fn ended(child: Child) -> anyhow::Result<Output> {
     Ok(output)
 }
 
-/// What processor time programs have taken by now, with all their threads (`schedstat` of proc(5): nanoseconds first).
+/// What processor time programs have taken by now, with all their threads.
 fn cpu_of<'c>(children: impl IntoIterator<Item = &'c Child>) -> anyhow::Result<Duration> {
-    let mut sum = Duration::ZERO;
-    for child in children {
-        for task in fs::read_dir(format!("/proc/{}/task", child.id()))? {
-            sum += scheduled(&task?.path())?;
-        }
-    }
-    Ok(sum)
+    let all: Option<u64> = children.into_iter().flat_map(|child| scheduled::tasks(child.id())).sum();
+    all.map(Duration::from_nanos).context("a program or a thread of it ended while its time was read")
 }
 
 /// That of the kernel's threads for what interrupts left to do.
 fn receiving_threads() -> anyhow::Result<Duration> {
-    let mut sum = Duration::ZERO;
-    for process in fs::read_dir("/proc")? {
-        let path = process?.path();
-        // Processes come and go meanwhile; these stay.
-        if fs::read_to_string(path.join("comm")).is_ok_and(|name| name.starts_with("ksoftirqd/")) {
-            sum += scheduled(&path)?;
-        }
-    }
-    Ok(sum)
-}
-
-fn scheduled(task: &Path) -> anyhow::Result<Duration> {
-    let text = fs::read_to_string(task.join("schedstat"))?;
-    Ok(Duration::from_nanos(text.split(' ').next().unwrap_or_default().parse().context("schedstat")?))
+    let all: Option<u64> = scheduled::kernel_threads("ksoftirqd/").into_iter().map(scheduled::thread).sum();
+    all.map(Duration::from_nanos).context("the kernel does not tell what its threads take")
 }
 
 /// Nanoseconds of the daemon's capture thread so far.

@@ -649,6 +649,13 @@ fn unmodified_programs_read_one_capture_each_with_its_own_filter() {
         let said = String::from_utf8_lossy(&said);
         assert!(said.trim_end().lines().last().is_some_and(|last| last.contains(line)), "{said}");
     }
+    // One that hangs holds nobody up, and lists nothing.
+    let live = daemon.live.as_ref().expect("it runs");
+    live.signal("STOP");
+    let listed = finish(programs.command("tcpdump").arg("-D")).succeeded();
+    live.signal("CONT");
+    let said = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(said.contains("any") && !said.contains("tap:"), "{said}");
     let filters = ["tcp", "udp dst portrange 1-2000", "icmp or arp", "ip and greater 300", "not tcp"];
     let readers = [
         programs.tcpdump("tap:office", "1.pcap", filters[0]),

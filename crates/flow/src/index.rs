@@ -11,7 +11,7 @@
 //!
 //! There are at most six places in use to a bucket, so that one in twenty-odd is full when all are taken, and nearly every look-up reads one line.
 //! Memory for all places is reserved at the start; of that only as many buckets are in use as the flows need, twice as many each time when they become too few. So a
-//! table with room for a million flows that holds a thousand has its index in the first-level cache, not spread over 11 MB.
+//! table with room for a million flows that holds a thousand has its index in 22 KB, not spread over 11 MB.
 
 use std::collections::TryReserveError;
 use std::hint::black_box;
@@ -47,7 +47,7 @@ pub(crate) struct Index {
     /// Places for which these are enough, and for which there is memory.
     places: usize,
     places_max: usize,
-    /// The most buckets that an entry was away from its home, plus one.
+    /// The most buckets that an entry was away from its home, plus one, since it grew last.
     pub(crate) chain_max: u32,
 }
 
@@ -78,6 +78,7 @@ impl Index {
         self.clear();
         self.places = places.next_power_of_two().min(self.places_max);
         self.buckets = buckets(self.places);
+        self.chain_max = 0;
     }
 
     /// Where a hash leads.

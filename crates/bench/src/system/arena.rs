@@ -7,7 +7,6 @@
 //! Receiving by NAPI in a thread of its own, on the program's core, makes that core a machine which receives: the kernel and the program share it,
 //! and what does not come through in time is lost on the link, as it is on a wire.
 
-use std::fs;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -15,6 +14,8 @@ use serde::Serialize;
 use tapline_sys::bpf::{Insn, Program, ProgramKind, XdpLink, XdpMode};
 use tapline_sys::{LinkStatistics, NetNs, RouteSocket, affinity, proc_packet};
 use tapline_testkit::netns::{FAR, NEAR, Namespace};
+
+use crate::scheduled;
 
 /// How long a program may take to begin.
 const START_MAX: Duration = Duration::from_secs(10);
@@ -116,7 +117,7 @@ impl Arena {
     pub(crate) fn counters(&mut self) -> Result<Counters> {
         let entered = self.statistics(self.near)?.tx_packets;
         let received = self.statistics(self.far)?.rx_packets;
-        let kernel_ns = self.thread.map_or(0, |thread| run_time_ns(&format!("/proc/{thread}/schedstat")));
+        let kernel_ns = self.thread.and_then(scheduled::thread).unwrap_or(0);
         Ok(Counters { entered, received, kernel_ns })
     }
 
@@ -161,26 +162,10 @@ impl Arena {
 
 /// Threads of the kernel that receive for interfaces of this name, in whatever namespace.
 fn napi_threads() -> Vec<u32> {
-    let prefix = format!("napi/{FAR}-");
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let mut threads: Vec<u32> = numbers
-        .filter(|pid| {
-            fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with(&prefix))
-        })
-        .collect();
-    threads.sort_unstable();
-    threads
+    scheduled::kernel_threads(&format!("napi/{FAR}-"))
 }
 
 /// Processor time of a process so far, in nanoseconds, all of its threads that still run.
 pub(crate) fn process_ns(pid: u32) -> u64 {
-    let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
-    tasks.map(|task| run_time_ns(&task.path().join("schedstat").to_string_lossy())).sum()
-}
-
-/// The first number of a `schedstat` file: nanoseconds on a processor. 0 where the kernel does not tell.
-fn run_time_ns(path: &str) -> u64 {
-    let text = fs::read_to_string(path).unwrap_or_default();
-    text.split_whitespace().next().and_then(|number| number.parse().ok()).unwrap_or(0)
+    scheduled::tasks(pid).into_iter().flatten().sum()
 }

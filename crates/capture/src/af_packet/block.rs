@@ -88,7 +88,7 @@ pub(super) fn read(
         }
         let at = next.at;
         step(&mut next, headers);
-        // Each header says where the next one is, and each is such a line too: packets of one length mostly follow each other.
+        // Each header says where the next one is, and each is such a line too: often packets of one length follow each other.
         let ahead = HEADERS_AHEAD.wrapping_mul(next.at - at);
         memory::prefetch_element(block, next.at.wrapping_add(ahead));
     }

@@ -193,9 +193,11 @@ mod tests {
             state: State::Used,
             packets_in: 1_234_567,
             cycles: 12_345_670,
+            extras: vec![("now\x1b".into(), 1_234), ("a long name".into(), u64::MAX)],
             ..Snapshot::default()
         };
-        let ended = Snapshot { state: State::Retired, name: "old".into(), ..snapshot.clone() };
+        let ended =
+            Snapshot { state: State::Retired, name: "old".into(), extras: Vec::new(), ..snapshot.clone() };
         let stage = |total: Snapshot| Stage {
             packets_per_second: Some(120_400.0),
             bits_per_second: Some(61.44e6),
@@ -222,7 +224,8 @@ mod tests {
             words,
             ["web", "filter", "120 k", "61.4 M", "1,234,567", "10.0", "10.0", "-", "-", "48.1%"]
         );
-        assert!(lines[3].contains("ended"), "{text}");
+        assert_eq!(lines[3].trim(), "now? 1,234  a long name 18,446,744,073,709,551,615");
+        assert!(lines[4].contains("ended"), "{text}");
         assert_eq!(lines[1].len(), lines[2].len());
     }
 

@@ -410,6 +410,10 @@ mod tests {
         );
         assert_eq!((lines.len(), &lines[1]["sourceTransportPort"]), (2, &80.into()));
         assert_eq!((account.flows, account.records, account.written, account.lost), (1, 2, 5, 0));
+        let exporter = Some("10.9.8.7".parse().unwrap());
+        let told = Options { exporter, ..Options::of_rows("exporterIPv4Address", true) };
+        let (text, _) = written(RowFormat::Json, &told, std::slice::from_ref(&both));
+        assert_eq!(text, "{\"exporterIPv4Address\":\"10.9.8.7\"}\n");
         let (text, account) = written(RowFormat::Json, &Options::of_rows(template, true), &[both]);
         let line: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!((&line["octetDeltaCount"], &line["reverseOctetDeltaCount"]), (&300.into(), &200.into()));

@@ -1,7 +1,7 @@
 //! The system's libhs: it takes the patterns as they are, each with its own case.
 //!
-//! The library picks its code by the processor, and some of it has been wrong: 5.4.9 loses matches on processors with AVX-512 VBMI, whatever
-//! platform it compiles for. So it is tried on texts with known answers before it is trusted.
+//! The library picks its code by the processor, and some of it has been wrong: 5.4.9 lost matches on an EPYC with AVX-512 VBMI, whatever
+//! platform it compiled for. So it is tried on texts with known answers before it is trusted.
 
 use super::{Engine, Set};
 use crate::Error;
