@@ -444,6 +444,23 @@ fn flows_that_somebody_chose_do_not_meet() {
     }
 }
 
+/// The index grows several times between a flow's packets, first while some places are in no use: each flow of either version of IP is found again.
+#[test]
+fn flows_are_found_when_the_index_has_grown() {
+    let frame = |at: u16| if at.is_multiple_of(3) { datagram_v6(at.into(), u128::MAX) } else { datagram(at) };
+    // There is room for 2,048 at first. 300 of 1,900 fall silent, then come 6,000 more.
+    let rounds = [(0, 1..1901), (10, 301..1901), (20, 301..1901), (21, 301..7901), (22, 301..7901)];
+    let packets = rounds.into_iter().flat_map(|(second, flows)| flows.map(move |at| (second, at)));
+    let timed = packets.map(|(second, at): (i64, u16)| {
+        let frame = frame(at);
+        let len = frame.len() as u32;
+        (second * SECOND, frame, len)
+    });
+    let metered = metered(&settings(), &timed.collect::<Vec<Timed>>(), true);
+    let with = |packets: u64| metered.flows.iter().filter(|flow| flow.packets() == packets).count();
+    assert_eq!((metered.flows.len(), with(1), with(5), with(2)), (7900, 300, 1600, 6000));
+}
+
 /// The same addresses and identifiers on two VLANs are two packets, where the key tells VLANs apart.
 #[test]
 fn fragments_belong_to_the_network_that_they_came_from() {
