@@ -96,7 +96,7 @@ pub struct Statistics {
     pub active_max: u64,
     /// How many flows the table has room for.
     pub flows_max: u64,
-    /// The most buckets of the index that a look-up had to read.
+    /// The most buckets of the index that a look-up had to read, since the index grew last.
     pub chain_max: u64,
     /// Later fragments whose first one was known.
     pub fragments_joined: u64,
