@@ -59,7 +59,7 @@ pub(crate) struct ReadersArgs {
 
 /// What readers want. The first always wants all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-enum Want {
+pub(crate) enum Want {
     #[default]
     Few,
     Most,
@@ -115,7 +115,7 @@ pub(crate) fn run(args: &ReadersArgs, options: &Options) -> anyhow::Result<()> {
 }
 
 /// Filters of readers, each another unless all want all.
-fn filter(reader: usize, want: Want) -> String {
+pub(crate) fn filter(reader: usize, want: Want) -> String {
     match want {
         _ if reader == 0 => return String::new(),
         Want::Few => {}

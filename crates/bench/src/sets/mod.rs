@@ -3,6 +3,7 @@
 //! ```text
 //! five-tuples   1, 10, 100, 1,000, 10,000 filters of one flow each; three packets of four belong to one of them
 //! mixed         1,000 filters of many kinds on the traffic of a small network
+//! readers       1, 4, 16 filters as those of `readers`, likewise
 //! programs      10, 100 filters that compute with packet bytes: each is asked by its own program, interpreted and as native code
 //! ports         one filter, port 1 or port 2 ... or port n
 //! updates       100,000 five-tuple filters: insert, remove, replace; then the same with a worker that classifies meanwhile
@@ -61,6 +62,8 @@ pub(crate) fn run(args: &SetsArgs, runs: usize) -> anyhow::Result<()> {
     let five_tuples = counts.iter().map(|count| Workload::five_tuples(*count, args.packets));
     measure(five_tuples.collect::<anyhow::Result<_>>()?, args, runs, ticks_per_ns)?;
     measure(vec![Workload::mixed(1000, args.packets)?], args, runs, ticks_per_ns)?;
+    let readers = [1, 4, 16].iter().map(|count| Workload::readers(*count, args.packets));
+    measure(readers.collect::<anyhow::Result<_>>()?, args, runs, ticks_per_ns)?;
     for count in [10, 100] {
         measure(Workload::programs(count, args.packets)?, args, runs, ticks_per_ns)?;
     }

@@ -12,6 +12,8 @@ use tapline_testkit::lent::Lent;
 use tapline_testkit::random::Random;
 use tapline_testkit::traffic::Traffic;
 
+use crate::readers;
+
 /// A set, its filters' own programs, and packets.
 pub(super) struct Workload {
     pub(super) name: String,
@@ -50,6 +52,16 @@ impl Workload {
         workload.filled(packets, mixed_text, &|program| Arc::new(program))
     }
 
+    /// Those of a daemon's readers: a few kinds, of each some that differ in a number or a range.
+    pub(super) fn readers(count: usize, packets: usize) -> anyhow::Result<Workload> {
+        let mut workload = Workload::empty(format!("{count} readers"), count);
+        for reader in 0..count {
+            workload.add(&readers::filter(reader, readers::Want::Few), &|program| Arc::new(program))?;
+        }
+        workload.see_a_small_network(packets);
+        Ok(workload)
+    }
+
     /// Filters that hash tables do not settle: each asks its own program, interpreted and, where there is any, as native code.
     pub(super) fn programs(count: usize, packets: usize) -> anyhow::Result<Vec<Workload>> {
         let empty = |kind| Workload::empty(format!("{count} programs, {kind}"), count);
@@ -76,15 +88,23 @@ impl Workload {
         let mut random = Random::new(7);
         let workload = &mut self;
         while workload.programs.len() < workload.count {
-            let text = next_text(&mut random);
-            let filter = Filter::compile_with(&text, &Options::default(), backend)
-                .map_err(|error| anyhow!(error.render(&text)))?;
-            let index = workload.set.insert(filter, 0).index();
-            workload.programs.push((index, program(&text)?));
+            workload.add(&next_text(&mut random), backend)?;
         }
-        let frames: Vec<Vec<u8>> = Traffic::new(1).take(packets).map(|(_, frame)| frame).collect();
-        workload.pool = Lent::new(&frames);
+        workload.see_a_small_network(packets);
         Ok(self)
+    }
+
+    fn add(&mut self, text: &str, backend: Backend<'_>) -> anyhow::Result<()> {
+        let filter = Filter::compile_with(text, &Options::default(), backend)
+            .map_err(|error| anyhow!(error.render(text)))?;
+        let index = self.set.insert(filter, 0).index();
+        self.programs.push((index, program(text)?));
+        Ok(())
+    }
+
+    fn see_a_small_network(&mut self, packets: usize) {
+        let frames: Vec<Vec<u8>> = Traffic::new(1).take(packets).map(|(_, frame)| frame).collect();
+        self.pool = Lent::new(&frames);
     }
 
     /// `port 1 or port 2 ... or port n` alone, on traffic to all ports.

@@ -114,6 +114,20 @@ pub(super) struct Check {
     needs: Option<Needs>,
 }
 
+/// The least and the greatest number.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    low: u32,
+    high: u32,
+}
+
+impl Bounds {
+    #[inline(always)]
+    pub(super) fn hold(self, value: u32) -> bool {
+        self.low <= value && value <= self.high
+    }
+}
+
 /// A set of numbers, ready to be asked.
 #[derive(Clone, Debug)]
 enum Numbers {
@@ -276,6 +290,15 @@ impl Alternative {
         // A layout of no bits has one key, of no words.
         let count = self.keys.len().checked_div(words).unwrap_or(1);
         (0..count).map(move |at| &self.keys[at * words..][..words])
+    }
+
+    /// What is left to ask of a packet that has one of the keys, if it is nothing but whether a part is in a range.
+    pub(super) fn bounds(&self) -> Option<(Part, Bounds)> {
+        let Check { rest, needs: None } = self.check.as_ref()? else { return None };
+        let [(part, Numbers::Listed(Condition { among: None, without, low, high }))] = &**rest else {
+            return None;
+        };
+        without.is_empty().then_some((*part, Bounds { low: *low, high: *high }))
     }
 
     fn may_need_program(&self) -> bool {

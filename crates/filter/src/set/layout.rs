@@ -153,6 +153,18 @@ impl Layout {
     }
 }
 
+impl Layout {
+    /// Whether these parts are all that the key is made of.
+    pub(super) fn is_covered_by(&self, parts: impl Iterator<Item = Part> + Clone) -> bool {
+        self.windows.iter().all(|window| {
+            let held = parts.clone().filter(|part| window.holds(*part));
+            let bits =
+                held.map(|part| u64::from(part.mask) << (window.shift_of(part) - u32::from(window.shift)));
+            bits.fold(0, |all, bits| all | bits) & window.mask == window.mask
+        })
+    }
+}
+
 /// Neighbours in windows; not yet placed in words.
 fn grouped(parts: &[Part]) -> Vec<Window> {
     let mut windows: Vec<Window> = Vec::with_capacity(parts.len());

@@ -19,6 +19,8 @@ pub struct Matches {
 pub(super) struct Scratch {
     pub(super) probes: Vec<Probe>,
     pub(super) keys: Vec<u64>,
+    /// Filters that accept a packet of a lookup, by its index.
+    pub(super) found: Vec<(u8, u32)>,
 }
 
 /// A lookup that is to be made.

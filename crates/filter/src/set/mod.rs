@@ -63,14 +63,18 @@ pub use pattern::{Pattern, PatternError};
 pub use replica::{BEHIND_MAX, Replica, Updates};
 pub use tapline_packet::FiveTuple;
 
+use field::Part;
 use fragments::Fragments;
 use layout::{Layout, WORDS_MAX};
 use matches::Probe;
-use plan::{Guard, NUMBERS_MAX, Plan};
+use plan::{Guard, NUMBERS_MAX, Plan, Step, Tables};
 use table::Table;
 
 /// Different layouts in a set. Alternatives beyond are asked one by one, of each packet; [`FilterSet::unmerged`] counts them.
 pub const LAYOUTS_MAX: usize = 256;
+
+/// Entries that a table may have for the plan to hold them in its place: the plan is made anew with each change of them.
+const PLANNED_MAX: usize = 1024;
 
 /// Lookups that are gathered before they are made, so that they wait for memory together.
 const PROBES_AT_ONCE: usize = 64;
@@ -156,7 +160,7 @@ struct Shape {
 }
 
 /// What a table holds: the filter's index, the alternative, and whether there is something to check.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 struct Entry {
     slot: u32,
     alternative: u8,
@@ -182,6 +186,12 @@ impl Entry {
             settled: number >> 40 & 1 != 0,
             unseen: number >> 41 & 1 != 0,
         }
+    }
+
+    /// What is left to ask, if it is nothing but whether a part is in a range.
+    fn bounds(self, slots: &[Slot]) -> Option<(Part, filter::Bounds)> {
+        let filter = slots[self.slot as usize].filter.as_ref().filter(|_| !self.unseen)?;
+        filter.alternatives[usize::from(self.alternative)].bounds()
     }
 }
 
@@ -330,10 +340,7 @@ impl FilterSet {
             }
         }
         if std::mem::take(&mut self.plan_is_old) {
-            let tables = self.shapes.iter().enumerate();
-            let tables =
-                tables.filter_map(|(at, shape)| Some((at as u16, shape.as_ref()?.guards.as_deref()?)));
-            self.plan = Plan::new(tables);
+            self.plan = Plan::new(Tables { shapes: &self.shapes, slots: &self.slots });
         }
     }
 
@@ -364,7 +371,8 @@ impl FilterSet {
             let unseen = found.layout != alternative.layout;
             self.unmerged -= usize::from(unseen);
             let settled = alternative.check.is_none() && !unseen;
-            found.unfile(Entry { slot: index, alternative: number as u8, settled, unseen }, alternative);
+            let entry = Entry { slot: index, alternative: number as u8, settled, unseen };
+            self.plan_is_old |= found.unfile(entry, alternative);
             if found.entries == 0 {
                 self.emptied.push(*shape);
             }
@@ -409,12 +417,23 @@ impl FilterSet {
     fn look_up(&self, batch: &Batch<'_>, packets: impl Iterator<Item = usize>, matches: &mut Matches) {
         let mut scratch = std::mem::take(&mut matches.scratch);
         for index in packets {
-            let packet = batch.packet(index);
-            self.plan.tables(packet, &mut |shape| {
-                if let Some(found) = &self.shapes[usize::from(shape)] {
-                    found.probe(packet, index, shape, &mut scratch);
+            let (packet, mark, gathered) = (batch.packet(index), matches.mark(), scratch.probes.len());
+            self.plan.walk(packet, |step| match step {
+                Step::Found(slots) => slots.iter().for_each(|slot| matches.push(*slot)),
+                Step::Candidates(entries) => self.ask(entries, packet, matches),
+                Step::Table(shape) => {
+                    if let Some(found) = &self.shapes[usize::from(shape)] {
+                        found.probe(packet, index, shape, &mut scratch);
+                    }
                 }
             });
+            if scratch.probes.len() == gathered {
+                let len = self.settle(matches.since(mark));
+                matches.finish(index, mark, len);
+                continue;
+            }
+            scratch.found.extend(matches.since(mark).iter().map(|slot| (index as u8, *slot)));
+            matches.finish(index, mark, 0);
             if scratch.probes.len() >= PROBES_AT_ONCE {
                 self.make_probes(batch, &mut scratch, matches);
             }
@@ -426,9 +445,13 @@ impl FilterSet {
     /// Makes the lookups that were gathered; those of one packet stand together.
     fn make_probes(&self, batch: &Batch<'_>, scratch: &mut matches::Scratch, matches: &mut Matches) {
         self.touch(scratch);
+        let mut found = scratch.found.iter().peekable();
         for probes in scratch.probes.chunk_by(|a, b| a.packet == b.packet) {
             let index = usize::from(probes[0].packet);
             let (packet, mark) = (batch.packet(index), matches.mark());
+            while let Some((_, slot)) = found.next_if(|(packet, _)| *packet == probes[0].packet) {
+                matches.push(*slot);
+            }
             for probe in probes {
                 self.make(*probe, &scratch.keys, packet, matches);
             }
@@ -437,6 +460,7 @@ impl FilterSet {
         }
         scratch.probes.clear();
         scratch.keys.clear();
+        scratch.found.clear();
     }
 
     /// Reads the slots where lookups begin: many waits for memory at once in place of one after the other.
@@ -462,6 +486,15 @@ impl FilterSet {
         }
     }
 
+    #[inline(never)]
+    fn ask(&self, entries: &[Entry], packet: Packet<'_>, matches: &mut Matches) {
+        for entry in entries {
+            if self.accepts(*entry, packet) {
+                matches.push(entry.slot);
+            }
+        }
+    }
+
     fn accepts(&self, entry: Entry, packet: Packet<'_>) -> bool {
         let Some(filter) = &self.slots[entry.slot as usize].filter else { return false };
         let alternative = &filter.alternatives[usize::from(entry.alternative)];
@@ -474,9 +507,13 @@ impl FilterSet {
     }
 
     /// Brings what was found for a packet in order; says how many are to be kept.
+    #[inline]
     fn settle(&self, found: &mut [u32]) -> usize {
+        if found.len() < 2 { found.len() } else { self.settle_several(found) }
+    }
+
+    fn settle_several(&self, found: &mut [u32]) -> usize {
         match (found.len(), self.mode) {
-            (0 | 1, _) => found.len(),
             (_, Mode::First) => {
                 let first = found.iter().copied().min_by_key(|slot| {
                     let slot = &self.slots[*slot as usize];
@@ -501,6 +538,13 @@ impl FilterSet {
 impl Shape {
     /// Adds an alternative. Says whether the plan changes with it.
     fn file(&mut self, entry: Entry, alternative: &filter::Alternative) -> bool {
+        let was_planned = self.is_planned();
+        let changes_guards = self.file_in_table(entry, alternative);
+        changes_guards || was_planned || self.is_planned()
+    }
+
+    /// Says whether the guards change with it.
+    fn file_in_table(&mut self, entry: Entry, alternative: &filter::Alternative) -> bool {
         let number = entry.number();
         if entry.unseen {
             self.table.insert(&[], number);
@@ -527,7 +571,8 @@ impl Shape {
         wider || guards.len() != before
     }
 
-    fn unfile(&mut self, entry: Entry, alternative: &filter::Alternative) {
+    /// Takes an alternative out. Says whether the plan changes with it.
+    fn unfile(&mut self, entry: Entry, alternative: &filter::Alternative) -> bool {
         let number = entry.number();
         if entry.unseen {
             self.table.remove(&[], number);
@@ -535,6 +580,24 @@ impl Shape {
             alternative.keys().for_each(|key| self.table.remove(key, number));
         }
         self.entries -= 1;
+        self.is_planned()
+    }
+
+    /// Whether the plan asks for all that the key is made of, and holds the entries.
+    fn is_planned(&self) -> bool {
+        let is_covered =
+            |guards: &Vec<Guard>| self.layout.is_covered_by(guards.iter().map(|guard| guard.part));
+        self.entries <= PLANNED_MAX && self.guards.as_ref().is_some_and(is_covered)
+    }
+
+    /// What is filed under these values of the parts.
+    fn entries_of(&self, values: &[(Part, u32)]) -> impl Iterator<Item = Entry> {
+        let key = self.layout.key(values);
+        let found = key.map_or(&[][..], |key| {
+            let key = &key[..self.layout.words()];
+            self.table.find(self.table.hash(key), key)
+        });
+        found.iter().map(|number| Entry::of(Table::number(*number)))
     }
 
     /// Notes the lookup of a packet, if its bytes are there.

@@ -1,26 +1,35 @@
-//! Which tables a packet is looked up in.
+//! What a packet is asked, beginning with what most tables want to know.
 //!
 //! ```text
 //! type?  0x800 -> protocol?  6  -> tables 1 4 7
-//!    |                       17 -> tables 2 5
-//!    |            | none of these, or not asked: tables 3
+//!    |                 |     17 -> found: filters 3 9; ports? range 80-90: filter 2
+//!    |                 | none of these: tables 3
 //!    |   0x86dd -> tables 6 8
-//!    | not asked: tables 9
+//!    | none of these: tables 9
 //! ```
 //!
 //! All filters of a table look at the same bits. Where they want few different numbers in a part, these decide beforehand whether
-//! the table is worth a lookup. What several tables want is asked once. A packet takes the way of its number and the way of
-//! those tables that do not ask.
+//! the table is worth a lookup. What several tables want is asked once. A packet takes the way of its number, and then that of
+//! those tables that do not ask. A table of which every bit was asked on the way is not looked up: what is filed under these numbers
+//! stands in the plan.
 
 use tapline_packet::Packet;
 
-use super::field::Part;
+use super::field::{Origin, Part};
+use super::filter::Bounds;
+use super::{Entry, Shape, Slot};
 
 /// Different numbers that a part may have in a table to be asked beforehand.
 pub(super) const NUMBERS_MAX: usize = 4;
 
 /// Places at which one table may stand.
 const COPIES_MAX: usize = 16;
+
+/// With so many ways a question's answer is sought by halves.
+const WAYS_IN_TURN: usize = 8;
+
+/// No further node.
+const END: u32 = u32::MAX;
 
 /// A part, and the numbers that the filters of a table want there.
 #[derive(Clone, Debug)]
@@ -45,25 +54,92 @@ impl Guard {
     }
 }
 
-/// The questions, the first one first.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Plan {
-    nodes: Vec<Node>,
+/// What the plan says of a packet.
+pub(super) enum Step<'p> {
+    /// These filters accept it.
+    Found(&'p [u32]),
+    /// These do, if the rest of them holds too.
+    Candidates(&'p [Entry]),
+    /// A table that may have an entry for it.
+    Table(u16),
 }
 
-#[derive(Clone, Debug, Default)]
-struct Node {
+/// The questions, the first one first.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    nodes: Vec<Node>,
+    first: u32,
+    ways: Vec<Way>,
+    found: Vec<u32>,
+    ranged: Vec<Ranged>,
+    ranges: Vec<(Bounds, u32)>,
+    candidates: Vec<Entry>,
     tables: Vec<u16>,
-    question: Option<Question>,
+}
+
+/// A piece of one of the plan's lists.
+#[derive(Clone, Copy, Debug, Default)]
+struct Piece {
+    start: u32,
+    end: u32,
 }
 
 #[derive(Clone, Debug)]
-struct Question {
-    part: Part,
-    /// Numbers, ascending, and where they lead.
-    ways: Vec<(u32, usize)>,
-    /// Where the tables stand that do not ask.
-    otherwise: usize,
+struct Node {
+    found: Piece,
+    ranged: Piece,
+    candidates: Piece,
+    tables: Piece,
+    /// What to read, and the ways; no ways if there is no question.
+    look: Look,
+    ways: Piece,
+    /// Where to go on, for a packet that takes none of the ways; they lead there too.
+    next: u32,
+}
+
+/// Where a number leads.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    number: u32,
+    node: u32,
+}
+
+/// Filters that accept if a part is in a range, each with its own.
+#[derive(Clone, Copy, Debug)]
+struct Ranged {
+    look: Look,
+    ranges: Piece,
+}
+
+/// How a part is read.
+#[derive(Clone, Copy, Debug)]
+enum Look {
+    /// Of the four bytes from here on, these bits.
+    Four {
+        at: u32,
+        mask: u32,
+    },
+    Part(Part),
+}
+
+impl Look {
+    fn at(part: Part) -> Look {
+        match part.end().checked_sub(4).and_then(|at| u32::try_from(at).ok()) {
+            Some(at) if part.origin == Origin::Start => Look::Four { at, mask: part.mask },
+            _ => Look::Part(part),
+        }
+    }
+
+    #[inline(always)]
+    fn read(self, packet: Packet<'_>) -> Option<u32> {
+        match self {
+            Look::Four { at, mask } => {
+                let bytes = packet.data.get(at as usize..)?.first_chunk()?;
+                Some(u32::from_be_bytes(*bytes) & mask)
+            }
+            Look::Part(part) => part.read(packet),
+        }
+    }
 }
 
 /// A table on its way through the questions.
@@ -72,47 +148,79 @@ struct Member<'a> {
     table: u16,
     guards: Vec<&'a Guard>,
     copies: usize,
+    /// What was answered on the way, if all answers together leave nothing to look up.
+    values: Option<Vec<(Part, u32)>>,
+}
+
+/// The set's tables and filters.
+#[derive(Clone, Copy)]
+pub(super) struct Tables<'a> {
+    pub(super) shapes: &'a [Option<Shape>],
+    pub(super) slots: &'a [Slot],
+}
+
+impl Default for Plan {
+    fn default() -> Plan {
+        Plan {
+            nodes: Vec::new(),
+            first: END,
+            ways: Vec::new(),
+            found: Vec::new(),
+            ranged: Vec::new(),
+            ranges: Vec::new(),
+            candidates: Vec::new(),
+            tables: Vec::new(),
+        }
+    }
 }
 
 impl Plan {
-    /// A plan for tables and their guards.
-    pub(super) fn new<'a>(tables: impl IntoIterator<Item = (u16, &'a [Guard])>) -> Plan {
-        let members = tables
-            .into_iter()
-            .map(|(table, guards)| Member { table, guards: guards.iter().collect(), copies: 1 })
-            .collect();
+    /// A plan for all tables that are guarded, if only by nothing.
+    pub(super) fn new(tables: Tables<'_>) -> Plan {
+        let shapes = tables.shapes.iter().enumerate();
+        let members = shapes.filter_map(|(at, shape)| Member::new(at as u16, shape.as_ref()?)).collect();
         let mut plan = Plan::default();
-        plan.add(members);
+        plan.first = plan.add(tables, members, END);
         plan
     }
 
-    /// Calls `visit` with each table that may have an entry for the packet.
+    /// Tells `see` of all filters that accept the packet, that may, and of tables that may have more.
     #[inline]
-    pub(super) fn tables(&self, packet: Packet<'_>, visit: &mut impl FnMut(u16)) {
-        self.from(0, packet, visit);
-    }
-
-    fn from(&self, node: usize, packet: Packet<'_>, visit: &mut impl FnMut(u16)) {
-        let mut next = self.nodes.get(node);
-        while let Some(node) = next {
-            node.tables.iter().for_each(|table| visit(*table));
-            let Some(question) = &node.question else { return };
-            if let Some(number) = question.part.read(packet)
-                && let Ok(way) = question.ways.binary_search_by_key(&number, |(number, _)| *number)
-            {
-                self.from(question.ways[way].1, packet, visit);
+    pub(super) fn walk<'p>(&'p self, packet: Packet<'_>, mut see: impl FnMut(Step<'p>)) {
+        let mut next = self.first;
+        while let Some(node) = self.nodes.get(next as usize) {
+            if !node.found.is_empty() {
+                see(Step::Found(node.found.of(&self.found)));
             }
-            next = self.nodes.get(question.otherwise);
+            for ranged in node.ranged.of(&self.ranged) {
+                let Some(value) = ranged.look.read(packet) else { continue };
+                for (bounds, slot) in ranged.ranges.of(&self.ranges) {
+                    if bounds.hold(value) {
+                        see(Step::Found(std::slice::from_ref(slot)));
+                    }
+                }
+            }
+            if !node.candidates.is_empty() {
+                see(Step::Candidates(node.candidates.of(&self.candidates)));
+            }
+            node.tables.of(&self.tables).iter().for_each(|table| see(Step::Table(*table)));
+            next = node.next;
+            if !node.ways.is_empty()
+                && let Some(number) = node.look.read(packet)
+                && let Some(way) = way_of(node.ways.of(&self.ways), number)
+            {
+                next = way;
+            }
         }
     }
 
-    /// Adds the questions for these tables and says where they begin.
-    fn add(&mut self, members: Vec<Member<'_>>) -> usize {
-        let at = self.nodes.len();
-        self.nodes.push(Node::default());
+    /// Adds the questions for these tables, behind which `then` comes, and says where they begin.
+    fn add(&mut self, tables: Tables<'_>, members: Vec<Member<'_>>, then: u32) -> u32 {
+        if members.is_empty() {
+            return then;
+        }
         let Some(part) = most_asked(&members) else {
-            self.nodes[at].tables = members.iter().map(|member| member.table).collect();
-            return at;
+            return self.add_leaf(tables, members, then);
         };
         let (asking, rest): (Vec<_>, Vec<_>) = members.into_iter().partition(|member| member.asks(part));
         let mut numbers: Vec<u32> = asking
@@ -122,33 +230,89 @@ impl Plan {
             .collect();
         numbers.sort_unstable();
         numbers.dedup();
+        let next = self.add(tables, rest, then);
         let ways = numbers.into_iter().map(|number| {
             let wanting = asking.iter().filter_map(|member| member.after(part, number));
-            (number, self.add(wanting.collect()))
+            Way { number, node: self.add(tables, wanting.collect(), next) }
         });
-        let ways = ways.collect();
-        let otherwise = if rest.is_empty() { usize::MAX } else { self.add(rest) };
-        self.nodes[at].question = Some(Question { part, ways, otherwise });
-        at
+        let ways: Vec<Way> = ways.collect();
+        let ways = Piece::added(&mut self.ways, ways);
+        self.add_node(Node { look: Look::at(part), ways, ..Node::leading_to(next) })
+    }
+
+    /// Adds what is left when nothing more is to be asked.
+    fn add_leaf(&mut self, tables: Tables<'_>, members: Vec<Member<'_>>, then: u32) -> u32 {
+        let (mut found, mut ranged, mut candidates, mut looked_up) = (vec![], vec![], vec![], vec![]);
+        for member in members {
+            let Some(shape) = &tables.shapes[usize::from(member.table)] else { continue };
+            let Some(values) = member.values.filter(|_| member.guards.is_empty()) else {
+                looked_up.push(member.table);
+                continue;
+            };
+            for entry in shape.entries_of(&values) {
+                match entry.bounds(tables.slots) {
+                    _ if entry.settled => found.push(entry.slot),
+                    Some((part, bounds)) => ranged.push((part, bounds, entry.slot)),
+                    None => candidates.push(entry),
+                }
+            }
+        }
+        if found.is_empty() && ranged.is_empty() && candidates.is_empty() && looked_up.is_empty() {
+            return then;
+        }
+        ranged.sort_by_key(|(part, ..)| *part);
+        let ranged: Vec<Ranged> = ranged
+            .chunk_by(|a, b| a.0 == b.0)
+            .map(|of_part| {
+                let ranges = of_part.iter().map(|(_, bounds, slot)| (*bounds, *slot));
+                Ranged { look: Look::at(of_part[0].0), ranges: Piece::added(&mut self.ranges, ranges) }
+            })
+            .collect();
+        let node = Node {
+            found: Piece::added(&mut self.found, found),
+            ranged: Piece::added(&mut self.ranged, ranged),
+            candidates: Piece::added(&mut self.candidates, candidates),
+            tables: Piece::added(&mut self.tables, looked_up),
+            ..Node::leading_to(then)
+        };
+        self.add_node(node)
+    }
+
+    fn add_node(&mut self, node: Node) -> u32 {
+        self.nodes.push(node);
+        self.nodes.len() as u32 - 1
     }
 }
 
-/// The part that most tables ask, of several; one table alone is looked up at once.
-fn most_asked(members: &[Member<'_>]) -> Option<Part> {
-    if members.len() < 2 {
-        return None;
+#[inline(always)]
+fn way_of(ways: &[Way], number: u32) -> Option<u32> {
+    if ways.len() <= WAYS_IN_TURN {
+        return ways.iter().find(|way| way.number == number).map(|way| way.node);
     }
+    ways.binary_search_by_key(&number, |way| way.number).ok().map(|at| ways[at].node)
+}
+
+/// The part that most tables ask. One table alone asks only if that decides it: else it is looked up at once.
+fn most_asked(members: &[Member<'_>]) -> Option<Part> {
+    let is_alone = members.len() < 2;
     let asked = |member: &Member<'_>| {
         let parts: Vec<Part> = member.guards.iter().map(|guard| guard.part).collect();
         parts.into_iter().filter(|part| member.asks(*part)).collect::<Vec<Part>>()
     };
-    let mut parts: Vec<Part> = members.iter().flat_map(asked).collect();
+    let asking = members.iter().filter(|member| !is_alone || member.values.is_some());
+    let mut parts: Vec<Part> = asking.flat_map(asked).collect();
     parts.sort_unstable();
     let run = |run: &[Part]| (run.len(), std::cmp::Reverse(run[0]));
     parts.chunk_by(|a, b| a == b).map(run).max().map(|(_, part)| part.0)
 }
 
 impl<'a> Member<'a> {
+    fn new(table: u16, shape: &'a Shape) -> Option<Member<'a>> {
+        let guards = shape.guards.as_ref()?.iter().collect();
+        let values = shape.is_planned().then(Vec::new);
+        Some(Member { table, guards, copies: 1, values })
+    }
+
     fn guard(&self, part: Part) -> Option<&'a Guard> {
         self.guards.iter().find(|guard| guard.part == part).copied()
     }
@@ -161,6 +325,33 @@ impl<'a> Member<'a> {
     fn after(&self, part: Part, number: u32) -> Option<Member<'a>> {
         let guard = self.guard(part).filter(|guard| guard.numbers.contains(&number))?;
         let guards = self.guards.iter().filter(|guard| guard.part != part).copied().collect();
-        Some(Member { table: self.table, guards, copies: self.copies * guard.numbers.len() })
+        let mut values = self.values.clone();
+        values.iter_mut().for_each(|values| values.push((part, number)));
+        Some(Member { table: self.table, guards, copies: self.copies * guard.numbers.len(), values })
+    }
+}
+
+impl Node {
+    fn leading_to(next: u32) -> Node {
+        let [found, ranged, candidates, tables, ways] = [Piece::default(); 5];
+        Node { found, ranged, candidates, tables, look: Look::Four { at: 0, mask: 0 }, ways, next }
+    }
+}
+
+impl Piece {
+    fn added<T>(list: &mut Vec<T>, more: impl IntoIterator<Item = T>) -> Piece {
+        let start = list.len() as u32;
+        list.extend(more);
+        Piece { start, end: list.len() as u32 }
+    }
+
+    #[inline(always)]
+    fn is_empty(self) -> bool {
+        self.start == self.end
+    }
+
+    #[inline(always)]
+    fn of<T>(self, list: &[T]) -> &[T] {
+        list.get(self.start as usize..self.end as usize).unwrap_or(&[])
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tapline_packet::{Batch, Packet, Selection};
+use tapline_testkit::frames::{Ethernet, Host, IpPair, Udp};
 use tapline_testkit::lent::Lent;
 
 use super::*;
@@ -99,6 +100,55 @@ fn filters_that_differ_in_constants_share_one_table_and_need_no_program() {
         set.insert(filter, 0);
     }
     assert_eq!(set.layouts(), 1);
+}
+
+/// Ranges of many filters stand in the plan, as does what few numbers decide: with each change it is made anew, and beyond a number of entries left to the table.
+#[test]
+fn what_the_plan_holds_is_what_the_filters_say_after_each_change() {
+    let ports = |number: u16| format!("udp and portrange {}-{}", 40 * number, 40 * number + 100);
+    let nibble = |number: u16| format!("udp and ip[15] & 15 = {number}");
+    let text = |number: u16| if number.is_multiple_of(50) { nibble(number / 50 % 5) } else { ports(number) };
+    let link = Ethernet::between(&Host::number(1), &Host::number(2));
+    let frame = |at: u16| {
+        let pair = IpPair::V4([10, 1, 2, at as u8 % 8].into(), [192, 0, 2, 1].into());
+        link.ip(&Udp { src: 517 * at, dst: 50 + 97 * at }.packet(pair, b"payload"))
+    };
+    let frames = Lent::new(&(0..100).map(frame).collect::<Vec<_>>());
+    let mut set = FilterSet::new(Mode::All);
+    let mut there: Vec<(FilterId, Program)> = Vec::new();
+    let check = |set: &mut FilterSet, there: &[(FilterId, Program)]| {
+        for (packet, found) in classify(set, &frames.batch()).into_iter().enumerate() {
+            let accepting = there.iter().filter(|(_, own)| accepts(own, frames.batch().packet(packet)));
+            let mut expected: Vec<u32> = accepting.map(|(id, _)| id.index()).collect();
+            expected.sort_unstable();
+            assert_eq!(found, expected, "packet {packet} of {} filters", there.len());
+        }
+    };
+    for number in 0..1200 {
+        there.push((set.insert(filter(&text(number)), 0), program(&text(number))));
+        if number % 199 == 0 {
+            check(&mut set, &there);
+        }
+    }
+    let is_planned =
+        |set: &FilterSet| set.shapes.iter().flatten().any(|shape| shape.entries > 100 && shape.is_planned());
+    assert!(!is_planned(&set), "2,300 entries are too many");
+    for number in 0..1200 {
+        let at = usize::from(number) % there.len();
+        let (id, own) = &mut there[at];
+        if number % 3 == 0 {
+            set.exchange(*id, filter(&text(number + 7))).unwrap();
+            *own = program(&text(number + 7));
+        } else {
+            set.remove(*id).unwrap();
+            there.swap_remove(at);
+        }
+        if number % 199 == 0 {
+            check(&mut set, &there);
+        }
+    }
+    assert!(is_planned(&set), "{} are not", there.len());
+    check(&mut set, &there);
 }
 
 /// A filter that most packets meet in part is one alternative, which its program decides; in what all its ways have in common it is still looked up.
