@@ -93,7 +93,7 @@ struct Node {
     /// What to read, and the ways; no ways if there is no question.
     look: Look,
     ways: Piece,
-    /// Where to go on, for a packet that takes none of the ways; they lead there too.
+    /// Where to go on, for a packet that takes none of the ways; they lead there too. Always a node that was added before this one, so a walk ends.
     next: u32,
 }
 
