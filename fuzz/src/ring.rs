@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use tapline_packet::{BATCH_MAX, Batch, LinkType, Meta, Record, Selection, Timestamp};
 use tapline_ring::{
-    BufferSpec, Policy, Reader, ReaderId, ReaderParts, ReaderSpec, Room, Standing, Start, WakeWish, Writer,
+    BufferSpec, Held, Policy, Reader, ReaderId, ReaderParts, ReaderSpec, Replay, Room, Standing, Start,
+    WakeWish, Writer,
 };
 use tapline_sys::{Memfd, Seals, SharedWords};
 
@@ -160,7 +161,7 @@ fn ensure_within_bounds(reader: &Reader, packets: usize) {
 
 /// A reader that lies costs nobody a packet and forges no account; one that lost for want of room is not called lossless.
 ///
-/// A batch fits two of the four blocks, as one that is held leaves three. Kinds: 0 to 3 store packets, 4 ticks, 5 replays; all others change a word of the liar's index.
+/// A batch fits two of the four blocks, as one that is held leaves three. Kinds: 0 to 3 store packets, 4 ticks, 5 replays, after `word` packets no more than counting; all others change a word of the liar's index.
 pub fn ring_reader(data: &[u8]) {
     let steps: Vec<Step> = steps(data).collect();
     let mut writer = Writer::create(&spec(), Timestamp::EPOCH).expect("a buffer");
@@ -180,7 +181,18 @@ pub fn ring_reader(data: &[u8]) {
                 while honest.advance().expect("a sound index") > 0 {}
             }
             4 => writer.tick(now_ns),
-            5 => offered += writer.replay(liar.id, Start::Oldest, |_| Some(1)).expect("a reader"),
+            5 => {
+                writer.begin(liar.id, Start::Oldest).expect("a reader");
+                let mut offer = |_: &Held<'_>| Some(1).inspect(|_| offered += 1);
+                let is_done = writer.replay(liar.id, step.word.into(), &mut offer).expect("a reader");
+                if is_done != Replay::Done {
+                    // It lies about its places, or has none: the rest is counted.
+                    writer.skip(liar.id).expect("a reader");
+                    let rest = writer.replay(liar.id, usize::MAX, &mut offer);
+                    assert_eq!(rest.expect("a reader"), Replay::Done);
+                }
+                writer.be_present(liar.id).expect("a reader");
+            }
             _ => lie(&memory, step),
         }
         let account = writer.account(liar.id).expect("a reader");

@@ -331,9 +331,13 @@ fn capture_text(capture: &CaptureStatus) -> String {
 
 fn reader_text(reader: &ReaderStatus) -> String {
     let filter = if reader.filter.is_empty() { "all" } else { &reader.filter };
+    let past = match reader.past {
+        0 => String::new(),
+        left => format!(", of the past {} to look at", grouped(left)),
+    };
     let program: String = reader.program.chars().take(22).collect();
     format!(
-        "  {:>6}  {:>7}  {program:<24}{:>14}{:>14}{:>12}{:>10}  {}, {filter}\n",
+        "  {:>6}  {:>7}  {program:<24}{:>14}{:>14}{:>12}{:>10}  {}{past}, {filter}\n",
         reader.number,
         reader.pid,
         grouped(reader.counts.offered),

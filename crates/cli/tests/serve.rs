@@ -128,7 +128,7 @@ impl Daemon {
         wait_for("packets to be read", || {
             let status = self.status();
             let read = status["captures"][0]["readers"].as_array().expect("a list");
-            let is_done = |reader: &&Value| reader["counts"]["unread"] == 0;
+            let is_done = |reader: &&Value| reader["counts"]["unread"] == 0 && reader["past"] == 0;
             status["captures"][0]["packets"] == packets && read.iter().filter(is_done).count() >= readers
         });
     }
@@ -826,6 +826,26 @@ fn a_reader_can_begin_in_the_past() {
         let (packets, tap) = reader.interrupt();
         assert!(packets == expected && !packets.is_empty(), "{arguments:?}: {tap}");
     }
+    daemon.end();
+}
+
+#[test]
+fn the_past_may_be_more_than_an_index_holds() {
+    let Some(mut daemon) =
+        Daemon::start("the_past_may_be_more_than_an_index_holds", &["--history", "", "--buffer", "128"])
+    else {
+        return;
+    };
+    // An index has 65,536 places; and packets go on coming while the past is read.
+    let (past, present) = (frames(31, 100_000), frames(32, 20_000));
+    daemon.send(&past);
+    daemon.settle(past.len() as u64, 0);
+    let reader = daemon.reader("all.pcap", &["--since", "all"]);
+    daemon.send(&present);
+    daemon.settle((past.len() + present.len()) as u64, 1);
+    let (packets, tap) = reader.interrupt();
+    let all: Vec<_> = past.into_iter().chain(present).collect();
+    assert!(packets == all, "{} of {}: {tap}", packets.len(), all.len());
     daemon.end();
 }
 

@@ -17,7 +17,7 @@ use tapline_tap::protocol::{CaptureStatus, ReaderCounts};
 
 use crate::union::Asked;
 use crate::view::{Rights, View};
-use crate::worker::{self, History, Joined, Joining, Order, Refusal, Report, Setting, Wish, Worker};
+use crate::worker::{self, History, Joining, Order, ReaderReport, Refusal, Report, Setting, Wish, Worker};
 use crate::{CaptureRule, Error};
 
 /// How long a worker may take to answer: it answers between two batches.
@@ -63,6 +63,7 @@ pub(crate) struct ReaderSum {
     pub(crate) counts: ReaderCounts,
     pub(crate) standing: Standing,
     pub(crate) wakes: u64,
+    pub(crate) past: u64,
 }
 
 /// A capture at its end.
@@ -175,7 +176,7 @@ impl Capture {
         Ok(Wish { filter: Arc::new(Filter::of_program(accept)), asked })
     }
 
-    /// Adds a reader to all workers. Gives its descriptors, and how many older packets it is offered.
+    /// Adds a reader to all workers. Gives its descriptors.
     pub(crate) fn attach(
         &self,
         number: u64,
@@ -184,8 +185,8 @@ impl Capture {
         spec: ReaderSpec,
         start: Start,
         patience: Duration,
-    ) -> Result<(Vec<ReaderParts>, u64), String> {
-        let (mut parts, mut replayed) = (Vec::new(), 0);
+    ) -> Result<Vec<ReaderParts>, String> {
+        let mut parts = Vec::new();
         for (at, worker) in self.workers.iter().enumerate() {
             let joining = Joining {
                 number,
@@ -197,27 +198,24 @@ impl Capture {
                 view: None,
             };
             match self.attach_to(worker, at as u32, joining) {
-                Ok(Joined { parts: one, replayed: older }) => {
-                    parts.push(one);
-                    replayed += older;
-                }
+                Ok(one) => parts.push(one),
                 Err(error) => {
                     self.detach(number);
                     return Err(error);
                 }
             }
         }
-        Ok((parts, replayed))
+        Ok(parts)
     }
 
     /// Adds a reader to a worker, with a buffer made here if it needs one: the worker has packets to look at.
-    fn attach_to(&self, worker: &Thread, number: u32, joining: Joining) -> Result<Joined, String> {
+    fn attach_to(&self, worker: &Thread, number: u32, joining: Joining) -> Result<ReaderParts, String> {
         let mut joining = Box::new(joining);
         loop {
             let brings_view = joining.view.is_some();
             let (reply, answer) = sync_channel(1);
             match worker.order(Order::Attach(joining, reply), &answer) {
-                Some(Ok(joined)) => return Ok(joined),
+                Some(Ok(parts)) => return Ok(parts),
                 Some(Err(Refusal::Text(text))) => return Err(text),
                 Some(Err(Refusal::NoBuffer(back))) if !brings_view => joining = back,
                 Some(Err(Refusal::NoBuffer(_))) | None => {
@@ -272,7 +270,8 @@ impl Capture {
             status.lost_before += report.interfaces.iter().map(lost_before).sum::<u64>();
             status.rx_dropped += report.interfaces.iter().map(|account| told(account, true)).sum::<u64>();
             for reader in report.readers {
-                let sum = ReaderSum { counts: reader.counts, standing: reader.standing, wakes: reader.wakes };
+                let ReaderReport { counts, standing, wakes, past, .. } = reader;
+                let sum = ReaderSum { counts, standing, wakes, past };
                 match readers.iter_mut().find(|(number, _)| *number == reader.number) {
                     Some((_, known)) => known.merge(&sum),
                     None => readers.push((reader.number, sum)),
@@ -315,6 +314,7 @@ impl ReaderSum {
     fn merge(&mut self, other: &ReaderSum) {
         self.counts.merge(&other.counts);
         self.wakes += other.wakes;
+        self.past += other.past;
         if self.standing.is_kept() && !other.standing.is_kept() {
             self.standing = other.standing;
         }
@@ -368,10 +368,12 @@ fn name_of(link_type: LinkType) -> String {
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+    use std::sync::atomic::AtomicU64;
+    use std::time::Instant;
 
     use tapline_capture::{Advance, Error as CaptureError};
-    use tapline_packet::Batch;
-    use tapline_ring::Policy;
+    use tapline_packet::{Batch, Meta, Record, Timestamp};
+    use tapline_ring::{Policy, Reader};
 
     use super::*;
 
@@ -458,6 +460,139 @@ mod tests {
         capture.detach(1);
         // However patient they are.
         hears(100);
+        capture.stop();
+    }
+
+    /// Lends packets of 1,000 bytes that tell their numbers, as many as it is allowed to.
+    struct Numbers {
+        interfaces: Vec<Interface>,
+        allowed: Arc<AtomicU64>,
+        lent: u64,
+        bytes: Vec<u8>,
+        records: Vec<Record>,
+        is_stopped: bool,
+    }
+
+    const LEN: usize = 1000;
+
+    impl Source for Numbers {
+        fn interfaces(&self) -> &[Interface] {
+            &self.interfaces
+        }
+
+        fn advance(&mut self, wait: Duration) -> Result<Advance, CaptureError> {
+            let count = (self.allowed.load(Ordering::Relaxed) - self.lent).min(100);
+            self.records.clear();
+            if count == 0 && self.is_stopped {
+                return Ok(Advance::End);
+            }
+            if count == 0 {
+                std::thread::sleep(wait.min(Duration::from_millis(1)));
+                return Ok(Advance::Idle);
+            }
+            for (at, number) in (self.lent..self.lent + count).enumerate() {
+                let timestamp = Timestamp::from_nanos(number as i64);
+                let meta = Meta { timestamp, wire_len: LEN as u32, ..Meta::default() };
+                self.bytes[at * LEN..][..8].copy_from_slice(&number.to_le_bytes());
+                self.records.push(Record { offset: at * LEN, cap_len: LEN as u32, options_len: 0, meta });
+            }
+            self.lent += count;
+            Ok(Advance::Batch)
+        }
+
+        fn batch(&self) -> Batch<'_> {
+            Batch::new(&self.bytes, &self.records)
+        }
+
+        fn stop(&mut self) -> Result<(), CaptureError> {
+            self.is_stopped = true;
+            Ok(())
+        }
+
+        fn account(&mut self) -> Vec<InterfaceAccount> {
+            Vec::new()
+        }
+    }
+
+    /// A capture whose buffer has room for some 7,700 packets, to which 20,000 came before anybody reads.
+    fn with_history() -> (Capture, Arc<AtomicU64>) {
+        let allowed = Arc::new(AtomicU64::new(20_000));
+        let source = Numbers {
+            interfaces: vec![Interface::new("test", LinkType::ETHERNET)],
+            allowed: Arc::clone(&allowed),
+            lent: 0,
+            bytes: vec![0; 100 * LEN],
+            records: Vec::new(),
+            is_stopped: false,
+        };
+        let history = Some(String::new());
+        let rule = CaptureRule { name: "test".to_owned(), buffer: 8, history, ..CaptureRule::default() };
+        let capture = Capture::start(rule, vec![Box::new(source)]).expect("a capture");
+        settle(|| capture.status().0.packets == 20_000);
+        (capture, allowed)
+    }
+
+    fn settle(is_so: impl Fn() -> bool) {
+        let begun = Instant::now();
+        while !is_so() {
+            assert!(begun.elapsed() < Duration::from_secs(60), "never");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// A reader of few places that begins with the oldest packet.
+    fn from_oldest(capture: &Capture, number: u64, filter: &str, policy: Policy) -> Reader {
+        let rights = Rights { filter: String::new(), snap_len: capture.options.snap_len };
+        let wish = capture.compile(&rights, filter).expect("a filter");
+        let spec = ReaderSpec { policy, entries: 256 };
+        let parts = capture.attach(number, &rights, &wish, spec, Start::Oldest, Duration::ZERO);
+        Reader::open(parts.expect("a reader").remove(0)).expect("a reader")
+    }
+
+    /// All that the buffer holds, and all that comes while that is read, through an index of few places.
+    #[test]
+    fn the_past_comes_whole_and_then_the_present() {
+        let (capture, allowed) = with_history();
+        // Every 64th number is one whose first byte has no bit of 63.
+        let mut readers = [(1, ""), (2, "link[0] & 63 = 0")]
+            .map(|(number, filter)| from_oldest(&capture, number, filter, Policy::Lossless));
+        allowed.store(60_000, Ordering::Relaxed);
+        let (mut found, begun) = ([Vec::new(), Vec::new()], Instant::now());
+        while found[0].last() != Some(&59_999) || found[1].last() != Some(&59_968) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", found.map(|found| found.len()));
+            for (reader, found) in readers.iter_mut().zip(&mut found) {
+                reader.advance().expect("a sound index");
+                let number = |data: &[u8]| u64::from_le_bytes(*data.first_chunk().expect("eight bytes"));
+                found.extend(reader.batch().iter().map(|packet| number(packet.data)));
+            }
+        }
+        let first = found[0][0];
+        assert!((12_000..20_000).contains(&first), "{first}");
+        assert_eq!(found[0], (first..60_000).collect::<Vec<_>>());
+        assert_eq!(found[1], (first..60_000).filter(|number| number % 64 == 0).collect::<Vec<_>>());
+        for mut reader in readers {
+            while reader.advance().expect("a sound index") > 0 {}
+            assert!(
+                reader.standing() == tapline_ring::Standing::Lossless && reader.finish().lost.total() == 0
+            );
+        }
+        capture.stop();
+    }
+
+    /// Who does not read has all of the past counted, whether it was offered or not, and all that comes.
+    #[test]
+    fn what_of_the_past_finds_no_place_is_counted() {
+        let (capture, allowed) = with_history();
+        let reader = from_oldest(&capture, 1, "", Policy::Lossy);
+        let sum = || capture.status().1[0].1;
+        settle(|| sum().counts.offered == 256);
+        let first = 20_000 - 256 - sum().past;
+        allowed.store(60_000, Ordering::Relaxed);
+        settle(|| capture.status().0.packets == 60_000 && sum().past == 0);
+        let counts = sum().counts;
+        assert_eq!((counts.offered, counts.index_full), (60_000 - first, 60_000 - first - 256));
+        let account = reader.finish();
+        assert_eq!((account.offered, account.lost.unread), (60_000 - first, 256));
         capture.stop();
     }
 }

@@ -295,13 +295,9 @@ impl Server {
             Start::SinceMs(ms) => RingStart::Since(ago(ms)),
         };
         let patience = Duration::from_millis(attach.delay_ms.into());
-        let (parts, replayed) = capture.attach(number, &rights, &wish, spec, start, patience)?;
-        let attached = Attached {
-            reader: number,
-            buffers: capture.workers() as u32,
-            offer: offer(capture, &access),
-            replayed,
-        };
+        let parts = capture.attach(number, &rights, &wish, spec, start, patience)?;
+        let attached =
+            Attached { reader: number, buffers: capture.workers() as u32, offer: offer(capture, &access) };
         log(&format!(
             "{} reads {}, {}{}",
             name(client),
@@ -387,6 +383,7 @@ impl Server {
                     standing: standing(sum.standing).to_owned(),
                     counts: sum.counts,
                     wakes: sum.wakes,
+                    past: sum.past,
                 });
             }
             captures.push(status);

@@ -4,6 +4,7 @@
 //! orders --> batch --> which filters accept which packets, in one pass
 //!                  --> for each view: what its readers want, stored once; then, for each reader, 16 bytes a packet
 //!                  --> published; sleepers woken
+//!        --> readers of the past: some more of what the buffer holds
 //! ```
 
 use std::borrow::Cow;
@@ -18,9 +19,10 @@ use tapline_capture::{Advance, Event, InterfaceAccount, Place, Source};
 use tapline_filter::Options;
 use tapline_filter::bpf::Program;
 use tapline_filter::set::{Accept, Filter, FilterId, FilterSet, Matches, Mode};
-use tapline_packet::{Batch, LinkType, Record, Selection, Timestamp};
+use tapline_packet::{BATCH_MAX, Batch, LinkType, Record, Selection, Timestamp};
 use tapline_ring::{
-    Departed, Place as Counted, ReaderId, ReaderParts, ReaderSpec, Room, SourceCounts, Standing, Start,
+    Departed, Held, Place as Counted, ReaderId, ReaderParts, ReaderSpec, Replay, Room, SourceCounts,
+    Standing, Start,
 };
 use tapline_sys::{clock, usage};
 use tapline_tap::protocol::ReaderCounts;
@@ -32,6 +34,8 @@ use crate::view::{Rights, View};
 const WAIT: Duration = Duration::from_millis(50);
 /// The longest that packets wait in the kernel's ring, however patient readers are: whoever comes meanwhile gets these too.
 const PATIENCE_MAX: Duration = Duration::from_millis(100);
+/// How many stored packets are looked at for a reader of the past between two batches: four times as many as come by one, so that it comes to the present, in some 0.1 ms.
+const LOOKS: usize = 4 * BATCH_MAX;
 /// How many batches at most orders wait while packets are there.
 const BATCHES_BEFORE_ORDERS: u32 = 64;
 /// The shortest wait for a sleeper's delay: readers that lie about it take no processor.
@@ -46,7 +50,7 @@ const LINGER: Duration = Duration::from_secs(3);
 /// What the control thread wants.
 pub(crate) enum Order {
     /// Another reader.
-    Attach(Box<Joining>, SyncSender<Result<Joined, Refusal>>),
+    Attach(Box<Joining>, SyncSender<Result<ReaderParts, Refusal>>),
     /// Another filter for a reader.
     Filter(u64, Wish, SyncSender<Result<(), String>>),
     /// A reader leaves.
@@ -99,13 +103,6 @@ impl From<&str> for Refusal {
     }
 }
 
-/// What it gets.
-pub(crate) struct Joined {
-    pub(crate) parts: ReaderParts,
-    /// Older packets that it is offered.
-    pub(crate) replayed: u64,
-}
-
 /// What a worker did so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Report {
@@ -130,6 +127,8 @@ pub(crate) struct ReaderReport {
     pub(crate) counts: ReaderCounts,
     pub(crate) standing: Standing,
     pub(crate) wakes: u64,
+    /// Stored packets that are still to be looked at for it.
+    pub(crate) past: u64,
 }
 
 /// What is stored though nobody reads it.
@@ -159,7 +158,10 @@ pub(crate) struct Setting {
 struct Attached {
     number: u64,
     id: ReaderId,
-    filter: FilterId,
+    /// Its filter in the set; `None` as long as it reads the past.
+    filter: Option<FilterId>,
+    /// Its filter for what was stored before it came, until it has that or it is counted.
+    past: Option<Box<One>>,
     asked: Asked,
     view: usize,
     wanted: Selection,
@@ -292,6 +294,7 @@ impl Worker {
                 }
             }
             let is_waiting = desk.setting.waits_for_readers && desk.readers.is_empty() && !is_stopping;
+            let wait = desk.catch_up().min(desk.wait());
             let advanced = if is_waiting {
                 std::thread::sleep(WAIT);
                 Ok(Advance::Idle)
@@ -300,7 +303,7 @@ impl Worker {
                     patience = desk.patience;
                     source.set_patience(patience);
                 }
-                source.advance(desk.wait())
+                source.advance(wait)
             };
             match advanced {
                 Ok(Advance::Batch) => {
@@ -348,7 +351,7 @@ impl Desk {
         }
     }
 
-    fn attach(&mut self, mut joining: Box<Joining>, source: &dyn Source) -> Result<Joined, Refusal> {
+    fn attach(&mut self, mut joining: Box<Joining>, source: &dyn Source) -> Result<ReaderParts, Refusal> {
         if self.ended.is_some() {
             return Err("the capture has ended".into());
         }
@@ -368,20 +371,88 @@ impl Desk {
         // So that the reader knows what was lost before it came.
         writer.set_source(&counts);
         let attachment = writer.attach(&spec).map_err(|error| error.to_string())?;
-        let replayed = match start {
-            Start::Newest => 0,
-            _ => {
-                let mut one = One::new(Arc::clone(&filter));
-                let verdict = |held: &tapline_ring::Held<'_>| one.accepts(held.data, held).then_some(0);
-                writer.replay(attachment.id, start, verdict).map_err(|error| error.to_string())?
-            }
-        };
-        writer.publish(clock::monotonic_ns());
-        let filter = self.set.insert(filter, 0);
         let (id, wanted) = (attachment.id, Selection::none());
-        self.readers.push(Attached { number, id, filter, asked, view, wanted, patience });
+        // Before the first packet of the present: what comes now belongs behind the past.
+        writer.begin(id, start).map_err(|error| error.to_string())?;
+        writer.publish(clock::monotonic_ns());
+        let (filter, past) = match start {
+            Start::Newest => (Some(self.set.insert(filter, 0)), None),
+            _ => (None, Some(Box::new(One::new(filter)))),
+        };
+        self.readers.push(Attached { number, id, filter, past, asked, view, wanted, patience });
         self.know_uses();
-        Ok(Joined { parts: attachment.parts, replayed })
+        Ok(attachment.parts)
+    }
+
+    /// Offers readers of the past some more of it. How long the next batch may be waited for meanwhile.
+    fn catch_up(&mut self) -> Duration {
+        let mut wait = Duration::MAX;
+        for at in 0..self.readers.len() {
+            match self.replay(at) {
+                Replay::More => wait = Duration::ZERO,
+                Replay::Full => wait = wait.min(NAP_MIN),
+                Replay::Done => {}
+            }
+        }
+        wait
+    }
+
+    /// Likewise one of the readers.
+    fn replay(&mut self, at: usize) -> Replay {
+        let Attached { id, view, past: Some(one), .. } = &mut self.readers[at] else { return Replay::Done };
+        let writer = &mut self.views[*view].writer;
+        // Only one that just left is unknown.
+        let replay = writer.replay(*id, LOOKS, |held| one.verdict(held)).unwrap_or(Replay::Done);
+        if replay == Replay::Done {
+            let _ = writer.be_present(*id);
+        }
+        writer.publish(clock::monotonic_ns());
+        if replay == Replay::Done {
+            self.join_set(at);
+            self.readers[at].past = None;
+        }
+        replay
+    }
+
+    /// Has a reader of the past get what comes from the next batch on.
+    fn join_set(&mut self, at: usize) {
+        let reader = &mut self.readers[at];
+        if let (None, Some(one)) = (reader.filter, &reader.past) {
+            reader.filter = Some(self.set.insert(Arc::clone(&one.filter), 0));
+        }
+        self.know_uses();
+    }
+
+    /// Has a reader go on with what comes though it has not all of the past, which is counted as lost.
+    fn skip(&mut self, number: u64) {
+        let Some(at) = self.readers.iter().position(|reader| reader.number == number) else { return };
+        let Attached { id, view, .. } = self.readers[at];
+        let _ = self.views[view].writer.skip(id);
+        self.join_set(at);
+    }
+
+    /// Offers readers of the past what a part of a batch may overwrite. Those that have no place for all of it are noted as `lagging`. Whether the part is small enough for that.
+    fn rescue(
+        &mut self,
+        view: usize,
+        batch: &Batch<'_>,
+        part: &Range<usize>,
+        lagging: &mut Vec<u64>,
+    ) -> bool {
+        let View { writer, wanted, .. } = &mut self.views[view];
+        if !writer.has_past() {
+            return true;
+        }
+        let wanted = within(wanted, part);
+        for reader in self.readers.iter_mut().filter(|reader| reader.view == view) {
+            let Some(one) = &mut reader.past else { continue };
+            match writer.replay_before(reader.id, batch, &wanted, |held| one.verdict(held)) {
+                Err(_) => return false,
+                Ok(lost) if lost > 0 && !lagging.contains(&reader.number) => lagging.push(reader.number),
+                Ok(_) => {}
+            }
+        }
+        true
     }
 
     /// Has the source lend what anybody wants, and one more.
@@ -444,8 +515,13 @@ impl Desk {
     fn exchange(&mut self, number: u64, wish: Wish, source: &dyn Source) -> Result<(), String> {
         self.want(Some(&wish.asked), source)?;
         if let Some(reader) = self.readers.iter_mut().find(|reader| reader.number == number) {
-            // It is in the set as long as the reader is here.
-            let _ = self.set.exchange(reader.filter, wish.filter);
+            // It is in the set as long as the reader is here, and in the present.
+            if let Some(filter) = reader.filter {
+                let _ = self.set.exchange(filter, Arc::clone(&wish.filter));
+            }
+            if let Some(past) = &mut reader.past {
+                **past = One::new(wish.filter);
+            }
             reader.asked = wish.asked;
         }
         self.may_want_less = true;
@@ -455,7 +531,7 @@ impl Desk {
     fn detach(&mut self, number: u64) -> ReaderCounts {
         if let Some(at) = self.readers.iter().position(|reader| reader.number == number) {
             let Attached { id, filter, view, .. } = self.readers.remove(at);
-            let _ = self.set.remove(filter);
+            filter.map(|filter| self.set.remove(filter));
             let account = self.views[view].writer.detach(id).unwrap_or_default();
             self.may_want_less = true;
             self.know_uses();
@@ -470,7 +546,7 @@ impl Desk {
             let is_it = |reader: &Attached| reader.view == view && reader.id == id;
             let Some(at) = self.readers.iter().position(is_it) else { continue };
             let reader = self.readers.remove(at);
-            let _ = self.set.remove(reader.filter);
+            reader.filter.map(|filter| self.set.remove(filter));
             self.left.insert(reader.number, account.into());
             self.may_want_less = true;
             self.know_uses();
@@ -504,7 +580,7 @@ impl Desk {
     fn know_uses(&mut self) {
         let patience = self.readers.iter().map(|reader| reader.patience).min();
         self.patience = patience.unwrap_or(PATIENCE_MAX).min(PATIENCE_MAX);
-        let indices = self.readers.iter().map(|reader| reader.filter);
+        let indices = self.readers.iter().filter_map(|reader| reader.filter);
         let indices = indices.chain(self.views.iter().filter_map(|view| view.history));
         let len = indices.map(|id| id.index() as usize + 1).max().unwrap_or(0);
         self.uses.clear();
@@ -515,7 +591,9 @@ impl Desk {
             }
         }
         for (at, reader) in self.readers.iter().enumerate() {
-            self.uses[reader.filter.index() as usize] = Use::Reader(at);
+            if let Some(id) = reader.filter {
+                self.uses[id.index() as usize] = Use::Reader(at);
+            }
         }
     }
 
@@ -552,21 +630,26 @@ impl Desk {
     /// Stores for a view and its readers, in parts if a lossless one never has room for all of the batch.
     fn hand_out(&mut self, at: usize, source: &dyn Source, now: u64) {
         let batch = &source.batch();
-        let (mut from, mut len) = (0, batch.len());
+        let (mut from, mut len, mut lagging) = (0, batch.len(), Vec::new());
         while from < batch.len() {
             let part = from..from + len.min(batch.len() - from);
-            if self.wait_for_room(at, source, &part) == Fit::Never && part.len() > 1 {
+            let fit = self.wait_for_room(at, source, &part);
+            let fits = fit == Fit::Now && self.rescue(at, batch, &part, &mut lagging);
+            if !fits && part.len() > 1 {
                 len = part.len() / 2;
                 continue;
             }
             let View { writer, wanted, .. } = &mut self.views[at];
             writer.store(batch, &within(wanted, &part));
-            for reader in self.readers.iter().filter(|reader| reader.view == at) {
+            for reader in self.readers.iter().filter(|reader| reader.view == at && reader.filter.is_some()) {
                 // Only one that just left is unknown.
                 let _ = writer.index(reader.id, &within(&reader.wanted, &part), 0);
             }
             writer.publish(now);
             from = part.end;
+        }
+        for number in lagging {
+            self.skip(number);
         }
     }
 
@@ -581,6 +664,16 @@ impl Desk {
                 Ok(Room::Blocked(id)) => id,
                 Err(_) => return Fit::Never,
             };
+            // One that reads the past may have to be offered some more of it first.
+            let is_it = |reader: &&mut Attached| reader.view == at && reader.id == id;
+            if let Some(Attached { past: Some(one), .. }) = self.readers.iter_mut().find(is_it) {
+                let left = writer.past(id).ok();
+                let _ = writer.replay(id, LOOKS, |held| one.verdict(held));
+                writer.publish(clock::monotonic_ns());
+                if writer.past(id).ok() != left {
+                    continue;
+                }
+            }
             let asleep = writer.wait_for(id, ROOM_WAIT);
             let departed = writer.reap();
             self.depart(at, departed);
@@ -646,11 +739,23 @@ impl Desk {
     fn end(&mut self, source: &dyn Source, interfaces: Vec<InterfaceAccount>, is_stopping: bool) -> Report {
         self.interfaces = interfaces;
         let counts = counts(&self.interfaces, self.unwanted);
+        let mut is_stopping = is_stopping;
+        // What is stored belongs to readers of the past as well.
+        while self.readers.iter().any(|reader| reader.past.is_some()) {
+            is_stopping |= self.obey(source);
+            if is_stopping && self.is_out_of_patience() {
+                let numbers: Vec<u64> = self.readers.iter().map(|reader| reader.number).collect();
+                numbers.into_iter().for_each(|number| self.skip(number));
+            }
+            if self.catch_up() > Duration::ZERO {
+                self.tend_writers();
+                std::thread::sleep(NAP_MIN);
+            }
+        }
         for view in &mut self.views {
             view.writer.set_source(&counts);
             view.writer.end();
         }
-        let mut is_stopping = is_stopping;
         while !(is_stopping && (self.readers.is_empty() || self.is_out_of_patience())) {
             is_stopping |= self.obey(source);
             for at in 0..self.views.len() {
@@ -671,6 +776,7 @@ impl Desk {
                 counts: writer.account(reader.id).unwrap_or_default().into(),
                 standing: writer.standing(reader.id).unwrap_or(Standing::Lossy),
                 wakes: writer.wakes(reader.id).unwrap_or(0),
+                past: writer.past(reader.id).unwrap_or(0),
             });
         }
         Report {
@@ -746,6 +852,7 @@ pub(crate) fn ready(program: Program) -> Arc<dyn Accept> {
 
 /// One filter, asked of one packet at a time: of those that a new reader finds in the buffer.
 struct One {
+    filter: Arc<Filter>,
     set: FilterSet,
     matches: Matches,
     only: Selection,
@@ -754,15 +861,15 @@ struct One {
 impl One {
     fn new(filter: Arc<Filter>) -> One {
         let (mut set, mut only) = (FilterSet::new(Mode::All), Selection::none());
-        set.insert(filter, 0);
+        set.insert(Arc::clone(&filter), 0);
         only.select_all(1);
-        One { set, matches: Matches::new(), only }
+        One { filter, set, matches: Matches::new(), only }
     }
 
-    fn accepts(&mut self, data: &[u8], held: &tapline_ring::Held<'_>) -> bool {
-        let record = Record { cap_len: data.len() as u32, meta: held.meta, ..Record::default() };
-        self.set.classify(&Batch::new(data, &[record]), &self.only, &mut self.matches);
-        !self.matches.of(0).is_empty()
+    fn verdict(&mut self, held: &Held<'_>) -> Option<u32> {
+        let record = Record { cap_len: held.data.len() as u32, meta: held.meta, ..Record::default() };
+        self.set.classify(&Batch::new(held.data, &[record]), &self.only, &mut self.matches);
+        (!self.matches.of(0).is_empty()).then_some(0)
     }
 }
 

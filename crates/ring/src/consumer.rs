@@ -136,6 +136,12 @@ impl Consumer {
         Standing::from_word(self.words[index::STANDING].load(Acquire))
     }
 
+    /// Of the past nothing that is older than this comes after what a [`refresh`](Self::refresh) behind this call finds; the greatest number once nothing of it comes any more.
+    pub(crate) fn past(&self) -> i64 {
+        // Pairs with the release store in `Producer::set_past`.
+        self.words[index::PAST].load(Acquire) as i64
+    }
+
     /// Captured bytes of the entries that are not consumed. Of a writer that lies, any number.
     pub(crate) fn unread_bytes(&self) -> u64 {
         self.words[index::BYTES].load(Relaxed).wrapping_sub(self.done.bytes)

@@ -80,6 +80,7 @@ pub(crate) mod index {
     pub(crate) const STANDING: usize = 18;
     pub(crate) const BYTES: usize = 19;
     pub(crate) const WRITER_SLEEPS: usize = 20;
+    pub(crate) const PAST: usize = 21;
     pub(crate) const DELIVERED: usize = 32;
     pub(crate) const OVERWRITTEN: usize = 33;
     pub(crate) const DAMAGED: usize = 34;
@@ -89,6 +90,9 @@ pub(crate) mod index {
     pub(crate) const WAKE_AT_BYTES: usize = 41;
     pub(crate) const WAKE_AFTER_NS: usize = 42;
     pub(crate) const SEEN: usize = 43;
+
+    /// Of `PAST`: nothing of the past is still to come.
+    pub(crate) const PRESENT: u64 = i64::MAX as u64;
 
     pub(crate) const AWAKE: u64 = 0;
     pub(crate) const ON_FUTEX: u64 = 1;

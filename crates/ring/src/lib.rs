@@ -53,4 +53,6 @@ pub use merge::{MergedReader, Order, Run};
 pub use reader::{BufferInfo, Reader, ReaderParts, Waited, WakeWish};
 pub use store::{Entry, Held, Start};
 #[cfg(not(loom))]
-pub use writer::{Attachment, BufferSpec, Departed, Policy, READERS_MAX, ReaderId, ReaderSpec, Room, Writer};
+pub use writer::{
+    Attachment, BufferSpec, Departed, Policy, READERS_MAX, ReaderId, ReaderSpec, Replay, Room, Writer,
+};

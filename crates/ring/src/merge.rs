@@ -92,7 +92,9 @@ impl Part {
             return Ok(Front::Packet(self.time_at(self.next)));
         }
         let since = *self.empty_since_ns.get_or_insert(now_ns);
-        let is_over = now_ns.saturating_sub(since) >= patience_ns || self.reader.is_at_end()?;
+        // Whose past is being looked through is waited for as long as that takes.
+        let is_late = now_ns.saturating_sub(since) >= patience_ns && !self.reader.is_in_past();
+        let is_over = is_late || self.reader.is_at_end()?;
         Ok(if is_over { Front::Nothing } else { Front::NothingBefore(watermark) })
     }
 

@@ -191,6 +191,24 @@ fn a_watermark_speaks_of_what_can_be_seen() {
 }
 
 #[test]
+fn what_is_said_of_the_past_speaks_of_what_can_be_seen() {
+    loom::model(|| {
+        let (mut producer, mut consumer) = index_pair(Standing::Lossy);
+        producer.set_past(Some(0));
+        let writer = thread::spawn(move || {
+            for number in 1..=2 {
+                producer.push(std::iter::once(to_words(entry(number), 1)));
+                producer.publish();
+                producer.set_past((number < 2).then_some(number as i64));
+            }
+        });
+        let past = consumer.past().min(2);
+        assert!(consumer.refresh().expect("sound") >= past as u64);
+        writer.join().unwrap();
+    });
+}
+
+#[test]
 fn the_end_comes_after_the_last_entry() {
     loom::model(|| {
         let (mut store, view) = buffer_pair(2);

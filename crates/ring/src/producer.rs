@@ -76,6 +76,7 @@ impl Producer {
             (index::GENERATION, generation),
             (index::READER, reader),
             (index::STANDING, standing.to_word()),
+            (index::PAST, index::PRESENT),
             (header::MAGIC, INDEX_MAGIC),
         ] {
             words[word].store(value, Relaxed);
@@ -166,6 +167,14 @@ impl Producer {
         // Pairs with the acquire load in `Consumer::refresh`.
         self.words[index::HEAD].store(self.head, Release);
         (self.published, self.published_full) = (self.head, self.index_full);
+    }
+
+    /// Says that entries which cannot be seen yet are of packets not older than this, whatever the buffer's watermark says of the present; `None`: nothing of the past comes any more. To be said
+    /// after [`publish`](Self::publish).
+    pub(crate) fn set_past(&self, latest: Option<i64>) {
+        let word = latest.map_or(index::PRESENT, |latest| latest as u64);
+        // Pairs with the acquire load in `Consumer::past`.
+        self.words[index::PAST].store(word, Release);
     }
 
     /// Hears what the reader says of its progress. What cannot be is not believed. Returns the entries that it consumed.

@@ -275,7 +275,13 @@ impl Reader {
 
     /// Packets that [`advance`](Self::advance) does not find after this call are not older than this; `None` if the writer did not say.
     pub fn watermark(&self) -> Option<Timestamp> {
-        self.view.watermark()
+        let past = Timestamp::from_nanos(self.index.past());
+        self.view.watermark().map(|time| time.min(past)).filter(|time| time.as_nanos() != i64::MIN)
+    }
+
+    /// Whether packets from before it came are still looked for.
+    pub(crate) fn is_in_past(&self) -> bool {
+        self.index.past() != i64::MAX
     }
 
     /// Sets when sleep is to end.

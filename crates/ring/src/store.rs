@@ -41,6 +41,22 @@ pub enum Start {
     Since(Timestamp),
 }
 
+/// How far a reader is that begins in the past.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Past {
+    /// The block of the packet that comes next.
+    pub(crate) sequence: u64,
+    offset: usize,
+    /// Packets older than this are left out.
+    since: i64,
+    /// The latest time of what was looked at.
+    pub(crate) latest: i64,
+    /// The number of the record that comes next.
+    number: u64,
+    /// The position up to which it is looked for; `None` for all that there is by then.
+    pub(crate) until: Option<u64>,
+}
+
 /// What readers have to say when a block is to be taken.
 pub(crate) trait Holders {
     /// A search for a block begins: `current` was filled.
@@ -366,47 +382,73 @@ impl Held<'_> {
 
 #[cfg(not(loom))]
 impl Store {
-    /// All packets that the buffer holds from `start` on, in the order in which they were stored.
-    pub(crate) fn held(&self, start: Start) -> impl Iterator<Item = Held<'_>> {
-        let mut sequences: Vec<u64> = self.held.iter().copied().filter(|held| *held != 0).collect();
-        sequences.sort_unstable();
+    /// Before the first packet that the buffer holds and that `start` asks for; `None` if nothing is stored, or only what comes is asked for.
+    pub(crate) fn past(&self, start: Start) -> Option<Past> {
         let since = match start {
-            Start::Newest => {
-                sequences.clear();
-                i64::MAX
-            }
+            Start::Newest => return None,
             Start::Oldest => i64::MIN,
             Start::Since(time) => time.as_nanos(),
         };
-        sequences.retain(|sequence| self.last_time(*sequence) >= since);
-        sequences
-            .into_iter()
-            .flat_map(move |sequence| self.walk(sequence))
-            .filter(move |held| held.meta.timestamp.as_nanos() >= since)
+        let sequence = self.held_after(0, |sequence| self.last_time(sequence) >= since)?;
+        let number = self.first_number(sequence);
+        Some(Past { sequence, offset: BLOCK_HEAD_LEN, since, latest: i64::MIN, number, until: None })
+    }
+
+    /// The packet that comes next, behind which `past` goes on; `None` if that was all that was published.
+    pub(crate) fn next_held(&self, past: &mut Past) -> Option<Held<'_>> {
+        loop {
+            if past.until.is_some_and(|until| self.geometry.position(past.sequence, past.offset) >= until) {
+                return None;
+            }
+            while let Some(held) = self.held_at_place(past) {
+                past.offset += record_len(held.entry.cap_len);
+                past.number = held.number + 1;
+                past.latest = past.latest.max(held.meta.timestamp.as_nanos());
+                if held.meta.timestamp.as_nanos() >= past.since {
+                    return Some(held);
+                }
+            }
+            past.sequence = self.held_after(past.sequence, |_| true)?;
+            (past.offset, past.number) = (BLOCK_HEAD_LEN, self.first_number(past.sequence));
+        }
+    }
+
+    /// How many records come after what was looked at, if no block was passed over or taken.
+    pub(crate) fn records_after(&self, past: &Past) -> u64 {
+        self.records.saturating_sub(past.number)
+    }
+
+    /// The oldest block after this one that the buffer holds and that is `wanted`.
+    fn held_after(&self, sequence: u64, wanted: impl Fn(u64) -> bool) -> Option<u64> {
+        let held = self.held.iter().copied().filter(|held| *held > sequence);
+        held.filter(|held| wanted(*held)).min()
     }
 
     fn last_time(&self, sequence: u64) -> i64 {
-        let first = self.geometry.block_word(self.geometry.slot(sequence));
-        self.words[first + block::LAST_TIME].load(Relaxed) as i64
+        self.head_word(sequence, block::LAST_TIME) as i64
     }
 
-    /// The records of one block.
-    fn walk(&self, sequence: u64) -> impl Iterator<Item = Held<'_>> {
-        let slot = self.geometry.slot(sequence);
-        let used = self.words[self.geometry.block_word(slot) + block::USED].load(Relaxed) as usize;
-        let mut offset = BLOCK_HEAD_LEN;
-        std::iter::from_fn(move || {
-            if offset + record_len(0) > used {
-                return None;
-            }
-            let held = self.record_at(sequence, slot, offset)?;
-            offset += record_len(held.entry.cap_len);
-            Some(held)
-        })
+    fn first_number(&self, sequence: u64) -> u64 {
+        self.head_word(sequence, block::FIRST_NUMBER)
     }
 
-    fn record_at(&self, sequence: u64, slot: usize, offset: usize) -> Option<Held<'_>> {
-        let first = self.geometry.block_word(slot) + offset / 8;
+    /// A word of the head of a block that the buffer holds.
+    fn head_word(&self, sequence: u64, word: usize) -> u64 {
+        self.words[self.geometry.block_word(self.geometry.slot(sequence)) + word].load(Relaxed)
+    }
+
+    /// The record at a place, if there is one in its block.
+    fn held_at_place(&self, past: &Past) -> Option<Held<'_>> {
+        if !self.holds(past.sequence) {
+            return None;
+        }
+        let used = self.head_word(past.sequence, block::USED) as usize;
+        let is_there = past.offset + record_len(0) <= used;
+        is_there.then(|| self.record_at(past.sequence, past.offset)).flatten()
+    }
+
+    fn record_at(&self, sequence: u64, offset: usize) -> Option<Held<'_>> {
+        let first = self.geometry.block_word(self.geometry.slot(sequence)) + offset / 8;
         let line = std::array::from_fn(|word| self.words[first + word].load(Relaxed));
         let head = record::decode(&line);
         let position = self.geometry.position(sequence, offset);

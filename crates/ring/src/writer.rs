@@ -1,10 +1,11 @@
 //! The writer of one PBuf, and of the indices of all its readers.
 //!
 //! ```text
-//! for each batch:  make_room (lossless readers only)
+//! for each batch:  make_room (lossless readers only), replay_before (readers of the past only)
 //!                  store(batch, what anybody wants)        each packet once
 //!                  index(reader, what it wants, verdict)   16 bytes for each
 //!                  publish(now)                            heads, one fence, sleepers woken
+//! between batches: replay (readers of the past only)
 //! now and then:    tick, reap, set_source
 //! ```
 //!
@@ -12,7 +13,6 @@
 
 mod readers;
 
-use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -111,6 +111,17 @@ pub struct Departed {
     pub account: Account,
 }
 
+/// How far a reader is that began in the past.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replay {
+    /// It has all that is published. Before another batch is stored it can [`be_present`](Writer::be_present).
+    Done,
+    /// There is more to look at.
+    More,
+    /// There is more, and no place in its index until it has read.
+    Full,
+}
+
 /// Whether lossless readers have room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
@@ -186,7 +197,7 @@ impl Writer {
         })
     }
 
-    /// Adds a reader, which gets what is indexed for it from now on; [`replay`](Self::replay) gives it older packets too.
+    /// Adds a reader, which gets what is indexed for it from now on; with [`begin`](Self::begin) older packets too.
     ///
     /// # Errors
     /// [`Error::TooManyReaders`], [`Error::CreditTooLarge`], [`Error::Size`], [`Error::System`].
@@ -220,37 +231,87 @@ impl Writer {
         Ok(Attachment { id, parts })
     }
 
-    /// Indexes what the buffer still holds from `start` on for a reader, as far as `verdict` says of it: `None` leaves a packet out. Only what was
-    /// published counts, and the entries can be seen with the next [`publish`](Self::publish). Returns how many packets were offered.
+    /// Has a new reader begin in the past, with what the buffer still holds from `start` on. It gets that by [`replay`](Self::replay), and is not to be [indexed](Self::index) before it can
+    /// [`be_present`](Self::be_present).
     ///
-    /// If its index has not so many places, it gets the newest, and the others are lost because the index was full. A lossless reader is lossy
-    /// then.
+    /// # Errors
+    /// [`Error::UnknownReader`].
+    pub fn begin(&mut self, id: ReaderId, start: Start) -> Result<(), Error> {
+        let past = self.store.past(start);
+        self.readers.get(id)?.begin(past);
+        Ok(())
+    }
+
+    /// Offers a reader the next packets of the past, as far as `verdict` says of them: `None` leaves a packet out. At most `looks` packets are looked at, so the caller can do it
+    /// between batches; it shows with the next [`publish`](Self::publish). What finds no place in the index waits for the reader to come on. To be called when all that was stored is published.
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
     pub fn replay(
         &mut self,
         id: ReaderId,
-        start: Start,
-        mut verdict: impl FnMut(&Held<'_>) -> Option<u32>,
+        looks: usize,
+        verdict: impl FnMut(&Held<'_>) -> Option<u32>,
+    ) -> Result<Replay, Error> {
+        Ok(self.readers.get(id)?.replay(&self.store, looks, verdict))
+    }
+
+    /// Ends a reader's past, of which nothing is left: it is to be indexed from the next batch on. To be called after [`replay`](Self::replay) said that it is done, and before anything more is stored.
+    ///
+    /// # Errors
+    /// [`Error::UnknownReader`].
+    pub fn be_present(&mut self, id: ReaderId) -> Result<(), Error> {
+        self.readers.get(id)?.be_present();
+        Ok(())
+    }
+
+    /// Before a batch is stored: offers a reader that part of the past which the batch may overwrite. What finds no place is lost because the index was full; returns how many packets that are. Who loses some by it is
+    /// better off to [`skip`](Self::skip) the rest. A lossless reader is lossy then.
+    ///
+    /// # Errors
+    /// [`Error::UnknownReader`]; [`Error::BatchTooLarge`] if the batch may take more than half of the buffer: store it in parts.
+    pub fn replay_before(
+        &mut self,
+        id: ReaderId,
+        batch: &Batch<'_>,
+        wanted: &Selection,
+        verdict: impl FnMut(&Held<'_>) -> Option<u32>,
     ) -> Result<u64, Error> {
-        let reader = self.readers.get(id)?;
-        let room = reader.index.room_for(reader.index.capacity()) as usize;
-        let (mut newest, mut lost) = (VecDeque::new(), 0);
-        for held in self.store.held(start) {
-            let Some(verdict) = verdict(&held) else { continue };
-            newest.push_back((held.entry, verdict));
-            if newest.len() > room {
-                newest.pop_front();
-                lost += 1;
-            }
+        let blocks = self.store.blocks_for(wanted.iter().map(|index| batch.packet(index).data.len()));
+        let reach = self.readers.reach(blocks);
+        if reach > self.store.geometry().blocks() as u64 / 2 {
+            return Err(Error::BatchTooLarge { packets: wanted.len(), blocks });
         }
-        reader.index.lose(lost);
-        reader.replay(&newest, &self.store);
+        let reader = self.readers.get(id)?;
+        let lost = reader.replay_pressed(&self.store, reach, verdict);
         if lost > 0 && reader.standing == Standing::Lossless {
             self.readers.demote(id)?;
         }
-        Ok(lost + newest.len() as u64)
+        Ok(lost)
+    }
+
+    /// Brings a reader to the present: what it was not offered of the past up to now it never gets. It is to be indexed from the next batch on, and further [`replay`](Self::replay) counts as lost, because its index was full,
+    /// what it would have been offered. A lossless reader is lossy then.
+    ///
+    /// # Errors
+    /// [`Error::UnknownReader`].
+    pub fn skip(&mut self, id: ReaderId) -> Result<(), Error> {
+        let reader = self.readers.get(id)?;
+        let is_kept = reader.standing == Standing::Lossless;
+        if reader.skip(&self.store) && is_kept { self.readers.demote(id) } else { Ok(()) }
+    }
+
+    /// Whether any reader is still to be offered something of the past, or to have it counted.
+    pub fn has_past(&self) -> bool {
+        self.readers.has_past()
+    }
+
+    /// How many of the stored packets are still to be looked at for a reader that began in the past; 0 for one in the present.
+    ///
+    /// # Errors
+    /// [`Error::UnknownReader`].
+    pub fn past(&mut self, id: ReaderId) -> Result<u64, Error> {
+        Ok(self.readers.get(id)?.past().map_or(0, |past| self.store.records_after(past)))
     }
 
     /// Whether all lossless readers have room for these packets. Without such readers, or if one is given up, nothing needs to be asked.

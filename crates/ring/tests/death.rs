@@ -27,8 +27,8 @@ mod rounds {
 
     use tapline_packet::{Batch, LinkType, Meta, Record, Selection, Timestamp};
     use tapline_ring::{
-        Account, BufferSpec, Policy, Reader, ReaderId, ReaderParts, ReaderSpec, Room, Standing, Start,
-        Waited, WakeWish, Writer,
+        Account, BufferSpec, Policy, Reader, ReaderId, ReaderParts, ReaderSpec, Replay, Room, Standing,
+        Start, Waited, WakeWish, Writer,
     };
     use tapline_sys::{Memfd, SharedWords, clock, passing, process};
     use tapline_testkit::random::Random;
@@ -85,8 +85,9 @@ mod rounds {
         assert!(sums.delivered > 0 && sums.kills > 0, "nothing was tested");
         // Whether these come about is a matter of time: only so many rounds make it sure.
         if count >= 1000 {
-            let Sums { stops, overwritten, index_full, unread, demoted, in_place, replayed, .. } = sums;
-            let sums = [stops, overwritten, index_full, unread, demoted, in_place, replayed];
+            let Sums { stops, overwritten, index_full, unread, demoted, in_place, replayed, skipped, .. } =
+                sums;
+            let sums = [stops, overwritten, index_full, unread, demoted, in_place, replayed, skipped];
             assert!(sums.iter().all(|sum| *sum > 0));
         }
         println!("every account balanced");
@@ -106,6 +107,7 @@ mod rounds {
         demoted: u64,
         in_place: u64,
         replayed: u64,
+        skipped: u64,
     }
 
     impl Sums {
@@ -121,6 +123,7 @@ mod rounds {
             self.demoted += other.demoted;
             self.in_place += other.in_place;
             self.replayed += other.replayed;
+            self.skipped += other.skipped;
         }
 
         fn account(&mut self, account: &Account) {
@@ -292,8 +295,12 @@ mod rounds {
         offered: u64,
         /// Of these, from before it came.
         replayed: u64,
-        /// Packets after the first of these that were gone already: a block that was held outlived those after it.
-        gone: u64,
+        /// The number of the first packet that it may be offered.
+        first: u64,
+        /// It has not come to the present, or not all of the past is counted.
+        has_past: bool,
+        /// It is offered what is stored.
+        is_indexed: bool,
         policy: Policy,
         is_stopped: bool,
     }
@@ -307,19 +314,34 @@ mod rounds {
         }
         for _ in 0..random.between(10..=300) {
             let made = Made::new(stored, random);
-            make_room(&mut writer, &made);
+            known.iter_mut().for_each(|reader| reader.catch_up(&mut writer));
+            make_room(&mut writer, &made, &mut known);
+            let lagging: Vec<bool> =
+                known.iter_mut().map(|reader| reader.rescue(&mut writer, &made)).collect();
             writer.store(&made.batch(), &made.all);
-            for reader in &mut known {
+            for reader in known.iter_mut().filter(|reader| reader.is_indexed) {
                 writer.index(reader.id, &made.all, 1).expect("a reader");
                 reader.offered += made.len();
             }
             writer.publish(clock::monotonic_ns());
+            for (reader, _) in known.iter_mut().zip(lagging).filter(|(_, is_lagging)| *is_lagging) {
+                writer.skip(reader.id).expect("a reader");
+                (reader.is_indexed, sums.skipped) = (true, sums.skipped + 1);
+            }
             stored += made.len();
             happen(&mut writer, &mut known, stored, random, &mut sums);
         }
         assert_eq!((writer.stored(), writer.not_stored()), (stored, 0));
+        for reader in &mut known {
+            // Who has no place for the rest by now has it counted.
+            reader.catch_up(&mut writer);
+            writer.skip(reader.id).expect("a reader");
+            while reader.has_past {
+                reader.catch_up(&mut writer);
+            }
+        }
         writer.end();
-        known.into_iter().for_each(|reader| finish(&mut writer, reader, &mut sums));
+        known.into_iter().for_each(|reader| finish(&mut writer, reader, stored, &mut sums));
         sums
     }
 
@@ -341,38 +363,78 @@ mod rounds {
         };
         let entries = *random.pick(&[64, 256, 4096]);
         let attachment = writer.attach(&ReaderSpec { policy, entries }).expect("a reader");
-        let (replayed, first) = replay(writer, attachment.id, stored, random);
+        let start = start(stored, random);
+        writer.begin(attachment.id, start).expect("a reader");
+        let left = writer.past(attachment.id).expect("a reader");
         let other = Other::start("as-reader", random.below(400));
-        other.notes[LAST].store(first, SeqCst);
+        other.notes[LAST].store(stored - left, SeqCst);
         send(&other.socket, &attachment.parts);
-        let gone = stored - first - replayed;
-        Known { id: attachment.id, other, offered: replayed, replayed, gone, policy, is_stopped: false }
+        let has_past = start != Start::Newest;
+        Known {
+            id: attachment.id,
+            other,
+            offered: 0,
+            replayed: 0,
+            first: stored - left,
+            has_past,
+            is_indexed: !has_past,
+            policy,
+            is_stopped: false,
+        }
     }
 
-    /// Nothing, all that is there, or the latest of it. Returns how many packets that were, and the number of the first that the reader is offered.
-    fn replay(writer: &mut Writer, id: ReaderId, stored: u64, random: &mut Random) -> (u64, u64) {
-        let start = match random.below(3) {
+    /// Nothing, all that is there, or the latest of it.
+    fn start(stored: u64, random: &mut Random) -> Start {
+        match random.below(3) {
             0 => Start::Newest,
             1 => Start::Oldest,
             _ => Start::Since(Timestamp::from_nanos(stored.saturating_sub(random.below(200)) as i64)),
-        };
-        let mut first = stored;
-        let verdict = |held: &tapline_ring::Held<'_>| {
-            first = first.min(held.number);
-            Some(1)
-        };
-        let replayed = writer.replay(id, start, verdict).expect("a reader");
-        writer.publish(clock::monotonic_ns());
-        (replayed, first)
+        }
+    }
+
+    impl Known {
+        /// How many packets from its first one on it was not offered: a block that was held outlived those after it, or they were too old for it.
+        fn gone(&self, stored: u64) -> u64 {
+            stored - self.first - self.offered
+        }
+
+        /// Offers it some more of the past, if it is there.
+        fn catch_up(&mut self, writer: &mut Writer) {
+            if !self.has_past {
+                return;
+            }
+            let (offered, replayed) = (&mut self.offered, &mut self.replayed);
+            let count = |_: &tapline_ring::Held<'_>| {
+                (*offered, *replayed) = (*offered + 1, *replayed + 1);
+                Some(1)
+            };
+            if writer.replay(self.id, 40, count).expect("a reader") == Replay::Done {
+                writer.be_present(self.id).expect("a reader");
+                (self.has_past, self.is_indexed) = (false, true);
+            }
+            writer.publish(clock::monotonic_ns());
+        }
+
+        /// Offers it what a batch may overwrite. Whether it loses some of it.
+        fn rescue(&mut self, writer: &mut Writer, made: &Made) -> bool {
+            let (offered, replayed) = (&mut self.offered, &mut self.replayed);
+            let count = |_: &tapline_ring::Held<'_>| {
+                (*offered, *replayed) = (*offered + 1, *replayed + 1);
+                Some(1)
+            };
+            writer.replay_before(self.id, &made.batch(), &made.all, count).expect("a small batch") > 0
+        }
     }
 
     /// Waits for lossless readers, a while; then they are lossy.
-    fn make_room(writer: &mut Writer, made: &Made) {
+    fn make_room(writer: &mut Writer, made: &Made, known: &mut [Known]) {
         for _ in 0..NAPS_MAX {
             let Room::Blocked(id) = writer.make_room(&made.batch(), &made.all).expect("room some time")
             else {
                 return;
             };
+            // One that is in the past may be waited for because of that.
+            known.iter_mut().filter(|reader| reader.id == id).for_each(|reader| reader.catch_up(writer));
             writer.wait_for(id, Duration::from_millis(1)).expect("a reader");
             // Ours are only killed in `happen`, which waits for their end.
             assert!(writer.reap().is_empty());
@@ -394,7 +456,7 @@ mod rounds {
         match random.below(8) {
             0 => {
                 let reader = known.remove(at);
-                kill(writer, reader, sums);
+                kill(writer, reader, stored, sums);
                 if random.one_of(1, 2) {
                     known.push(new_reader(writer, stored, random));
                 }
@@ -413,7 +475,7 @@ mod rounds {
     }
 
     /// Wherever it is in its work. The writer must notice by itself.
-    fn kill(writer: &mut Writer, mut reader: Known, sums: &mut Sums) {
+    fn kill(writer: &mut Writer, mut reader: Known, stored: u64, sums: &mut Sums) {
         reader.other.signal(KILL);
         reader.other.end();
         sums.kills += 1;
@@ -425,11 +487,11 @@ mod rounds {
         let (seen, gaps) = (reader.other.note(SEEN), reader.other.note(GAPS));
         assert!(account.delivered <= seen && seen <= account.delivered + LENT_MAX, "{account}, {seen} seen");
         let lost = account.lost.index_full + account.lost.overwritten;
-        assert!(gaps <= reader.gone + lost + LENT_MAX, "{account}, {gaps} missed");
+        assert!(gaps <= reader.gone(stored) + lost + LENT_MAX, "{account}, {gaps} missed");
     }
 
     /// Lives to the end, and reads all that there is.
-    fn finish(writer: &mut Writer, mut reader: Known, sums: &mut Sums) {
+    fn finish(writer: &mut Writer, mut reader: Known, stored: u64, sums: &mut Sums) {
         if reader.is_stopped {
             reader.other.signal(CONT);
         }
@@ -441,7 +503,7 @@ mod rounds {
         assert_eq!(account.lost.total(), reader.other.note(LOST), "{account}");
         assert_eq!(account.lost.unread, 0, "{account}");
         // What is missing behind the last packet that it saw does not show as a gap.
-        assert!(reader.other.note(GAPS) <= reader.gone + account.lost.total());
+        assert!(reader.other.note(GAPS) <= reader.gone(stored) + account.lost.total());
     }
 
     /// What holds for every reader at every moment.

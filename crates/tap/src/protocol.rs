@@ -212,8 +212,6 @@ pub struct Attached {
     pub buffers: u32,
     /// What it reads.
     pub offer: Offer,
-    /// Packets that it is offered from before it came.
-    pub replayed: u64,
 }
 
 /// What became of a reader's packets.
@@ -327,4 +325,6 @@ pub struct ReaderStatus {
     pub counts: ReaderCounts,
     /// How often it was woken.
     pub wakes: u64,
+    /// Stored packets that are still to be looked at for it, as it began in the past.
+    pub past: u64,
 }

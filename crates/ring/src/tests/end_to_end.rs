@@ -246,6 +246,22 @@ fn a_batch_that_never_fits_is_refused() {
     ));
 }
 
+/// Has a reader begin in the past, with all of it that finds a place; how many packets it is offered.
+fn replay(
+    writer: &mut Writer,
+    id: ReaderId,
+    start: Start,
+    mut verdict: impl FnMut(&Held<'_>) -> Option<u32>,
+) -> u64 {
+    let mut offered = 0;
+    writer.begin(id, start).unwrap();
+    let verdict = |held: &Held<'_>| verdict(held).inspect(|_| offered += 1);
+    if writer.replay(id, usize::MAX, verdict).unwrap() == Replay::Done {
+        writer.be_present(id).unwrap();
+    }
+    offered
+}
+
 #[test]
 fn a_new_reader_starts_in_the_past() {
     let mut writer = writer(4096, 4);
@@ -259,7 +275,7 @@ fn a_new_reader_starts_in_the_past() {
         numbers.push(held.number);
         None
     };
-    assert_eq!(writer.replay(id, Start::Oldest, none).unwrap(), 0);
+    assert_eq!(replay(&mut writer, id, Start::Oldest, none), 0);
     assert_eq!(numbers, (93..200).collect::<Vec<_>>());
     writer.detach(id).unwrap();
     let cases = [
@@ -271,23 +287,88 @@ fn a_new_reader_starts_in_the_past() {
     ];
     for (start, expected) in cases {
         let (id, mut reader) = attach(&mut writer, Policy::Lossy, 256);
-        let offered = writer.replay(id, start, |_| Some(9)).unwrap();
+        let offered = replay(&mut writer, id, start, |_| Some(9));
         offer(&mut writer, &Made::new(200, 0, 60), &[id]);
         assert_eq!(drain(&mut reader), expected.clone().collect::<Vec<_>>(), "{start:?}");
         assert_eq!(offered, expected.end - expected.start);
         writer.detach(id).unwrap();
     }
-    let (id, mut reader) = attach(&mut writer, leased(8192), 16);
-    writer.replay(id, Start::Oldest, |held| number(held.data).is_multiple_of(2).then_some(9)).unwrap();
-    writer.publish(0);
-    writer.tick(0);
-    assert_eq!(writer.standing(id).unwrap(), Standing::Leased, "it lags by two blocks, as it may");
-    assert_eq!(drain(&mut reader), (168..200).step_by(2).collect::<Vec<_>>());
-    assert_eq!(writer.account(id).unwrap().lost.index_full, 53 - 16);
-    offer(&mut writer, &Made::new(200, 10, 60), &[id]);
-    writer.tick(0);
-    assert_eq!(writer.standing(id).unwrap(), Standing::Leased);
-    assert_eq!(drain(&mut reader), (200..210).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_past_waits_for_places_in_the_index() {
+    let mut writer = writer(4096, 16);
+    (0..10).for_each(|round| offer(&mut writer, &Made::new(round * 31, 31, 60), &[]));
+    for policy in [Policy::Lossy, Policy::Lossless, leased(8 * 4096)] {
+        let (id, mut reader) = attach(&mut writer, policy, 16);
+        writer.begin(id, Start::Since(Timestamp::from_nanos(500))).unwrap();
+        let (mut found, mut looks) = (Vec::new(), 0);
+        // Every third from 50 on; a few are looked at in each step.
+        loop {
+            let verdict = |held: &Held<'_>| held.number.is_multiple_of(3).then_some(9);
+            let replay = writer.replay(id, 20, verdict).unwrap();
+            writer.publish(0);
+            assert_eq!(writer.past(id).unwrap() == 0, replay == Replay::Done);
+            looks += 1;
+            match replay {
+                Replay::Done => break,
+                Replay::Full => found.extend(drain(&mut reader)),
+                Replay::More => {}
+            }
+        }
+        writer.be_present(id).unwrap();
+        assert!(looks > 310 / 20, "{looks}");
+        found.extend(drain(&mut reader));
+        assert_eq!(found, (51..310).step_by(3).collect::<Vec<_>>());
+        let account = writer.account(id).unwrap();
+        assert!(account.balances() && account.lost.total() == 0 && account.offered == 87, "{account}");
+        writer.detach(id).unwrap();
+    }
+}
+
+#[test]
+fn the_past_is_offered_or_counted_before_it_is_overwritten() {
+    let third = |held: &Held<'_>| held.number.is_multiple_of(3).then_some(9);
+    for (entries, is_read) in [(1 << 10, false), (16, true), (16, false)] {
+        let mut writer = writer(4096, 16);
+        (0..16).for_each(|round| offer(&mut writer, &Made::new(round * 31, 31, 60), &[]));
+        let (id, mut reader) = attach(&mut writer, Policy::Lossy, entries);
+        writer.begin(id, Start::Oldest).unwrap();
+        let (mut found, mut is_present) = (Vec::new(), false);
+        for round in 16..48 {
+            let made = Made::new(round * 31, 31, 60);
+            let (batch, all) = (made.batch(), made.all());
+            let lost = writer.replay_before(id, &batch, &all, third).unwrap();
+            writer.store(&batch, &all);
+            if is_present {
+                let mut every_third = Selection::none();
+                (0..31)
+                    .filter(|at| (round * 31 + at).is_multiple_of(3))
+                    .for_each(|at| every_third.push(at as usize));
+                writer.index(id, &every_third, 9).unwrap();
+            }
+            writer.publish(0);
+            if lost > 0 {
+                writer.skip(id).unwrap();
+                is_present = true;
+            }
+            if is_read {
+                found.extend(drain(&mut reader));
+            }
+        }
+        assert_eq!(is_present, entries == 16 && !is_read, "who reads loses no place");
+        while writer.replay(id, 100, third).unwrap() != Replay::Done {
+            writer.publish(0);
+            found.extend(drain(&mut reader));
+        }
+        writer.be_present(id).unwrap();
+        writer.publish(0);
+        found.extend(drain(&mut reader));
+        let account = writer.account(id).unwrap();
+        assert!(account.balances() && account.offered == 48 * 31 / 3, "{account}");
+        assert!(found.is_sorted() && found.len() as u64 == account.delivered, "{found:?}");
+        assert!((account.lost.index_full > 0) == is_present, "{account}");
+    }
 }
 
 #[test]
@@ -299,7 +380,7 @@ fn history_is_kept_like_what_came_after() {
         (0..10).for_each(|round| offer(&mut writer, &Made::new(round * 31, 31, 60), &[]));
         let (id, mut reader) = attach(&mut writer, leased(4 * 4096), 64);
         let in_block = |held: &Held<'_>| (held.number / 31 + 1 == block).then_some(9);
-        assert_eq!(writer.replay(id, Start::Oldest, in_block).unwrap(), 31);
+        assert_eq!(replay(&mut writer, id, Start::Oldest, in_block), 31);
         writer.publish(0);
         writer.tick(0);
         assert_eq!(writer.standing(id).unwrap(), expected, "block {block}");
@@ -322,9 +403,9 @@ fn history_is_kept_for_as_long_as_what_came_after() {
     writer.tick(100 * second);
     let policy = Policy::Leased { bytes: 4 * 4096, time: Duration::from_secs(5) };
     let (id, _reader) = attach(&mut writer, policy, 64);
-    assert_eq!(writer.replay(id, Start::Oldest, |_| Some(9)).unwrap(), 10);
+    assert_eq!(replay(&mut writer, id, Start::Oldest, |_| Some(9)), 10);
     writer.publish(101 * second);
-    for (now, expected) in [(102, Standing::Leased), (105, Standing::Leased), (106, Standing::LossyByTime)] {
+    for (now, expected) in [(102, Standing::Leased), (106, Standing::Leased), (107, Standing::LossyByTime)] {
         writer.tick(now * second);
         assert_eq!(writer.standing(id).unwrap(), expected, "{now} s");
     }
@@ -347,14 +428,24 @@ fn a_lossless_reader_that_finds_no_place_in_its_index_is_told() {
     assert_eq!(drain(&mut reader), (0..16).collect::<Vec<_>>());
     assert_eq!(writer.account(id).unwrap().lost.index_full, 24);
     assert_demoted(&mut writer, id);
-    // Likewise of history, of which it gets the newest.
+    // Likewise of the past, when it is waited for no longer.
     let (id, mut reader) = attach(&mut writer, Policy::Lossless, 16);
-    assert_eq!(writer.replay(id, Start::Oldest, |_| Some(9)).unwrap(), 40);
+    assert_eq!(replay(&mut writer, id, Start::Oldest, |_| Some(9)), 16);
     writer.publish(0);
-    assert_eq!(drain(&mut reader), (24..40).collect::<Vec<_>>());
+    assert_eq!(writer.standing(id).unwrap(), Standing::Lossless);
+    writer.skip(id).unwrap();
+    let mut counted = 0;
+    let count = |_: &Held<'_>| Some(9).inspect(|_| counted += 1);
+    assert_eq!(writer.replay(id, 100, count).unwrap(), Replay::Done);
+    writer.be_present(id).unwrap();
+    assert_eq!(drain(&mut reader), (0..16).collect::<Vec<_>>());
+    assert_eq!((counted, writer.account(id).unwrap().lost.index_full), (24, 24));
     assert_demoted(&mut writer, id);
     let (id, _reader) = attach(&mut writer, Policy::Lossless, 64);
-    assert_eq!(writer.replay(id, Start::Oldest, |_| Some(9)).unwrap(), 40);
+    assert_eq!(replay(&mut writer, id, Start::Oldest, |_| Some(9)), 40);
+    assert_eq!(writer.standing(id).unwrap(), Standing::Lossless);
+    // In the present it has nothing to skip.
+    writer.skip(id).unwrap();
     assert_eq!(writer.standing(id).unwrap(), Standing::Lossless);
 }
 

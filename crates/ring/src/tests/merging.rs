@@ -59,6 +59,35 @@ fn by_time_waits_for_who_may_have_older_ones() {
 }
 
 #[test]
+fn the_past_of_one_buffer_is_waited_for() {
+    let (mut writers, mut merged) = merged(2, Order::ByTime(Duration::from_nanos(1000)));
+    let late = |writer: &mut (Writer, ReaderId), looks: usize| {
+        let third = |held: &Held<'_>| held.number.is_multiple_of(3).then_some(9);
+        let replay = writer.0.replay(writer.1, looks, third).unwrap();
+        if replay == Replay::Done {
+            writer.0.be_present(writer.1).unwrap();
+        }
+        writer.0.publish(0);
+        replay
+    };
+    // 0 to 29 are stored in both before anybody comes.
+    for (writer, id) in &mut writers {
+        offer(writer, &Made::new(0, 30, 60), &[]);
+        writer.begin(*id, Start::Oldest).unwrap();
+    }
+    assert_eq!(late(&mut writers[0], 1000), Replay::Done);
+    send(&mut writers[0], 30, 1);
+    assert_eq!(all_now(&mut merged, 0), [], "of the other's past nothing is known");
+    assert_eq!(all_now(&mut merged, 5000), [], "that takes as long as it takes");
+    // The second buffer's own watermark says 29 all the while.
+    assert_eq!(late(&mut writers[1], 11), Replay::More);
+    assert_eq!(all_now(&mut merged, 5001), [0, 0, 3, 3, 6, 6, 9, 9]);
+    assert_eq!(late(&mut writers[1], 1000), Replay::Done);
+    assert_eq!(all_now(&mut merged, 5002), [12, 12, 15, 15, 18, 18, 21, 21, 24, 24, 27, 27]);
+    assert_eq!(all_now(&mut merged, 6002), [30], "and in the present patience counts");
+}
+
+#[test]
 fn what_was_never_handed_on_is_not_delivered() {
     let (mut writers, mut merged) = merged(2, Order::ByTime(Duration::from_secs(1)));
     send(&mut writers[0], 10, 5);

@@ -60,7 +60,8 @@ fn write(mut store: Store, mut producer: Producer) -> Producer {
     }
     store.close(|_| {});
     assert_eq!(store.records(), PACKETS);
-    let held: Vec<u64> = store.held(Start::Oldest).map(|held| held.number).collect();
+    let mut past = store.past(Start::Oldest).expect("something is stored");
+    let held: Vec<u64> = std::iter::from_fn(|| store.next_held(&mut past).map(|held| held.number)).collect();
     assert!(held.is_sorted() && held.last() == Some(&(PACKETS - 1)));
     producer
 }

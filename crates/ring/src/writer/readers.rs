@@ -6,7 +6,6 @@
 //!   of block     1 1 2 2 2 4 4        ends of the blocks 1 to 4: 2 5 5 7
 //! ```
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use tapline_sys::futex::Woken;
@@ -16,8 +15,8 @@ use crate::Error;
 use crate::atomic::{SeqCst, fence};
 use crate::layout::{Geometry, Standing};
 use crate::producer::{Producer, Sleep, fence_for_sleepers, to_words};
-use crate::store::{Entry, Holders, Store};
-use crate::writer::{Departed, Policy, READERS_MAX, ReaderId, Room, holders_max};
+use crate::store::{Entry, Held, Holders, Past, Store};
+use crate::writer::{Departed, Policy, READERS_MAX, ReaderId, Replay, Room, holders_max};
 
 /// How many blocks a reader is granted in one search for a block. With this and [`holders_max`] a search passes over a quarter of the blocks at most,
 /// so it always ends with a block, however many readers lie. An honest reader that is found at a block was told before that it is lossy, since it lags
@@ -49,8 +48,12 @@ pub(super) struct Attached {
     pub(super) standing: Standing,
     /// Promised to leased readers, also to those that exceeded it: what they hold stays theirs.
     credit: Option<Credit>,
-    /// When it came: what is older it has as long as the rest.
+    /// When it came, or was last offered something of the past: what is older it has as long as the rest.
     since_ns: u64,
+    /// What it is still to be offered, or counted for it, from before it came.
+    past: Option<Past>,
+    /// Its index says how far it is with that.
+    shows_past: bool,
     /// For each block, by its place: the entry after the last one that may lead there or to an older block. Empty for readers that nothing is kept for.
     ends: Box<[u64]>,
     /// Up to which block `ends` is known.
@@ -83,6 +86,8 @@ impl Attached {
             standing,
             credit,
             since_ns: 0,
+            past: None,
+            shows_past: false,
             ends,
             ends_at: store.sequence(),
             pending: None,
@@ -92,23 +97,90 @@ impl Attached {
         }
     }
 
-    /// Entries of packets that were stored long ago, in their order, for which there is room.
-    pub(super) fn replay(&mut self, found: &VecDeque<(Entry, u32)>, store: &Store) {
-        let mut end = self.index.head();
-        self.index.push(found.iter().map(|(entry, verdict)| to_words(*entry, *verdict)));
-        if !self.standing.is_kept() {
-            return;
+    /// Has it begin in the past.
+    pub(super) fn begin(&mut self, past: Option<Past>) {
+        self.past = past;
+        if let Some(past) = past {
+            (self.ends_at, self.shows_past) = (self.ends_at.min(past.sequence), true);
+            self.index.set_past(Some(i64::MIN));
         }
-        let geometry = store.geometry();
-        let sequence_of = |entry: &Entry| geometry.place(entry.position).sequence;
-        let mut left = found.iter().map(|(entry, _)| sequence_of(entry)).peekable();
-        // Also of blocks that none of them is in: what is unread in older ones is behind these too.
-        for sequence in oldest(geometry, store.sequence())..=store.sequence() {
-            while left.next_if(|of| *of <= sequence).is_some() {
-                end += 1;
+    }
+
+    /// What it is still to be offered, or to have counted.
+    pub(super) fn past(&self) -> Option<&Past> {
+        self.past.as_ref()
+    }
+
+    /// The next packet of the past, at whose block all ends of those before are known.
+    fn next<'s>(&mut self, store: &'s Store) -> Option<Held<'s>> {
+        let past = self.past.as_mut()?;
+        let held = store.next_held(past);
+        if past.until.is_none() && self.standing.is_kept() {
+            let geometry = store.geometry();
+            let first = self.ends_at.max(oldest(geometry, store.sequence()));
+            (first..past.sequence).for_each(|at| self.ends[geometry.slot(at)] = self.index.head());
+            self.ends_at = past.sequence;
+        }
+        held
+    }
+
+    /// Offers a packet of the past, or counts it as lost if it is too late for that. Whether there was no place for it.
+    fn offer(&mut self, entry: Entry, verdict: u32) -> bool {
+        if self.past.is_some_and(|past| past.until.is_some()) {
+            self.index.lose(1);
+            return false;
+        }
+        self.index.push(std::iter::once(to_words(entry, verdict))) > 0
+    }
+
+    /// Offers it the next packets of the past as far as they please `verdict`, after a look at `looks` of them at most.
+    pub(super) fn replay(
+        &mut self,
+        store: &Store,
+        looks: usize,
+        mut verdict: impl FnMut(&Held<'_>) -> Option<u32>,
+    ) -> Replay {
+        for _ in 0..looks {
+            let Some(past) = self.past else { return Replay::Done };
+            if past.until.is_none() && self.index.room_for(1) == 0 {
+                return Replay::Full;
             }
-            self.ends[geometry.slot(sequence)] = end;
+            let Some(held) = self.next(store) else { return Replay::Done };
+            verdict(&held).map(|verdict| self.offer(held.entry, verdict));
         }
+        Replay::More
+    }
+
+    /// It has come to the present.
+    pub(super) fn be_present(&mut self) {
+        self.past = None;
+    }
+
+    /// Whether what comes next of the past may be in a block that is taken when so many more are used.
+    fn is_pressed(&self, store: &Store, reach: u64) -> bool {
+        let end = |past: Past| past.sequence + store.geometry().blocks() as u64;
+        reach > 0 && self.past.is_some_and(|past| end(past) <= store.sequence() + reach)
+    }
+
+    /// Offers it what is in such blocks, whether there is a place or not. How many packets found none.
+    pub(super) fn replay_pressed(
+        &mut self,
+        store: &Store,
+        reach: u64,
+        mut verdict: impl FnMut(&Held<'_>) -> Option<u32>,
+    ) -> u64 {
+        let mut lost = 0;
+        while self.is_pressed(store, reach) {
+            let Some(held) = self.next(store) else { break };
+            lost += verdict(&held).map_or(0, |verdict| u64::from(self.offer(held.entry, verdict)));
+        }
+        lost
+    }
+
+    /// Of the past up to now it is offered nothing more; [`replay`](Self::replay) counts it. Whether there is any.
+    pub(super) fn skip(&mut self, store: &Store) -> bool {
+        let past = self.past.as_mut().filter(|past| past.until.is_none());
+        past.map(|past| past.until = Some(store.head())).is_some()
     }
 
     /// Whether it has not read something in the block at a place, as last heard; may be true a little longer than it is.
@@ -117,11 +189,19 @@ impl Attached {
         self.ends[slot] > self.index.listen()
     }
 
-    fn publish(&mut self, store: &Store) {
+    fn publish(&mut self, store: &Store, now_ns: u64) {
         self.index.publish();
+        let past = self.past.filter(|past| past.until.is_none());
+        if self.shows_past {
+            // What it was offered of the past it has as long as what comes.
+            self.since_ns = now_ns;
+            self.index.set_past(past.map(|past| past.latest));
+            self.shows_past = past.is_some();
+        }
         if self.standing.is_kept() {
-            let (geometry, sequence) = (store.geometry(), store.sequence());
-            let first = self.ends_at.max(oldest(geometry, sequence));
+            let (geometry, sequence) =
+                (store.geometry(), past.map_or(store.sequence(), |past| past.sequence));
+            let first = self.ends_at.max(oldest(geometry, store.sequence()));
             (first..=sequence).for_each(|at| self.ends[geometry.slot(at)] = self.index.head());
             self.ends_at = sequence;
         }
@@ -307,7 +387,7 @@ impl Readers {
     /// Shows each reader its entries.
     pub(super) fn publish(&mut self, store: &Store, now_ns: u64) {
         self.touch(store, now_ns);
-        self.slots.iter_mut().flatten().for_each(|reader| reader.publish(store));
+        self.slots.iter_mut().flatten().for_each(|reader| reader.publish(store, now_ns));
     }
 
     /// Notes when the blocks that were filled since the last time were published to.
@@ -361,20 +441,33 @@ impl Readers {
         }
     }
 
+    /// Held blocks may be passed over, one for each reader that may hold.
+    fn passed_max(&self) -> usize {
+        self.attached().filter(|reader| reader.credit.is_some()).count()
+    }
+
+    /// How far the writer may go on from its block when it opens so many.
+    pub(super) fn reach(&self, blocks: usize) -> u64 {
+        if blocks == 0 { 0 } else { (blocks + self.passed_max()) as u64 }
+    }
+
+    /// Whether any reader has not come to the present, or has not all of the past counted.
+    pub(super) fn has_past(&self) -> bool {
+        self.attached().any(|reader| reader.past.is_some())
+    }
+
     pub(super) fn has_lossless(&self) -> bool {
         self.lossless > 0
     }
 
     /// Whether lossless readers have room for so many packets in so many new blocks.
     pub(super) fn room(&mut self, store: &Store, blocks: usize, packets: usize) -> Result<Room, Error> {
-        // Held blocks may be passed over, one for each reader that may hold.
-        let passed = self.attached().filter(|reader| reader.credit.is_some()).count();
-        let geometry = self.geometry;
+        let (geometry, passed) = (self.geometry, self.passed_max());
         if blocks > 0 && blocks + passed + 1 > geometry.blocks() {
             return Err(Error::BatchTooLarge { packets, blocks });
         }
         let first = store.sequence() + 1;
-        let reach = if blocks == 0 { 0 } else { (blocks + passed) as u64 };
+        let reach = self.reach(blocks);
         for reader in self.slots.iter_mut().flatten() {
             if reader.standing != Standing::Lossless {
                 continue;
@@ -385,7 +478,7 @@ impl Readers {
             }
             let needs_blocks = (first..first + reach)
                 .any(|at| store.held_at(at) != 0 && reader.has_unread_at(geometry.slot(at)));
-            if needs_entries || needs_blocks {
+            if needs_entries || needs_blocks || reader.is_pressed(store, reach) {
                 return Ok(Room::Blocked(reader.id));
             }
         }
