@@ -40,6 +40,8 @@ const LOOKS: usize = 4 * BATCH_MAX;
 const BATCHES_BEFORE_ORDERS: u32 = 64;
 /// The shortest wait for a sleeper's delay: readers that lie about it take no processor.
 const NAP_MIN: Duration = Duration::from_millis(1);
+/// How long a reader of the past whose index is full has to read some of it, before it is looked at again.
+const FULL_NAP: Duration = Duration::from_millis(4);
 /// How often readers that are gone are looked for, credits of time are looked at, and counters are shown.
 const TEND_EVERY: Duration = Duration::from_millis(100);
 /// One sleep of the writer for a lossless reader.
@@ -390,7 +392,7 @@ impl Desk {
         for at in 0..self.readers.len() {
             match self.replay(at) {
                 Replay::More => wait = Duration::ZERO,
-                Replay::Full => wait = wait.min(NAP_MIN),
+                Replay::Full => wait = wait.min(FULL_NAP),
                 Replay::Done => {}
             }
         }
@@ -740,16 +742,17 @@ impl Desk {
         self.interfaces = interfaces;
         let counts = counts(&self.interfaces, self.unwanted);
         let mut is_stopping = is_stopping;
-        // What is stored belongs to readers of the past as well.
+        // What is stored belongs to readers of the past as well; but the others are not to wait for long to hear of the end.
+        let begun = Instant::now();
         while self.readers.iter().any(|reader| reader.past.is_some()) {
             is_stopping |= self.obey(source);
-            if is_stopping && self.is_out_of_patience() {
+            if begun.elapsed() >= LINGER {
                 let numbers: Vec<u64> = self.readers.iter().map(|reader| reader.number).collect();
                 numbers.into_iter().for_each(|number| self.skip(number));
             }
             if self.catch_up() > Duration::ZERO {
                 self.tend_writers();
-                std::thread::sleep(NAP_MIN);
+                std::thread::sleep(FULL_NAP);
             }
         }
         for view in &mut self.views {
