@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, UdpSocket};
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
 use tapline_flow::export::{Exporter, Options, Target, Version};
 use tapline_flow::{Context, Details, EndReason, Flow, Side, Tls};
 use tapline_packet::Timestamp;
+use tapline_testkit::netns::{Namespace, namespaces_or_skip};
 use tapline_testkit::random::Random;
 
 const START: i64 = 1_700_000_000_250_000_000;
@@ -374,6 +376,12 @@ fn templates_that_cannot_be_are_refused() {
     let v9 = Options { version: Version::V9, ..template("default,application") };
     assert!(refused(v9).contains("no length"));
     assert_eq!(refused(template("protocolIdentifier")), "");
+
+    let kept = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(kept.path(), "what was exported before").unwrap();
+    let error = Exporter::open(&[Target::File(kept.path().to_owned())], &template("nonsense")).err().unwrap();
+    assert!(error.to_string().contains("`nonsense`"));
+    assert_eq!(std::fs::read_to_string(kept.path()).unwrap(), "what was exported before");
 }
 
 /// Whatever the MTU is, and whenever the rate of sampling is told: templates, options and a record fit into it, or it is refused.
@@ -397,10 +405,28 @@ fn messages_fit_the_mtu() {
     assert!(accepted > 600, "{accepted}");
 }
 
+/// Runs a test of this program in a namespace that has `::1`, where the machine has switched it off.
+fn again_with_ipv6(test: &str) {
+    if !Path::new("/proc/net/if_inet6").exists() {
+        return eprintln!("skipped: {test}: this kernel has no IPv6");
+    }
+    if !namespaces_or_skip(test) {
+        return;
+    }
+    let namespace = Namespace::named(&format!("tapline-ipv6-{}", std::process::id())).unwrap();
+    let script = "echo 0 > /proc/sys/net/ipv6/conf/lo/disable_ipv6; ip link set lo up; \
+                  ip -6 address show lo | grep -q ::1 || exit 9; exec \"$0\" --exact \"$1\"";
+    let mut program = namespace.command("sh");
+    let output =
+        program.args(["-c", script]).arg(std::env::current_exe().unwrap()).arg(test).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && said.contains("1 passed"), "{}: {said}", output.status);
+}
+
 #[test]
 fn netflow_5_fits_packets_of_ipv6() {
     if UdpSocket::bind("[::1]:0").is_err() {
-        return eprintln!("skipped: netflow_5_fits_packets_of_ipv6: no IPv6 here");
+        return again_with_ipv6("netflow_5_fits_packets_of_ipv6");
     }
     let options = Options { version: Version::V5, ..Options::default() };
     let datagrams = datagrams_to("[::1]:0", &options, 1, &flows(6, 700));

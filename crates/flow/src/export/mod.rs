@@ -34,6 +34,7 @@ pub use rows::{RowFormat, RowWriter};
 use crate::{Error, Flow};
 use collector::Collector;
 use encoder::Encoder;
+use template::Template;
 
 /// Which protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -320,7 +321,8 @@ fn check(targets: &[Target], options: &Options) -> Result<(), Error> {
     if options.mtu < 256 {
         return fail("needs packets of 256 octets at least: give another --mtu");
     }
-    Ok(())
+    // Before a file is emptied or a collector asked for a template that cannot be.
+    Template::both(options).map(drop)
 }
 
 /// A number for each flow, the same for both directions, in every run.
