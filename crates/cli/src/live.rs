@@ -143,6 +143,12 @@ fn open_tap(settings: &af_packet::Settings, args: &TapArgs) -> Result<Live> {
     if settings.workers > 1 || settings.direction != CaptureDirection::Both || settings.netns.is_some() {
         bail!("{name}: workers, direction and network namespace are the daemon's to choose");
     }
+    if !settings.promiscuous
+        || settings.ring_len.is_some()
+        || settings.timestamps != af_packet::TimestampSource::Host
+    {
+        bail!("{name}: promiscuous mode, the kernel's buffer and time stamps are the daemon's to choose");
+    }
     let is_patient = settings.latency_ms >= LATENCY_RECORDING_MS;
     let program = format!("tapline {}", env!("CARGO_PKG_VERSION"));
     let socket = socket_path(args.socket.as_deref());

@@ -37,7 +37,7 @@ pub(crate) fn text(account: &Account) -> String {
 pub(crate) fn running_text(account: &Account) -> String {
     let state = match account.balance() {
         Balance::Balanced => balance_text(account),
-        Balance::Unbalanced(_) => "  still running: the sums settle at the end\n".to_owned(),
+        Balance::Unbalanced(_) => STILL_RUNNING.to_owned(),
     };
     table(account) + &state
 }
@@ -94,6 +94,8 @@ fn written_word(class: &str) -> &'static str {
     if matches!(class, "bounce" | "reflect") { "sent" } else { "written" }
 }
 
+const STILL_RUNNING: &str = "  still running: the sums settle at the end\n";
+
 fn state_text(balance: &Balance) -> String {
     match balance {
         Balance::Balanced => "  balanced: every packet is accounted for\n".to_owned(),
@@ -113,7 +115,7 @@ pub(crate) fn graph_text(account: &GraphAccount) -> String {
 pub(crate) fn running_graph_text(account: &GraphAccount) -> String {
     let state = match account.balance() {
         balance @ Balance::Balanced => state_text(&balance),
-        Balance::Unbalanced(_) => "  still running: the sums settle at the end\n".to_owned(),
+        Balance::Unbalanced(_) => STILL_RUNNING.to_owned(),
     };
     graph_table(account) + &state
 }
@@ -185,6 +187,14 @@ impl Rows {
     /// So many packets at a place.
     pub(crate) fn row(&mut self, place: &str, count: u64, remark: &str) {
         self.0.row(place, Count::Known(count), remark);
+    }
+
+    /// The table of what still runs.
+    pub(crate) fn running(self, faults: &[String]) -> String {
+        match faults {
+            [] => self.end(faults),
+            _ => self.0.text + STILL_RUNNING,
+        }
     }
 
     /// The table, which ends in whether it balances.

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use sd_notify::NotifyState;
 use serde_json::{Value, json};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use tapline_capture::af_packet::{self, LATENCY_INTERACTIVE_MS, Settings};
 use tapline_capture::{FileInput, Source};
@@ -77,6 +77,9 @@ pub(crate) struct ServeArgs {
     json: bool,
 }
 
+/// From when on it is told that a capture waits for a reader.
+const WAIT_TOLD_MS: u64 = 500;
+
 /// What was typed.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StatusArgs {
@@ -92,7 +95,8 @@ pub(crate) struct StatusArgs {
 pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     let rules = rules(args)?;
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])?;
+    rules.unknown().iter().for_each(|line| say(&format!("warning: {line}")));
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1])?;
     let mut opened = Vec::new();
     for rule in &rules.captures {
         let Live { sources, announcements } =
@@ -122,11 +126,15 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
                         &[Some(NotifyState::Reloading), now.ok()].into_iter().flatten().collect::<Vec<_>>(),
                     );
                     match Rules::read(path) {
-                        Ok(rules) => stopping.reload(rules),
+                        Ok(rules) => {
+                            rules.unknown().iter().for_each(|line| say(&format!("warning: {line}")));
+                            stopping.reload(rules);
+                        }
                         Err(error) => say(&format!("the rules stay as they were: {error}")),
                     }
                     tell_systemd(&[NotifyState::Ready]);
                 }
+                (SIGUSR1, _) => stopping.account(),
                 (SIGHUP, None) => say("there is no file of rules to read again (--config)"),
                 _ => {
                     tell_systemd(&[NotifyState::Stopping]);
@@ -135,7 +143,10 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
             }
         }
     })?;
-    let ended = server.run(&mut |line| say(line))?;
+    let ended = server.run(&mut |line| say(line), &mut |captures| {
+        let faults: Vec<String> = captures.iter().flat_map(imbalances).collect();
+        let _ = io::stderr().write_all(rows(captures).running(&faults).as_bytes());
+    })?;
     let is_balanced = tell(args, &ended);
     Ok(if is_balanced { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
@@ -233,8 +244,13 @@ fn tell(args: &ServeArgs, ended: &[Ended]) -> bool {
         let _ = writeln!(io::stdout(), "{value}");
         return faults.is_empty();
     }
+    let _ = io::stderr().write_all(rows(ended).end(&faults).as_bytes());
+    faults.is_empty()
+}
+
+fn rows(captures: &[Ended]) -> report::Rows {
     let mut text = report::Rows::new();
-    for capture in ended {
+    for capture in captures {
         capture.interfaces.iter().for_each(|interface| text.interface(interface));
         let name = &capture.name;
         text.row(&format!("tap:{name}  delivered"), capture.packets, "");
@@ -248,8 +264,7 @@ fn tell(args: &ServeArgs, ended: &[Ended]) -> bool {
             text.row(&format!("tap:{name}  found no room"), capture.not_stored, "");
         }
     }
-    let _ = io::stderr().write_all(text.end(&faults).as_bytes());
-    faults.is_empty()
+    text
 }
 
 /// What does not add up.
@@ -318,8 +333,16 @@ fn capture_text(capture: &CaptureStatus) -> String {
         Some(1) => ", none taken from the kernel".to_owned(),
         Some(count) => format!(", {count} instructions in the kernel say what is wanted"),
     };
+    // One that is read is waited for now and then; one that is not is news.
+    let waits = match capture.waits_for.filter(|_| capture.waits_ms >= WAIT_TOLD_MS) {
+        None => String::new(),
+        Some(reader) => format!(
+            "; waits for the lossless reader {reader} since {:.1} s, and what is lost meanwhile shows when that is over",
+            capture.waits_ms as f64 / 1e3
+        ),
+    };
     format!(
-        "tap:{} ({}): {} packets, {} lost before{dropped}, {} wanted by nobody, {} stored{cost}{kernel}\n",
+        "tap:{} ({}): {} packets, {} lost before{dropped}, {} wanted by nobody, {} stored{cost}{kernel}{waits}\n",
         capture.name,
         capture.interfaces.join(", "),
         grouped(capture.packets),

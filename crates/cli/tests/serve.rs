@@ -410,7 +410,7 @@ fn other_rules_send_away_whom_they_no_longer_let_read() {
     daemon.settle(2000, 2);
     daemon.write_rules("[[access]]\neverybody = true\nfilter = \"arp\"\n");
     daemon.live.as_ref().unwrap().signal("HUP");
-    nobody.end().failed_saying(&["tap:office: the daemon is gone"]);
+    nobody.end().failed_saying(&["tap:office: the daemon: the rules no longer let you read as you did"]);
     let (packets, _) = root.interrupt();
     assert!(packets == frames, "root reads on without a gap");
     let (_, told) = daemon.end();
@@ -419,6 +419,42 @@ fn other_rules_send_away_whom_they_no_longer_let_read() {
         "{told}"
     );
     assert!(told.contains("the rules no longer let it read as it did"), "{told}");
+}
+
+/// Rules that forbid and then allow again are as a daemon that was away for a while.
+#[test]
+fn who_is_sent_away_may_be_let_in_again() {
+    const TEST: &str = "who_is_sent_away_may_be_let_in_again";
+    if !root_or_skip(TEST) {
+        return;
+    }
+    const ALL: &str = "[[access]]\neverybody = true\n";
+    let Some(mut daemon) = Daemon::with_rules(TEST, ALL) else { return };
+    let mut command = tapline(["capture", "-i", "tap:office", "--json", "--reconnect", "--socket"]);
+    command.arg(daemon.socket()).args(["-w", "/dev/null"]).uid(NOBODY).gid(NOBODY);
+    let Ok(child) = command.spawn() else {
+        return eprintln!("skipped: {TEST}: nobody may not run {TAPLINE}");
+    };
+    let mut nobody = Reader { child: Some(child), file: PathBuf::new() };
+    wait_for("nobody to read", || daemon.readers().len() == 1);
+    daemon.write_rules("[[access]]\nusers = [\"no-such-user\"]\n");
+    daemon.live.as_ref().unwrap().signal("HUP");
+    wait_for("nobody to be refused", || daemon.status()["refused"].as_u64() > Some(1));
+    daemon.write_rules(ALL);
+    daemon.live.as_ref().unwrap().signal("HUP");
+    wait_for("nobody to read again", || daemon.readers().len() == 1);
+    let frames = frames(25, 100);
+    daemon.send(&frames);
+    daemon.settle(100, 1);
+    nobody.signal("INT");
+    let finished = nobody.end().succeeded();
+    assert_eq!(finished.account().output("written"), 100);
+    assert_eq!(unknown(&finished), ["while there was no daemon"]);
+    for told in ["the rules no longer let you read as you did", "it is asked again until it lets us read"] {
+        assert!(finished.stderr.contains(told), "{}", finished.stderr);
+    }
+    let (_, told) = daemon.end();
+    assert!(told.contains("\"no-such-user\", and there is none"), "{told}");
 }
 
 /// As under sudo: the socket is made with all rights, in a folder that is root's, for the user who then serves and may read.
@@ -571,9 +607,9 @@ fn garbage_is_refused_counted_and_told_once() {
     let mut deaf = UnixStream::connect(daemon.socket()).unwrap();
     deaf.write_all(hello.as_bytes()).unwrap();
     while deaf.write_all(&b"{\"status\":{}}\n".repeat(1000)).is_ok() {}
-    wait_for("all to be refused", || daemon.status()["refused"] == 5);
+    wait_for("all to be refused", || daemon.status()["refused"] == 6);
     let (_, told) = daemon.end();
-    assert_eq!(told.matches("refused: ").count(), 5, "{told}");
+    assert_eq!(told.matches("refused: ").count(), 6, "{told}");
     assert!(!told.contains('\u{1b}'), "{told:?}");
 }
 
@@ -868,6 +904,7 @@ fn the_end_of_the_daemon_is_told() {
     daemon.live.as_ref().unwrap().signal("KILL");
     let finished = reader.end();
     assert_eq!(finished.account().output("written"), 1000);
+    assert_eq!(unknown(&finished), ["after the last that the daemon could tell"]);
     finished.failed_saying(&["tap:office: the daemon is gone; all that it had stored was read"]);
     assert!(bytes_of(packets_of(&reader.file)) == frames);
     // Its socket is in nobody's way.
@@ -878,6 +915,52 @@ fn the_end_of_the_daemon_is_told() {
     daemon.end();
     let arguments = ["capture", "-i", "tap:office", "--socket", daemon.folder.path().to_str().unwrap()];
     run(arguments).failed_saying(&["no daemon at", "tapline serve"]);
+}
+
+/// Losses of the tap of which nobody can tell how many they are.
+fn unknown(finished: &Finished) -> Vec<String> {
+    let account = finished.account();
+    let losses = account.interface("tap:office")["losses"].as_array().expect("a list");
+    let unknown = losses.iter().filter(|loss| loss["count"].is_null());
+    unknown.map(|loss| loss["counter"].as_str().expect("a name").to_owned()).collect()
+}
+
+/// One that does not answer is no reason to hang, and no reason to say that nothing was lost.
+#[test]
+fn a_stopped_daemon_keeps_nobody() {
+    let Some(mut daemon) = Daemon::start("a_stopped_daemon_keeps_nobody", &[]) else { return };
+    let mut reader = daemon.reader("stopped.pcap", &[]);
+    let frames = frames(23, 1000);
+    daemon.send(&frames);
+    daemon.settle(1000, 1);
+    daemon.live.as_ref().unwrap().signal("STOP");
+    reader.signal("INT");
+    let finished = reader.end().succeeded();
+    assert_eq!(unknown(&finished), ["after the last that the daemon could tell"]);
+    assert!(bytes_of(packets_of(&reader.file)) == frames);
+    let status = tapline(["status", "--socket"]).arg(daemon.socket()).output().unwrap();
+    Finished::new(status).failed_saying(&["the daemon does not answer"]);
+    daemon.live.as_ref().unwrap().signal("CONT");
+    daemon.end();
+}
+
+/// SIGUSR1: what became of packets up to now, while it goes on.
+#[test]
+fn the_account_is_told_on_the_way() {
+    let Some(mut daemon) = Daemon::start("the_account_is_told_on_the_way", &[]) else { return };
+    let reader = daemon.reader("all.pcap", &[]);
+    let frames = frames(24, 1234);
+    daemon.send(&frames);
+    daemon.settle(1234, 1);
+    daemon.live.as_ref().unwrap().signal("USR1");
+    daemon.send(&frames);
+    daemon.settle(2468, 1);
+    let (packets, _) = reader.interrupt();
+    assert_eq!(packets.len(), 2468);
+    let (account, told) = daemon.end();
+    assert_eq!(account["stored"], 2468);
+    let row = told.lines().find(|line| line.contains("tap:office  delivered"));
+    assert!(row.is_some_and(|row| row.contains("1,234")), "{told}");
 }
 
 #[test]
@@ -902,14 +985,8 @@ fn a_reader_comes_back_to_the_next_daemon() {
     let finished = reader.end().succeeded();
     let account = finished.account();
     assert!(bytes_of(packets_of(&reader.file)) == [&wanted[..], &wanted, &wanted].concat());
-    let interface = account.interface("tap:office");
-    assert_eq!(interface["tap"]["offered"], 3 * wanted.len());
-    let absent = interface["losses"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|loss| loss["counter"] == "while there was no daemon");
-    assert!(absent.expect("it is told")["count"].is_null(), "{interface}");
+    assert_eq!(account.interface("tap:office")["tap"]["offered"], 3 * wanted.len());
+    assert_eq!(unknown(&finished), ["while there was no daemon"]);
     assert_eq!(finished.stderr.matches("the daemon is there again").count(), 2, "{}", finished.stderr);
     // Other interfaces are not the same capture.
     let reader = daemon.reader("other.pcapng", &["--reconnect"]);
@@ -1046,6 +1123,14 @@ fn what_makes_no_sense_is_said() {
     run(config).failed_saying(&["rules.toml", "either interfaces or a file"]);
     run(["serve", "-i", "no-such-if"]).failed_saying(&["no-such-if"]);
     run(["serve"]).failed_saying(&["--interface"]);
+    // A path that is something else already is a slip of the pen, and stays what it is.
+    let precious = folder.path().join("precious.pcap");
+    fs::write(&precious, "packets").unwrap();
+    let served = folder.path().join("served.pcap");
+    write(&served, &frames(26, 3));
+    let serve = ["serve", "-r", served.to_str().unwrap(), "--socket", precious.to_str().unwrap()];
+    run(serve).failed_saying(&["precious.pcap", "is no socket"]);
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "packets");
     run(["capture", "-i", "tap:x", "-i", "lo"]).failed_saying(&["one tap:NAME and nothing else"]);
     run(["capture", "-i", NEAR, "--since", "5s"]).failed_saying(&["are for captures of tapline serve"]);
 }

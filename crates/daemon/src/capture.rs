@@ -66,7 +66,7 @@ pub(crate) struct ReaderSum {
     pub(crate) past: u64,
 }
 
-/// A capture at its end.
+/// A capture at its end, or on the way.
 #[derive(Clone, Debug)]
 pub struct Ended {
     /// Its name.
@@ -269,6 +269,10 @@ impl Capture {
             status.kernel_insns = report.restricted.map(|len| len as u32);
             status.lost_before += report.interfaces.iter().map(lost_before).sum::<u64>();
             status.rx_dropped += report.interfaces.iter().map(|account| told(account, true)).sum::<u64>();
+            if let Some((number, since)) = report.blocked {
+                status.waits_for = Some(number);
+                status.waits_ms = status.waits_ms.max(since.as_millis() as u64);
+            }
             for reader in report.readers {
                 let ReaderReport { counts, standing, wakes, past, .. } = reader;
                 let sum = ReaderSum { counts, standing, wakes, past };
@@ -281,6 +285,16 @@ impl Capture {
         (status, readers)
     }
 
+    /// What became of packets up to now; the counters of its parts are of moments that differ a little.
+    pub(crate) fn account(&self) -> Ended {
+        let mut sum = Ended::of(&self.rule.name);
+        for worker in &self.workers {
+            let (reply, answer) = sync_channel(1);
+            worker.order(Order::Report(reply), &answer).into_iter().for_each(|report| sum.add(report));
+        }
+        sum
+    }
+
     /// Ends it: what was captured is still passed on, and readers have a moment to read it.
     pub fn stop(self) -> Ended {
         for worker in &self.workers {
@@ -288,25 +302,34 @@ impl Capture {
             let _ = worker.orders.send(Order::Stop);
             worker.wake();
         }
-        let mut ended = Ended {
-            name: self.rule.name,
+        let mut ended = Ended::of(&self.rule.name);
+        for worker in self.workers {
+            ended.add(worker.thread.join().unwrap_or_default());
+        }
+        ended
+    }
+}
+
+impl Ended {
+    fn of(name: &str) -> Ended {
+        Ended {
+            name: name.to_owned(),
             interfaces: Vec::new(),
             packets: 0,
             unwanted: 0,
             stored: 0,
             not_stored: 0,
             why: None,
-        };
-        for worker in self.workers {
-            let report = worker.thread.join().unwrap_or_default();
-            ended.packets += report.packets;
-            ended.unwanted += report.unwanted;
-            ended.stored += report.stored;
-            ended.not_stored += report.not_stored;
-            ended.interfaces.extend(report.interfaces);
-            ended.why = ended.why.or(report.ended);
         }
-        ended
+    }
+
+    fn add(&mut self, report: Report) {
+        self.packets += report.packets;
+        self.unwanted += report.unwanted;
+        self.stored += report.stored;
+        self.not_stored += report.not_stored;
+        self.interfaces.extend(report.interfaces);
+        self.why = self.why.take().or(report.ended);
     }
 }
 

@@ -200,6 +200,17 @@ impl Rules {
         self.access.iter().try_for_each(|access| access.check(&self.captures))
     }
 
+    /// Names of users and groups that the user database does not have: a slip of the pen gives somebody the rights of the next rule that fits.
+    pub fn unknown(&self) -> Vec<String> {
+        let is_user = |name: &&String| name.parse::<u32>().is_err() && Identity::of_name(name).is_none();
+        let is_group = |name: &&String| name.parse::<u32>().is_err() && group_of_name(name).is_none();
+        let users = self.access.iter().flat_map(|access| access.users.iter().filter(is_user));
+        let groups = self.access.iter().flat_map(|access| access.groups.iter().filter(is_group));
+        let tell =
+            |kind: &str, name: &String| format!("[[access]] names the {kind} {name:?}, and there is none");
+        users.map(|name| tell("user", name)).chain(groups.map(|name| tell("group", name))).collect()
+    }
+
     /// The mode of the socket.
     pub(crate) fn socket_mode(&self) -> Result<u32, String> {
         let mode = u32::from_str_radix(&self.mode, 8).ok().filter(|mode| *mode <= 0o777);
@@ -255,6 +266,10 @@ impl AccessRule {
             self.policies.iter().find(|name| !["lossy", "leased", "lossless"].contains(&name.as_str()))
         {
             return Err(format!("policies: {policy:?}; there are lossy, leased and lossless"));
+        }
+        if self.policies.is_empty() || self.readers == 0 {
+            let what = if self.readers == 0 { "readers = 0" } else { "policies = []" };
+            return Err(format!("[[access]] {what}: whoever may not read needs no rule"));
         }
         if self.snap_len == 0 {
             return Err("[[access]] snap_len = 0: whoever may see nothing needs no rule".to_owned());
@@ -313,6 +328,8 @@ mod tests {
             (access("captures = [\"home\"]\neverybody = true"), "\"home\", and there is none"),
             (access("filter = \"udp\""), "for nobody"),
             (access("everybody = true\npolicies = [\"kind\"]"), "there are lossy"),
+            (access("everybody = true\npolicies = []"), "needs no rule"),
+            (access("everybody = true\nreaders = 0"), "needs no rule"),
         ] {
             let error = rules(&text).unwrap_err();
             assert!(error.contains(word), "{text}: {error}");

@@ -6,10 +6,11 @@
 //!
 //! One thread. Nothing that a client does keeps it: sockets do not wait, requests are few at a time, and a client that does not read its answers is gone.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,6 +38,9 @@ const CLIENTS_MAX: usize = 1024;
 const CLIENTS_OF_USER_MAX: usize = 128;
 /// The longest index that a reader may have: 16 MiB.
 const ENTRIES_MAX: u32 = 1 << 20;
+/// So many refusals of one user are told in so long.
+const REFUSALS_TOLD_MAX: u32 = 20;
+const REFUSALS_TOLD_FOR: Duration = Duration::from_secs(60);
 /// The longest sleep of the control thread.
 const WAIT: Duration = Duration::from_secs(1);
 
@@ -50,6 +54,7 @@ pub struct Orders {
 #[derive(Debug, Default)]
 struct Asked {
     stop: bool,
+    account: bool,
     rules: Option<Rules>,
 }
 
@@ -57,6 +62,12 @@ impl Orders {
     /// Ends the server.
     pub fn stop(&self) {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).stop = true;
+        self.wakeup.notify();
+    }
+
+    /// Has the account up to now told.
+    pub fn account(&self) {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).account = true;
         self.wakeup.notify();
     }
 
@@ -88,6 +99,8 @@ pub struct Server {
     orders: Arc<Orders>,
     readers: u64,
     refused: u64,
+    /// By user: since when refusals are counted, and how many they are.
+    told: HashMap<u32, (Instant, u32)>,
     begun: Instant,
     /// The user who started the daemon.
     ours: u32,
@@ -111,6 +124,7 @@ impl Server {
             orders: Arc::new(Orders { wakeup, asked: Mutex::default() }),
             readers: 0,
             refused: 0,
+            told: HashMap::new(),
             begun: Instant::now(),
             ours: privilege::user(),
         })
@@ -121,16 +135,23 @@ impl Server {
         Arc::clone(&self.orders)
     }
 
-    /// Serves until it is stopped. `log` gets what a person should know of, each time once.
+    /// Serves until it is stopped. `log` gets what a person should know of, each time once; `account`, what became of packets, when it is asked for.
     ///
     /// # Errors
     /// What poll(2) says.
-    pub fn run(mut self, log: &mut dyn FnMut(&str)) -> Result<Vec<Ended>, Error> {
+    pub fn run(
+        mut self,
+        log: &mut dyn FnMut(&str),
+        account: &mut dyn FnMut(&[Ended]),
+    ) -> Result<Vec<Ended>, Error> {
         let mut poller = Poller::new();
         loop {
             let asked = self.orders.take();
             if let Some(rules) = asked.rules {
                 self.take_rules(rules, log);
+            }
+            if asked.account {
+                account(&self.captures.iter().map(Capture::account).collect::<Vec<_>>());
             }
             if asked.stop {
                 break;
@@ -165,13 +186,18 @@ impl Server {
         let Ok((stream, _)) = self.socket.listener.accept() else { return };
         let peer = match peer::of(stream.as_fd()) {
             Ok(peer) if self.clients.len() < CLIENTS_MAX => peer,
-            Ok(_) => return self.refuse(log, &format!("more than {CLIENTS_MAX} connections")),
+            Ok(peer) => {
+                return self.refuse(peer.uid, log, &format!("more than {CLIENTS_MAX} connections"));
+            }
             Err(_) => return,
         };
         let theirs = self.clients.iter().filter(|client| client.who.uid == peer.uid).count();
         if peer.uid != 0 && theirs >= CLIENTS_OF_USER_MAX {
-            return self
-                .refuse(log, &format!("more than {CLIENTS_OF_USER_MAX} connections of user {}", peer.uid));
+            return self.refuse(
+                peer.uid,
+                log,
+                &format!("more than {CLIENTS_OF_USER_MAX} connections of user {}", peer.uid),
+            );
         }
         if stream.set_nonblocking(true).is_ok() {
             let channel = Channel::new(stream, false);
@@ -179,9 +205,22 @@ impl Server {
         }
     }
 
-    fn refuse(&mut self, log: &mut dyn FnMut(&str), what: &str) {
+    /// Counts what a user is refused, and tells it, as long as that is not too often: nobody fills the log.
+    fn refuse(&mut self, uid: u32, log: &mut dyn FnMut(&str), what: &str) {
         self.refused += 1;
-        log(&format!("refused: {what}"));
+        self.told.retain(|_, (since, _)| since.elapsed() < REFUSALS_TOLD_FOR);
+        let (_, told) = self.told.entry(uid).or_insert((Instant::now(), 0));
+        *told += 1;
+        match *told {
+            ..REFUSALS_TOLD_MAX => log(&format!("refused: {what}")),
+            REFUSALS_TOLD_MAX => {
+                let for_s = REFUSALS_TOLD_FOR.as_secs();
+                log(&format!(
+                    "refused: {what}; what else of user {uid} is refused within {for_s} s is only counted"
+                ));
+            }
+            _ => {}
+        }
     }
 
     /// Answers what a client asks.
@@ -193,7 +232,7 @@ impl Server {
             Err(Over::Closed) => {}
             Err(Over::Faulty(what)) => {
                 let who = name(&client);
-                self.refuse(log, &format!("{who}: {what}"));
+                self.refuse(client.who.uid, log, &format!("{who}: {what}"));
             }
         }
         self.take_away(&mut client, log);
@@ -260,7 +299,8 @@ impl Server {
             found.and_then(|at| Some((at, self.rules.access(&client.who, &attach.capture, self.ours)?)));
         // Whether there is a capture that somebody may not read is none of their business.
         let Some((at, access)) = allowed else {
-            self.refuse(log, &format!("{}: {:?} is not there for them", name(client), attach.capture));
+            let what = format!("{}: {:?} is not there for them", name(client), attach.capture);
+            self.refuse(client.who.uid, log, &what);
             return Err(self.no_such_capture(&client.who, &attach.capture));
         };
         let used = self.readers_of(client.who.uid, at);
@@ -280,7 +320,7 @@ impl Server {
             None
         };
         if let Some(refusal) = refusal {
-            self.refuse(log, &format!("{}: {refusal}", name(client)));
+            self.refuse(client.who.uid, log, &format!("{}: {refusal}", name(client)));
             return Err(refusal);
         }
         let capture = &self.captures[at];
@@ -295,7 +335,14 @@ impl Server {
             Start::SinceMs(ms) => RingStart::Since(ago(ms)),
         };
         let patience = Duration::from_millis(attach.delay_ms.into());
-        let parts = capture.attach(number, &rights, &wish, spec, start, patience)?;
+        let parts = match capture.attach(number, &rights, &wish, spec, start, patience) {
+            Ok(parts) => parts,
+            Err(refusal) => {
+                self.refuse(client.who.uid, log, &format!("{}: {refusal}", name(client)));
+                return Err(refusal);
+            }
+        };
+        let capture = &self.captures[at];
         let attached =
             Attached { reader: number, buffers: capture.workers() as u32, offer: offer(capture, &access) };
         log(&format!(
@@ -407,6 +454,9 @@ impl Server {
             });
             if changed {
                 log(&format!("{}: the rules no longer let it read as it did", name(&client)));
+                // It finds that once it has read all; one that does not read its socket hears of no more than the end.
+                let farewell = Reply::Error("the rules no longer let you read as you did".to_owned());
+                let _ = client.channel.send(&farewell, &[]);
                 self.take_away(&mut client, log);
             } else {
                 stay.push(client);
@@ -479,11 +529,19 @@ impl Socket {
             },
         };
         let mode = rules.socket_mode().map_err(senseless)?;
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            fs::create_dir_all(folder).map_err(file)?;
+        // As /run/tapline, which a new start of the machine has taken away; not what a slip of the pen names.
+        if let Some(folder) =
+            path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists())
+        {
+            fs::create_dir(folder).map_err(file)?;
         }
         let listener = match UnixListener::bind(path) {
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+                let kind = fs::symlink_metadata(path).map_err(file)?.file_type();
+                if !kind.is_socket() {
+                    let what = "it is there, and is no socket: name another path, or take it away".to_owned();
+                    return Err(senseless(what));
+                }
                 if is_alive(path) {
                     return Err(Error::SocketTaken { path: path.to_owned() });
                 }

@@ -118,6 +118,8 @@ pub(crate) struct Report {
     pub(crate) readers: Vec<ReaderReport>,
     /// How many instructions in the kernel say what anybody wants; `None` if all comes.
     pub(crate) restricted: Option<usize>,
+    /// The lossless reader that is waited for, and for how long.
+    pub(crate) blocked: Option<(u64, Duration)>,
     /// Why the source ended by itself; empty for the end of a file.
     pub(crate) ended: Option<String>,
 }
@@ -235,6 +237,8 @@ struct Desk {
     tended: Instant,
     /// When lossless readers are waited for no longer, once it is to end.
     patience_ends: Option<Instant>,
+    /// The lossless reader that is waited for, and since when.
+    blocked: Option<(u64, Instant)>,
     ended: Option<String>,
 }
 
@@ -269,6 +273,7 @@ impl Worker {
             patience: Duration::ZERO,
             tended: Instant::now(),
             patience_ends: None,
+            blocked: None,
             ended: None,
         };
         Worker { source, desk }
@@ -658,6 +663,12 @@ impl Desk {
     /// Waits for lossless readers; at the end only for a while. Orders are obeyed meanwhile: such a reader may want to leave, and who comes gets packets
     /// from the next batch on.
     fn wait_for_room(&mut self, at: usize, source: &dyn Source, part: &Range<usize>) -> Fit {
+        let fit = self.wait_for_readers(at, source, part);
+        self.blocked = None;
+        fit
+    }
+
+    fn wait_for_readers(&mut self, at: usize, source: &dyn Source, part: &Range<usize>) -> Fit {
         let batch = &source.batch();
         loop {
             let View { writer, wanted, .. } = &mut self.views[at];
@@ -666,9 +677,15 @@ impl Desk {
                 Ok(Room::Blocked(id)) => id,
                 Err(_) => return Fit::Never,
             };
-            // One that reads the past may have to be offered some more of it first.
             let is_it = |reader: &&mut Attached| reader.view == at && reader.id == id;
-            if let Some(Attached { past: Some(one), .. }) = self.readers.iter_mut().find(is_it) {
+            let reader = self.readers.iter_mut().find(is_it);
+            if let Some(number) = reader.as_ref().map(|reader| reader.number)
+                && self.blocked.is_none_or(|(blocked, _)| blocked != number)
+            {
+                self.blocked = Some((number, Instant::now()));
+            }
+            // One that reads the past may have to be offered some more of it first.
+            if let Some(Attached { past: Some(one), .. }) = reader {
                 let left = writer.past(id).ok();
                 let _ = writer.replay(id, LOOKS, |held| one.verdict(held));
                 writer.publish(clock::monotonic_ns());
@@ -790,6 +807,7 @@ impl Desk {
             not_stored: self.closed.1 + self.views.iter().map(|view| view.writer.not_stored()).sum::<u64>(),
             cpu_ns: usage::thread_time().as_nanos() as u64,
             interfaces: self.interfaces.clone(),
+            blocked: self.blocked.map(|(number, since)| (number, since.elapsed())),
             readers,
             restricted: match &self.restricted {
                 Restricted::To(program) => Some(program.insns().len()),

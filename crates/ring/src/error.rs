@@ -68,7 +68,7 @@ pub enum Error {
     },
     /// As many readers as there may be.
     #[error(
-        "no more than {most} readers of this kind can share one packet buffer; end one, or give it more blocks"
+        "this packet buffer has {most} reader(s) of this kind, and no room for more (leased ones: one for each 4 blocks of it); end one, read lossy, or take a larger buffer"
     )]
     TooManyReaders {
         /// How many there may be.

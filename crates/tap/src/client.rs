@@ -18,6 +18,9 @@ pub const SOCKET_VARIABLE: &str = "TAPLINE_SOCKET";
 
 /// The longest that a buffer without packets holds others up, when several are merged by time.
 const MERGE_PATIENCE: Duration = Duration::from_millis(100);
+/// How long a daemon has to answer, and how long to make a buffer.
+const ANSWER_WAIT: Duration = Duration::from_secs(10);
+const BUFFER_WAIT: Duration = Duration::from_secs(120);
 /// The most buffers that a daemon may give to one reader.
 const BUFFERS_MAX: u32 = 256;
 
@@ -41,10 +44,14 @@ impl Client {
     /// Connects, and says who we are: `program` is for people who look at the daemon's status.
     ///
     /// # Errors
-    /// [`Error::NoDaemon`], [`Error::Refused`].
+    /// [`Error::NoDaemon`], [`Error::NotAllowed`], [`Error::Silent`], [`Error::Refused`].
     pub fn connect(path: &Path, program: &str) -> Result<Client, Error> {
-        let stream =
-            UnixStream::connect(path).map_err(|source| Error::NoDaemon { path: path.to_owned(), source })?;
+        Client::connect_within(path, program, ANSWER_WAIT)
+    }
+
+    /// Likewise, where each step waits for `patience` at most.
+    pub(crate) fn connect_within(path: &Path, program: &str, patience: Duration) -> Result<Client, Error> {
+        let stream = peer::connect(path, patience).map_err(|error| Error::unreachable(path, error.source))?;
         Client::over(stream, program)
     }
 
@@ -64,11 +71,9 @@ impl Client {
     /// The captures that we may read, if the daemon says so in time: each step of asking waits for `patience` at most.
     ///
     /// # Errors
-    /// As with [`connect`](Self::connect), and [`Error::Socket`] of a daemon that does not answer.
+    /// As with [`connect`](Self::connect), within that time.
     pub fn list(path: &Path, program: &str, patience: Duration) -> Result<Vec<Offer>, Error> {
-        let stream = peer::connect(path, patience)
-            .map_err(|error| Error::NoDaemon { path: path.to_owned(), source: error.source })?;
-        Ok(Client::over(stream, program)?.captures)
+        Ok(Client::connect_within(path, program, patience)?.captures)
     }
 
     /// Captures that we may read.
@@ -92,13 +97,15 @@ impl Client {
     /// # Errors
     /// [`Error::Refused`] with the daemon's reason; [`Error::Ring`] if its buffers are not as they should be.
     pub fn attach(mut self, attach: &Attach) -> Result<Tap, Error> {
+        // A large buffer takes its time to be made.
+        self.channel.stream().set_read_timeout(Some(BUFFER_WAIT))?;
         let attached = match self.ask(&Request::Attach(attach.clone()))? {
             Reply::Attached(attached) if attached.buffers <= BUFFERS_MAX => attached,
             other => return Err(unexpected(&other)),
         };
         let mut readers = Vec::new();
         for number in 0..attached.buffers {
-            match self.channel.receive()? {
+            match self.channel.receive().map_err(Error::of_waiting)? {
                 Reply::Buffer(got) if got == number => {}
                 Reply::Error(text) => return Err(Error::Refused { text }),
                 other => return Err(unexpected(&other)),
@@ -111,6 +118,7 @@ impl Client {
             readers.push(Reader::open(ReaderParts { buffer, index, bell })?);
         }
         let merged = MergedReader::new(readers, Order::ByTime(MERGE_PATIENCE));
+        self.channel.stream().set_read_timeout(Some(ANSWER_WAIT))?;
         Ok(Tap::new(self.channel, attach, &attached, merged))
     }
 
@@ -121,8 +129,8 @@ impl Client {
 
 /// Asks, and waits for the answer.
 pub(crate) fn ask(channel: &mut Channel, request: &Request) -> Result<Reply, Error> {
-    channel.send(request, &[])?;
-    match channel.receive()? {
+    channel.send(request, &[]).map_err(Error::of_waiting)?;
+    match channel.receive().map_err(Error::of_waiting)? {
         Reply::Error(text) => Err(Error::Refused { text }),
         reply => Ok(reply),
     }

@@ -1,7 +1,7 @@
 //! What can go wrong between a reader and its daemon.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// What can go wrong between a reader and its daemon.
 #[derive(Debug, thiserror::Error)]
@@ -33,17 +33,24 @@ pub enum Error {
         what: String,
     },
     /// The daemon is gone, and all that it had stored for us was read.
-    #[error("{name}: the daemon is gone; all that it had stored was read")]
-    DaemonGone {
-        /// The capture.
-        name: String,
+    #[error("the daemon is gone; all that it had stored was read")]
+    DaemonGone,
+    /// The daemon is there and does not answer.
+    #[error("the daemon does not answer: it is stopped, or hangs (tapline status)")]
+    Silent,
+    /// The socket is there, and we may not open it.
+    #[error(
+        "the daemon's socket {}: {source}; its rules say who may open it (mode, group)", path.display()
+    )]
+    NotAllowed {
+        /// The socket.
+        path: PathBuf,
+        /// What connect(2) said.
+        source: io::Error,
     },
     /// A daemon was there again, but captures something else under this name.
-    #[error("{name}: the daemon is there again, but serves other interfaces under this name; start anew")]
-    OtherInterfaces {
-        /// The capture.
-        name: String,
-    },
+    #[error("the daemon is there again, but serves other interfaces under this name; start anew")]
+    OtherInterfaces,
     /// The socket failed.
     #[error("the daemon's socket: {0}")]
     Socket(#[from] io::Error),
@@ -59,6 +66,24 @@ impl From<tapline_sys::SyscallError> for Error {
 }
 
 impl Error {
+    /// Why nobody answers at a socket.
+    pub(crate) fn unreachable(path: &Path, source: io::Error) -> Error {
+        let path = path.to_owned();
+        match source.kind() {
+            io::ErrorKind::PermissionDenied => Error::NotAllowed { path, source },
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Error::Silent,
+            _ => Error::NoDaemon { path, source },
+        }
+    }
+
+    /// Of a socket that waits for a while only.
+    pub(crate) fn of_waiting(self) -> Error {
+        match self {
+            Error::Socket(error) if error.kind() == io::ErrorKind::WouldBlock => Error::Silent,
+            other => other,
+        }
+    }
+
     pub(crate) fn protocol(what: impl Into<String>) -> Error {
         Error::Protocol { what: what.into() }
     }

@@ -301,6 +301,10 @@ pub struct CaptureStatus {
     pub cpu_ns: u64,
     /// Instructions of the program in the kernel that lets only through what a reader or the history wants; none where all comes.
     pub kernel_insns: Option<u32>,
+    /// The lossless reader that the capture waits for now: its counters of losses are of before.
+    pub waits_for: Option<u64>,
+    /// For how long it has, in milliseconds.
+    pub waits_ms: u64,
     /// Those that read it, as far as the client may see them.
     pub readers: Vec<ReaderStatus>,
 }

@@ -35,8 +35,14 @@ const PLACES: [(Counted, &str); 4] = [
     (Counted::Xdp, "xdp"),
 ];
 
+/// How long a daemon has to let us go.
+const DETACH_WAIT: Duration = Duration::from_secs(3);
+/// How long its last words may take, once it is gone.
+const FAREWELL_WAIT: Duration = Duration::from_millis(50);
 /// How often it is tried whether a daemon is there again.
 const RETRY: Duration = Duration::from_millis(200);
+/// How long it may take to answer then.
+const RETRY_WAIT: Duration = Duration::from_secs(1);
 
 /// A reader of a capture of `tapline serve`. Needs no right but that the daemon's rules let it read.
 pub struct Tap {
@@ -58,6 +64,12 @@ pub struct Tap {
     phase: Phase,
     /// It was told that we are no longer as we were attached.
     told_standing: bool,
+    /// What a daemon said that would not have us back.
+    refusal: Option<String>,
+    /// There was a time without a daemon.
+    was_absent: bool,
+    /// The daemon ended without a word, or does not speak any more: what it lost last nobody knows.
+    is_silent: bool,
     events: Vec<tapline_capture::Event>,
 }
 
@@ -114,6 +126,9 @@ impl Tap {
             waited: 0,
             phase: Phase::Running,
             told_standing: false,
+            refusal: None,
+            was_absent: false,
+            is_silent: false,
             events: Vec::new(),
         };
         tap.before = tap.counts();
@@ -215,22 +230,54 @@ impl Tap {
     /// Nothing is there: whether there will be.
     fn idle(&mut self, waited: Waited) -> Result<Advance, CaptureError> {
         match (waited, self.phase) {
+            // All that was there was read, and it does not say that this was all.
+            (Waited::TimedOut, Phase::Draining) if self.is_silent => {
+                self.phase = Phase::Ended;
+                Ok(Advance::End)
+            }
             (Waited::Ready | Waited::TimedOut, _) => Ok(Advance::Idle),
             (Waited::Closed | Waited::WriterGone, Phase::Running) if self.again.is_some() => {
                 let now = Instant::now();
                 self.phase = Phase::Absent { since: now, tried: now };
-                self.tell("the daemon is gone: nothing is captured until it is there again".to_owned());
+                self.was_absent = true;
+                match self.farewell() {
+                    Some(text) => self.tell_refusal(text),
+                    None => self
+                        .tell("the daemon is gone: nothing is captured until it is there again".to_owned()),
+                }
                 Ok(Advance::Idle)
             }
             (Waited::WriterGone, Phase::Running) => {
                 self.phase = Phase::Ended;
-                let name = self.name.clone();
-                Err(self.fail(Error::DaemonGone { name }))
+                Err(match self.farewell() {
+                    Some(text) => self.fail(Error::Refused { text }),
+                    None => {
+                        self.is_silent = true;
+                        self.fail(Error::DaemonGone)
+                    }
+                })
             }
             _ => {
                 self.phase = Phase::Ended;
                 Ok(Advance::End)
             }
+        }
+    }
+
+    /// What the daemon said before it closed the connection.
+    fn farewell(&mut self) -> Option<String> {
+        self.channel.stream().set_read_timeout(Some(FAREWELL_WAIT)).ok()?;
+        match self.channel.receive() {
+            Ok(Reply::Error(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// Tells why a daemon does not let us read, each reason once.
+    fn tell_refusal(&mut self, text: String) {
+        if self.refusal.as_ref() != Some(&text) {
+            self.tell(format!("the daemon: {text}; it is asked again until it lets us read"));
+            self.refusal = Some(text);
         }
     }
 
@@ -252,12 +299,13 @@ impl Tap {
         let absent_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
         // What a new daemon has stored by now is younger than the end of the last.
         let attach = Attach { start: Start::SinceMs(absent_ms), ..again.attach.clone() };
-        let next = Client::connect(&again.path, &again.program).and_then(|client| client.attach(&attach));
+        let next = Client::connect_within(&again.path, &again.program, RETRY_WAIT)
+            .and_then(|client| client.attach(&attach));
         match next {
             Ok(next) => self.go_on_with(next),
-            Err(error @ Error::Refused { .. }) => {
-                self.phase = Phase::Ended;
-                Err(self.fail(error))
+            Err(Error::Refused { text }) => {
+                self.tell_refusal(text);
+                Ok(Advance::Idle)
             }
             Err(_) => Ok(Advance::Idle),
         }
@@ -268,8 +316,7 @@ impl Tap {
         let kind = |interface: &Interface| (interface.name.clone(), interface.link_type);
         if !self.interfaces.iter().map(kind).eq(next.interfaces.iter().map(kind)) {
             self.phase = Phase::Ended;
-            let name = self.name.clone();
-            return Err(self.fail(Error::OtherInterfaces { name }));
+            return Err(self.fail(Error::OtherInterfaces));
         }
         let (counts, losses) = self.sums();
         self.past = Past { daemons: self.past.daemons + 1, counts, losses };
@@ -278,7 +325,7 @@ impl Tap {
         self.merged.set_wake(self.wish);
         self.merged.set_wakeup(self.wakeup.clone());
         self.before = next.before;
-        self.told_standing = false;
+        (self.told_standing, self.refusal) = (false, None);
         self.phase = Phase::Running;
         self.tell("the daemon is there again".to_owned());
         Ok(Advance::Idle)
@@ -336,8 +383,9 @@ impl Source for Tap {
         }
         if self.phase == Phase::Running {
             self.phase = Phase::Draining;
-            // A daemon that is gone offers nothing new either.
-            let _ = ask(&mut self.channel, &Request::Detach {});
+            // A daemon that is gone offers nothing new either; of one that does not answer what it has offered by now is read.
+            let _ = self.channel.stream().set_read_timeout(Some(DETACH_WAIT));
+            self.is_silent |= matches!(ask(&mut self.channel, &Request::Detach {}), Err(Error::Silent));
         }
         Ok(())
     }
@@ -352,9 +400,17 @@ impl Source for Tap {
             Some(Loss { place: Place::Daemon, counter: name.to_owned(), count: Count::Known(count?) })
         };
         let mut losses: Vec<Loss> = PLACES.iter().zip(losses).filter_map(lost).collect();
-        if self.past.daemons > 0 || matches!(self.phase, Phase::Absent { .. }) {
-            let counter = "while there was no daemon".to_owned();
-            losses.push(Loss { place: Place::Daemon, counter, count: Count::Unknown });
+        for (is_so, counter) in [
+            (self.was_absent, "while there was no daemon"),
+            (self.is_silent, "after the last that the daemon could tell"),
+        ] {
+            if is_so {
+                losses.push(Loss {
+                    place: Place::Daemon,
+                    counter: counter.to_owned(),
+                    count: Count::Unknown,
+                });
+            }
         }
         vec![InterfaceAccount {
             losses,
