@@ -218,7 +218,7 @@ pub(crate) struct ExplainArgs {
     #[arg(short = 'O', long)]
     pub(crate) no_optimize: bool,
     /// The most bytes that the program lets through of a packet; 0 is the default.
-    #[arg(short, long, value_name = "BYTES", default_value_t = 262_144)]
+    #[arg(short, long, value_name = "BYTES", default_value_t = SNAP_LEN)]
     pub(crate) snapshot_length: u32,
     #[command(flatten)]
     pub(crate) fpl: FplArgs,
@@ -238,7 +238,13 @@ pub(crate) struct InterfacesArgs {
     /// Look in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME")]
     pub(crate) netns: Option<String>,
+    /// The socket of the daemon whose captures are listed too: this, TAPLINE_SOCKET, or /run/tapline/serve.sock.
+    #[arg(long, value_name = "PATH", conflicts_with = "netns")]
+    pub(crate) socket: Option<PathBuf>,
 }
+
+/// The most that is taken of a packet unless it is told, and what snap length 0 stands for: as libpcap.
+pub(crate) const SNAP_LEN: u32 = 262_144;
 
 const CAPTURE_EXAMPLES: &str = "\
 Examples:
@@ -274,7 +280,7 @@ pub(crate) struct CaptureArgs {
     #[arg(long, value_name = "NAME", help_heading = "Input", conflicts_with = "read")]
     pub(crate) netns: Option<String>,
     /// Keep at most this many bytes of a packet, from files too; 0 is the default of 262144.
-    #[arg(short, long, value_name = "BYTES", default_value_t = 262_144, help_heading = "Input")]
+    #[arg(short, long, value_name = "BYTES", default_value_t = SNAP_LEN, help_heading = "Input")]
     pub(crate) snapshot_length: u32,
     #[command(flatten)]
     pub(crate) xdp: XdpArgs,

@@ -6,7 +6,7 @@ use anyhow::{Result, anyhow, bail};
 use tapline_filter::{Handle, Options, Stage};
 use tapline_packet::LinkType;
 
-use crate::args::ExplainArgs;
+use crate::args::{ExplainArgs, SNAP_LEN};
 use crate::capture::{filter_text, form};
 use crate::fpl;
 
@@ -29,7 +29,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<()> {
     let options = Options {
         link_type,
         // As with tcpdump.
-        snap_len: if args.snapshot_length == 0 { 262_144 } else { args.snapshot_length },
+        snap_len: if args.snapshot_length == 0 { SNAP_LEN } else { args.snapshot_length },
         netmask: Some(0),
         handle: if args.live { Handle::Live } else { Handle::Dead },
         optimise: !args.no_optimize,

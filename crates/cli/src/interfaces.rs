@@ -7,27 +7,90 @@
 //!      time stamps host, adapter_unsynced
 //!      xdp         program 41, in the driver: -i xdp: has no room beside it
 //!      captured by suricata (pid 812, uid 998)
+//! tap:office  capture of tapline serve
+//!      link type   EN10MB (Ethernet)
+//!      interfaces  eth0
 //! ```
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
+use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::{Value, json};
 use tapline_capture::af_packet::{self, Capturer, InterfaceInfo};
+use tapline_packet::LinkType;
 use tapline_sys::XdpProgram;
+use tapline_tap::protocol::{Offer, OfferedInterface};
 
-use crate::args::InterfacesArgs;
+use crate::args::{InterfacesArgs, SNAP_LEN};
+use crate::live::{self, TAP};
+
+/// How long a daemon has to say what it captures: the list is of interfaces in the first place.
+const DAEMON_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Prints the list.
 pub(crate) fn list(args: &InterfacesArgs) -> Result<()> {
     let interfaces = af_packet::list(args.netns.as_deref())?;
+    // A daemon that is named must be there; that of the machine may be.
+    let captures = match &args.netns {
+        Some(_) => Vec::new(),
+        None => match live::captures(args.socket.as_deref(), DAEMON_PATIENCE) {
+            Err(error) if args.socket.is_some() => return Err(error.into()),
+            captures => captures.unwrap_or_default(),
+        },
+    };
     let text = if args.json {
-        format!("{}\n", Value::Array(interfaces.iter().map(to_json).collect()))
+        let all = interfaces.iter().map(to_json).chain(captures.iter().map(capture_json));
+        format!("{}\n", Value::Array(all.collect()))
     } else {
-        interfaces.iter().map(to_text).collect()
+        interfaces.iter().map(to_text).chain(captures.iter().map(capture_text)).collect()
     };
     Ok(io::stdout().write_all(text.as_bytes())?)
+}
+
+/// A capture of `tapline serve`.
+fn capture_text(capture: &Offer) -> String {
+    let mut text = format!("{TAP}{}  capture of tapline serve\n", capture.name);
+    let mut row = |name: &str, value: String| {
+        if !value.is_empty() {
+            let _ = writeln!(text, "     {name:<12}{value}");
+        }
+    };
+    row("link type", joined(link_types(capture).into_iter().map(link_type)));
+    row(
+        "interfaces",
+        joined(capture.interfaces.iter().map(|interface| interface.interface(0, "").label().to_owned())),
+    );
+    row("filter", capture.forced_filter.clone());
+    row("bytes", seen_text(capture));
+    text
+}
+
+/// How much of each packet we may see, where that is less than all.
+fn seen_text(capture: &Offer) -> String {
+    let is_all = capture.snap_len >= SNAP_LEN;
+    if is_all { String::new() } else { format!("the first {} of each packet", capture.snap_len) }
+}
+
+/// Each link type of a capture once.
+pub(crate) fn link_types(capture: &Offer) -> Vec<LinkType> {
+    let mut types: Vec<_> =
+        capture.interfaces.iter().map(|interface| LinkType(interface.link_type)).collect();
+    types.sort_unstable_by_key(|link_type| link_type.0);
+    types.dedup();
+    types
+}
+
+fn capture_json(capture: &Offer) -> Value {
+    let interface = |interface: &OfferedInterface| json!({"name": interface.name, "description": interface.description, "link_type": link_type_json(LinkType(interface.link_type))});
+    json!({
+        "name": format!("{TAP}{}", capture.name),
+        "kind": "tap",
+        "interfaces": capture.interfaces.iter().map(interface).collect::<Vec<_>>(),
+        "forced_filter": capture.forced_filter,
+        "snap_len": capture.snap_len,
+    })
 }
 
 fn to_text(interface: &InterfaceInfo) -> String {
@@ -81,13 +144,21 @@ fn state(interface: &InterfaceInfo) -> Vec<String> {
 }
 
 fn link(interface: &InterfaceInfo) -> Vec<String> {
-    let name = interface.link_type.name().map_or_else(|| interface.link_type.0.to_string(), str::to_owned);
-    let description = interface.link_type.description().map_or(String::new(), |text| format!(" ({text})"));
-    let mut words = vec![format!("{name}{description}"), format!("MTU {}", interface.mtu)];
+    let mut words = vec![link_type(interface.link_type), format!("MTU {}", interface.mtu)];
     if !interface.hardware_address.is_empty() {
         words.push(hardware_address(&interface.hardware_address));
     }
     words
+}
+
+fn link_type(link_type: LinkType) -> String {
+    let name = link_type.name().map_or_else(|| link_type.0.to_string(), str::to_owned);
+    let description = link_type.description().map_or(String::new(), |text| format!(" ({text})"));
+    name + &description
+}
+
+fn link_type_json(link_type: LinkType) -> Value {
+    json!({"number": link_type.0, "name": link_type.name(), "description": link_type.description()})
 }
 
 fn hardware_address(bytes: &[u8]) -> String {
@@ -117,8 +188,7 @@ fn to_json(interface: &InterfaceInfo) -> Value {
         "name": interface.name,
         "description": interface.description,
         "kind": interface.kind,
-        "link_type": {"number": interface.link_type.0, "name": interface.link_type.name(),
-            "description": interface.link_type.description()},
+        "link_type": link_type_json(interface.link_type),
         "up": interface.is_up,
         "running": interface.is_running,
         "loopback": interface.is_loopback,

@@ -8,7 +8,7 @@
 //!
 //! One kind for all names of a capture: `xdp:` may stand before each of them or before none.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
@@ -17,8 +17,9 @@ use tapline_capture::Source;
 use tapline_capture::af_packet::{self, AfPacket, CaptureDirection, LATENCY_RECORDING_MS};
 use tapline_capture::af_xdp::{self, AfXdp, REST_US};
 use tapline_packet::{Interface, LinkType};
-use tapline_tap::protocol::{Attach, Policy, Start};
-use tapline_tap::{Client, PREFIX as TAP, WakeWish, socket_path};
+pub(crate) use tapline_tap::PREFIX as TAP;
+use tapline_tap::protocol::{Attach, Offer, Policy, Start};
+use tapline_tap::{Client, WakeWish, socket_path};
 
 /// What a leased reader may lag behind: bytes of the buffer, and milliseconds.
 const LEASE: Policy = Policy::Leased { bytes: 16 << 20, ms: 5_000 };
@@ -150,7 +151,7 @@ fn open_tap(settings: &af_packet::Settings, args: &TapArgs) -> Result<Live> {
         bail!("{name}: promiscuous mode, the kernel's buffer and time stamps are the daemon's to choose");
     }
     let is_patient = settings.latency_ms >= LATENCY_RECORDING_MS;
-    let program = format!("tapline {}", env!("CARGO_PKG_VERSION"));
+    let program = program();
     let socket = socket_path(args.socket.as_deref());
     let client = Client::connect(&socket, &program)?;
     let attach = Attach {
@@ -177,13 +178,26 @@ fn open_tap(settings: &af_packet::Settings, args: &TapArgs) -> Result<Live> {
     let line = |interface: &Interface| {
         format!(
             "reading {name}: {}, {}, {}",
-            interface.name,
+            interface.label(),
             link_type_text(interface.link_type),
             attach.policy.name()
         )
     };
     let announcements = tap.interfaces().iter().map(line).collect();
     Ok(Live { sources: vec![Box::new(tap)], announcements })
+}
+
+/// The captures of `tapline serve` that we may read, if it says so in time.
+///
+/// # Errors
+/// There is no daemon, or it does not answer.
+pub(crate) fn captures(socket: Option<&Path>, patience: Duration) -> Result<Vec<Offer>, tapline_tap::Error> {
+    Client::list(&socket_path(socket), &program(), patience)
+}
+
+/// Who we are, for people who look at the daemon's status.
+fn program() -> String {
+    format!("tapline {}", env!("CARGO_PKG_VERSION"))
 }
 
 fn open_xdp(settings: &af_packet::Settings, xdp: XdpArgs) -> Result<Live> {

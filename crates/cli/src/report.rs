@@ -262,7 +262,7 @@ impl Table {
         self.row(&format!("{name}  kernel ring, received"), Count::Known(ring.received), "");
         self.row(&format!("{name}  kernel ring, lost"), Count::Known(ring.dropped), &freezes);
         if ring.unread > 0 {
-            self.row(&format!("{name}  kernel ring, unread at the end"), Count::Known(ring.unread), "");
+            self.row(&format!("{name}  kernel ring, unread"), Count::Known(ring.unread), "");
         }
     }
 
@@ -276,7 +276,7 @@ impl Table {
         self.row(&format!("{name}  offered"), Count::Known(offered), "");
         self.row(&format!("{name}  lost"), Count::Known(tap.lost()), &causes.join(", "));
         if unread > 0 {
-            self.row(&format!("{name}  unread at the end"), Count::Known(unread), "");
+            self.row(&format!("{name}  unread"), Count::Known(unread), "");
         }
     }
 
@@ -299,7 +299,7 @@ impl Table {
         places.extend((xdp.invalid > 0).then(|| remark(xdp.invalid, "wrong descriptors")));
         self.row(&format!("{name}  xdp, lost"), Count::Known(ring.dropped), &places.join(", "));
         if ring.unread > 0 {
-            self.row(&format!("{name}  xdp, unread at the end"), Count::Known(ring.unread), "");
+            self.row(&format!("{name}  xdp, unread"), Count::Known(ring.unread), "");
         }
     }
 

@@ -16,9 +16,9 @@ use sd_notify::NotifyState;
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
-use tapline_capture::af_packet::{self, LATENCY_INTERACTIVE_MS, Settings};
+use tapline_capture::af_packet::{self, LATENCY_INTERACTIVE_MS, Settings, TimestampSource};
 use tapline_capture::{FileInput, Source};
-use tapline_daemon::{Capture, CaptureRule, Ended, Rules, Server, Socket, confine};
+use tapline_daemon::{Capture, CaptureRule, Ended, Rules, Server, Socket, TimeStamps, confine};
 use tapline_file::Order;
 use tapline_filter::{Handle, Options};
 use tapline_graph::grouped;
@@ -46,7 +46,7 @@ pub(crate) struct ServeArgs {
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["interface", "name", "history", "buffer", "count_all"])]
     config: Option<PathBuf>,
     /// Capture on this interface, or on these (a,b), as one capture. xdp: before a name takes packets by AF_XDP.
-    #[arg(short, long, value_name = "IFACE", required_unless_present_any = ["config", "read"])]
+    #[arg(short, long, value_name = "IFACE")]
     interface: Vec<String>,
     /// Serve the packets of this file instead, from the first reader on and at the pace of the slowest that is lossless.
     #[arg(short, long, value_name = "FILE", conflicts_with = "interface")]
@@ -158,6 +158,11 @@ fn rules(args: &ServeArgs) -> Result<Rules> {
         None => {
             let interfaces: Vec<String> =
                 args.interface.iter().flat_map(|names| names.split(',')).map(str::to_owned).collect();
+            if interfaces.is_empty() && args.read.is_none() {
+                bail!(
+                    "what is to be served? --interface IFACE, --read FILE, or --config FILE with captures and rules"
+                );
+            }
             let first = interfaces.first().map(|name| live::bare_name(name).to_owned());
             let stem = args.read.as_ref().and_then(|path| Some(path.file_stem()?.to_str()?.to_owned()));
             let name = args.name.clone().or(first).or(stem).unwrap_or_default();
@@ -207,6 +212,11 @@ fn open(rule: &CaptureRule) -> Result<Live> {
         filter_text: rule.filter.clone(),
         snap_len: rule.snap_len,
         promiscuous: rule.promiscuous,
+        ring_len: rule.kernel_buffer.map(|mib| u64::from(mib) << 20),
+        timestamps: match rule.time_stamps {
+            TimeStamps::Host => TimestampSource::Host,
+            TimeStamps::Adapter => TimestampSource::Adapter,
+        },
         latency_ms: LATENCY_INTERACTIVE_MS,
         workers: rule.workers.max(1) as usize,
         order: af_packet::Order::Time,

@@ -910,6 +910,15 @@ fn the_end_of_the_daemon_is_told() {
     // Its socket is in nobody's way.
     daemon.live = None;
     let mut daemon = daemon.begin(&[]);
+    let list = |arguments: [&str; 3]| {
+        let listed = Finished::new(tapline(arguments).arg("--socket").arg(daemon.socket()).output().unwrap());
+        String::from_utf8(listed.succeeded().stdout).unwrap()
+    };
+    let listed: Value = serde_json::from_str(&list(["capture", "-D", "--json"])).unwrap();
+    let office = listed.as_array().unwrap().last().unwrap();
+    assert_eq!((&office["name"], &office["kind"]), (&"tap:office".into(), &"tap".into()), "{office}");
+    assert_eq!(office["interfaces"][0]["name"], FAR);
+    assert!(list(["capture", "-Li", "tap:office"]).contains("EN10MB (Ethernet)"));
     let second = tapline(["serve", "-i", "lo", "--socket"]).arg(daemon.socket()).output().unwrap();
     Finished::new(second).failed_saying(&["another daemon listens there"]);
     daemon.end();
@@ -1122,7 +1131,7 @@ fn what_makes_no_sense_is_said() {
     let config = ["serve", "--config", rules.to_str().unwrap()];
     run(config).failed_saying(&["rules.toml", "either interfaces or a file"]);
     run(["serve", "-i", "no-such-if"]).failed_saying(&["no-such-if"]);
-    run(["serve"]).failed_saying(&["--interface"]);
+    run(["serve"]).failed_saying(&["--interface", "--read", "--config"]);
     // A path that is something else already is a slip of the pen, and stays what it is.
     let precious = folder.path().join("precious.pcap");
     fs::write(&precious, "packets").unwrap();

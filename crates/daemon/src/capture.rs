@@ -1,5 +1,6 @@
 //! The workers of a capture, as the control thread sees them.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
@@ -91,7 +92,13 @@ impl Capture {
     /// # Errors
     /// [`Error::NoInterface`], [`Error::LinkTypes`], [`Error::System`] without a thread.
     pub fn start(rule: CaptureRule, sources: Vec<Box<dyn Source>>) -> Result<Capture, Error> {
-        let interfaces = sources.first().map(|source| source.interfaces().to_vec()).unwrap_or_default();
+        let mut interfaces = sources.first().map(|source| source.interfaces().to_vec()).unwrap_or_default();
+        // Files seldom say what they were captured on.
+        let nameless = interfaces.iter_mut().filter(|interface| interface.label().is_empty());
+        let file = rule.file.as_deref().and_then(Path::file_name);
+        if let Some(file) = file {
+            nameless.for_each(|interface| interface.description = file.to_string_lossy().into_owned());
+        }
         let link_type = one_link_type(&rule.name, &interfaces)?;
         let is_file = rule.file.is_some();
         let handle = if is_file { Handle::Savefile } else { Handle::Live };
@@ -253,7 +260,7 @@ impl Capture {
     pub(crate) fn status(&self) -> (CaptureStatus, Vec<(u64, ReaderSum)>) {
         let mut status = CaptureStatus {
             name: self.rule.name.clone(),
-            interfaces: self.interfaces.iter().map(|interface| interface.name.clone()).collect(),
+            interfaces: self.interfaces.iter().map(|interface| interface.label().to_owned()).collect(),
             ..CaptureStatus::default()
         };
         let mut readers: Vec<(u64, ReaderSum)> = Vec::new();

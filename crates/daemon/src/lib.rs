@@ -35,6 +35,6 @@ mod worker;
 
 pub use capture::{Capture, Ended};
 pub use error::Error;
-pub use rules::{AccessRule, CaptureRule, Rules, Who};
+pub use rules::{AccessRule, CaptureRule, Rules, TimeStamps, Who};
 pub use sandbox::{Lacks, confine};
 pub use server::{Orders, Server, Socket};

@@ -33,6 +33,8 @@ use crate::Error;
 
 /// Most bytes of a packet, unless a rule says less.
 pub(crate) const SNAP_LEN_MAX: u32 = 262_144;
+/// The largest ring that the kernel makes, in MiB: lengths are 32 bits wide there.
+const KERNEL_BUFFER_MAX: u32 = 4095;
 const READERS_DEFAULT: u32 = 64;
 const BUFFER_MIB_DEFAULT: u32 = 64;
 
@@ -91,6 +93,21 @@ pub struct CaptureRule {
     pub workers: u32,
     /// Whether interfaces receive what is meant for others.
     pub promiscuous: bool,
+    /// MiB of the kernel's ring of each interface and worker; none for the default of a capture.
+    pub kernel_buffer: Option<u32>,
+    /// Whose clock stamps the packets.
+    pub time_stamps: TimeStamps,
+}
+
+/// Whose clock stamps the packets. Not an adapter's that nobody keeps in step: readers find the past and merge by time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TimeStamps {
+    /// The kernel's.
+    #[default]
+    Host,
+    /// The adapter's.
+    Adapter,
 }
 
 impl Default for CaptureRule {
@@ -107,6 +124,8 @@ impl Default for CaptureRule {
             count_all: false,
             workers: 1,
             promiscuous: true,
+            kernel_buffer: None,
+            time_stamps: TimeStamps::default(),
         }
     }
 }
@@ -248,6 +267,9 @@ impl CaptureRule {
         if !(1..=64).contains(&self.workers) || self.file.is_some() && self.workers > 1 {
             return Err(format!("capture {name:?}: workers = {}: 1 to 64, of a file 1", self.workers));
         }
+        if let Some(len) = self.kernel_buffer.filter(|len| !(1..=KERNEL_BUFFER_MAX).contains(len)) {
+            return Err(format!("capture {name:?}: kernel_buffer = {len}: MiB, 1 to {KERNEL_BUFFER_MAX}"));
+        }
         let texts = [Some(self.filter.as_str()), self.history.as_deref()];
         texts.into_iter().flatten().try_for_each(|text| parses(name, text))
     }
@@ -323,6 +345,8 @@ mod tests {
             (CAPTURE.to_owned() + CAPTURE, "two captures"),
             (CAPTURE.to_owned() + "file = \"x\"\n", "either interfaces or a file"),
             (CAPTURE.to_owned() + "buffer = 5\n", "power of two"),
+            (CAPTURE.to_owned() + "kernel_buffer = 4096\n", "1 to 4095"),
+            (CAPTURE.to_owned() + "time_stamps = \"adapter_unsynced\"\n", "expected `host` or `adapter`"),
             (CAPTURE.to_owned() + "filter = \"tcp port\"\n", "^"),
             (CAPTURE.to_owned() + "colour = 1\n", "unknown field"),
             (access("captures = [\"home\"]\neverybody = true"), "\"home\", and there is none"),

@@ -63,4 +63,9 @@ impl Interface {
             options: Vec::new(),
         }
     }
+
+    /// What people may call it: its name, or its description where it has none.
+    pub fn label(&self) -> &str {
+        if self.name.is_empty() { &self.description } else { &self.name }
+    }
 }

@@ -174,6 +174,8 @@ pub struct OfferedInterface {
     pub if_index: u32,
     /// Bits a second, if known.
     pub speed: Option<u64>,
+    /// Bytes of frame check sequence at the end of each packet, if known.
+    pub fcs_len: Option<u8>,
 }
 
 impl From<&Interface> for OfferedInterface {
@@ -184,6 +186,7 @@ impl From<&Interface> for OfferedInterface {
             link_type: interface.link_type.0,
             if_index: interface.if_index,
             speed: interface.speed,
+            fcs_len: interface.fcs_len,
         }
     }
 }
@@ -196,6 +199,7 @@ impl OfferedInterface {
             snap_len,
             if_index: self.if_index,
             speed: self.speed,
+            fcs_len: self.fcs_len,
             filter: filter.to_owned(),
             ..Interface::new(&self.name, LinkType(self.link_type))
         }

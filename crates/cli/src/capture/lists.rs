@@ -1,6 +1,7 @@
 //! `-D`, `-L`, `-J` and `-d`: what can be asked for instead of a capture.
 
 use std::io::{self, Write};
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use tapline_capture::af_packet::{self, InterfaceInfo};
@@ -11,7 +12,7 @@ use super::filtering::Filtering;
 use super::input::{READ_HERE, chosen_interfaces};
 use crate::args::{CaptureArgs, InterfacesArgs};
 use crate::interfaces;
-use crate::live::bare_name;
+use crate::live::{TAP, bare_name, captures};
 
 /// Whether a list was asked for.
 pub(super) fn wanted(args: &CaptureArgs) -> bool {
@@ -21,10 +22,20 @@ pub(super) fn wanted(args: &CaptureArgs) -> bool {
 /// Prints the list.
 pub(super) fn print(args: &CaptureArgs) -> Result<()> {
     if args.list_interfaces {
-        return interfaces::list(&InterfacesArgs { json: args.json, netns: args.netns.clone() });
+        return interfaces::list(&InterfacesArgs {
+            json: args.json,
+            netns: args.netns.clone(),
+            socket: args.tap.socket.clone(),
+        });
     }
     let mut out = io::stdout().lock();
-    for interface in chosen(args)? {
+    let names = chosen_interfaces(args)?;
+    if let [name] = names.as_slice()
+        && let Some(capture) = name.strip_prefix(TAP)
+    {
+        return print_tap(args, capture, &mut out);
+    }
+    for interface in chosen(args, &names)? {
         if args.list_data_link_types {
             writeln!(out, "link types of {} (use option -y):", interface.name)?;
             writeln!(out, "  {}", link_type_line(interface.link_type))?;
@@ -42,6 +53,27 @@ pub(super) fn print(args: &CaptureArgs) -> Result<()> {
     Ok(())
 }
 
+/// The same for a capture of `tapline serve`.
+fn print_tap(args: &CaptureArgs, name: &str, out: &mut impl Write) -> Result<()> {
+    let captures = captures(args.tap.socket.as_deref(), PATIENCE)?;
+    let Some(capture) = captures.iter().find(|capture| capture.name == name) else {
+        bail!("{TAP}{name} is not there for you; tapline interfaces lists what is");
+    };
+    if args.list_data_link_types {
+        writeln!(out, "link types of {TAP}{name}, its interfaces' own:")?;
+        for link_type in interfaces::link_types(capture) {
+            writeln!(out, "  {}", link_type_line(link_type))?;
+        }
+    }
+    if args.list_time_stamp_types {
+        writeln!(out, "time stamp types of {TAP}{name}: as the daemon captures (time_stamps in its rules)")?;
+    }
+    Ok(())
+}
+
+/// How long a daemon that was named has to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 fn link_type_line(link_type: LinkType) -> String {
     match (link_type.name(), link_type.description()) {
         (Some(name), Some(description)) => format!("{name} ({description})"),
@@ -50,8 +82,8 @@ fn link_type_line(link_type: LinkType) -> String {
 }
 
 /// What is known of the interfaces that -i names.
-fn chosen(args: &CaptureArgs) -> Result<Vec<InterfaceInfo>> {
-    let names: Vec<String> = chosen_interfaces(args)?.iter().map(|name| bare_name(name).to_owned()).collect();
+fn chosen(args: &CaptureArgs, names: &[String]) -> Result<Vec<InterfaceInfo>> {
+    let names: Vec<String> = names.iter().map(|name| bare_name(name).to_owned()).collect();
     let present = af_packet::list(args.netns.as_deref())?;
     let is_any = names.iter().any(|name| name == "any");
     let chosen: Vec<_> = present.into_iter().filter(|info| is_any || names.contains(&info.name)).collect();

@@ -31,15 +31,12 @@ use tapline_graph::{Chain, Control, Ended, Engine, Inlet, Table, Watch};
 use tapline_packet::{Interface, Timestamp};
 use tapline_profile::Meters;
 
-use crate::args::{CaptureArgs, FplArgs};
+use crate::args::{CaptureArgs, FplArgs, SNAP_LEN};
 use crate::privileges;
 use crate::report;
 use crate::signals;
 use filtering::Filtering;
 use watching::Watcher;
-
-/// What snap length 0 stands for, as with tcpdump.
-const SNAP_LEN_DEFAULT: u32 = 262_144;
 
 /// Runs the command.
 pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
@@ -139,7 +136,7 @@ struct Outcome {
 
 /// The most bytes to keep of a packet.
 fn snap_len(args: &CaptureArgs) -> u32 {
-    if args.snapshot_length == 0 { SNAP_LEN_DEFAULT } else { args.snapshot_length }
+    if args.snapshot_length == 0 { SNAP_LEN } else { args.snapshot_length }
 }
 
 fn announce(input: &input::Input) {

@@ -24,14 +24,13 @@ use tapline_sys::usage::{CpuTime, Switches, process_time, thread_time};
 use tapline_sys::{NetNs, Poller, RouteSocket, tsc};
 
 use super::{DURATION, ProfileArgs};
+use crate::args::SNAP_LEN;
 use crate::capture::{Compiler, clock, filter_text, stop_after};
 use crate::live::bare_name;
 use crate::run::opening::How;
 use crate::run::{code, opening, sending};
 use crate::{privileges, signals, top};
 
-/// The most bytes that a filter lets through of a packet: all.
-const SNAP_LEN: u32 = 262_144;
 /// The kernel is watched without the tap for a quarter of the time, and no longer than this.
 const BASELINE_MAX: Duration = Duration::from_secs(3);
 /// Groups of waits by which the cost of one is measured, of which the median counts; the waits of each; and how long each takes.

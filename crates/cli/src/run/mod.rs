@@ -23,15 +23,12 @@ use tapline_graph::plan::{self, Plan, Split};
 use tapline_graph::{Control, Ended};
 use tapline_profile::Meters;
 
-use crate::args::RunArgs;
+use crate::args::{RunArgs, SNAP_LEN};
 use crate::capture::{Compiler, stop_after};
 use crate::{privileges, signals};
 use opening::{How, Opened};
 use reloading::Reloader;
 use working::Crew;
-
-/// The most bytes that a filter lets through of a packet: all.
-const SNAP_LEN: u32 = 262_144;
 
 /// Runs the command.
 pub(crate) fn run(args: &RunArgs) -> Result<ExitCode> {
