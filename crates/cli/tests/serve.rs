@@ -953,6 +953,30 @@ fn a_stopped_daemon_keeps_nobody() {
     daemon.end();
 }
 
+/// Workers have a buffer each. Their packets come in the order in which they were captured, also when there is a pause of some milliseconds after each, so that one
+/// worker's are often there before older ones of the other.
+#[test]
+fn packets_of_several_workers_come_in_order() {
+    let Some(mut daemon) = Daemon::with_rules("packets_of_several_workers_come_in_order", "workers = 2\n")
+    else {
+        return;
+    };
+    let looker = daemon.reader("looker.pcap", &["--immediate-mode"]);
+    let sleeper = daemon.reader("sleeper.pcap", &[]);
+    assert_eq!(daemon.status()["captures"][0]["readers"].as_array().map(Vec::len), Some(2));
+    let frames = frames(27, 1000);
+    let mut sender = Sender::near(&daemon.namespace).unwrap();
+    sender.send(&frames, 1000, Pace::PerSecond(400)).unwrap();
+    daemon.settle(1000, 2);
+    for reader in [looker, sleeper] {
+        let (packets, account) = reader.interrupt();
+        assert_eq!(account["offered"], 1000);
+        let late = packets.iter().zip(&frames).filter(|(packet, frame)| packet != frame).count();
+        assert_eq!((packets.len(), late), (1000, 0));
+    }
+    daemon.end();
+}
+
 /// SIGUSR1: what became of packets up to now, while it goes on.
 #[test]
 fn the_account_is_told_on_the_way() {

@@ -194,9 +194,14 @@ impl Geometry {
         1 << self.blocks_shift
     }
 
+    /// Bytes of all blocks.
+    pub(crate) fn blocks_len(self) -> u64 {
+        1 << (self.block_shift + self.blocks_shift)
+    }
+
     /// Bytes of the whole file.
     pub(crate) fn file_len(self) -> u64 {
-        HEADER_LEN as u64 + (1 << (self.block_shift + self.blocks_shift))
+        HEADER_LEN as u64 + self.blocks_len()
     }
 
     /// The most bytes that a packet may have, so that its record fits into a block.

@@ -48,7 +48,7 @@ pub use account::{Account, Lost, Place, SourceCounts};
 pub use error::Error;
 pub use layout::{BLOCK_LEN_DEFAULT, Standing};
 #[cfg(not(loom))]
-pub use merge::{MergedReader, Order, Run};
+pub use merge::{MergedReader, Moment, Order, Run};
 #[cfg(not(loom))]
 pub use reader::{BufferInfo, Reader, ReaderParts, Waited, WakeWish};
 pub use store::{Entry, Held, Start};

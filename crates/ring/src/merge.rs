@@ -3,31 +3,48 @@
 //! ```text
 //! reader 0: batch  t=1 2 5 9 ...          run: the packets of one reader up to the first of any other, lent as a batch
 //! reader 1: batch  t=3 4 ...              -> 0: 1 2 | 1: 3 4 | ...
-//! reader 2: nothing, watermark 4          -> nothing beyond 4 until it has something, says more, or patience is over
+//! reader 2: nothing, watermark 4          -> nothing beyond 4 until it has something, says more, or 5 is as old as patience says
 //! ```
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tapline_packet::Batch;
-use tapline_sys::{Poller, Wakeup};
+use tapline_packet::{Batch, Timestamp};
+use tapline_sys::{Poller, Wakeup, clock};
 
 use crate::account::Account;
 use crate::reader::{Reader, Waited};
 use crate::{Error, WakeWish};
 
 /// The longest sleep while packets wait for what another buffer's writer says: its word rings no bell.
-const HELD_UP_NAP: Duration = Duration::from_millis(1);
+const HELD_UP_NAP: Duration = Duration::from_millis(4);
 
 /// In which order packets of several buffers come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// By their times, as far as each buffer is in order itself. A buffer without packets holds the others up until its writer says that nothing
-    /// older comes, or until it has had none for so long: what it then stores late comes late.
+    /// By their times, as far as each buffer is in order itself. A buffer without packets holds those of others up until its writer says that nothing
+    /// older comes, or until they are so old that it must have stored what is older; and no longer than that if their times are not of this
+    /// clock, nor when they take up a quarter of their index or of their buffer. What is stored later than that comes late.
     ByTime(Duration),
     /// Each buffer's in its order, buffers in turns. For whoever orders packets itself, or needs no order; `tapline capture` merges by time.
     AsTheyCome,
+}
+
+/// A moment by two clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// Of a clock that never goes back.
+    pub monotonic_ns: u64,
+    /// Of the clock that stamps packets.
+    pub time: Timestamp,
+}
+
+impl Moment {
+    /// This one.
+    pub fn now() -> Moment {
+        Moment { monotonic_ns: clock::monotonic_ns(), time: Timestamp::from_nanos(clock::realtime_ns()) }
+    }
 }
 
 /// Some packets of one of the buffers.
@@ -58,44 +75,43 @@ struct Part {
     /// The first packet of its batch that was not lent.
     next: usize,
     len: usize,
-    /// Since when it has nothing.
-    empty_since_ns: Option<u64>,
+    /// Since when its batch waits for another buffer.
+    held_since_ns: Option<u64>,
+    /// Of one that has nothing: what its writer said before.
+    promise: Option<Promise>,
     /// Its bell is one of those that are waited on.
     is_polled: bool,
 }
 
-/// What a buffer begins with.
-enum Front {
-    /// A packet of this time.
-    Packet(i64),
-    /// No packet, and none older than this will come.
-    NothingBefore(i64),
-    /// No packet, and none is waited for.
-    Nothing,
+/// What a writer said of a buffer before it was found empty.
+#[derive(Clone, Copy)]
+struct Promise {
+    /// No packet older than this will come.
+    nothing_before: i64,
+    /// It speaks of the past, which is looked through as long as that takes.
+    is_past: bool,
 }
 
 impl Part {
     /// Has packets, or asks for some.
     fn fill(&mut self) -> Result<bool, Error> {
         if self.next == self.len {
-            (self.next, self.len) = (0, self.reader.advance()?);
+            (self.next, self.len, self.held_since_ns) = (0, self.reader.advance()?, None);
         }
         Ok(self.next < self.len)
     }
 
-    /// What it has first, or promises.
-    fn front(&mut self, now_ns: u64, patience_ns: u64) -> Result<Front, Error> {
+    /// The time of what it has first. If that is nothing and may become something, there is a promise afterwards.
+    fn front(&mut self) -> Result<Option<i64>, Error> {
         // Before packets are asked for: what comes after those is not older than this.
-        let watermark = self.reader.watermark().map_or(i64::MIN, |time| time.as_nanos());
+        let nothing_before = self.reader.watermark().map_or(i64::MIN, |time| time.as_nanos());
+        let is_past = self.reader.is_in_past();
+        self.promise = None;
         if self.fill()? {
-            self.empty_since_ns = None;
-            return Ok(Front::Packet(self.time_at(self.next)));
+            return Ok(Some(self.time_at(self.next)));
         }
-        let since = *self.empty_since_ns.get_or_insert(now_ns);
-        // Whose past is being looked through is waited for as long as that takes.
-        let is_late = now_ns.saturating_sub(since) >= patience_ns && !self.reader.is_in_past();
-        let is_over = is_late || self.reader.is_at_end()?;
-        Ok(if is_over { Front::Nothing } else { Front::NothingBefore(watermark) })
+        self.promise = (!self.reader.is_at_end()?).then_some(Promise { nothing_before, is_past });
+        Ok(None)
     }
 
     fn time_at(&self, index: usize) -> i64 {
@@ -108,7 +124,14 @@ impl MergedReader {
     pub fn new(readers: Vec<Reader>, order: Order) -> MergedReader {
         let parts = readers
             .into_iter()
-            .map(|reader| Part { reader, next: 0, len: 0, empty_since_ns: None, is_polled: false })
+            .map(|reader| Part {
+                reader,
+                next: 0,
+                len: 0,
+                held_since_ns: None,
+                promise: None,
+                is_polled: false,
+            })
             .collect();
         MergedReader {
             parts,
@@ -126,20 +149,26 @@ impl MergedReader {
         self.parts.iter().map(|part| &part.reader)
     }
 
-    /// The next packets, all of one buffer; `None` if there are none now. `now_ns` is of a clock that never goes back, for the patience of
-    /// [`Order::ByTime`].
+    /// The next packets, all of one buffer; `None` if there are none now.
     ///
     /// # Errors
     /// [`Error::IndexDamaged`], of any of the readers.
-    pub fn next_run(&mut self, now_ns: u64) -> Result<Option<Run<'_>>, Error> {
+    pub fn next_run(&mut self) -> Result<Option<Run<'_>>, Error> {
+        self.next_run_at(Moment::now)
+    }
+
+    /// Likewise at a moment, which is asked for only if the patience of [`Order::ByTime`] matters.
+    ///
+    /// # Errors
+    /// As [`next_run`](Self::next_run).
+    pub fn next_run_at(&mut self, now: impl FnOnce() -> Moment) -> Result<Option<Run<'_>>, Error> {
         if let Some((part, end)) = self.lent.take() {
             self.parts[part].next = end;
         }
         let found = match self.order {
             Order::AsTheyCome => self.in_turn()?,
             Order::ByTime(patience) => {
-                let patience_ns = u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX);
-                self.earliest(now_ns, patience_ns)?
+                self.earliest(now, i64::try_from(patience.as_nanos()).unwrap_or(i64::MAX))?
             }
         };
         self.lent = found;
@@ -277,27 +306,49 @@ impl MergedReader {
         Ok(None)
     }
 
-    fn earliest(&mut self, now_ns: u64, patience_ns: u64) -> Result<Option<(usize, usize)>, Error> {
+    fn earliest(
+        &mut self,
+        now: impl FnOnce() -> Moment,
+        patience_ns: i64,
+    ) -> Result<Option<(usize, usize)>, Error> {
         let mut first: Option<(i64, usize)> = None;
-        // Up to which time nothing can come that is older.
-        let mut limit = i64::MAX;
+        // Up to which time nothing older is there in other buffers, and nothing older can come into empty ones.
+        let (mut there, mut coming) = (i64::MAX, i64::MAX);
         for (at, part) in self.parts.iter_mut().enumerate() {
-            match part.front(now_ns, patience_ns)? {
-                Front::Packet(time) => match first {
-                    Some((earliest, _)) if time >= earliest => limit = limit.min(time),
-                    _ => {
-                        limit = limit.min(first.map_or(i64::MAX, |(time, _)| time));
-                        first = Some((time, at));
-                    }
-                },
-                Front::NothingBefore(time) => limit = limit.min(time),
-                Front::Nothing => {}
+            match part.front()? {
+                Some(time) if first.is_none_or(|(earliest, _)| time < earliest) => {
+                    there = there.min(first.map_or(i64::MAX, |(time, _)| time));
+                    first = Some((time, at));
+                }
+                Some(time) => there = there.min(time),
+                None => coming = coming.min(part.promise.map_or(i64::MAX, |said| said.nothing_before)),
             }
         }
-        let Some((_, at)) = first.filter(|(time, _)| *time <= limit) else { return Ok(None) };
+        let Some((time, at)) = first else { return Ok(None) };
+        if time > coming {
+            coming = self.settled(at, &now(), patience_ns)?;
+        }
+        let limit = there.min(coming);
+        if time > limit {
+            return Ok(None);
+        }
         let part = &self.parts[at];
         let beyond = (part.next + 1..part.len).find(|index| part.time_at(*index) > limit);
         Ok(Some((at, beyond.unwrap_or(part.len))))
+    }
+
+    /// Up to which time empty buffers are not waited for, though their writers promise less. `at` has the first packet.
+    fn settled(&mut self, at: usize, now: &Moment, patience_ns: i64) -> Result<i64, Error> {
+        let old = now.time.as_nanos().saturating_sub(patience_ns);
+        let promises = || self.parts.iter().filter_map(|part| part.promise);
+        let limit = promises()
+            .map(|said| if said.is_past { said.nothing_before } else { said.nothing_before.max(old) });
+        let limit = limit.min().unwrap_or(i64::MAX);
+        let is_past = promises().any(|said| said.is_past);
+        let part = &mut self.parts[at];
+        let since_ns = *part.held_since_ns.get_or_insert(now.monotonic_ns);
+        let is_over = now.monotonic_ns.saturating_sub(since_ns) >= patience_ns.unsigned_abs();
+        Ok(if !is_past && (is_over || part.reader.is_pressed()?) { i64::MAX } else { limit })
     }
 }
 

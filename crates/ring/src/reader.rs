@@ -391,6 +391,19 @@ impl Reader {
         Ok(is_over && self.unread()? == 0)
     }
 
+    /// Whether what is lent or waits takes up a quarter of the index, or the buffer has been filled by a quarter behind what waits: who keeps packets back should
+    /// not do so any longer.
+    pub(crate) fn is_pressed(&mut self) -> Result<bool, Error> {
+        let unread = self.unread()?;
+        let behind = match unread {
+            0 => 0,
+            // Of a writer that lies, any number.
+            _ => self.view.head().wrapping_sub(self.index.peek(self.outcome.total()).0.position),
+        };
+        let is_index_full = self.index.ready() >= self.index.capacity() / 4;
+        Ok(is_index_full || behind >= self.view.geometry().blocks_len() / 4)
+    }
+
     /// Entries that are neither consumed nor lent.
     fn unread(&mut self) -> Result<u64, Error> {
         Ok(self.index.refresh()?.saturating_sub(self.outcome.total()))

@@ -67,8 +67,7 @@ impl View {
         self.words.load(word)
     }
 
-    /// Up to where all is stored. What lies before it can be seen after this. Readers go by their indices; only models ask the buffer.
-    #[cfg(loom)]
+    /// Up to where all is stored. What lies before it can be seen after this. Readers go by their indices; they ask only how far the writer is.
     pub(crate) fn head(&self) -> u64 {
         let head = self.words.load(buffer::HEAD);
         // Pairs with the release store in `Store::publish`.

@@ -18,7 +18,7 @@ use tapline_capture::{
 };
 use tapline_packet::{Batch, Interface, InterfaceId};
 use tapline_ring::{MergedReader, Place as Counted, Standing, Waited, WakeWish};
-use tapline_sys::{Wakeup, clock, tsc};
+use tapline_sys::{Wakeup, tsc};
 
 use crate::client::{Client, ask, unexpected};
 use crate::protocol::{Attach, Attached, ReaderCounts, Reply, Request, Start};
@@ -357,7 +357,7 @@ impl Source for Tap {
         }
         let start = Instant::now();
         loop {
-            let run = self.merged.next_run(clock::monotonic_ns()).map(|run| run.map(|run| run.batch.len()));
+            let run = self.merged.next_run().map(|run| run.map(|run| run.batch.len()));
             if let Some(len) = run.map_err(|error| self.fail(error))? {
                 self.delivered += len as u64;
                 return Ok(Advance::Batch);

@@ -19,9 +19,14 @@ fn merged(count: usize, order: Order) -> (Vec<(Writer, ReaderId)>, MergedReader)
     (writers, MergedReader::new(readers, order))
 }
 
+/// All that comes at a moment, by a clock that has nothing to do with the times of packets.
 fn all_now(merged: &mut MergedReader, now_ns: u64) -> Vec<u64> {
+    all_at(merged, Moment { monotonic_ns: now_ns, time: Timestamp::from_nanos(i64::MIN) })
+}
+
+fn all_at(merged: &mut MergedReader, moment: Moment) -> Vec<u64> {
     let mut found = Vec::new();
-    while let Some(run) = merged.next_run(now_ns).unwrap() {
+    while let Some(run) = merged.next_run_at(|| moment).unwrap() {
         found.extend(run.batch.iter().map(|packet| number(packet.data)));
     }
     found
@@ -48,11 +53,14 @@ fn by_time_waits_for_who_may_have_older_ones() {
     assert!(merged.is_held_up());
     writers[1].0.publish_until(0, Some(Timestamp::from_nanos(139)));
     assert_eq!(all_now(&mut merged, 2), [13]);
-    assert_eq!(all_now(&mut merged, 1000), []);
-    assert_eq!(all_now(&mut merged, 1001), [14], "patience is over");
+    assert_eq!(all_now(&mut merged, 999), []);
+    assert_eq!(all_now(&mut merged, 1000), [14], "patience is over");
     assert!(!merged.is_held_up());
     writers.pop();
     send(&mut writers[0], 20, 2);
+    assert_eq!(all_now(&mut merged, 1002), []);
+    // The bell tells first that it was rung, and then that nobody will ring it any more.
+    (0..2).for_each(|_| assert_eq!(merged.wait(Duration::ZERO).unwrap(), Waited::TimedOut));
     assert_eq!(all_now(&mut merged, 1002), [20, 21], "who is gone is not waited for");
     let account = merged.finish();
     assert_eq!((account.offered, account.delivered), (8, 8));
@@ -83,8 +91,8 @@ fn the_past_of_one_buffer_is_waited_for() {
     assert_eq!(late(&mut writers[1], 11), Replay::More);
     assert_eq!(all_now(&mut merged, 5001), [0, 0, 3, 3, 6, 6, 9, 9]);
     assert_eq!(late(&mut writers[1], 1000), Replay::Done);
-    assert_eq!(all_now(&mut merged, 5002), [12, 12, 15, 15, 18, 18, 21, 21, 24, 24, 27, 27]);
-    assert_eq!(all_now(&mut merged, 6002), [30], "and in the present patience counts");
+    // And in the present patience counts, which is over for what has been there since 0.
+    assert_eq!(all_now(&mut merged, 5002), [12, 12, 15, 15, 18, 18, 21, 21, 24, 24, 27, 27, 30]);
 }
 
 #[test]
@@ -93,12 +101,55 @@ fn what_was_never_handed_on_is_not_delivered() {
     send(&mut writers[0], 10, 5);
     send(&mut writers[1], 12, 3);
     // 10, 11 and the first 12 are lent; of the first buffer two wait, of the second all.
-    assert_eq!(merged.next_run(0).unwrap().unwrap().batch.len(), 3);
+    assert_eq!(merged.next_run().unwrap().unwrap().batch.len(), 3);
     let account = merged.finish();
     assert_eq!((account.offered, account.delivered, account.lost.unread), (8, 3, 5));
     assert!(account.balances());
     let theirs: Vec<Account> = writers.iter_mut().map(|(writer, id)| writer.account(*id).unwrap()).collect();
     assert_eq!(theirs.iter().map(|account| account.delivered).collect::<Vec<_>>(), [3, 0]);
+}
+
+/// A buffer that never has anything holds each packet up for as long as something older may come, and not only the first ones.
+#[test]
+fn who_has_nothing_is_waited_for_each_time() {
+    let (mut writers, mut merged) = merged(2, Order::ByTime(Duration::from_nanos(1000)));
+    let at = |time: i64| Moment { monotonic_ns: 5_000_000 + time as u64, time: Timestamp::from_nanos(time) };
+    for round in 1..50 {
+        let first = round * 1000;
+        // Of 10,000 ns and 10 more in each round.
+        send(&mut writers[0], first, 3);
+        let time = first as i64 * 10;
+        assert_eq!(all_at(&mut merged, at(time + 999)), []);
+        assert_eq!(all_at(&mut merged, at(time + 1000)), [first]);
+        assert_eq!(all_at(&mut merged, at(time + 1010)), [first + 1]);
+        // What the other has stored by then is in time.
+        send(&mut writers[1], first + 1, 1);
+        assert_eq!(all_at(&mut merged, at(time + 1015)), [first + 1]);
+        assert_eq!(all_at(&mut merged, at(time + 1020)), [first + 2]);
+    }
+    let account = merged.finish();
+    assert_eq!((account.offered, account.delivered), (49 * 4, 49 * 4));
+}
+
+/// Who would lose packets by waiting does not wait.
+#[test]
+fn nobody_waits_until_packets_are_lost() {
+    let (mut writers, mut readers) = (Vec::new(), Vec::new());
+    for _ in 0..2 {
+        let mut writer = writer(4096, 64);
+        let spec = ReaderSpec { entries: 64, ..ReaderSpec::new(Policy::Lossy) };
+        let attachment = writer.attach(&spec).unwrap();
+        readers.push(Reader::open(attachment.parts).unwrap());
+        writers.push((writer, attachment.id));
+    }
+    let mut merged = MergedReader::new(readers, Order::ByTime(Duration::from_secs(1)));
+    send(&mut writers[0], 0, 15);
+    assert_eq!(all_now(&mut merged, 0), []);
+    send(&mut writers[0], 15, 1);
+    assert_eq!(all_now(&mut merged, 0), (0..15).collect::<Vec<_>>(), "a quarter of the index is taken");
+    assert!(merged.is_held_up(), "no longer, so the last one waits");
+    let account = merged.finish();
+    assert_eq!((account.delivered, account.lost.unread, account.lost.total()), (15, 1, 1));
 }
 
 #[test]

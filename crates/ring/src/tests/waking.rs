@@ -256,8 +256,8 @@ fn a_merged_reader_looks_at_the_clock_by_itself() {
     assert_eq!(writer.due_ns(), Some(20 + OWN_TIME.as_nanos() as u64), "counted from the batch at 20 ns");
     assert_eq!(merged.wait(Duration::from_secs(600)).unwrap(), Waited::Ready);
     assert_eq!(writer.wakes(id).unwrap(), 0);
-    assert_eq!(merged.next_run(0).unwrap().map(|run| run.batch.len()), Some(3));
-    assert!(merged.next_run(0).unwrap().is_none());
+    assert_eq!(merged.next_run().unwrap().map(|run| run.batch.len()), Some(3));
+    assert!(merged.next_run().unwrap().is_none());
     // A shorter delay is the writer's to keep.
     merged.set_wake(WakeWish { min_bytes: 1 << 20, max_delay: Duration::from_millis(1) });
     assert_eq!(merged.wait(Duration::ZERO).unwrap(), Waited::TimedOut);
@@ -266,8 +266,8 @@ fn a_merged_reader_looks_at_the_clock_by_itself() {
     writer.tick(due);
     assert_eq!(writer.wakes(id).unwrap(), 1);
     assert_eq!(merged.wait(Duration::from_secs(600)).unwrap(), Waited::Ready);
-    assert_eq!(merged.next_run(0).unwrap().map(|run| run.batch.len()), Some(1));
+    assert_eq!(merged.next_run().unwrap().map(|run| run.batch.len()), Some(1));
     drop(writer);
-    assert!(merged.next_run(0).unwrap().is_none());
+    assert!(merged.next_run().unwrap().is_none());
     assert_eq!(merged.wait(Duration::from_secs(600)).unwrap(), Waited::WriterGone);
 }
