@@ -80,7 +80,7 @@ pub(crate) struct ProbeArgs {
     #[arg(long, help_heading = "Flows")]
     layer2: bool,
     /// What flows are asked for besides: tcp (round trips, retransmissions, windows), sizes, gaps, dns, tls (server name, JA3, JA4), http,
-    /// application, payload; with commas. Their elements are added to the template, and the table of flows has them.
+    /// application, payload, with commas; or all. Their elements are added to the template, and the table of flows has them.
     #[arg(long, value_name = "GROUPS", default_value = "none", help_heading = "Flows")]
     details: String,
     /// With --details payload: so many bytes of the first payload of each side.

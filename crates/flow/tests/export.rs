@@ -496,7 +496,9 @@ fn a_collector_that_comes_back_gets_templates() {
     stream.read_exact(&mut header).unwrap();
     assert_eq!(header[16..], [0, 2], "templates first");
     drop((stream, listener));
-    while export() == 0 {
+    let mut lost = 0;
+    while lost == 0 {
+        lost = export();
         thread::sleep(Duration::from_millis(1));
     }
     let listener = TcpListener::bind(address).unwrap();
@@ -512,6 +514,32 @@ fn a_collector_that_comes_back_gets_templates() {
     let header = reader.join().unwrap();
     assert_eq!(header[..2], [0, 10], "a message from its start");
     assert_eq!(header[16..], [0, 2], "templates again");
+    let name = format!("tcp://{address}");
+    let account = exporter.account();
+    assert_eq!(exporter.losses().collect::<Vec<_>>(), [(&*name, account.messages_lost, account.lost)]);
+    let news = exporter.take_news();
+    assert_eq!(news.len(), 2, "{news:?}");
+    assert!(news[0].starts_with(&format!("{name} is gone (")) && news[1] == format!("{name} is there again"));
+    assert!(exporter.take_news().is_empty(), "each once");
+}
+
+/// Nobody listens: that can only be told, as datagrams are not answered.
+#[test]
+fn a_port_where_nobody_listens_is_told_once() {
+    let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let mut exporter = Exporter::open(&[Target::Udp(address.to_string())], &Options::default()).unwrap();
+    let (flows, now) = (flows(9, 2), Timestamp::from_nanos(START));
+    let mut news = Vec::new();
+    // The answer of the host may take a moment.
+    for _ in 0..20 {
+        exporter.export(&flows, now).unwrap();
+        exporter.flush(now).unwrap();
+        news.extend(exporter.take_news());
+        thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(news.len(), 1, "{news:?}");
+    assert!(news[0].contains("nobody listens there"));
+    assert_eq!((exporter.account().lost, exporter.losses().count()), (0, 0));
 }
 
 /// Collectors tell exporters apart by their addresses: messages come from the one that was asked for, and say it where the template does.

@@ -452,7 +452,8 @@ impl<'e> Engine<'e> {
     }
 
     fn tell(&mut self, watch: &mut dyn FnMut(&Watch<'_>), asked: bool) {
-        let events: Vec<Event> = self.inlets.iter_mut().flat_map(|inlet| inlet.source.events()).collect();
+        let mut events: Vec<Event> = self.inlets.iter_mut().flat_map(|inlet| inlet.source.events()).collect();
+        events.extend(self.graph.events());
         let progress = self.inlets.iter().filter_map(|inlet| inlet.source.progress());
         let progress = progress.reduce(|(done, all), (more, more_in_all)| (done + more, all + more_in_all));
         let (now, account) = ((self.clock)(), &self.account);

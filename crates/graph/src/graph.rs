@@ -13,7 +13,7 @@
 
 use std::collections::HashMap;
 
-use tapline_capture::{Error, Wants};
+use tapline_capture::{Error, Event, Wants};
 use tapline_profile::{Cost, Meter, Meters};
 use tapline_sys::tsc;
 
@@ -236,6 +236,20 @@ impl Graph {
         let ticked = self.each(|stage, out| stage.tick(moment, out));
         self.show_gauges();
         ticked
+    }
+
+    /// What stages have to say to a person since the last call; an event's interface is the stage's name.
+    pub(crate) fn events(&mut self) -> Vec<Event> {
+        let nodes = self.nodes.iter_mut();
+        let told = nodes.flat_map(|node| {
+            let name = node.name.clone();
+            node.stage.events().into_iter().map(move |text| Event {
+                interface: name.clone(),
+                text,
+                warning: true,
+            })
+        });
+        told.collect()
     }
 
     /// Completes every stage, those before first.

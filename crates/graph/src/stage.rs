@@ -87,6 +87,11 @@ pub trait Stage: Send {
         None
     }
 
+    /// What a person should know of while it runs, each thing once, as sentences without a full stop.
+    fn events(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// What it holds now, for those who look on while it runs (`tapline top`): asked ten times a second. Up to
     /// [`EXTRAS_MAX`](tapline_profile::EXTRAS_MAX) names of at most 16 bytes. Over workers numbers are added; of a name that ends in `_max` the greatest counts.
     fn gauges(&self, _tell: &mut dyn FnMut(&str, u64)) {}

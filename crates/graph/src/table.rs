@@ -41,6 +41,12 @@ impl Table {
         Table { columns, rows: vec![row] }
     }
 
+    /// Adds a column to a table of one row.
+    pub fn add(&mut self, name: &'static str, cell: Cell) {
+        self.columns.push(name);
+        self.rows.iter_mut().for_each(|row| row.push(cell.clone()));
+    }
+
     /// The rows as JSON objects.
     pub fn to_json(&self) -> Value {
         let object = |row: &Vec<Cell>| -> Value {

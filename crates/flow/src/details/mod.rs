@@ -90,7 +90,7 @@ impl DetailFields {
         Some(fields)
     }
 
-    /// Words with commas between them; `none` and an empty text are none.
+    /// Words with commas between them; `none` and an empty text are none, `all` is all of them.
     ///
     /// # Errors
     /// [`Error::Detail`] for a word that means no group.
@@ -99,7 +99,10 @@ impl DetailFields {
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty() && *word != "none") {
             let unknown =
                 || Error::Detail { word: word.to_owned(), known: GROUPS.map(|(word, _)| word).join(", ") };
-            fields = fields.with(DetailFields::of_word(word).ok_or_else(unknown)?);
+            match word {
+                "all" => GROUPS.iter().for_each(|(_, group)| *group(&mut fields) = true),
+                _ => fields = fields.with(DetailFields::of_word(word).ok_or_else(unknown)?),
+            }
         }
         Ok(fields)
     }
@@ -325,6 +328,8 @@ mod tests {
         let both = DetailFields::parse("tcp, tls").unwrap();
         assert_eq!((both.tcp, both.tls, both.dns, both.words().as_str()), (true, true, false, "tcp,tls"));
         assert_eq!(DetailFields::parse("none").unwrap().words(), "none");
+        let all = DetailFields::parse("all").unwrap();
+        assert_eq!(all.words(), "tcp,sizes,gaps,dns,tls,http,application,payload");
         assert_eq!(both.without(DetailFields::of_word("tcp").unwrap()).words(), "tls");
         let error = DetailFields::parse("tcp,quick").unwrap_err().to_string();
         assert!(error.contains("`quick`") && error.contains("application"), "{error}");

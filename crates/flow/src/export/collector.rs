@@ -97,6 +97,20 @@ pub(super) struct Collector {
     way: Way,
     pace: Option<Pace>,
     patience: Duration,
+    /// Messages that it did not take, and the packets of their records.
+    lost: (u64, u64),
+    standing: Standing,
+    /// What a person should know of it, until that is asked for.
+    news: Vec<String>,
+}
+
+/// What was told last of a collector on the network.
+#[derive(PartialEq, Eq)]
+enum Standing {
+    There,
+    Gone,
+    /// Datagrams to it are refused: told once, as they are sent all the same.
+    Refused,
 }
 
 enum Way {
@@ -115,7 +129,15 @@ impl Collector {
             Target::File(path) => MessageFile::create(path).map(Way::File),
         };
         let way = way.map_err(|source| Error::Open { collector: name.clone(), source })?;
-        Ok(Collector { name, way, pace: (rate > 0).then(|| Pace::new(rate)), patience: PATIENCE })
+        Ok(Collector {
+            name,
+            way,
+            pace: (rate > 0).then(|| Pace::new(rate)),
+            patience: PATIENCE,
+            lost: (0, 0),
+            standing: Standing::There,
+            news: Vec::new(),
+        })
     }
 
     /// The most octets of a message.
@@ -142,16 +164,60 @@ impl Collector {
         self.patience = patience;
     }
 
-    /// Whether it took the message.
+    /// Its name, messages that it did not take, and the packets of their records.
+    pub(super) fn losses(&self) -> (&str, u64, u64) {
+        (&self.name, self.lost.0, self.lost.1)
+    }
+
+    /// What a person should know of it, once.
+    pub(super) fn take_news(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// Whether it took the message, in whose records there are so many packets.
     ///
     /// # Errors
     /// If a file cannot be written.
-    pub(super) fn send(&mut self, message: &[u8]) -> Result<bool, Error> {
+    pub(super) fn send(&mut self, message: &[u8], packets: u64) -> Result<bool, Error> {
+        let sent = self.pass(message);
+        if !matches!(sent, Ok(true)) {
+            self.lost = (self.lost.0 + 1, self.lost.1 + packets);
+        }
+        self.hear();
+        sent
+    }
+
+    /// Notes what has changed with the connection.
+    fn hear(&mut self) {
+        let Way::Tcp(connection) = &mut self.way else { return };
+        if let Some(error) = connection.take_failure() {
+            self.standing = Standing::Gone;
+            self.news.push(format!(
+                "{} is gone ({error}): what it does not take is lost, and it is tried again",
+                self.name
+            ));
+        } else if self.standing == Standing::Gone && connection.is_open() {
+            self.standing = Standing::There;
+            self.news.push(format!("{} is there again", self.name));
+        }
+    }
+
+    fn pass(&mut self, message: &[u8]) -> Result<bool, Error> {
         if let Some(pace) = &mut self.pace {
             pace.wait();
         }
         match &mut self.way {
-            Way::Udp { socket, .. } => Ok(send_datagram(socket, message)),
+            Way::Udp { socket, .. } => {
+                let Sent { took, refused } = send_datagram(socket, message);
+                if refused && self.standing == Standing::There {
+                    self.standing = Standing::Refused;
+                    self.news.push(format!(
+                        "{}: nobody listens there (its host says so); messages are sent all the same, and count as written",
+                        self.name
+                    ));
+                }
+                Ok(took)
+            }
             Way::Tcp(connection) => Ok(connection.send(message, self.patience)),
             Way::File(file) => match file.add(message) {
                 Ok(()) => Ok(true),
@@ -164,6 +230,7 @@ impl Collector {
     pub(super) fn reach(&mut self) {
         if let Way::Tcp(connection) = &mut self.way {
             connection.reach(self.patience);
+            self.hear();
         }
     }
 }
@@ -195,19 +262,27 @@ pub(super) fn no_address(from: Option<IpAddr>) -> io::Error {
     })
 }
 
-/// A refusal tells of a datagram before: nobody listened then. This one is sent all the same.
-fn send_datagram(socket: &UdpSocket, message: &[u8]) -> bool {
+/// What became of a datagram.
+struct Sent {
+    took: bool,
+    /// One before was refused: nobody listened then.
+    refused: bool,
+}
+
+/// A refusal tells of a datagram before. This one is sent all the same.
+fn send_datagram(socket: &UdpSocket, message: &[u8]) -> Sent {
+    let mut refused = false;
     for attempt in 0..ATTEMPTS {
         match socket.send(message) {
-            Ok(_) => return true,
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+            Ok(_) => return Sent { took: true, refused },
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => refused = true,
             Err(error) if matches!(error.raw_os_error(), Some(NO_BUFFERS | TRY_AGAIN)) => {
                 thread::sleep(Duration::from_micros(10 * u64::from(attempt + 1)));
             }
-            Err(_) => return false,
+            Err(_) => break,
         }
     }
-    false
+    Sent { took: false, refused }
 }
 
 /// ENOBUFS and EAGAIN.

@@ -29,6 +29,8 @@ pub(super) struct Connection {
     /// Where it begins; `None` is whichever address the system takes.
     from: Option<IpAddr>,
     state: State,
+    /// Why it was lost, until that is asked for.
+    failure: Option<io::Error>,
 }
 
 enum State {
@@ -43,7 +45,7 @@ impl Connection {
         let addresses: Vec<SocketAddr> =
             address.to_socket_addrs()?.filter(|address| is_reached(address, from)).collect();
         let stream = connect(&addresses, from)?;
-        Ok(Connection { addresses, from, state: State::Open(stream) })
+        Ok(Connection { addresses, from, state: State::Open(stream), failure: None })
     }
 
     /// Whether it is there, as far as is known.
@@ -58,7 +60,13 @@ impl Connection {
         let Err(error) = write_within(stream, message, patience) else { return true };
         let is_stalled = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
         self.state = State::lost(if is_stalled { PAUSE_STALLED } else { PAUSE });
+        self.failure = Some(error);
         false
+    }
+
+    /// Why the connection was lost, once each time.
+    pub(super) fn take_failure(&mut self) -> Option<io::Error> {
+        self.failure.take()
     }
 
     /// Tries once more before the end, whatever the pause says, and waits so long for it.

@@ -195,6 +195,18 @@ impl Exporter {
         &self.names
     }
 
+    /// Collectors that did not take everything: their names, the messages that they did not take, and the packets of those messages' records.
+    pub fn losses(&self) -> impl Iterator<Item = (&str, u64, u64)> {
+        let collectors = self.streams.iter().flat_map(|stream| &stream.collectors);
+        collectors.map(Collector::losses).filter(|(_, messages, _)| *messages > 0)
+    }
+
+    /// What a person should know of the collectors, each thing once: one went away, came back, or does not listen.
+    pub fn take_news(&mut self) -> Vec<String> {
+        let collectors = self.streams.iter_mut().flat_map(|stream| &mut stream.collectors);
+        collectors.flat_map(Collector::take_news).collect()
+    }
+
     /// Says that one of so many packets is metered, 1 for all: records, options and headers tell it from here on, so it is to be known before the
     /// first flow.
     ///
@@ -282,7 +294,7 @@ impl Post<'_> {
     fn send(&mut self, message: &Message<'_>) -> bool {
         let mut is_taken = true;
         for collector in self.collectors.iter_mut() {
-            match collector.send(message.bytes) {
+            match collector.send(message.bytes, message.packets) {
                 Ok(took) => is_taken &= took,
                 Err(error) => {
                     is_taken = false;

@@ -18,7 +18,7 @@ use crate::catalog::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Si
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Ended, Moment, Own, Stage};
-use crate::table::Table;
+use crate::table::{Table, grouped};
 
 /// Messages of live interfaces that are not full wait for so many ticks: a second. Those of files wait until they are full, so that they are the same
 /// however fast a file is read.
@@ -214,6 +214,14 @@ trait Destination: Send {
     }
     fn account(&self) -> ExportAccount;
     fn names(&self) -> &str;
+    /// What a person should know of it, each thing once.
+    fn take_news(&mut self) -> Vec<String> {
+        Vec::new()
+    }
+    /// Of several places: those that did not take everything, with messages and packets.
+    fn losses(&self) -> Vec<(String, u64, u64)> {
+        Vec::new()
+    }
     /// What its result tells besides flows, records and octets.
     fn told(&self, _all: &ExportAccount) -> Vec<(&'static str, u64)> {
         Vec::new()
@@ -247,6 +255,14 @@ impl Destination for Exporter {
 
     fn names(&self) -> &str {
         Exporter::names(self)
+    }
+
+    fn take_news(&mut self) -> Vec<String> {
+        Exporter::take_news(self)
+    }
+
+    fn losses(&self) -> Vec<(String, u64, u64)> {
+        Exporter::losses(self).map(|(name, messages, packets)| (name.to_owned(), messages, packets)).collect()
     }
 
     fn told(&self, all: &ExportAccount) -> Vec<(&'static str, u64)> {
@@ -407,6 +423,7 @@ fn stage(class: &'static str, exporter: impl Destination + 'static) -> Box<dyn S
         ticks: 0,
         is_finished: false,
         absorbed: ExportAccount::default(),
+        losses_absorbed: Vec::new(),
     })
 }
 
@@ -423,6 +440,27 @@ struct ExportStage {
     is_finished: bool,
     /// What the same stage did in other workers.
     absorbed: ExportAccount,
+    losses_absorbed: Vec<(String, u64, u64)>,
+}
+
+/// Adds losses by name.
+fn merge_losses(sum: &mut Vec<(String, u64, u64)>, more: &[(String, u64, u64)]) {
+    for (name, messages, packets) in more {
+        match sum.iter_mut().find(|(known, ..)| known == name) {
+            Some((_, all_messages, all_packets)) => {
+                *all_messages += messages;
+                *all_packets += packets;
+            }
+            None => sum.push((name.clone(), *messages, *packets)),
+        }
+    }
+}
+
+fn losses_text(losses: &[(String, u64, u64)]) -> String {
+    let one = |(name, messages, packets): &(String, u64, u64)| {
+        format!("{name}: {} messages, {} packets", grouped(*messages), grouped(*packets))
+    };
+    losses.iter().map(one).collect::<Vec<_>>().join("; ")
 }
 
 impl ExportStage {
@@ -482,7 +520,17 @@ impl Stage for ExportStage {
         let mut all = self.exporter.account();
         all.merge(&self.absorbed);
         let rows = [("flows", all.flows), ("records", all.records), ("octets", all.octets)];
-        Some(Table::of_numbers(&[&rows[..], &self.exporter.told(&all)].concat()))
+        let mut table = Table::of_numbers(&[&rows[..], &self.exporter.told(&all)].concat());
+        let mut losses = self.exporter.losses();
+        merge_losses(&mut losses, &self.losses_absorbed);
+        if !losses.is_empty() {
+            table.add("lost_by", losses_text(&losses).into());
+        }
+        Some(table)
+    }
+
+    fn events(&mut self) -> Vec<String> {
+        self.exporter.take_news()
     }
 
     fn gauges(&self, tell: &mut dyn FnMut(&str, u64)) {
@@ -496,6 +544,8 @@ impl Stage for ExportStage {
         if let Some(other) = other.downcast_ref::<ExportStage>() {
             self.absorbed.merge(&other.exporter.account());
             self.absorbed.merge(&other.absorbed);
+            merge_losses(&mut self.losses_absorbed, &other.exporter.losses());
+            merge_losses(&mut self.losses_absorbed, &other.losses_absorbed);
         }
     }
 

@@ -85,7 +85,7 @@ pub(crate) const CLASS: Class = Class {
             name: "details",
             kind: Kind::Text,
             default: Some("none"),
-            meaning: "what flows are asked for besides: tcp, sizes, gaps, dns, tls, http, application, payload; with commas. Each takes time a packet and memory a flow",
+            meaning: "what flows are asked for besides: tcp, sizes, gaps, dns, tls, http, application, payload, with commas; or all. Each takes time a packet and memory a flow",
         },
         Parameter {
             name: "payload",
