@@ -54,7 +54,8 @@ pub(crate) struct ProbeArgs {
     netns: Option<String>,
     #[command(flatten)]
     xdp: XdpArgs,
-    /// Threads that share the packets by host; each meters and exports for itself, under its own observation domain.
+    /// Threads that share the packets by host; each meters and exports for itself, under its own observation domain. Not into one
+    /// file (file:, json:, csv:).
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64), help_heading = "Input")]
     workers: u16,
 
@@ -184,6 +185,8 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
     })
 }
 
+const TIMEOUT_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
+
 /// Mistakes that are better told in the words of the command than in those of the graph.
 fn check(args: &ProbeArgs) -> Result<()> {
     if args.read.is_none() && args.interface.is_empty() {
@@ -197,6 +200,25 @@ fn check(args: &ProbeArgs) -> Result<()> {
     }
     let details = DetailFields::parse(&args.details)?;
     let (rows, collectors) = destinations(args);
+    if args.export.is_some() && rows.is_empty() && collectors.is_empty() {
+        bail!(
+            "--export names nothing: a collector (udp://HOST:PORT, tcp://HOST:PORT) or a file (file:, json:, csv: or parquet: and its name)"
+        );
+    }
+    if args.export.is_none() && (args.template != "default" || args.biflow) {
+        bail!(
+            "--template and --biflow say what records are like, and there are none: name a collector or a file (--export)"
+        );
+    }
+    for (name, time) in [
+        ("--active-timeout", args.active_timeout),
+        ("--idle-timeout", args.idle_timeout),
+        ("--closed-timeout", args.closed_timeout),
+    ] {
+        if time > TIMEOUT_MAX {
+            bail!("{name}: a year is the longest");
+        }
+    }
     if !collectors.is_empty() {
         Target::list(&collectors.join(","))?;
         check_sampling(args)?;

@@ -51,6 +51,63 @@ fn sums(flows: &[Flow]) -> [u64; 3] {
     [ways(flows).count() as u64, sum(|way| way.packets), sum(|way| way.bytes)]
 }
 
+/// A slip of the pen costs no capture: what is read is not written to, under whichever name.
+#[test]
+fn what_is_read_is_not_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = traffic(folder.path(), "udp count=20");
+    let before = fs::read(&path).unwrap();
+    let link = folder.path().join("link").display().to_string();
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let [json, file] = ["json", "file"].map(|way| format!("{way}:{link}"));
+    let graph = format!("file({path:?}) -> record({link:?})");
+    for words in [
+        &["probe", "-r", &path, "--export", &json][..],
+        &["probe", "-r", &path, "--export", &file],
+        &["capture", "-r", &path, "-w", &link],
+        &["run", "-e", &graph],
+    ] {
+        run(words.iter().copied()).failed_saying(&["packets are read from it"]);
+        assert!(fs::read(&path).unwrap() == before, "{words:?}");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = traffic(folder.path(), "udp count=20");
+    for (words, told) in [
+        (&["--export", ""][..], "--export names nothing"),
+        (&["--export", " , "], "--export names nothing"),
+        (&["--biflow"], "name a collector or a file"),
+        (&["--idle-timeout", "99999999h"], "--idle-timeout: a year"),
+    ] {
+        run([&["probe", "-r", &path][..], words].concat()).failed_saying(&[told]);
+    }
+}
+
+/// A file is all there, so what a collector did not take of its flows is an error, which names the collector.
+#[test]
+fn what_a_collector_does_not_take_of_a_file_is_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = traffic(folder.path(), "udp flows=20000 count=20k");
+    let [one, other] = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
+    let [left, stays] = [&one, &other].map(|listener| format!("tcp://{}", listener.local_addr().unwrap()));
+    let leaver = thread::spawn(move || drop(one.accept().unwrap()));
+    let reader =
+        thread::spawn(move || std::io::copy(&mut other.accept().unwrap().0, &mut std::io::sink()).unwrap());
+    let finished = run(["probe", "-r", &path, "--json", "--export", &format!("{left},{stays}")]);
+    leaver.join().unwrap();
+    let text = String::from_utf8_lossy(&finished.stdout).into_owned();
+    let results: Value = serde_json::from_str(text.lines().next().expect("results")).expect("JSON");
+    let export = &results["results"]["export"][0];
+    assert_eq!(export["octets"], reader.join().unwrap(), "the other has all");
+    let lost_by = export["lost_by"].as_str().expect("somebody lost some");
+    assert!(lost_by.starts_with(&left) && !lost_by.contains(&stays), "{lost_by}");
+    assert_eq!(finished.account().value["balanced"], true);
+    finished.failed_saying(&["not all was taken", &left, "is gone"]);
+}
+
 /// The results and the account of `tapline probe --json`.
 fn probe(words: &[&str]) -> (Value, Value) {
     let output = Command::new(TAPLINE).arg("probe").args(words).arg("--json").output().expect("it starts");

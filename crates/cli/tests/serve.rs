@@ -953,6 +953,20 @@ fn a_stopped_daemon_keeps_nobody() {
     daemon.end();
 }
 
+/// Whoever presses Ctrl-C after the last packet has it, though the kernel has not handed its block over yet.
+#[test]
+fn the_last_packet_before_the_end_is_read() {
+    let Some(mut daemon) = Daemon::start("the_last_packet_before_the_end_is_read", &[]) else { return };
+    let frames = frames(28, 10);
+    for (at, frame) in frames.iter().enumerate() {
+        let arguments: &[&str] = if at % 2 == 0 { &[] } else { &["--immediate-mode"] };
+        let reader = daemon.reader(&format!("{at}.pcap"), arguments);
+        daemon.send(std::slice::from_ref(frame));
+        assert_eq!(reader.interrupt().0, std::slice::from_ref(frame), "{at}");
+    }
+    daemon.end();
+}
+
 /// Workers have a buffer each. Their packets come in the order in which they were captured, also when there is a pause of some milliseconds after each, so that one
 /// worker's are often there before older ones of the other.
 #[test]

@@ -334,7 +334,7 @@ impl Server {
             Start::Oldest => RingStart::Oldest,
             Start::SinceMs(ms) => RingStart::Since(ago(ms)),
         };
-        let patience = Duration::from_millis(attach.delay_ms.into());
+        let patience = attach.delay();
         let parts = match capture.attach(number, &rights, &wish, spec, start, patience) {
             Ok(parts) => parts,
             Err(refusal) => {

@@ -25,15 +25,13 @@ use tapline_ring::{
     Standing, Start,
 };
 use tapline_sys::{clock, usage};
-use tapline_tap::protocol::ReaderCounts;
+use tapline_tap::protocol::{DELAY_MAX, ReaderCounts};
 
 use crate::union::{self, Asked};
 use crate::view::{Rights, View};
 
 /// The longest sleep without packets. Orders end it sooner, where the source can be woken.
 const WAIT: Duration = Duration::from_millis(50);
-/// The longest that packets wait in the kernel's ring, however patient readers are: whoever comes meanwhile gets these too.
-const PATIENCE_MAX: Duration = Duration::from_millis(100);
 /// How many stored packets are looked at for a reader of the past between two batches: four times as many as come by one, so that it comes to the present, in some 0.1 ms.
 const LOOKS: usize = 4 * BATCH_MAX;
 /// How many batches at most orders wait while packets are there.
@@ -586,7 +584,7 @@ impl Desk {
     /// After each change: what filters are for, and how long packets may wait.
     fn know_uses(&mut self) {
         let patience = self.readers.iter().map(|reader| reader.patience).min();
-        self.patience = patience.unwrap_or(PATIENCE_MAX).min(PATIENCE_MAX);
+        self.patience = patience.unwrap_or(DELAY_MAX).min(DELAY_MAX);
         let indices = self.readers.iter().filter_map(|reader| reader.filter);
         let indices = indices.chain(self.views.iter().filter_map(|view| view.history));
         let len = indices.map(|id| id.index() as usize + 1).max().unwrap_or(0);

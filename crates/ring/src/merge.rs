@@ -25,7 +25,7 @@ const HELD_UP_NAP: Duration = Duration::from_millis(4);
 pub enum Order {
     /// By their times, as far as each buffer is in order itself. A buffer without packets holds those of others up until its writer says that nothing
     /// older comes, or until they are so old that it must have stored what is older; and no longer than that if their times are not of this
-    /// clock, nor when they take up a quarter of their index or of their buffer. What is stored later than that comes late.
+    /// clock, nor when a quarter of an index or of a buffer is taken up. What is stored later than that comes late.
     ByTime(Duration),
     /// Each buffer's in its order, buffers in turns. For whoever orders packets itself, or needs no order; `tapline capture` merges by time.
     AsTheyCome,
@@ -347,8 +347,11 @@ impl MergedReader {
         let is_past = promises().any(|said| said.is_past);
         let part = &mut self.parts[at];
         let since_ns = *part.held_since_ns.get_or_insert(now.monotonic_ns);
-        let is_over = now.monotonic_ns.saturating_sub(since_ns) >= patience_ns.unsigned_abs();
-        Ok(if !is_past && (is_over || part.reader.is_pressed()?) { i64::MAX } else { limit })
+        let mut is_over = now.monotonic_ns.saturating_sub(since_ns) >= patience_ns.unsigned_abs();
+        for part in &mut self.parts {
+            is_over |= part.reader.is_pressed()?;
+        }
+        Ok(if is_over && !is_past { i64::MAX } else { limit })
     }
 }
 

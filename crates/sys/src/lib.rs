@@ -46,6 +46,7 @@ pub mod memory;
 mod netdev;
 mod netlink;
 mod netns;
+pub mod open_files;
 mod opener;
 mod option;
 pub mod packet_diag;

@@ -19,8 +19,6 @@ pub const SOCKET_VARIABLE: &str = "TAPLINE_SOCKET";
 /// After how long at the latest a packet is in its buffer, besides the delay that we wish for: the kernel hands a block over 10 to 20 ms after its first packet,
 /// and the daemon puts interfaces in order and has other things to do. So long packets wait for a buffer that has none, when several are merged by time.
 const MERGE_PATIENCE: Duration = Duration::from_millis(50);
-/// The longest that the daemon lets packets wait, whatever delay was wished for.
-const DELAY_MAX_MS: u32 = 100;
 /// How long a daemon has to answer, and how long to make a buffer.
 const ANSWER_WAIT: Duration = Duration::from_secs(10);
 const BUFFER_WAIT: Duration = Duration::from_secs(120);
@@ -120,8 +118,7 @@ impl Client {
             ];
             readers.push(Reader::open(ReaderParts { buffer, index, bell })?);
         }
-        let delay = Duration::from_millis(attach.delay_ms.min(DELAY_MAX_MS).into());
-        let merged = MergedReader::new(readers, Order::ByTime(MERGE_PATIENCE + delay));
+        let merged = MergedReader::new(readers, Order::ByTime(MERGE_PATIENCE + attach.delay()));
         self.channel.stream().set_read_timeout(Some(ANSWER_WAIT))?;
         Ok(Tap::new(self.channel, attach, &attached, merged))
     }

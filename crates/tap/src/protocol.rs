@@ -9,6 +9,8 @@
 //! Each request has one reply, in order; after `attached` come as many `buffer` as it says, each with three descriptors. Unknown fields are left out, so that
 //! both ends may be of different ages; another [`VERSION`] is refused.
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use tapline_packet::{Interface, LinkType};
 use tapline_ring::Account;
@@ -59,8 +61,19 @@ pub struct Attach {
     pub start: Start,
     /// Packets that can wait for it: a power of two, 16 to 2^24.
     pub entries: u32,
-    /// Milliseconds for which packets may wait at the daemon before they can be read, so that it need not wake for few of them; 0 for not at all.
+    /// Milliseconds for which packets may wait at the daemon before they can be read, so that it need not wake for few of them; 0 for not at all, and 100 at most
+    /// ([`DELAY_MAX`]).
     pub delay_ms: u32,
+}
+
+/// The longest that a daemon lets packets wait, whatever delay was wished for.
+pub const DELAY_MAX: Duration = Duration::from_millis(100);
+
+impl Attach {
+    /// For how long packets may wait at the daemon.
+    pub fn delay(&self) -> Duration {
+        Duration::from_millis(self.delay_ms.into()).min(DELAY_MAX)
+    }
 }
 
 impl Default for Attach {

@@ -35,6 +35,8 @@ const PLACES: [(Counted, &str); 4] = [
     (Counted::Xdp, "xdp"),
 ];
 
+/// After how long the daemon has what was on the wire when we were to stop, besides the delay that we wished for: the kernel's open block, and what it does itself.
+const LAST_PACKETS_WAIT: Duration = Duration::from_millis(30);
 /// How long a daemon has to let us go.
 const DETACH_WAIT: Duration = Duration::from_secs(3);
 /// How long its last words may take, once it is gone.
@@ -50,6 +52,8 @@ pub struct Tap {
     channel: Channel,
     merged: MergedReader,
     wish: WakeWish,
+    /// For how long packets may wait at the daemon.
+    delay: Duration,
     /// Ends a wait; none if the system had no descriptor left for it.
     wakeup: Option<Arc<Wakeup>>,
     interfaces: Vec<Interface>,
@@ -76,6 +80,10 @@ pub struct Tap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Running,
+    /// It is to end, and what is on its way from the wire still comes.
+    Leaving {
+        until: Instant,
+    },
     /// There is no daemon.
     Absent {
         since: Instant,
@@ -117,6 +125,7 @@ impl Tap {
             channel,
             merged,
             wish: WakeWish::IMMEDIATE,
+            delay: attach.delay(),
             wakeup: Wakeup::new().ok().map(Arc::new),
             interfaces,
             before: [None; PLACES.len()],
@@ -236,6 +245,10 @@ impl Tap {
                 Ok(Advance::End)
             }
             (Waited::Ready | Waited::TimedOut, _) => Ok(Advance::Idle),
+            (Waited::WriterGone, Phase::Leaving { .. }) => {
+                (self.phase, self.is_silent) = (Phase::Ended, true);
+                Ok(Advance::End)
+            }
             (Waited::Closed | Waited::WriterGone, Phase::Running) if self.again.is_some() => {
                 let now = Instant::now();
                 self.phase = Phase::Absent { since: now, tried: now };
@@ -246,6 +259,16 @@ impl Tap {
                         .tell("the daemon is gone: nothing is captured until it is there again".to_owned()),
                 }
                 Ok(Advance::Idle)
+            }
+            (Waited::Closed, Phase::Running) => {
+                self.phase = Phase::Ended;
+                let text = "the daemon has ended the capture; all that it had stored was read".to_owned();
+                self.events.push(tapline_capture::Event {
+                    interface: self.name.clone(),
+                    text,
+                    warning: false,
+                });
+                Ok(Advance::End)
             }
             (Waited::WriterGone, Phase::Running) => {
                 self.phase = Phase::Ended;
@@ -262,6 +285,13 @@ impl Tap {
                 Ok(Advance::End)
             }
         }
+    }
+
+    /// Leaves: what is offered by now is still read. A daemon that is gone offers nothing new either; nor does one that does not answer.
+    fn detach(&mut self) {
+        self.phase = Phase::Draining;
+        let _ = self.channel.stream().set_read_timeout(Some(DETACH_WAIT));
+        self.is_silent |= matches!(ask(&mut self.channel, &Request::Detach {}), Err(Error::Silent));
     }
 
     /// What the daemon said before it closed the connection.
@@ -353,9 +383,14 @@ impl Source for Tap {
         match self.phase {
             Phase::Ended => return Ok(Advance::End),
             Phase::Absent { .. } => return self.come_back(wait),
-            Phase::Running | Phase::Draining => {}
+            Phase::Leaving { until } if until <= Instant::now() => self.detach(),
+            Phase::Running | Phase::Leaving { .. } | Phase::Draining => {}
         }
         let start = Instant::now();
+        let wait = match self.phase {
+            Phase::Leaving { until } => wait.min(until.saturating_duration_since(start)),
+            _ => wait,
+        };
         loop {
             let run = self.merged.next_run().map(|run| run.map(|run| run.batch.len()));
             if let Some(len) = run.map_err(|error| self.fail(error))? {
@@ -382,10 +417,7 @@ impl Source for Tap {
             self.phase = Phase::Ended;
         }
         if self.phase == Phase::Running {
-            self.phase = Phase::Draining;
-            // A daemon that is gone offers nothing new either; of one that does not answer what it has offered by now is read.
-            let _ = self.channel.stream().set_read_timeout(Some(DETACH_WAIT));
-            self.is_silent |= matches!(ask(&mut self.channel, &Request::Detach {}), Err(Error::Silent));
+            self.phase = Phase::Leaving { until: Instant::now() + LAST_PACKETS_WAIT + self.delay };
         }
         Ok(())
     }

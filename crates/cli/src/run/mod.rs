@@ -111,11 +111,13 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
     let is_live = plan.nodes.iter().any(|node| node.class.name == "device");
     let compiler = Arc::new(Compiler::new(SNAP_LEN, true, args.language, is_live, args.netns.as_deref()));
-    let caught = signals::catch()?;
+    // A file may keep us waiting for its writer: until it is open, Ctrl-C may end the program as it ends any other.
+    let caught_early = if is_live { Some(signals::catch()?) } else { None };
     let owned = args.i_own_this_network.clone();
     let how = How { netns: args.netns.clone(), json: args.json, owned, xdp: args.xdp, ..How::default() };
     let opened = opening::worker_sources(&how, plan, &compiler, &control, workers)?;
     let interfaces = opening::interfaces(opened.iter().take(1).flatten().map(Opened::source));
+    let caught = caught_early.map_or_else(signals::catch, Ok)?;
     opening::check_filters(plan, &compiler, &interfaces)?;
     sending::check(&how, plan, &interfaces)?;
     let head_sinks = opening::sinks(&how, &parts.head, &interfaces, identity.as_ref())?;

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tapline_packet::{Batch, Interface, InterfaceId, LinkType, Selection, Timestamp};
+use tapline_sys::open_files;
 
 use super::name::Names;
 use super::options::{Files, Format, WriteOptions};
@@ -283,6 +284,8 @@ impl FileWriter {
         let name = path.display().to_string();
         let output = if self.options.is_standard_output() {
             Output::standard(self.options.compression)
+        } else if open_files::is_read(opened) {
+            Err(io::Error::other("packets are read from it; name another file"))
         } else {
             self.files.create(opened).and_then(|file| Output::new(file, self.options.compression))
         };

@@ -6,12 +6,13 @@
 //! ```
 
 use std::io::{self, Write};
+use std::mem::MaybeUninit;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, TryRecvError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockRef, Socket, Type};
 
 use super::collector::{is_reached, no_address};
 
@@ -57,7 +58,12 @@ impl Connection {
     pub(super) fn send(&mut self, message: &[u8], patience: Duration) -> bool {
         self.proceed();
         let State::Open(stream) = &mut self.state else { return false };
-        let Err(error) = write_within(stream, message, patience) else { return true };
+        // What is written to a connection that the other end has closed is gone, though the first time it seems to be taken.
+        let written = match is_closed(stream) {
+            true => Err(io::Error::new(io::ErrorKind::ConnectionAborted, "it closed the connection")),
+            false => write_within(stream, message, patience),
+        };
+        let Err(error) = written else { return true };
         let is_stalled = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
         self.state = State::lost(if is_stalled { PAUSE_STALLED } else { PAUSE });
         self.failure = Some(error);
@@ -135,6 +141,15 @@ fn connect_to(address: &SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStrea
     socket.connect_timeout(&(*address).into(), CONNECT_MAX)?;
     Ok(socket.into())
 }
+
+/// Whether the other end has closed its half. What it says otherwise, which is nothing by any of the protocols, is read and left.
+fn is_closed(stream: &TcpStream) -> bool {
+    let mut said = [MaybeUninit::uninit(); 256];
+    matches!(SockRef::from(stream).recv_with_flags(&mut said, DONT_WAIT), Ok(0))
+}
+
+/// MSG_DONTWAIT of recv(2).
+const DONT_WAIT: i32 = 0x40;
 
 /// Writes all of it within so long, however slowly somebody reads: a write is bounded by itself, what is left of it gets what is left of the time.
 fn write_within(stream: &mut TcpStream, mut bytes: &[u8], patience: Duration) -> io::Result<()> {

@@ -9,6 +9,8 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
+use tapline_sys::open_files;
+
 /// A file of messages.
 pub(super) struct MessageFile {
     file: File,
@@ -22,8 +24,11 @@ pub(super) struct MessageFile {
 
 impl MessageFile {
     /// Makes a file, or empties the one that is there. Of two exporters that are to write one file, such as that before and after a change of the
-    /// graph, the second is refused.
+    /// graph, the second is refused; so is a file that packets are read from.
     pub(super) fn create(path: &Path) -> io::Result<MessageFile> {
+        if open_files::is_read(path) {
+            return Err(io::Error::other("packets are read from it; name another file"));
+        }
         let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
         if file.metadata()?.is_file() {
             // Where files cannot be locked they are written without.

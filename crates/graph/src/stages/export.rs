@@ -498,7 +498,14 @@ impl Stage for ExportStage {
     fn finish(&mut self, moment: &Moment<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         self.is_finished = true;
         let finished = self.exporter.finish(self.now.unwrap_or(moment.now));
-        self.checked(finished)
+        self.checked(finished)?;
+        let losses = self.exporter.losses();
+        if self.is_live || losses.is_empty() {
+            return Ok(());
+        }
+        // A file is all there, and so should its flows be.
+        let source = format!("not all was taken: {}", losses_text(&losses)).into();
+        Err(Error::Output { what: self.class.to_owned(), source })
     }
 
     fn own(&self) -> Own {

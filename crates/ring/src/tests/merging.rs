@@ -135,7 +135,7 @@ fn who_has_nothing_is_waited_for_each_time() {
 #[test]
 fn nobody_waits_until_packets_are_lost() {
     let (mut writers, mut readers) = (Vec::new(), Vec::new());
-    for _ in 0..2 {
+    for _ in 0..3 {
         let mut writer = writer(4096, 64);
         let spec = ReaderSpec { entries: 64, ..ReaderSpec::new(Policy::Lossy) };
         let attachment = writer.attach(&spec).unwrap();
@@ -148,8 +148,12 @@ fn nobody_waits_until_packets_are_lost() {
     send(&mut writers[0], 15, 1);
     assert_eq!(all_now(&mut merged, 0), (0..15).collect::<Vec<_>>(), "a quarter of the index is taken");
     assert!(merged.is_held_up(), "no longer, so the last one waits");
+    send(&mut writers[1], 20, 16);
+    assert_eq!(all_now(&mut merged, 0), (15..16).chain(20..36).collect::<Vec<_>>(), "whosever index it is");
+    send(&mut writers[0], 40, 1);
+    assert_eq!(all_now(&mut merged, 0), []);
     let account = merged.finish();
-    assert_eq!((account.delivered, account.lost.unread, account.lost.total()), (15, 1, 1));
+    assert_eq!((account.delivered, account.lost.unread, account.lost.total()), (32, 1, 1));
 }
 
 #[test]
