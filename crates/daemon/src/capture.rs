@@ -544,8 +544,8 @@ mod tests {
         }
     }
 
-    /// A capture whose buffer has room for some 7,700 packets, to which 20,000 came before anybody reads.
-    fn with_history() -> (Capture, Arc<AtomicU64>) {
+    /// A capture whose buffer has room for some 7,700 packets, to which 20,000 came before anybody reads; those that the filter accepts are stored.
+    fn with_history(filter: &str) -> (Capture, Arc<AtomicU64>) {
         let allowed = Arc::new(AtomicU64::new(20_000));
         let source = Numbers {
             interfaces: vec![Interface::new("test", LinkType::ETHERNET)],
@@ -555,7 +555,7 @@ mod tests {
             records: Vec::new(),
             is_stopped: false,
         };
-        let history = Some(String::new());
+        let history = Some(filter.to_owned());
         let rule = CaptureRule { name: "test".to_owned(), buffer: 8, history, ..CaptureRule::default() };
         let capture = Capture::start(rule, vec![Box::new(source)]).expect("a capture");
         settle(|| capture.status().0.packets == 20_000);
@@ -582,7 +582,7 @@ mod tests {
     /// All that the buffer holds, and all that comes while that is read, through an index of few places.
     #[test]
     fn the_past_comes_whole_and_then_the_present() {
-        let (capture, allowed) = with_history();
+        let (capture, allowed) = with_history("");
         // Every 64th number is one whose first byte has no bit of 63.
         let mut readers = [(1, ""), (2, "link[0] & 63 = 0")]
             .map(|(number, filter)| from_oldest(&capture, number, filter, Policy::Lossless));
@@ -609,10 +609,31 @@ mod tests {
         capture.stop();
     }
 
+    /// While a reader is in the past, what comes and only it wants is stored for it.
+    #[test]
+    fn what_only_a_reader_of_the_past_wants_is_stored() {
+        let (capture, allowed) = with_history("link[0] & 63 = 0");
+        let mut reader = from_oldest(&capture, 1, "", Policy::Lossless);
+        let sum = || capture.status().1[0].1;
+        settle(|| sum().counts.offered == 256);
+        assert!(sum().past > 0, "it has no place for all");
+        allowed.store(21_000, Ordering::Relaxed);
+        settle(|| capture.status().0.packets == 21_000);
+        let (mut found, begun) = (Vec::new(), Instant::now());
+        while found.last() != Some(&20_999) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{}", found.len());
+            reader.advance().expect("a sound index");
+            let number = |data: &[u8]| u64::from_le_bytes(*data.first_chunk().expect("eight bytes"));
+            found.extend(reader.batch().iter().map(|packet| number(packet.data)));
+        }
+        assert_eq!(found, (0..20_000).step_by(64).chain(20_000..21_000).collect::<Vec<_>>());
+        capture.stop();
+    }
+
     /// Who does not read has all of the past counted, whether it was offered or not, and all that comes.
     #[test]
     fn what_of_the_past_finds_no_place_is_counted() {
-        let (capture, allowed) = with_history();
+        let (capture, allowed) = with_history("");
         let reader = from_oldest(&capture, 1, "", Policy::Lossy);
         let sum = || capture.status().1[0].1;
         settle(|| sum().counts.offered == 256);

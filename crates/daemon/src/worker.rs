@@ -34,6 +34,8 @@ use crate::view::{Rights, View};
 const WAIT: Duration = Duration::from_millis(50);
 /// How many stored packets are looked at for a reader of the past between two batches: four times as many as come by one, so that it comes to the present, in some 0.1 ms.
 const LOOKS: usize = 4 * BATCH_MAX;
+/// The same for one that leaves: some 0.02 s, in which packets wait in the kernel's ring.
+const LAST_LOOKS: usize = 1 << 18;
 /// How many batches at most orders wait while packets are there.
 const BATCHES_BEFORE_ORDERS: u32 = 64;
 /// The shortest wait for a sleeper's delay: readers that lie about it take no processor.
@@ -160,8 +162,10 @@ pub(crate) struct Setting {
 struct Attached {
     number: u64,
     id: ReaderId,
-    /// Its filter in the set; `None` as long as it reads the past.
-    filter: Option<FilterId>,
+    /// Its filter in the set: what it wants is stored from the first batch on.
+    filter: FilterId,
+    /// It is offered what comes. One that reads the past finds that there, behind what was stored before.
+    is_present: bool,
     /// Its filter for what was stored before it came, until it has that or it is counted.
     past: Option<Box<One>>,
     asked: Asked,
@@ -380,11 +384,10 @@ impl Desk {
         // Before the first packet of the present: what comes now belongs behind the past.
         writer.begin(id, start).map_err(|error| error.to_string())?;
         writer.publish(clock::monotonic_ns());
-        let (filter, past) = match start {
-            Start::Newest => (Some(self.set.insert(filter, 0)), None),
-            _ => (None, Some(Box::new(One::new(filter)))),
-        };
-        self.readers.push(Attached { number, id, filter, past, asked, view, wanted, patience });
+        let is_present = start == Start::Newest;
+        let past = (!is_present).then(|| Box::new(One::new(Arc::clone(&filter))));
+        let filter = self.set.insert(filter, 0);
+        self.readers.push(Attached { number, id, filter, is_present, past, asked, view, wanted, patience });
         self.know_uses();
         Ok(attachment.parts)
     }
@@ -421,10 +424,7 @@ impl Desk {
 
     /// Has a reader of the past get what comes from the next batch on.
     fn join_set(&mut self, at: usize) {
-        let reader = &mut self.readers[at];
-        if let (None, Some(one)) = (reader.filter, &reader.past) {
-            reader.filter = Some(self.set.insert(Arc::clone(&one.filter), 0));
-        }
+        self.readers[at].is_present = true;
         self.know_uses();
     }
 
@@ -520,10 +520,8 @@ impl Desk {
     fn exchange(&mut self, number: u64, wish: Wish, source: &dyn Source) -> Result<(), String> {
         self.want(Some(&wish.asked), source)?;
         if let Some(reader) = self.readers.iter_mut().find(|reader| reader.number == number) {
-            // It is in the set as long as the reader is here, and in the present.
-            if let Some(filter) = reader.filter {
-                let _ = self.set.exchange(filter, Arc::clone(&wish.filter));
-            }
+            // It is in the set as long as the reader is here.
+            let _ = self.set.exchange(reader.filter, Arc::clone(&wish.filter));
             if let Some(past) = &mut reader.past {
                 **past = One::new(wish.filter);
             }
@@ -535,9 +533,14 @@ impl Desk {
 
     fn detach(&mut self, number: u64) -> ReaderCounts {
         if let Some(at) = self.readers.iter().position(|reader| reader.number == number) {
-            let Attached { id, filter, view, .. } = self.readers.remove(at);
-            filter.map(|filter| self.set.remove(filter));
-            let account = self.views[view].writer.detach(id).unwrap_or_default();
+            let Attached { id, filter, view, past, is_present, .. } = self.readers.remove(at);
+            // Its filter was inserted with it.
+            let _ = self.set.remove(filter);
+            let writer = &mut self.views[view].writer;
+            if let Some(mut one) = past.filter(|_| is_present) {
+                count_the_rest(writer, id, &mut one, number, &self.log);
+            }
+            let account = writer.detach(id).unwrap_or_default();
             self.may_want_less = true;
             self.know_uses();
             return account.into();
@@ -551,7 +554,7 @@ impl Desk {
             let is_it = |reader: &Attached| reader.view == view && reader.id == id;
             let Some(at) = self.readers.iter().position(is_it) else { continue };
             let reader = self.readers.remove(at);
-            reader.filter.map(|filter| self.set.remove(filter));
+            let _ = self.set.remove(reader.filter);
             self.left.insert(reader.number, account.into());
             self.may_want_less = true;
             self.know_uses();
@@ -585,7 +588,7 @@ impl Desk {
     fn know_uses(&mut self) {
         let patience = self.readers.iter().map(|reader| reader.patience).min();
         self.patience = patience.unwrap_or(DELAY_MAX).min(DELAY_MAX);
-        let indices = self.readers.iter().filter_map(|reader| reader.filter);
+        let indices = self.readers.iter().map(|reader| reader.filter);
         let indices = indices.chain(self.views.iter().filter_map(|view| view.history));
         let len = indices.map(|id| id.index() as usize + 1).max().unwrap_or(0);
         self.uses.clear();
@@ -596,9 +599,9 @@ impl Desk {
             }
         }
         for (at, reader) in self.readers.iter().enumerate() {
-            if let Some(id) = reader.filter {
-                self.uses[id.index() as usize] = Use::Reader(at);
-            }
+            let stored = Use::History(reader.view);
+            self.uses[reader.filter.index() as usize] =
+                if reader.is_present { Use::Reader(at) } else { stored };
         }
     }
 
@@ -646,7 +649,7 @@ impl Desk {
             }
             let View { writer, wanted, .. } = &mut self.views[at];
             writer.store(batch, &within(wanted, &part));
-            for reader in self.readers.iter().filter(|reader| reader.view == at && reader.filter.is_some()) {
+            for reader in self.readers.iter().filter(|reader| reader.view == at && reader.is_present) {
                 // Only one that just left is unknown.
                 let _ = writer.index(reader.id, &within(&reader.wanted, &part), 0);
             }
@@ -682,16 +685,10 @@ impl Desk {
             {
                 self.blocked = Some((number, Instant::now()));
             }
-            // One that reads the past may have to be offered some more of it first.
-            if let Some(Attached { past: Some(one), .. }) = reader {
-                let left = writer.past(id).ok();
-                let _ = writer.replay(id, LOOKS, |held| one.verdict(held));
-                writer.publish(clock::monotonic_ns());
-                if writer.past(id).ok() != left {
-                    continue;
-                }
-            }
-            let asleep = writer.wait_for(id, ROOM_WAIT);
+            // It may be one of the past, or wait itself, in the order of time, for another whose past has not come yet.
+            let is_on = self.go_on_with_the_past();
+            let writer = &mut self.views[at].writer;
+            let asleep = if is_on { Ok(()) } else { writer.wait_for(id, ROOM_WAIT) };
             let departed = writer.reap();
             self.depart(at, departed);
             if asleep.is_err() || self.obey(source) && self.is_out_of_patience() {
@@ -701,6 +698,19 @@ impl Desk {
                 self.tend_writers();
             }
         }
+    }
+
+    /// In the midst of a batch: offers readers some more of the past, and none comes to the present. Whether there was any.
+    fn go_on_with_the_past(&mut self) -> bool {
+        let mut is_on = false;
+        for Attached { id, view, past, .. } in &mut self.readers {
+            let (Some(one), writer) = (past, &mut self.views[*view].writer) else { continue };
+            let left = writer.past(*id).ok();
+            let _ = writer.replay(*id, LOOKS, |held| one.verdict(held));
+            writer.publish(clock::monotonic_ns());
+            is_on |= writer.past(*id).ok() != left;
+        }
+        is_on
     }
 
     /// Whether it has been the end for so long that readers had the time to read what is left.
@@ -871,7 +881,6 @@ pub(crate) fn ready(program: Program) -> Arc<dyn Accept> {
 
 /// One filter, asked of one packet at a time: of those that a new reader finds in the buffer.
 struct One {
-    filter: Arc<Filter>,
     set: FilterSet,
     matches: Matches,
     only: Selection,
@@ -880,15 +889,32 @@ struct One {
 impl One {
     fn new(filter: Arc<Filter>) -> One {
         let (mut set, mut only) = (FilterSet::new(Mode::All), Selection::none());
-        set.insert(Arc::clone(&filter), 0);
+        set.insert(filter, 0);
         only.select_all(1);
-        One { filter, set, matches: Matches::new(), only }
+        One { set, matches: Matches::new(), only }
     }
 
     fn verdict(&mut self, held: &Held<'_>) -> Option<u32> {
         let record = Record { cap_len: held.data.len() as u32, meta: held.meta, ..Record::default() };
         self.set.classify(&Batch::new(held.data, &[record]), &self.only, &mut self.matches);
         (!self.matches.of(0).is_empty()).then_some(0)
+    }
+}
+
+/// Counts what a reader lost that went on to the present without all of the past, before it leaves.
+fn count_the_rest(
+    writer: &mut tapline_ring::Writer,
+    id: ReaderId,
+    one: &mut One,
+    number: u64,
+    log: &Sender<String>,
+) {
+    let replayed = writer.replay(id, LAST_LOOKS, |held| one.verdict(held));
+    // Its own account has it too.
+    writer.publish(clock::monotonic_ns());
+    if let Ok(Replay::More) = replayed {
+        let left = writer.past(id).unwrap_or_default();
+        let _ = log.send(format!("reader {number} leaves before all that it lost is counted: {left} packets of the past were not looked at"));
     }
 }
 

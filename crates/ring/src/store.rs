@@ -57,6 +57,16 @@ pub(crate) struct Past {
     pub(crate) until: Option<u64>,
 }
 
+/// What a look at the past finds.
+pub(crate) enum Next<'s> {
+    /// A packet that was asked for.
+    Held(Held<'s>),
+    /// One that is older than was asked for.
+    Older,
+    /// That was all that was published.
+    End,
+}
+
 /// What readers have to say when a block is to be taken.
 pub(crate) trait Holders {
     /// A search for a block begins: `current` was filled.
@@ -394,21 +404,24 @@ impl Store {
         Some(Past { sequence, offset: BLOCK_HEAD_LEN, since, latest: i64::MIN, number, until: None })
     }
 
-    /// The packet that comes next, behind which `past` goes on; `None` if that was all that was published.
-    pub(crate) fn next_held(&self, past: &mut Past) -> Option<Held<'_>> {
+    /// Looks at the packet that comes next, behind which `past` goes on.
+    pub(crate) fn next_held(&self, past: &mut Past) -> Next<'_> {
         loop {
-            if past.until.is_some_and(|until| self.geometry.position(past.sequence, past.offset) >= until) {
-                return None;
+            let is_over = |until| self.geometry.position(past.sequence, past.offset) >= until;
+            if past.until.is_some_and(is_over) {
+                return Next::End;
             }
-            while let Some(held) = self.held_at_place(past) {
+            if let Some(held) = self.held_at_place(past) {
                 past.offset += record_len(held.entry.cap_len);
                 past.number = held.number + 1;
                 past.latest = past.latest.max(held.meta.timestamp.as_nanos());
-                if held.meta.timestamp.as_nanos() >= past.since {
-                    return Some(held);
-                }
+                let is_older = held.meta.timestamp.as_nanos() < past.since;
+                return if is_older { Next::Older } else { Next::Held(held) };
             }
-            past.sequence = self.held_after(past.sequence, |_| true)?;
+            match self.held_after(past.sequence, |_| true) {
+                None => return Next::End,
+                Some(sequence) => past.sequence = sequence,
+            }
             (past.offset, past.number) = (BLOCK_HEAD_LEN, self.first_number(past.sequence));
         }
     }

@@ -356,6 +356,7 @@ impl Writer {
     /// If a packet is wanted that the batch does not have.
     #[inline]
     pub fn store(&mut self, batch: &Batch<'_>, wanted: &Selection) {
+        self.readers.begin_batch();
         let Last { by_index, stretch, len, is_whole } = &mut *self.last;
         *len = wanted.len();
         let (sequence, not_stored) = (self.store.sequence(), self.store.not_stored());

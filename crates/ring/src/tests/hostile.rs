@@ -1,14 +1,16 @@
 //! The other side lies: what each side checks, case by case. The fuzz targets look for cases that nobody thought of.
 
 use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
 use proptest::prelude::*;
+use tapline_packet::Timestamp;
 use tapline_sys::{Bell, Memfd, Seals, SharedWords};
 
-use super::end_to_end::{Made, drain, offer, writer};
-use crate::layout::{Standing, buffer, index};
+use super::end_to_end::{Made, attach, drain, offer, writer};
+use crate::layout::{HEADER_WORDS, Standing, buffer, index};
 use crate::*;
 
 /// A reader's parts, with the index's memory kept by the one who lies.
@@ -283,5 +285,58 @@ proptest! {
             prop_assert_eq!(drain(&mut reader).len(), 7);
         }
         prop_assert_eq!(writer.not_stored(), 0);
+    }
+}
+
+/// What is older than was asked for is a look too, and what was stored since a reader went on to the present is not counted once more, whatever its time.
+#[test]
+fn times_out_of_order_count_once_and_keep_nobody() {
+    let mut writer = writer(4096, 16);
+    offer(&mut writer, &Made::new(100, 10, 60), &[]);
+    offer(&mut writer, &Made::new(1, 20, 60), &[]);
+    let (id, reader) = attach(&mut writer, Policy::Lossy, 64);
+    writer.begin(id, Start::Since(Timestamp::from_nanos(500))).unwrap();
+    assert_eq!((writer.past(id).unwrap(), writer.replay(id, 15, |_| Some(1)).unwrap()), (30, Replay::More));
+    assert_eq!(writer.past(id).unwrap(), 15, "as many looks as were allowed");
+    writer.skip(id).unwrap();
+    offer(&mut writer, &Made::new(110, 3, 60), &[id]);
+    assert_eq!(writer.replay(id, 100, |_| Some(1)).unwrap(), Replay::Done);
+    let account = writer.account(id).unwrap();
+    assert_eq!((account.offered, account.lost.index_full), (13, 0), "10 of the past and 3 of the present");
+    drop(reader);
+}
+
+/// A leased reader that holds another block each time one is looked for is found out: no block of the past is taken that was not offered or counted.
+#[test]
+fn who_holds_block_after_block_costs_nobody_the_past() {
+    for round in 0..200 {
+        let mut writer = writer(1 << 16, 16);
+        let spec = ReaderSpec { policy: leased(), entries: 16 };
+        let leased = writer.attach(&spec).unwrap();
+        let words = Memfd::adopt(leased.parts.index.try_clone().unwrap()).map().unwrap();
+        let blocks = Memfd::adopt(leased.parts.buffer.try_clone().unwrap()).map_to_read().unwrap();
+        // One packet a block.
+        (0..16).for_each(|number| offer(&mut writer, &Made::new(number, 1, 60_000), &[]));
+        let (id, reader) = attach(&mut writer, Policy::Lossy, 64);
+        writer.begin(id, Start::Oldest).unwrap();
+        let made = Made::new(16, 6, 60_000);
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Relaxed) {
+                    // The block that is taken next.
+                    let newest =
+                        (0..16).map(|slot| blocks.load(HEADER_WORDS + slot * (1 << 13))).max().unwrap();
+                    words[index::HELD].store((newest + 1).saturating_sub(16), SeqCst);
+                }
+            });
+            writer.replay_before(id, &made.batch(), &made.all(), |_| Some(1)).unwrap();
+            writer.store(&made.batch(), &made.all());
+            writer.publish(round);
+            stop.store(true, Relaxed);
+        });
+        while writer.replay(id, 100, |_| Some(1)).unwrap() != Replay::Done {}
+        assert_eq!(writer.account(id).unwrap().offered, 22, "round {round}");
+        drop(reader);
     }
 }

@@ -10,7 +10,7 @@ use crate::copy::as_bytes;
 use crate::layout::{BLOCK_HEAD_LEN, Geometry, HEADER_WORDS, LINE_LEN, Standing, index};
 use crate::memory::Words;
 use crate::producer::{Producer, to_words};
-use crate::store::{Facts, Holders, Start, Store};
+use crate::store::{Facts, Holders, Next, Start, Store};
 use crate::view::{View, release};
 
 const PACKETS: u64 = if cfg!(miri) { 150 } else { 200_000 };
@@ -61,7 +61,11 @@ fn write(mut store: Store, mut producer: Producer) -> Producer {
     store.close(|_| {});
     assert_eq!(store.records(), PACKETS);
     let mut past = store.past(Start::Oldest).expect("something is stored");
-    let held: Vec<u64> = std::iter::from_fn(|| store.next_held(&mut past).map(|held| held.number)).collect();
+    let mut number = || match store.next_held(&mut past) {
+        Next::Held(held) => Some(held.number),
+        Next::Older | Next::End => None,
+    };
+    let held: Vec<u64> = std::iter::from_fn(&mut number).collect();
     assert!(held.is_sorted() && held.last() == Some(&(PACKETS - 1)));
     producer
 }

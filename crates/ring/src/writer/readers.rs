@@ -15,10 +15,10 @@ use crate::Error;
 use crate::atomic::{SeqCst, fence};
 use crate::layout::{Geometry, Standing};
 use crate::producer::{Producer, Sleep, fence_for_sleepers, to_words};
-use crate::store::{Entry, Held, Holders, Past, Store};
+use crate::store::{Entry, Held, Holders, Next, Past, Store};
 use crate::writer::{Departed, Policy, READERS_MAX, ReaderId, Replay, Room, holders_max};
 
-/// How many blocks a reader is granted in one search for a block. With this and [`holders_max`] a search passes over a quarter of the blocks at most,
+/// How many blocks a reader is granted while a batch is stored. With this and [`holders_max`] a search passes over a quarter of the blocks at most,
 /// so it always ends with a block, however many readers lie. An honest reader that is found at a block was told before that it is lossy, since it lags
 /// by more than any credit, and holds nothing anew; so one that is found at two moves its mark as we look.
 const HOLDS_MAX: u32 = 1;
@@ -61,7 +61,7 @@ pub(super) struct Attached {
     /// When it was first seen asleep with something to read.
     pending: Option<Pending>,
     pub(super) wakes: u64,
-    /// Blocks that it held while one was looked for.
+    /// Blocks that it was found at while a batch was stored.
     holds: u32,
     /// The longest sleep until it comes on: [`NAP`], and in tests any.
     nap: Duration,
@@ -111,17 +111,17 @@ impl Attached {
         self.past.as_ref()
     }
 
-    /// The next packet of the past, at whose block all ends of those before are known.
-    fn next<'s>(&mut self, store: &'s Store) -> Option<Held<'s>> {
-        let past = self.past.as_mut()?;
-        let held = store.next_held(past);
+    /// A look at the next packet of the past, at whose block all ends of those before are known.
+    fn next<'s>(&mut self, store: &'s Store) -> Next<'s> {
+        let Some(past) = self.past.as_mut() else { return Next::End };
+        let next = store.next_held(past);
         if past.until.is_none() && self.standing.is_kept() {
             let geometry = store.geometry();
             let first = self.ends_at.max(oldest(geometry, store.sequence()));
             (first..past.sequence).for_each(|at| self.ends[geometry.slot(at)] = self.index.head());
             self.ends_at = past.sequence;
         }
-        held
+        next
     }
 
     /// Offers a packet of the past, or counts it as lost if it is too late for that. Whether there was no place for it.
@@ -145,8 +145,11 @@ impl Attached {
             if past.until.is_none() && self.index.room_for(1) == 0 {
                 return Replay::Full;
             }
-            let Some(held) = self.next(store) else { return Replay::Done };
-            verdict(&held).map(|verdict| self.offer(held.entry, verdict));
+            match self.next(store) {
+                Next::Held(held) => drop(verdict(&held).map(|verdict| self.offer(held.entry, verdict))),
+                Next::Older => {}
+                Next::End => return Replay::Done,
+            }
         }
         Replay::More
     }
@@ -171,8 +174,13 @@ impl Attached {
     ) -> u64 {
         let mut lost = 0;
         while self.is_pressed(store, reach) {
-            let Some(held) = self.next(store) else { break };
-            lost += verdict(&held).map_or(0, |verdict| u64::from(self.offer(held.entry, verdict)));
+            match self.next(store) {
+                Next::Held(held) => {
+                    lost += verdict(&held).map_or(0, |verdict| u64::from(self.offer(held.entry, verdict)));
+                }
+                Next::Older => {}
+                Next::End => break,
+            }
         }
         lost
     }
@@ -451,6 +459,11 @@ impl Readers {
         if blocks == 0 { 0 } else { (blocks + self.passed_max()) as u64 }
     }
 
+    /// A batch is stored from here on: what each reader may hold is counted over all of it.
+    pub(super) fn begin_batch(&mut self) {
+        self.slots.iter_mut().flatten().for_each(|reader| reader.holds = 0);
+    }
+
     /// Whether any reader has not come to the present, or has not all of the past counted.
     pub(super) fn has_past(&self) -> bool {
         self.attached().any(|reader| reader.past.is_some())
@@ -472,7 +485,9 @@ impl Readers {
             if reader.standing != Standing::Lossless {
                 continue;
             }
-            let needs_entries = reader.index.room_for(packets as u64) < packets as u64;
+            // Who is in the past is not offered them before it has come to them.
+            let is_past = reader.past.is_some_and(|past| past.until.is_none());
+            let needs_entries = !is_past && reader.index.room_for(packets as u64) < packets as u64;
             if needs_entries && packets as u64 > reader.index.capacity() {
                 return Err(Error::BatchTooLarge { packets, blocks });
             }
@@ -502,7 +517,6 @@ fn oldest(geometry: Geometry, current: u64) -> u64 {
 impl Holders for Readers {
     fn begin(&mut self, current: u64) {
         self.current = current;
-        self.slots.iter_mut().flatten().for_each(|reader| reader.holds = 0);
         self.enforce_credit();
         // Pairs with the fence in `View::hold`: a reader that we find at one block hears what it may expect before it looks at another in place.
         fence(SeqCst);
