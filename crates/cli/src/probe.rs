@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Args;
 use tapline_flow::export::{EXAMPLE_ENTERPRISE, Element, Target, Version};
-use tapline_flow::{DetailFields, Error, KeyFields, PAYLOAD_MAX};
+use tapline_flow::{DetailFields, Error, KeyFields, PAYLOAD_MAX, TIMEOUT_MAX};
 
 use crate::args::{LanguageArgs, RunArgs, parse_duration};
 use crate::live::XdpArgs;
@@ -185,8 +185,6 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
     })
 }
 
-const TIMEOUT_MAX: Duration = Duration::from_secs(366 * 24 * 3600);
-
 /// Mistakes that are better told in the words of the command than in those of the graph.
 fn check(args: &ProbeArgs) -> Result<()> {
     if args.read.is_none() && args.interface.is_empty() {
@@ -216,7 +214,7 @@ fn check(args: &ProbeArgs) -> Result<()> {
         ("--closed-timeout", args.closed_timeout),
     ] {
         if time > TIMEOUT_MAX {
-            bail!("{name}: a year is the longest");
+            bail!("{name}: ten years are the longest");
         }
     }
     if !collectors.is_empty() {

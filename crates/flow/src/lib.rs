@@ -34,5 +34,5 @@ pub use details::{
 pub use error::Error;
 pub use flow::{Context, EndReason, Flow, Side};
 pub use key::KeyFields;
-pub use meter::{Meter, Settings};
+pub use meter::{Meter, Settings, TIMEOUT_MAX};
 pub use statistics::{Cause, Ends, Statistics, Tally};

@@ -9,6 +9,7 @@
 //! By the time a line is needed the processor has had the work on up to 63 other packets to fetch it.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::time::Duration;
 
 use tapline_packet::{Batch, Interface, LinkType, Selection, Timestamp};
 
@@ -24,8 +25,8 @@ const ENDED_PER_CALL: usize = 512;
 /// Packets that are on their way together: few enough that what they asked for is still in the first-level cache when they need it.
 const WINDOW: usize = 64;
 
-/// Ten years.
-const TIMEOUT_MAX: i64 = 10 * 365 * 86_400 * 1_000_000_000;
+/// The longest timeout: ten years.
+pub const TIMEOUT_MAX: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// How packets become flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +87,7 @@ impl Settings {
             ("idle", self.idle_ns, 1_000_000, "1 ms"),
             ("closed", self.closed_ns, 0, "0"),
         ] {
-            if !(least_ns..=TIMEOUT_MAX).contains(&ns) {
+            if !(least_ns..=TIMEOUT_MAX.as_nanos() as i64).contains(&ns) {
                 return Err(Error::Timeout { name, seconds: ns as f64 / 1e9, least });
             }
         }
