@@ -182,6 +182,8 @@ pub struct InterfaceAccount {
     pub tap: Option<TapAccount>,
     /// Its packets were neither captured nor read, but made here.
     pub is_made: bool,
+    /// It is of a file that was not read to its end: there may be more of it.
+    pub is_partial: bool,
     /// Packets lent.
     pub delivered: u64,
 }
@@ -197,6 +199,7 @@ impl InterfaceAccount {
             xdp: None,
             tap: None,
             is_made: false,
+            is_partial: false,
             delivered,
         }
     }
@@ -394,6 +397,7 @@ impl InterfaceAccount {
         }
         self.kernel_filtered = self.kernel_filtered.plus(other.kernel_filtered);
         self.delivered += other.delivered;
+        self.is_partial |= other.is_partial;
         self.ring = match (self.ring, other.ring) {
             (Some(a), Some(b)) => Some(RingAccount {
                 received: a.received + b.received,

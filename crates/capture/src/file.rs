@@ -17,6 +17,8 @@ pub struct FileInput {
     /// Packets lent of each interface.
     lent: Vec<u64>,
     stopped: bool,
+    /// All of the files was read.
+    is_read: bool,
 }
 
 impl FileInput {
@@ -38,7 +40,7 @@ impl FileInput {
 
     /// Files as one source, in this order.
     pub fn new(files: Vec<FileSource>, order: Order) -> FileInput {
-        FileInput { files: MergedSource::new(files, order), lent: Vec::new(), stopped: false }
+        FileInput { files: MergedSource::new(files, order), lent: Vec::new(), stopped: false, is_read: false }
     }
 
     /// Counts what was just lent. The files' own counters run ahead: they count what is parsed.
@@ -68,6 +70,7 @@ impl FileInput {
         let name = if name.is_empty() { file.name().to_owned() } else { format!("{} {name}", file.name()) };
         let mut account = InterfaceAccount::of_file(&name, lent);
         account.losses = file_losses(file, index, counters);
+        account.is_partial = !self.is_read;
         account
     }
 }
@@ -102,7 +105,10 @@ impl Source for FileInput {
                 self.count();
                 Ok(Advance::Batch)
             }
-            Ok(false) => Ok(Advance::End),
+            Ok(false) => {
+                self.is_read = true;
+                Ok(Advance::End)
+            }
             Err(error) => Err(error.into()),
         }
     }

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use tapline_flow::export::{EXAMPLE_ENTERPRISE, Element, Target, Version};
 use tapline_flow::{DetailFields, Error, KeyFields, PAYLOAD_MAX, TIMEOUT_MAX};
@@ -84,14 +84,14 @@ pub(crate) struct ProbeArgs {
     /// application, payload, with commas; or all. Their elements are added to the template, and the table of flows has them.
     #[arg(long, value_name = "GROUPS", default_value = "none", help_heading = "Flows")]
     details: String,
-    /// With --details payload: so many bytes of the first payload of each side.
-    #[arg(long, value_name = "BYTES", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..=i64::from(PAYLOAD_MAX)), help_heading = "Flows")]
-    payload: u16,
+    /// With --details payload: so many bytes of the first payload of each side [default: 64].
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..=i64::from(PAYLOAD_MAX)), help_heading = "Flows")]
+    payload: Option<u16>,
     /// Meter one of so many packets, chosen by chance in each block of so many. Records tell the rate, and are not scaled.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000), help_heading = "Flows")]
     sample: u64,
 
-    /// Collectors, with commas: udp://HOST:PORT, tcp://HOST:PORT, file:NAME (IPFIX); HOST:PORT means UDP. json:NAME and csv:NAME are lines of text, parquet:DIR
+    /// Collectors, with commas: udp://HOST:PORT, tcp://HOST:PORT, file:NAME (IPFIX); HOST:PORT means UDP, and the port is 4739 unless it is named. json:NAME and csv:NAME are lines of text, parquet:DIR
     /// writes files into a directory by date and hour (a build with the feature `parquet`); - is standard output.
     #[arg(long, value_name = "TO", help_heading = "Export")]
     export: Option<String>,
@@ -131,7 +131,8 @@ pub(crate) struct ProbeArgs {
     /// all: each collector gets all flows; flow: each flow goes to one of them.
     #[arg(long, value_name = "HOW", default_value = "all", value_parser = ["all", "flow"], help_heading = "Export")]
     spread: String,
-    /// The most messages a second to each collector. Packets wait for it: for files.
+    /// The most messages a second to each collector. Packets wait for it: for files. After Ctrl-C what is left still goes out at this rate; a second leaves
+    /// it, which the account counts as lost.
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10_000_000), help_heading = "Export")]
     rate: u32,
 
@@ -217,8 +218,12 @@ fn check(args: &ProbeArgs) -> Result<()> {
             bail!("{name}: ten years are the longest");
         }
     }
+    if args.payload.is_some() && !details.payload {
+        bail!("--payload is for --details payload, which is not asked for");
+    }
     if !collectors.is_empty() {
-        Target::list(&collectors.join(","))?;
+        let more = "json:NAME and csv:NAME are lines of text, parquet:DIRECTORY is Parquet";
+        Target::list(&collectors.join(",")).map_err(|error| anyhow!("{error}; {more}"))?;
         check_sampling(args)?;
         if args.version == "5" && details.any() {
             bail!("NetFlow v5 has no place for --details: use --version 10");
@@ -316,7 +321,7 @@ fn meter(args: &ProbeArgs) -> String {
         if args.layer2 { "frame" } else { "ip" },
         args.sample,
         quoted(&details(args).words()),
-        args.payload,
+        args.payload.unwrap_or(64),
     )
 }
 

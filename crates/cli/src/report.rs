@@ -235,7 +235,8 @@ impl Table {
             self.ring(name, ring);
         } else {
             let verb = if interface.is_made { "made" } else { "read" };
-            self.row(&format!("{name}  {verb}"), Count::Known(interface.delivered), "");
+            let remark = if interface.is_partial { "not to its end" } else { "" };
+            self.row(&format!("{name}  {verb}"), Count::Known(interface.delivered), remark);
         }
     }
 
@@ -382,6 +383,7 @@ pub(crate) fn interface_json(interface: &InterfaceAccount) -> Value {
             "damaged": tap.damaged,
             "unread": tap.unread,
         })),
+        "partial": interface.is_partial,
         "delivered": interface.delivered,
     })
 }

@@ -1,6 +1,6 @@
 //! Signals as orders to the loop: Ctrl-C, SIGTERM and SIGHUP end it cleanly, SIGUSR1 asks for the account.
 
-use std::io;
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -38,7 +38,7 @@ pub(crate) fn catch() -> io::Result<Caught> {
 
 impl Caught {
     /// Obeys what was caught and what comes. An end signal completes all outputs; a SIGINT later than [`GRACE`] after
-    /// the first gives up at once.
+    /// the first gives up at once. Where outputs keep to a rate it only has them leave what waits, and the one after that gives up.
     ///
     /// # Errors
     /// If there can be no thread for it.
@@ -52,14 +52,16 @@ impl Caught {
     /// # Errors
     /// If there can be no thread for it.
     pub(crate) fn obey_with(
-        mut self,
+        self,
         control: Arc<Control>,
         mut on_hangup: impl FnMut() + Send + 'static,
     ) -> io::Result<()> {
-        low_level::unregister(self.while_opening);
-        self.gives_up.store(false, Ordering::Relaxed);
+        let Caught { mut signals, gives_up, while_opening } = self;
+        low_level::unregister(while_opening);
+        gives_up.store(false, Ordering::Relaxed);
+        let leaves = Arc::default();
         thread::Builder::new().name("signals".to_owned()).spawn(move || {
-            for signal in &mut self.signals {
+            for signal in &mut signals {
                 match signal {
                     SIGUSR1 => control.report(),
                     SIGHUP => on_hangup(),
@@ -67,14 +69,35 @@ impl Caught {
                     _ => control.stop(),
                 }
                 if signal == SIGINT {
-                    let gives_up = Arc::clone(&self.gives_up);
-                    thread::spawn(move || {
-                        thread::sleep(GRACE);
-                        gives_up.store(true, Ordering::Relaxed);
-                    });
+                    interrupt(&control, &gives_up, &leaves);
                 }
             }
         })?;
         Ok(())
     }
+}
+
+/// What follows from a SIGINT, beside the order to stop. Once `leaves`, it has outputs leave what waits for their rate.
+fn interrupt(control: &Control, gives_up: &Arc<AtomicBool>, leaves: &Arc<AtomicBool>) {
+    if !control.is_paced() || leaves.load(Ordering::Relaxed) {
+        control.hurry();
+        let gives_up = Arc::clone(gives_up);
+        later(move || gives_up.store(true, Ordering::Relaxed));
+        return;
+    }
+    let leaves = Arc::clone(leaves);
+    later(move || {
+        if !leaves.swap(true, Ordering::Relaxed) {
+            let what = "what is left goes out at its rate; Ctrl-C again leaves it, and counts it as lost";
+            let _ = writeln!(io::stderr(), "tapline: {what}");
+        }
+    });
+}
+
+/// Does something once [`GRACE`] is over, if the program has not ended by then.
+fn later(then: impl FnOnce() + Send + 'static) {
+    thread::spawn(move || {
+        thread::sleep(GRACE);
+        then();
+    });
 }

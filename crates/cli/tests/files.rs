@@ -33,6 +33,19 @@ fn reference_copy(program: &str, flags: &[&str], path: &Path, folder: &Path) -> 
     output.status.success().then_some(packets)
 }
 
+/// Of a file whose end was not seen the account says so, however much of it was read.
+#[test]
+fn the_account_tells_whether_a_file_was_read_to_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = traffic_file(folder.path(), "in.pcap", 3, 1000);
+    for (words, is_partial) in [(&["-c", "5"][..], true), (&[], false)] {
+        let words = [&["capture", "-r", text(&path), "-w", "/dev/null"][..], words].concat();
+        let account = run([&words[..], &["--json"]].concat()).succeeded().account();
+        assert_eq!(account.value["interfaces"][0]["partial"], is_partial);
+        assert_eq!(run(words).succeeded().stderr.contains("not to its end"), is_partial);
+    }
+}
+
 #[test]
 fn every_real_capture_keeps_every_packet() {
     const TEST: &str = "every_real_capture_keeps_every_packet";

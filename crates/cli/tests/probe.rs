@@ -4,6 +4,7 @@ mod support;
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -106,6 +107,35 @@ fn what_a_collector_does_not_take_of_a_file_is_an_error() {
     assert!(lost_by.starts_with(&left) && !lost_by.contains(&stays), "{lost_by}");
     assert_eq!(finished.account().value["balanced"], true);
     finished.failed_saying(&["not all was taken", &left, "is gone"]);
+}
+
+/// Whoever has no time for `--rate` any more says so twice, and is told what was not sent.
+#[test]
+fn a_second_interrupt_leaves_what_waits_for_the_rate() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = traffic(folder.path(), "udp flows=20000 count=20k");
+    let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to = collector.local_addr().unwrap().to_string();
+    let words = ["probe", "-r", &path, "--rate", "2", "--json", "--export", &to];
+    let mut child = tapline(words).stdin(Stdio::null()).spawn().expect("it starts");
+    collector.recv(&mut [0; 2048]).expect("a message");
+    let interrupt = |child: &Child| {
+        assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    };
+    interrupt(&child);
+    let mut told = BufReader::new(child.stderr.take().expect("it is a pipe")).lines();
+    assert!(told.any(|line| line.unwrap().contains("Ctrl-C again")), "it says what can be done");
+    interrupt(&child);
+    let rest: Vec<String> = told.map(Result::unwrap).collect();
+    assert!(rest.iter().any(|line| line.contains("not all was taken")), "{rest:?}");
+    let finished = Finished::new(child.wait_with_output().unwrap());
+    let account = finished.account().value.clone();
+    let stages = account["stages"].as_array().expect("stages");
+    let output = stages.iter().map(|stage| &stage["output"]).find(|output| !output.is_null()).expect("one");
+    let [written, lost] = ["written", "lost"].map(|name| output[name].as_u64().unwrap());
+    assert!(written > 0 && lost > 0, "{account}");
+    assert_eq!(written + lost, account["delivered"].as_u64().unwrap());
+    assert_eq!(account["balanced"], true);
 }
 
 /// The results and the account of `tapline probe --json`.
@@ -491,6 +521,8 @@ fn mistakes_are_told() {
     let path = traffic(folder.path(), "udp count=10");
     for (words, told) in [
         (&["--export", "sctp://a"][..], "collectors are udp://HOST:PORT"),
+        (&["--export", "sctp://a"], "parquet:DIRECTORY"),
+        (&["--payload", "20"], "--details payload"),
         (&["--key", "colour"], "vlan, mpls, tunnel"),
         (&["--export", "127.0.0.1:9", "--version", "9", "--biflow"], "only IPFIX has biflows"),
         (&["--export", "127.0.0.1:9", "--template", "octetDelta"], "did you mean octetDeltaCount?"),

@@ -57,6 +57,9 @@ pub struct Control {
     is_ordered: AtomicBool,
     /// An output is complete and wants nothing more.
     is_complete: AtomicBool,
+    /// What waits for a rate is to be left; and whether anything waits so.
+    haste: Arc<AtomicBool>,
+    is_paced: AtomicBool,
     report: AtomicU64,
     remaining: AtomicU64,
     pending: Pending,
@@ -71,6 +74,8 @@ impl Control {
             stop: AtomicBool::new(false),
             is_ordered: AtomicBool::new(false),
             is_complete: AtomicBool::new(false),
+            haste: Arc::default(),
+            is_paced: AtomicBool::new(false),
             report: AtomicU64::new(0),
             remaining: AtomicU64::new(limit.unwrap_or(u64::MAX)),
             pending: Pending::default(),
@@ -92,6 +97,22 @@ impl Control {
     /// Whether it is to end because [`stop`](Self::stop) said so.
     pub fn is_ordered(&self) -> bool {
         self.is_ordered.load(Ordering::Relaxed)
+    }
+
+    /// For an output that keeps to a rate: once this is true, it leaves what would have to wait, and counts it as lost.
+    pub fn haste(&self) -> Arc<AtomicBool> {
+        self.is_paced.store(true, Ordering::Relaxed);
+        Arc::clone(&self.haste)
+    }
+
+    /// Whether an output keeps to a rate, and may so take long to its end.
+    pub fn is_paced(&self) -> bool {
+        self.is_paced.load(Ordering::Relaxed)
+    }
+
+    /// Tells outputs that keep to a rate to leave what waits.
+    pub fn hurry(&self) {
+        self.haste.store(true, Ordering::Relaxed);
     }
 
     /// Asks each worker for a fresh account soon.

@@ -527,6 +527,7 @@ impl AfPacket {
             xdp: None,
             tap: None,
             is_made: false,
+            is_partial: false,
             delivered,
         }
     }

@@ -396,6 +396,7 @@ impl AfXdp {
             xdp: Some(xdp),
             tap: None,
             is_made: false,
+            is_partial: false,
             delivered,
         }
     }

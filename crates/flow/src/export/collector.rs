@@ -5,6 +5,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -164,6 +166,13 @@ impl Collector {
         self.patience = patience;
     }
 
+    /// A flag that lets messages be left which would have to wait for the rate.
+    pub(super) fn set_haste(&mut self, haste: &Arc<AtomicBool>) {
+        if let Some(pace) = &mut self.pace {
+            pace.haste = Arc::clone(haste);
+        }
+    }
+
     /// Its name, messages that it did not take, and the packets of their records.
     pub(super) fn losses(&self) -> (&str, u64, u64) {
         (&self.name, self.lost.0, self.lost.1)
@@ -203,8 +212,8 @@ impl Collector {
     }
 
     fn pass(&mut self, message: &[u8]) -> Result<bool, Error> {
-        if let Some(pace) = &mut self.pace {
-            pace.wait();
+        if self.pace.as_mut().is_some_and(|pace| !pace.wait()) {
+            return Ok(false);
         }
         match &mut self.way {
             Way::Udp { socket, .. } => {
@@ -294,23 +303,32 @@ struct Pace {
     gap: Duration,
     /// When the next message may leave.
     next: Instant,
+    /// Nothing is to wait any more.
+    haste: Arc<AtomicBool>,
 }
 
 /// How far messages may be ahead of the pace: sleeping for less costs more than it is worth.
 const AHEAD: Duration = Duration::from_millis(2);
+/// How soon haste is seen.
+const NAP: Duration = Duration::from_millis(100);
 
 impl Pace {
     fn new(rate: u32) -> Pace {
-        Pace { gap: Duration::from_secs(1) / rate, next: Instant::now() }
+        Pace { gap: Duration::from_secs(1) / rate, next: Instant::now(), haste: Arc::default() }
     }
 
-    fn wait(&mut self) {
-        let now = Instant::now();
+    /// Waits for the turn of the next message. Whether it came: not if there is haste.
+    fn wait(&mut self) -> bool {
+        let mut now = Instant::now();
         self.next = self.next.max(now) + self.gap;
-        let early = self.next.saturating_duration_since(now);
-        if early > AHEAD {
-            thread::sleep(early);
+        while self.next.saturating_duration_since(now) > AHEAD {
+            if self.haste.load(Ordering::Relaxed) {
+                return false;
+            }
+            thread::sleep(self.next.saturating_duration_since(now).min(NAP));
+            now = Instant::now();
         }
+        true
     }
 }
 

@@ -21,6 +21,8 @@ mod types;
 mod v5;
 
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tapline_packet::Timestamp;
@@ -221,6 +223,12 @@ impl Exporter {
     pub fn set_patience(&mut self, patience: Duration) {
         let collectors = self.streams.iter_mut().flat_map(|stream| &mut stream.collectors);
         collectors.for_each(|collector| collector.set_patience(patience));
+    }
+
+    /// Once `haste` is true, messages that would have to wait for the rate are not sent, and counted as lost.
+    pub fn set_haste(&mut self, haste: &Arc<AtomicBool>) {
+        let collectors = self.streams.iter_mut().flat_map(|stream| &mut stream.collectors);
+        collectors.for_each(|collector| collector.set_haste(haste));
     }
 
     /// Exports flows. `now` is the time that messages bear.

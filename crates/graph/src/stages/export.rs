@@ -409,7 +409,11 @@ fn make(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String
         rate: arguments.number("rate") as u32,
         enterprise: arguments.number("enterprise") as u32,
     };
-    Ok(stage("ipfix", Exporter::open(&targets, &options).map_err(text)?))
+    let mut exporter = Exporter::open(&targets, &options).map_err(text)?;
+    if options.rate > 0 {
+        exporter.set_haste(&site.control.haste());
+    }
+    Ok(stage("ipfix", exporter))
 }
 
 fn stage(class: &'static str, exporter: impl Destination + 'static) -> Box<dyn Stage> {
