@@ -168,6 +168,17 @@ pub(crate) fn plain(h: &[u8; PLAIN_LEN], meta: &Meta, layer2: bool, seen: &mut S
     true
 }
 
+/// Why there is no IP header: what comes is said to be IP, but its fixed header was not captured whole; or it is none.
+fn cause_without_ip(headers: &Headers, data: &[u8]) -> Cause {
+    let fixed_len = match headers.ether_type() {
+        Some(0x0800) => 20,
+        Some(0x86dd) => 40,
+        _ => return Cause::NotIp,
+    };
+    let is_whole = |at: usize| data.len() >= at + fixed_len;
+    if headers.l3().is_none_or(is_whole) { Cause::NotIp } else { Cause::Cut }
+}
+
 /// Reads any packet. What is not plain about it comes beside. Apart, so that the loop over plain packets has all registers.
 #[inline(never)]
 pub(crate) fn any(
@@ -195,7 +206,7 @@ pub(crate) fn any(
         layer = innermost(layer, &mut context);
     }
     let Layer { headers, data, wire_len, offset } = layer;
-    let (version, l3) = headers.ip().zip(headers.l3()).ok_or(Cause::NotIp)?;
+    let (version, l3) = headers.ip().zip(headers.l3()).ok_or_else(|| cause_without_ip(&headers, data))?;
     let (ttl, tos, total) = ip_fields(version, data, l3).ok_or(Cause::Cut)?;
     if view.fields.tos {
         context.tos = tos;

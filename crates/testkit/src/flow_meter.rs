@@ -184,7 +184,7 @@ impl FlowMeter {
     }
 
     fn read_v4(&mut self, time: i64, frame: &[u8], at: usize, wire_len: usize) -> Result<Part, Not> {
-        let h = frame.get(at..at + 20).ok_or(Not::Ip)?;
+        let h = frame.get(at..at + 20).ok_or(Not::Whole)?;
         let header_len = usize::from(h[0] & 15) * 4;
         if h[0] >> 4 != 4 || header_len < 20 {
             return Err(Not::Ip);
@@ -215,7 +215,7 @@ impl FlowMeter {
     }
 
     fn read_v6(&mut self, time: i64, frame: &[u8], at: usize, wire_len: usize) -> Result<Part, Not> {
-        let h = frame.get(at..at + 40).ok_or(Not::Ip)?;
+        let h = frame.get(at..at + 40).ok_or(Not::Whole)?;
         if h[0] >> 4 != 6 {
             return Err(Not::Ip);
         }
