@@ -39,13 +39,17 @@ const MARKS: [(&str, &str); 5] = [
     ("tcp.analysis.out_of_order", "again"),
 ];
 
-/// Captures of what is compared; every other one is enough, and takes half the time.
+/// Captures of what is compared: all of QUIC; of the others every other one is enough, and takes half the time.
 fn captures(test: &str) -> Option<impl Iterator<Item = PathBuf>> {
-    let is_wanted = |path: &PathBuf| {
+    let named = |path: &PathBuf, words: &[&str]| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        ["tls", "ssl", "smtp", "tcp", "dns", "http"].iter().any(|word| name.contains(word))
+        words.iter().any(|word| name.contains(word))
     };
-    Some(captures_or_skip(test)?.into_iter().filter(is_wanted).step_by(2))
+    let (quic, others): (Vec<_>, Vec<_>) =
+        captures_or_skip(test)?.into_iter().partition(|path| named(path, &["quic"]));
+    let others =
+        others.into_iter().filter(move |path| named(path, &["tls", "ssl", "smtp", "tcp", "dns", "http"]));
+    Some(quic.into_iter().chain(others.step_by(2)))
 }
 
 fn key(protocol: u64, one: (String, u64), other: (String, u64)) -> Key {
@@ -152,8 +156,8 @@ fn by_us(path: &Path) -> BTreeMap<Key, Told> {
     all
 }
 
-/// Where both tell something it is the same; and it is seldom that only one of them does. Only tshark looks for TLS in the middle of a stream
-/// (STARTTLS) and behind a gap; only we name requests on ports of others and methods that are new.
+/// Where both tell something it is the same; and it is seldom that only one of them does. Only tshark looks for TLS
+/// behind a gap; only we name requests on ports of others and methods that are new.
 #[test]
 fn details_are_those_of_tshark() {
     const TEST: &str = "details_are_those_of_tshark";

@@ -143,6 +143,36 @@ fn a_hello_is_read_whatever_carries_it() {
     }
 }
 
+/// STARTTLS: what the two have agreed upon in words stays their application.
+#[test]
+fn tls_may_begin_in_the_middle() {
+    let hello = tls_client_hello("mx.example.org", [3; 32]);
+    let (one, other) = hello.split_at(70);
+    let answer = server_hello();
+    let frames = conversation(
+        Way::Plain,
+        &[
+            (0, 0, SYN, 0, b""),
+            (1, 40, SYN | ACK, 0, b""),
+            (1, 41, ACK, 1, b"220 mx\r\n"),
+            (0, 42, ACK, 1, b"EHLO me\r\n"),
+            (1, 43, ACK, 9, b"250-mx\r\n250 STARTTLS\r\n"),
+            (0, 44, ACK, 10, b"STARTTLS\r\n"),
+            (1, 45, ACK, 31, b"220 go\r\n"),
+            (0, 46, ACK, 20, one),
+            (0, 47, ACK, 90, other),
+            (1, 48, ACK, 39, &answer),
+        ],
+    );
+    let (flows, _) = metered(&settings(ALL), &frames, 65_535);
+    let details = details(&flows[0]);
+    let tls = details.tls.as_ref().expect("it became TLS");
+    assert_eq!((&*tls.server_name, tls.version, tls.cipher), ("mx.example.org", Some(0x0304), Some(0x1302)));
+    assert!(tls.ja4.starts_with("t13d"), "{tls:?}");
+    // That of the port.
+    assert_eq!(details.application, Some("pcsync-https"));
+}
+
 #[test]
 fn requests_and_questions_are_told() {
     let (get, ok) = (http_get("www.example.org", "/a?b=c"), http_ok(7));

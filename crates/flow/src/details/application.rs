@@ -121,12 +121,6 @@ pub(super) fn of_stream(bytes: &[u8]) -> Option<Application> {
     bytes.starts_with(b"SSH-").then_some(SSH)
 }
 
-/// A long header of QUIC versions 1 and 2 (RFC 9000, 17.2; RFC 9369).
-pub(super) fn is_quic(bytes: &[u8]) -> bool {
-    let Some(&[first, version @ ..]) = bytes.first_chunk::<5>() else { return false };
-    first & 0xc0 == 0xc0 && [1, 0x6b33_43cf].contains(&u32::from_be_bytes(version))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -52,6 +52,14 @@ const HANDSHAKE: u8 = 22;
 /// Of a record: RFC 8446, 5.2.
 const RECORD_MAX: usize = (1 << 14) + 256;
 
+/// What message a record of the handshake begins with, if it is one.
+pub(super) fn kind(record: &[u8]) -> Option<u8> {
+    match record.first_chunk() {
+        Some(&[HANDSHAKE, 3, _, _, _, kind]) => Some(kind),
+        _ => None,
+    }
+}
+
 /// Reads the first bytes of a stream. If no more can come, what is there of a hello is read.
 pub(super) fn read(bytes: &[u8], is_last: bool, scratch: &mut Vec<u8>) -> Read<Hello> {
     scratch.clear();
@@ -82,10 +90,25 @@ pub(super) fn read(bytes: &[u8], is_last: bool, scratch: &mut Vec<u8>) -> Read<H
     if !is_whole && !is_last {
         return Read::More;
     }
-    let end = message_len(scratch).unwrap_or(0).min(scratch.len());
-    let Some((&[kind, ..], body)) = scratch[..end].split_first_chunk::<4>() else { return Read::Other };
+    message(scratch, is_whole, 't')
+}
+
+/// Reads the first bytes of a handshake that needs no records, as in QUIC. If no more can come, what is there of a hello is read.
+pub(super) fn read_bare(bytes: &[u8], is_last: bool) -> Read<Hello> {
+    match bytes.first() {
+        Some(1 | 2) | None => {}
+        Some(_) => return Read::Other,
+    }
+    let is_whole = message_len(bytes).is_some_and(|needed| bytes.len() >= needed);
+    if is_whole || is_last { message(bytes, is_whole, 'q') } else { Read::More }
+}
+
+/// Reads what is there of a hello, which came over a `carrier` as JA4 calls it.
+fn message(bytes: &[u8], is_whole: bool, carrier: char) -> Read<Hello> {
+    let end = message_len(bytes).unwrap_or(0).min(bytes.len());
+    let Some((&[kind, ..], body)) = bytes[..end].split_first_chunk::<4>() else { return Read::Other };
     let hello = match kind {
-        1 => client(body, is_whole).map(Hello::Client),
+        1 => client(body, is_whole, carrier).map(Hello::Client),
         _ => server(body).map(Hello::Server),
     };
     hello.map_or(Read::Other, Read::It)
@@ -144,7 +167,7 @@ fn is_grease(value: u16) -> bool {
     value & 0x0f0f == 0x0a0a && value >> 8 == value & 0xff
 }
 
-fn client(body: &[u8], is_whole: bool) -> Option<ClientHello> {
+fn client(body: &[u8], is_whole: bool, carrier: char) -> Option<ClientHello> {
     let mut bytes = Bytes(body);
     let version = bytes.word()?;
     bytes.take(32)?;
@@ -167,7 +190,7 @@ fn client(body: &[u8], is_whole: bool) -> Option<ClientHello> {
     Some(ClientHello {
         server_name: asked.server_name.unwrap_or_default().to_vec(),
         alpn: asked.protocols().collect::<Vec<_>>().join(&b','),
-        prints: is_read.then(|| (asked.ja3(), asked.ja4())),
+        prints: is_read.then(|| (asked.ja3(), asked.ja4(carrier))),
     })
 }
 
@@ -229,7 +252,7 @@ impl<'b> Asked<'b> {
         Md5::digest(text).into()
     }
 
-    fn ja4(&self) -> String {
+    fn ja4(&self, carrier: char) -> String {
         let meant = |value: &u16| !is_grease(*value);
         let offered = words(self.versions).filter(meant).max().unwrap_or(self.version);
         let version = match offered {
@@ -256,7 +279,7 @@ impl<'b> Asked<'b> {
         }
         let (suites_hash, extensions_hash) = (short_hash(&hexadecimals(&ciphers)), short_hash(&extensions));
         let protocol = ends(self.protocols().next().unwrap_or_default());
-        format!("t{version}{name}{suites:02}{count:02}{protocol}_{suites_hash}_{extensions_hash}")
+        format!("{carrier}{version}{name}{suites:02}{count:02}{protocol}_{suites_hash}_{extensions_hash}")
     }
 }
 
@@ -387,6 +410,15 @@ mod tests {
         let text = "771,4865-4866-4867-49195-49199-49196-49200-52393-52392-49171-49172-156-157-47-53,\
             0-23-65281-10-11-35-16-5-13-18-51-45-43-27-17513-21,29-23,0";
         assert_eq!(ja3, <[u8; 16]>::from(Md5::digest(text)));
+    }
+
+    #[test]
+    fn quic_has_no_records() {
+        let hello = hello();
+        let Read::It(Hello::Client(client)) = read_bare(&hello, false) else { panic!("it is one") };
+        assert_eq!(client.prints.expect("it is whole").1, "q13d1516h2_8daaf6152771_e5627efa2ab1");
+        assert_eq!(read_bare(&hello[..hello.len() - 1], false), Read::More);
+        assert_eq!((read_bare(&[], false), read_bare(&[4], false)), (Read::More, Read::Other));
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod gaps;
 mod hello;
 mod http;
 mod notes;
+mod quic;
 mod sizes;
 mod stream;
 mod talk;

@@ -5,6 +5,8 @@
 
 use std::collections::TryReserveError;
 
+use super::quic::Id;
+
 /// The most bytes of a stream that are put together.
 pub(super) const LEN: usize = 8192;
 /// Buffers.
@@ -35,6 +37,11 @@ impl Stream {
         }
     }
 
+    /// Whether it is known where it begins.
+    pub(super) fn is_known(&self) -> bool {
+        self.is_known
+    }
+
     pub(super) fn is_done(&self) -> bool {
         self.is_done
     }
@@ -51,9 +58,11 @@ struct Buffer {
     bytes: [u8; LEN],
     /// Bytes from the first one on that are there.
     len: usize,
-    /// A piece further on that came before them: from and to.
-    later: (usize, usize),
+    /// Pieces further on that came before them, from and to, in ascending order with holes in between.
+    later: Ranges,
     owner: Option<(u32, u8)>,
+    /// Of QUIC: what the keys of the packets follow from.
+    id: Id,
 }
 
 /// The buffers.
@@ -122,6 +131,11 @@ impl Buffers {
         }
     }
 
+    /// What the keys of a stream's packets follow from, if it has a buffer.
+    pub(super) fn id(&mut self, owner: (u32, u8), stream: &Stream) -> Option<&mut Id> {
+        self.of(owner, stream).map(|at| &mut self.all[at].id)
+    }
+
     /// The stream's buffer, if it still has it.
     fn of(&self, owner: (u32, u8), stream: &Stream) -> Option<usize> {
         let at = usize::from(stream.buffer);
@@ -137,13 +151,14 @@ impl Buffers {
     }
 
     fn take(&mut self) -> usize {
-        const EMPTY: Buffer = Buffer { bytes: [0; LEN], len: 0, later: (0, 0), owner: None };
+        const EMPTY: Buffer =
+            Buffer { bytes: [0; LEN], len: 0, later: Ranges::EMPTY, owner: None, id: Id::NONE };
         let at = self.hand;
         self.hand = (self.hand + 1) % BUFFERS;
         match self.all.get_mut(at) {
             Some(buffer) => {
                 self.given_up += u64::from(buffer.owner.is_some());
-                (buffer.len, buffer.later) = (0, (0, 0));
+                (buffer.len, buffer.later) = (0, Ranges::EMPTY);
             }
             None => self.all.push(EMPTY),
         }
@@ -166,21 +181,59 @@ impl Buffer {
                 self.bytes[offset..end].copy_from_slice(&bytes[..end - offset]);
                 self.len = end;
             }
-        } else if self.later.1 == 0 || offset == self.later.1 || end == self.later.0 {
+        } else if self.later.add(offset, end) {
             self.bytes[offset..end].copy_from_slice(&bytes[..end - offset]);
-            let (from, to) = self.later;
-            self.later = if to == 0 { (offset, end) } else { (from.min(offset), to.max(end)) };
         }
-        let (from, to) = self.later;
-        if from <= self.len && to > self.len {
-            self.len = to;
-        }
-        if to <= self.len {
-            self.later = (0, 0);
-        }
+        self.len = self.later.reach(self.len);
         self.len > before
     }
 }
+
+/// Pieces that are there behind holes: clients of QUIC shuffle their hello, and put it into several packets.
+const PIECES: usize = 32;
+
+/// Ranges that neither touch nor overlap, in ascending order.
+struct Ranges {
+    all: [(u16, u16); PIECES],
+    count: usize,
+}
+
+impl Ranges {
+    const EMPTY: Ranges = Ranges { all: [(0, 0); PIECES], count: 0 };
+
+    /// Adds one. Whether there is room for it.
+    fn add(&mut self, from: usize, to: usize) -> bool {
+        let (mut from, mut to) = (from as u16, to as u16);
+        let known = &self.all[..self.count];
+        let first = known.partition_point(|(_, end)| *end < from);
+        let behind = known.partition_point(|(begin, _)| *begin <= to);
+        if let Some((begin, end)) = known.get(first).zip(known[..behind].last()).filter(|_| first < behind) {
+            (from, to) = (from.min(begin.0), to.max(end.1));
+        } else if self.count == PIECES {
+            return false;
+        }
+        // Those that it touches become one with it.
+        self.all.copy_within(behind..self.count, first + 1);
+        self.all[first] = (from, to);
+        self.count = first + 1 + self.count - behind;
+        true
+    }
+
+    /// How far bytes are there that are there up to `len`; what they reach is taken out.
+    fn reach(&mut self, len: usize) -> usize {
+        let mut len = len as u16;
+        let mut done = 0;
+        while let Some(&(_, to)) = self.all[..self.count].get(done).filter(|(from, _)| *from <= len) {
+            len = len.max(to);
+            done += 1;
+        }
+        self.all.copy_within(done..self.count, 0);
+        self.count -= done;
+        len.into()
+    }
+}
+
+const _: () = assert!(LEN <= u16::MAX as usize);
 
 #[cfg(test)]
 mod tests {
@@ -215,8 +268,49 @@ mod tests {
         // The first one comes last; what overlaps; what comes again.
         assert_eq!(look(&[(3, b"def"), (0, b"abc")], 6), [b"abcdef"]);
         assert_eq!(look(&[(0, b"abc"), (1, b"bcde"), (0, b"ab"), (5, b"f")], 6).last().unwrap(), b"abcdef");
-        // Two holes are one too many: nothing wrong is shown.
-        assert_eq!(look(&[(0, b"a"), (3, b"d"), (6, b"g"), (1, b"bc")], 9).last().unwrap(), b"abcd");
+        assert_eq!(
+            look(&[(6, b"gh"), (3, b"d"), (0, b"a"), (4, b"ef"), (1, b"bc")], 8),
+            [b"a".to_vec(), b"abcdefgh".to_vec()]
+        );
+    }
+
+    /// Against a map of bytes, with pieces of chance.
+    #[test]
+    fn ranges_are_those_of_a_map_of_bytes() {
+        let mut chance = tapline_testkit::random::Random::new(7);
+        for _ in 0..2000 {
+            let (mut ranges, mut map, mut len) = (Ranges::EMPTY, [false; 200], 0);
+            for _ in 0..60 {
+                let from = chance.below(199) as usize + 1;
+                let to = (from + 1 + chance.below(8) as usize).min(200);
+                if from > len && ranges.add(from, to) {
+                    map[from..to].fill(true);
+                }
+                if chance.below(20) == 0 {
+                    len = (len + 1 + chance.below(10) as usize).min(200);
+                    map[..len].fill(true);
+                }
+                len = ranges.reach(len);
+                assert_eq!(len, map.iter().position(|is_there| !is_there).unwrap_or(200));
+                let known = &ranges.all[..ranges.count];
+                assert!(known.windows(2).all(|pair| pair[0].1 < pair[1].0), "{known:?}");
+                let there: usize = known.iter().map(|(from, to)| usize::from(to - from)).sum();
+                assert_eq!(len + there, map.iter().filter(|is_there| **is_there).count());
+            }
+        }
+    }
+
+    /// What finds no room is left; nothing wrong is shown.
+    #[test]
+    fn there_may_be_so_many_holes() {
+        let mut ranges = Ranges::EMPTY;
+        for at in 0..PIECES {
+            assert!(ranges.add(10 * at + 5, 10 * at + 7));
+        }
+        assert!(!ranges.add(1000, 1001) && !ranges.add(1, 3));
+        // What touches those that are there needs no room, even between the last.
+        assert!(ranges.add(7, 8) && ranges.add(10 * PIECES - 13, 10 * PIECES - 5));
+        assert_eq!((ranges.count, ranges.reach(5)), (PIECES - 1, 8));
     }
 
     #[test]

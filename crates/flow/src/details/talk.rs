@@ -8,7 +8,7 @@ use super::http;
 use super::notes::{List, Notes};
 use super::stream::{Buffers, Stream, Verdict};
 use super::tcp::{RST, SYN, Segment};
-use super::{Application, DetailFields, Details, Look, Refused, application, dns};
+use super::{Application, DetailFields, Details, Look, Refused, application, dns, quic};
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -82,6 +82,9 @@ const USER_AGENT: u8 = 6;
 /// And the side.
 const PAYLOAD: u8 = 8;
 
+/// Datagrams of QUIC that are looked at of each side: a client's hello has two or three. And how often TLS may seem to begin in the middle of a stream.
+const TRIES: u8 = 8;
+
 /// Blocks of notes for each flow: more than those of most, fewer than those of some.
 const BLOCKS: usize = 4;
 
@@ -92,6 +95,7 @@ struct Talk {
     said: Said,
     application: Option<Application>,
     has_payload: [bool; 2],
+    tries: [u8; 2],
 }
 
 /// Numbers of what was said.
@@ -181,14 +185,35 @@ impl Talks {
         let end = (inside.end as usize).min(look.data.len());
         let Some(payload) = look.data.get(inside.l4 as usize + UDP_HEADER..end) else { return };
         self.keep(place, side, payload);
-        let Talks { fields, talks, notes, scratch, .. } = self;
+        let Talks { fields, talks, notes, buffers, scratch, .. } = self;
         let Some(talk) = talks.get_mut(place as usize) else { return };
         if (fields.dns || fields.application) && ports.iter().any(|port| dns::is_port(*port)) {
             talk.dns(payload, &mut Ear { fields: *fields, time: look.seen.time, notes, scratch });
         }
-        if fields.application && talk.application.is_none() && application::is_quic(payload) {
-            talk.application = Some(application::QUIC);
+        if !(fields.tls || fields.application) || !quic::is_quic(payload) {
+            return;
         }
+        talk.application.get_or_insert(application::QUIC);
+        let mut stream = talk.streams[side];
+        // The side that answers cannot be read: its keys follow from what the other chose first.
+        let is_over = stream.is_done() || talk.streams[1 - side].is_known() || talk.tries[side] >= TRIES;
+        if !fields.tls || is_over {
+            return;
+        }
+        talk.tries[side] += 1;
+        let owner = (place, side as u8);
+        let mut id = buffers.id(owner, &stream).copied().unwrap_or(quic::Id::NONE);
+        quic::read(payload, &mut id, scratch, &mut |offset, piece| {
+            // The first byte has the number 0.
+            stream.begin(u32::MAX);
+            buffers.add(owner, &mut stream, offset, piece, true, |bytes, is_last| {
+                talk.bare_hello(bytes, is_last, notes)
+            });
+        });
+        if let Some(kept) = buffers.id(owner, &stream) {
+            *kept = id;
+        }
+        talk.streams[side] = stream;
     }
 
     fn segment(&mut self, owner: (u32, u8), ports: [u16; 2], segment: &Segment<'_>, time: i64) {
@@ -196,21 +221,33 @@ impl Talks {
         self.keep(place, side, segment.payload);
         let Talks { fields, talks, notes, buffers, scratch, .. } = self;
         let Some(talk) = talks.get_mut(place as usize) else { return };
-        if !(fields.dns || fields.tls || fields.http || fields.application) || talk.streams[side].is_done() {
+        if !(fields.dns || fields.tls || fields.http || fields.application) {
             return;
         }
         let mut stream = talk.streams[side];
+        if stream.is_done() {
+            if !fields.tls || !talk.begins_tls(segment.payload) || talk.tries[side] >= TRIES {
+                return;
+            }
+            talk.tries[side] += 1;
+            stream = Stream::default();
+        }
         if segment.flags & SYN != 0 {
             stream.begin(segment.seq);
         }
         // Data in a SYN (RFC 7413) begins one number further on.
         let seq = segment.seq.wrapping_add(u32::from(segment.flags & SYN != 0));
+        let application = talk.application;
         if segment.flags & RST == 0 {
             let is_whole = segment.payload.len() == segment.payload_len as usize;
             let mut ear = Ear { fields: *fields, time, notes, scratch };
             buffers.add(owner, &mut stream, seq, segment.payload, is_whole, |bytes, is_last| {
                 talk.stream(bytes, is_last, ports, &mut ear)
             });
+        }
+        if talk.tries[side] > 0 {
+            // It was spoken before TLS began.
+            talk.application = application;
         }
         talk.streams[side] = stream;
     }
@@ -277,6 +314,12 @@ struct Ear<'t> {
 }
 
 impl Talk {
+    /// Whether TLS begins with a segment in the middle of a stream, as with STARTTLS, of which nothing else was understood: the client's hello, and then the server's.
+    fn begins_tls(&self, payload: &[u8]) -> bool {
+        let kind = hello::kind(payload);
+        matches!((kind, self.said), (Some(1 | 2), Said::Nothing) | (Some(2), Said::Tls(None)))
+    }
+
     /// Looks at the first bytes of a stream.
     fn stream(&mut self, bytes: &[u8], is_last: bool, ports: [u16; 2], ear: &mut Ear<'_>) -> Verdict {
         let fields = ear.fields;
@@ -369,6 +412,19 @@ impl Talk {
                 }
             }
         }
+    }
+
+    /// A handshake in QUIC, of whose client it is.
+    fn bare_hello(&mut self, bytes: &[u8], is_last: bool, notes: &mut Notes) -> Verdict {
+        match hello::read_bare(bytes, is_last) {
+            Read::More => return Verdict::More,
+            Read::It(Hello::Client(client)) if matches!(self.said, Said::Nothing) => {
+                self.said = Said::Tls(None);
+                self.client_hello(&client, notes);
+            }
+            _ => {}
+        }
+        Verdict::Done
     }
 
     fn client_hello(&mut self, client: &ClientHello, notes: &mut Notes) {
