@@ -401,6 +401,28 @@ mod tests {
         }
     }
 
+    /// Bytes of chance, of which some are those that frames and packets begin with.
+    #[test]
+    fn any_bytes_are_read() {
+        let mut random = tapline_testkit::random::Random::new(9);
+        for _ in 0..200_000 {
+            let mut bytes = vec![0; random.below(60) as usize];
+            for byte in &mut bytes {
+                *byte = match random.below(3) {
+                    0 => *random.pick(&[0, 1, 2, 3, 6, 0x1c, 0x40, 0xc0, 0xff]),
+                    _ => random.bits() as u8,
+                };
+            }
+            let mut last = 0;
+            pieces(&bytes, &mut |offset, piece| {
+                assert!(offset >= last && piece.len() < bytes.len());
+                last = offset;
+            });
+            let datagram = [&[0xc0 | bytes.len() as u8, 0, 0, 0, 1], &bytes[..]].concat();
+            assert_eq!(pieces_of(&datagram), [], "nobody sealed it");
+        }
+    }
+
     #[test]
     fn frames_of_strangers_end_somewhere() {
         // Ranges of an acknowledgement that are not there; a piece beyond its packet.
