@@ -34,6 +34,10 @@ use crate::view::{Rights, View};
 const WAIT: Duration = Duration::from_millis(50);
 /// How many stored packets are looked at for a reader of the past between two batches: four times as many as come by one, so that it comes to the present, in some 0.1 ms.
 const LOOKS: usize = 4 * BATCH_MAX;
+/// The same for all such readers together, in some 0.4 ms, and the least that each gets of it: with many of them nobody comes to the present sooner than packets come, but packets
+/// are not lost because somebody asks for the past often.
+const LOOKS_OF_ALL: usize = 4 * LOOKS;
+const LEAST_LOOKS: usize = BATCH_MAX / 4;
 /// The same for one that leaves: some 0.02 s, in which packets wait in the kernel's ring.
 const LAST_LOOKS: usize = 1 << 18;
 /// How many batches at most orders wait while packets are there.
@@ -394,9 +398,10 @@ impl Desk {
 
     /// Offers readers of the past some more of it. How long the next batch may be waited for meanwhile.
     fn catch_up(&mut self) -> Duration {
+        let looks = self.looks();
         let mut wait = Duration::MAX;
         for at in 0..self.readers.len() {
-            match self.replay(at) {
+            match self.replay(at, looks) {
                 Replay::More => wait = Duration::ZERO,
                 Replay::Full => wait = wait.min(FULL_NAP),
                 Replay::Done => {}
@@ -405,12 +410,18 @@ impl Desk {
         wait
     }
 
+    /// How many stored packets are looked at for each reader of the past.
+    fn looks(&self) -> usize {
+        let count = self.readers.iter().filter(|reader| reader.past.is_some()).count();
+        (LOOKS_OF_ALL / count.max(1)).clamp(LEAST_LOOKS, LOOKS)
+    }
+
     /// Likewise one of the readers.
-    fn replay(&mut self, at: usize) -> Replay {
+    fn replay(&mut self, at: usize, looks: usize) -> Replay {
         let Attached { id, view, past: Some(one), .. } = &mut self.readers[at] else { return Replay::Done };
         let writer = &mut self.views[*view].writer;
         // Only one that just left is unknown.
-        let replay = writer.replay(*id, LOOKS, |held| one.verdict(held)).unwrap_or(Replay::Done);
+        let replay = writer.replay(*id, looks, |held| one.verdict(held)).unwrap_or(Replay::Done);
         if replay == Replay::Done {
             let _ = writer.be_present(*id);
         }
@@ -702,11 +713,12 @@ impl Desk {
 
     /// In the midst of a batch: offers readers some more of the past, and none comes to the present. Whether there was any.
     fn go_on_with_the_past(&mut self) -> bool {
+        let looks = self.looks();
         let mut is_on = false;
         for Attached { id, view, past, .. } in &mut self.readers {
             let (Some(one), writer) = (past, &mut self.views[*view].writer) else { continue };
             let left = writer.past(*id).ok();
-            let _ = writer.replay(*id, LOOKS, |held| one.verdict(held));
+            let _ = writer.replay(*id, looks, |held| one.verdict(held));
             writer.publish(clock::monotonic_ns());
             is_on |= writer.past(*id).ok() != left;
         }
