@@ -366,13 +366,12 @@ pub extern "C" fn pcap_open_dead_with_tstamp_precision(
     snap_len: c_int,
     precision: c_uint,
 ) -> *mut Handle {
-    let Some(precision) = c_int::try_from(precision).ok().and_then(Precision::from_number) else {
-        return ptr::null_mut();
-    };
+    // There is no way to tell of one that is unknown: as libpcap, we take microseconds.
+    let known = c_int::try_from(precision).ok().and_then(Precision::from_number);
     let mut state = State::new(Kind::Dead);
     state.dlt = dlt;
     state.snap_len = snap_len;
-    state.precision = precision;
+    state.precision = known.unwrap_or(Precision::Micro);
     Handle::boxed(state)
 }
 

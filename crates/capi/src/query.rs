@@ -180,14 +180,20 @@ pub unsafe extern "C" fn pcap_minor_version(p: *mut Handle) -> c_int {
     unsafe { ask(p, |state| version(state).1) }
 }
 
-/// `pcap_bufsize`: bytes that a packet may have here.
+/// `pcap_bufsize`: bytes that a packet may have here; libpcap begins with at most 2,048 for a file, and has no buffer where no packets come from.
 ///
 /// # Safety
 /// As for [`pcap_datalink`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_bufsize(p: *mut Handle) -> c_int {
     // SAFETY: as the caller promises.
-    unsafe { ask(p, |state| state.snap_len) }
+    unsafe {
+        ask(p, |state| match state.kind {
+            Kind::Dead => 0,
+            Kind::File(_) => state.snap_len.min(2048),
+            _ => state.snap_len,
+        })
+    }
 }
 
 /// `pcap_file(3PCAP)`: null for what is no file.
@@ -212,14 +218,14 @@ fn fd(state: &State) -> c_int {
     }
 }
 
-/// `pcap_fileno(3PCAP)`.
+/// `pcap_fileno(3PCAP)`: of an interface; files have [`pcap_file`].
 ///
 /// # Safety
 /// As for [`pcap_datalink`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_fileno(p: *mut Handle) -> c_int {
     // SAFETY: as the caller promises.
-    unsafe { on(p, |state| Ok(fd(state))) }
+    unsafe { on(p, |state| Ok(if matches!(state.kind, Kind::File(_)) { ERROR } else { fd(state) })) }
 }
 
 /// `pcap_get_selectable_fd(3PCAP)`.
@@ -284,9 +290,11 @@ pub(crate) fn statistics(state: &mut State) -> Result<Stat, Failure> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_setdirection(p: *mut Handle, direction: c_int) -> c_int {
     let body = |state: &mut State| {
+        if !(0..=2).contains(&direction) {
+            return Err(Failure::error("Invalid direction"));
+        }
         state.require_active()?;
         match &mut state.kind {
-            Kind::Live(_) if !(0..=2).contains(&direction) => Err(Failure::error("Invalid direction")),
             Kind::Live(source) => source.set_direction(direction).map(|()| 0),
             Kind::File(_) => Err(Failure::error("Setting direction is not supported on savefiles")),
             _ => Err(Failure::error("The packet direction cannot be set on a pcap_open_dead pcap_t")),

@@ -128,9 +128,8 @@ pub unsafe extern "C" fn pcap_can_set_rfmon(p: *mut Handle) -> c_int {
     // SAFETY: as the caller promises.
     unsafe {
         on(p, |state| match state.kind {
-            Kind::Created { .. } => Ok(0),
             Kind::Dead => Err(Failure::new(ERROR, "Rfmon mode doesn't apply on a pcap_open_dead pcap_t")),
-            _ => Err(Failure::code(ERROR_ACTIVATED)),
+            _ => Ok(0),
         })
     }
 }

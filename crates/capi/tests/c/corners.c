@@ -96,6 +96,8 @@ static void dead(void) {
     printf(" [%.44s]\n", pcap_geterr(p));
     printf("inject %d", pcap_inject(p, "x", 0));
     printf(" [%.51s]\n", pcap_geterr(p));
+    printf("buffer %d no direction %d", pcap_bufsize(p), pcap_setdirection(p, (pcap_direction_t)-1));
+    printf(" [%s]\n", pcap_geterr(p));
     printf("direction %d", pcap_setdirection(p, PCAP_D_IN));
     printf(" [%s]\n", pcap_geterr(p));
     printf("nonblock %d", pcap_setnonblock(p, 1, errbuf));
@@ -194,6 +196,9 @@ static void file(const char *name, const char *directory) {
     printf("link type %d extra %x snapshot %d swapped %d version %d.%d file %d selectable %d\n", pcap_datalink(p), pcap_datalink_ext(p),
            pcap_snapshot(p), pcap_is_swapped(p), pcap_major_version(p), pcap_minor_version(p), pcap_file(p) != NULL,
            pcap_get_selectable_fd(p) == fileno(pcap_file(p)));
+    printf("fileno %d buffer %d monitor %d\n", pcap_fileno(p), pcap_bufsize(p), pcap_can_set_rfmon(p));
+    printf("no direction %d", pcap_setdirection(p, (pcap_direction_t)9));
+    printf(" [%s]\n", pcap_geterr(p));
     printf("stats %d", pcap_stats(p, &stat));
     printf(" [%s]\n", pcap_geterr(p));
     printf("inject %d", pcap_inject(p, "x", 1));
