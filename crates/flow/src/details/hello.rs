@@ -13,6 +13,8 @@ use std::fmt::Write as _;
 use md5::{Digest, Md5};
 use sha2::Sha256;
 
+use super::bytes::Bytes;
+
 /// What a message is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Read<T> {
@@ -118,44 +120,6 @@ fn message(bytes: &[u8], is_whole: bool, carrier: char) -> Read<Hello> {
 fn message_len(message: &[u8]) -> Option<usize> {
     let &[_, high, middle, low] = message.first_chunk()?;
     Some(4 + (usize::from(high) << 16 | usize::from(middle) << 8 | usize::from(low)))
-}
-
-/// Bytes that are read from the front.
-#[derive(Clone, Copy)]
-struct Bytes<'b>(&'b [u8]);
-
-impl<'b> Bytes<'b> {
-    fn take(&mut self, len: usize) -> Option<&'b [u8]> {
-        let (front, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        Some(front)
-    }
-
-    fn byte(&mut self) -> Option<u8> {
-        self.take(1).map(|bytes| bytes[0])
-    }
-
-    fn word(&mut self) -> Option<u16> {
-        self.take(2).map(|bytes| u16::from_be_bytes([bytes[0], bytes[1]]))
-    }
-
-    /// Bytes behind their length of one byte.
-    fn short(&mut self) -> Option<&'b [u8]> {
-        let len = self.byte()?;
-        self.take(len.into())
-    }
-
-    /// Bytes behind their length of two bytes.
-    fn long(&mut self) -> Option<&'b [u8]> {
-        let len = self.word()?;
-        self.take(len.into())
-    }
-
-    /// The same, or as much as there is.
-    fn long_or_less(&mut self) -> Option<&'b [u8]> {
-        let len = usize::from(self.word()?);
-        self.take(len.min(self.0.len()))
-    }
 }
 
 fn words(bytes: &[u8]) -> impl Iterator<Item = u16> {

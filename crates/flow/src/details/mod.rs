@@ -10,6 +10,7 @@
 //! no room is counted, and the flow goes without.
 
 mod application;
+mod bytes;
 mod dns;
 mod gaps;
 mod hello;

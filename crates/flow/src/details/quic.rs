@@ -18,6 +18,8 @@ use aes_gcm::{Aes128Gcm, KeyInit, Nonce, Tag};
 use hkdf::Hkdf;
 use sha2::Sha256;
 
+use super::bytes::Bytes;
+
 /// Pieces of a handshake that are taken of one packet: Chrome sends about ten.
 const PIECES: usize = 64;
 const ID_MAX: usize = 20;
@@ -127,7 +129,7 @@ impl<'d> Packet<'d> {
         if kind == version.retry {
             return None;
         }
-        let mut reader = Reader(&datagram[5..]);
+        let mut reader = Bytes(&datagram[5..]);
         let id = reader.id()?;
         reader.id()?;
         let is_initial = kind == version.initial;
@@ -192,7 +194,7 @@ fn expand<const N: usize>(secret: &Hkdf<Sha256>, label: &str) -> Option<[u8; N]>
 fn pieces(frames: &[u8], piece: &mut dyn FnMut(u32, &[u8])) {
     let mut found: [(u32, &[u8]); PIECES] = [(0, &[]); PIECES];
     let mut count = 0;
-    let mut reader = Reader(frames);
+    let mut reader = Bytes(frames);
     while let Some(frame) = reader.frame() {
         let Frame::Crypto(offset, bytes) = frame else { continue };
         let Some(place) = found.get_mut(count) else { break };
@@ -210,24 +212,10 @@ enum Frame<'d> {
     Other,
 }
 
-/// Bytes that are read from the front.
-struct Reader<'d>(&'d [u8]);
-
-impl<'d> Reader<'d> {
-    fn take(&mut self, len: usize) -> Option<&'d [u8]> {
-        let (front, rest) = self.0.split_at_checked(len)?;
-        self.0 = rest;
-        Some(front)
-    }
-
-    fn byte(&mut self) -> Option<u8> {
-        self.take(1).map(|bytes| bytes[0])
-    }
-
+impl<'d> Bytes<'d> {
     /// A connection's identifier behind its length.
     fn id(&mut self) -> Option<&'d [u8]> {
-        let len = usize::from(self.byte()?);
-        if len > ID_MAX { None } else { self.take(len) }
+        self.short().filter(|id| id.len() <= ID_MAX)
     }
 
     /// A number whose first two bits are its length: 1, 2, 4 or 8 bytes.
@@ -429,7 +417,7 @@ mod tests {
         for frames in
             [&[2, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0][..], &[6, 0, 0x7f, 0xff, 1], &[9]]
         {
-            let mut reader = Reader(frames);
+            let mut reader = Bytes(frames);
             assert!(reader.frame().is_none(), "{frames:?}");
         }
         let many = (0..200).flat_map(|offset| crypto(offset, b"x")).collect::<Vec<_>>();
