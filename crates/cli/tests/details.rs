@@ -2,7 +2,7 @@
 
 mod support;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,9 +20,11 @@ type Key = (u64, (String, u64), (String, u64));
 type Told = BTreeMap<&'static str, String>;
 
 /// Texts of a packet that belong to the conversation as a whole, by tshark's field and ours.
-const TEXTS: [(&str, &str); 7] = [
+const TEXTS: [(&str, &str); 9] = [
     ("tls.handshake.extensions_server_name", "tlsServerName"),
     ("tls.handshake.ja3", "tlsJa3"),
+    ("dtls.handshake.extensions_server_name", "tlsServerName"),
+    ("dtls.handshake.ja3", "tlsJa3"),
     ("http.request.method", "httpRequestMethod"),
     ("http.host", "httpRequestHost"),
     ("http.request.uri", "httpRequestTarget"),
@@ -167,11 +169,12 @@ fn details_are_those_of_tshark() {
     let Some(paths) = captures(TEST) else { return };
     let (mut both, mut one): (BTreeMap<&str, u32>, BTreeMap<&str, u32>) = Default::default();
     let mut differ = Vec::new();
+    let names: BTreeSet<&str> = TEXTS.map(|(_, name)| name).into_iter().chain(["zero", "again"]).collect();
     for path in paths {
         let (theirs, ours) = (by_tshark(&path), by_us(&path));
         for (key, told) in &ours {
             let Some(theirs) = theirs.get(key) else { continue };
-            for name in TEXTS.map(|(_, name)| name).into_iter().chain(["zero", "again"]) {
+            for &name in &names {
                 match (told.get(name), theirs.get(name)) {
                     (Some(ours), Some(theirs)) if ours == theirs => *both.entry(name).or_default() += 1,
                     (None, None) => {}

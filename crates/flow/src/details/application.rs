@@ -8,6 +8,8 @@ pub(super) const HTTP: Application = "http";
 pub(super) const TLS: Application = "tls";
 pub(super) const SSH: Application = "ssh";
 pub(super) const QUIC: Application = "quic";
+/// It has no name of its own there.
+pub(super) const DTLS: Application = "dtls";
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;

@@ -109,11 +109,26 @@ pub(super) fn read_bare(bytes: &[u8], is_last: bool) -> Read<Hello> {
 fn message(bytes: &[u8], is_whole: bool, carrier: char) -> Read<Hello> {
     let end = message_len(bytes).unwrap_or(0).min(bytes.len());
     let Some((&[kind, ..], body)) = bytes[..end].split_first_chunk::<4>() else { return Read::Other };
+    body_of(kind, body, is_whole, carrier)
+}
+
+/// Reads a hello without the header of a message.
+fn body_of(kind: u8, body: &[u8], is_whole: bool, carrier: char) -> Read<Hello> {
     let hello = match kind {
         1 => client(body, is_whole, carrier).map(Hello::Client),
-        _ => server(body).map(Hello::Server),
+        2 => server(body).map(Hello::Server),
+        _ => None,
     };
     hello.map_or(Read::Other, Read::It)
+}
+
+/// Reads a hello of DTLS, whose message has so many bytes. If no more can come, what is there is read.
+pub(super) fn read_body(kind: u8, len: usize, bytes: &[u8], is_last: bool) -> Read<Hello> {
+    let is_whole = bytes.len() >= len;
+    if !is_whole && !is_last {
+        return Read::More;
+    }
+    body_of(kind, &bytes[..len.min(bytes.len())], is_whole, 'd')
 }
 
 /// Bytes of a handshake message with its header.
@@ -136,6 +151,10 @@ fn client(body: &[u8], is_whole: bool, carrier: char) -> Option<ClientHello> {
     let version = bytes.word()?;
     bytes.take(32)?;
     bytes.short()?;
+    if carrier == 'd' {
+        // The cookie (RFC 6347, 4.2.1).
+        bytes.short()?;
+    }
     let ciphers = bytes.long()?;
     bytes.short()?;
     let mut asked = Asked { version, ciphers, ..Asked::default() };
@@ -218,7 +237,9 @@ impl<'b> Asked<'b> {
 
     fn ja4(&self, carrier: char) -> String {
         let meant = |value: &u16| !is_grease(*value);
-        let offered = words(self.versions).filter(meant).max().unwrap_or(self.version);
+        let offers = words(self.versions).filter(meant);
+        // Versions of DTLS go down.
+        let offered = if carrier == 'd' { offers.min() } else { offers.max() }.unwrap_or(self.version);
         let version = match offered {
             0x0304 => "13",
             0x0303 => "12",
@@ -226,6 +247,9 @@ impl<'b> Asked<'b> {
             0x0301 => "10",
             0x0300 => "s3",
             0x0002 => "s2",
+            0xfeff => "d1",
+            0xfefd => "d2",
+            0xfefc => "d3",
             _ => "00",
         };
         let name = if self.server_name.is_some() { 'd' } else { 'i' };

@@ -12,6 +12,7 @@
 mod application;
 mod bytes;
 mod dns;
+mod dtls;
 mod gaps;
 mod hello;
 mod http;

@@ -8,7 +8,7 @@ use super::http;
 use super::notes::{List, Notes};
 use super::stream::{Buffers, Stream, Verdict};
 use super::tcp::{RST, SYN, Segment};
-use super::{Application, DetailFields, Details, Look, Refused, application, dns, quic};
+use super::{Application, DetailFields, Details, Look, Refused, application, dns, dtls, quic};
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -190,7 +190,14 @@ impl Talks {
         if (fields.dns || fields.application) && ports.iter().any(|port| dns::is_port(*port)) {
             talk.dns(payload, &mut Ear { fields: *fields, time: look.seen.time, notes, scratch });
         }
-        if !(fields.tls || fields.application) || !quic::is_quic(payload) {
+        if !(fields.tls || fields.application) {
+            return;
+        }
+        if dtls::is_dtls(payload) {
+            talk.application.get_or_insert(application::DTLS);
+            return talk.dtls((place, side as u8), payload, *fields, notes, buffers);
+        }
+        if !quic::is_quic(payload) {
             return;
         }
         talk.application.get_or_insert(application::QUIC);
@@ -207,7 +214,7 @@ impl Talks {
             // The first byte has the number 0.
             stream.begin(u32::MAX);
             buffers.add(owner, &mut stream, offset, piece, true, |bytes, is_last| {
-                talk.bare_hello(bytes, is_last, notes)
+                talk.plain_hello(hello::read_bare(bytes, is_last), notes)
             });
         });
         if let Some(kept) = buffers.id(owner, &stream) {
@@ -414,13 +421,50 @@ impl Talk {
         }
     }
 
-    /// A handshake in QUIC, of whose client it is.
-    fn bare_hello(&mut self, bytes: &[u8], is_last: bool, notes: &mut Notes) -> Verdict {
-        match hello::read_bare(bytes, is_last) {
-            Read::More => return Verdict::More,
-            Read::It(Hello::Client(client)) if matches!(self.said, Said::Nothing) => {
-                self.said = Said::Tls(None);
+    /// A handshake in datagrams, of which the first message of each side is the hello; after a request for a cookie it comes again.
+    fn dtls(
+        &mut self,
+        owner: (u32, u8),
+        payload: &[u8],
+        fields: DetailFields,
+        notes: &mut Notes,
+        buffers: &mut Buffers,
+    ) {
+        let mut stream = self.streams[usize::from(owner.1)];
+        if !fields.tls || stream.is_done() {
+            return;
+        }
+        for part in dtls::parts(payload).filter(|part| matches!(part.kind, 1 | 2)) {
+            let mut look = |talk: &mut Talk, bytes: &[u8], is_last| {
+                talk.plain_hello(hello::read_body(part.kind, part.len, bytes, is_last), notes)
+            };
+            if part.is_whole() {
+                look(self, part.bytes, true);
+                buffers.end(owner, &mut stream);
+            } else if part.number == 0
+                && let Ok(offset) = u32::try_from(part.offset)
+            {
+                stream.begin(u32::MAX);
+                buffers.add(owner, &mut stream, offset, part.bytes, true, |bytes, is_last| {
+                    look(self, bytes, is_last)
+                });
+            }
+        }
+        self.streams[usize::from(owner.1)] = stream;
+    }
+
+    /// A hello that no stream carries. In QUIC only that of a client can be read.
+    fn plain_hello(&mut self, hello: Read<Hello>, notes: &mut Notes) -> Verdict {
+        match (hello, self.said) {
+            (Read::More, _) => return Verdict::More,
+            (Read::It(Hello::Client(client)), Said::Nothing | Said::Tls(Some(_))) => {
+                if matches!(self.said, Said::Nothing) {
+                    self.said = Said::Tls(None);
+                }
                 self.client_hello(&client, notes);
+            }
+            (Read::It(Hello::Server(server)), Said::Nothing | Said::Tls(None)) => {
+                self.said = Said::Tls(Some(server));
             }
             _ => {}
         }
