@@ -24,6 +24,11 @@ pub(crate) fn identity(named: Option<&str>) -> Result<Option<Identity>> {
     }
 }
 
+/// The user who started this program: under sudo(8) and doas(1) their caller, otherwise the real user.
+pub(crate) fn starter() -> u32 {
+    Identity::of_caller().map_or_else(privilege::user, |caller| caller.uid)
+}
+
 /// Becomes `identity`. Without one, root stays root, and anybody else gives up the capabilities that capturing needed.
 pub(crate) fn give_up(identity: Option<&Identity>) -> Result<()> {
     if identity.is_none() && privilege::is_root() {

@@ -37,7 +37,7 @@ Examples:
   tapline serve --config /etc/tapline/serve.toml      several captures, with rules for who may read what
   tapline status                                      who reads, how far they lag, what they lost
 
-Without rules only root and the user who started it may read. SIGHUP reads the rules again. docs/serve.md has them.";
+Without rules only root and the user who started it (under sudo, its caller) may read. SIGHUP reads the rules again. docs/serve.md has them.";
 
 /// What was typed.
 #[derive(Clone, Debug, Args)]
@@ -104,10 +104,11 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
         announcements.iter().for_each(|line| say(line));
         opened.push((rule.clone(), sources));
     }
-    let socket = Socket::bind(&rules, identity.as_ref().map(|identity| identity.uid))?;
+    let socket = Socket::bind(&rules, Some(privileges::starter()))?;
     // Root has its files, but nothing else that others have not: interfaces are open.
     privilege::drop_to(identity.as_ref()).context("cannot drop privileges")?;
-    confine(args.config.as_deref(), &rules.socket).iter().for_each(|lack| say(lack));
+    let manager = std::env::var("NOTIFY_SOCKET").ok();
+    confine(args.config.as_deref(), &rules.socket, manager.as_deref()).iter().for_each(|lack| say(lack));
     // Threads inherit what is left.
     let captures = opened.into_iter().map(|(rule, sources)| Capture::start(rule, sources));
     let captures = captures.collect::<Result<Vec<_>, _>>()?;
@@ -368,7 +369,10 @@ fn reader_text(reader: &ReaderStatus) -> String {
         0 => String::new(),
         left => format!(", of the past {} to look at", grouped(left)),
     };
-    let program: String = reader.program.chars().take(22).collect();
+    // Texts of other users, for our terminal.
+    let shown = |text: &str| text.chars().filter(|c| !c.is_control()).collect::<String>();
+    let program: String = shown(&reader.program).chars().take(22).collect();
+    let filter = shown(filter);
     format!(
         "  {:>6}  {:>7}  {program:<24}{:>14}{:>14}{:>12}{:>10}  {}{past}, {filter}\n",
         reader.number,

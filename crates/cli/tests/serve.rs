@@ -38,12 +38,24 @@ struct Daemon {
 impl Daemon {
     /// Serves `far0` as `office`, with more arguments; `None` where that cannot be, said on standard error.
     fn start(test: &str, arguments: &[&str]) -> Option<Daemon> {
+        Some(Daemon::new(test)?.begin(arguments))
+    }
+
+    /// A place for one, where nothing runs yet.
+    fn new(test: &str) -> Option<Daemon> {
         if !namespaces_or_skip(test) {
             return None;
         }
         let namespace = Namespace::with_pair("serve").expect("a probe succeeded before");
         let folder = tempfile::tempdir().unwrap();
-        Some(Daemon { live: None, folder, namespace }.begin(arguments))
+        Some(Daemon { live: None, folder, namespace })
+    }
+
+    /// Runs another command that serves.
+    fn begin_command(mut self, command: &mut Command) -> Daemon {
+        self.live = Some(Live::start_command(&self.namespace, 1, command));
+        self.wait_until_served();
+        self
     }
 
     fn begin(mut self, arguments: &[&str]) -> Daemon {
@@ -461,10 +473,11 @@ fn who_is_sent_away_may_be_let_in_again() {
 #[test]
 fn who_started_it_serves_without_rights_and_may_read() {
     const TEST: &str = "who_started_it_serves_without_rights_and_may_read";
-    if !root_or_skip(TEST) {
-        return;
-    }
-    let Some(mut daemon) = Daemon::start(TEST, &["-Z", "nobody"]) else { return };
+    let Some(daemon) = Daemon::new(TEST).filter(|_| root_or_skip(TEST)) else { return };
+    let place = ["serve", "--netns", daemon.namespace.name(), "-i", FAR, "--name", "office", "--json", "--socket"];
+    let mut command = tapline(place);
+    command.arg(daemon.socket()).env("SUDO_UID", NOBODY.to_string());
+    let mut daemon = daemon.begin_command(&mut command);
     let status = fs::read_to_string(format!("/proc/{}/status", daemon.live.as_ref().unwrap().pid())).unwrap();
     assert!(status.contains(&format!("Uid:\t{NOBODY}\t{NOBODY}")), "{status}");
     assert!(status.contains("CapEff:\t0000000000000000"), "{status}");
@@ -483,6 +496,112 @@ fn who_started_it_serves_without_rights_and_may_read() {
         Err(error) => eprintln!("skipped in part: {TEST}: nobody may not run {TAPLINE}: {error}"),
     }
     daemon.end();
+}
+
+/// With `-Z` the daemon runs as a user whose other processes it knows nothing of.
+#[test]
+fn the_user_that_it_becomes_has_no_right() {
+    const TEST: &str = "the_user_that_it_becomes_has_no_right";
+    let Some(daemon) = Daemon::new(TEST).filter(|_| root_or_skip(TEST)) else { return };
+    daemon.write_rules("");
+    let mut command = tapline(["serve", "--json", "-Z", "nobody", "--config"]);
+    command.arg(daemon.rules());
+    let mut daemon = daemon.begin_command(&mut command);
+    let pid = daemon.live.as_ref().unwrap().pid();
+    assert_eq!(fs::metadata(daemon.socket()).unwrap().uid(), 0, "the socket is of the user who started it");
+    fs::set_permissions(daemon.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    // Run by the shell: the program of the test may lie where nobody may not look.
+    let as_nobody = |command: &mut Command| finish(command.uid(NOBODY).gid(NOBODY));
+    let mut ask = tapline(["capture", "-i", "tap:office", "-c", "1", "-w", "/dev/null", "--socket"]);
+    match ask.arg(daemon.socket()).uid(NOBODY).gid(NOBODY).output() {
+        Ok(output) => Finished::new(output).failed_saying(&["none else, is there for you"]),
+        Err(error) => eprintln!("skipped in part: {TEST}: nobody may not run {TAPLINE}: {error}"),
+    }
+    // What the daemon holds is out of reach too.
+    let looks = as_nobody(Command::new("sh").args(["-c", &format!("ls /proc/{pid}/fd; cat /proc/{pid}/maps")]));
+    assert!(!looks.status.success() && looks.stdout.is_empty(), "{}", String::from_utf8_lossy(&looks.stdout));
+    assert_eq!(daemon.readers().len(), 0);
+    let (_, told) = daemon.end();
+    assert!(!told.contains("reads office"), "{told}");
+}
+
+/// Processor time of a process so far, in ticks of a hundredth of a second (proc(5)).
+fn ticks(pid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let fields: Vec<&str> = text.rsplit(") ").next().unwrap().split(' ').collect();
+    [11, 12].iter().map(|&at| fields[at].parse::<u64>().unwrap()).sum()
+}
+
+/// More connections than descriptors: they cost next to nothing, and when they are gone all is as before.
+#[test]
+fn without_descriptors_it_rests_and_comes_back() {
+    const TEST: &str = "without_descriptors_it_rests_and_comes_back";
+    let Some(daemon) = Daemon::new(TEST) else { return };
+    let mut command = Command::new("sh");
+    let serve = format!(
+        "ulimit -n 64; exec {TAPLINE} serve --netns {} -i {FAR} --name office --json --socket {}",
+        daemon.namespace.name(),
+        daemon.socket().display()
+    );
+    command.args(["-c", &serve]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut daemon = daemon.begin_command(&mut command);
+    let pid = daemon.live.as_ref().unwrap().pid();
+    let open = || fs::read_dir(format!("/proc/{pid}/fd")).unwrap().count();
+    let before = open();
+    let connections: Vec<UnixStream> =
+        (0..150).map(|_| UnixStream::connect(daemon.socket()).expect("it listens")).collect();
+    std::thread::sleep(Duration::from_millis(300));
+    let (start, began) = (ticks(pid), std::time::Instant::now());
+    std::thread::sleep(Duration::from_secs(1));
+    let (used_ms, took_ms) = ((ticks(pid) - start) * 10, began.elapsed().as_millis() as u64);
+    assert!(used_ms * 5 < took_ms, "{used_ms} ms of processor time in {took_ms} ms");
+    drop(connections);
+    wait_for("connections to be closed", || open() <= before);
+    // Readers, until none more are let in: each that is has what it needs, each that is not is told why.
+    let mut taps = Vec::new();
+    let refusal = loop {
+        let Ok(client) = Client::connect(&daemon.socket(), "many") else { break "no connection".to_owned() };
+        match client.attach(&Attach { capture: "office".to_owned(), ..Attach::default() }) {
+            Ok(tap) => taps.push(tap),
+            Err(error) => break error.to_string(),
+        }
+        assert!(taps.len() < 64, "64 descriptors are not enough for 64 readers");
+    };
+    assert!(!taps.is_empty() && (refusal.contains("no descriptors left") || refusal == "no connection"), "{refusal}");
+    taps.clear();
+    wait_for("readers to leave", || open() <= before);
+    let reader = daemon.reader("after.pcap", &[]);
+    daemon.send(&frames(23, 300));
+    daemon.settle(300, 1);
+    reader.interrupt();
+    let (_, told) = daemon.end();
+    assert!(told.contains("no descriptors"), "{told}");
+}
+
+/// Somebody who comes and goes, with long filters and names that would write lines of their own.
+#[test]
+fn coming_and_going_fills_no_log() {
+    const ROUNDS: usize = 150;
+    let Some(mut daemon) = Daemon::start("coming_and_going_fills_no_log", &[]) else { return };
+    let filter = vec!["port 53"; 60].join(" or ");
+    let attach = Attach { capture: "office".to_owned(), filter, ..Attach::default() };
+    for round in 0..ROUNDS {
+        let client = Client::connect(&daemon.socket(), "busy").unwrap();
+        drop(client.attach(&attach).unwrap());
+        if round % 3 == 0 {
+            let mut client = UnixStream::connect(daemon.socket()).unwrap();
+            let _ = client.write_all(b"{\"hello\":{\"version\":1,\"program\":\"x\"}}\n{\"a\\ntapline: forged\\u001b[2J\":1}\n");
+            let mut answer = String::new();
+            let _ = client.read_to_string(&mut answer);
+        }
+    }
+    wait_for("readers to leave", || daemon.readers().is_empty());
+    let (_, told) = daemon.end();
+    let told: String = told.lines().filter(|line| line.contains("user 0") || line.contains("forged")).collect::<Vec<_>>().join("\n");
+    assert!(told.lines().count() <= 22 && told.len() < 16 << 10, "{} lines of {} bytes", told.lines().count(), told.len());
+    assert!(!told.contains('\u{1b}') && !told.lines().any(|line| line.starts_with("tapline: forged")), "{told}");
+    let sum = told.lines().last().unwrap();
+    assert!(sum.contains("user 0: not told one by one: ") && sum.contains("came ") && sum.contains("left "), "{sum}");
 }
 
 #[test]

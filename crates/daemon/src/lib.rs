@@ -20,12 +20,16 @@
 //! | `worker` | a source, its filters and its views, in a thread |
 //! | `capture` | the workers of a capture, as the control thread sees them |
 //! | `client` | what a connection may do next |
+//! | `listener` | the socket that clients connect to |
+//! | `log_budget` | how much of the log a user causes |
 //! | `server` | the socket, and all captures |
 #![forbid(unsafe_code)]
 
 mod capture;
 mod client;
 mod error;
+mod listener;
+mod log_budget;
 mod rules;
 mod sandbox;
 mod server;
@@ -36,5 +40,6 @@ mod worker;
 pub use capture::{Capture, Ended};
 pub use error::Error;
 pub use rules::{AccessRule, CaptureRule, Rules, TimeStamps, Who};
-pub use sandbox::{Lacks, confine};
-pub use server::{Orders, Server, Socket};
+pub use sandbox::confine;
+pub use listener::Socket;
+pub use server::{Orders, Server};

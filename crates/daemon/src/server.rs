@@ -6,19 +6,13 @@
 //!
 //! One thread. Nothing that a client does keeps it: sockets do not wait, requests are few at a time, and a client that does not read its answers is gone.
 
-use std::collections::HashMap;
-use std::fs;
-use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{FileTypeExt, PermissionsExt, chown};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tapline_packet::{BATCH_MAX, LinkType, Timestamp};
 use tapline_ring::{BufferSpec, Policy as RingPolicy, ReaderSpec, Standing, Start as RingStart, Writer};
-use tapline_sys::{Poller, Wakeup, clock, peer, privilege};
+use tapline_sys::{Poller, Wakeup, clock};
 use tapline_tap::Channel;
 use tapline_tap::protocol::{
     Attach, Attached, Offer, OfferedInterface, Policy, ReaderCounts, ReaderStatus, Reply, Request, Start,
@@ -27,10 +21,11 @@ use tapline_tap::protocol::{
 
 use crate::capture::RawInsn;
 use crate::client::{Answer, Client, Over, Reading};
-use crate::rules::group_of_name;
+use crate::listener::Accepted;
+use crate::log_budget::{Event, LogBudget, quoted};
 use crate::view::Rights;
 use crate::worker::ago;
-use crate::{AccessRule, Capture, Ended, Error, Rules, Who};
+use crate::{AccessRule, Capture, Ended, Error, Rules, Socket, Who};
 
 /// Connections at the same time.
 const CLIENTS_MAX: usize = 1024;
@@ -38,9 +33,6 @@ const CLIENTS_MAX: usize = 1024;
 const CLIENTS_OF_USER_MAX: usize = 128;
 /// The longest index that a reader may have: 16 MiB.
 const ENTRIES_MAX: u32 = 1 << 20;
-/// So many refusals of one user are told in so long.
-const REFUSALS_TOLD_MAX: u32 = 20;
-const REFUSALS_TOLD_FOR: Duration = Duration::from_secs(60);
 /// The longest sleep of the control thread.
 const WAIT: Duration = Duration::from_secs(1);
 
@@ -83,13 +75,6 @@ impl Orders {
     }
 }
 
-/// The socket of a daemon, which nobody answers at yet.
-#[derive(Debug)]
-pub struct Socket {
-    listener: UnixListener,
-    path: PathBuf,
-}
-
 /// A daemon: a socket and its captures.
 pub struct Server {
     rules: Rules,
@@ -99,8 +84,7 @@ pub struct Server {
     orders: Arc<Orders>,
     readers: u64,
     refused: u64,
-    /// By user: since when refusals are counted, and how many they are.
-    told: HashMap<u32, (Instant, u32)>,
+    told: LogBudget,
     begun: Instant,
     /// The user who started the daemon.
     ours: u32,
@@ -116,6 +100,7 @@ impl Server {
             BufferSpec { block_len: 4096, blocks: 4, snap_len: 64, ..BufferSpec::new(LinkType::ETHERNET) };
         drop(Writer::create(&spec, Timestamp::from_nanos(clock::realtime_ns()))?);
         let wakeup = Wakeup::new().map_err(|error| error.source)?;
+        let ours = socket.owner();
         Ok(Server {
             rules,
             socket,
@@ -124,9 +109,9 @@ impl Server {
             orders: Arc::new(Orders { wakeup, asked: Mutex::default() }),
             readers: 0,
             refused: 0,
-            told: HashMap::new(),
+            told: LogBudget::default(),
             begun: Instant::now(),
-            ours: privilege::user(),
+            ours,
         })
     }
 
@@ -158,39 +143,44 @@ impl Server {
             }
             poller.clear();
             poller.add(self.orders.wakeup.as_fd());
-            poller.add(self.socket.listener.as_fd());
             self.clients.iter().for_each(|client| poller.add(client.channel.as_fd()));
             let waiting: Vec<bool> = self.clients.iter().map(|client| client.channel.has_message()).collect();
+            let listens = self.socket.listens();
+            if listens {
+                poller.add(self.socket.as_fd());
+            }
             let wait = if waiting.contains(&true) { Duration::ZERO } else { WAIT };
+            let wait = wait.min(self.socket.rest().unwrap_or(WAIT));
             poller.wait(wait).map_err(|error| error.source)?;
-            let is_ready = |at: usize| waiting[at] || poller.is_readable(at + 2) || poller.has_error(at + 2);
+            let is_ready = |at: usize| waiting[at] || poller.is_readable(at + 1) || poller.has_error(at + 1);
             let ready: Vec<bool> = (0..self.clients.len()).map(is_ready).collect();
             for at in (0..ready.len()).rev().filter(|at| ready[*at]) {
                 self.serve(at, log);
             }
-            if poller.is_readable(1) {
+            if listens && poller.is_readable(ready.len() + 1) {
                 self.accept(log);
             }
+            self.told.sum_up(Instant::now(), log);
             for capture in &self.captures {
                 capture.news().for_each(|line| log(&format!("{}: {line}", capture.rule().name)));
             }
         }
-        // Nobody new comes.
-        let _ = fs::remove_file(&self.socket.path);
+        self.told.finish(log);
+        self.socket.close();
         let ended = std::mem::take(&mut self.captures).into_iter().map(Capture::stop).collect();
         Ok(ended)
     }
 
     fn accept(&mut self, log: &mut dyn FnMut(&str)) {
         // Others that wait have their turn after the next poll.
-        let Ok((stream, _)) = self.socket.listener.accept() else { return };
-        let peer = match peer::of(stream.as_fd()) {
-            Ok(peer) if self.clients.len() < CLIENTS_MAX => peer,
-            Ok(peer) => {
-                return self.refuse(peer.uid, log, &format!("more than {CLIENTS_MAX} connections"));
-            }
-            Err(_) => return,
+        let (stream, peer) = match self.socket.accept() {
+            Accepted::Connected(stream, peer) => (stream, peer),
+            Accepted::Refused(uid, why) => return self.refuse(uid, log, &why),
+            Accepted::Nobody => return,
         };
+        if self.clients.len() >= CLIENTS_MAX {
+            return self.refuse(peer.uid, log, &format!("more than {CLIENTS_MAX} connections"));
+        }
         let theirs = self.clients.iter().filter(|client| client.who.uid == peer.uid).count();
         if peer.uid != 0 && theirs >= CLIENTS_OF_USER_MAX {
             return self.refuse(
@@ -205,22 +195,10 @@ impl Server {
         }
     }
 
-    /// Counts what a user is refused, and tells it, as long as that is not too often: nobody fills the log.
+    /// Counts what a user is refused, and tells it as far as the user's budget goes: nobody fills the log.
     fn refuse(&mut self, uid: u32, log: &mut dyn FnMut(&str), what: &str) {
         self.refused += 1;
-        self.told.retain(|_, (since, _)| since.elapsed() < REFUSALS_TOLD_FOR);
-        let (_, told) = self.told.entry(uid).or_insert((Instant::now(), 0));
-        *told += 1;
-        match *told {
-            ..REFUSALS_TOLD_MAX => log(&format!("refused: {what}")),
-            REFUSALS_TOLD_MAX => {
-                let for_s = REFUSALS_TOLD_FOR.as_secs();
-                log(&format!(
-                    "refused: {what}; what else of user {uid} is refused within {for_s} s is only counted"
-                ));
-            }
-            _ => {}
-        }
+        self.told.tell(uid, Event::Refused, Instant::now(), log, || format!("refused: {what}"));
     }
 
     /// Answers what a client asks.
@@ -246,20 +224,22 @@ impl Server {
     }
 
     fn tell_leaving(
-        &self,
+        &mut self,
         client: &Client,
         capture: usize,
         counts: &ReaderCounts,
         log: &mut dyn FnMut(&str),
     ) {
         let (who, of) = (name(client), &self.captures[capture].rule().name);
-        log(&format!(
-            "{who} left {of}: offered {}, delivered {}, lost {}, unread {}",
-            counts.offered,
-            counts.delivered,
-            counts.lost(),
-            counts.unread
-        ));
+        self.told.tell(client.who.uid, Event::Left, Instant::now(), log, || {
+            format!(
+                "{who} left {of}: offered {}, delivered {}, lost {}, unread {}",
+                counts.offered,
+                counts.delivered,
+                counts.lost(),
+                counts.unread
+            )
+        });
     }
 
     fn answer(&mut self, client: &mut Client, request: Request, log: &mut dyn FnMut(&str)) -> Answer {
@@ -299,7 +279,7 @@ impl Server {
             found.and_then(|at| Some((at, self.rules.access(&client.who, &attach.capture, self.ours)?)));
         // Whether there is a capture that somebody may not read is none of their business.
         let Some((at, access)) = allowed else {
-            let what = format!("{}: {:?} is not there for them", name(client), attach.capture);
+            let what = format!("{}: {} is not there for them", name(client), quoted(&attach.capture));
             self.refuse(client.who.uid, log, &what);
             return Err(self.no_such_capture(&client.who, &attach.capture));
         };
@@ -317,7 +297,7 @@ impl Server {
         } else if used >= access.readers as usize {
             Some(format!("{used} readers of yours are there, and no more are allowed"))
         } else {
-            None
+            self.socket.check_room(self.captures[at].workers()).err()
         };
         if let Some(refusal) = refusal {
             self.refuse(client.who.uid, log, &format!("{}: {refusal}", name(client)));
@@ -345,13 +325,11 @@ impl Server {
         let capture = &self.captures[at];
         let attached =
             Attached { reader: number, buffers: capture.workers() as u32, offer: offer(capture, &access) };
-        log(&format!(
-            "{} reads {}, {}{}",
-            name(client),
-            attach.capture,
-            attach.policy.name(),
-            if attach.filter.is_empty() { String::new() } else { format!(", {:?}", attach.filter) }
-        ));
+        self.told.tell(client.who.uid, Event::Came, Instant::now(), log, || {
+            let filter =
+                if attach.filter.is_empty() { String::new() } else { format!(", {}", quoted(&attach.filter)) };
+            format!("{} reads {}, {}{filter}", name(client), attach.capture, attach.policy.name())
+        });
         client.reading = Some(Reading { number, capture: at, attach });
         Ok(Answer { reply: Reply::Attached(attached), buffers: parts })
     }
@@ -509,56 +487,4 @@ fn standing(standing: Standing) -> &'static str {
 fn name(client: &Client) -> String {
     let program = client.program.as_deref().unwrap_or("somebody");
     format!("{program} (process {}, user {})", client.who.pid, client.who.uid)
-}
-
-impl Socket {
-    /// Takes the socket that the rules name, from a daemon that is no more if need be, for `owner`, who the daemon will be. To be called with all rights: who
-    /// serves need not be able to write to the folder. It stays behind then, and the next daemon takes it.
-    ///
-    /// # Errors
-    /// [`Error::SocketTaken`], [`Error::File`], [`Error::Senseless`].
-    pub fn bind(rules: &Rules, owner: Option<u32>) -> Result<Socket, Error> {
-        let path = rules.socket.as_path();
-        let file = |source: io::Error| Error::File { path: path.to_owned(), source };
-        let senseless = |what| Error::Senseless { path: path.to_owned(), what };
-        let gid = match &rules.group {
-            None => None,
-            Some(name) => match group_of_name(name).or_else(|| name.parse().ok()) {
-                Some(gid) => Some(gid),
-                None => return Err(senseless(format!("there is no group {name:?}"))),
-            },
-        };
-        let mode = rules.socket_mode().map_err(senseless)?;
-        // As /run/tapline, which a new start of the machine has taken away; not what a slip of the pen names.
-        if let Some(folder) =
-            path.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists())
-        {
-            fs::create_dir(folder).map_err(file)?;
-        }
-        let listener = match UnixListener::bind(path) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                let kind = fs::symlink_metadata(path).map_err(file)?.file_type();
-                if !kind.is_socket() {
-                    let what = "it is there, and is no socket: name another path, or take it away".to_owned();
-                    return Err(senseless(what));
-                }
-                if is_alive(path) {
-                    return Err(Error::SocketTaken { path: path.to_owned() });
-                }
-                fs::remove_file(path).map_err(file)?;
-                UnixListener::bind(path)
-            }
-            other => other,
-        };
-        let listener = listener.map_err(file)?;
-        listener.set_nonblocking(true).map_err(file)?;
-        chown(path, owner, gid).map_err(file)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(file)?;
-        Ok(Socket { listener, path: path.to_owned() })
-    }
-}
-
-/// Whether somebody listens there.
-fn is_alive(path: &Path) -> bool {
-    UnixStream::connect(path).is_ok()
 }

@@ -6,6 +6,8 @@ use crate::error::check;
 /// A right that capturing needs. The numbers are those of linux/capability.h.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Capability {
+    /// To open and make files whatever their mode and their folder's is.
+    DacOverride = 1,
     /// To change a file group or groups: needed to drop privileges to another user.
     SetGid = 6,
     /// To change the user.
@@ -30,6 +32,7 @@ impl Capability {
     /// Its name, as setcap(8) knows it.
     pub fn name(self) -> &'static str {
         match self {
+            Capability::DacOverride => "CAP_DAC_OVERRIDE",
             Capability::SetGid => "CAP_SETGID",
             Capability::SetUid => "CAP_SETUID",
             Capability::NetAdmin => "CAP_NET_ADMIN",
@@ -71,7 +74,10 @@ pub fn keep_only(kept: &[Capability]) -> Result<(), SyscallError> {
 }
 
 /// The effective set of the calling thread, one bit for each capability.
-pub(crate) fn effective() -> Result<u64, SyscallError> {
+///
+/// # Errors
+/// What capget(2) says.
+pub fn effective() -> Result<u64, SyscallError> {
     let mut header = Header { version: VERSION_3, pid: 0 };
     let mut data = [Data::default(); 2];
     // SAFETY: both pointers are to values of the layout that version 3 asks for; the kernel writes two `Data`.

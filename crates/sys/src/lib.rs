@@ -20,6 +20,9 @@
 //! unnamed                                   files that have no name until they are whole
 //! affinity                                  which processors a thread runs on
 //! NetNs, capability, privilege              where we stand and what we may do
+//! Folder                                    a folder by its descriptor, whatever is renamed meanwhile
+//! sandbox                                   what is left to a process once all is open: Landlock, seccomp
+//! output_file                               files that results are written to, and what root does not do with them
 //! Opener                                    files opened by a process that kept its rights
 //! vectorscan                                sets of strings through the system's libhs (a feature)
 //! ```
@@ -37,6 +40,7 @@ pub mod clock_state;
 pub mod disk;
 mod error;
 mod executable;
+mod folder;
 mod frame_socket;
 pub mod futex;
 mod link_control;
@@ -49,6 +53,7 @@ mod netns;
 pub mod open_files;
 mod opener;
 mod option;
+pub mod output_file;
 pub mod packet_diag;
 mod packet_socket;
 pub mod passing;
@@ -58,6 +63,7 @@ pub mod privilege;
 pub mod proc_packet;
 pub mod process;
 mod route;
+pub mod sandbox;
 mod shared_words;
 mod terminal;
 pub mod timer;
@@ -72,6 +78,7 @@ pub use bell::{Bell, Heard};
 pub use block_ring::{BlockHead, BlockRing, RingGeometry};
 pub use error::SyscallError;
 pub use executable::ExecutableMemory;
+pub use folder::{Folder, PrivateFolder};
 pub use frame_socket::{FRAMES_PER_CALL, FrameSocket, PIECES_MAX};
 pub use link_control::{
     Channels, Coalescing, DriverInfo, Duplex, Feature, HashFields, LinkControl, LinkMode, Pause, ReceiveHash,

@@ -1,8 +1,43 @@
-//! Files that this process has open, as `/proc/self` tells of them.
+//! Files that this process has open, as `/proc/self` tells of them, and room for more.
 
 use std::fs;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+
+use crate::SyscallError;
+use crate::error::check;
+
+/// Raises the soft limit of open descriptors to the hard limit (`RLIMIT_NOFILE`, getrlimit(2)). Returns the limit that holds then, in
+/// descriptors.
+///
+/// # Errors
+/// What getrlimit(2) and setrlimit(2) say.
+pub fn raise_limit() -> Result<u64, SyscallError> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes one `rlimit`, which lives through the call.
+    check("getrlimit(RLIMIT_NOFILE)", unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) })?;
+    if limit.rlim_cur < limit.rlim_max {
+        limit.rlim_cur = limit.rlim_max;
+        // SAFETY: the kernel reads one `rlimit`, which lives through the call.
+        check("setrlimit(RLIMIT_NOFILE)", unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) })?;
+    }
+    Ok(limit.rlim_cur)
+}
+
+/// The number that the next descriptor of this process will have: the lowest free one, so at least `limit - number` are free. `fd` is any
+/// open descriptor.
+///
+/// # Errors
+/// `EMFILE` if none is free.
+pub fn next_number(fd: BorrowedFd<'_>) -> Result<u64, SyscallError> {
+    // SAFETY: fcntl(2) with this command takes integers only.
+    let number = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 0) };
+    let number = check("fcntl(F_DUPFD_CLOEXEC)", number)?;
+    // SAFETY: the kernel gave us this descriptor just now, and nobody else knows it.
+    drop(unsafe { OwnedFd::from_raw_fd(number) });
+    Ok(number as u64)
+}
 
 /// Whether this process reads the file of this name, under whichever name it was opened: who then empties it to write into it loses what is in it. Of what is no
 /// regular file, and where there is no `/proc`, no.
@@ -28,6 +63,14 @@ fn is_read_only(descriptor: &str) -> bool {
 mod tests {
     use super::*;
     use std::fs::{File, OpenOptions};
+
+    #[test]
+    fn the_next_descriptor_has_a_number_below_the_limit() {
+        let limit = raise_limit().unwrap();
+        assert_eq!(raise_limit().unwrap(), limit);
+        let file = File::open("/dev/null").unwrap();
+        assert!(next_number(std::os::fd::AsFd::as_fd(&file)).unwrap() < limit);
+    }
 
     #[test]
     fn what_is_read_is_known_under_any_name() {

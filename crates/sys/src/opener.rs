@@ -1,8 +1,9 @@
 //! Files opened by a process that kept its rights, for a program that gave its own up.
 //!
 //! ```text
-//! program (user)                        opener (as we were started)
-//!   create NAME  ──── seqpacket ────►   openat(dir, NAME, O_EXCL), fchown to the user; or an old one of the user's
+//! program (user)                        opener (the user, CAP_DAC_OVERRIDE; Landlock: one folder; seccomp)
+//!                ◄─── ready ────────
+//!   create NAME  ──── seqpacket ────►   openat(dir, NAME, O_EXCL); or an old one of the user's
 //!                ◄─── errno, fd ─────
 //!   rename A B   ────────────────────►  renameat(dir, A, dir, B)
 //!                ◄─── errno ─────────
@@ -11,20 +12,24 @@
 //!
 //! A capture that begins a new file every minute goes on doing so after it dropped root, in a directory where the user
 //! may not write. The opener does nothing else: names are single components of the one directory that was opened
-//! at the start, and it never sees a packet. Files that were there before and belong to others it leaves alone, so that
-//! a program that fell to a hostile packet cannot turn it against them.
+//! at the start, and begin as the name that the user gave does. It never sees a packet. Files that were there before and
+//! belong to others it leaves alone, so that a program that fell to a hostile packet cannot turn it against them.
+//!
+//! It is the user itself, with the one capability that folders of others take. So the kernel too keeps it from what is
+//! not the user's, as far as that is not a matter of modes: links of others, sticky folders, owners.
 
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io;
 use std::mem::{MaybeUninit, size_of};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, fchown};
 use std::path::Path;
 
-use crate::SyscallError;
+use crate::capability::{self, Capability};
 use crate::error::{check, check_len};
+use crate::{SyscallError, output_file, privilege, sandbox};
 
 /// The longest request: an operation, two names of at most 255 bytes, a NUL after each.
 const REQUEST_MAX: usize = 1 + 2 * 256;
@@ -52,24 +57,37 @@ pub struct Opener {
 }
 
 impl Opener {
-    /// Starts an opener for `directory`. New files belong to `owner`, if given.
+    /// Starts an opener for names of `directory` that begin with `prefix`. New files belong to `owner`, if given, and have mode 0640
+    /// less the umask if root makes them.
     ///
     /// Call it before the process has more than one thread: the opener is a fork, and a fork of a threaded process may
     /// find locks held for ever.
     ///
     /// # Errors
-    /// If the directory cannot be opened, or a process or socket cannot be had.
-    pub fn start(directory: &Path, owner: Option<Owner>) -> Result<Opener, SyscallError> {
+    /// If the directory cannot be opened, a process or socket cannot be had, or rights cannot be given up.
+    pub fn start(directory: &Path, prefix: &OsStr, owner: Option<Owner>) -> Result<Opener, SyscallError> {
         let directory = open_directory(directory)?;
         let (ours, theirs) = socket_pair()?;
+        let mode = output_file::mode();
         // SAFETY: fork has no memory preconditions; the child runs only `serve`, which ends in `_exit`, so that no
         // destructor or buffer of the parent runs twice. The caller is asked to be single-threaded.
         match check("fork", unsafe { libc::fork() })? {
             0 => {
                 drop(ours);
-                serve(&theirs, &directory, owner)
+                let place = Place { directory, prefix: prefix.as_bytes().to_vec(), mode, owner };
+                serve(&theirs, &place)
             }
-            _ => Ok(Opener { socket: ours }),
+            _ => {
+                drop(theirs);
+                let mut ready = [0u8; 4];
+                let fail = |source| SyscallError { call: "starting the process that creates files", source };
+                match receive(&ours, &mut ready).map(|(len, _)| (len, i32::from_ne_bytes(ready))) {
+                    Ok((4, 0)) => Ok(Opener { socket: ours }),
+                    Ok((4, errno)) => Err(fail(io::Error::from_raw_os_error(errno))),
+                    Ok(_) => Err(fail(io::ErrorKind::UnexpectedEof.into())),
+                    Err(error) => Err(fail(error)),
+                }
+            }
         }
     }
 
@@ -134,19 +152,34 @@ fn is_component(name: &[u8]) -> bool {
         && name != b".."
 }
 
+/// What an opener knows.
+struct Place {
+    directory: OwnedFd,
+    /// How names begin.
+    prefix: Vec<u8>,
+    /// Of new files, before the umask is taken off.
+    mode: u32,
+    owner: Option<Owner>,
+}
+
 /// The opener's life: answers until the program has gone.
-fn serve(socket: &OwnedFd, directory: &OwnedFd, owner: Option<Owner>) -> ! {
+fn serve(socket: &OwnedFd, place: &Place) -> ! {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE, libc::SIGUSR1] {
         // SAFETY: ignoring a signal installs no handler. The program decides when the work ends, by its socket.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
-    close_others(&[socket.as_raw_fd(), directory.as_raw_fd()]);
+    close_others(&[socket.as_raw_fd(), place.directory.as_raw_fd()]);
+    let ready = give_up(place).map_or_else(|error| error.errno(), |()| 0);
+    if send(socket, &i32::to_ne_bytes(ready), None).is_err() || ready != 0 {
+        // SAFETY: as below.
+        unsafe { libc::_exit(1) }
+    }
     let mut request = [0u8; REQUEST_MAX];
     while let Ok((len, _)) = receive(socket, &mut request) {
         if len == 0 {
             break;
         }
-        let (errno, fd) = match obey(&request[..len], directory, owner) {
+        let (errno, fd) = match obey(&request[..len], place) {
             Ok(fd) => (0, fd),
             Err(error) => (error.raw_os_error().unwrap_or(libc::EINVAL), None),
         };
@@ -158,73 +191,117 @@ fn serve(socket: &OwnedFd, directory: &OwnedFd, owner: Option<Owner>) -> ! {
     unsafe { libc::_exit(0) }
 }
 
+/// Becomes the user whose files these are, with the right to write into the directory, and is confined to it.
+fn give_up(place: &Place) -> Result<(), SyscallError> {
+    let overrides = Capability::DacOverride.is_effective()?;
+    let kept = [Capability::DacOverride];
+    let kept = if overrides { &kept[..] } else { &[] };
+    if let Some(owner) = place.owner {
+        privilege::become_keeping(owner.uid, owner.gid, kept)?;
+    } else {
+        capability::keep_only(kept)?;
+    }
+    privilege::take_no_new()?;
+    // What the kernel lacks of this the daemon tells of; here capabilities and names must do.
+    sandbox::confine_to_folder(place.directory.as_fd());
+    Ok(())
+}
+
 /// Closes what the parent had open and the opener must not hold: the program's own end of the socket above all, without
-/// whose close the opener would never learn that the program has gone.
+/// whose close the opener would never learn that the program has gone; and its standard output, whose reader waits for the end.
 fn close_others(keep: &[RawFd]) {
+    let mut keep = keep.to_vec();
+    keep.sort_unstable();
+    let mut first = 0;
+    for fd in keep.into_iter().chain([RawFd::MAX]) {
+        if first < fd {
+            close_range(first, fd - 1);
+        }
+        first = fd.saturating_add(1);
+    }
+}
+
+/// Closes descriptors from one number to another.
+fn close_range(first: RawFd, last: RawFd) {
+    // SAFETY: closes descriptors that nothing in this process uses again.
+    if unsafe { libc::syscall(libc::SYS_close_range, first, last, 0) } == 0 {
+        return;
+    }
+    // Before Linux 5.9.
     // SAFETY: sysconf only reads a limit.
-    let limit = unsafe { libc::sysconf(libc::_SC_OPEN_MAX) }.clamp(0, 65_536) as RawFd;
-    for fd in (3..limit).filter(|fd| !keep.contains(fd)) {
+    let limit = unsafe { libc::sysconf(libc::_SC_OPEN_MAX) }.clamp(0, 1 << 20) as RawFd;
+    for fd in first..=last.min(limit) {
         // SAFETY: closing a number that is not open fails harmlessly; nothing in this process uses these again.
         unsafe { libc::close(fd) };
     }
 }
 
-fn obey(request: &[u8], directory: &OwnedFd, owner: Option<Owner>) -> io::Result<Option<OwnedFd>> {
+fn obey(request: &[u8], place: &Place) -> io::Result<Option<OwnedFd>> {
     let invalid = || io::Error::from_raw_os_error(libc::EINVAL);
     let (operation, names) = request.split_first().ok_or_else(invalid)?;
-    let mut names = names.split(|&byte| byte == 0).filter(|name| is_component(name));
+    let is_name = |name: &&[u8]| is_component(name) && name.starts_with(&place.prefix);
+    let mut names = names.split(|&byte| byte == 0).filter(is_name);
     let mut name = || names.next().and_then(|name| CString::new(name).ok()).ok_or_else(invalid);
     match *operation {
-        CREATE => create(directory, &name()?, owner).map(Some),
-        RENAME => rename(directory, &name()?, &name()?, owner).map(|()| None),
-        REMOVE => remove(directory, &name()?, owner).map(|()| None),
+        CREATE => create(place, &name()?).map(Some),
+        RENAME => rename(place, &name()?, &name()?).map(|()| None),
+        REMOVE => remove(place, &name()?).map(|()| None),
         _ => Err(invalid()),
     }
 }
 
-fn create(directory: &OwnedFd, name: &CString, owner: Option<Owner>) -> io::Result<OwnedFd> {
-    let new = open_at(directory, name, libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL);
-    match (new, owner) {
+fn create(place: &Place, name: &CString) -> io::Result<OwnedFd> {
+    let new = open_at(place, name, libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL);
+    match (new, place.owner) {
+        // Folders may give their group to what is made in them.
         (Ok(file), Some(Owner { uid, gid })) => fchown(&file, Some(uid), Some(gid)).map(|()| file.into()),
-        (Err(error), _) if error.kind() == io::ErrorKind::AlreadyExists => empty(directory, name, owner),
+        (Err(error), _) if error.kind() == io::ErrorKind::AlreadyExists => empty(place, name),
         (result, _) => result.map(OwnedFd::from),
     }
 }
 
 /// Opens a file that exists, if it is the owner's, and takes away what it holds.
-fn empty(directory: &OwnedFd, name: &CString, owner: Option<Owner>) -> io::Result<OwnedFd> {
-    check_owner(directory, name, owner)?;
+fn empty(place: &Place, name: &CString) -> io::Result<OwnedFd> {
+    check_owner(place, name)?;
     // Not to wait for the reader of a pipe that has taken the file's place.
-    let file = open_at(directory, name, libc::O_WRONLY | libc::O_NONBLOCK)?;
-    if !is_of(&file, owner)? {
+    let file = open_at(place, name, libc::O_WRONLY | libc::O_NONBLOCK)?;
+    if !is_of(&file, place.owner)? {
         return Err(io::Error::from_raw_os_error(libc::EEXIST));
     }
     file.set_len(0).map(|()| file.into())
 }
 
-fn rename(directory: &OwnedFd, from: &CString, to: &CString, owner: Option<Owner>) -> io::Result<()> {
-    check_owner(directory, from, owner)?;
-    match check_owner(directory, to, owner) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
+fn rename(place: &Place, from: &CString, to: &CString) -> io::Result<()> {
+    check_owner(place, from)?;
+    let flags = match check_owner(place, to) {
+        // What somebody puts there from now on is not replaced.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => libc::RENAME_NOREPLACE,
+        other => other.map(|()| 0)?,
+    };
+    let dir = place.directory.as_raw_fd();
+    let move_with = |flags: libc::c_uint| {
+        // SAFETY: both names are NUL-terminated strings that live through the call.
+        let result = unsafe { libc::syscall(libc::SYS_renameat2, dir, from.as_ptr(), dir, to.as_ptr(), flags) };
+        check("renameat2", result as libc::c_int).map(|_| ()).map_err(|error| error.source)
+    };
+    match move_with(flags as libc::c_uint) {
+        // File systems that always replace.
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) && flags != 0 => move_with(0),
+        other => other,
     }
-    let dir = directory.as_raw_fd();
-    // SAFETY: both names are NUL-terminated strings that live through the call.
-    let result = unsafe { libc::renameat(dir, from.as_ptr(), dir, to.as_ptr()) };
-    check("renameat", result).map(|_| ()).map_err(|error| error.source)
 }
 
-fn remove(directory: &OwnedFd, name: &CString, owner: Option<Owner>) -> io::Result<()> {
-    check_owner(directory, name, owner)?;
+fn remove(place: &Place, name: &CString) -> io::Result<()> {
+    check_owner(place, name)?;
     // SAFETY: `name` is a NUL-terminated string that lives through the call.
-    let result = unsafe { libc::unlinkat(directory.as_raw_fd(), name.as_ptr(), 0) };
+    let result = unsafe { libc::unlinkat(place.directory.as_raw_fd(), name.as_ptr(), 0) };
     check("unlinkat", result).map(|_| ()).map_err(|error| error.source)
 }
 
 /// `EEXIST` if what bears the name is not a regular file of the owner's. With `O_PATH` nothing is opened for real: no
 /// device notices.
-fn check_owner(directory: &OwnedFd, name: &CString, owner: Option<Owner>) -> io::Result<()> {
-    match is_of(&open_at(directory, name, libc::O_PATH)?, owner)? {
+fn check_owner(place: &Place, name: &CString) -> io::Result<()> {
+    match is_of(&open_at(place, name, libc::O_PATH)?, place.owner)? {
         true => Ok(()),
         false => Err(io::Error::from_raw_os_error(libc::EEXIST)),
     }
@@ -236,10 +313,11 @@ fn is_of(file: &File, owner: Option<Owner>) -> io::Result<bool> {
 }
 
 /// openat(2), never through a link.
-fn open_at(directory: &OwnedFd, name: &CString, flags: libc::c_int) -> io::Result<File> {
+fn open_at(place: &Place, name: &CString, flags: libc::c_int) -> io::Result<File> {
     let flags = flags | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    let directory = place.directory.as_raw_fd();
     // SAFETY: `name` is a NUL-terminated string that lives through the call.
-    let fd = check("openat", unsafe { libc::openat(directory.as_raw_fd(), name.as_ptr(), flags, 0o644) })
+    let fd = check("openat", unsafe { libc::openat(directory, name.as_ptr(), flags, place.mode) })
         .map_err(|error| error.source)?;
     // SAFETY: openat gave us this descriptor just now, so it is open and ours alone.
     Ok(unsafe { File::from_raw_fd(fd) })
@@ -350,21 +428,57 @@ mod tests {
         assert_eq!(receive(&b, &mut bytes).expect("closed").0, 0);
     }
 
+    fn place(path: &Path, prefix: &str, owner: Option<Owner>) -> Place {
+        let directory = open_directory(path).expect("opened");
+        Place { directory, prefix: prefix.into(), mode: 0o640, owner }
+    }
+
+    /// What an opener may do, as the kernel sees it; and that nothing but the names it was made for is touched.
+    #[test]
+    fn an_opener_keeps_one_right_in_one_folder() {
+        if !crate::privilege::is_root() {
+            return eprintln!("skipped: an_opener_keeps_one_right_in_one_folder: not root");
+        }
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("other"), "kept").expect("written");
+        let owner = Some(Owner { uid: 65_534, gid: 65_534 });
+        let opener = Opener::start(folder.path(), OsStr::new("out"), owner).expect("started");
+        let children = format!("/proc/self/task/{}/children", crate::process::thread());
+        let children = std::fs::read_to_string(children).expect("there is a process");
+        let statuses: Vec<String> = children
+            .split_whitespace()
+            .filter_map(|pid| std::fs::read_to_string(format!("/proc/{pid}/status")).ok())
+            .collect();
+        let kept = "CapEff:\t0000000000000002";
+        let status = statuses.iter().find(|status| status.contains(kept)).expect("CAP_DAC_OVERRIDE alone");
+        for line in ["CapPrm:\t0000000000000002", "NoNewPrivs:\t1", "Seccomp:\t2", "Uid:\t65534\t65534\t65534"] {
+            assert!(status.contains(line), "{line}: {status}");
+        }
+        let file = opener.create(OsStr::new("out1")).expect("created in a folder of root's");
+        let about = file.metadata().expect("open");
+        assert_eq!((about.uid(), about.mode() & 0o777 & !0o640), (65_534, 0));
+        opener.rename(OsStr::new("out1"), OsStr::new("out2")).expect("renamed");
+        assert!(opener.create(OsStr::new("new")).is_err() && opener.remove(OsStr::new("other")).is_err());
+        assert!(opener.rename(OsStr::new("out2"), OsStr::new("other")).is_err());
+        assert_eq!(std::fs::read(folder.path().join("other")).expect("it is there"), b"kept");
+        opener.remove(OsStr::new("out2")).expect("removed");
+    }
+
     #[test]
     fn requests_are_obeyed_within_the_directory_only() {
         let name = format!("tapline-opener-{}", std::process::id());
         let path = std::env::temp_dir().join(name);
         std::fs::create_dir(&path).expect("a directory");
-        let directory = open_directory(&path).expect("opened");
-        assert!(obey(b"cone\0", &directory, None).expect("created").is_some());
-        obey(b"rone\0two\0", &directory, None).expect("renamed");
+        let directory = place(&path, "", None);
+        assert!(obey(b"cone\0", &directory).expect("created").is_some());
+        obey(b"rone\0two\0", &directory).expect("renamed");
         assert!(path.join("two").exists() && !path.join("one").exists());
         std::os::unix::fs::symlink("/etc/passwd", path.join("link")).expect("linked");
-        assert_is_left_alone(obey(b"clink\0", &directory, None));
+        assert_is_left_alone(obey(b"clink\0", &directory));
         for hostile in [&b""[..], b"c", b"c../up\0", b"rone\0", b"zone\0"] {
-            assert!(obey(hostile, &directory, None).is_err(), "{hostile:?}");
+            assert!(obey(hostile, &directory).is_err(), "{hostile:?}");
         }
-        obey(b"dtwo\0", &directory, None).expect("removed");
+        obey(b"dtwo\0", &directory).expect("removed");
         std::fs::remove_dir_all(&path).expect("removed");
     }
 
@@ -379,26 +493,25 @@ mod tests {
         }
         let path = std::env::temp_dir().join(format!("tapline-opener-owner-{}", std::process::id()));
         std::fs::create_dir(&path).expect("a directory");
-        let directory = open_directory(&path).expect("opened");
-        let owner = Some(Owner { uid: 65_534, gid: 65_534 });
+        let directory = place(&path, "", Some(Owner { uid: 65_534, gid: 65_534 }));
         std::fs::write(path.join("roots"), "content").expect("written");
         let pipe = CString::new(path.join("pipe").as_os_str().as_bytes()).expect("no zero byte");
         // SAFETY: the path is a C string.
         assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
-        obey(b"cours\0", &directory, owner).expect("created");
+        obey(b"cours\0", &directory).expect("created");
         for request in
             [&b"croots\0"[..], b"cpipe\0", b"rours\0roots\0", b"rroots\0mine\0", b"droots\0", b"dpipe\0"]
         {
-            assert_is_left_alone(obey(request, &directory, owner));
+            assert_is_left_alone(obey(request, &directory));
         }
         let roots = std::fs::metadata(path.join("roots")).expect("it is there");
         assert_eq!((roots.uid(), roots.len()), (0, 7));
         std::fs::write(path.join("ours"), "old").expect("written");
-        obey(b"cours\0", &directory, owner).expect("emptied");
+        obey(b"cours\0", &directory).expect("emptied");
         let ours = std::fs::metadata(path.join("ours")).expect("it is there");
         assert_eq!((ours.uid(), ours.len()), (65_534, 0));
-        obey(b"rours\0new\0", &directory, owner).expect("renamed");
-        obey(b"dnew\0", &directory, owner).expect("removed");
+        obey(b"rours\0new\0", &directory).expect("renamed");
+        obey(b"dnew\0", &directory).expect("removed");
         std::fs::remove_dir_all(&path).expect("removed");
     }
 

@@ -95,6 +95,20 @@ pub fn leave_set_uid(kept: &[Capability]) -> Result<(), SyscallError> {
     if uid == 0 || !is_root() {
         return Ok(());
     }
+    keep_as(uid, gid, kept)
+}
+
+/// Becomes a user without further groups, and keeps `kept` alone of all capabilities.
+///
+/// # Errors
+/// What setgroups(2), prctl(2), setresuid(2) and capset(2) say. Nothing should go on after an error.
+pub(crate) fn become_keeping(uid: u32, gid: u32, kept: &[Capability]) -> Result<(), SyscallError> {
+    // SAFETY: a list of no groups is not looked at.
+    check("setgroups", unsafe { libc::setgroups(0, ptr::null()) })?;
+    keep_as(uid, gid, kept)
+}
+
+fn keep_as(uid: u32, gid: u32, kept: &[Capability]) -> Result<(), SyscallError> {
     // SAFETY: prctl(2) with this option takes integers only.
     check("prctl(PR_SET_KEEPCAPS)", unsafe { libc::prctl(libc::PR_SET_KEEPCAPS, 1, 0, 0, 0) })?;
     // SAFETY: takes integers only. The C library changes all threads of the process.
@@ -116,9 +130,14 @@ pub fn drop_to(identity: Option<&Identity>) -> Result<(), SyscallError> {
         become_user(identity)?;
     }
     capability::drop_all()?;
-    // SAFETY: prctl(2) with this option takes integers only.
-    check("prctl(PR_SET_NO_NEW_PRIVS)", unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
+    take_no_new()?;
     verify(identity)
+}
+
+/// No program that is started from here on has more rights than this one.
+pub(crate) fn take_no_new() -> Result<(), SyscallError> {
+    // SAFETY: prctl(2) with this option takes integers only.
+    check("prctl(PR_SET_NO_NEW_PRIVS)", unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }).map(|_| ())
 }
 
 fn become_user(identity: &Identity) -> Result<(), SyscallError> {

@@ -14,6 +14,12 @@ pub fn signal(pid: u32, signal: i32) -> Result<(), SyscallError> {
     check("kill", unsafe { libc::kill(pid, signal) }).map(|_| ())
 }
 
+/// The number of the calling thread.
+pub fn thread() -> u32 {
+    // SAFETY: gettid(2) cannot fail and has no conditions.
+    unsafe { libc::gettid() as u32 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

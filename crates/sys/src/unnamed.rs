@@ -11,15 +11,15 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use crate::SyscallError;
 use crate::error::check;
+use crate::{SyscallError, output_file};
 
 /// A file on the file system of a directory, without a name, for writing.
 ///
 /// # Errors
 /// What open(2) says. [`is_unsupported`] tells those of a file system that has no such files: NFS and FAT have none.
 pub fn create(directory: &Path) -> Result<File, SyscallError> {
-    let opened = File::options().write(true).custom_flags(libc::O_TMPFILE).open(directory);
+    let opened = File::options().write(true).mode(output_file::mode()).custom_flags(libc::O_TMPFILE).open(directory);
     opened.map_err(|source| SyscallError { call: "open(O_TMPFILE)", source })
 }
 

@@ -121,13 +121,13 @@ pub trait Files: Send {
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()>;
 }
 
-/// Files as this process itself may create them.
+/// Files as this process itself may create them; root's as [`tapline_sys::output_file`] says.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Plain;
 
 impl Files for Plain {
     fn create(&mut self, path: &Path) -> io::Result<File> {
-        File::create(path)
+        tapline_sys::output_file::create(path)
     }
 
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {

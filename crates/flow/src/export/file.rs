@@ -9,7 +9,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::path::Path;
 
-use tapline_sys::open_files;
+use tapline_sys::{open_files, output_file};
 
 /// A file of messages.
 pub(super) struct MessageFile {
@@ -29,7 +29,7 @@ impl MessageFile {
         if open_files::is_read(path) {
             return Err(io::Error::other("packets are read from it; name another file"));
         }
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+        let file = output_file::open(path, OpenOptions::new().write(true).create(true).truncate(false))?;
         if file.metadata()?.is_file() {
             // Where files cannot be locked they are written without.
             if let Err(TryLockError::WouldBlock) = file.try_lock() {

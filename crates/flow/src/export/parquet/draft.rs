@@ -11,7 +11,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tapline_sys::unnamed;
+use tapline_sys::{output_file, unnamed};
 
 /// A file before it has its name.
 pub(super) struct Draft {
@@ -32,7 +32,7 @@ impl Draft {
             Ok(file) => (file, None),
             Err(error) if unnamed::is_unsupported(&error) => {
                 let hidden = hidden(&path);
-                (File::create_new(&hidden)?, Some(hidden))
+                (output_file::open(&hidden, File::options().write(true).create_new(true))?, Some(hidden))
             }
             Err(error) => return Err(error.source),
         };

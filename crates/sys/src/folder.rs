@@ -1,0 +1,184 @@
+//! A folder by its descriptor: names in it mean what they meant when the folder was opened, whatever others rename meanwhile.
+//!
+//! ```text
+//! Folder::open(path) --make_private--> Folder (0700, ours) --own, set_mode--> --publish(name)--> the name in the folder
+//! ```
+//!
+//! Names are single components. No call here follows a link in the last component.
+
+use std::ffi::{CString, OsStr};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::SyscallError;
+use crate::error::check;
+
+/// Names that are tried for a private folder before giving up.
+const TRIES_MAX: u32 = 64;
+
+/// An open folder.
+#[derive(Debug)]
+pub struct Folder {
+    fd: OwnedFd,
+}
+
+/// A folder within another that nobody else may look into. It is removed when it is dropped, if it is empty by then.
+#[derive(Debug)]
+pub struct PrivateFolder<'f> {
+    outer: &'f Folder,
+    inner: Folder,
+    name: CString,
+}
+
+impl Folder {
+    /// Opens a folder; links on the way to it are followed. An empty path is the current folder.
+    ///
+    /// # Errors
+    /// What open(2) says.
+    pub fn open(path: &Path) -> Result<Folder, SyscallError> {
+        let path = if path.as_os_str().is_empty() { OsStr::new(".") } else { path.as_os_str() };
+        open_at(libc::AT_FDCWD, &c_string(path)?, 0)
+    }
+
+    /// Makes a folder in this one, with mode 0700.
+    ///
+    /// # Errors
+    /// What mkdirat(2) and openat(2) say; `EPERM` if somebody put another folder in its place.
+    pub fn make_private(&self) -> Result<PrivateFolder<'_>, SyscallError> {
+        for number in 0..TRIES_MAX {
+            let name = c_string(OsStr::new(&format!(".tapline-{}-{number}", std::process::id())))?;
+            // SAFETY: `name` is a C string that lives through the call.
+            let made = unsafe { libc::mkdirat(self.fd.as_raw_fd(), name.as_ptr(), 0o700) };
+            match check("mkdirat", made) {
+                Err(error) if error.errno() == libc::EEXIST => continue,
+                other => other?,
+            };
+            let inner = open_at(self.fd.as_raw_fd(), &name, libc::O_NOFOLLOW)?;
+            inner.check_private()?;
+            return Ok(PrivateFolder { outer: self, inner, name });
+        }
+        Err(SyscallError::from_errno("mkdirat", libc::EEXIST))
+    }
+
+    fn check_private(&self) -> Result<(), SyscallError> {
+        let about = std::fs::metadata(self.path()).map_err(|source| SyscallError { call: "fstat", source })?;
+        let is_ours = about.uid() == crate::privilege::user() && about.mode() & 0o077 == 0;
+        if is_ours { Ok(()) } else { Err(SyscallError::from_errno("the new folder is another's", libc::EPERM)) }
+    }
+
+    /// A path to this folder that no renaming changes, for this process alone (proc(5)).
+    fn path(&self) -> PathBuf {
+        format!("/proc/self/fd/{}", self.fd.as_raw_fd()).into()
+    }
+
+    fn remove(&self, name: &CString, flags: libc::c_int) -> Result<(), SyscallError> {
+        // SAFETY: `name` is a C string that lives through the call.
+        check("unlinkat", unsafe { libc::unlinkat(self.fd.as_raw_fd(), name.as_ptr(), flags) }).map(|_| ())
+    }
+}
+
+impl PrivateFolder<'_> {
+    /// A path for a name in it, whatever becomes of the names above; for this process alone.
+    pub fn path_of(&self, name: &OsStr) -> PathBuf {
+        self.inner.path().join(name)
+    }
+
+    /// Gives what bears the name a mode and an owner; `None` leaves user or group.
+    ///
+    /// # Errors
+    /// What fchmodat(2) and fchownat(2) say.
+    pub fn own(&self, name: &OsStr, mode: u32, uid: Option<u32>, gid: Option<u32>) -> Result<(), SyscallError> {
+        let (folder, name) = (self.inner.fd.as_raw_fd(), c_string(name)?);
+        // SAFETY: `name` is a C string that lives through the call. In a folder of ours alone the name is no link.
+        check("fchmodat", unsafe { libc::fchmodat(folder, name.as_ptr(), mode, 0) })?;
+        let [uid, gid] = [uid, gid].map(|id| id.unwrap_or(u32::MAX));
+        // SAFETY: as above.
+        let owned = unsafe { libc::fchownat(folder, name.as_ptr(), uid, gid, libc::AT_SYMLINK_NOFOLLOW) };
+        check("fchownat", owned).map(|_| ())
+    }
+
+    /// Moves what bears the name into the outer folder. With `replaces` whatever has the name there is gone.
+    ///
+    /// # Errors
+    /// What renameat2(2) says; `EEXIST` if the name is taken and nothing is to be replaced.
+    pub fn publish(&self, name: &OsStr, replaces: bool) -> Result<(), SyscallError> {
+        let name = c_string(name)?;
+        let flags = if replaces { 0 } else { libc::RENAME_NOREPLACE };
+        let (from, to) = (self.inner.fd.as_raw_fd(), self.outer.fd.as_raw_fd());
+        // SAFETY: `name` is a C string that lives through the call.
+        let moved = unsafe {
+            libc::syscall(libc::SYS_renameat2, from, name.as_ptr(), to, name.as_ptr(), flags as libc::c_uint)
+        };
+        check("renameat2", moved as libc::c_int).map(|_| ())
+    }
+
+    /// Removes what bears the name.
+    ///
+    /// # Errors
+    /// What unlinkat(2) says.
+    pub fn remove(&self, name: &OsStr) -> Result<(), SyscallError> {
+        self.inner.remove(&c_string(name)?, 0)
+    }
+}
+
+impl Drop for PrivateFolder<'_> {
+    fn drop(&mut self) {
+        // What somebody moved away meanwhile is not ours to look for.
+        let _ = self.outer.remove(&self.name, libc::AT_REMOVEDIR);
+    }
+}
+
+fn open_at(at: libc::c_int, name: &CString, flags: libc::c_int) -> Result<Folder, SyscallError> {
+    let flags = flags | libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
+    // SAFETY: `name` is a C string that lives through the call.
+    let fd = check("open(folder)", unsafe { libc::openat(at, name.as_ptr(), flags) })?;
+    // SAFETY: the kernel gave us this descriptor just now, and nobody else knows it.
+    Ok(Folder { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+}
+
+fn c_string(name: &OsStr) -> Result<CString, SyscallError> {
+    CString::new(name.as_bytes()).map_err(|_| SyscallError::from_errno("a name with a zero byte", libc::EINVAL))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn what_is_made_in_private_appears_whole() {
+        let place = tempfile::tempdir().unwrap();
+        let outer = Folder::open(place.path()).unwrap();
+        let private = outer.make_private().unwrap();
+        let name = OsStr::new("socket");
+        fs::write(private.path_of(name), "ours").unwrap();
+        private.own(name, 0o640, None, None).unwrap();
+        private.publish(name, false).unwrap();
+        assert_eq!(fs::metadata(place.path().join("socket")).unwrap().mode() & 0o777, 0o640);
+        fs::write(private.path_of(name), "next").unwrap();
+        assert_eq!(private.publish(name, false).unwrap_err().errno(), libc::EEXIST);
+        private.publish(name, true).unwrap();
+        assert_eq!(fs::read(place.path().join("socket")).unwrap(), b"next");
+        drop(private);
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_renamed_folder_is_still_the_one_that_was_opened() {
+        let place = tempfile::tempdir().unwrap();
+        let [meant, moved] = ["meant", "moved"].map(|name| place.path().join(name));
+        fs::create_dir(&meant).unwrap();
+        let folder = Folder::open(&meant).unwrap();
+        let private = folder.make_private().unwrap();
+        fs::rename(&meant, &moved).unwrap();
+        std::os::unix::fs::symlink("/", &meant).unwrap();
+        fs::write(private.path_of(OsStr::new("x")), "").unwrap();
+        private.publish(OsStr::new("x"), false).unwrap();
+        drop(private);
+        assert!(moved.join("x").exists() && !Path::new("/x").exists());
+        assert_eq!(fs::read_dir(&moved).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,100 @@
+//! Files that results are written to, and what differs for root: their mode, and that links are not followed.
+//!
+//! ```text
+//! user   as open(2) does: 0666 less the umask, links followed
+//! root   0640 less the umask; a link in the last component is an error, since whoever may write to the folder chose where it leads
+//! ```
+//!
+//! `/dev/stdout`, `/dev/fd/N` and others below `/dev` and `/proc/self/fd` are links that the system made: they are followed.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::{privilege, sandbox};
+
+/// Whether root follows links: a decision of the command line, made once.
+static FOLLOWS_LINKS: AtomicBool = AtomicBool::new(false);
+
+/// Has links followed in this process, also by root.
+pub fn follow_links() {
+    FOLLOWS_LINKS.store(true, Ordering::Relaxed);
+}
+
+/// The mode of files that this process makes, before its umask is taken off.
+pub fn mode() -> u32 {
+    if privilege::is_root() { 0o640 } else { 0o666 }
+}
+
+/// Makes a file, or empties the one that is there, for writing.
+///
+/// # Errors
+/// As [`open`].
+pub fn create(path: &Path) -> io::Result<File> {
+    open(path, OpenOptions::new().write(true).create(true).truncate(true))
+}
+
+/// Opens a file with options that may make it.
+///
+/// # Errors
+/// What open(2) says; for root also that the path is a link.
+pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    options.mode(mode());
+    let refuses_links =
+        privilege::is_root() && !FOLLOWS_LINKS.load(Ordering::Relaxed) && !is_made_by_system(path);
+    if !refuses_links {
+        return options.open(path);
+    }
+    let opened = options.custom_flags(libc::O_NOFOLLOW).open(path);
+    opened.map_err(|error| match error.raw_os_error() {
+        Some(libc::ELOOP) => io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "it is a link, and root follows none: name the file that is meant, or use --follow-links",
+        ),
+        _ => error,
+    })
+}
+
+/// Whether a path lies where only the system makes links.
+fn is_made_by_system(path: &Path) -> bool {
+    let folder = sandbox::folder_of(path).and_then(|folder| fs::canonicalize(folder).ok());
+    folder.is_some_and(|folder| folder == Path::new("/dev") || folder.starts_with("/proc"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn root_follows_no_link_and_makes_files_for_a_group() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, link, target] = ["file", "link", "target"].map(|name| folder.path().join(name));
+        fs::write(&target, "content").unwrap();
+        symlink(&target, &link).unwrap();
+        symlink(folder.path().join("none"), folder.path().join("hanging")).unwrap();
+        create(&file).unwrap();
+        let mode = fs::metadata(&file).unwrap().permissions().mode() & 0o777;
+        if privilege::is_root() {
+            assert_eq!(mode & !0o640, 0, "{mode:o}");
+            assert!(create(&link).unwrap_err().to_string().contains("--follow-links"));
+            assert!(create(&folder.path().join("hanging")).is_err() && !folder.path().join("none").exists());
+            assert_eq!(fs::read(&target).unwrap(), b"content");
+        } else {
+            create(&link).unwrap();
+            assert_eq!(fs::read(&target).unwrap(), b"");
+        }
+    }
+
+    #[test]
+    fn descriptors_have_names_that_are_links() {
+        let file = tempfile::tempfile().unwrap();
+        let path = format!("/dev/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&file));
+        create(Path::new(&path)).unwrap().write_all(b"x").unwrap();
+        assert_eq!(file.metadata().unwrap().len(), 1);
+    }
+}

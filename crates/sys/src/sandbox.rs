@@ -1,0 +1,300 @@
+//! What a process may still do once all is open: little.
+//!
+//! ```text
+//! Landlock   files: read /etc, /proc, /sys, libraries; what is needed besides ([`Needs`]). No TCP, no signals to others, no abstract sockets.
+//! seccomp    system calls: those of the lists below. All others fail with EPERM, among them exec, setns, bpf, mount, ptrace.
+//! ```
+//!
+//! Both hold for the calling thread and those that it makes, and cannot be undone. Sockets, rings, buffers are open by then or need no more: an interface
+//! that comes back is taken up by a socket that is there.
+
+use std::collections::BTreeMap;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, PathBeneath, PathFd, Ruleset,
+    RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, path_beneath_rules,
+};
+use libc::{c_long, c_ulong};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
+
+/// The newest rules that are asked for; older kernels have some of them.
+const LANDLOCK: ABI = ABI::V6;
+/// Names of services, users, groups; what is known of ourselves and of interfaces; modules of the C library that look users up.
+const READ: [&str; 7] = ["/etc", "/proc", "/sys", "/lib", "/lib64", "/usr", "/run"];
+/// Families of sockets that may be made: to look users up, to tell systemd, to ask for interfaces.
+const FAMILIES: [i32; 2] = [libc::AF_UNIX, libc::AF_NETLINK];
+/// And to send records to collectors, or to ask for names.
+const FAMILIES_OF_IP: [i32; 2] = [libc::AF_INET, libc::AF_INET6];
+/// Namespaces that a thread could be made in; one of users would give it every capability there.
+const NAMESPACES: i32 = libc::CLONE_NEWUSER
+    | libc::CLONE_NEWNS
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWCGROUP;
+/// Requests to a terminal that type into it, for whoever reads there next (ioctl_tty(2)).
+const TYPING: [c_ulong; 2] = [libc::TIOCSTI as c_ulong, 0x541C];
+
+/// What was not to be had of the kernel, in words; nothing if all was.
+pub type Lacks = Vec<String>;
+
+/// What a process needs besides what all do.
+#[derive(Clone, Debug, Default)]
+pub struct Needs {
+    /// Files and folders that are read; with folders, all in them.
+    pub reads: Vec<PathBuf>,
+    /// Files and folders that are written to, such as pipes; nothing is made there.
+    pub writes: Vec<PathBuf>,
+    /// Folders in which files and folders are made, written, renamed and removed.
+    pub makes: Vec<PathBuf>,
+    /// Folders of which files are removed.
+    pub removes: Vec<PathBuf>,
+    /// Whether all files stay within reach, as far as the user has rights to them.
+    pub all_files: bool,
+    /// Whether packets are sent by IP: to collectors, or to ask for names.
+    pub ip: bool,
+    /// Whether sockets with abstract names (unix(7)) are connected to.
+    pub abstract_sockets: bool,
+}
+
+/// Gives up, for this thread and those that it makes, all that is not needed. Kernels that lack a part do without it, which is told.
+pub fn confine(needs: &Needs) -> Lacks {
+    let mut lacks = Lacks::new();
+    match landlock(needs) {
+        // Older kernels know fewer kinds of access; those of files all do.
+        Ok(RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced) => {}
+        Ok(RulesetStatus::NotEnforced) => {
+            lacks.push("this kernel has no Landlock: files stay within reach".to_owned())
+        }
+        Err(error) => lacks.push(format!("no Landlock: files stay within reach: {error}")),
+    }
+    let makes = !needs.makes.is_empty() || needs.all_files;
+    let calls = [CALLS, if makes { CALLS_OF_MAKERS } else { &[] }].concat();
+    let families = [&FAMILIES[..], if needs.ip { &FAMILIES_OF_IP } else { &[] }].concat();
+    if let Err(error) = seccomp(&calls, &families) {
+        lacks.push(format!("no seccomp: all system calls stay within reach: {error}"));
+    }
+    lacks
+}
+
+/// Leaves this thread, which has no others beside it, files in one folder, the sockets that are open, and memory.
+pub(crate) fn confine_to_folder(folder: BorrowedFd<'_>) -> Lacks {
+    let mut lacks = Lacks::new();
+    let landlock = || -> Result<RulesetStatus, RulesetError> {
+        let ruleset = Ruleset::default().set_compatibility(CompatLevel::BestEffort);
+        let ruleset = ruleset.handle_access(AccessFs::from_all(LANDLOCK))?;
+        let ruleset = ruleset.handle_access(AccessNet::from_all(LANDLOCK))?;
+        let created = ruleset.scope(Scope::Signal)?.scope(Scope::AbstractUnixSocket)?.create()?;
+        Ok(created.add_rule(PathBeneath::new(folder, making()))?.restrict_self()?.ruleset)
+    };
+    if !matches!(landlock(), Ok(RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced)) {
+        lacks.push("no Landlock".to_owned());
+    }
+    if seccomp(CALLS_OF_AN_OPENER, &[]).is_err() {
+        lacks.push("no seccomp".to_owned());
+    }
+    lacks
+}
+
+/// To make files and folders, write, rename and remove them.
+fn making() -> BitFlags<AccessFs> {
+    AccessFs::ReadFile
+        | AccessFs::ReadDir
+        | AccessFs::WriteFile
+        | AccessFs::Truncate
+        | AccessFs::MakeReg
+        | AccessFs::MakeDir
+        | AccessFs::RemoveFile
+        | AccessFs::RemoveDir
+        | AccessFs::Refer
+}
+
+fn landlock(needs: &Needs) -> Result<RulesetStatus, RulesetError> {
+    let read: BitFlags<AccessFs> = AccessFs::ReadFile | AccessFs::ReadDir;
+    let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::BestEffort).scope(Scope::Signal)?;
+    if !needs.all_files {
+        ruleset = ruleset.handle_access(AccessFs::from_all(LANDLOCK))?;
+    }
+    if !needs.ip {
+        ruleset = ruleset.handle_access(AccessNet::from_all(LANDLOCK))?;
+    }
+    if !needs.abstract_sockets {
+        ruleset = ruleset.scope(Scope::AbstractUnixSocket)?;
+    }
+    let mut created = ruleset.create()?;
+    if !needs.all_files {
+        created = created.add_rules(path_beneath_rules(READ, read))?;
+        created = created.add_rules(path_beneath_rules(&needs.reads, read))?;
+        created = created.add_rules(path_beneath_rules(&needs.writes, AccessFs::WriteFile | AccessFs::Truncate))?;
+        created = created.add_rules(path_beneath_rules(&needs.makes, making()))?;
+        for folder in needs.removes.iter().filter_map(|folder| PathFd::new(folder).ok()) {
+            created = created.add_rule(PathBeneath::new(folder, AccessFs::RemoveFile))?;
+        }
+    }
+    Ok(created.restrict_self()?.ruleset)
+}
+
+/// Where a file is.
+pub fn folder_of(path: &Path) -> Option<&Path> {
+    let parent = path.parent()?;
+    Some(if parent.as_os_str().is_empty() { Path::new(".") } else { parent })
+}
+
+fn seccomp(calls: &[c_long], families: &[i32]) -> Result<(), seccompiler::Error> {
+    // The C library then makes threads by clone(2), whose flags can be looked at.
+    let unknown = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    apply(unknown, SeccompAction::Allow, SeccompAction::Errno(libc::ENOSYS as u32))?;
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = calls.iter().map(|&call| (call, Vec::new())).collect();
+    let dword = SeccompCmpArgLen::Dword;
+    let family = |family: &i32| {
+        SeccompRule::new(vec![SeccompCondition::new(0, dword.clone(), SeccompCmpOp::Eq, *family as u64)?])
+    };
+    if !families.is_empty() {
+        rules.insert(libc::SYS_socket, families.iter().map(family).collect::<Result<_, _>>()?);
+        // Threads, no processes, and in no namespace of their own.
+        let looked_at = (NAMESPACES | libc::CLONE_THREAD) as u32;
+        let is_thread = SeccompCmpOp::MaskedEq(u64::from(looked_at));
+        let thread = SeccompCondition::new(0, dword.clone(), is_thread, libc::CLONE_THREAD as u64)?;
+        rules.insert(libc::SYS_clone, vec![SeccompRule::new(vec![thread])?]);
+        let not = |request: c_ulong| SeccompCondition::new(1, dword.clone(), SeccompCmpOp::Ne, request);
+        let ioctl = TYPING.into_iter().map(not).collect::<Result<_, _>>()?;
+        rules.insert(libc::SYS_ioctl, vec![SeccompRule::new(ioctl)?]);
+    }
+    // Allowed as far as this filter is asked: the one before it says that there is none.
+    rules.insert(libc::SYS_clone3, Vec::new());
+    apply(rules, SeccompAction::Errno(libc::EPERM as u32), SeccompAction::Allow)
+}
+
+fn apply(
+    rules: BTreeMap<i64, Vec<SeccompRule>>,
+    otherwise: SeccompAction,
+    listed: SeccompAction,
+) -> Result<(), seccompiler::Error> {
+    let filter = SeccompFilter::new(rules, otherwise, listed, std::env::consts::ARCH.try_into()?)?;
+    let program: BpfProgram = filter.try_into()?;
+    seccompiler::apply_filter(&program)
+}
+
+/// Calls that serving and capturing take, and the C library, and threads that end in a panic; `socket`, `clone` and `ioctl` are told apart by their arguments.
+#[rustfmt::skip]
+const CALLS: &[c_long] = &[
+    // Files and descriptors.
+    libc::SYS_openat, libc::SYS_read, libc::SYS_readv, libc::SYS_pread64, libc::SYS_write, libc::SYS_writev, libc::SYS_pwrite64, libc::SYS_close,
+    libc::SYS_lseek, libc::SYS_fcntl, libc::SYS_ftruncate, libc::SYS_fallocate, libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx,
+    libc::SYS_faccessat, libc::SYS_faccessat2, libc::SYS_readlinkat, libc::SYS_getdents64, libc::SYS_unlinkat, libc::SYS_dup, libc::SYS_dup3,
+    libc::SYS_pipe2, libc::SYS_eventfd2, libc::SYS_memfd_create, libc::SYS_ppoll, libc::SYS_pselect6,
+    // Sockets; which may be made is told apart.
+    libc::SYS_accept, libc::SYS_accept4, libc::SYS_bind, libc::SYS_connect, libc::SYS_getpeername, libc::SYS_getsockname, libc::SYS_getsockopt,
+    libc::SYS_setsockopt, libc::SYS_sendto, libc::SYS_sendmsg, libc::SYS_sendmmsg, libc::SYS_recvfrom, libc::SYS_recvmsg, libc::SYS_shutdown,
+    libc::SYS_socketpair,
+    // Memory. Filters become native code: pages are written first and executed later, never both.
+    libc::SYS_brk, libc::SYS_mmap, libc::SYS_mprotect, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_madvise, libc::SYS_membarrier,
+    // Threads, signals, time.
+    libc::SYS_exit, libc::SYS_exit_group, libc::SYS_futex, libc::SYS_set_robust_list, libc::SYS_rseq,
+    libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn, libc::SYS_sigaltstack, libc::SYS_restart_syscall, libc::SYS_tgkill,
+    libc::SYS_sched_yield, libc::SYS_sched_getaffinity, libc::SYS_nanosleep, libc::SYS_clock_nanosleep, libc::SYS_clock_gettime,
+    libc::SYS_clock_getres, libc::SYS_gettimeofday, libc::SYS_getrusage,
+    // Who we are.
+    libc::SYS_getpid, libc::SYS_gettid, libc::SYS_getuid, libc::SYS_geteuid, libc::SYS_getgid, libc::SYS_getegid, libc::SYS_prctl,
+    libc::SYS_uname, libc::SYS_sysinfo, libc::SYS_getrandom,
+    // Old names that x86-64 still has.
+    #[cfg(target_arch = "x86_64")] libc::SYS_open, #[cfg(target_arch = "x86_64")] libc::SYS_stat, #[cfg(target_arch = "x86_64")] libc::SYS_lstat,
+    #[cfg(target_arch = "x86_64")] libc::SYS_access, #[cfg(target_arch = "x86_64")] libc::SYS_readlink,
+    #[cfg(target_arch = "x86_64")] libc::SYS_unlink, #[cfg(target_arch = "x86_64")] libc::SYS_poll, #[cfg(target_arch = "x86_64")] libc::SYS_select,
+    #[cfg(target_arch = "x86_64")] libc::SYS_dup2, #[cfg(target_arch = "x86_64")] libc::SYS_pipe, #[cfg(target_arch = "x86_64")] libc::SYS_time,
+];
+
+/// Calls that files which are made take besides: names, folders, and that all is on the disk.
+#[rustfmt::skip]
+const CALLS_OF_MAKERS: &[c_long] = &[
+    libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_flock, libc::SYS_linkat, libc::SYS_mkdirat, libc::SYS_renameat2, libc::SYS_statfs,
+    libc::SYS_fstatfs, libc::SYS_fchmod,
+    #[cfg(target_arch = "x86_64")] libc::SYS_rename, #[cfg(target_arch = "x86_64")] libc::SYS_mkdir, #[cfg(target_arch = "x86_64")] libc::SYS_rmdir,
+    #[cfg(not(target_arch = "riscv64"))] libc::SYS_renameat,
+];
+
+/// Calls of a process that opens files for another.
+#[rustfmt::skip]
+const CALLS_OF_AN_OPENER: &[c_long] = &[
+    libc::SYS_openat, libc::SYS_close, libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx, libc::SYS_fchown, libc::SYS_ftruncate,
+    libc::SYS_renameat2, libc::SYS_unlinkat, libc::SYS_sendmsg, libc::SYS_recvmsg, libc::SYS_brk, libc::SYS_mmap, libc::SYS_munmap,
+    libc::SYS_mremap, libc::SYS_madvise, libc::SYS_futex, libc::SYS_rt_sigreturn, libc::SYS_rt_sigprocmask, libc::SYS_restart_syscall,
+    libc::SYS_getrandom, libc::SYS_getpid, libc::SYS_gettid, libc::SYS_exit, libc::SYS_exit_group,
+];
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::io::ErrorKind;
+    use std::net::{TcpListener, UdpSocket};
+    use std::os::unix::net::UnixStream;
+    use std::process::Command;
+    use std::thread;
+
+    use super::*;
+
+    /// Confines a thread of its own, and tries.
+    #[test]
+    fn little_is_left() {
+        let folder = tempfile::tempdir().unwrap();
+        let (rules, socket) = (folder.path().join("rules/serve.toml"), folder.path().join("run/socket"));
+        for path in [&rules, &socket] {
+            fs::create_dir(path.parent().unwrap()).unwrap();
+            fs::write(path, "x").unwrap();
+        }
+        let other = folder.path().join("other");
+        fs::write(&other, "secret").unwrap();
+        let made = folder.path().join("made");
+        fs::create_dir(&made).unwrap();
+        let test = move || {
+            let folder = |path: &Path| vec![folder_of(path).unwrap().to_owned()];
+            let needs =
+                Needs { reads: folder(&rules), removes: folder(&socket), makes: vec![made.clone()], ..Needs::default() };
+            let lacks = confine(&needs);
+            if !lacks.is_empty() {
+                eprintln!("little_is_left: skipped: {lacks:?}");
+                return;
+            }
+            let denied = |result: std::io::Result<()>, what: &str| {
+                let error = result.expect_err(what);
+                assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{what}");
+            };
+            denied(fs::read(&other).map(drop), "another's file was read");
+            denied(fs::write(&rules, "y"), "rules were written");
+            denied(fs::write(socket.with_file_name("new"), "y"), "a file was made");
+            denied(TcpListener::bind("127.0.0.1:0").map(drop), "TCP");
+            denied(UdpSocket::bind("127.0.0.1:0").map(drop), "UDP");
+            denied(Command::new("/bin/true").spawn().map(drop), "a program was started");
+            // SAFETY: takes integers only, and makes nothing: the flags are refused.
+            let made_process = unsafe { libc::syscall(libc::SYS_clone, libc::CLONE_NEWUSER | libc::SIGCHLD, 0, 0, 0, 0) };
+            assert_eq!(made_process, -1, "a process with a namespace of its own was made");
+            for request in TYPING {
+                // SAFETY: the pointer is to a byte that lives through the call, whatever the descriptor is.
+                let typed = unsafe { libc::ioctl(0, request, c"x".as_ptr()) };
+                let errno = std::io::Error::last_os_error().raw_os_error();
+                assert_eq!((typed, errno), (-1, Some(libc::EPERM)), "a terminal was typed into");
+            }
+            fs::create_dir(made.join("a")).unwrap();
+            fs::write(made.join("a/b.part"), "y").unwrap();
+            fs::rename(made.join("a/b.part"), made.join("a/b")).unwrap();
+            let unnamed = crate::unnamed::create(&made.join("a"));
+            if let Ok(file) = unnamed {
+                file.sync_data().unwrap();
+                crate::unnamed::name(&file, &made.join("a/c")).unwrap();
+            }
+            assert_eq!(fs::read(&rules).unwrap(), b"x");
+            assert!(fs::read("/etc/passwd").is_ok());
+            UnixStream::pair().unwrap();
+            thread::spawn(move || denied(fs::write("/tmp/x", "y"), "a thread is free")).join().unwrap();
+            fs::remove_file(&socket).unwrap();
+        };
+        thread::spawn(test).join().unwrap();
+        // Others are not confined.
+        fs::write(folder.path().join("other"), "free").unwrap();
+    }
+}
