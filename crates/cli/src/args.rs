@@ -132,6 +132,9 @@ pub(crate) struct RunArgs {
     /// Become this user once all is open; root runs as the caller of sudo unless told otherwise.
     #[arg(short = 'Z', long, value_name = "USER")]
     pub(crate) relinquish_privileges: Option<String>,
+    /// As root, write through a symbolic link that has the name of a file; otherwise that is an error.
+    #[arg(long)]
+    pub(crate) follow_links: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -432,6 +435,9 @@ pub(crate) struct CaptureArgs {
     /// After opening, become this user. By default the user who called sudo, if one did.
     #[arg(short = 'Z', long, value_name = "USER", help_heading = "Privileges")]
     pub(crate) relinquish_privileges: Option<String>,
+    /// As root, write through a symbolic link that has the name of the file; otherwise that is an error.
+    #[arg(long, help_heading = "Privileges")]
+    pub(crate) follow_links: bool,
 
     /// List interfaces and stop, as `tapline interfaces` does.
     #[arg(short = 'D', long, help_heading = "Lists")]

@@ -1,13 +1,17 @@
 //! Who we become once everything is open, and who creates files then.
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use tapline_file::{Files, Plain};
+use tapline_profile::Meters;
 use tapline_sys::privilege::{self, Identity};
-use tapline_sys::{Opener, Owner};
+use tapline_sys::sandbox::{self, Lacks, Needs};
+use tapline_sys::{Opener, Owner, capability};
 
 /// The user to become: the one named with -Z, or the one who called sudo; `None` to stay who we are.
 pub(crate) fn identity(named: Option<&str>) -> Result<Option<Identity>> {
@@ -29,12 +33,38 @@ pub(crate) fn starter() -> u32 {
     Identity::of_caller().map_or_else(privilege::user, |caller| caller.uid)
 }
 
+/// Whether there were rights that were given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Dropped {
+    /// Another user, or capabilities.
+    Rights,
+    /// Root stays root, and users keep theirs.
+    Nothing,
+}
+
 /// Becomes `identity`. Without one, root stays root, and anybody else gives up the capabilities that capturing needed.
-pub(crate) fn give_up(identity: Option<&Identity>) -> Result<()> {
+pub(crate) fn give_up(identity: Option<&Identity>) -> Result<Dropped> {
     if identity.is_none() && privilege::is_root() {
-        return Ok(());
+        return Ok(Dropped::Nothing);
     }
-    privilege::drop_to(identity).context("cannot drop privileges")
+    let had_rights = identity.is_some() || capability::effective()? != 0;
+    privilege::drop_to(identity).context("cannot drop privileges")?;
+    Ok(if had_rights { Dropped::Rights } else { Dropped::Nothing })
+}
+
+/// Has a process that gave up rights keep what it needs, and nothing else: see [`sandbox`]. To be called before threads are made. Returns what the
+/// kernel lacks for it.
+pub(crate) fn confine(dropped: Dropped, mut needs: Needs, meters: &Meters) -> Lacks {
+    if dropped == Dropped::Nothing {
+        return Lacks::new();
+    }
+    needs.removes.extend(meters.path().and_then(sandbox::folder_of).map(Path::to_owned));
+    sandbox::confine(&needs)
+}
+
+/// Whether compiling a filter may ask a name server: it names hosts or networks. Filters are compiled again for interfaces that come later.
+pub(crate) fn may_ask_for_names(filter: &str) -> bool {
+    ["host", "net", "gateway", "src", "dst"].iter().any(|word| filter.contains(word))
 }
 
 /// Who creates the files that are written to `path`: we ourselves, or, if we are to become somebody else, a process
@@ -43,7 +73,10 @@ pub(crate) fn files(path: &Path, identity: Option<&Identity>) -> Result<Box<dyn 
     let Some(identity) = identity.filter(|_| path != Path::new("-")) else { return Ok(Box::new(Plain)) };
     let directory = path.parent().unwrap_or(Path::new("")).to_owned();
     let owner = Owner { uid: identity.uid, gid: identity.gid };
-    let opener = Opener::start(&directory, Some(owner))
+    // Behind the first conversion of strftime(3) names differ.
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    let prefix = name.split(|&byte| byte == b'%').next().unwrap_or_default();
+    let opener = Opener::start(&directory, OsStr::from_bytes(prefix), Some(owner))
         .with_context(|| format!("cannot open the directory of {}", path.display()))?;
     Ok(Box::new(ByOpener { directory, opener }))
 }
@@ -55,7 +88,7 @@ struct ByOpener {
 }
 
 impl ByOpener {
-    fn name<'a>(&self, path: &'a Path) -> io::Result<&'a std::ffi::OsStr> {
+    fn name<'a>(&self, path: &'a Path) -> io::Result<&'a OsStr> {
         let inside = path.parent().unwrap_or(Path::new("")) == self.directory;
         let other = || {
             io::Error::new(

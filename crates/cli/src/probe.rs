@@ -151,6 +151,9 @@ pub(crate) struct ProbeArgs {
     /// Become this user once all is open; root runs as the caller of sudo unless told otherwise.
     #[arg(short = 'Z', long, value_name = "USER")]
     relinquish_privileges: Option<String>,
+    /// As root, write through a symbolic link that has the name of a file; otherwise that is an error.
+    #[arg(long)]
+    follow_links: bool,
     #[command(flatten)]
     language: LanguageArgs,
     /// Meter only packets that this filter accepts, in the pcap-filter language.
@@ -183,6 +186,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
         results_aside: has_rows_on_stdout(args),
         language: args.language,
         relinquish_privileges: args.relinquish_privileges.clone(),
+        follow_links: args.follow_links,
     })
 }
 

@@ -30,6 +30,7 @@ use tapline_graph::stages::{Decide, Fpl, search_function};
 use tapline_graph::{Chain, Control, Ended, Engine, Inlet, Table, Watch};
 use tapline_packet::{Interface, Timestamp};
 use tapline_profile::Meters;
+use tapline_sys::output_file;
 
 use crate::args::{CaptureArgs, FplArgs, SNAP_LEN};
 use crate::privileges;
@@ -50,6 +51,9 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     let program = fpl_program(&args.fpl)?;
     if let Some(link_type) = lists::dump_link_type(args)? {
         return lists::dump(args, &filtering, &Interface::new("", link_type)).map(|()| ExitCode::SUCCESS);
+    }
+    if args.follow_links {
+        output_file::follow_links();
     }
     let control = Arc::new(Control::new(args.count_packets.filter(|&count| count > 0)));
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
@@ -72,14 +76,19 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     let program = program.map(|program| Arc::new(program.for_workers(input.sources.len())));
     let program_name = program.as_ref().map(|program| program.name());
     let sinks = outputs::open(args, &filtering, program_name, &input, identity.as_ref())?;
-    privileges::give_up(identity.as_ref())?;
+    let dropped = privileges::give_up(identity.as_ref())?;
+    let meters = Meters::create(&crate::top::title());
+    let needs = outputs::needs(args, &filtering, input.is_live, identity.is_some());
+    let lacks = privileges::confine(dropped, needs, &meters);
+    if args.verbose > 0 {
+        lacks.iter().for_each(|lack| drop(writeln!(io::stderr(), "tapline: {lack}")));
+    }
     caught.obey(Arc::clone(&control))?;
     if let Some(duration) = args.duration {
         stop_after(duration, Arc::clone(&control));
     }
     let watcher = Watcher::new(args, input.sources.len());
     let snap_len = snap_len(args);
-    let meters = Meters::create(&crate::top::title());
     let run = Run {
         filtering: &filtering,
         program: program.as_ref(),

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::io::{self, IsTerminal};
+use std::path::Path;
 
 use anyhow::{Result, bail};
 use jiff::tz::TimeZone;
@@ -11,6 +12,7 @@ use tapline_graph::stages::{Format, LinesSink};
 use tapline_packet::Interface;
 use tapline_print::{HexStyle, Options, Precision, Printer, Services, SystemHosts, TimeStyle};
 use tapline_sys::privilege::Identity;
+use tapline_sys::sandbox::{Needs, folder_of};
 
 use super::filtering::Filtering;
 use super::input::Input;
@@ -42,6 +44,20 @@ pub(super) fn open(
         sinks.push(Box::new(CountSink::new()));
     }
     Ok(sinks)
+}
+
+/// What is needed once all is open. `has_opener`: files are made by another process.
+pub(super) fn needs(args: &CaptureArgs, filtering: &Filtering, is_live: bool, has_opener: bool) -> Needs {
+    let path = args.write.as_deref().filter(|_| !is_standard_output(args));
+    let folder = || path.and_then(folder_of).map(Path::to_owned).into_iter().collect();
+    Needs {
+        // Pipes that have the names of files in a rotation are opened with what rights are left.
+        writes: if has_opener { folder() } else { Vec::new() },
+        makes: if has_opener { Vec::new() } else { folder() },
+        ip: args.names && args.numeric == 0
+            || is_live && privileges::may_ask_for_names(filtering.text()),
+        ..Needs::default()
+    }
 }
 
 /// Whether packets are printed, as text or JSON.

@@ -4,6 +4,7 @@
 //! texts --> plan --> (check, dot, explain) --> sources and sinks opened with all rights --> rights dropped --> engine --> results, account
 //! ```
 
+mod confining;
 pub(crate) mod opening;
 mod reloading;
 mod reporting;
@@ -22,6 +23,7 @@ use tapline_graph::catalog::{self, Common};
 use tapline_graph::plan::{self, Plan, Split};
 use tapline_graph::{Control, Ended};
 use tapline_profile::Meters;
+use tapline_sys::output_file;
 
 use crate::args::{RunArgs, SNAP_LEN};
 use crate::capture::{Compiler, stop_after};
@@ -105,6 +107,9 @@ fn explain(args: &RunArgs, parts: &[(&str, &Plan)]) -> Result<()> {
 }
 
 fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
+    if args.follow_links {
+        output_file::follow_links();
+    }
     let workers = usize::from(args.workers);
     let parts = if workers > 1 { plan.split() } else { Split { head: plan.clone(), ..Split::default() } };
     let control = Arc::new(Control::new(None));
@@ -123,7 +128,8 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     let head_sinks = opening::sinks(&how, &parts.head, &interfaces, identity.as_ref())?;
     let tail_sinks = opening::sinks(&how, &parts.tail, &interfaces, identity.as_ref())?;
     let meters = Meters::create(&reporting::title(plan));
-    privileges::give_up(identity.as_ref())?;
+    let dropped = privileges::give_up(identity.as_ref())?;
+    privileges::confine(dropped, confining::needs(args, plan, identity.is_some()), &meters);
     let options = Arc::clone(&compiler);
     let common = Arc::new(Common {
         options: Arc::new(move |interface| options.options(interface)),

@@ -1,0 +1,49 @@
+//! What a graph still needs once all is open: where its stages read, write and send.
+
+use std::path::{Path, PathBuf};
+
+use tapline_graph::plan::{Plan, PlanNode};
+use tapline_sys::sandbox::{Needs, folder_of};
+
+use crate::args::RunArgs;
+use crate::privileges;
+
+/// The needs of a graph. `has_opener`: files of captures are made by another process.
+pub(super) fn needs(args: &RunArgs, plan: &Plan, has_opener: bool) -> Needs {
+    // What a changed graph will write, and where to, nobody knows.
+    let mut needs = Needs { all_files: args.reload, ip: args.reload, ..Needs::default() };
+    plan.nodes.iter().for_each(|node| add(&mut needs, node, has_opener));
+    let filters = plan.nodes.iter().filter(|node| node.class.name == "filter");
+    needs.ip |= filters.map(|node| node.arguments.text("text")).any(privileges::may_ask_for_names);
+    needs
+}
+
+fn add(needs: &mut Needs, node: &PlanNode, has_opener: bool) {
+    let text = |name: &str| node.arguments.text(name);
+    let folder = |path: &str| folder_of(Path::new(path)).map(Path::to_owned);
+    match node.class.name {
+        "record" if text("name") == "-" => {}
+        "record" if has_opener => needs.writes.extend(folder(text("name"))),
+        "record" => needs.makes.extend(folder(text("name"))),
+        "flowlog" if text("to") == "-" => {}
+        "flowlog" if text("format") == "parquet" => needs.makes.push(existing(Path::new(text("to")))),
+        "flowlog" => needs.makes.extend(folder(text("to"))),
+        "ipfix" => {
+            for to in text("to").split(',').map(str::trim) {
+                match to.strip_prefix("file:") {
+                    Some(path) => needs.makes.extend(folder(path)),
+                    None => needs.ip = true,
+                }
+            }
+        }
+        // Programs and lists of patterns, which name further files.
+        "fpl" | "match" => needs.reads.push("/".into()),
+        _ => {}
+    }
+}
+
+/// The folder, or the first above it that is there.
+fn existing(folder: &Path) -> PathBuf {
+    let found = folder.ancestors().find(|folder| folder.is_dir());
+    found.map_or_else(|| ".".into(), Path::to_owned)
+}
