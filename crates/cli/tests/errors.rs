@@ -146,6 +146,68 @@ fn what_belongs_to_others_is_not_given_to_the_user_whom_it_becomes() {
     assert_eq!(fs::metadata(&pipe).unwrap().uid(), 0);
 }
 
+/// Whoever may write to a folder could make root write anywhere.
+#[test]
+fn root_writes_through_no_link_unless_told() {
+    if !root_or_skip("root_writes_through_no_link_unless_told") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let [target, link, flows] = ["target", "link.pcap", "flows.json"].map(|name| folder.path().join(name));
+    fs::write(&target, "content").unwrap();
+    [&link, &flows].map(|path| std::os::unix::fs::symlink(&target, path).unwrap());
+    let copy = ["capture", "-r", sample::STORED, "-Z", "root", "-w", link.to_str().unwrap()];
+    run(copy).failed_saying(&["it is a link", "--follow-links"]);
+    let rows = format!("json:{}", flows.display());
+    run(["probe", "-r", sample::STORED, "-Z", "root", "--export", &rows]).failed_saying(&["it is a link"]);
+    assert_eq!(fs::read(&target).unwrap(), b"content");
+    run(copy.into_iter().chain(["--follow-links"])).succeeded();
+    assert_ne!(fs::read(&target).unwrap(), b"content");
+    let plain = folder.path().join("plain.pcap");
+    run(["capture", "-r", sample::STORED, "-Z", "root", "-w", plain.to_str().unwrap()]).succeeded();
+    assert_eq!(fs::metadata(&plain).unwrap().mode() & 0o777 & !0o640, 0);
+    // Names of what is open already are links that the system made.
+    let output = run(["capture", "-r", sample::STORED, "-Z", "root", "-w", "/dev/stdout"]).succeeded();
+    assert_eq!(output.stdout, fs::read(&plain).unwrap());
+}
+
+/// The same results with the rights of root and confined without them: files, flows to files and to collectors, names, programs.
+#[test]
+fn who_gave_up_rights_still_does_all_its_work() {
+    if !root_or_skip("who_gave_up_rights_still_does_all_its_work") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    fs::copy(sample::STORED, path("in.pcapng")).unwrap();
+    fs::set_permissions(path("in.pcapng"), fs::Permissions::from_mode(0o644)).unwrap();
+    let collector = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    collector.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let results = |user: &str| -> Vec<Vec<u8>> {
+        let [rows, messages, packed] = ["rows", "messages", "packed.pcap.zst"].map(|name| path(&format!("{user}-{name}")));
+        let to = format!("json:{rows},file:{messages},{}", collector.local_addr().unwrap());
+        let input = path("in.pcapng");
+        run(["probe", "-r", &input, "-Z", user, "--details", "all", "--export", &to]).succeeded();
+        let mut message = [0; 2048];
+        let len = collector.recv(&mut message).expect("a message comes");
+        run(["capture", "-r", &input, "-Z", user, "-w", &packed, "-C", "1", "--part"]).succeeded();
+        let graph = format!("file(\"{input}\") -> match(\"GET\") -> print");
+        let shown = run(["run", "-Z", user, "-e", &graph]).succeeded();
+        let text = run(["capture", "-r", &input, "-Z", user, "-vv", "-X"]).succeeded();
+        vec![
+            fs::read(rows).unwrap(),
+            fs::read(messages).unwrap(),
+            message[..len].to_vec(),
+            fs::read(packed).unwrap(),
+            shown.stdout,
+            text.stdout,
+        ]
+    };
+    let (root, nobody) = (results("root"), results("nobody"));
+    assert!(root == nobody, "{:?} and {:?} bytes", root.iter().map(Vec::len).collect::<Vec<_>>(), nobody.iter().map(Vec::len).collect::<Vec<_>>());
+}
+
 #[test]
 fn a_second_ctrl_c_ends_the_wait_for_a_reader() {
     let folder = tempfile::tempdir().unwrap();

@@ -3,7 +3,7 @@
 mod support;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::thread::sleep;
@@ -491,6 +491,45 @@ fn privileges_are_dropped_and_rotation_still_works() {
     let files = files_in(folder.path());
     assert!(files.len() > 2, "{files:?}");
     assert_eq!(files.iter().map(|path| packets_of(path).len()).sum::<usize>(), 3000);
+}
+
+/// Every thread of a capture that gave up root is confined, and so is the process that opens its files, which keeps one right.
+#[test]
+fn a_capture_that_gave_up_root_is_confined() {
+    const TEST: &str = "a_capture_that_gave_up_root_is_confined";
+    let Some(namespace) = namespace(TEST).filter(|_| root_or_skip(TEST)) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.pcap.zst");
+    let arguments = ["-i", FAR, "-w", text(&out), "-C", "1", "-Z", "nobody", "--workers", "2", "--json"];
+    let live = Live::start(&namespace, 2, &arguments);
+    let tasks = |pid: &str| fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten().map(|task| task.path());
+    let mut openers = 0;
+    for task in tasks(&live.pid().to_string()) {
+        let status = fs::read_to_string(task.join("status")).unwrap();
+        for line in ["CapPrm:\t0000000000000000", "NoNewPrivs:\t1", "Seccomp:\t2"] {
+            assert!(status.contains(line), "{line}: {status}");
+        }
+        for opener in fs::read_to_string(task.join("children")).unwrap_or_default().split_whitespace() {
+            let status = fs::read_to_string(format!("/proc/{opener}/status")).unwrap();
+            for line in ["CapPrm:\t0000000000000002", "NoNewPrivs:\t1", "Seccomp:\t2"] {
+                assert!(status.contains(line), "{line}: {status}");
+            }
+            assert!(!status.contains("Uid:\t0"), "{status}");
+            let open = fs::read_dir(format!("/proc/{opener}/fd")).unwrap().count();
+            assert_eq!(open, 2, "the opener has its socket and its folder, and nothing of ours");
+            openers += 1;
+        }
+    }
+    assert_eq!(openers, 1);
+    let frames = frames(29, 3000);
+    send(&namespace, &frames, 3000);
+    let account = live.interrupt().succeeded().account();
+    assert_eq!(account.output("written"), 3000);
+    let files = files_in(folder.path());
+    for file in &files {
+        let about = fs::metadata(file).unwrap();
+        assert_eq!((about.uid(), about.mode() & 0o777 & !0o640), (65_534, 0), "{}", file.display());
+    }
 }
 
 #[test]
