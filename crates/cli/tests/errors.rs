@@ -182,10 +182,11 @@ fn who_gave_up_rights_still_does_all_its_work() {
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     fs::copy(sample::STORED, path("in.pcapng")).unwrap();
     fs::set_permissions(path("in.pcapng"), fs::Permissions::from_mode(0o644)).unwrap();
-    let collector = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-    collector.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     let results = |user: &str| -> Vec<Vec<u8>> {
-        let [rows, messages, packed] = ["rows", "messages", "packed.pcap.zst"].map(|name| path(&format!("{user}-{name}")));
+        let collector = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        collector.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let [rows, messages, packed] =
+            ["rows", "messages", "packed.pcap.zst"].map(|name| path(&format!("{user}-{name}")));
         let to = format!("json:{rows},file:{messages},{}", collector.local_addr().unwrap());
         let input = path("in.pcapng");
         run(["probe", "-r", &input, "-Z", user, "--details", "all", "--export", &to]).succeeded();
@@ -205,7 +206,12 @@ fn who_gave_up_rights_still_does_all_its_work() {
         ]
     };
     let (root, nobody) = (results("root"), results("nobody"));
-    assert!(root == nobody, "{:?} and {:?} bytes", root.iter().map(Vec::len).collect::<Vec<_>>(), nobody.iter().map(Vec::len).collect::<Vec<_>>());
+    assert!(
+        root == nobody,
+        "{:?} and {:?} bytes",
+        root.iter().map(Vec::len).collect::<Vec<_>>(),
+        nobody.iter().map(Vec::len).collect::<Vec<_>>()
+    );
 }
 
 #[test]

@@ -502,7 +502,8 @@ fn a_capture_that_gave_up_root_is_confined() {
     let out = folder.path().join("out.pcap.zst");
     let arguments = ["-i", FAR, "-w", text(&out), "-C", "1", "-Z", "nobody", "--workers", "2", "--json"];
     let live = Live::start(&namespace, 2, &arguments);
-    let tasks = |pid: &str| fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten().map(|task| task.path());
+    let tasks =
+        |pid: &str| fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten().map(|task| task.path());
     let mut openers = 0;
     for task in tasks(&live.pid().to_string()) {
         let status = fs::read_to_string(task.join("status")).unwrap();

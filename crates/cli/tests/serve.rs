@@ -474,7 +474,8 @@ fn who_is_sent_away_may_be_let_in_again() {
 fn who_started_it_serves_without_rights_and_may_read() {
     const TEST: &str = "who_started_it_serves_without_rights_and_may_read";
     let Some(daemon) = Daemon::new(TEST).filter(|_| root_or_skip(TEST)) else { return };
-    let place = ["serve", "--netns", daemon.namespace.name(), "-i", FAR, "--name", "office", "--json", "--socket"];
+    let place =
+        ["serve", "--netns", daemon.namespace.name(), "-i", FAR, "--name", "office", "--json", "--socket"];
     let mut command = tapline(place);
     command.arg(daemon.socket()).env("SUDO_UID", NOBODY.to_string());
     let mut daemon = daemon.begin_command(&mut command);
@@ -518,7 +519,8 @@ fn the_user_that_it_becomes_has_no_right() {
         Err(error) => eprintln!("skipped in part: {TEST}: nobody may not run {TAPLINE}: {error}"),
     }
     // What the daemon holds is out of reach too.
-    let looks = as_nobody(Command::new("sh").args(["-c", &format!("ls /proc/{pid}/fd; cat /proc/{pid}/maps")]));
+    let looks =
+        as_nobody(Command::new("sh").args(["-c", &format!("ls /proc/{pid}/fd; cat /proc/{pid}/maps")]));
     assert!(!looks.status.success() && looks.stdout.is_empty(), "{}", String::from_utf8_lossy(&looks.stdout));
     assert_eq!(daemon.readers().len(), 0);
     let (_, told) = daemon.end();
@@ -551,10 +553,11 @@ fn without_descriptors_it_rests_and_comes_back() {
     let connections: Vec<UnixStream> =
         (0..150).map(|_| UnixStream::connect(daemon.socket()).expect("it listens")).collect();
     std::thread::sleep(Duration::from_millis(300));
+    // On a busy machine a process that spins gets a share of the processor only, so the bound is far below one.
     let (start, began) = (ticks(pid), std::time::Instant::now());
-    std::thread::sleep(Duration::from_secs(1));
+    std::thread::sleep(Duration::from_secs(2));
     let (used_ms, took_ms) = ((ticks(pid) - start) * 10, began.elapsed().as_millis() as u64);
-    assert!(used_ms * 5 < took_ms, "{used_ms} ms of processor time in {took_ms} ms");
+    assert!(used_ms * 40 < took_ms, "{used_ms} ms of processor time in {took_ms} ms");
     drop(connections);
     wait_for("connections to be closed", || open() <= before);
     // Readers, until none more are let in: each that is has what it needs, each that is not is told why.
@@ -567,7 +570,10 @@ fn without_descriptors_it_rests_and_comes_back() {
         }
         assert!(taps.len() < 64, "64 descriptors are not enough for 64 readers");
     };
-    assert!(!taps.is_empty() && (refusal.contains("no descriptors left") || refusal == "no connection"), "{refusal}");
+    assert!(
+        !taps.is_empty() && (refusal.contains("no descriptors left") || refusal == "no connection"),
+        "{refusal}"
+    );
     taps.clear();
     wait_for("readers to leave", || open() <= before);
     let reader = daemon.reader("after.pcap", &[]);
@@ -590,18 +596,35 @@ fn coming_and_going_fills_no_log() {
         drop(client.attach(&attach).unwrap());
         if round % 3 == 0 {
             let mut client = UnixStream::connect(daemon.socket()).unwrap();
-            let _ = client.write_all(b"{\"hello\":{\"version\":1,\"program\":\"x\"}}\n{\"a\\ntapline: forged\\u001b[2J\":1}\n");
+            let _ = client.write_all(
+                b"{\"hello\":{\"version\":1,\"program\":\"x\"}}\n{\"a\\ntapline: forged\\u001b[2J\":1}\n",
+            );
             let mut answer = String::new();
             let _ = client.read_to_string(&mut answer);
         }
     }
     wait_for("readers to leave", || daemon.readers().is_empty());
     let (_, told) = daemon.end();
-    let told: String = told.lines().filter(|line| line.contains("user 0") || line.contains("forged")).collect::<Vec<_>>().join("\n");
-    assert!(told.lines().count() <= 22 && told.len() < 16 << 10, "{} lines of {} bytes", told.lines().count(), told.len());
-    assert!(!told.contains('\u{1b}') && !told.lines().any(|line| line.starts_with("tapline: forged")), "{told}");
+    let told: String = told
+        .lines()
+        .filter(|line| line.contains("user 0") || line.contains("forged"))
+        .collect::<Vec<_>>()
+        .join("\n");
+    assert!(
+        told.lines().count() <= 22 && told.len() < 16 << 10,
+        "{} lines of {} bytes",
+        told.lines().count(),
+        told.len()
+    );
+    assert!(
+        !told.contains('\u{1b}') && !told.lines().any(|line| line.starts_with("tapline: forged")),
+        "{told}"
+    );
     let sum = told.lines().last().unwrap();
-    assert!(sum.contains("user 0: not told one by one: ") && sum.contains("came ") && sum.contains("left "), "{sum}");
+    assert!(
+        sum.contains("user 0: not told one by one: ") && sum.contains("came ") && sum.contains("left "),
+        "{sum}"
+    );
 }
 
 #[test]

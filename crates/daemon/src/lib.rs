@@ -39,7 +39,7 @@ mod worker;
 
 pub use capture::{Capture, Ended};
 pub use error::Error;
+pub use listener::Socket;
 pub use rules::{AccessRule, CaptureRule, Rules, TimeStamps, Who};
 pub use sandbox::confine;
-pub use listener::Socket;
 pub use server::{Orders, Server};

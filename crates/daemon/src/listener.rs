@@ -85,14 +85,22 @@ impl Socket {
         let private = folder.make_private().map_err(system)?;
         let listener = UnixListener::bind(private.path_of(name)).map_err(file)?;
         listener.set_nonblocking(true).map_err(file)?;
-        let published = private.own(name, mode, owner, gid).map_err(system).and_then(|()| publish(&private, path));
+        let published =
+            private.own(name, mode, owner, gid).map_err(system).and_then(|()| publish(&private, path));
         if let Err(error) = published {
             let _ = private.remove(name);
             return Err(error);
         }
         let descriptors_max = open_files::raise_limit().unwrap_or(u64::MAX);
         let owner = owner.unwrap_or_else(privilege::user);
-        Ok(Socket { listener, path: path.to_owned(), owner, spare: spare(), rests_until: None, descriptors_max })
+        Ok(Socket {
+            listener,
+            path: path.to_owned(),
+            owner,
+            spare: spare(),
+            rests_until: None,
+            descriptors_max,
+        })
     }
 
     /// The user who started the daemon.
@@ -189,7 +197,9 @@ fn publish(private: &PrivateFolder<'_>, path: &Path) -> Result<(), Error> {
     let name = path.file_name().unwrap_or_default();
     match private.publish(name, false) {
         // Where file systems cannot refuse to replace (EINVAL), looking before must do.
-        Err(error) if matches!(error.source.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::InvalidInput) => {
+        Err(error)
+            if matches!(error.source.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::InvalidInput) =>
+        {
             match fs::symlink_metadata(path) {
                 Ok(about) if !about.file_type().is_socket() => {
                     let what = "it is there, and is no socket: name another path, or take it away".to_owned();

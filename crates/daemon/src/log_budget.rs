@@ -60,6 +60,28 @@ impl LogBudget {
         self.sum_up(now, log);
         let has_own = self.users.contains_key(&u64::from(uid)) || self.users.len() < USERS_MAX;
         let key = if has_own { u64::from(uid) } else { OTHERS };
+        self.tell_by_key(key, event, now, log, line);
+    }
+
+    /// Tells a line about a reader whose user is not known: from the budget that further users share.
+    pub(crate) fn tell_of_readers(
+        &mut self,
+        now: Instant,
+        log: &mut dyn FnMut(&str),
+        line: impl FnOnce() -> String,
+    ) {
+        self.sum_up(now, log);
+        self.tell_by_key(OTHERS, Event::Left, now, log, line);
+    }
+
+    fn tell_by_key(
+        &mut self,
+        key: u64,
+        event: Event,
+        now: Instant,
+        log: &mut dyn FnMut(&str),
+        line: impl FnOnce() -> String,
+    ) {
         let new = || Interval { begun: now, lines: 0, untold: [0; EVENTS.len()] };
         let interval = self.users.entry(key).or_insert_with(new);
         if interval.lines >= LINES_MAX {
@@ -69,7 +91,8 @@ impl LogBudget {
         interval.lines += 1;
         let mut line = clean(&line(), LINE_LEN_MAX);
         if interval.lines == LINES_MAX {
-            line += &format!("; what else {} causes within {} s is only counted", user(key), INTERVAL.as_secs());
+            line +=
+                &format!("; what else {} causes within {} s is only counted", user(key), INTERVAL.as_secs());
         }
         log(&line);
     }
@@ -132,7 +155,8 @@ mod tests {
         let mut lines = Vec::new();
         for number in 0..1000 {
             let event = if number % 2 == 0 { Event::Came } else { Event::Left };
-            budget.tell(7, event, start, &mut |line| lines.push(line.to_owned()), || format!("line {number}"));
+            budget
+                .tell(7, event, start, &mut |line| lines.push(line.to_owned()), || format!("line {number}"));
         }
         budget.tell(8, Event::Refused, start, &mut |line| lines.push(line.to_owned()), || "other".to_owned());
         assert_eq!(lines.len(), LINES_MAX as usize + 1, "{lines:?}");
@@ -140,7 +164,9 @@ mod tests {
         budget.sum_up(start + INTERVAL, &mut |line| lines.push(line.to_owned()));
         assert_eq!(lines.last().unwrap(), "user 7: not told one by one: came 490, left 490");
         assert_eq!(lines.len(), 22, "an interval in which all was told ends without a line");
-        budget.tell(7, Event::Came, start + INTERVAL, &mut |line| lines.push(line.to_owned()), || "again".to_owned());
+        budget.tell(7, Event::Came, start + INTERVAL, &mut |line| lines.push(line.to_owned()), || {
+            "again".to_owned()
+        });
         budget.finish(&mut |line| lines.push(line.to_owned()));
         assert_eq!(lines.last().unwrap(), "again");
     }
@@ -159,7 +185,10 @@ mod tests {
     fn a_line_is_one_line_whatever_it_quotes() {
         let hostile = "a\nb\u{1b}[2J\u{202e}c\u{7f}\u{85}\u{2028}\"d\"";
         let cleaned = clean(hostile, 100);
-        assert!(cleaned.chars().all(|c| !c.is_control() && c != '\u{202e}' && c != '\u{2028}'), "{cleaned:?}");
+        assert!(
+            cleaned.chars().all(|c| !c.is_control() && c != '\u{202e}' && c != '\u{2028}'),
+            "{cleaned:?}"
+        );
         assert!(cleaned.ends_with("\"d\""), "{cleaned}");
         assert!(clean(&"x".repeat(1 << 18), 100).chars().count() <= 103);
         assert!(clean(&"\n".repeat(1 << 18), 100).chars().count() <= 103);

@@ -162,7 +162,14 @@ impl Server {
             }
             self.told.sum_up(Instant::now(), log);
             for capture in &self.captures {
-                capture.news().for_each(|line| log(&format!("{}: {line}", capture.rule().name)));
+                for line in capture.news() {
+                    let line = format!("{}: {line}", capture.rule().name);
+                    // Clients cause lines about readers, of which the worker does not know the user.
+                    match line.starts_with(&format!("{}: reader ", capture.rule().name)) {
+                        true => self.told.tell_of_readers(Instant::now(), log, || line),
+                        false => log(&line),
+                    }
+                }
             }
         }
         self.told.finish(log);
@@ -326,8 +333,11 @@ impl Server {
         let attached =
             Attached { reader: number, buffers: capture.workers() as u32, offer: offer(capture, &access) };
         self.told.tell(client.who.uid, Event::Came, Instant::now(), log, || {
-            let filter =
-                if attach.filter.is_empty() { String::new() } else { format!(", {}", quoted(&attach.filter)) };
+            let filter = if attach.filter.is_empty() {
+                String::new()
+            } else {
+                format!(", {}", quoted(&attach.filter))
+            };
             format!("{} reads {}, {}{filter}", name(client), attach.capture, attach.policy.name())
         });
         client.reading = Some(Reading { number, capture: at, attach });

@@ -63,9 +63,14 @@ impl Folder {
     }
 
     fn check_private(&self) -> Result<(), SyscallError> {
-        let about = std::fs::metadata(self.path()).map_err(|source| SyscallError { call: "fstat", source })?;
+        let about =
+            std::fs::metadata(self.path()).map_err(|source| SyscallError { call: "fstat", source })?;
         let is_ours = about.uid() == crate::privilege::user() && about.mode() & 0o077 == 0;
-        if is_ours { Ok(()) } else { Err(SyscallError::from_errno("the new folder is another's", libc::EPERM)) }
+        if is_ours {
+            Ok(())
+        } else {
+            Err(SyscallError::from_errno("the new folder is another's", libc::EPERM))
+        }
     }
 
     /// A path to this folder that no renaming changes, for this process alone (proc(5)).
@@ -89,7 +94,13 @@ impl PrivateFolder<'_> {
     ///
     /// # Errors
     /// What fchmodat(2) and fchownat(2) say.
-    pub fn own(&self, name: &OsStr, mode: u32, uid: Option<u32>, gid: Option<u32>) -> Result<(), SyscallError> {
+    pub fn own(
+        &self,
+        name: &OsStr,
+        mode: u32,
+        uid: Option<u32>,
+        gid: Option<u32>,
+    ) -> Result<(), SyscallError> {
         let (folder, name) = (self.inner.fd.as_raw_fd(), c_string(name)?);
         // SAFETY: `name` is a C string that lives through the call. In a folder of ours alone the name is no link.
         check("fchmodat", unsafe { libc::fchmodat(folder, name.as_ptr(), mode, 0) })?;
@@ -139,7 +150,8 @@ fn open_at(at: libc::c_int, name: &CString, flags: libc::c_int) -> Result<Folder
 }
 
 fn c_string(name: &OsStr) -> Result<CString, SyscallError> {
-    CString::new(name.as_bytes()).map_err(|_| SyscallError::from_errno("a name with a zero byte", libc::EINVAL))
+    CString::new(name.as_bytes())
+        .map_err(|_| SyscallError::from_errno("a name with a zero byte", libc::EINVAL))
 }
 
 #[cfg(test)]

@@ -281,7 +281,8 @@ fn rename(place: &Place, from: &CString, to: &CString) -> io::Result<()> {
     let dir = place.directory.as_raw_fd();
     let move_with = |flags: libc::c_uint| {
         // SAFETY: both names are NUL-terminated strings that live through the call.
-        let result = unsafe { libc::syscall(libc::SYS_renameat2, dir, from.as_ptr(), dir, to.as_ptr(), flags) };
+        let result =
+            unsafe { libc::syscall(libc::SYS_renameat2, dir, from.as_ptr(), dir, to.as_ptr(), flags) };
         check("renameat2", result as libc::c_int).map(|_| ()).map_err(|error| error.source)
     };
     match move_with(flags as libc::c_uint) {
@@ -451,7 +452,9 @@ mod tests {
             .collect();
         let kept = "CapEff:\t0000000000000002";
         let status = statuses.iter().find(|status| status.contains(kept)).expect("CAP_DAC_OVERRIDE alone");
-        for line in ["CapPrm:\t0000000000000002", "NoNewPrivs:\t1", "Seccomp:\t2", "Uid:\t65534\t65534\t65534"] {
+        for line in
+            ["CapPrm:\t0000000000000002", "NoNewPrivs:\t1", "Seccomp:\t2", "Uid:\t65534\t65534\t65534"]
+        {
             assert!(status.contains(line), "{line}: {status}");
         }
         let file = opener.create(OsStr::new("out1")).expect("created in a folder of root's");

@@ -137,7 +137,8 @@ pub fn drop_to(identity: Option<&Identity>) -> Result<(), SyscallError> {
 /// No program that is started from here on has more rights than this one.
 pub(crate) fn take_no_new() -> Result<(), SyscallError> {
     // SAFETY: prctl(2) with this option takes integers only.
-    check("prctl(PR_SET_NO_NEW_PRIVS)", unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }).map(|_| ())
+    check("prctl(PR_SET_NO_NEW_PRIVS)", unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })
+        .map(|_| ())
 }
 
 fn become_user(identity: &Identity) -> Result<(), SyscallError> {

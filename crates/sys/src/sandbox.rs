@@ -130,7 +130,8 @@ fn landlock(needs: &Needs) -> Result<RulesetStatus, RulesetError> {
     if !needs.all_files {
         created = created.add_rules(path_beneath_rules(READ, read))?;
         created = created.add_rules(path_beneath_rules(&needs.reads, read))?;
-        created = created.add_rules(path_beneath_rules(&needs.writes, AccessFs::WriteFile | AccessFs::Truncate))?;
+        created =
+            created.add_rules(path_beneath_rules(&needs.writes, AccessFs::WriteFile | AccessFs::Truncate))?;
         created = created.add_rules(path_beneath_rules(&needs.makes, making()))?;
         for folder in needs.removes.iter().filter_map(|folder| PathFd::new(folder).ok()) {
             created = created.add_rule(PathBeneath::new(folder, AccessFs::RemoveFile))?;
@@ -253,8 +254,12 @@ mod tests {
         fs::create_dir(&made).unwrap();
         let test = move || {
             let folder = |path: &Path| vec![folder_of(path).unwrap().to_owned()];
-            let needs =
-                Needs { reads: folder(&rules), removes: folder(&socket), makes: vec![made.clone()], ..Needs::default() };
+            let needs = Needs {
+                reads: folder(&rules),
+                removes: folder(&socket),
+                makes: vec![made.clone()],
+                ..Needs::default()
+            };
             let lacks = confine(&needs);
             if !lacks.is_empty() {
                 eprintln!("little_is_left: skipped: {lacks:?}");
@@ -271,7 +276,8 @@ mod tests {
             denied(UdpSocket::bind("127.0.0.1:0").map(drop), "UDP");
             denied(Command::new("/bin/true").spawn().map(drop), "a program was started");
             // SAFETY: takes integers only, and makes nothing: the flags are refused.
-            let made_process = unsafe { libc::syscall(libc::SYS_clone, libc::CLONE_NEWUSER | libc::SIGCHLD, 0, 0, 0, 0) };
+            let made_process =
+                unsafe { libc::syscall(libc::SYS_clone, libc::CLONE_NEWUSER | libc::SIGCHLD, 0, 0, 0, 0) };
             assert_eq!(made_process, -1, "a process with a namespace of its own was made");
             for request in TYPING {
                 // SAFETY: the pointer is to a byte that lives through the call, whatever the descriptor is.

@@ -19,7 +19,8 @@ use crate::{SyscallError, output_file};
 /// # Errors
 /// What open(2) says. [`is_unsupported`] tells those of a file system that has no such files: NFS and FAT have none.
 pub fn create(directory: &Path) -> Result<File, SyscallError> {
-    let opened = File::options().write(true).mode(output_file::mode()).custom_flags(libc::O_TMPFILE).open(directory);
+    let opened =
+        File::options().write(true).mode(output_file::mode()).custom_flags(libc::O_TMPFILE).open(directory);
     opened.map_err(|source| SyscallError { call: "open(O_TMPFILE)", source })
 }
 

@@ -54,8 +54,7 @@ pub(super) fn needs(args: &CaptureArgs, filtering: &Filtering, is_live: bool, ha
         // Pipes that have the names of files in a rotation are opened with what rights are left.
         writes: if has_opener { folder() } else { Vec::new() },
         makes: if has_opener { Vec::new() } else { folder() },
-        ip: args.names && args.numeric == 0
-            || is_live && privileges::may_ask_for_names(filtering.text()),
+        ip: args.names && args.numeric == 0 || is_live && privileges::may_ask_for_names(filtering.text()),
         ..Needs::default()
     }
 }
