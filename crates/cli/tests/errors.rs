@@ -155,7 +155,9 @@ fn root_writes_through_no_link_unless_told() {
     let folder = tempfile::tempdir().unwrap();
     let [target, link, flows] = ["target", "link.pcap", "flows.json"].map(|name| folder.path().join(name));
     fs::write(&target, "content").unwrap();
-    [&link, &flows].map(|path| std::os::unix::fs::symlink(&target, path).unwrap());
+    for path in [&link, &flows] {
+        std::os::unix::fs::symlink(&target, path).unwrap();
+    }
     let copy = ["capture", "-r", sample::STORED, "-Z", "root", "-w", link.to_str().unwrap()];
     run(copy).failed_saying(&["it is a link", "--follow-links"]);
     let rows = format!("json:{}", flows.display());

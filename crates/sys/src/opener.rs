@@ -202,7 +202,7 @@ fn give_up(place: &Place) -> Result<(), SyscallError> {
         capability::keep_only(kept)?;
     }
     privilege::take_no_new()?;
-    // What the kernel lacks of this the daemon tells of; here capabilities and names must do.
+    // Where the kernel has neither Landlock nor seccomp, the user, one capability and the check of names are what holds it.
     sandbox::confine_to_folder(place.directory.as_fd());
     Ok(())
 }
