@@ -198,6 +198,7 @@ fn failure(error: &Error, format: &str, snap_len: u32) -> Failure {
         Error::Corrupt { cap_len: Some(cap_len), .. } => {
             format!("invalid packet capture length {cap_len}, bigger than snaplen of {snap_len}")
         }
+        Error::Unsupported { libpcap, .. } => libpcap.clone(),
         other => other.to_string(),
     };
     Failure::error(text)

@@ -14,7 +14,7 @@ use tapline_packet::{BATCH_MAX, Batch, Interface, Record};
 use crate::error::{Error, Place};
 use crate::input::{Compression, Input};
 use crate::read::detect::{self, DETECT_LEN, Format};
-use crate::read::{Fault, Found, Parser, Stop, Window, erf, pcap, pcapng};
+use crate::read::{Found, Parser, Stop, Window, erf, pcap, pcapng};
 use crate::section::{InterfaceStatistics, Section};
 
 /// Reads a pcap, pcapng or ERF file, plain or packed with gzip, zstd or lz4, and lends its packets in batches.
@@ -253,7 +253,7 @@ impl FileSource {
         let mut found = Found { interfaces, records };
         let result = parser.parse(&mut window, &mut found);
         self.lent = window.at - start;
-        result.map_err(|fault| self.corrupt(fault, self.lent))
+        result.map_err(|fault| fault.in_file(&self.name, self.place(self.lent)))
     }
 
     /// The error for input that ended when the parser had stopped so; `None` where a file may end.
@@ -269,15 +269,6 @@ impl FileSource {
         }
         let item_offset = place.offset - have - consumed;
         Some(Error::Truncated { name, place, item, item_offset, missing: len.saturating_sub(have) })
-    }
-
-    fn corrupt(&self, fault: Fault, at: usize) -> Error {
-        Error::Corrupt {
-            name: self.name.clone(),
-            place: self.place(at),
-            reason: fault.reason,
-            cap_len: fault.cap_len,
-        }
     }
 
     /// The place `at` bytes into the window.
@@ -384,12 +375,7 @@ fn start_pcap(input: &mut Input, name: &str, interfaces: &mut Vec<Interface>) ->
             input.consume(header.len);
             Ok(Parser::Pcap(header.parser))
         }
-        Err(fault) => Err(Error::Corrupt {
-            name: name.to_owned(),
-            place: place(input, 0),
-            reason: fault.reason,
-            cap_len: fault.cap_len,
-        }),
+        Err(fault) => Err(fault.in_file(name, place(input, 0))),
     }
 }
 

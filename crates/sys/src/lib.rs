@@ -21,6 +21,7 @@
 //! affinity                                  which processors a thread runs on
 //! NetNs, capability, privilege              where we stand and what we may do
 //! Opener                                    files opened by a process that kept its rights
+//! standard_output                           whether the program was started with one
 //! vectorscan                                sets of strings through the system's libhs (a feature)
 //! ```
 //!
@@ -59,6 +60,7 @@ pub mod proc_packet;
 pub mod process;
 mod route;
 mod shared_words;
+pub mod standard_output;
 mod terminal;
 pub mod timer;
 pub mod tsc;

@@ -54,9 +54,14 @@ impl Compression {
         }
     }
 
-    /// The unpacked stream of `magic` followed by `rest`. Members or frames that follow each other are one stream.
+    /// The unpacked stream of `magic` followed by `rest`.
     pub(super) fn unpack(self, magic: Vec<u8>, rest: Counting) -> io::Result<Box<dyn Read + Send>> {
-        let packed = BufReader::with_capacity(PACKED_BUFFER_LEN, Cursor::new(magic).chain(rest));
+        self.unpack_all(Cursor::new(magic).chain(rest))
+    }
+
+    /// The unpacked stream. Members or frames that follow each other are one stream.
+    pub(crate) fn unpack_all(self, packed: impl Read + Send + 'static) -> io::Result<Box<dyn Read + Send>> {
+        let packed = BufReader::with_capacity(PACKED_BUFFER_LEN, packed);
         Ok(match self {
             Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(packed)),
             Compression::Zstd => Box::new(zstd::Decoder::with_buffer(packed)?),

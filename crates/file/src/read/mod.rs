@@ -2,6 +2,8 @@
 
 use tapline_packet::{BATCH_MAX, Interface, Record};
 
+use crate::error::{Error, Place};
+
 pub(crate) mod detect;
 pub(crate) mod erf;
 pub(crate) mod pcap;
@@ -69,11 +71,27 @@ pub(crate) struct Fault {
     pub(crate) reason: String,
     /// The captured length that a packet claims, where that is what is wrong.
     pub(crate) cap_len: Option<u32>,
+    /// What libpcap says where the item is no contradiction but of a version or kind that is not read.
+    pub(crate) unsupported: Option<String>,
 }
 
 impl Fault {
     pub(crate) fn new(reason: String) -> Fault {
-        Fault { reason, cap_len: None }
+        Fault { reason, cap_len: None, unsupported: None }
+    }
+
+    /// A version or kind that is not read, in our words and in those of libpcap.
+    pub(crate) fn unsupported(reason: String, libpcap: String) -> Fault {
+        Fault { reason, cap_len: None, unsupported: Some(libpcap) }
+    }
+
+    /// The error for a fault in the file of this name.
+    pub(crate) fn in_file(self, name: &str, place: Place) -> Error {
+        let (name, Fault { reason, cap_len, unsupported }) = (name.to_owned(), self);
+        match unsupported {
+            Some(libpcap) => Error::Unsupported { name, place, what: reason, libpcap },
+            None => Error::Corrupt { name, place, reason, cap_len },
+        }
     }
 }
 

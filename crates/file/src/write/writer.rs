@@ -8,7 +8,7 @@ use tapline_sys::open_files;
 
 use super::name::Names;
 use super::options::{Files, Format, WriteOptions};
-use super::output::{Failure, Output, part_name};
+use super::output::{Failure, Output, Target, part_name};
 use super::rotation::{ByClock, Course};
 use super::{pcap, pcapng};
 use crate::error::WriteError;
@@ -34,7 +34,7 @@ pub enum Progress {
 /// Files hold whole records at all times but while a write is under way, also when the disk is full.
 pub struct FileWriter {
     options: WriteOptions,
-    files: Box<dyn Files>,
+    place: Box<dyn Place>,
     names: Names,
     course: Course,
     encoder: Encoder,
@@ -58,10 +58,27 @@ struct Current {
     len: u64,
 }
 
+/// Where outputs are made and named: a file system, or what stands for one in a test.
+pub(super) trait Place: Send {
+    fn create(&mut self, path: &Path) -> io::Result<Box<dyn Target>>;
+    fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()>;
+}
+
+impl Place for Box<dyn Files> {
+    fn create(&mut self, path: &Path) -> io::Result<Box<dyn Target>> {
+        let file = Files::create(self.as_mut(), path)?;
+        Ok(Box::new(file))
+    }
+
+    fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        Files::rename(self.as_mut(), from, to)
+    }
+}
+
 enum Encoder {
     Pcap {
         encoder: pcap::Encoder,
-        /// The last interface whose link type was found to fit, and its snap length.
+        /// The last interface whose link type was found to fit, and the most bytes of its packets.
         fits: Option<(InterfaceId, u32)>,
     },
     /// The interfaces described so far.
@@ -80,6 +97,15 @@ impl FileWriter {
         now: Timestamp,
         files: Box<dyn Files>,
     ) -> Result<FileWriter, WriteError> {
+        FileWriter::create_in(Box::new(files), options, interfaces, now)
+    }
+
+    pub(super) fn create_in(
+        place: Box<dyn Place>,
+        options: WriteOptions,
+        interfaces: &[Interface],
+        now: Timestamp,
+    ) -> Result<FileWriter, WriteError> {
         options.rotation.check()?;
         if options.is_standard_output() && options.rotation.is_used() {
             return Err(WriteError::Options(
@@ -88,9 +114,7 @@ impl FileWriter {
         }
         let encoder = match options.format {
             Format::Pcap => {
-                let default = Interface::new("", LinkType::ETHERNET);
-                let interface = interfaces.first().unwrap_or(&default);
-                let encoder = pcap::Encoder::new(options.precision, interface, options.snap_len);
+                let encoder = pcap::Encoder::new(options.precision, interfaces, options.snap_len);
                 Encoder::Pcap { encoder, fits: None }
             }
             Format::Pcapng => Encoder::Pcapng { interfaces: interfaces.to_vec() },
@@ -99,7 +123,7 @@ impl FileWriter {
         let mut writer = FileWriter {
             course: Course::new(options.rotation, now),
             names,
-            files,
+            place,
             encoder,
             current: None,
             buffer: Vec::with_capacity(BUFFER_LEN * 2),
@@ -114,7 +138,7 @@ impl FileWriter {
         Ok(writer)
     }
 
-    /// Packets that stand in files as whole records, or were taken by a pipe or packer.
+    /// Packets that a reader finds in what the system took: whole records, and of packed files those before the last mark.
     pub fn written(&self) -> u64 {
         self.written
     }
@@ -159,12 +183,7 @@ impl FileWriter {
     /// # Errors
     /// If it cannot be written.
     pub fn flush(&mut self) -> Result<(), WriteError> {
-        self.write_buffer()?;
-        let Some(current) = &mut self.current else { return Ok(()) };
-        match current.output.flush() {
-            Ok(()) => Ok(()),
-            Err(source) => Err(self.fail(Failure { taken: 0, source })),
-        }
+        self.write_buffer()
     }
 
     /// Does what goes by the clock: the next file of a rotation by time, statistics in pcapng. To be called several times
@@ -245,14 +264,16 @@ impl FileWriter {
                             let have = encoder.link_type;
                             return Err(link_types(self.path(), have, interface));
                         }
-                        *fits = Some((id, interface.snap_len));
-                        interface.snap_len
+                        let limit = encoder.limit(interface.snap_len);
+                        *fits = Some((id, limit));
+                        limit
                     }
                 };
                 encoder.packet(&mut self.buffer, &packet, snap_len);
             }
             Encoder::Pcapng { interfaces } => {
-                pcapng::packet(&mut self.buffer, &packet, interface(interfaces, id)?, batch.options(index));
+                let (interface, options) = (interface(interfaces, id)?, batch.options(index));
+                pcapng::packet(&mut self.buffer, &packet, interface, self.options.snap_len, options);
             }
         }
         if let Some(current) = &mut self.current {
@@ -287,7 +308,7 @@ impl FileWriter {
         } else if open_files::is_read(opened) {
             Err(io::Error::other("packets are read from it; name another file"))
         } else {
-            self.files.create(opened).and_then(|file| Output::new(file, self.options.compression))
+            self.place.create(opened).and_then(|target| Output::new(target, self.options.compression))
         };
         let output = output.map_err(|source| WriteError::Create { name, source })?;
         self.header();
@@ -334,17 +355,21 @@ impl FileWriter {
         self.write_buffer()?;
         let Some(Current { output, path, part_path, .. }) = self.current.take() else { return Ok(()) };
         let name = path.display().to_string();
-        output.finish().map_err(|source| self.explain(&name, source))?;
-        if let Some(part_path) = part_path {
-            self.files.rename(&part_path, &path).map_err(|source| WriteError::Create { name, source })?;
-        }
-        Ok(())
+        // Without its end a packed file still holds all packets: it gets its name all the same.
+        let finished = output.finish().map_err(|source| self.explain(&name, source));
+        let renamed = match part_path {
+            Some(part_path) => self.place.rename(&part_path, &path),
+            None => Ok(()),
+        };
+        finished.and(renamed.map_err(|source| WriteError::Create { name, source }))
     }
 
     fn write_buffer(&mut self) -> Result<(), WriteError> {
         let Some(current) = &mut self.current else { return Ok(()) };
-        let result = current.output.write(&self.buffer);
-        match result {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        match current.output.write(&self.buffer) {
             Ok(()) => {
                 self.buffer.clear();
                 self.buffer.shrink_to(BUFFER_LEN * 2);
@@ -361,12 +386,12 @@ impl FileWriter {
         self.written += packets;
         self.lost += std::mem::take(&mut self.gathered).saturating_sub(packets);
         self.buffer.clear();
-        let Some(mut current) = self.current.take() else { return self.is_closed() };
+        let Some(current) = self.current.take() else { return self.is_closed() };
         let name = current.path.display().to_string();
         // If even this fails, the first failure is what matters; readers deliver all before the cut.
-        let _ = current.output.cut(keep);
+        let _ = current.output.repair(&failure, keep);
         if let Some(part_path) = current.part_path {
-            let _ = self.files.rename(&part_path, &current.path);
+            let _ = self.place.rename(&part_path, &current.path);
         }
         self.explain(&name, failure.source)
     }

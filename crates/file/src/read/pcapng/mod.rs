@@ -198,7 +198,10 @@ impl Parser {
         let (major, minor) = (self.order.u16(block, 12), self.order.u16(block, 14));
         // 1.2 was written by mistake and means 1.0 (libpcap reads it so).
         if major != 1 || !matches!(minor, 0 | 2) {
-            return Err(Fault::new(format!("this is version {major}.{minor} of pcapng; 1.0 can be read")));
+            return Err(Fault::unsupported(
+                format!("this is version {major}.{minor} of pcapng; 1.0 can be read"),
+                format!("unsupported pcapng savefile version {major}.{minor}"),
+            ));
         }
         self.previous = self.interfaces.drain(..).map(|interface| interface.id).collect();
         self.sections.push(Section::parse(self.order, &block[SECTION_HEADER_LEN..]));
@@ -373,7 +376,7 @@ fn check_cap_len(cap_len: u32, interface: &SectionInterface) -> Result<(), Fault
         let link_type = interface.link_type;
         let reason =
             format!("a packet has {cap_len} captured bytes; link type {link_type} has at most {max}");
-        return Err(Fault { reason, cap_len: Some(cap_len) });
+        return Err(Fault { cap_len: Some(cap_len), ..Fault::new(reason) });
     }
     Ok(())
 }
