@@ -4,7 +4,9 @@
 //! place before `main`, so that no file which is opened later takes the number; what is written there is lost, and no call fails. The
 //! look here is earlier: the dynamic linker calls it before the library starts.
 
+use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static IS_CLOSED: AtomicBool = AtomicBool::new(false);
@@ -30,6 +32,32 @@ pub fn check() -> io::Result<()> {
     match IS_CLOSED.load(Ordering::Relaxed) {
         true => Err(io::Error::from_raw_os_error(libc::EBADF)),
         false => Ok(()),
+    }
+}
+
+/// Standard output as a file, without the line buffer of the standard library, which keeps what did not fit and takes a closed descriptor for
+/// an open one.
+///
+/// # Errors
+/// As [`check`], and as dup(2).
+pub fn file() -> io::Result<File> {
+    check()?;
+    Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
+}
+
+/// Has every write to a standard output that was closed fail (as on a full disk) instead of getting lost. To be called early in `main`.
+///
+/// # Errors
+/// As open(2) of /dev/full, null(4), and dup2(2).
+pub fn refuse_if_closed() -> io::Result<()> {
+    if check().is_ok() {
+        return Ok(());
+    }
+    let full = OpenOptions::new().write(true).open("/dev/full")?;
+    // SAFETY: both are open descriptors; the second is /dev/null, which the standard library opened in the place of a closed one.
+    match unsafe { libc::dup2(full.as_raw_fd(), libc::STDOUT_FILENO) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, Cursor, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tapline_packet::{Batch, Interface, LinkType, Meta, Record, Selection, Timestamp};
+use tapline_packet::{Batch, Interface, LinkType, Meta, Now, Record, Selection, Timestamp};
 
 use super::options::{Format, WriteOptions};
 use super::output::Target;
@@ -136,7 +136,7 @@ fn write(way: Way, disk: &Handle) -> (u64, u64, usize) {
     if way.is_rotated {
         options.rotation = Rotation { size_max: Some(400), ..Rotation::default() };
     }
-    let start = Timestamp::from_parts(1_700_000_000, 0);
+    let start = Now::unset(Timestamp::from_parts(1_700_000_000, 0));
     let Ok(mut writer) = FileWriter::create_in(Box::new(disk.clone()), options, &interfaces, start) else {
         return (0, 0, 0);
     };

@@ -12,7 +12,6 @@
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
-use std::os::fd::AsFd;
 use std::path::Path;
 
 use super::packer::Packer;
@@ -86,9 +85,7 @@ impl Output {
     /// # Errors
     /// If standard output was closed when the program began.
     pub(super) fn standard(compression: Option<Compression>) -> io::Result<Output> {
-        tapline_sys::standard_output::check()?;
-        let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-        Output::new(Box::new(StandardOutput(file)), compression)
+        Output::new(Box::new(StandardOutput(tapline_sys::standard_output::file()?)), compression)
     }
 
     /// Writes all of `bytes`, so that readers can see them.

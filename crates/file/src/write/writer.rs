@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tapline_packet::{Batch, Interface, InterfaceId, LinkType, Selection, Timestamp};
+use tapline_packet::{Batch, Interface, InterfaceId, LinkType, Now, Selection};
 use tapline_sys::open_files;
 
 use super::name::Names;
@@ -45,7 +45,8 @@ pub struct FileWriter {
     written: u64,
     lost: u64,
     statistics: Vec<InterfaceStatistics>,
-    statistics_due: Timestamp,
+    /// When statistics are due, by the steady clock.
+    statistics_due_ns: i64,
 }
 
 /// The file being written.
@@ -94,7 +95,7 @@ impl FileWriter {
     pub fn create(
         options: WriteOptions,
         interfaces: &[Interface],
-        now: Timestamp,
+        now: Now,
         files: Box<dyn Files>,
     ) -> Result<FileWriter, WriteError> {
         FileWriter::create_in(Box::new(files), options, interfaces, now)
@@ -104,7 +105,7 @@ impl FileWriter {
         place: Box<dyn Place>,
         options: WriteOptions,
         interfaces: &[Interface],
-        now: Timestamp,
+        now: Now,
     ) -> Result<FileWriter, WriteError> {
         options.rotation.check()?;
         if options.is_standard_output() && options.rotation.is_used() {
@@ -131,7 +132,7 @@ impl FileWriter {
             written: 0,
             lost: 0,
             statistics: Vec::new(),
-            statistics_due: now.plus_nanos(options.statistics_interval_ns),
+            statistics_due_ns: now.steady_ns.saturating_add(options.statistics_interval_ns),
             options,
         };
         writer.begin_file()?;
@@ -193,7 +194,7 @@ impl FileWriter {
     /// If a file cannot be completed or created.
     pub fn tick(
         &mut self,
-        now: Timestamp,
+        now: Now,
         statistics: &[InterfaceStatistics],
     ) -> Result<Progress, WriteError> {
         self.statistics = statistics.to_vec();
@@ -298,11 +299,11 @@ impl FileWriter {
     }
 
     fn begin_file(&mut self) -> Result<(), WriteError> {
-        let path = self.names.make(self.course.period_start, self.course.number())?;
+        let path = self.names.make(self.course.period_start(), self.course.number())?;
         let part_path =
             (self.options.has_part_name && !self.options.is_standard_output()).then(|| part_name(&path));
         let opened = part_path.as_deref().unwrap_or(&path);
-        let name = path.display().to_string();
+        let name = self.shown(&path);
         let output = if self.options.is_standard_output() {
             Output::standard(self.options.compression)
         } else if open_files::is_read(opened) {
@@ -330,12 +331,12 @@ impl FileWriter {
         }
     }
 
-    fn write_due_statistics(&mut self, now: Timestamp) -> Result<(), WriteError> {
+    fn write_due_statistics(&mut self, now: Now) -> Result<(), WriteError> {
         let interval = self.options.statistics_interval_ns;
-        if interval <= 0 || now < self.statistics_due {
+        if interval <= 0 || now.steady_ns < self.statistics_due_ns {
             return Ok(());
         }
-        self.statistics_due = now.plus_nanos(interval);
+        self.statistics_due_ns = now.steady_ns.saturating_add(interval);
         self.gather_statistics();
         self.write_buffer()
     }
@@ -354,7 +355,7 @@ impl FileWriter {
         self.gather_statistics();
         self.write_buffer()?;
         let Some(Current { output, path, part_path, .. }) = self.current.take() else { return Ok(()) };
-        let name = path.display().to_string();
+        let name = self.shown(&path);
         // Without its end a packed file still holds all packets: it gets its name all the same.
         let finished = output.finish().map_err(|source| self.explain(&name, source));
         let renamed = match part_path {
@@ -387,7 +388,7 @@ impl FileWriter {
         self.lost += std::mem::take(&mut self.gathered).saturating_sub(packets);
         self.buffer.clear();
         let Some(current) = self.current.take() else { return self.is_closed() };
-        let name = current.path.display().to_string();
+        let name = self.shown(&current.path);
         // If even this fails, the first failure is what matters; readers deliver all before the cut.
         let _ = current.output.repair(&failure, keep);
         if let Some(part_path) = current.part_path {
@@ -419,6 +420,14 @@ impl FileWriter {
         (end, packets)
     }
 
+    /// What messages call a file.
+    fn shown(&self, path: &Path) -> String {
+        match self.options.is_standard_output() {
+            true => "standard output".to_owned(),
+            false => path.display().to_string(),
+        }
+    }
+
     fn explain(&self, name: &str, source: io::Error) -> WriteError {
         let name = name.to_owned();
         match source.kind() {
@@ -433,7 +442,7 @@ impl FileWriter {
     fn is_closed(&self) -> WriteError {
         let source =
             io::Error::other("the output is closed, after a failure or because all files are complete");
-        WriteError::Write { name: self.options.path.display().to_string(), source }
+        WriteError::Write { name: self.shown(&self.options.path), source }
     }
 }
 
