@@ -408,6 +408,24 @@ mod tests {
         assert_eq!(refusal(&header(2, 5)), "unsupported pcap savefile version 2.5");
     }
 
+    #[test]
+    fn what_is_not_read_is_refused_in_libpcaps_words() {
+        let refusal = |bytes: Vec<u8>| {
+            let opened = FileSource::from_reader(Box::new(io::Cursor::new(bytes)), "test");
+            failure(&opened.err().expect("refused"), "pcap", 0).text.into_owned()
+        };
+        let mut reserved = header(2, 4);
+        reserved[20..24].copy_from_slice(&0x0030_0001u32.to_ne_bytes());
+        assert_eq!(refusal(reserved), "savefile linktype reserved bits set (0x00300000)");
+        assert_eq!(refusal(header(2, 5)), "unsupported pcap savefile version 2.5");
+        let mut section = [0x0a0d_0d0au32, 28, BYTE_ORDER_MAGIC, 1 << 16, u32::MAX, u32::MAX, 28];
+        if cfg!(target_endian = "big") {
+            section[3] = 1;
+        }
+        let section = section.map(u32::to_ne_bytes).concat();
+        assert_eq!(refusal(section), "unsupported pcapng savefile version 0.1");
+    }
+
     /// Who reads the stream is gone before it is closed.
     #[test]
     #[cfg(target_env = "gnu")]

@@ -27,10 +27,10 @@ extern "C" fn look() {
 /// Whether standard output was open when the program began.
 ///
 /// # Errors
-/// EBADF if it was closed: what is written there is lost.
+/// If it was closed: what is written there is lost.
 pub fn check() -> io::Result<()> {
     match IS_CLOSED.load(Ordering::Relaxed) {
-        true => Err(io::Error::from_raw_os_error(libc::EBADF)),
+        true => Err(io::Error::other("it was closed when the program began")),
         false => Ok(()),
     }
 }

@@ -311,7 +311,10 @@ impl FileWriter {
         } else {
             self.place.create(opened).and_then(|target| Output::new(target, self.options.compression))
         };
-        let output = output.map_err(|source| WriteError::Create { name, source })?;
+        let output = output.map_err(|source| match self.options.is_standard_output() {
+            true => WriteError::Write { name, source },
+            false => WriteError::Create { name, source },
+        })?;
         self.header();
         let len = self.buffer.len() as u64;
         self.current = Some(Current { output, path, part_path, len });
