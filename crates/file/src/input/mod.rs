@@ -27,6 +27,7 @@
 //! the bytes ours to put into this machine's order.
 
 mod compression;
+mod lz4;
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -77,7 +78,7 @@ impl Input {
         let raw_read = Arc::new(AtomicU64::new(0));
         let mut counting = Counting { reader, count: Arc::clone(&raw_read) };
         let mut magic = [0; MAGIC_LEN];
-        let have = read_up_to(&mut counting, &mut magic)?;
+        let have = read_magic(&mut counting, &mut magic)?;
         let compression = Compression::detect(&magic[..have]);
         let mut buffer = vec![0; BUFFER_LEN];
         let (reader, end) = match compression {
@@ -203,6 +204,29 @@ fn read_once(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             result => return result,
         }
+    }
+}
+
+/// Reads the first bytes, behind frames that decoders of zstd and lz4 pass over.
+fn read_magic(reader: &mut impl Read, magic: &mut [u8; MAGIC_LEN]) -> io::Result<usize> {
+    let mut have = read_up_to(reader, magic)?;
+    let mut was_skipped = false;
+    while Compression::is_skippable(&magic[..have]) {
+        let mut rest = [0; 2];
+        let more = read_up_to(reader, &mut rest)?;
+        let len = u32::from_le_bytes([magic[4], magic[5], rest[0], rest[1]]);
+        if have < MAGIC_LEN || more < 2 || io::copy(&mut reader.take(len.into()), &mut io::sink())? < len.into() {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ends in a frame to be passed over"));
+        }
+        was_skipped = true;
+        have = read_up_to(reader, magic)?;
+    }
+    match Compression::detect(&magic[..have]) {
+        None if was_skipped => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "a frame to be passed over is followed by none of zstd or lz4",
+        )),
+        _ => Ok(have),
     }
 }
 
