@@ -63,7 +63,9 @@ fn main() -> ExitCode {
     result.unwrap_or_else(|error| {
         if !is_broken_pipe(&error) {
             let closed = match standard_output::check() {
-                Err(_) if is_kind(&error, io::ErrorKind::StorageFull) => "standard output was closed when the program began: ",
+                Err(_) if is_kind(&error, io::ErrorKind::StorageFull) => {
+                    "standard output was closed when the program began: "
+                }
                 _ => "",
             };
             let _ = writeln!(io::stderr(), "tapline: {closed}{}", chain(&error));

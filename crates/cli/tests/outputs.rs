@@ -135,10 +135,8 @@ fn a_reader_that_leaves_a_fifo_is_an_error() {
         let fifo = folder.path().join(name);
         assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
         let graph = format!("file({:?}) -> record({:?})", text(&input), text(&fifo));
-        let words: [&[&str]; 2] = [
-            &["capture", "-r", text(&input), "-w", text(&fifo), "--json"],
-            &["run", "--json", "-e", &graph],
-        ];
+        let words: [&[&str]; 2] =
+            [&["capture", "-r", text(&input), "-w", text(&fifo), "--json"], &["run", "--json", "-e", &graph]];
         for words in words {
             let reader = leaving_reader(&fifo);
             let finished = run(words);
@@ -216,7 +214,8 @@ fn a_reader_of_lines_may_leave_a_reader_of_packets_not() {
     };
     let lines = before_head(&["capture", "-n", "-r", text(&input)]).succeeded();
     assert!(!lines.stderr.contains("reader has gone") && lines.stderr.contains("LOST"), "{}", lines.stderr);
-    before_head(&["capture", "-r", text(&input), "-w", "-"]).failed_saying(&["standard output", "reader has gone"]);
+    before_head(&["capture", "-r", text(&input), "-w", "-"])
+        .failed_saying(&["standard output", "reader has gone"]);
     before_head(&["capture", "-n", "-r", text(&input), "-w", text(&copy), "--print"])
         .failed_saying(&["standard output", "reader has gone"]);
 }

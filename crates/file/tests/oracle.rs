@@ -41,7 +41,8 @@ fn copy(from: &Path, to: &Path, change: impl FnOnce(&mut WriteOptions)) {
     options.section = Section::of_this_machine("tapline test");
     change(&mut options);
     let start = Timestamp::EPOCH;
-    let mut writer = FileWriter::create(options, source.interfaces(), Now::unset(start), Box::new(Plain)).unwrap();
+    let mut writer =
+        FileWriter::create(options, source.interfaces(), Now::unset(start), Box::new(Plain)).unwrap();
     while source.advance().unwrap_or_else(|error| panic!("{error}")) {
         let batch = source.batch();
         let mut selection = Selection::none();

@@ -98,10 +98,8 @@ fn frames_follow_each_other_in_any_way() {
     for (index, (name, first)) in forms(&[a]).into_iter().enumerate() {
         let second = forms(&[b]).swap_remove(index).1;
         let empty = &nothing[index].1;
-        let mut streams = vec![
-            [&first[..], &second].concat(),
-            [empty, &first[..], empty, &second, empty].concat(),
-        ];
+        let mut streams =
+            vec![[&first[..], &second].concat(), [empty, &first[..], empty, &second, empty].concat()];
         if name != "gzip" {
             let skip = skippable;
             streams.extend([

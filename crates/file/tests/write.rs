@@ -385,11 +385,29 @@ fn rotated_names_and_contents_equal_tcpdumps() {
     }
 }
 
+/// Two captures into one file would leave neither: the second is refused, and the first keeps what it has.
+#[test]
+fn one_file_has_one_writer() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.pcap");
+    let options = || WriteOptions::new(&path, &ethernet());
+    let mut first = writer(options(), &ethernet());
+    write_packets(&mut first, &ethernet(), 60, 3).unwrap();
+    first.flush().unwrap();
+    let second = FileWriter::create(options(), &ethernet(), now(0), Box::new(Plain));
+    let error = second.err().expect("refused").to_string();
+    assert!(error.contains("another program writes to it"), "{error}");
+    assert_eq!(read(&std::fs::read(&path).unwrap()).packets.len(), 3);
+    first.finish(&[]).unwrap();
+    drop(writer(options(), &ethernet()));
+}
+
 #[test]
 fn standard_output_cannot_be_rotated() {
     let mut options = WriteOptions::new("-".as_ref(), &ethernet());
     options.rotation.size_max = Some(5);
-    let error = FileWriter::create(options, &ethernet(), Now::unset(START), Box::new(Plain)).err().expect("refused");
+    let error =
+        FileWriter::create(options, &ethernet(), Now::unset(START), Box::new(Plain)).err().expect("refused");
     assert!(error.to_string().contains("standard output"));
 }
 
@@ -448,7 +466,8 @@ fn a_broken_pipe_is_told_apart() {
 #[test]
 fn a_device_that_is_full_at_once() {
     let options = WriteOptions::new("/dev/full".as_ref(), &ethernet());
-    let error = FileWriter::create(options, &ethernet(), Now::unset(START), Box::new(Plain)).err().expect("full");
+    let error =
+        FileWriter::create(options, &ethernet(), Now::unset(START), Box::new(Plain)).err().expect("full");
     assert!(matches!(error, WriteError::DiskFull { .. }), "{error}");
 }
 

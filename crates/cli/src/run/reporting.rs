@@ -119,7 +119,8 @@ impl State {
     fn line(&mut self, watch: &Watch<'_>) {
         let sum = self.sum();
         let delivered = sum.delivered;
-        let (then, before) = self.last.replace((watch.steady_ns, delivered)).unwrap_or((watch.steady_ns, delivered));
+        let (then, before) =
+            self.last.replace((watch.steady_ns, delivered)).unwrap_or((watch.steady_ns, delivered));
         let seconds = watch.steady_ns.saturating_sub(then).max(1) as f64 / 1e9;
         let rate = (delivered.saturating_sub(before) as f64 / seconds) as u64;
         let part = match watch.progress {
@@ -143,7 +144,11 @@ pub(super) fn conclude(args: &RunArgs, account: &GraphAccount, results: &[(Strin
     if args.json {
         let members = results.iter().map(|(name, table)| (name.clone(), table.to_json()));
         let results: Map<String, Value> = members.collect();
-        return output::tell(&format!("{}\n{}\n", json!({ "results": results }), report::graph_json(account)));
+        return output::tell(&format!(
+            "{}\n{}\n",
+            json!({ "results": results }),
+            report::graph_json(account)
+        ));
     }
     let mut text = String::new();
     for (name, table) in results {

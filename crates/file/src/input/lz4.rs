@@ -30,7 +30,8 @@ pub(super) struct Lz4Frames<R: BufRead>(FrameDecoder<Walk<R>>);
 
 impl<R: BufRead> Lz4Frames<R> {
     pub(super) fn new(packed: R) -> Lz4Frames<R> {
-        let walk = Walk { packed, at: At::Frame, field: [0; 4], field_len: 0, handed: 0, rest: 0, is_cut: false };
+        let walk =
+            Walk { packed, at: At::Frame, field: [0; 4], field_len: 0, handed: 0, rest: 0, is_cut: false };
         Lz4Frames(FrameDecoder::new(walk))
     }
 }
@@ -56,7 +57,9 @@ enum At {
     Frame,
     /// FLG and BD.
     Descriptor,
-    Block { flags: u8 },
+    Block {
+        flags: u8,
+    },
     /// Something that is no frame: the decoder says what it thinks of it.
     Unknown,
 }

@@ -215,7 +215,10 @@ fn read_magic(reader: &mut impl Read, magic: &mut [u8; MAGIC_LEN]) -> io::Result
         let mut rest = [0; 2];
         let more = read_up_to(reader, &mut rest)?;
         let len = u32::from_le_bytes([magic[4], magic[5], rest[0], rest[1]]);
-        if have < MAGIC_LEN || more < 2 || io::copy(&mut reader.take(len.into()), &mut io::sink())? < len.into() {
+        if have < MAGIC_LEN
+            || more < 2
+            || io::copy(&mut reader.take(len.into()), &mut io::sink())? < len.into()
+        {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ends in a frame to be passed over"));
         }
         was_skipped = true;

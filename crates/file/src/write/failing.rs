@@ -104,9 +104,7 @@ struct Way {
 fn ways() -> Vec<Way> {
     let mut ways = Vec::new();
     for format in [Format::Pcap, Format::Pcapng] {
-        for compression in
-            [None, Some(Compression::Gzip), Some(Compression::Zstd), Some(Compression::Lz4)]
-        {
+        for compression in [None, Some(Compression::Gzip), Some(Compression::Zstd), Some(Compression::Lz4)] {
             for number in 0..16u8 {
                 let bit = |bit: u8| number & 1 << bit != 0;
                 let (is_flushed_each_batch, is_rotated) = (bit(0), bit(1));

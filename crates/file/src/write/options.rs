@@ -1,6 +1,6 @@
 //! What is to be written, and where.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -126,8 +126,17 @@ pub trait Files: Send {
 pub struct Plain;
 
 impl Files for Plain {
+    /// A file that another program writes with a lock (flock(2)), as this one does, is refused before it is emptied.
     fn create(&mut self, path: &Path) -> io::Result<File> {
-        File::create(path)
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+        if file.metadata()?.is_file() {
+            // Where files cannot be locked they are written without.
+            if let Err(TryLockError::WouldBlock) = file.try_lock() {
+                return Err(io::Error::other("another program writes to it; name another file"));
+            }
+            file.set_len(0)?;
+        }
+        Ok(file)
     }
 
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {

@@ -91,8 +91,11 @@ impl Output {
     /// Writes all of `bytes`, so that readers can see them.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let Some(packer) = &mut self.packer else {
-            return write_all(&mut self.target, bytes)
-                .map_err(|(torn, source)| Failure { taken: torn, source, torn });
+            return write_all(&mut self.target, bytes).map_err(|(torn, source)| Failure {
+                taken: torn,
+                source,
+                torn,
+            });
         };
         let packed = packer.pack(bytes).map_err(|source| Failure { taken: 0, source, torn: 0 })?;
         match write_all(&mut self.target, packed) {

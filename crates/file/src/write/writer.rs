@@ -192,11 +192,7 @@ impl FileWriter {
     ///
     /// # Errors
     /// If a file cannot be completed or created.
-    pub fn tick(
-        &mut self,
-        now: Now,
-        statistics: &[InterfaceStatistics],
-    ) -> Result<Progress, WriteError> {
+    pub fn tick(&mut self, now: Now, statistics: &[InterfaceStatistics]) -> Result<Progress, WriteError> {
         self.statistics = statistics.to_vec();
         if self.current.is_none() {
             return Ok(Progress::Done);

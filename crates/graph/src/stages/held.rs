@@ -121,12 +121,7 @@ impl Held {
     ///
     /// # Errors
     /// The first of all stages that failed; all that is due has left all the same.
-    pub(super) fn release(
-        &mut self,
-        until: Timestamp,
-        now: Now,
-        out: &mut Out<'_>,
-    ) -> Result<(), Error> {
+    pub(super) fn release(&mut self, until: Timestamp, now: Now, out: &mut Out<'_>) -> Result<(), Error> {
         let mut result = Ok(());
         while self.take(|due| due <= until, BATCH_MAX) {
             result = result.and(self.lend(now, out));

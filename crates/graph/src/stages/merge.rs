@@ -150,7 +150,8 @@ impl Stage for Merge {
     }
 
     fn tick(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<Wants, Error> {
-        let is_quiet = self.last_read_ns.is_some_and(|last| moment.steady_ns.saturating_sub(last) >= self.wait);
+        let is_quiet =
+            self.last_read_ns.is_some_and(|last| moment.steady_ns.saturating_sub(last) >= self.wait);
         if is_quiet {
             self.held.release_all(moment.clocks(), out)?;
         }
