@@ -1,11 +1,12 @@
 //! `FILE *` as something to read from: `pcap_file` must give a real one, and `pcap_fopen_offline` takes one.
 //!
 //! ```text
-//! a file:        fread(3) of as much as is wanted: stdio reads large pieces past its own buffer
-//! pipes and all  one byte, which waits; then what stdio has in its buffer by now, which does not
+//! a file:           fread(3) of as much as is wanted: stdio reads large pieces past its own buffer
+//! packet by packet  the same, of a header, then of a packet: what libpcap asks for
+//! pipes of packed   one byte, which waits; then what stdio has in its buffer by now, which does not
 //! ```
 //!
-//! fread(3) on a pipe waits until it has all that was asked for, so a reader of a live stream would see packets late.
+//! fread(3) on a pipe waits until it has all that was asked for, so a reader ahead of a live stream would see packets late.
 //!
 //! A signal that interrupts the wait ends the file with an error, as in libpcap: the program may want to end. So no error from here is of a kind after which
 //! readers try again.
@@ -44,10 +45,25 @@ pub(crate) unsafe fn open(name: *const c_char, mode: &CString) -> io::Result<*mu
     if file.is_null() { Err(io::Error::last_os_error()) } else { Ok(file) }
 }
 
+/// Where a stream stands; none if it cannot be moved.
+pub(crate) fn position(file: *mut FILE) -> Option<u64> {
+    // SAFETY: the callers' streams are open.
+    u64::try_from(unsafe { libc::ftello(file) }).ok()
+}
+
+/// Moves a stream. Whether that went well.
+pub(crate) fn set_position(file: *mut FILE, position: u64) -> bool {
+    let Ok(position) = libc::off_t::try_from(position) else { return false };
+    // SAFETY: the callers' streams are open.
+    unsafe { libc::fseeko(file, position, libc::SEEK_SET) == 0 }
+}
+
 /// A stream that is read to its end or until it fails.
 pub(crate) struct Stream {
     file: *mut FILE,
     is_regular: bool,
+    /// Whether a read waits for all that is wanted, and fails if not all came before an error.
+    waits_for_all: bool,
 }
 
 // SAFETY: stdio locks each stream for each call; the handle that has this one is used by one thread at a time.
@@ -62,10 +78,18 @@ impl Stream {
             let mut stat: libc::stat = std::mem::zeroed();
             libc::fstat(libc::fileno(file), &mut stat) == 0 && stat.st_mode & libc::S_IFMT == libc::S_IFREG
         };
-        Stream { file, is_regular }
+        Stream { file, is_regular, waits_for_all: false }
     }
 
-    /// fread(3). An error that follows bytes is left to the next call.
+    pub(crate) fn is_regular(&self) -> bool {
+        self.is_regular
+    }
+
+    pub(crate) fn wait_for_all(&mut self, waits: bool) {
+        self.waits_for_all = waits;
+    }
+
+    /// fread(3). An error that follows bytes is left to the next call, unless all were wanted.
     fn read_some(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         // SAFETY: pointer and length describe `buffer`, and the stream is open.
         let have = unsafe { libc::fread(buffer.as_mut_ptr().cast(), 1, buffer.len(), self.file) };
@@ -73,7 +97,10 @@ impl Stream {
         let error = io::Error::last_os_error();
         // Not ferror(3): it tells of all errors that there ever were, and this may be the end after one.
         // SAFETY: the stream is open.
-        if have > 0 || buffer.is_empty() || unsafe { libc::feof(self.file) } != 0 {
+        if have > 0 && !self.waits_for_all
+            || have == buffer.len()
+            || unsafe { libc::feof(self.file) } != 0
+        {
             return Ok(have);
         }
         match error.kind() {
@@ -107,7 +134,7 @@ impl Stream {
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some((first, rest)) = buffer.split_first_mut() else { return Ok(0) };
-        if self.is_regular {
+        if self.is_regular || self.waits_for_all {
             return self.read_some(buffer);
         }
         if self.read_some(std::slice::from_mut(first))? == 0 {
