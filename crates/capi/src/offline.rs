@@ -10,15 +10,17 @@
 //! read from where it stands. Programs see and set that position with ftell(3) and fseek(3), of which we do not learn. So:
 //!
 //! ```text
-//! pcap_open_offline of a file       read ahead ──pcap_file──> fseek(3) to libpcap's position, then packet by packet
-//! pcap_open_offline of a pipe       packet by packet: nothing can be given back
-//! pcap_fopen_offline                packet by packet: the caller has the stream
-//! what is packed                    read ahead: no byte of it is the beginning of a packet
+//! pcap_open_offline     header ──first packet──> read ahead ──pcap_file──> of a file: fseek(3) to libpcap's position, then packet by packet
+//!                              └─pcap_file─────> packet by packet              of a pipe: read ahead still, as nothing can be given back
+//! pcap_fopen_offline    packet by packet: the caller has the stream
+//! what is packed        read ahead: no byte of it is the beginning of a packet
 //! ```
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
 use std::io::{self, Read};
 use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::FILE;
 use tapline_file::{Error, FileSource, Reading};
@@ -56,11 +58,19 @@ pub(crate) struct Savefile {
     /// Where the stream stood when it was opened; none where it has no positions.
     start: Option<u64>,
     reading: Reading,
+    /// Whether the first packet begins to read ahead.
+    may_read_ahead: bool,
+    waits_for_all: Arc<AtomicBool>,
 }
 
 impl Savefile {
     /// Gives the last batch back and gets the next; `false` is the end.
     pub(crate) fn advance(&mut self) -> Result<bool, Failure> {
+        if std::mem::take(&mut self.may_read_ahead) {
+            self.reading = Reading::Ahead;
+            self.waits_for_all.store(false, Ordering::Relaxed);
+            self.source.read_ahead();
+        }
         self.source.advance().map_err(|mut error| {
             self.correct_place(&mut error);
             failure(&error, self.source.format_name(), self.snap_len)
@@ -85,11 +95,13 @@ impl Savefile {
     /// Puts the stream where libpcap's would stand after `lent` packets of the batch, and goes on by packet from there, wherever it then
     /// stands. Does nothing where the stream has that position already, and where it has none.
     pub(crate) fn stop_reading_ahead(&mut self, lent: usize) {
+        self.may_read_ahead = false;
         let (Reading::Ahead, Some(start), None) = (self.reading, self.start, self.source.compression()) else {
             return;
         };
         if stdio::set_position(self.stream.0, start + self.source.batch_offset()) {
             self.reading = Reading::ByPacket;
+            self.waits_for_all.store(true, Ordering::Relaxed);
             self.source.stop_reading_ahead(lent);
         }
     }
@@ -305,15 +317,12 @@ unsafe fn open(
     // SAFETY: as the caller promises; the savefile drops its source before it closes the stream.
     let mut stream = unsafe { Stream::new(file) };
     let start = stdio::position(file);
-    let (is_regular, mut read) = (stream.is_regular(), Vec::new());
-    stream.wait_for_all(true);
+    let waits_for_all = stream.waits_for_all();
+    let mut read = Vec::new();
+    waits_for_all.store(true, Ordering::Relaxed);
     let beginning = beginning(&mut stream, &mut read)?;
-    let reading = match owner {
-        _ if !is_plain(&read) => Reading::Ahead,
-        Owner::Library if is_regular && start.is_some() => Reading::Ahead,
-        _ => Reading::ByPacket,
-    };
-    stream.wait_for_all(reading == Reading::ByPacket);
+    let reading = if is_plain(&read) { Reading::ByPacket } else { Reading::Ahead };
+    waits_for_all.store(reading == Reading::ByPacket, Ordering::Relaxed);
     let read_len = read.len() as u64;
     let reader = Box::new(io::Cursor::new(read).chain(stream));
     let source = FileSource::packets_from_reader(reader, name, reading).map_err(|error| {
@@ -340,8 +349,18 @@ unsafe fn open(
     let snap_len = adjusted_snap_len(snap_len, link_type);
     let stream = Owned(file);
     let snap_len_u32 = snap_len as u32;
-    let mut savefile =
-        Savefile { source, stream, link_type, snap_len: snap_len_u32, is_swapped, version, start, reading };
+    let mut savefile = Savefile {
+        source,
+        stream,
+        link_type,
+        snap_len: snap_len_u32,
+        is_swapped,
+        version,
+        start,
+        reading,
+        may_read_ahead: reading == Reading::ByPacket,
+        waits_for_all,
+    };
     if owner == Owner::Program {
         savefile.stop_reading_ahead(0);
     }
@@ -544,6 +563,8 @@ mod tests {
             version: (2, 4),
             start: None,
             reading: Reading::Ahead,
+            may_read_ahead: false,
+            waits_for_all: Arc::default(),
         });
         assert_eq!(*LOG.lock().expect("a log"), ["source", "stream"]);
     }

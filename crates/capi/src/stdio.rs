@@ -13,6 +13,8 @@
 
 use std::ffi::{CString, c_char, c_int};
 use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::FILE;
 
@@ -45,6 +47,16 @@ pub(crate) unsafe fn open(name: *const c_char, mode: &CString) -> io::Result<*mu
     if file.is_null() { Err(io::Error::last_os_error()) } else { Ok(file) }
 }
 
+/// The first fields of glibc's `struct _IO_FILE`. Programs compiled years ago have `getc_unlocked` inlined, which reads these two pointers and moves
+/// the first: they cannot move, nor mean anything else.
+#[cfg(target_env = "gnu")]
+#[repr(C)]
+struct Begin {
+    flags: c_int,
+    read_ptr: *const u8,
+    read_end: *const u8,
+}
+
 /// Where a stream stands; none if it cannot be moved.
 pub(crate) fn position(file: *mut FILE) -> Option<u64> {
     // SAFETY: the callers' streams are open.
@@ -63,7 +75,7 @@ pub(crate) struct Stream {
     file: *mut FILE,
     is_regular: bool,
     /// Whether a read waits for all that is wanted, and fails if not all came before an error.
-    waits_for_all: bool,
+    waits_for_all: Arc<AtomicBool>,
 }
 
 // SAFETY: stdio locks each stream for each call; the handle that has this one is used by one thread at a time.
@@ -78,27 +90,30 @@ impl Stream {
             let mut stat: libc::stat = std::mem::zeroed();
             libc::fstat(libc::fileno(file), &mut stat) == 0 && stat.st_mode & libc::S_IFMT == libc::S_IFREG
         };
-        Stream { file, is_regular, waits_for_all: false }
+        Stream { file, is_regular, waits_for_all: Arc::default() }
     }
 
-    pub(crate) fn is_regular(&self) -> bool {
-        self.is_regular
+    /// The switch for reads that wait for all that is wanted, and fail if an error came before; for who gives the stream away.
+    pub(crate) fn waits_for_all(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.waits_for_all)
     }
 
-    pub(crate) fn wait_for_all(&mut self, waits: bool) {
-        self.waits_for_all = waits;
-    }
-
-    /// fread(3). An error that follows bytes is left to the next call, unless all were wanted.
+    /// fread(3). An error that follows bytes is left to the next call, unless all are waited for.
     fn read_some(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        #[cfg(target_env = "gnu")]
+        if self.take_ready(buffer) {
+            return Ok(buffer.len());
+        }
         // SAFETY: pointer and length describe `buffer`, and the stream is open.
         let have = unsafe { libc::fread(buffer.as_mut_ptr().cast(), 1, buffer.len(), self.file) };
+        if have == buffer.len() {
+            return Ok(have);
+        }
         // Before any other call sets it.
         let error = io::Error::last_os_error();
         // Not ferror(3): it tells of all errors that there ever were, and this may be the end after one.
         // SAFETY: the stream is open.
-        if have > 0 && !self.waits_for_all
-            || have == buffer.len()
+        if have > 0 && !self.waits_for_all.load(Ordering::Relaxed)
             || unsafe { libc::feof(self.file) } != 0
         {
             return Ok(have);
@@ -112,17 +127,28 @@ impl Stream {
     /// Bytes that stdio holds, which can be had without waiting.
     #[cfg(target_env = "gnu")]
     fn ready(&self) -> usize {
-        /// The first fields of glibc's `struct _IO_FILE`. Programs compiled years ago have `getc_unlocked` inlined, which reads these two pointers:
-        /// they cannot move.
-        #[repr(C)]
-        struct Begin {
-            flags: c_int,
-            read_ptr: *const u8,
-            read_end: *const u8,
-        }
         // SAFETY: the stream is open, and glibc lays it out so.
         let begin = unsafe { &*self.file.cast::<Begin>() };
         (begin.read_end as usize).saturating_sub(begin.read_ptr as usize)
+    }
+
+    /// As many calls of getc_unlocked(3) as `buffer` has room for, if stdio holds all of that: a third of the cost of fread(3).
+    #[cfg(target_env = "gnu")]
+    #[inline]
+    fn take_ready(&self, buffer: &mut [u8]) -> bool {
+        if self.ready() < buffer.len() {
+            return false;
+        }
+        debug_assert!(!self.file.is_null());
+        // SAFETY: the stream is open, and glibc lays it out so; from `read_ptr` on it has as many bytes as were just asked for, which are not
+        // those of `buffer`. As with getc_unlocked(3) no other thread uses the stream: the handle is used by one thread at a time.
+        unsafe {
+            let begin = self.file.cast::<Begin>();
+            let from = (*begin).read_ptr;
+            std::ptr::copy_nonoverlapping(from, buffer.as_mut_ptr(), buffer.len());
+            (*begin).read_ptr = from.add(buffer.len());
+        }
+        true
     }
 
     #[cfg(not(target_env = "gnu"))]
@@ -134,7 +160,7 @@ impl Stream {
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some((first, rest)) = buffer.split_first_mut() else { return Ok(0) };
-        if self.is_regular || self.waits_for_all {
+        if self.is_regular || self.waits_for_all.load(Ordering::Relaxed) {
             return self.read_some(buffer);
         }
         if self.read_some(std::slice::from_mut(first))? == 0 {

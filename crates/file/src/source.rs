@@ -238,6 +238,14 @@ impl FileSource {
         self.input.offset() + self.input.len() as u64
     }
 
+    /// Goes over to [`Reading::Ahead`], from behind the packet that was lent last.
+    pub fn read_ahead(&mut self) {
+        self.records.clear();
+        self.lent = 0;
+        self.input.restart();
+        self.reading = Reading::Ahead;
+    }
+
     /// Goes over to [`Reading::ByPacket`]. The caller has put the reader of a file that is not packed to [`batch_offset`](Self::batch_offset)
     /// before. It is left behind the batch's first `lent` packets; at the end of the file, or behind damage that was told, it is left where
     /// reading it packet by packet ends. The bytes of the batch stay until the next [`advance`](Self::advance); the batch is empty.
@@ -287,7 +295,13 @@ impl FileSource {
         (self.pending, self.is_ended, self.is_parsed) = (None, false, false);
         self.parser.restart();
         self.input.restart();
-        self.parse_batch();
+        // What every item has at least: without it there is nothing to parse.
+        if self.input.fill_up_to(self.parser.item_len_min()) {
+            self.parse_batch();
+        } else {
+            self.is_ended = true;
+            self.pending = self.why_ended(Stop::Full);
+        }
     }
 
     fn parse_batch(&mut self) {

@@ -199,10 +199,12 @@ impl Input {
     }
 
     fn make_room(&mut self) {
-        self.buffer.copy_within(self.start..self.end, 0);
-        self.offset += self.start as u64;
-        self.end -= self.start;
-        self.start = 0;
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.offset += self.start as u64;
+            self.end -= self.start;
+            self.start = 0;
+        }
         if self.end == self.buffer.len() {
             self.buffer.resize(self.buffer.len() * 2, 0);
         }
@@ -218,8 +220,8 @@ struct Counting {
 impl Read for Counting {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let len = self.reader.read(buffer)?;
-        // Relaxed: one thread reads the file; others only look.
-        self.count.fetch_add(len as u64, Ordering::Relaxed);
+        // One thread reads the file; others only look: no need to add in one step, which costs more than a small read.
+        self.count.store(self.count.load(Ordering::Relaxed) + len as u64, Ordering::Relaxed);
         Ok(len)
     }
 }

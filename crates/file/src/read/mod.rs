@@ -78,6 +78,15 @@ impl Fault {
 }
 
 impl Parser {
+    /// The length of the shortest item.
+    pub(crate) fn item_len_min(&self) -> usize {
+        match self {
+            Parser::Pcap(parser) => parser.record_header_len(),
+            Parser::Pcapng(_) => pcapng::BLOCK_HEADER_LEN,
+            Parser::Erf(_) => erf::HEADER_LEN,
+        }
+    }
+
     /// Forgets what was begun, as the next byte is the first of an item.
     pub(crate) fn restart(&mut self) {
         if let Parser::Pcapng(parser) = self {

@@ -51,7 +51,7 @@ pub(crate) const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 
 /// Type and two lengths.
 const BLOCK_LEN_MIN: u32 = 12;
-const BLOCK_HEADER_LEN: usize = 8;
+pub(crate) const BLOCK_HEADER_LEN: usize = 8;
 const TRAILER_LEN: usize = 4;
 
 /// Bytes of the fixed parts, with the block header.
