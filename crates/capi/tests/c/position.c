@@ -3,12 +3,16 @@
  *
  * HOW: open (pcap_open_offline; the stream is asked for after some packets), fopen (pcap_fopen_offline), stdin (the savefile is standard
  * input, which FILE only names). With "-wild" behind it the stream is also moved to places where no packet begins; as what is found there
- * is no packet, only numbers that both libraries must agree on are printed. */
+ * is no packet, only numbers that both libraries must agree on are printed.
+ *
+ * HOW: rest-open, rest-fopen: reads STEPS packets of standard input, then what its stream still has, by itself. memory: reads all packets and
+ * prints how much memory that took. */
 #include <pcap/pcap.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define PLACES 64
 
@@ -174,11 +178,48 @@ static void step(void) {
 	putchar('\n');
 }
 
+static void ignore(unsigned char *user, const struct pcap_pkthdr *header, const unsigned char *data) {
+	(void)data;
+	*(unsigned long *)user += header->caplen > 0;
+}
+
+static int memory(const char *name) {
+	char error[PCAP_ERRBUF_SIZE];
+	unsigned long packets = 0;
+	struct rusage usage;
+	p = pcap_open_offline(name, error);
+	if (p == NULL || pcap_loop(p, -1, ignore, (unsigned char *)&packets) != 0)
+		return 1;
+	getrusage(RUSAGE_SELF, &usage);
+	printf("%lu packets, peak %ld\n", packets, usage.ru_maxrss);
+	return 0;
+}
+
+static int rest(int is_own, int packets) {
+	char error[PCAP_ERRBUF_SIZE];
+	unsigned long seen = 0;
+	unsigned char bytes[64];
+	size_t len;
+	p = is_own ? pcap_fopen_offline(stdin, error) : pcap_open_offline("-", error);
+	if (p == NULL)
+		return puts(error), 0;
+	stream = is_own ? stdin : pcap_file(p);
+	int result = pcap_dispatch(p, packets, ignore, (unsigned char *)&seen);
+	printf("%d %lu\n", result, seen);
+	while ((len = fread(bytes, 1, sizeof bytes, stream)) > 0)
+		printf("%zu %08x\n", len, hash(bytes, (unsigned)len));
+	return 0;
+}
+
 int main(int count, char **arguments) {
 	char error[PCAP_ERRBUF_SIZE] = "";
 	if (count != 5)
 		return 2;
 	const char *how = arguments[1];
+	if (strcmp(how, "memory") == 0)
+		return memory(arguments[4]);
+	if (strncmp(how, "rest", 4) == 0)
+		return rest(strcmp(how, "rest-fopen") == 0, atoi(arguments[3]));
 	state = 88172645463325252ull ^ (strtoull(arguments[2], NULL, 10) * 0x9e3779b97f4a7c15ull);
 	is_wild = strstr(how, "-wild") != NULL;
 	moves_in_callback = chance(2);
