@@ -127,7 +127,9 @@ impl Source for FileInput {
         for (number, file) in self.files.files().enumerate() {
             let mut last = vec![None; file.interfaces().len()];
             for statistics in file.statistics() {
-                last[statistics.interface.0 as usize] = Some(statistics);
+                if let Some(last) = last.get_mut(statistics.interface.0 as usize) {
+                    *last = Some(statistics);
+                }
             }
             accounts.extend(last.into_iter().enumerate().map(|(index, last)| {
                 let id = self.files.merged_id(number, InterfaceId(index as u32));
