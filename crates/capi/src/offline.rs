@@ -96,7 +96,8 @@ impl Savefile {
     /// stands. Does nothing where the stream has that position already, and where it has none.
     pub(crate) fn stop_reading_ahead(&mut self, lent: usize) {
         self.may_read_ahead = false;
-        let (Reading::Ahead, Some(start), None) = (self.reading, self.start, self.source.compression()) else {
+        let (Reading::Ahead, Some(start), None) = (self.reading, self.start, self.source.compression())
+        else {
             return;
         };
         if stdio::set_position(self.stream.0, start + self.source.batch_offset()) {
@@ -304,12 +305,7 @@ fn truncated(format: &str, item: &str, have: u64, missing: u64, begun: u64, snap
 ///
 /// # Safety
 /// `file` is an open stream that nobody else reads.
-unsafe fn open(
-    file: *mut FILE,
-    name: &str,
-    precision: c_uint,
-    owner: Owner,
-) -> Result<*mut Handle, Failure> {
+unsafe fn open(file: *mut FILE, name: &str, precision: c_uint, owner: Owner) -> Result<*mut Handle, Failure> {
     let precision = c_int::try_from(precision)
         .ok()
         .and_then(Precision::from_number)

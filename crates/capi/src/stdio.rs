@@ -113,9 +113,7 @@ impl Stream {
         let error = io::Error::last_os_error();
         // Not ferror(3): it tells of all errors that there ever were, and this may be the end after one.
         // SAFETY: the stream is open.
-        if have > 0 && !self.waits_for_all.load(Ordering::Relaxed)
-            || unsafe { libc::feof(self.file) } != 0
-        {
+        if have > 0 && !self.waits_for_all.load(Ordering::Relaxed) || unsafe { libc::feof(self.file) } != 0 {
             return Ok(have);
         }
         match error.kind() {

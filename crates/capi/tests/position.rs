@@ -61,7 +61,8 @@ fn moved_streams_are_read_alike() {
     let program = compile(&bench.ours, "position", true);
     for (seed, how) in ["open", "fopen", "stdin", "open-wild", "fopen-wild"].into_iter().enumerate() {
         bench.assert_equal(|folder, capture| {
-            let is_wild = how.ends_with("wild") && capture.extension().is_some_and(|ending| ending == "pcapng");
+            let is_wild =
+                how.ends_with("wild") && capture.extension().is_some_and(|ending| ending == "pcapng");
             (!is_wild).then(|| position(&program, folder, how, seed + 1, capture))
         });
     }

@@ -60,6 +60,16 @@ pub enum Reading {
     ByPacket,
 }
 
+impl Reading {
+    /// The most bytes to read where `missing` are needed.
+    fn most(self, missing: usize) -> usize {
+        match self {
+            Reading::Ahead => usize::MAX,
+            Reading::ByPacket => missing,
+        }
+    }
+}
+
 /// What a file has given for one interface so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InterfaceCounters {
@@ -119,7 +129,7 @@ impl FileSource {
         let mut interfaces = Vec::new();
         let format = detect_format(&mut input, &name)?;
         let parser = match format {
-            Format::Pcap => read_pcap_header(&mut input, &name, &mut interfaces)?,
+            Format::Pcap => read_pcap_header(&mut input, &name, &mut interfaces, reading)?,
             Format::Pcapng => Parser::Pcapng(Box::new(pcapng::Parser::new(keep))),
             Format::Erf => Parser::Erf(erf::Parser::default()),
         };
@@ -322,11 +332,8 @@ impl FileSource {
         match stop {
             Ok(Stop::Full) => {}
             Ok(stop @ Stop::Need { len, .. }) => {
-                let more = match self.reading {
-                    Reading::Ahead => usize::MAX,
-                    Reading::ByPacket => (len as usize).saturating_sub(self.input.len()),
-                };
-                if !self.input.fill_up_to(more) {
+                let missing = (len as usize).saturating_sub(self.input.len());
+                if !self.input.fill_up_to(self.reading.most(missing)) {
                     self.is_ended = true;
                     self.pending = self.why_ended(stop);
                 }
@@ -415,7 +422,7 @@ fn read_fault(name: String, place: Place, source: io::Error, compression: Option
 /// The first bytes of the file, while the window has not moved past them: a pcap file's header has come by now, and is as long.
 fn head(input: &mut Input, reading: Reading) -> Vec<u8> {
     let mut missing = pcap::FILE_HEADER_LEN.saturating_sub(input.window().0.len());
-    while missing > 0 && input.fill_up_to(if reading == Reading::Ahead { usize::MAX } else { missing }) {
+    while missing > 0 && input.fill_up_to(reading.most(missing)) {
         missing = pcap::FILE_HEADER_LEN.saturating_sub(input.window().0.len());
     }
     let (bytes, _) = input.window();
@@ -447,21 +454,32 @@ fn no_format(input: &mut Input, name: String) -> Error {
     }
 }
 
-fn read_pcap_header(input: &mut Input, name: &str, interfaces: &mut Vec<Interface>) -> Result<Parser, Error> {
+fn read_pcap_header(
+    input: &mut Input,
+    name: &str,
+    interfaces: &mut Vec<Interface>,
+    reading: Reading,
+) -> Result<Parser, Error> {
     loop {
         let (bytes, start) = input.window();
         let bytes = &bytes[start..];
         // The format was detected by these four.
         let header_len = bytes.first_chunk().map_or(pcap::FILE_HEADER_LEN, |magic| pcap::header_len(*magic));
         if bytes.len() < header_len {
-            let missing = (header_len - bytes.len()) as u64;
-            if input.fill() {
+            let missing = header_len - bytes.len();
+            if input.fill_up_to(reading.most(missing)) {
                 continue;
             }
             let (name, place) = (name.to_owned(), place(input, input.len()));
             return Err(match input.take_fault() {
                 Some(source) => read_fault(name, place, source, input.compression()),
-                None => Error::Truncated { name, place, item: "file header", item_offset: 0, missing },
+                None => Error::Truncated {
+                    name,
+                    place,
+                    item: "file header",
+                    item_offset: 0,
+                    missing: missing as u64,
+                },
             });
         }
         if bytes.len() < LAYOUT_TRIAL_LEN && input.is_file() && input.fill() {

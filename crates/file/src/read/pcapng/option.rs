@@ -92,7 +92,8 @@ pub(super) fn to_native(order: ByteOrder, options: &mut [u8]) {
 
 /// The unit of an interface's times.
 pub(super) fn resolution(order: ByteOrder, options: &[u8]) -> Resolution {
-    let last = Options::new(order, options).filter(|(code, value)| *code == IF_TSRESOL && value.len() == 1).last();
+    let last =
+        Options::new(order, options).filter(|(code, value)| *code == IF_TSRESOL && value.len() == 1).last();
     last.map_or(Resolution::MICRO, |(_, value)| super::resolution(value[0]))
 }
 
