@@ -6,14 +6,16 @@
 //! ```
 //!
 //! # The position of the stream
-//! libpcap's `FILE *` stands behind the file header (of pcapng: behind the first interface), then behind each packet, and the next packet is
-//! read from where it stands. Programs see and set that position with ftell(3) and fseek(3), of which we do not learn. So:
+//! libpcap's `FILE *` stands behind the file header (of pcapng: behind the first interface), then behind each packet,
+//! and the next packet is read from where it stands. Programs see and set that position with ftell(3) and fseek(3), of
+//! which we do not learn. So:
 //!
 //! ```text
-//! pcap_open_offline     header ──first packet──> read ahead ──pcap_file──> of a file: fseek(3) to libpcap's position, then packet by packet
-//!                              └─pcap_file─────> packet by packet              of a pipe: read ahead still, as nothing can be given back
-//! pcap_fopen_offline    packet by packet: the caller has the stream
-//! what is packed        read ahead: no byte of it is the beginning of a packet
+//! pcap_open_offline   header ──pcap_file─────> packet by packet <─────────── fseek(3) to libpcap's position
+//!                            └─first packet──> read ahead ──pcap_file──> a file ┘
+//!                                                                   └──> a pipe: read ahead still, as nothing can be given back
+//! pcap_fopen_offline  packet by packet: the caller has the stream
+//! what is packed      read ahead: no byte of it is the beginning of a packet
 //! ```
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
@@ -92,8 +94,8 @@ impl Savefile {
         }
     }
 
-    /// Puts the stream where libpcap's would stand after `lent` packets of the batch, and goes on by packet from there, wherever it then
-    /// stands. Does nothing where the stream has that position already, and where it has none.
+    /// Puts the stream where libpcap's would stand after `lent` packets of the batch, and goes on by packet from there,
+    /// wherever it then stands. Does nothing where the stream has that position already, and where it has none.
     pub(crate) fn stop_reading_ahead(&mut self, lent: usize) {
         self.may_read_ahead = false;
         let (Reading::Ahead, Some(start), None) = (self.reading, self.start, self.source.compression())

@@ -200,8 +200,8 @@ pub unsafe extern "C" fn pcap_bufsize(p: *mut Handle) -> c_int {
     }
 }
 
-/// `pcap_file(3PCAP)`: null for what is no file. The stream stands behind the last packet, and packets are read from where it stands, unless the
-/// file is packed.
+/// `pcap_file(3PCAP)`: null for what is no file. The stream stands behind the last packet, and packets are read from
+/// where it stands, unless the file is packed.
 ///
 /// # Safety
 /// As for [`pcap_datalink`].

@@ -6,7 +6,8 @@
 //! pipes of packed   one byte, which waits; then what stdio has in its buffer by now, which does not
 //! ```
 //!
-//! fread(3) on a pipe waits until it has all that was asked for, so a reader ahead of a live stream would see packets late.
+//! fread(3) on a pipe waits until it has all that was asked for, so a reader ahead of a live stream would see packets
+//! late.
 //!
 //! A signal that interrupts the wait ends the file with an error, as in libpcap: the program may want to end. So no error from here is of a kind after which
 //! readers try again.
@@ -47,8 +48,8 @@ pub(crate) unsafe fn open(name: *const c_char, mode: &CString) -> io::Result<*mu
     if file.is_null() { Err(io::Error::last_os_error()) } else { Ok(file) }
 }
 
-/// The first fields of glibc's `struct _IO_FILE`. Programs compiled years ago have `getc_unlocked` inlined, which reads these two pointers and moves
-/// the first: they cannot move, nor mean anything else.
+/// The first fields of glibc's `struct _IO_FILE`. Programs compiled years ago have `getc_unlocked` inlined, which reads
+/// these two pointers and moves the first: they cannot move, nor mean anything else.
 #[cfg(target_env = "gnu")]
 #[repr(C)]
 struct Begin {
@@ -93,7 +94,8 @@ impl Stream {
         Stream { file, is_regular, waits_for_all: Arc::default() }
     }
 
-    /// The switch for reads that wait for all that is wanted, and fail if an error came before; for who gives the stream away.
+    /// The switch for reads that wait for all that is wanted, and fail if an error came before. A stream that was given
+    /// away is still switched by it.
     pub(crate) fn waits_for_all(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.waits_for_all)
     }
@@ -130,7 +132,7 @@ impl Stream {
         (begin.read_end as usize).saturating_sub(begin.read_ptr as usize)
     }
 
-    /// As many calls of getc_unlocked(3) as `buffer` has room for, if stdio holds all of that: a third of the cost of fread(3).
+    /// As many calls of getc_unlocked(3) as `buffer` has room for, if stdio holds all of that; fread(3) costs more.
     #[cfg(target_env = "gnu")]
     #[inline]
     fn take_ready(&self, buffer: &mut [u8]) -> bool {
@@ -138,8 +140,9 @@ impl Stream {
             return false;
         }
         debug_assert!(!self.file.is_null());
-        // SAFETY: the stream is open, and glibc lays it out so; from `read_ptr` on it has as many bytes as were just asked for, which are not
-        // those of `buffer`. As with getc_unlocked(3) no other thread uses the stream: the handle is used by one thread at a time.
+        // SAFETY: the stream is open, and glibc lays it out so; from `read_ptr` on it has as many bytes as were just
+        // asked for, which are not those of `buffer`. As with getc_unlocked(3) no other thread uses the stream: the
+        // handle is used by one thread at a time.
         unsafe {
             let begin = self.file.cast::<Begin>();
             let from = (*begin).read_ptr;

@@ -1,4 +1,5 @@
-//! The stream behind a savefile: where it stands, and what moving it does, is the same on our library and on the system's.
+//! The stream behind a savefile: where it stands, and what moving it does, is the same on our library and on the
+//! system's.
 
 mod support;
 
@@ -53,8 +54,8 @@ fn position(program: &Path, folder: &Path, how: &str, seed: usize, capture: &Pat
     told(&command.stdin(input).output().expect("it runs"))
 }
 
-/// Reading, asking and moving by chance. Places where no packet begins are tried in pcap files only: of pcapng we pass over blocks that are
-/// longer than libpcap takes.
+/// Reading, asking and moving by chance. Places where no packet begins are tried in pcap files only: of pcapng we pass
+/// over blocks that are longer than libpcap takes.
 #[test]
 fn moved_streams_are_read_alike() {
     let Some(bench) = Bench::new_or_skip("moved_streams_are_read_alike", &["cc"]) else { return };
@@ -84,6 +85,22 @@ fn streams_of_pipes_stand_behind_the_packet() {
             told(&output)
         });
     }
+}
+
+/// A file that is written stands where libpcap's does, however it was opened, and holds the same.
+#[test]
+fn written_streams_stand_alike() {
+    let Some(bench) = Bench::new_or_skip("written_streams_stand_alike", &["cc"]) else { return };
+    let program = compile(&bench.ours, "dump", true);
+    let folder = TempDir::new().expect("a folder");
+    let mut seed = 0;
+    bench.assert_equal(|library, capture| {
+        // Both libraries get the same seed.
+        seed += 1;
+        let mut command = Command::new(&program);
+        command.env("LD_LIBRARY_PATH", library).arg((seed / 2 + seed % 2).to_string());
+        told(&command.arg(capture).arg(folder.path()).output().expect("it runs"))
+    });
 }
 
 #[test]

@@ -55,8 +55,8 @@ pub struct FileSource {
 pub enum Reading {
     /// As far as its buffer has room: the fastest.
     Ahead,
-    /// Packet by packet: the reader stands behind the packet that was lent last. The next packet is read from where the reader
-    /// stands then, wherever that is, also after an end or an error.
+    /// Packet by packet: the reader stands behind the packet that was lent last. The next packet is read from where the
+    /// reader stands then, wherever that is, also after an end or an error.
     ByPacket,
 }
 
@@ -100,8 +100,9 @@ impl FileSource {
         FileSource::from_input(reader, name, Keep::All, Reading::Ahead)
     }
 
-    /// Reads the packets alone: sections and statistics are passed over, and of a pcapng file's interfaces the first stands for all of its
-    /// link type, and a second one for all others. Opening reads up to the end of the file header or of the first interface.
+    /// Reads the packets alone: sections and statistics are passed over, and of a pcapng file's interfaces the first
+    /// stands for all of its link type, and a second one for all others. Opening reads up to the end of the file header
+    /// or of the first interface.
     ///
     /// # Errors
     /// As with [`open`](Self::open).
@@ -228,8 +229,8 @@ impl FileSource {
         }
     }
 
-    /// The interface statistics that a pcapng file carries, as far as it was read: all of a file that has few, of others at least the
-    /// last of each interface.
+    /// The interface statistics that a pcapng file carries, as far as it was read: all of a file that has few, of
+    /// others at least the last of each interface.
     pub fn statistics(&self) -> &[InterfaceStatistics] {
         match &self.parser {
             Parser::Pcapng(parser) => &parser.statistics,
@@ -237,8 +238,8 @@ impl FileSource {
         }
     }
 
-    /// The place in the unpacked file where the batch was read from. It holds packets, and blocks that say nothing of others; before the
-    /// first batch and at the end of the file it is the place where reading goes on.
+    /// The place in the unpacked file where the batch was read from. It holds packets, and blocks that say nothing of
+    /// others; before the first batch and at the end of the file it is the place where reading goes on.
     pub fn batch_offset(&self) -> u64 {
         self.input.offset()
     }
@@ -256,9 +257,10 @@ impl FileSource {
         self.reading = Reading::Ahead;
     }
 
-    /// Goes over to [`Reading::ByPacket`]. The caller has put the reader of a file that is not packed to [`batch_offset`](Self::batch_offset)
-    /// before. It is left behind the batch's first `lent` packets; at the end of the file, or behind damage that was told, it is left where
-    /// reading it packet by packet ends. The bytes of the batch stay until the next [`advance`](Self::advance); the batch is empty.
+    /// Goes over to [`Reading::ByPacket`]. The caller has put the reader of a file that is not packed to
+    /// [`batch_offset`](Self::batch_offset) before. It is left behind the batch's first `lent` packets; at the end of
+    /// the file, or behind damage that was told, it is left where reading it packet by packet ends. The bytes of the
+    /// batch stay until the next [`advance`](Self::advance); the batch is empty.
     pub fn stop_reading_ahead(&mut self, lent: usize) {
         let steps = if self.is_ended && self.records.is_empty() { 1 } else { lent };
         self.reading = Reading::ByPacket;

@@ -109,7 +109,8 @@ fn merged_pcapng_files_get_interfaces_of_their_own() {
     assert!(merged.files().all(|file| file.counters()[0].packets == 5));
 }
 
-/// Interfaces beyond the limit end the file, in one section and in many; a section after a section of the same interfaces does not count.
+/// Interfaces beyond the limit end the file, in one section and in many; a section after a section of the same
+/// interfaces does not count.
 #[test]
 fn interfaces_have_a_limit() {
     const MAX: usize = 65_536;

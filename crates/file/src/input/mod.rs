@@ -169,7 +169,8 @@ impl Input {
         self.state = State::Open;
     }
 
-    /// Leaves the buffer as it is for the packets lent in it, until [`free_former`](Self::free_former), and reads into a new one.
+    /// Leaves the buffer as it is for the packets lent in it, until [`free_former`](Self::free_former), and reads into
+    /// a new one.
     pub(crate) fn change_buffer(&mut self) {
         self.former = std::mem::replace(&mut self.buffer, vec![0; BUFFER_LEN]);
         self.restart();

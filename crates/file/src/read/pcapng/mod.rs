@@ -15,9 +15,9 @@
 //! option  = code u16, length u16, value, padding to 4; code 0 ends the list
 //! ```
 //!
-//! Limits: a block that we look into has at most [`BLOCK_LEN_MAX`] bytes or what its link type needs, as in libpcap. A file has at most
-//! [`INTERFACES_MAX`] interfaces, described in as much text and options as [`Room`] has; who reads packets alone keeps 32 bytes for each
-//! interface of a section, of which there may be [`SECTION_INTERFACES_MAX`].
+//! Limits: a block that we look into has at most [`BLOCK_LEN_MAX`] bytes or what its link type needs, as in libpcap. A
+//! file has at most [`INTERFACES_MAX`] interfaces, described in as much text and options as [`Room`] has; a reader of
+//! packets alone keeps 32 bytes for each interface of a section, at most [`SECTION_INTERFACES_MAX`].
 
 mod clock;
 pub(crate) mod option;
@@ -88,8 +88,8 @@ const DROPS_UNKNOWN: u16 = 0xffff;
 pub(crate) enum Keep {
     /// Sections, interfaces and their statistics.
     All,
-    /// Which packets have the link type of the first interface: id 0; all others have id 1. A batch begins and ends with packets between
-    /// which no block changes what later ones mean, and an interface ends a walk.
+    /// Which packets have the link type of the first interface: id 0; all others have id 1. A batch begins and ends
+    /// with packets between which no block changes what later ones mean, and an interface ends a walk.
     LinkTypes,
 }
 
@@ -188,7 +188,8 @@ impl Parser {
         (self.skip, self.skipped) = (0, 0);
     }
 
-    /// Whether the batch, or the walk before one, ends with this block, so that each batch can be read again from its first byte.
+    /// Whether the batch, or the walk before one, ends with this block, so that each batch can be read again from its
+    /// first byte.
     fn ends_batch(&self, kind: u32, is_told: bool, found: &Found<'_>) -> bool {
         self.keep == Keep::LinkTypes
             && match tells(kind) {
@@ -318,7 +319,8 @@ impl Parser {
         Ok(InterfaceId(all.len() as u32 - 1))
     }
 
-    /// One of two entries: the first interface's for all of its link type, and that of the first one of another link type for the rest.
+    /// One of two entries: the first interface's for all of its link type, and that of the first one of another link
+    /// type for the rest.
     fn link_type_entry(
         &self,
         link_type: LinkType,
