@@ -105,6 +105,12 @@ impl<'c> Context<'c> {
         }
     }
 
+    /// As [`hex_and_ascii`](Self::hex_and_ascii), where bytes that were not captured end the packet's text.
+    pub(crate) fn hex_and_ascii_to_end(&mut self, span: Span<'_>) -> Printed {
+        self.hex_and_ascii(span);
+        span.need(span.length)
+    }
+
     /// The captured bytes in hexadecimal, each line after `indent` (which starts with a line feed).
     pub(crate) fn hex_lines(&mut self, indent: &str, span: Span<'_>) {
         let shown = &span.data[..span.length.min(span.data.len())];

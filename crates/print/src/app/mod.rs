@@ -46,6 +46,7 @@ use crate::tunnel::{geneve, gre, vxlan};
 use dns::Carrier;
 
 pub(crate) use crate::llc::print as llc;
+pub(crate) use snmp::print as snmp;
 
 /// The payload of a TCP segment, after the TCP header's text. `Ok(false)` leaves it to the caller to end the line.
 pub(crate) fn tcp(

@@ -154,7 +154,6 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
         let known = name(protocol);
         put!(cx, "{} (0x{protocol:04x}), length {}", known.unwrap_or("unknown"), span.length);
         if known.is_none() {
-            cx.hex_lines("\n\t", rest);
             return Ok(());
         }
         cx.text(": ");
