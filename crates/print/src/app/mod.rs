@@ -9,6 +9,7 @@
 //!
 //! Each table function says whether it knew the protocol (and printed it); `Ok(false)` means that nothing was printed.
 
+mod babel;
 mod bfd;
 mod bgp;
 pub(crate) mod dhcp;
@@ -19,15 +20,19 @@ mod hsrp;
 mod isakmp;
 mod kerberos;
 mod l2tp;
+mod lisp;
 mod monitoring;
 pub(crate) mod nfs;
 pub(crate) mod ntp;
+mod olsr;
 mod ospf;
+mod ptp;
 mod radius;
 mod redis;
 mod rip;
 mod ripng;
 mod routing;
+mod rpki;
 pub(crate) mod sctp;
 mod snmp;
 mod ssh;
@@ -81,6 +86,8 @@ pub(crate) fn tcp(
     } else if is(554) || is(8554) {
         cx.text(": ");
         text_protocol::print(cx, span, &text_protocol::RTSP)?;
+    } else if is(323) {
+        rpki::print(cx, span)?;
     } else if is(646) {
         monitoring::ldp(cx, span)?;
     } else if is(53) {
@@ -132,12 +139,16 @@ pub(crate) fn udp(
         ripng::print(cx, span)?;
     } else if is(546) || is(547) {
         dhcp6::print(cx, span)?;
+    } else if is(6696) || is(6697) {
+        babel::print(cx, span)?;
     } else if destination_port == 1985 {
         hsrp::print(cx, span)?;
     } else if is(1645) || is(1812) || is(1646) || is(1813) || is(1700) || is(3799) {
         radius::print(cx, span)?;
     } else if is(646) {
         monitoring::ldp(cx, span)?;
+    } else if is(698) {
+        olsr::print(cx, span, ip.is_v4())?;
     } else if matches!(destination_port, bfd::CONTROL | bfd::ECHO | bfd::MULTIHOP | bfd::LAG) {
         bfd::print(cx, span, destination_port)?;
     } else if is(6343) {
@@ -150,8 +161,12 @@ pub(crate) fn udp(
         vxlan::print(cx, span)?;
     } else if is(6081) {
         geneve::print(cx, span)?;
+    } else if is(4342) {
+        lisp::print(cx, span)?;
     } else if is(4790) {
         vxlan::print_gpe(cx, span)?;
+    } else if is(ptp::EVENT) || is(ptp::GENERAL) {
+        ptp::print(cx, span)?;
     } else {
         return Ok(false);
     }
@@ -189,6 +204,7 @@ pub(crate) fn ethertype(cx: &mut Context<'_>, span: Span<'_>, ethertype: u16) ->
     match ethertype {
         0x88cc => crate::llc::lldp::print(cx, span)?,
         0x888e => eap::print_lan(cx, span)?,
+        0x88f7 => ptp::print(cx, span)?,
         0x8809 => crate::llc::slow::print(cx, span)?,
         // IS-IS in jumbo frames: the length would not fit an IEEE 802.3 header.
         0x00fe => crate::llc::iso::print(cx, span)?,

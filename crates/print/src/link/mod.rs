@@ -17,6 +17,7 @@ pub(crate) mod fddi;
 pub(crate) mod frame_relay;
 mod ipnet;
 mod ipoib;
+mod juniper;
 mod loopback;
 mod mfr;
 pub(crate) mod mpls;
@@ -94,7 +95,7 @@ fn by_type(cx: &mut Context<'_>, span: Span<'_>, link_type: LinkType) -> Result<
         LinkType::ATM_RFC1483 => atm::print(cx, span)?,
         LinkType::SUNATM => atm::print_sun(cx, span)?,
         LinkType::ATM_CLIP | LinkType(19) => atm::print_classical_ip(cx, span)?,
-        _ => return Ok(false),
+        _ => return juniper::print(cx, span, link_type),
     }
     Ok(true)
 }

@@ -11,6 +11,7 @@ pub(crate) mod iso;
 pub(crate) mod lldp;
 pub(crate) mod slow;
 mod stp;
+mod udld;
 
 use crate::bytes::{Cut, Span};
 use crate::context::{Context, lookup, put};
@@ -349,6 +350,7 @@ fn print_snap_payload(
             cx.protocol = "dtp";
             put!(cx, "DTPv{}, length {}", rest.u8(0)?, rest.length);
         }
+        (CISCO, 0x0111) => udld::print(cx, rest)?,
         (CISCO, 0x010b | 0x010c) => stp::print(cx, rest)?,
         (BRIDGED, 0x0001 | 0x0007) => {
             rest.need(bridge_pad)?;

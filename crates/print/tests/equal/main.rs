@@ -21,7 +21,7 @@ const FLAGS: [&str; 8] = ["-n", "-nv", "-nvv", "-nvvv", "-nvvvv", "-ne", "-nevv"
 const CHANGES: usize = 150;
 
 /// Words of protocols that tcpdump prints in more detail than we do; packets that become them by a change do not count.
-const ELSEWHERE: [&str; 3] = ["CLNP", "clnp", "ES-IS"];
+const ELSEWHERE: [&str; 4] = ["CLNP", "clnp", "ES-IS", "> 0.0.0: at-"];
 
 /// Differences that a failing test shows.
 const SHOWN: usize = 5;
@@ -33,6 +33,9 @@ macro_rules! protocols {
 protocols! {
     dsa edsa brcm_tag brcm_prepend chdlc frame_relay mfr ppi prism fddi slip slip_bsdos ipoib ipnet arcnet
     arcnet_linux vsock atm sunatm clip wpan wpan_fcs wpan_tap
+    juniper_ggsn juniper_es juniper_monitor juniper_services juniper_pppoe juniper_ether juniper_ppp juniper_frelay
+    juniper_chdlc juniper_pppoe_atm juniper_mlppp juniper_mfr juniper_mlfr juniper_atm1 juniper_atm2
+    ptp lisp rpki babel olsr udld
 }
 
 /// Compares the packets of all seeds called `name` at each verbosity.
