@@ -21,6 +21,7 @@ mod isakmp;
 mod kerberos;
 mod l2tp;
 mod lisp;
+mod lsp_ping;
 mod monitoring;
 pub(crate) mod nfs;
 pub(crate) mod ntp;
@@ -149,6 +150,8 @@ pub(crate) fn udp(
         monitoring::ldp(cx, span)?;
     } else if is(698) {
         olsr::print(cx, span, ip.is_v4())?;
+    } else if is(3503) {
+        lsp_ping::print(cx, span)?;
     } else if matches!(destination_port, bfd::CONTROL | bfd::ECHO | bfd::MULTIHOP | bfd::LAG) {
         bfd::print(cx, span, destination_port)?;
     } else if is(6343) {
