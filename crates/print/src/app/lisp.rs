@@ -33,16 +33,8 @@ const REGISTER_FLAGS: &[(u32, &str)] = &[
 const NOTIFY_FLAGS: &[(u32, &str)] = &[(0x0800_0000, "I-xTR-ID-Present"), (0x0400_0000, "R-Build-For-RTR")];
 
 const KEYS: &[(u16, &str)] = &[(0, "None"), (1, "SHA1"), (2, "SHA256")];
-const ACTIONS: [&str; 8] = [
-    "No-Action",
-    "Natively-Forward",
-    "Send-Map-Request",
-    "Drop",
-    "unknown",
-    "unknown",
-    "unknown",
-    "unknown",
-];
+const ACTIONS: [&str; 8] =
+    ["No-Action", "Natively-Forward", "Send-Map-Request", "Drop", "unknown", "unknown", "unknown", "unknown"];
 const LOCATOR_FLAGS: &[(u32, &str)] = &[(4, "Local-Locator"), (2, "RLoc-Probed"), (1, "Reachable")];
 
 /// Where a message's text ends.

@@ -26,6 +26,7 @@ mod monitoring;
 pub(crate) mod nfs;
 pub(crate) mod ntp;
 mod olsr;
+mod openflow;
 mod ospf;
 mod ptp;
 mod radius;
@@ -78,6 +79,8 @@ pub(crate) fn tcp(
         redis::print(cx, span);
     } else if is(22) {
         ssh::print(cx, span)?;
+    } else if is(openflow::PORT) || is(openflow::OLD_PORT) {
+        openflow::print(cx, span)?;
     } else if is(21) {
         cx.text(": ");
         text_protocol::print(cx, span, &text_protocol::FTP)?;
@@ -209,8 +212,12 @@ pub(crate) fn ethertype(cx: &mut Context<'_>, span: Span<'_>, ethertype: u16) ->
         0x888e => eap::print_lan(cx, span)?,
         0x88f7 => ptp::print(cx, span)?,
         0x8809 => crate::llc::slow::print(cx, span)?,
-        // IS-IS in jumbo frames: the length would not fit an IEEE 802.3 header.
-        0x00fe => crate::llc::iso::print(cx, span)?,
+        // Not assigned, but used by Cisco; a byte of padding goes before the protocol's.
+        0xfefe if span.length == 0 || span.captured() == 0 => {
+            cx.protocol = "isoclns";
+            cx.cut();
+        }
+        0xfefe => crate::llc::iso::print(cx, span.skip(1))?,
         _ => return Ok(false),
     }
     Ok(true)

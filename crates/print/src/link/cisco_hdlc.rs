@@ -14,7 +14,7 @@ use crate::text::Text;
 
 const HEADER_LEN: usize = 4;
 const SLARP: u16 = 0x8035;
-const ISO: u16 = 0x00fe;
+const ISO: u16 = 0xfefe;
 const SLARP_LEN: usize = 14;
 const SLARP_UPTIME_LEN: usize = 18;
 

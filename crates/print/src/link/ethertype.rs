@@ -77,7 +77,7 @@ const NAMES: &[(u16, &str)] = &[
     (JUMBO, "Jumbo"),
     (0x894f, "NSH"),
     (0x9000, "Loopback"),
-    (0x00fe, "OSI"),
+    (0xfefe, "OSI"),
     (0x00fe, "GRE-OSI"),
     (0x8914, "CFM (old)"),
     (0x8902, "CFM"),

@@ -23,7 +23,8 @@ const INCOMING: u8 = 0x01;
 const NO_LINK: u8 = 0x02;
 const EXTENDED: u8 = 0x80;
 
-const FLAGS: &[(u32, &str)] = &[(0x80, "Ext"), (0x40, "Filter"), (0x04, "IIF"), (0x02, "no-L2"), (0x01, "In")];
+const FLAGS: &[(u32, &str)] =
+    &[(0x80, "Ext"), (0x40, "Filter"), (0x04, "IIF"), (0x02, "no-L2"), (0x01, "In")];
 
 const EXTENSIONS: &[(u8, &str)] = &[
     (1, "Device Interface Index"),
@@ -245,12 +246,7 @@ pub(super) fn print(cx: &mut Context<'_>, span: Span<'_>, link_type: LinkType) -
 }
 
 /// Reads and prints what stands before the frame. Whether the frame is still to be printed.
-fn read(
-    cx: &mut Context<'_>,
-    span: Span<'_>,
-    link_type: LinkType,
-    header: &mut Header,
-) -> Result<bool, Cut> {
+fn read(cx: &mut Context<'_>, span: Span<'_>, link_type: LinkType, header: &mut Header) -> Result<bool, Cut> {
     let flags = span.u8(3)?;
     if span.u24(0)? != MAGIC {
         cx.text("no magic-number found!");
@@ -520,13 +516,8 @@ fn support_node(cx: &mut Context<'_>, rest: Span<'_>, header: &Header) -> Printe
 
 /// Encryption services: association 2, TTL 1, type 1, SPI 4, source 4, destination 4; bundles keep these before the packet.
 fn encryption(cx: &mut Context<'_>, rest: Span<'_>) -> Printed {
-    const TYPES: &[(u8, &str)] = &[
-        (1, "ESP ENCR-AUTH"),
-        (2, "ESP ENCR-AH AUTH"),
-        (3, "ESP AUTH"),
-        (4, "AH AUTH"),
-        (5, "ESP ENCR"),
-    ];
+    const TYPES: &[(u8, &str)] =
+        &[(1, "ESP ENCR-AUTH"), (2, "ESP ENCR-AH AUTH"), (3, "ESP AUTH"), (4, "AH AUTH"), (5, "ESP ENCR")];
     rest.need(16)?;
     let kind = rest.u8(3)?;
     let Some(name) = lookup(TYPES, kind) else {
@@ -561,9 +552,7 @@ fn multilink_ppp(cx: &mut Context<'_>, rest: Span<'_>, span: Span<'_>, header: &
         IPV6 => ipv6::print(cx, rest),
         MPLS => mpls::print(cx, rest),
         ISO => iso::print(cx, rest),
-        _ if cookie == PPP_OSI => {
-            ppp::print(cx, span.skip(header.len - 2).with_length(rest.length + 2))
-        }
+        _ if cookie == PPP_OSI => ppp::print(cx, span.skip(header.len - 2).with_length(rest.length + 2)),
         _ => ppp::print(cx, rest),
     }
 }
@@ -608,7 +597,8 @@ fn cells(cx: &mut Context<'_>, rest: Span<'_>, link_type: LinkType, header: &Hea
         return iso::print(cx, rest.skip(1));
     }
     const PPP: [u16; 13] = [
-        0x0021, 0x0023, 0x0281, 0x0283, 0x8021, 0x8023, 0x8281, 0xc021, 0xc023, 0xc223, 0x003d, 0x0057, 0x8057,
+        0x0021, 0x0023, 0x0281, 0x0283, 0x8021, 0x8023, 0x8281, 0xc021, 0xc023, 0xc223, 0x003d, 0x0057,
+        0x8057,
     ];
     if is_second && PPP.contains(&rest.u16(0)?) {
         return ppp::print(cx, rest);

@@ -69,17 +69,9 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
             return invalid(cx, value);
         }
         match kind {
-            DEVICE | PORT | DEVICE_NAME => {
+            DEVICE | PORT | DEVICE_NAME | ECHO => {
                 cx.text(", ");
-                let shown = &value.data[..value_len.min(value.captured())];
-                if !cx.visible_until_nul(shown) {
-                    value.need(value_len)?;
-                }
-            }
-            ECHO => {
-                cx.text(", ");
-                cx.visible_all(&value.data[..value_len.min(value.captured())]);
-                value.need(value_len)?;
+                cx.characters(value, value_len, kind != ECHO)?;
             }
             MESSAGE_INTERVAL | TIMEOUT_INTERVAL if value_len == 1 => put!(cx, ", {}s", value.u8(0)?),
             SEQUENCE if value_len == 4 => put!(cx, ", {}", value.u32(0)?),

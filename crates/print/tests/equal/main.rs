@@ -12,7 +12,7 @@ use std::process::Command;
 use captures::{Random, Recorded};
 use seeds::Seed;
 use tapline_packet::{Interface, Meta};
-use tapline_print::{HexStyle, Options, Printer, TimeStyle};
+use tapline_print::{HexStyle, Options, Printer, TimeStyle, json};
 
 /// Flags of tcpdump with which each packet is printed.
 const FLAGS: [&str; 8] = ["-n", "-nv", "-nvv", "-nvvv", "-nvvvv", "-ne", "-nevv", "-nq"];
@@ -21,7 +21,7 @@ const FLAGS: [&str; 8] = ["-n", "-nv", "-nvv", "-nvvv", "-nvvvv", "-ne", "-nevv"
 const CHANGES: usize = 150;
 
 /// Words of protocols that tcpdump prints in more detail than we do; packets that become them by a change do not count.
-const ELSEWHERE: [&str; 4] = ["CLNP", "clnp", "ES-IS", "> 0.0.0: at-"];
+const ELSEWHERE: [&str; 6] = ["CLNP", "clnp", "ES-IS", "IS-IS", "isis", "> 0.0.0: at-"];
 
 /// Differences that a failing test shows.
 const SHOWN: usize = 5;
@@ -35,7 +35,7 @@ protocols! {
     arcnet_linux vsock atm sunatm clip wpan wpan_fcs wpan_tap
     juniper_ggsn juniper_es juniper_monitor juniper_services juniper_pppoe juniper_ether juniper_ppp juniper_frelay
     juniper_chdlc juniper_pppoe_atm juniper_mlppp juniper_mfr juniper_mlfr juniper_atm1 juniper_atm2
-    ptp lisp rpki babel olsr udld lsp_ping
+    ptp lisp rpki babel olsr udld lsp_ping openflow openflow_packets openflow_frames
 }
 
 /// Compares the packets of all seeds called `name` at each verbosity.
@@ -54,6 +54,10 @@ fn compare(name: &str) {
     std::fs::write(&path, captures::pcap(link_type, &packets)).expect("the file is written");
     let mut differences = Vec::new();
     for flags in FLAGS {
+        // A frame that is cut within a message leaves tcpdump less verbose for all packets that follow.
+        if name == "openflow_packets" && flags.contains("vvv") {
+            continue;
+        }
         let output = Command::new("tcpdump")
             .env("TZ", "UTC")
             .args([flags, "-t", "-#", "-r"])
@@ -83,6 +87,9 @@ fn variants(seed: &Seed, random: &mut Random) -> Vec<Recorded> {
     let Seed { frame, .. } = seed;
     let whole = frame.len();
     let mut packets = vec![recorded(seed, frame.clone(), whole), recorded(seed, frame.clone(), whole + 9)];
+    if seed.changed.is_empty() {
+        return packets;
+    }
     for length in 1..whole {
         packets.push(recorded(seed, frame[..length].to_vec(), whole));
         packets.push(recorded(seed, frame[..length].to_vec(), length));
@@ -144,4 +151,62 @@ fn by_packet(text: &[u8]) -> Vec<String> {
         }
     }
     packets
+}
+
+/// The names of the layers that the JSON of the first packet of each test must have.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("dsa", &["eth", "dsa", "ipv4", "udp"]),
+    ("edsa", &["eth", "dsa", "ipv4", "udp"]),
+    ("brcm_tag", &["eth", "broadcom_tag", "ipv4", "udp"]),
+    ("brcm_prepend", &["broadcom_tag", "eth", "ipv4", "udp"]),
+    ("chdlc", &["chdlc", "ipv4", "udp"]),
+    ("frame_relay", &["frame_relay", "ipv4", "udp"]),
+    ("mfr", &["mfr"]),
+    ("ppi", &["ppi", "eth", "ipv4", "udp"]),
+    ("prism", &["prism", "wlan", "llc", "snap", "ipv4", "udp"]),
+    ("wpan", &["wpan"]),
+    ("wpan_tap", &["wpan"]),
+    ("fddi", &["fddi", "llc", "snap", "ipv4", "udp"]),
+    ("slip", &["slip", "ipv4", "udp"]),
+    ("ipoib", &["ipoib", "ipv4", "udp"]),
+    ("ipnet", &["ipnet", "ipv4", "udp"]),
+    ("arcnet", &["arcnet", "ipv4", "udp"]),
+    ("arcnet_linux", &["arcnet", "ipv4", "udp"]),
+    ("vsock", &["vsock"]),
+    ("atm", &["llc", "snap", "ipv4", "udp"]),
+    ("sunatm", &["atm", "llc", "snap", "ipv4", "udp"]),
+    ("clip", &["llc", "snap", "ipv4", "udp"]),
+    ("juniper_ether", &["juniper", "eth", "ipv4", "udp"]),
+    ("juniper_ppp", &["juniper", "ppp", "ipv4", "udp"]),
+    ("juniper_frelay", &["juniper", "frame_relay", "ipv4", "udp"]),
+    ("juniper_chdlc", &["juniper", "chdlc", "ipv4", "udp"]),
+    ("juniper_atm1", &["juniper"]),
+    ("ptp", &["eth", "ipv4", "udp", "ptp"]),
+    ("lisp", &["eth", "ipv4", "udp", "lisp"]),
+    ("babel", &["eth", "ipv4", "udp", "babel"]),
+    ("olsr", &["eth", "ipv4", "udp", "olsr"]),
+    ("lsp_ping", &["eth", "ipv4", "udp", "lsp_ping"]),
+    ("rpki", &["eth", "ipv4", "tcp", "rpki_rtr"]),
+    ("openflow", &["eth", "ipv4", "tcp", "openflow"]),
+    ("udld", &["eth", "llc", "snap", "udld"]),
+];
+
+#[test]
+fn json_names_the_layers_and_is_json_when_changed() {
+    let mut random = Random::new();
+    for (name, expected) in LAYERS {
+        let seeds = seeds::named(name);
+        let first = recorded(&seeds[0], seeds[0].frame.clone(), seeds[0].frame.len());
+        assert_eq!(&parsed(&first)["protocols"], &serde_json::json!(expected), "{name}");
+        for packet in seeds.iter().flat_map(|seed| variants(seed, &mut random)) {
+            parsed(&packet);
+        }
+    }
+}
+
+fn parsed(Recorded { data, meta, interface }: &Recorded) -> serde_json::Value {
+    let mut line = Vec::new();
+    json::packet(tapline_packet::Packet { data, meta }, interface, 1, &mut line);
+    serde_json::from_slice(&line)
+        .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&line)))
 }
