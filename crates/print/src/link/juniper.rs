@@ -279,10 +279,10 @@ fn read(cx: &mut Context<'_>, span: Span<'_>, link_type: LinkType, header: &mut 
         return Ok(false);
     }
     header.len = len;
-    if let Some((_, cookie_len, card)) = CARDS.iter().find(|(card, ..)| *card == link_type) {
-        if !cookie(cx, span.skip(len), link_type, header, *cookie_len, card)? {
-            return Ok(false);
-        }
+    if let Some((_, cookie_len, card)) = CARDS.iter().find(|(card, ..)| *card == link_type)
+        && !cookie(cx, span.skip(len), link_type, header, *cookie_len, card)?
+    {
+        return Ok(false);
     }
     by_card(cx, span.skip(len + header.cookie_len), link_type, header)?;
     if cx.options.link_header {

@@ -128,12 +128,23 @@ fn element(cx: &mut Context<'_>, kind: u8, value: Span<'_>) -> Printed {
             cx.visible_until_nul(&value.data[..value.captured().min(NAME_MAX)]);
         }
         TIMESTAMP if value.length == TIMESTAMP_LEN => {
-            if cx.options.time != TimeStyle::None {
-                put!(cx, "{}.{:06} ", value.u32_le(0)?, value.u32_le(8)?);
-            }
+            let (seconds, micros) = (i64::from_le_bytes(value.array(0)?), value.u32_le(8)?);
+            print_time(cx, seconds, micros);
         }
         _ if cx.verbose() <= 1 => cx.hex_lines("\n\t  ", value),
         _ => {}
     }
     Ok(())
+}
+
+/// The time of day, or seconds since 1970, as the packet's own time is wanted.
+fn print_time(cx: &mut Context<'_>, seconds: i64, micros: u32) {
+    match (cx.options.time, jiff::Timestamp::from_second(seconds)) {
+        (TimeStyle::None, _) => {}
+        (TimeStyle::TimeOfDay, Ok(time)) => {
+            let time = time.to_zoned(cx.options.zone.clone());
+            put!(cx, "{}.{micros:06} ", time.strftime("%H:%M:%S"));
+        }
+        _ => put!(cx, "{seconds}.{micros:06} "),
+    }
 }
