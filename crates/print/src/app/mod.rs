@@ -12,6 +12,7 @@
 mod babel;
 mod bfd;
 mod bgp;
+mod configuration_test;
 pub(crate) mod dhcp;
 mod dhcp6;
 pub(crate) mod dns;
@@ -210,6 +211,7 @@ pub(crate) fn ethertype(cx: &mut Context<'_>, span: Span<'_>, ethertype: u16) ->
     match ethertype {
         0x88cc => crate::llc::lldp::print(cx, span)?,
         0x888e => eap::print_lan(cx, span)?,
+        0x9000 => configuration_test::print(cx, span)?,
         0x88f7 => ptp::print(cx, span)?,
         0x8809 => crate::llc::slow::print(cx, span)?,
         // Not assigned, but used by Cisco; a byte of padding goes before the protocol's.

@@ -98,7 +98,7 @@ const BRIDGED_PROTOCOLS: &[(u16, &str)] = &[
     (0x0009, "Token Ring w/o FCS"),
     (0x0004, "FDDI + FCS"),
     (0x000a, "FDDI w/o FCS"),
-    (0x0006, "802.6 + FCS"),
+    (0x0005, "802.6 + FCS"),
     (0x000b, "802.6 w/o FCS"),
     (0x000e, "BPDU"),
 ];

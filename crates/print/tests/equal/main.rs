@@ -35,7 +35,7 @@ protocols! {
     arcnet_linux vsock atm sunatm clip wpan wpan_fcs wpan_tap
     juniper_ggsn juniper_es juniper_monitor juniper_services juniper_pppoe juniper_ether juniper_ppp juniper_frelay
     juniper_chdlc juniper_pppoe_atm juniper_mlppp juniper_mfr juniper_mlfr juniper_atm1 juniper_atm2
-    ptp lisp rpki babel olsr udld lsp_ping openflow openflow_packets openflow_frames
+    ptp lisp rpki babel olsr udld lsp_ping openflow openflow_packets openflow_frames configuration_test iso_carriers
 }
 
 /// Compares the packets of all seeds called `name` at each verbosity.
