@@ -171,6 +171,47 @@ fn put_bitmap(cx: &mut Context<'_>, table: &[(u32, &str)], value: u32, known: u3
     }
 }
 
+/// The sum of a table's bits.
+fn bits(table: &[(u32, &str)]) -> u32 {
+    table.iter().fold(0, |sum, (bit, _)| sum | bit)
+}
+
+/// `name 0x00000000 (BITS)`, where all bits that have a meaning have a name.
+fn put_word(cx: &mut Context<'_>, fields: &mut Fields<'_>, name: &str, table: &[(u32, &str)]) -> Part {
+    put_bits_of(cx, fields, name, table, bits(table))
+}
+
+/// `name 0x00000000 (BITS)`; the bits of `known` have a meaning.
+fn put_bits_of(
+    cx: &mut Context<'_>,
+    fields: &mut Fields<'_>,
+    name: &str,
+    table: &[(u32, &str)],
+    known: u32,
+) -> Part {
+    let value = fields.u32()?;
+    put!(cx, "{name} 0x{value:08x}");
+    put_bitmap(cx, table, value, known);
+    Ok(())
+}
+
+/// An error: type 2, code 2, data. The names of codes stand by the type's number.
+fn put_error(
+    cx: &mut Context<'_>,
+    span: Span<'_>,
+    types: &[(u32, &'static str)],
+    codes: &[&[(u32, &'static str)]],
+) -> Part {
+    let mut fields = Fields::new(span);
+    let kind = fields.u16()?;
+    cx.text("\n\t type ");
+    put_name(cx, types, kind, INVALID_4);
+    let code = fields.u16()?;
+    cx.text(", code ");
+    put_name(cx, codes.get(usize::from(kind)).copied().unwrap_or(&[]), code, INVALID_4);
+    data(cx, fields.rest)
+}
+
 /// How a number without a name is shown.
 #[derive(Clone, Copy)]
 enum Otherwise {

@@ -8,8 +8,8 @@
 //! ```
 
 use super::{
-    Fields, INVALID_2, INVALID_4, Invalid, Length, Message, Otherwise, Part, data, frame, put_bitmap,
-    put_name, settle, vendor_name,
+    Fields, INVALID_2, INVALID_4, Invalid, Length, Message, Otherwise, Part, bits, data, frame, put_bitmap,
+    put_bits_of, put_error, put_name, put_word, settle, vendor_name,
 };
 use crate::bytes::{Cut, Span};
 use crate::context::{Context, lookup, put};
@@ -213,6 +213,10 @@ const BIG_SWITCH: u32 = 0x5c_16c7;
 
 const PORT_LEN: usize = 48;
 
+/// The names of an error's codes, by its type.
+const CODES: [&[(u32, &str)]; 6] =
+    [HELLO_FAILED, BAD_REQUEST, BAD_ACTION, FLOW_MOD_FAILED, PORT_MOD_FAILED, QUEUE_OP_FAILED];
+
 use Length::{AtLeast, Exactly};
 
 pub(super) static MESSAGES: [Message; 22] = [
@@ -240,11 +244,6 @@ pub(super) static MESSAGES: [Message; 22] = [
     Message { name: "QUEUE_GET_CONFIG_REPLY", length: AtLeast(8), print: Some(queue_reply) },
 ];
 
-/// The sum of a table's bits.
-fn bits(table: &[(u32, &str)]) -> u32 {
-    table.iter().fold(0, |sum, (bit, _)| sum | bit)
-}
-
 fn put_vlan(cx: &mut Context<'_>, vlan: u16) {
     match vlan {
         0xffff => cx.text("NONE"),
@@ -265,20 +264,6 @@ fn put_port(cx: &mut Context<'_>, fields: &mut Fields<'_>, name: &str) -> Part {
     Ok(())
 }
 
-/// `name 0x00000000 (BITS)`.
-fn put_word(
-    cx: &mut Context<'_>,
-    fields: &mut Fields<'_>,
-    name: &str,
-    table: &[(u32, &str)],
-    known: u32,
-) -> Part {
-    let value = fields.u32()?;
-    put!(cx, "{name} 0x{value:08x}");
-    put_bitmap(cx, table, value, known);
-    Ok(())
-}
-
 fn port(cx: &mut Context<'_>, fields: &mut Fields<'_>) -> Part {
     put_port(cx, fields, "\n\t  port_no ")?;
     fields.mac(cx, ", hw_addr ")?;
@@ -286,14 +271,14 @@ fn port(cx: &mut Context<'_>, fields: &mut Fields<'_>) -> Part {
     if cx.verbose() < 2 {
         return fields.padding(24);
     }
-    put_word(cx, fields, "\n\t   config", PORT_CONFIG, bits(PORT_CONFIG))?;
+    put_word(cx, fields, "\n\t   config", PORT_CONFIG)?;
     let state = fields.u32()?;
     let tree = lookup(SPANNING_TREE, state & SPANNING_TREE_BITS).unwrap_or("");
     put!(cx, "\n\t   state 0x{state:08x} ({tree}");
     cx.text(if state & LINK_DOWN != 0 { ", LINK_DOWN)" } else { ")" });
     cx.text(if state & !(SPANNING_TREE_BITS | LINK_DOWN) != 0 { " (bogus)" } else { "" });
     for name in ["\n\t   curr", "\n\t   advertised", "\n\t   supported", "\n\t   peer"] {
-        put_word(cx, fields, name, PORT_FEATURES, bits(PORT_FEATURES))?;
+        put_word(cx, fields, name, PORT_FEATURES)?;
     }
     Ok(())
 }
@@ -572,23 +557,7 @@ fn vendor_data(cx: &mut Context<'_>, span: Span<'_>) -> Part {
 }
 
 fn error(cx: &mut Context<'_>, span: Span<'_>) -> Part {
-    let mut fields = Fields::new(span);
-    let kind = fields.u16()?;
-    cx.text("\n\t type ");
-    put_name(cx, ERRORS, kind, INVALID_4);
-    let code = fields.u16()?;
-    let codes = match kind {
-        0 => HELLO_FAILED,
-        1 => BAD_REQUEST,
-        2 => BAD_ACTION,
-        3 => FLOW_MOD_FAILED,
-        4 => PORT_MOD_FAILED,
-        5 => QUEUE_OP_FAILED,
-        _ => &[],
-    };
-    cx.text(", code ");
-    put_name(cx, codes, code, INVALID_4);
-    data(cx, fields.rest)
+    put_error(cx, span, ERRORS, &CODES)
 }
 
 fn features(cx: &mut Context<'_>, span: Span<'_>) -> Part {
@@ -597,8 +566,8 @@ fn features(cx: &mut Context<'_>, span: Span<'_>) -> Part {
     fields.put_u32(cx, ", n_buffers")?;
     put!(cx, ", n_tables {}", fields.u8()?);
     fields.pass(3);
-    put_word(cx, &mut fields, "\n\t capabilities", CAPABILITIES, CAPABILITY_BITS)?;
-    put_word(cx, &mut fields, "\n\t actions", ACTION_BITS, bits(ACTION_BITS))?;
+    put_bits_of(cx, &mut fields, "\n\t capabilities", CAPABILITIES, CAPABILITY_BITS)?;
+    put_word(cx, &mut fields, "\n\t actions", ACTION_BITS)?;
     while fields.left() != 0 {
         if fields.left() < PORT_LEN {
             return settle(cx, Ok(Err(Invalid(fields.rest))));
@@ -709,9 +678,9 @@ fn port_mod(cx: &mut Context<'_>, span: Span<'_>) -> Part {
     let mut fields = Fields::new(span);
     put_port(cx, &mut fields, "\n\t port_no ")?;
     fields.mac(cx, ", hw_addr ")?;
-    put_word(cx, &mut fields, "\n\t config", PORT_CONFIG, bits(PORT_CONFIG))?;
-    put_word(cx, &mut fields, "\n\t mask", PORT_CONFIG, bits(PORT_CONFIG))?;
-    put_word(cx, &mut fields, "\n\t advertise", PORT_FEATURES, bits(PORT_FEATURES))?;
+    put_word(cx, &mut fields, "\n\t config", PORT_CONFIG)?;
+    put_word(cx, &mut fields, "\n\t mask", PORT_CONFIG)?;
+    put_word(cx, &mut fields, "\n\t advertise", PORT_FEATURES)?;
     fields.padding(4)
 }
 
@@ -879,7 +848,7 @@ fn table_statistics(cx: &mut Context<'_>, fields: &mut Fields<'_>) -> Part {
     put_name(cx, TABLES, table, Otherwise::Decimal);
     fields.pass(3);
     fields.quoted(cx, ", name", 32)?;
-    put_word(cx, fields, "\n\t  wildcards", WILDCARDS, WILDCARD_BITS)?;
+    put_bits_of(cx, fields, "\n\t  wildcards", WILDCARDS, WILDCARD_BITS)?;
     fields.put_u32(cx, "\n\t  max_entries")?;
     fields.put_u32(cx, ", active_count")?;
     fields.put_u64(cx, ", lookup_count")?;

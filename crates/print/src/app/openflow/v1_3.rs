@@ -7,8 +7,8 @@
 //! ```
 
 use super::{
-    Fields, INVALID_4, Invalid, Length, Message, Otherwise, Part, data, put_bitmap, put_name, settle,
-    vendor_name,
+    Fields, INVALID_4, Invalid, Length, Message, Otherwise, Part, data, put_error, put_name, put_word,
+    settle, vendor_name,
 };
 use crate::bytes::{Cut, Span};
 use crate::context::{Context, put};
@@ -258,14 +258,6 @@ fn put_port(cx: &mut Context<'_>, fields: &mut Fields<'_>, name: &str) -> Part {
     Ok(())
 }
 
-/// `name 0x00000000 (BITS)`; all bits that have a meaning have a name.
-fn put_word(cx: &mut Context<'_>, fields: &mut Fields<'_>, name: &str, table: &[(u32, &str)]) -> Part {
-    let value = fields.u32()?;
-    put!(cx, "{name} 0x{value:08x}");
-    put_bitmap(cx, table, value, table.iter().fold(0, |sum, (bit, _)| sum | bit));
-    Ok(())
-}
-
 fn port(cx: &mut Context<'_>, fields: &mut Fields<'_>) -> Part {
     put_port(cx, fields, "\n\t  port_no ")?;
     fields.pass(4);
@@ -315,14 +307,7 @@ fn hello_elements<'p>(cx: &mut Context<'_>, span: Span<'p>) -> Result<Result<(),
 }
 
 fn error(cx: &mut Context<'_>, span: Span<'_>) -> Part {
-    let mut fields = Fields::new(span);
-    let kind = fields.u16()?;
-    cx.text("\n\t type ");
-    put_name(cx, ERRORS, kind, INVALID_4);
-    let code = fields.u16()?;
-    cx.text(", code ");
-    put_name(cx, CODES.get(usize::from(kind)).copied().unwrap_or(&[]), code, INVALID_4);
-    data(cx, fields.rest)
+    put_error(cx, span, ERRORS, &CODES)
 }
 
 fn experimenter(cx: &mut Context<'_>, span: Span<'_>) -> Part {
