@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use anyhow::{anyhow, ensure};
 use clap::Args;
@@ -16,8 +16,9 @@ use tapline_file::Order;
 use tapline_graph::catalog::Common;
 use tapline_graph::plan::{self, Maker, Plan, Source};
 use tapline_graph::{Control, Engine, Inlet};
-use tapline_packet::{Interface, Timestamp};
+use tapline_packet::{Interface, Now, Timestamp};
 use tapline_profile::Meters;
+use tapline_sys::clock;
 use tapline_sys::usage::thread_time;
 
 use crate::Options;
@@ -79,7 +80,7 @@ fn once(path: &Path, graph: &str, is_measured: bool, packets: u64) -> anyhow::Re
     Ok(Run { cpu, wall, packets, lost: 0 })
 }
 
-fn clock() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-    Timestamp::from_nanos(since.as_nanos() as i64)
+fn clock() -> Now {
+    let wall = Timestamp::from_nanos(clock::realtime_ns());
+    Now { wall, steady_ns: i64::try_from(clock::monotonic_ns()).unwrap_or(i64::MAX) }
 }

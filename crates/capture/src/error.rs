@@ -31,7 +31,8 @@ pub enum Error {
         /// Why.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The reader of a pipe that we write to has gone: no fault of ours, but the end of the work.
+    /// The reader of our lines of text has gone (`| head`): no fault, but the end of the work. A capture file that is not taken is an
+    /// [`Error::Write`].
     #[error("{what}: the reader has gone (broken pipe)")]
     BrokenPipe {
         /// The stream.
@@ -56,9 +57,6 @@ impl Error {
 
 impl From<tapline_file::WriteError> for Error {
     fn from(error: tapline_file::WriteError) -> Error {
-        match error {
-            tapline_file::WriteError::BrokenPipe { name } => Error::BrokenPipe { what: name },
-            other => Error::Write(other),
-        }
+        Error::Write(error)
     }
 }

@@ -1,7 +1,7 @@
 //! Capture files as sinks.
 
 use tapline_file::{FileWriter, InterfaceStatistics, Progress};
-use tapline_packet::{Batch, Interface, InterfaceId, Selection, Timestamp};
+use tapline_packet::{Batch, Interface, InterfaceId, Now, Selection, Timestamp};
 
 use crate::{Count, Error, InterfaceAccount, OutputAccount, Place, Sink, Wants};
 
@@ -75,8 +75,8 @@ impl Sink for FileOutput {
         Ok(self.writer.flush()?)
     }
 
-    fn tick(&mut self, now: Timestamp, interfaces: &[InterfaceAccount]) -> Result<Wants, Error> {
-        let statistics = self.statistics(now, interfaces);
+    fn tick(&mut self, now: Now, interfaces: &[InterfaceAccount]) -> Result<Wants, Error> {
+        let statistics = self.statistics(now.wall, interfaces);
         Ok(match self.writer.tick(now, &statistics)? {
             Progress::Writing => Wants::More,
             Progress::Done => Wants::Nothing,

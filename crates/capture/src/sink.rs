@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tapline_packet::{Batch, Interface, Selection, Timestamp};
+use tapline_packet::{Batch, Interface, Now, Selection, Timestamp};
 
 use crate::{Account, Error, InterfaceAccount, OutputAccount};
 
@@ -23,7 +23,7 @@ pub trait Sink: Send {
     fn flush(&mut self) -> Result<(), Error>;
 
     /// Called several times a second, with or without packets, for what goes by the clock: rotation, statistics.
-    fn tick(&mut self, _now: Timestamp, _interfaces: &[InterfaceAccount]) -> Result<Wants, Error> {
+    fn tick(&mut self, _now: Now, _interfaces: &[InterfaceAccount]) -> Result<Wants, Error> {
         Ok(Wants::More)
     }
 
@@ -117,7 +117,7 @@ impl Sink for Shared {
         self.lock().sink.flush()
     }
 
-    fn tick(&mut self, now: Timestamp, interfaces: &[InterfaceAccount]) -> Result<Wants, Error> {
+    fn tick(&mut self, now: Now, interfaces: &[InterfaceAccount]) -> Result<Wants, Error> {
         let mut inner = self.lock();
         let sum = inner.note(self.worker, interfaces);
         let wants = inner.sink.tick(now, &sum)?;

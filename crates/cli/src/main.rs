@@ -30,12 +30,16 @@ use clap::Parser;
 
 use args::{Cli, Command, FilterCommand};
 use tapline_sys::capability::Capability;
-use tapline_sys::privilege;
+use tapline_sys::{privilege, standard_output};
 
 fn main() -> ExitCode {
     // A set-uid program must not read or write files in its caller's stead. Capturing needs one right only.
     if let Err(error) = privilege::leave_set_uid(&[Capability::NetRaw]) {
         let _ = writeln!(io::stderr(), "tapline: cannot give up the rights of a set-uid program: {error}");
+        return ExitCode::FAILURE;
+    }
+    if let Err(error) = standard_output::refuse_if_closed() {
+        let _ = writeln!(io::stderr(), "tapline: standard output is closed: {error}");
         return ExitCode::FAILURE;
     }
     let result = match Cli::parse().command {
@@ -58,7 +62,13 @@ fn main() -> ExitCode {
     };
     result.unwrap_or_else(|error| {
         if !is_broken_pipe(&error) {
-            let _ = writeln!(io::stderr(), "tapline: {}", chain(&error));
+            let closed = match standard_output::check() {
+                Err(_) if is_kind(&error, io::ErrorKind::StorageFull) => {
+                    "standard output was closed when the program began: "
+                }
+                _ => "",
+            };
+            let _ = writeln!(io::stderr(), "tapline: {closed}{}", chain(&error));
         }
         ExitCode::FAILURE
     })
@@ -78,8 +88,11 @@ fn chain(error: &anyhow::Error) -> String {
 
 /// Whether the reader of our output has gone: nobody is left to tell.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
-    kind == Some(io::ErrorKind::BrokenPipe)
+    is_kind(error, io::ErrorKind::BrokenPipe)
+}
+
+fn is_kind(error: &anyhow::Error, kind: io::ErrorKind) -> bool {
+    error.downcast_ref::<io::Error>().map(io::Error::kind) == Some(kind)
 }
 
 #[cfg(test)]

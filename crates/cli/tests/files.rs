@@ -56,7 +56,7 @@ fn every_real_capture_keeps_every_packet() {
     let folder = tempfile::tempdir().unwrap();
     let (mut compared, mut differing, mut refused) = (0, Vec::new(), Vec::new());
     for capture in &captures {
-        // tcpdump cuts packets that are longer than the file's own snap length, tshark keeps them, and so do we. tshark
+        // tcpdump cuts packets that are longer than the file's own snap length, and so do we; tshark keeps them. tshark
         // refuses some files that tcpdump reads. So one of the two must have what we have.
         let mut outcome = None;
         for (program, flags) in [("tcpdump", &["--nano"][..]), ("tshark", &[])] {

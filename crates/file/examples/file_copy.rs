@@ -7,7 +7,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use tapline_file::{FileSource, FileWriter, MergedSource, Order, Plain, Section, WriteOptions};
-use tapline_packet::{Batch, Interface, Selection, Timestamp};
+use tapline_packet::{Batch, Interface, Now, Selection};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut paths: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
@@ -40,7 +40,7 @@ fn sink(path: &Path, interfaces: &[Interface]) -> Result<Option<FileWriter>, Box
     }
     let mut options = WriteOptions::new(path, interfaces);
     options.section = Section::of_this_machine("tapline file_copy");
-    Ok(Some(FileWriter::create(options, interfaces, Timestamp::EPOCH, Box::new(Plain))?))
+    Ok(Some(FileWriter::create(options, interfaces, Now::default(), Box::new(Plain))?))
 }
 
 fn take(

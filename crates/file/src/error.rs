@@ -21,6 +21,10 @@ impl fmt::Display for Place {
     }
 }
 
+fn beyond(place: &Place) -> String {
+    if place.offset == 0 { String::new() } else { format!(" beyond {place}") }
+}
+
 /// Why a capture file cannot be read (further). Packets before the fault have been lent by then.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -85,6 +89,18 @@ pub enum Error {
         item_offset: u64,
         /// How many bytes of it are missing.
         missing: u64,
+    },
+    /// The file is of a version of its format, or uses a part of it, that cannot be read.
+    #[error("{name} cannot be read{}: {what}", beyond(place))]
+    Unsupported {
+        /// The file.
+        name: String,
+        /// Where the unknown item begins.
+        place: Place,
+        /// The version or part, and what can be read.
+        what: String,
+        /// The same in the words of libpcap.
+        libpcap: String,
     },
     /// The file contradicts its format.
     #[error("{name} is damaged at {place}: {reason}")]

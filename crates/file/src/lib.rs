@@ -23,5 +23,5 @@ pub use error::{Error, Place, WriteError};
 pub use input::Compression;
 pub use merge::{MergedSource, Order};
 pub use section::{InterfaceStatistics, Section};
-pub use source::{FileSource, InterfaceCounters};
+pub use source::{FileSource, InterfaceCounters, Reading};
 pub use write::{FileWriter, Files, Format, Plain, Precision, Progress, Rotation, WriteOptions, parse_size};

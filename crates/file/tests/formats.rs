@@ -94,13 +94,73 @@ fn pcap_versions_with_lengths_the_other_way_round() {
     }
 }
 
+/// A version that is not read is no damage: plain, packed, and in the words of libpcap.
 #[test]
-fn pcap_versions_that_nobody_reads() {
-    for version in [(1, 0), (2, 5), (3, 0), (543, 1)] {
-        let mut file = Bytes::new(ByteOrder::Little);
+fn unknown_versions_are_told_as_versions() {
+    for (version, words) in [
+        ((1, 0), "archaic pcap savefile format"),
+        ((2, 5), "unsupported pcap savefile version 2.5"),
+        ((3, 0), "unsupported pcap savefile version 3.0"),
+        ((543, 1), "unsupported pcap savefile version 543.1"),
+    ] {
+        let mut file = Bytes::new(ByteOrder::Big);
         file.pcap_header(0xa1b2_c3d4, version, 100, 1);
-        let error = read(&file.bytes).error.expect("refused");
-        assert!(error.to_string().contains("version"), "{error}");
+        check_version(&file.bytes, version, "the pcap format; 2.0 to 2.4", words);
+    }
+    for version in [(0, 1), (1, 1), (2, 0)] {
+        for order in ORDERS {
+            let mut file = Bytes::new(order);
+            file.section(&[]).interface(1, 0, &[]);
+            let numbers = file.body(|body| {
+                body.u16(version.0).u16(version.1);
+            });
+            file.bytes[12..16].copy_from_slice(&numbers);
+            let words = format!("unsupported pcapng savefile version {}.{}", version.0, version.1);
+            check_version(&file.bytes, version, "pcapng; 1.0", &words);
+        }
+    }
+}
+
+fn check_version(bytes: &[u8], (major, minor): (u16, u16), format: &str, words: &str) {
+    let packed = packed(bytes).into_iter().map(|(_, bytes)| bytes);
+    for bytes in packed.chain([bytes.to_vec()]) {
+        let error = read(&bytes).error.expect("refused");
+        let text = format!("sample cannot be read: this is version {major}.{minor} of {format} can be read");
+        assert_eq!(error.to_string(), text);
+        assert!(matches!(error, Error::Unsupported { libpcap, .. } if libpcap == words));
+    }
+}
+
+/// A later section of another version ends the file where it begins.
+#[test]
+fn a_section_of_an_unknown_version_ends_the_file() {
+    let mut file = Bytes::new(ByteOrder::Little);
+    file.section(&[]).interface(1, 0, &[]).enhanced(0, 1, &data(4), 4, &[]);
+    let end = file.bytes.len();
+    file.section(&[]);
+    file.bytes[end + 12] = 3;
+    let whole = read(&file.bytes);
+    assert_eq!(whole.packets.len(), 1);
+    let expected = format!("sample cannot be read beyond byte {end}: this is version 3.0 of pcapng");
+    assert!(whole.error.expect("refused").to_string().starts_with(&expected));
+}
+
+/// Bits 16 to 25 of the link type are reserved (draft-ietf-opsawg-pcap); bit 27 is ignored, as libpcap does.
+#[test]
+fn reserved_bits_of_the_link_type_are_refused() {
+    for bit in 16..32 {
+        for order in ORDERS {
+            let mut file = Bytes::new(order);
+            file.pcap_header(0xa1b2_c3d4, (2, 4), 100, 1 | 1 << bit);
+            let whole = read(&file.bytes);
+            if bit > 25 {
+                assert_eq!(whole.interfaces[0].link_type, LinkType::ETHERNET, "bit {bit}");
+                continue;
+            }
+            let text =
+                format!("sample cannot be read: savefile linktype reserved bits set (0x{:08x})", 1u32 << bit);
+            assert_eq!(whole.error.expect("refused").to_string(), text);
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use samples::{Noise, Read, data, mutate, read, read_source, small_files};
 use tapline_file::{FileSource, FileWriter, Format, Plain, Precision, Section, WriteOptions};
-use tapline_packet::{Selection, Timestamp};
+use tapline_packet::{Now, Selection, Timestamp};
 
 /// Real captures beside the repository; none of them is part of it.
 fn captures() -> Vec<PathBuf> {
@@ -41,7 +41,8 @@ fn copy(from: &Path, to: &Path, change: impl FnOnce(&mut WriteOptions)) {
     options.section = Section::of_this_machine("tapline test");
     change(&mut options);
     let start = Timestamp::EPOCH;
-    let mut writer = FileWriter::create(options, source.interfaces(), start, Box::new(Plain)).unwrap();
+    let mut writer =
+        FileWriter::create(options, source.interfaces(), Now::unset(start), Box::new(Plain)).unwrap();
     while source.advance().unwrap_or_else(|error| panic!("{error}")) {
         let batch = source.batch();
         let mut selection = Selection::none();

@@ -197,6 +197,11 @@ impl Meter {
         self.table.clock = self.table.clock.max(now.as_nanos());
     }
 
+    /// The clock was set back to `now`. To be called once [`finish`](Self::finish) has ended all flows, whose times are of the clock as it was.
+    pub fn set_back(&mut self, now: Timestamp) {
+        self.table.clock = now.as_nanos();
+    }
+
     /// Packets that bear a later time count as if they bore this one: for live interfaces, where that is a clock that is wrong and would hold
     /// all timers back until that time. Without it packets have any time.
     pub fn set_latest(&mut self, latest: Timestamp) {

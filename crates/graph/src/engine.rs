@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tapline_capture::{Advance, Error, Event, InterfaceAccount, Source, Wants};
-use tapline_packet::{Batch, Interface, InterfaceId, Record, Timestamp};
+use tapline_packet::{Batch, Interface, InterfaceId, Now, Record};
 use tapline_sys::{Wakeup, tsc};
 
 use crate::account::GraphAccount;
@@ -228,8 +228,8 @@ pub struct Outcome {
 /// What a watcher is told while the loop runs.
 #[derive(Debug)]
 pub struct Watch<'a> {
-    /// The time of the report.
-    pub now: Timestamp,
+    /// The time of the report, by the steady clock: nanoseconds, for rates and intervals.
+    pub steady_ns: i64,
     /// The account so far; balances but for packets that the ring still holds.
     pub account: &'a GraphAccount,
     /// What happened since the last report.
@@ -268,7 +268,7 @@ pub struct Engine<'e> {
     inlets: Vec<Inlet<'e>>,
     graph: &'e mut Graph,
     control: &'e Control,
-    clock: fn() -> Timestamp,
+    clock: fn() -> Now,
     interfaces: Vec<Interface>,
     filtered: Vec<bool>,
     account: GraphAccount,
@@ -281,12 +281,12 @@ pub struct Engine<'e> {
 }
 
 impl<'e> Engine<'e> {
-    /// A loop over `inlets`. `clock` is read once a batch.
+    /// A loop over `inlets`. `clock` is read once a batch; intervals go by its steady part.
     pub fn new(
         inlets: Vec<Inlet<'e>>,
         graph: &'e mut Graph,
         control: &'e Control,
-        clock: fn() -> Timestamp,
+        clock: fn() -> Now,
     ) -> Engine<'e> {
         Engine {
             inlets,
@@ -317,7 +317,7 @@ impl<'e> Engine<'e> {
             self.control.end();
         }
         self.refresh();
-        let moment = Moment { now: (self.clock)(), interfaces: &self.account.interfaces };
+        let moment = Moment::new((self.clock)(), &self.account.interfaces);
         if let Err(error) = self.graph.finish(&moment) {
             ended = match ended {
                 Ended::Failed(first) => Ended::Failed(first),
@@ -336,7 +336,7 @@ impl<'e> Engine<'e> {
     }
 
     fn drive(&mut self, watch: &mut dyn FnMut(&Watch<'_>)) -> Ended {
-        let mut timers = Timers::starting((self.clock)());
+        let mut timers = Timers::starting((self.clock)().steady_ns);
         let mut failure: Option<Error> = None;
         let mut stopping = false;
         loop {
@@ -373,7 +373,7 @@ impl<'e> Engine<'e> {
 
     fn make_change(&mut self) -> Result<(), Error> {
         let Some(change) = self.control.take_change() else { return Ok(()) };
-        let moment = Moment { now: (self.clock)(), interfaces: &self.account.interfaces };
+        let moment = Moment::new((self.clock)(), &self.account.interfaces);
         let nodes = change(self.graph, &moment)?;
         self.inlets.iter_mut().zip(nodes).for_each(|(inlet, node)| inlet.node = node);
         Ok(())
@@ -460,14 +460,15 @@ impl<'e> Engine<'e> {
         watch: &mut dyn FnMut(&Watch<'_>),
     ) -> Result<Wants, Error> {
         let now = (self.clock)();
+        let steady_ns = now.steady_ns;
         let asked = timers.asked(self.control);
-        if asked || timers.counters.due(now, COUNTERS_NS) {
+        if asked || timers.counters.due(steady_ns, COUNTERS_NS) {
             self.refresh();
             self.account.stages = self.graph.account();
             self.tell(watch, asked);
         }
-        if timers.tick.due(now, TICK_NS) {
-            return self.graph.tick(&Moment { now, interfaces: &self.account.interfaces });
+        if timers.tick.due(steady_ns, TICK_NS) {
+            return self.graph.tick(&Moment::new(now, &self.account.interfaces));
         }
         Ok(Wants::More)
     }
@@ -477,8 +478,8 @@ impl<'e> Engine<'e> {
         events.extend(self.graph.events());
         let progress = self.inlets.iter().filter_map(|inlet| inlet.source.progress());
         let progress = progress.reduce(|(done, all), (more, more_in_all)| (done + more, all + more_in_all));
-        let (now, account) = ((self.clock)(), &self.account);
-        watch(&Watch { now, account, events: &events, progress, asked });
+        let (steady_ns, account) = ((self.clock)().steady_ns, &self.account);
+        watch(&Watch { steady_ns, account, events: &events, progress, asked });
     }
 
     /// Reads the sources' counters, in the order of the graph's interface numbers.
@@ -526,8 +527,8 @@ struct Timers {
 }
 
 impl Timers {
-    fn starting(now: Timestamp) -> Timers {
-        let timer = || Timer { last: now };
+    fn starting(now_ns: i64) -> Timers {
+        let timer = || Timer { last_ns: now_ns };
         Timers { tick: timer(), counters: timer(), reports_seen: 0 }
     }
 
@@ -538,15 +539,16 @@ impl Timers {
 }
 
 struct Timer {
-    last: Timestamp,
+    /// By the steady clock.
+    last_ns: i64,
 }
 
 impl Timer {
-    /// Whether `period` nanoseconds passed since it was last due. A clock that was set back counts as due.
-    fn due(&mut self, now: Timestamp, period: i64) -> bool {
-        let due = !(0..period).contains(&now.since(self.last));
+    /// Whether `period` nanoseconds passed since it was last due.
+    fn due(&mut self, now_ns: i64, period: i64) -> bool {
+        let due = now_ns.saturating_sub(self.last_ns) >= period;
         if due {
-            self.last = now;
+            self.last_ns = now_ns;
         }
         due
     }

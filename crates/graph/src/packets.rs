@@ -1,7 +1,7 @@
 //! Packets on their way from one stage to the next.
 
 use tapline_packet::headers::Headers;
-use tapline_packet::{Batch, Interface, InterfaceId, LinkType, Selection, Timestamp};
+use tapline_packet::{Batch, Interface, InterfaceId, LinkType, Now, Selection, Timestamp};
 
 /// Packets on their way: a lent batch, and which of its packets are still wanted.
 ///
@@ -16,23 +16,31 @@ pub struct Packets<'a> {
     pub interfaces: &'a [Interface],
     /// For each interface whether its packets have passed the filter next to the source already, in the kernel say.
     pub filtered: &'a [bool],
-    /// The time at which the batch was lent.
+    /// The time at which the batch was lent, by the wall clock.
     pub now: Timestamp,
+    /// The same by the steady clock, for intervals: see [`Now`].
+    pub steady_ns: i64,
     /// Bytes of the selection when it had this length.
     sum: (usize, u64),
 }
 
 impl<'a> Packets<'a> {
     /// All packets of a batch.
-    pub fn all(batch: Batch<'a>, interfaces: &'a [Interface], now: Timestamp) -> Packets<'a> {
+    pub fn all(batch: Batch<'a>, interfaces: &'a [Interface], now: Now) -> Packets<'a> {
         let mut selection = Selection::none();
         selection.select_all(batch.len());
-        Packets { batch, selection, interfaces, filtered: &[], now, sum: (0, 0) }
+        let Now { wall, steady_ns } = now;
+        Packets { batch, selection, interfaces, filtered: &[], now: wall, steady_ns, sum: (0, 0) }
     }
 
     /// Other packets in place of these, at the same time: those of `batch`, all of them wanted.
     pub fn replaced<'b>(&self, batch: Batch<'b>, interfaces: &'b [Interface]) -> Packets<'b> {
-        Packets::all(batch, interfaces, self.now)
+        Packets::all(batch, interfaces, self.clocks())
+    }
+
+    /// What both clocks showed when the batch was lent.
+    pub fn clocks(&self) -> Now {
+        Now { wall: self.now, steady_ns: self.steady_ns }
     }
 
     /// The same selection of other packets: as many, in the same order, such as shorter ones.
@@ -40,14 +48,12 @@ impl<'a> Packets<'a> {
     where
         'a: 'b,
     {
-        let Packets { interfaces, filtered, now, .. } = *self;
-        Packets { batch, selection: self.selection.clone(), interfaces, filtered, now, sum: (0, 0) }
+        Packets { batch, selection: self.selection.clone(), sum: (0, 0), ..*self }
     }
 
     /// Some of the same packets.
     pub(crate) fn narrowed_to(&self, selection: Selection) -> Packets<'a> {
-        let Packets { batch, interfaces, filtered, now, .. } = *self;
-        Packets { batch, selection, interfaces, filtered, now, sum: (0, 0) }
+        Packets { selection, sum: (0, 0), ..*self }
     }
 
     /// How many are wanted.

@@ -29,7 +29,7 @@ use std::any::Any;
 
 use tapline_capture::{Error, FilterAccount, InterfaceAccount, OutputAccount, Wants};
 use tapline_flow::Flow;
-use tapline_packet::Timestamp;
+use tapline_packet::{Now, Timestamp};
 
 use crate::graph::Out;
 use crate::packets::Packets;
@@ -108,10 +108,24 @@ pub trait Stage: Send {
 /// When a stage is called by the clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment<'a> {
-    /// The time.
+    /// The time by the wall clock.
     pub now: Timestamp,
+    /// The same by the steady clock, for intervals: see [`Now`].
+    pub steady_ns: i64,
     /// What became of packets before they were lent, by interface.
     pub interfaces: &'a [InterfaceAccount],
+}
+
+impl<'a> Moment<'a> {
+    /// The moment at which the clocks show `now`.
+    pub fn new(now: Now, interfaces: &'a [InterfaceAccount]) -> Moment<'a> {
+        Moment { now: now.wall, steady_ns: now.steady_ns, interfaces }
+    }
+
+    /// What both clocks show.
+    pub fn clocks(&self) -> Now {
+        Now { wall: self.now, steady_ns: self.steady_ns }
+    }
 }
 
 /// Flows that have ended, on their way from the meter to who wants them.

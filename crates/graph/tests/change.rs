@@ -12,7 +12,7 @@ use tapline_capture::{Advance, Balance, Error, InterfaceAccount, Source};
 use tapline_graph::catalog::Common;
 use tapline_graph::plan::{self, Maker, Plan};
 use tapline_graph::{Control, Engine, Graph, GraphAccount, Inlet, Moment, Packets};
-use tapline_packet::{Batch, Interface, LinkType, Meta, Record, Timestamp};
+use tapline_packet::{Batch, Interface, LinkType, Meta, Now, Record, Timestamp};
 use tapline_profile::Meters;
 use tapline_testkit::lent::Lent;
 use tapline_testkit::traffic::Traffic;
@@ -52,9 +52,9 @@ impl Source for Endless {
     }
 }
 
-fn clock() -> Timestamp {
+fn clock() -> Now {
     static TICKS: AtomicU64 = AtomicU64::new(0);
-    Timestamp::from_parts((TICKS.fetch_add(1, Ordering::Relaxed) / 1000) as i64, 0)
+    Now::unset(Timestamp::from_parts((TICKS.fetch_add(1, Ordering::Relaxed) / 1000) as i64, 0))
 }
 
 const STAYS: &str =
@@ -188,7 +188,7 @@ impl Changing {
         let mut no_sink = |_: usize| Err("there is no sink here".to_owned());
         let maker = Maker { worker: 0, control: &control, common: &common, exits: None, sink: &mut no_sink };
         let new = plan::nodes(&plan, &self.there, maker).expect("stages");
-        let moment = Moment { now: Timestamp::EPOCH, interfaces: &[] };
+        let moment = Moment::new(Now::default(), &[]);
         let ids = self.graph.change(new, &moment).expect("nothing fails");
         self.source = plan.sources(&ids)[0];
         self.there = plan.keys().into_iter().collect();
@@ -197,7 +197,7 @@ impl Changing {
     fn push(&mut self) {
         let batch = self.lent.batch();
         self.delivered += batch.len() as u64;
-        let mut packets = Packets::all(batch, &self.interfaces, Timestamp::EPOCH);
+        let mut packets = Packets::all(batch, &self.interfaces, Now::default());
         self.graph.push(self.source, &mut packets, 0).expect("nothing fails");
     }
 
@@ -235,7 +235,7 @@ fn collectors_come_and_go_and_every_sum_agrees() {
         changing.push();
         assert_eq!(changing.account().balance(), Balance::Balanced);
     }
-    let moment = Moment { now: Timestamp::EPOCH, interfaces: &[] };
+    let moment = Moment::new(Now::default(), &[]);
     changing.graph.finish(&moment).expect("nothing fails");
     let account = changing.account();
     assert_eq!(account.balance(), Balance::Balanced, "{account:?}");

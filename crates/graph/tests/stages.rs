@@ -113,7 +113,7 @@ fn every_stage_balances_and_makes_no_packet_up() {
                 trial.push(Batch::new(&base, &records).cut(snap_len));
                 trial.assert_balanced();
                 if random.one_of(1, 3) {
-                    let now = trial.now.as_nanos();
+                    let now = trial.now.wall.as_nanos();
                     trial.tick(now + random.below(200_000_000) as i64);
                     trial.assert_balanced();
                 }

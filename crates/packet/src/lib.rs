@@ -27,4 +27,4 @@ pub use interface::{Interface, InterfaceId, Resolution};
 pub use link_type::LinkType;
 pub use meta::{Checksum, Direction, Gso, Meta, PacketType, VlanTag};
 pub use selection::Selection;
-pub use timestamp::Timestamp;
+pub use timestamp::{Now, Timestamp};

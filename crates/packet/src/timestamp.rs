@@ -47,6 +47,27 @@ impl Timestamp {
     }
 }
 
+/// What time it is, by both clocks at one moment: names and time stamps go by the wall clock, intervals by the steady one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// The wall clock (CLOCK_REALTIME), which may be set forward and back.
+    pub wall: Timestamp,
+    /// Nanoseconds of the steady clock (CLOCK_MONOTONIC), which goes on whatever the wall clock is set to.
+    pub steady_ns: i64,
+}
+
+impl Now {
+    /// The time by a wall clock that is never set: both clocks go together.
+    pub const fn unset(wall: Timestamp) -> Now {
+        Now { wall, steady_ns: wall.as_nanos() }
+    }
+
+    /// Nanoseconds of the steady clock since `earlier`.
+    pub const fn since(self, earlier: Now) -> i64 {
+        self.steady_ns.saturating_sub(earlier.steady_ns)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

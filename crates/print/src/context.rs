@@ -64,7 +64,7 @@ impl<'c> Context<'c> {
     }
 
     /// Prints a header within a header, unless they nest too deep.
-    pub(crate) fn nested(&mut self, print: impl FnOnce(&mut Self) -> Printed) -> Printed {
+    pub(crate) fn nested(&mut self, print: impl FnOnce(&mut Context<'c>) -> Printed) -> Printed {
         if self.depth == DEPTH_MAX {
             self.text(" [nested too deep]");
             return Ok(());
@@ -73,6 +73,41 @@ impl<'c> Context<'c> {
         let printed = print(self);
         self.depth -= 1;
         printed
+    }
+
+    /// Prints a packet within the payload of another, with fewer details.
+    pub(crate) fn nested_less_verbose(
+        &mut self,
+        fewer: u8,
+        print: impl for<'i> FnOnce(&mut Context<'i>) -> Printed,
+    ) -> Printed {
+        let options = Options { verbose: self.options.verbose.saturating_sub(fewer), ..self.options.clone() };
+        let mut inner = Context {
+            out: self.out,
+            options: &options,
+            names: self.names,
+            connections: self.connections,
+            calls: self.calls,
+            meta: self.meta,
+            protocol: self.protocol,
+            link_header_len: 0,
+            depth: self.depth,
+        };
+        let printed = inner.nested(print);
+        self.protocol = inner.protocol;
+        printed
+    }
+
+    /// `count` bytes as characters, up to the first NUL if they are `padded`; their end is where the captured bytes end.
+    pub(crate) fn characters(&mut self, span: Span<'_>, count: usize, padded: bool) -> Printed {
+        let shown = &span.data[..count.min(span.captured())];
+        if padded && self.visible_until_nul(shown) {
+            return Ok(());
+        }
+        if !padded {
+            self.visible_all(shown);
+        }
+        span.need(count)
     }
 
     /// Whether no IP header encloses the one being printed.
@@ -103,6 +138,12 @@ impl<'c> Context<'c> {
         if !self.options.hex.shows_hex() && !self.options.quiet {
             self.hex_and_ascii(span);
         }
+    }
+
+    /// As [`hex_and_ascii`](Self::hex_and_ascii), where bytes that were not captured end the packet's text.
+    pub(crate) fn hex_and_ascii_to_end(&mut self, span: Span<'_>) -> Printed {
+        self.hex_and_ascii(span);
+        span.need(span.length)
     }
 
     /// The captured bytes in hexadecimal, each line after `indent` (which starts with a line feed).

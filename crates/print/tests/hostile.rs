@@ -8,7 +8,7 @@ use tapline_packet::{Interface, LinkType, Meta, Packet, VlanTag};
 use tapline_print::{HexStyle, Options, Printer};
 
 /// Link types with a printer, and one without.
-const LINK_TYPES: [LinkType; 14] = [
+const LINK_TYPES: [LinkType; 53] = [
     LinkType::ETHERNET,
     LinkType::RAW,
     LinkType::NULL,
@@ -18,10 +18,49 @@ const LINK_TYPES: [LinkType; 14] = [
     LinkType::PPP,
     LinkType::PPP_HDLC,
     LinkType::PPP_ETHER,
+    LinkType::PPP_PPPD,
     LinkType::NFLOG,
     LinkType::IEEE802_11,
     LinkType::IEEE802_11_RADIOTAP,
+    LinkType::IEEE802_11_PRISM,
+    LinkType::IEEE802_11_AVS,
     LinkType::IPV6,
+    LinkType::DSA_TAG_DSA,
+    LinkType::DSA_TAG_EDSA,
+    LinkType::DSA_TAG_BRCM,
+    LinkType::DSA_TAG_BRCM_PREPEND,
+    LinkType::C_HDLC,
+    LinkType::FRELAY,
+    LinkType::MFR,
+    LinkType::PPI,
+    LinkType::IEEE802_15_4_WITHFCS,
+    LinkType::IEEE802_15_4_NOFCS,
+    LinkType::IEEE802_15_4_TAP,
+    LinkType::FDDI,
+    LinkType::SLIP,
+    LinkType::SLIP_BSDOS,
+    LinkType::IPOIB,
+    LinkType::IPNET,
+    LinkType::ARCNET_BSD,
+    LinkType::ARCNET_LINUX,
+    LinkType::VSOCK,
+    LinkType::ATM_RFC1483,
+    LinkType::SUNATM,
+    LinkType::JUNIPER_GGSN,
+    LinkType::JUNIPER_ES,
+    LinkType::JUNIPER_MONITOR,
+    LinkType::JUNIPER_SERVICES,
+    LinkType::JUNIPER_PPPOE,
+    LinkType::JUNIPER_ETHER,
+    LinkType::JUNIPER_PPP,
+    LinkType::JUNIPER_FRELAY,
+    LinkType::JUNIPER_CHDLC,
+    LinkType::JUNIPER_PPPOE_ATM,
+    LinkType::JUNIPER_MLPPP,
+    LinkType::JUNIPER_MFR,
+    LinkType::JUNIPER_MLFR,
+    LinkType::JUNIPER_ATM1,
+    LinkType::JUNIPER_ATM2,
     LinkType(65_000),
 ];
 
@@ -89,7 +128,7 @@ fn real_packets_with_bytes_changed() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1_200, ..ProptestConfig::default() })]
 
     #[test]
     fn random_bytes(
@@ -129,9 +168,9 @@ proptest! {
 }
 
 /// Ports whose payload has a printer of its own.
-const WELL_KNOWN: [u16; 22] = [
-    53, 67, 68, 69, 88, 123, 137, 138, 161, 162, 500, 514, 520, 546, 547, 1701, 1812, 2049, 4500, 4789, 5353,
-    6081,
+const WELL_KNOWN: [u16; 28] = [
+    53, 67, 68, 69, 88, 123, 137, 138, 161, 162, 319, 320, 500, 514, 520, 546, 547, 698, 1701, 1812, 2049,
+    3503, 4342, 4500, 4789, 5353, 6081, 6696,
 ];
 
 fn ipv4(protocol: u8, payload: &[u8]) -> Vec<u8> {

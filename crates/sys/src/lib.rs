@@ -24,6 +24,7 @@
 //! sandbox                                   what is left to a process once all is open: Landlock, seccomp
 //! output_file                               files that results are written to, and what root does not do with them
 //! Opener                                    files opened by a process that kept its rights
+//! standard_output                           whether the program was started with one
 //! vectorscan                                sets of strings through the system's libhs (a feature)
 //! ```
 //!
@@ -65,6 +66,7 @@ pub mod process;
 mod route;
 pub mod sandbox;
 mod shared_words;
+pub mod standard_output;
 mod terminal;
 pub mod timer;
 pub mod tsc;

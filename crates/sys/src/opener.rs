@@ -19,7 +19,7 @@
 //! not the user's, as far as that is not a matter of modes: links of others, sticky folders, owners.
 
 use std::ffi::{CString, OsStr};
-use std::fs::File;
+use std::fs::{File, TryLockError};
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -254,9 +254,21 @@ fn create(place: &Place, name: &CString) -> io::Result<OwnedFd> {
     let new = open_at(place, name, libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL);
     match (new, place.owner) {
         // Folders may give their group to what is made in them.
-        (Ok(file), Some(Owner { uid, gid })) => fchown(&file, Some(uid), Some(gid)).map(|()| file.into()),
+        (Ok(file), Some(Owner { uid, gid })) => {
+            lock(&file)?;
+            fchown(&file, Some(uid), Some(gid)).map(|()| file.into())
+        }
         (Err(error), _) if error.kind() == io::ErrorKind::AlreadyExists => empty(place, name),
-        (result, _) => result.map(OwnedFd::from),
+        (Ok(file), None) => lock(&file).map(|()| file.into()),
+        (Err(error), _) => Err(error),
+    }
+}
+
+/// Locks a file as long as its descriptor is open, wherever that goes: `ETXTBSY` if another program writes to it. File systems without locks do without.
+fn lock(file: &File) -> io::Result<()> {
+    match file.try_lock() {
+        Err(TryLockError::WouldBlock) => Err(io::Error::from_raw_os_error(libc::ETXTBSY)),
+        _ => Ok(()),
     }
 }
 
@@ -268,6 +280,7 @@ fn empty(place: &Place, name: &CString) -> io::Result<OwnedFd> {
     if !is_of(&file, place.owner)? {
         return Err(io::Error::from_raw_os_error(libc::EEXIST));
     }
+    lock(&file)?;
     file.set_len(0).map(|()| file.into())
 }
 

@@ -7,7 +7,7 @@
 //!
 //! `/dev/stdout`, `/dev/fd/N` and others below `/dev` and `/proc/self/fd` are links that the system made: they are followed.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -34,6 +34,21 @@ pub fn mode() -> u32 {
 /// As [`open`].
 pub fn create(path: &Path) -> io::Result<File> {
     open(path, OpenOptions::new().write(true).create(true).truncate(true))
+}
+
+/// As [`create`], but a regular file is locked (flock(2)) before it is emptied, as long as the descriptor is open. File systems without locks do without.
+///
+/// # Errors
+/// As [`open`]; that another program holds the lock.
+pub fn create_locked(path: &Path) -> io::Result<File> {
+    let file = open(path, OpenOptions::new().write(true).create(true).truncate(false))?;
+    if file.metadata()?.is_file() {
+        if let Err(TryLockError::WouldBlock) = file.try_lock() {
+            return Err(io::Error::other("another program writes to it; name another file"));
+        }
+        file.set_len(0)?;
+    }
+    Ok(file)
 }
 
 /// Opens a file with options that may make it.

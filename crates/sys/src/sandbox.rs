@@ -222,7 +222,7 @@ const CALLS_OF_MAKERS: &[c_long] = &[
 /// Calls of a process that opens files for another.
 #[rustfmt::skip]
 const CALLS_OF_AN_OPENER: &[c_long] = &[
-    libc::SYS_openat, libc::SYS_close, libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx, libc::SYS_fchown, libc::SYS_ftruncate,
+    libc::SYS_openat, libc::SYS_close, libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx, libc::SYS_fchown, libc::SYS_ftruncate, libc::SYS_flock,
     libc::SYS_renameat2, libc::SYS_unlinkat, libc::SYS_sendmsg, libc::SYS_recvmsg, libc::SYS_brk, libc::SYS_mmap, libc::SYS_munmap,
     libc::SYS_mremap, libc::SYS_madvise, libc::SYS_futex, libc::SYS_rt_sigreturn, libc::SYS_rt_sigprocmask, libc::SYS_restart_syscall,
     libc::SYS_getrandom, libc::SYS_getpid, libc::SYS_gettid, libc::SYS_exit, libc::SYS_exit_group,

@@ -20,7 +20,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::json;
@@ -28,11 +28,12 @@ use tapline_capture::{Account, Error, Shared, Sink, Source};
 use tapline_filter::fpl::External;
 use tapline_graph::stages::{Decide, Fpl, search_function};
 use tapline_graph::{Chain, Control, Ended, Engine, Inlet, Table, Watch};
-use tapline_packet::{Interface, Timestamp};
+use tapline_packet::{Interface, Now, Timestamp};
 use tapline_profile::Meters;
 use tapline_sys::output_file;
 
 use crate::args::{CaptureArgs, FplArgs, SNAP_LEN};
+use crate::output;
 use crate::privileges;
 use crate::report;
 use crate::signals;
@@ -161,10 +162,14 @@ pub(crate) fn stop_after(duration: Duration, control: Arc<Control>) {
     });
 }
 
-/// The wall clock, which the engine reads once a batch.
+/// The wall clock.
 pub(crate) fn clock() -> Timestamp {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Timestamp::from_parts(since.as_secs() as i64, u64::from(since.subsec_nanos()))
+    Timestamp::from_nanos(tapline_sys::clock::realtime_ns())
+}
+
+/// Both clocks, which the engine reads once a batch.
+pub(crate) fn clocks() -> Now {
+    Now { wall: clock(), steady_ns: i64::try_from(tapline_sys::clock::monotonic_ns()).unwrap_or(i64::MAX) }
 }
 
 /// What one worker's packets go through.
@@ -192,7 +197,7 @@ fn drive(
 ) -> Outcome {
     let work = |worker: usize, source: &mut dyn Source, sinks: Vec<Box<dyn Sink>>| {
         let (mut graph, node) = chain(worker, run).graph(run.meters, worker as u16, sinks);
-        let engine = Engine::new(vec![Inlet::new(source, node)], &mut graph, run.control, clock);
+        let engine = Engine::new(vec![Inlet::new(source, node)], &mut graph, run.control, clocks);
         let outcome = engine.run(&mut |watch| tell(worker, watch));
         let marks = graph.results().pop().map(|(_, table)| table);
         Outcome { account: outcome.account.of_capture(), ended: outcome.ended, marks }
@@ -256,9 +261,10 @@ fn conclude(
     control: &Control,
 ) -> Result<ExitCode> {
     let Outcome { account, ended, marks } = outcome;
+    let mut told = Ok(());
     if args.count {
         let packets = account.outputs.iter().find(|output| output.name == "count").map_or(0, |o| o.written);
-        writeln!(io::stdout(), "{packets} packet{}", if packets == 1 { "" } else { "s" })?;
+        told = output::tell(&format!("{packets} packet{}\n", if packets == 1 { "" } else { "s" }));
     }
     if args.fpl_memory && outputs::is_standard_output(args) {
         tell_memory(args, program, &mut io::stderr());
@@ -271,14 +277,15 @@ fn conclude(
         Ended::Failed(Error::File(tapline_file::Error::Truncated { .. })) if control.is_ordered() => {
             ExitCode::SUCCESS
         }
-        Ended::Failed(Error::BrokenPipe { .. }) if !outputs::is_standard_output(args) => ExitCode::SUCCESS,
+        // A reader of lines that has enough (`| head`) ends the work; a file beside them would lack the rest.
+        Ended::Failed(Error::BrokenPipe { .. }) if args.write.is_none() => ExitCode::SUCCESS,
         Ended::Failed(error) => {
             let _ = writeln!(io::stderr(), "tapline: {error}");
             ExitCode::FAILURE
         }
     };
     tell_account(args, &account);
-    Ok(code)
+    told.map(|()| code)
 }
 
 /// Shows what a program remembers.

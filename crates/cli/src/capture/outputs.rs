@@ -1,6 +1,7 @@
 //! Where the packets go: a file, lines on standard output, a count.
 
 use std::collections::HashSet;
+use std::fs::File;
 use std::io::{self, IsTerminal};
 use std::path::Path;
 
@@ -16,9 +17,9 @@ use tapline_sys::sandbox::{Needs, folder_of};
 
 use super::filtering::Filtering;
 use super::input::Input;
-use super::{clock, snap_len};
+use super::{clocks, snap_len};
 use crate::args::{CaptureArgs, ColorArg, FormatArg, PrecisionArg};
-use crate::output::CountSink;
+use crate::output::{self, CountSink};
 use crate::privileges;
 
 /// Opens every output that was asked for.
@@ -39,7 +40,7 @@ pub(super) fn open(
         if is_standard_output(args) {
             bail!("-w - and --print would both write to standard output: give -w a file's name");
         }
-        sinks.push(Box::new(lines(args, input.is_live, is_several(args, &interfaces))));
+        sinks.push(Box::new(lines(args, input.is_live, is_several(args, &interfaces))?));
     } else if sinks.is_empty() || args.count {
         sinks.push(Box::new(CountSink::new()));
     }
@@ -102,9 +103,9 @@ fn open_file(
     options.has_part_name = args.part;
     options.snap_len = snap_len(args);
     options.section = section(filtering, program);
-    let now = clock();
+    let now = clocks();
     let writer = FileWriter::create(options, interfaces, now, privileges::files(path, identity)?)?;
-    Ok(FileOutput::new(writer, &path.display().to_string(), input.is_live.then_some(now)))
+    Ok(FileOutput::new(writer, &path.display().to_string(), input.is_live.then_some(now.wall)))
 }
 
 fn rotation(args: &CaptureArgs) -> Result<Rotation> {
@@ -129,7 +130,7 @@ fn section(filtering: &Filtering, program: Option<&str>) -> Section {
     Section { comments: vec![comment], ..Section::of_this_machine(writer) }
 }
 
-fn lines(args: &CaptureArgs, is_live: bool, is_several: bool) -> LinesSink<io::Stdout> {
+fn lines(args: &CaptureArgs, is_live: bool, is_several: bool) -> Result<LinesSink<File>> {
     let is_terminal = io::stdout().is_terminal();
     let format = if args.json {
         Format::Json
@@ -141,7 +142,8 @@ fn lines(args: &CaptureArgs, is_live: bool, is_several: bool) -> LinesSink<io::S
         };
         Format::Text { printer: Box::new(printer(args, is_several)), colored }
     };
-    LinesSink::new(format, io::stdout(), is_live || is_terminal || args.line_buffered)
+    let stream = output::standard()?;
+    Ok(LinesSink::new(format, stream, is_live || is_terminal || args.line_buffered))
 }
 
 fn printer(args: &CaptureArgs, is_several: bool) -> Printer {

@@ -5,7 +5,6 @@ use std::sync::Mutex;
 
 use tapline_capture::Account;
 use tapline_graph::{Watch, grouped};
-use tapline_packet::Timestamp;
 
 use crate::args::CaptureArgs;
 use crate::report;
@@ -21,10 +20,11 @@ pub(super) struct Watcher {
 struct State {
     /// The newest account of each worker.
     accounts: Vec<Account>,
-    started: Option<Timestamp>,
-    last_stats: Option<Timestamp>,
+    /// By the steady clock, as all times here.
+    started_ns: Option<i64>,
+    last_stats_ns: Option<i64>,
     /// Accepted packets and the time at the last line of progress.
-    last_line: Option<(Timestamp, u64)>,
+    last_line: Option<(i64, u64)>,
     has_line: bool,
 }
 
@@ -39,8 +39,8 @@ impl Watcher {
             }),
             state: Mutex::new(State {
                 accounts: vec![Account::default(); workers],
-                started: None,
-                last_stats: None,
+                started_ns: None,
+                last_stats_ns: None,
                 last_line: None,
                 has_line: false,
             }),
@@ -68,11 +68,12 @@ impl Watcher {
     }
 
     fn report(&self, state: &mut State, watch: &Watch<'_>) {
-        let started = *state.started.get_or_insert(watch.now);
-        let last = state.last_stats.unwrap_or(started);
-        let due = self.stats_ns.is_some_and(|period| watch.now.since(last) >= period);
+        let now_ns = watch.steady_ns;
+        let started_ns = *state.started_ns.get_or_insert(now_ns);
+        let last_ns = state.last_stats_ns.unwrap_or(started_ns);
+        let due = self.stats_ns.is_some_and(|period| now_ns.saturating_sub(last_ns) >= period);
         if due || watch.asked {
-            state.last_stats = Some(watch.now);
+            state.last_stats_ns = Some(now_ns);
             state.clear_line();
             let account = state.sum();
             let text = if self.json {
@@ -102,14 +103,14 @@ impl State {
     /// One line of live counters, over the last one.
     fn line(&mut self, watch: &Watch<'_>) {
         let sum = self.sum();
-        let (then, before) = self.last_line.unwrap_or((watch.now, sum.delivered));
-        let seconds = watch.now.since(then).max(1) as f64 / 1e9;
+        let (then, before) = self.last_line.unwrap_or((watch.steady_ns, sum.delivered));
+        let seconds = watch.steady_ns.saturating_sub(then).max(1) as f64 / 1e9;
         let rate = if self.last_line.is_some() {
             ((sum.delivered.saturating_sub(before)) as f64 / seconds) as u64
         } else {
             0
         };
-        self.last_line = Some((watch.now, sum.delivered));
+        self.last_line = Some((watch.steady_ns, sum.delivered));
         let part = match watch.progress {
             Some((done, all)) if all > 0 => format!("{:3} %  ", done.saturating_mul(100) / all),
             _ => String::new(),

@@ -18,12 +18,12 @@ use clap::Args;
 use tapline_capture::{Error, FileOutput, InterfaceAccount, OutputAccount, Sink, Source, Wants};
 use tapline_file::{FileWriter, Format, Rotation, Section, WriteOptions, parse_size};
 use tapline_graph::{Chain, Control, Ended, Engine, Inlet, Made, Watch, grouped};
-use tapline_packet::{Batch, Interface, Selection, Timestamp};
+use tapline_packet::{Batch, Interface, Now, Selection, Timestamp};
 use tapline_profile::Meters;
 use tapline_traffic::{KEYS, Recipe};
 
 use crate::args::FormatArg;
-use crate::capture::clock;
+use crate::capture::{clock, clocks};
 use crate::sending::SendArgs;
 use crate::{privileges, report, signals};
 
@@ -149,7 +149,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
     };
     let meters = Meters::create(&crate::top::title());
     let (mut graph, node) = chain.graph(&meters, 0, vec![Box::new(sink)]);
-    let engine = Engine::new(vec![Inlet::new(&mut source, node)], &mut graph, &control, clock);
+    let engine = Engine::new(vec![Inlet::new(&mut source, node)], &mut graph, &control, clocks);
     let mut progress = Progress { json: args.json, has_line: false };
     let outcome = engine.run(&mut |watch| progress.tell(watch));
     progress.clear();
@@ -199,7 +199,7 @@ fn open_file(
     let comments = vec![format!("{application}, generate {recipe}")];
     options.section = Section { application, comments, ..Section::default() };
     options.statistics_interval_ns = 0;
-    let writer = FileWriter::create(options, interfaces, clock(), privileges::files(path, identity)?)?;
+    let writer = FileWriter::create(options, interfaces, clocks(), privileges::files(path, identity)?)?;
     Ok(Repeatable {
         file: FileOutput::new(writer, &path.display().to_string(), None),
         last: Timestamp::EPOCH,
@@ -229,7 +229,7 @@ impl Sink for Repeatable {
         self.file.flush()
     }
 
-    fn tick(&mut self, now: Timestamp, interfaces: &[InterfaceAccount]) -> Result<Wants, Error> {
+    fn tick(&mut self, now: Now, interfaces: &[InterfaceAccount]) -> Result<Wants, Error> {
         self.file.tick(now, interfaces)
     }
 

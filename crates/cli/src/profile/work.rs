@@ -25,7 +25,7 @@ use tapline_sys::{NetNs, Poller, RouteSocket, tsc};
 
 use super::{DURATION, ProfileArgs};
 use crate::args::SNAP_LEN;
-use crate::capture::{Compiler, clock, filter_text, stop_after};
+use crate::capture::{Compiler, clocks, filter_text, stop_after};
 use crate::live::bare_name;
 use crate::run::opening::How;
 use crate::run::{code, opening, sending};
@@ -159,7 +159,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
     let inlets: Vec<Inlet<'_>> =
         opened.iter_mut().zip(nodes).map(|(source, node)| Inlet::new(source.as_mut(), node)).collect();
     let sources = inlets.len();
-    let engine = Engine::new(inlets, &mut graph, &control, clock);
+    let engine = Engine::new(inlets, &mut graph, &control, clocks);
     if let Some(duration) = duration {
         stop_after(duration, Arc::clone(&control));
     }
@@ -191,7 +191,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
         clock_ticks: clock_ticks(),
         kernel_filter: how.kernel_runs.as_ref().and_then(KernelRuns::read),
     };
-    Ok((measured, code(&outcome.ended)))
+    Ok((measured, code(&outcome.ended, 1)))
 }
 
 /// The graph as a text: source, filter, and what follows.

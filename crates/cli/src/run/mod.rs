@@ -156,15 +156,17 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
         crew.together(&parts, opened, interfaces, head_sinks, tail_sinks)?
     };
     watch.clear();
-    let code = code(&done.ended);
+    let outputs = done.account.stages.iter().filter(|stage| stage.own.output.is_some()).count();
+    let code = code(&done.ended, outputs);
     reporting::conclude(args, &done.account, &done.results)?;
     Ok(code)
 }
 
-/// Says what failed, if anything did.
-pub(crate) fn code(ended: &Ended) -> ExitCode {
+/// Says what failed, if anything did. A reader of lines that has enough (`| head`) ends the work; of several outputs the others lack the rest.
+pub(crate) fn code(ended: &Ended, outputs: usize) -> ExitCode {
     match ended {
-        Ended::Source | Ended::Stopped | Ended::Failed(Error::BrokenPipe { .. }) => ExitCode::SUCCESS,
+        Ended::Source | Ended::Stopped => ExitCode::SUCCESS,
+        Ended::Failed(Error::BrokenPipe { .. }) if outputs <= 1 => ExitCode::SUCCESS,
         Ended::Failed(error) => {
             let _ = writeln!(io::stderr(), "tapline: {error}");
             ExitCode::FAILURE

@@ -1,6 +1,7 @@
 //! The sources and sinks of a plan, opened.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
@@ -21,9 +22,9 @@ use tapline_profile::StampMode;
 use tapline_sys::privilege::Identity;
 
 use super::sending;
-use crate::capture::{Compiler, clock, input};
+use crate::capture::{Compiler, clock, clocks, input};
 use crate::live::{self, TapArgs, XdpArgs};
-use crate::{privileges, stream};
+use crate::{output, privileges, stream};
 
 /// How sources and sinks are opened.
 #[derive(Default)]
@@ -241,7 +242,7 @@ pub(crate) fn sink(
         "bounce" => Box::new(sending::bounce(how, node)?),
         "reflect" => Box::new(sending::reflect(how, plan, index, interfaces)?),
         "record" => Box::new(record(node, interfaces, is_live, identity)?),
-        _ => Box::new(lines(how, node, interfaces.len() > 1, is_live)),
+        _ => Box::new(lines(how, node, interfaces.len() > 1, is_live)?),
     })
 }
 
@@ -259,12 +260,12 @@ fn record(
     let writer = concat!("tapline ", env!("CARGO_PKG_VERSION"));
     let comment = format!("{writer}, graph, stage {}", node.name);
     options.section = Section { comments: vec![comment], ..Section::of_this_machine(writer) };
-    let now = clock();
+    let now = clocks();
     let writer = FileWriter::create(options, interfaces, now, privileges::files(path, identity)?)?;
-    Ok(FileOutput::new(writer, &path.display().to_string(), is_live.then_some(now)))
+    Ok(FileOutput::new(writer, &path.display().to_string(), is_live.then_some(now.wall)))
 }
 
-fn lines(how: &How, node: &PlanNode, interface: bool, is_live: bool) -> LinesSink<io::Stdout> {
+fn lines(how: &How, node: &PlanNode, interface: bool, is_live: bool) -> Result<LinesSink<File>> {
     let is_terminal = io::stdout().is_terminal();
     let format = if node.class.name == "json" || how.json {
         Format::Json
@@ -283,5 +284,5 @@ fn lines(how: &How, node: &PlanNode, interface: bool, is_live: bool) -> LinesSin
         let colored = is_terminal && std::env::var_os("NO_COLOR").is_none();
         Format::Text { printer: Box::new(printer), colored }
     };
-    LinesSink::new(format, io::stdout(), is_live || is_terminal)
+    Ok(LinesSink::new(format, output::standard()?, is_live || is_terminal))
 }

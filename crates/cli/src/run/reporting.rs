@@ -7,10 +7,9 @@ use anyhow::Result;
 use serde_json::{Map, Value, json};
 use tapline_graph::plan::Plan;
 use tapline_graph::{GraphAccount, Table, Watch, grouped};
-use tapline_packet::Timestamp;
 
 use crate::args::RunArgs;
-use crate::report;
+use crate::{output, report};
 
 /// What the meters' file says that this is.
 pub(super) fn title(plan: &Plan) -> String {
@@ -58,7 +57,7 @@ struct State {
     /// That of what is done once for all of them.
     tail: GraphAccount,
     /// Packets and the time at the last line of progress.
-    last: Option<(Timestamp, u64)>,
+    last: Option<(i64, u64)>,
     has_line: bool,
 }
 
@@ -120,8 +119,9 @@ impl State {
     fn line(&mut self, watch: &Watch<'_>) {
         let sum = self.sum();
         let delivered = sum.delivered;
-        let (then, before) = self.last.replace((watch.now, delivered)).unwrap_or((watch.now, delivered));
-        let seconds = watch.now.since(then).max(1) as f64 / 1e9;
+        let (then, before) =
+            self.last.replace((watch.steady_ns, delivered)).unwrap_or((watch.steady_ns, delivered));
+        let seconds = watch.steady_ns.saturating_sub(then).max(1) as f64 / 1e9;
         let rate = (delivered.saturating_sub(before) as f64 / seconds) as u64;
         let part = match watch.progress {
             Some((done, all)) if all > 0 => format!("{:3} %  ", done.saturating_mul(100) / all),
@@ -144,9 +144,11 @@ pub(super) fn conclude(args: &RunArgs, account: &GraphAccount, results: &[(Strin
     if args.json {
         let members = results.iter().map(|(name, table)| (name.clone(), table.to_json()));
         let results: Map<String, Value> = members.collect();
-        writeln!(io::stdout(), "{}", json!({ "results": results }))?;
-        writeln!(io::stdout(), "{}", report::graph_json(account))?;
-        return Ok(());
+        return output::tell(&format!(
+            "{}\n{}\n",
+            json!({ "results": results }),
+            report::graph_json(account)
+        ));
     }
     let mut text = String::new();
     for (name, table) in results {
@@ -156,11 +158,12 @@ pub(super) fn conclude(args: &RunArgs, account: &GraphAccount, results: &[(Strin
         let lines: String = table.lines().map(|line| format!("  {line}\n")).collect();
         text += &format!("{what}\n{lines}");
     }
-    if args.results_aside {
-        io::stderr().write_all(text.as_bytes())?;
-    } else {
-        io::stdout().write_all(text.as_bytes())?;
-    }
+    let told = match args.results_aside {
+        true => io::stderr().write_all(text.as_bytes()).map_err(Into::into),
+        false if text.is_empty() => Ok(()),
+        false => output::tell(&text),
+    };
+    // The account is told whatever became of the results.
     io::stderr().write_all(report::graph_text(account).as_bytes())?;
-    Ok(())
+    told
 }

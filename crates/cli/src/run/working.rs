@@ -23,7 +23,7 @@ use tapline_profile::Meters;
 
 use super::opening::Opened;
 use super::reporting::Watcher;
-use crate::capture::{clock, share};
+use crate::capture::{clock, clocks, share};
 
 /// What all workers have in common.
 pub(super) struct Crew<'a> {
@@ -137,14 +137,14 @@ impl Crew<'_> {
     fn work(&self, worker: usize, sources: &mut [Box<dyn Source>], (mut graph, nodes): Built) -> Part {
         let inlets = sources.iter_mut().zip(nodes);
         let inlets = inlets.map(|(source, node)| Inlet::new(source.as_mut(), node)).collect();
-        let outcome = self.run(worker, Engine::new(inlets, &mut graph, self.control, clock));
+        let outcome = self.run(worker, Engine::new(inlets, &mut graph, self.control, clocks));
         Part { graph, account: outcome.account, ended: outcome.ended }
     }
 
     fn work_joined(&self, number: usize, mut entries: Vec<Entry>, (mut graph, nodes): Built) -> Part {
         let nodes: Vec<NodeId> = entries.iter().map(|entry| nodes[entry.exit()]).collect();
         let inlets = entries.iter_mut().zip(nodes).map(|(entry, node)| Inlet::joined(entry, node)).collect();
-        let outcome = self.run(number, Engine::new(inlets, &mut graph, self.control, clock));
+        let outcome = self.run(number, Engine::new(inlets, &mut graph, self.control, clocks));
         Part { graph, account: outcome.account, ended: outcome.ended }
     }
 

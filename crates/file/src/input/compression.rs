@@ -1,11 +1,10 @@
 //! Packed files: known by their first bytes, unpacked through a fixed buffer.
 
-use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::io::{self, BufReader, Cursor, Read};
 use std::path::Path;
 
-use lz4_flex::frame::FrameDecoder;
-
 use super::Counting;
+use super::lz4::Lz4Frames;
 
 /// Bytes of packed data read at once.
 const PACKED_BUFFER_LEN: usize = 64 << 10;
@@ -54,54 +53,23 @@ impl Compression {
         }
     }
 
-    /// The unpacked stream of `magic` followed by `rest`. Members or frames that follow each other are one stream.
+    /// Whether these bytes begin a frame that decoders of zstd and lz4 pass over (RFC 8878 3.1.2): pzstd puts one before each of its frames.
+    pub(super) fn is_skippable(magic: &[u8]) -> bool {
+        matches!(magic, [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..])
+    }
+
+    /// The unpacked stream of `magic` followed by `rest`.
     pub(super) fn unpack(self, magic: Vec<u8>, rest: Counting) -> io::Result<Box<dyn Read + Send>> {
-        let packed = BufReader::with_capacity(PACKED_BUFFER_LEN, Cursor::new(magic).chain(rest));
+        self.unpack_all(Cursor::new(magic).chain(rest))
+    }
+
+    /// The unpacked stream. Members or frames that follow each other are one stream.
+    pub(crate) fn unpack_all(self, packed: impl Read + Send + 'static) -> io::Result<Box<dyn Read + Send>> {
+        let packed = BufReader::with_capacity(PACKED_BUFFER_LEN, packed);
         Ok(match self {
             Compression::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(packed)),
             Compression::Zstd => Box::new(zstd::Decoder::with_buffer(packed)?),
-            Compression::Lz4 => Box::new(Lz4Frames(FrameDecoder::new(Tail { inner: packed, last: [0; 8] }))),
+            Compression::Lz4 => Box::new(Lz4Frames::new(packed)),
         })
-    }
-}
-
-/// All frames of an lz4 stream: the decoder itself stops after each, and takes an end between two blocks for one.
-struct Lz4Frames<R: Read>(FrameDecoder<Tail<R>>);
-
-impl<R: BufRead> Read for Lz4Frames<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        loop {
-            let len = self.0.read(buffer)?;
-            if len > 0 {
-                return Ok(len);
-            }
-            let tail = self.0.get_mut();
-            if tail.inner.fill_buf()?.is_empty() {
-                return if tail.is_end_mark() { Ok(0) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
-            }
-        }
-    }
-}
-
-/// Remembers the last bytes of a stream.
-struct Tail<R> {
-    inner: R,
-    last: [u8; 8],
-}
-
-impl<R> Tail<R> {
-    /// Whether they end a frame: a block length of 0, with or without a checksum behind.
-    fn is_end_mark(&self) -> bool {
-        self.last[4..] == [0; 4] || self.last[..4] == [0; 4]
-    }
-}
-
-impl<R: Read> Read for Tail<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let len = self.inner.read(buffer)?;
-        let new = &buffer[len.saturating_sub(8)..len];
-        self.last.rotate_left(new.len());
-        self.last[8 - new.len()..].copy_from_slice(new);
-        Ok(len)
     }
 }

@@ -27,6 +27,7 @@
 //! the bytes ours to put into this machine's order.
 
 mod compression;
+mod lz4;
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -49,6 +50,8 @@ pub(crate) struct Input {
     raw_read: Arc<AtomicU64>,
     raw_len: Option<u64>,
     buffer: Vec<u8>,
+    /// A former buffer, in which packets are still lent.
+    former: Vec<u8>,
     start: usize,
     end: usize,
     offset: u64,
@@ -77,7 +80,7 @@ impl Input {
         let raw_read = Arc::new(AtomicU64::new(0));
         let mut counting = Counting { reader, count: Arc::clone(&raw_read) };
         let mut magic = [0; MAGIC_LEN];
-        let have = read_up_to(&mut counting, &mut magic)?;
+        let have = read_magic(&mut counting, &mut magic)?;
         let compression = Compression::detect(&magic[..have]);
         let mut buffer = vec![0; BUFFER_LEN];
         let (reader, end) = match compression {
@@ -93,6 +96,7 @@ impl Input {
             raw_read,
             raw_len,
             buffer,
+            former: Vec::new(),
             start: 0,
             end,
             offset: 0,
@@ -138,11 +142,17 @@ impl Input {
     /// Moves the window to the front of the buffer and reads once behind it. Whether bytes came; if not, the stream is
     /// at its end or failed (see [`take_fault`](Self::take_fault)).
     pub(crate) fn fill(&mut self) -> bool {
+        self.fill_up_to(usize::MAX)
+    }
+
+    /// [`fill`](Self::fill) with at most `most` bytes.
+    pub(crate) fn fill_up_to(&mut self, most: usize) -> bool {
         if !matches!(self.state, State::Open) {
             return false;
         }
         self.make_room();
-        match read_once(&mut self.reader, &mut self.buffer[self.end..]) {
+        let room_end = self.end.saturating_add(most).min(self.buffer.len());
+        match read_once(&mut self.reader, &mut self.buffer[self.end..room_end]) {
             Ok(0) => self.state = State::Ended,
             Ok(len) => {
                 self.end += len;
@@ -151,6 +161,25 @@ impl Input {
             Err(error) => self.state = State::Failed(Some(error)),
         }
         false
+    }
+
+    /// Empties the window, to go on where the reader stands, even behind an end or a failure.
+    pub(crate) fn restart(&mut self) {
+        self.offset += self.end as u64;
+        (self.start, self.end) = (0, 0);
+        self.state = State::Open;
+    }
+
+    /// Leaves the buffer as it is for the packets lent in it, until [`free_former`](Self::free_former), and reads into
+    /// a new one.
+    pub(crate) fn change_buffer(&mut self) {
+        self.former = std::mem::replace(&mut self.buffer, vec![0; BUFFER_LEN]);
+        self.restart();
+    }
+
+    /// Frees the former buffer.
+    pub(crate) fn free_former(&mut self) {
+        self.former = Vec::new();
     }
 
     /// Why the stream ended, if it failed; given out once.
@@ -172,10 +201,12 @@ impl Input {
     }
 
     fn make_room(&mut self) {
-        self.buffer.copy_within(self.start..self.end, 0);
-        self.offset += self.start as u64;
-        self.end -= self.start;
-        self.start = 0;
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.offset += self.start as u64;
+            self.end -= self.start;
+            self.start = 0;
+        }
         if self.end == self.buffer.len() {
             self.buffer.resize(self.buffer.len() * 2, 0);
         }
@@ -191,8 +222,8 @@ struct Counting {
 impl Read for Counting {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let len = self.reader.read(buffer)?;
-        // Relaxed: one thread reads the file; others only look.
-        self.count.fetch_add(len as u64, Ordering::Relaxed);
+        // One thread reads the file; others only look: no need to add in one step, which costs more than a small read.
+        self.count.store(self.count.load(Ordering::Relaxed) + len as u64, Ordering::Relaxed);
         Ok(len)
     }
 }
@@ -203,6 +234,32 @@ fn read_once(reader: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             result => return result,
         }
+    }
+}
+
+/// Reads the first bytes, behind frames that decoders of zstd and lz4 pass over.
+fn read_magic(reader: &mut impl Read, magic: &mut [u8; MAGIC_LEN]) -> io::Result<usize> {
+    let mut have = read_up_to(reader, magic)?;
+    let mut was_skipped = false;
+    while Compression::is_skippable(&magic[..have]) {
+        let mut rest = [0; 2];
+        let more = read_up_to(reader, &mut rest)?;
+        let len = u32::from_le_bytes([magic[4], magic[5], rest[0], rest[1]]);
+        if have < MAGIC_LEN
+            || more < 2
+            || io::copy(&mut reader.take(len.into()), &mut io::sink())? < len.into()
+        {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it ends in a frame to be passed over"));
+        }
+        was_skipped = true;
+        have = read_up_to(reader, magic)?;
+    }
+    match Compression::detect(&magic[..have]) {
+        None if was_skipped => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "a frame to be passed over is followed by none of zstd or lz4",
+        )),
+        _ => Ok(have),
     }
 }
 

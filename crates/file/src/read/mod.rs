@@ -2,6 +2,8 @@
 
 use tapline_packet::{BATCH_MAX, Interface, Record};
 
+use crate::error::{Error, Place};
+
 pub(crate) mod detect;
 pub(crate) mod erf;
 pub(crate) mod pcap;
@@ -44,7 +46,7 @@ impl Found<'_> {
 /// Why a parser stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// The batch is full.
+    /// The batch is full, or ends here for another reason.
     Full,
     /// The item at the window's `at` is not there as a whole.
     Need {
@@ -69,15 +71,47 @@ pub(crate) struct Fault {
     pub(crate) reason: String,
     /// The captured length that a packet claims, where that is what is wrong.
     pub(crate) cap_len: Option<u32>,
+    /// What libpcap says where the item is no contradiction but of a version or kind that is not read.
+    pub(crate) unsupported: Option<String>,
 }
 
 impl Fault {
     pub(crate) fn new(reason: String) -> Fault {
-        Fault { reason, cap_len: None }
+        Fault { reason, cap_len: None, unsupported: None }
+    }
+
+    /// A version or kind that is not read, in our words and in those of libpcap.
+    pub(crate) fn unsupported(reason: String, libpcap: String) -> Fault {
+        Fault { reason, cap_len: None, unsupported: Some(libpcap) }
+    }
+
+    /// The error for a fault in the file of this name.
+    pub(crate) fn in_file(self, name: &str, place: Place) -> Error {
+        let (name, Fault { reason, cap_len, unsupported }) = (name.to_owned(), self);
+        match unsupported {
+            Some(libpcap) => Error::Unsupported { name, place, what: reason, libpcap },
+            None => Error::Corrupt { name, place, reason, cap_len },
+        }
     }
 }
 
 impl Parser {
+    /// The length of the shortest item.
+    pub(crate) fn item_len_min(&self) -> usize {
+        match self {
+            Parser::Pcap(parser) => parser.record_header_len(),
+            Parser::Pcapng(_) => pcapng::BLOCK_HEADER_LEN,
+            Parser::Erf(_) => erf::HEADER_LEN,
+        }
+    }
+
+    /// Forgets what was begun, as the next byte is the first of an item.
+    pub(crate) fn restart(&mut self) {
+        if let Parser::Pcapng(parser) = self {
+            parser.restart();
+        }
+    }
+
     /// Walks the window until the batch is full or an item is not there as a whole.
     pub(crate) fn parse(&mut self, window: &mut Window<'_>, found: &mut Found<'_>) -> Result<Stop, Fault> {
         match self {

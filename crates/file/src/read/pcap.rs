@@ -5,7 +5,7 @@
 //! header = magic u32, major u16, minor u16, zone i32, digits u32, snap length u32, link type u32 [, Ixia: length u32]
 //! record = seconds u32, fraction u32, captured length u32, wire length u32 [, more in variants], data
 //!
-//! link type = FCS length (4 bits, in units of 16 bits) 0 present(1 bit) 0000000000 LINKTYPE (16 bits)
+//! link type = FCS length (4 bits, in units of 16 bits) ignored (1) FCS length is given (1) reserved (10, 0) LINKTYPE (16)
 //! ```
 //!
 //! | magic | variant | fraction | record header |
@@ -42,6 +42,8 @@ pub(crate) const RECORD_HEADER_LEN: usize = 16;
 /// The link type's upper bits: an FCS length is given; how many units of 16 bits it has.
 pub(crate) const FCS_PRESENT: u32 = 1 << 26;
 pub(crate) const FCS_LEN_SHIFT: u32 = 28;
+/// The bits of the same field that are 0.
+const LINK_TYPE_RESERVED: u32 = 0x03ff_0000;
 
 /// Records that are looked at to tell layouts apart, as many as wiretap tries.
 const TRIAL_RECORDS: usize = 3;
@@ -143,6 +145,7 @@ impl Header {
         let order = byte_order(magic).ok_or_else(no_pcap)?;
         let variant = variant(order.u32(&magic, 0)).ok_or_else(no_pcap)?;
         let lengths = lengths(order.u16(bytes, 4), order.u16(bytes, 6))?;
+        check_link_field(order.u32(bytes, 20))?;
         let interface = interface(order.u32(bytes, 16), order.u32(bytes, 20), variant.resolution);
         let link_type = interface.link_type;
         let mut parser = Parser {
@@ -167,9 +170,25 @@ fn lengths(major: u16, minor: u16) -> Result<Lengths, Fault> {
         (2, 4) => Ok(Lengths::CapturedFirst),
         (2, 3) => Ok(Lengths::Either),
         (2, 0..3) | (543, 0) => Ok(Lengths::WireFirst),
-        _ => Err(Fault::new(format!(
-            "this is version {major}.{minor} of the pcap format; 2.0 to 2.4 can be read"
-        ))),
+        _ => Err(Fault::unsupported(
+            format!("this is version {major}.{minor} of the pcap format; 2.0 to 2.4 can be read"),
+            match major {
+                0 | 1 => "archaic pcap savefile format".to_owned(),
+                _ => format!("unsupported pcap savefile version {major}.{minor}"),
+            },
+        )),
+    }
+}
+
+/// The bits between the FCS length and the link type, which are 0 (draft-ietf-opsawg-pcap: *Reserved3*). Up to 1.10.3
+/// libpcap takes them for part of the link type, later versions refuse them. The bit above [`FCS_PRESENT`] is ignored by all.
+fn check_link_field(link_field: u32) -> Result<(), Fault> {
+    match link_field & LINK_TYPE_RESERVED {
+        0 => Ok(()),
+        bits => {
+            let text = format!("savefile linktype reserved bits set (0x{bits:08x})");
+            Err(Fault::unsupported(text.clone(), text))
+        }
     }
 }
 
@@ -198,6 +217,11 @@ impl Parser {
             (true, false) => self.parse_plain::<true>(window, found),
             _ => self.parse_any(window, found),
         }
+    }
+
+    /// Bytes of a record's header.
+    pub(crate) fn record_header_len(&self) -> usize {
+        self.layout.len()
     }
 
     /// Whether records are as nearly every file has them.
@@ -303,7 +327,7 @@ impl Parser {
         let reason = format!(
             "the packet header gives {cap_len} captured bytes; a packet of link type {link_type} has at most {max}"
         );
-        Fault { reason, cap_len: Some(cap_len) }
+        Fault { cap_len: Some(cap_len), ..Fault::new(reason) }
     }
 
     /// Takes the first layout unless the records are odd in it and another fits them perfectly.

@@ -11,7 +11,8 @@ use tapline_packet::{LinkType, Packet, VlanTag};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame<'a> {
     head: &'a [u8],
-    tag: Option<[u8; 4]>,
+    tag: [u8; 4],
+    tag_len: usize,
     tail: &'a [u8],
     pub(super) wire_len: u32,
 }
@@ -19,41 +20,49 @@ pub(super) struct Frame<'a> {
 impl<'a> Frame<'a> {
     /// The packet as it stands on a wire of this link type.
     ///
-    /// A tag that the kernel took out is put back, as libpcap does for live captures: both lengths grow by 4, and the
-    /// packet is cut to `snap_len` again (0 for no limit). Other packets are never cut.
+    /// A tag that the kernel took out is put back, as libpcap does for live captures: both lengths grow by 4. The packet is cut to
+    /// `snap_len` (0 for no limit), so that no file holds more than its header says. Other writers' files may: libpcap cuts their
+    /// packets as it reads them (`pcap_next_packet` in sf-pcap.c).
     #[inline]
     pub(super) fn new(packet: &Packet<'a>, link_type: LinkType, snap_len: u32) -> Frame<'a> {
-        let whole = Frame { head: packet.data, tag: None, tail: &[], wire_len: packet.meta.wire_len };
-        match packet.meta.vlan {
+        let wire_len = packet.meta.wire_len;
+        let whole = Frame { head: packet.data, tag: [0; 4], tag_len: 0, tail: &[], wire_len };
+        let frame = match packet.meta.vlan {
             None => whole,
-            Some(tag) => whole.tagged(tag, link_type, snap_len).unwrap_or(whole),
-        }
+            Some(tag) => whole.tagged(tag, link_type).unwrap_or(whole),
+        };
+        if snap_len != 0 && frame.len() > snap_len as usize { frame.cut(snap_len as usize) } else { frame }
     }
 
     /// Captured bytes.
     #[inline]
     pub(super) fn len(&self) -> usize {
-        self.head.len() + self.tag.map_or(0, |tag| tag.len()) + self.tail.len()
+        self.head.len() + self.tag_len + self.tail.len()
     }
 
     /// Appends the captured bytes.
     #[inline]
     pub(super) fn write(&self, buffer: &mut Vec<u8>) {
         buffer.extend_from_slice(self.head);
-        if let Some(tag) = self.tag {
-            buffer.extend_from_slice(&tag);
+        if self.tag_len > 0 {
+            buffer.extend_from_slice(&self.tag[..self.tag_len]);
             buffer.extend_from_slice(self.tail);
         }
     }
 
-    fn tagged(self, tag: VlanTag, link_type: LinkType, snap_len: u32) -> Option<Frame<'a>> {
+    fn tagged(self, tag: VlanTag, link_type: LinkType) -> Option<Frame<'a>> {
         let (head, tail) = self.head.split_at_checked(tag_offset(link_type)?)?;
-        let room =
-            if snap_len == 0 { usize::MAX } else { (snap_len as usize).saturating_sub(head.len() + 4) };
         let [a, b] = tag.tpid.to_be_bytes();
         let [c, d] = tag.tci.to_be_bytes();
         let wire_len = self.wire_len.saturating_add(4);
-        Some(Frame { head, tag: Some([a, b, c, d]), tail: &tail[..tail.len().min(room)], wire_len })
+        Some(Frame { head, tag: [a, b, c, d], tag_len: 4, tail, wire_len })
+    }
+
+    fn cut(self, len: usize) -> Frame<'a> {
+        let head = &self.head[..self.head.len().min(len)];
+        let tag_len = self.tag_len.min(len - head.len());
+        let tail = &self.tail[..self.tail.len().min(len - head.len() - tag_len)];
+        Frame { head, tag_len, tail, ..self }
     }
 }
 
@@ -103,6 +112,18 @@ mod tests {
     fn a_tagged_packet_keeps_to_the_snap_length() {
         let data: Vec<u8> = (0..64).collect();
         assert_eq!(bytes(&data, LinkType::ETHERNET, 64).0.len(), 64);
-        assert_eq!(bytes(&data, LinkType::ETHERNET, 3).0.len(), 16);
+        for snap_len in 1..=70 {
+            let (written, wire_len) = bytes(&data, LinkType::ETHERNET, snap_len);
+            assert_eq!(written, bytes(&data, LinkType::ETHERNET, 0).0[..(snap_len as usize).min(68)]);
+            assert_eq!(wire_len, 64);
+        }
+    }
+
+    #[test]
+    fn a_packet_longer_than_the_snap_length_is_cut() {
+        let data: Vec<u8> = (0..34).collect();
+        let meta = Meta { wire_len: 60, ..Meta::default() };
+        let frame = Frame::new(&Packet { data: &data, meta: &meta }, LinkType::ETHERNET, 31);
+        assert_eq!((frame.len(), frame.wire_len), (31, 60));
     }
 }

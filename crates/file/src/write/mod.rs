@@ -6,10 +6,13 @@
 //!                                               Rotation: when to begin the next file, and its name
 //! ```
 
+#[cfg(test)]
+mod failing;
 mod frame;
 mod name;
 mod options;
 mod output;
+mod packer;
 mod pcap;
 mod pcapng;
 mod rotation;

@@ -126,8 +126,9 @@ pub trait Files: Send {
 pub struct Plain;
 
 impl Files for Plain {
+    /// A file that another program writes with a lock (flock(2)), as this one does, is refused before it is emptied.
     fn create(&mut self, path: &Path) -> io::Result<File> {
-        tapline_sys::output_file::create(path)
+        tapline_sys::output_file::create_locked(path)
     }
 
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {

@@ -1,119 +1,152 @@
 //! One open file, pipe or packed stream.
+//!
+//! ```text
+//! plain    records ------------------------------> Target
+//! packed   records --> Packer --> packed bytes --> Target
+//!                                             |
+//!                                            mark: what stands before it can be unpacked without what follows
+//! ```
+//!
+//! A packer never writes by itself: each write is packed, closed by a mark, and given to the system with one call. So the
+//! number of bytes that the system took tells which packets a reader finds, and a failed write is cut off at the last mark.
 
 use std::fs::File;
-use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
-use flate2::write::GzEncoder;
-use lz4_flex::frame::FrameEncoder;
-
+use super::packer::Packer;
 use crate::input::Compression;
 
-/// Levels at which packing keeps up with a capture rather than saves the last byte.
-const GZIP_LEVEL: u32 = 3;
-const ZSTD_LEVEL: i32 = 1;
+/// Where bytes go.
+pub(super) trait Target: Write + Send {
+    /// Removes the last `len` bytes, which were just written.
+    ///
+    /// # Errors
+    /// If the output is no file that can be cut there.
+    fn take_back(&mut self, len: u64) -> io::Result<()>;
+}
+
+impl Target for File {
+    fn take_back(&mut self, len: u64) -> io::Result<()> {
+        let end = self.stream_position()?;
+        let metadata = self.metadata()?;
+        // Bytes of another writer behind ours are not ours to cut.
+        if !metadata.is_file() || metadata.len() != end {
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        let start = end.saturating_sub(len);
+        self.set_len(start)?;
+        self.seek(SeekFrom::Start(start)).map(drop)
+    }
+}
+
+/// Standard output, without the line buffer of the standard library. Never cut: other programs may write there too (`>> file`).
+struct StandardOutput(File);
+
+impl Write for StandardOutput {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Target for StandardOutput {
+    fn take_back(&mut self, _: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
 
 /// An open output.
 pub(super) struct Output {
-    target: Target,
-    /// Bytes that stand in the file, if it is a plain one that can be cut.
-    file_len: Option<u64>,
+    target: Box<dyn Target>,
+    packer: Option<Packer>,
 }
 
-enum Target {
-    Plain(File),
-    Gzip(GzEncoder<File>),
-    Zstd(zstd::Encoder<'static, File>),
-    Lz4(Box<FrameEncoder<File>>),
-}
-
-/// A write that failed: how many bytes were taken before, and why it failed.
+/// A write that failed.
 pub(super) struct Failure {
+    /// Bytes of the write, as they were before packing, that a reader is sure to find.
     pub(super) taken: usize,
     pub(super) source: io::Error,
+    /// Bytes that the system took of what it was given.
+    torn: usize,
 }
 
 impl Output {
     /// Writes to an open file, packed if need be.
-    pub(super) fn new(file: File, compression: Option<Compression>) -> io::Result<Output> {
-        let can_be_cut = compression.is_none() && file.metadata()?.is_file();
-        let target = match compression {
-            None => Target::Plain(file),
-            Some(Compression::Gzip) => {
-                Target::Gzip(GzEncoder::new(file, flate2::Compression::new(GZIP_LEVEL)))
-            }
-            Some(Compression::Zstd) => Target::Zstd(zstd::Encoder::new(file, ZSTD_LEVEL)?),
-            Some(Compression::Lz4) => Target::Lz4(Box::new(FrameEncoder::new(file))),
-        };
-        Ok(Output { target, file_len: can_be_cut.then_some(0) })
+    pub(super) fn new(target: Box<dyn Target>, compression: Option<Compression>) -> io::Result<Output> {
+        Ok(Output { target, packer: compression.map(Packer::new).transpose()? })
     }
 
-    /// Standard output, without the line buffer of the standard library.
+    /// Writes to standard output.
+    ///
+    /// # Errors
+    /// If standard output was closed when the program began.
     pub(super) fn standard(compression: Option<Compression>) -> io::Result<Output> {
-        let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-        let mut output = Output::new(file, compression)?;
-        // Others may write there too (`>> file`): what is before us or behind is not ours to cut.
-        output.file_len = None;
-        Ok(output)
+        Output::new(Box::new(StandardOutput(tapline_sys::standard_output::file()?)), compression)
     }
 
-    /// Writes all of `bytes`.
+    /// Writes all of `bytes`, so that readers can see them.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Result<(), Failure> {
-        let result = match &mut self.target {
-            Target::Plain(file) => write_plain(file, bytes),
-            // What a packer takes is not yet in the file; nothing counts as taken.
-            Target::Gzip(packer) => packer.write_all(bytes).map_err(not_taken),
-            Target::Zstd(packer) => packer.write_all(bytes).map_err(not_taken),
-            Target::Lz4(packer) => packer.write_all(bytes).map_err(not_taken),
+        let Some(packer) = &mut self.packer else {
+            return write_all(&mut self.target, bytes).map_err(|(torn, source)| Failure {
+                taken: torn,
+                source,
+                torn,
+            });
         };
-        if let (Ok(()), Some(len)) = (&result, &mut self.file_len) {
-            *len += bytes.len() as u64;
-        }
-        result
-    }
-
-    /// Makes what was written visible to readers.
-    pub(super) fn flush(&mut self) -> io::Result<()> {
-        match &mut self.target {
-            Target::Plain(_) => Ok(()),
-            Target::Gzip(packer) => packer.flush(),
-            Target::Zstd(packer) => packer.flush(),
-            Target::Lz4(packer) => packer.flush(),
+        let packed = packer.pack(bytes).map_err(|source| Failure { taken: 0, source, torn: 0 })?;
+        match write_all(&mut self.target, packed) {
+            Ok(()) => {
+                packer.mark();
+                Ok(())
+            }
+            Err((torn, source)) => Err(Failure { taken: 0, source, torn }),
         }
     }
 
     /// Completes a packed stream and closes the file.
-    pub(super) fn finish(self) -> io::Result<()> {
-        match self.target {
-            Target::Plain(_) => Ok(()),
-            Target::Gzip(packer) => packer.finish().map(drop),
-            Target::Zstd(packer) => packer.finish().map(drop),
-            Target::Lz4(packer) => packer.finish().map(drop).map_err(io::Error::other),
-        }
+    ///
+    /// # Errors
+    /// If the end mark cannot be written: without it readers find all packets, and an end that is missing.
+    pub(super) fn finish(mut self) -> io::Result<()> {
+        self.write_end()
     }
 
-    /// Cuts a plain file after the first `keep` bytes of the last write, which failed.
-    pub(super) fn cut(&mut self, keep: usize) -> io::Result<()> {
-        match (&mut self.target, self.file_len) {
-            (Target::Plain(file), Some(len)) => file.set_len(len + keep as u64),
-            _ => Ok(()),
+    /// After a failed write: leaves the first `keep` bytes of it, which are at most those taken, and completes a packed stream there. What
+    /// cannot be cut stays as it is.
+    ///
+    /// # Errors
+    /// If the output cannot be cut, or not completed.
+    pub(super) fn repair(mut self, failure: &Failure, keep: usize) -> io::Result<()> {
+        let spoiled = if self.packer.is_some() { failure.torn } else { failure.torn.saturating_sub(keep) };
+        if spoiled > 0 {
+            self.target.take_back(spoiled as u64)?;
         }
+        self.write_end()
+    }
+
+    fn write_end(&mut self) -> io::Result<()> {
+        let Some(packer) = &self.packer else { return Ok(()) };
+        write_all(&mut self.target, &packer.end()).map_err(|(torn, source)| {
+            // Half an end mark is worse than none. If it cannot be removed, readers tell that the end is damaged.
+            let _ = self.target.take_back(torn as u64);
+            source
+        })
     }
 }
 
-fn not_taken(source: io::Error) -> Failure {
-    Failure { taken: 0, source }
-}
-
-fn write_plain(file: &mut File, bytes: &[u8]) -> Result<(), Failure> {
+/// Writes all of `bytes`; on failure, how many were taken before, and why it failed.
+fn write_all(target: &mut Box<dyn Target>, bytes: &[u8]) -> Result<(), (usize, io::Error)> {
     let mut taken = 0;
     while taken < bytes.len() {
-        match file.write(&bytes[taken..]) {
-            Ok(0) => return Err(Failure { taken, source: io::ErrorKind::WriteZero.into() }),
+        match target.write(&bytes[taken..]) {
+            Ok(0) => return Err((taken, io::ErrorKind::WriteZero.into())),
             Ok(len) => taken += len,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(source) => return Err(Failure { taken, source }),
+            Err(source) => return Err((taken, source)),
         }
     }
     Ok(())

@@ -16,15 +16,23 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    /// For packets like those of `interface`; `snap_len` is for the header if the interface gives none.
-    pub(super) fn new(precision: Precision, interface: &Interface, snap_len: u32) -> Encoder {
-        let limits = [interface.snap_len, snap_len, interface.link_type.snap_len_max()];
-        Encoder {
-            precision,
-            link_type: interface.link_type,
-            snap_len: limits.into_iter().find(|&limit| limit != 0).unwrap_or(0),
-            fcs_len: interface.fcs_len,
-        }
+    /// For packets like those of the first interface. The header's snap length is the greatest of the interfaces, and `snap_len` where one gives none.
+    pub(super) fn new(precision: Precision, interfaces: &[Interface], snap_len: u32) -> Encoder {
+        let default = Interface::new("", LinkType::ETHERNET);
+        let interface = interfaces.first().unwrap_or(&default);
+        let link_type = interface.link_type;
+        let limit = |own: u32| {
+            let limits = [own, snap_len, link_type.snap_len_max()];
+            limits.into_iter().find(|&limit| limit != 0).unwrap_or(0)
+        };
+        let alike = interfaces.iter().filter(|interface| interface.link_type == link_type);
+        let snap_len = alike.map(|interface| limit(interface.snap_len)).max().unwrap_or(limit(0));
+        Encoder { precision, link_type, snap_len, fcs_len: interface.fcs_len }
+    }
+
+    /// The most bytes of a packet whose interface has this snap length: no more than the header says.
+    pub(super) fn limit(&self, snap_len: u32) -> u32 {
+        if snap_len == 0 { self.snap_len } else { snap_len.min(self.snap_len) }
     }
 
     /// Appends the file header.
@@ -46,7 +54,7 @@ impl Encoder {
         }
     }
 
-    /// Appends one record. `snap_len` is the packet's interface's.
+    /// Appends one record, of at most `snap_len` bytes of the packet: the [`limit`](Self::limit) of its interface.
     #[inline]
     pub(super) fn packet(&self, buffer: &mut Vec<u8>, packet: &Packet<'_>, snap_len: u32) {
         let frame = Frame::new(packet, self.link_type, snap_len);

@@ -47,7 +47,7 @@ pub(super) fn section_header(buffer: &mut Vec<u8>, section: &Section) {
 /// Appends an interface description. `snap_len` stands where the interface gives none.
 pub(super) fn interface_description(buffer: &mut Vec<u8>, interface: &Interface, snap_len: u32) {
     let block = Block::begin(buffer, INTERFACE_DESCRIPTION);
-    let snap_len = if interface.snap_len == 0 { snap_len } else { interface.snap_len };
+    let snap_len = limit(interface, snap_len);
     buffer.extend_from_slice(&interface.link_type.0.to_ne_bytes());
     buffer.extend_from_slice(&0u16.to_ne_bytes());
     buffer.extend_from_slice(&snap_len.to_ne_bytes());
@@ -71,10 +71,22 @@ pub(super) fn interface_description(buffer: &mut Vec<u8>, interface: &Interface,
     block.end(buffer);
 }
 
-/// Appends an enhanced packet block. `options` are those the packet had, in this machine's byte order.
+/// The most bytes of an interface's packet, 0 for no limit. `snap_len` counts where the interface gives none.
+fn limit(interface: &Interface, snap_len: u32) -> u32 {
+    if interface.snap_len == 0 { snap_len } else { interface.snap_len }
+}
+
+/// Appends an enhanced packet block. `options` are those the packet had, in this machine's byte order; `snap_len` is that of
+/// the [`interface_description`].
 #[inline]
-pub(super) fn packet(buffer: &mut Vec<u8>, packet: &Packet<'_>, interface: &Interface, options: &[u8]) {
-    let frame = Frame::new(packet, interface.link_type, interface.snap_len);
+pub(super) fn packet(
+    buffer: &mut Vec<u8>,
+    packet: &Packet<'_>,
+    interface: &Interface,
+    snap_len: u32,
+    options: &[u8],
+) {
+    let frame = Frame::new(packet, interface.link_type, limit(interface, snap_len));
     let cap_len = frame.len();
     let padding = cap_len.wrapping_neg() % 4;
     let nanos = packet.meta.timestamp.as_nanos().max(0) as u64;

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! by size    before a packet that finds the file longer than the limit
-//! by clock   at start + n * period, whether packets arrive or not
+//! by clock   at start + n * period by the steady clock, whether packets arrive or not; named after the wall clock of that moment
 //! ```
 //!
 //! `-W`: with a size alone, numbers begin anew and old files are overwritten; with a period alone, the work ends after
 //! that many files; with both, numbers begin anew within each period (tcpdump's `dump_packet_and_trunc`).
 
-use tapline_packet::Timestamp;
+use tapline_packet::{Now, Timestamp};
 
 use crate::error::WriteError;
 
@@ -48,7 +48,7 @@ impl Rotation {
 pub(super) struct Course {
     rotation: Rotation,
     /// When the current period began.
-    pub(super) period_start: Timestamp,
+    start: Now,
     periods: u32,
     /// Counts files within a period by size.
     number: u32,
@@ -66,8 +66,13 @@ pub(super) enum ByClock {
 }
 
 impl Course {
-    pub(super) fn new(rotation: Rotation, now: Timestamp) -> Course {
-        Course { rotation, period_start: now, periods: 0, number: 0 }
+    pub(super) fn new(rotation: Rotation, now: Now) -> Course {
+        Course { rotation, start: now, periods: 0, number: 0 }
+    }
+
+    /// When the current period began, by the wall clock as it was when the period was found to begin.
+    pub(super) fn period_start(&self) -> Timestamp {
+        self.start.wall
     }
 
     /// The number in the name of the current file.
@@ -88,16 +93,20 @@ impl Course {
         };
     }
 
-    /// Goes to the next file if its time has come. Periods that nobody looked at are passed over, so that files begin on
-    /// the beat.
-    pub(super) fn next_by_clock(&mut self, now: Timestamp) -> ByClock {
+    /// Goes to the next file if its time has come. Periods without a look at the clock are passed over, so that files begin on
+    /// the beat. A wall clock that was set forward or back changes names, never the beat.
+    pub(super) fn next_by_clock(&mut self, now: Now) -> ByClock {
         let Some(period_s) = self.rotation.period_s else { return ByClock::Stay };
         let period_ns = i64::from(period_s) * 1_000_000_000;
-        let passed = now.since(self.period_start) / period_ns;
+        let elapsed = now.since(self.start);
+        let passed = elapsed / period_ns;
         if passed < 1 {
             return ByClock::Stay;
         }
-        self.period_start = self.period_start.plus_nanos(passed.saturating_mul(period_ns));
+        self.start = Now {
+            wall: now.wall.plus_nanos(-(elapsed % period_ns)),
+            steady_ns: self.start.steady_ns.saturating_add(passed.saturating_mul(period_ns)),
+        };
         self.periods += 1;
         self.number = 0;
         match self.rotation {
@@ -111,8 +120,8 @@ impl Course {
 mod tests {
     use super::*;
 
-    fn seconds(s: i64) -> Timestamp {
-        Timestamp::from_parts(s, 0)
+    fn seconds(s: i64) -> Now {
+        Now::unset(Timestamp::from_parts(s, 0))
     }
 
     #[test]
@@ -121,10 +130,26 @@ mod tests {
         assert_eq!(course.next_by_clock(seconds(14)), ByClock::Stay);
         assert_eq!(course.next_by_clock(seconds(15)), ByClock::Next);
         assert_eq!(course.next_by_clock(seconds(15)), ByClock::Stay);
-        // Nobody looked for three periods; the clock stepping back changes nothing.
+        // Three periods without a look.
         assert_eq!(course.next_by_clock(seconds(47)), ByClock::Next);
-        assert_eq!(course.period_start, seconds(45));
-        assert_eq!(course.next_by_clock(seconds(3)), ByClock::Stay);
+        assert_eq!(course.start, seconds(45));
+    }
+
+    /// The clock set back or forward by an hour: files begin on the beat, and are named after the new time.
+    #[test]
+    fn the_beat_outlives_a_clock_that_is_set() {
+        for hour in [-3600, 3600] {
+            let rotation = Rotation { period_s: Some(10), ..Rotation::default() };
+            let mut course = Course::new(rotation, seconds(100_000));
+            let set = |s: i64| Now { wall: seconds(s + hour).wall, ..seconds(s) };
+            assert_eq!(course.next_by_clock(set(100_009)), ByClock::Stay);
+            assert_eq!(course.next_by_clock(set(100_011)), ByClock::Next);
+            assert_eq!(course.period_start(), seconds(100_010 + hour).wall);
+            assert_eq!(course.next_by_clock(set(100_019)), ByClock::Stay);
+            // Set right again.
+            assert_eq!(course.next_by_clock(seconds(100_020)), ByClock::Next);
+            assert_eq!(course.period_start(), seconds(100_020).wall);
+        }
     }
 
     #[test]

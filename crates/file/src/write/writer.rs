@@ -3,12 +3,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use tapline_packet::{Batch, Interface, InterfaceId, LinkType, Selection, Timestamp};
+use tapline_packet::{Batch, Interface, InterfaceId, LinkType, Now, Selection};
 use tapline_sys::open_files;
 
 use super::name::Names;
 use super::options::{Files, Format, WriteOptions};
-use super::output::{Failure, Output, part_name};
+use super::output::{Failure, Output, Target, part_name};
 use super::rotation::{ByClock, Course};
 use super::{pcap, pcapng};
 use crate::error::WriteError;
@@ -34,7 +34,7 @@ pub enum Progress {
 /// Files hold whole records at all times but while a write is under way, also when the disk is full.
 pub struct FileWriter {
     options: WriteOptions,
-    files: Box<dyn Files>,
+    place: Box<dyn Place>,
     names: Names,
     course: Course,
     encoder: Encoder,
@@ -45,7 +45,8 @@ pub struct FileWriter {
     written: u64,
     lost: u64,
     statistics: Vec<InterfaceStatistics>,
-    statistics_due: Timestamp,
+    /// When statistics are due, by the steady clock.
+    statistics_due_ns: i64,
 }
 
 /// The file being written.
@@ -58,10 +59,27 @@ struct Current {
     len: u64,
 }
 
+/// Where outputs are made and named: a file system, or what stands for one in a test.
+pub(super) trait Place: Send {
+    fn create(&mut self, path: &Path) -> io::Result<Box<dyn Target>>;
+    fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()>;
+}
+
+impl Place for Box<dyn Files> {
+    fn create(&mut self, path: &Path) -> io::Result<Box<dyn Target>> {
+        let file = Files::create(self.as_mut(), path)?;
+        Ok(Box::new(file))
+    }
+
+    fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        Files::rename(self.as_mut(), from, to)
+    }
+}
+
 enum Encoder {
     Pcap {
         encoder: pcap::Encoder,
-        /// The last interface whose link type was found to fit, and its snap length.
+        /// The last interface whose link type was found to fit, and the most bytes of its packets.
         fits: Option<(InterfaceId, u32)>,
     },
     /// The interfaces described so far.
@@ -77,8 +95,17 @@ impl FileWriter {
     pub fn create(
         options: WriteOptions,
         interfaces: &[Interface],
-        now: Timestamp,
+        now: Now,
         files: Box<dyn Files>,
+    ) -> Result<FileWriter, WriteError> {
+        FileWriter::create_in(Box::new(files), options, interfaces, now)
+    }
+
+    pub(super) fn create_in(
+        place: Box<dyn Place>,
+        options: WriteOptions,
+        interfaces: &[Interface],
+        now: Now,
     ) -> Result<FileWriter, WriteError> {
         options.rotation.check()?;
         if options.is_standard_output() && options.rotation.is_used() {
@@ -88,9 +115,7 @@ impl FileWriter {
         }
         let encoder = match options.format {
             Format::Pcap => {
-                let default = Interface::new("", LinkType::ETHERNET);
-                let interface = interfaces.first().unwrap_or(&default);
-                let encoder = pcap::Encoder::new(options.precision, interface, options.snap_len);
+                let encoder = pcap::Encoder::new(options.precision, interfaces, options.snap_len);
                 Encoder::Pcap { encoder, fits: None }
             }
             Format::Pcapng => Encoder::Pcapng { interfaces: interfaces.to_vec() },
@@ -99,7 +124,7 @@ impl FileWriter {
         let mut writer = FileWriter {
             course: Course::new(options.rotation, now),
             names,
-            files,
+            place,
             encoder,
             current: None,
             buffer: Vec::with_capacity(BUFFER_LEN * 2),
@@ -107,14 +132,14 @@ impl FileWriter {
             written: 0,
             lost: 0,
             statistics: Vec::new(),
-            statistics_due: now.plus_nanos(options.statistics_interval_ns),
+            statistics_due_ns: now.steady_ns.saturating_add(options.statistics_interval_ns),
             options,
         };
         writer.begin_file()?;
         Ok(writer)
     }
 
-    /// Packets that stand in files as whole records, or were taken by a pipe or packer.
+    /// Packets that a reader finds in what the system took: whole records, and of packed files those before the last mark.
     pub fn written(&self) -> u64 {
         self.written
     }
@@ -159,12 +184,7 @@ impl FileWriter {
     /// # Errors
     /// If it cannot be written.
     pub fn flush(&mut self) -> Result<(), WriteError> {
-        self.write_buffer()?;
-        let Some(current) = &mut self.current else { return Ok(()) };
-        match current.output.flush() {
-            Ok(()) => Ok(()),
-            Err(source) => Err(self.fail(Failure { taken: 0, source })),
-        }
+        self.write_buffer()
     }
 
     /// Does what goes by the clock: the next file of a rotation by time, statistics in pcapng. To be called several times
@@ -172,11 +192,7 @@ impl FileWriter {
     ///
     /// # Errors
     /// If a file cannot be completed or created.
-    pub fn tick(
-        &mut self,
-        now: Timestamp,
-        statistics: &[InterfaceStatistics],
-    ) -> Result<Progress, WriteError> {
+    pub fn tick(&mut self, now: Now, statistics: &[InterfaceStatistics]) -> Result<Progress, WriteError> {
         self.statistics = statistics.to_vec();
         if self.current.is_none() {
             return Ok(Progress::Done);
@@ -245,14 +261,16 @@ impl FileWriter {
                             let have = encoder.link_type;
                             return Err(link_types(self.path(), have, interface));
                         }
-                        *fits = Some((id, interface.snap_len));
-                        interface.snap_len
+                        let limit = encoder.limit(interface.snap_len);
+                        *fits = Some((id, limit));
+                        limit
                     }
                 };
                 encoder.packet(&mut self.buffer, &packet, snap_len);
             }
             Encoder::Pcapng { interfaces } => {
-                pcapng::packet(&mut self.buffer, &packet, interface(interfaces, id)?, batch.options(index));
+                let (interface, options) = (interface(interfaces, id)?, batch.options(index));
+                pcapng::packet(&mut self.buffer, &packet, interface, self.options.snap_len, options);
             }
         }
         if let Some(current) = &mut self.current {
@@ -277,19 +295,22 @@ impl FileWriter {
     }
 
     fn begin_file(&mut self) -> Result<(), WriteError> {
-        let path = self.names.make(self.course.period_start, self.course.number())?;
+        let path = self.names.make(self.course.period_start(), self.course.number())?;
         let part_path =
             (self.options.has_part_name && !self.options.is_standard_output()).then(|| part_name(&path));
         let opened = part_path.as_deref().unwrap_or(&path);
-        let name = path.display().to_string();
+        let name = self.shown(&path);
         let output = if self.options.is_standard_output() {
             Output::standard(self.options.compression)
         } else if open_files::is_read(opened) {
             Err(io::Error::other("packets are read from it; name another file"))
         } else {
-            self.files.create(opened).and_then(|file| Output::new(file, self.options.compression))
+            self.place.create(opened).and_then(|target| Output::new(target, self.options.compression))
         };
-        let output = output.map_err(|source| WriteError::Create { name, source })?;
+        let output = output.map_err(|source| match self.options.is_standard_output() {
+            true => WriteError::Write { name, source },
+            false => WriteError::Create { name, source },
+        })?;
         self.header();
         let len = self.buffer.len() as u64;
         self.current = Some(Current { output, path, part_path, len });
@@ -309,12 +330,12 @@ impl FileWriter {
         }
     }
 
-    fn write_due_statistics(&mut self, now: Timestamp) -> Result<(), WriteError> {
+    fn write_due_statistics(&mut self, now: Now) -> Result<(), WriteError> {
         let interval = self.options.statistics_interval_ns;
-        if interval <= 0 || now < self.statistics_due {
+        if interval <= 0 || now.steady_ns < self.statistics_due_ns {
             return Ok(());
         }
-        self.statistics_due = now.plus_nanos(interval);
+        self.statistics_due_ns = now.steady_ns.saturating_add(interval);
         self.gather_statistics();
         self.write_buffer()
     }
@@ -333,18 +354,22 @@ impl FileWriter {
         self.gather_statistics();
         self.write_buffer()?;
         let Some(Current { output, path, part_path, .. }) = self.current.take() else { return Ok(()) };
-        let name = path.display().to_string();
-        output.finish().map_err(|source| self.explain(&name, source))?;
-        if let Some(part_path) = part_path {
-            self.files.rename(&part_path, &path).map_err(|source| WriteError::Create { name, source })?;
-        }
-        Ok(())
+        let name = self.shown(&path);
+        // Without its end a packed file still holds all packets: it gets its name all the same.
+        let finished = output.finish().map_err(|source| self.explain(&name, source));
+        let renamed = match part_path {
+            Some(part_path) => self.place.rename(&part_path, &path),
+            None => Ok(()),
+        };
+        finished.and(renamed.map_err(|source| WriteError::Create { name, source }))
     }
 
     fn write_buffer(&mut self) -> Result<(), WriteError> {
         let Some(current) = &mut self.current else { return Ok(()) };
-        let result = current.output.write(&self.buffer);
-        match result {
+        if self.buffer.is_empty() {
+            return Ok(());
+        }
+        match current.output.write(&self.buffer) {
             Ok(()) => {
                 self.buffer.clear();
                 self.buffer.shrink_to(BUFFER_LEN * 2);
@@ -361,12 +386,12 @@ impl FileWriter {
         self.written += packets;
         self.lost += std::mem::take(&mut self.gathered).saturating_sub(packets);
         self.buffer.clear();
-        let Some(mut current) = self.current.take() else { return self.is_closed() };
-        let name = current.path.display().to_string();
+        let Some(current) = self.current.take() else { return self.is_closed() };
+        let name = self.shown(&current.path);
         // If even this fails, the first failure is what matters; readers deliver all before the cut.
-        let _ = current.output.cut(keep);
+        let _ = current.output.repair(&failure, keep);
         if let Some(part_path) = current.part_path {
-            let _ = self.files.rename(&part_path, &current.path);
+            let _ = self.place.rename(&part_path, &current.path);
         }
         self.explain(&name, failure.source)
     }
@@ -394,6 +419,14 @@ impl FileWriter {
         (end, packets)
     }
 
+    /// What messages call a file.
+    fn shown(&self, path: &Path) -> String {
+        match self.options.is_standard_output() {
+            true => "standard output".to_owned(),
+            false => path.display().to_string(),
+        }
+    }
+
     fn explain(&self, name: &str, source: io::Error) -> WriteError {
         let name = name.to_owned();
         match source.kind() {
@@ -408,7 +441,7 @@ impl FileWriter {
     fn is_closed(&self) -> WriteError {
         let source =
             io::Error::other("the output is closed, after a failure or because all files are complete");
-        WriteError::Write { name: self.options.path.display().to_string(), source }
+        WriteError::Write { name: self.shown(&self.options.path), source }
     }
 }
 

@@ -6,7 +6,6 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Seek, SeekFrom, Write};
-use std::os::fd::AsFd;
 use std::path::Path;
 
 use tapline_sys::{open_files, output_file};
@@ -42,7 +41,7 @@ impl MessageFile {
 
     /// Standard output.
     pub(super) fn standard_output() -> io::Result<MessageFile> {
-        let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
+        let file = tapline_sys::standard_output::file()?;
         Ok(MessageFile { file, len: 0, is_torn: false, is_ours: false })
     }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use tapline_capture::{Account, Balance, OutputAccount, Shared, Sink};
 
 use tapline_filter::bpf::{Insn, Program};
-use tapline_packet::{LinkType, Meta, Selection};
+use tapline_packet::{LinkType, Meta, Selection, Timestamp};
 use tapline_profile::Meters;
 
 use super::*;
@@ -108,8 +108,8 @@ impl Sink for Bounded {
     }
 }
 
-fn clock() -> Timestamp {
-    Timestamp::EPOCH
+fn clock() -> Now {
+    Now::default()
 }
 
 fn everything(_: &Interface) -> Result<Option<Program>, Error> {
@@ -135,7 +135,7 @@ fn drive(
     source: &mut Counting,
     sinks: Vec<Box<dyn Sink>>,
     control: &Arc<Control>,
-    clock: fn() -> Timestamp,
+    clock: fn() -> Now,
 ) -> Ran {
     let control = Arc::clone(control);
     let compile: Compile = Arc::new(compile);
@@ -264,7 +264,7 @@ impl Sink for Complete {
         Ok(())
     }
 
-    fn tick(&mut self, _: Timestamp, _: &[InterfaceAccount]) -> Result<Wants, Error> {
+    fn tick(&mut self, _: Now, _: &[InterfaceAccount]) -> Result<Wants, Error> {
         self.1 = true;
         Ok(Wants::Nothing)
     }
@@ -279,9 +279,9 @@ impl Sink for Complete {
 }
 
 /// A second later at each look.
-fn fast_clock() -> Timestamp {
+fn fast_clock() -> Now {
     static SECONDS: AtomicU64 = AtomicU64::new(0);
-    Timestamp::from_parts(SECONDS.fetch_add(1, Ordering::Relaxed) as i64, 0)
+    Now::unset(Timestamp::from_parts(SECONDS.fetch_add(1, Ordering::Relaxed) as i64, 0))
 }
 
 #[test]
@@ -485,4 +485,34 @@ fn orders_end_the_wait_of_a_source_that_rests_for_longer() {
         assert!(matches!(outcome.ended, Ended::Stopped));
     });
     assert!(sleeper.waits.iter().all(|wait| *wait == Duration::from_millis(250)), "{:?}", sleeper.waits);
+}
+
+/// Ten seconds by the steady clock, in which the wall clock is set back by an hour and forward by a day: as many ticks and
+/// reports as without.
+#[test]
+fn intervals_go_by_the_steady_clock() {
+    static TENTHS: AtomicU64 = AtomicU64::new(0);
+    static JUMPS: [i64; 3] = [0, -3600, 86_400];
+    /// A tenth of a second later at each look, jumping every 40 looks.
+    fn jumping() -> Now {
+        let tenths = TENTHS.fetch_add(1, Ordering::Relaxed) as i64;
+        let jump = JUMPS[(tenths / 40 % 3) as usize];
+        let steady_ns = tenths * 100_000_000;
+        Now { wall: Timestamp::from_parts(1_000_000 + jump, steady_ns as u64), steady_ns }
+    }
+    let mut source = Counting::new(100, 10);
+    let control = Arc::new(Control::new(None));
+    let (compile, sinks): (Compile, _) = (Arc::new(everything), vec![Bounded::boxed("a", u64::MAX)]);
+    let chain =
+        Chain { compile, decide: None, control: Arc::clone(&control), snap_len: u32::MAX, verify: false };
+    let (mut graph, node) = chain.graph(&Meters::private(), 0, sinks);
+    let mut told = Vec::new();
+    Engine::new(vec![Inlet::new(&mut source, node)], &mut graph, &control, jumping)
+        .run(&mut |watch| told.push(watch.steady_ns));
+    let tenths = TENTHS.load(Ordering::Relaxed);
+    assert!(tenths > 100, "{tenths} looks at the clock");
+    // Once a second, and at the end.
+    let seconds = tenths / 10;
+    assert!((seconds..=seconds + 2).contains(&(told.len() as u64 + 1)), "{told:?} in {tenths} tenths");
+    assert!(told.is_sorted());
 }

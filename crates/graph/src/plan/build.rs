@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use tapline_capture::Sink;
-use tapline_packet::Timestamp;
+use tapline_packet::Now;
 use tapline_profile::Meters;
 
 use super::Plan;
@@ -36,7 +36,7 @@ pub struct Maker<'a> {
 pub fn build(plan: &Plan, meters: &Meters, maker: Maker<'_>) -> Result<(Graph, Vec<NodeId>), String> {
     let mut graph = Graph::new(meters, maker.worker as u16);
     let nodes = nodes(plan, &HashSet::new(), maker)?;
-    let moment = Moment { now: Timestamp::EPOCH, interfaces: &[] };
+    let moment = Moment::new(Now::default(), &[]);
     let ids = graph.change(nodes, &moment).map_err(|error| error.to_string())?;
     Ok((graph, plan.sources(&ids)))
 }

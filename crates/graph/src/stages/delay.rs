@@ -34,6 +34,7 @@ pub(crate) const CLASS: Class = Class {
 /// What says the time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
+    /// The steady clock: a wall clock that is set changes no delay.
     Clock,
     Stamps,
 }
@@ -56,6 +57,11 @@ impl Delay {
     }
 }
 
+/// A time of the steady clock, in the place of a time stamp.
+fn steady(ns: i64) -> Timestamp {
+    Timestamp::from_nanos(ns)
+}
+
 impl Stage for Delay {
     fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         self.held.learn(packets.interfaces);
@@ -64,30 +70,30 @@ impl Stage for Delay {
             let packet = packets.batch.packet(index);
             let is_live = packet.meta.if_index != 0;
             let by = *self.by.get_or_insert(if is_live { By::Clock } else { By::Stamps });
-            let time = if by == By::Clock { packets.now } else { packet.meta.timestamp };
+            let time = if by == By::Clock { steady(packets.steady_ns) } else { packet.meta.timestamp };
             let newest = self.advance(time);
             let due = time.plus_nanos(self.time);
             if !self.held.keep(due, packet) {
-                result = result.and(self.held.release(newest, packets.now, out));
+                result = result.and(self.held.release(newest, packets.clocks(), out));
                 self.refused += u64::from(!self.held.keep(due, packet));
             }
         }
         match self.newest {
-            Some(newest) => result.and(self.held.release(newest, packets.now, out)),
+            Some(newest) => result.and(self.held.release(newest, packets.clocks(), out)),
             None => result,
         }
     }
 
     fn tick(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<Wants, Error> {
         if self.by == Some(By::Clock) {
-            let newest = self.advance(moment.now);
-            self.held.release(newest, moment.now, out)?;
+            let newest = self.advance(steady(moment.steady_ns));
+            self.held.release(newest, moment.clocks(), out)?;
         }
         Ok(Wants::More)
     }
 
     fn finish(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<(), Error> {
-        self.held.release_all(moment.now, out)
+        self.held.release_all(moment.clocks(), out)
     }
 
     fn own(&self) -> Own {
@@ -98,7 +104,7 @@ impl Stage for Delay {
 #[cfg(test)]
 mod tests {
     use crate::trial::{Trial, lent, whole};
-    use tapline_packet::{Batch, Meta, Timestamp};
+    use tapline_packet::{Batch, Meta, Now, Timestamp};
 
     #[test]
     fn packets_of_files_wait_by_their_own_time() {
@@ -121,7 +127,7 @@ mod tests {
         let mut trial = Trial::of("s :: delay(1s)");
         let frame = vec![1; 60];
         let meta = Meta { if_index: 2, timestamp: Timestamp::from_nanos(77), ..whole(&frame) };
-        trial.now = Timestamp::from_nanos(4_999_999_999);
+        trial.now = Now::unset(Timestamp::from_nanos(4_999_999_999));
         let (base, records) = lent(&[(frame.clone(), meta)]);
         trial.push(Batch::new(&base, &records));
         trial.tick(5_999_999_999);
@@ -130,6 +136,22 @@ mod tests {
         let arrived = trial.arrived();
         assert_eq!((arrived.len(), &arrived[0].data, arrived[0].meta), (1, &frame, meta));
         trial.assert_balanced();
+    }
+
+    /// An hour back while a packet waits: it goes on after a second all the same.
+    #[test]
+    fn a_clock_that_is_set_back_keeps_no_packet_waiting() {
+        let mut trial = Trial::of("s :: delay(1s)");
+        let frame = vec![1; 60];
+        let meta = Meta { if_index: 2, ..whole(&frame) };
+        let hours = |hours: i64| Timestamp::from_parts(hours * 3600, 0);
+        trial.now = Now { wall: hours(9), steady_ns: 0 };
+        let (base, records) = lent(&[(frame.clone(), meta)]);
+        trial.push(Batch::new(&base, &records));
+        trial.tick_at(Now { wall: hours(8), steady_ns: 999_999_999 });
+        assert_eq!(trial.data().len(), 0);
+        trial.tick_at(Now { wall: hours(8), steady_ns: 1_000_000_001 });
+        assert_eq!(trial.data().len(), 1);
     }
 
     #[test]

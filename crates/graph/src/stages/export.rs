@@ -1,6 +1,7 @@
 //! `ipfix`: flows go to collectors. `flowlog`: they become lines of text, or Parquet.
 
 use std::any::Any;
+use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -26,6 +27,9 @@ const TICKS_WAITING: u32 = 10;
 /// How long a TCP collector may keep a meter of live interfaces waiting, whose ring fills meanwhile; and one of files, which can wait.
 const PATIENCE_LIVE: Duration = Duration::from_millis(250);
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What [`RowWriter`] calls standard output.
+const STANDARD_OUTPUT: &str = "standard output";
 
 /// The class of this stage.
 pub(crate) const CLASS: Class = Class {
@@ -469,7 +473,15 @@ fn losses_text(losses: &[(String, u64, u64)]) -> String {
 
 impl ExportStage {
     fn checked(&self, result: Result<(), tapline_flow::Error>) -> Result<(), Error> {
-        result.map_err(|error| Error::Output { what: self.class.to_owned(), source: Box::new(error) })
+        result.map_err(|error| match error {
+            // Lines whose reader has enough, as those of packets.
+            tapline_flow::Error::Write { collector, source }
+                if source.kind() == io::ErrorKind::BrokenPipe && collector == STANDARD_OUTPUT =>
+            {
+                Error::BrokenPipe { what: collector }
+            }
+            error => Error::Output { what: self.class.to_owned(), source: Box::new(error) },
+        })
     }
 }
 

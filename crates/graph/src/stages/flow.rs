@@ -12,7 +12,7 @@ use tapline_capture::{Error, Wants};
 use tapline_flow::{
     Cause, DetailFields, EndReason, Flow, KeyFields, Meter, PAYLOAD_MAX, Settings, Statistics,
 };
-use tapline_packet::Timestamp;
+use tapline_packet::{Now, Timestamp};
 
 use crate::catalog::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Takes};
 use crate::graph::Out;
@@ -25,6 +25,8 @@ use crate::table::Table;
 const ON_THEIR_WAY_NS: i64 = 1_000_000_000;
 /// How far their clock may be ahead of ours: what is further is wrong, and would stop all timers until then.
 const AHEAD_NS: i64 = 1_000_000_000;
+/// A step back of the wall clock beyond which all flows are ended; a lesser one only keeps them that much longer.
+const SET_BACK_NS: i64 = 1_000_000_000;
 
 /// The class of this stage.
 pub(crate) const CLASS: Class = Class {
@@ -106,6 +108,7 @@ pub(crate) const CLASS: Class = Class {
             sampler: Sampler { interval: arguments.number("sample"), seed: site.worker as u64, blocks: None },
             ended: Vec::with_capacity(1024),
             is_live: false,
+            offset_ns: None,
             absorbed: Statistics::default(),
         }))
     }),
@@ -130,6 +133,8 @@ struct FlowStage {
     sampler: Sampler,
     ended: Vec<Flow>,
     is_live: bool,
+    /// The wall clock less the steady one, when the clocks were last looked at.
+    offset_ns: Option<i64>,
     /// What the same stage did in other workers.
     absorbed: Statistics,
 }
@@ -158,6 +163,29 @@ impl FlowStage {
         }
     }
 
+    /// Ends all flows if the wall clock was set back: packets bear its time, and no flow would end before it has come there again.
+    fn follow_clock(&mut self, clocks: Now, out: &mut Out<'_>) -> Result<(), Error> {
+        let offset_ns = clocks.wall.as_nanos().saturating_sub(clocks.steady_ns);
+        let before = self.offset_ns.replace(offset_ns).unwrap_or(offset_ns);
+        if before.saturating_sub(offset_ns) < SET_BACK_NS {
+            return Ok(());
+        }
+        let ended = self.end_all(clocks.wall, out);
+        self.meter.set_back(clocks.wall.plus_nanos(-ON_THEIR_WAY_NS));
+        ended
+    }
+
+    fn end_all(&mut self, now: Timestamp, out: &mut Out<'_>) -> Result<(), Error> {
+        let mut handed = Ok(());
+        loop {
+            let is_all = self.meter.finish(&mut self.ended);
+            handed = handed.and(self.hand_on(now, out));
+            if is_all {
+                return handed;
+            }
+        }
+    }
+
     fn statistics(&self) -> Statistics {
         let mut statistics = self.meter.statistics();
         statistics.merge(&self.absorbed);
@@ -170,6 +198,7 @@ impl Stage for FlowStage {
         self.is_live = packets.interfaces.iter().any(|interface| interface.if_index > 0);
         let now = packets.now;
         if self.is_live {
+            self.follow_clock(packets.clocks(), out)?;
             self.meter.set_latest(now.plus_nanos(AHEAD_NS));
         }
         self.sampler.choose(packets, &mut self.meter, self.is_live);
@@ -185,6 +214,7 @@ impl Stage for FlowStage {
 
     fn tick(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<Wants, Error> {
         if self.is_live {
+            self.follow_clock(moment.clocks(), out)?;
             self.meter.set_clock(moment.now.plus_nanos(-ON_THEIR_WAY_NS));
             self.expire(moment.now, out)?;
         }
@@ -192,14 +222,7 @@ impl Stage for FlowStage {
     }
 
     fn finish(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<(), Error> {
-        let mut handed = Ok(());
-        loop {
-            let is_all = self.meter.finish(&mut self.ended);
-            handed = handed.and(self.hand_on(moment.now, out));
-            if is_all {
-                return handed;
-            }
-        }
+        self.end_all(moment.now, out)
     }
 
     fn result(&self) -> Option<Table> {
@@ -291,7 +314,7 @@ impl Sampler {
 mod tests {
     use std::net::UdpSocket;
 
-    use tapline_packet::Timestamp;
+    use tapline_packet::{Now, Timestamp};
     use tapline_testkit::frames::*;
 
     use crate::Moment;
@@ -356,7 +379,7 @@ mod tests {
             datagram(1),
             tapline_packet::Meta { timestamp: Timestamp::from_nanos(100 * SECOND), ..whole(&datagram(1)) },
         );
-        trial.now = Timestamp::from_nanos(100 * SECOND);
+        trial.now = Now::unset(Timestamp::from_nanos(100 * SECOND));
         trial.push_all(&[stamped], 1);
         for second in 100..120 {
             (0..10).for_each(|tenth| trial.tick(second * SECOND + tenth * SECOND / 10));
@@ -421,7 +444,7 @@ mod tests {
                 timestamp: Timestamp::from_nanos(second * SECOND),
                 ..whole(&datagram(src))
             };
-            trial.now = Timestamp::from_nanos(second.min(101) * SECOND);
+            trial.now = Now::unset(Timestamp::from_nanos(second.min(101) * SECOND));
             trial.push_all(&[(datagram(src), meta)], 1);
         }
         for tenth in 1010..1200 {
@@ -430,13 +453,39 @@ mod tests {
         assert_eq!(["idle", "ahead"].map(|column| number(&trial, "f", column)), [3, 1]);
     }
 
+    /// An hour back: flows of before end at once, those of afterwards in their time.
+    #[test]
+    fn a_clock_that_is_set_back_stops_no_timer() {
+        const SECOND: i64 = 1_000_000_000;
+        let (_socket, mut trial) = exported("idle=5s", "");
+        trial.interfaces[0].if_index = 3;
+        let now = |hour: i64, second: i64| Now {
+            wall: Timestamp::from_nanos((hour * 3600 + second) * SECOND),
+            steady_ns: second * SECOND,
+        };
+        let push = |trial: &mut crate::trial::Trial, src, now: Now| {
+            trial.now = now;
+            let meta = tapline_packet::Meta { timestamp: now.wall, ..whole(&datagram(src)) };
+            trial.push_all(&[(datagram(src), meta)], 1);
+        };
+        push(&mut trial, 1, now(9, 0));
+        trial.tick_at(now(9, 1));
+        trial.tick_at(now(8, 2));
+        assert_eq!(["forced", "now"].map(|column| number(&trial, "f", column)), [1, 0]);
+        push(&mut trial, 2, now(8, 3));
+        trial.tick_at(now(8, 7));
+        assert_eq!(["idle", "now"].map(|column| number(&trial, "f", column)), [0, 1]);
+        trial.tick_at(now(8, 10));
+        assert_eq!(["idle", "late", "now"].map(|column| number(&trial, "f", column)), [1, 0, 0]);
+    }
+
     /// Files of records that cannot be written: all flows are handed on all the same, the error is told, and the account balances.
     #[test]
     fn a_full_disk_leaves_no_packet_out_of_the_account() {
         let text = "file(\"in\") -> f :: flow -> e :: ipfix(\"file:/dev/full\"); f -> t :: flowtop(n=5000)";
         let mut trial = Trial::graph(text).unwrap_or_else(|why| panic!("{why}"));
         trial.push_frames(&(0..3000).map(datagram).collect::<Vec<_>>());
-        let moment = Moment { now: Timestamp::EPOCH, interfaces: &[] };
+        let moment = Moment::new(Now::default(), &[]);
         let failed = trial.graph.finish(&moment).expect_err("nothing can be written").to_string();
         assert!(failed.contains("No space left"), "{failed}");
         trial.assert_balanced();

@@ -11,7 +11,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use tapline_capture::Error;
-use tapline_packet::{BATCH_MAX, Batch, Interface, Packet, Record, Timestamp};
+use tapline_packet::{BATCH_MAX, Batch, Interface, Now, Packet, Record, Timestamp};
 
 use crate::catalog::{Kind, Parameter};
 use crate::graph::Out;
@@ -117,16 +117,11 @@ impl Held {
         true
     }
 
-    /// Hands on what is due at `until` or before, in its order. `now` is the time of the clock.
+    /// Hands on what is due at `until` or before, in its order. `now` is what the clocks show.
     ///
     /// # Errors
     /// The first of all stages that failed; all that is due has left all the same.
-    pub(super) fn release(
-        &mut self,
-        until: Timestamp,
-        now: Timestamp,
-        out: &mut Out<'_>,
-    ) -> Result<(), Error> {
+    pub(super) fn release(&mut self, until: Timestamp, now: Now, out: &mut Out<'_>) -> Result<(), Error> {
         let mut result = Ok(());
         while self.take(|due| due <= until, BATCH_MAX) {
             result = result.and(self.lend(now, out));
@@ -135,7 +130,7 @@ impl Held {
     }
 
     /// Hands on the first of all, due or not, up to a batch of them; how many they were, and whether all stages that follow took them.
-    pub(super) fn release_some(&mut self, now: Timestamp, out: &mut Out<'_>) -> (usize, Result<(), Error>) {
+    pub(super) fn release_some(&mut self, now: Now, out: &mut Out<'_>) -> (usize, Result<(), Error>) {
         self.take(|_| true, BATCH_MAX);
         (self.lent.len(), self.lend(now, out))
     }
@@ -144,7 +139,7 @@ impl Held {
     ///
     /// # Errors
     /// As for [`release`](Self::release).
-    pub(super) fn release_all(&mut self, now: Timestamp, out: &mut Out<'_>) -> Result<(), Error> {
+    pub(super) fn release_all(&mut self, now: Now, out: &mut Out<'_>) -> Result<(), Error> {
         self.release(Timestamp::from_nanos(i64::MAX), now, out)
     }
 
@@ -163,7 +158,7 @@ impl Held {
         !self.lent.is_empty()
     }
 
-    fn lend(&self, now: Timestamp, out: &mut Out<'_>) -> Result<(), Error> {
+    fn lend(&self, now: Now, out: &mut Out<'_>) -> Result<(), Error> {
         let batch = Batch::new(&self.bytes, &self.lent);
         out.pass(&mut Packets::all(batch, &self.interfaces, now))
     }

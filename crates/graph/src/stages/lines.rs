@@ -1,7 +1,7 @@
 //! Packets as lines on a stream: text in tcpdump's form, or JSON.
 //!
 //! Lines gather in one reused buffer. It is written when it is full, when the source has nothing to lend, and, where
-//! somebody watches (`eager`), after each batch. A packet counts as written once the stream took its last byte.
+//! the stream is watched (`eager`), after each batch. A packet counts as written once the stream took its last byte.
 
 use std::io::{self, Write};
 
@@ -27,16 +27,18 @@ pub enum Format {
     Json,
 }
 
-/// Packets as lines on a stream.
+/// Packets as lines on a stream, which must not keep bytes back by itself.
 pub struct LinesSink<W> {
     format: Format,
     stream: W,
     eager: bool,
     buffer: Vec<u8>,
-    buffered: u64,
+    /// Where each line in the buffer ends.
+    ends: Vec<usize>,
     number: u64,
     account: OutputAccount,
-    broken: bool,
+    /// Why the stream takes no more.
+    broken: Option<io::ErrorKind>,
 }
 
 impl<W: Write + Send> LinesSink<W> {
@@ -45,7 +47,7 @@ impl<W: Write + Send> LinesSink<W> {
         let name = if matches!(format, Format::Json) { "json" } else { "text" }.to_owned();
         let account = OutputAccount { name, ..OutputAccount::default() };
         let buffer = Vec::with_capacity(2 * BUFFER_SIZE);
-        LinesSink { format, stream, eager, buffer, buffered: 0, number: 0, account, broken: false }
+        LinesSink { format, stream, eager, buffer, ends: Vec::new(), number: 0, account, broken: None }
     }
 
     fn line(&mut self, packet: Packet<'_>, interfaces: &[Interface]) {
@@ -54,7 +56,6 @@ impl<W: Write + Send> LinesSink<W> {
             return;
         };
         self.number += 1;
-        self.buffered += 1;
         match &mut self.format {
             Format::Json => json::packet(packet, interface, self.number, &mut self.buffer),
             Format::Text { printer, colored } => {
@@ -65,29 +66,40 @@ impl<W: Write + Send> LinesSink<W> {
                 }
             }
         }
+        self.ends.push(self.buffer.len());
     }
 
     fn write_out(&mut self) -> Result<(), Error> {
         if self.buffer.is_empty() {
             return Ok(());
         }
-        let result = if self.broken { Err(io::ErrorKind::BrokenPipe.into()) } else { self.stream_out() };
+        let (taken, result) = match self.broken {
+            Some(kind) => (0, Err(kind.into())),
+            None => self.stream_out(),
+        };
+        let written = self.ends.partition_point(|&end| end <= taken) as u64;
+        self.account.written += written;
+        self.account.lost += self.ends.len() as u64 - written;
         self.buffer.clear();
-        let packets = std::mem::take(&mut self.buffered);
-        match result {
-            Ok(()) => self.account.written += packets,
-            Err(error) => {
-                self.broken = true;
-                self.account.lost += packets;
-                return Err(Error::output("standard output", error));
-            }
-        }
-        Ok(())
+        self.ends.clear();
+        result.map_err(|error| {
+            self.broken = Some(error.kind());
+            Error::output("standard output", error)
+        })
     }
 
-    fn stream_out(&mut self) -> io::Result<()> {
-        self.stream.write_all(&self.buffer)?;
-        self.stream.flush()
+    /// Writes the buffer: how many bytes the stream took, and why it took no more.
+    fn stream_out(&mut self) -> (usize, io::Result<()>) {
+        let mut taken = 0;
+        while taken < self.buffer.len() {
+            match self.stream.write(&self.buffer[taken..]) {
+                Ok(0) => return (taken, Err(io::ErrorKind::WriteZero.into())),
+                Ok(len) => taken += len,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return (taken, Err(error)),
+            }
+        }
+        (taken, Ok(()))
     }
 }
 
@@ -118,7 +130,7 @@ impl<W: Write + Send> Sink for LinesSink<W> {
     }
 
     fn account(&self) -> OutputAccount {
-        OutputAccount { buffered: self.buffered, ..self.account.clone() }
+        OutputAccount { buffered: self.ends.len() as u64, ..self.account.clone() }
     }
 }
 
@@ -135,11 +147,12 @@ mod tests {
 
     impl Write for Pipe {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            if self.room < bytes.len() {
+            let len = bytes.len().min(self.room);
+            if len == 0 {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
-            self.room -= bytes.len();
-            Ok(bytes.len())
+            self.room -= len;
+            Ok(len)
         }
 
         fn flush(&mut self) -> io::Result<()> {
@@ -174,5 +187,21 @@ mod tests {
         let (sink, result) = write_packets(0, 3);
         assert!(matches!(result, Err(Error::BrokenPipe { .. })));
         assert_eq!((sink.account().written, sink.account().lost), (0, 6));
+    }
+
+    /// Lines that the stream took whole are written, at whichever byte it stops.
+    #[test]
+    fn whole_lines_count_at_every_failing_byte() {
+        let room = 1 << 20;
+        let (sink, _) = write_packets(room, 3);
+        let total = room - sink.stream.room;
+        let line = total / 6;
+        for room in 0..total {
+            let (sink, result) = write_packets(room, 3);
+            assert!(result.is_err());
+            let (written, lost) = (sink.account().written, sink.account().lost);
+            // Lines differ in the number of the packet, which has one digit here.
+            assert_eq!((written, lost), ((room / line) as u64, 6 - (room / line) as u64), "{room} bytes");
+        }
     }
 }

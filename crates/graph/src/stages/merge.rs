@@ -8,7 +8,7 @@
 use std::any::Any;
 
 use tapline_capture::{Error, Wants};
-use tapline_packet::{Meta, Packet, Timestamp};
+use tapline_packet::{Meta, Now, Packet, Timestamp};
 
 use super::held::{Held, ROOM};
 use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
@@ -45,7 +45,7 @@ pub(crate) const CLASS: Class = Class {
             held: Held::new(arguments.number("room") as usize),
             sources: Vec::new(),
             batch_time: None,
-            last_read: None,
+            last_read_ns: None,
             counts: Counts::default(),
         }))
     }),
@@ -57,8 +57,8 @@ struct Merge {
     sources: Vec<Source>,
     /// When the batch was lent that packets come from; it may come by several ways.
     batch_time: Option<Timestamp>,
-    /// When a packet of an interface was read last, by the clock.
-    last_read: Option<Timestamp>,
+    /// When a packet of an interface was read last, by the steady clock.
+    last_read_ns: Option<i64>,
     counts: Counts,
 }
 
@@ -106,7 +106,7 @@ impl Merge {
     }
 
     /// Keeps a packet, and makes room for it if there is none: a batch of the earliest goes on. `false` if it would never fit.
-    fn keep(&mut self, packet: Packet<'_>, now: Timestamp, out: &mut Out<'_>) -> (bool, Result<(), Error>) {
+    fn keep(&mut self, packet: Packet<'_>, now: Now, out: &mut Out<'_>) -> (bool, Result<(), Error>) {
         let mut result = Ok(());
         while !self.held.keep(packet.meta.timestamp, packet) {
             let (count, released) = self.held.release_some(now, out);
@@ -123,15 +123,15 @@ impl Merge {
 impl Stage for Merge {
     fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         self.held.learn(packets.interfaces);
-        let (all, now) = (packets.clone(), packets.now);
+        let (all, now) = (packets.clone(), packets.clocks());
         self.counts.packets += all.len() as u64;
-        self.begin_batch(now);
+        self.begin_batch(now.wall);
         let mut result = Ok(());
         packets.selection.retain(|index| {
             let packet = all.batch.packet(index);
             let stamp = packet.meta.timestamp;
             if packet.meta.if_index != 0 {
-                self.last_read = Some(now);
+                self.last_read_ns = Some(now.steady_ns);
             }
             if self.held.gone().is_some_and(|gone| stamp < gone) {
                 self.counts.late += 1;
@@ -150,15 +150,16 @@ impl Stage for Merge {
     }
 
     fn tick(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<Wants, Error> {
-        let is_quiet = self.last_read.is_some_and(|last| !(0..self.wait).contains(&moment.now.since(last)));
+        let is_quiet =
+            self.last_read_ns.is_some_and(|last| moment.steady_ns.saturating_sub(last) >= self.wait);
         if is_quiet {
-            self.held.release_all(moment.now, out)?;
+            self.held.release_all(moment.clocks(), out)?;
         }
         Ok(Wants::More)
     }
 
     fn finish(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<(), Error> {
-        self.held.release_all(moment.now, out)
+        self.held.release_all(moment.clocks(), out)
     }
 
     fn own(&self) -> Own {

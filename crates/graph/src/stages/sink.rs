@@ -43,7 +43,7 @@ impl Stage for SinkStage {
     }
 
     fn tick(&mut self, moment: &Moment<'_>, _out: &mut Out<'_>) -> Result<Wants, Error> {
-        self.sink.tick(moment.now, moment.interfaces)
+        self.sink.tick(moment.clocks(), moment.interfaces)
     }
 
     fn finish(&mut self, moment: &Moment<'_>, _out: &mut Out<'_>) -> Result<(), Error> {

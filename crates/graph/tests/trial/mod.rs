@@ -12,7 +12,7 @@ use tapline_capture::{Balance, Error, InterfaceAccount, OutputAccount, Sink};
 use tapline_graph::catalog::Common;
 use tapline_graph::plan::{self, Maker, Plan, Source};
 use tapline_graph::{Cell, Control, Graph, GraphAccount, Moment, NodeId, Packets, Table};
-use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType, Meta, Record, Selection, Timestamp};
+use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType, Meta, Now, Record, Selection, Timestamp};
 use tapline_profile::Meters;
 
 /// A packet that came to an end of the graph.
@@ -31,7 +31,7 @@ pub(crate) struct Trial {
     source: NodeId,
     ends: Vec<Arc<Mutex<Vec<Arrived>>>>,
     pub(crate) interfaces: Vec<Interface>,
-    pub(crate) now: Timestamp,
+    pub(crate) now: Now,
     delivered: u64,
 }
 
@@ -109,14 +109,15 @@ impl Trial {
             source: sources[0],
             ends,
             interfaces: vec![Interface::new("eth0", LinkType::ETHERNET)],
-            now: Timestamp::EPOCH,
+            now: Now::default(),
             delivered: 0,
         })
     }
 
     /// Pushes a batch, a nanosecond later than what came before.
     pub(crate) fn push(&mut self, batch: Batch<'_>) {
-        self.now = self.now.plus_nanos(1);
+        self.now.wall = self.now.wall.plus_nanos(1);
+        self.now.steady_ns = self.now.steady_ns.saturating_add(1);
         self.delivered += batch.len() as u64;
         let mut packets = Packets::all(batch, &self.interfaces, self.now);
         if !packets.is_empty() {
@@ -152,14 +153,18 @@ impl Trial {
 
     /// Tells the time.
     pub(crate) fn tick(&mut self, now: i64) {
-        self.now = Timestamp::from_nanos(now);
-        let moment = Moment { now: self.now, interfaces: &[] };
-        self.graph.tick(&moment).expect("nothing fails");
+        self.tick_at(Now::unset(Timestamp::from_nanos(now)));
+    }
+
+    /// Tells the time by both clocks.
+    pub(crate) fn tick_at(&mut self, now: Now) {
+        self.now = now;
+        self.graph.tick(&Moment::new(now, &[])).expect("nothing fails");
     }
 
     /// Completes the stages.
     pub(crate) fn finish(&mut self) {
-        let moment = Moment { now: self.now, interfaces: &[] };
+        let moment = Moment::new(self.now, &[]);
         self.graph.finish(&moment).expect("nothing fails");
     }
 

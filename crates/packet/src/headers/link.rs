@@ -8,6 +8,9 @@
 //! raw         IP, by its version
 //! loopback    address family 4 | IP
 //! PPP         [ff 03] | protocol 1 (odd) or 2
+//! frame relay address 2 | 03 | cc or 8e | IP, or address 2 | type 2
+//! DSA, BRCM   Ethernet with a tag of 4 bytes (EDSA: 8) before the type, or before the frame
+//! others      IPoIB, IPNET, SLIP: a header of a fixed length; FDDI, ATM: 802.2 behind one, or at once
 //! ```
 //!
 //! A type leads to a header, and that to the next type, until one is that of a network header; at most [`LINK_HEADERS_MAX`] times.
@@ -50,6 +53,12 @@ const COOKED_802_2: u16 = 4;
 /// The numbers that libpcap has for raw IP in memory, which old files carry too.
 const DLT_RAW: LinkType = LinkType(12);
 const DLT_RAW_OPENBSD: LinkType = LinkType(14);
+
+/// Frame control of LLC frames (ISO 9314-2), without its last four bits.
+const FDDI_LLC: u8 = 0x50;
+
+/// Traffic of a SunATM header that is no LLC frame.
+const ATM_LAN_EMULATION: u8 = 1;
 
 /// Address families: IPv4's is the same everywhere, IPv6's is that of Linux, NetBSD, FreeBSD and macOS.
 const INET: u32 = 2;
@@ -112,7 +121,19 @@ impl Headers {
                 (cooked_type(u16_at(data, 0)?)?, 20)
             }
             LinkType::NULL | LinkType::LOOP => (loopback(self.link_type, data)?, 4),
-            LinkType::C_HDLC => (u16_at(data, 2)?, 4),
+            LinkType::C_HDLC | LinkType::HDLC => (u16_at(data, 2)?, 4),
+            LinkType::DSA_TAG_DSA | LinkType::DSA_TAG_BRCM | LinkType::DSA_TAG_BRCM_PREPEND => {
+                (u16_at(data, ETHERNET_TYPE + 4)?, ETHERNET_LEN + 4)
+            }
+            LinkType::DSA_TAG_EDSA => (u16_at(data, ETHERNET_TYPE + 8)?, ETHERNET_LEN + 8),
+            LinkType::FRELAY => frame_relay(data)?,
+            LinkType::IPOIB => (u16_at(data, 40)?, 44),
+            LinkType::IPNET | LinkType::SLIP | LinkType::SLIP_BSDOS => {
+                raw(data, if self.link_type == LinkType::IPNET { 24 } else { 16 })?
+            }
+            LinkType::FDDI if u8_at(data, 0)? & 0xf0 == FDDI_LLC => (LENGTH_MAX, 13),
+            LinkType::ATM_RFC1483 | LinkType::ATM_CLIP => (LENGTH_MAX, 0),
+            LinkType::SUNATM if u8_at(data, 0)? & 0x0f != ATM_LAN_EMULATION => (LENGTH_MAX, 4),
             LinkType::PPP | LinkType::PPP_PPPD => ppp_link(data)?,
             LinkType::PPP_HDLC => hdlc_link(data)?,
             LinkType::PPP_ETHER => pppoe(data, 0)?,
@@ -214,6 +235,17 @@ fn hdlc_link(data: &[u8]) -> Option<Next> {
     match array(data, 0)? {
         [0x0f | 0x8f, _] => Some((u16_at(data, 2)?, 4)),
         _ => ppp_link(data),
+    }
+}
+
+/// Behind an address of two bytes: a control byte and a network layer protocol (RFC 2427), or Cisco's type.
+fn frame_relay(data: &[u8]) -> Option<Next> {
+    match array(data, 0)? {
+        &[first, second, _, _] if first & 1 != 0 || second & 1 == 0 => None,
+        [_, _, 0x03, 0xcc] => Some((IPV4, 4)),
+        [_, _, 0x03, 0x8e] => Some((IPV6, 4)),
+        [_, _, 0x03, _] => None,
+        &[_, _, t0, t1] => Some((u16::from_be_bytes([t0, t1]), 4)),
     }
 }
 

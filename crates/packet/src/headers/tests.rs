@@ -60,6 +60,37 @@ fn snap_and_length() {
 }
 
 #[test]
+fn serial_lines_rings_and_switch_tags() {
+    let snap: &[u8] = &[0xaa, 0xaa, 3, 0, 0, 0, 8, 0];
+    let addresses: &[u8] = &[2; 12];
+    for (link_type, header) in [
+        (LinkType::HDLC, vec![0x0f, 0, 8, 0]),
+        (LinkType::DSA_TAG_DSA, [addresses, &[1, 32, 32, 5, 8, 0]].concat()),
+        (LinkType::DSA_TAG_EDSA, [addresses, &[0xda, 0xda, 0, 0, 1, 32, 32, 5, 8, 0]].concat()),
+        (LinkType::DSA_TAG_BRCM, [addresses, &[0x20, 0, 0, 3, 8, 0]].concat()),
+        (LinkType::DSA_TAG_BRCM_PREPEND, [&[0x20, 0, 0, 3], addresses, &[8, 0]].concat()),
+        (LinkType::FRELAY, vec![0x18, 0x41, 3, 0xcc]),
+        (LinkType::FRELAY, vec![0x18, 0x41, 8, 0]),
+        (LinkType::IPOIB, [&[0; 40][..], &[8, 0, 0, 0]].concat()),
+        (LinkType::IPNET, vec![1; 24]),
+        (LinkType::SLIP, vec![0; 16]),
+        (LinkType::FDDI, [&[0x50], addresses, snap].concat()),
+        (LinkType::ATM_RFC1483, snap.to_vec()),
+        (LinkType::SUNATM, [&[2, 0, 0, 64], snap].concat()),
+    ] {
+        let data = [header.clone(), tcp()].concat();
+        let headers = Headers::parse_data(link_type, &data);
+        assert_eq!((headers.ether_type(), headers.l3()), (Some(0x0800), Some(header.len())), "{link_type}");
+        assert_eq!(headers.ports(&data), Some((1024, 80)), "{link_type}");
+        for end in 0..data.len() {
+            Headers::parse_data(link_type, &data[..end]);
+        }
+    }
+    let management = Headers::parse_data(LinkType::FDDI, &[&[0x41], addresses, snap, &tcp()].concat());
+    assert_eq!(management.l3(), None);
+}
+
+#[test]
 fn malformed_ip_is_none() {
     for (at, value) in [(0, 0x55), (0, 0x44), (0, 0x65)] {
         let mut packet = tcp();

@@ -9,8 +9,10 @@
 //!
 //! Each table function says whether it knew the protocol (and printed it); `Ok(false)` means that nothing was printed.
 
+mod babel;
 mod bfd;
 mod bgp;
+mod configuration_test;
 pub(crate) mod dhcp;
 mod dhcp6;
 pub(crate) mod dns;
@@ -19,15 +21,21 @@ mod hsrp;
 mod isakmp;
 mod kerberos;
 mod l2tp;
+mod lisp;
+mod lsp_ping;
 mod monitoring;
 pub(crate) mod nfs;
 pub(crate) mod ntp;
+mod olsr;
+mod openflow;
 mod ospf;
+mod ptp;
 mod radius;
 mod redis;
 mod rip;
 mod ripng;
 mod routing;
+mod rpki;
 pub(crate) mod sctp;
 mod snmp;
 mod ssh;
@@ -46,6 +54,7 @@ use crate::tunnel::{geneve, gre, vxlan};
 use dns::Carrier;
 
 pub(crate) use crate::llc::print as llc;
+pub(crate) use snmp::print as snmp;
 
 /// The payload of a TCP segment, after the TCP header's text. `Ok(false)` leaves it to the caller to end the line.
 pub(crate) fn tcp(
@@ -71,6 +80,8 @@ pub(crate) fn tcp(
         redis::print(cx, span);
     } else if is(22) {
         ssh::print(cx, span)?;
+    } else if is(openflow::PORT) || is(openflow::OLD_PORT) {
+        openflow::print(cx, span)?;
     } else if is(21) {
         cx.text(": ");
         text_protocol::print(cx, span, &text_protocol::FTP)?;
@@ -80,6 +91,8 @@ pub(crate) fn tcp(
     } else if is(554) || is(8554) {
         cx.text(": ");
         text_protocol::print(cx, span, &text_protocol::RTSP)?;
+    } else if is(323) {
+        rpki::print(cx, span)?;
     } else if is(646) {
         monitoring::ldp(cx, span)?;
     } else if is(53) {
@@ -131,12 +144,18 @@ pub(crate) fn udp(
         ripng::print(cx, span)?;
     } else if is(546) || is(547) {
         dhcp6::print(cx, span)?;
+    } else if is(6696) || is(6697) {
+        babel::print(cx, span)?;
     } else if destination_port == 1985 {
         hsrp::print(cx, span)?;
     } else if is(1645) || is(1812) || is(1646) || is(1813) || is(1700) || is(3799) {
         radius::print(cx, span)?;
     } else if is(646) {
         monitoring::ldp(cx, span)?;
+    } else if is(698) {
+        olsr::print(cx, span, ip.is_v4())?;
+    } else if is(3503) {
+        lsp_ping::print(cx, span)?;
     } else if matches!(destination_port, bfd::CONTROL | bfd::ECHO | bfd::MULTIHOP | bfd::LAG) {
         bfd::print(cx, span, destination_port)?;
     } else if is(6343) {
@@ -149,8 +168,12 @@ pub(crate) fn udp(
         vxlan::print(cx, span)?;
     } else if is(6081) {
         geneve::print(cx, span)?;
+    } else if is(4342) {
+        lisp::print(cx, span)?;
     } else if is(4790) {
         vxlan::print_gpe(cx, span)?;
+    } else if is(ptp::EVENT) || is(ptp::GENERAL) {
+        ptp::print(cx, span)?;
     } else {
         return Ok(false);
     }
@@ -188,9 +211,15 @@ pub(crate) fn ethertype(cx: &mut Context<'_>, span: Span<'_>, ethertype: u16) ->
     match ethertype {
         0x88cc => crate::llc::lldp::print(cx, span)?,
         0x888e => eap::print_lan(cx, span)?,
+        0x9000 => configuration_test::print(cx, span)?,
+        0x88f7 => ptp::print(cx, span)?,
         0x8809 => crate::llc::slow::print(cx, span)?,
-        // IS-IS in jumbo frames: the length would not fit an IEEE 802.3 header.
-        0x00fe => crate::llc::iso::print(cx, span)?,
+        // Not assigned, but used by Cisco; a byte of padding goes before the protocol's.
+        0xfefe if span.length == 0 || span.captured() == 0 => {
+            cx.protocol = "isoclns";
+            cx.cut();
+        }
+        0xfefe => crate::llc::iso::print(cx, span.skip(1))?,
         _ => return Ok(false),
     }
     Ok(true)

@@ -2,7 +2,7 @@
 
 use super::walk::Walk;
 use super::write::Writer;
-use super::{dhcp, dns, security, tunnel};
+use super::{control, dhcp, dns, security, tunnel};
 use crate::app::ntp;
 use crate::bytes::{Cut, Printed, Span};
 
@@ -21,6 +21,12 @@ pub(super) fn tcp(walk: &mut Walk, span: Span<'_>, (source, destination): (u16, 
     }
     if security::tls(walk, span) || security::ssh(walk, span) || http(walk, span) {
         return Ok(());
+    }
+    if is(6633) || is(6653) {
+        return control::openflow(walk, span);
+    }
+    if is(323) {
+        return control::rpki(walk, span);
     }
     if is(25) || is(587) {
         text_line(walk, "smtp", span);
@@ -51,6 +57,16 @@ pub(super) fn udp(walk: &mut Walk, span: Span<'_>, (source, destination): (u16, 
         dhcp::message(walk, span)
     } else if is(123) {
         time(walk, span)
+    } else if is(319) || is(320) {
+        control::ptp(walk, span)
+    } else if is(4342) {
+        control::lisp(walk, span)
+    } else if is(6696) || is(6697) {
+        control::babel(walk, span)
+    } else if is(698) {
+        control::olsr(walk, span)
+    } else if is(3503) {
+        control::lsp_ping(walk, span)
     } else if is(4789) {
         tunnel::vxlan(walk, span)
     } else if is(6081) {

@@ -4,7 +4,7 @@ use tapline_packet::{LinkType, VlanTag};
 
 use super::walk::Walk;
 use super::write::Writer;
-use super::{network, wireless};
+use super::{control, network, serial, wireless};
 use crate::bytes::{Cut, Printed, Span};
 
 /// How many tags in a row are decoded; what follows is payload.
@@ -27,10 +27,8 @@ pub(super) fn packet(walk: &mut Walk, span: Span<'_>, link_type: LinkType, strip
         LinkType(9 | 50) => ppp(walk, span),
         LinkType::LINUX_SLL => cooked(walk, span),
         LinkType::LINUX_SLL2 => cooked2(walk, span),
-        _ => {
-            walk.payload(span);
-            Ok(())
-        }
+        LinkType::PPP_PPPD => ppp(walk, span),
+        _ => serial::packet(walk, span, link_type),
     };
 }
 
@@ -55,6 +53,11 @@ fn by_kind(walk: &mut Walk, kind: u16, span: Span<'_>) -> Printed {
         ETHERTYPE_MIN.. => network::by_ethertype(walk, kind, span),
         length => llc(walk, span.limit(usize::from(length).min(span.length))),
     }
+}
+
+/// What stands where an EtherType may stand, behind a switch's tag.
+pub(super) fn behind_addresses(walk: &mut Walk, kind: u16, span: Span<'_>) -> Printed {
+    tagged(walk, kind, span, None)
 }
 
 /// What may begin with VLAN tags: a stripped one, then those among the bytes, outermost first.
@@ -125,7 +128,8 @@ pub(super) fn llc(walk: &mut Walk, span: Span<'_>) -> Printed {
     }
 }
 
-fn snap(walk: &mut Walk, span: Span<'_>) -> Printed {
+/// SNAP (IEEE 802), and what it names.
+pub(super) fn snap(walk: &mut Walk, span: Span<'_>) -> Printed {
     let (oui, protocol) = walk.layer("snap", |json| {
         let (oui, protocol) = (span.u24(0)?, span.u16(3)?);
         json.hex_field("oui", oui, 6);
@@ -136,6 +140,7 @@ fn snap(walk: &mut Walk, span: Span<'_>) -> Printed {
     match (oui, protocol) {
         // Encapsulated Ethernet (RFC 1042), and Cisco's bridges.
         (0x00_0000 | 0x00_00f8, _) => network::by_ethertype(walk, protocol, rest),
+        (0x00_000c, 0x0111) => control::udld(walk, rest),
         // Per-VLAN spanning tree.
         (0x00_000c, 0x010b) => spanning_tree(walk, rest),
         _ => {

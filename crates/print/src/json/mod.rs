@@ -10,11 +10,13 @@
 //! was cut short has its fields as far as they were captured, and `truncated` names the protocol that was cut.
 
 mod application;
+mod control;
 mod dhcp;
 mod dns;
 mod link;
 mod network;
 mod security;
+mod serial;
 mod time;
 mod transport;
 mod tunnel;

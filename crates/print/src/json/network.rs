@@ -2,7 +2,7 @@
 
 use super::walk::Walk;
 use super::write::Writer;
-use super::{link, transport, tunnel};
+use super::{control, link, transport, tunnel};
 use crate::bytes::{Cut, Printed, Span};
 
 /// How many labels of an MPLS stack are decoded.
@@ -19,6 +19,7 @@ pub(super) fn by_ethertype(walk: &mut Walk, ethertype: u16, span: Span<'_>) -> P
         0x0806 | 0x8035 => link::arp(walk, span),
         0x8847 | 0x8848 => mpls(walk, span),
         0x8864 => tunnel::pppoe(walk, span),
+        0x88f7 => control::ptp(walk, span),
         0x6558 => walk.inner(span, |walk| link::ethernet(walk, span, None)),
         _ => {
             walk.payload(span);

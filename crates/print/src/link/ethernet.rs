@@ -35,6 +35,25 @@ pub(crate) fn frame(cx: &mut Context<'_>, span: Span<'_>, encapsulation: &str) -
     after_addresses(cx, span.skip(ADDRESSES_LEN), &frame)
 }
 
+/// Prints a frame with a switch's tag of `tag_len` bytes behind the addresses; how many bytes all headers have.
+pub(super) fn switched(
+    cx: &mut Context<'_>,
+    span: Span<'_>,
+    tag_len: usize,
+    print_tag: impl FnOnce(&mut Context<'_>, Span<'_>) -> Printed,
+) -> Result<usize, Cut> {
+    if span.captured() < HEADER_LEN + tag_len {
+        cx.cut();
+        return Ok(span.captured());
+    }
+    let frame = Frame { addresses: span.array(0)?, length: span.length };
+    if cx.options.link_header {
+        frame.print_addresses(cx);
+    }
+    print_tag(cx, span.skip(ADDRESSES_LEN))?;
+    Ok(tag_len + after_addresses(cx, span.skip(ADDRESSES_LEN + tag_len), &frame)?)
+}
+
 /// What of a frame is shown late if its payload turns out to be unknown.
 struct Frame {
     addresses: [u8; ADDRESSES_LEN],

@@ -6,6 +6,7 @@
 
 use crate::bytes::{Printed, Span};
 use crate::context::{Context, put};
+use crate::llc::iso;
 use crate::net::{ipv4, ipv6};
 use crate::text::Text;
 
@@ -73,9 +74,11 @@ fn payload(cx: &mut Context<'_>, span: Span<'_>, label: u32) -> Printed {
             cx.text(gap);
             ipv6::print(cx, span)
         }
-        _ => {
-            cx.unknown(span);
-            Ok(())
+        0x81..=0x83 if !matches!(label, 0 | 2 | 3) => {
+            cx.text(gap);
+            iso::print(cx, span)
         }
+        _ if cx.options.hex.shows_hex() || cx.options.quiet => Ok(()),
+        _ => cx.hex_and_ascii_to_end(span),
     }
 }

@@ -8,6 +8,7 @@
 use crate::bytes::{Cut, Printed, Span};
 use crate::context::{Context, lookup, put};
 use crate::link::{ethertype, mpls};
+use crate::llc::iso;
 use crate::net::{ipv4, ipv6};
 use crate::text::Text;
 
@@ -20,6 +21,7 @@ const HEADER_LEN: usize = 4;
 const IP: u16 = 0x0021;
 const VJ_UNCOMPRESSED: u16 = 0x002f;
 const MULTILINK: u16 = 0x003d;
+const OSI: u16 = 0x0023;
 const IPV6: u16 = 0x0057;
 const COMPRESSED: u16 = 0x00fd;
 const MPLS_UNICAST: u16 = 0x0281;
@@ -41,7 +43,7 @@ const EAP: u16 = 0xc227;
 
 const NAMES: &[(u16, &str)] = &[
     (IP, "IP"),
-    (0x0023, "OSI"),
+    (OSI, "OSI"),
     (0x0025, "NS"),
     (0x0027, "DECNET"),
     (0x0029, "APPLE"),
@@ -154,7 +156,6 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
         let known = name(protocol);
         put!(cx, "{} (0x{protocol:04x}), length {}", known.unwrap_or("unknown"), span.length);
         if known.is_none() {
-            cx.hex_lines("\n\t", rest);
             return Ok(());
         }
         cx.text(": ");
@@ -172,6 +173,7 @@ fn payload(cx: &mut Context<'_>, span: Span<'_>, protocol: u16) -> Printed {
         IP | ethertype::IPV4 | VJ_UNCOMPRESSED => ipv4::print(cx, span),
         IPV6 | ethertype::IPV6 => ipv6::print(cx, span),
         MPLS_UNICAST | MPLS_MULTICAST => mpls::print(cx, span),
+        OSI => iso::print(cx, span),
         COMPRESSED => {
             cx.text("compressed PPP data");
             Ok(())

@@ -42,6 +42,7 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
         cx.invalid();
         return Ok(());
     }
+    span.need(HEADER_LEN)?;
     let first = span.u8(0)?;
     if first >> 4 != 1 {
         put!(cx, " [ver {}]", first >> 4);

@@ -11,14 +11,21 @@ use crate::context::{Context, lookup, put};
 use crate::text::Text;
 use crate::{link, net};
 
-const NETWORK_PROTOCOLS: &[(u8, &str)] = &[
+/// Network layer protocol identifiers (ISO/IEC TR 9577).
+pub(crate) const NETWORK_PROTOCOLS: &[(u8, &str)] = &[
     (0x00, "NULL"),
     (0x08, "Q.933"),
+    (0x09, "LMI"),
     (0x80, "SNAP"),
     (0x81, "CLNP"),
     (0x82, "ES-IS"),
     (0x83, "IS-IS"),
+    (0x84, "CONS"),
+    (0x85, "IDRP"),
+    (0x8a, "X25 ES-IS"),
     (0x8e, "IPv6"),
+    (0xb1, "FRF.15"),
+    (0xc1, "ISIS_SPB"),
     (0xcc, "IPv4"),
     (0xcf, "PPP"),
 ];
@@ -48,9 +55,18 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
         0xcc => net::ipv4::print(cx, span.skip(1)),
         0x8e => net::ipv6::print(cx, span.skip(1)),
         0xcf => link::ppp::print(cx, span.skip(1)),
+        0x08 => link::q933::print(cx, span.skip(1)),
+        0x00 => {
+            cx.text(if cx.options.link_header { "" } else { ", " });
+            put!(cx, "length: {}", span.length);
+            Ok(())
+        }
         _ => {
             if !cx.options.link_header {
-                put!(cx, "OSI NLPID {name} (0x{protocol:02x}): ");
+                match protocol {
+                    0x81 | 0x82 => put!(cx, "OSI NLPID {name} (0x{protocol:02x}): "),
+                    _ => put!(cx, "OSI NLPID 0x{protocol:02x} unknown, "),
+                }
             }
             put!(cx, "length: {}", span.length);
             if span.length > 1 {

@@ -11,6 +11,7 @@ pub(crate) mod iso;
 pub(crate) mod lldp;
 pub(crate) mod slow;
 mod stp;
+mod udld;
 
 use crate::bytes::{Cut, Span};
 use crate::context::{Context, lookup, put};
@@ -28,6 +29,8 @@ pub(crate) struct Llc {
 }
 
 const SNAP_LEN: usize = 5;
+/// Bytes before a bridged frame behind an LLC header (RFC 2684, 5.2).
+const LLC_BRIDGE_PAD: usize = 2;
 const UNNUMBERED_INFORMATION: u16 = 3;
 const POLL_UNNUMBERED: u16 = 0x10;
 const POLL: u16 = 0x100;
@@ -95,7 +98,7 @@ const BRIDGED_PROTOCOLS: &[(u16, &str)] = &[
     (0x0009, "Token Ring w/o FCS"),
     (0x0004, "FDDI + FCS"),
     (0x000a, "FDDI w/o FCS"),
-    (0x0006, "802.6 + FCS"),
+    (0x0005, "802.6 + FCS"),
     (0x000b, "802.6 w/o FCS"),
     (0x000e, "BPDU"),
 ];
@@ -140,7 +143,7 @@ pub(crate) fn print(
     cx.protocol = "llc";
     let Some(header) = Header::read(span) else {
         cx.cut();
-        cx.unknown(span);
+        cx.hex_and_ascii(span);
         return Ok(Llc { header_len: span.captured().min(span.length), known: true });
     };
     if header.source == GLOBAL && header.destination == GLOBAL {
@@ -153,7 +156,7 @@ pub(crate) fn print(
     let rest = span.skip(header_len);
     let known = match header.plain_access_point() {
         Some(SNAP) => {
-            let known = print_snap(cx, rest, source, destination)?;
+            let known = print_snap(cx, rest, source, destination, LLC_BRIDGE_PAD)?;
             return Ok(Llc { header_len: header_len + SNAP_LEN, known });
         }
         Some(SPANNING_TREE) => stp::print(cx, rest).map(|()| true)?,
@@ -283,12 +286,13 @@ fn print_identification(cx: &mut Context<'_>, rest: Span<'_>) -> bool {
     }
 }
 
-/// A SNAP header and what it carries. Whether that was known.
-fn print_snap(
+/// A SNAP header and what it carries. Whether that was known. A bridged frame has `bridge_pad` bytes before it.
+pub(crate) fn print_snap(
     cx: &mut Context<'_>,
     span: Span<'_>,
     source: Option<[u8; 6]>,
     destination: Option<[u8; 6]>,
+    bridge_pad: usize,
 ) -> Result<bool, Cut> {
     cx.protocol = "snap";
     if span.limit(span.length).need(SNAP_LEN).is_err() {
@@ -300,7 +304,7 @@ fn print_snap(
     if cx.options.link_header {
         print_snap_header(cx, organization, protocol, rest.length);
     }
-    let known = print_snap_payload(cx, rest, organization, protocol)?;
+    let known = print_snap_payload(cx, rest, organization, protocol, bridge_pad)?;
     if !known && !cx.options.link_header {
         if let (Some(source), Some(destination)) = (source, destination) {
             cx.mac(&source);
@@ -309,7 +313,12 @@ fn print_snap(
             cx.text(" ");
         }
         cx.text("SNAP, ");
-        print_snap_header(cx, organization, protocol, rest.length);
+        if organization == ETHERNET_ORGANIZATION {
+            let name = ethertype::name(protocol).unwrap_or("Unknown");
+            put!(cx, "ethertype {name} (0x{protocol:04x}), length {}: ", rest.length);
+        } else {
+            print_snap_header(cx, organization, protocol, rest.length);
+        }
     }
     Ok(known)
 }
@@ -330,6 +339,7 @@ fn print_snap_payload(
     rest: Span<'_>,
     organization: u32,
     protocol: u16,
+    bridge_pad: usize,
 ) -> Result<bool, Cut> {
     match (organization, protocol) {
         (ETHERNET_ORGANIZATION | CISCO_BRIDGED, _) => return net::ethertype(cx, rest, protocol),
@@ -340,11 +350,15 @@ fn print_snap_payload(
             cx.protocol = "dtp";
             put!(cx, "DTPv{}, length {}", rest.u8(0)?, rest.length);
         }
+        (CISCO, 0x0111) => udld::print(cx, rest)?,
         (CISCO, 0x010b | 0x010c) => stp::print(cx, rest)?,
-        // Two bytes of padding go before the frame.
         (BRIDGED, 0x0001 | 0x0007) => {
-            rest.need(2)?;
-            link::ethernet::print(cx, rest.skip(2))?;
+            rest.need(bridge_pad)?;
+            link::ethernet::print(cx, rest.skip(bridge_pad))?;
+        }
+        (BRIDGED, 0x0004 | 0x000a) => {
+            rest.need(bridge_pad + 1)?;
+            cx.nested(|cx| link::fddi::frame(cx, rest.skip(bridge_pad + 1)).map(drop))?;
         }
         (BRIDGED, 0x000e) => stp::print(cx, rest)?,
         _ => return Ok(false),

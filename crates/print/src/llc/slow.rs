@@ -38,6 +38,7 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
         }
         _ => {
             put!(cx, "unknown ({subtype}), length {}", span.length);
+            cx.hex_lines("\n\t", span);
             return Ok(());
         }
     }

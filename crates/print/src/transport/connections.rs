@@ -5,6 +5,8 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 
+use crate::link::slip::Lengths;
+
 /// The most connections kept; past it, all known so far are forgotten and numbers start absolute again.
 const CONNECTIONS_MAX: usize = 1 << 18;
 
@@ -33,11 +35,13 @@ pub(crate) struct Relative {
 /// Connections seen so far.
 pub(crate) struct Connections {
     origins: HashMap<Ends, Origin>,
+    /// What SLIP's compression leaves to the receiver's memory.
+    pub(crate) slip: Lengths,
 }
 
 impl Connections {
     pub(crate) fn new() -> Connections {
-        Connections { origins: HashMap::new() }
+        Connections { origins: HashMap::new(), slip: Lengths::new() }
     }
 
     /// The numbers of a segment with an acknowledgement. The first segment of a connection, and each that opens one

@@ -175,7 +175,8 @@ impl ParquetWriter {
     /// As for [`export`](Self::export).
     pub fn flush(&mut self, now: Timestamp) -> Result<(), Error> {
         let time = i64::try_from(self.limits.time.as_nanos()).unwrap_or(i64::MAX);
-        let is_old = |hour: &Hour| now.since(hour.since) >= time;
+        // A clock that was set back must not keep a file open until it has come there again.
+        let is_old = |hour: &Hour| !(0..time).contains(&now.since(hour.since));
         while !self.is_stream
             && let Some(at) = self.hours.iter().position(is_old)
         {
