@@ -454,6 +454,9 @@ fn name_of(link_type: LinkType) -> String {
 }
 
 #[cfg(test)]
+mod attacks;
+
+#[cfg(test)]
 mod tests {
     use std::sync::Mutex;
     use std::sync::atomic::AtomicU64;

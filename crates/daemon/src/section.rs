@@ -90,7 +90,7 @@ impl Section {
             let cost = now.saturating_sub(before);
             before = now;
             self.part_len = part_len(self.part_len, len, cost);
-            if purses.spend(self.payer, cost) <= 0 {
+            if !purses.spend(self.payer, cost) {
                 return true;
             }
         }
@@ -140,9 +140,9 @@ mod tests {
         let mut allowed = Selection::none();
         allowed.select_all(BATCH_MAX);
         allowed.retain(|index| index % 2 == 0);
-        let mut ask = |full| {
+        let mut ask = |span| {
             let mut pairs = Vec::new();
-            let mut purses = Purses::new(full, 0);
+            let mut purses = Purses::new(span, 0);
             section.forget_cost();
             let is_over = section.ask(&batch, &allowed, &mut purses, &mut |index, reader| {
                 pairs.push((index, reader));

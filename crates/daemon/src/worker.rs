@@ -32,6 +32,8 @@ use tapline_filter::Options;
 use tapline_filter::bpf::Program;
 use tapline_filter::set::{Accept, Filter, FilterId, FilterSet, Matches, Mode};
 use tapline_packet::{LinkType, Selection, Timestamp};
+#[cfg(feature = "jit")]
+use tapline_packet::{Meta, Packet};
 use tapline_ring::{Place as Counted, ReaderId, ReaderParts, ReaderSpec, SourceCounts, Standing, Start};
 use tapline_sys::{clock, usage};
 use tapline_tap::protocol::ReaderCounts;
@@ -54,10 +56,11 @@ const FULL_NAP: Duration = Duration::from_millis(4);
 const TEND_EVERY: Duration = Duration::from_millis(100);
 /// One sleep of the writer for a lossless reader.
 const ROOM_WAIT: Duration = Duration::from_millis(20);
-/// Processor time that the readers of a user may take at once, before it is measured by the second.
-const PURSE: Duration = Duration::from_millis(100);
-/// Likewise for coming, leaving and other filters.
-const ORDER_PURSE: Duration = Duration::from_millis(500);
+/// Readers of a user may take at once what processor time they may take in this time.
+const PURSE: Duration = Duration::from_millis(500);
+/// Likewise for coming, leaving and other filters, for which each user may take 200 ms a second.
+const ORDER_PURSE: Duration = Duration::from_millis(2500);
+const ORDER_TIME_MS: u32 = 200;
 /// What a user pays for a reader that is woken: one system call of the writer, 2 to 4 us on the machines that were
 /// measured.
 const WAKE: Duration = Duration::from_micros(3);
@@ -406,7 +409,7 @@ impl Desk {
         self.purses.fill((self.clock)());
         self.order_purses.fill((self.clock)());
         let ((), cost) = spent(|| order(self));
-        self.order_purses.spend(payer, cost);
+        self.order_purses.spend(Payer { time_ms: ORDER_TIME_MS, ..payer }, cost);
     }
 
     /// What is to be done now and then.
@@ -562,10 +565,13 @@ pub(crate) fn compile(text: &str, options: &Options) -> Result<Filter, String> {
     Filter::compile_with(text, options, &ready).map_err(|error| error.render(text))
 }
 
-/// A program as native code.
+/// A program as native code. All of that is made here, by the thread that answers: code for one packet would else be made
+/// at the first packet, by the thread that captures, which takes some 8 ms for a program of 4,096 instructions.
 #[cfg(feature = "jit")]
 pub(crate) fn ready(program: Program) -> Arc<dyn Accept> {
-    tapline_jit::Residuals::of_process().ready(program)
+    let ready = tapline_jit::Residuals::of_process().ready(program);
+    ready.accepts(Packet { data: &[], meta: &Meta::default() });
+    ready
 }
 
 /// A program in the interpreter.

@@ -11,8 +11,10 @@ use crate::client::Client;
 use crate::memory::Allowance;
 use crate::{Capture, Who};
 
-/// Processor time that requests of a user may take at once.
-pub(super) const REQUEST_PURSE: Duration = Duration::from_secs(1);
+/// Processor time that requests of each user may take of the control thread, in milliseconds a second; and what they may
+/// take at once is what they may take in so long.
+const REQUEST_TIME_MS: u32 = 200;
+pub(super) const REQUEST_PURSE: Duration = Duration::from_secs(5);
 /// How long the status of a capture is told again to users, before it is asked of the threads that capture.
 pub(super) const STATUS_KEPT: Duration = Duration::from_millis(50);
 
@@ -48,7 +50,7 @@ impl Server {
     pub(super) fn at_cost_of<T>(&mut self, payer: Option<Payer>, work: impl FnOnce(&mut Server) -> T) -> T {
         let Some(payer) = payer else { return work(self) };
         let (result, cost) = spent(|| work(self));
-        self.purses.spend(payer, cost);
+        self.purses.spend(Payer { time_ms: REQUEST_TIME_MS, ..payer }, cost);
         result
     }
 

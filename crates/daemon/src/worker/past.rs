@@ -195,7 +195,7 @@ impl<'a> Paid<'a> {
     fn pay(&mut self) {
         let Some(payer) = self.payer else { return };
         let now = usage::thread_time();
-        self.is_over |= self.purses.spend(payer, now.saturating_sub(self.before)) <= 0;
+        self.is_over |= !self.purses.spend(payer, now.saturating_sub(self.before));
         self.before = now;
     }
 
