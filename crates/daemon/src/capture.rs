@@ -13,7 +13,7 @@ use tapline_filter::set::Filter;
 use tapline_filter::{Handle, Options, SystemNames};
 use tapline_packet::{Interface, LinkType};
 use tapline_ring::{ReaderParts, ReaderSpec, Standing, Start};
-use tapline_sys::{Wakeup, clock};
+use tapline_sys::Wakeup;
 use tapline_tap::protocol::{CaptureStatus, ReaderCounts};
 
 use crate::budget::Payer;
@@ -102,14 +102,14 @@ impl Capture {
     /// # Errors
     /// [`Error::NoInterface`], [`Error::LinkTypes`], [`Error::System`] without a thread.
     pub fn start(rule: CaptureRule, sources: Vec<Box<dyn Source>>) -> Result<Capture, Error> {
-        Capture::start_by(rule, sources, clock::monotonic_ns)
+        Capture::start_by(rule, sources, None)
     }
 
-    /// Likewise; processor time of users is measured by the second of `clock`, in nanoseconds.
+    /// Likewise; processor time that users may take is by the second of `clock`, in nanoseconds, if there is one.
     fn start_by(
         rule: CaptureRule,
         sources: Vec<Box<dyn Source>>,
-        clock: fn() -> u64,
+        clock: Option<fn() -> u64>,
     ) -> Result<Capture, Error> {
         let mut interfaces = sources.first().map(|source| source.interfaces().to_vec()).unwrap_or_default();
         // Files seldom say what they were captured on.

@@ -57,7 +57,7 @@ const TEND_EVERY: Duration = Duration::from_millis(100);
 /// One sleep of the writer for a lossless reader.
 const ROOM_WAIT: Duration = Duration::from_millis(20);
 /// Readers of a user may take at once what processor time they may take in this time.
-const PURSE: Duration = Duration::from_millis(500);
+const PURSE: Duration = Duration::from_millis(250);
 /// Likewise for coming, leaving and other filters, for which each user may take 200 ms a second.
 const ORDER_PURSE: Duration = Duration::from_millis(2500);
 const ORDER_TIME_MS: u32 = 200;
@@ -187,8 +187,9 @@ pub(crate) struct Setting {
     /// Nothing is read as long as there are no readers: a file would be over.
     pub(crate) waits_for_readers: bool,
     pub(crate) options: Options,
-    /// Nanoseconds of a clock that never goes back: what fills purses.
-    pub(crate) clock: fn() -> u64,
+    /// What fills purses, in nanoseconds; none for the time that the worker has: its processor time, and what it waits for
+    /// packets. Where others keep the processor from it, purses fill the slower.
+    pub(crate) clock: Option<fn() -> u64>,
 }
 
 /// Somebody who wants packets.
@@ -221,6 +222,35 @@ enum Use {
     Gate(usize),
 }
 
+/// The time that a worker has.
+#[derive(Clone, Copy, Debug)]
+struct Time {
+    clock: Option<fn() -> u64>,
+    /// Up to when it last began or ended to wait for packets.
+    had: Duration,
+    /// Processor time of the thread then.
+    worked_from: Duration,
+}
+
+impl Time {
+    /// What it had by now, in nanoseconds.
+    fn now_ns(&self) -> u64 {
+        let now = || self.had + usage::thread_time().saturating_sub(self.worked_from);
+        self.clock.map_or_else(|| now().as_nanos() as u64, |clock| clock())
+    }
+
+    /// It begins to wait for packets.
+    fn pause(&mut self) {
+        self.had += usage::thread_time().saturating_sub(self.worked_from);
+    }
+
+    /// It has waited.
+    fn go_on(&mut self, waited: Duration) {
+        self.had += waited;
+        self.worked_from = usage::thread_time();
+    }
+}
+
 /// A source and its readers.
 pub(crate) struct Worker {
     source: Box<dyn Source>,
@@ -236,7 +266,7 @@ struct Desk {
     /// Who is to be sent away.
     over: Sender<Over>,
     stop: Arc<AtomicBool>,
-    clock: fn() -> u64,
+    time: Time,
     /// Filters of the rules, and of root and the owner of the daemon.
     set: FilterSet,
     matches: Matches,
@@ -280,7 +310,7 @@ impl Worker {
         (log, over): (Sender<String>, Sender<Over>),
         stop: Arc<AtomicBool>,
     ) -> Worker {
-        let (clock, now_ns) = (setting.clock, (setting.clock)());
+        let time = Time { clock: setting.clock, had: Duration::ZERO, worked_from: usage::thread_time() };
         let restricted = if setting.counts_all { Restricted::Never } else { Restricted::Not };
         let desk = Desk {
             setting,
@@ -288,15 +318,15 @@ impl Worker {
             log,
             over,
             stop,
-            clock,
+            time,
             set: FilterSet::new(Mode::All),
             matches: Matches::new(),
             all: Selection::none(),
             views: Vec::new(),
             readers: Vec::new(),
             sections: Vec::new(),
-            purses: Purses::new(PURSE, now_ns),
-            order_purses: Purses::new(ORDER_PURSE, now_ns),
+            purses: Purses::new(PURSE, time.now_ns()),
+            order_purses: Purses::new(ORDER_PURSE, time.now_ns()),
             uses: Vec::new(),
             left: HashMap::new(),
             packets: 0,
@@ -346,7 +376,10 @@ impl Worker {
                     patience = desk.patience;
                     source.set_patience(patience);
                 }
-                source.advance(wait)
+                desk.time.pause();
+                let (before, advanced) = (Instant::now(), source.advance(wait));
+                desk.time.go_on(before.elapsed());
+                advanced
             };
             match advanced {
                 Ok(Advance::Batch) => {
@@ -406,8 +439,8 @@ impl Desk {
     /// Obeys an order of a user.
     fn at_cost_of(&mut self, payer: Option<Payer>, order: impl FnOnce(&mut Desk)) {
         let Some(payer) = payer else { return order(self) };
-        self.purses.fill((self.clock)());
-        self.order_purses.fill((self.clock)());
+        self.purses.fill(self.time.now_ns());
+        self.order_purses.fill(self.time.now_ns());
         let ((), cost) = spent(|| order(self));
         self.order_purses.spend(Payer { time_ms: ORDER_TIME_MS, ..payer }, cost);
     }
@@ -463,7 +496,9 @@ impl Desk {
             }
             if self.catch_up() > Duration::ZERO {
                 self.tend_writers();
+                self.time.pause();
                 std::thread::sleep(FULL_NAP);
+                self.time.go_on(FULL_NAP);
             }
         }
         for at in 0..self.views.len() {

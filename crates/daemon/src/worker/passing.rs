@@ -53,8 +53,8 @@ impl Desk {
         if self.sections.is_empty() {
             return;
         }
-        let Desk { sections, views, readers, purses, all, .. } = self;
-        purses.fill((self.clock)());
+        let Desk { sections, views, readers, purses, all, time, .. } = self;
+        purses.fill(time.now_ns());
         let mut is_any_over = false;
         for section in sections.iter_mut().filter(|section| !section.is_over) {
             let View { marks, cut, gate, allowed, .. } = &mut views[section.view];

@@ -37,7 +37,7 @@ impl Desk {
     pub(super) fn catch_up(&mut self) -> Duration {
         let looks = self.looks();
         let mut wait = Duration::MAX;
-        self.purses.fill((self.clock)());
+        self.purses.fill(self.time.now_ns());
         for at in 0..self.readers.len() {
             match self.replay(at, looks) {
                 Replay::More => wait = Duration::ZERO,
@@ -129,8 +129,8 @@ impl Desk {
     pub(super) fn go_on_with_the_past(&mut self) -> bool {
         let looks = self.looks();
         let mut is_on = false;
-        let Desk { readers, views, purses, .. } = self;
-        purses.fill((self.clock)());
+        let Desk { readers, views, purses, time, .. } = self;
+        purses.fill(time.now_ns());
         for Attached { id, view, past, payer, .. } in readers {
             let (Some(one), writer) = (past, &mut views[*view].writer) else { continue };
             if payer.is_some_and(|payer| !purses.is_half_full(payer.uid)) {

@@ -73,7 +73,10 @@ impl Desk {
             // It may be one of the past, or wait itself, in the order of time, for another whose past has not come yet.
             let is_on = self.go_on_with_the_past();
             let writer = &mut self.views[at].writer;
+            self.time.pause();
+            let begun = Instant::now();
             let asleep = if is_on { Ok(()) } else { writer.wait_for(id, ROOM_WAIT) };
+            self.time.go_on(begun.elapsed());
             let departed = writer.reap();
             self.depart(at, departed);
             if asleep.is_err() || self.obey(source) && self.is_out_of_patience() {
