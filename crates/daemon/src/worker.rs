@@ -57,7 +57,7 @@ const TEND_EVERY: Duration = Duration::from_millis(100);
 /// One sleep of the writer for a lossless reader.
 const ROOM_WAIT: Duration = Duration::from_millis(20);
 /// Readers of a user may take at once what processor time they may take in this time.
-const PURSE: Duration = Duration::from_millis(250);
+const PURSE: Duration = Duration::from_millis(125);
 /// Likewise for coming, leaving and other filters, for which each user may take 200 ms a second.
 const ORDER_PURSE: Duration = Duration::from_millis(2500);
 const ORDER_TIME_MS: u32 = 200;
