@@ -95,6 +95,11 @@ impl Purses {
         self.purses.iter().find(|purse| purse.payer.uid == uid)
     }
 
+    /// What a user has taken lately, in nanoseconds.
+    pub(crate) fn spent_ns(&self, uid: u32) -> i64 {
+        self.of(uid).map_or(0, |purse| purse.full_ns(self.span).saturating_sub(purse.left_ns))
+    }
+
     /// Whether at least half of a user's purse is there, and of that of all.
     pub(crate) fn is_half_full(&self, uid: u32) -> bool {
         let is_half = |purse: &Purse| purse.left_ns >= purse.full_ns(self.span) / 2;
@@ -105,8 +110,7 @@ impl Purses {
     pub(crate) fn is_empty(&self, uid: u32) -> bool {
         let share_ns = gain(TIME_OF_ALL_MS, self.span) / self.purses.len().max(1) as i64;
         self.of(uid).is_some_and(|purse| {
-            let spent_ns = purse.full_ns(self.span).saturating_sub(purse.left_ns);
-            purse.left_ns <= 0 || self.left_of_all_ns <= 0 && spent_ns > share_ns
+            purse.left_ns <= 0 || self.left_of_all_ns <= 0 && self.spent_ns(uid) > share_ns
         })
     }
 

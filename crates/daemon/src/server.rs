@@ -108,6 +108,8 @@ pub struct Server {
     /// By user: since when refusals are counted, and how many they are.
     told: HashMap<u32, (Instant, u32)>,
     begun: Instant,
+    /// Counts rounds of requests: who had the first turn in one has the last in the next.
+    turn: usize,
     /// Processor time that users may take of this thread.
     purses: Purses,
     /// Memory that users have.
@@ -147,6 +149,7 @@ impl Server {
             refused: 0,
             told: HashMap::new(),
             begun: Instant::now(),
+            turn: 0,
             purses: Purses::new(REQUEST_PURSE, clock::monotonic_ns()),
             memory: Arc::default(),
             known: RefCell::default(),
@@ -195,11 +198,8 @@ impl Server {
             let wait = if waiting.contains(&true) { Duration::ZERO } else { WAIT.min(self.wait()) };
             poller.wait(wait).map_err(|error| error.source)?;
             let is_ready = |at: usize| waiting[at] || poller.is_readable(at + 2) || poller.has_error(at + 2);
-            let ready: Vec<bool> = (0..self.clients.len()).map(is_ready).collect();
-            for at in (0..ready.len()).rev().filter(|at| ready[*at]) {
-                let payer = self.payer(&self.clients[at].who);
-                self.at_cost_of(payer, |server| server.serve(at, log));
-            }
+            let ready: Vec<usize> = (0..self.clients.len()).filter(|at| is_ready(*at)).collect();
+            self.serve_in_turn(ready, log);
             self.send_away(log);
             if poller.is_readable(1) {
                 self.accept(log);
@@ -264,10 +264,10 @@ impl Server {
 
     /// Answers what a client asks.
     fn serve(&mut self, at: usize, log: &mut dyn FnMut(&str)) {
-        let mut client = self.clients.swap_remove(at);
+        let mut client = self.clients.remove(at);
         let served = client.serve(|client, request| self.answer(client, request, log));
         match served {
-            Ok(()) => return self.clients.push(client),
+            Ok(()) => return self.clients.insert(at, client),
             Err(Over::Closed) => {}
             Err(Over::Faulty(what)) => {
                 let who = name(&client);

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use tapline_ring::ReaderSpec;
+use tapline_sys::usage;
 use tapline_tap::protocol::{Reply, UserStatus};
 
 use super::{Server, name};
@@ -15,6 +16,8 @@ use crate::{Capture, Who};
 /// take at once is what they may take in so long.
 const REQUEST_TIME_MS: u32 = 200;
 pub(super) const REQUEST_PURSE: Duration = Duration::from_secs(5);
+/// Processor time of a round of requests.
+const ROUND: Duration = Duration::from_millis(5);
 /// How long the status of a capture is told again to users, before it is asked of the threads that capture.
 pub(super) const STATUS_KEPT: Duration = Duration::from_millis(50);
 
@@ -44,6 +47,27 @@ impl Server {
     pub(super) fn wait(&self) -> Duration {
         let waiting = self.clients.iter().filter(|client| self.waits(client));
         waiting.map(|client| self.purses.wait(client.who.uid)).min().unwrap_or(Duration::MAX)
+    }
+
+    /// Answers clients that asked something: root and the owner of the daemon first, then the users that took least. After
+    /// [`ROUND`] all are looked at anew, so that nobody waits for what others have asked in the meantime.
+    pub(super) fn serve_in_turn(&mut self, mut ready: Vec<usize>, log: &mut dyn FnMut(&str)) {
+        let (count, begun) = (self.clients.len(), usage::thread_time());
+        self.turn = self.turn.wrapping_add(1);
+        ready.sort_by_cached_key(|at| {
+            let payer = self.payer(&self.clients[*at].who);
+            let place = (at + self.turn) % count;
+            (payer.map(|payer| self.purses.spent_ns(payer.uid)), place)
+        });
+        for at in ready {
+            let payer = self.payer(&self.clients[at].who);
+            self.at_cost_of(payer, |server| server.serve(at, log));
+            // One that is gone has the others move.
+            let is_over = usage::thread_time().saturating_sub(begun) >= ROUND;
+            if is_over || self.clients.len() != count {
+                break;
+            }
+        }
     }
 
     /// Does something for a client, at the cost of its user.
