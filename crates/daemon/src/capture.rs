@@ -192,12 +192,13 @@ impl Capture {
         check_len(&own)?;
         // What the rules ask is asked before, of whole packets; this, of what the reader may see.
         let filter = Arc::new(worker::compile(text, &self.options)?);
-        let asked = if !self.withholds(rights) {
-            Asked::text(&self.rule.filter, text, &self.options)
-        } else if text.trim().is_empty() {
-            Asked::text(&self.rule.filter, &rights.filter, &self.options)
+        let (capture, forced) = (&self.rule.filter, &rights.filter);
+        let asked = if text.trim().is_empty() {
+            Asked::text(capture, forced, &self.options)
+        } else if self.withholds(rights) || capture.trim().is_empty() {
+            Asked::program(capture, forced, &own, rights.snap_len, &self.options)
         } else {
-            Asked::program(&self.rule.filter, &rights.filter, &own, rights.snap_len, &self.options)
+            Asked::text(capture, text, &self.options)
         };
         Ok(Wish { filter, asked })
     }
