@@ -24,7 +24,7 @@ use tapline_filter::{Handle, Options};
 use tapline_graph::grouped;
 use tapline_packet::Interface;
 use tapline_sys::privilege;
-use tapline_tap::protocol::{CaptureStatus, ReaderStatus, Status};
+use tapline_tap::protocol::{CaptureStatus, ReaderStatus, Status, UserStatus};
 use tapline_tap::{Client, socket_path};
 
 use crate::live::{self, Live, TapArgs, XdpArgs};
@@ -317,6 +317,10 @@ pub(crate) fn status(args: &StatusArgs) -> Result<ExitCode> {
 
 fn status_text(status: &Status) -> String {
     let mut text = format!("serving for {} s, {} refused\n", status.seconds, status.refused);
+    for UserStatus { uid, memory, memory_max } in &status.users {
+        let (used, most) = (memory.div_ceil(1 << 20), memory_max >> 20);
+        text += &format!("user {uid}: {used} of {most} MiB of memory\n");
+    }
     for capture in &status.captures {
         text += &capture_text(capture);
         if !capture.readers.is_empty() {
@@ -352,6 +356,15 @@ fn capture_text(capture: &CaptureStatus) -> String {
             capture.waits_ms as f64 / 1e3
         ),
     };
+    if capture.is_restricted {
+        return format!(
+            "tap:{} ({}): {} packets for readers with your rights, {} lost before{dropped}{waits}\n",
+            capture.name,
+            capture.interfaces.join(", "),
+            grouped(capture.packets),
+            grouped(capture.lost_before),
+        );
+    }
     format!(
         "tap:{} ({}): {} packets, {} lost before{dropped}, {} wanted by nobody, {} stored{cost}{kernel}{waits}\n",
         capture.name,

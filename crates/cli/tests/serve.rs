@@ -83,10 +83,12 @@ impl Daemon {
         Some(daemon)
     }
 
+    /// What stands before the first table of `access` is of all captures.
     fn write_rules(&self, access: &str) {
+        let (of_all, access) = access.split_at(access.find("[[").unwrap_or(0));
         let (socket, netns) = (self.socket(), self.namespace.name());
         let text = format!(
-            "socket = {socket:?}\nmode = \"0666\"\n[[capture]]\nname = \"office\"\ninterfaces = [\"{FAR}\"]\nnetns = {netns:?}\n{access}"
+            "socket = {socket:?}\nmode = \"0666\"\n{of_all}[[capture]]\nname = \"office\"\ninterfaces = [\"{FAR}\"]\nnetns = {netns:?}\n{access}"
         );
         fs::write(self.rules(), text).unwrap();
     }
@@ -396,6 +398,135 @@ fn rules_decide_who_reads_what() {
     // Once for each of the two groups of readers, of what they want.
     assert_eq!(account["stored"], 3000 + expected.len(), "{account}");
     assert_eq!(told.matches("refused: ").count(), 4, "{told}");
+}
+
+/// A capture by a user without rights, which writes into its own folder.
+fn as_nobody(daemon: &Daemon, folder: &std::path::Path, file: &str, filter: &str) -> Option<Reader> {
+    fs::set_permissions(folder, fs::Permissions::from_mode(0o777)).unwrap();
+    fs::set_permissions(daemon.folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let file = folder.join(file);
+    let mut command = tapline(["capture", "-i", "tap:office", "--json", "--socket"]);
+    command.arg(daemon.socket()).arg("-w").arg(&file).arg(filter).uid(NOBODY).gid(NOBODY);
+    Some(Reader { child: Some(command.spawn().ok()?), file })
+}
+
+#[test]
+fn bytes_behind_a_forced_cut_decide_nothing() {
+    const TEST: &str = "bytes_behind_a_forced_cut_decide_nothing";
+    if !root_or_skip(TEST) {
+        return;
+    }
+    let access = "[[access]]\neverybody = true\nsnap_len = 60\n";
+    let Some(mut daemon) = Daemon::with_rules(TEST, access) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let mut frames = vec![vec![0x02; 200]; 1000];
+    frames.iter_mut().enumerate().for_each(|(at, frame)| frame[100] = (at % 2) as u8);
+    // What all see, what is asked of hidden bytes, and what is asked of both.
+    let filters = ["link[0] = 2", "link[100] = 1", "link[0] = 3 or link[100] = 1", "len = 200"];
+    let mut readers = Vec::new();
+    for (at, filter) in filters.iter().enumerate() {
+        let Some(reader) = as_nobody(&daemon, folder.path(), &format!("{at}.pcap"), filter) else {
+            return eprintln!("skipped: {TEST}: nobody may not run {TAPLINE}");
+        };
+        wait_for("nobody to read", || daemon.readers().len() == at + 1);
+        readers.push(reader);
+    }
+    let root = daemon.reader("root.pcap", &["link[100] = 1"]);
+    daemon.send(&frames);
+    daemon.settle(1000, 5);
+    let mut command = tapline(["status", "--json", "--socket"]);
+    let told = finish(command.arg(daemon.socket()).uid(NOBODY).gid(NOBODY)).succeeded();
+    let told: Value = serde_json::from_slice(&told.stdout).expect("JSON");
+    let capture = &told["captures"][0];
+    assert_eq!((&capture["packets"], &capture["bytes"]), (&1000.into(), &60_000.into()), "{capture}");
+    for withheld in ["unwanted", "cpu_ns"] {
+        assert_eq!(capture[withheld], 0, "{capture}");
+    }
+    assert_eq!(capture["kernel_insns"], Value::Null, "{capture}");
+    assert_eq!(root.interrupt().0.len(), 500);
+    let expected = [1000, 0, 0, 1000];
+    for ((reader, expected), filter) in readers.into_iter().zip(expected).zip(filters) {
+        let (packets, tap) = reader.interrupt();
+        assert_eq!((packets.len(), &tap["offered"]), (expected, &expected.into()), "{filter}");
+        assert!(packets.iter().all(|packet| packet.len() == 60));
+    }
+    daemon.end();
+}
+
+#[test]
+fn programs_are_no_longer_than_the_kernel_takes() {
+    let Some(mut daemon) = Daemon::start("programs_are_no_longer_than_the_kernel_takes", &[]) else { return };
+    let client = Client::connect(&daemon.socket(), "test").unwrap();
+    let mut tap = client.attach(&Attach { capture: "office".to_owned(), ..Attach::default() }).unwrap();
+    let program = |len: usize| [vec![(0x30, 0, 0, 0); len - 1], vec![(0x06, 0, 0, 1)]].concat();
+    tap.set_program(program(4096)).unwrap();
+    for len in [4097, 15_999] {
+        let error = tap.set_program(program(len)).unwrap_err().to_string();
+        assert!(error.contains("4096 are the most"), "{error}");
+    }
+    let text = ["ip protochain 6"; 60].join(" or ");
+    let text = text.replace("ip protochain 6", "inner(host 10.0.0.1)");
+    match tap.set_filter(&text) {
+        // The compiler may find that they are all the same.
+        Ok(()) => {}
+        Err(error) => assert!(error.to_string().contains("4096 are the most"), "{error}"),
+    }
+    daemon.end();
+}
+
+#[test]
+fn a_user_takes_no_more_memory_than_the_rules_say() {
+    const TEST: &str = "a_user_takes_no_more_memory_than_the_rules_say";
+    if !root_or_skip(TEST) {
+        return;
+    }
+    // The buffer of cut packets is 64 MiB, and an index a little more than one.
+    let access = "user_memory = 66\n[[access]]\neverybody = true\nsnap_len = 60\n";
+    let Some(mut daemon) = Daemon::with_rules(TEST, access) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let Some(reader) = as_nobody(&daemon, folder.path(), "1.pcap", "udp") else {
+        return eprintln!("skipped: {TEST}: nobody may not run {TAPLINE}");
+    };
+    wait_for("nobody to read", || daemon.readers().len() == 1);
+    let user = daemon.status()["users"][0].clone();
+    let mib = |of: &str| user[of].as_u64().unwrap() >> 20;
+    assert_eq!((&user["uid"], mib("memory"), mib("memory_max")), (&NOBODY.into(), 65, 66), "{user}");
+    let mut second = as_nobody(&daemon, folder.path(), "2.pcap", "udp").unwrap();
+    second.end().failed_saying(&["an index would take 2 MiB, and 66 of the 66 MiB", "user_memory"]);
+    // Others have their own, and root has no bound.
+    daemon.reader("root.pcap", &[]).interrupt();
+    reader.interrupt();
+    wait_for("the index to be given back", || daemon.status()["users"][0]["memory"] == 64 << 20);
+    let again = as_nobody(&daemon, folder.path(), "3.pcap", "udp").unwrap();
+    wait_for("nobody to read again", || daemon.readers().len() == 1);
+    assert_eq!(daemon.status()["users"][0]["memory"], user["memory"], "the buffer is the same");
+    again.interrupt();
+    daemon.end();
+}
+
+#[test]
+fn readers_that_cost_too_much_are_told_and_sent_away() {
+    const TEST: &str = "readers_that_cost_too_much_are_told_and_sent_away";
+    if !root_or_skip(TEST) {
+        return;
+    }
+    let access = "user_time = 1\n[[access]]\neverybody = true\n";
+    let Some(mut daemon) = Daemon::with_rules(TEST, access) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let tests: Vec<String> = (1..200).map(|n| format!("link[link[0] + {n}] * {n} = 77")).collect();
+    let Some(mut costly) = as_nobody(&daemon, folder.path(), "1.pcap", &tests.join(" or ")) else {
+        return eprintln!("skipped: {TEST}: nobody may not run {TAPLINE}");
+    };
+    wait_for("nobody to read", || daemon.readers().len() == 1);
+    let root = daemon.reader("root.pcap", &[]);
+    let frames = vec![vec![0x02; 300]; 20_000];
+    daemon.send(&frames);
+    costly.end().failed_saying(&["tap:office: the daemon: readers of user 65534 took more processor time"]);
+    daemon.settle(20_000, 1);
+    let (packets, _) = root.interrupt();
+    assert!(packets == frames, "root reads on without a gap: {}", packets.len());
+    let (_, told) = daemon.end();
+    assert!(told.contains("1 readers of office are sent away"), "{told}");
 }
 
 #[test]

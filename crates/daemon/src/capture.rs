@@ -8,17 +8,21 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use tapline_capture::{InterfaceAccount, Source};
-use tapline_filter::bpf::{Insn, Program};
-use tapline_filter::set::{Accept, Filter};
+use tapline_filter::bpf::{Insn, KERNEL_INSNS_MAX, Program};
+use tapline_filter::set::Filter;
 use tapline_filter::{Handle, Options, SystemNames};
-use tapline_packet::{Interface, LinkType, Packet};
+use tapline_packet::{Interface, LinkType};
 use tapline_ring::{ReaderParts, ReaderSpec, Standing, Start};
 use tapline_sys::Wakeup;
 use tapline_tap::protocol::{CaptureStatus, ReaderCounts};
 
+use crate::budget::Payer;
+use crate::memory::Allowance;
 use crate::union::Asked;
 use crate::view::{Rights, View};
-use crate::worker::{self, History, Joining, Order, ReaderReport, Refusal, Report, Setting, Wish, Worker};
+use crate::worker::{
+    self, History, Joining, Order, Over, ReaderReport, Refusal, Report, Setting, ViewReport, Wish, Worker,
+};
 use crate::{CaptureRule, Error};
 
 /// How long a worker may take to answer: it answers between two batches.
@@ -36,18 +40,24 @@ pub struct Capture {
     workers: Vec<Thread>,
     /// What workers tell.
     log: Receiver<String>,
+    /// Who is to be sent away.
+    over: Receiver<Over>,
 }
 
 /// An instruction as clients send it: code, jt, jf, k.
 pub(crate) type RawInsn = (u16, u8, u8, u32);
 
-/// What both accept.
-struct Both(Arc<dyn Accept>, Arc<dyn Accept>);
-
-impl Accept for Both {
-    fn accepts(&self, packet: Packet<'_>) -> bool {
-        self.0.accepts(packet) && self.1.accepts(packet)
-    }
+/// A reader that is to be.
+pub(crate) struct NewReader {
+    pub(crate) number: u64,
+    pub(crate) rights: Rights,
+    pub(crate) wish: Wish,
+    pub(crate) spec: ReaderSpec,
+    pub(crate) start: Start,
+    /// How long packets may wait before it can read them.
+    pub(crate) patience: Duration,
+    /// The user that pays for it, and whose memory it takes; none for root and the owner of the daemon.
+    pub(crate) payer: Option<(Payer, Allowance)>,
 }
 
 /// A worker's thread, and the way to it.
@@ -92,6 +102,15 @@ impl Capture {
     /// # Errors
     /// [`Error::NoInterface`], [`Error::LinkTypes`], [`Error::System`] without a thread.
     pub fn start(rule: CaptureRule, sources: Vec<Box<dyn Source>>) -> Result<Capture, Error> {
+        Capture::start_by(rule, sources, None)
+    }
+
+    /// Likewise; processor time that users may take is by the second of `clock`, in nanoseconds, if there is one.
+    fn start_by(
+        rule: CaptureRule,
+        sources: Vec<Box<dyn Source>>,
+        clock: Option<fn() -> u64>,
+    ) -> Result<Capture, Error> {
         let mut interfaces = sources.first().map(|source| source.interfaces().to_vec()).unwrap_or_default();
         // Files seldom say what they were captured on.
         let nameless = interfaces.iter_mut().filter(|interface| interface.label().is_empty());
@@ -111,6 +130,7 @@ impl Capture {
             .map(|text| History { text: text.clone(), asked: Asked::text(&rule.filter, text, &options) });
         let mut workers = Vec::new();
         let (tell, log) = channel();
+        let (send_away, over) = channel();
         for (number, source) in sources.into_iter().enumerate() {
             let setting = Setting {
                 link_type,
@@ -120,15 +140,17 @@ impl Capture {
                 counts_all: is_file || rule.count_all,
                 waits_for_readers: is_file,
                 options: options.clone(),
+                clock,
             };
             let (orders, received) = channel();
             let (stop, wakeup) = (Arc::<AtomicBool>::default(), source.wakeup());
-            let worker = Worker::new(setting, source, received, tell.clone(), Arc::clone(&stop));
+            let worker =
+                Worker::new(setting, source, received, (tell.clone(), send_away.clone()), Arc::clone(&stop));
             let name = format!("tap:{}", rule.name);
             let thread = std::thread::Builder::new().name(name).spawn(move || worker.run())?;
             workers.push(Thread { orders, wakeup, stop, thread });
         }
-        Ok(Capture { rule, interfaces, options, workers, log })
+        Ok(Capture { rule, interfaces, options, workers, log, over })
     }
 
     pub(crate) fn rule(&self) -> &CaptureRule {
@@ -148,6 +170,16 @@ impl Capture {
         self.log.try_iter()
     }
 
+    /// Readers whose user spent all since the last call.
+    pub(crate) fn over(&self) -> impl Iterator<Item = Over> {
+        self.over.try_iter()
+    }
+
+    /// Whether something is withheld from readers with these rights.
+    fn withholds(&self, rights: &Rights) -> bool {
+        rights.withhold(self.options.snap_len)
+    }
+
     /// A filter within rights.
     pub(crate) fn compile(&self, rights: &Rights, text: &str) -> Result<Wish, String> {
         if text.len() > TEXT_LEN_MAX {
@@ -156,11 +188,19 @@ impl Capture {
                 "a filter of {len} bytes; {TEXT_LEN_MAX} are the most that is compiled for readers"
             ));
         }
-        // By itself first, so that the fault is shown in what was given.
-        tapline_filter::parse(text).map_err(|error| error.render(text))?;
-        let narrowed = rights.narrowed(text);
-        let filter = Arc::new(worker::compile(&narrowed, &self.options)?);
-        Ok(Wish { filter, asked: Asked::text(&self.rule.filter, &narrowed, &self.options) })
+        let own = tapline_filter::compile(text, &self.options).map_err(|error| error.render(text))?;
+        check_len(&own)?;
+        // What the rules ask is asked before, of whole packets; this, of what the reader may see.
+        let filter = Arc::new(worker::compile(text, &self.options)?);
+        let (capture, forced) = (&self.rule.filter, &rights.filter);
+        let asked = if text.trim().is_empty() {
+            Asked::text(capture, forced, &self.options)
+        } else if self.withholds(rights) || capture.trim().is_empty() {
+            Asked::program(capture, forced, &own, rights.snap_len, &self.options)
+        } else {
+            Asked::text(capture, text, &self.options)
+        };
+        Ok(Wish { filter, asked })
     }
 
     /// A program of classic BPF within rights.
@@ -168,46 +208,26 @@ impl Capture {
         if insns.is_empty() {
             return self.compile(rights, "");
         }
+        // Before they are looked at.
+        if insns.len() > KERNEL_INSNS_MAX {
+            return Err(too_long(insns.len()));
+        }
         let insns = insns.iter().map(|&(code, jt, jf, k)| Insn { code, jt, jf, k }).collect();
         let program = Program::new(insns).map_err(|error| format!("no program: {error}"))?;
-        let asked = Asked::program(&self.rule.filter, &rights.filter, &program, &self.options);
-        let own = worker::ready(program);
-        let accept: Arc<dyn Accept> = match rights.filter.trim() {
-            "" => own,
-            forced => {
-                let forced = tapline_filter::compile(forced, &self.options);
-                let forced = forced.map_err(|error| error.render(&rights.filter))?;
-                Arc::new(Both(worker::ready(forced), own))
-            }
-        };
-        Ok(Wish { filter: Arc::new(Filter::of_program(accept)), asked })
+        check_len(&program)?;
+        let Rights { filter, snap_len } = rights;
+        let asked = Asked::program(&self.rule.filter, filter, &program, *snap_len, &self.options);
+        Ok(Wish { filter: Arc::new(Filter::of_program(worker::ready(program))), asked })
     }
 
     /// Adds a reader to all workers. Gives its descriptors.
-    pub(crate) fn attach(
-        &self,
-        number: u64,
-        rights: &Rights,
-        wish: &Wish,
-        spec: ReaderSpec,
-        start: Start,
-        patience: Duration,
-    ) -> Result<Vec<ReaderParts>, String> {
+    pub(crate) fn attach(&self, reader: &NewReader) -> Result<Vec<ReaderParts>, String> {
         let mut parts = Vec::new();
         for (at, worker) in self.workers.iter().enumerate() {
-            let joining = Joining {
-                number,
-                rights: rights.clone(),
-                wish: wish.clone(),
-                spec,
-                start,
-                patience,
-                view: None,
-            };
-            match self.attach_to(worker, at as u32, joining) {
+            match self.attach_to(worker, at as u32, reader) {
                 Ok(one) => parts.push(one),
                 Err(error) => {
-                    self.detach(number);
+                    self.detach(reader.number);
                     return Err(error);
                 }
             }
@@ -216,8 +236,17 @@ impl Capture {
     }
 
     /// Adds a reader to a worker, with a buffer made here if it needs one: the worker has packets to look at.
-    fn attach_to(&self, worker: &Thread, number: u32, joining: Joining) -> Result<ReaderParts, String> {
-        let mut joining = Box::new(joining);
+    fn attach_to(&self, worker: &Thread, number: u32, reader: &NewReader) -> Result<ReaderParts, String> {
+        let mut joining = Box::new(Joining {
+            number: reader.number,
+            rights: reader.rights.clone(),
+            wish: reader.wish.clone(),
+            spec: reader.spec,
+            start: reader.start,
+            patience: reader.patience,
+            payer: reader.payer.as_ref().map(|(payer, _)| *payer),
+            view: None,
+        });
         loop {
             let brings_view = joining.view.is_some();
             let (reply, answer) = sync_channel(1);
@@ -229,8 +258,13 @@ impl Capture {
                     return Err("the capture does not answer".to_owned());
                 }
             }
-            let view = View::new(joining.rights.clone(), self.options.link_type, self.rule.buffer, number);
-            joining.view = Some(view.map_err(|error| error.to_string())?);
+            let (mib, Options { link_type, snap_len, .. }) = (self.rule.buffer, &self.options);
+            let charge = |allowance: &Allowance| {
+                allowance.charge(u64::from(mib) << 20, "a buffer for what the rules let you see")
+            };
+            let charge = reader.payer.as_ref().map(|(_, allowance)| charge(allowance)).transpose()?;
+            let view = View::new(joining.rights.clone(), *link_type, *snap_len, mib, number);
+            joining.view = Some(View { charge, ..view.map_err(|error| error.to_string())? });
         }
     }
 
@@ -256,24 +290,37 @@ impl Capture {
         sum
     }
 
-    /// What it does, without its readers; and those by their numbers.
-    pub(crate) fn status(&self) -> (CaptureStatus, Vec<(u64, ReaderSum)>) {
+    /// What it does, without its readers; and those by their numbers. For a user from whom something is withheld, only
+    /// what readers with the same rights got: the rest would tell of what others see.
+    pub(crate) fn status(&self, rights: &Rights) -> (CaptureStatus, Vec<(u64, ReaderSum)>) {
+        let is_restricted = self.withholds(rights);
         let mut status = CaptureStatus {
             name: self.rule.name.clone(),
             interfaces: self.interfaces.iter().map(|interface| interface.label().to_owned()).collect(),
+            is_restricted,
             ..CaptureStatus::default()
         };
         let mut readers: Vec<(u64, ReaderSum)> = Vec::new();
         for worker in &self.workers {
             let (reply, answer) = sync_channel(1);
             let Some(report) = worker.order(Order::Report(reply), &answer) else { continue };
-            status.packets += report.packets;
-            status.bytes += report.bytes;
-            status.unwanted += report.unwanted;
-            status.stored += report.stored;
-            status.not_stored += report.not_stored;
-            status.cpu_ns += report.cpu_ns;
-            status.kernel_insns = report.restricted.map(|len| len as u32);
+            if is_restricted {
+                let theirs = report.views.iter().filter(|view| view.rights == *rights);
+                for ViewReport { stored, bytes, not_stored, .. } in theirs {
+                    status.packets += stored;
+                    status.bytes += bytes;
+                    status.stored += stored;
+                    status.not_stored += not_stored;
+                }
+            } else {
+                status.packets += report.packets;
+                status.bytes += report.bytes;
+                status.unwanted += report.unwanted;
+                status.stored += report.stored;
+                status.not_stored += report.not_stored;
+                status.cpu_ns += report.cpu_ns;
+                status.kernel_insns = report.restricted.map(|len| len as u32);
+            }
             status.lost_before += report.interfaces.iter().map(lost_before).sum::<u64>();
             status.rx_dropped += report.interfaces.iter().map(|account| told(account, true)).sum::<u64>();
             if let Some((number, since)) = report.blocked {
@@ -366,6 +413,18 @@ impl Thread {
     }
 }
 
+/// Whether a reader's filter is short enough.
+fn check_len(program: &Program) -> Result<(), String> {
+    let len = program.insns().len();
+    if len > KERNEL_INSNS_MAX { Err(too_long(len)) } else { Ok(()) }
+}
+
+fn too_long(len: usize) -> String {
+    format!(
+        "the filter has {len} instructions; {KERNEL_INSNS_MAX} are the most for readers: ask for less, or filter what you read"
+    )
+}
+
 /// Packets known to be lost before the source lent any.
 fn lost_before(account: &InterfaceAccount) -> u64 {
     account.lost().saturating_add(told(account, false))
@@ -396,6 +455,9 @@ fn name_of(link_type: LinkType) -> String {
 }
 
 #[cfg(test)]
+mod attacks;
+
+#[cfg(test)]
 mod tests {
     use std::sync::Mutex;
     use std::sync::atomic::AtomicU64;
@@ -406,6 +468,8 @@ mod tests {
     use tapline_ring::{Policy, Reader};
 
     use super::*;
+
+    const FULL: Rights = Rights { filter: String::new(), snap_len: u32::MAX };
 
     /// Has no packets, and notes how long they might wait.
     struct Patient {
@@ -470,7 +534,10 @@ mod tests {
             let wish = capture.compile(&rights, "").expect("a filter");
             let spec = ReaderSpec::new(Policy::Lossy);
             let patience = Duration::from_millis(ms);
-            capture.attach(number, &rights, &wish, spec, Start::Newest, patience).expect("a reader")
+            let start = Start::Newest;
+            let rights = rights.clone();
+            let reader = NewReader { number, rights, wish, spec, start, patience, payer: None };
+            capture.attach(&reader).expect("a reader")
         };
         // The source hears of it right after the order was obeyed.
         let hears = |ms| {
@@ -558,7 +625,7 @@ mod tests {
         let history = Some(filter.to_owned());
         let rule = CaptureRule { name: "test".to_owned(), buffer: 8, history, ..CaptureRule::default() };
         let capture = Capture::start(rule, vec![Box::new(source)]).expect("a capture");
-        settle(|| capture.status().0.packets == 20_000);
+        settle(|| capture.status(&FULL).0.packets == 20_000);
         (capture, allowed)
     }
 
@@ -575,7 +642,9 @@ mod tests {
         let rights = Rights { filter: String::new(), snap_len: capture.options.snap_len };
         let wish = capture.compile(&rights, filter).expect("a filter");
         let spec = ReaderSpec { policy, entries: 256 };
-        let parts = capture.attach(number, &rights, &wish, spec, Start::Oldest, Duration::ZERO);
+        let (start, patience) = (Start::Oldest, Duration::ZERO);
+        let reader = NewReader { number, rights, wish, spec, start, patience, payer: None };
+        let parts = capture.attach(&reader);
         Reader::open(parts.expect("a reader").remove(0)).expect("a reader")
     }
 
@@ -614,11 +683,11 @@ mod tests {
     fn what_only_a_reader_of_the_past_wants_is_stored() {
         let (capture, allowed) = with_history("link[0] & 63 = 0");
         let mut reader = from_oldest(&capture, 1, "", Policy::Lossless);
-        let sum = || capture.status().1[0].1;
+        let sum = || capture.status(&FULL).1[0].1;
         settle(|| sum().counts.offered == 256);
         assert!(sum().past > 0, "it has no place for all");
         allowed.store(21_000, Ordering::Relaxed);
-        settle(|| capture.status().0.packets == 21_000);
+        settle(|| capture.status(&FULL).0.packets == 21_000);
         let (mut found, begun) = (Vec::new(), Instant::now());
         while found.last() != Some(&20_999) {
             assert!(begun.elapsed() < Duration::from_secs(60), "{}", found.len());
@@ -635,11 +704,11 @@ mod tests {
     fn what_of_the_past_finds_no_place_is_counted() {
         let (capture, allowed) = with_history("");
         let reader = from_oldest(&capture, 1, "", Policy::Lossy);
-        let sum = || capture.status().1[0].1;
+        let sum = || capture.status(&FULL).1[0].1;
         settle(|| sum().counts.offered == 256);
         let first = 20_000 - 256 - sum().past;
         allowed.store(60_000, Ordering::Relaxed);
-        settle(|| capture.status().0.packets == 60_000 && sum().past == 0);
+        settle(|| capture.status(&FULL).0.packets == 60_000 && sum().past == 0);
         let counts = sum().counts;
         assert_eq!((counts.offered, counts.index_full), (60_000 - first, 60_000 - first - 256));
         let account = reader.finish();

@@ -13,6 +13,7 @@ use tapline_tap::protocol::{Attach, Reply, Request, VERSION};
 use tapline_tap::{Channel, Error};
 
 use crate::Who;
+use crate::memory::Charge;
 
 /// Requests that are answered of one connection before others have their turn.
 const REQUESTS_AT_ONCE: usize = 16;
@@ -24,6 +25,8 @@ pub(crate) struct Client {
     /// What it says that it is; `None` before it said anything.
     pub(crate) program: Option<String>,
     pub(crate) reading: Option<Reading>,
+    /// Memory of a reader that was detached: it can still be read.
+    pub(crate) left: Option<Charge>,
 }
 
 /// What a connection reads.
@@ -32,6 +35,8 @@ pub(crate) struct Reading {
     /// Which capture.
     pub(crate) capture: usize,
     pub(crate) attach: Attach,
+    /// Memory of its indices, in the account of its user.
+    pub(crate) charge: Option<Charge>,
 }
 
 /// What a request is answered with.

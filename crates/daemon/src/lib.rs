@@ -15,6 +15,9 @@
 //! |---|---|
 //! | `rules` | who may read what, from a TOML file |
 //! | `view` | a buffer for readers of the same rights |
+//! | `section` | the filters of one user in one buffer, at the user's cost |
+//! | `budget` | processor time that a user may take |
+//! | `memory` | memory that a user may take |
 //! | `sandbox` | what the daemon may still do once all is open |
 //! | `union` | what all readers want, as one program for the kernel |
 //! | `worker` | a source, its filters and its views, in a thread |
@@ -25,13 +28,16 @@
 //! | `server` | the socket, and all captures |
 #![forbid(unsafe_code)]
 
+mod budget;
 mod capture;
 mod client;
 mod error;
 mod listener;
 mod log_budget;
+mod memory;
 mod rules;
 mod sandbox;
+mod section;
 mod server;
 mod union;
 mod view;

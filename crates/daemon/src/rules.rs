@@ -4,6 +4,8 @@
 //! socket = "/run/tapline/serve.sock"
 //! mode = "0660"                       # of the socket; who cannot open it cannot ask
 //! group = "netops"
+//! user_time = 200                     # ms of processor time a second, for the readers of each user
+//! user_memory = 320                   # MiB for the readers of each user
 //!
 //! [[capture]]
 //! name = "office"                     # tap:office
@@ -36,6 +38,10 @@ pub(crate) const SNAP_LEN_MAX: u32 = 262_144;
 /// The largest ring that the kernel makes, in MiB: lengths are 32 bits wide there.
 const KERNEL_BUFFER_MAX: u32 = 4095;
 const READERS_DEFAULT: u32 = 64;
+/// Processor time of a user's readers in milliseconds a second, on each thread that captures.
+const USER_TIME_DEFAULT: u32 = 200;
+/// MiB of a user's readers besides the buffers of one capture.
+const USER_MEMORY_DEFAULT: u64 = 256;
 const BUFFER_MIB_DEFAULT: u32 = 64;
 
 /// All rules.
@@ -48,6 +54,12 @@ pub struct Rules {
     pub mode: String,
     /// The group of the socket; none for the group of the daemon.
     pub group: Option<String>,
+    /// Processor time that the readers of each user may take on each thread that captures, in milliseconds a second: 1 to
+    /// 1000. Root and the owner of the daemon may take all.
+    pub user_time: u32,
+    /// Memory that the readers of each user may take in all captures, in MiB: 1 to 1048576; none for 256 MiB and the
+    /// buffers of the largest capture. Root and the owner of the daemon may take all.
+    pub user_memory: Option<u32>,
     /// What is captured.
     #[serde(rename = "capture")]
     pub captures: Vec<CaptureRule>,
@@ -61,6 +73,8 @@ impl Default for Rules {
             socket: SOCKET_DEFAULT.into(),
             mode: "0660".to_owned(),
             group: None,
+            user_time: USER_TIME_DEFAULT,
+            user_memory: None,
             captures: Vec::new(),
             access: Vec::new(),
         }
@@ -210,6 +224,12 @@ impl Rules {
             return Err("there is no [[capture]]: name one, with its interfaces or its file".to_owned());
         }
         self.socket_mode()?;
+        if !(1..=1000).contains(&self.user_time) {
+            return Err(format!("user_time = {}: milliseconds a second, 1 to 1000", self.user_time));
+        }
+        if let Some(mib) = self.user_memory.filter(|mib| !(1..=1 << 20).contains(mib)) {
+            return Err(format!("user_memory = {mib}: MiB, 1 to 1048576"));
+        }
         for (at, capture) in self.captures.iter().enumerate() {
             capture.check()?;
             if self.captures[..at].iter().any(|other| other.name == capture.name) {
@@ -228,6 +248,13 @@ impl Rules {
         let tell =
             |kind: &str, name: &String| format!("[[access]] names the {kind} {name:?}, and there is none");
         users.map(|name| tell("user", name)).chain(groups.map(|name| tell("group", name))).collect()
+    }
+
+    /// Bytes that the readers of a user may take.
+    pub(crate) fn memory_of_user(&self) -> u64 {
+        let buffers = |capture: &CaptureRule| u64::from(capture.buffer) * u64::from(capture.workers);
+        let largest = self.captures.iter().map(buffers).max().unwrap_or(0);
+        self.user_memory.map_or(USER_MEMORY_DEFAULT + largest, u64::from) << 20
     }
 
     /// The mode of the socket.
@@ -345,6 +372,8 @@ mod tests {
             (CAPTURE.to_owned() + CAPTURE, "two captures"),
             (CAPTURE.to_owned() + "file = \"x\"\n", "either interfaces or a file"),
             (CAPTURE.to_owned() + "buffer = 5\n", "power of two"),
+            ("user_time = 0\n".to_owned() + CAPTURE, "1 to 1000"),
+            ("user_memory = 0\n".to_owned() + CAPTURE, "1 to 1048576"),
             (CAPTURE.to_owned() + "kernel_buffer = 4096\n", "1 to 4095"),
             (CAPTURE.to_owned() + "time_stamps = \"adapter_unsynced\"\n", "expected `host` or `adapter`"),
             (CAPTURE.to_owned() + "filter = \"tcp port\"\n", "^"),

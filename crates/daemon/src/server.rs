@@ -6,6 +6,9 @@
 //!
 //! One thread. Nothing that a client does keeps it: sockets do not wait, requests are few at a time, and a client that does not read its answers is gone.
 
+mod users;
+
+use std::cell::RefCell;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,17 +18,20 @@ use tapline_ring::{BufferSpec, Policy as RingPolicy, ReaderSpec, Standing, Start
 use tapline_sys::{Poller, Wakeup, clock};
 use tapline_tap::Channel;
 use tapline_tap::protocol::{
-    Attach, Attached, Offer, OfferedInterface, Policy, ReaderCounts, ReaderStatus, Reply, Request, Start,
-    Status, VERSION,
+    Attach, Attached, CaptureStatus, Offer, OfferedInterface, Policy, ReaderCounts, ReaderStatus, Reply,
+    Request, Start, Status, VERSION,
 };
 
-use crate::capture::RawInsn;
+use crate::budget::Purses;
+use crate::capture::{NewReader, RawInsn, ReaderSum};
 use crate::client::{Answer, Client, Over, Reading};
 use crate::listener::Accepted;
 use crate::log_budget::{Event, LogBudget, quoted};
+use crate::memory::Ledger;
 use crate::view::Rights;
 use crate::worker::ago;
 use crate::{AccessRule, Capture, Ended, Error, Rules, Socket, Who};
+use users::{REQUEST_PURSE, STATUS_KEPT, index_memory};
 
 /// Connections at the same time.
 const CLIENTS_MAX: usize = 1024;
@@ -86,8 +92,25 @@ pub struct Server {
     refused: u64,
     told: LogBudget,
     begun: Instant,
+    /// Counts rounds of requests: who had the first turn in one has the last in the next.
+    turn: usize,
+    /// Processor time that users may take of this thread.
+    purses: Purses,
+    /// Memory that users have.
+    memory: Arc<Ledger>,
+    /// What captures did a moment ago, for users who ask often.
+    known: RefCell<Vec<Known>>,
     /// The user who started the daemon.
     ours: u32,
+}
+
+/// What a capture did, for readers with the same rights.
+struct Known {
+    at: Instant,
+    capture: usize,
+    rights: Rights,
+    status: CaptureStatus,
+    readers: Vec<(u64, ReaderSum)>,
 }
 
 impl Server {
@@ -111,6 +134,10 @@ impl Server {
             refused: 0,
             told: LogBudget::default(),
             begun: Instant::now(),
+            turn: 0,
+            purses: Purses::new(REQUEST_PURSE, clock::monotonic_ns()),
+            memory: Arc::default(),
+            known: RefCell::default(),
             ours,
         })
     }
@@ -143,21 +170,28 @@ impl Server {
             }
             poller.clear();
             poller.add(self.orders.wakeup.as_fd());
-            self.clients.iter().for_each(|client| poller.add(client.channel.as_fd()));
-            let waiting: Vec<bool> = self.clients.iter().map(|client| client.channel.has_message()).collect();
+            self.purses.fill(clock::monotonic_ns());
+            for client in &self.clients {
+                match self.waits(client) {
+                    true => poller.add_none(),
+                    false => poller.add(client.channel.as_fd()),
+                }
+            }
+            let is_waiting = |client: &Client| client.channel.has_message() && !self.waits(client);
+            let waiting: Vec<bool> = self.clients.iter().map(is_waiting).collect();
             let listens = self.socket.listens();
             if listens {
                 poller.add(self.socket.as_fd());
             }
-            let wait = if waiting.contains(&true) { Duration::ZERO } else { WAIT };
+            let wait = if waiting.contains(&true) { Duration::ZERO } else { WAIT.min(self.wait()) };
             let wait = wait.min(self.socket.rest().unwrap_or(WAIT));
             poller.wait(wait).map_err(|error| error.source)?;
             let is_ready = |at: usize| waiting[at] || poller.is_readable(at + 1) || poller.has_error(at + 1);
-            let ready: Vec<bool> = (0..self.clients.len()).map(is_ready).collect();
-            for at in (0..ready.len()).rev().filter(|at| ready[*at]) {
-                self.serve(at, log);
-            }
-            if listens && poller.is_readable(ready.len() + 1) {
+            let ready: Vec<usize> = (0..waiting.len()).filter(|at| is_ready(*at)).collect();
+            let comes = listens && poller.is_readable(waiting.len() + 1);
+            self.serve_in_turn(ready, log);
+            self.send_away(log);
+            if comes {
                 self.accept(log);
             }
             self.told.sum_up(Instant::now(), log);
@@ -198,7 +232,13 @@ impl Server {
         }
         if stream.set_nonblocking(true).is_ok() {
             let channel = Channel::new(stream, false);
-            self.clients.push(Client { channel, who: Who::of(peer), program: None, reading: None });
+            self.clients.push(Client {
+                channel,
+                who: Who::of(peer),
+                program: None,
+                reading: None,
+                left: None,
+            });
         }
     }
 
@@ -210,10 +250,10 @@ impl Server {
 
     /// Answers what a client asks.
     fn serve(&mut self, at: usize, log: &mut dyn FnMut(&str)) {
-        let mut client = self.clients.swap_remove(at);
+        let mut client = self.clients.remove(at);
         let served = client.serve(|client, request| self.answer(client, request, log));
         match served {
-            Ok(()) => return self.clients.push(client),
+            Ok(()) => return self.clients.insert(at, client),
             Err(Over::Closed) => {}
             Err(Over::Faulty(what)) => {
                 let who = name(&client);
@@ -313,16 +353,30 @@ impl Server {
         let capture = &self.captures[at];
         let rights = rights(capture, &access);
         let wish = capture.compile(&rights, &attach.filter)?;
+        let payer = self.account_of(&client.who);
+        // What was detached is given back only now: until then its memory is in the client's hands.
+        client.left = None;
+        let spec = ReaderSpec { policy: ring_policy(attach.policy, capture), entries: attach.entries };
+        let index = index_memory(&spec, capture);
+        let charged = payer.as_ref().map(|(_, allowance)| allowance.charge(index, "an index")).transpose();
+        let charge = match charged {
+            Ok(charge) => charge,
+            Err(refusal) => {
+                self.refuse(client.who.uid, log, &format!("{}: {refusal}", name(client)));
+                return Err(refusal);
+            }
+        };
+        self.known.borrow_mut().clear();
         self.readers += 1;
         let number = self.readers;
-        let spec = ReaderSpec { policy: ring_policy(attach.policy, capture), entries: attach.entries };
         let start = match attach.start {
             Start::Newest => RingStart::Newest,
             Start::Oldest => RingStart::Oldest,
             Start::SinceMs(ms) => RingStart::Since(ago(ms)),
         };
         let patience = attach.delay();
-        let parts = match capture.attach(number, &rights, &wish, spec, start, patience) {
+        let reader = NewReader { number, rights, wish, spec, start, patience, payer };
+        let parts = match self.captures[at].attach(&reader) {
             Ok(parts) => parts,
             Err(refusal) => {
                 self.refuse(client.who.uid, log, &format!("{}: {refusal}", name(client)));
@@ -340,7 +394,7 @@ impl Server {
             };
             format!("{} reads {}, {}{filter}", name(client), attach.capture, attach.policy.name())
         });
-        client.reading = Some(Reading { number, capture: at, attach });
+        client.reading = Some(Reading { number, capture: at, attach, charge });
         Ok(Answer { reply: Reply::Attached(attached), buffers: parts })
     }
 
@@ -389,19 +443,19 @@ impl Server {
     fn detach(&mut self, client: &mut Client, log: &mut dyn FnMut(&str)) -> Result<Reply, String> {
         let reading = client.reading.take().ok_or("there is no reader")?;
         let account = self.captures[reading.capture].detach(reading.number);
+        self.known.borrow_mut().clear();
         self.tell_leaving(client, reading.capture, &account, log);
+        client.left = reading.charge;
         Ok(Reply::Detached { account })
     }
 
     /// What all captures do, as far as somebody may see.
     fn status(&self, who: &Who) -> Status {
         let mut captures = Vec::new();
+        let sees_all = self.is_privileged(who);
         for (at, capture) in self.captures.iter().enumerate() {
-            if self.rules.access(who, &capture.rule().name, self.ours).is_none() {
-                continue;
-            }
-            let (mut status, sums) = capture.status();
-            let sees_all = who.uid == 0 || who.uid == self.ours;
+            let Some(access) = self.rules.access(who, &capture.rule().name, self.ours) else { continue };
+            let (mut status, sums) = self.status_of(at, &rights(capture, &access), sees_all);
             for client in self.clients.iter().filter(|client| sees_all || client.who.uid == who.uid) {
                 let Some(reading) = client.reading.as_ref().filter(|reading| reading.capture == at) else {
                     continue;
@@ -423,7 +477,32 @@ impl Server {
             }
             captures.push(status);
         }
-        Status { seconds: self.begun.elapsed().as_secs(), captures, refused: self.refused }
+        let (seconds, users) = (self.begun.elapsed().as_secs(), self.users(who));
+        Status { seconds, captures, refused: self.refused, users }
+    }
+
+    /// What a capture does; for users what it did a moment ago, so that its thread is not asked more often.
+    fn status_of(
+        &self,
+        at: usize,
+        rights: &Rights,
+        sees_all: bool,
+    ) -> (CaptureStatus, Vec<(u64, ReaderSum)>) {
+        let mut known = self.known.borrow_mut();
+        known.retain(|known| known.at.elapsed() < STATUS_KEPT);
+        let is_it = |known: &&Known| known.capture == at && known.rights == *rights && !sees_all;
+        if let Some(Known { status, readers, .. }) = known.iter().find(is_it) {
+            return (status.clone(), readers.clone());
+        }
+        let (status, readers) = self.captures[at].status(rights);
+        known.push(Known {
+            at: Instant::now(),
+            capture: at,
+            rights: rights.clone(),
+            status: status.clone(),
+            readers: readers.clone(),
+        });
+        (status, readers)
     }
 
     /// Other rules. Who may no longer read as they do goes.

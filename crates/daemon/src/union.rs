@@ -22,6 +22,8 @@ const INSNS_MAX: usize = 512;
 const OFFSETS: u32 = 1 << 31;
 /// The bits of a load's code that say what is read.
 const MODE: u16 = 0xe0;
+/// And how many bytes.
+const SIZE: u16 = 0x18;
 /// What the kernel knows of a packet and passes on with it.
 const KNOWN: [u32; 4] =
     [ancillary::PKTTYPE, ancillary::VLAN_TAG, ancillary::VLAN_TAG_PRESENT, ancillary::VLAN_TPID];
@@ -48,9 +50,17 @@ impl Asked {
         added.and_then(|()| chain.finish()).map_or(Asked::Unsaid, Asked::Only)
     }
 
-    /// A program, within the capture's own filter and an expression that is forced upon it.
-    pub(crate) fn program(capture: &str, forced: &str, own: &Program, options: &Options) -> Asked {
+    /// A program, within the capture's own filter and an expression that is forced upon it. Those two see whole packets;
+    /// the program sees `snap_len` bytes of each.
+    pub(crate) fn program(
+        capture: &str,
+        forced: &str,
+        own: &Program,
+        snap_len: u32,
+        options: &Options,
+    ) -> Asked {
         let both = || {
+            let own = &if snap_len < options.snap_len { cut(own, snap_len)? } else { own.clone() };
             let mut chain = Chain::default();
             let within = compiled(capture, forced, options)?;
             let accepts_all = matches!(within.insns(), [only] if only.k > 0);
@@ -114,6 +124,51 @@ fn compiled(capture: &str, text: &str, options: &Options) -> Option<Program> {
         Err(error) if error.is_never_true() => Program::new(vec![Insn::new(code::RET | code::K, 0)]).ok(),
         compiled => compiled.ok(),
     }
+}
+
+/// The program that says of whole packets what this one says of packets of at most `snap_len` bytes: a load beyond them
+/// refuses the packet. `None` if it becomes too long for its jumps.
+fn cut(program: &Program, snap_len: u32) -> Option<Program> {
+    let refuse = Insn::new(code::RET | code::K, 0);
+    let mut insns = Vec::new();
+    // Where each instruction went to, as jumps find it.
+    let mut places = Vec::new();
+    for insn in program.insns() {
+        places.push(insns.len());
+        let is_load = matches!(insn.class(), code::LD | code::LDX);
+        let len = match insn.code & SIZE {
+            code::B => 1,
+            code::H => 2,
+            _ => 4,
+        };
+        // How far the load may begin; none if it is beyond the packet however it begins.
+        let last = snap_len.checked_sub(len).and_then(|last| last.checked_sub(insn.k));
+        match insn.code & MODE {
+            code::ABS | code::MSH if is_load && insn.k < OFFSETS && last.is_none() => insns.push(refuse),
+            code::IND if is_load => match last {
+                Some(last) => {
+                    // A is loaded anyway.
+                    insns.push(Insn::new(code::MISC | code::TXA, 0));
+                    insns.push(Insn::jump(code::JMP | code::JGT | code::K, last, 0, 1));
+                    insns.extend([refuse, *insn]);
+                }
+                None => insns.push(refuse),
+            },
+            _ => insns.push(*insn),
+        }
+    }
+    for (at, insn) in program.insns().iter().enumerate().filter(|(_, insn)| insn.class() == code::JMP) {
+        // A jump itself was not made longer.
+        let here = places[at];
+        let distance = |skip: u32| places.get(at + 1 + skip as usize).map(|target| target - here - 1);
+        if insn.is_branch() {
+            insns[here].jt = u8::try_from(distance(insn.jt.into())?).ok()?;
+            insns[here].jf = u8::try_from(distance(insn.jf.into())?).ok()?;
+        } else {
+            insns[here].k = u32::try_from(distance(insn.k)?).ok()?;
+        }
+    }
+    Program::new(insns).ok()
 }
 
 /// Whether the kernel's verdict is ours.
@@ -214,7 +269,7 @@ mod tests {
     }
 
     fn own(own: &Program) -> Asked {
-        Asked::program("", "", own, &options())
+        Asked::program("", "", own, u32::MAX, &options())
     }
 
     const TEXTS: [&str; 8] = [
@@ -249,7 +304,7 @@ mod tests {
                 .collect();
             let readers = wishes.iter().zip(&chosen).map(|(&(own, forced), (_, is_text, _))| match is_text {
                 true => Asked::text(capture, own, &options()),
-                false => Asked::program(capture, forced, &program(own), &options()),
+                false => Asked::program(capture, forced, &program(own), u32::MAX, &options()),
             });
             let readers: Vec<Asked> = readers.collect();
             let union = of(readers.iter()).unwrap();
@@ -263,6 +318,58 @@ mod tests {
                 let expected = accepts(capture, packet) && wishes.iter().any(is_wanted);
                 prop_assert_eq!(union.accepts(packet), expected, "{:?} {:?}", wishes, frame);
             }
+        }
+    }
+
+    /// What a program says of cut packets, the one that was made of it says of whole ones.
+    #[test]
+    fn a_program_for_cut_packets_sees_no_more_of_whole_ones() {
+        const TEXTS: [&str; 9] = [
+            "",
+            "udp[20:4] & 1 != 0",
+            "tcp[2:2] > 1000 or udp[8] & 1 = 0",
+            "ip6 or not (tcp[tcp[12] >> 2] & 3 = 1)",
+            "link[14 + (link[14] & 15) * 4 : 2] != 7",
+            "len > 200",
+            "vlan and ip",
+            "icmp[icmptype] = icmp-echo or ip[60] != 0",
+            "not ip or link[100] = 0",
+        ];
+        let mut differ = 0;
+        for text in TEXTS {
+            let whole = program(text);
+            for snap_len in [1, 14, 20, 34, 41, 42, 60, 96, 1500] {
+                let short = cut(&whole, snap_len).unwrap();
+                for (n, (_, frame)) in tapline_testkit::traffic::Traffic::new(7).take(400).enumerate() {
+                    let vlan = (n % 3 == 0).then_some(VlanTag { tpid: 0x8100, tci: 5 });
+                    let meta = Meta { vlan, wire_len: frame.len() as u32, ..Meta::default() };
+                    let seen = &frame[..frame.len().min(snap_len as usize)];
+                    let expected = whole.run(Packet { data: seen, meta: &meta });
+                    let packet = Packet { data: &frame, meta: &meta };
+                    assert_eq!(short.run(packet), expected, "{text} cut to {snap_len}: {frame:?}");
+                    differ += usize::from(whole.run(packet) != expected);
+                }
+            }
+        }
+        assert!(differ > 1000, "the cut matters: {differ}");
+    }
+
+    /// An offset that an index register makes, up to the ones where the kernel keeps metadata.
+    #[test]
+    fn a_computed_offset_is_held_within_the_cut() {
+        let at = |x, k| {
+            let insns = vec![
+                Insn::new(code::LDX | code::W | code::IMM, x),
+                Insn::new(code::LD | code::H | code::IND, k),
+                Insn::new(code::RET | code::K, 7),
+            ];
+            cut(&Program::new(insns).unwrap(), 60).unwrap()
+        };
+        let meta = Meta::default();
+        for (x, k, expected) in
+            [(0, 58, 7), (0, 59, 0), (58, 0, 7), (59, 0, 0), (u32::MAX, 30, 0), (OFFSETS, 0, 0), (2, 57, 0)]
+        {
+            assert_eq!(at(x, k).run(Packet { data: &[1; 100], meta: &meta }), expected, "{x} {k}");
         }
     }
 

@@ -267,6 +267,10 @@ impl Store {
         self.records
     }
 
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     pub(crate) fn not_stored(&self) -> u64 {
         self.not_stored
     }

@@ -84,6 +84,11 @@ impl ReaderSpec {
     pub fn new(policy: Policy) -> ReaderSpec {
         ReaderSpec { policy, entries: 1 << 16 }
     }
+
+    /// Bytes of its index.
+    pub fn memory(&self) -> u64 {
+        index_len(u64::from(self.entries))
+    }
 }
 
 /// A reader of one writer. It is never used again for another one.
@@ -483,6 +488,11 @@ impl Writer {
     /// Packets stored since the start.
     pub fn stored(&self) -> u64 {
         self.store.records()
+    }
+
+    /// Captured bytes of the packets stored since the start.
+    pub fn stored_bytes(&self) -> u64 {
+        self.store.bytes()
     }
 
     /// Packets that were not stored because readers held all blocks that could be had: 0, unless one breaks the rules.

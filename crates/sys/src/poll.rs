@@ -30,6 +30,12 @@ impl Poller {
         self.add_raw(fd.as_raw_fd());
     }
 
+    /// Adds a place for a descriptor that is not waited for: nothing is ever reported for it.
+    pub fn add_none(&mut self) {
+        // ppoll(2) leaves descriptors less than 0 out.
+        self.add_raw(-1);
+    }
+
     /// Waits until a descriptor can be read or has an error, a signal arrives, or `wait` is over. Returns how many
     /// descriptors have something to say: 0 after a signal too.
     ///
@@ -121,12 +127,14 @@ mod tests {
     fn a_notified_wakeup_ends_the_wait_once() {
         let wakeup = Wakeup::new().unwrap();
         let mut poller = Poller::new();
+        poller.add_none();
         poller.add(wakeup.as_fd());
         assert_eq!(poller.wait(Duration::ZERO).unwrap(), 0);
         wakeup.notify();
         wakeup.notify();
         assert_eq!(poller.wait(Duration::from_secs(60)).unwrap(), 1);
-        assert!(poller.is_readable(0) && !poller.has_error(0));
+        assert!(poller.is_readable(1) && !poller.has_error(1));
+        assert!(!poller.is_readable(0) && !poller.has_error(0), "nothing is waited for there");
         assert!(wakeup.take() && !wakeup.take());
         assert_eq!(poller.wait(Duration::ZERO).unwrap(), 0);
     }

@@ -290,6 +290,21 @@ pub struct Status {
     pub captures: Vec<CaptureStatus>,
     /// Connections that were ended because they did not keep to the protocol, and requests that the rules refused.
     pub refused: u64,
+    /// Users whose readers have memory of the daemon, as far as the client may know of them; root and the owner of the
+    /// daemon are not among them.
+    pub users: Vec<UserStatus>,
+}
+
+/// What the readers of a user have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct UserStatus {
+    /// The user's number.
+    pub uid: u32,
+    /// Memory of the daemon in bytes: indices of readers, and buffers that were made for them.
+    pub memory: u64,
+    /// The most that the rules allow, in bytes.
+    pub memory_max: u64,
 }
 
 /// What a capture does.
@@ -322,6 +337,9 @@ pub struct CaptureStatus {
     pub waits_for: Option<u64>,
     /// For how long it has, in milliseconds.
     pub waits_ms: u64,
+    /// The rules withhold something from the client: packets, bytes and what was stored are of readers with the same
+    /// rights, and what else depends on other readers is left out.
+    pub is_restricted: bool,
     /// Those that read it, as far as the client may see them.
     pub readers: Vec<ReaderStatus>,
 }

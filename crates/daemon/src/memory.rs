@@ -1,0 +1,101 @@
+//! Memory of the daemon that users have: indices of their readers, and buffers that were made for their rights.
+//!
+//! ```text
+//! attach ---> charge for the index, of all workers ------> given back when the connection ends
+//!        \--> charge for a buffer, if one is to be made -> given back when the buffer is
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const MIB: u64 = 1 << 20;
+
+/// Bytes by user.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger(Mutex<BTreeMap<u32, u64>>);
+
+/// What one user may have in all.
+#[derive(Clone, Debug)]
+pub(crate) struct Allowance {
+    ledger: Arc<Ledger>,
+    uid: u32,
+    /// Bytes.
+    most: u64,
+}
+
+/// Bytes that a user has, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Charge {
+    ledger: Arc<Ledger>,
+    uid: u32,
+    bytes: u64,
+}
+
+impl Ledger {
+    /// What a user may have.
+    pub(crate) fn allowance(self: &Arc<Ledger>, uid: u32, most: u64) -> Allowance {
+        Allowance { ledger: Arc::clone(self), uid, most }
+    }
+
+    /// All users that have something, and how much.
+    pub(crate) fn users(&self) -> Vec<(u32, u64)> {
+        self.lock().iter().map(|(uid, bytes)| (*uid, *bytes)).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<u32, u64>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Allowance {
+    /// Charges a user with `bytes` for `what`.
+    ///
+    /// # Errors
+    /// If it would have more than it may, in words for it.
+    pub(crate) fn charge(&self, bytes: u64, what: &str) -> Result<Charge, String> {
+        let Allowance { ledger, uid, most } = self;
+        let mut users = ledger.lock();
+        let used = users.get(uid).copied().unwrap_or(0);
+        if bytes > most.saturating_sub(used) {
+            return Err(format!(
+                "{what} would take {} MiB, and {} of the {} MiB that a user's readers may take (user_memory) are in use: end others, ask for fewer entries, or ask who runs the daemon for more",
+                bytes.div_ceil(MIB),
+                used.div_ceil(MIB),
+                most / MIB,
+            ));
+        }
+        users.insert(*uid, used + bytes);
+        Ok(Charge { ledger: Arc::clone(ledger), uid: *uid, bytes })
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        let mut users = self.ledger.lock();
+        let left = users.get(&self.uid).map_or(0, |used| used.saturating_sub(self.bytes));
+        if left > 0 {
+            users.insert(self.uid, left);
+        } else {
+            users.remove(&self.uid);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_has_no_more_than_it_may() {
+        let ledger = Arc::<Ledger>::default();
+        let one = ledger.allowance(7, 10 * MIB);
+        let first = one.charge(6 * MIB, "an index").unwrap();
+        let error = one.charge(5 * MIB, "an index").unwrap_err();
+        assert!(error.contains("an index would take 5 MiB, and 6 of the 10 MiB"), "{error}");
+        let other = ledger.allowance(8, 10 * MIB).charge(5 * MIB, "an index").unwrap();
+        assert_eq!(ledger.users(), [(7, 6 * MIB), (8, 5 * MIB)]);
+        drop((first, other));
+        assert_eq!(ledger.users(), []);
+        one.charge(10 * MIB, "an index").unwrap();
+    }
+}

@@ -1,0 +1,119 @@
+//! What users cost the daemon, as its control thread sees it: requests that wait, readers that are sent away, memory.
+
+use std::time::Duration;
+
+use tapline_ring::ReaderSpec;
+use tapline_sys::usage;
+use tapline_tap::protocol::{Reply, UserStatus};
+
+use super::{Server, name};
+use crate::budget::{Payer, spent};
+use crate::client::Client;
+use crate::memory::Allowance;
+use crate::{Capture, Who};
+
+/// Processor time that requests of each user may take of the control thread, in milliseconds a second; and what they may
+/// take at once is what they may take in so long.
+const REQUEST_TIME_MS: u32 = 200;
+pub(super) const REQUEST_PURSE: Duration = Duration::from_secs(5);
+/// Processor time of a round of requests.
+const ROUND: Duration = Duration::from_millis(5);
+/// How long the status of a capture is told again to users, before it is asked of the threads that capture.
+pub(super) const STATUS_KEPT: Duration = Duration::from_millis(50);
+
+impl Server {
+    /// Whether somebody may do everything.
+    pub(super) fn is_privileged(&self, who: &Who) -> bool {
+        who.uid == 0 || who.uid == self.ours
+    }
+
+    /// The user that pays for what a client asks; none for root and the owner of the daemon.
+    pub(super) fn payer(&self, who: &Who) -> Option<Payer> {
+        (!self.is_privileged(who)).then_some(Payer { uid: who.uid, time_ms: self.rules.user_time })
+    }
+
+    /// The user that pays for a reader, and the memory that it may take.
+    pub(super) fn account_of(&self, who: &Who) -> Option<(Payer, Allowance)> {
+        let allowance = self.memory.allowance(who.uid, self.rules.memory_of_user());
+        Some((self.payer(who)?, allowance))
+    }
+
+    /// Whether requests of a client wait, as its user has spent the processor time for them.
+    pub(super) fn waits(&self, client: &Client) -> bool {
+        !self.is_privileged(&client.who) && self.purses.is_empty(client.who.uid)
+    }
+
+    /// Until when, at most, for all clients that wait.
+    pub(super) fn wait(&self) -> Duration {
+        let waiting = self.clients.iter().filter(|client| self.waits(client));
+        waiting.map(|client| self.purses.wait(client.who.uid)).min().unwrap_or(Duration::MAX)
+    }
+
+    /// Answers clients that asked something: root and the owner of the daemon first, then the users that took least. After
+    /// [`ROUND`] all are looked at anew, so that nobody waits for what others have asked in the meantime.
+    pub(super) fn serve_in_turn(&mut self, mut ready: Vec<usize>, log: &mut dyn FnMut(&str)) {
+        let (count, begun) = (self.clients.len(), usage::thread_time());
+        self.turn = self.turn.wrapping_add(1);
+        ready.sort_by_cached_key(|at| {
+            let payer = self.payer(&self.clients[*at].who);
+            let place = (at + self.turn) % count;
+            (payer.map(|payer| self.purses.spent_ns(payer.uid)), place)
+        });
+        for at in ready {
+            let payer = self.payer(&self.clients[at].who);
+            self.at_cost_of(payer, |server| server.serve(at, log));
+            // One that is gone has the others move.
+            let is_over = usage::thread_time().saturating_sub(begun) >= ROUND;
+            if is_over || self.clients.len() != count {
+                break;
+            }
+        }
+    }
+
+    /// Does something for a client, at the cost of its user.
+    pub(super) fn at_cost_of<T>(&mut self, payer: Option<Payer>, work: impl FnOnce(&mut Server) -> T) -> T {
+        let Some(payer) = payer else { return work(self) };
+        let (result, cost) = spent(|| work(self));
+        self.purses.spend(Payer { time_ms: REQUEST_TIME_MS, ..payer }, cost);
+        result
+    }
+
+    /// Sends readers away whose user spent all that it may.
+    pub(super) fn send_away(&mut self, log: &mut dyn FnMut(&str)) {
+        let over =
+            |(at, capture): (usize, &Capture)| capture.over().map(|over| (at, over)).collect::<Vec<_>>();
+        let over: Vec<_> = self.captures.iter().enumerate().flat_map(over).collect();
+        for (capture, over) in over {
+            let is_over = |client: &Client| {
+                let reading = client.reading.as_ref().filter(|reading| reading.capture == capture);
+                reading.is_some_and(|reading| over.readers.contains(&reading.number))
+            };
+            let (away, stay): (Vec<_>, Vec<_>) =
+                std::mem::take(&mut self.clients).into_iter().partition(is_over);
+            self.clients = stay;
+            if let Some(first) = away.first() {
+                let (of, count) = (&self.captures[capture].rule().name, away.len());
+                let what = format!("{}: {count} readers of {of} are sent away: {}", name(first), over.reason);
+                self.refuse(first.who.uid, log, &what);
+            }
+            for mut client in away {
+                // It finds that once it has read all; one that does not read its socket hears of no more than the end.
+                let _ = client.channel.send(&Reply::Error(over.reason.clone()), &[]);
+                self.take_away(&mut client, log);
+            }
+        }
+    }
+
+    /// What users have, as far as somebody may see.
+    pub(super) fn users(&self, who: &Who) -> Vec<UserStatus> {
+        let sees_all = self.is_privileged(who);
+        let memory_max = self.rules.memory_of_user();
+        let users = self.memory.users().into_iter().filter(|(uid, _)| sees_all || *uid == who.uid);
+        users.map(|(uid, memory)| UserStatus { uid, memory, memory_max }).collect()
+    }
+}
+
+/// Bytes of the indices of a reader, one for each thread that captures.
+pub(super) fn index_memory(spec: &ReaderSpec, capture: &Capture) -> u64 {
+    spec.memory() * capture.workers() as u64
+}
