@@ -11,7 +11,7 @@ use serde_json::Value;
 use support::{Finished, run, run_with_input, tapline};
 
 const RECIPE: &str =
-    "udp tcp icmp ip ip6 size=60..1500 flows=500 order=random rate=10k count=30k start=1700000000";
+    "udp tcp icmp ip ip6 size=80..1400 flows=500 order=random rate=10k count=30k start=1700000000";
 
 /// A file of flows of several protocols. Gives its path.
 fn traffic(folder: &Path, name: &str, recipe: &str) -> String {
