@@ -79,10 +79,11 @@ impl Opened {
         }
     }
 
-    /// A source for each worker: shares of this one, if there are several.
+    /// A source for each worker: shares of this one, if there are several. Also of a stream that one worker has: it may be silent for long, and a
+    /// thread that waits for it would hear neither SIGUSR1 nor the clock.
     fn shared(source: Box<dyn Source>, workers: usize) -> Vec<Opened> {
         match workers {
-            1 => vec![Opened::Whole(source)],
+            1 if source.progress().is_some() => vec![Opened::Whole(source)],
             _ => Share::all(source, workers).into_iter().map(Opened::Share).collect(),
         }
     }
@@ -133,8 +134,9 @@ fn file(node: &PlanNode, control: &Arc<Control>, workers: usize) -> Result<Vec<O
 
 fn made(node: &PlanNode, workers: usize) -> Result<Vec<Opened>> {
     let text = node.arguments.text("recipe");
-    let made = Made::new(text, clock()).map_err(|error| anyhow!(error.render(text)))?;
-    Ok(Opened::shared(Box::new(made), workers))
+    let made: Box<dyn Source> =
+        Box::new(Made::new(text, clock()).map_err(|error| anyhow!(error.render(text)))?);
+    Ok(if workers == 1 { vec![Opened::Whole(made)] } else { Opened::shared(made, workers) })
 }
 
 fn device(
