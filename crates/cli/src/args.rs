@@ -127,6 +127,9 @@ pub(crate) struct RunArgs {
     /// Results go where the account goes, for standard output has something else.
     #[arg(skip)]
     pub(crate) results_aside: bool,
+    /// Results of `meter` and `top` are shown as flows, for people: `tapline probe`.
+    #[arg(skip)]
+    pub(crate) flows: Option<crate::flows::Style>,
     #[command(flatten)]
     pub(crate) language: LanguageArgs,
     /// Become this user once all is open; root runs as the caller of sudo unless told otherwise.

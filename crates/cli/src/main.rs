@@ -6,6 +6,7 @@ mod bench;
 mod capture;
 mod doctor;
 mod filter;
+mod flows;
 mod fpl;
 mod generate;
 mod interfaces;

@@ -17,7 +17,7 @@ use tapline_flow::{DetailFields, Error, KeyFields, PAYLOAD_MAX, TIMEOUT_MAX};
 
 use crate::args::{LanguageArgs, RunArgs, parse_duration};
 use crate::live::XdpArgs;
-use crate::run;
+use crate::{flows, run};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -35,10 +35,14 @@ Examples:
       --export tcp://collector:4739                                  fields of your choice, both directions in one record
   nfcapd -l /tmp/flows -p 4739 & tapline probe -r trace.pcap --rate 2000 --export localhost:4739; nfdump -R /tmp/flows
 
-From a file, messages bear the capture's time and sequence numbers begin at 0. At the end stand what the table did and where every packet
-went: those in records that were sent are written. In the row of `meter`, flows is how many began; idle, active, end, forced and full are
-why they ended; most is the greatest number at once, room what the table holds, late packets older than one before them, ahead those of a live
-interface whose clock was more than a second ahead, no_room details that found no room.
+Without --export the greatest flows stand in a table: bytes and packets are those of both directions, back the bytes of the destination. state is
+what TCP came to (open, closing, closed, reset, refused, no answer) or whether the other end said anything (answered, one way); ended is why the
+record ended: idle (--idle-timeout), active (--active-timeout: it goes on in another record), end (of TCP), forced (end of the capture), full
+(--flows-max). Below stand all flows together, and where every packet went. kill -USR1 prints the same while it runs.
+
+From a file, messages bear the capture's time and sequence numbers begin at 0. With -v, `meter` has what the table did: flows is how many began;
+idle, active, end, forced and full are why they ended; most is the greatest number at once, room what the table holds, late packets older than
+one before them, ahead those of a live interface whose clock was more than a second ahead, no_room details that found no room.
 docs/flows.md has the fields, docs/flow-table.md what it costs.";
 
 #[derive(Debug, Args)]
@@ -136,10 +140,13 @@ pub(crate) struct ProbeArgs {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10_000_000), help_heading = "Export")]
     rate: u32,
 
-    /// Show so many of the greatest flows; 10 if nothing is exported.
+    /// Show so many of the greatest flows, by bytes; 10 if nothing is exported.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "Reports")]
     top: Option<u32>,
-    /// Results and account as JSON, on standard output.
+    /// Show besides what the table of flows did, as columns of numbers (docs/flows.md).
+    #[arg(short, long, help_heading = "Reports")]
+    verbose: bool,
+    /// Flows, numbers of the meter and account as JSON, on standard output: two lines, for programs.
     #[arg(long, help_heading = "Reports")]
     json: bool,
     /// Show the graph that this is, for `tapline run`, and stop.
@@ -184,6 +191,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
         duration: args.duration,
         json: args.json,
         results_aside: has_rows_on_stdout(args),
+        flows: Some(flows::Style { verbose: args.verbose }),
         language: args.language,
         relinquish_privileges: args.relinquish_privileges.clone(),
         follow_links: args.follow_links,

@@ -374,7 +374,7 @@ fn lines_have_every_packet_in_json_and_in_csv() {
         text.lines().skip(1).all(|line| cells(line).iter().all(|cell| cell.parse::<u64>().is_ok())),
         "{text}"
     );
-    assert!(finished.stderr.contains("flowtop"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("proto  source"), "{}", finished.stderr);
 }
 
 #[test]

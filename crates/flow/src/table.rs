@@ -27,7 +27,7 @@ use tapline_packet::Timestamp;
 use tapline_sys::memory;
 
 use crate::births::Births;
-use crate::details::{DetailFields, DetailTable, Look, Refused};
+use crate::details::{DetailFields, DetailTable, Look, Refused, Sent};
 use crate::index::{Home, Index};
 use crate::key::{self, Addresses, KeyFields, Seeds, Words};
 use crate::packet::{Around, Inside, Rest, Seen};
@@ -231,13 +231,13 @@ impl Table {
 
     /// Looks at a packet that was added at a place, for the details that flows were asked for.
     pub(crate) fn look(&mut self, place: u32, seen: &Seen, data: &[u8], inside: Option<Inside>) {
-        if let (Some(details), Some(hot)) = (&mut self.details, self.hot.get(place as usize)) {
-            details.packet(
-                place,
-                key::protocol(hot.words),
-                key::ports(hot.words),
-                Look { seen, data, inside },
-            );
+        let at = place as usize;
+        if let (Some(details), Some(hot), Some(cold)) =
+            (&mut self.details, self.hot.get(at), self.cold.get(at))
+        {
+            let sent = hot.sent(cold, usize::from(seen.side & 1), seen);
+            let (protocol, ports) = (key::protocol(hot.words), key::ports(hot.words));
+            details.packet(place, protocol, ports, sent, Look { seen, data, inside });
         }
     }
 
@@ -558,7 +558,8 @@ impl Table {
         let side = |at: usize| hot.side(cold, at, address(hot.words, addresses[at]));
         let sides = [side(first), side(1 - first)];
         let (protocol, ports) = (key::protocol(hot.words), key::ports(hot.words));
-        let details = self.details.as_mut().map(|details| details.take(place, protocol, ports, first));
+        let details = self.details.as_mut();
+        let details = details.map(|details| details.take(place, protocol, ports, first, &sides));
         Flow { sides, protocol, end, context: cold.context, details }
     }
 }
@@ -606,6 +607,18 @@ impl Hot {
         self.state |= ODD;
         cold.seen = self.last(0).max(self.last(1));
         cold.last = [self.last(0), self.last(1)];
+    }
+
+    /// What a side has sent, of which a packet was the last that came. Of two packets the first is what the last leaves of the sums, and of the times
+    /// the one that is not its own.
+    fn sent(&self, cold: &Cold, side: usize, seen: &Seen) -> Sent {
+        let packets = u64::from(cold.packets_high[side]) << 32 | u64::from(self.packets[side]);
+        let last = if self.state & ODD == 0 { self.last(side) } else { cold.last[side] };
+        Sent {
+            packets,
+            bytes: self.bytes[side].wrapping_sub(seen.bytes),
+            time: cold.first[side].wrapping_add(last).wrapping_sub(seen.time),
+        }
     }
 
     fn side(&self, cold: &Cold, at: usize, address: IpAddr) -> Side {

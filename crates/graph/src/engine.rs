@@ -21,6 +21,7 @@ use crate::graph::{Graph, NodeId};
 use crate::join::Entry;
 use crate::packets::Packets;
 use crate::stage::Moment;
+use crate::table::Table;
 
 /// How long a source may wait for packets before the loop looks at its flags and the clock.
 const WAIT: Duration = Duration::from_millis(100);
@@ -238,6 +239,10 @@ pub struct Watch<'a> {
     pub progress: Option<(u64, u64)>,
     /// Whether this report was asked for with [`Control::report`].
     pub asked: bool,
+    /// Whether this is the last report of this loop.
+    pub is_last: bool,
+    /// What the stages found out so far; empty unless the report was asked for or is the last.
+    pub results: Vec<(String, Table)>,
 }
 
 /// A source, and the node of the graph that takes what it lends.
@@ -325,7 +330,7 @@ impl<'e> Engine<'e> {
             };
         }
         self.account.stages = self.graph.account();
-        self.tell(watch, false);
+        self.tell(watch, false, true);
         let slept = self.waited_ticks().wrapping_sub(slept);
         let ticks = tsc::now().wrapping_sub(start).saturating_sub(slept + self.stopping);
         Outcome { account: self.account, ended, ticks }
@@ -465,7 +470,7 @@ impl<'e> Engine<'e> {
         if asked || timers.counters.due(steady_ns, COUNTERS_NS) {
             self.refresh();
             self.account.stages = self.graph.account();
-            self.tell(watch, asked);
+            self.tell(watch, asked, false);
         }
         if timers.tick.due(steady_ns, TICK_NS) {
             return self.graph.tick(&Moment::new(now, &self.account.interfaces));
@@ -473,13 +478,14 @@ impl<'e> Engine<'e> {
         Ok(Wants::More)
     }
 
-    fn tell(&mut self, watch: &mut dyn FnMut(&Watch<'_>), asked: bool) {
+    fn tell(&mut self, watch: &mut dyn FnMut(&Watch<'_>), asked: bool, is_last: bool) {
         let mut events: Vec<Event> = self.inlets.iter_mut().flat_map(|inlet| inlet.source.events()).collect();
         events.extend(self.graph.events());
         let progress = self.inlets.iter().filter_map(|inlet| inlet.source.progress());
         let progress = progress.reduce(|(done, all), (more, more_in_all)| (done + more, all + more_in_all));
         let (steady_ns, account) = ((self.clock)().steady_ns, &self.account);
-        watch(&Watch { steady_ns, account, events: &events, progress, asked });
+        let results = if asked || is_last { self.graph.results() } else { Vec::new() };
+        watch(&Watch { steady_ns, account, events: &events, progress, asked, is_last, results });
     }
 
     /// Reads the sources' counters, in the order of the graph's interface numbers.

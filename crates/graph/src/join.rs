@@ -50,8 +50,12 @@ struct State {
     reached: Vec<Vec<u64>>,
     /// Workers that are at work.
     live: usize,
-    /// Workers that wait for room.
-    waiting: usize,
+    /// By worker: it waits for room.
+    waiting: Vec<bool>,
+    /// By worker: it has ended.
+    ended: Vec<bool>,
+    /// By worker and inlet: it has had everything that its reader can read before another worker goes on; `None` where it reads by itself.
+    starved: Vec<Vec<Option<bool>>>,
     queue_len: usize,
     spare: Vec<Parcel>,
     /// Nobody takes packets any more.
@@ -89,7 +93,9 @@ impl Join {
             interfaces,
             reached: vec![vec![0; workers]; inlets],
             live: workers,
-            waiting: 0,
+            waiting: vec![false; workers],
+            ended: vec![false; workers],
+            starved: vec![vec![None; inlets]; workers],
             queue_len: QUEUE_LEN,
             spare: Vec::new(),
             is_closed: false,
@@ -104,6 +110,9 @@ impl Join {
     /// A worker has come to `key` in an inlet.
     fn reach(&self, inlet: usize, worker: usize, key: u64) {
         let mut state = self.lock();
+        if let Some(is_starved) = &mut state.starved[worker][inlet] {
+            *is_starved = key == u64::MAX;
+        }
         let reached = &mut state.reached[inlet][worker];
         if key > *reached {
             *reached = key;
@@ -111,10 +120,21 @@ impl Join {
         }
     }
 
+    /// A worker has what a reader hands it in an inlet.
+    fn share(&self, inlet: usize, worker: usize) {
+        self.lock().starved[worker][inlet] = Some(false);
+    }
+
+    /// A worker has nothing to do until the reader of an inlet goes on, which waits for another worker.
+    fn starve(&self, inlet: usize, worker: usize) {
+        self.lock().starved[worker][inlet] = Some(true);
+    }
+
     /// A worker has no more packets.
     fn end(&self, worker: usize) {
         let mut state = self.lock();
         state.live -= 1;
+        state.ended[worker] = true;
         state.reached.iter_mut().for_each(|inlet| inlet[worker] = u64::MAX);
         self.moved.notify_all();
     }
@@ -122,13 +142,13 @@ impl Join {
     /// Puts a parcel into a queue as soon as there is room; gives back an empty one.
     fn put(&self, line: usize, worker: usize, parcel: Parcel) -> Parcel {
         let mut state = self.lock();
-        state.waiting += 1;
+        state.waiting[worker] = true;
         // What is larger than a queue goes into an empty one.
         while !state.is_closed && state.lines[line].queues[worker].len >= state.queue_len {
             self.moved.notify_all();
             state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        state.waiting -= 1;
+        state.waiting[worker] = false;
         let queue = &mut state.lines[line].queues[worker];
         queue.len += parcel.len();
         queue.parcels.push_back(parcel);
@@ -143,12 +163,19 @@ impl State {
         self.reached[inlet].iter().copied().min().unwrap_or(u64::MAX)
     }
 
-    /// All workers wait for room, and no packet can go on to make some.
+    /// All workers wait, for room or for a reader that waits for one of them, and no packet can go on to make room.
     fn is_stuck(&self, inlets: usize) -> bool {
         let can_go = |(number, line): (usize, &Line)| {
             line.first().is_some_and(|(_, key)| key.0 < self.until(number % inlets))
         };
-        self.live > 0 && self.waiting == self.live && !self.lines.iter().enumerate().any(can_go)
+        let is_starved = |worker: usize| {
+            let mut shared = self.starved[worker].iter().flatten().peekable();
+            shared.peek().is_some() && shared.all(|is_starved| *is_starved)
+        };
+        let waits = |worker: usize| self.ended[worker] || self.waiting[worker] || is_starved(worker);
+        self.waiting.contains(&true)
+            && (0..self.waiting.len()).all(waits)
+            && !self.lines.iter().enumerate().any(can_go)
     }
 
     /// Copies what may go on to the end of a batch; whether anything did.
@@ -302,6 +329,16 @@ impl Marker {
     /// All packets before this place have been handed on.
     pub(crate) fn reached(&self, place: u64) {
         self.join.reach(self.inlet, self.worker, place);
+    }
+
+    /// This inlet is a worker's share of what one thread reads.
+    pub(crate) fn share(&self) {
+        self.join.share(self.inlet, self.worker);
+    }
+
+    /// Nothing comes until another worker goes on: the reader that both share waits for it.
+    pub(crate) fn starve(&self) {
+        self.join.starve(self.inlet, self.worker);
     }
 
     /// A batch of an interface is lent.

@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use tapline_capture::af_packet::{
     self, CaptureDirection, KernelRuns, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings,
 };
@@ -24,7 +24,7 @@ use tapline_sys::privilege::Identity;
 use super::sending;
 use crate::capture::{Compiler, clock, clocks, input};
 use crate::live::{self, TapArgs, XdpArgs};
-use crate::{output, privileges, stream};
+use crate::{output, privileges};
 
 /// How sources and sinks are opened.
 #[derive(Default)]
@@ -47,14 +47,17 @@ pub(crate) struct How {
 pub(crate) enum Opened {
     /// The kernel gives each worker its packets.
     Device(Box<dyn Source>),
-    /// Every worker reads the whole.
+    /// A source that one worker reads whole.
     Whole(Box<dyn Source>),
+    /// A worker's share of what one thread reads for all.
+    Share(Share),
 }
 
 impl Opened {
     pub(crate) fn source(&self) -> &dyn Source {
         match self {
             Opened::Device(source) | Opened::Whole(source) => source.as_ref(),
+            Opened::Share(share) => share,
         }
     }
 
@@ -62,15 +65,27 @@ impl Opened {
     pub(crate) fn alone(self) -> Box<dyn Source> {
         match self {
             Opened::Device(source) | Opened::Whole(source) => source,
+            Opened::Share(share) => Box::new(share),
         }
     }
 
     /// For one of several workers: its share, telling how far it has come.
-    pub(crate) fn marked(self, worker: usize, workers: usize, marker: Option<Marker>) -> Box<dyn Source> {
+    pub(crate) fn marked(self, marker: Option<Marker>) -> Box<dyn Source> {
         match (self, marker) {
-            (Opened::Device(source), None) => source,
-            (Opened::Device(source), Some(marker)) => Box::new(Timed::new(source, marker, clock)),
-            (Opened::Whole(source), marker) => Box::new(Share::new(source, worker, workers).marked(marker)),
+            (Opened::Device(source) | Opened::Whole(source), None) => source,
+            (Opened::Device(source) | Opened::Whole(source), Some(marker)) => {
+                Box::new(Timed::new(source, marker, clock))
+            }
+            (Opened::Share(share), marker) => Box::new(share.marked(marker)),
+        }
+    }
+
+    /// A source for each worker: shares of this one, if there are several. Also of a stream that one worker has: it may be silent for long, and a
+    /// thread that waits for it would hear neither SIGUSR1 nor the clock.
+    fn shared(source: Box<dyn Source>, workers: usize) -> Vec<Opened> {
+        match workers {
+            1 if source.progress().is_some() => vec![Opened::Whole(source)],
+            _ => Share::all(source, workers).into_iter().map(Opened::Share).collect(),
         }
     }
 }
@@ -87,7 +102,7 @@ pub(crate) fn sources(
     Ok(only.into_iter().map(Opened::alone).collect())
 }
 
-/// Opens every source for each worker: the kernel shares out an interface's packets, and of a file every worker reads its share.
+/// Opens every source for each worker: the kernel shares out an interface's packets, and one thread those of a file.
 pub(crate) fn worker_sources(
     how: &How,
     plan: &Plan,
@@ -113,26 +128,16 @@ fn say(line: &str) {
 
 fn file(node: &PlanNode, control: &Arc<Control>, workers: usize) -> Result<Vec<Opened>> {
     let path = Path::new(node.arguments.text("name"));
-    if workers > 1 && (path.as_os_str() == "-" || stream::is_stream(path)) {
-        bail!("{}: several workers cannot read one stream: leave --workers out", path.display());
-    }
-    (0..workers)
-        .map(|worker| {
-            let file = input::open_file(path, control)?;
-            if worker == 0 {
-                say(&input::announcement(&file));
-            }
-            Ok(Opened::Whole(Box::new(FileInput::new(vec![file], Order::Given))))
-        })
-        .collect()
+    let file = input::open_file(path, control)?;
+    say(&input::announcement(&file));
+    Ok(Opened::shared(Box::new(FileInput::new(vec![file], Order::Given)), workers))
 }
 
-/// Every worker makes all packets and takes its share.
 fn made(node: &PlanNode, workers: usize) -> Result<Vec<Opened>> {
     let text = node.arguments.text("recipe");
-    let now = clock();
-    let made = || Made::new(text, now).map_err(|error| anyhow!(error.render(text)));
-    (0..workers).map(|_| Ok(Opened::Whole(Box::new(made()?)))).collect()
+    let made: Box<dyn Source> =
+        Box::new(Made::new(text, clock()).map_err(|error| anyhow!(error.render(text)))?);
+    Ok(if workers == 1 { vec![Opened::Whole(made)] } else { Opened::shared(made, workers) })
 }
 
 fn device(

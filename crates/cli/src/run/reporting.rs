@@ -1,15 +1,17 @@
 //! What people and machines are told of a graph: the plan, how it goes, results, the account.
 
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use tapline_graph::plan::Plan;
 use tapline_graph::{GraphAccount, Table, Watch, grouped};
+use tapline_sys::TerminalSize;
 
 use crate::args::RunArgs;
-use crate::{output, report};
+use crate::{flows, output, report};
 
 /// What the meters' file says that this is.
 pub(super) fn title(plan: &Plan) -> String {
@@ -48,8 +50,12 @@ pub(super) fn plan_text(title: &str, plan: &Plan) -> String {
 /// Tells people how the work goes.
 pub(super) struct Watcher {
     json: bool,
+    flows: Option<flows::Style>,
     state: Mutex<State>,
 }
+
+/// The results of a graph, by stage.
+type Results = Vec<(String, Table)>;
 
 struct State {
     /// The newest account of each worker.
@@ -59,13 +65,28 @@ struct State {
     /// Packets and the time at the last line of progress.
     last: Option<(i64, u64)>,
     has_line: bool,
+    /// What each worker found out, and behind them what is done once, by the last report that was asked for.
+    results: Vec<Results>,
+    /// Of the same: which have answered a report that was asked for, and which have ended.
+    answered: Vec<bool>,
+    ended: Vec<bool>,
 }
 
 impl Watcher {
     pub(super) fn new(args: &RunArgs, workers: usize) -> Watcher {
         let accounts = vec![GraphAccount::default(); workers];
-        let state = State { accounts, tail: GraphAccount::default(), last: None, has_line: false };
-        Watcher { json: args.json, state: Mutex::new(state) }
+        // With one worker there is nothing behind it.
+        let ended = (0..=workers).map(|number| number == 1 && workers == 1).collect();
+        let state = State {
+            accounts,
+            tail: GraphAccount::default(),
+            last: None,
+            has_line: false,
+            results: vec![Results::new(); workers + 1],
+            answered: vec![false; workers + 1],
+            ended,
+        };
+        Watcher { json: args.json, flows: args.flows, state: Mutex::new(state) }
     }
 
     /// Takes a worker's report; the number after the last worker's is that of what is done once. The first worker's reports are those that people see.
@@ -81,21 +102,38 @@ impl Watcher {
             let separator = if event.interface.is_empty() { "" } else { ": " };
             let _ = writeln!(io::stderr(), "tapline: {sign}{}{separator}{}", event.interface, event.text);
         }
+        if watch.asked || watch.is_last {
+            state.results[worker] = watch.results.clone();
+        }
+        state.answered[worker] |= watch.asked;
+        state.ended[worker] |= watch.is_last;
+        if state.is_answered() {
+            state.answered.fill(false);
+            state.clear();
+            let text = self.running_text(&state);
+            let _ = io::stderr().write_all(text.as_bytes());
+        }
         if worker > 0 {
             return;
-        }
-        if watch.asked {
-            state.clear();
-            let account = state.sum();
-            let text = match self.json {
-                true => format!("{}\n", report::graph_json(&account)),
-                false => report::running_graph_text(&account),
-            };
-            let _ = io::stderr().write_all(text.as_bytes());
         }
         if io::stderr().is_terminal() && !io::stdout().is_terminal() {
             state.line(watch);
         }
+    }
+
+    /// Results and account so far.
+    fn running_text(&self, state: &State) -> String {
+        let account = state.sum();
+        let results = state.numbered_results();
+        if self.json {
+            return format!("{}\n{}\n", results_json(&results), report::graph_json(&account));
+        }
+        let workers = &state.results;
+        let text = match self.flows {
+            Some(style) => flows::text(workers, style, None),
+            None => String::new(),
+        };
+        text + &tables_text(self.flows, &account, &results) + &report::running_graph_text(&account)
     }
 
     /// Wipes the line of live counters before something else is printed.
@@ -114,6 +152,25 @@ impl State {
         self.accounts.iter().for_each(|account| sum.merge(account.clone()));
         sum.join(self.tail.clone(), false);
         sum
+    }
+
+    /// Whether a report was asked for, and all have answered that still can.
+    fn is_answered(&self) -> bool {
+        let mut all = self.answered.iter().zip(&self.ended);
+        self.answered.contains(&true) && all.all(|(answered, ended)| *answered || *ended)
+    }
+
+    /// The results of all, with the worker's number behind the stage's name where there are several.
+    fn numbered_results(&self) -> Results {
+        let workers = self.accounts.len();
+        let numbered = |(worker, results): (usize, &Results)| -> Results {
+            let name = |name: &str| match workers {
+                2.. if worker < workers => format!("{name} (worker {} of {workers})", worker + 1),
+                _ => name.to_owned(),
+            };
+            results.iter().map(|(stage, table)| (name(stage), table.clone())).collect()
+        };
+        self.results.iter().enumerate().flat_map(numbered).collect()
     }
 
     fn line(&mut self, watch: &Watch<'_>) {
@@ -142,22 +199,16 @@ impl State {
 /// Results go to standard output, the account to standard error; as JSON both are the last objects of standard output.
 pub(super) fn conclude(args: &RunArgs, account: &GraphAccount, results: &[(String, Table)]) -> Result<()> {
     if args.json {
-        let members = results.iter().map(|(name, table)| (name.clone(), table.to_json()));
-        let results: Map<String, Value> = members.collect();
-        return output::tell(&format!(
-            "{}\n{}\n",
-            json!({ "results": results }),
-            report::graph_json(account)
-        ));
+        return output::tell(&format!("{}\n{}\n", results_json(results), report::graph_json(account)));
     }
     let mut text = String::new();
-    for (name, table) in results {
-        let class = account.stages.iter().find(|stage| stage.name == *name).map_or("", |stage| stage.class);
-        let what = if name.contains(class) { name.clone() } else { format!("{name} :: {class}") };
-        let table = table.to_string();
-        let lines: String = table.lines().map(|line| format!("  {line}\n")).collect();
-        text += &format!("{what}\n{lines}");
+    if let Some(style) = args.flows {
+        // Lines for a terminal are as wide as it is; files and pipes have one line a flow.
+        let terminal = || TerminalSize::of(io::stdout().as_fd()).map(|size| usize::from(size.columns));
+        let width = if args.results_aside || !io::stdout().is_terminal() { None } else { terminal() };
+        text += &flows::text(&[results.to_vec()], style, width);
     }
+    text += &tables_text(args.flows, account, results);
     let told = match args.results_aside {
         true => io::stderr().write_all(text.as_bytes()).map_err(Into::into),
         false if text.is_empty() => Ok(()),
@@ -166,4 +217,25 @@ pub(super) fn conclude(args: &RunArgs, account: &GraphAccount, results: &[(Strin
     // The account is told whatever became of the results.
     io::stderr().write_all(report::graph_text(account).as_bytes())?;
     told
+}
+
+fn results_json(results: &[(String, Table)]) -> Value {
+    let members = results.iter().map(|(name, table)| (name.clone(), table.to_json()));
+    json!({ "results": members.collect::<Map<String, Value>>() })
+}
+
+/// Results as tables, each below the name of its stage; without those that are shown as flows, unless these are to be seen too.
+fn tables_text(style: Option<flows::Style>, account: &GraphAccount, results: &[(String, Table)]) -> String {
+    let mut text = String::new();
+    for (name, table) in results {
+        let stage = name.split(' ').next().unwrap_or_default();
+        if style.is_some_and(|style| !style.verbose && flows::is_shown(stage)) {
+            continue;
+        }
+        let class = account.stages.iter().find(|other| other.name == stage).map_or("", |other| other.class);
+        let what = if name.contains(class) { name.clone() } else { format!("{name} :: {class}") };
+        let lines: String = table.to_string().lines().map(|line| format!("  {line}\n")).collect();
+        text += &format!("{what}\n{lines}");
+    }
+    text
 }

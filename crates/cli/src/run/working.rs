@@ -85,8 +85,7 @@ impl Crew<'_> {
         let mut jobs = Vec::new();
         for (worker, (sources, sinks)) in sources.into_iter().zip(head_handles).enumerate() {
             let exits = Exits::new(&join, worker);
-            let marked =
-                |(inlet, source): (usize, Opened)| source.marked(worker, workers, exits.marker(inlet));
+            let marked = |(inlet, source): (usize, Opened)| source.marked(exits.marker(inlet));
             let sources: Vec<_> = sources.into_iter().enumerate().map(marked).collect();
             jobs.push((worker, sources, self.build(&parts.head, worker, Some(&exits), sinks)?));
         }

@@ -1,7 +1,7 @@
 //! What flows are asked for besides packets, bytes and times.
 //!
 //! ```text
-//! --template default,tcp,tls  -->  DetailFields  -->  DetailTable: a column a group, an entry a flow  --flow ends-->  Details
+//! --template default,tcp,tls  -->  DetailFields  -->  DetailTable: a pool a group, entries by need  --flow ends-->  Details
 //!                                                        Notes: texts, in blocks of 64 bytes that all flows share
 //!                                                        Buffers: first bytes of TCP streams that came in pieces
 //! ```
@@ -17,6 +17,7 @@ mod gaps;
 mod hello;
 mod http;
 mod notes;
+mod pool;
 mod quic;
 mod sizes;
 mod stream;
@@ -29,10 +30,11 @@ pub use sizes::{SIZES, SizeCounts};
 pub use talk::{Dns, DnsAnswer, Http, Tls};
 pub use tcp::{Tcp, TcpSide};
 
-use crate::Error;
 use crate::packet::{Inside, Seen};
+use crate::{Error, Side};
+use pool::{NONE, Places, Pool};
 use talk::Talks;
-use tcp::Connection;
+use tcp::Connections;
 
 /// The most bytes of payload that are kept of each side.
 pub const PAYLOAD_MAX: u16 = 512;
@@ -170,7 +172,7 @@ pub struct Details {
 /// What found no room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Refused {
-    /// Texts for which there was no block.
+    /// Texts for which there was no block, and other details without an entry.
     pub texts: u64,
     /// First bytes of streams that were given up half read, as others needed the buffer.
     pub streams: u64,
@@ -185,10 +187,60 @@ impl Refused {
 
 /// The entries of all flows, by their places in the table of flows.
 pub(crate) struct DetailTable {
-    tcp: Column<Connection>,
-    sizes: Column<[SizeCounts; 2]>,
-    gaps: Column<[gaps::Running; 2]>,
+    fields: DetailFields,
+    tcp: Connections,
+    /// For each side that has sent more than one packet. Of the first packet the flow itself tells.
+    sizes: Sides<SizeCounts>,
+    gaps: Sides<gaps::Running>,
     talks: Option<Talks>,
+}
+
+/// Entries of the sides of flows.
+struct Sides<T> {
+    numbers: Places<[u32; 2]>,
+    pool: Pool<T>,
+}
+
+impl<T: Copy + Default> Sides<T> {
+    fn new(is_wanted: bool, flows_max: usize) -> Result<Sides<T>, std::collections::TryReserveError> {
+        let most = if is_wanted { flows_max.saturating_mul(2) } else { 0 };
+        Ok(Sides { numbers: Places::new(is_wanted, flows_max)?, pool: Pool::new(most)? })
+    }
+
+    fn begin(&mut self, place: u32) {
+        self.numbers.begin(place, [NONE; 2]);
+    }
+
+    /// The entry of a side, made if there is none.
+    fn of(&mut self, place: u32, side: usize) -> Option<&mut T> {
+        self.pool.get_or_take(&mut self.numbers.get(place)?[side])
+    }
+
+    /// The entry of a side of a flow that ends, if it has one.
+    fn end(&mut self, place: u32, side: usize) -> Option<T> {
+        let number = &mut self.numbers.get(place)?[side];
+        let entry = self.pool.get(*number).copied();
+        self.pool.give(number);
+        entry
+    }
+
+    fn clear(&mut self) {
+        self.numbers.clear();
+        self.pool.clear();
+    }
+
+    /// Bytes that a flow takes at most.
+    fn flow_len() -> usize {
+        size_of::<[u32; 2]>() + 2 * Pool::<T>::entry_len()
+    }
+}
+
+/// The packets of a side so far, with the one that is looked at; `bytes` and `time` are those of the first, and known with the second.
+#[derive(Clone, Copy)]
+pub(crate) struct Sent {
+    pub(crate) packets: u64,
+    pub(crate) bytes: u32,
+    pub(crate) time: i64,
 }
 
 /// One packet, as details see it.
@@ -211,60 +263,93 @@ impl DetailTable {
             false => None,
         };
         Ok(DetailTable {
-            tcp: Column::new(fields.tcp, flows_max)?,
-            sizes: Column::new(fields.sizes, flows_max)?,
-            gaps: Column::new(fields.gaps, flows_max)?,
+            fields,
+            tcp: Connections::new(fields.tcp, flows_max)?,
+            sizes: Sides::new(fields.sizes, flows_max)?,
+            gaps: Sides::new(fields.gaps, flows_max)?,
             talks,
         })
     }
 
-    /// Bytes that a flow takes here, with its part of what all share.
+    /// Bytes that a flow takes here at most, with its part of what all share.
     pub(crate) fn flow_len(fields: DetailFields, payload: u16) -> usize {
         let of = |is_wanted: bool, len: usize| if is_wanted { len } else { 0 };
-        of(fields.tcp, size_of::<Connection>())
-            + of(fields.sizes, size_of::<[SizeCounts; 2]>())
-            + of(fields.gaps, size_of::<[gaps::Running; 2]>())
+        of(fields.tcp, Connections::flow_len())
+            + of(fields.sizes, Sides::<SizeCounts>::flow_len())
+            + of(fields.gaps, Sides::<gaps::Running>::flow_len())
             + of(fields.listens(), Talks::flow_len(fields, payload))
     }
 
     pub(crate) fn refused(&self) -> Refused {
-        self.talks.as_ref().map_or_else(Refused::default, Talks::refused)
+        let mut refused = self.talks.as_ref().map_or_else(Refused::default, Talks::refused);
+        refused.texts += self.tcp.refused() + self.sizes.pool.refused + self.gaps.pool.refused;
+        refused
     }
 
     /// A place comes into use, or is used for another flow.
     pub(crate) fn begin(&mut self, place: u32) {
-        self.tcp.begin(place);
-        self.sizes.begin(place);
-        self.gaps.begin(place);
+        if self.fields.tcp {
+            self.tcp.begin(place);
+        }
+        if self.fields.sizes {
+            self.sizes.begin(place);
+        }
+        if self.fields.gaps {
+            self.gaps.begin(place);
+        }
         if let Some(talks) = &mut self.talks {
             talks.begin(place);
         }
     }
 
-    /// A packet of a flow, by the side of the key that sent it.
-    pub(crate) fn packet(&mut self, place: u32, protocol: u8, ports: [u16; 2], look: Look<'_>) {
+    /// A packet of a flow, by the side of the key that sent it, with what that side has sent by now.
+    pub(crate) fn packet(&mut self, place: u32, protocol: u8, ports: [u16; 2], sent: Sent, look: Look<'_>) {
         let side = usize::from(look.seen.side & 1);
-        if let Some(sizes) = self.sizes.get(place) {
-            sizes::count(&mut sizes[side], look.seen.bytes);
-        }
-        if let Some(gaps) = self.gaps.get(place) {
-            gaps[side].add(look.seen.time);
+        if sent.packets > 1 {
+            self.again(place, side, sent, &look);
         }
         let segment = tcp::Segment::read(protocol, &look);
-        if let (Some(connection), Some(segment)) = (self.tcp.get(place), &segment) {
-            connection.add(side, segment, look.seen.time);
+        if let Some(segment) = segment.as_ref().filter(|_| self.fields.tcp) {
+            self.tcp.add(place, side, segment, look.seen.time);
         }
         if let Some(talks) = &mut self.talks {
             talks.packet(place, protocol, ports, side, &look, segment.as_ref());
         }
     }
 
-    /// What became known of a flow that ends. `first` is the side that sent first.
-    pub(crate) fn take(&mut self, place: u32, protocol: u8, ports: [u16; 2], first: usize) -> Box<Details> {
+    /// A packet of a side that has sent one before: sizes and times get an entry with the second, which begins with the first.
+    fn again(&mut self, place: u32, side: usize, sent: Sent, look: &Look<'_>) {
+        if let Some(sizes) = self.fields.sizes.then(|| self.sizes.of(place, side)).flatten() {
+            if sent.packets == 2 {
+                sizes::count(sizes, sent.bytes);
+            }
+            sizes::count(sizes, look.seen.bytes);
+        }
+        if let Some(gaps) = self.fields.gaps.then(|| self.gaps.of(place, side)).flatten() {
+            if sent.packets == 2 {
+                gaps.add(sent.time);
+            }
+            gaps.add(look.seen.time);
+        }
+    }
+
+    /// What became known of a flow that ends. `first` is the side that sent first, `sides` are in the order of the flow's.
+    pub(crate) fn take(
+        &mut self,
+        place: u32,
+        protocol: u8,
+        ports: [u16; 2],
+        first: usize,
+        sides: &[Side; 2],
+    ) -> Box<Details> {
+        let in_order = [(first, &sides[0]), (1 - first, &sides[1])];
         let mut details = Box::new(Details {
-            tcp: self.tcp.get(place).and_then(|connection| connection.finish(protocol, first)),
-            sizes: self.sizes.get(place).map(|sizes| [sizes[first], sizes[1 - first]]),
-            gaps: self.gaps.get(place).map(|gaps| [first, 1 - first].map(|side| gaps[side].finish())),
+            tcp: self.fields.tcp.then(|| self.tcp.end(place, protocol, first)).flatten(),
+            sizes: self.fields.sizes.then(|| in_order.map(|(at, side)| self.sizes_of(place, at, side))),
+            gaps: self
+                .fields
+                .gaps
+                .then(|| in_order.map(|(at, _)| self.gaps.end(place, at).unwrap_or_default().finish())),
             ..Details::default()
         });
         if let Some(talks) = &mut self.talks {
@@ -273,43 +358,24 @@ impl DetailTable {
         details
     }
 
+    /// Packets of a side by size. Of the only one the flow tells.
+    fn sizes_of(&mut self, place: u32, at: usize, side: &Side) -> SizeCounts {
+        self.sizes.end(place, at).unwrap_or_else(|| {
+            let mut counts = SizeCounts::default();
+            if side.packets == 1 {
+                sizes::count(&mut counts, side.bytes.min(u32::MAX.into()) as u32);
+            }
+            counts
+        })
+    }
+
     pub(crate) fn clear(&mut self) {
-        self.tcp.entries.clear();
-        self.sizes.entries.clear();
-        self.gaps.entries.clear();
+        self.tcp.clear();
+        self.sizes.clear();
+        self.gaps.clear();
         if let Some(talks) = &mut self.talks {
             talks.clear();
         }
-    }
-}
-
-/// An entry a flow, if anybody asked for it. Memory is reserved at once, and taken from the system as places come into use.
-struct Column<T> {
-    entries: Vec<T>,
-    is_wanted: bool,
-}
-
-impl<T: Copy + Default> Column<T> {
-    fn new(is_wanted: bool, flows_max: usize) -> Result<Column<T>, std::collections::TryReserveError> {
-        let mut entries = Vec::new();
-        if is_wanted {
-            entries.try_reserve_exact(flows_max)?;
-        }
-        Ok(Column { entries, is_wanted })
-    }
-
-    fn begin(&mut self, place: u32) {
-        if !self.is_wanted {
-            return;
-        }
-        match self.entries.get_mut(place as usize) {
-            Some(entry) => *entry = T::default(),
-            None => self.entries.push(T::default()),
-        }
-    }
-
-    fn get(&mut self, place: u32) -> Option<&mut T> {
-        self.entries.get_mut(place as usize)
     }
 }
 
@@ -321,8 +387,8 @@ mod tests {
     #[test]
     fn flows_take_what_is_documented() {
         let len = |words: &str| DetailTable::flow_len(DetailFields::parse(words).unwrap(), 64);
-        assert_eq!([len("tcp"), len("sizes"), len("gaps")], [232, 56, 96]);
-        assert_eq!([len("application"), len("dns") - len("application")], [88, 256]);
+        assert_eq!([len("tcp"), len("sizes"), len("gaps")], [232, 72, 112]);
+        assert_eq!([len("application"), len("dns") - len("application")], [108, 256]);
         assert_eq!(len("payload") - len("application"), 256);
     }
 

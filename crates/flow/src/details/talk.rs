@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use super::hello::{self, ClientHello, Hello, Read};
 use super::http;
 use super::notes::{List, Notes};
+use super::pool::{NONE, Places, Pool};
 use super::stream::{Buffers, Stream, Verdict};
 use super::tcp::{RST, SYN, Segment};
 use super::{Application, DetailFields, Details, Look, Refused, application, dns, dtls, quic};
@@ -114,11 +115,41 @@ enum Said {
     Http(Option<u16>),
 }
 
+/// What each flow has: the number of its talk once something was said that may be of interest, and until then where its streams begin.
+#[derive(Clone, Copy, Debug)]
+struct Slot {
+    talk: u32,
+    starts: [u32; 2],
+    is_known: [bool; 2],
+}
+
+impl Slot {
+    const EMPTY: Slot = Slot { talk: NONE, starts: [0; 2], is_known: [false; 2] };
+
+    /// A SYN of a side says where its stream begins. Only the first counts.
+    fn begin(&mut self, side: usize, seq: u32) {
+        if !self.is_known[side] {
+            (self.starts[side], self.is_known[side]) = (seq, true);
+        }
+    }
+
+    /// The talk, made if there is none; `None` if there is no room.
+    fn talk<'t>(&mut self, talks: &'t mut Pool<Talk>) -> Option<&'t mut Talk> {
+        let is_new = self.talk == NONE;
+        let talk = talks.get_or_take(&mut self.talk)?;
+        for side in (0..2).filter(|side| is_new && self.is_known[*side]) {
+            talk.streams[side].begin(self.starts[side]);
+        }
+        Some(talk)
+    }
+}
+
 /// All of them, by the places of the flows.
 pub(super) struct Talks {
     fields: DetailFields,
     payload: usize,
-    talks: Vec<Talk>,
+    slots: Places<Slot>,
+    talks: Pool<Talk>,
     notes: Notes,
     buffers: Buffers,
     scratch: Vec<u8>,
@@ -130,12 +161,11 @@ impl Talks {
         payload: u16,
         flows_max: usize,
     ) -> Result<Talks, TryReserveError> {
-        let mut talks = Vec::new();
-        talks.try_reserve_exact(flows_max)?;
         Ok(Talks {
             fields,
             payload: if fields.payload { payload.into() } else { 0 },
-            talks,
+            slots: Places::new(true, flows_max)?,
+            talks: Pool::new(flows_max)?,
             notes: Notes::new(flows_max.saturating_mul(Talks::blocks(fields, payload)))?,
             buffers: Buffers::new()?,
             scratch: Vec::with_capacity(super::stream::LEN),
@@ -149,19 +179,16 @@ impl Talks {
     }
 
     pub(super) fn flow_len(fields: DetailFields, payload: u16) -> usize {
-        size_of::<Talk>() + 64 * Talks::blocks(fields, payload)
+        size_of::<Slot>() + Pool::<Talk>::entry_len() + 64 * Talks::blocks(fields, payload)
     }
 
     pub(super) fn refused(&self) -> Refused {
-        Refused { texts: self.notes.refused, streams: self.buffers.given_up }
+        Refused { texts: self.notes.refused + self.talks.refused, streams: self.buffers.given_up }
     }
 
     pub(super) fn begin(&mut self, place: u32) {
-        match self.talks.get_mut(place as usize) {
-            // Its notes were taken when the flow before ended.
-            Some(talk) => *talk = Talk::default(),
-            None => self.talks.push(Talk::default()),
-        }
+        // Its notes were taken when the flow before ended.
+        self.slots.begin(place, Slot::EMPTY);
     }
 
     pub(super) fn packet(
@@ -184,21 +211,25 @@ impl Talks {
         let Some(inside) = look.inside else { return };
         let end = (inside.end as usize).min(look.data.len());
         let Some(payload) = look.data.get(inside.l4 as usize + UDP_HEADER..end) else { return };
+        let fields = &self.fields;
+        let is_dns = (fields.dns || fields.application) && ports.iter().any(|port| dns::is_port(*port));
+        let is_hello =
+            (fields.tls || fields.application) && (dtls::is_dtls(payload) || quic::is_quic(payload));
+        if payload.is_empty() || !(is_dns || is_hello || self.payload > 0) {
+            return;
+        }
         self.keep(place, side, payload);
-        let Talks { fields, talks, notes, buffers, scratch, .. } = self;
-        let Some(talk) = talks.get_mut(place as usize) else { return };
-        if (fields.dns || fields.application) && ports.iter().any(|port| dns::is_port(*port)) {
+        let Talks { fields, slots, talks, notes, buffers, scratch, .. } = self;
+        let Some(talk) = slots.get(place).and_then(|slot| slot.talk(talks)) else { return };
+        if is_dns {
             talk.dns(payload, &mut Ear { fields: *fields, time: look.seen.time, notes, scratch });
         }
-        if !(fields.tls || fields.application) {
+        if !is_hello {
             return;
         }
         if dtls::is_dtls(payload) {
             talk.application.get_or_insert(application::DTLS);
             return talk.dtls((place, side as u8), payload, *fields, notes, buffers);
-        }
-        if !quic::is_quic(payload) {
-            return;
         }
         talk.application.get_or_insert(application::QUIC);
         let mut stream = talk.streams[side];
@@ -226,8 +257,16 @@ impl Talks {
     fn segment(&mut self, owner: (u32, u8), ports: [u16; 2], segment: &Segment<'_>, time: i64) {
         let (place, side) = (owner.0, usize::from(owner.1));
         self.keep(place, side, segment.payload);
-        let Talks { fields, talks, notes, buffers, scratch, .. } = self;
-        let Some(talk) = talks.get_mut(place as usize) else { return };
+        let Talks { fields, slots, talks, notes, buffers, scratch, .. } = self;
+        let Some(slot) = slots.get(place) else { return };
+        if segment.payload.is_empty() && slot.talk == NONE {
+            // Nothing was said yet; most scans end so.
+            if segment.flags & SYN != 0 {
+                slot.begin(side, segment.seq);
+            }
+            return;
+        }
+        let Some(talk) = slot.talk(talks) else { return };
         if !(fields.dns || fields.tls || fields.http || fields.application) {
             return;
         }
@@ -261,8 +300,11 @@ impl Talks {
 
     /// Keeps the first bytes of a side.
     fn keep(&mut self, place: u32, side: usize, payload: &[u8]) {
-        let Some(talk) = self.talks.get_mut(place as usize) else { return };
-        if self.payload > 0 && !talk.has_payload[side] && !payload.is_empty() {
+        if self.payload == 0 || payload.is_empty() {
+            return;
+        }
+        let Some(talk) = self.slots.get(place).and_then(|slot| slot.talk(&mut self.talks)) else { return };
+        if !talk.has_payload[side] {
             talk.has_payload[side] = true;
             let first = &payload[..payload.len().min(self.payload)];
             self.notes.add(&mut talk.notes, PAYLOAD + side as u8, first);
@@ -277,12 +319,14 @@ impl Talks {
         first: usize,
         details: &mut Details,
     ) {
-        let Talks { fields, talks, notes, buffers, .. } = self;
-        let Some(talk) = talks.get_mut(place as usize) else { return };
+        let Talks { fields, slots, talks, notes, buffers, .. } = self;
+        let Some(slot) = slots.get(place) else { return };
+        let mut talk = talks.get(slot.talk).map(std::mem::take).unwrap_or_default();
+        talks.give(&mut slot.talk);
         for side in 0..2 {
             buffers.end((place, side as u8), &mut talk.streams[side]);
         }
-        let Talk { said, application, .. } = *talk;
+        let Talk { said, application, .. } = talk;
         match said {
             Said::Nothing => {}
             Said::Dns { kind, answer, .. } => {
@@ -306,6 +350,7 @@ impl Talks {
     }
 
     pub(super) fn clear(&mut self) {
+        self.slots.clear();
         self.talks.clear();
         self.notes.clear();
         self.buffers.clear();

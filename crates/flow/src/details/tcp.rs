@@ -19,7 +19,10 @@
 //!
 //! What is sent again because the receiver missed it cannot pass the probe sooner than an RTT after the hole did.
 
+use std::collections::TryReserveError;
+
 use super::Look;
+use super::pool::{NONE, Places, Pool};
 
 const TCP: u8 = 6;
 pub(super) const FIN: u8 = 0x01;
@@ -126,12 +129,69 @@ impl<'p> Segment<'p> {
     }
 }
 
+/// The connections of all flows: an entry for each flow of TCP, and another for each of its sides of which packets were missed, came again or closed a window.
+pub(super) struct Connections {
+    numbers: Places<u32>,
+    pool: Pool<Connection>,
+    troubles: Pool<Trouble>,
+}
+
+impl Connections {
+    pub(super) fn new(is_wanted: bool, flows_max: usize) -> Result<Connections, TryReserveError> {
+        let most = if is_wanted { flows_max } else { 0 };
+        Ok(Connections {
+            numbers: Places::new(is_wanted, flows_max)?,
+            pool: Pool::new(most)?,
+            troubles: Pool::new(most.saturating_mul(2))?,
+        })
+    }
+
+    /// Bytes that a flow takes at most.
+    pub(super) fn flow_len() -> usize {
+        size_of::<u32>() + Pool::<Connection>::entry_len() + 2 * Pool::<Trouble>::entry_len()
+    }
+
+    pub(super) fn refused(&self) -> u64 {
+        self.pool.refused + self.troubles.refused
+    }
+
+    pub(super) fn begin(&mut self, place: u32) {
+        self.numbers.begin(place, NONE);
+    }
+
+    /// A segment of a side.
+    pub(super) fn add(&mut self, place: u32, side: usize, segment: &Segment<'_>, time: i64) {
+        let Some(number) = self.numbers.get(place) else { return };
+        if let Some(connection) = self.pool.get_or_take(number) {
+            connection.add(side, segment, time, &mut self.troubles);
+        }
+    }
+
+    /// What is known at the end, of TCP; `first` is the side that sent first.
+    pub(super) fn end(&mut self, place: u32, protocol: u8, first: usize) -> Option<Tcp> {
+        let number = self.numbers.get(place)?;
+        let mut connection = self.pool.get(*number).copied().unwrap_or_default();
+        self.pool.give(number);
+        let tcp = connection.finish(protocol, first, &mut self.troubles);
+        connection.ends.iter_mut().for_each(|end| self.troubles.give(&mut end.trouble));
+        tcp
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.numbers.clear();
+        self.pool.clear();
+        self.troubles.clear();
+    }
+}
+
 /// A connection while it lasts, by sides of the key.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Connection {
+struct Connection {
     ends: [End; 2],
     syn: i64,
     syn_ack: i64,
+    server_rtt: Rtt,
+    client_rtt: Rtt,
     /// What acknowledges the SYN/ACK.
     acknowledges: u32,
     /// How many there were, up to two.
@@ -139,15 +199,49 @@ pub(super) struct Connection {
     syn_acks: u8,
     /// The side of the client, once there was a SYN.
     client: u8,
-    server_rtt: Option<u64>,
-    client_rtt: Option<u64>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+/// A round trip in nanoseconds, in eight bytes.
+#[derive(Clone, Copy, Debug)]
+struct Rtt(u64);
+
+impl Rtt {
+    const UNKNOWN: Rtt = Rtt(u64::MAX);
+
+    fn known(self) -> Option<u64> {
+        (self.0 != u64::MAX).then_some(self.0)
+    }
+}
+
+impl Default for Rtt {
+    fn default() -> Rtt {
+        Rtt::UNKNOWN
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
 struct End {
     next: u32,
+    /// The number of its [`Trouble`].
+    trouble: u32,
+    mss: Option<u16>,
+    window_scale: Option<u8>,
     is_known: bool,
-    told: TcpSide,
+}
+
+impl Default for End {
+    fn default() -> End {
+        End { next: 0, trouble: NONE, mss: None, window_scale: None, is_known: false }
+    }
+}
+
+/// What most sides don't have.
+#[derive(Clone, Copy, Debug, Default)]
+struct Trouble {
+    retransmitted_bytes: u64,
+    retransmitted: u32,
+    out_of_order: u32,
+    zero_windows: u32,
     holes: [Hole; HOLES],
 }
 
@@ -160,15 +254,16 @@ struct Hole {
 }
 
 impl Connection {
-    pub(super) fn add(&mut self, side: usize, segment: &Segment<'_>, time: i64) {
+    fn add(&mut self, side: usize, segment: &Segment<'_>, time: i64, troubles: &mut Pool<Trouble>) {
         self.shake(side as u8, segment, time);
-        let rtt = self.server_rtt.zip(self.client_rtt).map_or(REORDERED, |(server, client)| server + client);
-        self.ends[side].add(segment, time, rtt);
+        let halves = self.server_rtt.known().zip(self.client_rtt.known());
+        let rtt = halves.map_or(REORDERED, |(server, client)| server.saturating_add(client));
+        self.ends[side].add(segment, time, rtt, troubles);
     }
 
     /// The handshake. Who was heard twice leaves open which one was answered.
     fn shake(&mut self, side: u8, segment: &Segment<'_>, time: i64) {
-        let since = |then: i64| Some(time.saturating_sub(then).max(0) as u64);
+        let since = |then: i64| Rtt(time.saturating_sub(then).max(0) as u64);
         match segment.flags & (SYN | ACK | RST) {
             SYN if self.syn_acks == 0 => {
                 (self.syns, self.syn, self.client) = ((self.syns + 1).min(2), time, side);
@@ -182,7 +277,7 @@ impl Connection {
                 self.client = 1 - side;
                 (self.syn_ack, self.acknowledges) = (time, segment.seq.wrapping_add(1));
             }
-            ACK if self.syn_acks == 1 && self.client_rtt.is_none() && self.client == side => {
+            ACK if self.syn_acks == 1 && self.client_rtt.known().is_none() && self.client == side => {
                 if segment.ack == self.acknowledges {
                     self.client_rtt = since(self.syn_ack);
                 } else {
@@ -195,22 +290,37 @@ impl Connection {
     }
 
     /// What is known at the end; `first` is the side that sent first.
-    pub(super) fn finish(&self, protocol: u8, first: usize) -> Option<Tcp> {
-        let sides = [self.ends[first].told, self.ends[1 - first].told];
-        (protocol == TCP).then_some(Tcp { server_rtt: self.server_rtt, client_rtt: self.client_rtt, sides })
+    fn finish(&self, protocol: u8, first: usize, troubles: &mut Pool<Trouble>) -> Option<Tcp> {
+        let sides = [first, 1 - first].map(|side| self.ends[side].told(troubles));
+        let (server_rtt, client_rtt) = (self.server_rtt.known(), self.client_rtt.known());
+        (protocol == TCP).then_some(Tcp { server_rtt, client_rtt, sides })
     }
 }
 
 impl End {
-    fn add(&mut self, segment: &Segment<'_>, time: i64, rtt: u64) {
+    fn told(&self, troubles: &mut Pool<Trouble>) -> TcpSide {
+        let trouble = troubles.get(self.trouble).copied().unwrap_or_default();
+        TcpSide {
+            retransmitted: trouble.retransmitted,
+            retransmitted_bytes: trouble.retransmitted_bytes,
+            out_of_order: trouble.out_of_order,
+            zero_windows: trouble.zero_windows,
+            mss: self.mss,
+            window_scale: self.window_scale,
+        }
+    }
+
+    fn add(&mut self, segment: &Segment<'_>, time: i64, rtt: u64, troubles: &mut Pool<Trouble>) {
         let Segment { seq, flags, window, payload_len, .. } = *segment;
         if flags & SYN != 0 {
             let (mss, window_scale) = segment.wishes();
-            (self.told.mss, self.told.window_scale) =
-                (mss.or(self.told.mss), window_scale.or(self.told.window_scale));
+            (self.mss, self.window_scale) = (mss.or(self.mss), window_scale.or(self.window_scale));
         }
-        if window == 0 && flags & (SYN | FIN | RST) == 0 {
-            self.told.zero_windows = self.told.zero_windows.saturating_add(1);
+        if window == 0
+            && flags & (SYN | FIN | RST) == 0
+            && let Some(trouble) = troubles.get_or_take(&mut self.trouble)
+        {
+            trouble.zero_windows = trouble.zero_windows.saturating_add(1);
         }
         if flags & RST != 0 {
             return;
@@ -223,22 +333,32 @@ impl End {
         }
         let ahead = seq.wrapping_sub(self.next) as i32;
         let is_probe = len == 1 && payload_len == 1 && ahead == -1;
-        if ahead > 0 {
-            // Also what is empty tells that something before it was not seen.
-            self.open(Hole { from: self.next, to: seq, since: time });
-        }
-        if ahead < 0 && len > 0 && !is_probe {
-            let told = &mut self.told;
-            match fill(&mut self.holes, seq, end, time) {
-                Some(age) if age <= rtt => told.out_of_order = told.out_of_order.saturating_add(1),
-                _ => {
-                    told.retransmitted = told.retransmitted.saturating_add(1);
-                    told.retransmitted_bytes += u64::from(payload_len);
-                }
+        let is_behind = ahead < 0 && len > 0 && !is_probe;
+        if (ahead > 0 || is_behind)
+            && let Some(trouble) = troubles.get_or_take(&mut self.trouble)
+        {
+            if ahead > 0 {
+                // Also what is empty tells that something before it was not seen.
+                trouble.open(Hole { from: self.next, to: seq, since: time });
+            } else {
+                trouble.behind((seq, end), payload_len, time, rtt);
             }
         }
         if end.wrapping_sub(self.next) as i32 > 0 {
             self.next = end;
+        }
+    }
+}
+
+impl Trouble {
+    /// A segment begins before what comes next.
+    fn behind(&mut self, (seq, end): (u32, u32), payload_len: u32, time: i64, rtt: u64) {
+        match fill(&mut self.holes, seq, end, time) {
+            Some(age) if age <= rtt => self.out_of_order = self.out_of_order.saturating_add(1),
+            _ => {
+                self.retransmitted = self.retransmitted.saturating_add(1);
+                self.retransmitted_bytes += u64::from(payload_len);
+            }
         }
     }
 
@@ -296,32 +416,34 @@ mod tests {
 
     /// Client 0, server 1: SYN at 0, SYN/ACK at 20 ms, ACK at 25 ms. Then what is sent by the client, at times in ms.
     fn connection(then: &[(u32, u32, i64)]) -> Tcp {
-        let mut connection = Connection::default();
-        connection.add(0, &segment(SYN, u32::MAX, 0, 0), 0);
-        connection.add(1, &segment(SYN | ACK, 5000, 0, 0), 20 * MS);
-        connection.add(0, &segment(ACK, 0, 5001, 0), 25 * MS);
+        let (mut connection, mut troubles) = (Connection::default(), Pool::new(9).unwrap());
+        connection.add(0, &segment(SYN, u32::MAX, 0, 0), 0, &mut troubles);
+        connection.add(1, &segment(SYN | ACK, 5000, 0, 0), 20 * MS, &mut troubles);
+        connection.add(0, &segment(ACK, 0, 5001, 0), 25 * MS, &mut troubles);
         for (seq, len, ms) in then {
-            connection.add(0, &segment(ACK, *seq, 5001, *len), ms * MS);
+            connection.add(0, &segment(ACK, *seq, 5001, *len), ms * MS, &mut troubles);
         }
-        connection.finish(6, 0).expect("it is TCP")
+        connection.finish(6, 0, &mut troubles).expect("it is TCP")
     }
 
     #[test]
     fn the_handshake_tells_both_halves_of_the_way() {
         let tcp = connection(&[]);
         assert_eq!((tcp.server_rtt, tcp.client_rtt), (Some(20_000_000), Some(5_000_000)));
-        assert_eq!(Connection::default().finish(17, 0), None);
+        let mut troubles = Pool::new(1).unwrap();
+        assert_eq!(Connection::default().finish(17, 0, &mut troubles), None);
     }
 
     #[test]
     fn a_handshake_that_was_begun_twice_tells_less() {
+        let mut troubles = Pool::new(9).unwrap();
         let mut twice = Connection::default();
         for (side, flags, seq, ack, ms) in
             [(0, SYN, 9, 0, 0), (0, SYN, 9, 0, 1000), (1, SYN | ACK, 70, 10, 1020), (0, ACK, 10, 71, 1030)]
         {
-            twice.add(side, &segment(flags, seq, ack, 0), ms * MS);
+            twice.add(side, &segment(flags, seq, ack, 0), ms * MS, &mut troubles);
         }
-        let tcp = twice.finish(6, 0).unwrap();
+        let tcp = twice.finish(6, 0, &mut troubles).unwrap();
         assert_eq!((tcp.server_rtt, tcp.client_rtt), (None, Some(10_000_000)));
         assert_eq!(tcp.sides[0].retransmitted, 1, "the SYN came again");
         // The ACK that answers was not seen, only a later one.
@@ -329,9 +451,9 @@ mod tests {
         for (side, flags, seq, ack, ms) in
             [(0, SYN, 9, 0, 0), (1, SYN | ACK, 70, 10, 20), (0, ACK, 10, 99, 300), (0, ACK, 10, 71, 400)]
         {
-            late.add(side, &segment(flags, seq, ack, 0), ms * MS);
+            late.add(side, &segment(flags, seq, ack, 0), ms * MS, &mut troubles);
         }
-        assert_eq!(late.finish(6, 0).unwrap().client_rtt, None);
+        assert_eq!(late.finish(6, 0, &mut troubles).unwrap().client_rtt, None);
     }
 
     #[test]
@@ -371,13 +493,14 @@ mod tests {
 
     #[test]
     fn windows_and_options_are_read() {
-        let mut end = End::default();
+        let (mut end, mut troubles) = (End::default(), Pool::new(9).unwrap());
         let options = [1, 1, 2, 4, 0x05, 0xb4, 4, 2, 3, 3, 7, 8];
-        end.add(&Segment { options: &options, ..segment(SYN, 1, 0, 0) }, 0, 0);
+        end.add(&Segment { options: &options, ..segment(SYN, 1, 0, 0) }, 0, 0, &mut troubles);
         for flags in [ACK, ACK | FIN, RST, ACK] {
-            end.add(&Segment { window: 0, ..segment(flags, 2, 0, 0) }, 0, 0);
+            end.add(&Segment { window: 0, ..segment(flags, 2, 0, 0) }, 0, 0, &mut troubles);
         }
-        assert_eq!((end.told.mss, end.told.window_scale, end.told.zero_windows), (Some(1460), Some(7), 2));
+        let told = end.told(&mut troubles);
+        assert_eq!((told.mss, told.window_scale, told.zero_windows), (Some(1460), Some(7), 2));
         for broken in [&[2, 4, 5][..], &[2, 0, 1, 1], &[3], &[2, 1, 0], &[254, 255, 0]] {
             assert_eq!(Segment { options: broken, ..segment(SYN, 1, 0, 0) }.wishes(), (None, None));
         }

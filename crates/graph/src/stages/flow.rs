@@ -110,6 +110,7 @@ pub(crate) const CLASS: Class = Class {
             is_live: false,
             offset_ns: None,
             absorbed: Statistics::default(),
+            span: None,
         }))
     }),
 };
@@ -128,6 +129,11 @@ fn settings(arguments: &Arguments) -> Result<Settings, String> {
     })
 }
 
+/// The span of two spans.
+fn both(one: (Timestamp, Timestamp), other: (Timestamp, Timestamp)) -> (Timestamp, Timestamp) {
+    (one.0.min(other.0), one.1.max(other.1))
+}
+
 struct FlowStage {
     meter: Meter,
     sampler: Sampler,
@@ -137,6 +143,8 @@ struct FlowStage {
     offset_ns: Option<i64>,
     /// What the same stage did in other workers.
     absorbed: Statistics,
+    /// The earliest and the latest packet of flows that have ended.
+    span: Option<(Timestamp, Timestamp)>,
 }
 
 impl FlowStage {
@@ -146,6 +154,8 @@ impl FlowStage {
         }
         let now = if self.is_live { now } else { self.meter.clock().unwrap_or(now) };
         let (flows, sampling) = (self.ended.as_slice(), self.sampler.interval as u32);
+        let spans = flows.iter().map(|flow| (flow.first(), flow.last()));
+        self.span = self.span.into_iter().chain(spans).reduce(both);
         let handed = out.pass_flows(&Ended { flows, now, sampling, is_live: self.is_live });
         self.ended.clear();
         handed
@@ -248,6 +258,9 @@ impl Stage for FlowStage {
             ("late", all.late),
             ("ahead", all.ahead),
             ("no_room", all.refused.texts + all.refused.streams),
+            // Nanoseconds since 1970.
+            ("first_ns", self.span.map_or(0, |(first, _)| first.as_nanos().max(0) as u64)),
+            ("last_ns", self.span.map_or(0, |(_, last)| last.as_nanos().max(0) as u64)),
         ]))
     }
 
@@ -270,6 +283,7 @@ impl Stage for FlowStage {
     fn absorb(&mut self, other: &dyn Any) {
         if let Some(other) = other.downcast_ref::<FlowStage>() {
             self.absorbed.merge(&other.statistics());
+            self.span = self.span.into_iter().chain(other.span).reduce(both);
         }
     }
 

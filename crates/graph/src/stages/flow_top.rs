@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use tapline_capture::{Error, OutputAccount};
-use tapline_flow::{Details, Flow, Side};
+use tapline_flow::{Details, DnsAnswer, Flow, SIZES, Side, TcpSide};
 
 use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
 use crate::graph::Out;
@@ -18,7 +18,7 @@ pub(crate) const CLASS: Class = Class {
     name: "flowtop",
     summary: "the greatest flows as a table",
     description: "Right behind `flow`. A flow that outlives the active timeout is several here. With flow's details it has columns more: application, the name asked for, \
-        the round trip in microseconds, packets sent again. With --json on tapline run, one object each.",
+        the round trip in microseconds, packets sent again, and what else is known as text. With --json on tapline run, one object each.",
     parameters: &[
         Parameter {
             name: "n",
@@ -169,8 +169,124 @@ const COLUMNS: &[Column] = &[
         is_known: |flow| again(flow).is_some(),
         cell: |flow| number_or_none(again(flow)),
     },
+    always("state", |flow| Cell::from(state(flow).to_owned())),
     always("end", |flow| Cell::from(flow.end.name().to_owned())),
+    always("first_ns", |flow| (flow.first().as_nanos().max(0) as u64).into()),
+    Column { name: "details", is_known: |flow| !said(flow).is_empty(), cell: |flow| Cell::from(said(flow)) },
 ];
+
+/// What became of a flow: of TCP by its flags, of others whether both ends spoke.
+fn state(flow: &Flow) -> &'static str {
+    const FIN: u8 = 0x01;
+    const SYN: u8 = 0x02;
+    const RST: u8 = 0x04;
+    const ACK: u8 = 0x10;
+    let [there, back] = [flow.sides[0].tcp_flags, flow.sides[1].tcp_flags];
+    let is_answered = flow.sides[1].packets > 0;
+    match flow.protocol {
+        6 if there & (SYN | ACK) == SYN && back & (SYN | RST) == RST => "refused",
+        6 if (there | back) & RST != 0 => "reset",
+        6 if there & back & FIN != 0 => "closed",
+        6 if (there | back) & FIN != 0 => "closing",
+        6 if there & SYN != 0 && !is_answered => "no answer",
+        6 if is_answered => "open",
+        _ if is_answered => "answered",
+        _ => "one way",
+    }
+}
+
+/// What the details tell besides the columns, for people.
+fn said(flow: &Flow) -> String {
+    let Some(details) = flow.details.as_deref() else { return String::new() };
+    let mut parts: Vec<String> = Vec::new();
+    if let Some(dns) = &details.dns {
+        let after = |answer: &DnsAnswer| {
+            answer.after.map_or(String::new(), |after| format!(" after {}", time(after)))
+        };
+        let answered = dns.answer.as_ref().map_or("no answer".to_owned(), |answer| {
+            format!("code {}, {} answers{}", answer.code, answer.count, after(answer))
+        });
+        parts.push(format!("dns type {}: {answered}", dns.kind));
+    }
+    if let Some(tls) = &details.tls {
+        let mut words = vec![tls.version.map_or("tls".to_owned(), version)];
+        words.extend(tls.cipher.map(|cipher| format!("cipher 0x{cipher:04x}")));
+        let texts = [("alpn", &tls.alpn), ("ja3", &tls.ja3), ("ja4", &tls.ja4)];
+        words.extend(
+            texts.iter().filter(|(_, text)| !text.is_empty()).map(|(name, text)| format!("{name} {text}")),
+        );
+        parts.push(words.join(" "));
+    }
+    if let Some(http) = &details.http {
+        let status = http.status.map_or(String::new(), |status| status.to_string());
+        let agent = if http.user_agent.is_empty() { String::new() } else { format!("({})", http.user_agent) };
+        let words = ["http", &http.method, &http.target, &status, &agent];
+        parts.push(words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" "));
+    }
+    if let Some(tcp) = &details.tcp {
+        let sum = |of: fn(&TcpSide) -> u32| tcp.sides.iter().map(|side| u64::from(of(side))).sum::<u64>();
+        let late = [
+            ("out of order", sum(|side| side.out_of_order)),
+            ("zero windows", sum(|side| side.zero_windows)),
+        ];
+        parts.extend(
+            late.iter().filter(|(_, count)| *count > 0).map(|(what, count)| format!("{what} {count}")),
+        );
+    }
+    if let Some(sizes) = &details.sizes {
+        let names =
+            SIZES.iter().map(|most| format!("<={most}")).chain([format!(">{}", SIZES[SIZES.len() - 1])]);
+        let counts = (0..=SIZES.len()).map(|class| u64::from(sizes[0][class]) + u64::from(sizes[1][class]));
+        let some = names.zip(counts).filter(|(_, count)| *count > 0);
+        parts.push(format!(
+            "sizes {}",
+            some.map(|(name, count)| format!("{name}: {count}")).collect::<Vec<_>>().join(", ")
+        ));
+    }
+    for (gaps, way) in details.gaps.iter().flatten().zip(["gaps", "gaps back"]) {
+        if gaps.count > 0 {
+            parts.push(format!(
+                "{way} {} mean, {} to {}",
+                time(gaps.mean as u64),
+                time(gaps.min),
+                time(gaps.max)
+            ));
+        }
+    }
+    for (payload, way) in details.payload.iter().zip(["says", "answers"]) {
+        if !payload.is_empty() {
+            let shown = &payload[..payload.len().min(PAYLOAD_SHOWN)];
+            let more = if shown.len() < payload.len() { "..." } else { "" };
+            parts.push(format!("{way} \"{}\"{more}", shown.escape_ascii()));
+        }
+    }
+    parts.join("; ")
+}
+
+/// Bytes of payload that people see; all of them stand in exports.
+const PAYLOAD_SHOWN: usize = 32;
+
+/// A version of TLS or DTLS, by its number.
+fn version(number: u16) -> String {
+    match number {
+        0x0300 => "ssl 3.0".to_owned(),
+        0x0301..=0x0304 => format!("tls 1.{}", number - 0x0301),
+        0xfeff => "dtls 1.0".to_owned(),
+        0xfefd => "dtls 1.2".to_owned(),
+        0xfefc => "dtls 1.3".to_owned(),
+        number => format!("tls 0x{number:04x}"),
+    }
+}
+
+/// A time of nanoseconds, in the greatest unit that it fills.
+fn time(ns: u64) -> String {
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} us", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        _ => format!("{:.1} s", ns as f64 / 1e9),
+    }
+}
 
 fn details<'f, T>(flow: &'f Flow, of: impl FnOnce(&'f Details) -> Option<T>) -> Option<T> {
     flow.details.as_deref().and_then(of)

@@ -58,10 +58,29 @@ impl Headers {
                 (side(at + 8, src_port)?, side(at + 24, dst_port)?)
             }
         };
-        let (low, high) = (src.min(dst), src.max(dst));
-        let sides = fold(low ^ seed ^ KEYS[0], high ^ seed.rotate_left(32) ^ KEYS[1]);
-        Some(fold(sides ^ protocol, KEYS[3]))
+        Some(hash_of(src, dst, protocol, seed))
     }
+}
+
+/// [`Headers::host_hash`] of an Ethernet frame with IPv4 right behind its header, without reading more of it; `None` for every other frame.
+/// The addresses alone count, so that a frame whose other fields are damaged has some hash, and the same each time.
+#[inline]
+pub fn plain_host_hash(data: &[u8], seed: u64) -> Option<u64> {
+    let head: &[u8; 34] = data.first_chunk()?;
+    if head[12..14] != [0x08, 0x00] || head[14] >> 4 != 4 {
+        return None;
+    }
+    let side =
+        |at: usize| u64::from(u32::from_be_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])) << 16;
+    Some(hash_of(side(26), side(30), 0x100, seed))
+}
+
+/// The hash of two sides, in either order, and what tells their protocol.
+#[inline]
+fn hash_of(src: u64, dst: u64, protocol: u64, seed: u64) -> u64 {
+    let (low, high) = (src.min(dst), src.max(dst));
+    let sides = fold(low ^ seed ^ KEYS[0], high ^ seed.rotate_left(32) ^ KEYS[1]);
+    fold(sides ^ protocol, KEYS[3])
 }
 
 #[inline]
@@ -74,4 +93,29 @@ fn address_v6(address: &[u8; 16], seed: u64) -> u64 {
 fn fold(a: u64, b: u64) -> u64 {
     let product = u128::from(a) * u128::from(b);
     product as u64 ^ (product >> 64) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LinkType, Meta, Packet};
+
+    #[test]
+    fn plain_frames_have_the_hash_of_their_headers() {
+        let meta = Meta { wire_len: 60, ..Meta::default() };
+        let mut frame = [0_u8; 60];
+        (frame[12], frame[14], frame[17], frame[23]) = (0x08, 0x45, 46, 17);
+        for number in 0..200_u8 {
+            frame[26..34].copy_from_slice(&[10, 0, number, 1, 10, number.wrapping_mul(7), 3, 4]);
+            let whole =
+                Headers::parse(LinkType::ETHERNET, Packet { data: &frame, meta: &meta }).host_hash(&frame, 9);
+            assert_eq!(plain_host_hash(&frame, 9), Some(whole));
+            let mut back = frame;
+            (0..4).for_each(|at| back.swap(26 + at, 30 + at));
+            assert_eq!(plain_host_hash(&back, 9), Some(whole));
+        }
+        assert_eq!(plain_host_hash(&frame[..33], 9), None);
+        frame[13] = 6;
+        assert_eq!(plain_host_hash(&frame, 9), None);
+    }
 }

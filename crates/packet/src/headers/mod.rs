@@ -38,6 +38,7 @@ mod wlan;
 mod tests;
 
 pub use flow::FiveTuple;
+pub use hash::plain_host_hash;
 pub use ip::{Fragment, IpVersion};
 pub use label::Mpls;
 pub use tunnel::{Inner, Tunnel};

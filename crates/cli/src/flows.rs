@@ -1,0 +1,393 @@
+//! Flows for people: the greatest ones as a table, and all of them in a line.
+//!
+//! ```text
+//! proto  source            destination     start         packets   bytes    back  duration  state   ended
+//! tcp    10.0.0.1:40000    10.0.0.2:443    22:13:20.000      321  1.2 MB  1.1 MB  12.3 s    closed  end
+//! 200 flows  20.0k packets  9.8 MB  in 20.0 s from 2023-11-14 22:13:20 UTC  1.0k packets/s  3.9 Mbit/s
+//! ```
+//!
+//! Where a terminal is too narrow for a row, the start goes first; then each flow has its ends in lines of their own, so that no address is cut.
+
+use tapline_graph::{Cell, Table};
+
+/// How flows are shown.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Style {
+    /// The stages' own tables are shown, too.
+    pub(crate) verbose: bool,
+}
+
+/// The stages of `tapline probe` whose results are shown as flows.
+const METER: &str = "meter";
+const TOP: &str = "top";
+
+/// Whether the result of this stage is shown as flows.
+pub(crate) fn is_shown(stage: &str) -> bool {
+    matches!(stage, METER | TOP)
+}
+
+/// The greatest flows and the sums of the results of one or several workers. Lines have at most `width` columns, if there is a width, except for an
+/// address or a text that is longer.
+pub(crate) fn text(workers: &[Vec<(String, Table)>], style: Style, width: Option<usize>) -> String {
+    let of = |stage: &str| -> Vec<&Table> {
+        workers.iter().flatten().filter(|(name, _)| name == stage).map(|(_, table)| table).collect()
+    };
+    let (meters, tops) = (of(METER), of(TOP));
+    let _ = style;
+    let mut text = String::new();
+    if !tops.is_empty() {
+        let mut flows: Vec<Flow> = tops.iter().flat_map(|table| Flow::all(table)).collect();
+        flows.sort_by_key(|flow| (std::cmp::Reverse(flow.bytes), flow.first_ns));
+        // Each worker shows as many as all of them may together.
+        flows.truncate(tops.iter().map(|table| table.rows.len()).max().unwrap_or(0));
+        text += &table_text(&flows, width);
+    }
+    text + &totals(&meters)
+}
+
+/// A row of the greatest flows.
+struct Flow {
+    protocol: String,
+    source: String,
+    destination: String,
+    application: Option<String>,
+    name: Option<String>,
+    packets: u64,
+    bytes: u64,
+    back: u64,
+    ms: u64,
+    first_ns: u64,
+    rtt_us: Option<String>,
+    again: Option<String>,
+    state: String,
+    ended: String,
+    details: String,
+}
+
+impl Flow {
+    fn all(table: &Table) -> Vec<Flow> {
+        table.rows.iter().map(|row| Flow::of(table, row)).collect()
+    }
+
+    fn of(table: &Table, row: &[Cell]) -> Flow {
+        let cell = |name: &str| row.get(table.columns.iter().position(|column| *column == name)?);
+        let number = |name: &str| match cell(name) {
+            Some(Cell::Number(number)) => *number,
+            _ => 0,
+        };
+        let known = |name: &str| cell(name).map(Cell::to_string);
+        let word = |name: &str| known(name).unwrap_or_default();
+        Flow {
+            protocol: word("protocol"),
+            source: word("source"),
+            destination: word("destination"),
+            application: known("application"),
+            name: known("name"),
+            packets: number("packets") + number("packets_back"),
+            bytes: number("bytes") + number("bytes_back"),
+            back: number("bytes_back"),
+            ms: number("ms"),
+            first_ns: number("first_ns"),
+            rtt_us: known("rtt_us"),
+            again: known("again"),
+            state: word("state"),
+            ended: word("end"),
+            details: word("details"),
+        }
+    }
+
+    /// The columns behind both ends.
+    fn cells(&self, has_start: bool) -> Vec<Entry> {
+        let mut cells = Vec::new();
+        let mut texts =
+            |name, text: &Option<String>| cells.extend(text.clone().map(|text| Entry::left(name, text)));
+        texts("application", &self.application);
+        texts("name", &self.name);
+        if has_start {
+            cells.push(Entry::left("start", time_of_day(self.first_ns)));
+        }
+        cells.push(Entry::right("packets", amount(self.packets, "")));
+        cells.push(Entry::right("bytes", bytes(self.bytes)));
+        cells.push(Entry::right("back", bytes(self.back)));
+        cells.push(Entry::right("duration", duration(self.ms)));
+        let rtt = |text: &String| text.replace(',', "").parse().map_or(text.clone(), microseconds);
+        cells.extend(self.rtt_us.as_ref().map(|text| Entry::right("round trip", rtt(text))));
+        cells.extend(self.again.clone().map(|text| Entry::right("sent again", text)));
+        cells.push(Entry::left("state", self.state.clone()));
+        cells.push(Entry::left("ended", self.ended.clone()));
+        cells
+    }
+}
+
+/// A cell with the name of its column.
+struct Entry {
+    column: &'static str,
+    text: String,
+    is_right: bool,
+}
+
+impl Entry {
+    fn left(column: &'static str, text: String) -> Entry {
+        Entry { column, text, is_right: false }
+    }
+
+    fn right(column: &'static str, text: String) -> Entry {
+        Entry { column, text, is_right: true }
+    }
+}
+
+/// The greatest flows, in the widest form that fits.
+fn table_text(flows: &[Flow], width: Option<usize>) -> String {
+    if flows.is_empty() {
+        return String::new();
+    }
+    let whole = |has_start: bool| {
+        let row = |flow: &Flow| {
+            let ends =
+                [("proto", &flow.protocol), ("source", &flow.source), ("destination", &flow.destination)];
+            let ends = ends.into_iter().map(|(name, text)| Entry::left(name, text.clone()));
+            ends.chain(flow.cells(has_start)).collect()
+        };
+        columns(&flows.iter().map(row).collect::<Vec<_>>())
+    };
+    let fits = |lines: &[String]| width.is_none_or(|width| lines.iter().all(|line| length(line) <= width));
+    for lines in [true, false].map(whole) {
+        if fits(&lines) {
+            let (head, rows) = lines.split_first().expect("the names of the columns");
+            let rows = rows.iter().zip(flows).map(|(line, flow)| line.clone() + "\n" + &details(flow));
+            return format!("{head}\n{}", rows.collect::<String>());
+        }
+    }
+    // Application and name may be long: they stand with the ends.
+    let numbers = |flow: &Flow| -> Vec<Entry> {
+        let cells = flow.cells(false).into_iter();
+        cells.filter(|cell| !matches!(cell.column, "application" | "name")).collect()
+    };
+    let lines = columns(&flows.iter().map(numbers).collect::<Vec<_>>());
+    let mut text = format!("proto  source > destination\n       {}\n", lines[0]);
+    for (flow, line) in flows.iter().zip(&lines[1..]) {
+        let names = [&flow.application, &flow.name].map(|name| name.as_deref().filter(|name| *name != "-"));
+        let names: String = names.into_iter().flatten().map(|name| format!("  {name}")).collect();
+        let (source, to) =
+            (format!("{:<5}  {}", flow.protocol, flow.source), format!("> {}{names}", flow.destination));
+        let is_one = width.is_none_or(|width| length(&source) + 1 + length(&to) <= width);
+        let gap = if is_one { " " } else { "\n       " };
+        text += &format!("{source}{gap}{to}\n       {line}\n{}", details(flow));
+    }
+    text
+}
+
+/// What else is known of a flow, in a line below it.
+fn details(flow: &Flow) -> String {
+    if flow.details.is_empty() { String::new() } else { format!("       {}\n", flow.details) }
+}
+
+fn length(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// The names of the columns and all rows, in columns.
+fn columns(rows: &[Vec<Entry>]) -> Vec<String> {
+    let count = rows.first().map_or(0, Vec::len);
+    let cell = |row: &Vec<Entry>, at: usize| row.get(at).map_or(0, |entry| length(&entry.text));
+    let width =
+        |at: usize| rows.iter().map(|row| cell(row, at)).max().unwrap_or(0).max(length(rows[0][at].column));
+    let widths: Vec<usize> = (0..count).map(width).collect();
+    let line = |row: &Vec<Entry>, text: fn(&Entry) -> &str| {
+        let cells = row.iter().zip(&widths).map(|(entry, width)| match entry.is_right {
+            true => format!("{:>width$}", text(entry)),
+            false => format!("{:<width$}", text(entry)),
+        });
+        cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
+    };
+    let head = rows.first().map(|row| line(row, |entry| entry.column));
+    head.into_iter().chain(rows.iter().map(|row| line(row, |entry| &entry.text))).collect()
+}
+
+/// All flows together, and what a person should know of them.
+fn totals(meters: &[&Table]) -> String {
+    let numbers = |name: &str| -> Vec<u64> {
+        let number = |table: &&Table| {
+            let at = table.columns.iter().position(|column| *column == name)?;
+            match table.rows.first()?.get(at)? {
+                Cell::Number(number) => Some(*number),
+                Cell::Text(_) => None,
+            }
+        };
+        meters.iter().filter_map(number).collect()
+    };
+    let sum = |name: &str| numbers(name).iter().sum::<u64>();
+    let (flows, packets, all_bytes) = (sum("flows"), sum("packets"), sum("bytes"));
+    let first = numbers("first_ns").into_iter().filter(|ns| *ns > 0).min();
+    let span =
+        first.map(|first| (first, numbers("last_ns").into_iter().max().unwrap_or(0).saturating_sub(first)));
+    let mut text =
+        format!("{}  {}  {}", counted(flows, "flow"), counted(packets, "packet"), bytes(all_bytes));
+    if let Some((first, ns)) = span {
+        text += &format!("  in {} from {} {} UTC", duration(ns / 1_000_000), date(first), time_of_day(first));
+        let seconds = ns as f64 / 1e9;
+        // Of less than a millisecond a rate says nothing.
+        if ns >= 1_000_000 {
+            let rate = |count: f64, unit: &str| amount((count / seconds) as u64, unit);
+            let (packets, bits) = (rate(packets as f64, " "), rate(all_bytes as f64 * 8.0, " "));
+            text += &format!("  {}packets/s  {}bit/s", packets, bits);
+        }
+    }
+    text += "\n";
+    let left_out = [("not_ip", "not IP"), ("cut", "cut too short"), ("sampled_out", "left out by --sample")];
+    let left_out: Vec<String> = left_out
+        .iter()
+        .filter_map(|(name, what)| {
+            Some(sum(name)).filter(|count| *count > 0).map(|count| format!("{} {what}", amount(count, "")))
+        })
+        .collect();
+    if !left_out.is_empty() {
+        text += &format!("of no flow: packets {}\n", left_out.join(", "));
+    }
+    for (name, what) in [
+        ("full", "flows ended because the table was full: --flows-max gives it more room"),
+        ("no_room", "details found no room: --flows-max gives them more, or ask for fewer with --details"),
+    ] {
+        let count = sum(name);
+        if count > 0 {
+            text += &format!("{} {what}\n", amount(count, ""));
+        }
+    }
+    text
+}
+
+fn counted(count: u64, what: &str) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{} {what}{s}", amount(count, ""))
+}
+
+/// A number with three digits or so, and the letter of its thousands right behind `gap`.
+fn amount(number: u64, gap: &str) -> String {
+    if number < 1000 {
+        return format!("{number}{gap}");
+    }
+    let mut value = number as f64;
+    for letter in ["k", "M", "G", "T", "P"] {
+        value /= 1000.0;
+        if value < 99.95 {
+            return format!("{value:.1}{gap}{letter}");
+        }
+        if value < 999.5 {
+            return format!("{value:.0}{gap}{letter}");
+        }
+    }
+    format!("{:.1}{gap}E", value / 1000.0)
+}
+
+/// Bytes, in thousands.
+fn bytes(number: u64) -> String {
+    amount(number, " ") + "B"
+}
+
+/// A time of so many milliseconds.
+fn duration(ms: u64) -> String {
+    let seconds = ms / 1000;
+    match ms {
+        0 => "0 ms".to_owned(),
+        1..1000 => format!("{ms} ms"),
+        1000..60_000 => format!("{}.{} s", seconds, ms % 1000 / 100),
+        60_000..3_600_000 => format!("{}m {:02}s", seconds / 60, seconds % 60),
+        3_600_000..86_400_000 => format!("{}h {:02}m", seconds / 3600, seconds / 60 % 60),
+        _ => format!("{}d {:02}h", seconds / 86_400, seconds / 3600 % 24),
+    }
+}
+
+fn microseconds(us: u64) -> String {
+    match us {
+        0..1000 => format!("{us} us"),
+        1000..1_000_000 => format!("{}.{} ms", us / 1000, us % 1000 / 100),
+        _ => duration(us / 1000),
+    }
+}
+
+/// The time of a day, UTC, to the millisecond.
+fn time_of_day(ns: u64) -> String {
+    let (ms, seconds) = (ns / 1_000_000 % 1000, ns / 1_000_000_000 % 86_400);
+    format!("{:02}:{:02}:{:02}.{ms:03}", seconds / 3600, seconds / 60 % 60, seconds % 60)
+}
+
+/// The day, UTC: years begin in March, so that the day of a leap year comes last.
+fn date(ns: u64) -> String {
+    let days = ns / 86_400_000_000_000 + 719_468;
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let (day, is_next) = (day - (153 * month + 2) / 5 + 1, month >= 10);
+    let (month, year) = (if is_next { month - 9 } else { month + 3 }, year + era * 400 + u64::from(is_next));
+    format!("{year:04}-{month:02}-{day:02}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flow(source: &str, destination: &str) -> Table {
+        let columns = vec![
+            "protocol",
+            "source",
+            "destination",
+            "packets",
+            "bytes",
+            "packets_back",
+            "bytes_back",
+            "ms",
+            "state",
+            "end",
+            "first_ns",
+        ];
+        let text = |text: &str| Cell::from(text.to_owned());
+        let row = vec![
+            text("tcp"),
+            text(source),
+            text(destination),
+            3400_u64.into(),
+            1_000_000_u64.into(),
+            0_u64.into(),
+            234_567_u64.into(),
+            12_345_u64.into(),
+            text("closed"),
+            text("end"),
+            1_700_000_000_000_000_000_u64.into(),
+        ];
+        Table { columns, rows: vec![row] }
+    }
+
+    #[test]
+    fn rows_fit_the_terminal_and_no_address_is_cut() {
+        let far = "[2001:db8:1234:5678:9abc:def0:1234:5678]:65535";
+        let table = flow(far, far);
+        let flows = Flow::all(&table);
+        for width in [200, 130, 110, 100, 80, 60] {
+            let text = table_text(&flows, Some(width));
+            assert_eq!(text.matches(far).count(), 2, "{text}");
+            assert!(text.contains("3.4k") && text.contains("1.2 MB") && text.contains("12.3 s"), "{text}");
+            let widest = text.lines().map(length).max().unwrap();
+            assert!(widest <= width || width < 62, "{width}: {text}");
+        }
+        let short = table_text(&Flow::all(&flow("10.0.0.1:40000", "10.0.0.2:443")), Some(200));
+        assert!(
+            short.starts_with("proto  source          destination   start         packets   bytes"),
+            "{short}"
+        );
+        assert_eq!(short.lines().count(), 2, "{short}");
+    }
+
+    #[test]
+    fn amounts_read_as_people_write_them() {
+        let texts =
+            [0, 999, 1000, 3400, 99_949, 99_950, 999_499, 999_500, u64::MAX].map(|number| amount(number, ""));
+        assert_eq!(texts, ["0", "999", "1.0k", "3.4k", "99.9k", "100k", "999k", "1.0M", "18.4E"]);
+        assert_eq!([0, 999, 1_200_000].map(bytes), ["0 B", "999 B", "1.2 MB"]);
+        let times = [0, 5, 1500, 61_000, 3_660_000, 90_000_000].map(duration);
+        assert_eq!(times, ["0 ms", "5 ms", "1.5 s", "1m 01s", "1h 01m", "1d 01h"]);
+        let days =
+            [0, 951_782_400, 1_700_000_000, 4_107_542_400].map(|seconds: u64| date(seconds * 1_000_000_000));
+        assert_eq!(days, ["1970-01-01", "2000-02-29", "2023-11-14", "2100-03-01"]);
+    }
+}

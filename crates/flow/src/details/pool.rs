@@ -1,0 +1,131 @@
+//! Entries for those flows that need one.
+//!
+//! ```text
+//! place of a flow --> number of its entry, or NONE --> entry        numbers of entries in no use
+//! ```
+//!
+//! Room for all that may be needed is reserved when the pool is made; memory is taken from the system as entries come into use, and those that were given
+//! back are used again first.
+
+use std::collections::TryReserveError;
+
+/// No entry.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// Entries of one kind.
+pub(super) struct Pool<T> {
+    entries: Vec<T>,
+    free: Vec<u32>,
+    most: usize,
+    /// Entries that were wanted when all were in use.
+    pub(super) refused: u64,
+}
+
+impl<T: Copy + Default> Pool<T> {
+    /// Room for `most` entries.
+    pub(super) fn new(most: usize) -> Result<Pool<T>, TryReserveError> {
+        let most = most.min(NONE as usize - 1);
+        let (mut entries, mut free) = (Vec::new(), Vec::new());
+        entries.try_reserve_exact(most)?;
+        free.try_reserve_exact(most)?;
+        Ok(Pool { entries, free, most, refused: 0 })
+    }
+
+    /// Bytes of an entry, with its number among those in no use.
+    pub(super) const fn entry_len() -> usize {
+        size_of::<T>() + size_of::<u32>()
+    }
+
+    /// The entry of this number; `None` for [`NONE`].
+    #[inline]
+    pub(super) fn get(&mut self, number: u32) -> Option<&mut T> {
+        self.entries.get_mut(number as usize)
+    }
+
+    /// The entry of this number, which becomes that of a new one if it is [`NONE`]; `None` if all are in use.
+    #[inline]
+    pub(super) fn get_or_take(&mut self, number: &mut u32) -> Option<&mut T> {
+        if *number == NONE {
+            *number = self.take()?;
+        }
+        self.get(*number)
+    }
+
+    fn take(&mut self) -> Option<u32> {
+        if let Some(number) = self.free.pop() {
+            self.entries[number as usize] = T::default();
+            return Some(number);
+        }
+        if self.entries.len() == self.most {
+            self.refused += 1;
+            return None;
+        }
+        self.entries.push(T::default());
+        Some(self.entries.len() as u32 - 1)
+    }
+
+    /// Gives an entry back, if there is one; its number becomes [`NONE`].
+    pub(super) fn give(&mut self, number: &mut u32) {
+        let number = std::mem::replace(number, NONE);
+        if number != NONE {
+            self.free.push(number);
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.entries.clear();
+        self.free.clear();
+    }
+}
+
+/// What stands for each place: numbers of entries, and what all flows have.
+pub(super) struct Places<T>(Vec<T>);
+
+impl<T: Copy> Places<T> {
+    /// For so many places; for none if `is_wanted` is false.
+    pub(super) fn new(is_wanted: bool, flows_max: usize) -> Result<Places<T>, TryReserveError> {
+        let mut all = Vec::new();
+        all.try_reserve_exact(if is_wanted { flows_max } else { 0 })?;
+        Ok(Places(all))
+    }
+
+    /// A place comes into use; `empty` is what it has. Its entries were given back when the flow before ended.
+    pub(super) fn begin(&mut self, place: u32, empty: T) {
+        match self.0.get_mut(place as usize) {
+            Some(here) => *here = empty,
+            None => self.0.push(empty),
+        }
+    }
+
+    #[inline]
+    pub(super) fn get(&mut self, place: u32) -> Option<&mut T> {
+        self.0.get_mut(place as usize)
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_come_back_and_are_bounded() {
+        let mut pool: Pool<u64> = Pool::new(2).unwrap();
+        let mut numbers = [NONE; 3];
+        for (at, number) in numbers.iter_mut().enumerate() {
+            if let Some(entry) = pool.get_or_take(number) {
+                *entry = at as u64 + 7;
+            }
+        }
+        assert_eq!((numbers, pool.refused), ([0, 1, NONE], 1));
+        assert_eq!(pool.get(1).copied(), Some(8));
+        assert!(pool.get(NONE).is_none());
+        pool.give(&mut numbers[0]);
+        pool.give(&mut numbers[0]);
+        assert_eq!(pool.get_or_take(&mut numbers[2]).copied(), Some(0), "as new");
+        assert_eq!((numbers, pool.refused), ([NONE, 1, 0], 1));
+    }
+}
