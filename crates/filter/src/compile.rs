@@ -19,6 +19,7 @@ use crate::ir::{Ir, raise, raise_with_lookups};
 use crate::optimise::optimise;
 use crate::options::Options;
 use crate::parse::parse;
+use crate::predicate::Predicates;
 use crate::resolve::lower;
 use crate::simplify::{rejects_all, simplify};
 use crate::witness::accepts_some;
@@ -72,7 +73,7 @@ pub fn values(text: &str, options: &Options) -> Result<Ir, Error> {
     gather(&mut predicates);
     let (cfg, lookups) = generate_with_lookups(&predicates, options.snap_len);
     let witness = || accepts_some(&cfg, &lookups);
-    if ours || predicates.provable && is_proven_never_true(&ast, options, witness)? {
+    if ours || predicates.provable && is_proven_never_true(&ast, &predicates, options, witness)? {
         return Err(never_true(&ast, text, options));
     }
     Ok(raise_with_lookups(&cfg, &lookups))
@@ -89,14 +90,20 @@ fn graph(text: &str, options: &Options) -> Result<Cfg, Error> {
     gather(&mut predicates);
     let cfg = generate(&predicates, options.snap_len);
     let witness = || accepts_some(&cfg, &Lookups::default());
-    if ours || predicates.provable && is_proven_never_true(&ast, options, witness)? {
+    if ours || predicates.provable && is_proven_never_true(&ast, &predicates, options, witness)? {
         return Err(never_true(&ast, text, options));
     }
     Ok(simplify(&cfg))
 }
 
 /// Whether the optimiser for the accumulator machine proves that the text is never true. It does not where there is a witness, a
-/// packet that is accepted; else it is asked, about the text as it was written.
-fn is_proven_never_true(ast: &Ast, options: &Options, witness: impl Fn() -> bool) -> Result<bool, Error> {
-    Ok(!witness() && rejects_all(&simplify(&generate(&lower(ast, options)?, options.snap_len))))
+/// packet that is accepted; else it is asked, about the text as it was written, and about it gathered: each shows what the other hides.
+fn is_proven_never_true(
+    ast: &Ast,
+    gathered: &Predicates,
+    options: &Options,
+    witness: impl Fn() -> bool,
+) -> Result<bool, Error> {
+    let rejects = |predicates: &Predicates| rejects_all(&simplify(&generate(predicates, options.snap_len)));
+    Ok(!witness() && (rejects(&lower(ast, options)?) || rejects(gathered)))
 }

@@ -195,13 +195,37 @@ impl Predicate {
 
     /// Adds a part to the right; a chain stays one list, however long it gets.
     #[must_use]
+    ///
+    /// A constant decides at once, wherever it stands, as in libpcap 1.11: `ip[0] = 1 and false` asks nothing of the packet. What
+    /// writes cells is kept, for the parts that read them.
     pub fn joined(self, joint: Joint, other: Predicate) -> Predicate {
+        // `false and`, `true or`: the constant that decides. The other one leaves the decision to the other side.
+        let decisive = joint == Joint::Or;
+        match (&self, &other) {
+            (Predicate::Constant(holds), _) if *holds != decisive => return other,
+            (_, Predicate::Constant(holds)) if *holds != decisive => return self,
+            (Predicate::Constant(_), dropped) if !dropped.writes_cells() => return self,
+            (dropped, Predicate::Constant(_)) if !dropped.writes_cells() => return other,
+            _ => {}
+        }
         match self {
             Predicate::Chain(first, mut rest) => {
                 rest.push((joint, other));
                 Predicate::Chain(first, rest)
             }
             first => Predicate::Chain(Box::new(first), vec![(joint, other)]),
+        }
+    }
+
+    /// Whether a cell is written in it.
+    fn writes_cells(&self) -> bool {
+        match self {
+            Predicate::Assign(..) => true,
+            Predicate::Not(inner) => inner.writes_cells(),
+            Predicate::Chain(first, rest) => {
+                first.writes_cells() || rest.iter().any(|(_, part)| part.writes_cells())
+            }
+            _ => false,
         }
     }
 
