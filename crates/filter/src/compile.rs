@@ -99,7 +99,8 @@ fn graph(text: &str, options: &Options) -> Result<Cfg, Error> {
 }
 
 /// Whether the optimiser for the accumulator machine proves that the text is never true. It does not where there is a witness, a
-/// packet that is accepted; else it is asked, about the text as it was written, and about it gathered: each shows what the other hides.
+/// packet that is accepted; else it is asked, about the text as it was written, and about the text gathered: each shows what
+/// the other hides.
 fn is_proven_never_true(
     ast: &Ast,
     gathered: &Predicates,
@@ -114,8 +115,8 @@ fn is_proven_never_true(
     Ok(rejects(&written) || rejects(gathered) || never_by_family(&written, options, rejects))
 }
 
-/// The same, with each address family in turn as the one that the packet has. In loopback files IP has up to six families, and
-/// what a test of one proves is lost where the ways of all six meet.
+/// The same, with each address family in turn as the one that the packet has. In loopback files IP has up to eight
+/// families, and what a test of one proves is lost where the ways of all meet.
 fn never_by_family(written: &Predicates, options: &Options, rejects: impl Fn(&Predicates) -> bool) -> bool {
     let has_families = matches!(options.link_type, LinkType::NULL | LinkType::LOOP | LinkType::ENC);
     let family = Field::Packet(Place { base: Base::Packet, offset: 0 }, Width::Word);

@@ -203,8 +203,8 @@ impl Predicate {
     /// Adds a part to the right; a chain stays one list, however long it gets.
     #[must_use]
     ///
-    /// A constant decides at once, wherever it stands, as in libpcap 1.11: `ip[0] = 1 and false` asks nothing of the packet. What
-    /// writes cells is kept, for the parts that read them.
+    /// A constant decides at once, wherever it stands, as in libpcap 1.11: `ip[0] = 1 and false` asks nothing of the
+    /// packet. What writes cells is kept, for the parts that read them.
     pub fn joined(self, joint: Joint, other: Predicate) -> Predicate {
         // `false and`, `true or`: the constant that decides. The other one leaves the decision to the other side.
         let decisive = joint == Joint::Or;

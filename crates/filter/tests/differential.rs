@@ -228,7 +228,9 @@ fn judge_packet(
         tally.optimised_only += u64::from(!agrees(plain.verdict));
         return;
     }
-    let difference = Difference { text, dlt: *dlt, data: &data, optimised: &optimised, plain: &plain };
+    let is_short = data.len() < wire_len as usize;
+    let difference =
+        Difference { text, dlt: *dlt, data: &data, is_short, optimised: &optimised, plain: &plain };
     match RULES.iter().find(|rule| (rule.covers)(&difference)) {
         Some(rule) => *tally.covered.entry(rule.name).or_default() += 1,
         None => tally.differences.push(format!(

@@ -47,7 +47,8 @@ pub struct FilterArgs {
     /// How long each engine runs each time, in milliseconds, 1 to 60000.
     #[arg(long, value_name = "MS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     pub time_ms: u64,
-    /// How long libpcap's compiler may take for a filter, in seconds, 1 to 3600; then it is ended, and the rest measured without it.
+    /// How long libpcap's compiler may take for a filter, in seconds, 1 to 3600; then it is ended, and the other engines are
+    /// measured without it.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub libpcap_limit: u64,
     /// One JSON array instead of text.

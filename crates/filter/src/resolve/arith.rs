@@ -6,8 +6,8 @@
 //!
 //! Bytes of a header are only there if the header is. What must hold for that goes before the comparison, so under `not`
 //! a packet without the header matches. As in libpcap only the leftmost bytes on each side of the comparison ask for
-//! their header: `1 + tcp[0] = 5` reads any packet. The right side's header is asked for first, as in libpcap 1.11; on a cut packet
-//! that order decides.
+//! their header: `1 + tcp[0] = 5` reads any packet. The right side's header is asked for first, as in libpcap 1.11; on a
+//! cut packet that order decides.
 
 use tapline_packet::LinkType;
 

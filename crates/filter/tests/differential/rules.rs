@@ -22,6 +22,8 @@ pub(crate) struct Difference<'a> {
     pub(crate) dlt: i32,
     /// The packet.
     pub(crate) data: &'a [u8],
+    /// Whether it was longer on the wire.
+    pub(crate) is_short: bool,
     /// What libpcap's optimised program did.
     pub(crate) optimised: &'a Trace,
     /// What libpcap's unoptimised program did.
@@ -122,7 +124,8 @@ pub(crate) const RULES: &[Rule] = &[
     },
     Rule {
         name: "constants-decide",
-        reason: "where a protocol is always or never there, 1.11 drops what stands beside it, and asks a cut packet nothing for that",
+        reason: "where a protocol is always or never there, 1.11 drops what stands beside it, and asks a cut packet \
+                 nothing for that",
         covers: |d| has_constants(d.dlt) && is_cut(d),
     },
     Rule {
@@ -132,16 +135,17 @@ pub(crate) const RULES: &[Rule] = &[
     },
     Rule {
         name: "guard-order",
-        reason: "1.11 asks for the header of a comparison's right operand first, 1.10 for the left one's: on a cut packet that decides",
-        covers: |d| d.text.contains('[') && is_cut(d),
+        reason: "1.11 asks for the header of a comparison's right operand first, 1.10 for the left one's: on a cut \
+                 packet that decides",
+        covers: |d| d.text.contains('[') && is_cut(d) || d.text.matches('[').count() > 1 && d.is_short,
     },
     Rule {
         name: "index-over-ipv4",
-        reason: "for `tcp[...]` and its like 1.11 asks the protocol of IPv4 alone; 1.10 asks it of IPv6 too, and on Juniper's types, \
-                 which do not say what they carry, finds it there",
+        reason: "for `tcp[...]` and its like 1.11 asks the protocol of IPv4 alone; 1.10 asks it of IPv6 too, and on \
+                 Juniper's types, which do not say what they carry, reads IPv6's fields of a cut packet",
         covers: |d| {
-            let juniper =
-                matches!(d.dlt, 130..=137 | 141..=142 | 163..=164 | 178..=183 | 194 | 200 | 222 | 238);
+            let first = matches!(d.dlt, 130..=137 | 164 | 167..=168 | 174 | 178..=181 | 183);
+            let juniper = first || matches!(d.dlt, 194 | 200 | 232..=234 | 238);
             juniper && ["tcp[", "udp[", "sctp[", "pim["].iter().any(|word| d.text.contains(word))
         },
     },
