@@ -124,6 +124,9 @@ impl Options {
 /// # Errors
 /// If a peer cannot be run, or gives another answer than we do.
 pub fn main() -> anyhow::Result<()> {
+    if filter::peer::answered()? {
+        return Ok(());
+    }
     let Cli { workload, options } = Cli::parse();
     if let Workload::Send(args) = workload {
         return live::send(&args);

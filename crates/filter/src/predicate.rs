@@ -163,6 +163,13 @@ pub const EXTENSIONS_MAX: usize = 8;
 /// How many extension headers of GTP-U `inner(...)` follows; what is longer is not found. Networks send one, seldom two.
 pub const GTP_EXTENSIONS_MAX: usize = 4;
 
+impl Test {
+    /// Whether all of a field is compared for equality.
+    fn is_whole(&self, field: Field) -> bool {
+        self.field == field && self.mask == u32::MAX && self.compare == crate::cfg::Test::Equal
+    }
+}
+
 impl Predicate {
     /// Both, this one first.
     #[must_use]
@@ -195,13 +202,62 @@ impl Predicate {
 
     /// Adds a part to the right; a chain stays one list, however long it gets.
     #[must_use]
+    ///
+    /// A constant decides at once, wherever it stands, as in libpcap 1.11: `ip[0] = 1 and false` asks nothing of the
+    /// packet. What writes cells is kept, for the parts that read them.
     pub fn joined(self, joint: Joint, other: Predicate) -> Predicate {
+        // `false and`, `true or`: the constant that decides. The other one leaves the decision to the other side.
+        let decisive = joint == Joint::Or;
+        match (&self, &other) {
+            (Predicate::Constant(holds), _) if *holds != decisive => return other,
+            (_, Predicate::Constant(holds)) if *holds != decisive => return self,
+            (Predicate::Constant(_), dropped) if !dropped.writes_cells() => return self,
+            (dropped, Predicate::Constant(_)) if !dropped.writes_cells() => return other,
+            _ => {}
+        }
         match self {
             Predicate::Chain(first, mut rest) => {
                 rest.push((joint, other));
                 Predicate::Chain(first, rest)
             }
             first => Predicate::Chain(Box::new(first), vec![(joint, other)]),
+        }
+    }
+
+    /// Whether a cell is written in it.
+    fn writes_cells(&self) -> bool {
+        match self {
+            Predicate::Assign(..) => true,
+            Predicate::Not(inner) => inner.writes_cells(),
+            Predicate::Chain(first, rest) => {
+                first.writes_cells() || rest.iter().any(|(_, part)| part.writes_cells())
+            }
+            _ => false,
+        }
+    }
+
+    /// The numbers with which a field is compared for equality.
+    pub(crate) fn asked_of(&self, field: Field, numbers: &mut Vec<u32>) {
+        match self {
+            Predicate::Test(test) if test.is_whole(field) => numbers.push(test.value),
+            Predicate::Not(inner) => inner.asked_of(field, numbers),
+            Predicate::Chain(first, rest) => {
+                first.asked_of(field, numbers);
+                rest.iter().for_each(|(_, part)| part.asked_of(field, numbers));
+            }
+            _ => {}
+        }
+    }
+
+    /// What is left to ask if a field has this number; `None` stands for a number that it is not compared with.
+    pub(crate) fn assuming(&self, field: Field, number: Option<u32>) -> Predicate {
+        match self {
+            Predicate::Test(test) if test.is_whole(field) => Predicate::Constant(number == Some(test.value)),
+            Predicate::Not(inner) => inner.assuming(field, number).not(),
+            Predicate::Chain(first, rest) => rest.iter().fold(first.assuming(field, number), |left, part| {
+                left.joined(part.0, part.1.assuming(field, number))
+            }),
+            other => other.clone(),
         }
     }
 

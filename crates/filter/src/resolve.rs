@@ -210,10 +210,9 @@ impl<'a> Scope<'a> {
         inherited: Option<Qualifiers>,
     ) -> Result<(Predicate, Option<Qualifiers>)> {
         let start = self.mark();
-        let (predicate, mut inherited) = self.expr(first, inherited)?;
+        let (mut predicate, mut inherited) = self.expr(first, inherited)?;
         let mut flow = self.flow;
         let mut only_and = true;
-        let mut parts = Vec::with_capacity(rest.len());
         for (joint, part) in rest {
             only_and &= *joint == Joint::And;
             if self.scoped && !only_and {
@@ -222,14 +221,14 @@ impl<'a> Scope<'a> {
             self.known = flow.before(*joint);
             let (part, next) = self.expr(part, inherited)?;
             flow = flow.joined(*joint, self.flow);
-            parts.push((*joint, part));
+            predicate = predicate.joined(*joint, part);
             inherited = next;
         }
         if self.scoped && !only_and {
             self.return_to(&start);
         }
         self.flow = flow;
-        Ok((Predicate::Chain(Box::new(predicate), parts), inherited))
+        Ok((predicate, inherited))
     }
 
     /// What stands in parentheses or behind `not`: scoped, its shifts end with it.

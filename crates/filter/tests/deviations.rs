@@ -302,3 +302,120 @@ fn vxlan_finds_what_is_inside() {
         assert_eq!(matches(text, ETHERNET, &data), expected, "{text}");
     }
 }
+
+const DSA_TAG_BRCM: u16 = 281;
+const DSA_TAG_DSA: u16 = 284;
+const DSA_TAG_EDSA: u16 = 285;
+
+/// An Ethernet frame with a switch's tag before its type.
+fn switched(tag: &[u8], ether_type: u16, payload: &[u8]) -> Vec<u8> {
+    let plain = frame(ether_type, payload);
+    [&plain[..12], tag, &plain[12..]].concat()
+}
+
+/// 1.10 asks the kernel. Marvell's mode is 0 to the host, 1 from the host, 3 between switches.
+#[test]
+fn the_mode_of_a_dsa_tag_is_its_direction() {
+    let to = |word: &str, dlt: u16, before: &[u8], mode: u8| {
+        let tag = [before, &[mode << 6, 0, 0, 0]].concat();
+        matches(word, dlt, &switched(&tag, 0x0800, &ipv4(6, [10, 0, 0, 2], &[0; 20])))
+    };
+    for (dlt, before) in [(DSA_TAG_DSA, &[][..]), (DSA_TAG_EDSA, &[0xdb, 0xdb, 0, 0][..])] {
+        for (word, expected) in [("inbound", [true, false, false]), ("outbound", [false, true, false])] {
+            assert_eq!([0, 1, 3].map(|mode| to(word, dlt, before, mode)), expected, "{word} on {dlt}");
+        }
+    }
+}
+
+/// 1.10 asks the kernel. Broadcom's opcode is 0 to the host and 1 from the host.
+#[test]
+fn the_opcode_of_a_broadcom_tag_is_its_direction() {
+    let with = |opcode: u8| switched(&[opcode << 5 | 0x1f, 0, 0, 0], 0x0800, &[0; 40]);
+    assert_eq!(
+        [0, 1, 2, 7].map(|opcode| matches("inbound", DSA_TAG_BRCM, &with(opcode))),
+        [true, false, false, false]
+    );
+    assert_eq!(
+        [0, 1, 2, 7].map(|opcode| matches("outbound", DSA_TAG_BRCM, &with(opcode))),
+        [false, true, false, false]
+    );
+}
+
+/// 1.10 has neither on tagged frames.
+#[test]
+fn mpls_and_llc_are_found_behind_switch_tags() {
+    let tags = [
+        (DSA_TAG_BRCM, &[0; 4][..]),
+        (DSA_TAG_DSA, &[0; 4]),
+        (DSA_TAG_EDSA, &[0xdb, 0xdb, 0, 0, 0, 0, 0, 0]),
+    ];
+    for (dlt, tag) in tags {
+        let label = [0, 0x02, 0xa1, 64];
+        let labelled = switched(tag, 0x8847, &[&label[..], &ipv4(6, [10, 0, 0, 2], &[0; 20])].concat());
+        let llc = switched(tag, 38, &[0x42, 0x42, 3, 0, 0, 0, 0, 0]);
+        for (text, expected) in
+            [("mpls", true), ("mpls 42 and tcp", true), ("mpls 43", false), ("llc", false)]
+        {
+            assert_eq!(matches(text, dlt, &labelled), expected, "{text} on {dlt}");
+        }
+        for (text, expected) in
+            [("mpls", false), ("llc", true), ("llc u", true), ("llc s", false), ("stp", true)]
+        {
+            assert_eq!(matches(text, dlt, &llc), expected, "{text} on {dlt}");
+        }
+    }
+}
+
+/// `guard-order`: which header is asked for first shows where the packet ends between the two.
+#[test]
+fn the_right_operand_is_asked_for_first() {
+    let cut = &frame(0x0800, &ipv4(6, [10, 0, 0, 2], &[0; 20]))[..20];
+    assert!(matches("not (tcp[16:4] != icmp6[9])", ETHERNET, cut), "no ICMPv6, whatever IPv4 carries");
+    assert!(!matches("not (icmp6[9] != tcp[16:4])", ETHERNET, cut), "IPv4's protocol was cut off");
+}
+
+/// `index-over-ipv4`: bytes of TCP are those behind IPv4; that IPv6 may carry it too is not asked.
+#[test]
+fn indexed_protocols_are_asked_of_ipv4_alone() {
+    const JUNIPER_ETHER: u16 = 178;
+    // As IPv6 the next header would be 44, a fragment's, behind which the packet is cut off.
+    let mut data = [&[0x4d, 0x47, 0x43, 0][..], &[0; 58]].concat();
+    (data[32], data[32 + 6]) = (0x45, 44);
+    assert!(matches("not tcp[0] = 1", JUNIPER_ETHER, &data), "IPv4's protocol says 0");
+    (data[32 + 6], data[32 + 9]) = (0, 6);
+    assert!(matches("tcp[0] = 0", JUNIPER_ETHER, &data));
+}
+
+/// `constants-decide`: a part that can never hold on the link type asks nothing, nor does what stands beside it.
+#[test]
+fn a_constant_decides_on_cut_packets() {
+    let cut = [0x45, 0, 0, 40];
+    for (text, expected) in [
+        ("not (ip[20] = 1 and arp)", true),
+        ("not (arp and ip[20] = 1)", true),
+        ("ip or (ip[20] = 1 and arp)", true),
+        ("ip[20] = 1 or not arp", true),
+        ("(ip[20] = 1 and arp) or ip[0] = 0x45", true),
+        ("ip[20] = 1 or ip", false),
+    ] {
+        assert_eq!(matches(text, RAW, &cut), expected, "{text}");
+        let plain = compile(text, &Options { optimise: false, ..options(RAW) }).expect("a filter");
+        let meta = Meta { wire_len: 40, ..Meta::default() };
+        assert_eq!(plain.run(Packet { data: &cut, meta: &meta }) != 0, expected, "{text}, not simplified");
+    }
+}
+
+/// A text that is refused on one link type for what it asks of IP is refused where IP is found otherwise, too.
+#[test]
+fn contradictions_are_found_on_loopback_too() {
+    const NULL: u16 = 0;
+    const LOOP: u16 = 108;
+    for dlt in [ETHERNET, NULL, LOOP, RAW] {
+        for handle in [Handle::Dead, Handle::Savefile] {
+            let options = Options { handle, ..options(dlt) };
+            let refused = compile("udp dst port 52356 && tcp[len] > 0", &options);
+            let message = refused.map(drop).map_err(|error| error.message);
+            assert_eq!(message, Err("expression rejects all packets".to_owned()), "{dlt} {handle:?}");
+        }
+    }
+}

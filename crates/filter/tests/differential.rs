@@ -140,6 +140,13 @@ fn judge_text(pcap: &Libpcap, stock: &Stock, text: &str, dlt: i32, random: &mut 
     let never = |message: &String| message == NEVER;
     if ours.as_ref().is_err_and(never) != optimised.as_ref().is_err_and(never) && plain.is_ok() {
         tally.unproven += 1;
+        if std::env::var_os("TAPLINE_FILTER_UNPROVEN").is_some() {
+            eprintln!(
+                "never true on {dlt}: ours {}, libpcap's {}: {text}",
+                ours.is_err(),
+                optimised.is_err()
+            );
+        }
     }
     // Who proves that a filter is never true must be right: it is run as one that rejects, against the other side's program.
     let ours = ours.or_else(|message| if never(&message) { Ok(rejecting()) } else { Err(message) });
@@ -221,7 +228,9 @@ fn judge_packet(
         tally.optimised_only += u64::from(!agrees(plain.verdict));
         return;
     }
-    let difference = Difference { text, dlt: *dlt, data: &data, optimised: &optimised, plain: &plain };
+    let is_short = data.len() < wire_len as usize;
+    let difference =
+        Difference { text, dlt: *dlt, data: &data, is_short, optimised: &optimised, plain: &plain };
     match RULES.iter().find(|rule| (rule.covers)(&difference)) {
         Some(rule) => *tally.covered.entry(rule.name).or_default() += 1,
         None => tally.differences.push(format!(

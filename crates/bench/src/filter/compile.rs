@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use tapline_filter::{Handle, Options, compile, compile_ir};
 use tapline_packet::LinkType;
-use tapline_testkit::libpcap::{Libpcap, Settings};
 
 use crate::measure::median;
 
@@ -18,8 +17,6 @@ pub(crate) struct Compiling {
     pub(crate) values: Duration,
     /// Values to native code; `None` where there is none.
     pub(crate) native: Option<Duration>,
-    /// libpcap: text to its optimised program; `None` without it, or where it refuses the text.
-    pub(crate) libpcap: Option<Duration>,
 }
 
 impl Compiling {
@@ -30,10 +27,7 @@ impl Compiling {
             time(runs, || compile_ir(text, &options).map(drop).map_err(|e| anyhow!(e.render(text))))?;
 
         let native = native(text, &options, runs)?;
-        let libpcap = Libpcap::get().ok().and_then(|pcap| {
-            time(runs, || pcap.compile(text, Settings::new(1)).map(drop).map_err(|error| anyhow!(error))).ok()
-        });
-        Ok(Compiling { program, values, native, libpcap })
+        Ok(Compiling { program, values, native })
     }
 }
 

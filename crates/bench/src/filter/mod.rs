@@ -15,6 +15,7 @@ mod kernel;
 #[cfg(feature = "jit")]
 mod native;
 pub(crate) mod packets;
+pub(crate) mod peer;
 mod table;
 
 use std::path::PathBuf;
@@ -31,6 +32,7 @@ use crate::measure::median;
 use compile::Compiling;
 use engines::{Cost, Engine};
 use packets::Packets;
+use peer::Peer;
 use table::Table;
 
 /// What to measure.
@@ -45,6 +47,10 @@ pub struct FilterArgs {
     /// How long each engine runs each time, in milliseconds, 1 to 60000.
     #[arg(long, value_name = "MS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     pub time_ms: u64,
+    /// How long libpcap's compiler may take for a filter, in seconds, 1 to 3600; then it is ended, and the other engines are
+    /// measured without it.
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    pub libpcap_limit: u64,
     /// One JSON array instead of text.
     #[arg(long)]
     pub json: bool,
@@ -52,7 +58,7 @@ pub struct FilterArgs {
 
 impl Default for FilterArgs {
     fn default() -> FilterArgs {
-        FilterArgs { filter: Vec::new(), file: None, time_ms: 50, json: false }
+        FilterArgs { filter: Vec::new(), file: None, time_ms: 50, libpcap_limit: 10, json: false }
     }
 }
 
@@ -61,6 +67,9 @@ impl Default for FilterArgs {
 /// # Errors
 /// If a filter or a file cannot be read, or two engines give different verdicts.
 pub fn run(args: &FilterArgs, runs: usize) -> anyhow::Result<()> {
+    if peer::answered()? {
+        return Ok(());
+    }
     let typed = args.filter.join(" ");
     let is_empty = !args.filter.is_empty() && typed.trim().is_empty();
     anyhow::ensure!(
@@ -74,8 +83,10 @@ pub fn run(args: &FilterArgs, runs: usize) -> anyhow::Result<()> {
     let empty = Subject::new("")?;
     let mut table = Table::new(args.json);
     for filter in filters.iter().filter(|filter| !filter.text.trim().is_empty()) {
-        let subject = Subject::new(filter.text)?;
-        table.filter(filter, &subject, &Compiling::measure(filter.text, runs)?);
+        let peer = Peer::compile(filter.text, runs, Duration::from_secs(args.libpcap_limit))?;
+        let compiling = Compiling::measure(filter.text, runs)?;
+        let subject = Subject::beside(filter.text, peer.program())?;
+        table.filter(filter, &subject, &compiling, &peer);
         let worst = filter.worst.map(Packets::worst);
         for packets in worst.iter().chain([&mixed]).chain(&file) {
             let series = subject
@@ -106,11 +117,16 @@ pub(crate) struct Series {
 
 impl Subject {
     pub(crate) fn new(text: &str) -> anyhow::Result<Subject> {
-        let options = Options { netmask: Some(0), handle: Handle::Dead, ..Options::new(LinkType::ETHERNET) };
-        let ours = tapline_filter::compile(text, &options).map_err(|error| anyhow!(error.render(text)))?;
         // Without libpcap, or where it knows no such filter, our engines are measured alone.
         let theirs = Libpcap::get().ok().and_then(|pcap| pcap.compile(text, Settings::new(1)).ok());
-        Ok(Subject { ours, theirs })
+        Subject::beside(text, theirs.as_ref())
+    }
+
+    /// Our program, beside one of libpcap that is there already.
+    fn beside(text: &str, theirs: Option<&Oracle>) -> anyhow::Result<Subject> {
+        let options = Options { netmask: Some(0), handle: Handle::Dead, ..Options::new(LinkType::ETHERNET) };
+        let ours = tapline_filter::compile(text, &options).map_err(|error| anyhow!(error.render(text)))?;
+        Ok(Subject { ours, theirs: theirs.cloned() })
     }
 
     /// All engines take turns, with this filter and with the empty one.

@@ -7,6 +7,7 @@ use super::compile::Compiling;
 use super::engines::LIBPCAP;
 use super::kernel::KERNEL;
 use super::packets::Packets;
+use super::peer::Peer;
 use super::{Series, Subject};
 use crate::filters::Filter;
 use std::time::Duration;
@@ -45,7 +46,13 @@ impl Table {
     }
 
     /// What is measured next, and what compiling it took.
-    pub(crate) fn filter(&mut self, filter: &Filter<'_>, subject: &Subject, compiling: &Compiling) {
+    pub(crate) fn filter(
+        &mut self,
+        filter: &Filter<'_>,
+        subject: &Subject,
+        compiling: &Compiling,
+        peer: &Peer,
+    ) {
         let ours = subject.ours.insns().len();
         let theirs = subject.theirs.as_ref().map(|oracle| oracle.insns().len());
         let us = |time: Duration| (time.as_secs_f64() * 1e8).round() / 100.0;
@@ -57,7 +64,8 @@ impl Table {
                 "compile_us": us(compiling.program),
                 "compile_values_us": us(compiling.values),
                 "compile_native_us": compiling.native.map(us),
-                "libpcap_compile_us": compiling.libpcap.map(us),
+                "libpcap_compile_us": peer.time().map(us),
+                "libpcap_ended_after_s": peer.ended_after().map(|limit| limit.as_secs_f64()),
                 "measured": [],
             }));
             return;
@@ -69,10 +77,16 @@ impl Table {
              to native code in {}",
             theirs.map_or("none".to_owned(), |count| count.to_string()),
             us(compiling.program),
-            or_none(compiling.libpcap.map(us)),
+            or_none(peer.time().map(us)),
             us(compiling.values),
             or_none(compiling.native.map(us)),
         );
+        if let Some(limit) = peer.ended_after() {
+            println!(
+                "  {LIBPCAP}: left out; its compiler was ended after {} s (--libpcap-limit)",
+                limit.as_secs_f64()
+            );
+        }
     }
 
     /// What the engines took on these packets.

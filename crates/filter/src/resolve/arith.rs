@@ -6,7 +6,8 @@
 //!
 //! Bytes of a header are only there if the header is. What must hold for that goes before the comparison, so under `not`
 //! a packet without the header matches. As in libpcap only the leftmost bytes on each side of the comparison ask for
-//! their header: `1 + tcp[0] = 5` reads any packet.
+//! their header: `1 + tcp[0] = 5` reads any packet. The right side's header is asked for first, as in libpcap 1.11; on a
+//! cut packet that order decides.
 
 use tapline_packet::LinkType;
 
@@ -40,7 +41,7 @@ impl Scope<'_> {
         let right = self.arith(right)?;
         self.count_cells(&left.value, &right.value, span);
         let comparison = compare(left.value, op, right.value);
-        Ok(Predicate::all(left.guard.into_iter().chain(right.guard).chain([comparison])))
+        Ok(Predicate::all(right.guard.into_iter().chain(left.guard).chain([comparison])))
     }
 
     fn count_cells(&mut self, left: &Value, right: &Value, span: Span) {
@@ -143,6 +144,13 @@ impl Scope<'_> {
         {
             return Ok(header);
         }
+        if let Some(number) = ipv4_number(protocol) {
+            // As libpcap 1.11: the protocol is asked of IPv4 alone, since the header is looked for behind IPv4's.
+            let place = self.after_ipv4(0);
+            let carried = self.ip_carries(number)?;
+            let first = self.first_fragment();
+            return Ok((place, vec![self.protocol(Protocol::Ip)?], vec![carried, first]));
+        }
         Ok(match protocol {
             Protocol::Link => {
                 // Not every tunnel carries a link header.
@@ -163,20 +171,6 @@ impl Scope<'_> {
                 let place = self.at_network(0);
                 (place, vec![], vec![self.protocol(protocol)?])
             }
-            Protocol::Sctp
-            | Protocol::Tcp
-            | Protocol::Udp
-            | Protocol::Icmp
-            | Protocol::Igmp
-            | Protocol::Igrp
-            | Protocol::Pim
-            | Protocol::Vrrp
-            | Protocol::Carp => {
-                let place = self.after_ipv4(0);
-                let carried = self.protocol(protocol)?;
-                let first = self.first_fragment();
-                (place, vec![self.protocol(Protocol::Ip)?], vec![carried, first])
-            }
             Protocol::Icmp6 => {
                 let is_ip6 = self.protocol(Protocol::Ip6)?;
                 let next = self.ip6_next_header(58);
@@ -193,13 +187,11 @@ impl Scope<'_> {
     /// The header of a protocol that both versions of IP carry, or of ICMPv6, behind any extension headers.
     fn transport_header(&mut self, protocol: Protocol) -> Result<Option<Header>> {
         let number = match protocol {
-            Protocol::Tcp => 6,
-            Protocol::Udp => 17,
-            Protocol::Sctp => 132,
-            Protocol::Pim => 103,
-            Protocol::Icmp6 => 58,
-            _ => return Ok(None),
+            Protocol::Tcp | Protocol::Udp | Protocol::Sctp | Protocol::Pim => ipv4_number(protocol),
+            Protocol::Icmp6 => Some(58),
+            _ => None,
         };
+        let Some(number) = number else { return Ok(None) };
         let (Some(cells), Some(carried)) = (self.ask_transport(), self.has_header(number)) else {
             return Ok(None);
         };
@@ -218,6 +210,21 @@ impl Scope<'_> {
             _ => Err(Error::whole("radio information not present in capture")),
         }
     }
+}
+
+/// The number of a protocol whose bytes are looked for behind an IPv4 header (IANA, protocol-numbers).
+fn ipv4_number(protocol: Protocol) -> Option<u32> {
+    Some(match protocol {
+        Protocol::Icmp => 1,
+        Protocol::Igmp => 2,
+        Protocol::Tcp => 6,
+        Protocol::Igrp => 9,
+        Protocol::Udp => 17,
+        Protocol::Pim => 103,
+        Protocol::Vrrp | Protocol::Carp => 112,
+        Protocol::Sctp => 132,
+        _ => return None,
+    })
 }
 
 const TOO_FAR: &str = "shift by more than 31 bits";

@@ -5,7 +5,12 @@
 //! SLIP   byte 0: 1 sent                              PPP_PPPD  byte 0: 1 sent
 //! IPNET  bytes 2 and 3: 1 sent, 2 received           PFLOG  byte 60: 1 in, 2 out
 //! Juniper  byte 3, low bit: 1 received               others  the kernel's metadata, on a live capture
+//! DSA    byte 12, high two bits: 0 received, 1 sent  BRCM  byte 12, high three bits: 0 received, 1 sent
+//! EDSA   byte 16, as DSA
 //! ```
+//!
+//! Tags of switches: "sent" is from the host to its switch. Marvell's mode has a third value, 3, for frames between two
+//! switches, which are neither. Sources: LINKTYPE_DSA_TAG_DSA and LINKTYPE_DSA_TAG_BRCM of tcpdump.org.
 
 use tapline_packet::LinkType;
 
@@ -20,6 +25,12 @@ use crate::predicate::Predicate;
 
 /// `PACKET_OUTGOING` of packet(7).
 const SENT: u32 = 4;
+
+/// The mode in the first byte of Marvell's tag: 0 to the host, 1 from the host, 3 between switches.
+const MARVELL_MODE: u32 = 0xc0;
+
+/// The opcode in the first byte of Broadcom's tag: 0 to the host, 1 from the host.
+const BROADCOM_OPCODE: u32 = 0xe0;
 
 const NAME: &str = "direction";
 
@@ -37,11 +48,17 @@ impl Scope<'_> {
             link if is_juniper(link) => {
                 return Ok(masked(self.at_link(3), Width::Byte, code(0, 1), 0x01, NAME));
             }
+            LinkType::DSA_TAG_DSA => {
+                return Ok(masked(self.at_link(12), Width::Byte, code(0x40, 0), MARVELL_MODE, NAME));
+            }
+            LinkType::DSA_TAG_EDSA => {
+                return Ok(masked(self.at_link(16), Width::Byte, code(0x40, 0), MARVELL_MODE, NAME));
+            }
+            LinkType::DSA_TAG_BRCM => {
+                return Ok(masked(self.at_link(12), Width::Byte, code(0x20, 0), BROADCOM_OPCODE, NAME));
+            }
             LinkType::LINUX_SLL => equal(self.at_link(0), Width::Half, SENT, NAME),
             LinkType::LINUX_SLL2 => equal(self.at_link(10), Width::Byte, SENT, NAME),
-            // Marvell's tag: the high two bits are 1 for what the host sends.
-            LinkType::DSA_TAG_DSA => masked(self.at_link(12), Width::Byte, 0x40, 0xc0, NAME),
-            LinkType::DSA_TAG_EDSA => masked(self.at_link(16), Width::Byte, 0x40, 0xc0, NAME),
             _ => {
                 self.require_live(code_word(outbound))?;
                 equal(self.at_packet(ancillary::PKTTYPE), Width::Half, SENT, NAME)

@@ -153,6 +153,9 @@ impl Scope<'_> {
                 LinkType::ETHERNET
                 | LinkType::NETANALYZER
                 | LinkType::NETANALYZER_TRANSPARENT
+                | LinkType::DSA_TAG_BRCM
+                | LinkType::DSA_TAG_DSA
+                | LinkType::DSA_TAG_EDSA
                 | LinkType::C_HDLC
                 | LinkType::HDLC => self.link_protocol(ether_type::MPLS)?,
                 LinkType::PPP => self.link_protocol(0x0281)?,

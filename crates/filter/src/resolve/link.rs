@@ -356,7 +356,7 @@ impl Scope<'_> {
 
     fn is_llc(&mut self) -> Result<Predicate> {
         match self.link_type() {
-            LinkType::ETHERNET => {
+            LinkType::ETHERNET | LinkType::DSA_TAG_BRCM | LinkType::DSA_TAG_DSA | LinkType::DSA_TAG_EDSA => {
                 let on_the_wire = self.scoped && self.may_have_metadata();
                 let untagged = on_the_wire.then(|| self.tag_in_metadata().not());
                 let is_llc = self.is_length().and(not_equal(self.at_llc(0), Width::Half, 0xffff, LLC));

@@ -109,7 +109,7 @@ impl Scope<'_> {
         Ok(self.ip_carries(protocol)?.or(self.ip6_carries(protocol)?))
     }
 
-    fn ip_carries(&mut self, protocol: u32) -> Result<Predicate> {
+    pub(super) fn ip_carries(&mut self, protocol: u32) -> Result<Predicate> {
         check_max("protocol number", protocol, 0xff)?;
         Ok(self.link_protocol(ether_type::IPV4)?.and(self.ip_protocol(protocol)))
     }

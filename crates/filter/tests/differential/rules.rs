@@ -22,6 +22,8 @@ pub(crate) struct Difference<'a> {
     pub(crate) dlt: i32,
     /// The packet.
     pub(crate) data: &'a [u8],
+    /// Whether it was longer on the wire.
+    pub(crate) is_short: bool,
     /// What libpcap's optimised program did.
     pub(crate) optimised: &'a Trace,
     /// What libpcap's unoptimised program did.
@@ -121,6 +123,33 @@ pub(crate) const RULES: &[Rule] = &[
         covers: |d| d.dlt == DLT_SLIP && d.text.contains("outbound"),
     },
     Rule {
+        name: "constants-decide",
+        reason: "where a protocol is always or never there, 1.11 drops what stands beside it, and asks a cut packet \
+                 nothing for that",
+        covers: |d| has_constants(d.dlt) && is_cut(d),
+    },
+    Rule {
+        name: "zero-networks",
+        reason: "`net 0.0.0.0/0` and `net ::/0` are constants too",
+        covers: |d| d.text.contains("/0") && is_cut(d),
+    },
+    Rule {
+        name: "guard-order",
+        reason: "1.11 asks for the header of a comparison's right operand first, 1.10 for the left one's: on a cut \
+                 packet that decides",
+        covers: |d| d.text.contains('[') && is_cut(d) || d.text.matches('[').count() > 1 && d.is_short,
+    },
+    Rule {
+        name: "index-over-ipv4",
+        reason: "for `tcp[...]` and its like 1.11 asks the protocol of IPv4 alone; 1.10 asks it of IPv6 too, and on \
+                 Juniper's types, which do not say what they carry, reads IPv6's fields of a cut packet",
+        covers: |d| {
+            let first = matches!(d.dlt, 130..=137 | 164 | 167..=168 | 174 | 178..=181 | 183);
+            let juniper = first || matches!(d.dlt, 194 | 200 | 232..=234 | 238);
+            juniper && ["tcp[", "udp[", "sctp[", "pim["].iter().any(|word| d.text.contains(word))
+        },
+    },
+    Rule {
         name: "arcnet-rfc1051",
         reason: "1.11 no longer takes the codes 240 and 241, which RFC 1051 uses with another header, for IP and ARP",
         covers: |d| {
@@ -129,6 +158,25 @@ pub(crate) const RULES: &[Rule] = &[
         },
     },
 ];
+
+/// Whether libpcap's program rejected the packet because it ends before what was loaded.
+fn is_cut(d: &Difference<'_>) -> bool {
+    let ends_before = |trace: &Trace| trace.load_ends.iter().any(|&end| end > d.data.len());
+    ends_before(d.plain) || ends_before(d.optimised)
+}
+
+/// Link types on which a protocol can be a constant: always there, or never.
+fn has_constants(dlt: i32) -> bool {
+    const RAW: i32 = 12;
+    const SLIP_BSDOS: i32 = 15;
+    const LTALK: i32 = 114;
+    const FRELAY: i32 = 107;
+    const PFLOG: i32 = 117;
+    const IPNET: i32 = 226;
+    let loopback = matches!(dlt, 0 | 108 | 109);
+    let ip = matches!(dlt, RAW | DLT_SLIP | SLIP_BSDOS | 228 | 229);
+    loopback || ip || matches!(dlt, LTALK | FRELAY | PFLOG | IPNET | DLT_ARCNET | DLT_ARCNET_LINUX)
+}
 
 /// A text that at least one side refuses.
 pub(crate) struct Refusal<'a> {
