@@ -16,7 +16,7 @@ mod dhcp6;
 pub(crate) mod dns;
 mod eap;
 mod hsrp;
-mod isakmp;
+pub(crate) mod isakmp;
 mod kerberos;
 mod l2tp;
 mod monitoring;
@@ -114,9 +114,9 @@ pub(crate) fn udp(
     } else if is(68) || is(67) {
         dhcp::print(cx, span)?;
     } else if is(500) {
-        isakmp::print(cx, span)?;
+        isakmp::print(cx, span, ip)?;
     } else if is(4500) {
-        isakmp::print_traversal(cx, span)?;
+        isakmp::print_traversal(cx, span, ip)?;
     } else if is(520) {
         rip::print(cx, span)?;
     } else if is(161) || is(162) {
