@@ -70,7 +70,12 @@ pub(super) fn print(
         2 => elements_after(cx, body, 10, Shown { access_point: true, ..Shown::default() }),
         4 => elements_after(cx, body, 0, Shown { rates: true, ..Shown::default() }),
         5 => elements_after(cx, body, 12, Shown { rates: true, channel: true, ..Shown::default() }),
-        8 => elements_after(cx, body, 12, Shown { rates: true, channel: true, network: true, ..Shown::default() }),
+        8 => elements_after(
+            cx,
+            body,
+            12,
+            Shown { rates: true, channel: true, network: true, ..Shown::default() },
+        ),
         11 => authentication(cx, body),
         10 => reason(cx, body, None),
         12 => reason(cx, body, Some(source)),
