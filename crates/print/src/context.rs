@@ -141,6 +141,14 @@ impl<'c> Context<'c> {
         }
     }
 
+    /// An IPv4 address of a packet behind a text; neither if it was cut.
+    pub(crate) fn ipv4_after(&mut self, text: &str, span: Span<'_>, at: usize) -> Printed {
+        let address = span.array::<4>(at)?;
+        self.text(text);
+        self.host(IpAddr::from(address));
+        Ok(())
+    }
+
     /// A hardware address, with the organization's name if names are wanted and it has 6 bytes.
     pub(crate) fn mac(&mut self, address: &[u8]) {
         if address == [0xff; 6] && self.options.port_names {

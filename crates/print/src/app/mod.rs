@@ -23,6 +23,7 @@ mod monitoring;
 pub(crate) mod nfs;
 pub(crate) mod ntp;
 mod ospf;
+pub(crate) mod pim;
 mod radius;
 mod redis;
 mod rip;
@@ -164,7 +165,7 @@ pub(crate) fn ip_protocol(cx: &mut Context<'_>, span: Span<'_>, protocol: u8, ip
         33 => datagram_congestion_control(cx, span, ip)?,
         88 => routing::eigrp(cx, span)?,
         89 => ospf::print(cx, span)?,
-        103 => routing::pim(cx, span)?,
+        103 => pim::print(cx, span, ip)?,
         112 => vrrp::print(cx, span, ip)?,
         132 => sctp::print(cx, span, ip)?,
         _ => return Ok(false),
@@ -197,7 +198,7 @@ pub(crate) fn ethertype(cx: &mut Context<'_>, span: Span<'_>, ethertype: u16) ->
 }
 
 /// A number of seconds as `1d2h3m4s`.
-fn relative_time(cx: &mut Context<'_>, mut seconds: u32) {
+pub(crate) fn relative_time(cx: &mut Context<'_>, mut seconds: u32) {
     if seconds == 0 {
         return cx.text("0s");
     }

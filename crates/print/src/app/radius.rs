@@ -613,6 +613,9 @@ fn print_value(cx: &mut Context<'_>, form: Form, value: Span<'_>) -> Printed {
         }
         Form::AppleTalkChallenge if value.length < 8 => put!(cx, "ERROR: length {} != 8", value.length),
         Form::AppleTalkChallenge => print_hex(cx, value, 0, 8)?,
+        Form::Prefix6 if !(2..=18).contains(&value.length) => {
+            put!(cx, "ERROR: length {} not in range (2..18)", value.length);
+        }
         _ if value.need(value.length).is_err() => cx.cut(),
         Form::Prefix6 => print_prefix6(cx, value)?,
         Form::HomePrefix6 => match value.u8(0)? {
@@ -685,10 +688,6 @@ fn print_hex(cx: &mut Context<'_>, value: Span<'_>, at: usize, length: usize) ->
 
 fn print_prefix6(cx: &mut Context<'_>, value: Span<'_>) -> Printed {
     let length = value.length;
-    if !(2..=18).contains(&length) {
-        put!(cx, "ERROR: length {length} not in range (2..18)");
-        return Ok(());
-    }
     let bits = value.u8(1)?;
     if bits > 128 {
         put!(cx, "ERROR: netmask {bits} not in range (0..128)");

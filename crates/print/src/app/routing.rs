@@ -1,39 +1,14 @@
-//! PIM (RFC 7761) and EIGRP (RFC 7868) by their headers.
+//! EIGRP (RFC 7868) by its header.
 //!
 //! ```text
-//! PIM   = version 4 bits, type 4 | reserved 1 | checksum 2 | ...
 //! EIGRP = version 1 | operation 1 | checksum 2 | flags 4 | sequence 4 | acknowledgment 4 | router 2 | system 2 | ...
 //! ```
 
 use crate::bytes::{Printed, Span};
 use crate::context::{Context, lookup, put};
 
-const PIM_MESSAGES: [&str; 12] = [
-    "Hello",
-    "Register",
-    "Register Stop",
-    "Join / Prune",
-    "Bootstrap",
-    "Assert",
-    "Graft",
-    "Graft Acknowledgement",
-    "Candidate RP Advertisement",
-    "Prune Refresh",
-    "DF Election",
-    "ECMP Redirect",
-];
-
 const EIGRP_OPERATIONS: &[(u8, &str)] =
     &[(1, "Update"), (3, "Query"), (4, "Reply"), (5, "Hello"), (6, "IPX SAP"), (7, "Probe")];
-
-/// `PIMv2, Hello, length 44`.
-pub(super) fn pim(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
-    cx.protocol = "pim";
-    let first = span.u8(0)?;
-    let name = PIM_MESSAGES.get(usize::from(first & 15)).copied().unwrap_or("Unknown Type");
-    put!(cx, "PIMv{}, {name}, length {}", first >> 4, span.length);
-    Ok(())
-}
 
 /// `EIGRP Hello, length: 40`; with `-v` the fixed fields.
 pub(super) fn eigrp(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
