@@ -15,6 +15,7 @@ pub(crate) mod dhcp;
 mod dhcp6;
 pub(crate) mod dns;
 mod eap;
+mod eigrp;
 mod hsrp;
 pub(crate) mod isakmp;
 mod kerberos;
@@ -28,7 +29,6 @@ mod radius;
 mod redis;
 mod rip;
 mod ripng;
-mod routing;
 pub(crate) mod sctp;
 mod snmp;
 mod ssh;
@@ -163,7 +163,7 @@ pub(crate) fn ip_protocol(cx: &mut Context<'_>, span: Span<'_>, protocol: u8, ip
     match protocol {
         47 => gre::print(cx, span)?,
         33 => datagram_congestion_control(cx, span, ip)?,
-        88 => routing::eigrp(cx, span)?,
+        88 => eigrp::print(cx, span)?,
         89 => ospf::print(cx, span)?,
         103 => pim::print(cx, span, ip)?,
         112 => vrrp::print(cx, span, ip)?,

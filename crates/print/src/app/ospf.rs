@@ -230,7 +230,8 @@ fn print_local_signaling(cx: &mut Context<'_>, span: Span<'_>, length: usize) ->
     let mut at = start + 4;
     while at < span.length {
         let kind = span.u16(at)?;
-        let name = lookup(&[(EXTENDED_OPTIONS, "Extended Options"), (AUTHENTICATION, "MD5 Authentication")], kind);
+        let name =
+            lookup(&[(EXTENDED_OPTIONS, "Extended Options"), (AUTHENTICATION, "MD5 Authentication")], kind);
         put!(cx, "\n\t    {} ({kind})", name.unwrap_or("Unknown TLV"));
         let mut length = usize::from(span.u16(at + 2)?);
         put!(cx, ", length: {length}");

@@ -12,14 +12,8 @@ use crate::bytes::{Cut, Printed, Span};
 use crate::context::{Context, lookup, put, put_bits};
 use crate::text::Text;
 
-const ROUTER_FLAGS: &[(u32, &str)] = &[
-    (0x01, "ABR"),
-    (0x02, "ASBR"),
-    (0x04, "Virtual"),
-    (0x08, "Wildcard"),
-    (0x10, "Nt"),
-    (0x80, "Host"),
-];
+const ROUTER_FLAGS: &[(u32, &str)] =
+    &[(0x01, "ABR"), (0x02, "ASBR"), (0x04, "Virtual"), (0x08, "Wildcard"), (0x10, "Nt"), (0x80, "Host")];
 
 const TOPOLOGIES: &[(u32, &str)] = &[(0, "default"), (1, "multicast"), (2, "management")];
 
