@@ -108,7 +108,8 @@ const DEPTH_MAX: u32 = 16;
 
 /// One message.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
-    print_message(cx, span.limit(span.length), 0)
+    // What was not captured is missing as what is not there.
+    print_message(cx, span.limit(span.length.min(span.captured())), 0)
 }
 
 fn print_message(cx: &mut Context<'_>, span: Span<'_>, depth: u32) -> Printed {
@@ -127,10 +128,12 @@ fn print_message(cx: &mut Context<'_>, span: Span<'_>, depth: u32) -> Printed {
         return Ok(());
     }
     if matches!(kind, RELAY_FORWARD | RELAY_REPLY) {
-        cx.text(" (linkaddr=");
-        cx.host(span.array::<16>(2)?.into());
-        cx.text(" peeraddr=");
-        cx.host(span.array::<16>(18)?.into());
+        cx.text(" (");
+        for (name, at) in [("linkaddr=", 2), (" peeraddr=", 18)] {
+            let address = span.array::<16>(at)?;
+            cx.text(name);
+            cx.host(address.into());
+        }
         print_options(cx, span.skip(34), depth);
     } else {
         put!(cx, " (xid={:x}", span.u24(1)?);

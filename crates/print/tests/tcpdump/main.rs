@@ -6,6 +6,7 @@
 #[path = "../captures/mod.rs"]
 mod captures;
 mod comparison;
+mod details;
 
 use comparison::Bench;
 
