@@ -8,6 +8,7 @@
 //! ```
 
 mod advertisement;
+pub(crate) mod version3;
 
 use crate::bytes::{Cut, Printed, Span};
 use crate::context::{Context, lookup, put, put_bits};

@@ -248,7 +248,7 @@ fn router_information(cx: &mut Context<'_>, mut rest: Span<'_>) -> Result<bool, 
 }
 
 /// The period in which a router restarts (RFC 3623).
-fn grace(cx: &mut Context<'_>, mut rest: Span<'_>) -> Result<bool, Cut> {
+pub(super) fn grace(cx: &mut Context<'_>, mut rest: Span<'_>) -> Result<bool, Cut> {
     while rest.length > 0 {
         let Some((kind, length)) = part_head(cx, rest)? else { return Ok(false) };
         let name = lookup(GRACE_PARTS, kind).unwrap_or("unknown");
