@@ -315,13 +315,14 @@ fn print_snap(
 }
 
 fn print_snap_header(cx: &mut Context<'_>, organization: u32, protocol: u16, length: usize) {
-    let kind = if organization == ETHERNET_ORGANIZATION { "ethertype" } else { "pid" };
-    put!(
-        cx,
-        "oui {} (0x{organization:06x}), {kind} {} (0x{protocol:04x}), length {length}: ",
-        names::organization(organization).unwrap_or("Unknown"),
-        protocol_name(organization, protocol).unwrap_or("Unknown")
-    );
+    let is_ethernet = organization == ETHERNET_ORGANIZATION;
+    if !is_ethernet || cx.options.link_header {
+        let name = names::organization(organization).unwrap_or("Unknown");
+        put!(cx, "oui {name} (0x{organization:06x}), ");
+    }
+    let kind = if is_ethernet { "ethertype" } else { "pid" };
+    let name = protocol_name(organization, protocol).unwrap_or("Unknown");
+    put!(cx, "{kind} {name} (0x{protocol:04x}), length {length}: ");
 }
 
 /// What a SNAP header announces. Whether it was known.

@@ -77,8 +77,7 @@ const LINK_STATES: &[(u16, &str)] = &[
 ];
 
 /// How far an advertisement is flooded.
-const SCOPES: &[(u16, &str)] =
-    &[(LINK_LOCAL, "Link Local"), (AREA, "Area Local"), (DOMAIN, "Domain Wide")];
+const SCOPES: &[(u16, &str)] = &[(LINK_LOCAL, "Link Local"), (AREA, "Area Local"), (DOMAIN, "Domain Wide")];
 const LINK_LOCAL: u16 = 0x0000;
 const AREA: u16 = 0x2000;
 const DOMAIN: u16 = 0x4000;
