@@ -150,18 +150,7 @@ fn print_field(cx: &mut Context<'_>, kind: u16, value: Span<'_>) -> Printed {
             let [major, minor, protocol_major, protocol_minor] = value.array(0)?;
             put!(cx, "\n\t    IOS version: {major}.{minor}, EIGRP version {protocol_major}.{protocol_minor}");
         }
-        INTERNAL => {
-            if print_prefix(cx, value, 20)? {
-                print_cost(cx, value.skip(4))?;
-            }
-        }
-        EXTERNAL => {
-            if print_prefix(cx, value, 40)? {
-                cx.ipv4_after("\n\t      origin-router ", value, 4)?;
-                print_origin(cx, value, value.u8(22)?, value.u8(23)?, value.u32(16)?)?;
-                print_cost(cx, value.skip(24))?;
-            }
-        }
+        INTERNAL | EXTERNAL => print_route(cx, kind, value)?,
         APPLETALK_INTERNAL => {
             print_cables(cx, value, 4 + COST_LEN)?;
             print_cost(cx, value.skip(4))?;
@@ -180,6 +169,19 @@ fn print_field(cx: &mut Context<'_>, kind: u16, value: Span<'_>) -> Printed {
         _ => {}
     }
     Ok(())
+}
+
+fn print_route(cx: &mut Context<'_>, kind: u16, value: Span<'_>) -> Printed {
+    let bits_at = if kind == INTERNAL { 20 } else { 40 };
+    if !print_prefix(cx, value, bits_at)? {
+        return Ok(());
+    }
+    if kind == INTERNAL {
+        return print_cost(cx, value.skip(4));
+    }
+    cx.ipv4_after("\n\t      origin-router ", value, 4)?;
+    print_origin(cx, value, value.u8(22)?, value.u8(23)?, value.u32(16)?)?;
+    print_cost(cx, value.skip(24))
 }
 
 /// A prefix whose length stands at `at`, and the next hop. `false` if the length makes no sense.

@@ -291,20 +291,16 @@ fn print_whole_nonce(cx: &mut Context<'_>, message: Span<'_>, payload: Payload) 
 }
 
 fn print_type(cx: &mut Context<'_>, kind: u16, is_ipsec: bool) {
-    let offset = usize::from(kind % 8192);
     cx.text(" type=");
-    match kind {
-        ..8192 => print_name(cx, &ERRORS, kind),
-        8192 if is_ipsec => cx.text("RESERVED"),
-        16_384 => cx.text("CONNECTED"),
-        24_576..=24_578 if is_ipsec => {
-            cx.text(["RESPONDER-LIFETIME", "REPLAY-STATUS", "INITIAL-CONTACT"][offset]);
-        }
-        // A number of a range that has names is counted from the start of the range.
-        8192..16_384 | 24_576..32_768 if is_ipsec => put!(cx, "#{offset}"),
-        16_384..24_576 => put!(cx, "#{offset}"),
-        _ => put!(cx, "#{kind}"),
-    }
+    // A number of a range that has names is counted from the start of the range.
+    let (names, first): (&[&str], u16) = match kind {
+        0..8192 => (&ERRORS, 0),
+        8192..16_384 if is_ipsec => (&["RESERVED"], 8192),
+        16_384..24_576 => (&["CONNECTED"], 16_384),
+        24_576..32_768 if is_ipsec => (&["RESPONDER-LIFETIME", "REPLAY-STATUS", "INITIAL-CONTACT"], 24_576),
+        _ => (&[], 0),
+    };
+    print_name(cx, names, kind - first);
 }
 
 fn notification(cx: &mut Context<'_>, message: Span<'_>, payload: Payload) -> Ended {

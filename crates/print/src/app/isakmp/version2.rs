@@ -321,10 +321,10 @@ fn notification(cx: &mut Context<'_>, message: Span<'_>, payload: Payload) -> Re
     cx.text(" prot_id=");
     print_name(cx, &PROTOCOLS, protocol);
     let name = lookup(NOTIFICATIONS, kind).unwrap_or(match kind {
-        ..8192 => "error",
-        ..16_384 => "private-error",
-        ..40_960 => "status",
-        _ => "private-status",
+        0..8192 => "error",
+        8192..16_384 => "private-error",
+        16_384..40_960 => "status",
+        40_960.. => "private-status",
     });
     put!(cx, " type={kind}({name})");
     if spi_len != 0 && !WITHOUT_SPI.contains(&kind) {
