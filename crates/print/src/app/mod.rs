@@ -20,7 +20,7 @@ mod hsrp;
 pub(crate) mod isakmp;
 mod kerberos;
 mod l2tp;
-mod monitoring;
+mod ldp;
 pub(crate) mod nfs;
 pub(crate) mod ntp;
 mod ospf;
@@ -30,6 +30,7 @@ mod redis;
 mod rip;
 mod ripng;
 pub(crate) mod sctp;
+mod sflow;
 mod snmp;
 mod ssh;
 mod syslog;
@@ -82,7 +83,7 @@ pub(crate) fn tcp(
         cx.text(": ");
         text_protocol::print(cx, span, &text_protocol::RTSP)?;
     } else if is(646) {
-        monitoring::ldp(cx, span)?;
+        ldp::print(cx, span)?;
     } else if is(53) {
         dns::print(cx, span, Carrier::Tcp)?;
     } else if is(nfs::PORT) {
@@ -137,11 +138,11 @@ pub(crate) fn udp(
     } else if is(1645) || is(1812) || is(1646) || is(1813) || is(1700) || is(3799) {
         radius::print(cx, span)?;
     } else if is(646) {
-        monitoring::ldp(cx, span)?;
+        ldp::print(cx, span)?;
     } else if matches!(destination_port, bfd::CONTROL | bfd::ECHO | bfd::MULTIHOP | bfd::LAG) {
         bfd::print(cx, span, destination_port)?;
     } else if is(6343) {
-        monitoring::sflow(cx, span)?;
+        sflow::print(cx, span)?;
     } else if is(5060) {
         text_protocol::print(cx, span, &text_protocol::SIP)?;
     } else if is(514) {
