@@ -7,6 +7,7 @@
 //! ```
 
 pub(crate) mod cdp;
+mod dtp;
 pub(crate) mod iso;
 pub(crate) mod lldp;
 pub(crate) mod slow;
@@ -337,10 +338,7 @@ fn print_snap_payload(
         (APPLETALK, 0x809b) => return net::ethertype(cx, rest, protocol),
         (CISCO, 0x2000) => cdp::print(cx, rest)?,
         (CISCO, 0x2003) => print_trunk(cx, rest)?,
-        (CISCO, 0x2004) => {
-            cx.protocol = "dtp";
-            put!(cx, "DTPv{}, length {}", rest.u8(0)?, rest.length);
-        }
+        (CISCO, 0x2004) => dtp::print(cx, rest)?,
         (CISCO, 0x010b | 0x010c) => stp::print(cx, rest)?,
         // Two bytes of padding go before the frame.
         (BRIDGED, 0x0001 | 0x0007) => {
