@@ -8,6 +8,7 @@
 //! ```
 
 mod advertisement;
+mod engineering;
 pub(crate) mod version3;
 
 use crate::bytes::{Cut, Printed, Span};

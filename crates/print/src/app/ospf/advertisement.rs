@@ -7,6 +7,7 @@
 //! external = mask 4, (topology 1, metric 3, forward 4, tag 4)*
 //! ```
 
+use super::engineering;
 use super::{LINK_STATE_HEADER_LEN, LINK_STATES, OPTIONS};
 use crate::bytes::{Cut, Printed, Span};
 use crate::context::{Context, lookup, put, put_bits};
@@ -90,8 +91,7 @@ pub(super) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Result<Option<usize
         9..=11 => match span.u32(4)? >> 24 {
             ROUTER_INFORMATION => router_information(cx, body)?,
             GRACE => grace(cx, body)?,
-            // Links of traffic engineering are not shown.
-            TRAFFIC_ENGINEERING => true,
+            TRAFFIC_ENGINEERING => engineering::print(cx, body)?,
             _ => {
                 if cx.verbose() == 1 {
                     cx.hex_lines("\n\t    ", body);

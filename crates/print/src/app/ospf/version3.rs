@@ -12,7 +12,7 @@
 //! ```
 
 use super::advertisement::grace;
-use super::{LINK_STATE_HEADER_LEN, PACKETS};
+use super::{LINK_STATE_HEADER_LEN, PACKETS, engineering};
 use crate::bytes::{Cut, Printed, Span};
 use crate::context::{Context, lookup, put, put_bits};
 use crate::text::Text;
@@ -285,8 +285,7 @@ fn print_advertisement(cx: &mut Context<'_>, kind: u16, value: Span<'_>) -> Whol
             print_prefixes(cx, rest, u32::from(count))
         }
         GRACE => grace(cx, value),
-        // Links of traffic engineering are not shown.
-        INTRA_AREA_ENGINEERING => Ok(true),
+        INTRA_AREA_ENGINEERING => engineering::print(cx, value),
         _ => {
             cx.hex_lines("\n\t      ", value);
             Ok(true)
