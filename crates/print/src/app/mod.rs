@@ -199,6 +199,16 @@ pub(crate) fn ethertype(cx: &mut Context<'_>, span: Span<'_>, ethertype: u16) ->
     Ok(true)
 }
 
+/// Megabits in a second of a field of bytes in a second (a float of 32 bits), as C prints what is no number.
+pub(crate) fn megabits(cx: &mut Context<'_>, bits: u32) {
+    let rate = f32::from_bits(bits) * 8.0 / 1_000_000.0;
+    if rate.is_nan() {
+        put!(cx, "{}nan Mbps", if bits >> 31 == 1 { "-" } else { "" });
+    } else {
+        put!(cx, "{rate:.3} Mbps");
+    }
+}
+
 /// A number of seconds as `1d2h3m4s`.
 pub(crate) fn relative_time(cx: &mut Context<'_>, mut seconds: u32) {
     if seconds == 0 {

@@ -416,8 +416,9 @@ fn print_extended(cx: &mut Context<'_>, value: Span<'_>) -> Printed {
         }
         0x0202 | 0x0203 => put!(cx, "{}:{}", value.u32(2)?, value.u16(6)?),
         0x4004 => {
-            let bandwidth = f32::from_bits(value.u32(4)?) * 8.0 / 1_000_000.0;
-            put!(cx, "bandwidth: {bandwidth:.3} Mbps");
+            let bits = value.u32(4)?;
+            put!(cx, "bandwidth: ");
+            crate::app::megabits(cx, bits);
         }
         0x0005 | 0x0105 | 0x0205 | 0x8005 | 0x0107 | 0x8001 => cx.ipv4_after("", value, 2)?,
         0x0306 | 0x8000 => {

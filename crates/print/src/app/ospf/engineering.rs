@@ -161,8 +161,7 @@ fn print_link(cx: &mut Context<'_>, value: Span<'_>) -> Result<Option<usize>, Cu
 }
 
 fn put_bandwidth(cx: &mut Context<'_>, part: Span<'_>, at: usize) -> Printed {
-    let bandwidth = f32::from_bits(part.u32(at)?) * 8.0 / 1_000_000.0;
-    put!(cx, "{bandwidth:.3} Mbps");
+    crate::app::megabits(cx, part.u32(at)?);
     Ok(())
 }
 
