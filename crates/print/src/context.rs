@@ -1,7 +1,7 @@
 //! What every protocol printer is handed besides its bytes: where the text goes, how it is wanted, and the state.
 //!
 //! ```text
-//! Printer --> Context { out, options, names, connections, calls, meta, protocol } --> link --> net --> transport --> app
+//! Printer --> Context { out, options, names, connections, calls, initiators, meta, protocol } --> link --> net --> transport --> app
 //! ```
 //!
 //! A printer is a function `fn(&mut Context, Span, ...) -> Printed`. It sets [`Context::protocol`] before its first read:
@@ -14,6 +14,7 @@ use std::net::IpAddr;
 use tapline_packet::Meta;
 
 use crate::Options;
+use crate::app::isakmp::Initiators;
 use crate::app::nfs::Calls;
 use crate::bytes::{Printed, Span};
 use crate::hexdump;
@@ -36,6 +37,8 @@ pub(crate) struct Context<'c> {
     pub(crate) connections: &'c mut Connections,
     /// Remote calls that wait for their reply.
     pub(crate) calls: &'c mut Calls,
+    /// Initiators of IKE exchanges.
+    pub(crate) initiators: &'c mut Initiators,
     /// What is known about the packet besides its bytes.
     pub(crate) meta: &'c Meta,
     /// The protocol that `[|protocol]` names.
@@ -52,9 +55,21 @@ impl<'c> Context<'c> {
         names: &'c mut Names,
         connections: &'c mut Connections,
         calls: &'c mut Calls,
+        initiators: &'c mut Initiators,
         meta: &'c Meta,
     ) -> Context<'c> {
-        Context { out, options, names, connections, calls, meta, protocol: "", link_header_len: 0, depth: 0 }
+        Context {
+            out,
+            options,
+            names,
+            connections,
+            calls,
+            initiators,
+            meta,
+            protocol: "",
+            link_header_len: 0,
+            depth: 0,
+        }
     }
 
     /// The count of `-v`.
@@ -88,6 +103,7 @@ impl<'c> Context<'c> {
             names: self.names,
             connections: self.connections,
             calls: self.calls,
+            initiators: self.initiators,
             meta: self.meta,
             protocol: self.protocol,
             link_header_len: 0,
@@ -165,6 +181,14 @@ impl<'c> Context<'c> {
             IpAddr::V4(address) => self.ipv4(address.octets()),
             IpAddr::V6(address) => self.ipv6(address.octets()),
         }
+    }
+
+    /// An IPv4 address of a packet behind a text; neither if it was cut.
+    pub(crate) fn ipv4_after(&mut self, text: &str, span: Span<'_>, at: usize) -> Printed {
+        let address = span.array::<4>(at)?;
+        self.text(text);
+        self.host(IpAddr::from(address));
+        Ok(())
     }
 
     /// A hardware address, with the organization's name if names are wanted and it has 6 bytes.

@@ -2,6 +2,7 @@
 
 use tapline_packet::{Direction, Interface, LinkType, Meta, Packet, PacketType, VlanTag};
 
+use crate::app::isakmp::Initiators;
 use crate::app::nfs::Calls;
 use crate::bytes::{Cut, Span};
 use crate::context::Context;
@@ -40,6 +41,7 @@ pub struct Printer {
     clock: Clock,
     connections: Connections,
     calls: Calls,
+    initiators: Initiators,
     packets: u64,
     /// Room for frames whose VLAN tag is put back.
     tagged: Vec<u8>,
@@ -58,6 +60,7 @@ impl Printer {
             clock: Clock::default(),
             connections: Connections::new(),
             calls: Calls::new(),
+            initiators: Initiators::new(),
             packets: 0,
             tagged: Vec::new(),
         }
@@ -112,6 +115,7 @@ impl Printer {
             &mut self.names,
             &mut self.connections,
             &mut self.calls,
+            &mut self.initiators,
             packet.meta,
         );
         let span = Span { data: packet.data, length: wire_len };

@@ -14,6 +14,8 @@ pub(super) const ECHO: u16 = 3785;
 pub(super) const MULTIHOP: u16 = 4784;
 pub(super) const LAG: u16 = 6784;
 
+const HEADER_LEN: usize = 24;
+
 const STATES: [&str; 4] = ["AdminDown", "Down", "Init", "Up"];
 
 const FLAGS: &[(u32, &str)] = &[
@@ -23,6 +25,27 @@ const FLAGS: &[(u32, &str)] = &[
     (0x04, "Authentication Present"),
     (0x02, "Demand"),
     (0x01, "Multipoint"),
+];
+
+const FLAGS_0: &[(u32, &str)] = &[
+    (0x80, "I Hear You"),
+    (0x40, "Demand"),
+    (0x20, "Poll"),
+    (0x10, "Final"),
+    (0x08, "Control Plane Independent"),
+    (0x04, "Authentication Present"),
+    (0x02, "Reserved"),
+    (0x01, "Reserved"),
+];
+const AUTHENTICATED: u8 = 0x04;
+
+const AUTHENTICATIONS: [&str; 6] = [
+    "Unknown",
+    "Simple Password",
+    "Keyed MD5",
+    "Meticulous Keyed MD5",
+    "Keyed SHA1",
+    "Meticulous Keyed SHA1",
 ];
 
 const DIAGNOSTICS: [&str; 9] = [
@@ -50,32 +73,67 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>, port: u16) -> Printed 
         LAG => "Lag",
         _ => "Control",
     };
-    if span.length < 24 {
-        cx.cut();
-        return Ok(());
-    }
+    span.need(HEADER_LEN)?;
     let (first, second) = (span.u8(0)?, span.u8(1)?);
     let version = first >> 5;
-    if version != 1 {
-        put!(cx, "BFDv{version}, {kind}, length: {}", span.length);
-        print_bytes(cx, span);
+    // Version 0 keeps the state in its flags.
+    let (state, flags, names) = match version {
+        0 => (None, second, FLAGS_0),
+        1 => (Some(STATES[usize::from(second >> 6)]), second & 0x3f, FLAGS),
+        _ => {
+            put!(cx, "BFDv{version}, Control, length: {}", span.length);
+            print_bytes(cx, span);
+            return Ok(());
+        }
+    };
+    let kind = if version == 0 { "Control" } else { kind };
+    match cx.verbose() {
+        0 => put!(cx, "BFDv{version}, {kind}"),
+        _ => put!(cx, "BFDv{version}, length: {}\n\t{kind}", span.length),
+    }
+    if let Some(state) = state {
+        put!(cx, ", State {state}");
+    }
+    cx.text(", Flags: [");
+    put_bits(cx, names, "none", ", ", u32::from(flags));
+    cx.text("]");
+    if cx.verbose() == 0 {
+        put!(cx, ", length: {}", span.length);
         return Ok(());
     }
-    span.need(24)?;
-    let is_verbose = cx.verbose() > 0;
-    match is_verbose {
-        true => put!(cx, "BFDv{version}, length: {}\n\t{kind}", span.length),
-        false => put!(cx, "BFDv{version}, {kind}"),
+    print_fields(cx, span, first & 0x1f)?;
+    if second & AUTHENTICATED != 0 {
+        print_authentication(cx, span.skip(HEADER_LEN))?;
     }
-    put!(cx, ", State {}, Flags: [", STATES[usize::from(second >> 6)]);
-    put_bits(cx, FLAGS, "none", ", ", u32::from(second & 0x3f));
-    cx.text("]");
-    if is_verbose {
-        print_fields(cx, span, first & 0x1f)
-    } else {
-        put!(cx, ", length: {}", span.length);
-        Ok(())
+    Ok(())
+}
+
+/// type 1 | length 1 | key 1 | password, or: 0 | sequence 4 | digest
+fn print_authentication(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
+    span.need(4)?;
+    let (kind, length, key) = (span.u8(0)?, span.u8(1)?, span.u8(2)?);
+    let name = AUTHENTICATIONS.get(usize::from(kind)).copied().unwrap_or("Unknown");
+    put!(cx, "\n\tAuthentication: {name} ({kind}), length: {length}\n\t  Auth Key ID: {key}");
+    let (valid, title, digest_len) = match kind {
+        1 => ((4..=19).contains(&length), "", 0),
+        2 | 3 => (length == 24, "Digest", 16),
+        4 | 5 => (length == 28, "Hash", 20),
+        _ => return Ok(()),
+    };
+    if !valid {
+        put!(cx, "[invalid length {length}]");
+        return Ok(());
     }
+    if kind == 1 {
+        cx.text(", Password: ");
+        cx.visible_all(span.bytes(3, usize::from(length) - 3)?);
+        return Ok(());
+    }
+    put!(cx, ", Sequence Number: 0x{:08x}", span.u32(4)?);
+    let digest = span.bytes(8, digest_len)?;
+    put!(cx, "\n\t  {title}: ");
+    digest.iter().for_each(|&byte| cx.hex(byte, 2));
+    Ok(())
 }
 
 /// With `-v`, what is not decoded.
@@ -90,7 +148,8 @@ fn print_fields(cx: &mut Context<'_>, span: Span<'_>, diagnostic: u8) -> Printed
     put!(cx, ", Diagnostic: {name} (0x{diagnostic:02x})");
     let (multiplier, length) = (span.u8(2)?, span.u8(3)?);
     let [desired, required, echo] = [span.u32(12)?, span.u32(16)?, span.u32(20)?].map(|micros| micros / 1000);
-    let detection = u64::from(multiplier) * u64::from(desired);
+    // tcpdump multiplies in 32 bits.
+    let detection = u32::from(multiplier).wrapping_mul(span.u32(12)?) / 1000;
     put!(
         cx,
         "\n\tDetection Timer Multiplier: {multiplier} ({detection} ms Detection time), BFD Length: {length}"

@@ -6,6 +6,8 @@
 //! update = withdrawn <2>, attributes <2>, routes
 //! ```
 
+mod update;
+
 use crate::bytes::{Cut, Printed, Span};
 use crate::context::{Context, lookup, put};
 use crate::text::Text;
@@ -15,13 +17,16 @@ const HEADER_LEN: usize = 19;
 const MESSAGES: &[(u8, &str)] =
     &[(1, "Open"), (2, "Update"), (3, "Notification"), (4, "Keepalive"), (5, "Route Refresh")];
 
+const CEASE: u8 = 6;
+
 const ERRORS: &[(u8, &str)] = &[
     (1, "Message Header Error"),
     (2, "OPEN Message Error"),
     (3, "UPDATE Message Error"),
-    (4, "Hold timer expired"),
+    (4, "Hold Timer Expired"),
     (5, "Finite State Machine Error"),
-    (6, "Cease"),
+    (CEASE, "Cease"),
+    (7, "Capability Message Error"),
 ];
 
 /// What is wrong in detail: code, subcode, name.
@@ -56,79 +61,337 @@ const DETAILS: &[((u8, u8), &str)] = &[
     ((6, 7), "Connection Collision Resolution"),
 ];
 
+/// What is wrong in the state of a session, and in a capability.
+const STATE_DETAILS: [&str; 4] =
+    ["Unspecified Error", "In OpenSent State", "In OpenConfirm State", "In Established State"];
+const CAPABILITY_DETAILS: [&str; 5] = [
+    "Unknown",
+    "Invalid Action Value",
+    "Invalid Capability Length",
+    "Malformed Capability Value",
+    "Unsupported Capability Code",
+];
+
+const CAPABILITIES: &[(u8, &str)] = &[
+    (1, "Multiprotocol Extensions"),
+    (2, "Route Refresh"),
+    (3, "Cooperative Route Filtering"),
+    (4, "Multiple Routes to a Destination"),
+    (5, "Extended Next Hop Encoding"),
+    (8, "Multiple Labels"),
+    (64, "Graceful Restart"),
+    (65, "32-Bit AS Number"),
+    (67, "Dynamic Capability"),
+    (68, "Multisession BGP"),
+    (69, "Multiple Paths"),
+    (70, "Enhanced Route Refresh"),
+    (71, "Long-lived Graceful Restart"),
+    (128, "Route Refresh (Cisco)"),
+];
+
+/// Address families (IANA, "Address Family Numbers").
+const FAMILIES: &[(u16, &str)] = &[
+    (0, "Reserved"),
+    (1, "IPv4"),
+    (2, "IPv6"),
+    (3, "NSAP"),
+    (4, "HDLC"),
+    (5, "BBN 1822"),
+    (6, "802"),
+    (7, "E.163"),
+    (8, "E.164"),
+    (9, "F.69"),
+    (10, "X.121"),
+    (11, "Novell IPX"),
+    (12, "Appletalk"),
+    (13, "Decnet IV"),
+    (14, "Banyan Vines"),
+    (15, "E.164 with NSAP subaddress"),
+    (25, "VPLS"),
+    (196, "Layer-2 VPN"),
+];
+
+const SUBSEQUENT_FAMILIES: &[(u8, &str)] = &[
+    (0, "Reserved"),
+    (1, "Unicast"),
+    (2, "Multicast"),
+    (3, "Unicast+Multicast"),
+    (4, "labeled Unicast"),
+    (5, "Multicast VPN"),
+    (64, "Tunnel"),
+    (65, "VPLS"),
+    (66, "MDT"),
+    (70, "EVPN"),
+    (128, "labeled VPN Unicast"),
+    (129, "labeled VPN Multicast"),
+    (130, "labeled VPN Unicast+Multicast"),
+    (132, "Route Target Routing Information"),
+];
+
 /// The messages of a segment.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "bgp";
     cx.text(": BGP");
-    if cx.verbose() > 0 && print_messages(cx, span).is_err() {
-        cx.cut();
-    }
-    Ok(())
+    if cx.verbose() > 0 { print_messages(cx, span) } else { Ok(()) }
 }
 
+/// All captured bytes are looked through: a segment may begin within a message.
 fn print_messages(cx: &mut Context<'_>, mut span: Span<'_>) -> Printed {
-    while span.captured() > 0 && span.length > 0 {
-        // A segment may begin within a message: the next marker is looked for.
-        if span.length < HEADER_LEN || span.u8(0)? != 0xff {
+    let mut skipped = false;
+    while span.captured() > 0 {
+        if span.u8(0)? != 0xff {
             span = span.skip(1);
+            skipped = true;
             continue;
         }
-        if span.bytes(0, 16)? != [0xff; 16] {
+        let Ok(marker) = span.array::<16>(0) else { break };
+        if marker != [0xff; 16] {
             span = span.skip(1);
+            skipped = true;
             continue;
         }
-        let length = usize::from(span.u16(16)?);
-        print_message(cx, span, length)?;
-        if length < HEADER_LEN {
+        if span.need(HEADER_LEN).is_err() {
+            cx.cut();
             break;
         }
+        if skipped {
+            cx.cut();
+        }
+        skipped = false;
+        let (length, kind) = (usize::from(span.u16(16)?), span.u8(18)?);
+        if length < HEADER_LEN {
+            put!(cx, "\nmessage length {length} < {HEADER_LEN}");
+            cx.invalid();
+            break;
+        }
+        if span.captured() < length {
+            put!(cx, "\n[|BGP {}]", lookup(MESSAGES, kind).unwrap_or("Unknown Message Type"));
+            break;
+        }
+        print_message(cx, span.limit(length), kind)?;
         span = span.skip(length);
     }
     Ok(())
 }
 
-fn print_message(cx: &mut Context<'_>, span: Span<'_>, length: usize) -> Printed {
-    let kind = span.u8(18)?;
-    put!(cx, "\n\t{} Message ({kind}), length: {length}", lookup(MESSAGES, kind).unwrap_or("Unknown"));
-    let body = span.skip(HEADER_LEN);
+/// A message, all of which was captured.
+fn print_message(cx: &mut Context<'_>, message: Span<'_>, kind: u8) -> Printed {
+    let name = lookup(MESSAGES, kind).unwrap_or("Unknown");
+    put!(cx, "\n\t{name} Message ({kind}), length: {}", message.length);
+    let body = message.skip(HEADER_LEN);
     match kind {
-        1 => print_open(cx, body),
-        2 => print_update(cx, body, length),
+        1 => {
+            if body.length < 10 {
+                cx.cut();
+                return Ok(());
+            }
+            print_open(cx, body)
+        }
+        2 => update::print(cx, body),
         3 => print_notification(cx, body),
-        _ => Ok(()),
+        4 => Ok(()),
+        5 => print_refresh(cx, message),
+        _ => {
+            put!(cx, "\n\t  no Message {kind} decoder");
+            cx.hex_lines("\n\t  ", message);
+            Ok(())
+        }
     }
 }
 
 fn print_open(cx: &mut Context<'_>, body: Span<'_>) -> Printed {
-    body.need(10)?;
-    put!(cx, "\n\t  Version {}, my AS {}, Holdtime {}s, ID ", body.u8(0)?, body.u16(1)?, body.u16(3)?);
-    cx.host(body.array::<4>(5)?.into());
-    put!(cx, "\n\t  Optional parameters, length: {}", body.u8(9)?);
+    put!(cx, "\n\t  Version {}, my AS {}, Holdtime {}s", body.u8(0)?, body.u16(1)?, body.u16(3)?);
+    cx.ipv4_after(", ID ", body, 5)?;
+    let length = usize::from(body.u8(9)?);
+    put!(cx, "\n\t  Optional parameters, length: {length}");
+    let mut rest = body.skip(10);
+    let mut left = length;
+    while left > 0 {
+        if rest.length < 2 {
+            cx.cut();
+            return Ok(());
+        }
+        let (kind, length) = (rest.u8(0)?, usize::from(rest.u8(1)?));
+        if 2 + length > left {
+            put!(cx, "\n\t     Option {kind}, length: {length}, goes past the end of the options");
+            break;
+        }
+        let name = match kind {
+            1 => "Authentication Information",
+            2 => "Capabilities Advertisement",
+            _ => "Unknown",
+        };
+        put!(cx, "\n\t    Option {name} ({kind}), length: {length}");
+        match kind {
+            2 => print_capabilities(cx, rest.skip(2), length)?,
+            _ => put!(cx, "\n\t      no decoder for option {kind}"),
+        }
+        rest = rest.skip(2 + length);
+        left -= 2 + length;
+    }
     Ok(())
 }
 
-/// The sizes of its three parts; none at all marks the end of the first exchange (RFC 4724).
-fn print_update(cx: &mut Context<'_>, body: Span<'_>, length: usize) -> Printed {
-    let withdrawn = usize::from(body.u16(0)?);
-    let attributes = usize::from(body.u16(2 + withdrawn)?);
-    let routes = length.checked_sub(HEADER_LEN + 4 + withdrawn + attributes).ok_or(Cut)?;
-    match (withdrawn, attributes, routes) {
-        (0, 0, 0) => cx.text("\n\t  End-of-Rib Marker (empty NLRI)"),
-        _ => put!(
-            cx,
-            "\n\t  Withdrawn {withdrawn} bytes, attributes {attributes} bytes, routes {routes} bytes"
-        ),
+/// `AFI IPv4 (1), SAFI Unicast (1)`.
+fn put_families(cx: &mut Context<'_>, family: u16, subsequent: u8) {
+    put!(cx, "AFI {} ({family})", lookup(FAMILIES, family).unwrap_or("Unknown"));
+    put!(cx, ", SAFI {} ({subsequent})", lookup(SUBSEQUENT_FAMILIES, subsequent).unwrap_or("Unknown"));
+}
+
+/// Capabilities (RFC 5492) within `length` bytes: code 1, length 1, value.
+fn print_capabilities(cx: &mut Context<'_>, span: Span<'_>, length: usize) -> Printed {
+    let mut at = 0;
+    while at < length {
+        if span.bytes(at, 2).is_err() {
+            cx.cut();
+            return Ok(());
+        }
+        let (code, length) = (span.u8(at)?, usize::from(span.u8(at + 1)?));
+        put!(cx, "\n\t      {} ({code}), length: {length}", lookup(CAPABILITIES, code).unwrap_or("Unknown"));
+        let Ok(value) = span.bytes(at + 2, length) else {
+            cx.cut();
+            return Ok(());
+        };
+        if !print_capability(cx, code, Span::whole(value))? {
+            return Ok(());
+        }
+        if cx.verbose() > 1 && length > 0 {
+            cx.hex_lines("\n\t\t", Span::whole(value));
+        }
+        at += 2 + length;
+    }
+    Ok(())
+}
+
+/// `false` if it is too short, which ends the capabilities.
+fn print_capability(cx: &mut Context<'_>, code: u8, value: Span<'_>) -> Result<bool, Cut> {
+    let least = match code {
+        1 | 65 => 4,
+        64 => 2,
+        _ => 0,
+    };
+    if value.length < least {
+        put!(cx, " (too short, < {least})");
+        return Ok(false);
+    }
+    match code {
+        1 => {
+            cx.text("\n\t\t");
+            put_families(cx, value.u16(0)?, value.u8(3)?);
+        }
+        8 => {
+            for entry in value.data.chunks_exact(4) {
+                cx.text("\n\t\t");
+                put_families(cx, u16::from_be_bytes([entry[0], entry[1]]), entry[2]);
+                put!(cx, ", Count: {}", entry[3]);
+            }
+        }
+        64 => {
+            let first = value.u16(0)?;
+            let flag = if first & 0x8000 != 0 { "R" } else { "none" };
+            put!(cx, "\n\t\tRestart Flags: [{flag}], Restart Time {}s", first & 0x0fff);
+            for entry in value.skip(2).data.chunks_exact(4) {
+                cx.text("\n\t\t  ");
+                put_families(cx, u16::from_be_bytes([entry[0], entry[1]]), entry[2]);
+                put!(cx, ", Forwarding state preserved: {}", if entry[3] & 0x80 != 0 { "yes" } else { "no" });
+            }
+        }
+        2 | 71 | 128 => {}
+        65 => put!(cx, "\n\t\t 4 Byte AS {}", value.u32(0)?),
+        69 if value.length == 0 => cx.text(" (bogus)"),
+        69 => {
+            for entry in value.data.chunks(4) {
+                let &[a, b, subsequent, direction] = entry else {
+                    cx.invalid();
+                    break;
+                };
+                cx.text("\n\t\t");
+                put_families(cx, u16::from_be_bytes([a, b]), subsequent);
+                match lookup(&[(1, "Receive"), (2, "Send"), (3, "Both")], direction) {
+                    Some(name) => put!(cx, ", Send/Receive: {name}"),
+                    None => put!(cx, ", Send/Receive: Bogus (0x{direction:02x})"),
+                }
+            }
+        }
+        _ => {
+            put!(cx, "\n\t\tno decoder for Capability {code}");
+            if cx.verbose() == 1 {
+                cx.hex_lines("\n\t\t", value);
+            }
+        }
+    }
+    Ok(true)
+}
+
+fn print_refresh(cx: &mut Context<'_>, message: Span<'_>) -> Printed {
+    if message.length < HEADER_LEN + 4 {
+        if message.captured() < HEADER_LEN + 4 {
+            cx.cut();
+        }
+        return Ok(());
+    }
+    cx.text("\n\t  ");
+    put_families(cx, message.u16(HEADER_LEN)?, message.u8(HEADER_LEN + 3)?);
+    if cx.verbose() > 1 {
+        cx.hex_lines("\n\t  ", message);
     }
     Ok(())
 }
 
 fn print_notification(cx: &mut Context<'_>, body: Span<'_>) -> Printed {
+    if body.length < 2 {
+        cx.cut();
+        return Ok(());
+    }
     let (code, detail) = (body.u8(0)?, body.u8(1)?);
     match lookup(ERRORS, code) {
         Some(name) => put!(cx, ", {name} ({code})"),
         None => put!(cx, ", Unknown Error ({code})"),
     }
-    let name = lookup(DETAILS, (code, detail)).unwrap_or("Unknown");
-    put!(cx, ", subcode {name} ({detail})");
+    let by_place = |names: &[&'static str]| names.get(usize::from(detail)).copied().unwrap_or("Unknown");
+    match code {
+        1 | 2 | 3 | CEASE => {
+            put!(cx, ", subcode {} ({detail})", lookup(DETAILS, (code, detail)).unwrap_or("Unknown"));
+        }
+        5 => put!(cx, " subcode {} ({detail})", by_place(&STATE_DETAILS)),
+        7 => put!(cx, " subcode {} ({detail})", by_place(&CAPABILITY_DETAILS)),
+        _ => {}
+    }
+    let data = body.skip(2);
+    match (code, detail) {
+        (CEASE, 1) if data.length >= 7 => {
+            cx.text(", ");
+            put_families(cx, data.u16(0)?, data.u8(2)?);
+            put!(cx, ", Max Prefixes: {}", data.u32(3)?);
+        }
+        (CEASE, 2 | 4) if data.length >= 1 => print_communication(cx, data)?,
+        _ => {}
+    }
+    Ok(())
+}
+
+/// What an operator says of a shutdown (RFC 9003): length 1, text; any other bytes are shown.
+fn print_communication(cx: &mut Context<'_>, data: Span<'_>) -> Printed {
+    let length = usize::from(data.u8(0)?);
+    let rest = match length {
+        _ if length > data.length - 1 => {
+            cx.text(", invalid Shutdown Communication length");
+            data
+        }
+        0 => {
+            cx.text(", empty Shutdown Communication");
+            data.skip(1)
+        }
+        _ => {
+            put!(cx, ", Shutdown Communication (length: {length}): \"");
+            cx.visible_all(data.bytes(1, length)?);
+            cx.text("\"");
+            data.skip(1 + length)
+        }
+    };
+    if rest.length > 0 {
+        put!(cx, ", Data: (length: {})", rest.length);
+        cx.hex_lines("\n\t\t", rest);
+    }
     Ok(())
 }

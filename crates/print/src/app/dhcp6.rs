@@ -108,7 +108,8 @@ const DEPTH_MAX: u32 = 16;
 
 /// One message.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
-    print_message(cx, span.limit(span.length), 0)
+    // What was not captured is missing as what is not there.
+    print_message(cx, span.limit(span.length.min(span.captured())), 0)
 }
 
 fn print_message(cx: &mut Context<'_>, span: Span<'_>, depth: u32) -> Printed {
@@ -127,10 +128,12 @@ fn print_message(cx: &mut Context<'_>, span: Span<'_>, depth: u32) -> Printed {
         return Ok(());
     }
     if matches!(kind, RELAY_FORWARD | RELAY_REPLY) {
-        cx.text(" (linkaddr=");
-        cx.host(span.array::<16>(2)?.into());
-        cx.text(" peeraddr=");
-        cx.host(span.array::<16>(18)?.into());
+        cx.text(" (");
+        for (name, at) in [("linkaddr=", 2), (" peeraddr=", 18)] {
+            let address = span.array::<16>(at)?;
+            cx.text(name);
+            cx.host(address.into());
+        }
         print_options(cx, span.skip(34), depth);
     } else {
         put!(cx, " (xid={:x}", span.u24(1)?);
@@ -171,9 +174,10 @@ fn print_value(cx: &mut Context<'_>, code: u16, value: Span<'_>, depth: u32) -> 
     let least = match code {
         1 | 2 | 13 => 2,
         3 | 25 => 12,
-        4 | 37 => 4,
+        4 | 37 | 56 => 4,
         5 => 24,
         26 => 25,
+        64 => 3,
         44 => 17,
         47 => 16,
         _ => 0,
@@ -243,10 +247,12 @@ fn print_value(cx: &mut Context<'_>, code: u16, value: Span<'_>, depth: u32) -> 
             cx.visible_until_nul(value.data);
         }
         45 => print_inner(cx, value, depth),
+        56 => print_time_servers(cx, value)?,
         59 => {
             cx.text(" ");
             cx.visible_all(value.data);
         }
+        64 => print_tunnel_end(cx, value)?,
         _ => {}
     }
     Ok(())
@@ -309,6 +315,47 @@ fn print_start(cx: &mut Context<'_>, value: Span<'_>) {
     cx.text(" ");
     value.data.iter().take(SHOWN_MAX).for_each(|&byte| cx.hex(byte, 2));
     cx.text("...");
+}
+
+/// Servers of NTP (RFC 5908): suboptions 1 and 2 are addresses, 3 is a name.
+fn print_time_servers(cx: &mut Context<'_>, mut rest: Span<'_>) -> Printed {
+    while rest.length > 4 {
+        let (code, length) = option_head(rest)?;
+        put!(cx, " subopt:{code}");
+        let value = rest.skip(4).limit(length);
+        match (code, value.array::<16>(0)) {
+            (1 | 2, Ok(address)) if length == 16 => {
+                cx.text(" ");
+                cx.host(address.into());
+            }
+            (3, _) => {
+                cx.text(" ");
+                dns::print_name(cx, value, 0)?;
+            }
+            _ => cx.text(" ?"),
+        }
+        rest = rest.skip(4 + length);
+    }
+    Ok(())
+}
+
+/// The name of the far end of a tunnel (RFC 6334), as labels without their root.
+fn print_tunnel_end(cx: &mut Context<'_>, value: Span<'_>) -> Printed {
+    cx.text(" ");
+    let mut rest = value;
+    while rest.length > 0 && rest.u8(0)? != 0 {
+        let length = usize::from(rest.u8(0)?);
+        if length + 1 >= rest.length {
+            cx.text(" ?");
+            break;
+        }
+        cx.visible_until_nul(rest.bytes(1, length)?);
+        rest = rest.skip(1 + length);
+        if rest.u8(0)? != 0 {
+            cx.text(".");
+        }
+    }
+    Ok(())
 }
 
 /// Names of DNS; they are not compressed, so what lies before the option plays no part.

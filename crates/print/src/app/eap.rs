@@ -49,54 +49,109 @@ pub(crate) fn print_lan(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     let name = lookup(FRAMES, kind).unwrap_or("unknown");
     put!(cx, "{name} ({kind}) v{version}, len {length}");
     if kind == 0 && cx.verbose() > 0 {
+        if length == 0 {
+            cx.cut();
+            return Ok(());
+        }
         cx.text(", ");
-        return print(cx, span.skip(4));
+        return print(cx, span.skip(4).with_length(usize::from(length)));
     }
     Ok(())
 }
 
+/// Messages of SIM (RFC 4186) and AKA (RFC 4187).
+const SUBSCRIBER_MESSAGES: &[(u8, &str)] = &[
+    (1, "Challenge"),
+    (2, "Auth reject"),
+    (4, "Sync failure"),
+    (5, "Identity"),
+    (10, "Start"),
+    (11, "Challenge"),
+    (12, "Notification"),
+    (13, "Reauth"),
+    (14, "Client error"),
+];
+
 /// An EAP packet: `Response (2), id 1, len 10`, and its type on the next line.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
-    let (code, identifier, length) = (span.u8(0)?, span.u8(1)?, span.u16(2)?);
-    put!(cx, "{} ({code}), id {identifier}, len {length}", lookup(CODES, code).unwrap_or("unknown"));
-    if usize::from(length) > span.length {
-        cx.text(" (goes past end of packet)");
+    let (code, length) = (span.u8(0)?, span.u16(2)?);
+    if usize::from(length) != span.length {
+        cx.text("EAP fragment?");
         return Ok(());
     }
-    if !matches!(code, 1 | 2) || length < 5 {
+    put!(cx, "{} ({code}), id {}, len {length}", lookup(CODES, code).unwrap_or("unknown"), span.u8(1)?);
+    if length < 4 {
+        cx.text(" (too short for EAP header)");
         return Ok(());
     }
-    let span = span.limit(usize::from(length));
+    if span.need(span.length).is_err() {
+        cx.cut();
+        return Ok(());
+    }
+    if !matches!(code, 1 | 2) {
+        return Ok(());
+    }
+    if length < 5 {
+        cx.text(" (too short for EAP request/response)");
+        return Ok(());
+    }
+    let span = span.limit(span.length);
     let kind = span.u8(4)?;
     cx.text("\n\t\t Type ");
     print_type(cx, kind);
-    let data = span.skip(5);
+    print_data(cx, kind, span.skip(5))
+}
+
+/// What a request or response of a type holds.
+fn print_data(cx: &mut Context<'_>, kind: u8, data: Span<'_>) -> Printed {
+    let name = match kind {
+        2 => "Notification",
+        3 => "Legacy NAK",
+        13 | 21 => "TLS/TTLS",
+        43 => "FAST",
+        18 | 23 => "SIM/AKA",
+        1 if data.length > 0 => {
+            cx.text(", Identity: ");
+            cx.visible_until_nul(data.data);
+            return Ok(());
+        }
+        _ => return Ok(()),
+    };
+    if data.length == 0 {
+        put!(cx, " (too short for EAP {name} request/response)");
+        return Ok(());
+    }
+    let first = data.u8(0)?;
     match kind {
-        1 | 2 if data.length > 0 => {
-            cx.text(if kind == 1 { ", Identity: " } else { ", Notification: " });
-            cx.visible_all(data.bytes(0, data.length)?);
+        2 => {
+            cx.text(", Notification: ");
+            cx.visible_until_nul(data.data);
         }
         3 => {
-            for (index, &wanted) in data.bytes(0, data.length)?.iter().enumerate() {
+            for (index, &wanted) in data.data.iter().enumerate() {
                 cx.text(if index == 0 { " " } else { ", " });
                 print_type(cx, wanted);
             }
         }
-        13 | 21 | 43 => {
-            let flags = data.u8(0)?;
+        18 | 23 => {
+            let message = lookup(SUBSCRIBER_MESSAGES, first).unwrap_or("unknown");
+            put!(cx, " subtype [{message}] 0x{first:02x}");
+        }
+        _ => {
             match kind {
-                21 => put!(cx, " TTLSv{}", flags & 7),
-                43 => put!(cx, " FASTv{}", flags & 7),
+                21 => put!(cx, " TTLSv{}", first & 7),
+                43 => put!(cx, " FASTv{}", first & 7),
                 _ => {}
             }
             cx.text(" flags [");
-            put_bits(cx, TLS_FLAGS, "none", ", ", u32::from(flags));
-            put!(cx, "] 0x{flags:02x}");
-            if flags & 0x80 != 0 {
+            put_bits(cx, TLS_FLAGS, "none", ", ", u32::from(first));
+            put!(cx, "] 0x{first:02x}");
+            if first & 0x80 != 0 && data.length < 5 {
+                put!(cx, " (too short for EAP {name} request/response with length)");
+            } else if first & 0x80 != 0 {
                 put!(cx, ", len {}", data.u32(1)?);
             }
         }
-        _ => {}
     }
     Ok(())
 }

@@ -26,7 +26,7 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     let operation = span.u8(1)?;
     match OPERATIONS.get(usize::from(operation)) {
         Some(name) => put!(cx, "{name} "),
-        None => put!(cx, "#{operation} "),
+        None => put!(cx, "unknown ({operation}) "),
     }
     put!(cx, "{}: ", span.length);
     let state = span.u8(2)?;

@@ -17,26 +17,28 @@ pub(crate) mod dhcp;
 mod dhcp6;
 pub(crate) mod dns;
 mod eap;
+mod eigrp;
 mod hsrp;
-mod isakmp;
+pub(crate) mod isakmp;
 mod kerberos;
 mod l2tp;
+mod ldp;
 mod lisp;
 mod lsp_ping;
-mod monitoring;
 pub(crate) mod nfs;
 pub(crate) mod ntp;
 mod olsr;
 mod openflow;
 mod ospf;
+pub(crate) mod pim;
 mod ptp;
 mod radius;
 mod redis;
 mod rip;
 mod ripng;
-mod routing;
 mod rpki;
 pub(crate) mod sctp;
+mod sflow;
 mod snmp;
 mod ssh;
 mod syslog;
@@ -94,7 +96,7 @@ pub(crate) fn tcp(
     } else if is(323) {
         rpki::print(cx, span)?;
     } else if is(646) {
-        monitoring::ldp(cx, span)?;
+        ldp::print(cx, span)?;
     } else if is(53) {
         dns::print(cx, span, Carrier::Tcp)?;
     } else if is(nfs::PORT) {
@@ -127,9 +129,9 @@ pub(crate) fn udp(
     } else if is(68) || is(67) {
         dhcp::print(cx, span)?;
     } else if is(500) {
-        isakmp::print(cx, span)?;
+        isakmp::print(cx, span, ip)?;
     } else if is(4500) {
-        isakmp::print_traversal(cx, span)?;
+        isakmp::print_traversal(cx, span, ip)?;
     } else if is(520) {
         rip::print(cx, span)?;
     } else if is(161) || is(162) {
@@ -151,7 +153,7 @@ pub(crate) fn udp(
     } else if is(1645) || is(1812) || is(1646) || is(1813) || is(1700) || is(3799) {
         radius::print(cx, span)?;
     } else if is(646) {
-        monitoring::ldp(cx, span)?;
+        ldp::print(cx, span)?;
     } else if is(698) {
         olsr::print(cx, span, ip.is_v4())?;
     } else if is(3503) {
@@ -159,7 +161,7 @@ pub(crate) fn udp(
     } else if matches!(destination_port, bfd::CONTROL | bfd::ECHO | bfd::MULTIHOP | bfd::LAG) {
         bfd::print(cx, span, destination_port)?;
     } else if is(6343) {
-        monitoring::sflow(cx, span)?;
+        sflow::print(cx, span)?;
     } else if is(5060) {
         text_protocol::print(cx, span, &text_protocol::SIP)?;
     } else if is(514) {
@@ -185,9 +187,10 @@ pub(crate) fn ip_protocol(cx: &mut Context<'_>, span: Span<'_>, protocol: u8, ip
     match protocol {
         47 => gre::print(cx, span)?,
         33 => datagram_congestion_control(cx, span, ip)?,
-        88 => routing::eigrp(cx, span)?,
-        89 => ospf::print(cx, span)?,
-        103 => routing::pim(cx, span)?,
+        88 => eigrp::print(cx, span)?,
+        89 if ip.is_v4() => ospf::print(cx, span)?,
+        89 => ospf::version3::print(cx, span)?,
+        103 => pim::print(cx, span, ip)?,
         112 => vrrp::print(cx, span, ip)?,
         132 => sctp::print(cx, span, ip)?,
         _ => return Ok(false),
@@ -225,8 +228,18 @@ pub(crate) fn ethertype(cx: &mut Context<'_>, span: Span<'_>, ethertype: u16) ->
     Ok(true)
 }
 
+/// Megabits in a second of a field of bytes in a second (a float of 32 bits), as C prints what is no number.
+pub(crate) fn megabits(cx: &mut Context<'_>, bits: u32) {
+    let rate = f32::from_bits(bits) * 8.0 / 1_000_000.0;
+    if rate.is_nan() {
+        put!(cx, "{}nan Mbps", if bits >> 31 == 1 { "-" } else { "" });
+    } else {
+        put!(cx, "{rate:.3} Mbps");
+    }
+}
+
 /// A number of seconds as `1d2h3m4s`.
-fn relative_time(cx: &mut Context<'_>, mut seconds: u32) {
+pub(crate) fn relative_time(cx: &mut Context<'_>, mut seconds: u32) {
     if seconds == 0 {
         return cx.text("0s");
     }

@@ -186,7 +186,7 @@ fn print_short(cx: &mut Context<'_>, value: u32) {
 }
 
 /// 32.32 fixed point, to nine digits, and the date that it means.
-pub(super) fn print_timestamp(cx: &mut Context<'_>, value: u64) {
+pub(crate) fn print_timestamp(cx: &mut Context<'_>, value: u64) {
     put!(cx, "{}.{:09}", value >> 32, nanoseconds(value));
     if value >> 32 != 0 {
         cx.text(" (");

@@ -12,97 +12,104 @@ use crate::text::Text;
 const HEADER_LEN: usize = 4;
 const ENTRY_LEN: usize = 20;
 
+const TRACE_OFF: u8 = 4;
+const POLL: u8 = 5;
+const POLL_ENTRY: u8 = 6;
+
 const COMMANDS: &[(u8, &str)] = &[
     (1, "Request"),
     (2, "Response"),
     (3, "Trace on"),
-    (4, "Trace off"),
-    (6, "Triggered Request"),
-    (7, "Triggered Response"),
-    (8, "Triggered Acknowledgement"),
-    (9, "Update Request"),
-    (10, "Update Response"),
-    (11, "Update Acknowledge"),
+    (TRACE_OFF, "Trace off"),
+    (POLL, "Poll"),
+    (POLL_ENTRY, "Poll Entry"),
+];
+
+/// Families of addresses, as BSD numbers them.
+const FAMILIES: &[(u16, &str)] = &[
+    (2, "IPv4"),
+    (6, "NS"),
+    (7, "ISO"),
+    (16, "Appletalk"),
+    (23, "IPX"),
+    (24, "IPv6"),
+    (28, "IPv6"),
+    (30, "IPv6"),
 ];
 
 /// One message: `RIPv2, Response, length: 84`; with `-v` its routes.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "rip";
+    if span.captured() < HEADER_LEN || span.length < HEADER_LEN {
+        cx.cut();
+        return Ok(());
+    }
+    let (command, version) = (span.u8(0)?, span.u8(1)?);
     cx.text(if cx.verbose() > 0 { "\n\tRIP" } else { "RIP" });
-    if span.length < HEADER_LEN {
-        put!(cx, " [packet length {} < {HEADER_LEN}]", span.length);
-        cx.invalid();
-        return span.need(span.length);
-    }
-    let version = span.u8(1)?;
     put!(cx, "v{version}");
-    if !matches!(version, 1 | 2) {
-        cx.text(" [version != 1 && version != 2]");
-        cx.invalid();
-        return span.need(span.length);
+    if version == 0 {
+        cx.hex_lines("\n\t", span);
+        return Ok(());
     }
-    let command = span.u8(0)?;
     match lookup(COMMANDS, command) {
         Some(name) => put!(cx, ", {name}, length: {}", span.length),
         None => put!(cx, ", unknown command ({command}), length: {}", span.length),
     }
-    span.need(HEADER_LEN)?;
     if cx.verbose() == 0 {
         return Ok(());
     }
-    let entries = span.skip(HEADER_LEN);
-    match command {
-        1 | 2 => {
+    match (command, version) {
+        (1 | 2, 1 | 2) => {
             let more = if version == 2 { " or less" } else { "" };
-            put!(cx, ", routes: {}{more}", entries.length / ENTRY_LEN);
-            if !print_entries(cx, entries, version)? {
-                cx.invalid();
-                return Ok(());
-            }
+            put!(cx, ", routes: {}{more}", span.length / ENTRY_LEN);
+            // Entries that were not captured are missing as those that are not there.
+            let captured = span.length.min(span.captured());
+            print_entries(cx, span.with_length(captured).skip(HEADER_LEN), version)?;
         }
-        _ if lookup(COMMANDS, command).is_none() && cx.verbose() == 1 => cx.hex_lines("\n\t", entries),
+        (1 | 2, _) => cx.text(", unknown version"),
+        (TRACE_OFF | POLL | POLL_ENTRY, _) => {}
+        _ if cx.verbose() == 1 => cx.hex_lines("\n\t", span),
         _ => {}
     }
     if cx.verbose() > 1 {
-        // What is left behind the entries: nothing, unless they were not looked at.
-        let rest = if matches!(command, 1 | 2) { entries.skip(entries.length) } else { entries };
-        cx.hex_lines("\n\t", rest);
+        cx.hex_lines("\n\t", span);
     }
     Ok(())
 }
 
-/// `false` if the last one is too short.
-fn print_entries(cx: &mut Context<'_>, mut rest: Span<'_>, version: u8) -> Result<bool, Cut> {
+fn print_entries(cx: &mut Context<'_>, mut rest: Span<'_>, version: u8) -> Printed {
     while rest.length > 0 {
-        if rest.length < if version == 1 { ENTRY_LEN } else { 4 } {
-            put!(
-                cx,
-                " [remaining data length {} < {}]",
-                rest.length,
-                if version == 1 { ENTRY_LEN } else { 4 }
-            );
-            return Ok(false);
-        }
-        let length = match (rest.u16(0)?, version) {
-            (_, 1) => print_entry_1(cx, rest)?,
-            (0xffff, _) => print_authentication(cx, rest)?,
+        let length = match version {
+            1 => print_entry_1(cx, rest)?,
+            _ if rest.length < 4 => None,
+            _ if rest.u16(0)? == 0xffff => print_authentication(cx, rest)?,
             _ => print_entry_2(cx, rest)?,
+        };
+        let Some(length) = length else {
+            cx.cut();
+            return Ok(());
         };
         if length > rest.length {
             put!(cx, " [remaining entries length {} < {length}]", rest.length);
-            return Ok(false);
+            cx.invalid();
+            return Ok(());
         }
         rest = rest.skip(length);
     }
-    Ok(true)
+    Ok(())
 }
 
-fn print_entry_1(cx: &mut Context<'_>, span: Span<'_>) -> Result<usize, Cut> {
-    span.need(ENTRY_LEN)?;
+/// The length of an entry; `None` if it is cut.
+fn print_entry_1(cx: &mut Context<'_>, span: Span<'_>) -> Result<Option<usize>, Cut> {
+    if span.length < ENTRY_LEN {
+        return Ok(None);
+    }
     let family = span.u16(0)?;
     if !matches!(family, 0 | 2) {
-        put!(cx, "\n\t AFI Unknown ({family}), ");
-        cx.hex_lines("\n\t  ", span.skip(4).limit(ENTRY_LEN - 4));
+        cx.text("\n\t AFI ");
+        print_family(cx, family);
+        cx.text(", ");
+        cx.hex_lines("\n\t  ", span.skip(4).with_length(ENTRY_LEN - 4));
     } else if span.u16(2)? != 0 || span.u64(8)? != 0 {
         cx.hex_lines("\n\t  ", span.limit(ENTRY_LEN));
     } else {
@@ -110,18 +117,26 @@ fn print_entry_1(cx: &mut Context<'_>, span: Span<'_>) -> Result<usize, Cut> {
         cx.host(span.array::<4>(4)?.into());
         put!(cx, ", metric: {}", span.u32(16)?);
     }
-    Ok(ENTRY_LEN)
+    Ok(Some(ENTRY_LEN))
 }
 
-fn print_entry_2(cx: &mut Context<'_>, span: Span<'_>) -> Result<usize, Cut> {
+fn print_family(cx: &mut Context<'_>, family: u16) {
+    match lookup(FAMILIES, family) {
+        Some(name) => cx.text(name),
+        None => put!(cx, "Unknown ({family})"),
+    }
+}
+
+fn print_entry_2(cx: &mut Context<'_>, span: Span<'_>) -> Result<Option<usize>, Cut> {
     let family = span.u16(0)?;
     if !matches!(family, 0 | 2) {
-        put!(cx, "\n\t  AFI Unknown ({family})");
-        cx.hex_lines("\n\t  ", span.skip(4).limit(ENTRY_LEN - 4));
-        return Ok(ENTRY_LEN);
+        cx.text("\n\t  AFI ");
+        print_family(cx, family);
+        cx.hex_lines("\n\t  ", span.skip(4).with_length(ENTRY_LEN - 4));
+        return Ok(Some(ENTRY_LEN));
     }
     if span.length < ENTRY_LEN {
-        return Ok(ENTRY_LEN);
+        return Ok(None);
     }
     cx.text(if family == 0 { "\n\t  AFI 0, " } else { "\n\t  AFI IPv4, " });
     let start = cx.out.len();
@@ -135,18 +150,18 @@ fn print_entry_2(cx: &mut Context<'_>, span: Span<'_>) -> Result<usize, Cut> {
         [0, 0, 0, 0] => cx.text("self"),
         hop => cx.host(hop.into()),
     }
-    Ok(ENTRY_LEN)
+    Ok(Some(ENTRY_LEN))
 }
 
 /// Moves what was printed since `start` to the right edge of a field.
-fn pad_left(cx: &mut Context<'_>, start: usize, width: usize) {
+pub(super) fn pad_left(cx: &mut Context<'_>, start: usize, width: usize) {
     let missing = width.saturating_sub(cx.out.len() - start);
     cx.out.extend(std::iter::repeat_n(b' ', missing));
     cx.out[start..].rotate_right(missing);
 }
 
 /// A password, a keyed digest's header, or its trailer (RFC 4822), which goes to the end.
-fn print_authentication(cx: &mut Context<'_>, span: Span<'_>) -> Result<usize, Cut> {
+fn print_authentication(cx: &mut Context<'_>, span: Span<'_>) -> Result<Option<usize>, Cut> {
     let rest = span.skip(4);
     match span.u16(2)? {
         2 => {
@@ -158,15 +173,15 @@ fn print_authentication(cx: &mut Context<'_>, span: Span<'_>) -> Result<usize, C
             put!(cx, " Auth Data Len {}, SeqNo {},", rest.u8(3)?, rest.u32(4)?);
             put!(cx, " MBZ {}, MBZ {}", rest.u32(8)?, rest.u32(12)?);
         }
-        3 => return Ok(ENTRY_LEN),
+        3 => return Ok(None),
         kind => {
             match kind {
                 1 => cx.text("\n\t  Auth trailer:"),
                 _ => put!(cx, "\n\t  Unknown ({kind}) Authentication data:"),
             }
             cx.hex_lines("\n\t  ", rest);
-            return Ok(span.length);
+            return Ok(Some(span.length));
         }
     }
-    Ok(ENTRY_LEN)
+    Ok(Some(ENTRY_LEN))
 }

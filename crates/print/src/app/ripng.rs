@@ -16,34 +16,38 @@ const INFINITY: u8 = 16;
 /// One message.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     cx.protocol = "ripng";
-    let span = span.limit(span.length);
-    if span.captured() < HEADER_LEN {
-        cx.cut();
-        return Ok(());
-    }
-    let (command, version) = (span.u8(0)?, span.u8(1)?);
-    let entries = span.skip(HEADER_LEN);
-    let count = entries.length / ENTRY_LEN;
-    match command {
-        1 if count == 1 && entries.u8(19)? == INFINITY && entries.bytes(0, 16)? == [0; 16] => {
-            cx.text(" ripng-req dump");
-        }
-        1 => print_entries(cx, entries, "req")?,
-        2 => print_entries(cx, entries, "resp")?,
-        _ => put!(cx, " ripng-{command} ?? {}", entries.length),
-    }
+    let version = span.u8(1)?;
     if version != 1 {
         put!(cx, " [vers {version}]");
+        cx.invalid();
+        return Ok(());
     }
-    Ok(())
+    match span.u8(0)? {
+        1 => print_entries(cx, span, "req"),
+        2 => print_entries(cx, span, "resp"),
+        command => {
+            put!(cx, " ripng-{command} ?? {}", span.length);
+            cx.invalid();
+            Ok(())
+        }
+    }
 }
 
-fn print_entries(cx: &mut Context<'_>, entries: Span<'_>, name: &str) -> Printed {
+fn print_entries(cx: &mut Context<'_>, span: Span<'_>, name: &str) -> Printed {
+    if span.length < HEADER_LEN {
+        cx.invalid();
+        return Ok(());
+    }
+    let entries = span.skip(HEADER_LEN);
     let count = entries.length / ENTRY_LEN;
+    if name == "req" && count == 1 && entries.u8(19)? == INFINITY && entries.bytes(0, 16)? == [0; 16] {
+        cx.text(" ripng-req dump");
+        return Ok(());
+    }
     if count * ENTRY_LEN == entries.length {
         put!(cx, " ripng-{name} {count}:");
     } else {
-        put!(cx, " ripng-{name} {count}[{}]:", entries.length);
+        put!(cx, " ripng-{name} {count}[{}]:", span.length);
     }
     for index in 0..count {
         let entry = entries.skip(index * ENTRY_LEN);
@@ -61,6 +65,9 @@ fn print_entries(cx: &mut Context<'_>, entries: Span<'_>, name: &str) -> Printed
             put!(cx, " [{tag}]");
         }
         put!(cx, " ({})", entry.u8(19)?);
+    }
+    if count * ENTRY_LEN != entries.length {
+        cx.invalid();
     }
     Ok(())
 }

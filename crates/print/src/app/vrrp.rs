@@ -6,22 +6,20 @@
 //! addresses 4 each | [version 2, authentication 1: password 8]
 //! ```
 
+use std::net::IpAddr;
+
 use crate::bytes::{Printed, Span};
 use crate::checksum;
 use crate::context::{Context, put};
 use crate::net::Ip;
 use crate::text::Text;
+use crate::transport::pseudo_header;
+
+const PROTOCOL: u8 = 112;
 
 /// One advertisement: `VRRPv2, Advertisement, vrid 1, prio 100, authtype none, intvl 1s, length 20`.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip) -> Printed {
     cx.protocol = "vrrp";
-    if fields(cx, span, ip).is_err() {
-        cx.cut();
-    }
-    Ok(())
-}
-
-fn fields(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip) -> Printed {
     cx.text("VRRP");
     let first = span.u8(0)?;
     let (version, kind) = (first >> 4, first & 15);
@@ -35,7 +33,6 @@ fn fields(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip) -> Printed {
     if !matches!(version, 2 | 3) || kind != 1 {
         return Ok(());
     }
-    span.need(3)?;
     put!(cx, ", vrid {}, prio {}", span.u8(1)?, span.u8(2)?);
     let authentication = span.u8(4)?;
     if version == 2 {
@@ -52,30 +49,40 @@ fn fields(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip) -> Printed {
     if cx.verbose() == 0 {
         return Ok(());
     }
-    // The checksum of version 3 covers addresses that are not known for sure behind extension headers.
-    if version == 2 && span.need(span.length).is_ok() && checksum::internet(span.bytes(0, span.length)?) != 0
-    {
-        put!(cx, ", (bad vrrp cksum {:x})", span.u16(6)?);
+    if let Ok(bytes) = span.bytes(0, span.length) {
+        // Only version 3 covers the addresses (RFC 5798, 5.2.8).
+        let computed = match version {
+            2 => checksum::internet(bytes),
+            _ => pseudo_header(span.length, PROTOCOL, ip).with(bytes).finish(),
+        };
+        if computed != 0 {
+            put!(cx, ", (bad vrrp cksum {:x})", span.u16(6)?);
+        }
     }
-    print_addresses(cx, span, version == 2 && authentication == 1)
+    print_addresses(cx, span, ip, version == 2 && authentication == 1)
 }
 
-fn print_addresses(cx: &mut Context<'_>, span: Span<'_>, has_password: bool) -> Printed {
+fn print_addresses(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip, has_password: bool) -> Printed {
     let count = usize::from(span.u8(3)?);
     cx.text(", addrs");
     if count > 1 {
         put!(cx, "({count})");
     }
     cx.text(":");
+    let address_len = if ip.is_v4() { 4 } else { 16 };
     for index in 0..count {
-        let address = span.array::<4>(8 + index * 4)?;
+        let at = 8 + index * address_len;
+        let address: IpAddr = match ip.is_v4() {
+            true => span.array::<4>(at)?.into(),
+            false => span.array::<16>(at)?.into(),
+        };
         cx.text(if index == 0 { " " } else { "," });
-        cx.host(address.into());
+        cx.host(address);
     }
     if has_password {
-        let password = span.bytes(8 + count * 4, 8)?;
+        let password = span.bytes(8 + count * address_len, 8)?;
         cx.text(" auth \"");
-        cx.visible_all(password);
+        cx.visible_until_nul(password);
         cx.text("\"");
     }
     Ok(())

@@ -8,6 +8,7 @@
 
 use super::link;
 use super::walk::Walk;
+use super::write::Writer;
 use crate::bytes::{Printed, Span};
 
 const TO_DS: u16 = 0x0100;
@@ -63,6 +64,9 @@ pub(super) fn frame(walk: &mut Walk, span: Span<'_>) -> Printed {
         if kind == DATA && subtype & QOS != 0 {
             header_len += if control & ORDER != 0 { 6 } else { 2 };
         }
+        if control & PROTECTED == 0 {
+            verdict(json, (kind, subtype), span.skip(header_len));
+        }
         Ok((control, header_len))
     })?;
     let body = span.skip(header_len);
@@ -72,4 +76,36 @@ pub(super) fn frame(walk: &mut Walk, span: Span<'_>) -> Printed {
     }
     walk.payload(body);
     Ok(())
+}
+
+/// What a management frame (type 0) decides, if its body was captured: the reason of a farewell, the status of a response
+/// (IEEE 802.11, 9.3.3).
+fn verdict(json: &mut Writer<'_>, frame: (u16, u16), body: Span<'_>) {
+    let (name, at) = match frame {
+        (0, 1 | 3) => ("status", 2),
+        (0, 11) => ("status", 4),
+        (0, 10 | 12) => ("reason", 0),
+        _ => return,
+    };
+    if let Ok(code) = body.u16_le(at) {
+        json.number_field(name, code);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tapline_packet::{Interface, LinkType, Meta, Packet};
+
+    #[test]
+    fn farewells_give_their_reason() {
+        let mut frame = vec![0xc0, 0, 0, 0];
+        frame.extend([2; 20]);
+        frame.extend([15, 0]);
+        let meta = Meta { wire_len: frame.len() as u32, ..Meta::default() };
+        let mut line = Vec::new();
+        let interface = Interface::new("", LinkType(105));
+        crate::json::packet(Packet { data: &frame, meta: &meta }, &interface, 1, &mut line);
+        let line = String::from_utf8(line).expect("UTF-8");
+        assert!(line.contains("\"reason\":15"), "{line}");
+    }
 }

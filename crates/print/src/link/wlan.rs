@@ -12,6 +12,7 @@ use crate::bytes::{Cut, Printed, Span};
 use crate::context::{Context, put};
 use crate::text::Text;
 
+mod codes;
 mod management;
 pub(super) mod radiotap;
 

@@ -5,7 +5,7 @@
 //! addresses = count 4, (protocol type 1, protocol length 1, protocol, address length 2, address)*
 //! ```
 
-use crate::bytes::{Printed, Span};
+use crate::bytes::{Cut, Printed, Span};
 use crate::context::{Context, put, put_bits};
 use crate::text::Text;
 
@@ -27,13 +27,12 @@ enum Form {
     Bytes4,
     Hex,
     Location,
-    PowerAvailable,
 }
 
 /// One kind of field: type, name, form, least and greatest length.
 const FIELDS: &[(u16, &str, Form, usize, usize)] = &[
     (0x01, "Device-ID", Form::Text, 0, usize::MAX),
-    (0x02, "Address", Form::Addresses, 4, usize::MAX),
+    (0x02, "Address", Form::Addresses, 0, usize::MAX),
     (0x03, "Port-ID", Form::Text, 0, usize::MAX),
     (0x04, "Capability", Form::Capability, 4, 4),
     (0x05, "Version String", Form::Version, 0, usize::MAX),
@@ -53,10 +52,11 @@ const FIELDS: &[(u16, &str, Form, usize, usize)] = &[
     (0x15, "System Object ID (not decoded)", Form::Undocumented, 0, usize::MAX),
     (0x16, "Management Addresses", Form::Addresses, 4, usize::MAX),
     (0x17, "Physical Location", Form::Location, 1, usize::MAX),
-    (0x1a, "Power available", Form::PowerAvailable, 8, usize::MAX),
 ];
 
 const DEVICE_ID: u16 = 1;
+/// Fields up to this kind are taken for known, even if they have no name.
+const LAST_KIND: u16 = 0x17;
 
 const CAPABILITIES: &[(u32, &str)] = &[
     (0x01, "Router"),
@@ -81,9 +81,9 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     if cx.verbose() > 0 {
         put!(cx, ", checksum: 0x{checksum:04x} (unverified), length {}", span.length);
     }
-    if !print_fields(cx, span.skip(HEADER_LEN))? {
+    if let Some(rest) = print_fields(cx, span.skip(HEADER_LEN))? {
         cx.invalid();
-        return Ok(());
+        return rest.need(rest.length);
     }
     if cx.verbose() == 0 {
         put!(cx, ", length {}", span.length);
@@ -91,12 +91,12 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     Ok(())
 }
 
-/// `false` if one does not fit.
-fn print_fields(cx: &mut Context<'_>, mut rest: Span<'_>) -> Result<bool, crate::bytes::Cut> {
+/// What is left where a field does not fit.
+fn print_fields<'p>(cx: &mut Context<'_>, mut rest: Span<'p>) -> Result<Option<Span<'p>>, Cut> {
     while rest.length > 0 {
         if rest.length < HEADER_LEN {
             put!(cx, " (remaining packet length {} < {HEADER_LEN})", rest.length);
-            return Ok(false);
+            return Ok(Some(rest));
         }
         let (kind, length) = (rest.u16(0)?, usize::from(rest.u16(2)?));
         let field = FIELDS.iter().find(|(number, ..)| *number == kind);
@@ -108,36 +108,51 @@ fn print_fields(cx: &mut Context<'_>, mut rest: Span<'_>) -> Result<bool, crate:
             } else {
                 put!(cx, ", {name} TLV length {length} too short");
             }
-            return Ok(false);
+            return Ok(Some(rest));
         }
         if length > rest.length {
             put!(cx, " (TLV length {length} > {})", rest.length);
-            return Ok(false);
+            return Ok(Some(rest));
         }
-        rest.need(length)?;
-        let value = rest.skip(HEADER_LEN).limit(length - HEADER_LEN);
+        let value = rest.skip(HEADER_LEN).with_length(length - HEADER_LEN);
         if cx.verbose() > 0 {
             let plural = if value.length == 1 { "" } else { "s" };
             put!(cx, "\n\t{name} (0x{kind:02x}), value length: {} byte{plural}: ", value.length);
         } else if kind == DEVICE_ID {
             put!(cx, ", {name} ");
         }
+        let shown = cx.verbose() > 0 || kind == DEVICE_ID;
+        let fits = field.is_none_or(|(.., min, max)| (*min..=*max).contains(&value.length));
+        if !fits {
+            cx.text(" (malformed TLV)");
+        }
         match field {
-            Some((.., min, max)) if !(*min..=*max).contains(&value.length) => cx.text(" (malformed TLV)"),
-            Some((_, _, form, ..)) if cx.verbose() > 0 || kind == DEVICE_ID => print_value(cx, *form, value)?,
-            None if cx.verbose() > 0 => cx.hex_lines("\n\t  ", value),
-            _ => {}
+            Some((_, _, form, ..)) if fits && shown => print_value(cx, *form, value)?,
+            // Without `-v` version 4.99.3 shows the bytes of all fields; earlier and later ones do not.
+            _ => {
+                value.need(value.length)?;
+                if cx.verbose() > 0 && (!fits || kind > LAST_KIND) {
+                    cx.hex_lines("\n\t  ", value);
+                }
+            }
         }
         rest = rest.skip(length);
     }
-    Ok(true)
+    Ok(None)
+}
+
+/// Text up to where it is cut.
+fn print_text(cx: &mut Context<'_>, value: Span<'_>) -> Printed {
+    let captured = value.length.min(value.captured());
+    cx.visible_all(&value.data[..captured]);
+    value.need(value.length)
 }
 
 fn print_value(cx: &mut Context<'_>, form: Form, value: Span<'_>) -> Printed {
     match form {
         Form::Text => {
             cx.text("'");
-            cx.visible_all(value.data);
+            print_text(cx, value)?;
             cx.text("'");
         }
         Form::Addresses => return print_addresses(cx, value),
@@ -146,15 +161,16 @@ fn print_value(cx: &mut Context<'_>, form: Form, value: Span<'_>) -> Printed {
             put!(cx, "(0x{bits:08x}): ");
             put_bits(cx, CAPABILITIES, "none", ", ", bits);
         }
-        Form::Version => print_version(cx, value.data),
-        Form::Prefixes => print_prefixes(cx, value.data),
-        Form::Undocumented => {}
+        Form::Version => return print_version(cx, value),
+        Form::Prefixes => return print_prefixes(cx, value),
+        Form::Undocumented => return value.need(value.length),
         Form::Number => put!(cx, "{}", value.u16(0)?),
         Form::Duplex => cx.text(if value.u8(0)? != 0 { "full" } else { "half" }),
         Form::VoiceVlan if value.length == 2 => put!(cx, "unknown 0x{:04x}", value.u16(0)?),
         Form::VoiceVlan => put!(cx, "app {}, vlan {}", value.u8(0)?, value.u16(1)?),
         Form::Power => {
-            let milliwatts = value.data.iter().fold(0_u32, |sum, &byte| sum << 8 | u32::from(byte));
+            let bytes = value.bytes(0, value.length)?;
+            let milliwatts = bytes.iter().fold(0_u32, |sum, &byte| sum << 8 | u32::from(byte));
             put!(cx, "{:.2}W", f64::from(milliwatts) / 1000.0);
         }
         Form::Bytes4 => put!(cx, "{} bytes", value.u32(0)?),
@@ -163,65 +179,65 @@ fn print_value(cx: &mut Context<'_>, form: Form, value: Span<'_>) -> Printed {
             put!(cx, "0x{:02x}", value.u8(0)?);
             if value.length > 1 {
                 cx.text("/");
-                cx.visible_all(value.skip(1).data);
-            }
-        }
-        Form::PowerAvailable => {
-            put!(cx, "reqid {}, mgmtid {}, pwravail", value.u16(0)?, value.u16(2)?);
-            for watts in value.skip(4).data.chunks_exact(4) {
-                put!(cx, " {} mW", Span::whole(watts).u32(0)?);
+                print_text(cx, value.skip(1))?;
             }
         }
     }
     Ok(())
 }
 
-fn print_version(cx: &mut Context<'_>, text: &[u8]) {
+fn print_version(cx: &mut Context<'_>, value: Span<'_>) -> Printed {
     cx.text("\n\t  ");
-    for &byte in text {
-        match byte {
+    for at in 0..value.length {
+        match value.u8(at)? {
             b'\n' => cx.text("\n\t  "),
-            _ => cx.visible(byte),
+            byte => cx.visible(byte),
         }
     }
+    Ok(())
 }
 
-fn print_prefixes(cx: &mut Context<'_>, value: &[u8]) {
-    if !value.len().is_multiple_of(5) {
-        return put!(cx, " [length {} is not a multiple of 5]", value.len());
+fn print_prefixes(cx: &mut Context<'_>, value: Span<'_>) -> Printed {
+    if !value.length.is_multiple_of(5) {
+        put!(cx, " [length {} is not a multiple of 5]", value.length);
+        return value.need(value.length);
     }
-    put!(cx, " IPv4 Prefixes ({}):", value.len() / 5);
-    for prefix in value.chunks_exact(5) {
-        if let &[a, b, c, d, length] = prefix {
-            cx.text(" ");
-            cx.ipv4([a, b, c, d]);
-            put!(cx, "/{length}");
-        }
+    put!(cx, " IPv4 Prefixes ({}):", value.length / 5);
+    for at in (0..value.length).step_by(5) {
+        let (address, length) = (value.array(at)?, value.u8(at + 4)?);
+        cx.text(" ");
+        cx.ipv4(address);
+        put!(cx, "/{length}");
     }
+    Ok(())
 }
 
 /// An LLC and SNAP header that says IPv6.
 const IPV6_PROTOCOL: [u8; 8] = [0xaa, 0xaa, 3, 0, 0, 0, 0x86, 0xdd];
 
 fn print_addresses(cx: &mut Context<'_>, value: Span<'_>) -> Printed {
+    if value.length < 4 {
+        cx.text(" (not enough space for num)");
+        return value.need(value.length);
+    }
     let mut left = value.u32(0)?;
     let mut rest = value.skip(4);
     while left > 0 {
         if rest.length < 2 {
             cx.text(" (not enough space for PT+PL)");
-            return Ok(());
+            return rest.need(rest.length);
         }
         let (kind, protocol_len) = (rest.u8(0)?, usize::from(rest.u8(1)?));
         if rest.length < protocol_len + 4 {
             cx.text(" (not enough space for P+AL)");
-            return Ok(());
+            return rest.need(rest.length);
         }
         let protocol = rest.bytes(2, protocol_len)?;
         let address_len = usize::from(rest.u16(2 + protocol_len)?);
         let address = rest.skip(4 + protocol_len);
         if address.length < address_len {
             cx.text(" (not enough space for A)");
-            return Ok(());
+            return address.need(address.length);
         }
         match (kind, protocol, address_len) {
             (1, [0xcc], 4) => {

@@ -8,7 +8,12 @@
 //! 127 organization 3, subtype 1, value
 //! ```
 
-use crate::bytes::{Printed, Span};
+mod bridge;
+mod ethernet;
+mod exchange;
+mod media;
+
+use crate::bytes::{Cut, Printed, Span};
 use crate::context::{Context, lookup, put, put_bits};
 use crate::names;
 use crate::text::Text;
@@ -59,56 +64,48 @@ const CAPABILITIES: &[(u32, &str)] = &[
     (0x80, "Station Only"),
 ];
 
-const BRIDGE_SUBTYPES: &[(u8, &str)] = &[
-    (1, "Port VLAN Id"),
-    (2, "Port and Protocol VLAN ID"),
-    (3, "VLAN name"),
-    (4, "Protocol Identity"),
-    (7, "Link aggregation"),
-    (8, "Congestion Notification"),
-    (9, "ETS Configuration"),
-    (10, "ETS Recommendation"),
-    (11, "Priority Flow Control Configuration"),
-    (12, "Application Priority"),
-    (13, "EVB"),
-    (14, "CDCP"),
+/// Organizations whose fields are known.
+const BRIDGE: u32 = 0x00_80c2;
+const ETHERNET: u32 = 0x00_120f;
+const IANA: u32 = 0x00_005e;
+const MEDIA: u32 = 0x00_12bb;
+const EXCHANGE: u32 = 0x00_1b21;
+
+/// Names of the bits of a value.
+type Named = &'static [(u32, &'static str)];
+
+/// The name of a number by its place.
+fn lookup_16(names: &[&'static str], number: u16) -> &'static str {
+    names.get(usize::from(number)).copied().unwrap_or("unknown")
+}
+
+/// Text behind its title, up to a NUL.
+fn put_text(cx: &mut Context<'_>, title: &str, text: &[u8]) {
+    cx.text(title);
+    cx.visible_until_nul(text);
+}
+
+/// Families of addresses (IANA, "Address Family Numbers").
+const FAMILIES: [&str; 16] = [
+    "Reserved",
+    "IPv4",
+    "IPv6",
+    "NSAP",
+    "HDLC",
+    "BBN 1822",
+    "802",
+    "E.163",
+    "E.164",
+    "F.69",
+    "X.121",
+    "Novell IPX",
+    "Appletalk",
+    "Decnet IV",
+    "Banyan Vines",
+    "E.164 with NSAP subaddress",
 ];
 
-const ETHERNET_SUBTYPES: &[(u8, &str)] = &[
-    (1, "MAC/PHY configuration/status"),
-    (2, "Power via MDI"),
-    (3, "Link aggregation"),
-    (4, "Max frame size"),
-];
-
-const MEDIA_SUBTYPES: &[(u8, &str)] = &[
-    (1, "LLDP-MED Capabilities"),
-    (2, "Network policy"),
-    (3, "Location identification"),
-    (4, "Extended power-via-MDI"),
-    (5, "Inventory - hardware revision"),
-    (6, "Inventory - firmware revision"),
-    (7, "Inventory - software revision"),
-    (8, "Inventory - serial number"),
-    (9, "Inventory - manufacturer name"),
-    (10, "Inventory - model name"),
-    (11, "Inventory - asset ID"),
-];
-
-/// What media subtypes 5 to 11 tell of a device.
-const INVENTORY: [&str; 7] = [
-    "Hardware revision",
-    "Firmware revision",
-    "Software revision",
-    "Serial number",
-    "Manufacturer name",
-    "Model name",
-    "Asset ID",
-];
-
-const FAMILIES: &[(u8, &str)] = &[(1, "IPv4"), (2, "IPv6"), (3, "NSAP"), (6, "802")];
-
-const NUMBERINGS: &[(u8, &str)] = &[(1, "Unknown"), (2, "Interface Index"), (3, "System Port Number")];
+const NUMBERINGS: &[(u8, &str)] = &[(2, "Interface Index"), (3, "System Port Number")];
 
 /// One frame: `LLDP, length 104: name`; with `-v` all fields.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
@@ -130,62 +127,49 @@ fn print_fields(cx: &mut Context<'_>, mut rest: Span<'_>) -> Printed {
                 None => put!(cx, "\n\tUnknown TLV ({kind}), length {length}"),
             }
         }
+        if kind == 0 || length == 0 {
+            break;
+        }
         rest = rest.skip(2);
         if rest.length < length {
-            return Err(crate::bytes::Cut);
+            return Err(Cut);
         }
         rest.need(length)?;
         let value = rest.limit(length);
-        if kind == 0 {
-            break;
-        }
         if cx.verbose() > 0 {
-            print_value(cx, kind, value)?;
-            if cx.verbose() > 1 {
+            let known = print_value(cx, kind, value)?;
+            if cx.verbose() > 1 || !known {
                 cx.hex_lines("\n\t  ", value);
             }
         } else if kind == SYSTEM_NAME {
-            cx.text(": ");
-            cx.visible_all(value.data);
+            put_text(cx, ": ", value.data);
         }
         rest = rest.skip(length);
     }
     Ok(())
 }
 
-fn print_value(cx: &mut Context<'_>, kind: u16, value: Span<'_>) -> Printed {
+/// `false` if the value has no known form, so that its bytes are shown.
+fn print_value(cx: &mut Context<'_>, kind: u16, value: Span<'_>) -> Result<bool, Cut> {
     match kind {
-        1 => print_id(cx, value, CHASSIS_IDS, 4, 5),
-        2 => print_id(cx, value, PORT_IDS, 3, 4),
-        3 => {
-            put!(cx, ": TTL {}s", value.u16(0)?);
-            Ok(())
-        }
-        4 | 5 => {
-            cx.text(": ");
-            cx.visible_all(value.data);
-            Ok(())
-        }
-        6 => {
-            cx.text("\n\t  ");
-            cx.visible_all(value.data);
-            Ok(())
-        }
+        1 => return print_id(cx, value, CHASSIS_IDS, 4, 5),
+        2 => return print_id(cx, value, PORT_IDS, 3, 4),
+        3 => put!(cx, ": TTL {}s", value.u16(0)?),
+        4 | 5 => put_text(cx, ": ", value.data),
+        6 => put_text(cx, "\n\t  ", value.data),
         7 => {
+            value.need(4)?;
             for (title, bits) in [("System ", value.u16(0)?), ("Enabled", value.u16(2)?)] {
                 put!(cx, "\n\t  {title} Capabilities [");
                 put_bits(cx, CAPABILITIES, "none", ", ", u32::from(bits));
                 put!(cx, "] (0x{bits:04x})");
             }
-            Ok(())
         }
-        8 => print_management_address(cx, value),
-        127 => print_organization(cx, value),
-        _ => {
-            cx.hex_lines("\n\t  ", value);
-            Ok(())
-        }
+        8 => print_management_address(cx, value)?,
+        127 => return print_organization(cx, value),
+        _ => return Ok(false),
     }
+    Ok(true)
 }
 
 fn print_id(
@@ -194,43 +178,51 @@ fn print_id(
     subtypes: &[(u8, &'static str)],
     mac: u8,
     network: u8,
-) -> Printed {
+) -> Result<bool, Cut> {
+    value.need(2)?;
     let subtype = value.u8(0)?;
     put!(cx, "\n\t  Subtype {} ({subtype}): ", lookup(subtypes, subtype).unwrap_or("Unknown"));
     let id = value.skip(1);
     if subtype == mac {
         cx.mac(id.bytes(0, 6)?);
     } else if subtype == network {
-        print_network_address(cx, id.u8(0)?, id.skip(1).data);
+        print_network_address(cx, "", id)?;
     } else if lookup(subtypes, subtype).is_some() {
-        cx.visible_all(id.data);
+        cx.visible_until_nul(id.data);
     } else {
-        cx.hex_lines("\n\t  ", id);
+        return Ok(false);
+    }
+    Ok(true)
+}
+
+/// An address behind its family, with a text before both.
+fn print_network_address(cx: &mut Context<'_>, before: &str, address: Span<'_>) -> Printed {
+    let family = address.u8(0)?;
+    let name = FAMILIES.get(usize::from(family)).copied().unwrap_or("Unknown");
+    address.need(match family {
+        1 => 5,
+        2 => 17,
+        6 => 7,
+        _ => 1,
+    })?;
+    put!(cx, "{before}AFI {name} ({family})");
+    cx.text(if matches!(family, 1 | 2 | 6) { ": " } else { ", no AF printer !" });
+    match family {
+        1 => cx.host(address.array::<4>(1)?.into()),
+        2 => cx.host(address.array::<16>(1)?.into()),
+        6 => cx.mac(address.bytes(1, 6)?),
+        _ => {}
     }
     Ok(())
 }
 
-fn print_network_address(cx: &mut Context<'_>, family: u8, address: &[u8]) {
-    match (family, address.len()) {
-        (1, 4) => put!(cx, "AFI IPv4 (1): "),
-        (2, 16) => put!(cx, "AFI IPv6 (2): "),
-        _ => put!(cx, "AFI {} ({family}), no AF printer !", lookup(FAMILIES, family).unwrap_or("Unknown")),
-    }
-    if let (1, Ok(four)) = (family, <[u8; 4]>::try_from(address)) {
-        cx.host(four.into());
-    } else if let (2, Ok(sixteen)) = (family, <[u8; 16]>::try_from(address)) {
-        cx.host(sixteen.into());
-    }
-}
-
 fn print_management_address(cx: &mut Context<'_>, value: Span<'_>) -> Printed {
     let length = usize::from(value.u8(0)?);
-    put!(cx, "\n\t  Management Address length {length}, ");
     let address = value.bytes(1, length)?;
-    if let [family, address @ ..] = address {
-        print_network_address(cx, *family, address);
-    }
+    let title = format!("\n\t  Management Address length {length}, ");
+    print_network_address(cx, &title, Span::whole(address))?;
     let rest = value.skip(1 + length);
+    rest.need(5)?;
     let numbering = rest.u8(0)?;
     put!(
         cx,
@@ -238,49 +230,41 @@ fn print_management_address(cx: &mut Context<'_>, value: Span<'_>) -> Printed {
         lookup(NUMBERINGS, numbering).unwrap_or("Unknown"),
         rest.u32(1)?
     );
-    let object_len = usize::from(rest.u8(5)?);
-    if object_len > 0 {
-        put!(cx, "\n\t  OID length {object_len}: ");
-        for &byte in rest.bytes(6, object_len)? {
-            cx.hex(byte, 2);
+    if rest.length > 5 {
+        let object_len = usize::from(rest.u8(5)?);
+        let object = rest.bytes(6, object_len)?;
+        if object_len > 0 {
+            put!(cx, "\n\t  OID length {object_len}");
+            cx.visible_until_nul(object);
         }
     }
     Ok(())
 }
 
-fn print_organization(cx: &mut Context<'_>, value: Span<'_>) -> Printed {
-    let (organization, subtype) = (value.u24(0)?, value.u8(3)?);
+/// Fields of organizations: number 3, subtype 1, value.
+fn print_organization(cx: &mut Context<'_>, value: Span<'_>) -> Result<bool, Cut> {
+    let organization = value.u24(0)?;
     put!(cx, ": OUI {} (0x{organization:06x})", names::organization(organization).unwrap_or("Unknown"));
-    let subtypes = match organization {
-        0x00_80c2 => BRIDGE_SUBTYPES,
-        0x00_120f => ETHERNET_SUBTYPES,
-        0x00_12bb => MEDIA_SUBTYPES,
-        _ => &[],
-    };
-    if !subtypes.is_empty() {
-        put!(cx, "\n\t  {} Subtype ({subtype})", lookup(subtypes, subtype).unwrap_or("unknown"));
+    let is_known = matches!(organization, BRIDGE | ETHERNET | IANA | MEDIA | EXCHANGE);
+    if value.length < 4 {
+        return Ok(is_known);
     }
-    let rest = value.skip(4);
-    match (organization, subtype) {
-        (0x00_80c2, 1) => put!(cx, "\n\t    port vlan id (PVID): {}", rest.u16(0)?),
-        (0x00_80c2, 3) => {
-            let name_len = usize::from(rest.u8(2)?);
-            put!(cx, "\n\t    vlan id (VID): {}\n\t    vlan name: ", rest.u16(0)?);
-            cx.visible_all(rest.bytes(3, name_len)?);
-        }
-        (0x00_120f, 3) => {
-            let status = rest.u8(0)?;
-            cx.text("\n\t    aggregation status [");
-            put_bits(cx, &[(1, "supported"), (2, "enabled")], "none", ", ", u32::from(status));
-            put!(cx, "], aggregation port ID {}", rest.u32(1)?);
-        }
-        (0x00_120f, 4) => put!(cx, "\n\t    MTU size {}", rest.u16(0)?),
-        (0x00_12bb, 5..=11) => {
-            put!(cx, "\n\t  {} ", INVENTORY[usize::from(subtype) - 5]);
+    let (subtype, rest) = (value.u8(3)?, value.skip(4));
+    match organization {
+        BRIDGE => bridge::print(cx, subtype, rest),
+        ETHERNET => ethernet::print(cx, subtype, rest),
+        MEDIA => media::print(cx, subtype, rest),
+        EXCHANGE => exchange::print(cx, subtype, rest),
+        IANA if value.length < 8 => Ok(true),
+        IANA if subtype == 1 => {
+            cx.text("\n\t  MUD-URL Subtype (1)\n\t  MUD-URL=");
             cx.visible_all(rest.data);
+            Ok(true)
         }
-        _ if subtypes.is_empty() => cx.hex_lines("\n\t  ", value),
-        _ => cx.hex_lines("\n\t  ", rest),
+        IANA => {
+            put!(cx, "\n\t  unknown Subtype ({subtype})");
+            Ok(false)
+        }
+        _ => Ok(false),
     }
-    Ok(())
 }

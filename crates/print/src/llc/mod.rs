@@ -7,6 +7,7 @@
 //! ```
 
 pub(crate) mod cdp;
+mod dtp;
 pub(crate) mod iso;
 pub(crate) mod lldp;
 pub(crate) mod slow;
@@ -324,13 +325,14 @@ pub(crate) fn print_snap(
 }
 
 fn print_snap_header(cx: &mut Context<'_>, organization: u32, protocol: u16, length: usize) {
-    let kind = if organization == ETHERNET_ORGANIZATION { "ethertype" } else { "pid" };
-    put!(
-        cx,
-        "oui {} (0x{organization:06x}), {kind} {} (0x{protocol:04x}), length {length}: ",
-        names::organization(organization).unwrap_or("Unknown"),
-        protocol_name(organization, protocol).unwrap_or("Unknown")
-    );
+    let is_ethernet = organization == ETHERNET_ORGANIZATION;
+    if !is_ethernet || cx.options.link_header {
+        let name = names::organization(organization).unwrap_or("Unknown");
+        put!(cx, "oui {name} (0x{organization:06x}), ");
+    }
+    let kind = if is_ethernet { "ethertype" } else { "pid" };
+    let name = protocol_name(organization, protocol).unwrap_or("Unknown");
+    put!(cx, "{kind} {name} (0x{protocol:04x}), length {length}: ");
 }
 
 /// What a SNAP header announces. Whether it was known.
@@ -346,10 +348,7 @@ fn print_snap_payload(
         (APPLETALK, 0x809b) => return net::ethertype(cx, rest, protocol),
         (CISCO, 0x2000) => cdp::print(cx, rest)?,
         (CISCO, 0x2003) => print_trunk(cx, rest)?,
-        (CISCO, 0x2004) => {
-            cx.protocol = "dtp";
-            put!(cx, "DTPv{}, length {}", rest.u8(0)?, rest.length);
-        }
+        (CISCO, 0x2004) => dtp::print(cx, rest)?,
         (CISCO, 0x0111) => udld::print(cx, rest)?,
         (CISCO, 0x010b | 0x010c) => stp::print(cx, rest)?,
         (BRIDGED, 0x0001 | 0x0007) => {

@@ -28,6 +28,7 @@ const NAMES: &[(u32, &str)] = &[
     (0x00_15ad, "Netronome"),
     (0x00_1018, "Broadcom"),
     (0x00_e004, "PMC-Sierra"),
+    (0xd0_f0db, "Ericsson"),
 ];
 
 /// The name of an organization, if it has one.

@@ -8,6 +8,9 @@
 
 use std::net::IpAddr;
 
+mod dvmrp;
+
+use crate::app::pim;
 use crate::bytes::{Cut, Printed, Span};
 use crate::checksum;
 use crate::context::{Context, lookup, put};
@@ -62,11 +65,11 @@ fn message(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
                 put!(cx, " [len {}]", span.length);
                 return Ok(());
             }
-            Ok(())
+            dvmrp::print(cx, span)
         }
         0x14 => {
             cx.text("igmp pimv1");
-            Ok(())
+            pim::print_1(cx, span)
         }
         0x1e => trace(cx, "mresp", span),
         0x1f => trace(cx, "mtrace", span),

@@ -30,8 +30,9 @@ pub(crate) fn authentication(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip) -> P
     put!(cx, "spi=0x{:08x},", span.u32(4)?);
     put!(cx, "seq=0x{:x},", span.u32(8)?);
     cx.text("icv=0x");
-    for byte in span.bytes(AH_FIXED_LEN, header_len.saturating_sub(AH_FIXED_LEN))? {
-        cx.hex(*byte, 2);
+    for at in AH_FIXED_LEN..header_len {
+        let byte = span.u8(at)?;
+        cx.hex(byte, 2);
     }
     cx.text("): ");
     span.need(header_len)?;

@@ -90,7 +90,8 @@ const KEYWORDS: [&str; 143] = [
     "mpls-in-ip", "manet", "hip", "shim6", "wesp", "rohc",
 ];
 
-fn keyword(number: u8) -> &'static str {
+/// The keyword of a protocol in the IANA registry; empty if it has none.
+pub(crate) fn keyword(number: u8) -> &'static str {
     match number {
         253 => "exptest-253",
         254 => "exptest-254",

@@ -150,6 +150,11 @@ impl Segment<'_> {
         if payload.length == 0 {
             return Ok(());
         }
+        let captured = self.span.captured();
+        if captured < header_len {
+            put!(cx, " [remaining caplen({captured}) < header length({header_len})]");
+            return Err(Cut);
+        }
         if self.flags() & RST != 0 && cx.verbose() > 0 {
             print_reset_data(cx, payload);
             return Ok(());

@@ -56,6 +56,10 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
         put!(cx, " truncated-geneve - {} bytes missing", options_len - rest.length);
         return Ok(());
     }
+    if rest.need(options_len).is_err() {
+        cx.cut();
+        return Ok(());
+    }
     if options_len > 0 && !print_options(cx, rest, options_len)? {
         cx.invalid();
         return Ok(());

@@ -28,9 +28,8 @@ pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
     let valid = flags & VALID != 0;
     put!(cx, ", flags [{}] (0x{flags:02x}), ", if valid { "I" } else { "invalid" });
     let identifier = span.u24(4)?;
-    put!(cx, "vni {identifier}");
+    put!(cx, "vni {identifier}\n");
     span.need(HEADER_LEN)?;
-    cx.text("\n");
     link::ethernet::print(cx, span.skip(HEADER_LEN))
 }
 

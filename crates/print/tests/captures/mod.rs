@@ -79,10 +79,16 @@ fn u32_at(bytes: &[u8], at: usize, big: bool) -> Option<u32> {
 fn read_pcap(bytes: &[u8], big: bool, unit: u64) -> Vec<Recorded> {
     let link_type = u32_at(bytes, 20, big).unwrap_or(0) as u16;
     let interface = Interface::new("", LinkType::from_dlt(link_type));
+    // libpcap cuts packets that are longer than the file's snapshot length.
+    let snap_len = match u32_at(bytes, 16, big).unwrap_or(0) {
+        snap_len @ 1..=262_144 => snap_len as usize,
+        _ => 262_144,
+    };
     let mut packets = Vec::new();
     let mut at = 24;
-    while let Some(packet) = pcap_record(bytes, at, big, unit, &interface) {
+    while let Some(mut packet) = pcap_record(bytes, at, big, unit, &interface) {
         at += 16 + packet.data.len();
+        packet.data.truncate(snap_len);
         packets.push(packet);
     }
     packets

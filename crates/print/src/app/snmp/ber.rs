@@ -83,8 +83,8 @@ pub(super) const CONTEXT: [&str; 9] = [
 const PRIVATE: [&str; 1] = ["P-0"];
 const EXCEPTIONS: [&str; 3] = ["noSuchObject", "noSuchInstance", "endOfMibView"];
 
-const CLASSES: [(&str, &[&str]); 4] =
-    [("Universal", &UNIVERSAL), ("Application", &APPLICATION), ("Context", &CONTEXT), ("Private", &PRIVATE)];
+/// Names of tags by class. tcpdump prints every class as `x`: the name is lost in a macro.
+const CLASSES: [&[&str]; 4] = [&UNIVERSAL, &APPLICATION, &CONTEXT, &PRIVATE];
 
 /// The first bytes of a value.
 struct Head {
@@ -104,10 +104,10 @@ pub(super) fn parse<'p>(cx: &mut Context<'_>, span: Span<'p>) -> Result<Value<'p
             return Err(Stop);
         }
     };
-    let (class_name, names) = CLASSES[head.class];
+    let names = CLASSES[head.class];
     let form = if head.constructed { 'C' } else { 'P' };
     let Some(tag_name) = names.get(head.tag) else {
-        put!(cx, "[id?{form}/{class_name}/{}]", head.tag);
+        put!(cx, "[id?{form}/x/{}]", head.tag);
         return Err(Stop);
     };
     let after = span.skip(head.header_len);
@@ -135,7 +135,7 @@ pub(super) fn parse<'p>(cx: &mut Context<'_>, span: Span<'p>) -> Result<Value<'p
         (false, 2, tag @ 0..=2) => Kind::Exception(tag),
         (false, 2, _) => Kind::Any,
         (false, ..) => {
-            put!(cx, "[P/{class_name}/{tag_name}]");
+            put!(cx, "[P/x/{tag_name}]");
             Kind::Octets
         }
         (true, 0, 16) => Kind::Sequence,
@@ -145,7 +145,7 @@ pub(super) fn parse<'p>(cx: &mut Context<'_>, span: Span<'p>) -> Result<Value<'p
         }
         (true, 2, tag) => Kind::Pdu(tag),
         (true, ..) => {
-            put!(cx, "C/{class_name}/{tag_name}");
+            put!(cx, "C/x/{tag_name}");
             Kind::Octets
         }
     };

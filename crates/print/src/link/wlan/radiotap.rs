@@ -201,7 +201,7 @@ fn print_standard(cx: &mut Context<'_>, flags: u32) {
         (false, true) => "/5Mhz",
         _ => "",
     };
-    if all(HOPPING) {
+    if all(GHZ_2 | HOPPING) {
         cx.text(" FHSS");
     }
     if all(GHZ_5 | OFDM) {

@@ -18,8 +18,9 @@ const SUPPORTED_TYPES: u16 = 1;
 const NAME: u16 = 2;
 const ADDRESSES: u16 = 3;
 
+/// Flags of node addresses (RFC 4620, 6.3); anycast is an experiment of KAME.
 const ADDRESS_FLAGS: [(u16, &str); 7] =
-    [(0x20, "a"), (0x10, "G"), (0x08, "S"), (0x04, "L"), (0x02, "C"), (0x01, "A"), (0x8000, "T")];
+    [(0x40, "a"), (0x20, "G"), (0x10, "S"), (0x08, "L"), (0x04, "C"), (0x02, "A"), (0x01, "T")];
 
 /// Prints a query or a reply.
 pub(super) fn print(cx: &mut Context<'_>, span: Span<'_>) -> Printed {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! | type, code, checksum 4 | sequence 4 | segment 1 | flags 1 | max delay 2 | reserved 4 |
-//! match: | code 1 | length 1 | ordinal 1 | match length 1 | min 1 | max 1 | reserved 6 | prefix 16 |
+//! match: | code 1 | length 1 | ordinal 1 | match length 1 | min 1 | max 1 | reserved 2 | prefix 16 |
 //! use:   | use length 1 | keep length 1 | mask 1 | flags 1 | valid 4 | preferred 4 | flags 1, reserved 3 | prefix 16 |
 //! ```
 
@@ -59,7 +59,7 @@ fn print_fields(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
 }
 
 fn command(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
-    if span.captured() < MATCH_LEN + 4 {
+    if span.captured() < MATCH_LEN {
         cx.cut();
         return Ok(());
     }
@@ -76,15 +76,15 @@ fn command(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
         put!(cx, ",ord={},min={},max={}", span.u8(2)?, span.u8(4)?, span.u8(5)?);
     }
     cx.text(",");
-    cx.ipv6(span.array(12)?);
+    cx.ipv6(span.array(8)?);
     put!(cx, "/{})", span.u8(3)?);
-    // The length counts units of 4 bytes: 3 before the uses, 4 for each use.
+    // tcpdump takes 3 units of the length for this part and 4 for each use.
     let uses = i32::from(span.u8(1)?) - 3;
     if uses % 4 != 0 {
         cx.cut();
         return Ok(());
     }
-    let mut rest = span.skip(28);
+    let mut rest = span.skip(MATCH_LEN);
     for _ in 0..(uses / 4).max(0) {
         if rest.captured() < USE_LEN {
             cx.cut();

@@ -56,37 +56,40 @@ pub(super) fn print(cx: &mut Context<'_>, span: Span<'_>, length: usize) -> Resu
             return Ok(true);
         }
         // Addresses of a wrong length are read on past the option, as far as there are bytes.
-        value(cx, rest.with_length(option_len), code)?;
+        if !value(cx, rest.with_length(option_len), code)? {
+            return Ok(false);
+        }
         rest = rest.skip(option_len);
     }
     Ok(true)
 }
 
-fn value(cx: &mut Context<'_>, option: Span<'_>, code: u8) -> Result<(), Cut> {
+/// Prints what an option holds. `false` if an address or a time was not captured.
+fn value(cx: &mut Context<'_>, option: Span<'_>, code: u8) -> Result<bool, Cut> {
     match code {
         TIMESTAMP => timestamps(cx, option),
         RECORD_ROUTE | LOOSE_ROUTE | STRICT_ROUTE => route(cx, option),
         ROUTER_ALERT if option.length < 4 => {
             put!(cx, " [bad length {}]", option.length);
-            Ok(())
+            Ok(true)
         }
         ROUTER_ALERT => {
             let value = option.u16(2)?;
             if value != 0 {
                 put!(cx, " value {value}");
             }
-            Ok(())
+            Ok(true)
         }
-        _ => Ok(()),
+        _ => Ok(true),
     }
 }
 
 /// The addresses of a route; those already passed are followed by a comma.
-fn route(cx: &mut Context<'_>, option: Span<'_>) -> Result<(), Cut> {
+fn route(cx: &mut Context<'_>, option: Span<'_>) -> Result<bool, Cut> {
     let length = option.length;
     if length < 3 {
         put!(cx, " [bad length {length}]");
-        return Ok(());
+        return Ok(true);
     }
     if (length + 1) & 3 != 0 {
         put!(cx, " [bad length {length}]");
@@ -97,21 +100,21 @@ fn route(cx: &mut Context<'_>, option: Span<'_>) -> Result<(), Cut> {
         put!(cx, " [bad ptr {field}]");
     }
     for at in (3..length).step_by(4) {
-        let Ok(address) = option.array::<4>(at) else { break };
+        let Ok(address) = option.array::<4>(at) else { return Ok(false) };
         cx.text(" ");
         cx.host(IpAddr::from(address));
         if pointer > at {
             cx.text(",");
         }
     }
-    Ok(())
+    Ok(true)
 }
 
-fn timestamps(cx: &mut Context<'_>, option: Span<'_>) -> Result<(), Cut> {
+fn timestamps(cx: &mut Context<'_>, option: Span<'_>) -> Result<bool, Cut> {
     let length = option.length;
     if length < 4 {
         put!(cx, "[bad length {length}]");
-        return Ok(());
+        return Ok(true);
     }
     cx.text(" TS{");
     let (overflow, flag) = (option.u8(3)? >> 4, option.u8(3)? & 0x0f);
@@ -132,7 +135,10 @@ fn timestamps(cx: &mut Context<'_>, option: Span<'_>) -> Result<(), Cut> {
         _ => put!(cx, "[bad ts type {flag}]"),
     }
     if matches!(flag, 0 | 1 | 3) {
-        at = hops(cx, option, hop_len, pointer)?;
+        match hops(cx, option, hop_len, pointer)? {
+            Some(end) => at = end,
+            None => return Ok(false),
+        }
     }
     if pointer == at {
         cx.text(" ^ ");
@@ -141,15 +147,20 @@ fn timestamps(cx: &mut Context<'_>, option: Span<'_>) -> Result<(), Cut> {
         0 => cx.text("}"),
         _ => put!(cx, " [{overflow} hops not recorded]}} "),
     }
-    Ok(())
+    Ok(true)
 }
 
-/// Times and addresses of hops; where they end.
-fn hops(cx: &mut Context<'_>, option: Span<'_>, hop_len: usize, pointer: usize) -> Result<usize, Cut> {
+/// Times and addresses of hops; where they end. `None` if one was not captured.
+fn hops(
+    cx: &mut Context<'_>,
+    option: Span<'_>,
+    hop_len: usize,
+    pointer: usize,
+) -> Result<Option<usize>, Cut> {
     let mut at = 4;
     while at < option.length {
         if option.need(at + hop_len).is_err() {
-            break;
+            return Ok(None);
         }
         cx.text(if pointer == at { " ^ " } else { " " });
         put!(cx, "{}@", option.u32(at + hop_len - 4)?);
@@ -158,7 +169,7 @@ fn hops(cx: &mut Context<'_>, option: Span<'_>, hop_len: usize, pointer: usize) 
         }
         at += hop_len;
     }
-    Ok(at)
+    Ok(Some(at))
 }
 
 /// Where source routing leads in the end, if there is a source route.

@@ -55,6 +55,7 @@ fn print_data(cx: &mut Context<'_>, header: Span<'_>, kind: u8) -> Printed {
         }
         5 => {
             put!(cx, " seq#={}", header.u16(6)?);
+            header.bytes(DATA_AT + 2, 2)?;
             print_update_flags(cx, header.u8(DATA_AT)? >> 4);
             put!(cx, " lifetime={}", u32::from(header.u16(DATA_AT + 2)?) << 2);
         }
@@ -104,7 +105,9 @@ fn print_options(cx: &mut Context<'_>, options: Span<'_>, length: usize) -> Resu
             _ if rest.length < 2 => return Ok(false),
             _ => usize::from(rest.u8(1)?) + 2,
         };
-        if option_len > rest.length || !print_option(cx, rest.with_length(option_len), kind)? {
+        // tcpdump asks for a byte behind each option.
+        let is_cut = option_len > rest.length || rest.captured() <= option_len;
+        if is_cut || !print_option(cx, rest, kind)? {
             return Ok(false);
         }
         rest = rest.skip(option_len);
@@ -114,6 +117,7 @@ fn print_options(cx: &mut Context<'_>, options: Span<'_>, length: usize) -> Resu
 
 fn print_option(cx: &mut Context<'_>, option: Span<'_>, kind: u8) -> Result<bool, Cut> {
     let (name, min) = match kind {
+        1 => ("padn", 2),
         2 => ("refresh", 4),
         3 => ("altcoa", 18),
         4 => ("ni", 6),

@@ -125,7 +125,14 @@ fn print_value(
     if fixed > room {
         return Ok(End::Bad);
     }
-    value.need(fixed)?;
+    // Acknowledged stretches and unknown values are printed up to where they are cut.
+    if matches!(
+        kind,
+        MAX_SEGMENT | USER_TIMEOUT | SCPS | WINDOW_SCALE | 6 | 7 | 11
+            ..=13 | TIMESTAMPS | SIGNATURE | AUTHENTICATION | MPTCP | FAST_OPEN | EXPERIMENT_2
+    ) {
+        value.need(fixed)?;
+    }
     match kind {
         END | NO_OPERATION | 4 => {}
         MAX_SEGMENT => put_number(cx, value.u16(0)?),
@@ -155,7 +162,10 @@ fn print_value(
         EXPERIMENT_2 => experiment(cx, value)?,
         _ if value.length > 0 => {
             cx.text(" 0x");
-            put_hex(cx, value.bytes(0, value.length)?);
+            for at in 0..value.length {
+                let byte = value.u8(at)?;
+                cx.hex(byte, 2);
+            }
         }
         _ => {}
     }
@@ -182,10 +192,11 @@ fn sack(cx: &mut Context<'_>, value: Span<'_>, base: u32) -> Result<(), Cut> {
     cx.dec(value.length / 8);
     cx.text(" ");
     for at in (0..value.length).step_by(8) {
+        let (start, end) = (value.u32(at)?, value.u32(at + 4)?);
         cx.text("{");
-        cx.dec(value.u32(at)?.wrapping_sub(base));
+        cx.dec(start.wrapping_sub(base));
         cx.text(":");
-        cx.dec(value.u32(at + 4)?.wrapping_sub(base));
+        cx.dec(end.wrapping_sub(base));
         cx.text("}");
     }
     Ok(())
