@@ -11,7 +11,7 @@ mod name;
 mod options;
 mod output;
 mod pcap;
-mod pcapng;
+pub(crate) mod pcapng;
 mod rotation;
 mod writer;
 
