@@ -2,7 +2,7 @@
 //! chunks on a wire.
 //!
 //! ```text
-//! section_header (interface | packet | statistics | custom)*     appended to a buffer
+//! section_header (interface | packet | statistics | local)*     appended to a buffer
 //! ```
 //!
 //! Numbers are in this machine's byte order, times in nanoseconds (draft-ietf-opsawg-pcapng, sections 4.1 to 4.7).
@@ -15,11 +15,11 @@ use crate::write::pcapng;
 /// Bytes of a section header without options.
 pub const SECTION_HEADER_LEN: usize = 28;
 
-/// Bytes of a custom block beside its data: type, two lengths, private enterprise number.
-pub const CUSTOM_OVERHEAD: usize = 16;
+/// Bytes of a block beside its data: type and two lengths.
+pub const BLOCK_OVERHEAD: usize = 12;
 
-/// Custom blocks that programs may copy into other files.
-pub const CUSTOM: u32 = 0x0bad;
+/// The first of the block types for local use (section 11.1 of the draft). Programs pass over those that they do not know.
+pub const LOCAL: u32 = 0x8000_0000;
 
 /// Appends a section header for a section of unknown length.
 pub fn section_header(buffer: &mut Vec<u8>, section: &Section) {
@@ -43,14 +43,14 @@ pub fn statistics(buffer: &mut Vec<u8>, statistics: &InterfaceStatistics) {
     pcapng::interface_statistics(buffer, statistics);
 }
 
-/// Appends a custom block (section 4.7 of the draft). `data` is padded to a multiple of 4 bytes.
+/// Appends a block of a type for local use. `data` is padded to a multiple of 4 bytes.
 ///
 /// # Panics
 /// If `data` has 4 GiB or more.
-pub fn custom(buffer: &mut Vec<u8>, enterprise: u32, data: &[u8]) {
-    let len = CUSTOM_OVERHEAD + data.len().next_multiple_of(4);
-    let len = u32::try_from(len).expect("a custom block has less than 4 GiB");
-    for number in [CUSTOM, len, enterprise] {
+pub fn local(buffer: &mut Vec<u8>, kind: u32, data: &[u8]) {
+    let len = BLOCK_OVERHEAD + data.len().next_multiple_of(4);
+    let len = u32::try_from(len).expect("a block has less than 4 GiB");
+    for number in [LOCAL | kind, len] {
         buffer.extend_from_slice(&number.to_ne_bytes());
     }
     buffer.extend_from_slice(data);

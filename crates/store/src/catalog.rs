@@ -9,9 +9,7 @@ use tapline_packet::Timestamp;
 
 use crate::error::Error;
 use crate::index::Index;
-use crate::layout::{
-    Paths, SEGMENT_LEN_MAX, SEGMENT_LEN_MIN, SLOT_LEN, StoreId, VERSION, segment_number,
-};
+use crate::layout::{Paths, SEGMENT_LEN_MAX, SEGMENT_LEN_MIN, SLOT_LEN, StoreId, VERSION, segment_number};
 
 /// A store as it lies, opened for reading.
 #[derive(Clone, Debug)]
@@ -84,7 +82,8 @@ impl Catalog {
                 description.version
             )));
         }
-        let id = parse_id(&description.id).ok_or_else(|| refused("the id is not 32 hexadecimal digits".to_owned()))?;
+        let id = parse_id(&description.id)
+            .ok_or_else(|| refused("the id is not 32 hexadecimal digits".to_owned()))?;
         check_segment_len(description.segment).map_err(refused)?;
         Ok(Catalog { paths, id, segment_len: description.segment })
     }
@@ -99,7 +98,9 @@ impl Catalog {
         let path = paths.description();
         let text = format!("version = {VERSION}\nid = \"{}\"\nsegment = {segment_len}\n", hexadecimal(&id));
         let part = path.with_extension("toml.part");
-        fs::write(&part, text).and_then(|()| fs::rename(&part, &path)).map_err(Error::file("write", &path))?;
+        fs::write(&part, text)
+            .and_then(|()| fs::rename(&part, &path))
+            .map_err(Error::file("write", &path))?;
         Ok(Catalog { paths, id, segment_len })
     }
 

@@ -86,7 +86,11 @@ pub fn verify(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> 
             verified.bytes += u64::from(head.len);
             let findings = &mut verified.findings;
             if !is_intact(&buffer, &head) {
-                findings.push(Finding::Damaged { segment: number, offset: found.offset, number: head.number });
+                findings.push(Finding::Damaged {
+                    segment: number,
+                    offset: found.offset,
+                    number: head.number,
+                });
                 // Its own number is as doubtful as the rest; the next one shows whether it stood in its place.
                 last = last.map(|(before, _)| (before + 1, None));
                 continue;

@@ -1,21 +1,21 @@
 //! Chunks: one pcapng section each, with a head that says what is in it.
 //!
 //! ```text
-//! section header 28 | head 168 | interfaces | packets | statistics | filler up to a multiple of 4 KiB
+//! section header 28 | head 164 | interfaces | packets | statistics | filler up to a multiple of 4 KiB
 //! ```
 
 use tapline_file::{InterfaceStatistics, Section, blocks};
 use tapline_packet::{Interface, Packet, Timestamp};
 
-use crate::layout::{ENTERPRISE, FILLER_MAGIC, PAGE_LEN, SLOT_LEN, VERSION};
+use crate::layout::{BLOCK_KIND, FILLER_MAGIC, PAGE_LEN, SLOT_LEN, VERSION};
 
 const MAGIC: [u8; 8] = *b"TAPLCHNK";
 /// Where the head's data begin.
-const HEAD_AT: usize = blocks::SECTION_HEADER_LEN + 12;
+const HEAD_AT: usize = blocks::SECTION_HEADER_LEN + 8;
 /// Bytes of the head's data.
 const HEAD_LEN: usize = 152;
 /// Section header and head: what has to be read to know a chunk.
-pub(crate) const CHUNK_HEAD_LEN: usize = blocks::SECTION_HEADER_LEN + HEAD_LEN + blocks::CUSTOM_OVERHEAD;
+pub(crate) const CHUNK_HEAD_LEN: usize = blocks::SECTION_HEADER_LEN + HEAD_LEN + blocks::BLOCK_OVERHEAD;
 /// Where the checksum stands.
 const CHECKSUM_AT: usize = HEAD_AT + 144;
 /// The flag of unknown losses.
@@ -164,11 +164,15 @@ impl ChunkBuilder {
     pub(crate) fn begin(&mut self, mut buffer: Vec<u8>, room: usize, interfaces: &[Interface]) {
         buffer.clear();
         blocks::section_header(&mut buffer, &Section::default());
-        blocks::custom(&mut buffer, ENTERPRISE, &[0; HEAD_LEN]);
+        blocks::local(&mut buffer, BLOCK_KIND, &[0; HEAD_LEN]);
         self.buffer = buffer;
         self.room = room;
         self.interfaces = 0;
-        self.head = ChunkHead { first: Timestamp::from_nanos(i64::MAX), last: Timestamp::EPOCH, ..ChunkHead::default() };
+        self.head = ChunkHead {
+            first: Timestamp::from_nanos(i64::MAX),
+            last: Timestamp::EPOCH,
+            ..ChunkHead::default()
+        };
         self.describe(interfaces);
     }
 
@@ -192,7 +196,7 @@ impl ChunkBuilder {
 
     /// Bytes that a chunk with one packet of this length needs besides the interfaces.
     pub(crate) fn len_with(&self, cap_len: usize, options_len: usize) -> usize {
-        let tail = self.interfaces * STATISTICS_LEN + blocks::CUSTOM_OVERHEAD + FILLER_MAGIC.len();
+        let tail = self.interfaces * STATISTICS_LEN + blocks::BLOCK_OVERHEAD + FILLER_MAGIC.len();
         // Header, trailer, a tag that is put back, flags and drop count.
         self.buffer.len() + cap_len + options_len + 80 + tail
     }
@@ -228,8 +232,8 @@ impl ChunkBuilder {
         let mut buffer = std::mem::take(&mut self.buffer);
         let used = buffer.len();
         let mut len = used.next_multiple_of(PAGE_LEN);
-        // A filler has at least 24 bytes.
-        let filler_min = blocks::CUSTOM_OVERHEAD + FILLER_MAGIC.len();
+        // A filler has at least 20 bytes.
+        let filler_min = blocks::BLOCK_OVERHEAD + FILLER_MAGIC.len();
         if len > used && len - used < filler_min {
             len += PAGE_LEN;
         }
@@ -237,9 +241,9 @@ impl ChunkBuilder {
             len = len.next_multiple_of(SLOT_LEN);
         }
         if len > used {
-            let mut data = vec![0; len - used - blocks::CUSTOM_OVERHEAD];
+            let mut data = vec![0; len - used - blocks::BLOCK_OVERHEAD];
             data[..FILLER_MAGIC.len()].copy_from_slice(&FILLER_MAGIC);
-            blocks::custom(&mut buffer, ENTERPRISE, &data);
+            blocks::local(&mut buffer, BLOCK_KIND, &data);
         }
         let mut head = ChunkHead { len: len as u32, closed: now, ..std::mem::take(&mut self.head) };
         if head.packets == 0 {

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use tapline_file::blocks;
+
 /// Bytes of a slot: where chunks begin, and the unit of the index.
 pub const SLOT_LEN: usize = 1 << 20;
 /// Chunks are multiples of this.
@@ -15,8 +17,8 @@ pub const SEGMENT_LEN_MAX: u64 = 4 << 30;
 
 /// The version of the layout in `store.toml` and in chunks.
 pub(crate) const VERSION: u16 = 1;
-/// Private enterprise number of our custom blocks: the one for documentation (RFC 5612).
-pub(crate) const ENTERPRISE: u32 = 32473;
+/// Our blocks among those for local use.
+pub(crate) const BLOCK_KIND: u32 = 0x5450_4c4e;
 
 /// How the data of a filler begin.
 pub(crate) const FILLER_MAGIC: [u8; 8] = *b"TAPLFILL";
@@ -72,21 +74,19 @@ pub(crate) fn segment_number(name: &str) -> Option<u64> {
     (format!("{number:08}") == digits && number > 0).then_some(number)
 }
 
-/// A custom block of `len` bytes that says nothing.
+/// A block of `len` bytes that says nothing.
 pub(crate) fn filler(len: usize) -> Vec<u8> {
     let mut block = Vec::with_capacity(len);
-    let mut data = vec![0; len - tapline_file::blocks::CUSTOM_OVERHEAD];
+    let mut data = vec![0; len - blocks::BLOCK_OVERHEAD];
     data[..FILLER_MAGIC.len()].copy_from_slice(&FILLER_MAGIC);
-    tapline_file::blocks::custom(&mut block, ENTERPRISE, &data);
+    blocks::local(&mut block, BLOCK_KIND, &data);
     block
 }
 
 /// The length of the filler that begins here, if one does.
 pub(crate) fn filler_len(bytes: &[u8]) -> Option<usize> {
     let number = |at: usize| Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
-    let is_filler = number(0)? == tapline_file::blocks::CUSTOM
-        && number(8)? == ENTERPRISE
-        && bytes.get(12..20)? == FILLER_MAGIC;
+    let is_filler = number(0)? == blocks::LOCAL | BLOCK_KIND && bytes.get(8..16)? == FILLER_MAGIC;
     number(4).filter(|_| is_filler).map(|len| len as usize)
 }
 
@@ -116,6 +116,6 @@ mod tests {
             assert_eq!((block.len(), filler_len(&block)), (len, Some(len)));
         }
         assert_eq!(filler_len(&[0; 64]), None);
-        assert_eq!(filler_len(&filler(64)[..19]), None);
+        assert_eq!(filler_len(&filler(64)[..15]), None);
     }
 }

@@ -99,8 +99,7 @@ impl Question {
 
 /// Any of these values of a class.
 fn any(class: Class, values: impl IntoIterator<Item = u128>) -> Question {
-    let mut keys: Vec<Question> =
-        values.into_iter().map(|value| Question::Key(key(class, value))).collect();
+    let mut keys: Vec<Question> = values.into_iter().map(|value| Question::Key(key(class, value))).collect();
     match keys.len() {
         1 => keys.remove(0),
         _ => Question::Any(keys),
@@ -224,10 +223,7 @@ impl Walk<'_> {
 
 /// Whether addresses of this qualifier are those of IP or ARP.
 fn is_internet(protocol: Option<Protocol>) -> bool {
-    matches!(
-        protocol,
-        None | Some(Protocol::Ip | Protocol::Ip6 | Protocol::Arp | Protocol::Rarp)
-    )
+    matches!(protocol, None | Some(Protocol::Ip | Protocol::Ip6 | Protocol::Arp | Protocol::Rarp))
 }
 
 fn host(id: &Id, protocol: Option<Protocol>) -> Question {

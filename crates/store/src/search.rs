@@ -91,7 +91,8 @@ impl SearchAccount {
         let looked_into = self.segments_indexed + self.segments_walked;
         let segments = self.segments_by_time + self.segments_by_keys + self.segments_gone + looked_into;
         let passed = self.chunks_by_time + self.chunks_by_keys;
-        let chunks = passed + self.chunks_read + self.chunks_damaged + self.chunks_gone + self.chunks_unfinished;
+        let chunks =
+            passed + self.chunks_read + self.chunks_damaged + self.chunks_gone + self.chunks_unfinished;
         self.segments == segments && self.chunks == chunks
     }
 }
@@ -265,8 +266,9 @@ impl Search {
         file.read_exact_at(buffer, place.offset).map_err(|error| Error::file("read", &path())(error))?;
         self.account.bytes_read += u64::from(place.len);
         let head = ChunkHead::parse(buffer);
-        let is_ours =
-            |head: &ChunkHead| belongs(head, &self.catalog.id, number, place.offset, *len) && head.len == place.len;
+        let is_ours = |head: &ChunkHead| {
+            belongs(head, &self.catalog.id, number, place.offset, *len) && head.len == place.len
+        };
         match head {
             Some(head) if is_ours(&head) && is_intact(buffer, &head) => {
                 self.account.chunks_read += 1;

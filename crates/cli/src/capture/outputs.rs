@@ -1,15 +1,17 @@
 //! Where the packets go: a file, lines on standard output, a count.
 
 use std::collections::HashSet;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
 
 use anyhow::{Result, bail};
 use jiff::tz::TimeZone;
-use tapline_capture::{FileOutput, Sink};
+use tapline_capture::{FileOutput, Sink, StoreOutput};
 use tapline_file::{FileWriter, Format as FileFormat, Rotation, Section, WriteOptions, parse_size};
 use tapline_graph::stages::{Format, LinesSink};
 use tapline_packet::Interface;
 use tapline_print::{HexStyle, Options, Precision, Printer, Services, SystemHosts, TimeStyle};
+use tapline_store::Recorder;
 use tapline_sys::privilege::Identity;
 
 use super::filtering::Filtering;
@@ -17,7 +19,7 @@ use super::input::Input;
 use super::{clock, snap_len};
 use crate::args::{CaptureArgs, ColorArg, FormatArg, PrecisionArg};
 use crate::output::CountSink;
-use crate::privileges;
+use crate::{privileges, store};
 
 /// Opens every output that was asked for.
 pub(super) fn open(
@@ -30,7 +32,9 @@ pub(super) fn open(
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     let interfaces: Vec<Interface> =
         input.sources.first().map(|s| s.interfaces().to_vec()).unwrap_or_default();
-    if args.write.is_some() {
+    if let Some(directory) = args.write.as_deref().and_then(store::directory) {
+        sinks.push(Box::new(open_store(args, &directory, &interfaces, identity)?));
+    } else if args.write.is_some() {
         sinks.push(Box::new(open_file(args, filtering, program, input, &interfaces, identity)?));
     }
     if prints(args) {
@@ -63,6 +67,23 @@ fn is_several(args: &CaptureArgs, interfaces: &[Interface]) -> bool {
 /// Whether the capture file goes to standard output.
 pub(super) fn is_standard_output(args: &CaptureArgs) -> bool {
     args.write.as_ref().is_some_and(|path| path.as_os_str() == "-")
+}
+
+/// Room for the store is reserved now, with all rights; its files are those of the user that this program becomes.
+fn open_store(
+    args: &CaptureArgs,
+    directory: &Path,
+    interfaces: &[Interface],
+    identity: Option<&Identity>,
+) -> Result<StoreOutput> {
+    let settings = args.recorder.clone().unwrap_or_default();
+    let now = clock();
+    let recorder = Recorder::open(directory, settings, interfaces, now)?;
+    if let Some(Identity { uid, gid, .. }) = identity {
+        recorder.give_to(*uid, *gid)?;
+    }
+    let tell = Box::new(|line: &str| drop(writeln!(io::stderr(), "tapline: {line}")));
+    Ok(StoreOutput::new(recorder, &directory.display().to_string(), now, tell))
 }
 
 fn open_file(

@@ -12,7 +12,7 @@
 mod segments;
 mod writing;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
@@ -94,6 +94,7 @@ pub struct Totals {
 
 /// Writes packets to a store. One store has one recorder.
 pub struct Recorder {
+    root: PathBuf,
     settings: RecorderSettings,
     chunk: ChunkBuilder,
     index: Builder,
@@ -147,6 +148,7 @@ impl Recorder {
             .spawn(move || writing.run(&received, &give, &give_index))
             .map_err(Error::file("start a thread for", root))?;
         let mut recorder = Recorder {
+            root: root.to_owned(),
             chunk: ChunkBuilder::new(settings.snap_len),
             index,
             at,
@@ -166,9 +168,9 @@ impl Recorder {
             settings,
         };
         // A file that begins with a section is one that every program reads.
-        recorder.begin(interfaces, 0)?;
+        recorder.begin(interfaces, 0, now)?;
         recorder.close(&[], now)?;
-        recorder.begin(interfaces, 0)?;
+        recorder.begin(interfaces, 0, now)?;
         Ok(recorder)
     }
 
@@ -197,7 +199,9 @@ impl Recorder {
             let (cap_len, options_len) = (packet.data.len(), options.len());
             self.chunk.describe(interfaces);
             let has_room = self.chunk.fits(cap_len, options_len)
-                || self.make_room(cap_len, options_len, interfaces, now).inspect_err(|_| self.lost += left)?;
+                || self
+                    .make_room(cap_len, options_len, interfaces, now)
+                    .inspect_err(|_| self.lost += left)?;
             match interfaces.get(packet.meta.interface.0 as usize).filter(|_| has_room) {
                 Some(interface) => {
                     self.index.note(interface, packet);
@@ -228,7 +232,7 @@ impl Recorder {
         let is_due = |since: Timestamp, after: i64| !(0..after).contains(&now.since(since));
         if self.begun.is_some_and(|begun| is_due(begun, self.settings.flush_ns)) {
             self.close(statistics, now)?;
-            self.begin(interfaces, 0)?;
+            self.begin(interfaces, 0, now)?;
         }
         if is_due(self.synced, self.settings.sync_ns) {
             self.synced = now;
@@ -241,7 +245,12 @@ impl Recorder {
     ///
     /// # Errors
     /// As [`write`](Self::write).
-    pub fn finish(&mut self, statistics: &[InterfaceStatistics], losses: Losses, now: Timestamp) -> Result<(), Error> {
+    pub fn finish(
+        &mut self,
+        statistics: &[InterfaceStatistics],
+        losses: Losses,
+        now: Timestamp,
+    ) -> Result<(), Error> {
         if std::mem::replace(&mut self.is_finished, true) {
             return Ok(());
         }
@@ -252,6 +261,26 @@ impl Recorder {
         let joined = self.thread.take().is_none_or(|thread| thread.join().is_ok());
         closed.and(sealed)?;
         if joined { Ok(()) } else { Err(Error::Thread) }
+    }
+
+    /// Gives the store's directory and files to a user, who goes on to record: renaming segments takes a directory's owner.
+    ///
+    /// # Errors
+    /// [`Error::File`] without the right to.
+    pub fn give_to(&self, uid: u32, gid: u32) -> Result<(), Error> {
+        let segments = self.root.join("seg");
+        let entries = |folder: &Path| {
+            let entries = std::fs::read_dir(folder).map_err(Error::file("read", folder))?;
+            Ok::<_, Error>(entries.flatten().map(|entry| entry.path()).collect::<Vec<_>>())
+        };
+        let mut all = vec![self.root.clone()];
+        all.extend(entries(&self.root)?);
+        all.extend(entries(&segments)?);
+        for path in all {
+            std::os::unix::fs::lchown(&path, Some(uid), Some(gid))
+                .map_err(Error::file("give away", &path))?;
+        }
+        Ok(())
     }
 
     /// What became of packets up to now.
@@ -282,7 +311,7 @@ impl Recorder {
     ) -> Result<bool, Error> {
         if self.chunk.packets() > 0 {
             self.close(&[], now)?;
-            self.begin(interfaces, 0)?;
+            self.begin(interfaces, 0, now)?;
         }
         let needed = self.chunk.len_with(cap_len, options_len);
         if self.chunk.fits(cap_len, options_len) {
@@ -292,18 +321,18 @@ impl Recorder {
             return Ok(false);
         }
         // Nothing is in it yet.
-        self.begin(interfaces, needed)?;
+        self.begin(interfaces, needed, now)?;
         Ok(true)
     }
 
     /// Begins a chunk of a slot's rest, or one that is long enough for a packet that needs `needed` bytes in all.
-    fn begin(&mut self, interfaces: &[Interface], needed: usize) -> Result<(), Error> {
+    fn begin(&mut self, interfaces: &[Interface], needed: usize, now: Timestamp) -> Result<(), Error> {
         let slot_len = SLOT_LEN as u64;
         if self.room(needed).is_none() {
             self.at = self.at.next_multiple_of(slot_len);
         }
         if self.room(needed).is_none() {
-            self.next_segment()?;
+            self.next_segment(interfaces, now)?;
         }
         // A packet that needs several slots begins at the start of one.
         if self.room(needed).is_none() {
@@ -332,13 +361,16 @@ impl Recorder {
         fits.then_some(room)
     }
 
-    /// The rest is for the next segment, which begins with a chunk of one page.
-    fn next_segment(&mut self) -> Result<(), Error> {
+    /// The rest is for the next segment, which begins with a chunk without packets: every program reads a file that begins with a section.
+    fn next_segment(&mut self, interfaces: &[Interface], now: Timestamp) -> Result<(), Error> {
         let fresh = self.indexes.recv().map_err(|_| Error::Thread)?;
         let index = std::mem::replace(&mut self.index, fresh);
         self.send(Job::Seal { index })?;
-        self.at = PAGE_LEN as u64;
-        Ok(())
+        let mut opening = ChunkBuilder::new(self.settings.snap_len);
+        opening.begin(Vec::new(), SLOT_LEN, interfaces);
+        let (buffer, head) = opening.finish(&[], now);
+        self.at = u64::from(head.len);
+        self.send(Job::Chunk { buffer, head: Box::new(head), offset: 0 })
     }
 
     /// Hands the chunk to the thread, if there is something in it or the segment has none yet.

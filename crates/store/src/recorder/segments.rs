@@ -142,7 +142,8 @@ impl Segments {
             if !entry.file_name().to_string_lossy().starts_with("spare-") {
                 continue;
             }
-            let is_whole = entry.metadata().is_ok_and(|metadata| metadata.len() == self.catalog.segment_len());
+            let is_whole =
+                entry.metadata().is_ok_and(|metadata| metadata.len() == self.catalog.segment_len());
             if is_whole {
                 spares.push(entry.path());
             } else {
@@ -177,7 +178,8 @@ impl Segments {
             // No segment has this number yet.
             let path = self.spare_path(u64::MAX / 2 + at as u64 + self.spares.len() as u64);
             let file = open_new(&path).map_err(Error::file("make", &path))?;
-            disk::reserve(&file, len).map_err(|error| Error::file("reserve room for", &path)(error.source))?;
+            disk::reserve(&file, len)
+                .map_err(|error| Error::file("reserve room for", &path)(error.source))?;
             self.spares.push(path);
         }
         Ok(())

@@ -29,7 +29,7 @@ const EXPIRE_EVERY_NS: i64 = 60_000_000_000;
 pub(super) enum Job {
     /// Writes a chunk at its place in the segment.
     Chunk { buffer: Vec<u8>, head: Box<ChunkHead>, offset: u64 },
-    /// The segment is full: its index, and the next one.
+    /// The segment is full: its index, and the next one. Its first chunk comes.
     Seal { index: Builder },
     /// Has the disk keep what was written; gives up what is too old.
     Sync { now: Timestamp },
@@ -232,6 +232,9 @@ impl Writing {
             self.note("failed", self.number);
             buffer.truncate(head.len as usize);
             self.next_segment();
+            if offset > 0 {
+                self.open_segment();
+            }
             written = self.write(&mut buffer, &mut head, offset);
         }
         match written {
@@ -284,7 +287,8 @@ impl Writing {
     fn seal(&mut self, index: &mut Builder) {
         let _ = self.file.sync_data();
         self.is_unsynced = false;
-        let sealed = seal(&self.segments, self.number, std::mem::take(&mut self.rows), &mut self.summary, index);
+        let sealed =
+            seal(&self.segments, self.number, std::mem::take(&mut self.rows), &mut self.summary, index);
         match sealed {
             Ok(len) => add(&self.progress.index_bytes, len),
             // It is searched by its chunks then.
@@ -308,13 +312,12 @@ impl Writing {
                 self.filled = 0;
                 add(&self.progress.segments, 1);
                 self.note("begun", number);
-                self.open_segment();
             }
             Err(error) => self.progress.tell(error.to_string()),
         }
     }
 
-    /// The chunk of one page that every segment begins with.
+    /// A chunk of one page at the start of a segment that takes the place of one that failed: files begin with a section.
     fn open_segment(&mut self) {
         let mut builder = ChunkBuilder::new(self.snap_len);
         builder.begin(Vec::new(), PAGE_LEN, &[]);
@@ -381,9 +384,13 @@ fn row(head: &ChunkHead, offset: u64) -> ChunkRow {
 
 /// Adds a chunk to the summary of its segment.
 fn count(summary: &mut Summary, head: &ChunkHead, hash: [u8; 32]) {
-    let is_first = summary.last_number == 0;
-    summary.first = if is_first { head.first } else { summary.first.min(head.first) };
-    summary.last = if is_first { head.last } else { summary.last.max(head.last) };
+    // A chunk without packets has times only where no other has.
+    if summary.packets == 0 {
+        (summary.first, summary.last) = (head.first, head.last);
+    } else if head.packets > 0 {
+        summary.first = summary.first.min(head.first);
+        summary.last = summary.last.max(head.last);
+    }
     summary.packets += u64::from(head.packets);
     summary.bytes += head.bytes;
     summary.lost += head.lost;
