@@ -18,7 +18,7 @@ use crate::{
 
 const SETTINGS: RecorderSettings = RecorderSettings {
     size: 16 << 20,
-    segment_len: 4 << 20,
+    segment_len: Some(4 << 20),
     keep_ns: None,
     flush_ns: 1_000_000_000,
     sync_ns: 5_000_000_000,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use tapline_store::{RecorderSettings, SEGMENT_LEN_DEFAULT};
+use tapline_store::RecorderSettings;
 use tapline_sys::disk;
 
 use super::named;
@@ -58,7 +58,7 @@ pub(crate) struct RecordArgs {
     /// Give up packets older than this, a segment at a time: 12h, 7d.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Store")]
     keep: Option<Duration>,
-    /// Bytes of a segment of a store that is made now, 4MiB to 4GiB: retention gives up as much at once.
+    /// Bytes of a segment of a store that is made now, 4MiB to 4GiB (1GiB unless given): retention gives up as much at once.
     #[arg(long, value_name = "SIZE", help_heading = "Store")]
     segment: Option<String>,
     /// How long packets may wait before they can be found, 10ms to 1h.
@@ -127,10 +127,8 @@ pub(crate) fn record(args: &RecordArgs) -> Result<ExitCode> {
 }
 
 fn settings(args: &RecordArgs) -> Result<RecorderSettings> {
-    let segment_len = match &args.segment {
-        Some(text) => bytes(text).ok_or_else(|| no_size("--segment", text))?,
-        None => SEGMENT_LEN_DEFAULT,
-    };
+    let of_segment = |text: &String| bytes(text).ok_or_else(|| no_size("--segment", text));
+    let segment_len = args.segment.as_ref().map(of_segment).transpose()?;
     Ok(RecorderSettings {
         size: size(args)?,
         segment_len,

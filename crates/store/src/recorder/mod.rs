@@ -36,8 +36,8 @@ const INTERFACES_MAX: usize = 4096;
 pub struct RecorderSettings {
     /// Bytes of all segments together; at least two segments.
     pub size: u64,
-    /// Bytes of a segment, 4 MiB to 4 GiB, of a store that is made now.
-    pub segment_len: u64,
+    /// Bytes of a segment, 4 MiB to 4 GiB; `None` for those of a store that is there, and 1 GiB of one that is made.
+    pub segment_len: Option<u64>,
     /// Packets older than this many nanoseconds are given up, a segment at a time; `None` to keep them as long as there is room.
     pub keep_ns: Option<i64>,
     /// How long packets may wait for others before they are written and can be found, in nanoseconds.
@@ -54,7 +54,7 @@ impl Default for RecorderSettings {
     fn default() -> RecorderSettings {
         RecorderSettings {
             size: 10 * SEGMENT_LEN_DEFAULT,
-            segment_len: SEGMENT_LEN_DEFAULT,
+            segment_len: None,
             keep_ns: None,
             flush_ns: 1_000_000_000,
             sync_ns: 5_000_000_000,

@@ -37,13 +37,7 @@ pub(super) struct Fresh {
 impl Segments {
     /// Takes stock, and reserves what is missing.
     pub(super) fn open(catalog: Catalog, size: u64) -> Result<Segments, Error> {
-        let count_max = (size / catalog.segment_len()) as usize;
-        if count_max < 2 {
-            return Err(Error::Setting(format!(
-                "a store of {size} bytes: it has two segments of {} bytes at least",
-                catalog.segment_len()
-            )));
-        }
+        let count_max = count_max(size, catalog.segment_len())?;
         let numbers = catalog.numbers()?.into();
         let mut segments = Segments { spares: Vec::new(), catalog, numbers, count_max };
         segments.spares = segments.find_spares()?;
@@ -184,6 +178,16 @@ impl Segments {
         }
         Ok(())
     }
+}
+
+/// How many segments a store of this size has.
+pub(super) fn count_max(size: u64, segment_len: u64) -> Result<usize, Error> {
+    let count = size / segment_len.max(1);
+    if count < 2 {
+        let text = format!("a store of {size} bytes: it has two segments of {segment_len} bytes at least");
+        return Err(Error::Setting(text));
+    }
+    Ok(count as usize)
 }
 
 fn open(path: &std::path::Path) -> io::Result<File> {

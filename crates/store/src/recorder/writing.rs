@@ -11,13 +11,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tapline_file::SectionReader;
 use tapline_packet::Timestamp;
 
-use super::segments::{Fresh, Segments};
+use super::segments::{Fresh, Segments, count_max};
 use super::{RecorderSettings, Totals};
 use crate::catalog::Catalog;
 use crate::chunk::{self, ChunkBuilder, ChunkHead, is_intact};
 use crate::error::Error;
 use crate::index::{self, Builder, ChunkRow, Summary};
-use crate::layout::{PAGE_LEN, SLOT_LEN, filler};
+use crate::layout::{PAGE_LEN, SEGMENT_LEN_DEFAULT, SLOT_LEN, filler};
 use crate::walk::Walk;
 
 /// The index has at most this part of a segment: one in two hundred.
@@ -116,9 +116,23 @@ pub(super) struct Writing {
 impl Writing {
     pub(super) fn open(root: &Path, settings: &RecorderSettings, now: Timestamp) -> Result<Begun, Error> {
         let catalog = match Catalog::open(root) {
-            Err(Error::NoStore { .. }) => Catalog::create(root, settings.segment_len)?,
+            Err(Error::NoStore { .. }) => {
+                let segment_len = settings.segment_len.unwrap_or(SEGMENT_LEN_DEFAULT);
+                // Before anything is made.
+                count_max(settings.size, segment_len)?;
+                Catalog::create(root, segment_len)?
+            }
             catalog => catalog?,
         };
+        if let Some(wanted) = settings.segment_len
+            && wanted != catalog.segment_len()
+        {
+            return Err(Error::Setting(format!(
+                "{}: its segments have {} bytes, not {wanted}: a store keeps the length that it was made with",
+                root.display(),
+                catalog.segment_len()
+            )));
+        }
         let lock = lock(&catalog)?;
         let segment_len = catalog.segment_len();
         let mut segments = Segments::open(catalog, settings.size)?;
