@@ -24,6 +24,8 @@ declare -A package_of=(
     [ngrep]=ngrep
     [tcpreplay]=tcpreplay
     [softflowd]=softflowd
+    [tcpslice]=tcpslice
+    [nfpcapd]=nfdump
     [arp-scan]=arp-scan
 )
 

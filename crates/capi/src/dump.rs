@@ -19,6 +19,8 @@ use crate::stdio;
 
 const MAGIC_MICRO: u32 = 0xa1b2_c3d4;
 const MAGIC_NANO: u32 = 0xa1b2_3c4d;
+/// Magic numbers of pcap files that are read only: Kuznetzov's, Navtel's.
+const NO_APPEND: [u32; 2] = [0xa1b2_cd34, 0xa12b_3c4d];
 const FILE_HEADER_LEN: usize = 24;
 
 /// The beginning of a file.
@@ -237,7 +239,10 @@ fn check_same(bytes: &[u8; FILE_HEADER_LEN], wanted: &FileHeader, name: &str) ->
         _ if others.contains(&magic.swap_bytes()) => {
             return refuse("different byte order, cannot append to file");
         }
-        _ => return refuse("not a pcap file to which we can append"),
+        _ if [magic, magic.swap_bytes()].iter().any(|magic| NO_APPEND.contains(magic)) => {
+            return refuse("not a pcap file to which we can append");
+        }
+        _ => return refuse("not a pcap file"),
     }
     if word(4) != wanted.version {
         return refuse(&format!("version is {}.{}, cannot append to file", half(4), half(6)));

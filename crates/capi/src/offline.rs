@@ -4,13 +4,28 @@
 //! FILE * --Stream--> first bytes: what libpcap refuses, in its words
 //!              └───> FileSource: packets in place, 256 at a time; pcap, pcapng, and what libpcap does not read: ERF, gzip, zstd, lz4
 //! ```
+//!
+//! # The position of the stream
+//! libpcap's `FILE *` stands behind the file header (of pcapng: behind the first interface), then behind each packet,
+//! and the next packet is read from where it stands. Programs see and set that position with ftell(3) and fseek(3), of
+//! which we do not learn. So:
+//!
+//! ```text
+//! pcap_open_offline   header ──pcap_file─────> packet by packet <─────────── fseek(3) to libpcap's position
+//!                            └─first packet──> read ahead ──pcap_file──> a file ┘
+//!                                                                   └──> a pipe: read ahead still, as nothing can be given back
+//! pcap_fopen_offline  packet by packet: the caller has the stream
+//! what is packed      read ahead: no byte of it is the beginning of a packet
+//! ```
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
 use std::io::{self, Read};
 use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::FILE;
-use tapline_file::{Error, FileSource};
+use tapline_file::{Error, FileSource, Reading};
 use tapline_packet::{Batch, LinkType};
 
 use crate::failure::{Failure, guard_into, system_text};
@@ -19,6 +34,8 @@ use crate::stdio::{self, Stream};
 
 const MAGIC_LEN: usize = 4;
 const FILE_HEADER_LEN: usize = 24;
+/// The first bytes of a pcapng file.
+const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
 /// What stands in a pcapng section header, in the section's byte order.
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 const RECORD_HEADER_LEN: u64 = 16;
@@ -40,12 +57,60 @@ pub(crate) struct Savefile {
     snap_len: u32,
     is_swapped: bool,
     version: (c_int, c_int),
+    /// Where the stream stood when it was opened; none where it has no positions.
+    start: Option<u64>,
+    reading: Reading,
+    /// Whether the first packet begins to read ahead.
+    may_read_ahead: bool,
+    waits_for_all: Arc<AtomicBool>,
 }
 
 impl Savefile {
     /// Gives the last batch back and gets the next; `false` is the end.
     pub(crate) fn advance(&mut self) -> Result<bool, Failure> {
-        self.source.advance().map_err(|error| failure(&error, self.source.format_name(), self.snap_len))
+        if std::mem::take(&mut self.may_read_ahead) {
+            self.reading = Reading::Ahead;
+            self.waits_for_all.store(false, Ordering::Relaxed);
+            self.source.read_ahead();
+        }
+        self.source.advance().map_err(|mut error| {
+            self.correct_place(&mut error);
+            failure(&error, self.source.format_name(), self.snap_len)
+        })
+    }
+
+    /// The program may have moved the stream, of which the source does not know.
+    fn correct_place(&self, error: &mut Error) {
+        let (Reading::ByPacket, Some(start)) = (self.reading, self.start) else { return };
+        let Some(position) = stdio::position(self.stream.0) else { return };
+        let moved = position.wrapping_sub(start + self.source.read_offset());
+        match error {
+            Error::Corrupt { place, .. } => place.offset = place.offset.wrapping_add(moved),
+            Error::Truncated { place, item_offset, .. } => {
+                place.offset = place.offset.wrapping_add(moved);
+                *item_offset = item_offset.wrapping_add(moved);
+            }
+            _ => {}
+        }
+    }
+
+    /// Puts the stream where libpcap's would stand after `lent` packets of the batch, and goes on by packet from there,
+    /// wherever it then stands. Does nothing where the stream has that position already, and where it has none.
+    pub(crate) fn stop_reading_ahead(&mut self, lent: usize) {
+        self.may_read_ahead = false;
+        let (Reading::Ahead, Some(start), None) = (self.reading, self.start, self.source.compression())
+        else {
+            return;
+        };
+        if stdio::set_position(self.stream.0, start + self.source.batch_offset()) {
+            self.reading = Reading::ByPacket;
+            self.waits_for_all.store(true, Ordering::Relaxed);
+            self.source.stop_reading_ahead(lent);
+        }
+    }
+
+    pub(crate) fn is_standard_input(&self) -> bool {
+        self.stream.0 == stdio::standard_input()
     }
 
     #[inline]
@@ -102,6 +167,19 @@ impl Drop for Owned {
     }
 }
 
+/// Who opened a stream, and can move it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Owner {
+    Library,
+    Program,
+}
+
+/// Whether a file that begins so is a pcap or pcapng file as libpcap knows them.
+fn is_plain(read: &[u8]) -> bool {
+    let magic = number(read, 0);
+    MAGICS.contains(&magic) || MAGICS.contains(&magic.swap_bytes()) || magic.to_ne_bytes() == SECTION
+}
+
 /// What a file's first bytes say that the reader of packets does not tell.
 #[derive(Debug, PartialEq, Eq)]
 struct Beginning {
@@ -147,7 +225,6 @@ fn number(bytes: &[u8], at: usize) -> u32 {
 
 /// Whether a pcapng file begins with a section of the other byte order.
 fn is_swapped_section(stream: &mut dyn Read, read: &mut Vec<u8>) -> Result<bool, Failure> {
-    const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
     if read[..MAGIC_LEN] != SECTION {
         return Ok(false);
     }
@@ -230,17 +307,27 @@ fn truncated(format: &str, item: &str, have: u64, missing: u64, begun: u64, snap
 ///
 /// # Safety
 /// `file` is an open stream that nobody else reads.
-unsafe fn open(file: *mut FILE, name: &str, precision: c_uint) -> Result<*mut Handle, Failure> {
+unsafe fn open(file: *mut FILE, name: &str, precision: c_uint, owner: Owner) -> Result<*mut Handle, Failure> {
     let precision = c_int::try_from(precision)
         .ok()
         .and_then(Precision::from_number)
         .ok_or_else(|| Failure::error(format!("unknown time stamp resolution {precision}")))?;
     // SAFETY: as the caller promises; the savefile drops its source before it closes the stream.
     let mut stream = unsafe { Stream::new(file) };
+    let start = stdio::position(file);
+    let waits_for_all = stream.waits_for_all();
     let mut read = Vec::new();
+    waits_for_all.store(true, Ordering::Relaxed);
     let beginning = beginning(&mut stream, &mut read)?;
+    let reading = if is_plain(&read) { Reading::ByPacket } else { Reading::Ahead };
+    waits_for_all.store(reading == Reading::ByPacket, Ordering::Relaxed);
+    let read_len = read.len() as u64;
     let reader = Box::new(io::Cursor::new(read).chain(stream));
-    let source = FileSource::from_reader(reader, name).map_err(|error| {
+    let source = FileSource::packets_from_reader(reader, name, reading).map_err(|error| {
+        if let (Error::NotACapture { .. }, Some(start)) = (&error, start) {
+            // Where libpcap leaves what it does not know, for the next one who looks at it.
+            stdio::set_position(file, start + read_len);
+        }
         // The reader does not say the format of what it could not open; the magic number has.
         failure(&error, if beginning.version.0 == 1 { "pcapng" } else { "pcap" }, u32::MAX)
     })?;
@@ -259,7 +346,22 @@ unsafe fn open(file: *mut FILE, name: &str, precision: c_uint) -> Result<*mut Ha
     let is_swapped = beginning.is_swapped;
     let snap_len = adjusted_snap_len(snap_len, link_type);
     let stream = Owned(file);
-    let savefile = Savefile { source, stream, link_type, snap_len: snap_len as u32, is_swapped, version };
+    let snap_len_u32 = snap_len as u32;
+    let mut savefile = Savefile {
+        source,
+        stream,
+        link_type,
+        snap_len: snap_len_u32,
+        is_swapped,
+        version,
+        start,
+        reading,
+        may_read_ahead: reading == Reading::ByPacket,
+        waits_for_all,
+    };
+    if owner == Owner::Program {
+        savefile.stop_reading_ahead(0);
+    }
     let mut state = State::new(Kind::File(Box::new(savefile)));
     state.dlt = c_int::from(link_type.dlt());
     state.dlt_extra = beginning.dlt_extra;
@@ -292,13 +394,13 @@ unsafe fn open_named(name: *const c_char, precision: c_uint) -> Result<*mut Hand
             return Err(Failure::error("The standard input is not open"));
         }
         // SAFETY: standard input is open, and the program reads from us now.
-        return unsafe { open(file, "stdin", precision) };
+        return unsafe { open(file, "stdin", precision, Owner::Library) };
     }
     // SAFETY: the name ends in a zero byte.
     let file = unsafe { stdio::open(name, &CString::from(c"rb")) }
         .map_err(|error| Failure::error(format!("{text}: {}", system_text(&error))))?;
     // SAFETY: the stream is new.
-    let opened = unsafe { open(file, &text, precision) };
+    let opened = unsafe { open(file, &text, precision, Owner::Library) };
     if opened.is_err() {
         // SAFETY: no handle has it.
         unsafe { libc::fclose(file) };
@@ -343,7 +445,7 @@ pub unsafe extern "C" fn pcap_fopen_offline_with_tstamp_precision(
     let body = || match file.is_null() {
         true => Err(Failure::error("Null FILE * pointer provided to savefile open routine")),
         // SAFETY: as the caller promises.
-        false => unsafe { open(file, "stream", precision) },
+        false => unsafe { open(file, "stream", precision, Owner::Program) },
     };
     // SAFETY: as the caller promises.
     unsafe { guard_into(errbuf, |_| ptr::null_mut(), body) }
@@ -457,6 +559,10 @@ mod tests {
             snap_len: 0,
             is_swapped: false,
             version: (2, 4),
+            start: None,
+            reading: Reading::Ahead,
+            may_read_ahead: false,
+            waits_for_all: Arc::default(),
         });
         assert_eq!(*LOG.lock().expect("a log"), ["source", "stream"]);
     }

@@ -30,6 +30,10 @@ pub unsafe extern "C" fn pcap_close(p: *mut Handle) {
         if let Some(dump) = state.extras.live_dump.take() {
             dump.join(true);
         }
+        // It stays open, and the program may read on behind the last packet.
+        if matches!(&state.kind, Kind::File(file) if file.is_standard_input()) {
+            state.stop_reading_ahead();
+        }
     });
 }
 
@@ -196,18 +200,22 @@ pub unsafe extern "C" fn pcap_bufsize(p: *mut Handle) -> c_int {
     }
 }
 
-/// `pcap_file(3PCAP)`: null for what is no file.
+/// `pcap_file(3PCAP)`: null for what is no file. The stream stands behind the last packet, and packets are read from
+/// where it stands, unless the file is packed.
 ///
 /// # Safety
 /// As for [`pcap_datalink`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_file(p: *mut Handle) -> *mut FILE {
     // SAFETY: as the caller promises.
-    let state = unsafe { p.as_ref().map(|handle| handle.state()) };
-    match state.map(|state| &state.kind) {
-        Some(Kind::File(file)) => file.file(),
-        _ => ptr::null_mut(),
-    }
+    let Some(state) = (unsafe { p.as_ref().map(|handle| handle.state()) }) else { return ptr::null_mut() };
+    guard(ptr::null_mut(), || {
+        state.stop_reading_ahead();
+        match &state.kind {
+            Kind::File(file) => file.file(),
+            _ => ptr::null_mut(),
+        }
+    })
 }
 
 fn fd(state: &State) -> c_int {

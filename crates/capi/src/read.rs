@@ -236,6 +236,15 @@ impl State {
         }
     }
 
+    /// Puts the stream of a file where the program expects it; see [`crate::offline`].
+    pub(crate) fn stop_reading_ahead(&mut self) {
+        // Before the first batch is asked for, none of its packets was handed out.
+        let lent = if self.at == usize::MAX { 0 } else { self.at };
+        if let Kind::File(file) = &mut self.kind {
+            file.stop_reading_ahead(lent);
+        }
+    }
+
     /// Whether the last `advance` brought packets.
     fn has_batch(&self) -> bool {
         match &self.kind {

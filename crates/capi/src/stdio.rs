@@ -1,17 +1,21 @@
 //! `FILE *` as something to read from: `pcap_file` must give a real one, and `pcap_fopen_offline` takes one.
 //!
 //! ```text
-//! a file:        fread(3) of as much as is wanted: stdio reads large pieces past its own buffer
-//! pipes and all  one byte, which waits; then what stdio has in its buffer by now, which does not
+//! a file:           fread(3) of as much as is wanted: stdio reads large pieces past its own buffer
+//! packet by packet  the same, of a header, then of a packet: what libpcap asks for
+//! pipes of packed   one byte, which waits; then what stdio has in its buffer by now, which does not
 //! ```
 //!
-//! fread(3) on a pipe waits until it has all that was asked for, so a reader of a live stream would see packets late.
+//! fread(3) on a pipe waits until it has all that was asked for, so a reader ahead of a live stream would see packets
+//! late.
 //!
 //! A signal that interrupts the wait ends the file with an error, as in libpcap: the program may want to end. So no error from here is of a kind after which
 //! readers try again.
 
 use std::ffi::{CString, c_char, c_int};
 use std::io::{self, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use libc::FILE;
 
@@ -44,10 +48,35 @@ pub(crate) unsafe fn open(name: *const c_char, mode: &CString) -> io::Result<*mu
     if file.is_null() { Err(io::Error::last_os_error()) } else { Ok(file) }
 }
 
+/// The first fields of glibc's `struct _IO_FILE`. Programs compiled years ago have `getc_unlocked` inlined, which reads
+/// these two pointers and moves the first: they cannot move, nor mean anything else.
+#[cfg(target_env = "gnu")]
+#[repr(C)]
+struct Begin {
+    flags: c_int,
+    read_ptr: *const u8,
+    read_end: *const u8,
+}
+
+/// Where a stream stands; none if it cannot be moved.
+pub(crate) fn position(file: *mut FILE) -> Option<u64> {
+    // SAFETY: the callers' streams are open.
+    u64::try_from(unsafe { libc::ftello(file) }).ok()
+}
+
+/// Moves a stream. Whether that went well.
+pub(crate) fn set_position(file: *mut FILE, position: u64) -> bool {
+    let Ok(position) = libc::off_t::try_from(position) else { return false };
+    // SAFETY: the callers' streams are open.
+    unsafe { libc::fseeko(file, position, libc::SEEK_SET) == 0 }
+}
+
 /// A stream that is read to its end or until it fails.
 pub(crate) struct Stream {
     file: *mut FILE,
     is_regular: bool,
+    /// Whether a read waits for all that is wanted, and fails if not all came before an error.
+    waits_for_all: Arc<AtomicBool>,
 }
 
 // SAFETY: stdio locks each stream for each call; the handle that has this one is used by one thread at a time.
@@ -62,18 +91,31 @@ impl Stream {
             let mut stat: libc::stat = std::mem::zeroed();
             libc::fstat(libc::fileno(file), &mut stat) == 0 && stat.st_mode & libc::S_IFMT == libc::S_IFREG
         };
-        Stream { file, is_regular }
+        Stream { file, is_regular, waits_for_all: Arc::default() }
     }
 
-    /// fread(3). An error that follows bytes is left to the next call.
+    /// The switch for reads that wait for all that is wanted, and fail if an error came before. A stream that was given
+    /// away is still switched by it.
+    pub(crate) fn waits_for_all(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.waits_for_all)
+    }
+
+    /// fread(3). An error that follows bytes is left to the next call, unless all are waited for.
     fn read_some(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        #[cfg(target_env = "gnu")]
+        if self.take_ready(buffer) {
+            return Ok(buffer.len());
+        }
         // SAFETY: pointer and length describe `buffer`, and the stream is open.
         let have = unsafe { libc::fread(buffer.as_mut_ptr().cast(), 1, buffer.len(), self.file) };
+        if have == buffer.len() {
+            return Ok(have);
+        }
         // Before any other call sets it.
         let error = io::Error::last_os_error();
         // Not ferror(3): it tells of all errors that there ever were, and this may be the end after one.
         // SAFETY: the stream is open.
-        if have > 0 || buffer.is_empty() || unsafe { libc::feof(self.file) } != 0 {
+        if have > 0 && !self.waits_for_all.load(Ordering::Relaxed) || unsafe { libc::feof(self.file) } != 0 {
             return Ok(have);
         }
         match error.kind() {
@@ -85,17 +127,29 @@ impl Stream {
     /// Bytes that stdio holds, which can be had without waiting.
     #[cfg(target_env = "gnu")]
     fn ready(&self) -> usize {
-        /// The first fields of glibc's `struct _IO_FILE`. Programs compiled years ago have `getc_unlocked` inlined, which reads these two pointers:
-        /// they cannot move.
-        #[repr(C)]
-        struct Begin {
-            flags: c_int,
-            read_ptr: *const u8,
-            read_end: *const u8,
-        }
         // SAFETY: the stream is open, and glibc lays it out so.
         let begin = unsafe { &*self.file.cast::<Begin>() };
         (begin.read_end as usize).saturating_sub(begin.read_ptr as usize)
+    }
+
+    /// As many calls of getc_unlocked(3) as `buffer` has room for, if stdio holds all of that; fread(3) costs more.
+    #[cfg(target_env = "gnu")]
+    #[inline]
+    fn take_ready(&self, buffer: &mut [u8]) -> bool {
+        if self.ready() < buffer.len() {
+            return false;
+        }
+        debug_assert!(!self.file.is_null());
+        // SAFETY: the stream is open, and glibc lays it out so; from `read_ptr` on it has as many bytes as were just
+        // asked for, which are not those of `buffer`. As with getc_unlocked(3) no other thread uses the stream: the
+        // handle is used by one thread at a time.
+        unsafe {
+            let begin = self.file.cast::<Begin>();
+            let from = (*begin).read_ptr;
+            std::ptr::copy_nonoverlapping(from, buffer.as_mut_ptr(), buffer.len());
+            (*begin).read_ptr = from.add(buffer.len());
+        }
+        true
     }
 
     #[cfg(not(target_env = "gnu"))]
@@ -107,7 +161,7 @@ impl Stream {
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let Some((first, rest)) = buffer.split_first_mut() else { return Ok(0) };
-        if self.is_regular {
+        if self.is_regular || self.waits_for_all.load(Ordering::Relaxed) {
             return self.read_some(buffer);
         }
         if self.read_some(std::slice::from_mut(first))? == 0 {

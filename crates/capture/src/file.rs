@@ -6,7 +6,7 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
-use tapline_file::{FileSource, InterfaceCounters, MergedSource, Order};
+use tapline_file::{FileSource, InterfaceCounters, InterfaceStatistics, MergedSource, Order};
 use tapline_packet::{Batch, Interface, InterfaceId};
 
 use crate::{Advance, Count, Error, InterfaceAccount, Loss, Place, Source};
@@ -63,13 +63,14 @@ impl FileInput {
         id: Option<InterfaceId>,
         file: &FileSource,
         index: usize,
+        last: Option<&InterfaceStatistics>,
     ) -> InterfaceAccount {
         let lent = id.and_then(|id| self.lent.get(id.0 as usize).copied()).unwrap_or(0);
         let counters = file.counters().get(index).copied().unwrap_or_default();
         let name = file.interfaces().get(index).map_or("", |interface| interface.name.as_str());
         let name = if name.is_empty() { file.name().to_owned() } else { format!("{} {name}", file.name()) };
         let mut account = InterfaceAccount::of_file(&name, lent);
-        account.losses = file_losses(file, index, counters);
+        account.losses = file_losses(last, counters);
         account.is_partial = !self.is_read;
         account
     }
@@ -77,8 +78,7 @@ impl FileInput {
 
 /// What the file itself says was lost when it was captured: its last statistics for the interface, or else the sum of
 /// the drop counts of its packets.
-fn file_losses(file: &FileSource, index: usize, counters: InterfaceCounters) -> Vec<Loss> {
-    let last = file.statistics().iter().rev().find(|statistics| statistics.interface.0 as usize == index);
+fn file_losses(last: Option<&InterfaceStatistics>, counters: InterfaceCounters) -> Vec<Loss> {
     let loss = |counter: &str, count| Loss {
         place: Place::File,
         counter: counter.to_owned(),
@@ -125,9 +125,15 @@ impl Source for FileInput {
     fn account(&mut self) -> Vec<InterfaceAccount> {
         let mut accounts: Vec<(Option<InterfaceId>, InterfaceAccount)> = Vec::new();
         for (number, file) in self.files.files().enumerate() {
-            accounts.extend((0..file.interfaces().len()).map(|index| {
+            let mut last = vec![None; file.interfaces().len()];
+            for statistics in file.statistics() {
+                if let Some(last) = last.get_mut(statistics.interface.0 as usize) {
+                    *last = Some(statistics);
+                }
+            }
+            accounts.extend(last.into_iter().enumerate().map(|(index, last)| {
                 let id = self.files.merged_id(number, InterfaceId(index as u32));
-                (id, self.interface_account(id, file, index))
+                (id, self.interface_account(id, file, index, last))
             }));
         }
         accounts.sort_by_key(|(id, _)| *id); // the order of the table, in which files may take turns

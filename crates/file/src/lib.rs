@@ -27,5 +27,5 @@ pub use input::Compression;
 pub use merge::{MergedSource, Order};
 pub use section::{InterfaceStatistics, Section};
 pub use section_reader::SectionReader;
-pub use source::{FileSource, InterfaceCounters};
+pub use source::{FileSource, InterfaceCounters, Reading};
 pub use write::{FileWriter, Files, Format, Plain, Precision, Progress, Rotation, WriteOptions, parse_size};

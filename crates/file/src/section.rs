@@ -3,6 +3,7 @@
 use tapline_packet::{InterfaceId, Timestamp};
 
 use crate::byte_order::ByteOrder;
+use crate::read::pcapng::Room;
 use crate::read::pcapng::option::{self, Options};
 
 /// Who wrote a section of a pcapng file, on what.
@@ -33,9 +34,13 @@ impl Section {
         }
     }
 
-    pub(crate) fn parse(order: ByteOrder, options: &[u8]) -> Section {
+    /// What the options say, as far as there is room.
+    pub(crate) fn parse(order: ByteOrder, options: &[u8], room: &mut Room) -> Section {
         let mut section = Section::default();
         for (code, value) in Options::new(order, options) {
+            if room.take(value.len()).is_none() {
+                break;
+            }
             let text = option::text(value);
             match code {
                 option::COMMENT => section.comments.push(text),

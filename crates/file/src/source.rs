@@ -14,6 +14,7 @@ use tapline_packet::{BATCH_MAX, Batch, Interface, Record};
 use crate::error::{Error, Place};
 use crate::input::{Compression, Input};
 use crate::read::detect::{self, DETECT_LEN, Format};
+use crate::read::pcapng::Keep;
 use crate::read::{Fault, Found, Parser, Stop, Window, erf, pcap, pcapng};
 use crate::section::{InterfaceStatistics, Section};
 
@@ -43,9 +44,30 @@ pub struct FileSource {
     lent: usize,
     /// The first batch was parsed when the file was opened.
     is_parsed: bool,
+    reading: Reading,
     /// What ended the file, told once all packets before it have been lent.
     pending: Option<Error>,
     is_ended: bool,
+}
+
+/// How far a source reads ahead of the packets that it lends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// As far as its buffer has room: the fastest.
+    Ahead,
+    /// Packet by packet: the reader stands behind the packet that was lent last. The next packet is read from where the
+    /// reader stands then, wherever that is, also after an end or an error.
+    ByPacket,
+}
+
+impl Reading {
+    /// The most bytes to read where `missing` are needed.
+    fn most(self, missing: usize) -> usize {
+        match self {
+            Reading::Ahead => usize::MAX,
+            Reading::ByPacket => missing,
+        }
+    }
 }
 
 /// What a file has given for one interface so far.
@@ -65,7 +87,7 @@ impl FileSource {
     pub fn open(path: &Path) -> Result<FileSource, Error> {
         let name = path.display().to_string();
         match Input::open(path) {
-            Ok(input) => FileSource::new(input, name),
+            Ok(input) => FileSource::new(input, name, Keep::All, Reading::Ahead),
             Err(source) => Err(Error::Open { name, source }),
         }
     }
@@ -75,21 +97,44 @@ impl FileSource {
     /// # Errors
     /// As with [`open`](Self::open).
     pub fn from_reader(reader: Box<dyn Read + Send>, name: &str) -> Result<FileSource, Error> {
+        FileSource::from_input(reader, name, Keep::All, Reading::Ahead)
+    }
+
+    /// Reads the packets alone: sections and statistics are passed over, and of a pcapng file's interfaces the first
+    /// stands for all of its link type, and a second one for all others. Opening reads up to the end of the file header
+    /// or of the first interface.
+    ///
+    /// # Errors
+    /// As with [`open`](Self::open).
+    pub fn packets_from_reader(
+        reader: Box<dyn Read + Send>,
+        name: &str,
+        reading: Reading,
+    ) -> Result<FileSource, Error> {
+        FileSource::from_input(reader, name, Keep::LinkTypes, reading)
+    }
+
+    fn from_input(
+        reader: Box<dyn Read + Send>,
+        name: &str,
+        keep: Keep,
+        reading: Reading,
+    ) -> Result<FileSource, Error> {
         match Input::new(reader, None) {
-            Ok(input) => FileSource::new(input, name.to_owned()),
+            Ok(input) => FileSource::new(input, name.to_owned(), keep, reading),
             Err(source) => Err(Error::Open { name: name.to_owned(), source }),
         }
     }
 
-    fn new(mut input: Input, name: String) -> Result<FileSource, Error> {
+    fn new(mut input: Input, name: String, keep: Keep, reading: Reading) -> Result<FileSource, Error> {
         let mut interfaces = Vec::new();
         let format = detect_format(&mut input, &name)?;
         let parser = match format {
-            Format::Pcap => read_pcap_header(&mut input, &name, &mut interfaces)?,
-            Format::Pcapng => Parser::Pcapng(Box::new(pcapng::Parser::new())),
+            Format::Pcap => read_pcap_header(&mut input, &name, &mut interfaces, reading)?,
+            Format::Pcapng => Parser::Pcapng(Box::new(pcapng::Parser::new(keep))),
             Format::Erf => Parser::Erf(erf::Parser::default()),
         };
-        let head = head(&mut input);
+        let head = head(&mut input, reading);
         let mut source = FileSource {
             name,
             input,
@@ -101,6 +146,7 @@ impl FileSource {
             head,
             lent: 0,
             is_parsed: false,
+            reading,
             pending: None,
             is_ended: false,
         };
@@ -143,7 +189,10 @@ impl FileSource {
     /// # Errors
     /// What stands in the file before the fault has been lent by then. After an error the source is at its end.
     pub fn advance(&mut self) -> Result<bool, Error> {
-        if !std::mem::take(&mut self.is_parsed) {
+        if self.reading == Reading::ByPacket {
+            self.input.free_former();
+            self.step();
+        } else if !std::mem::take(&mut self.is_parsed) {
             self.give_back();
             self.parse_batch();
         }
@@ -172,7 +221,7 @@ impl FileSource {
         &self.counters
     }
 
-    /// The sections of a pcapng file met so far: who wrote them, and comments.
+    /// The sections of a pcapng file met so far, the first 4,096: who wrote them, and comments.
     pub fn sections(&self) -> &[Section] {
         match &self.parser {
             Parser::Pcapng(parser) => &parser.sections,
@@ -180,12 +229,46 @@ impl FileSource {
         }
     }
 
-    /// The interface statistics that a pcapng file carries, as far as it was read.
+    /// The interface statistics that a pcapng file carries, as far as it was read: all of a file that has few, of
+    /// others at least the last of each interface.
     pub fn statistics(&self) -> &[InterfaceStatistics] {
         match &self.parser {
             Parser::Pcapng(parser) => &parser.statistics,
             _ => &[],
         }
+    }
+
+    /// The place in the unpacked file where the batch was read from. It holds packets, and blocks that say nothing of
+    /// others; before the first batch and at the end of the file it is the place where reading goes on.
+    pub fn batch_offset(&self) -> u64 {
+        self.input.offset()
+    }
+
+    /// The place in the unpacked file up to which it was read.
+    pub fn read_offset(&self) -> u64 {
+        self.input.offset() + self.input.len() as u64
+    }
+
+    /// Goes over to [`Reading::Ahead`], from behind the packet that was lent last.
+    pub fn read_ahead(&mut self) {
+        self.records.clear();
+        self.lent = 0;
+        self.input.restart();
+        self.reading = Reading::Ahead;
+    }
+
+    /// Goes over to [`Reading::ByPacket`]. The caller has put the reader of a file that is not packed to
+    /// [`batch_offset`](Self::batch_offset) before. It is left behind the batch's first `lent` packets; at the end of
+    /// the file, or behind damage that was told, it is left where reading it packet by packet ends. The bytes of the
+    /// batch stay until the next [`advance`](Self::advance); the batch is empty.
+    pub fn stop_reading_ahead(&mut self, lent: usize) {
+        let steps = if self.is_ended && self.records.is_empty() { 1 } else { lent };
+        self.reading = Reading::ByPacket;
+        self.input.change_buffer();
+        for _ in 0..steps {
+            self.step();
+        }
+        self.records.clear();
     }
 
     /// Bytes read of the file as it lies on disk, and how many it has, if it is a file.
@@ -217,6 +300,22 @@ impl FileSource {
         self.records.clear();
     }
 
+    /// Reads the next packet from where the reader stands.
+    fn step(&mut self) {
+        self.records.clear();
+        self.lent = 0;
+        (self.pending, self.is_ended, self.is_parsed) = (None, false, false);
+        self.parser.restart();
+        self.input.restart();
+        // What every item has at least: without it there is nothing to parse.
+        if self.input.fill_up_to(self.parser.item_len_min()) {
+            self.parse_batch();
+        } else {
+            self.is_ended = true;
+            self.pending = self.why_ended(Stop::Full);
+        }
+    }
+
     fn parse_batch(&mut self) {
         while self.records.is_empty() && !self.is_ended {
             self.parse_more();
@@ -233,8 +332,10 @@ impl FileSource {
         }
         self.give_back();
         match stop {
-            Ok(stop) => {
-                if !self.input.fill() {
+            Ok(Stop::Full) => {}
+            Ok(stop @ Stop::Need { len, .. }) => {
+                let missing = (len as usize).saturating_sub(self.input.len());
+                if !self.input.fill_up_to(self.reading.most(missing)) {
                     self.is_ended = true;
                     self.pending = self.why_ended(stop);
                 }
@@ -321,8 +422,11 @@ fn read_fault(name: String, place: Place, source: io::Error, compression: Option
 }
 
 /// The first bytes of the file, while the window has not moved past them: a pcap file's header has come by now, and is as long.
-fn head(input: &mut Input) -> Vec<u8> {
-    while input.window().0.len() < pcap::FILE_HEADER_LEN && input.fill() {}
+fn head(input: &mut Input, reading: Reading) -> Vec<u8> {
+    let mut missing = pcap::FILE_HEADER_LEN.saturating_sub(input.window().0.len());
+    while missing > 0 && input.fill_up_to(reading.most(missing)) {
+        missing = pcap::FILE_HEADER_LEN.saturating_sub(input.window().0.len());
+    }
     let (bytes, _) = input.window();
     bytes[..bytes.len().min(pcap::FILE_HEADER_LEN)].to_vec()
 }
@@ -352,21 +456,32 @@ fn no_format(input: &mut Input, name: String) -> Error {
     }
 }
 
-fn read_pcap_header(input: &mut Input, name: &str, interfaces: &mut Vec<Interface>) -> Result<Parser, Error> {
+fn read_pcap_header(
+    input: &mut Input,
+    name: &str,
+    interfaces: &mut Vec<Interface>,
+    reading: Reading,
+) -> Result<Parser, Error> {
     loop {
         let (bytes, start) = input.window();
         let bytes = &bytes[start..];
         // The format was detected by these four.
         let header_len = bytes.first_chunk().map_or(pcap::FILE_HEADER_LEN, |magic| pcap::header_len(*magic));
         if bytes.len() < header_len {
-            let missing = (header_len - bytes.len()) as u64;
-            if input.fill() {
+            let missing = header_len - bytes.len();
+            if input.fill_up_to(reading.most(missing)) {
                 continue;
             }
             let (name, place) = (name.to_owned(), place(input, input.len()));
             return Err(match input.take_fault() {
                 Some(source) => read_fault(name, place, source, input.compression()),
-                None => Error::Truncated { name, place, item: "file header", item_offset: 0, missing },
+                None => Error::Truncated {
+                    name,
+                    place,
+                    item: "file header",
+                    item_offset: 0,
+                    missing: missing as u64,
+                },
             });
         }
         if bytes.len() < LAYOUT_TRIAL_LEN && input.is_file() && input.fill() {

@@ -3,10 +3,12 @@
 mod samples;
 
 use std::io::Cursor;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use proptest::prelude::*;
 use samples::{Noise, mutate, read, small_files};
-use tapline_file::{FileSource, MergedSource, Order};
+use tapline_file::{FileSource, MergedSource, Order, Reading};
 
 #[test]
 fn mutated_files_end_in_packets_or_an_error() {
@@ -105,4 +107,101 @@ fn merged_pcapng_files_get_interfaces_of_their_own() {
     }
     assert_eq!((counts, merged.interfaces().len()), ([5, 5], 2));
     assert!(merged.files().all(|file| file.counters()[0].packets == 5));
+}
+
+/// Interfaces beyond the limit end the file, in one section and in many; a section after a section of the same
+/// interfaces does not count.
+#[test]
+fn interfaces_have_a_limit() {
+    const MAX: usize = 65_536;
+    let mut one = samples::Bytes::new(tapline_file::ByteOrder::Little);
+    one.section(&[]);
+    let mut many = one.clone();
+    for number in 0..=MAX {
+        one.interface(1, 0, &[]);
+        many.section(&[]).interface(1, number as u32, &[]);
+    }
+    for file in [one, many] {
+        let whole = read(&file.bytes);
+        let error = whole.error.expect("too many").to_string();
+        assert!(error.ends_with("the file describes more than 65536 interfaces"), "{error}");
+        assert_eq!(whole.interfaces.len(), MAX);
+    }
+    let mut same = samples::Bytes::new(tapline_file::ByteOrder::Little);
+    for _ in 0..=MAX {
+        same.section(&[]).interface(1, 0, &[(2, b"eth0"), (3, &[b'x'; 1000])]);
+    }
+    let whole = read(&same.bytes);
+    assert!(whole.error.is_none(), "{:?}", whole.error);
+    assert_eq!(whole.interfaces.len(), 1);
+}
+
+/// Names and options of interfaces take so much memory and no more.
+#[test]
+fn descriptions_of_interfaces_have_a_limit() {
+    let mut file = samples::Bytes::new(tapline_file::ByteOrder::Little);
+    file.section(&[]);
+    let options: Vec<(u16, &[u8])> = vec![(99, b""); 1 << 17];
+    for _ in 0..11 {
+        file.interface(1, 0, &options);
+    }
+    let whole = read(&file.bytes);
+    let error = whole.error.expect("too much").to_string();
+    assert!(error.ends_with("the file describes its interfaces in more than 67108864 bytes"), "{error}");
+    assert_eq!(whole.interfaces.len(), 10);
+}
+
+/// Sections and statistics come in any number, and only some are kept.
+#[test]
+fn sections_and_statistics_are_kept_up_to_a_limit() {
+    let mut file = samples::Bytes::new(tapline_file::ByteOrder::Little);
+    (0..10_000).for_each(|_| _ = file.section(&[(1, b"a comment")]));
+    file.interface(1, 0, &[]).interface(1, 0, &[]);
+    for count in 0..20_000u32 {
+        // Of the first interface once, of the second each other time.
+        let statistics = file.body(|b| {
+            b.u32(u32::from(count > 0)).u32(0).u32(count);
+        });
+        file.block(5, &statistics);
+    }
+    let mut source = FileSource::from_reader(Box::new(Cursor::new(file.bytes)), "x").unwrap();
+    assert!(samples::read_source(&mut source).error.is_none());
+    assert_eq!(source.sections().len(), 4096);
+    let statistics = source.statistics();
+    assert!(statistics.len() <= 4100, "{}", statistics.len());
+    let last_of = |interface| statistics.iter().rev().find(|found| found.interface.0 == interface);
+    let ticks = |interface| last_of(interface).expect("kept").taken.as_nanos() / 1000;
+    assert_eq!((ticks(0), ticks(1)), (0, 19_999));
+}
+
+/// Packet by packet no byte is read beyond the packet that is lent.
+#[test]
+fn packet_by_packet_nothing_is_read_ahead() {
+    for (name, file) in small_files().iter().filter(|(name, _)| !name.contains("erf")) {
+        let read_len = Arc::new(AtomicUsize::new(0));
+        let reader = Counted { bytes: file.bytes.clone(), read_len: Arc::clone(&read_len) };
+        let mut source = FileSource::packets_from_reader(Box::new(reader), name, Reading::ByPacket).unwrap();
+        let mut ends = Vec::new();
+        while let Ok(true) = source.advance() {
+            assert_eq!(source.batch().len(), 1, "{name}");
+            ends.push(read_len.load(Ordering::Relaxed));
+        }
+        assert_eq!(ends, file.packet_ends, "{name}");
+    }
+}
+
+/// A file in memory that tells how much of it was read.
+struct Counted {
+    bytes: Vec<u8>,
+    read_len: Arc<AtomicUsize>,
+}
+
+impl std::io::Read for Counted {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        let rest = &self.bytes[self.read_len.load(Ordering::Relaxed)..];
+        let len = buffer.len().min(rest.len());
+        buffer[..len].copy_from_slice(&rest[..len]);
+        self.read_len.fetch_add(len, Ordering::Relaxed);
+        Ok(len)
+    }
 }

@@ -49,6 +49,8 @@ pub(crate) struct Input {
     raw_read: Arc<AtomicU64>,
     raw_len: Option<u64>,
     buffer: Vec<u8>,
+    /// A former buffer, in which packets are still lent.
+    former: Vec<u8>,
     start: usize,
     end: usize,
     offset: u64,
@@ -93,6 +95,7 @@ impl Input {
             raw_read,
             raw_len,
             buffer,
+            former: Vec::new(),
             start: 0,
             end,
             offset: 0,
@@ -138,11 +141,17 @@ impl Input {
     /// Moves the window to the front of the buffer and reads once behind it. Whether bytes came; if not, the stream is
     /// at its end or failed (see [`take_fault`](Self::take_fault)).
     pub(crate) fn fill(&mut self) -> bool {
+        self.fill_up_to(usize::MAX)
+    }
+
+    /// [`fill`](Self::fill) with at most `most` bytes.
+    pub(crate) fn fill_up_to(&mut self, most: usize) -> bool {
         if !matches!(self.state, State::Open) {
             return false;
         }
         self.make_room();
-        match read_once(&mut self.reader, &mut self.buffer[self.end..]) {
+        let room_end = self.end.saturating_add(most).min(self.buffer.len());
+        match read_once(&mut self.reader, &mut self.buffer[self.end..room_end]) {
             Ok(0) => self.state = State::Ended,
             Ok(len) => {
                 self.end += len;
@@ -151,6 +160,25 @@ impl Input {
             Err(error) => self.state = State::Failed(Some(error)),
         }
         false
+    }
+
+    /// Empties the window, to go on where the reader stands, even behind an end or a failure.
+    pub(crate) fn restart(&mut self) {
+        self.offset += self.end as u64;
+        (self.start, self.end) = (0, 0);
+        self.state = State::Open;
+    }
+
+    /// Leaves the buffer as it is for the packets lent in it, until [`free_former`](Self::free_former), and reads into
+    /// a new one.
+    pub(crate) fn change_buffer(&mut self) {
+        self.former = std::mem::replace(&mut self.buffer, vec![0; BUFFER_LEN]);
+        self.restart();
+    }
+
+    /// Frees the former buffer.
+    pub(crate) fn free_former(&mut self) {
+        self.former = Vec::new();
     }
 
     /// Why the stream ended, if it failed; given out once.
@@ -172,10 +200,12 @@ impl Input {
     }
 
     fn make_room(&mut self) {
-        self.buffer.copy_within(self.start..self.end, 0);
-        self.offset += self.start as u64;
-        self.end -= self.start;
-        self.start = 0;
+        if self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            self.offset += self.start as u64;
+            self.end -= self.start;
+            self.start = 0;
+        }
         if self.end == self.buffer.len() {
             self.buffer.resize(self.buffer.len() * 2, 0);
         }
@@ -191,8 +221,8 @@ struct Counting {
 impl Read for Counting {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let len = self.reader.read(buffer)?;
-        // Relaxed: one thread reads the file; others only look.
-        self.count.fetch_add(len as u64, Ordering::Relaxed);
+        // One thread reads the file; others only look: no need to add in one step, which costs more than a small read.
+        self.count.store(self.count.load(Ordering::Relaxed) + len as u64, Ordering::Relaxed);
         Ok(len)
     }
 }

@@ -44,7 +44,7 @@ impl Found<'_> {
 /// Why a parser stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// The batch is full.
+    /// The batch is full, or ends here for another reason.
     Full,
     /// The item at the window's `at` is not there as a whole.
     Need {
@@ -78,6 +78,22 @@ impl Fault {
 }
 
 impl Parser {
+    /// The length of the shortest item.
+    pub(crate) fn item_len_min(&self) -> usize {
+        match self {
+            Parser::Pcap(parser) => parser.record_header_len(),
+            Parser::Pcapng(_) => pcapng::BLOCK_HEADER_LEN,
+            Parser::Erf(_) => erf::HEADER_LEN,
+        }
+    }
+
+    /// Forgets what was begun, as the next byte is the first of an item.
+    pub(crate) fn restart(&mut self) {
+        if let Parser::Pcapng(parser) = self {
+            parser.restart();
+        }
+    }
+
     /// Walks the window until the batch is full or an item is not there as a whole.
     pub(crate) fn parse(&mut self, window: &mut Window<'_>, found: &mut Found<'_>) -> Result<Stop, Fault> {
         match self {

@@ -200,6 +200,11 @@ impl Parser {
         }
     }
 
+    /// Bytes of a record's header.
+    pub(crate) fn record_header_len(&self) -> usize {
+        self.layout.len()
+    }
+
     /// Whether records are as nearly every file has them.
     fn is_plain(&self) -> bool {
         self.layout == Layout::Standard

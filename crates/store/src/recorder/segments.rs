@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tapline_sys::disk;
 
@@ -163,11 +163,7 @@ impl Segments {
         let missing = self.count_max - self.numbers.len() - self.spares.len();
         let len = self.catalog.segment_len();
         let wanted = missing as u64 * len;
-        let root = self.catalog.root();
-        let free = disk::space(root).map_or(u64::MAX, |space| space.free);
-        if wanted > free {
-            return Err(Error::NoRoom { path: root.to_owned(), wanted, free });
-        }
+        check_room(self.catalog.root(), wanted)?;
         for at in 0..missing {
             // No segment has this number yet.
             let path = self.spare_path(u64::MAX / 2 + at as u64 + self.spares.len() as u64);
@@ -180,6 +176,18 @@ impl Segments {
     }
 }
 
+/// Whether the disk of a directory, or of the first one above that is there, has so many bytes to give.
+pub(super) fn check_room(root: &Path, wanted: u64) -> Result<(), Error> {
+    let there = root.ancestors().find(|path| path.exists());
+    let there = there.filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // A file system that does not tell is asked when segments are reserved.
+    let free = disk::space(there).map_or(u64::MAX, |space| space.free);
+    if wanted > free {
+        return Err(Error::NoRoom { path: root.to_owned(), wanted, free });
+    }
+    Ok(())
+}
+
 /// How many segments a store of this size has.
 pub(super) fn count_max(size: u64, segment_len: u64) -> Result<usize, Error> {
     let count = size / segment_len.max(1);
@@ -190,11 +198,11 @@ pub(super) fn count_max(size: u64, segment_len: u64) -> Result<usize, Error> {
     Ok(count as usize)
 }
 
-fn open(path: &std::path::Path) -> io::Result<File> {
+fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(path)
 }
 
-fn open_new(path: &std::path::Path) -> io::Result<File> {
+fn open_new(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).open(path)
 }
 

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tapline_file::SectionReader;
 use tapline_packet::Timestamp;
 
-use super::segments::{Fresh, Segments, count_max};
+use super::segments::{Fresh, Segments, check_room, count_max};
 use super::{RecorderSettings, Totals};
 use crate::catalog::Catalog;
 use crate::chunk::{self, ChunkBuilder, ChunkHead, is_intact};
@@ -119,7 +119,8 @@ impl Writing {
             Err(Error::NoStore { .. }) => {
                 let segment_len = settings.segment_len.unwrap_or(SEGMENT_LEN_DEFAULT);
                 // Before anything is made.
-                count_max(settings.size, segment_len)?;
+                let count = count_max(settings.size, segment_len)?;
+                check_room(root, count as u64 * segment_len)?;
                 Catalog::create(root, segment_len)?
             }
             catalog => catalog?,

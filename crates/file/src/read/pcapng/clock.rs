@@ -6,40 +6,30 @@
 
 use tapline_packet::{Resolution, Timestamp};
 
-/// Turns ticks into times.
+/// Turns ticks into times. Small, as a file may describe a million interfaces.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Clock {
-    scale: Scale,
-    offset_ns: i128,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Scale {
-    /// Nanoseconds in a tick.
-    Times(u64),
-    /// Ticks in a nanosecond.
-    Over(u128),
-    /// 2^-n seconds.
-    Shift(u32),
+    /// Nanoseconds in a tick, where that is a whole number and times have no offset; 0 where it takes more.
+    tick_ns: u32,
+    resolution: Resolution,
+    offset_seconds: i64,
 }
 
 impl Clock {
     pub(super) fn new(resolution: Resolution, offset_seconds: i64) -> Clock {
-        let scale = match resolution {
-            Resolution::Decimal(n @ 0..=9) => Scale::Times(10u64.pow(9 - u32::from(n))),
-            // Beyond 10^-47 s not even 2^64 ticks make a nanosecond.
-            Resolution::Decimal(n) => Scale::Over(10u128.checked_pow(u32::from(n) - 9).unwrap_or(u128::MAX)),
-            Resolution::Binary(n) => Scale::Shift(u32::from(n)),
+        let tick_ns = match (resolution, offset_seconds) {
+            (Resolution::Decimal(n @ 0..=9), 0) => 10u32.pow(9 - u32::from(n)),
+            _ => 0,
         };
-        Clock { scale, offset_ns: i128::from(offset_seconds) * 1_000_000_000 }
+        Clock { tick_ns, resolution, offset_seconds }
     }
 
     /// The time of a tick; what is out of range is clamped, what is finer than a nanosecond is cut off.
     #[inline]
     pub(super) fn timestamp(&self, high: u32, low: u32) -> Timestamp {
         let ticks = u64::from(high) << 32 | u64::from(low);
-        if let (Scale::Times(factor), 0) = (self.scale, self.offset_ns)
-            && let Some(nanos) = ticks.checked_mul(factor)
+        if self.tick_ns != 0
+            && let Some(nanos) = ticks.checked_mul(u64::from(self.tick_ns))
             && let Ok(nanos) = i64::try_from(nanos)
         {
             return Timestamp::from_nanos(nanos);
@@ -50,13 +40,14 @@ impl Clock {
     #[cold]
     fn wide(&self, ticks: u64) -> Timestamp {
         let ticks = u128::from(ticks);
-        let nanos = match self.scale {
-            Scale::Times(factor) => ticks * u128::from(factor),
-            Scale::Over(divisor) => ticks / divisor,
-            Scale::Shift(n) => (ticks * 1_000_000_000).checked_shr(n).unwrap_or(0),
+        let nanos = match self.resolution {
+            Resolution::Decimal(n @ 0..=9) => ticks * 10u128.pow(9 - u32::from(n)),
+            // Beyond 10^-47 s not even 2^64 ticks make a nanosecond.
+            Resolution::Decimal(n) => ticks / 10u128.checked_pow(u32::from(n) - 9).unwrap_or(u128::MAX),
+            Resolution::Binary(n) => (ticks * 1_000_000_000).checked_shr(u32::from(n)).unwrap_or(0),
         };
         // At most 2^64 * 10^9 and 2^63 * 10^9: far below 2^127.
-        let nanos = nanos as i128 + self.offset_ns;
+        let nanos = nanos as i128 + i128::from(self.offset_seconds) * 1_000_000_000;
         Timestamp::from_nanos(nanos.clamp(i64::MIN.into(), i64::MAX.into()) as i64)
     }
 }

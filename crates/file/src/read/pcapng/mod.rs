@@ -15,10 +15,15 @@
 //! option  = code u16, length u16, value, padding to 4; code 0 ends the list
 //! ```
 //!
-//! Limits: a block that we look into has at most [`BLOCK_LEN_MAX`] bytes or what its link type needs, as in libpcap.
+//! Limits: a block that we look into has at most [`BLOCK_LEN_MAX`] bytes or what its link type needs, as in libpcap. A
+//! file has at most [`INTERFACES_MAX`] interfaces, described in as much text and options as [`Room`] has; a reader of
+//! packets alone keeps 32 bytes for each interface of a section, at most [`SECTION_INTERFACES_MAX`].
 
 mod clock;
 pub(crate) mod option;
+mod room;
+
+use std::collections::HashSet;
 
 use tapline_packet::{
     Direction, Interface, InterfaceId, LinkType, Meta, PacketType, Record, Resolution, Timestamp,
@@ -26,6 +31,7 @@ use tapline_packet::{
 
 use self::clock::Clock;
 use self::option::{Options, to_native};
+pub(crate) use self::room::Room;
 use super::pseudo_header::PseudoHeader;
 use super::{Fault, Found, Stop, Window};
 use crate::byte_order::ByteOrder;
@@ -45,7 +51,7 @@ pub(crate) const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 
 /// Type and two lengths.
 const BLOCK_LEN_MIN: u32 = 12;
-const BLOCK_HEADER_LEN: usize = 8;
+pub(crate) const BLOCK_HEADER_LEN: usize = 8;
 const TRAILER_LEN: usize = 4;
 
 /// Bytes of the fixed parts, with the block header.
@@ -62,15 +68,37 @@ pub(crate) const BLOCK_LEN_MAX: u32 = 16 << 20;
 /// Room for a packet block's headers and options beside its data (libpcap's `MAX_BLOCKSIZE_FOR_SNAPLEN`).
 const PACKET_BLOCK_EXTRA: u32 = 131_072 + 32;
 
-/// The most interfaces that one section may describe.
-pub(crate) const INTERFACES_MAX: usize = 1 << 20;
+/// The most interfaces that a file may describe, those of all sections together.
+pub(crate) const INTERFACES_MAX: usize = 1 << 16;
+
+/// The most interfaces that a section may describe to a reader of packets alone.
+const SECTION_INTERFACES_MAX: usize = 1 << 20;
+
+/// Sections of which is kept what they say.
+const SECTIONS_MAX: usize = 4096;
+
+/// Interface statistics that are kept beside two of each interface.
+const STATISTICS_MORE: usize = 4096;
 
 /// The drop count of an obsolete packet block that says "unknown".
 const DROPS_UNKNOWN: u16 = 0xffff;
 
+/// What is kept of a file besides its packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// Sections, interfaces and their statistics.
+    All,
+    /// Which packets have the link type of the first interface: id 0; all others have id 1. A batch begins and ends
+    /// with packets between which no block changes what later ones mean, and an interface ends a walk.
+    LinkTypes,
+}
+
 /// Reads blocks.
 #[derive(Debug)]
 pub(crate) struct Parser {
+    keep: Keep,
+    /// What is left for text and options.
+    room: Room,
     order: ByteOrder,
     /// The interfaces of this section, by its own numbers.
     interfaces: Vec<SectionInterface>,
@@ -102,8 +130,10 @@ struct Block {
 
 impl Parser {
     /// A parser that stands before the first section header.
-    pub(crate) fn new() -> Parser {
+    pub(crate) fn new(keep: Keep) -> Parser {
         Parser {
+            keep,
+            room: Room::default(),
             order: ByteOrder::NATIVE,
             interfaces: Vec::new(),
             previous: Vec::new(),
@@ -124,6 +154,8 @@ impl Parser {
 
     /// Walks the window until the batch is full or a block is not there as a whole.
     pub(crate) fn parse(&mut self, window: &mut Window<'_>, found: &mut Found<'_>) -> Result<Stop, Fault> {
+        // Whether a block was read that says what later ones mean.
+        let mut is_told = false;
         while !found.is_full() {
             if let Some(stop) = self.pass_over(window) {
                 return Ok(stop);
@@ -137,6 +169,9 @@ impl Parser {
                 self.order = byte_order(magic)?;
             }
             let block = self.block(rest)?;
+            if self.ends_batch(block.kind, is_told, found) {
+                return Ok(Stop::Full);
+            }
             if !is_read(block.kind) {
                 (self.skip, self.skipped) = (block.len as u64, 0);
                 continue;
@@ -147,8 +182,27 @@ impl Parser {
             self.check_trailer(&rest[..block.len])?;
             self.read(block, window, found)?;
             window.at += block.len;
+            is_told |= tells(block.kind);
+            if self.keep == Keep::LinkTypes && block.kind == INTERFACE_DESCRIPTION {
+                return Ok(Stop::Full);
+            }
         }
         Ok(Stop::Full)
+    }
+
+    /// A parser that stands before a block, whatever it has passed over.
+    pub(crate) fn restart(&mut self) {
+        (self.skip, self.skipped) = (0, 0);
+    }
+
+    /// Whether the batch, or the walk before one, ends with this block, so that each batch can be read again from its
+    /// first byte.
+    fn ends_batch(&self, kind: u32, is_told: bool, found: &Found<'_>) -> bool {
+        self.keep == Keep::LinkTypes
+            && match tells(kind) {
+                true => !found.records.is_empty(),
+                false => is_told && is_read(kind),
+            }
     }
 
     /// Passes over what is left of a block that is not read; `Some` if it goes on beyond the window.
@@ -187,7 +241,9 @@ impl Parser {
         match block.kind {
             SECTION_HEADER => self.section(&window.bytes[start..end]),
             INTERFACE_DESCRIPTION => self.interface(&window.bytes[start..end], found.interfaces),
-            INTERFACE_STATISTICS => self.interface_statistics(&window.bytes[start..end]),
+            INTERFACE_STATISTICS => {
+                self.interface_statistics(&window.bytes[start..end], found.interfaces.len())
+            }
             _ => {
                 let record = match block.kind {
                     ENHANCED_PACKET => self.enhanced(&mut window.bytes[..end], start)?,
@@ -207,54 +263,112 @@ impl Parser {
         if major != 1 || !matches!(minor, 0 | 2) {
             return Err(Fault::new(format!("this is version {major}.{minor} of pcapng; 1.0 can be read")));
         }
+        if self.keep == Keep::LinkTypes {
+            self.interfaces.clear();
+            return Ok(());
+        }
         self.previous = self.interfaces.drain(..).map(|interface| interface.id).collect();
-        self.sections.push(Section::parse(self.order, &block[SECTION_HEADER_LEN..]));
+        if self.sections.len() < SECTIONS_MAX {
+            self.sections.push(Section::parse(self.order, &block[SECTION_HEADER_LEN..], &mut self.room));
+        }
         Ok(())
     }
 
     fn interface(&mut self, block: &[u8], all: &mut Vec<Interface>) -> Result<(), Fault> {
         need(block, INTERFACE_HEADER_LEN, "interface description")?;
-        if self.interfaces.len() == INTERFACES_MAX {
-            return Err(Fault::new(format!("a section describes more than {INTERFACES_MAX} interfaces")));
-        }
         let link_type = LinkType::from_dlt(self.order.u16(block, 8));
+        let snap_len = self.order.u32(block, 12);
         let options = &block[INTERFACE_HEADER_LEN..];
-        let mut interface = option::interface(self.order, link_type, options);
-        interface.snap_len = self.order.u32(block, 12);
+        let resolution = option::resolution(self.order, options);
+        let id = match self.keep {
+            Keep::All => self.table_entry(link_type, snap_len, options, all)?,
+            Keep::LinkTypes => self.link_type_entry(link_type, snap_len, resolution, all)?,
+        };
         let packets_max = link_type.snap_len_max().saturating_add(PACKET_BLOCK_EXTRA);
         self.block_len_max = self.block_len_max.max(packets_max);
         self.interfaces.push(SectionInterface {
-            id: InterfaceId(0),
-            clock: Clock::new(interface.resolution, option::time_offset(self.order, options)),
-            snap_len: interface.snap_len,
+            id,
+            clock: Clock::new(resolution, option::time_offset(self.order, options)),
+            snap_len,
             link_type,
             pseudo_header: PseudoHeader::to_swap(self.order, link_type),
         });
-        let index = self.interfaces.len() - 1;
-        self.interfaces[index].id = self.identify(index, interface, all);
         Ok(())
     }
 
+    /// The number of the section's next interface in the file's table.
+    ///
     /// An interface that the section before described in the same place and in the same words is the same interface:
     /// files that were put together, or written in pieces, keep one table.
-    fn identify(&self, index: usize, interface: Interface, all: &mut Vec<Interface>) -> InterfaceId {
-        if let Some(&id) = self.previous.get(index)
+    fn table_entry(
+        &mut self,
+        link_type: LinkType,
+        snap_len: u32,
+        options: &[u8],
+        all: &mut Vec<Interface>,
+    ) -> Result<InterfaceId, Fault> {
+        let room = self.room;
+        let Some(mut interface) = option::interface(self.order, link_type, options, &mut self.room) else {
+            let max = Room::MAX;
+            return Err(Fault::new(format!("the file describes its interfaces in more than {max} bytes")));
+        };
+        interface.snap_len = snap_len;
+        if let Some(&id) = self.previous.get(self.interfaces.len())
             && all.get(id.0 as usize) == Some(&interface)
         {
-            return id;
+            self.room = room;
+            return Ok(id);
+        }
+        if all.len() == INTERFACES_MAX {
+            return Err(Fault::new(format!("the file describes more than {INTERFACES_MAX} interfaces")));
         }
         all.push(interface);
-        InterfaceId(all.len() as u32 - 1)
+        Ok(InterfaceId(all.len() as u32 - 1))
     }
 
-    fn interface_statistics(&mut self, block: &[u8]) -> Result<(), Fault> {
+    /// One of two entries: the first interface's for all of its link type, and that of the first one of another link
+    /// type for the rest.
+    fn link_type_entry(
+        &self,
+        link_type: LinkType,
+        snap_len: u32,
+        resolution: Resolution,
+        all: &mut Vec<Interface>,
+    ) -> Result<InterfaceId, Fault> {
+        if self.interfaces.len() == SECTION_INTERFACES_MAX {
+            let max = SECTION_INTERFACES_MAX;
+            return Err(Fault::new(format!("a section describes more than {max} interfaces")));
+        }
+        let id = usize::from(all.first().is_some_and(|first| first.link_type != link_type));
+        if all.len() == id {
+            all.push(Interface { snap_len, resolution, ..Interface::new("", link_type) });
+        }
+        Ok(InterfaceId(id as u32))
+    }
+
+    fn interface_statistics(&mut self, block: &[u8], interfaces: usize) -> Result<(), Fault> {
         need(block, STATISTICS_HEADER_LEN, "interface statistics")?;
         let interface = self.known(self.order.u32(block, 8))?;
         let clock = |high: u32, low: u32| interface.clock.timestamp(high, low);
         let taken = clock(self.order.u32(block, 12), self.order.u32(block, 16));
         let options = Options::new(self.order, &block[STATISTICS_HEADER_LEN..]);
-        self.statistics.push(InterfaceStatistics::parse(interface.id, taken, options, clock));
+        if self.keep == Keep::All {
+            let statistics = InterfaceStatistics::parse(interface.id, taken, options, clock);
+            self.statistics.push(statistics);
+            self.thin_statistics(2 * interfaces + STATISTICS_MORE);
+        }
         Ok(())
+    }
+
+    /// Of more statistics than `max`, keeps the last of each interface.
+    fn thin_statistics(&mut self, max: usize) {
+        if self.statistics.len() <= max {
+            return;
+        }
+        let mut seen = HashSet::new();
+        self.statistics.reverse();
+        self.statistics.retain(|statistics| seen.insert(statistics.interface));
+        self.statistics.reverse();
     }
 
     #[inline]
@@ -344,6 +458,11 @@ fn is_read(kind: u32) -> bool {
             | INTERFACE_STATISTICS
             | ENHANCED_PACKET
     )
+}
+
+/// Whether a block says what later ones mean.
+fn tells(kind: u32) -> bool {
+    matches!(kind, SECTION_HEADER | INTERFACE_DESCRIPTION)
 }
 
 fn block_name(kind: u32) -> &'static str {

@@ -8,6 +8,7 @@
 
 use tapline_packet::{Interface, LinkType, Resolution};
 
+use super::room::Room;
 use crate::byte_order::{ByteOrder, reverse};
 
 pub(crate) const END: u16 = 0;
@@ -89,11 +90,25 @@ pub(super) fn to_native(order: ByteOrder, options: &mut [u8]) {
     }
 }
 
-/// The interface that an interface description's options describe; its snap length stands elsewhere.
-pub(super) fn interface(order: ByteOrder, link_type: LinkType, options: &[u8]) -> Interface {
+/// The unit of an interface's times.
+pub(super) fn resolution(order: ByteOrder, options: &[u8]) -> Resolution {
+    let last =
+        Options::new(order, options).filter(|(code, value)| *code == IF_TSRESOL && value.len() == 1).last();
+    last.map_or(Resolution::MICRO, |(_, value)| super::resolution(value[0]))
+}
+
+/// The interface that an interface description's options describe; its snap length stands elsewhere. `None`: there is
+/// no room for it.
+pub(super) fn interface(
+    order: ByteOrder,
+    link_type: LinkType,
+    options: &[u8],
+    room: &mut Room,
+) -> Option<Interface> {
     let mut interface = Interface::new("", link_type);
     interface.resolution = Resolution::MICRO;
     for (code, value) in Options::new(order, options) {
+        room.take(value.len())?;
         match (code, value) {
             (IF_NAME, _) => interface.name = text(value),
             (IF_DESCRIPTION, _) => interface.description = text(value),
@@ -106,7 +121,7 @@ pub(super) fn interface(order: ByteOrder, link_type: LinkType, options: &[u8]) -
             _ => interface.options.push((code, native_value(order, code, value))),
         }
     }
-    interface
+    Some(interface)
 }
 
 /// `if_tsoffset`: seconds to add to each time.
