@@ -18,20 +18,25 @@ impl FileOutput {
     pub fn new(writer: FileWriter, name: &str, start: Option<Timestamp>) -> FileOutput {
         FileOutput { writer, name: name.to_owned(), start }
     }
+}
 
-    fn statistics(&self, now: Timestamp, interfaces: &[InterfaceAccount]) -> Vec<InterfaceStatistics> {
-        let statistics = |(index, interface): (usize, &InterfaceAccount)| InterfaceStatistics {
-            interface: InterfaceId(index as u32),
-            taken: now,
-            start: self.start,
-            end: Some(now),
-            ..counters(interface)
-        };
-        // What is known of several together says nothing of one.
-        let is_of_one =
-            |(_, interface): &(usize, &InterfaceAccount)| interface.tap.is_none_or(|tap| tap.interfaces == 1);
-        interfaces.iter().enumerate().filter(is_of_one).map(statistics).collect()
-    }
+/// What interface statistics blocks say of an account: `start` is when the capture began, if it is ours.
+pub(crate) fn statistics(
+    now: Timestamp,
+    start: Option<Timestamp>,
+    interfaces: &[InterfaceAccount],
+) -> Vec<InterfaceStatistics> {
+    let statistics = |(index, interface): (usize, &InterfaceAccount)| InterfaceStatistics {
+        interface: InterfaceId(index as u32),
+        taken: now,
+        start,
+        end: Some(now),
+        ..counters(interface)
+    };
+    // What is known of several together says nothing of one.
+    let is_of_one =
+        |(_, interface): &(usize, &InterfaceAccount)| interface.tap.is_none_or(|tap| tap.interfaces == 1);
+    interfaces.iter().enumerate().filter(is_of_one).map(statistics).collect()
 }
 
 /// The counters of an account as pcapng names them. What is not known is left out.
@@ -76,7 +81,7 @@ impl Sink for FileOutput {
     }
 
     fn tick(&mut self, now: Now, interfaces: &[InterfaceAccount]) -> Result<Wants, Error> {
-        let statistics = self.statistics(now.wall, interfaces);
+        let statistics = statistics(now.wall, self.start, interfaces);
         Ok(match self.writer.tick(now, &statistics)? {
             Progress::Writing => Wants::More,
             Progress::Done => Wants::Nothing,
@@ -84,7 +89,7 @@ impl Sink for FileOutput {
     }
 
     fn finish(&mut self, now: Timestamp, interfaces: &[InterfaceAccount]) -> Result<(), Error> {
-        let statistics = self.statistics(now, interfaces);
+        let statistics = statistics(now, self.start, interfaces);
         Ok(self.writer.finish(&statistics)?)
     }
 

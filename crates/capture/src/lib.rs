@@ -20,6 +20,8 @@ mod file_output;
 mod link_state;
 mod sink;
 mod source;
+mod store_input;
+mod store_output;
 pub mod transmit;
 
 pub use account::{
@@ -31,3 +33,5 @@ pub use file::FileInput;
 pub use file_output::FileOutput;
 pub use sink::{Shared, Sink, Wants};
 pub use source::{Advance, Event, Source};
+pub use store_input::{SearchReport, StoreInput};
+pub use store_output::StoreOutput;

@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgAction, Args, FromArgMatches, Parser, Subcommand, ValueEnum};
+use tapline_store::{RecorderSettings, Window};
 
 use crate::live::{TapArgs, XdpArgs};
 
@@ -27,6 +28,7 @@ Examples:
   tapline filter explain 'vlan and tcp port 80'       what a filter does, test by test
   tapline replay trace.pcap -i veth0 --rate 10k       send a file again
   tapline serve -i eth0 --name office                 capture once for many readers (tapline capture -i tap:office)
+  tapline record -i eth0 --to /srv/store --size 80%   keep packets for days; tapline find /srv/store 'host 10.0.0.1'
   tapline top                                         what running captures and graphs do, stage by stage
   tapline profile -r trace.pcapng 'udp'               what a packet costs here, component by component";
 
@@ -34,6 +36,15 @@ Examples:
 pub(crate) enum Command {
     /// Capture packets from interfaces or files: filter them, print them, save them, account for each.
     Capture(Box<CaptureArgs>),
+    /// Record packets for days: into a store that keeps to its size, indexed while it is written.
+    #[command(after_help = crate::store::RECORD_EXAMPLES)]
+    Record(Box<crate::store::RecordArgs>),
+    /// Find packets in a store, by time and filter, up to those of a second ago.
+    #[command(after_help = crate::store::FIND_EXAMPLES)]
+    Find(Box<crate::store::FindArgs>),
+    /// Look at a store: what it holds, and whether it is as it was recorded.
+    #[command(subcommand, after_help = crate::store::STORE_EXAMPLES)]
+    Store(crate::store::StoreCommand),
     /// Run a graph of stages: filter, sample, count, record, and more, each packet read once for all of them.
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<RunArgs>),
@@ -455,6 +466,25 @@ pub(crate) struct CaptureArgs {
     /// The filter, in the pcap-filter language.
     #[arg(value_name = "FILTER")]
     pub(crate) filter: Vec<String>,
+
+    /// How a store is recorded: `tapline record`.
+    #[arg(skip)]
+    pub(crate) recorder: Option<RecorderSettings>,
+    /// The times that are read of a store: `tapline find`.
+    #[arg(skip = Window::ALL)]
+    pub(crate) window: Window,
+    /// The account tells what a search passed over.
+    #[arg(skip)]
+    pub(crate) explain_search: bool,
+}
+
+impl CaptureArgs {
+    /// As if nothing was typed: for commands that are a capture of their own.
+    pub(crate) fn without_arguments() -> CaptureArgs {
+        let command = CaptureArgs::augment_args(clap::Command::new("capture"));
+        let matches = command.get_matches_from(["capture"]);
+        CaptureArgs::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -490,7 +520,8 @@ pub(crate) fn parse_duration(text: &str) -> Result<std::time::Duration, String> 
         "ms" => 0.001,
         "m" => 60.0,
         "h" => 3600.0,
-        unit => return Err(format!("unknown unit '{unit}': use ms, s, m or h")),
+        "d" => 86_400.0,
+        unit => return Err(format!("unknown unit '{unit}': use ms, s, m, h or d")),
     };
     let number: f64 = digits.parse().map_err(|_| format!("'{digits}' is not a number"))?;
     std::time::Duration::try_from_secs_f64(number * factor).map_err(|error| error.to_string())

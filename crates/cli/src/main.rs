@@ -11,6 +11,7 @@ mod fpl;
 mod generate;
 mod interfaces;
 mod live;
+mod moments;
 mod output;
 mod privileges;
 mod probe;
@@ -21,6 +22,7 @@ mod run;
 mod sending;
 mod serve;
 mod signals;
+mod store;
 mod stream;
 mod top;
 
@@ -50,6 +52,9 @@ fn main() -> ExitCode {
             tapline_bench::filter::run(&args.what, args.runs).map(|()| ExitCode::SUCCESS)
         }
         Command::Bench(args) => bench::run(&args),
+        Command::Record(args) => store::record(&args),
+        Command::Find(args) => store::find(&args),
+        Command::Store(command) => store::manage(&command),
         Command::Run(args) => run::run(&args),
         Command::Probe(args) => probe::run(&args),
         Command::Generate(args) => generate::run(&args),

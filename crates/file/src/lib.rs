@@ -3,18 +3,21 @@
 //! ```text
 //! FileSource    one file  --advance--> batch      reading: packets are lent in place, 256 at a time
 //! MergedSource  several files, by time or one after the other
+//! SectionReader sections of pcapng in memory         blocks         pcapng, block by block
 //! ```
 //!
 //! What is read and written, with all limits, stands in `docs/files.md`. No length that a file gives makes this crate
 //! allocate; what a file contradicts is an [`Error`] that names the byte.
 #![forbid(unsafe_code)]
 
+pub mod blocks;
 mod byte_order;
 mod error;
 mod input;
 mod merge;
 mod read;
 mod section;
+mod section_reader;
 mod source;
 mod write;
 
@@ -23,5 +26,6 @@ pub use error::{Error, Place, WriteError};
 pub use input::Compression;
 pub use merge::{MergedSource, Order};
 pub use section::{InterfaceStatistics, Section};
+pub use section_reader::SectionReader;
 pub use source::{FileSource, InterfaceCounters, Reading};
 pub use write::{FileWriter, Files, Format, Plain, Precision, Progress, Rotation, WriteOptions, parse_size};

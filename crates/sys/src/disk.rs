@@ -1,6 +1,8 @@
-//! Room on a file system: statvfs(3).
+//! Room on a file system: statvfs(3), fallocate(2).
 
 use std::ffi::CString;
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -30,6 +32,18 @@ pub fn space(path: &Path) -> Result<DiskSpace, SyscallError> {
     check(CALL, unsafe { libc::statvfs(path.as_ptr(), &raw mut about) })?;
     let bytes = |blocks: libc::fsblkcnt_t| blocks.saturating_mul(about.f_frsize);
     Ok(DiskSpace { total: bytes(about.f_blocks), free: bytes(about.f_bavail) })
+}
+
+/// Makes a file `len` bytes long and has the file system keep room for all of them. What was not written reads as zeros.
+///
+/// # Errors
+/// What fallocate(2) says: `ENOSPC`, `EFBIG`, `EOPNOTSUPP` on file systems that cannot.
+pub fn reserve(file: &File, len: u64) -> Result<(), SyscallError> {
+    const CALL: &str = "fallocate";
+    let len = libc::off_t::try_from(len).map_err(|_| SyscallError::from_errno(CALL, libc::EFBIG))?;
+    // SAFETY: the descriptor is open as long as `file` lives; the call touches no memory of ours.
+    check(CALL, unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, len) })?;
+    Ok(())
 }
 
 #[cfg(test)]

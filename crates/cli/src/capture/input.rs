@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 use tapline_capture::af_packet::{
     self, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings, TimestampSource,
 };
-use tapline_capture::{FileInput, Source};
+use tapline_capture::{FileInput, SearchReport, Source};
 use tapline_file::{FileSource, Order};
 use tapline_graph::{Control, StampTicks, Stamped};
 use tapline_packet::{Interface, LinkType};
@@ -17,6 +17,7 @@ use super::filtering::Filtering;
 use super::{outputs, snap_len};
 use crate::args::{CaptureArgs, DirectionArg};
 use crate::live::{self, Live, link_type_text};
+use crate::store;
 use crate::stream::{self, Stream};
 
 /// Opened sources, one for each worker, and what people should know about them.
@@ -24,11 +25,29 @@ pub(super) struct Input {
     pub(super) sources: Vec<Box<dyn Source>>,
     pub(super) announcements: Vec<String>,
     pub(super) is_live: bool,
+    /// What the search of a store does.
+    pub(super) search: Option<SearchReport>,
 }
 
 /// Opens what was asked for.
 pub(super) fn open(args: &CaptureArgs, filtering: &Arc<Filtering>, control: &Arc<Control>) -> Result<Input> {
-    if args.read.is_empty() { open_live(args, filtering) } else { open_files(args, control) }
+    match args.read.as_slice() {
+        [] => open_live(args, filtering),
+        [name] if store::directory(name).is_some() => open_store(args, name, filtering),
+        names if names.iter().any(|name| store::directory(name).is_some()) => {
+            bail!("a store is read alone: leave the other files out")
+        }
+        _ => open_files(args, control),
+    }
+}
+
+/// The packets of a store.
+fn open_store(args: &CaptureArgs, name: &Path, filtering: &Filtering) -> Result<Input> {
+    let directory = store::directory(name).context("no store was named")?;
+    let (input, report) = store::open(&directory, args.window, filtering.text(), args.language)?;
+    check_link_type(args, input.interfaces().iter())?;
+    let announcements = vec![format!("reading from the store {}", directory.display())];
+    Ok(Input { sources: vec![Box::new(input)], announcements, is_live: false, search: Some(report) })
 }
 
 fn open_files(args: &CaptureArgs, control: &Arc<Control>) -> Result<Input> {
@@ -44,7 +63,12 @@ fn open_files(args: &CaptureArgs, control: &Arc<Control>) -> Result<Input> {
     check_link_type(args, files.iter().flat_map(FileSource::interfaces))?;
     let announcements = files.iter().map(announcement).collect();
     let order = if args.merge { Order::Time } else { Order::Given };
-    Ok(Input { sources: vec![Box::new(FileInput::new(files, order))], announcements, is_live: false })
+    Ok(Input {
+        sources: vec![Box::new(FileInput::new(files, order))],
+        announcements,
+        is_live: false,
+        search: None,
+    })
 }
 
 pub(crate) fn open_file(path: &Path, control: &Arc<Control>) -> Result<FileSource> {
@@ -94,7 +118,7 @@ fn open_live(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Input> {
     }
     let (mode, ticks) = (stamp_mode(args), StampTicks::default());
     let sources = sources.into_iter().map(|source| Stamped::wrap(source, mode, &ticks)).collect();
-    Ok(Input { sources, announcements, is_live: true })
+    Ok(Input { sources, announcements, is_live: true, search: None })
 }
 
 fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Settings> {

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::json;
-use tapline_capture::{Account, Error, Shared, Sink, Source};
+use tapline_capture::{Account, Error, SearchReport, Shared, Sink, Source};
 use tapline_filter::fpl::External;
 use tapline_graph::stages::{Decide, Fpl, search_function};
 use tapline_graph::{Chain, Control, Ended, Engine, Inlet, Table, Watch};
@@ -37,6 +37,7 @@ use crate::output;
 use crate::privileges;
 use crate::report;
 use crate::signals;
+use crate::store;
 use filtering::Filtering;
 use watching::Watcher;
 
@@ -90,6 +91,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     }
     let watcher = Watcher::new(args, input.sources.len());
     let snap_len = snap_len(args);
+    let search = input.search;
     let run = Run {
         filtering: &filtering,
         program: program.as_ref(),
@@ -106,7 +108,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     };
     let outcome = drive(input.sources, sinks, run, &tell);
     watcher.clear();
-    conclude(args, outcome, program.as_deref(), &control)
+    conclude(args, outcome, program.as_deref(), &control, search.as_ref())
 }
 
 /// The program of `--fpl`.
@@ -259,6 +261,7 @@ fn conclude(
     outcome: Outcome,
     program: Option<&Fpl>,
     control: &Control,
+    search: Option<&SearchReport>,
 ) -> Result<ExitCode> {
     let Outcome { account, ended, marks } = outcome;
     let mut told = Ok(());
@@ -284,6 +287,7 @@ fn conclude(
             ExitCode::FAILURE
         }
     };
+    tell_search(args, search);
     tell_account(args, &account);
     told.map(|()| code)
 }
@@ -304,6 +308,16 @@ fn tell_marks(args: &CaptureArgs, marks: Option<&Table>) {
         io::stderr().write_all(text.as_bytes())
     } else {
         io::stdout().write_all(text.as_bytes())
+    };
+}
+
+/// Shows what a search passed over and read, where that was asked for.
+fn tell_search(args: &CaptureArgs, search: Option<&SearchReport>) {
+    let Some(search) = search.filter(|_| args.explain_search) else { return };
+    let account = search.get();
+    let _ = match args.json {
+        true => writeln!(io::stderr(), "{}", json!({ "search": store::search_json(&account) })),
+        false => write!(io::stderr(), "{}", store::search_text(&account)),
     };
 }
 

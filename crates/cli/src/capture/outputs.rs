@@ -2,16 +2,17 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 
 use anyhow::{Result, bail};
 use jiff::tz::TimeZone;
-use tapline_capture::{FileOutput, Sink};
+use tapline_capture::{FileOutput, Sink, StoreOutput};
 use tapline_file::{FileWriter, Format as FileFormat, Rotation, Section, WriteOptions, parse_size};
 use tapline_graph::stages::{Format, LinesSink};
 use tapline_packet::Interface;
 use tapline_print::{HexStyle, Options, Precision, Printer, Services, SystemHosts, TimeStyle};
+use tapline_store::Recorder;
 use tapline_sys::privilege::Identity;
 use tapline_sys::sandbox::{Needs, folder_of};
 
@@ -20,7 +21,7 @@ use super::input::Input;
 use super::{clocks, snap_len};
 use crate::args::{CaptureArgs, ColorArg, FormatArg, PrecisionArg};
 use crate::output::{self, CountSink};
-use crate::privileges;
+use crate::{privileges, store};
 
 /// Opens every output that was asked for.
 pub(super) fn open(
@@ -33,7 +34,9 @@ pub(super) fn open(
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     let interfaces: Vec<Interface> =
         input.sources.first().map(|s| s.interfaces().to_vec()).unwrap_or_default();
-    if args.write.is_some() {
+    if let Some(directory) = args.write.as_deref().and_then(store::directory) {
+        sinks.push(Box::new(open_store(args, &directory, &interfaces, identity)?));
+    } else if args.write.is_some() {
         sinks.push(Box::new(open_file(args, filtering, program, input, &interfaces, identity)?));
     }
     if prints(args) {
@@ -49,12 +52,14 @@ pub(super) fn open(
 
 /// What is needed once all is open. `has_opener`: files are made by another process.
 pub(super) fn needs(args: &CaptureArgs, filtering: &Filtering, is_live: bool, has_opener: bool) -> Needs {
-    let path = args.write.as_deref().filter(|_| !is_standard_output(args));
-    let folder = || path.and_then(folder_of).map(Path::to_owned).into_iter().collect();
+    let store = args.write.as_deref().and_then(store::directory);
+    let path = args.write.as_deref().filter(|_| !is_standard_output(args) && store.is_none());
+    let folder = || path.and_then(folder_of).map(Path::to_owned).into_iter().collect::<Vec<_>>();
     Needs {
         // Pipes that have the names of files in a rotation are opened with what rights are left.
         writes: if has_opener { folder() } else { Vec::new() },
-        makes: if has_opener { Vec::new() } else { folder() },
+        makes: if has_opener { store.into_iter().collect() } else { folder().into_iter().chain(store).collect() },
+        reads: args.read.iter().filter_map(|name| store::directory(name)).collect(),
         ip: args.names && args.numeric == 0 || is_live && privileges::may_ask_for_names(filtering.text()),
         ..Needs::default()
     }
@@ -79,6 +84,23 @@ fn is_several(args: &CaptureArgs, interfaces: &[Interface]) -> bool {
 /// Whether the capture file goes to standard output.
 pub(super) fn is_standard_output(args: &CaptureArgs) -> bool {
     args.write.as_ref().is_some_and(|path| path.as_os_str() == "-")
+}
+
+/// Room for the store is reserved now, with all rights; its files are those of the user that this program becomes.
+fn open_store(
+    args: &CaptureArgs,
+    directory: &Path,
+    interfaces: &[Interface],
+    identity: Option<&Identity>,
+) -> Result<StoreOutput> {
+    let settings = args.recorder.clone().unwrap_or_default();
+    let now = clocks().wall;
+    let recorder = Recorder::open(directory, settings, interfaces, now)?;
+    if let Some(Identity { uid, gid, .. }) = identity {
+        recorder.give_to(*uid, *gid)?;
+    }
+    let tell = Box::new(|line: &str| drop(writeln!(io::stderr(), "tapline: {line}")));
+    Ok(StoreOutput::new(recorder, &directory.display().to_string(), now, tell))
 }
 
 fn open_file(

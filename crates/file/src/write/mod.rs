@@ -14,7 +14,7 @@ mod options;
 mod output;
 mod packer;
 mod pcap;
-mod pcapng;
+pub(crate) mod pcapng;
 mod rotation;
 mod writer;
 

@@ -27,7 +27,7 @@ const NANOSECONDS: u8 = 9;
 const LENGTH_UNKNOWN: u64 = u64::MAX;
 
 /// Appends a section header.
-pub(super) fn section_header(buffer: &mut Vec<u8>, section: &Section) {
+pub(crate) fn section_header(buffer: &mut Vec<u8>, section: &Section) {
     let block = Block::begin(buffer, SECTION_HEADER);
     buffer.extend_from_slice(&BYTE_ORDER_MAGIC.to_ne_bytes());
     buffer.extend_from_slice(&1u16.to_ne_bytes());
@@ -45,7 +45,7 @@ pub(super) fn section_header(buffer: &mut Vec<u8>, section: &Section) {
 }
 
 /// Appends an interface description. `snap_len` stands where the interface gives none.
-pub(super) fn interface_description(buffer: &mut Vec<u8>, interface: &Interface, snap_len: u32) {
+pub(crate) fn interface_description(buffer: &mut Vec<u8>, interface: &Interface, snap_len: u32) {
     let block = Block::begin(buffer, INTERFACE_DESCRIPTION);
     let snap_len = limit(interface, snap_len);
     buffer.extend_from_slice(&interface.link_type.0.to_ne_bytes());
@@ -79,7 +79,7 @@ fn limit(interface: &Interface, snap_len: u32) -> u32 {
 /// Appends an enhanced packet block. `options` are those the packet had, in this machine's byte order; `snap_len` is that of
 /// the [`interface_description`].
 #[inline]
-pub(super) fn packet(
+pub(crate) fn packet(
     buffer: &mut Vec<u8>,
     packet: &Packet<'_>,
     interface: &Interface,
@@ -152,7 +152,7 @@ fn flags(meta: &Meta) -> u32 {
 }
 
 /// Appends an interface statistics block.
-pub(super) fn interface_statistics(buffer: &mut Vec<u8>, statistics: &InterfaceStatistics) {
+pub(crate) fn interface_statistics(buffer: &mut Vec<u8>, statistics: &InterfaceStatistics) {
     let block = Block::begin(buffer, INTERFACE_STATISTICS);
     buffer.extend_from_slice(&statistics.interface.0.to_ne_bytes());
     buffer.extend_from_slice(&time(statistics.taken));
@@ -180,7 +180,7 @@ pub(super) fn interface_statistics(buffer: &mut Vec<u8>, statistics: &InterfaceS
 }
 
 /// The length of the block at the start of `records`, which this module wrote, and whether it is a packet.
-pub(super) fn block_len(records: &[u8]) -> Option<(usize, bool)> {
+pub(crate) fn block_len(records: &[u8]) -> Option<(usize, bool)> {
     let kind = u32::from_ne_bytes(*records.first_chunk()?);
     let len = u32::from_ne_bytes(*records.get(4..)?.first_chunk()?);
     Some((len as usize, kind == ENHANCED_PACKET))

@@ -145,6 +145,13 @@ impl Parser {
         }
     }
 
+    /// Drops what sections and statistics said so far: a reader of many sections need not keep it.
+    pub(crate) fn forget_remarks(&mut self) {
+        (self.skip, self.skipped) = (0, 0);
+        self.sections.clear();
+        self.statistics.clear();
+    }
+
     /// Walks the window until the batch is full or a block is not there as a whole.
     pub(crate) fn parse(&mut self, window: &mut Window<'_>, found: &mut Found<'_>) -> Result<Stop, Fault> {
         // Whether a block was read that says what later ones mean.

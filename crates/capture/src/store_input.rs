@@ -1,0 +1,144 @@
+//! A store as a source: the chunks that a search finds, packet by packet.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tapline_file::SectionReader;
+use tapline_packet::{Batch, Interface};
+use tapline_store::{Search, SearchAccount};
+
+use crate::{Advance, Count, Error, InterfaceAccount, Loss, Place, Source};
+
+/// Packets of a store within the times of a search. The search only leaves out what cannot be meant: the capture's filter decides about each packet.
+pub struct StoreInput {
+    name: String,
+    search: Search,
+    reader: SectionReader,
+    /// Packets lent of each interface.
+    lent: Vec<u64>,
+    /// The first batch was read when the store was opened.
+    is_read_ahead: bool,
+    is_stopped: bool,
+    is_read: bool,
+    account: SearchReport,
+}
+
+/// What a search did so far, for others to see.
+#[derive(Clone, Debug, Default)]
+pub struct SearchReport(Arc<Mutex<SearchAccount>>);
+
+impl SearchReport {
+    /// Up to the last chunk that was asked for.
+    pub fn get(&self) -> SearchAccount {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, account: SearchAccount) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = account;
+    }
+}
+
+impl StoreInput {
+    /// Opens what a search finds; `name` is what the account calls the store.
+    ///
+    /// # Errors
+    /// If the first segment cannot be read.
+    pub fn new(search: Search, name: &str) -> Result<StoreInput, Error> {
+        let mut input = StoreInput {
+            name: name.to_owned(),
+            search,
+            reader: SectionReader::new(),
+            lent: Vec::new(),
+            is_read_ahead: false,
+            is_stopped: false,
+            is_read: false,
+            account: SearchReport::default(),
+        };
+        // Filters are compiled for interfaces, which the first chunk describes.
+        input.is_read_ahead = input.find_batch()?;
+        Ok(input)
+    }
+
+    /// What the search does.
+    pub fn report(&self) -> SearchReport {
+        self.account.clone()
+    }
+
+    /// Whether there is another batch.
+    fn find_batch(&mut self) -> Result<bool, Error> {
+        let window = self.search.window();
+        loop {
+            // A chunk whose checksum fits was written by a recorder; what contradicts itself all the same is left out.
+            while let Ok(true) = self.reader.advance() {
+                self.reader.retain(|record| window.has(record.meta.timestamp));
+                if !self.reader.batch().is_empty() {
+                    return Ok(true);
+                }
+            }
+            let mut is_there = false;
+            let search = &mut self.search;
+            let read = self.reader.refill(|buffer| search.next(buffer).map(|there| is_there = there));
+            self.account.set(self.search.account());
+            read.map_err(|error| Error::source(&self.name, error))?;
+            if !is_there {
+                self.is_read = true;
+                return Ok(false);
+            }
+        }
+    }
+
+    fn count(&mut self) {
+        self.lent.resize(self.reader.interfaces().len(), 0);
+        for record in self.reader.batch().records() {
+            if let Some(lent) = self.lent.get_mut(record.meta.interface.0 as usize) {
+                *lent += 1;
+            }
+        }
+    }
+}
+
+impl Source for StoreInput {
+    fn interfaces(&self) -> &[Interface] {
+        self.reader.interfaces()
+    }
+
+    fn advance(&mut self, _wait: Duration) -> Result<Advance, Error> {
+        if self.is_stopped || self.is_read {
+            return Ok(Advance::End);
+        }
+        if std::mem::take(&mut self.is_read_ahead) || self.find_batch()? {
+            self.count();
+            return Ok(Advance::Batch);
+        }
+        Ok(Advance::End)
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        if self.is_stopped || self.is_read { Batch::empty() } else { self.reader.batch() }
+    }
+
+    fn stop(&mut self) -> Result<(), Error> {
+        self.is_stopped = true;
+        Ok(())
+    }
+
+    fn account(&mut self) -> Vec<InterfaceAccount> {
+        let rows = self.reader.interfaces().iter().enumerate().map(|(at, interface)| {
+            let lent = self.lent.get(at).copied().unwrap_or(0);
+            let mut row = InterfaceAccount::of_file(&format!("{} {}", self.name, interface.label()), lent);
+            row.is_partial = !self.is_read;
+            row
+        });
+        let mut rows: Vec<InterfaceAccount> = rows.collect();
+        let lost = self.search.account().lost;
+        if let Some(first) = rows.first_mut().filter(|_| lost > 0) {
+            let counter = "lost while recorded".to_owned();
+            first.losses.push(Loss { place: Place::File, counter, count: Count::Known(lost) });
+        }
+        rows
+    }
+
+    fn progress(&self) -> Option<(u64, u64)> {
+        Some(self.search.progress())
+    }
+}

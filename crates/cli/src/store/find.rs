@@ -1,0 +1,183 @@
+//! `tapline find`: packets of a store, by time and filter.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow, bail};
+use clap::{ArgAction, Args};
+use serde_json::{Value, json};
+use tapline_graph::grouped;
+use tapline_packet::Timestamp;
+use tapline_store::{SearchAccount, Window};
+
+use super::named;
+use crate::args::{CaptureArgs, FormatArg, LanguageArgs};
+use crate::moments::Clock;
+
+pub(crate) const FIND_EXAMPLES: &str = "\
+Examples:
+  tapline find /srv/store --from -5m 'host 10.0.0.1 and tcp port 443'
+  tapline find /srv/store --from 'yesterday 22:00' --to +10m -w night.pcapng
+  tapline find /srv/store --from 2026-11-24T10:00:00Z --count 'udp port 53'
+  tapline find /srv/store --explain 'host 192.0.2.7'           what was passed over, what was read
+  tapline find /srv/store --from -1h --json icmp | jq .ipv4.src
+
+Times: 10:00, yesterday 22:00, 2026-11-24 10:00 (local), RFC 3339, -1h (ago), @SECONDS since 1970; --to also +5m after --from.
+The index only passes over what cannot match: the filter decides about each packet, so what is found is what a scan finds.";
+
+/// What was typed.
+#[derive(Debug, Args)]
+pub(crate) struct FindArgs {
+    /// The store: a directory that tapline record fills.
+    #[arg(value_name = "STORE")]
+    store: PathBuf,
+    /// The filter, in the pcap-filter language and Tapline's words. Without one all packets of the time are meant.
+    #[arg(value_name = "FILTER")]
+    filter: Vec<String>,
+
+    /// Packets from this time on.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = "Time")]
+    from: Option<String>,
+    /// Packets before this time.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = "Time")]
+    to: Option<String>,
+
+    /// Read the filter from a file.
+    #[arg(short = 'F', value_name = "FILE", help_heading = "Filter")]
+    filter_file: Option<PathBuf>,
+    #[command(flatten)]
+    language: LanguageArgs,
+    /// Stop after this many packets, 1 or more.
+    #[arg(short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Filter")]
+    count_packets: Option<u64>,
+
+    /// Write packets to a file ('-' is standard output). Its ending chooses the format: .pcapng or else pcap, and
+    /// .gz, .zst or .lz4 after it.
+    #[arg(short = 'w', value_name = "FILE", help_heading = "Output")]
+    write: Option<PathBuf>,
+    /// Write in this format, whatever the name says.
+    #[arg(long, value_name = "FORMAT", help_heading = "Output", requires = "write")]
+    format: Option<FormatArg>,
+    /// Only count packets.
+    #[arg(long, help_heading = "Output")]
+    count: bool,
+    /// One JSON object a packet, and the account as the last object.
+    #[arg(long, help_heading = "Output")]
+    json: bool,
+    /// Tell what the search passed over by time and by index, what it read, and what was damaged or gone.
+    #[arg(long, help_heading = "Output")]
+    explain: bool,
+
+    /// Addresses and ports as numbers (twice: protocols too).
+    #[arg(short = 'n', action = ArgAction::Count, help_heading = "Text")]
+    numeric: u8,
+    /// Show link-layer headers.
+    #[arg(short = 'e', help_heading = "Text")]
+    link_header: bool,
+    /// More detail; again for more.
+    #[arg(short = 'v', action = ArgAction::Count, help_heading = "Text")]
+    verbose: u8,
+    /// Time: -t none, -tt seconds since 1970, -ttt since the last packet, -tttt with date, -ttttt since the first.
+    #[arg(short = 't', action = ArgAction::Count, help_heading = "Text")]
+    time: u8,
+    /// Packet bytes in hex and ASCII; twice: with the link-layer header.
+    #[arg(short = 'X', action = ArgAction::Count, help_heading = "Text")]
+    hex_ascii: u8,
+}
+
+/// Runs the command.
+pub(crate) fn find(args: &FindArgs) -> Result<ExitCode> {
+    let capture = CaptureArgs {
+        read: vec![named(&args.store)],
+        window: window(args)?,
+        explain_search: args.explain,
+        filter: args.filter.clone(),
+        filter_file: args.filter_file.clone(),
+        language: args.language,
+        count_packets: args.count_packets,
+        write: args.write.clone(),
+        format: args.format,
+        count: args.count,
+        json: args.json,
+        numeric: args.numeric,
+        link_header: args.link_header,
+        verbose: args.verbose,
+        time: args.time,
+        hex_ascii: args.hex_ascii,
+        ..CaptureArgs::without_arguments()
+    };
+    crate::capture::run(&capture)
+}
+
+fn window(args: &FindArgs) -> Result<Window> {
+    let clock = Clock::local();
+    let at = |name: &str, text: &Option<String>, from: Option<Timestamp>| {
+        let parse = |text: &String| clock.parse(text, from).map_err(|error| anyhow!("{name}: {error}"));
+        text.as_ref().map(parse).transpose()
+    };
+    let from = at("--from", &args.from, None)?;
+    let to = at("--to", &args.to, from)?;
+    let window = Window { from: from.unwrap_or(Window::ALL.from), to: to.unwrap_or(Window::ALL.to) };
+    if window.from >= window.to {
+        bail!("--to is not after --from: nothing lies between");
+    }
+    Ok(window)
+}
+
+/// What a search did, as rows like those of the account.
+pub(crate) fn search_text(account: &SearchAccount) -> String {
+    let mut text = format!("{:<44}{:>16}{:>16}\n", "search", "segments", "chunks");
+    let mut row = |name: &str, segments: Option<u64>, chunks: Option<u64>| {
+        let shown = |count: Option<u64>| count.map_or(String::new(), grouped);
+        let line = format!("  {name:<42}{:>16}{:>16}", shown(segments), shown(chunks));
+        let _ = writeln!(text, "{}", line.trim_end());
+    };
+    let looked_into = account.segments_indexed + account.segments_walked;
+    row("there", Some(account.segments), Some(account.chunks));
+    row("passed over by time", Some(account.segments_by_time), Some(account.chunks_by_time));
+    row("passed over by index", Some(account.segments_by_keys), Some(account.chunks_by_keys));
+    row("gone meanwhile", Some(account.segments_gone), Some(account.chunks_gone));
+    row("looked into, read", Some(looked_into), Some(account.chunks_read));
+    if account.segments_walked > 0 {
+        row("of these without an index", Some(account.segments_walked), None);
+    }
+    if account.chunks_unfinished > 0 {
+        row("being written", None, Some(account.chunks_unfinished));
+    }
+    if account.chunks_damaged + account.places_damaged > 0 {
+        row("damaged", None, Some(account.chunks_damaged + account.places_damaged));
+    }
+    let _ = writeln!(
+        text,
+        "  {} bytes of chunks and {} bytes of indexes were read; {}",
+        grouped(account.bytes_read),
+        grouped(account.index_bytes),
+        if account.is_balanced() { "every chunk is accounted for" } else { "NOT BALANCED" }
+    );
+    text
+}
+
+/// The same for machines.
+pub(crate) fn search_json(account: &SearchAccount) -> Value {
+    json!({
+        "segments": account.segments,
+        "segments_by_time": account.segments_by_time,
+        "segments_by_keys": account.segments_by_keys,
+        "segments_gone": account.segments_gone,
+        "segments_indexed": account.segments_indexed,
+        "segments_walked": account.segments_walked,
+        "chunks": account.chunks,
+        "chunks_by_time": account.chunks_by_time,
+        "chunks_by_keys": account.chunks_by_keys,
+        "chunks_gone": account.chunks_gone,
+        "chunks_read": account.chunks_read,
+        "chunks_unfinished": account.chunks_unfinished,
+        "chunks_damaged": account.chunks_damaged,
+        "places_damaged": account.places_damaged,
+        "bytes_read": account.bytes_read,
+        "index_bytes": account.index_bytes,
+        "lost_while_recorded": account.lost,
+        "balanced": account.is_balanced(),
+    })
+}

@@ -1,0 +1,180 @@
+//! `tapline store`: what a store holds, and whether it is as it was written.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+use serde_json::json;
+use tapline_graph::grouped;
+use tapline_store::{Catalog, Finding, SegmentEntry, Verified};
+
+use crate::moments::shown;
+
+pub(crate) const STORE_EXAMPLES: &str = "\
+Examples:
+  tapline store status /srv/store            segments, times, packets, losses, size of the index
+  tapline store verify /srv/store            every checksum, and the chain of hashes over all chunks";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum StoreCommand {
+    /// Tell what a store holds: segments, times, packets, losses.
+    Status(StatusArgs),
+    /// Read every chunk: prove that none was altered, cut out or put in since it was recorded.
+    Verify(StatusArgs),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct StatusArgs {
+    /// The store: a directory that tapline record fills.
+    #[arg(value_name = "STORE")]
+    store: PathBuf,
+    /// One JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs the command.
+pub(crate) fn manage(command: &StoreCommand) -> Result<ExitCode> {
+    match command {
+        StoreCommand::Status(args) => status(args).map(|()| ExitCode::SUCCESS),
+        StoreCommand::Verify(args) => verify(args),
+    }
+}
+
+fn status(args: &StatusArgs) -> Result<()> {
+    let catalog = Catalog::open(&args.store)?;
+    let segments = catalog.segments()?;
+    let text = if args.json { status_json(&catalog, &segments) } else { status_text(&catalog, &segments) };
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+fn status_text(catalog: &Catalog, segments: &[SegmentEntry]) -> String {
+    let state = if catalog.is_recorded() { "being recorded" } else { "not being recorded" };
+    let mut text = format!(
+        "{}: {state}, {} segments of {} bytes, id {}\n",
+        catalog.root().display(),
+        segments.len(),
+        grouped(catalog.segment_len()),
+        catalog.id()
+    );
+    text += &format!(
+        "{:>10}  {:<19}  {:<19}{:>15}{:>18}{:>12}{:>9}\n",
+        "segment", "from", "to", "packets", "bytes", "lost", "index"
+    );
+    for segment in segments {
+        let Some(standing) = &segment.standing else {
+            text += &format!(
+                "{:>10}  without an index: open, or of a recording that was broken off\n",
+                segment.number
+            );
+            continue;
+        };
+        let share = standing.index_len as f64 * 100.0 / segment.len.max(1) as f64;
+        text += &format!(
+            "{:>10}  {}  {}{:>15}{:>18}{:>12}{:>7.2} %{}\n",
+            segment.number,
+            shown(standing.first),
+            shown(standing.last),
+            grouped(standing.packets),
+            grouped(standing.bytes),
+            grouped(standing.lost + standing.dropped),
+            share,
+            if standing.is_complete { "" } else { "  keys came to their limit" }
+        );
+    }
+    text
+}
+
+fn status_json(catalog: &Catalog, segments: &[SegmentEntry]) -> String {
+    let segment = |segment: &SegmentEntry| {
+        let standing = segment.standing.map(|standing| {
+            json!({
+                "first_ns": standing.first.as_nanos(),
+                "last_ns": standing.last.as_nanos(),
+                "packets": standing.packets,
+                "bytes": standing.bytes,
+                "lost": standing.lost,
+                "dropped": standing.dropped,
+                "index_bytes": standing.index_len,
+                "complete": standing.is_complete,
+            })
+        });
+        json!({ "number": segment.number, "bytes": segment.len, "sealed": standing })
+    };
+    let value = json!({
+        "store": catalog.root(),
+        "id": catalog.id(),
+        "recorded": catalog.is_recorded(),
+        "segment_bytes": catalog.segment_len(),
+        "segments": segments.iter().map(segment).collect::<Vec<_>>(),
+    });
+    format!("{value}\n")
+}
+
+fn verify(args: &StatusArgs) -> Result<ExitCode> {
+    let catalog = Catalog::open(&args.store)?;
+    let shows_progress = io::stderr().is_terminal();
+    let mut progress = |done: u64, all: u64| {
+        if shows_progress {
+            let _ = write!(io::stderr(), "\r{done} of {all} segments\x1b[K");
+        }
+        true
+    };
+    let verified = tapline_store::verify(&catalog, &mut progress)?;
+    if shows_progress {
+        let _ = write!(io::stderr(), "\r\x1b[K");
+    }
+    let text = if args.json { verified_json(&verified) } else { verified_text(&verified) };
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(if verified.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn verified_text(verified: &Verified) -> String {
+    let mut text: String =
+        verified.findings.iter().map(|finding| format!("{}\n", finding_text(finding))).collect();
+    let counts = format!(
+        "{} segments, {} chunks, {} packets, {} bytes",
+        grouped(verified.segments),
+        grouped(verified.chunks),
+        grouped(verified.packets),
+        grouped(verified.bytes)
+    );
+    text += &match verified.findings.len() {
+        0 => format!("{counts}: as they were recorded\n"),
+        1 => format!("{counts}: 1 finding\n"),
+        several => format!("{counts}: {several} findings\n"),
+    };
+    text
+}
+
+fn finding_text(finding: &Finding) -> String {
+    match finding {
+        Finding::Damaged { segment, offset, number } => {
+            format!("segment {segment}: chunk {number} at byte {offset} is not as it was written")
+        }
+        Finding::Foreign { segment, places } => {
+            format!("segment {segment}: {places} places hold neither chunk nor filler")
+        }
+        Finding::Missing { segment, expected, found } => {
+            format!("segment {segment}: chunk {expected} should stand where chunk {found} does")
+        }
+        Finding::Broken { segment, number } => {
+            format!("segment {segment}: chunk {number} does not follow from the one before it")
+        }
+    }
+}
+
+fn verified_json(verified: &Verified) -> String {
+    let findings: Vec<String> = verified.findings.iter().map(finding_text).collect();
+    let value = json!({
+        "segments": verified.segments,
+        "chunks": verified.chunks,
+        "packets": verified.packets,
+        "bytes": verified.bytes,
+        "findings": findings,
+    });
+    format!("{value}\n")
+}

@@ -1,0 +1,213 @@
+//! `tapline record`: a capture into a store.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Result, bail};
+use clap::Args;
+use tapline_store::RecorderSettings;
+use tapline_sys::disk;
+
+use super::named;
+use crate::args::{CaptureArgs, LanguageArgs, SNAP_LEN, parse_duration};
+use crate::live::{TapArgs, XdpArgs};
+
+pub(crate) const RECORD_EXAMPLES: &str = "\
+Examples:
+  tapline record -i eth0 --to /srv/store --size 80%             the disk's oldest packets make room for new ones
+  tapline record -i eth0 --to /srv/store --size 500GB --keep 7d 'not port 22'
+  tapline record -i tap:office --to /srv/store                  as a reader of tapline serve
+  tapline record -r trace.pcapng --to /srv/store                files that exist already
+  tapline find /srv/store --from -5m 'host 10.0.0.1'            found a second after they came, while it records
+
+A store is a directory of pcapng files with an index beside each: docs/store.md. Room for all of them is reserved at the start.";
+
+/// What was typed.
+#[derive(Debug, Args)]
+pub(crate) struct RecordArgs {
+    /// Interface to record: a name, a glob such as 'eth*', several with commas, xdp:NAME, or tap:CAPTURE. May be repeated.
+    #[arg(short, long, value_name = "NAMES", help_heading = "Input")]
+    interface: Vec<String>,
+    /// Record the packets of a file. May be repeated.
+    #[arg(short = 'r', value_name = "FILE", help_heading = "Input", conflicts_with = "interface")]
+    read: Vec<PathBuf>,
+    /// Record in this network namespace (`ip netns list`).
+    #[arg(long, value_name = "NAME", help_heading = "Input", conflicts_with = "read")]
+    netns: Option<String>,
+    /// Keep at most this many bytes of a packet; 0 is the default of 262144.
+    #[arg(short, long, value_name = "BYTES", default_value_t = SNAP_LEN, help_heading = "Input")]
+    snapshot_length: u32,
+    /// Ring size in KiB, for each interface and worker, 64 to 2097152; by default from link speed and memory.
+    #[arg(short = 'B', long, value_name = "KIB", value_parser = clap::value_parser!(u64).range(64..=2_097_152), help_heading = "Input")]
+    buffer_size: Option<u64>,
+    /// Do not use promiscuous mode.
+    #[arg(short = 'p', long, help_heading = "Input")]
+    no_promiscuous_mode: bool,
+    #[command(flatten)]
+    xdp: XdpArgs,
+    #[command(flatten)]
+    tap: TapArgs,
+
+    /// The store: a directory, which is made if it is not there.
+    #[arg(long, value_name = "STORE", help_heading = "Store")]
+    to: PathBuf,
+    /// Room for packets: bytes (500GB, 2TB, 10GiB), or a share of the disk (80%). Two segments at least.
+    #[arg(long, value_name = "SIZE", default_value = "10GiB", help_heading = "Store")]
+    size: String,
+    /// Give up packets older than this, a segment at a time: 12h, 7d.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Store")]
+    keep: Option<Duration>,
+    /// Bytes of a segment of a store that is made now, 4MiB to 4GiB (1GiB unless given): retention gives up as much at once.
+    #[arg(long, value_name = "SIZE", help_heading = "Store")]
+    segment: Option<String>,
+    /// How long packets may wait before they can be found, 10ms to 1h.
+    #[arg(long, value_name = "TIME", default_value = "800ms", value_parser = parse_duration, help_heading = "Store")]
+    flush: Duration,
+    /// How much time's packets a power failure may cost, 10ms to 1h.
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration, help_heading = "Store")]
+    sync: Duration,
+
+    /// Read the filter from a file.
+    #[arg(short = 'F', value_name = "FILE", help_heading = "Filter")]
+    filter_file: Option<PathBuf>,
+    #[command(flatten)]
+    language: LanguageArgs,
+
+    /// Stop after this many packets, 1 or more.
+    #[arg(short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Stop")]
+    count_packets: Option<u64>,
+    /// Stop after this time: seconds, or with a unit: 90s, 5m, 1h, 7d.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Stop")]
+    duration: Option<Duration>,
+
+    /// Print the account every so many seconds.
+    #[arg(long, value_name = "SECONDS", help_heading = "Reports")]
+    stats: Option<u64>,
+    /// The account as JSON.
+    #[arg(long, help_heading = "Reports")]
+    json: bool,
+    /// After opening, become this user, who then owns the store. By default the user who called sudo, if one did.
+    #[arg(short = 'Z', long, value_name = "USER", help_heading = "Privileges")]
+    relinquish_privileges: Option<String>,
+
+    /// Only packets that this filter accepts, in the pcap-filter language.
+    #[arg(value_name = "FILTER")]
+    filter: Vec<String>,
+}
+
+/// Runs the command.
+pub(crate) fn record(args: &RecordArgs) -> Result<ExitCode> {
+    if args.interface.is_empty() && args.read.is_empty() {
+        bail!("no source: give -i INTERFACE (tapline interfaces lists them) or -r FILE");
+    }
+    let settings = settings(args)?;
+    let capture = CaptureArgs {
+        interface: args.interface.clone(),
+        read: args.read.clone(),
+        netns: args.netns.clone(),
+        snapshot_length: args.snapshot_length,
+        buffer_size: args.buffer_size,
+        no_promiscuous_mode: args.no_promiscuous_mode,
+        xdp: args.xdp,
+        tap: args.tap.clone(),
+        write: Some(named(&args.to)),
+        recorder: Some(settings),
+        filter_file: args.filter_file.clone(),
+        language: args.language,
+        count_packets: args.count_packets,
+        duration: args.duration,
+        stats: args.stats,
+        json: args.json,
+        relinquish_privileges: args.relinquish_privileges.clone(),
+        filter: args.filter.clone(),
+        ..CaptureArgs::without_arguments()
+    };
+    crate::capture::run(&capture)
+}
+
+fn settings(args: &RecordArgs) -> Result<RecorderSettings> {
+    let of_segment = |text: &String| bytes(text).ok_or_else(|| no_size("--segment", text));
+    let segment_len = args.segment.as_ref().map(of_segment).transpose()?;
+    Ok(RecorderSettings {
+        size: size(args)?,
+        segment_len,
+        keep_ns: args.keep.map(|keep| i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX)),
+        flush_ns: interval("--flush", args.flush)?,
+        sync_ns: interval("--sync", args.sync)?,
+        snap_len: if args.snapshot_length == 0 { SNAP_LEN } else { args.snapshot_length },
+        ..RecorderSettings::default()
+    })
+}
+
+fn interval(name: &str, time: Duration) -> Result<i64> {
+    if !(Duration::from_millis(10)..=Duration::from_secs(3600)).contains(&time) {
+        bail!("{name}: give 10ms to 1h");
+    }
+    Ok(time.as_nanos() as i64)
+}
+
+fn size(args: &RecordArgs) -> Result<u64> {
+    let Some(percent) = args.size.strip_suffix('%') else {
+        return bytes(&args.size).ok_or_else(|| no_size("--size", &args.size));
+    };
+    let share: u64 = percent
+        .parse()
+        .ok()
+        .filter(|share| (1..=100).contains(share))
+        .ok_or_else(|| anyhow::anyhow!("--size {}: a share of the disk is 1% to 100%", args.size))?;
+    // The directory may not be there yet; its disk is that of the first one above it that is.
+    let there = args.to.ancestors().find(|path| path.exists());
+    let here = std::path::Path::new(".");
+    let there = there.filter(|path| !path.as_os_str().is_empty()).unwrap_or(here);
+    let space = disk::space(there).map_err(|error| error.source)?;
+    Ok((u128::from(space.total) * u128::from(share) / 100) as u64)
+}
+
+fn no_size(name: &str, text: &str) -> anyhow::Error {
+    anyhow::anyhow!("{name} {text}: give bytes with a unit (500GB, 2TB, 10GiB), or a share of the disk (80%)")
+}
+
+/// A number of bytes: units of 1,000 (k, M, G, T, with or without B) or 1,024 (Ki, Mi, Gi, Ti, with or without B).
+fn bytes(text: &str) -> Option<u64> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let unit = unit.strip_suffix('B').unwrap_or(unit);
+    let factor: u64 = match unit {
+        "" => 1,
+        "k" | "K" => 1_000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        "T" => 1_000_000_000_000,
+        "Ki" => 1 << 10,
+        "Mi" => 1 << 20,
+        "Gi" => 1 << 30,
+        "Ti" => 1 << 40,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units_of_both_kinds() {
+        for (text, size) in [
+            ("500GB", Some(500_000_000_000)),
+            ("2T", Some(2_000_000_000_000)),
+            ("10GiB", Some(10 << 30)),
+            ("64Mi", Some(64 << 20)),
+            ("4096", Some(4096)),
+            ("1k", Some(1000)),
+            ("", None),
+            ("GB", None),
+            ("1.5G", None),
+            ("-1", None),
+            ("99999999T", None),
+        ] {
+            assert_eq!(bytes(text), size, "{text}");
+        }
+    }
+}

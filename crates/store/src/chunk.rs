@@ -1,0 +1,276 @@
+//! Chunks: one pcapng section each, with a head that says what is in it.
+//!
+//! ```text
+//! section header 28 | head 164 | interfaces | packets | statistics | filler up to a multiple of 4 KiB
+//! ```
+
+use tapline_file::{InterfaceStatistics, Section, blocks};
+use tapline_packet::{Interface, Packet, Timestamp};
+
+use crate::layout::{BLOCK_KIND, FILLER_MAGIC, PAGE_LEN, SLOT_LEN, VERSION};
+
+const MAGIC: [u8; 8] = *b"TAPLCHNK";
+/// Where the head's data begin.
+const HEAD_AT: usize = blocks::SECTION_HEADER_LEN + 8;
+/// Bytes of the head's data.
+const HEAD_LEN: usize = 152;
+/// Section header and head: what has to be read to know a chunk.
+pub(crate) const CHUNK_HEAD_LEN: usize = blocks::SECTION_HEADER_LEN + HEAD_LEN + blocks::BLOCK_OVERHEAD;
+/// Where the checksum stands.
+const CHECKSUM_AT: usize = HEAD_AT + 144;
+/// The flag of unknown losses.
+const LOSSES_UNKNOWN: u16 = 1;
+/// What is kept free for statistics and the last filler, for each interface.
+const STATISTICS_LEN: usize = 128;
+/// The longest chunk: one packet of the link type with the longest packets (D-Bus, 128 MiB).
+pub(crate) const CHUNK_LEN_MAX: usize = 130 << 20;
+
+/// What a chunk says of itself. The field names are those of docs/format/store.md.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChunkHead {
+    /// The slot in which it begins.
+    pub slot: u32,
+    /// The store's id.
+    pub store: [u8; 16],
+    /// The segment's number.
+    pub segment: u64,
+    /// Chunks of the store before this one, plus 1.
+    pub number: u64,
+    /// Bytes, a multiple of 4,096.
+    pub len: u32,
+    /// Packets.
+    pub packets: u32,
+    /// The least time of its packets.
+    pub first: Timestamp,
+    /// The greatest time of its packets.
+    pub last: Timestamp,
+    /// Captured bytes of its packets.
+    pub bytes: u64,
+    /// When the recorder closed it, by the wall clock.
+    pub closed: Timestamp,
+    /// Packets that the source received since the chunk before.
+    pub received: u64,
+    /// Packets lost before the recorder since the chunk before.
+    pub lost: u64,
+    /// Packets that the recorder lost since the chunk before.
+    pub dropped: u64,
+    /// Whether `lost` may be more than it says.
+    pub is_loss_unknown: bool,
+    /// BLAKE3 of the chunk before.
+    pub previous: [u8; 32],
+    /// CRC-32C of the chunk.
+    pub checksum: u32,
+}
+
+impl ChunkHead {
+    /// Reads the head of the chunk that begins here; `None` if none does. Store, segment and slot are for the caller to check.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<ChunkHead> {
+        let data = bytes.get(HEAD_AT..HEAD_AT + HEAD_LEN)?;
+        let is_section = bytes.get(..4)? == [0x0a, 0x0d, 0x0d, 0x0a];
+        if !is_section || data[..8] != MAGIC || u16_at(data, 8) != VERSION {
+            return None;
+        }
+        let head = ChunkHead {
+            slot: u32_at(data, 12),
+            store: array(data, 16),
+            segment: u64_at(data, 32),
+            number: u64_at(data, 40),
+            len: u32_at(data, 48),
+            packets: u32_at(data, 52),
+            first: time_at(data, 56),
+            last: time_at(data, 64),
+            bytes: u64_at(data, 72),
+            closed: time_at(data, 80),
+            received: u64_at(data, 88),
+            lost: u64_at(data, 96),
+            dropped: u64_at(data, 104),
+            is_loss_unknown: u16_at(data, 10) & LOSSES_UNKNOWN != 0,
+            previous: array(data, 112),
+            checksum: u32_at(data, 144),
+        };
+        let len = head.len as usize;
+        let fits = len >= PAGE_LEN && len.is_multiple_of(PAGE_LEN) && len <= CHUNK_LEN_MAX;
+        (fits && (len <= SLOT_LEN || len.is_multiple_of(SLOT_LEN))).then_some(head)
+    }
+
+    fn write(&self, data: &mut [u8]) {
+        data[..8].copy_from_slice(&MAGIC);
+        data[8..10].copy_from_slice(&VERSION.to_le_bytes());
+        let flags = if self.is_loss_unknown { LOSSES_UNKNOWN } else { 0 };
+        data[10..12].copy_from_slice(&flags.to_le_bytes());
+        data[12..16].copy_from_slice(&self.slot.to_le_bytes());
+        data[16..32].copy_from_slice(&self.store);
+        let words = [
+            (32, self.segment),
+            (40, self.number),
+            (56, self.first.as_nanos() as u64),
+            (64, self.last.as_nanos() as u64),
+            (72, self.bytes),
+            (80, self.closed.as_nanos() as u64),
+            (88, self.received),
+            (96, self.lost),
+            (104, self.dropped),
+        ];
+        for (at, word) in words {
+            data[at..at + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        data[48..52].copy_from_slice(&self.len.to_le_bytes());
+        data[52..56].copy_from_slice(&self.packets.to_le_bytes());
+        data[112..144].copy_from_slice(&self.previous);
+    }
+}
+
+/// Puts what only the writer knows into a chunk and seals it with its checksum. Gives its hash, for the next one.
+pub(crate) fn seal(chunk: &mut [u8], head: &ChunkHead) -> [u8; 32] {
+    head.write(&mut chunk[HEAD_AT..HEAD_AT + HEAD_LEN]);
+    chunk[CHECKSUM_AT..CHECKSUM_AT + 4].fill(0);
+    let checksum = crc32c::crc32c(chunk);
+    chunk[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
+    hash(chunk)
+}
+
+/// Whether a whole chunk is as it was written.
+pub(crate) fn is_intact(chunk: &[u8], head: &ChunkHead) -> bool {
+    let (Some(before), Some(after)) = (chunk.get(..CHECKSUM_AT), chunk.get(CHECKSUM_AT + 4..)) else {
+        return false;
+    };
+    let checksum = crc32c::crc32c_append(crc32c::crc32c_append(crc32c::crc32c(before), &[0; 4]), after);
+    chunk.len() == head.len as usize && checksum == head.checksum
+}
+
+/// What the next chunk carries of this one.
+pub(crate) fn hash(chunk: &[u8]) -> [u8; 32] {
+    *blake3::hash(chunk).as_bytes()
+}
+
+/// Gathers packets for a chunk.
+pub(crate) struct ChunkBuilder {
+    buffer: Vec<u8>,
+    /// Bytes that the chunk may have.
+    room: usize,
+    /// Interfaces described in it.
+    interfaces: usize,
+    snap_len: u32,
+    /// Counts, times and bytes so far.
+    head: ChunkHead,
+}
+
+impl ChunkBuilder {
+    pub(crate) fn new(snap_len: u32) -> ChunkBuilder {
+        ChunkBuilder { buffer: Vec::new(), room: 0, interfaces: 0, snap_len, head: ChunkHead::default() }
+    }
+
+    /// Begins a chunk in `buffer`, of at most `room` bytes, a multiple of the page.
+    pub(crate) fn begin(&mut self, mut buffer: Vec<u8>, room: usize, interfaces: &[Interface]) {
+        buffer.clear();
+        blocks::section_header(&mut buffer, &Section::default());
+        blocks::local(&mut buffer, BLOCK_KIND, &[0; HEAD_LEN]);
+        self.buffer = buffer;
+        self.room = room;
+        self.interfaces = 0;
+        self.head = ChunkHead {
+            first: Timestamp::from_nanos(i64::MAX),
+            last: Timestamp::EPOCH,
+            ..ChunkHead::default()
+        };
+        self.describe(interfaces);
+    }
+
+    /// The buffer of a chunk that was begun and not finished.
+    pub(crate) fn take_buffer(&mut self) -> Option<Vec<u8>> {
+        (self.buffer.capacity() > 0).then(|| std::mem::take(&mut self.buffer))
+    }
+
+    /// Describes interfaces that are new.
+    pub(crate) fn describe(&mut self, interfaces: &[Interface]) {
+        for interface in interfaces.get(self.interfaces..).unwrap_or_default() {
+            blocks::interface(&mut self.buffer, interface, self.snap_len);
+        }
+        self.interfaces = self.interfaces.max(interfaces.len());
+    }
+
+    /// Packets gathered.
+    pub(crate) fn packets(&self) -> u32 {
+        self.head.packets
+    }
+
+    /// Bytes that a chunk with one packet of this length needs besides the interfaces.
+    pub(crate) fn len_with(&self, cap_len: usize, options_len: usize) -> usize {
+        let tail = self.interfaces * STATISTICS_LEN + blocks::BLOCK_OVERHEAD + FILLER_MAGIC.len();
+        // Header, trailer, a tag that is put back, flags and drop count.
+        self.buffer.len() + cap_len + options_len + 80 + tail
+    }
+
+    /// Whether a packet of this length still fits.
+    pub(crate) fn fits(&self, cap_len: usize, options_len: usize) -> bool {
+        self.len_with(cap_len, options_len) <= self.room
+    }
+
+    /// Adds a packet that fits.
+    #[inline]
+    pub(crate) fn push(&mut self, packet: &Packet<'_>, interface: &Interface, options: &[u8]) {
+        blocks::packet(&mut self.buffer, packet, interface, self.snap_len, options);
+        let ChunkHead { packets, first, last, bytes, .. } = &mut self.head;
+        *packets += 1;
+        // A packet block has no times before 1970.
+        let timestamp = packet.meta.timestamp.max(Timestamp::EPOCH);
+        *first = (*first).min(timestamp);
+        *last = (*last).max(timestamp);
+        *bytes += packet.data.len() as u64;
+    }
+
+    /// Completes the chunk up to its seal: gives its bytes and what it knows of itself.
+    pub(crate) fn finish(
+        &mut self,
+        statistics: &[InterfaceStatistics],
+        now: Timestamp,
+    ) -> (Vec<u8>, ChunkHead) {
+        let known = self.interfaces;
+        for one in statistics.iter().filter(|one| (one.interface.0 as usize) < known) {
+            blocks::statistics(&mut self.buffer, one);
+        }
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let used = buffer.len();
+        let mut len = used.next_multiple_of(PAGE_LEN);
+        // A filler has at least 20 bytes.
+        let filler_min = blocks::BLOCK_OVERHEAD + FILLER_MAGIC.len();
+        if len > used && len - used < filler_min {
+            len += PAGE_LEN;
+        }
+        if len > SLOT_LEN {
+            len = len.next_multiple_of(SLOT_LEN);
+        }
+        if len > used {
+            let mut data = vec![0; len - used - blocks::BLOCK_OVERHEAD];
+            data[..FILLER_MAGIC.len()].copy_from_slice(&FILLER_MAGIC);
+            blocks::local(&mut buffer, BLOCK_KIND, &data);
+        }
+        let mut head = ChunkHead { len: len as u32, closed: now, ..std::mem::take(&mut self.head) };
+        if head.packets == 0 {
+            (head.first, head.last) = (now, now);
+        }
+        (buffer, head)
+    }
+}
+
+fn array<const N: usize>(data: &[u8], at: usize) -> [u8; N] {
+    let mut bytes = [0; N];
+    bytes.copy_from_slice(&data[at..at + N]);
+    bytes
+}
+
+fn u16_at(data: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes(array(data, at))
+}
+
+fn u32_at(data: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(array(data, at))
+}
+
+fn u64_at(data: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(array(data, at))
+}
+
+fn time_at(data: &[u8], at: usize) -> Timestamp {
+    Timestamp::from_nanos(u64_at(data, at) as i64)
+}

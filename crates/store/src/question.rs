@@ -1,0 +1,294 @@
+//! What the index can be asked about a filter.
+//!
+//! ```text
+//! question := anything | key | question and question | question or question
+//!
+//! host 10.0.0.1 and not port 22     key(IPv4 10.0.0.1) and anything
+//! tcp port 80 or icmp               key(port tcp 80) or key(protocol 1)
+//! ```
+//!
+//! The law: a packet that the filter accepts satisfies the filter's question, or is open (see [`keys`](crate::keys)). So a part
+//! that gives no key gives *anything*: all below `not`, all that stands behind a word that moves headers into a tunnel, host
+//! names, byte tests.
+
+use tapline_filter::ast::{Ast, Expr, Form, Id, IdKind, Joint, Kind, Primitive, Protocol, Qualifiers};
+use tapline_filter::{Options, Resolver};
+
+use crate::keys::{Class, key, port_value};
+
+/// What the index can be asked about a filter. See the [module](self).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// Any packet may be meant.
+    Anything,
+    /// Only packets with this key.
+    Key(u64),
+    /// Only packets that satisfy all of these.
+    All(Vec<Question>),
+    /// Only packets that satisfy one of these.
+    Any(Vec<Question>),
+}
+
+impl Question {
+    /// The question of a filter's text; *anything* for a text that is no filter, which its compiler will refuse.
+    pub fn of(text: &str, options: &Options) -> Question {
+        match tapline_filter::parse(text) {
+            Ok(ast) => Question::of_ast(&ast, &*options.resolver),
+            Err(_) => Question::Anything,
+        }
+    }
+
+    fn of_ast(ast: &Ast, resolver: &dyn Resolver) -> Question {
+        let Some(root) = &ast.root else { return Question::Anything };
+        Walk { resolver, is_moved: false }.expr(root, None).0
+    }
+
+    /// Both.
+    #[must_use]
+    pub fn and(self, other: Question) -> Question {
+        match (self, other) {
+            (Question::Anything, question) | (question, Question::Anything) => question,
+            (Question::All(mut all), question) => {
+                all.push(question);
+                Question::All(all)
+            }
+            (first, second) => Question::All(vec![first, second]),
+        }
+    }
+
+    /// Either.
+    #[must_use]
+    pub fn or(self, other: Question) -> Question {
+        match (self, other) {
+            (Question::Anything, _) | (_, Question::Anything) => Question::Anything,
+            (Question::Any(mut any), question) => {
+                any.push(question);
+                Question::Any(any)
+            }
+            (first, second) => Question::Any(vec![first, second]),
+        }
+    }
+
+    /// All keys that it names.
+    pub fn keys(&self) -> Vec<u64> {
+        let mut keys = Vec::new();
+        self.collect(&mut keys);
+        keys.sort_unstable();
+        keys.dedup();
+        keys
+    }
+
+    fn collect(&self, keys: &mut Vec<u64>) {
+        match self {
+            Question::Anything => {}
+            Question::Key(key) => keys.push(*key),
+            Question::All(parts) | Question::Any(parts) => parts.iter().for_each(|part| part.collect(keys)),
+        }
+    }
+
+    /// Whether something with these keys may satisfy it.
+    pub fn holds(&self, has: &dyn Fn(u64) -> bool) -> bool {
+        match self {
+            Question::Anything => true,
+            Question::Key(key) => has(*key),
+            Question::All(parts) => parts.iter().all(|part| part.holds(has)),
+            Question::Any(parts) => parts.iter().any(|part| part.holds(has)),
+        }
+    }
+}
+
+/// Any of these values of a class.
+fn any(class: Class, values: impl IntoIterator<Item = u128>) -> Question {
+    let mut keys: Vec<Question> = values.into_iter().map(|value| Question::Key(key(class, value))).collect();
+    match keys.len() {
+        1 => keys.remove(0),
+        _ => Question::Any(keys),
+    }
+}
+
+/// A walk over the tree, from left to right as the compiler goes.
+struct Walk<'a> {
+    resolver: &'a dyn Resolver,
+    /// A word before moved the headers that later words ask: into a tunnel, behind labels.
+    is_moved: bool,
+}
+
+impl Walk<'_> {
+    /// The question of a part, and the qualifiers that the next part inherits.
+    fn expr(&mut self, expr: &Expr, inherited: Option<Qualifiers>) -> (Question, Option<Qualifiers>) {
+        match &expr.kind {
+            Kind::Chain(first, rest) => self.chain(first, rest, inherited),
+            Kind::Not(inner) => {
+                let (_, next) = self.expr(inner, inherited);
+                (Question::Anything, next)
+            }
+            Kind::Group(inner) => (self.expr(inner, inherited).0, inherited),
+            Kind::Qualified(qualifiers, inner) => self.expr(inner, Some(*qualifiers)),
+            Kind::Form(form, inner) => (self.form(*form, inner), None),
+            Kind::Id(id) => (self.unless_moved(|walk| walk.id(id, inherited)), inherited),
+            Kind::Protocol(protocol) => (self.unless_moved(|_| of_protocol(*protocol)), None),
+            Kind::Primitive(primitive) => (self.primitive(primitive), None),
+            Kind::Relation(..) => (Question::Anything, None),
+        }
+    }
+
+    fn chain(
+        &mut self,
+        first: &Expr,
+        rest: &[(Joint, Expr)],
+        inherited: Option<Qualifiers>,
+    ) -> (Question, Option<Qualifiers>) {
+        let (mut question, mut inherited) = self.expr(first, inherited);
+        for (joint, part) in rest {
+            let (part, next) = self.expr(part, inherited);
+            question = match joint {
+                Joint::And => question.and(part),
+                Joint::Or => question.or(part),
+            };
+            inherited = next;
+        }
+        (question, inherited)
+    }
+
+    fn unless_moved(&self, question: impl FnOnce(&Self) -> Question) -> Question {
+        if self.is_moved { Question::Anything } else { question(self) }
+    }
+
+    fn form(&mut self, form: Form, inner: &Expr) -> Question {
+        match form {
+            Form::Scoped | Form::Extensions | Form::AnyVlan => self.expr(inner, None).0,
+            // The packet in the tunnel is not in the index. The walk notes what moves headers.
+            Form::Inner(_) => {
+                self.expr(inner, None);
+                Question::Anything
+            }
+        }
+    }
+
+    fn primitive(&mut self, primitive: &Primitive) -> Question {
+        match primitive {
+            Primitive::Vlan(id) => self.unless_moved(|_| match id {
+                Some(id) => any(Class::Vlan, [u128::from(*id)]),
+                None => any(Class::Tagged, [0]),
+            }),
+            Primitive::Mpls(_)
+            | Primitive::Pppoes(_)
+            | Primitive::Geneve(_)
+            | Primitive::Vxlan(_)
+            | Primitive::Atm(_) => {
+                self.is_moved = true;
+                Question::Anything
+            }
+            _ => Question::Anything,
+        }
+    }
+
+    fn id(&self, id: &Id, inherited: Option<Qualifiers>) -> Question {
+        let Some(Qualifiers { protocol, kind, .. }) = inherited else { return Question::Anything };
+        match kind.unwrap_or(IdKind::Host) {
+            IdKind::Host => host(id, protocol),
+            IdKind::Net => net(id, protocol),
+            IdKind::Port => self.port(id, protocol),
+            IdKind::Proto => proto(id, protocol),
+            IdKind::Portrange | IdKind::Protochain | IdKind::Gateway => Question::Anything,
+        }
+    }
+
+    fn port(&self, id: &Id, protocol: Option<Protocol>) -> Question {
+        let protocols: &[u8] = match protocol {
+            None => &[6, 17, 132],
+            Some(Protocol::Tcp) => &[6],
+            Some(Protocol::Udp) => &[17],
+            Some(Protocol::Sctp) => &[132],
+            Some(_) => return Question::Anything,
+        };
+        match id {
+            Id::Number(port) => {
+                let Ok(port) = u16::try_from(*port) else { return Question::Anything };
+                any(Class::Port, protocols.iter().map(|protocol| port_value(*protocol, port)))
+            }
+            Id::Name(name) => {
+                let ports = self.resolver.port(name);
+                let numbers: Vec<u16> = [ports.tcp, ports.udp].into_iter().flatten().collect();
+                if numbers.is_empty() {
+                    return Question::Anything;
+                }
+                // The name may stand for different ports of different protocols.
+                any(Class::Port, numbers.iter().flat_map(|n| protocols.iter().map(|p| port_value(*p, *n))))
+            }
+            _ => Question::Anything,
+        }
+    }
+}
+
+/// Whether addresses of this qualifier are those of IP or ARP.
+fn is_internet(protocol: Option<Protocol>) -> bool {
+    matches!(protocol, None | Some(Protocol::Ip | Protocol::Ip6 | Protocol::Arp | Protocol::Rarp))
+}
+
+fn host(id: &Id, protocol: Option<Protocol>) -> Question {
+    match id {
+        _ if !is_internet(protocol) => Question::Anything,
+        Id::Ipv4(text) => ipv4(text).map_or(Question::Anything, |address| any(Class::Ipv4, [address.into()])),
+        Id::Ipv6(address) => any(Class::Ipv6, [u128::from(*address)]),
+        _ => Question::Anything,
+    }
+}
+
+fn net(id: &Id, protocol: Option<Protocol>) -> Question {
+    match id {
+        _ if !is_internet(protocol) => Question::Anything,
+        Id::Ipv4(_) => host(id, protocol),
+        Id::Ipv4Prefix(text, len) => match (ipv4(text), len) {
+            (Some(address), 32) => any(Class::Ipv4, [address.into()]),
+            (Some(address), 24..32) => any(Class::Ipv4Net, [(address >> 8).into()]),
+            _ => Question::Anything,
+        },
+        Id::Ipv6(_) => host(id, protocol),
+        Id::Ipv6Prefix(address, 128) => any(Class::Ipv6, [u128::from(*address)]),
+        Id::Ipv6Prefix(address, 64..128) => any(Class::Ipv6Net, [u128::from(*address) >> 64]),
+        _ => Question::Anything,
+    }
+}
+
+fn proto(id: &Id, protocol: Option<Protocol>) -> Question {
+    match (id, protocol) {
+        (Id::Number(number), None | Some(Protocol::Ip | Protocol::Ip6)) if *number <= 255 => {
+            any(Class::Protocol, [u128::from(*number)])
+        }
+        _ => Question::Anything,
+    }
+}
+
+/// Four numbers with dots; fewer stand for a network.
+fn ipv4(text: &str) -> Option<u32> {
+    let mut parts = text.split('.');
+    let mut address = 0u32;
+    for _ in 0..4 {
+        address = address << 8 | u32::from(parts.next()?.parse::<u8>().ok()?);
+    }
+    parts.next().is_none().then_some(address)
+}
+
+fn of_protocol(protocol: Protocol) -> Question {
+    let of_type = |kind: u16| any(Class::EtherType, [kind.into()]);
+    let of_ip = |number: u8| any(Class::Protocol, [number.into()]);
+    match protocol {
+        Protocol::Ip => of_type(0x0800),
+        Protocol::Ip6 => of_type(0x86dd),
+        Protocol::Arp => of_type(0x0806),
+        Protocol::Rarp => of_type(0x8035),
+        Protocol::Tcp => of_ip(6),
+        Protocol::Udp => of_ip(17),
+        Protocol::Sctp => of_ip(132),
+        Protocol::Icmp => of_ip(1),
+        Protocol::Igmp => of_ip(2),
+        Protocol::Igrp => of_ip(9),
+        Protocol::Pim => of_ip(103),
+        Protocol::Vrrp | Protocol::Carp => of_ip(112),
+        Protocol::Icmp6 => of_ip(58),
+        Protocol::Ah => of_ip(51),
+        Protocol::Esp => of_ip(50),
+        _ => Question::Anything,
+    }
+}

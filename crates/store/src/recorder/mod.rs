@@ -1,0 +1,431 @@
+//! Packets into a store.
+//!
+//! ```text
+//! caller's thread   batch --encode, keys--> chunk buffer --full, or a second old--> job
+//! writing thread    job --number, hash, checksum--> segment;   segment full --> index, next segment
+//! buffers           go back and forth; none is made while packets come
+//! ```
+//!
+//! The caller's thread never touches a file. Where all buffers are on their way to the disk it waits for one: the source's own
+//! buffer then takes what comes, and its counters what it loses.
+
+mod segments;
+mod writing;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use tapline_file::InterfaceStatistics;
+use tapline_packet::{Batch, Interface, Selection, Timestamp};
+
+use crate::chunk::{CHUNK_LEN_MAX, ChunkBuilder};
+use crate::error::Error;
+use crate::index::Builder;
+use crate::layout::{PAGE_LEN, SEGMENT_LEN_DEFAULT, SLOT_LEN};
+use writing::{Job, Progress, Writing};
+
+/// The least room in a slot for another chunk; less is left to fillers.
+const ROOM_MIN: usize = 64 << 10;
+/// The most interfaces that a recording may have: each chunk describes them all.
+const INTERFACES_MAX: usize = 4096;
+
+/// How a store is recorded.
+#[derive(Clone, Debug)]
+pub struct RecorderSettings {
+    /// Bytes of all segments together; at least two segments.
+    pub size: u64,
+    /// Bytes of a segment, 4 MiB to 4 GiB; `None` for those of a store that is there, and 1 GiB of one that is made.
+    pub segment_len: Option<u64>,
+    /// Packets older than this many nanoseconds are given up, a segment at a time; `None` to keep them as long as there is room.
+    pub keep_ns: Option<i64>,
+    /// How long packets may wait for others before they are written and can be found, in nanoseconds.
+    pub flush_ns: i64,
+    /// How long written packets may be lost to a power failure, in nanoseconds.
+    pub sync_ns: i64,
+    /// The most bytes of a packet; what interfaces of the segments say that do not know theirs.
+    pub snap_len: u32,
+    /// Chunk buffers of 1 MiB between the capture and the disk, 2 or more.
+    pub buffers: usize,
+}
+
+impl Default for RecorderSettings {
+    fn default() -> RecorderSettings {
+        RecorderSettings {
+            size: 10 * SEGMENT_LEN_DEFAULT,
+            segment_len: None,
+            keep_ns: None,
+            flush_ns: 1_000_000_000,
+            sync_ns: 5_000_000_000,
+            snap_len: 262_144,
+            buffers: 32,
+        }
+    }
+}
+
+/// What the source counted since the recording began; `None` where it cannot tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Losses {
+    /// Packets received, stored or not.
+    pub received: Option<u64>,
+    /// Packets lost before the recorder.
+    pub lost: Option<u64>,
+}
+
+/// What became of packets, and of the store.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Packets in chunks that the system took.
+    pub written: u64,
+    /// Packets that could not be stored.
+    pub lost: u64,
+    /// Packets in a chunk that is not written yet.
+    pub buffered: u64,
+    /// Bytes of chunks that the system took.
+    pub bytes: u64,
+    /// Bytes of the indexes of sealed segments.
+    pub index_bytes: u64,
+    /// Segments begun.
+    pub segments: u64,
+    /// Segments whose oldest packets made room for new ones.
+    pub recycled: u64,
+}
+
+/// Writes packets to a store. One store has one recorder.
+pub struct Recorder {
+    root: PathBuf,
+    settings: RecorderSettings,
+    chunk: ChunkBuilder,
+    index: Builder,
+    /// Where the chunk that is gathered will begin in its segment.
+    at: u64,
+    segment_len: u64,
+    /// When the first packet of the chunk came.
+    begun: Option<Timestamp>,
+    /// Packets handed to the thread.
+    handed: u64,
+    /// Packets that were not handed to the thread: too long for a segment, of an unknown interface, after a failure.
+    lost: u64,
+    synced: Timestamp,
+    losses: Losses,
+    told: Losses,
+    jobs: SyncSender<Job>,
+    buffers: Receiver<Vec<u8>>,
+    indexes: Receiver<Builder>,
+    progress: Arc<Progress>,
+    /// What the thread will have: it begins with the first packet or tick, when its caller has given up the rights that opening took.
+    waiting: Option<Box<Waiting>>,
+    thread: Option<JoinHandle<()>>,
+    is_finished: bool,
+}
+
+/// What the writing thread works with.
+struct Waiting {
+    writing: Writing,
+    received: Receiver<Job>,
+    give: SyncSender<Vec<u8>>,
+    give_index: SyncSender<Builder>,
+}
+
+impl Recorder {
+    /// Opens the store in a directory for recording, or makes it. Segments are reserved at once, so that the disk cannot be full
+    /// later; a recording that was broken off is put in order.
+    ///
+    /// # Errors
+    /// [`Error::Locked`], [`Error::NoRoom`], [`Error::Setting`], and those of [`Catalog::open`](crate::Catalog::open).
+    pub fn open(
+        root: &Path,
+        settings: RecorderSettings,
+        interfaces: &[Interface],
+        now: Timestamp,
+    ) -> Result<Recorder, Error> {
+        let begun = Writing::open(root, &settings, now)?;
+        let (segment_len, at) = (begun.segment_len, begun.at);
+        let (index, spare) = (begun.index, begun.spare);
+        // One is gathered while another is written.
+        let count = settings.buffers.max(2);
+        let (jobs, received) = sync_channel(count);
+        let (give, buffers) = sync_channel(count);
+        let (give_index, indexes) = sync_channel(2);
+        for _ in 0..count {
+            // As many as there is room for.
+            let _ = give.try_send(Vec::with_capacity(SLOT_LEN + PAGE_LEN));
+        }
+        let _ = give_index.try_send(spare);
+        let writing = begun.writing;
+        let progress = writing.progress();
+        let waiting = Waiting { writing, received, give, give_index };
+        let mut recorder = Recorder {
+            root: root.to_owned(),
+            chunk: ChunkBuilder::new(settings.snap_len),
+            index,
+            at,
+            segment_len,
+            begun: None,
+            handed: 0,
+            lost: 0,
+            synced: now,
+            losses: Losses::default(),
+            told: Losses::default(),
+            jobs,
+            buffers,
+            indexes,
+            progress,
+            waiting: Some(Box::new(waiting)),
+            thread: None,
+            is_finished: false,
+            settings,
+        };
+        // A file that begins with a section is one that every program reads.
+        recorder.begin(interfaces, 0, now)?;
+        recorder.close(&[], now)?;
+        recorder.begin(interfaces, 0, now)?;
+        Ok(recorder)
+    }
+
+    /// Takes the selected packets. `interfaces` is the source's table, which may have grown.
+    ///
+    /// # Errors
+    /// [`Error::Thread`] where nothing can be written any more; the packets are counted as lost.
+    pub fn write(
+        &mut self,
+        batch: &Batch<'_>,
+        selection: &Selection,
+        interfaces: &[Interface],
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        self.start().inspect_err(|_| self.lost += selection.len() as u64)?;
+        if interfaces.len() > INTERFACES_MAX {
+            self.lost += selection.len() as u64;
+            return Err(Error::Setting(format!(
+                "{} interfaces: a recording has {INTERFACES_MAX} at most",
+                interfaces.len()
+            )));
+        }
+        let mut left = selection.len() as u64;
+        for index in selection.iter() {
+            let packet = batch.packet(index);
+            let options = batch.options(index);
+            let (cap_len, options_len) = (packet.data.len(), options.len());
+            self.chunk.describe(interfaces);
+            let has_room = self.chunk.fits(cap_len, options_len)
+                || self
+                    .make_room(cap_len, options_len, interfaces, now)
+                    .inspect_err(|_| self.lost += left)?;
+            match interfaces.get(packet.meta.interface.0 as usize).filter(|_| has_room) {
+                Some(interface) => {
+                    self.index.note(interface, packet);
+                    self.chunk.push(&packet, interface, options);
+                    self.begun.get_or_insert(now);
+                }
+                None => self.lost += 1,
+            }
+            left -= 1;
+        }
+        Ok(())
+    }
+
+    /// What goes by the clock: chunks that have waited long enough are written, and what was written is made safe. To be called several
+    /// times a second.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn tick(
+        &mut self,
+        losses: Losses,
+        statistics: &[InterfaceStatistics],
+        interfaces: &[Interface],
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        self.start()?;
+        self.losses = losses;
+        // A clock that was set back must not keep packets waiting.
+        let is_due = |since: Timestamp, after: i64| !(0..after).contains(&now.since(since));
+        if self.begun.is_some_and(|begun| is_due(begun, self.settings.flush_ns)) {
+            self.close(statistics, now)?;
+            self.begin(interfaces, 0, now)?;
+        }
+        if is_due(self.synced, self.settings.sync_ns) {
+            self.synced = now;
+            self.send(Job::Sync { now })?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is gathered and seals the segment.
+    ///
+    /// # Errors
+    /// As [`write`](Self::write).
+    pub fn finish(
+        &mut self,
+        statistics: &[InterfaceStatistics],
+        losses: Losses,
+        now: Timestamp,
+    ) -> Result<(), Error> {
+        if std::mem::replace(&mut self.is_finished, true) {
+            return Ok(());
+        }
+        self.start()?;
+        self.losses = losses;
+        let closed = self.close(statistics, now);
+        let index = std::mem::replace(&mut self.index, Builder::new(0));
+        let sealed = self.send(Job::Finish { index, now });
+        let joined = self.thread.take().is_none_or(|thread| thread.join().is_ok());
+        closed.and(sealed)?;
+        if joined { Ok(()) } else { Err(Error::Thread) }
+    }
+
+    /// Begins to write, in a thread that has the rights which its caller has now.
+    fn start(&mut self) -> Result<(), Error> {
+        let Some(waiting) = self.waiting.take() else { return Ok(()) };
+        let thread = std::thread::Builder::new().name("store".to_owned()).spawn(move || {
+            let Waiting { writing, received, give, give_index } = *waiting;
+            writing.run(&received, &give, &give_index);
+        });
+        self.thread = Some(thread.map_err(Error::file("start a thread for", &self.root))?);
+        Ok(())
+    }
+
+    /// Gives the store's directory and files to a user, who goes on to record: renaming segments takes a directory's owner.
+    ///
+    /// # Errors
+    /// [`Error::File`] without the right to.
+    pub fn give_to(&self, uid: u32, gid: u32) -> Result<(), Error> {
+        let segments = self.root.join("seg");
+        let entries = |folder: &Path| {
+            let entries = std::fs::read_dir(folder).map_err(Error::file("read", folder))?;
+            Ok::<_, Error>(entries.flatten().map(|entry| entry.path()).collect::<Vec<_>>())
+        };
+        let own = ["store.toml", "lock", "log", "seg"].map(|name| self.root.join(name));
+        let mut all = vec![self.root.clone()];
+        all.extend(own.into_iter().filter(|path| path.exists()));
+        all.extend(entries(&segments)?);
+        for path in all {
+            std::os::unix::fs::lchown(&path, Some(uid), Some(gid))
+                .map_err(Error::file("give away", &path))?;
+        }
+        Ok(())
+    }
+
+    /// What became of packets up to now.
+    pub fn totals(&self) -> Totals {
+        let mut totals = self.progress.totals();
+        totals.lost += self.lost;
+        let done = totals.written + totals.lost - self.lost;
+        totals.buffered = (self.handed + u64::from(self.chunk.packets())).saturating_sub(done);
+        if self.is_finished {
+            // What the thread did not come to is lost.
+            totals.lost += std::mem::take(&mut totals.buffered);
+        }
+        totals
+    }
+
+    /// What happened that a person should know of, since the last call.
+    pub fn news(&self) -> Vec<String> {
+        self.progress.news()
+    }
+
+    /// Ends the chunk, and begins one in which a packet of this length has room. `false` if no chunk has.
+    fn make_room(
+        &mut self,
+        cap_len: usize,
+        options_len: usize,
+        interfaces: &[Interface],
+        now: Timestamp,
+    ) -> Result<bool, Error> {
+        if self.chunk.packets() > 0 {
+            self.close(&[], now)?;
+            self.begin(interfaces, 0, now)?;
+        }
+        let needed = self.chunk.len_with(cap_len, options_len);
+        if self.chunk.fits(cap_len, options_len) {
+            return Ok(true);
+        }
+        if needed > CHUNK_LEN_MAX || needed as u64 + SLOT_LEN as u64 > self.segment_len {
+            return Ok(false);
+        }
+        // Nothing is in it yet.
+        self.begin(interfaces, needed, now)?;
+        Ok(true)
+    }
+
+    /// Begins a chunk of a slot's rest, or one that is long enough for a packet that needs `needed` bytes in all.
+    fn begin(&mut self, interfaces: &[Interface], needed: usize, now: Timestamp) -> Result<(), Error> {
+        let slot_len = SLOT_LEN as u64;
+        if self.room(needed).is_none() {
+            self.at = self.at.next_multiple_of(slot_len);
+        }
+        if self.room(needed).is_none() {
+            self.next_segment(interfaces, now)?;
+        }
+        // A packet that needs several slots begins at the start of one.
+        if self.room(needed).is_none() {
+            self.at = slot_len;
+        }
+        let room = self.room(needed).unwrap_or(0);
+        self.index.begin_slot((self.at / slot_len) as u32);
+        // A chunk that is begun again has the buffer still.
+        let buffer = match self.chunk.take_buffer() {
+            Some(buffer) => buffer,
+            None => self.buffers.recv().map_err(|_| Error::Thread)?,
+        };
+        self.chunk.begin(buffer, room, interfaces);
+        self.begun = None;
+        Ok(())
+    }
+
+    /// Bytes for a chunk that begins here; `None` if they are not enough.
+    fn room(&self, needed: usize) -> Option<usize> {
+        let in_slot = (self.at % SLOT_LEN as u64) as usize;
+        let room = match needed > SLOT_LEN && in_slot == 0 {
+            true => needed.next_multiple_of(SLOT_LEN),
+            false => SLOT_LEN - in_slot,
+        };
+        let fits = room >= needed.max(ROOM_MIN) && self.at + room as u64 <= self.segment_len;
+        fits.then_some(room)
+    }
+
+    /// The rest is for the next segment, which begins with a chunk without packets: every program reads a file that begins with a section.
+    fn next_segment(&mut self, interfaces: &[Interface], now: Timestamp) -> Result<(), Error> {
+        let fresh = self.indexes.recv().map_err(|_| Error::Thread)?;
+        let index = std::mem::replace(&mut self.index, fresh);
+        self.send(Job::Seal { index })?;
+        let mut opening = ChunkBuilder::new(self.settings.snap_len);
+        opening.begin(Vec::new(), SLOT_LEN, interfaces);
+        let (buffer, head) = opening.finish(&[], now);
+        self.at = u64::from(head.len);
+        self.send(Job::Chunk { buffer, head: Box::new(head), offset: 0 })
+    }
+
+    /// Hands the chunk to the thread, if there is something in it or the segment has none yet.
+    fn close(&mut self, statistics: &[InterfaceStatistics], now: Timestamp) -> Result<(), Error> {
+        let (buffer, mut head) = self.chunk.finish(statistics, now);
+        head.slot = (self.at / SLOT_LEN as u64) as u32;
+        let since = |now: Option<u64>, told: Option<u64>| now.unwrap_or(0).saturating_sub(told.unwrap_or(0));
+        head.received = since(self.losses.received, self.told.received);
+        head.lost = since(self.losses.lost, self.told.lost);
+        head.is_loss_unknown = self.losses.lost.is_none();
+        self.told = self.losses;
+        self.handed += u64::from(head.packets);
+        let offset = self.at;
+        self.at += u64::from(head.len);
+        self.begun = None;
+        self.send(Job::Chunk { buffer, head: Box::new(head), offset })
+    }
+
+    fn send(&self, job: Job) -> Result<(), Error> {
+        self.jobs.send(job).map_err(|_| Error::Thread)
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        // The thread ends with its jobs; what was handed over is written.
+        if let Some(thread) = self.thread.take() {
+            let (jobs, _) = sync_channel(1);
+            drop(std::mem::replace(&mut self.jobs, jobs));
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! The files of a store that is recorded: reserved, taken, recycled.
+//!
+//! ```text
+//! seg/spare-N --taken--> seg/NUMBER.pcapng --oldest, room is wanted--> seg/NUMBER+k.pcapng
+//! ```
+
+use std::collections::VecDeque;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use tapline_sys::disk;
+
+use crate::catalog::Catalog;
+use crate::error::Error;
+use crate::layout::{SLOT_LEN, filler};
+
+/// Segments that exist, and files that wait to become one.
+pub(super) struct Segments {
+    catalog: Catalog,
+    /// Numbers of segments, ascending; the last is the current one.
+    numbers: VecDeque<u64>,
+    spares: Vec<PathBuf>,
+    /// Segments and spares that there may be.
+    count_max: usize,
+}
+
+/// A segment that is begun.
+pub(super) struct Fresh {
+    pub(super) number: u64,
+    pub(super) file: File,
+    /// The number of the segment whose packets made room.
+    pub(super) recycled: Option<u64>,
+}
+
+impl Segments {
+    /// Takes stock, and reserves what is missing.
+    pub(super) fn open(catalog: Catalog, size: u64) -> Result<Segments, Error> {
+        let count_max = count_max(size, catalog.segment_len())?;
+        let numbers = catalog.numbers()?.into();
+        let mut segments = Segments { spares: Vec::new(), catalog, numbers, count_max };
+        segments.spares = segments.find_spares()?;
+        segments.reserve()?;
+        Ok(segments)
+    }
+
+    pub(super) fn catalog(&self) -> &Catalog {
+        &self.catalog
+    }
+
+    /// The newest segment.
+    pub(super) fn newest(&self) -> Option<u64> {
+        self.numbers.back().copied()
+    }
+
+    /// Opens a segment to go on in it.
+    pub(super) fn reopen(&self, number: u64) -> Result<File, Error> {
+        let path = self.catalog.segment_path(number);
+        open(&path).map_err(Error::file("open", &path))
+    }
+
+    /// Begins the next segment, in a spare file or that of the oldest segment. All its slots are unused then.
+    pub(super) fn next(&mut self) -> Result<Fresh, Error> {
+        let number = self.numbers.back().map_or(1, |last| last + 1);
+        let (from, recycled) = match self.spares.pop() {
+            Some(spare) => (spare, None),
+            None => {
+                let Some(oldest) = self.numbers.pop_front() else { return Err(Error::Thread) };
+                self.forget_index(oldest)?;
+                (self.catalog.segment_path(oldest), Some(oldest))
+            }
+        };
+        let path = self.catalog.segment_path(number);
+        // The new number first: from then on no chunk in the file is one of this segment.
+        fs::rename(&from, &path).map_err(Error::file("rename a segment to", &path))?;
+        let file = open(&path).map_err(Error::file("open", &path))?;
+        clear(&file, self.catalog.segment_len()).map_err(Error::file("write to", &path))?;
+        self.numbers.push_back(number);
+        Ok(Fresh { number, file, recycled })
+    }
+
+    /// Gives the files of old segments to new ones: those whose last packet came before `before`. Gives their numbers.
+    pub(super) fn expire(&mut self, before: i64) -> Result<Vec<u64>, Error> {
+        let mut expired = Vec::new();
+        while self.numbers.len() > 1 {
+            let oldest = self.numbers[0];
+            // One without an index is looked at again once it has one.
+            let Some(index) = self.catalog.index(oldest) else { break };
+            if index.summary.last.as_nanos() >= before {
+                break;
+            }
+            self.forget_index(oldest)?;
+            let path = self.catalog.segment_path(oldest);
+            let spare = self.spare_path(oldest);
+            fs::rename(&path, &spare).map_err(Error::file("rename", &path))?;
+            self.numbers.pop_front();
+            self.spares.push(spare);
+            expired.push(oldest);
+        }
+        Ok(expired)
+    }
+
+    /// Removes the index of a segment: before it is written again, or goes on.
+    pub(super) fn forget_index(&self, number: u64) -> Result<(), Error> {
+        let path = self.catalog.paths.index(number);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file("remove", &path)(error)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Segments that have no index, but for the newest.
+    pub(super) fn without_index(&self) -> Vec<u64> {
+        let all_but_newest = self.numbers.len().saturating_sub(1);
+        let older = self.numbers.iter().take(all_but_newest).copied();
+        older.filter(|number| self.catalog.index(*number).is_none()).collect()
+    }
+
+    /// The number and hash of the last chunk that an index names.
+    pub(super) fn last_chunk(&self) -> Option<(u64, [u8; 32])> {
+        let of = |number: &u64| self.catalog.index(*number).map(|index| index.summary);
+        let summary = self.numbers.iter().rev().find_map(of)?;
+        Some((summary.last_number, summary.last_hash))
+    }
+
+    fn spare_path(&self, number: u64) -> PathBuf {
+        self.catalog.paths.segments().join(format!("spare-{number:08}"))
+    }
+
+    /// Spare files of the right length; others are removed.
+    fn find_spares(&self) -> Result<Vec<PathBuf>, Error> {
+        let folder = self.catalog.paths.segments();
+        let mut spares = Vec::new();
+        for entry in fs::read_dir(&folder).map_err(Error::file("read", &folder))?.flatten() {
+            if !entry.file_name().to_string_lossy().starts_with("spare-") {
+                continue;
+            }
+            let is_whole =
+                entry.metadata().is_ok_and(|metadata| metadata.len() == self.catalog.segment_len());
+            if is_whole {
+                spares.push(entry.path());
+            } else {
+                fs::remove_file(entry.path()).map_err(Error::file("remove", &entry.path()))?;
+            }
+        }
+        Ok(spares)
+    }
+
+    /// Has the file system keep room for all segments that there may be; gives up what is more.
+    fn reserve(&mut self) -> Result<(), Error> {
+        while self.numbers.len() + self.spares.len() > self.count_max {
+            match self.spares.pop() {
+                Some(spare) => fs::remove_file(&spare).map_err(Error::file("remove", &spare))?,
+                None => {
+                    let Some(oldest) = self.numbers.pop_front() else { break };
+                    self.forget_index(oldest)?;
+                    let path = self.catalog.segment_path(oldest);
+                    fs::remove_file(&path).map_err(Error::file("remove", &path))?;
+                }
+            }
+        }
+        let missing = self.count_max - self.numbers.len() - self.spares.len();
+        let len = self.catalog.segment_len();
+        let wanted = missing as u64 * len;
+        check_room(self.catalog.root(), wanted)?;
+        for at in 0..missing {
+            // No segment has this number yet.
+            let path = self.spare_path(u64::MAX / 2 + at as u64 + self.spares.len() as u64);
+            let file = open_new(&path).map_err(Error::file("make", &path))?;
+            disk::reserve(&file, len)
+                .map_err(|error| Error::file("reserve room for", &path)(error.source))?;
+            self.spares.push(path);
+        }
+        Ok(())
+    }
+}
+
+/// Whether the disk of a directory, or of the first one above that is there, has so many bytes to give.
+pub(super) fn check_room(root: &Path, wanted: u64) -> Result<(), Error> {
+    let there = root.ancestors().find(|path| path.exists());
+    let there = there.filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    // A file system that does not tell is asked when segments are reserved.
+    let free = disk::space(there).map_or(u64::MAX, |space| space.free);
+    if wanted > free {
+        return Err(Error::NoRoom { path: root.to_owned(), wanted, free });
+    }
+    Ok(())
+}
+
+/// How many segments a store of this size has.
+pub(super) fn count_max(size: u64, segment_len: u64) -> Result<usize, Error> {
+    let count = size / segment_len.max(1);
+    if count < 2 {
+        let text = format!("a store of {size} bytes: it has two segments of {segment_len} bytes at least");
+        return Err(Error::Setting(text));
+    }
+    Ok(count as usize)
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).open(path)
+}
+
+fn open_new(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create_new(true).open(path)
+}
+
+/// Makes every slot an unused one: their first and last bytes say so, what lies between is of no meaning.
+fn clear(file: &File, len: u64) -> io::Result<()> {
+    let block = filler(SLOT_LEN);
+    let (head, tail) = (&block[..32], &block[SLOT_LEN - 4..]);
+    for slot in 0..len / SLOT_LEN as u64 {
+        let at = slot * SLOT_LEN as u64;
+        file.write_all_at(head, at)?;
+        file.write_all_at(tail, at + SLOT_LEN as u64 - 4)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,487 @@
+//! The thread that writes: chunks to segments, indexes beside them.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::Write;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tapline_file::SectionReader;
+use tapline_packet::Timestamp;
+
+use super::segments::{Fresh, Segments, check_room, count_max};
+use super::{RecorderSettings, Totals};
+use crate::catalog::Catalog;
+use crate::chunk::{self, ChunkBuilder, ChunkHead, is_intact};
+use crate::error::Error;
+use crate::index::{self, Builder, ChunkRow, Summary};
+use crate::layout::{PAGE_LEN, SEGMENT_LEN_DEFAULT, SLOT_LEN, filler};
+use crate::walk::Walk;
+
+/// The index has at most this part of a segment: one in two hundred.
+const INDEX_SHARE: u64 = 200;
+/// How often old segments are looked for, in nanoseconds.
+const EXPIRE_EVERY_NS: i64 = 60_000_000_000;
+
+/// What the thread is to do.
+pub(super) enum Job {
+    /// Writes a chunk at its place in the segment.
+    Chunk { buffer: Vec<u8>, head: Box<ChunkHead>, offset: u64 },
+    /// The segment is full: its index, and the next one. Its first chunk comes.
+    Seal { index: Builder },
+    /// Has the disk keep what was written; gives up what is too old.
+    Sync { now: Timestamp },
+    /// The last one.
+    Finish { index: Builder, now: Timestamp },
+}
+
+/// What others may see of the thread.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    written: AtomicU64,
+    lost: AtomicU64,
+    bytes: AtomicU64,
+    index_bytes: AtomicU64,
+    segments: AtomicU64,
+    recycled: AtomicU64,
+    news: Mutex<Vec<String>>,
+}
+
+impl Progress {
+    pub(super) fn totals(&self) -> Totals {
+        // Relaxed: counters on their own; the last look is after the thread was joined.
+        Totals {
+            written: self.written.load(Ordering::Relaxed),
+            lost: self.lost.load(Ordering::Relaxed),
+            buffered: 0,
+            bytes: self.bytes.load(Ordering::Relaxed),
+            index_bytes: self.index_bytes.load(Ordering::Relaxed),
+            segments: self.segments.load(Ordering::Relaxed),
+            recycled: self.recycled.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(super) fn news(&self) -> Vec<String> {
+        std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn tell(&self, text: String) {
+        self.news.lock().unwrap_or_else(PoisonError::into_inner).push(text);
+    }
+}
+
+fn add(counter: &AtomicU64, count: u64) {
+    counter.fetch_add(count, Ordering::Relaxed);
+}
+
+/// A store that is ready to be written to.
+pub(super) struct Begun {
+    pub(super) writing: Writing,
+    pub(super) segment_len: u64,
+    /// Where the first chunk goes.
+    pub(super) at: u64,
+    /// The index of the segment that goes on.
+    pub(super) index: Builder,
+    /// One for the next.
+    pub(super) spare: Builder,
+}
+
+/// The state of the thread.
+pub(super) struct Writing {
+    segments: Segments,
+    number: u64,
+    file: File,
+    path: PathBuf,
+    /// Chunks of the segment.
+    rows: Vec<ChunkRow>,
+    summary: Summary,
+    /// The last chunk of the store: its number and hash.
+    last: (u64, [u8; 32]),
+    /// Bytes of the segment up to which fillers or chunks stand in the current slot.
+    filled: u64,
+    /// Packets that could not be written since the last chunk that was.
+    dropped: u64,
+    is_unsynced: bool,
+    keep_ns: Option<i64>,
+    expired: Timestamp,
+    progress: Arc<Progress>,
+    log: PathBuf,
+    snap_len: u32,
+    /// Held as long as the store is recorded.
+    _lock: File,
+}
+
+impl Writing {
+    pub(super) fn open(root: &Path, settings: &RecorderSettings, now: Timestamp) -> Result<Begun, Error> {
+        let catalog = match Catalog::open(root) {
+            Err(Error::NoStore { .. }) => {
+                let segment_len = settings.segment_len.unwrap_or(SEGMENT_LEN_DEFAULT);
+                // Before anything is made.
+                let count = count_max(settings.size, segment_len)?;
+                check_room(root, count as u64 * segment_len)?;
+                Catalog::create(root, segment_len)?
+            }
+            catalog => catalog?,
+        };
+        if let Some(wanted) = settings.segment_len
+            && wanted != catalog.segment_len()
+        {
+            return Err(Error::Setting(format!(
+                "{}: its segments have {} bytes, not {wanted}: a store keeps the length that it was made with",
+                root.display(),
+                catalog.segment_len()
+            )));
+        }
+        let lock = lock(&catalog)?;
+        let segment_len = catalog.segment_len();
+        let mut segments = Segments::open(catalog, settings.size)?;
+        let index_len = (segment_len / INDEX_SHARE) as usize;
+        let progress = Arc::new(Progress::default());
+        let mut builder = Builder::new(index_len);
+        for number in segments.without_index() {
+            let restored = Restored::read(&segments, number, &mut builder)?;
+            restored.seal(&segments, number, &mut builder)?;
+            progress.tell(format!("segment {number} had no index: made again from its chunks"));
+            builder.clear();
+        }
+        let newest = segments.newest();
+        let going_on = newest.map(|number| Restored::read(&segments, number, &mut builder)).transpose()?;
+        let mut at = going_on.as_ref().map_or(segment_len, |found| found.end);
+        let last = match going_on.as_ref().map(|found| found.last) {
+            Some(last) if last.0 > 0 => last,
+            _ => segments.last_chunk().unwrap_or((0, [0; 32])),
+        };
+        let mut state = None;
+        if let (Some(number), Some(restored)) = (newest, going_on) {
+            if restored.damaged > 0 {
+                let damaged = restored.damaged;
+                progress.tell(format!("segment {number}: {damaged} damaged chunks or places were found"));
+            }
+            if at < segment_len {
+                segments.forget_index(number)?;
+                state = Some((number, segments.reopen(number)?, restored.rows, restored.summary));
+            } else {
+                restored.seal(&segments, number, &mut builder)?;
+                builder.clear();
+            }
+        }
+        let (number, file, rows, summary) = match state {
+            Some(state) => state,
+            None => {
+                at = 0;
+                let Fresh { number, file, .. } = segments.next()?;
+                (number, file, Vec::new(), Summary::default())
+            }
+        };
+        let log = segments.catalog().paths.log();
+        let path = segments.catalog().segment_path(number);
+        let writing = Writing {
+            number,
+            file,
+            path,
+            rows,
+            summary,
+            last,
+            filled: at,
+            dropped: 0,
+            is_unsynced: false,
+            keep_ns: settings.keep_ns,
+            expired: now,
+            progress,
+            log,
+            snap_len: settings.snap_len,
+            _lock: lock,
+            segments,
+        };
+        writing.note("begun", number);
+        add(&writing.progress.segments, 1);
+        Ok(Begun { writing, segment_len, at, index: builder, spare: Builder::new(index_len) })
+    }
+
+    pub(super) fn progress(&self) -> Arc<Progress> {
+        Arc::clone(&self.progress)
+    }
+
+    /// Works until the last job, or until no more can come.
+    pub(super) fn run(
+        mut self,
+        jobs: &Receiver<Job>,
+        buffers: &SyncSender<Vec<u8>>,
+        indexes: &SyncSender<Builder>,
+    ) {
+        while let Ok(job) = jobs.recv() {
+            match job {
+                Job::Chunk { buffer, head, offset } => {
+                    let buffer = self.chunk(buffer, *head, offset);
+                    // The recorder may be gone.
+                    let _ = buffers.try_send(buffer);
+                }
+                Job::Seal { mut index } => {
+                    self.seal(&mut index);
+                    index.clear();
+                    let _ = indexes.try_send(index);
+                    self.next_segment();
+                }
+                Job::Sync { now } => self.sync(now),
+                Job::Finish { mut index, now } => {
+                    self.sync(now);
+                    self.seal(&mut index);
+                    return;
+                }
+            }
+        }
+        let _ = self.file.sync_data();
+    }
+
+    /// Writes a chunk; once more in the next segment if the disk fails here. Gives the buffer back.
+    fn chunk(&mut self, mut buffer: Vec<u8>, mut head: ChunkHead, offset: u64) -> Vec<u8> {
+        let packets = u64::from(head.packets);
+        let mut written = self.write(&mut buffer, &mut head, offset);
+        if let Err(error) = &written {
+            self.progress.tell(format!(
+                "{}: {error}; the segment is left, and the recording goes on in the next",
+                self.path.display()
+            ));
+            self.note("failed", self.number);
+            buffer.truncate(head.len as usize);
+            self.next_segment();
+            if offset > 0 {
+                self.open_segment();
+            }
+            written = self.write(&mut buffer, &mut head, offset);
+        }
+        match written {
+            Ok(()) => {
+                add(&self.progress.written, packets);
+                add(&self.progress.bytes, u64::from(head.len));
+                self.dropped = 0;
+            }
+            Err(error) => {
+                self.progress.tell(format!("{}: {error}; {packets} packets are lost", self.path.display()));
+                add(&self.progress.lost, packets);
+                self.dropped += packets;
+            }
+        }
+        buffer.truncate(head.len as usize);
+        buffer
+    }
+
+    fn write(&mut self, buffer: &mut Vec<u8>, head: &mut ChunkHead, offset: u64) -> std::io::Result<()> {
+        let (before, previous) = self.last;
+        head.store = self.segments.catalog().id;
+        head.segment = self.number;
+        head.number = before + 1;
+        head.previous = previous;
+        head.dropped = self.dropped;
+        let len = head.len as usize;
+        let hash = chunk::seal(&mut buffer[..len], head);
+        // The first chunk of a slot brings the fillers behind it along, in the same write.
+        let end = offset + len as u64;
+        let slot_end = end.next_multiple_of(SLOT_LEN as u64);
+        if end > self.filled {
+            let page = filler(PAGE_LEN);
+            (0..(slot_end - end) / PAGE_LEN as u64).for_each(|_| buffer.extend_from_slice(&page));
+        }
+        self.file.write_all_at(buffer, offset)?;
+        self.filled = self.filled.max(slot_end);
+        self.is_unsynced = true;
+        self.last = (head.number, hash);
+        self.take_in(head, offset, hash);
+        Ok(())
+    }
+
+    /// Notes a chunk for the index.
+    fn take_in(&mut self, head: &ChunkHead, offset: u64, hash: [u8; 32]) {
+        self.rows.push(row(head, offset));
+        count(&mut self.summary, head, hash);
+    }
+
+    /// Writes the index of the segment.
+    fn seal(&mut self, index: &mut Builder) {
+        let _ = self.file.sync_data();
+        self.is_unsynced = false;
+        let sealed =
+            seal(&self.segments, self.number, std::mem::take(&mut self.rows), &mut self.summary, index);
+        match sealed {
+            Ok(len) => add(&self.progress.index_bytes, len),
+            // It is searched by its chunks then.
+            Err(error) => self.progress.tell(error.to_string()),
+        }
+        self.note("sealed", self.number);
+    }
+
+    /// Goes on in another file. Where that fails, writing fails too, and says so.
+    fn next_segment(&mut self) {
+        match self.segments.next() {
+            Ok(Fresh { number, file, recycled }) => {
+                if let Some(old) = recycled {
+                    add(&self.progress.recycled, 1);
+                    self.note("recycled", old);
+                }
+                (self.number, self.file) = (number, file);
+                self.path = self.segments.catalog().segment_path(number);
+                self.rows.clear();
+                self.summary = Summary::default();
+                self.filled = 0;
+                add(&self.progress.segments, 1);
+                self.note("begun", number);
+            }
+            Err(error) => self.progress.tell(error.to_string()),
+        }
+    }
+
+    /// A chunk of one page at the start of a segment that takes the place of one that failed: files begin with a section.
+    fn open_segment(&mut self) {
+        let mut builder = ChunkBuilder::new(self.snap_len);
+        builder.begin(Vec::new(), PAGE_LEN, &[]);
+        let (mut buffer, mut head) = builder.finish(&[], now());
+        if let Err(error) = self.write(&mut buffer, &mut head, 0) {
+            self.progress.tell(format!("{}: {error}", self.path.display()));
+        }
+    }
+
+    fn sync(&mut self, now: Timestamp) {
+        if std::mem::take(&mut self.is_unsynced)
+            && let Err(error) = self.file.sync_data()
+        {
+            self.progress.tell(format!("{}: the disk does not keep it: {error}", self.path.display()));
+        }
+        let Some(keep_ns) = self.keep_ns else { return };
+        if !(0..EXPIRE_EVERY_NS).contains(&now.since(self.expired)) {
+            self.expired = now;
+            match self.segments.expire(now.as_nanos().saturating_sub(keep_ns)) {
+                Ok(expired) => expired.into_iter().for_each(|number| self.note("expired", number)),
+                Err(error) => self.progress.tell(error.to_string()),
+            }
+        }
+    }
+
+    /// A line in the store's log. A log that cannot be written keeps nothing else from being written.
+    fn note(&self, event: &str, segment: u64) {
+        let line = serde_json::json!({ "time_ns": now().as_nanos(), "event": event, "segment": segment });
+        let log = OpenOptions::new().create(true).append(true).open(&self.log);
+        if let Ok(mut log) = log {
+            let _ = writeln!(log, "{line}");
+        }
+    }
+}
+
+/// The wall clock, for the log and chunks that no packet began.
+fn now() -> Timestamp {
+    Timestamp::from_nanos(tapline_sys::clock::realtime_ns())
+}
+
+fn lock(catalog: &Catalog) -> Result<File, Error> {
+    let path = catalog.paths.lock();
+    let opened = OpenOptions::new().create(true).truncate(false).write(true).read(true).open(&path);
+    let lock = opened.map_err(Error::file("open", &path))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(TryLockError::WouldBlock) => Err(Error::Locked { path: catalog.root().to_owned() }),
+        Err(TryLockError::Error(error)) => Err(Error::file("lock", &path)(error)),
+    }
+}
+
+fn row(head: &ChunkHead, offset: u64) -> ChunkRow {
+    ChunkRow {
+        offset,
+        len: head.len,
+        packets: head.packets,
+        lost: u32::try_from(head.lost.saturating_add(head.dropped)).unwrap_or(u32::MAX),
+        first: head.first,
+        last: head.last,
+        bytes: head.bytes,
+        number: head.number,
+    }
+}
+
+/// Adds a chunk to the summary of its segment.
+fn count(summary: &mut Summary, head: &ChunkHead, hash: [u8; 32]) {
+    // A chunk without packets has times only where no other has.
+    if summary.packets == 0 {
+        (summary.first, summary.last) = (head.first, head.last);
+    } else if head.packets > 0 {
+        summary.first = summary.first.min(head.first);
+        summary.last = summary.last.max(head.last);
+    }
+    summary.packets += u64::from(head.packets);
+    summary.bytes += head.bytes;
+    summary.lost += head.lost;
+    summary.dropped += head.dropped;
+    (summary.last_number, summary.last_hash) = (head.number, hash);
+}
+
+/// Writes the index of a segment; gives its length.
+fn seal(
+    segments: &Segments,
+    number: u64,
+    rows: Vec<ChunkRow>,
+    summary: &mut Summary,
+    index: &mut Builder,
+) -> Result<u64, Error> {
+    let catalog = segments.catalog();
+    summary.store = catalog.id;
+    summary.segment = number;
+    summary.slots = (catalog.segment_len() / SLOT_LEN as u64) as u32;
+    summary.complete = index.complete(summary.slots);
+    index.chunks = rows;
+    index::write(&catalog.paths.index(number), summary, index)
+}
+
+/// A segment as its chunks tell it.
+struct Restored {
+    rows: Vec<ChunkRow>,
+    summary: Summary,
+    last: (u64, [u8; 32]),
+    /// The first slot in which nothing stands.
+    end: u64,
+    damaged: u64,
+}
+
+impl Restored {
+    /// Reads every chunk of a segment, and notes the keys of its packets.
+    fn read(segments: &Segments, number: u64, index: &mut Builder) -> Result<Restored, Error> {
+        let catalog = segments.catalog();
+        let path = catalog.segment_path(number);
+        let of_file = |error| Error::file("read", &path)(error);
+        let file = segments.reopen(number)?;
+        let mut walk = Walk::new(&file, catalog.id, number).map_err(of_file)?;
+        let mut reader = SectionReader::new();
+        let (mut rows, mut summary, mut damaged) = (Vec::new(), Summary::default(), 0);
+        let mut last = (0, [0; 32]);
+        while let Some(found) = walk.next().map_err(of_file)? {
+            let mut hash = None;
+            let read = reader.refill(|buffer| {
+                buffer.resize(found.head.len as usize, 0);
+                file.read_exact_at(buffer, found.offset)?;
+                hash = is_intact(buffer, &found.head).then(|| chunk::hash(buffer));
+                Ok(())
+            });
+            read.map_err(of_file)?;
+            let Some(hash) = hash else {
+                damaged += 1;
+                continue;
+            };
+            index.begin_slot(found.head.slot);
+            while reader.advance().unwrap_or(false) {
+                let batch = reader.batch();
+                for packet in batch.iter() {
+                    if let Some(interface) = reader.interfaces().get(packet.meta.interface.0 as usize) {
+                        index.note(interface, packet);
+                    }
+                }
+            }
+            rows.push(row(&found.head, found.offset));
+            count(&mut summary, &found.head, hash);
+            last = (found.head.number, hash);
+        }
+        damaged += walk.damaged;
+        Ok(Restored { rows, summary, last, end: walk.end(), damaged })
+    }
+
+    fn seal(mut self, segments: &Segments, number: u64, index: &mut Builder) -> Result<(), Error> {
+        seal(segments, number, self.rows, &mut self.summary, index).map(|_| ())
+    }
+}

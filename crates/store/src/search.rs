@@ -1,0 +1,289 @@
+//! Chunks that may hold what is asked, read and checked, one after the other.
+//!
+//! ```text
+//! segments --time of the index--> segments --keys--> slots --time--> chunks --read, checksum--> bytes
+//! ```
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use tapline_packet::Timestamp;
+
+use crate::catalog::Catalog;
+use crate::chunk::{ChunkHead, is_intact};
+use crate::error::Error;
+use crate::index::{Index, Slots};
+use crate::keys::{Class, key};
+use crate::question::Question;
+use crate::walk::{Walk, belongs};
+
+/// The times that are asked for: from `from`, before `to`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// The first moment.
+    pub from: Timestamp,
+    /// The first moment after.
+    pub to: Timestamp,
+}
+
+impl Window {
+    /// All times.
+    pub const ALL: Window =
+        Window { from: Timestamp::from_nanos(i64::MIN), to: Timestamp::from_nanos(i64::MAX) };
+
+    /// Whether a moment is in it.
+    pub fn has(&self, at: Timestamp) -> bool {
+        self.from <= at && (at < self.to || self.to == Window::ALL.to)
+    }
+
+    /// Whether any moment of a span may be in it.
+    fn overlaps(&self, first: Timestamp, last: Timestamp) -> bool {
+        last >= self.from && (first < self.to || self.to == Window::ALL.to)
+    }
+}
+
+/// What a search did with the chunks of a store: each segment and each chunk is in one place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SearchAccount {
+    /// Segments of the store when the search began.
+    pub segments: u64,
+    /// Of these, passed over because of their times.
+    pub segments_by_time: u64,
+    /// Passed over because no slot has the keys.
+    pub segments_by_keys: u64,
+    /// Gone, or recycled, before the search came to them.
+    pub segments_gone: u64,
+    /// Looked into by their index.
+    pub segments_indexed: u64,
+    /// Looked into without an index: being recorded, or of a recorder that was killed.
+    pub segments_walked: u64,
+    /// Chunks of the segments that were looked into.
+    pub chunks: u64,
+    /// Of these, passed over because of their times.
+    pub chunks_by_time: u64,
+    /// Passed over because their slot does not have the keys.
+    pub chunks_by_keys: u64,
+    /// Read.
+    pub chunks_read: u64,
+    /// Read, and not as they were written.
+    pub chunks_damaged: u64,
+    /// Overwritten before the search came to them.
+    pub chunks_gone: u64,
+    /// Not yet whole: the last one of the segment that is being recorded.
+    pub chunks_unfinished: u64,
+    /// Places in walked segments that hold neither chunks nor fillers.
+    pub places_damaged: u64,
+    /// Bytes of chunks that were read.
+    pub bytes_read: u64,
+    /// Bytes of indexes that were read.
+    pub index_bytes: u64,
+    /// Packets in the chunks that were read and intact.
+    pub packets: u64,
+    /// Packets that the recording lost in the chunks that were read: before the recorder and in it.
+    pub lost: u64,
+}
+
+impl SearchAccount {
+    /// Whether each segment and each chunk is in one place.
+    pub fn is_balanced(&self) -> bool {
+        let looked_into = self.segments_indexed + self.segments_walked;
+        let segments = self.segments_by_time + self.segments_by_keys + self.segments_gone + looked_into;
+        let passed = self.chunks_by_time + self.chunks_by_keys;
+        let chunks =
+            passed + self.chunks_read + self.chunks_damaged + self.chunks_gone + self.chunks_unfinished;
+        self.segments == segments && self.chunks == chunks
+    }
+}
+
+/// A search under way.
+pub struct Search {
+    catalog: Arc<Catalog>,
+    window: Window,
+    question: Question,
+    /// Segments still to be looked into, the next one last.
+    segments: Vec<u64>,
+    /// Segments when it began.
+    total: usize,
+    current: Option<Current>,
+    account: SearchAccount,
+}
+
+/// A segment that is looked into.
+struct Current {
+    number: u64,
+    file: File,
+    len: u64,
+    /// Chunks still to be read, the next one last.
+    chunks: Vec<Place>,
+    is_indexed: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Place {
+    offset: u64,
+    len: u32,
+}
+
+impl Search {
+    /// Begins a search of all segments that are there now.
+    ///
+    /// # Errors
+    /// [`Error::File`] if the directory cannot be read.
+    pub fn new(catalog: Arc<Catalog>, window: Window, question: Question) -> Result<Search, Error> {
+        let mut segments = catalog.numbers()?;
+        segments.reverse();
+        let total = segments.len();
+        let account = SearchAccount { segments: total as u64, ..SearchAccount::default() };
+        Ok(Search { catalog, window, question, segments, total, current: None, account })
+    }
+
+    /// What it did so far.
+    pub fn account(&self) -> SearchAccount {
+        self.account
+    }
+
+    /// The times that are asked for.
+    pub fn window(&self) -> Window {
+        self.window
+    }
+
+    /// Segments done, and all.
+    pub fn progress(&self) -> (u64, u64) {
+        ((self.total - self.segments.len()) as u64, self.total as u64)
+    }
+
+    /// Reads the next chunk that may hold what is asked into `buffer`, whole and checked. `false` at the end.
+    ///
+    /// # Errors
+    /// [`Error::File`] where a segment cannot be read; the search may go on with the next.
+    pub fn next(&mut self, buffer: &mut Vec<u8>) -> Result<bool, Error> {
+        loop {
+            let Some(current) = &mut self.current else {
+                match self.segments.pop() {
+                    Some(number) => self.enter(number)?,
+                    None => return Ok(false),
+                }
+                continue;
+            };
+            let Some(place) = current.chunks.pop() else {
+                self.current = None;
+                continue;
+            };
+            let is_last = current.chunks.is_empty();
+            if self.read(place, is_last, buffer)? {
+                return Ok(true);
+            }
+        }
+    }
+
+    /// Opens a segment and finds out which of its chunks are to be read.
+    fn enter(&mut self, number: u64) -> Result<(), Error> {
+        let path = self.catalog.segment_path(number);
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.account.segments_gone += 1;
+                return Ok(());
+            }
+            file => file.map_err(Error::file("open", &path))?,
+        };
+        let len = file.metadata().map_err(Error::file("read", &path))?.len();
+        let index = self.catalog.index(number);
+        let is_indexed = index.is_some();
+        let mut chunks = match index {
+            Some(index) => match self.by_index(&index) {
+                Some(chunks) => chunks,
+                None => return Ok(()),
+            },
+            None => self.by_walk(&file, number).map_err(Error::file("read", &path))?,
+        };
+        chunks.reverse();
+        self.current = Some(Current { number, file, len, chunks, is_indexed });
+        Ok(())
+    }
+
+    fn by_index(&mut self, index: &Index) -> Option<Vec<Place>> {
+        self.account.index_bytes += index.len() as u64;
+        if !self.window.overlaps(index.summary.first, index.summary.last) {
+            self.account.segments_by_time += 1;
+            return None;
+        }
+        let keys = self.question.keys();
+        let sets: Vec<Slots> = keys.iter().map(|key| index.slots(*key)).collect();
+        let open = index.slots(key(Class::Open, 0));
+        let slot_may = |slot: u32| {
+            let has = |key: u64| keys.binary_search(&key).is_ok_and(|at| sets[at].has(slot));
+            slot >= index.summary.complete || open.has(slot) || self.question.holds(&has)
+        };
+        let may: Vec<bool> = (0..index.summary.slots).map(slot_may).collect();
+        if !may.contains(&true) {
+            self.account.segments_by_keys += 1;
+            return None;
+        }
+        self.account.segments_indexed += 1;
+        let mut chunks = Vec::new();
+        for row in index.chunks() {
+            self.account.chunks += 1;
+            let slot = (row.offset / crate::SLOT_LEN as u64) as usize;
+            if !self.window.overlaps(row.first, row.last) {
+                self.account.chunks_by_time += 1;
+            } else if !may.get(slot).copied().unwrap_or(true) {
+                self.account.chunks_by_keys += 1;
+            } else {
+                chunks.push(Place { offset: row.offset, len: row.len });
+            }
+        }
+        Some(chunks)
+    }
+
+    fn by_walk(&mut self, file: &File, number: u64) -> io::Result<Vec<Place>> {
+        self.account.segments_walked += 1;
+        let mut walk = Walk::new(file, self.catalog.id, number)?;
+        let mut chunks = Vec::new();
+        while let Some(found) = walk.next()? {
+            self.account.chunks += 1;
+            if self.window.overlaps(found.head.first, found.head.last) {
+                chunks.push(Place { offset: found.offset, len: found.head.len });
+            } else {
+                self.account.chunks_by_time += 1;
+            }
+        }
+        self.account.places_damaged += walk.damaged;
+        Ok(chunks)
+    }
+
+    /// Whether the chunk at `place` is there as it was written.
+    fn read(&mut self, place: Place, is_last: bool, buffer: &mut Vec<u8>) -> Result<bool, Error> {
+        let Some(Current { number, file, len, is_indexed, .. }) = &self.current else { return Ok(false) };
+        let (number, is_open) = (*number, !*is_indexed);
+        if place.offset + u64::from(place.len) > *len {
+            self.account.chunks_damaged += 1;
+            return Ok(false);
+        }
+        buffer.resize(place.len as usize, 0);
+        let path = || self.catalog.segment_path(number);
+        file.read_exact_at(buffer, place.offset).map_err(|error| Error::file("read", &path())(error))?;
+        self.account.bytes_read += u64::from(place.len);
+        let head = ChunkHead::parse(buffer);
+        let is_ours = |head: &ChunkHead| {
+            belongs(head, &self.catalog.id, number, place.offset, *len) && head.len == place.len
+        };
+        match head {
+            Some(head) if is_ours(&head) && is_intact(buffer, &head) => {
+                self.account.chunks_read += 1;
+                self.account.packets += u64::from(head.packets);
+                self.account.lost += head.lost + head.dropped;
+                return Ok(true);
+            }
+            Some(head) if head.store == self.catalog.id && head.segment != number => {
+                self.account.chunks_gone += 1;
+            }
+            _ if is_last && is_open => self.account.chunks_unfinished += 1,
+            // The segment was recycled meanwhile: its file has another name now.
+            _ if !path().exists() => self.account.chunks_gone += 1,
+            _ => self.account.chunks_damaged += 1,
+        }
+        Ok(false)
+    }
+}
