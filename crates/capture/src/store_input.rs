@@ -1,5 +1,6 @@
 //! A store as a source: the chunks that a search finds, packet by packet.
 
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -40,10 +41,7 @@ impl SearchReport {
 
 impl StoreInput {
     /// Opens what a search finds; `name` is what the account calls the store.
-    ///
-    /// # Errors
-    /// If the first segment cannot be read.
-    pub fn new(search: Search, name: &str) -> Result<StoreInput, Error> {
+    pub fn new(search: Search, name: &str) -> StoreInput {
         let mut input = StoreInput {
             name: name.to_owned(),
             search,
@@ -55,8 +53,8 @@ impl StoreInput {
             account: SearchReport::default(),
         };
         // Filters are compiled for interfaces, which the first chunk describes.
-        input.is_read_ahead = input.find_batch()?;
-        Ok(input)
+        input.is_read_ahead = input.find_batch();
+        input
     }
 
     /// What the search does.
@@ -65,24 +63,27 @@ impl StoreInput {
     }
 
     /// Whether there is another batch.
-    fn find_batch(&mut self) -> Result<bool, Error> {
+    fn find_batch(&mut self) -> bool {
         let window = self.search.window();
         loop {
             // A chunk whose checksum fits was written by a recorder; what contradicts itself all the same is left out.
             while let Ok(true) = self.reader.advance() {
                 self.reader.retain(|record| window.has(record.meta.timestamp));
                 if !self.reader.batch().is_empty() {
-                    return Ok(true);
+                    return true;
                 }
             }
             let mut is_there = false;
             let search = &mut self.search;
-            let read = self.reader.refill(|buffer| search.next(buffer).map(|there| is_there = there));
+            let filled = self.reader.refill(|buffer| {
+                is_there = search.next(buffer);
+                Ok::<_, Infallible>(())
+            });
+            filled.unwrap_or_else(|never| match never {});
             self.account.set(self.search.account());
-            read.map_err(|error| Error::source(&self.name, error))?;
             if !is_there {
                 self.is_read = true;
-                return Ok(false);
+                return false;
             }
         }
     }
@@ -106,7 +107,7 @@ impl Source for StoreInput {
         if self.is_stopped || self.is_read {
             return Ok(Advance::End);
         }
-        if std::mem::take(&mut self.is_read_ahead) || self.find_batch()? {
+        if std::mem::take(&mut self.is_read_ahead) || self.find_batch() {
             self.count();
             return Ok(Advance::Batch);
         }

@@ -6,7 +6,7 @@
 
 use tapline_packet::{BATCH_MAX, Batch, Interface, Record};
 
-use crate::read::pcapng::Parser;
+use crate::read::pcapng::{Keep, Parser};
 use crate::read::{Found, Stop, Window};
 
 /// Lends the packets of sections in memory. Interfaces that sections describe alike in the same place are one interface:
@@ -31,7 +31,7 @@ impl SectionReader {
         SectionReader {
             bytes: Vec::new(),
             at: 0,
-            parser: Parser::new(),
+            parser: Parser::new(Keep::All),
             interfaces: Vec::new(),
             records: Vec::with_capacity(BATCH_MAX),
         }

@@ -1,15 +1,21 @@
 //! The directory of a store: its description, its segments.
 
-use std::fs;
-use std::io::{ErrorKind, Read};
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use tapline_packet::Timestamp;
+use tapline_sys::disk;
 
 use crate::error::Error;
 use crate::index::Index;
-use crate::layout::{Paths, SEGMENT_LEN_MAX, SEGMENT_LEN_MIN, SLOT_LEN, StoreId, VERSION, segment_number};
+use crate::layout::{
+    Paths, SEGMENT_LEN_MAX, SEGMENT_LEN_MIN, SLOT_LEN, StoreId, VERSION, segment_number, sync_directory,
+};
+
+/// The most bytes of `store.toml` that are read.
+const DESCRIPTION_LEN_MAX: u64 = 4096;
 
 /// A store as it lies, opened for reading.
 #[derive(Clone, Debug)]
@@ -68,7 +74,7 @@ impl Catalog {
     pub fn open(root: &Path) -> Result<Catalog, Error> {
         let paths = Paths::new(root);
         let path = paths.description();
-        let text = match fs::read_to_string(&path) {
+        let text = match read_description(&path) {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 return Err(Error::NoStore { path: root.to_owned() });
             }
@@ -88,7 +94,7 @@ impl Catalog {
         Ok(Catalog { paths, id, segment_len: description.segment })
     }
 
-    /// Makes a store in a directory that has none; the directory is made if it is not there.
+    /// Makes a store in a directory that has none, but has the directory of segments.
     pub(crate) fn create(root: &Path, segment_len: u64) -> Result<Catalog, Error> {
         check_segment_len(segment_len).map_err(Error::Setting)?;
         let is_empty = fs::read_dir(root).map_or(true, |mut entries| entries.next().is_none());
@@ -99,15 +105,22 @@ impl Catalog {
             )));
         }
         let paths = Paths::new(root);
-        let segments = paths.segments();
-        fs::create_dir_all(&segments).map_err(Error::file("make", &segments))?;
         let id = random_id()?;
         let path = paths.description();
         let text = format!("version = {VERSION}\nid = \"{}\"\nsegment = {segment_len}\n", hexadecimal(&id));
         let part = path.with_extension("toml.part");
-        fs::write(&part, text)
-            .and_then(|()| fs::rename(&part, &path))
-            .map_err(Error::file("write", &path))?;
+        let write = || -> io::Result<()> {
+            match fs::remove_file(&part) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            let mut file = fs::File::create_new(&part)?;
+            file.write_all(text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&part, &path)?;
+            sync_directory(&path)
+        };
+        write().map_err(Error::file("write", &path))?;
         Ok(Catalog { paths, id, segment_len })
     }
 
@@ -154,7 +167,7 @@ impl Catalog {
 
     /// Whether a recorder writes to it now.
     pub fn is_recorded(&self) -> bool {
-        let lock = fs::File::open(self.paths.lock());
+        let lock = disk::open_regular(&self.paths.lock(), OpenOptions::new().read(true));
         lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(fs::TryLockError::WouldBlock)))
     }
 
@@ -165,6 +178,14 @@ impl Catalog {
     pub(crate) fn segment_path(&self, number: u64) -> PathBuf {
         self.paths.segment(number)
     }
+}
+
+/// The text of `store.toml`, which is short.
+fn read_description(path: &Path) -> io::Result<String> {
+    let file = disk::open_regular(path, OpenOptions::new().read(true))?;
+    let mut text = String::new();
+    file.take(DESCRIPTION_LEN_MAX).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 fn standing(index: &Index) -> Standing {

@@ -1,12 +1,15 @@
 //! Proof that nothing was altered or cut out: checksums of all chunks, and the chain of their hashes.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 
+use tapline_sys::disk;
+
 use crate::catalog::Catalog;
-use crate::chunk::{hash, is_intact};
+use crate::chunk::{ChunkHead, hash, is_intact};
 use crate::error::Error;
-use crate::walk::Walk;
+use crate::walk::{Found, Walk};
 
 /// What a look at all chunks found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,6 +45,11 @@ pub enum Finding {
         /// Places.
         places: u64,
     },
+    /// A segment that is no regular file, or that the system refuses.
+    Unreadable {
+        /// The segment.
+        segment: u64,
+    },
     /// Chunks between two that are there are missing.
     Missing {
         /// The segment of the chunk behind them.
@@ -60,55 +68,89 @@ pub enum Finding {
     },
 }
 
-/// Reads every chunk of a store; `progress` is told segments done and all.
+/// Reads every chunk of a store; `progress` is told segments done and all, and ends the look with `false`. A segment that a
+/// recorder recycles meanwhile is left out.
 ///
 /// # Errors
-/// [`Error::File`] where a segment cannot be read.
+/// [`Error::File`] if the directory cannot be read.
 pub fn verify(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Verified, Error> {
     let numbers = catalog.numbers()?;
     let mut verified = Verified::default();
-    let mut last: Option<(u64, Option<[u8; 32]>)> = None;
+    let mut chain = Chain::default();
     for (done, &number) in numbers.iter().enumerate() {
         if !progress(done as u64, numbers.len() as u64) {
             break;
         }
+        let mut of_segment = Verified { segments: 1, ..Verified::default() };
         let path = catalog.segment_path(number);
-        let file = File::open(&path).map_err(Error::file("open", &path))?;
-        let of_file = |error| Error::file("read", &path)(error);
-        let mut walk = Walk::new(&file, catalog.id, number).map_err(of_file)?;
-        verified.segments += 1;
-        let mut buffer = Vec::new();
-        while let Some(found) = walk.next().map_err(of_file)? {
-            let head = found.head;
-            buffer.resize(head.len as usize, 0);
-            file.read_exact_at(&mut buffer, found.offset).map_err(of_file)?;
-            verified.chunks += 1;
-            verified.bytes += u64::from(head.len);
-            let findings = &mut verified.findings;
-            if !is_intact(&buffer, &head) {
-                findings.push(Finding::Damaged {
-                    segment: number,
-                    offset: found.offset,
-                    number: head.number,
-                });
-                // Its own number is as doubtful as the rest; the next one shows whether it stood in its place.
-                last = last.map(|(before, _)| (before + 1, None));
-                continue;
-            }
-            verified.packets += u64::from(head.packets);
-            if let Some((before, hash_before)) = last {
-                if head.number != before + 1 {
-                    let (expected, found) = (before + 1, head.number);
-                    findings.push(Finding::Missing { segment: number, expected, found });
-                } else if hash_before.is_some_and(|hash| hash != head.previous) {
-                    findings.push(Finding::Broken { segment: number, number: head.number });
+        let opened = disk::open_regular(&path, OpenOptions::new().read(true));
+        let is_gone = match &opened {
+            Err(error) => error.kind() == ErrorKind::NotFound,
+            Ok(file) => match Walk::new(file, catalog.id, number, catalog.segment_len) {
+                Err(_) => false,
+                Ok(walk) => {
+                    look(walk, file, number, &mut chain, &mut of_segment);
+                    !of_segment.findings.is_empty() && !path.exists()
                 }
-            }
-            last = Some((head.number, Some(hash(&buffer))));
+            },
+        };
+        if is_gone {
+            chain = Chain::default();
+            continue;
         }
-        if walk.damaged > 0 {
-            verified.findings.push(Finding::Foreign { segment: number, places: walk.damaged });
+        if opened.is_err() {
+            of_segment.findings.push(Finding::Unreadable { segment: number });
         }
+        verified.segments += of_segment.segments;
+        verified.chunks += of_segment.chunks;
+        verified.packets += of_segment.packets;
+        verified.bytes += of_segment.bytes;
+        verified.findings.extend(of_segment.findings);
     }
     Ok(verified)
+}
+
+/// The last intact chunk, and how many damaged ones came after it.
+#[derive(Default)]
+struct Chain {
+    last: Option<(u64, [u8; 32])>,
+    damaged: u64,
+}
+
+impl Chain {
+    /// What is wrong with an intact chunk's place in the chain.
+    fn join(&mut self, segment: u64, head: &ChunkHead, hash: [u8; 32]) -> Option<Finding> {
+        let damaged = std::mem::take(&mut self.damaged);
+        let (before, hash_before) = self.last.replace((head.number, hash))?;
+        // A recorder that was killed while it wrote a chunk has the number of that chunk again.
+        let follows = head.number == before + 1;
+        if follows && hash_before == head.previous || damaged > 0 && head.number == before + 1 + damaged {
+            return None;
+        }
+        Some(match follows {
+            true => Finding::Broken { segment, number: head.number },
+            false => Finding::Missing { segment, expected: before + 1 + damaged, found: head.number },
+        })
+    }
+}
+
+/// Reads every chunk of a segment.
+fn look(mut walk: Walk<'_>, file: &File, segment: u64, chain: &mut Chain, verified: &mut Verified) {
+    let mut buffer = Vec::new();
+    while let Some(Found { offset, head }) = walk.next() {
+        buffer.resize(head.len as usize, 0);
+        let is_read = file.read_exact_at(&mut buffer, offset).is_ok();
+        verified.chunks += 1;
+        verified.bytes += u64::from(head.len);
+        if !is_read || !is_intact(&buffer, &head) {
+            verified.findings.push(Finding::Damaged { segment, offset, number: head.number });
+            chain.damaged += 1;
+            continue;
+        }
+        verified.packets += u64::from(head.packets);
+        verified.findings.extend(chain.join(segment, &head, hash(&buffer)));
+    }
+    if walk.damaged > 0 {
+        verified.findings.push(Finding::Foreign { segment, places: walk.damaged });
+    }
 }

@@ -7,7 +7,7 @@
 use tapline_file::{InterfaceStatistics, Section, blocks};
 use tapline_packet::{Interface, Packet, Timestamp};
 
-use crate::layout::{BLOCK_KIND, FILLER_MAGIC, PAGE_LEN, SLOT_LEN, VERSION};
+use crate::layout::{BLOCK_KIND, FILLER_MAGIC, NUMBER_MAX, PAGE_LEN, SLOT_LEN, VERSION};
 
 const MAGIC: [u8; 8] = *b"TAPLCHNK";
 /// Where the head's data begin.
@@ -90,7 +90,8 @@ impl ChunkHead {
         };
         let len = head.len as usize;
         let fits = len >= PAGE_LEN && len.is_multiple_of(PAGE_LEN) && len <= CHUNK_LEN_MAX;
-        (fits && (len <= SLOT_LEN || len.is_multiple_of(SLOT_LEN))).then_some(head)
+        let is_whole = len <= SLOT_LEN || len.is_multiple_of(SLOT_LEN);
+        (fits && is_whole && (1..=NUMBER_MAX).contains(&head.number)).then_some(head)
     }
 
     fn write(&self, data: &mut [u8]) {

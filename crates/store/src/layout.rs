@@ -20,6 +20,12 @@ pub(crate) const VERSION: u16 = 1;
 /// Our blocks among those for local use.
 pub(crate) const BLOCK_KIND: u32 = 0x5450_4c4e;
 
+/// The highest number of a segment or a chunk: higher ones are not believed, so that counting on is always possible.
+pub(crate) const NUMBER_MAX: u64 = 1 << 60;
+
+/// How the data of a gap begin.
+const GAP_MAGIC: [u8; 8] = *b"TAPLSKIP";
+
 /// How the data of a filler begin.
 pub(crate) const FILLER_MAGIC: [u8; 8] = *b"TAPLFILL";
 
@@ -71,7 +77,12 @@ pub(crate) fn segment_number(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".pcapng")?;
     let is_canonical = digits.len() >= 8 && digits.bytes().all(|byte| byte.is_ascii_digit());
     let number = digits.parse().ok().filter(|_| is_canonical)?;
-    (format!("{number:08}") == digits && number > 0).then_some(number)
+    (format!("{number:08}") == digits && (1..=NUMBER_MAX).contains(&number)).then_some(number)
+}
+
+/// Has the disk keep the names in the directory of a file: that a file was made, renamed or removed.
+pub(crate) fn sync_directory(path: &Path) -> std::io::Result<()> {
+    path.parent().map_or(Ok(()), |folder| std::fs::File::open(folder)?.sync_all())
 }
 
 /// A block of `len` bytes that says nothing.
@@ -83,10 +94,29 @@ pub(crate) fn filler(len: usize) -> Vec<u8> {
     block
 }
 
+/// The first bytes and the last four of a gap of `len` bytes, a multiple of a page; those between have no meaning.
+pub(crate) fn gap(len: usize) -> ([u8; 32], [u8; 4]) {
+    let mut head = [0; 32];
+    let len = (len as u32).to_ne_bytes();
+    head[..4].copy_from_slice(&(blocks::LOCAL | BLOCK_KIND).to_ne_bytes());
+    head[4..8].copy_from_slice(&len);
+    head[8..16].copy_from_slice(&GAP_MAGIC);
+    (head, len)
+}
+
 /// The length of the filler that begins here, if one does.
 pub(crate) fn filler_len(bytes: &[u8]) -> Option<usize> {
+    block_len(bytes, FILLER_MAGIC)
+}
+
+/// The length of the gap that begins here, if one does.
+pub(crate) fn gap_len(bytes: &[u8]) -> Option<usize> {
+    block_len(bytes, GAP_MAGIC)
+}
+
+fn block_len(bytes: &[u8], magic: [u8; 8]) -> Option<usize> {
     let number = |at: usize| Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?));
-    let is_filler = number(0)? == blocks::LOCAL | BLOCK_KIND && bytes.get(8..16)? == FILLER_MAGIC;
+    let is_filler = number(0)? == blocks::LOCAL | BLOCK_KIND && bytes.get(8..16)? == magic;
     number(4).filter(|_| is_filler).map(|len| len as usize)
 }
 

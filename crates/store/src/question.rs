@@ -9,7 +9,8 @@
 //!
 //! The law: a packet that the filter accepts satisfies the filter's question, or is open (see [`keys`](crate::keys)). So a part
 //! that gives no key gives *anything*: all below `not`, all that stands behind a word that moves headers into a tunnel, host
-//! names, byte tests.
+//! names, byte tests. `vlan` moves headers by a tag for all that comes after it, behind `or` too: words after it give keys only
+//! where they are joined to it by `and`, so that the tag is surely there.
 
 use tapline_filter::ast::{Ast, Expr, Form, Id, IdKind, Joint, Kind, Primitive, Protocol, Qualifiers};
 use tapline_filter::{Options, Resolver};
@@ -40,7 +41,7 @@ impl Question {
 
     fn of_ast(ast: &Ast, resolver: &dyn Resolver) -> Question {
         let Some(root) = &ast.root else { return Question::Anything };
-        Walk { resolver, is_moved: false }.expr(root, None).0
+        Walk { resolver, is_moved: false, tags: 0, sure_tags: 0, implied_tags: 0 }.expr(root, None).0
     }
 
     /// Both.
@@ -111,15 +112,23 @@ struct Walk<'a> {
     resolver: &'a dyn Resolver,
     /// A word before moved the headers that later words ask: into a tunnel, behind labels.
     is_moved: bool,
+    /// Words `vlan` so far: each moved the headers by a tag.
+    tags: u32,
+    /// Of these, the ones that every packet has which comes to the next word.
+    sure_tags: u32,
+    /// Those that every packet has which the last part accepted, of the ones in that part.
+    implied_tags: u32,
 }
 
 impl Walk<'_> {
     /// The question of a part, and the qualifiers that the next part inherits.
     fn expr(&mut self, expr: &Expr, inherited: Option<Qualifiers>) -> (Question, Option<Qualifiers>) {
+        self.implied_tags = 0;
         match &expr.kind {
             Kind::Chain(first, rest) => self.chain(first, rest, inherited),
             Kind::Not(inner) => {
                 let (_, next) = self.expr(inner, inherited);
+                self.implied_tags = 0;
                 (Question::Anything, next)
             }
             Kind::Group(inner) => (self.expr(inner, inherited).0, inherited),
@@ -138,28 +147,39 @@ impl Walk<'_> {
         rest: &[(Joint, Expr)],
         inherited: Option<Qualifiers>,
     ) -> (Question, Option<Qualifiers>) {
+        let outside = self.sure_tags;
         let (mut question, mut inherited) = self.expr(first, inherited);
+        let mut implied = self.implied_tags;
         for (joint, part) in rest {
+            self.sure_tags = if *joint == Joint::And { outside + implied } else { outside };
             let (part, next) = self.expr(part, inherited);
-            question = match joint {
-                Joint::And => question.and(part),
-                Joint::Or => question.or(part),
+            (question, implied) = match joint {
+                Joint::And => (question.and(part), implied + self.implied_tags),
+                Joint::Or => (question.or(part), 0),
             };
             inherited = next;
         }
+        (self.sure_tags, self.implied_tags) = (outside, implied);
         (question, inherited)
     }
 
     fn unless_moved(&self, question: impl FnOnce(&Self) -> Question) -> Question {
-        if self.is_moved { Question::Anything } else { question(self) }
+        let is_moved = self.is_moved || self.tags != self.sure_tags;
+        if is_moved { Question::Anything } else { question(self) }
     }
 
     fn form(&mut self, form: Form, inner: &Expr) -> Question {
         match form {
-            Form::Scoped | Form::Extensions | Form::AnyVlan => self.expr(inner, None).0,
+            Form::Scoped | Form::Extensions => self.expr(inner, None).0,
+            Form::AnyVlan => {
+                let question = self.expr(inner, None).0;
+                self.implied_tags = 0;
+                question
+            }
             // The packet in the tunnel is not in the index. The walk notes what moves headers.
             Form::Inner(_) => {
                 self.expr(inner, None);
+                self.implied_tags = 0;
                 Question::Anything
             }
         }
@@ -167,10 +187,15 @@ impl Walk<'_> {
 
     fn primitive(&mut self, primitive: &Primitive) -> Question {
         match primitive {
-            Primitive::Vlan(id) => self.unless_moved(|_| match id {
-                Some(id) => any(Class::Vlan, [u128::from(*id)]),
-                None => any(Class::Tagged, [0]),
-            }),
+            Primitive::Vlan(id) => {
+                let question = self.unless_moved(|_| match id {
+                    Some(id) => any(Class::Vlan, [u128::from(*id)]),
+                    None => any(Class::Tagged, [0]),
+                });
+                self.tags += 1;
+                self.implied_tags = 1;
+                question
+            }
             Primitive::Mpls(_)
             | Primitive::Pppoes(_)
             | Primitive::Geneve(_)

@@ -4,12 +4,13 @@
 //! segments --time of the index--> segments --keys--> slots --time--> chunks --read, checksum--> bytes
 //! ```
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use tapline_packet::Timestamp;
+use tapline_sys::disk;
 
 use crate::catalog::Catalog;
 use crate::chunk::{ChunkHead, is_intact};
@@ -55,6 +56,8 @@ pub struct SearchAccount {
     pub segments_by_keys: u64,
     /// Gone, or recycled, before the search came to them.
     pub segments_gone: u64,
+    /// Not to be read: no regular file, or the system refuses.
+    pub segments_unreadable: u64,
     /// Looked into by their index.
     pub segments_indexed: u64,
     /// Looked into without an index: being recorded, or of a recorder that was killed.
@@ -67,7 +70,7 @@ pub struct SearchAccount {
     pub chunks_by_keys: u64,
     /// Read.
     pub chunks_read: u64,
-    /// Read, and not as they were written.
+    /// Of these, not as they were written, or not to be read.
     pub chunks_damaged: u64,
     /// Overwritten before the search came to them.
     pub chunks_gone: u64,
@@ -89,7 +92,8 @@ impl SearchAccount {
     /// Whether each segment and each chunk is in one place.
     pub fn is_balanced(&self) -> bool {
         let looked_into = self.segments_indexed + self.segments_walked;
-        let segments = self.segments_by_time + self.segments_by_keys + self.segments_gone + looked_into;
+        let segments = self.segments_by_time + self.segments_by_keys + looked_into;
+        let segments = segments + self.segments_gone + self.segments_unreadable;
         let passed = self.chunks_by_time + self.chunks_by_keys;
         let chunks =
             passed + self.chunks_read + self.chunks_damaged + self.chunks_gone + self.chunks_unfinished;
@@ -154,16 +158,14 @@ impl Search {
         ((self.total - self.segments.len()) as u64, self.total as u64)
     }
 
-    /// Reads the next chunk that may hold what is asked into `buffer`, whole and checked. `false` at the end.
-    ///
-    /// # Errors
-    /// [`Error::File`] where a segment cannot be read; the search may go on with the next.
-    pub fn next(&mut self, buffer: &mut Vec<u8>) -> Result<bool, Error> {
+    /// Reads the next chunk that may hold what is asked into `buffer`, whole and checked. `false` at the end. What cannot be
+    /// read is passed over, and is in the account.
+    pub fn next(&mut self, buffer: &mut Vec<u8>) -> bool {
         loop {
             let Some(current) = &mut self.current else {
                 match self.segments.pop() {
-                    Some(number) => self.enter(number)?,
-                    None => return Ok(false),
+                    Some(number) => self.enter(number),
+                    None => return false,
                 }
                 continue;
             };
@@ -172,35 +174,44 @@ impl Search {
                 continue;
             };
             let is_last = current.chunks.is_empty();
-            if self.read(place, is_last, buffer)? {
-                return Ok(true);
+            if self.read(place, is_last, buffer) {
+                return true;
             }
         }
     }
 
     /// Opens a segment and finds out which of its chunks are to be read.
-    fn enter(&mut self, number: u64) -> Result<(), Error> {
+    fn enter(&mut self, number: u64) {
         let path = self.catalog.segment_path(number);
-        let file = match File::open(&path) {
+        let opened = disk::open_regular(&path, OpenOptions::new().read(true));
+        let (file, len) = match opened.and_then(|file| Ok((file.metadata()?.len(), file))) {
+            Ok((len, file)) => (file, len.min(self.catalog.segment_len)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 self.account.segments_gone += 1;
-                return Ok(());
+                return;
             }
-            file => file.map_err(Error::file("open", &path))?,
+            Err(_) => {
+                self.account.segments_unreadable += 1;
+                return;
+            }
         };
-        let len = file.metadata().map_err(Error::file("read", &path))?.len();
         let index = self.catalog.index(number);
         let is_indexed = index.is_some();
         let mut chunks = match index {
             Some(index) => match self.by_index(&index) {
                 Some(chunks) => chunks,
-                None => return Ok(()),
+                None => return,
             },
-            None => self.by_walk(&file, number).map_err(Error::file("read", &path))?,
+            None => match self.by_walk(&file, number) {
+                Ok(chunks) => chunks,
+                Err(_) => {
+                    self.account.segments_unreadable += 1;
+                    return;
+                }
+            },
         };
         chunks.reverse();
         self.current = Some(Current { number, file, len, chunks, is_indexed });
-        Ok(())
     }
 
     fn by_index(&mut self, index: &Index) -> Option<Vec<Place>> {
@@ -238,10 +249,10 @@ impl Search {
     }
 
     fn by_walk(&mut self, file: &File, number: u64) -> io::Result<Vec<Place>> {
+        let mut walk = Walk::new(file, self.catalog.id, number, self.catalog.segment_len)?;
         self.account.segments_walked += 1;
-        let mut walk = Walk::new(file, self.catalog.id, number)?;
         let mut chunks = Vec::new();
-        while let Some(found) = walk.next()? {
+        while let Some(found) = walk.next() {
             self.account.chunks += 1;
             if self.window.overlaps(found.head.first, found.head.last) {
                 chunks.push(Place { offset: found.offset, len: found.head.len });
@@ -249,21 +260,27 @@ impl Search {
                 self.account.chunks_by_time += 1;
             }
         }
-        self.account.places_damaged += walk.damaged;
+        // A segment that was recycled meanwhile has chunks of another number, or none yet.
+        if walk.damaged > 0 && self.catalog.segment_path(number).exists() {
+            self.account.places_damaged += walk.damaged;
+        }
         Ok(chunks)
     }
 
     /// Whether the chunk at `place` is there as it was written.
-    fn read(&mut self, place: Place, is_last: bool, buffer: &mut Vec<u8>) -> Result<bool, Error> {
-        let Some(Current { number, file, len, is_indexed, .. }) = &self.current else { return Ok(false) };
+    fn read(&mut self, place: Place, is_last: bool, buffer: &mut Vec<u8>) -> bool {
+        let Some(Current { number, file, len, is_indexed, .. }) = &self.current else { return false };
         let (number, is_open) = (*number, !*is_indexed);
         if place.offset + u64::from(place.len) > *len {
             self.account.chunks_damaged += 1;
-            return Ok(false);
+            return false;
         }
         buffer.resize(place.len as usize, 0);
         let path = || self.catalog.segment_path(number);
-        file.read_exact_at(buffer, place.offset).map_err(|error| Error::file("read", &path())(error))?;
+        if file.read_exact_at(buffer, place.offset).is_err() {
+            self.account.chunks_damaged += 1;
+            return false;
+        }
         self.account.bytes_read += u64::from(place.len);
         let head = ChunkHead::parse(buffer);
         let is_ours = |head: &ChunkHead| {
@@ -273,8 +290,9 @@ impl Search {
             Some(head) if is_ours(&head) && is_intact(buffer, &head) => {
                 self.account.chunks_read += 1;
                 self.account.packets += u64::from(head.packets);
-                self.account.lost += head.lost + head.dropped;
-                return Ok(true);
+                let lost = head.lost.saturating_add(head.dropped);
+                self.account.lost = self.account.lost.saturating_add(lost);
+                return true;
             }
             Some(head) if head.store == self.catalog.id && head.segment != number => {
                 self.account.chunks_gone += 1;
@@ -284,6 +302,6 @@ impl Search {
             _ if !path().exists() => self.account.chunks_gone += 1,
             _ => self.account.chunks_damaged += 1,
         }
-        Ok(false)
+        false
     }
 }

@@ -11,6 +11,7 @@ use tapline_testkit::libpcap::Libpcap;
 use tapline_testkit::random::Random;
 use tapline_testkit::stock::{Stock, Texts};
 
+use crate::index::Index;
 use crate::keys::{Class, PacketKeys, key};
 use crate::{
     Catalog, Finding, Losses, Question, Recorder, RecorderSettings, SLOT_LEN, Search, Window, verify,
@@ -58,7 +59,7 @@ fn found(search: &mut Search) -> Vec<u64> {
     let mut numbers = Vec::new();
     loop {
         let mut is_there = false;
-        reader.refill(|buffer| search.next(buffer).map(|there| is_there = there)).unwrap();
+        fill(&mut reader, search, &mut is_there);
         if !is_there {
             assert!(search.account().is_balanced(), "{:?}", search.account());
             return numbers;
@@ -69,6 +70,14 @@ fn found(search: &mut Search) -> Vec<u64> {
             numbers.extend(reader.batch().iter().filter(in_window).map(number));
         }
     }
+}
+
+fn fill(reader: &mut SectionReader, search: &mut Search, is_there: &mut bool) {
+    let filled = reader.refill(|buffer| {
+        *is_there = search.next(buffer);
+        Ok::<_, std::convert::Infallible>(())
+    });
+    filled.unwrap_or_else(|never| match never {});
 }
 
 fn search(root: &Path, window: Window) -> Search {
@@ -138,6 +147,290 @@ fn one_store_has_one_recorder() {
     let second = Recorder::open(folder.path(), SETTINGS, &ethernet(), at(0));
     assert!(matches!(second, Err(crate::Error::Locked { .. })));
     assert!(Catalog::open(folder.path()).unwrap().is_recorded());
+}
+
+/// The findings of a look at all chunks.
+fn findings(root: &Path) -> Vec<Finding> {
+    verify(&Catalog::open(root).unwrap(), &mut |_, _| true).unwrap().findings
+}
+
+/// Records packets with these numbers, in chunks of `len` packets.
+fn record_range(root: &Path, settings: &RecorderSettings, numbers: std::ops::Range<u64>, len: usize) {
+    let mut recorder = Recorder::open(root, settings.clone(), &ethernet(), at(0)).unwrap();
+    let packets: Vec<_> = numbers.map(|number| numbered(number, 500)).collect();
+    for some in packets.chunks(len) {
+        record(&mut recorder, some, at(0));
+        recorder.tick(Losses::default(), &[], &ethernet(), at(2)).unwrap();
+    }
+    recorder.finish(&[], Losses::default(), at(9)).unwrap();
+    assert_eq!(recorder.totals().lost, 0, "{:?}", recorder.news());
+}
+
+#[test]
+fn a_damaged_head_costs_one_chunk_without_an_index() {
+    let folder = tempfile::tempdir().unwrap();
+    record_range(folder.path(), &SETTINGS, 0..100, 10);
+    let catalog = Catalog::open(folder.path()).unwrap();
+    let index = catalog.index(1).unwrap();
+    let row = index.chunks().nth(5).unwrap();
+    let path = catalog.segment_path(1);
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[row.offset as usize + 40] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    std::fs::remove_file(folder.path().join("seg/00000001.tix")).unwrap();
+    let numbers = found(&mut search(folder.path(), Window::ALL));
+    assert_eq!(numbers.len() as u32, 100 - row.packets);
+}
+
+#[test]
+fn a_torn_last_chunk_leaves_the_chain_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    record_range(folder.path(), &SETTINGS, 0..100, 10);
+    let catalog = Catalog::open(folder.path()).unwrap();
+    let rows: Vec<_> = catalog.index(1).unwrap().chunks().filter(|row| row.packets > 0).collect();
+    let torn = rows.last().unwrap();
+    let path = catalog.segment_path(1);
+    let mut bytes = std::fs::read(&path).unwrap();
+    // The chunk's last page, and what was written behind it, were not on the disk yet.
+    let end = torn.offset as usize + torn.len as usize;
+    bytes[end - 4096..end].fill(0);
+    let page = crate::layout::filler(4096);
+    bytes[end..SLOT_LEN].as_chunks_mut::<4096>().0.iter_mut().for_each(|at| at.copy_from_slice(&page));
+    std::fs::write(&path, bytes).unwrap();
+    std::fs::remove_file(folder.path().join("seg/00000001.tix")).unwrap();
+    record_range(folder.path(), &SETTINGS, 100..200, 10);
+    assert!(
+        matches!(findings(folder.path())[..], [Finding::Damaged { .. }]),
+        "{:?}",
+        findings(folder.path())
+    );
+    assert_eq!(found(&mut search(folder.path(), Window::ALL)).len() as u32, 200 - torn.packets);
+}
+
+#[test]
+fn the_chain_goes_on_after_an_empty_segment() {
+    let folder = tempfile::tempdir().unwrap();
+    record_range(folder.path(), &SETTINGS, 0..100, 10);
+    let last = Catalog::open(folder.path()).unwrap().index(1).unwrap().summary.last_number;
+    // As a recorder leaves it that is killed between renaming a segment and clearing it; then one killed at its first chunk.
+    std::fs::copy(folder.path().join("seg/00000001.pcapng"), folder.path().join("seg/00000002.pcapng"))
+        .unwrap();
+    record_range(folder.path(), &SETTINGS, 100..101, 10);
+    let blank = vec![0; 4 << 20];
+    std::fs::write(folder.path().join("seg/00000003.pcapng"), blank).unwrap();
+    let _ = std::fs::remove_file(folder.path().join("seg/00000003.tix"));
+    record_range(folder.path(), &SETTINGS, 101..102, 10);
+    let catalog = Catalog::open(folder.path()).unwrap();
+    let newest = *catalog.numbers().unwrap().last().unwrap();
+    assert!(catalog.index(newest).unwrap().summary.last_number > last);
+}
+
+#[test]
+fn old_chunks_behind_the_end_do_not_come_back() {
+    let folder = tempfile::tempdir().unwrap();
+    record_range(folder.path(), &SETTINGS, 0..5000, 5000);
+    let path = folder.path().join("seg/00000001.pcapng");
+    let mut bytes = std::fs::read(&path).unwrap();
+    // After a power failure: slot 1 is as it was cleared, slot 2 is on the disk.
+    let unused = crate::layout::filler(SLOT_LEN);
+    bytes[SLOT_LEN..2 * SLOT_LEN].copy_from_slice(&unused);
+    std::fs::write(&path, bytes).unwrap();
+    std::fs::remove_file(folder.path().join("seg/00000001.tix")).unwrap();
+    record_range(folder.path(), &SETTINGS, 5000..5001, 10);
+    std::fs::remove_file(folder.path().join("seg/00000001.tix")).unwrap();
+    let numbers = found(&mut search(folder.path(), Window::ALL));
+    assert!(numbers.is_sorted() && numbers.last() == Some(&5000), "{:?}", numbers.last());
+    assert_eq!(findings(folder.path()), Vec::new());
+}
+
+#[test]
+fn a_store_grows_whatever_spares_are_left() {
+    let folder = tempfile::tempdir().unwrap();
+    for segments in [4, 5, 6, 9] {
+        let settings = RecorderSettings { size: segments * (4 << 20), ..SETTINGS };
+        let recorder = Recorder::open(folder.path(), settings, &ethernet(), at(0));
+        let mut recorder = recorder.unwrap_or_else(|error| panic!("{segments}: {error}"));
+        let packets: Vec<_> = (0..5000).map(|number| numbered(number, 1000)).collect();
+        record(&mut recorder, &packets, at(0));
+        recorder.finish(&[], Losses::default(), at(9)).unwrap();
+        assert_eq!(
+            std::fs::read_dir(folder.path().join("seg"))
+                .unwrap()
+                .filter(|entry| entry.as_ref().unwrap().metadata().unwrap().len() == 4 << 20)
+                .count() as u64,
+            segments
+        );
+    }
+}
+
+#[test]
+fn new_interfaces_in_a_full_chunk_cost_no_packet() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut recorder = Recorder::open(folder.path(), SETTINGS, &ethernet(), at(0)).unwrap();
+    let packets: Vec<_> = (0..1020).map(|number| numbered(number, 960)).collect();
+    record(&mut recorder, &packets, at(0));
+    let many: Vec<_> = (0..1000).map(|at| Interface::new(format!("far{at}"), LinkType::ETHERNET)).collect();
+    let (data, meta) = numbered(1020, 960);
+    let of_packet = [Record { offset: 0, cap_len: data.len() as u32, options_len: 0, meta }];
+    let mut all = Selection::none();
+    all.select_all(1);
+    recorder.write(&Batch::new(&data, &of_packet), &all, &many, at(0)).unwrap();
+    let too_many: Vec<_> =
+        (0..9000).map(|at| Interface::new(format!("far{at}"), LinkType::ETHERNET)).collect();
+    assert!(recorder.write(&Batch::new(&data, &of_packet), &all, &too_many, at(0)).is_err());
+    recorder.finish(&[], Losses::default(), at(9)).unwrap();
+    let totals = recorder.totals();
+    assert_eq!((totals.written, totals.lost, totals.buffered), (1021, 1, 0), "{:?}", recorder.news());
+    assert_eq!(findings(folder.path()), Vec::new());
+    assert_eq!(found(&mut search(folder.path(), Window::ALL)).len(), 1021);
+}
+
+#[test]
+fn files_that_are_no_segments_stop_no_search() {
+    let folder = tempfile::tempdir().unwrap();
+    record_range(folder.path(), &SETTINGS, 0..100, 10);
+    let of = |name: &str| folder.path().join("seg").join(name);
+    std::fs::create_dir(of("00000002.pcapng")).unwrap();
+    std::os::unix::fs::symlink(of("00000001.pcapng"), of("00000003.pcapng")).unwrap();
+    let pipe = std::process::Command::new("mkfifo").arg(of("00000004.pcapng")).status().unwrap();
+    assert!(pipe.success());
+    // Longer than any disk; a walk of it would not end.
+    let file = std::fs::File::create(of("00000005.pcapng")).unwrap();
+    file.set_len(1 << 42).unwrap();
+    std::fs::write(of("18446744073709551615.pcapng"), b"").unwrap();
+    let mut all = search(folder.path(), Window::ALL);
+    assert_eq!(found(&mut all), (0..100).collect::<Vec<_>>());
+    assert_eq!(all.account().segments_unreadable, 3);
+    let unreadable = |finding: &&Finding| matches!(finding, Finding::Unreadable { .. });
+    assert_eq!(findings(folder.path()).iter().filter(unreadable).count(), 3);
+}
+
+#[test]
+fn an_index_that_no_segment_can_have_is_not_read() {
+    let folder = tempfile::tempdir().unwrap();
+    record_range(folder.path(), &SETTINGS, 0..100, 10);
+    let good = std::fs::read(folder.path().join("seg/00000001.tix")).unwrap();
+    assert!(Index::parse(good.clone()).is_some());
+    let sealed = |at: usize, number: u32| {
+        let mut bytes = good[..good.len() - 4].to_vec();
+        bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
+        let checksum = crc32c::crc32c(&bytes);
+        bytes.extend_from_slice(&checksum.to_le_bytes());
+        bytes
+    };
+    // Slots; the first chunk's place and length; counts.
+    for (place, number) in
+        [(84, u32::MAX), (168, 5000), (172, u32::MAX), (80, u32::MAX), (88, u32::MAX), (92, 1)]
+    {
+        assert!(Index::parse(sealed(place, number)).is_none(), "{place}");
+    }
+}
+
+#[test]
+fn mutated_files_give_what_was_recorded_or_less() {
+    let folder = tempfile::tempdir().unwrap();
+    record_range(folder.path(), &SETTINGS, 0..1500, 100);
+    let paths = ["seg/00000001.tix", "seg/00000001.pcapng"].map(|name| folder.path().join(name));
+    let goods = [0, 1].map(|at| std::fs::read(&paths[at]).unwrap());
+    let mut random = Random::new(20);
+    for round in 0..300 {
+        let which = round % 2;
+        let mut bad = goods[which].clone();
+        let reach = if which == 0 { bad.len() } else { 1 << 20 };
+        for _ in 0..=random.below(6) {
+            let place = random.below(reach as u64) as usize;
+            match random.below(4) {
+                0 => bad[place] ^= 1 << random.below(8),
+                1 => bad[place..].iter_mut().take(4).for_each(|byte| *byte = 0xff),
+                2 => bad[place..].iter_mut().take(64).for_each(|byte| *byte = random.below(256) as u8),
+                _ if which == 0 => bad.truncate(place.max(1)),
+                _ => bad.copy_within(place..place + 4096, random.below(1 << 20) as usize),
+            }
+        }
+        let _ = Index::parse(bad.clone());
+        // With a checksum that fits: what another program may write.
+        if which == 0 && bad.len() > 4 {
+            let end = bad.len() - 4;
+            let checksum = crc32c::crc32c(&bad[..end]);
+            bad[end..].copy_from_slice(&checksum.to_le_bytes());
+        }
+        std::fs::write(&paths[which], &bad).unwrap();
+        if which == 1 && round % 4 == 1 {
+            let _ = std::fs::remove_file(&paths[0]);
+        }
+        for question in [Question::Anything, Question::Key(key(Class::EtherType, 0x88b5))] {
+            let catalog = Arc::new(Catalog::open(folder.path()).unwrap());
+            let mut search = Search::new(catalog, Window::ALL, question).unwrap();
+            let numbers = found(&mut search);
+            assert!(numbers.is_sorted_by(|one, next| one < next), "round {round}");
+            assert!(numbers.last().is_none_or(|last| *last < 1500), "round {round}");
+        }
+        let _ = findings(folder.path());
+        std::fs::write(&paths[0], &goods[0]).unwrap();
+        std::fs::write(&paths[1], &goods[1]).unwrap();
+        // Sections as they come from anywhere.
+        let mut reader = SectionReader::new();
+        reader
+            .refill(|buffer| {
+                buffer.extend_from_slice(&bad[..bad.len().min(SLOT_LEN)]);
+                Ok::<_, ()>(())
+            })
+            .unwrap();
+        let mut batches = 0;
+        while reader.advance().unwrap_or(false) {
+            batches += 1;
+            assert!(batches < 10_000);
+        }
+    }
+}
+
+#[test]
+fn what_else_is_in_the_directory_keeps_its_owner() {
+    let folder = tempfile::tempdir().unwrap();
+    let (other, root) = (folder.path().join("other"), folder.path());
+    std::fs::write(&other, "not of the store").unwrap();
+    let recorder = Recorder::open(root, SETTINGS, &ethernet(), at(0)).unwrap();
+    if recorder.give_to(65_534, 65_534).is_err() {
+        eprintln!("skipped: what_else_is_in_the_directory_keeps_its_owner: only root gives files away");
+        return;
+    }
+    let owner = |path: &Path| std::os::unix::fs::MetadataExt::uid(&std::fs::symlink_metadata(path).unwrap());
+    assert_eq!((owner(root), owner(&other)), (0, 0));
+    assert!(["store.toml", "lock", "log", "seg"].iter().all(|name| owner(&root.join(name)) == 65_534));
+}
+
+#[test]
+fn vlan_moves_the_headers_of_what_stands_behind_or() {
+    // No tag, but what an IPv4 header behind one would be.
+    let mut data = vec![0; 60];
+    data[12..14].copy_from_slice(&[0x88, 0xb5]);
+    data[16..18].copy_from_slice(&[0x08, 0x00]);
+    data[18] = 0x45;
+    data[27] = 6;
+    data[30..38].copy_from_slice(&[10, 0, 0, 1, 10, 0, 0, 2]);
+    data[38..42].copy_from_slice(&[0, 80, 0, 81]);
+    let mut accepted = 0;
+    for text in [
+        "vlan or ip",
+        "vlan 5 or tcp",
+        "not vlan and ip",
+        "not vlan and host 10.0.0.1",
+        "(vlan or arp or ether[0] = 0) and tcp port 80",
+        "(vlan and arp) or ip host 10.0.0.2",
+        "not (vlan and vlan) and ether[20:2] = 0 or vlan or ip",
+        "anyvlan(vlan) or ip",
+        "vlan or (not arp and ip)",
+    ] {
+        let options = Options::default();
+        let Ok(program) = compile(text, &options) else { continue };
+        let question = Question::of(text, &options);
+        accepted += u64::from(satisfies(&program, &question, LinkType::ETHERNET, &data, 60, text));
+    }
+    assert!(accepted > 4, "{accepted}");
+    // Joined by `and` the tag is there, and keys have something to say.
+    let keys = |text: &str| Question::of(text, &Options::default()).keys().len();
+    assert_eq!((keys("vlan 5 and host 10.0.0.1"), keys("vlan and (vlan 7 and ip)")), (2, 3));
+    assert_eq!(keys("ip or vlan and arp"), 0);
 }
 
 #[test]
@@ -244,7 +537,7 @@ fn a_search_finds_what_a_scan_finds() {
         let mut found = (0, 0);
         loop {
             let mut is_there = false;
-            reader.refill(|buffer| search.next(buffer).map(|there| is_there = there)).unwrap();
+            fill(&mut reader, &mut search, &mut is_there);
             if !is_there {
                 break;
             }

@@ -1,7 +1,7 @@
 //! The chunks of a segment without its index, by their heads.
 //!
 //! ```text
-//! at a slot's start:  chunk -> behind it     filler -> next slot     unused slot -> the end     else: damaged, next slot
+//! at a slot's start:  chunk -> behind it     filler -> next slot     unused slot -> the end     gap -> behind it     else: damaged, next page
 //! ```
 
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 use crate::chunk::{CHUNK_HEAD_LEN, ChunkHead};
-use crate::layout::{PAGE_LEN, SLOT_LEN, StoreId, filler_len};
+use crate::layout::{PAGE_LEN, SLOT_LEN, StoreId, filler_len, gap_len};
 
 /// Finds the chunks of a segment one by one.
 pub(crate) struct Walk<'a> {
@@ -18,6 +18,8 @@ pub(crate) struct Walk<'a> {
     segment: u64,
     len: u64,
     at: u64,
+    /// Whether what stands before `at` in its slot is damaged: the next chunk is looked for page by page.
+    is_lost: bool,
     /// Places that were no chunk, no filler, no unused slot.
     pub(crate) damaged: u64,
 }
@@ -30,29 +32,46 @@ pub(crate) struct Found {
 }
 
 impl<'a> Walk<'a> {
-    pub(crate) fn new(file: &'a File, store: StoreId, segment: u64) -> io::Result<Walk<'a>> {
-        Ok(Walk { file, store, segment, len: file.metadata()?.len(), at: 0, damaged: 0 })
+    pub(crate) fn new(
+        file: &'a File,
+        store: StoreId,
+        segment: u64,
+        segment_len: u64,
+    ) -> io::Result<Walk<'a>> {
+        let len = file.metadata()?.len().min(segment_len);
+        Ok(Walk { file, store, segment, len, at: 0, is_lost: false, damaged: 0 })
     }
 
-    /// The next chunk; `None` at the end.
-    pub(crate) fn next(&mut self) -> io::Result<Option<Found>> {
+    /// The next chunk; `None` at the end. What the disk cannot read is damaged.
+    pub(crate) fn next(&mut self) -> Option<Found> {
         while self.at + PAGE_LEN as u64 <= self.len {
             let mut bytes = [0; CHUNK_HEAD_LEN];
-            self.file.read_exact_at(&mut bytes, self.at)?;
-            if let Some(head) = self.head(&bytes) {
+            let is_read = self.file.read_exact_at(&mut bytes, self.at).is_ok();
+            if let Some(head) = self.head(&bytes).filter(|_| is_read) {
                 let offset = self.at;
+                self.is_lost = false;
                 self.at += u64::from(head.len);
-                return Ok(Some(Found { offset, head }));
+                return Some(Found { offset, head });
             }
-            match filler_len(&bytes) {
+            let in_slot = (self.at % SLOT_LEN as u64) as usize;
+            if in_slot == 0 {
+                self.is_lost = false;
+            }
+            let slot_end = self.at - in_slot as u64 + SLOT_LEN as u64;
+            let is_gap =
+                |len: usize| len >= PAGE_LEN && len.is_multiple_of(PAGE_LEN) && in_slot + len <= SLOT_LEN;
+            match (filler_len(&bytes), gap_len(&bytes).filter(|len| is_gap(*len))) {
                 // Nothing was ever put behind it.
-                Some(SLOT_LEN) if self.at.is_multiple_of(SLOT_LEN as u64) => break,
-                Some(PAGE_LEN) => {}
-                _ => self.damaged += 1,
+                (Some(SLOT_LEN), _) if in_slot == 0 => break,
+                (_, Some(len)) => self.at += len as u64,
+                (Some(PAGE_LEN), _) if !self.is_lost => self.at = slot_end,
+                _ => {
+                    self.damaged += u64::from(!std::mem::replace(&mut self.is_lost, true));
+                    self.at = if is_read { self.at + PAGE_LEN as u64 } else { slot_end };
+                }
             }
-            self.at = (self.at / SLOT_LEN as u64 + 1) * SLOT_LEN as u64;
         }
-        Ok(None)
+        None
     }
 
     /// Where the first slot begins in which no chunk stands, once the walk is at its end.

@@ -1,9 +1,11 @@
 //! Room on a file system: statvfs(3), fallocate(2).
 
 use std::ffi::CString;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use crate::SyscallError;
@@ -44,6 +46,18 @@ pub fn reserve(file: &File, len: u64) -> Result<(), SyscallError> {
     // SAFETY: the descriptor is open as long as `file` lives; the call touches no memory of ours.
     check(CALL, unsafe { libc::fallocate(file.as_raw_fd(), 0, 0, len) })?;
     Ok(())
+}
+
+/// Opens a regular file. A symbolic link at the end of the path is not followed, and a pipe does not make the caller wait.
+///
+/// # Errors
+/// Those of open(2): `ELOOP` for a symbolic link; [`io::ErrorKind::InvalidInput`] for other things than regular files.
+pub fn open_regular(path: &Path, options: &OpenOptions) -> io::Result<File> {
+    let file = options.clone().custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::new(io::ErrorKind::InvalidInput, "this is no regular file")),
+    }
 }
 
 #[cfg(test)]

@@ -139,6 +139,9 @@ pub(crate) fn search_text(account: &SearchAccount) -> String {
     row("passed over by index", Some(account.segments_by_keys), Some(account.chunks_by_keys));
     row("gone meanwhile", Some(account.segments_gone), Some(account.chunks_gone));
     row("looked into, read", Some(looked_into), Some(account.chunks_read));
+    if account.segments_unreadable > 0 {
+        row("not to be read", Some(account.segments_unreadable), None);
+    }
     if account.segments_walked > 0 {
         row("of these without an index", Some(account.segments_walked), None);
     }
@@ -165,6 +168,7 @@ pub(crate) fn search_json(account: &SearchAccount) -> Value {
         "segments_by_time": account.segments_by_time,
         "segments_by_keys": account.segments_by_keys,
         "segments_gone": account.segments_gone,
+        "segments_unreadable": account.segments_unreadable,
         "segments_indexed": account.segments_indexed,
         "segments_walked": account.segments_walked,
         "chunks": account.chunks,

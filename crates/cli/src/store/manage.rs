@@ -158,6 +158,7 @@ fn finding_text(finding: &Finding) -> String {
         Finding::Foreign { segment, places } => {
             format!("segment {segment}: {places} places hold neither chunk nor filler")
         }
+        Finding::Unreadable { segment } => format!("segment {segment} cannot be read"),
         Finding::Missing { segment, expected, found } => {
             format!("segment {segment}: chunk {expected} should stand where chunk {found} does")
         }

@@ -50,7 +50,7 @@ pub(crate) fn open(
         Options { scoped: language.scoped, ipv6_extensions: language.ipv6_extensions, ..Options::default() };
     let question = Question::of(filter, &options);
     let search = Search::new(Arc::new(Catalog::open(directory)?), window, question)?;
-    let input = StoreInput::new(search, &directory.display().to_string())?;
+    let input = StoreInput::new(search, &directory.display().to_string());
     let report = input.report();
     Ok((input, report))
 }

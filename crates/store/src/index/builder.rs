@@ -8,6 +8,8 @@
 //! Memory is bounded and made once: a table of keys and a pool of list entries. When one of them is full the index stays complete up
 //! to the slot before, and says so.
 
+use std::hash::{BuildHasher, RandomState};
+
 use tapline_packet::headers::{Headers, IpVersion};
 use tapline_packet::{Interface, LinkType, Packet};
 
@@ -34,6 +36,8 @@ pub(crate) struct Builder {
     /// Slots whose keys are all here.
     complete: Option<u32>,
     keys: PacketKeys,
+    /// Of the numbers of flows: without it a sender could choose packets of one number and different keys.
+    seed: u64,
 }
 
 /// A key and its slots, in descending order of their entries. A key of 0 is no key.
@@ -62,6 +66,7 @@ impl Builder {
             slot: 0,
             complete: None,
             keys: PacketKeys::new(),
+            seed: RandomState::new().hash_one(0),
         }
     }
 
@@ -90,7 +95,7 @@ impl Builder {
         if self.complete.is_some() {
             return;
         }
-        let flow = fingerprint(interface.link_type, packet);
+        let flow = fingerprint(self.seed, interface.link_type, packet);
         let place = &mut self.seen[flow as usize % SEEN_LEN];
         if flow != 0 && *place == flow {
             return;
@@ -167,7 +172,7 @@ impl Builder {
 
 /// A number for packets of one flow that have the same keys; 0 for packets that are to be looked at each.
 #[inline]
-fn fingerprint(link_type: LinkType, packet: Packet<'_>) -> u64 {
+fn fingerprint(seed: u64, link_type: LinkType, packet: Packet<'_>) -> u64 {
     let data = packet.data;
     let headers = Headers::parse(link_type, packet);
     let (Some(l3), Some(l4)) = (headers.l3(), headers.l4()) else { return 0 };
@@ -178,10 +183,11 @@ fn fingerprint(link_type: LinkType, packet: Packet<'_>) -> u64 {
     }
     // Types, tags and whatever else stands before the network header.
     let from = if link_type == LinkType::ETHERNET { 12.min(l3) } else { 0 };
-    let mut link = packet.meta.vlan.map_or(0, |tag| u64::from(tag.tpid) << 16 | u64::from(tag.tci));
+    let tag = packet.meta.vlan.map_or(0, |tag| u64::from(tag.tpid) << 16 | u64::from(tag.tci));
+    let mut link = seed ^ u64::from(link_type.0) << 32 ^ tag;
     for pair in data[from..l3].chunks(2) {
         link = (link.rotate_left(16) ^ u64::from(pair[0]) << 8 ^ u64::from(*pair.last().unwrap_or(&0)))
             .wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
-    (headers.flow_hash(data, 0) ^ link).max(1)
+    (headers.flow_hash(data, seed) ^ link).max(1)
 }

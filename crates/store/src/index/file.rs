@@ -1,14 +1,16 @@
 //! The index as a file (docs/format/store.md, "Index").
 
-use std::fs;
-use std::io::{self, Write};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use tapline_packet::Timestamp;
+use tapline_sys::disk;
 
 use super::{Builder, ChunkRow, Slots, Summary};
+use crate::chunk::CHUNK_LEN_MAX;
 use crate::error::Error;
-use crate::layout::PAGE_LEN;
+use crate::layout::{PAGE_LEN, SEGMENT_LEN_MAX, SLOT_LEN, sync_directory};
 
 const MAGIC: [u8; 8] = *b"TAPLTIX1";
 const HEAD_LEN: usize = 168;
@@ -16,7 +18,7 @@ const ROW_LEN: usize = 48;
 /// The bit of a start that says that the postings are a bit set.
 const IS_BIT_SET: u32 = 1 << 31;
 /// More than any segment needs: what claims to be longer is not read.
-const LEN_MAX: u64 = 1 << 30;
+const LEN_MAX: u64 = 128 << 20;
 
 /// An index that was read and whose checksum fits.
 pub(crate) struct Index {
@@ -32,10 +34,16 @@ pub(crate) fn write(path: &Path, summary: &Summary, builder: &Builder) -> Result
     let bytes = encode(summary, builder);
     let part = path.with_extension("tix.part");
     let write = || -> io::Result<()> {
-        let mut file = fs::File::create(&part)?;
+        // Whatever has the name is not this index: a link could lead anywhere.
+        match fs::remove_file(&part) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = fs::File::create_new(&part)?;
         file.write_all(&bytes)?;
         file.sync_data()?;
-        fs::rename(&part, path)
+        fs::rename(&part, path)?;
+        sync_directory(path)
     };
     write().map_err(Error::file("write", path))?;
     Ok(bytes.len() as u64)
@@ -105,11 +113,14 @@ fn row(bytes: &mut Vec<u8>, chunk: &ChunkRow) {
 impl Index {
     /// Reads an index; `None` if there is none, or one that is damaged or of another segment: then its segment is walked.
     pub(crate) fn read(path: &Path, store: &[u8; 16], segment: u64) -> Option<Index> {
-        let len = fs::metadata(path).ok()?.len();
+        let file = disk::open_regular(path, OpenOptions::new().read(true)).ok()?;
+        let len = file.metadata().ok()?.len();
         if !(HEAD_LEN as u64 + 4..=LEN_MAX).contains(&len) {
             return None;
         }
-        let index = Index::parse(fs::read(path).ok()?)?;
+        let mut bytes = Vec::with_capacity(len as usize);
+        file.take(LEN_MAX).read_to_end(&mut bytes).ok()?;
+        let index = Index::parse(bytes)?;
         (index.summary.store == *store && index.summary.segment == segment).then_some(index)
     }
 
@@ -140,7 +151,21 @@ impl Index {
             .checked_add(keys.checked_mul(12)?)?
             .checked_add(postings.checked_mul(2)?)?;
         (body.len() == len).then_some(())?;
-        Some(Index { summary, chunks, keys, postings, bytes })
+        let index = Index { summary, chunks, keys, postings, bytes };
+        index.is_sound().then_some(index)
+    }
+
+    /// Whether slots and chunks are such as a segment can have, each chunk behind the one before.
+    fn is_sound(&self) -> bool {
+        let segment_len = u64::from(self.summary.slots) * SLOT_LEN as u64;
+        let mut end = 0;
+        let mut fits = |row: ChunkRow| {
+            let begin = std::mem::replace(&mut end, row.offset + u64::from(row.len));
+            row.offset >= begin
+                && (PAGE_LEN..=CHUNK_LEN_MAX).contains(&(row.len as usize))
+                && end <= segment_len
+        };
+        segment_len <= SEGMENT_LEN_MAX && self.chunks().all(&mut fits)
     }
 
     /// Bytes of the file.

@@ -28,8 +28,8 @@ use writing::{Job, Progress, Writing};
 
 /// The least room in a slot for another chunk; less is left to fillers.
 const ROOM_MIN: usize = 64 << 10;
-/// The most interfaces that a recording may have: each chunk describes them all.
-const INTERFACES_MAX: usize = 4096;
+/// The most bytes of a chunk without packets: each chunk describes all interfaces and has room for their counters.
+const OPENING_LEN_MAX: usize = SLOT_LEN / 2;
 
 /// How a store is recorded.
 #[derive(Clone, Debug)]
@@ -95,6 +95,10 @@ pub struct Totals {
 /// Writes packets to a store. One store has one recorder.
 pub struct Recorder {
     root: PathBuf,
+    /// Whether the directory was made for the store.
+    is_made: bool,
+    /// Interfaces that the last chunk began with, and the bytes of such a chunk without packets.
+    opening: (usize, usize),
     settings: RecorderSettings,
     chunk: ChunkBuilder,
     index: Builder,
@@ -142,7 +146,7 @@ impl Recorder {
     ) -> Result<Recorder, Error> {
         let begun = Writing::open(root, &settings, now)?;
         let (segment_len, at) = (begun.segment_len, begun.at);
-        let (index, spare) = (begun.index, begun.spare);
+        let (index, spare, is_made) = (begun.index, begun.spare, begun.is_made);
         // One is gathered while another is written.
         let count = settings.buffers.max(2);
         let (jobs, received) = sync_channel(count);
@@ -158,6 +162,8 @@ impl Recorder {
         let waiting = Waiting { writing, received, give, give_index };
         let mut recorder = Recorder {
             root: root.to_owned(),
+            is_made,
+            opening: (0, 0),
             chunk: ChunkBuilder::new(settings.snap_len),
             index,
             at,
@@ -178,6 +184,7 @@ impl Recorder {
             settings,
         };
         // A file that begins with a section is one that every program reads.
+        recorder.check_opening(interfaces)?;
         recorder.begin(interfaces, 0, now)?;
         recorder.close(&[], now)?;
         recorder.begin(interfaces, 0, now)?;
@@ -196,19 +203,16 @@ impl Recorder {
         now: Timestamp,
     ) -> Result<(), Error> {
         self.start().inspect_err(|_| self.lost += selection.len() as u64)?;
-        if interfaces.len() > INTERFACES_MAX {
-            self.lost += selection.len() as u64;
-            return Err(Error::Setting(format!(
-                "{} interfaces: a recording has {INTERFACES_MAX} at most",
-                interfaces.len()
-            )));
-        }
         let mut left = selection.len() as u64;
+        if self.opening.0 < interfaces.len() {
+            // Descriptions of new interfaces may have no room in the chunk: another one begins with them.
+            let begun = self.check_opening(interfaces).and_then(|()| self.close(&[], now));
+            begun.and_then(|()| self.begin(interfaces, 0, now)).inspect_err(|_| self.lost += left)?;
+        }
         for index in selection.iter() {
             let packet = batch.packet(index);
             let options = batch.options(index);
             let (cap_len, options_len) = (packet.data.len(), options.len());
-            self.chunk.describe(interfaces);
             let has_room = self.chunk.fits(cap_len, options_len)
                 || self
                     .make_room(cap_len, options_len, interfaces, now)
@@ -287,20 +291,18 @@ impl Recorder {
         Ok(())
     }
 
-    /// Gives the store's directory and files to a user, who goes on to record: renaming segments takes a directory's owner.
+    /// Gives the store's files to a user, who goes on to record: renaming segments takes the owner of their directory. The
+    /// store's directory is given only if it was made for the store; other things in it are left alone.
     ///
     /// # Errors
     /// [`Error::File`] without the right to.
     pub fn give_to(&self, uid: u32, gid: u32) -> Result<(), Error> {
         let segments = self.root.join("seg");
-        let entries = |folder: &Path| {
-            let entries = std::fs::read_dir(folder).map_err(Error::file("read", folder))?;
-            Ok::<_, Error>(entries.flatten().map(|entry| entry.path()).collect::<Vec<_>>())
-        };
+        let entries = std::fs::read_dir(&segments).map_err(Error::file("read", &segments))?;
+        let mut all: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
         let own = ["store.toml", "lock", "log", "seg"].map(|name| self.root.join(name));
-        let mut all = vec![self.root.clone()];
         all.extend(own.into_iter().filter(|path| path.exists()));
-        all.extend(entries(&segments)?);
+        all.extend(self.is_made.then(|| self.root.clone()));
         for path in all {
             std::os::unix::fs::lchown(&path, Some(uid), Some(gid))
                 .map_err(Error::file("give away", &path))?;
@@ -350,9 +352,25 @@ impl Recorder {
         Ok(true)
     }
 
+    /// Notes how long a chunk with these interfaces is without packets.
+    fn check_opening(&mut self, interfaces: &[Interface]) -> Result<(), Error> {
+        let mut opening = ChunkBuilder::new(self.settings.snap_len);
+        opening.begin(Vec::new(), SLOT_LEN, interfaces);
+        let len = opening.len_with(0, 0);
+        if len > OPENING_LEN_MAX {
+            let count = interfaces.len();
+            return Err(Error::Setting(format!(
+                "the descriptions of {count} interfaces take {len} bytes; a chunk has room for {OPENING_LEN_MAX}"
+            )));
+        }
+        self.opening = (interfaces.len(), len);
+        Ok(())
+    }
+
     /// Begins a chunk of a slot's rest, or one that is long enough for a packet that needs `needed` bytes in all.
     fn begin(&mut self, interfaces: &[Interface], needed: usize, now: Timestamp) -> Result<(), Error> {
         let slot_len = SLOT_LEN as u64;
+        let needed = needed.max(self.opening.1);
         if self.room(needed).is_none() {
             self.at = self.at.next_multiple_of(slot_len);
         }

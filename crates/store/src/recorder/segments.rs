@@ -14,7 +14,7 @@ use tapline_sys::disk;
 
 use crate::catalog::Catalog;
 use crate::error::Error;
-use crate::layout::{SLOT_LEN, filler};
+use crate::layout::{NUMBER_MAX, SLOT_LEN, filler, sync_directory};
 
 /// Segments that exist, and files that wait to become one.
 pub(super) struct Segments {
@@ -60,6 +60,16 @@ impl Segments {
         open(&path).map_err(Error::file("open", &path))
     }
 
+    /// Opens a segment to go on at `from`, and makes the slots behind unused ones: after a power failure later slots may be on
+    /// the disk without the ones before them.
+    pub(super) fn go_on(&self, number: u64, from: u64) -> Result<File, Error> {
+        self.forget_index(number)?;
+        let file = self.reopen(number)?;
+        let path = self.catalog.segment_path(number);
+        clear(&file, from, self.catalog.segment_len()).map_err(Error::file("write to", &path))?;
+        Ok(file)
+    }
+
     /// Begins the next segment, in a spare file or that of the oldest segment. All its slots are unused then.
     pub(super) fn next(&mut self) -> Result<Fresh, Error> {
         let number = self.numbers.back().map_or(1, |last| last + 1);
@@ -74,8 +84,9 @@ impl Segments {
         let path = self.catalog.segment_path(number);
         // The new number first: from then on no chunk in the file is one of this segment.
         fs::rename(&from, &path).map_err(Error::file("rename a segment to", &path))?;
+        sync_directory(&path).map_err(Error::file("rename a segment to", &path))?;
         let file = open(&path).map_err(Error::file("open", &path))?;
-        clear(&file, self.catalog.segment_len()).map_err(Error::file("write to", &path))?;
+        clear(&file, 0, self.catalog.segment_len()).map_err(Error::file("write to", &path))?;
         self.numbers.push_back(number);
         Ok(Fresh { number, file, recycled })
     }
@@ -106,7 +117,9 @@ impl Segments {
         let path = self.catalog.paths.index(number);
         match fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file("remove", &path)(error)),
-            _ => Ok(()),
+            // An index that came back after a power failure would hide what is written from now on.
+            Ok(()) => sync_directory(&path).map_err(Error::file("remove", &path)),
+            Err(_) => Ok(()),
         }
     }
 
@@ -120,7 +133,8 @@ impl Segments {
     /// The number and hash of the last chunk that an index names.
     pub(super) fn last_chunk(&self) -> Option<(u64, [u8; 32])> {
         let of = |number: &u64| self.catalog.index(*number).map(|index| index.summary);
-        let summary = self.numbers.iter().rev().find_map(of)?;
+        // A segment without a chunk says nothing of the chain.
+        let summary = self.numbers.iter().rev().filter_map(of).find(|summary| summary.last_number > 0)?;
         Some((summary.last_number, summary.last_hash))
     }
 
@@ -164,9 +178,10 @@ impl Segments {
         let len = self.catalog.segment_len();
         let wanted = missing as u64 * len;
         check_room(self.catalog.root(), wanted)?;
-        for at in 0..missing {
-            // No segment has this number yet.
-            let path = self.spare_path(u64::MAX / 2 + at as u64 + self.spares.len() as u64);
+        for _ in 0..missing {
+            // No segment has such a number.
+            let mut names = (0..).map(|at| self.spare_path(NUMBER_MAX + 1 + at));
+            let Some(path) = names.find(|path| !self.spares.contains(path)) else { break };
             let file = open_new(&path).map_err(Error::file("make", &path))?;
             disk::reserve(&file, len)
                 .map_err(|error| Error::file("reserve room for", &path)(error.source))?;
@@ -199,18 +214,18 @@ pub(super) fn count_max(size: u64, segment_len: u64) -> Result<usize, Error> {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).open(path)
+    disk::open_regular(path, OpenOptions::new().read(true).write(true))
 }
 
 fn open_new(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).open(path)
 }
 
-/// Makes every slot an unused one: their first and last bytes say so, what lies between is of no meaning.
-fn clear(file: &File, len: u64) -> io::Result<()> {
+/// Makes every slot from `from` on an unused one: their first and last bytes say so, what lies between is of no meaning.
+fn clear(file: &File, from: u64, len: u64) -> io::Result<()> {
     let block = filler(SLOT_LEN);
     let (head, tail) = (&block[..32], &block[SLOT_LEN - 4..]);
-    for slot in 0..len / SLOT_LEN as u64 {
+    for slot in from / SLOT_LEN as u64..len / SLOT_LEN as u64 {
         let at = slot * SLOT_LEN as u64;
         file.write_all_at(head, at)?;
         file.write_all_at(tail, at + SLOT_LEN as u64 - 4)?;

@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tapline_file::SectionReader;
 use tapline_packet::Timestamp;
+use tapline_sys::disk;
 
 use super::segments::{Fresh, Segments, check_room, count_max};
 use super::{RecorderSettings, Totals};
@@ -17,8 +18,8 @@ use crate::catalog::Catalog;
 use crate::chunk::{self, ChunkBuilder, ChunkHead, is_intact};
 use crate::error::Error;
 use crate::index::{self, Builder, ChunkRow, Summary};
-use crate::layout::{PAGE_LEN, SEGMENT_LEN_DEFAULT, SLOT_LEN, filler};
-use crate::walk::Walk;
+use crate::layout::{PAGE_LEN, Paths, SEGMENT_LEN_DEFAULT, SLOT_LEN, filler, gap};
+use crate::walk::{Found, Walk};
 
 /// The index has at most this part of a segment: one in two hundred.
 const INDEX_SHARE: u64 = 200;
@@ -82,6 +83,8 @@ pub(super) struct Begun {
     pub(super) segment_len: u64,
     /// Where the first chunk goes.
     pub(super) at: u64,
+    /// Whether the directory was made.
+    pub(super) is_made: bool,
     /// The index of the segment that goes on.
     pub(super) index: Builder,
     /// One for the next.
@@ -101,8 +104,12 @@ pub(super) struct Writing {
     last: (u64, [u8; 32]),
     /// Bytes of the segment up to which fillers or chunks stand in the current slot.
     filled: u64,
+    /// Where the last chunk of the segment ends.
+    end: u64,
     /// Packets that could not be written since the last chunk that was.
     dropped: u64,
+    /// Received and lost packets that a chunk told of which could not be written.
+    untold: (u64, u64),
     is_unsynced: bool,
     keep_ns: Option<i64>,
     expired: Timestamp,
@@ -115,13 +122,24 @@ pub(super) struct Writing {
 
 impl Writing {
     pub(super) fn open(root: &Path, settings: &RecorderSettings, now: Timestamp) -> Result<Begun, Error> {
+        let paths = Paths::new(root);
+        let mut is_made = false;
+        let mut lock = None;
         let catalog = match Catalog::open(root) {
             Err(Error::NoStore { .. }) => {
                 let segment_len = settings.segment_len.unwrap_or(SEGMENT_LEN_DEFAULT);
                 // Before anything is made.
                 let count = count_max(settings.size, segment_len)?;
                 check_room(root, count as u64 * segment_len)?;
-                Catalog::create(root, segment_len)?
+                is_made = !root.exists();
+                let folder = paths.segments();
+                std::fs::create_dir_all(&folder).map_err(Error::file("make", &folder))?;
+                // Of two recorders that make the same store one does.
+                lock = Some(take_lock(&paths)?);
+                match Catalog::open(root) {
+                    Err(Error::NoStore { .. }) => Catalog::create(root, segment_len)?,
+                    catalog => catalog?,
+                }
             }
             catalog => catalog?,
         };
@@ -134,7 +152,7 @@ impl Writing {
                 catalog.segment_len()
             )));
         }
-        let lock = lock(&catalog)?;
+        let lock = lock.map_or_else(|| take_lock(&paths), Ok)?;
         let segment_len = catalog.segment_len();
         let mut segments = Segments::open(catalog, settings.size)?;
         let index_len = (segment_len / INDEX_SHARE) as usize;
@@ -160,8 +178,7 @@ impl Writing {
                 progress.tell(format!("segment {number}: {damaged} damaged chunks or places were found"));
             }
             if at < segment_len {
-                segments.forget_index(number)?;
-                state = Some((number, segments.reopen(number)?, restored.rows, restored.summary));
+                state = Some((number, segments.go_on(number, at)?, restored.rows, restored.summary));
             } else {
                 restored.seal(&segments, number, &mut builder)?;
                 builder.clear();
@@ -185,7 +202,9 @@ impl Writing {
             summary,
             last,
             filled: at,
+            end: at,
             dropped: 0,
+            untold: (0, 0),
             is_unsynced: false,
             keep_ns: settings.keep_ns,
             expired: now,
@@ -197,7 +216,7 @@ impl Writing {
         };
         writing.note("begun", number);
         add(&writing.progress.segments, 1);
-        Ok(Begun { writing, segment_len, at, index: builder, spare: Builder::new(index_len) })
+        Ok(Begun { writing, segment_len, at, is_made, index: builder, spare: Builder::new(index_len) })
     }
 
     pub(super) fn progress(&self) -> Arc<Progress> {
@@ -238,6 +257,8 @@ impl Writing {
     /// Writes a chunk; once more in the next segment if the disk fails here. Gives the buffer back.
     fn chunk(&mut self, mut buffer: Vec<u8>, mut head: ChunkHead, offset: u64) -> Vec<u8> {
         let packets = u64::from(head.packets);
+        head.received = head.received.saturating_add(self.untold.0);
+        head.lost = head.lost.saturating_add(self.untold.1);
         let mut written = self.write(&mut buffer, &mut head, offset);
         if let Err(error) = &written {
             self.progress.tell(format!(
@@ -256,16 +277,17 @@ impl Writing {
             Ok(()) => {
                 add(&self.progress.written, packets);
                 add(&self.progress.bytes, u64::from(head.len));
-                self.dropped = 0;
+                (self.dropped, self.untold) = (0, (0, 0));
             }
             Err(error) => {
                 self.progress.tell(format!("{}: {error}; {packets} packets are lost", self.path.display()));
                 add(&self.progress.lost, packets);
                 self.dropped += packets;
+                self.untold = (head.received, head.lost);
             }
         }
-        buffer.truncate(head.len as usize);
-        buffer
+        // The buffer of a packet longer than a slot is not kept.
+        if buffer.capacity() > 2 * SLOT_LEN { Vec::with_capacity(SLOT_LEN + PAGE_LEN) } else { buffer }
     }
 
     fn write(&mut self, buffer: &mut Vec<u8>, head: &mut ChunkHead, offset: u64) -> std::io::Result<()> {
@@ -284,11 +306,30 @@ impl Writing {
             let page = filler(PAGE_LEN);
             (0..(slot_end - end) / PAGE_LEN as u64).for_each(|_| buffer.extend_from_slice(&page));
         }
+        self.leave_gap(offset)?;
         self.file.write_all_at(buffer, offset)?;
+        self.end = end;
         self.filled = self.filled.max(slot_end);
         self.is_unsynced = true;
         self.last = (head.number, hash);
         self.take_in(head, offset, hash);
+        Ok(())
+    }
+
+    /// Marks what lies between the last chunk and `offset` as gaps, none of which crosses a slot's end. There is something where
+    /// chunks could not be written.
+    fn leave_gap(&mut self, offset: u64) -> std::io::Result<()> {
+        let slot_len = SLOT_LEN as u64;
+        // Fillers stand in the rest of a slot that has a chunk.
+        let slot_end = self.end.next_multiple_of(slot_len);
+        let mut at = if slot_end <= offset { slot_end } else { self.end };
+        while at < offset {
+            let next = offset.min((at / slot_len + 1) * slot_len);
+            let (head, tail) = gap((next - at) as usize);
+            self.file.write_all_at(&head, at)?;
+            self.file.write_all_at(&tail, next - tail.len() as u64)?;
+            at = next;
+        }
         Ok(())
     }
 
@@ -324,7 +365,7 @@ impl Writing {
                 self.path = self.segments.catalog().segment_path(number);
                 self.rows.clear();
                 self.summary = Summary::default();
-                self.filled = 0;
+                (self.filled, self.end) = (0, 0);
                 add(&self.progress.segments, 1);
                 self.note("begun", number);
             }
@@ -361,7 +402,7 @@ impl Writing {
     /// A line in the store's log. A log that cannot be written keeps nothing else from being written.
     fn note(&self, event: &str, segment: u64) {
         let line = serde_json::json!({ "time_ns": now().as_nanos(), "event": event, "segment": segment });
-        let log = OpenOptions::new().create(true).append(true).open(&self.log);
+        let log = disk::open_regular(&self.log, OpenOptions::new().create(true).append(true));
         if let Ok(mut log) = log {
             let _ = writeln!(log, "{line}");
         }
@@ -373,13 +414,14 @@ fn now() -> Timestamp {
     Timestamp::from_nanos(tapline_sys::clock::realtime_ns())
 }
 
-fn lock(catalog: &Catalog) -> Result<File, Error> {
-    let path = catalog.paths.lock();
-    let opened = OpenOptions::new().create(true).truncate(false).write(true).read(true).open(&path);
+fn take_lock(paths: &Paths) -> Result<File, Error> {
+    let path = paths.lock();
+    let options = OpenOptions::new().create(true).truncate(false).write(true).read(true).clone();
+    let opened = disk::open_regular(&path, &options);
     let lock = opened.map_err(Error::file("open", &path))?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
-        Err(TryLockError::WouldBlock) => Err(Error::Locked { path: catalog.root().to_owned() }),
+        Err(TryLockError::WouldBlock) => Err(Error::Locked { path: paths.root().to_owned() }),
         Err(TryLockError::Error(error)) => Err(Error::file("lock", &path)(error)),
     }
 }
@@ -407,9 +449,9 @@ fn count(summary: &mut Summary, head: &ChunkHead, hash: [u8; 32]) {
         summary.last = summary.last.max(head.last);
     }
     summary.packets += u64::from(head.packets);
-    summary.bytes += head.bytes;
-    summary.lost += head.lost;
-    summary.dropped += head.dropped;
+    summary.bytes = summary.bytes.saturating_add(head.bytes);
+    summary.lost = summary.lost.saturating_add(head.lost);
+    summary.dropped = summary.dropped.saturating_add(head.dropped);
     (summary.last_number, summary.last_hash) = (head.number, hash);
 }
 
@@ -430,6 +472,13 @@ fn seal(
     index::write(&catalog.paths.index(number), summary, index)
 }
 
+/// Reads a chunk and gives its hash; `None` if it is not as it was written, or the disk cannot read it.
+fn read_intact(file: &File, found: &Found, buffer: &mut Vec<u8>) -> Option<[u8; 32]> {
+    buffer.resize(found.head.len as usize, 0);
+    file.read_exact_at(buffer, found.offset).ok()?;
+    is_intact(buffer, &found.head).then(|| chunk::hash(buffer))
+}
+
 /// A segment as its chunks tell it.
 struct Restored {
     rows: Vec<ChunkRow>,
@@ -447,20 +496,14 @@ impl Restored {
         let path = catalog.segment_path(number);
         let of_file = |error| Error::file("read", &path)(error);
         let file = segments.reopen(number)?;
-        let mut walk = Walk::new(&file, catalog.id, number).map_err(of_file)?;
+        let mut walk = Walk::new(&file, catalog.id, number, catalog.segment_len()).map_err(of_file)?;
         let mut reader = SectionReader::new();
         let (mut rows, mut summary, mut damaged) = (Vec::new(), Summary::default(), 0);
         let mut last = (0, [0; 32]);
-        while let Some(found) = walk.next().map_err(of_file)? {
-            let mut hash = None;
-            let read = reader.refill(|buffer| {
-                buffer.resize(found.head.len as usize, 0);
-                file.read_exact_at(buffer, found.offset)?;
-                hash = is_intact(buffer, &found.head).then(|| chunk::hash(buffer));
-                Ok(())
-            });
-            read.map_err(of_file)?;
-            let Some(hash) = hash else {
+        while let Some(found) = walk.next() {
+            let read = |buffer: &mut Vec<u8>| read_intact(&file, &found, buffer);
+            let mut hash = [0; 32];
+            if reader.refill(|buffer| read(buffer).map(|of_chunk| hash = of_chunk).ok_or(())).is_err() {
                 damaged += 1;
                 continue;
             };
@@ -483,5 +526,55 @@ impl Restored {
 
     fn seal(mut self, segments: &Segments, number: u64, index: &mut Builder) -> Result<(), Error> {
         seal(segments, number, self.rows, &mut self.summary, index).map(|_| ())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tapline_packet::{Interface, LinkType, Meta, Packet};
+
+    use super::*;
+    use crate::check::verify;
+
+    fn chunk_of(offset: u64, packets: u32) -> (Vec<u8>, ChunkHead) {
+        let interfaces = [Interface::new("far0", LinkType::ETHERNET)];
+        let mut builder = ChunkBuilder::new(65_535);
+        builder.begin(Vec::new(), SLOT_LEN, &interfaces);
+        let meta = Meta { wire_len: 60, ..Meta::default() };
+        (0..packets).for_each(|_| builder.push(&Packet { data: &[0; 60], meta: &meta }, &interfaces[0], &[]));
+        let (buffer, mut head) = builder.finish(&[], Timestamp::EPOCH);
+        head.slot = (offset / SLOT_LEN as u64) as u32;
+        (buffer, head)
+    }
+
+    fn packets(root: &Path) -> u64 {
+        let verified = verify(&Catalog::open(root).unwrap(), &mut |_, _| true).unwrap();
+        assert_eq!(verified.findings, Vec::new());
+        verified.packets
+    }
+
+    #[test]
+    fn chunks_are_found_behind_a_write_that_failed() {
+        let folder = tempfile::tempdir().unwrap();
+        let settings =
+            RecorderSettings { size: 16 << 20, segment_len: Some(4 << 20), ..RecorderSettings::default() };
+        let mut writing = Writing::open(folder.path(), &settings, Timestamp::EPOCH).unwrap().writing;
+        let mut put = |writing: &mut Writing, offset: u64| {
+            let (buffer, head) = chunk_of(offset, 1);
+            writing.chunk(buffer, head, offset);
+        };
+        put(&mut writing, 0);
+        // A file that cannot be written stands for a disk that fails.
+        writing.file = File::open(&writing.path).unwrap();
+        put(&mut writing, 2 * SLOT_LEN as u64 + 8 * PAGE_LEN as u64);
+        assert_eq!(packets(folder.path()), 2, "{:?}", writing.progress.news());
+        // Once more, with the segment after it failing too: chunks of this slot are then missing before the next one.
+        writing.end = 2 * SLOT_LEN as u64 + 9 * PAGE_LEN as u64;
+        put(&mut writing, 2 * SLOT_LEN as u64 + 12 * PAGE_LEN as u64);
+        put(&mut writing, 3 * SLOT_LEN as u64);
+        assert_eq!(packets(folder.path()), 4, "{:?}", writing.progress.news());
+        drop(writing);
+        let going_on = Writing::open(folder.path(), &settings, Timestamp::EPOCH).unwrap().writing;
+        assert_eq!(going_on.last.0, 5);
     }
 }
