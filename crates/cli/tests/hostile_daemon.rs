@@ -76,15 +76,14 @@ const HEADER_WORDS: usize = 512;
 
 /// Words of the headers, in units of 8 bytes.
 mod word {
-    pub const SNAP_LEN: usize = 8;
-    pub const STATE: usize = 17;
-    pub const WATERMARK: usize = 18;
-    pub const SOURCE: usize = 32;
-    pub const HEAD: usize = 16;
-    pub const INDEX_FULL: usize = 17;
-    pub const STANDING: usize = 18;
-    pub const BYTES: usize = 19;
-    pub const PAST: usize = 21;
+    pub(super) const STATE: usize = 17;
+    pub(super) const WATERMARK: usize = 18;
+    pub(super) const SOURCE: usize = 32;
+    pub(super) const HEAD: usize = 16;
+    pub(super) const INDEX_FULL: usize = 17;
+    pub(super) const STANDING: usize = 18;
+    pub(super) const BYTES: usize = 19;
+    pub(super) const PAST: usize = 21;
 }
 
 impl Ring {
@@ -260,14 +259,12 @@ fn obey(name: &str, folder: &Path, arguments: &[&str], end: End) -> Finished {
         }
         thread::sleep(Duration::from_millis(10));
     };
-    let output = std::process::Output {
-        status,
-        stdout: fs::read(&out).unwrap(),
-        stderr: fs::read(&err).unwrap(),
-    };
+    let output =
+        std::process::Output { status, stdout: fs::read(&out).unwrap(), stderr: fs::read(&err).unwrap() };
     eprintln!("{name}: {status}, {} ms, {memory} KiB, {descriptors} descriptors", last.elapsed().as_millis());
     for (what, bytes) in [("output", &output.stdout), ("error", &output.stderr)] {
-        let text = std::str::from_utf8(bytes).unwrap_or_else(|error| panic!("{name}: standard {what}: {error}"));
+        let text =
+            std::str::from_utf8(bytes).unwrap_or_else(|error| panic!("{name}: standard {what}: {error}"));
         let forbidden = |letter: &char| {
             letter.is_control() && !matches!(letter, '\n' | '\t')
                 || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -291,6 +288,10 @@ fn usage(child: &Child) -> (u64, usize) {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     let memory = line.and_then(|line| line.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0);
+    // Before it begins, a child has the descriptors of this process.
+    if !status.starts_with("Name:\ttapline\n") {
+        return (0, 0);
+    }
     (memory, fs::read_dir(format!("/proc/{}/fd", child.id())).map_or(0, Iterator::count))
 }
 
@@ -317,6 +318,12 @@ fn lie(ring: Ring, act: impl FnMut(&Ring, u64) + Send + 'static) -> Vec<Step> {
     honest(ring, |ring| vec![Lie(Box::new(act), ring)])
 }
 
+/// A ring that nobody closes.
+fn keep(ring: Box<Ring>) -> Step {
+    Box::leak(ring);
+    Raw(Vec::new())
+}
+
 fn nap() {
     thread::sleep(Duration::from_millis(1));
 }
@@ -334,37 +341,59 @@ fn what_a_daemon_says_commands_nobody() {
         ("nested", STATUS, End::Alone, || {
             vec![Hear, say(format!(r#"{{"hello":{{"x":{}"#, "[".repeat(100_000)))]
         }),
-        ("escapes in a word that is none", STATUS, End::Alone, || vec![Hear, say(format!(r#"{{"{ESCAPES}":{{}}}}"#))]),
-        ("escapes in an error", CAPTURE, End::Alone, || vec![Hear, say(format!(r#"{{"error":"{ESCAPES}"}}"#))]),
-        ("a long error", CAPTURE, End::Alone, || vec![Hear, say(format!(r#"{{"error":"{}"}}"#, "\\u001b".repeat(40_000)))]),
+        ("escapes in a word that is none", STATUS, End::Alone, || {
+            vec![Hear, say(format!(r#"{{"{ESCAPES}":{{}}}}"#))]
+        }),
+        ("escapes in an error", CAPTURE, End::Alone, || {
+            vec![Hear, say(format!(r#"{{"error":"{ESCAPES}"}}"#))]
+        }),
+        ("a long error", CAPTURE, End::Alone, || {
+            vec![Hear, say(format!(r#"{{"error":"{}"}}"#, "\\u001b".repeat(40_000)))]
+        }),
         ("escapes in status", STATUS, End::Alone, || {
             let reader = format!(r#"{{"program":"{ESCAPES}","filter":"{ESCAPES}","standing":"{ESCAPES}"}}"#);
-            let capture = format!(r#"{{"name":"{ESCAPES}","interfaces":["{ESCAPES}"],"readers":[{reader}]}}"#);
+            let capture =
+                format!(r#"{{"name":"{ESCAPES}","interfaces":["{ESCAPES}"],"readers":[{reader}]}}"#);
             vec![Hear, say(HELLO), Hear, say(format!(r#"{{"status":{{"captures":[{capture}]}}}}"#))]
         }),
         ("counts without measure", STATUS, End::Alone, || {
             let most = u64::MAX;
-            let counts = format!(r#"{{"offered":{most},"index_full":{most},"overwritten":{most},"damaged":{most},"unread":{most}}}"#);
+            let counts = format!(
+                r#"{{"offered":{most},"index_full":{most},"overwritten":{most},"damaged":{most},"unread":{most}}}"#
+            );
             let reader = format!(r#"{{"number":{most},"counts":{counts},"wakes":{most},"past":{most}}}"#);
             let capture = format!(
                 r#"{{"packets":1,"bytes":{most},"lost_before":{most},"cpu_ns":{most},"waits_for":{most},"waits_ms":{most},"readers":[{reader}]}}"#
             );
-            vec![Hear, say(HELLO), Hear, say(format!(r#"{{"status":{{"seconds":{most},"captures":[{capture}],"refused":{most}}}}}"#))]
+            vec![
+                Hear,
+                say(HELLO),
+                Hear,
+                say(format!(r#"{{"status":{{"seconds":{most},"captures":[{capture}],"refused":{most}}}}}"#)),
+            ]
         }),
         ("many captures", STATUS, End::Alone, || {
-            vec![Hear, say(HELLO), Hear, say(format!(r#"{{"status":{{"captures":[{}{{}}]}}}}"#, "{},".repeat(80_000)))]
+            vec![
+                Hear,
+                say(HELLO),
+                Hear,
+                say(format!(r#"{{"status":{{"captures":[{}{{}}]}}}}"#, "{},".repeat(80_000))),
+            ]
         }),
         ("escapes in a list", LIST, End::Alone, || {
             let interface = format!(r#"{{"name":"{ESCAPES}","description":"{ESCAPES}","link_type":65535}}"#);
-            let offer = format!(r#"{{"name":"{ESCAPES}","forced_filter":"{ESCAPES}","interfaces":[{interface}]}}"#);
+            let offer =
+                format!(r#"{{"name":"{ESCAPES}","forced_filter":"{ESCAPES}","interfaces":[{interface}]}}"#);
             vec![Hear, say(format!(r#"{{"hello":{{"version":1,"captures":[{offer}]}}}}"#))]
         }),
         ("escapes in names that are read", CAPTURE, End::Interrupt, || {
-            let offer = format!(r#"{{"interfaces":[{{"name":"eth0{ESCAPES}","link_type":1}}],"forced_filter":"{ESCAPES}"}}"#);
-            let mut ring = Ring::new();
+            let offer = format!(
+                r#"{{"interfaces":[{{"name":"eth0{ESCAPES}","link_type":1}}],"forced_filter":"{ESCAPES}"}}"#
+            );
+            let mut ring = Box::new(Ring::new());
             let parts = ring.parts();
             let attached = format!(r#"{{"attached":{{"buffers":1,"offer":{offer}}}}}"#);
-            vec![Hear, say(HELLO), Hear, say(attached), Give(BUFFER.to_owned(), parts), Hang]
+            vec![keep(ring), Hear, say(HELLO), Hear, say(attached), Give(BUFFER.to_owned(), parts), Hang]
         }),
         ("one filter for many interfaces", CAPTURE, End::Alone, || {
             let offer = format!(
@@ -377,16 +406,24 @@ fn what_a_daemon_says_commands_nobody() {
             let attached = format!(r#"{{"attached":{{"buffers":1,"offer":{offer}}}}}"#);
             vec![Hear, say(HELLO), Hear, say(attached), Give(BUFFER.to_owned(), parts)]
         }),
-        ("byte by byte", STATUS, End::Alone, || vec![Hear, Drip(vec![b' '; 200], Duration::from_millis(500))]),
-        ("byte by byte to who lists", LIST, End::Alone, || vec![Hear, Drip(vec![b' '; 200], Duration::from_millis(300))]),
+        ("byte by byte", STATUS, End::Alone, || {
+            vec![Hear, Drip(vec![b' '; 200], Duration::from_millis(500))]
+        }),
+        ("byte by byte to who lists", LIST, End::Alone, || {
+            vec![Hear, Drip(vec![b' '; 200], Duration::from_millis(300))]
+        }),
         ("byte by byte to who attaches", CAPTURE, End::GivenUp, || {
             vec![Hear, say(HELLO), Hear, Drip(vec![b' '; 2000], Duration::from_millis(300))]
         }),
         ("no answer to a leave, then byte by byte", CAPTURE, End::Interrupt, || {
-            honest(Ring::new(), |_| vec![Hear, Drip(vec![b' '; 200], Duration::from_millis(500))])
+            honest(Ring::new(), |ring| {
+                vec![keep(ring), Hear, Drip(vec![b' '; 200], Duration::from_millis(500))]
+            })
         }),
         ("another answer to a leave", CAPTURE, End::Interrupt, || {
-            honest(Ring::new(), |_| vec![Hear, say(format!(r#"{{"error":"{ESCAPES}"}}"#)), Hang])
+            honest(Ring::new(), |ring| {
+                vec![keep(ring), Hear, say(format!(r#"{{"error":"{ESCAPES}"}}"#)), Hang]
+            })
         }),
         ("it answers a leave and never ends", CAPTURE, End::Interrupt, || {
             honest(Ring::new(), |ring| {
@@ -405,7 +442,9 @@ fn what_a_daemon_says_commands_nobody() {
             let parts = Ring::new().parts();
             vec![Hear, say(HELLO), Hear, say(ATTACHED), Give(r#"{"buffer":1}"#.to_owned(), parts)]
         }),
-        ("no descriptors", CAPTURE, End::Alone, || vec![Hear, say(HELLO), Hear, say(ATTACHED), say(BUFFER), Hang]),
+        ("no descriptors", CAPTURE, End::Alone, || {
+            vec![Hear, say(HELLO), Hear, say(ATTACHED), say(BUFFER), Hang]
+        }),
         ("descriptors without end", CAPTURE, End::Alone, || {
             let mut steps = vec![Hear];
             let pipes = || (0..16).map(|_| File::open("/dev/zero").unwrap().into()).collect::<Vec<OwnedFd>>();
@@ -421,14 +460,14 @@ fn what_a_daemon_says_commands_nobody() {
             .enumerate()
             .map(|(at, step)| match step {
                 // With the hello, where none belong.
-                Say(line) if at == 1 => Give(line, (0..15).map(|_| File::open("/dev/zero").unwrap().into()).collect()),
+                Say(line) if at == 1 => {
+                    Give(line, (0..15).map(|_| File::open("/dev/zero").unwrap().into()).collect())
+                }
                 other => other,
             })
             .collect()
         }),
-        ("accepts and closes again and again", AGAIN, End::Interrupt, || {
-            honest(Ring::new(), |_| Vec::new())
-        }),
+        ("accepts and closes again and again", AGAIN, End::Interrupt, || honest(Ring::new(), |_| Vec::new())),
     ];
     run_all(cases);
 }
@@ -489,18 +528,31 @@ fn what_a_daemon_maps_commands_nobody() {
                 parts[0] = file.into();
             })
         }),
-        ("packets of a gigabyte", CAPTURE, End::Alone, || honest(Ring::with(1 << 30, 4, ENTRIES, 1 << 30), |_| vec![Hang])),
+        ("packets of a gigabyte", CAPTURE, End::Alone, || {
+            honest(Ring::with(1 << 30, 4, ENTRIES, 1 << 30), |_| vec![Hang])
+        }),
         ("an index larger than asked for", CAPTURE, End::Alone, || {
             honest(Ring::with(BLOCK_LEN, 4, 1 << 24, 65_536), |_| vec![Hang])
         }),
         ("snap length 0", CAPTURE, End::Interrupt, || {
-            lie(Ring::with(BLOCK_LEN, 4, ENTRIES, 0), |ring, round| if round < 100 { ring.offer(|_| {}) } else { nap() })
+            lie(
+                Ring::with(BLOCK_LEN, 4, ENTRIES, 0),
+                |ring, round| if round < 100 { ring.offer(|_| {}) } else { nap() },
+            )
         }),
         ("packets without end", CAPTURE, End::Interrupt, || {
-            lie(Ring::new(), |ring, _| if ring.room() > 0 { ring.offer(|_| {}) })
+            lie(Ring::new(), |ring, _| {
+                if ring.room() > 0 {
+                    ring.offer(|_| {})
+                }
+            })
         }),
         ("packets that are none, without end", CAPTURE, End::Interrupt, || {
-            lie(Ring::new(), |ring, round| if ring.room() > 0 { ring.entry(BLOCK_LEN + 128 + (round % 3) * 64, 262_144) })
+            lie(Ring::new(), |ring, round| {
+                if ring.room() > 0 {
+                    ring.entry(BLOCK_LEN + 128 + (round % 3) * 64, 262_144)
+                }
+            })
         }),
         ("packets that change between two looks", CAPTURE, End::Interrupt, || {
             lie(Ring::new(), |ring, round| {
@@ -525,7 +577,10 @@ fn what_a_daemon_maps_commands_nobody() {
             })
         }),
         ("interfaces that are not there", CAPTURE, End::Interrupt, || {
-            lie(Ring::new(), |ring, round| if round < 100 { ring.offer(|head| head[3] = u64::MAX - round) } else { nap() })
+            lie(
+                Ring::new(),
+                |ring, round| if round < 100 { ring.offer(|head| head[3] = u64::MAX - round) } else { nap() },
+            )
         }),
         ("interfaces that are not there, printed", PRINT, End::Alone, || {
             let mut left = 300;
@@ -544,7 +599,8 @@ fn what_a_daemon_maps_commands_nobody() {
             lie(Ring::new(), |ring, round| {
                 if round < 1000 {
                     ring.offer(|head| {
-                        head[1] = [0, i64::MAX as u64, i64::MIN as u64, u64::MAX, 1 << 62][round as usize % 5];
+                        head[1] =
+                            [0, i64::MAX as u64, i64::MIN as u64, u64::MAX, 1 << 62][round as usize % 5];
                         head[2] = u64::MAX - round;
                         head[5] = u64::MAX;
                         head[4] = u64::MAX;
@@ -559,7 +615,9 @@ fn what_a_daemon_maps_commands_nobody() {
             let mut left = 300;
             lie(Ring::new(), move |ring, round| {
                 if round < 50 {
-                    ring.offer(|head| head[1] = [0, i64::MAX as u64, i64::MIN as u64, u64::MAX][round as usize % 4]);
+                    ring.offer(|head| {
+                        head[1] = [0, i64::MAX as u64, i64::MIN as u64, u64::MAX][round as usize % 4]
+                    });
                 } else if left > 0 {
                     left -= 1;
                     nap();
@@ -627,7 +685,11 @@ fn changed(seed: u64) -> Vec<Step> {
         words[at].store(value, Relaxed);
     }
     let parts = ring.parts();
-    let second = if seed % 4 == 0 { r#"{"status":{"captures":[{"name":"office","readers":[{}]}]}}"# } else { ATTACHED };
+    let second = if seed % 4 == 0 {
+        r#"{"status":{"captures":[{"name":"office","readers":[{}]}]}}"#
+    } else {
+        ATTACHED
+    };
     let mut lines = vec![HELLO.as_bytes().to_vec(), second.as_bytes().to_vec()];
     for line in &mut lines {
         for _ in 0..random.below(3) {
