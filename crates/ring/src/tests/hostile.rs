@@ -297,7 +297,7 @@ fn nothing_is_taken_that_comes_after_the_last_look() {
 fn packets_in_vain_keep_nobody_for_long() {
     let mut writer = writer(1 << 20, 16);
     let (id, mut reader, words) = attached(&mut writer, Policy::Lossy, 1024);
-    offer(&mut writer, &Made::new(0, 1000, 60), &[id]);
+    (0..4).for_each(|round| offer(&mut writer, &Made::new(round * 250, 250, 60), &[id]));
     // Each leads to a place where a large packet could be and none is.
     for at in 0..1000 {
         words[HEADER_WORDS + 2 * at].store((1 << 20) + 192, SeqCst);
