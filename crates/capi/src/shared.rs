@@ -311,9 +311,11 @@ impl Source for Shared {
     fn statistics(&mut self) -> Result<Stat, Failure> {
         let account = self.tap.account();
         let taps = account.iter().filter_map(|interface| interface.tap);
-        let (recv, drop) = taps.fold((0, 0), |(recv, drop), tap| (recv + tap.offered, drop + tap.lost()));
+        let (recv, drop) = taps.fold((0_u64, 0_u64), |(recv, drop), tap| {
+            (tap.offered.wrapping_add(recv), tap.lost().wrapping_add(drop))
+        });
         let before = account.iter().flat_map(|interface| &interface.losses);
-        let if_drop: u64 = before.filter_map(|loss| loss.count.known()).sum();
+        let if_drop = before.filter_map(|loss| loss.count.known()).fold(0, u64::wrapping_add);
         // libpcap's are 32 bits wide and wrap.
         Ok(Stat { recv: recv as u32, drop: drop as u32, if_drop: if_drop as u32 })
     }

@@ -211,7 +211,7 @@ impl InterfaceAccount {
 
     /// Packets known to be lost between the wire and us.
     pub fn lost(&self) -> u64 {
-        self.ring.map_or(0, |ring| ring.dropped) + self.tap.map_or(0, |tap| tap.lost())
+        self.ring.map_or(0, |ring| ring.dropped).saturating_add(self.tap.map_or(0, |tap| tap.lost()))
     }
 
     /// What does not add up, in words.
@@ -334,8 +334,8 @@ impl Account {
 
     /// Packets known to be lost anywhere: in rings and at outputs.
     pub fn lost(&self) -> u64 {
-        let before: u64 = self.interfaces.iter().map(InterfaceAccount::lost).sum();
-        before + self.outputs.iter().map(|output| output.lost).sum::<u64>()
+        let before = self.interfaces.iter().map(InterfaceAccount::lost);
+        before.chain(self.outputs.iter().map(|output| output.lost)).fold(0, u64::saturating_add)
     }
 
     /// Adds another worker's account: interfaces of one name are one interface, outputs of one name one output.

@@ -63,7 +63,8 @@ fn sum_of(interface: &InterfaceAccount, place: Place, counter: Option<&str>) -> 
         |loss: &&crate::Loss| loss.place == place && counter.is_none_or(|name| loss.counter == name);
     let mut counts = interface.losses.iter().filter(of_place).map(|loss| loss.count.known()).peekable();
     counts.peek()?;
-    counts.sum()
+    // A daemon or a file that lies may say any number.
+    counts.try_fold(0_u64, |sum, count| Some(sum.saturating_add(count?)))
 }
 
 impl Sink for FileOutput {

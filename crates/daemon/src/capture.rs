@@ -433,7 +433,7 @@ fn lost_before(account: &InterfaceAccount) -> u64 {
 /// What counters before the source say: those that count losses alone, or the others.
 fn told(account: &InterfaceAccount, is_doubtful: bool) -> u64 {
     let losses = account.losses.iter().filter(|loss| loss.is_doubtful() == is_doubtful);
-    losses.filter_map(|loss| loss.count.known()).sum()
+    losses.filter_map(|loss| loss.count.known()).fold(0, u64::saturating_add)
 }
 
 fn one_link_type(capture: &str, interfaces: &[Interface]) -> Result<LinkType, Error> {

@@ -135,9 +135,9 @@ impl GraphAccount {
 
     /// Packets known to be lost anywhere: in rings and at outputs.
     pub fn lost(&self) -> u64 {
-        let before: u64 = self.interfaces.iter().map(InterfaceAccount::lost).sum();
+        let before = self.interfaces.iter().map(InterfaceAccount::lost);
         let outputs = self.stages.iter().filter_map(|stage| stage.own.output.as_ref());
-        before + outputs.map(|output| output.lost).sum::<u64>()
+        before.chain(outputs.map(|output| output.lost)).fold(0, u64::saturating_add)
     }
 
     /// Adds another worker's account: what bears one name is one.

@@ -47,6 +47,8 @@ pub(crate) struct Consumer {
     mask: u64,
     /// As last seen.
     head: u64,
+    /// Nothing beyond this head is taken.
+    is_final: bool,
     consumed: u64,
     done: Outcome,
     /// Whether the writer may sleep until we come on.
@@ -61,6 +63,7 @@ impl Consumer {
             words,
             mask: entries - 1,
             head: 0,
+            is_final: false,
             consumed: 0,
             done: Outcome::default(),
             wakes_writer: standing == Standing::Lossless,
@@ -69,6 +72,9 @@ impl Consumer {
 
     /// Looks at the head. Returns how many entries are there that are not consumed.
     pub(crate) fn refresh(&mut self) -> Result<u64, Error> {
+        if self.is_final {
+            return Ok(self.ready());
+        }
         // Pairs with the release store in `Producer::publish`.
         let head = self.words[index::HEAD].load(Acquire);
         let ready = head.wrapping_sub(self.consumed);
@@ -77,6 +83,14 @@ impl Consumer {
         }
         self.head = head;
         Ok(ready)
+    }
+
+    /// What is there by now is the last that is taken, whatever the writer adds.
+    #[cfg(not(loom))]
+    pub(crate) fn take_no_more(&mut self) {
+        // A head that cannot be adds nothing.
+        let _ = self.refresh();
+        self.is_final = true;
     }
 
     /// Entries that were there at the last [`refresh`](Self::refresh) and are not consumed.

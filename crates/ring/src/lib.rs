@@ -50,7 +50,7 @@ pub use layout::{BLOCK_LEN_DEFAULT, Standing};
 #[cfg(not(loom))]
 pub use merge::{MergedReader, Moment, Order, Run};
 #[cfg(not(loom))]
-pub use reader::{BufferInfo, Reader, ReaderParts, Waited, WakeWish};
+pub use reader::{BufferInfo, Reader, ReaderParts, Terms, Waited, WakeWish};
 pub use store::{Entry, Held, Start};
 #[cfg(not(loom))]
 pub use writer::{

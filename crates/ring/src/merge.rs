@@ -20,6 +20,9 @@ use crate::{Error, WakeWish};
 /// The longest sleep while packets wait for what another buffer's writer says: its word rings no bell.
 const HELD_UP_NAP: Duration = Duration::from_millis(4);
 
+/// How often a bell may ring in one wait although nothing is there, before it is left unheard for [`HELD_UP_NAP`] each time.
+const RINGS_IN_VAIN_MAX: u32 = 64;
+
 /// In which order packets of several buffers come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -189,6 +192,16 @@ impl MergedReader {
         self.is_held_up
     }
 
+    /// From now on only what is offered by now is read, from any buffer.
+    pub fn take_no_more(&mut self) {
+        self.parts.iter_mut().for_each(|part| part.reader.take_no_more());
+    }
+
+    /// Whether all writers said that all is stored.
+    pub fn is_closed(&self) -> bool {
+        self.parts.iter().all(|part| part.reader.is_closed())
+    }
+
     /// From now on this ends a wait, as if its time were over.
     pub fn set_wakeup(&mut self, wakeup: Option<Arc<Wakeup>>) {
         self.wakeup = wakeup;
@@ -201,6 +214,7 @@ impl MergedReader {
     /// As [`Reader::wait`].
     pub fn wait(&mut self, timeout: Duration) -> Result<Waited, Error> {
         let start = Instant::now();
+        let mut rings_in_vain = 0;
         loop {
             let left = timeout.saturating_sub(start.elapsed());
             let nap = match self.arm(!left.is_zero())? {
@@ -215,6 +229,20 @@ impl MergedReader {
             }
             if self.is_held_up {
                 return Ok(Waited::Ready);
+            }
+            rings_in_vain += 1;
+            if rings_in_vain > RINGS_IN_VAIN_MAX {
+                // A bell that rings without pause does not cost a processor.
+                self.poller.clear();
+                if let Some(wakeup) = &self.wakeup {
+                    self.poller.add(wakeup.as_fd());
+                }
+                self.poller
+                    .wait(left.min(nap).min(HELD_UP_NAP))
+                    .map_err(Error::system("wait for packets"))?;
+                if self.wakeup.as_ref().is_some_and(|wakeup| wakeup.take()) {
+                    return Ok(self.arm(false)?.err().unwrap_or(Waited::TimedOut));
+                }
             }
         }
     }

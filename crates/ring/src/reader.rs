@@ -25,6 +25,8 @@ use crate::view::{Miss, View, release};
 
 /// Room for the copies of a batch, in bytes, unless one packet takes more.
 const ARENA_LEN: usize = 256 << 10;
+/// Words of lost packets that one [`Reader::advance`] copies at most before its caller has a say again.
+const IN_VAIN_WORDS: usize = (4 << 20) / 8;
 /// The longest sleep on the futex before it is looked whether the writer still lives: a death wakes nobody there.
 const NAP_NS: u64 = 100_000_000;
 /// Who bears to hear of a packet so late looks by itself that often, and the writer need not think of it: a wake of our own costs us one call of
@@ -40,6 +42,22 @@ pub struct ReaderParts {
     pub index: OwnedFd,
     /// What is rung, and hangs up.
     pub bell: OwnedFd,
+}
+
+/// What a reader accepts of a writer that it does not trust.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// The most entries of the index, 16 to 2^24: what the reader asked for.
+    pub entries_max: u32,
+    /// The most captured bytes of a packet. The reader has room for one of them.
+    pub snap_len_max: u32,
+    /// Packets of a leased reader may be lent in the buffer itself, which trusts the writer not to change them meanwhile.
+    pub in_place: bool,
+}
+
+impl Terms {
+    /// All that the format allows.
+    pub const ANY: Terms = Terms { entries_max: 1 << 24, snap_len_max: u32::MAX, in_place: true };
 }
 
 /// What a PBuf says of itself.
@@ -110,6 +128,8 @@ pub struct Reader {
     /// Copies, one after the other.
     arena: Box<[u64]>,
     records: Vec<Record>,
+    /// Words that were copied for this batch, with those of packets that were lost by then.
+    copied: usize,
     base: Base,
     /// What becomes of the entries of this batch with the next call.
     outcome: Outcome,
@@ -142,15 +162,25 @@ impl Reader {
     /// # Errors
     /// [`Error::NotSealed`], [`Error::WrongLength`], [`Error::WrongHeader`], [`Error::Size`], [`Error::System`].
     pub fn open(parts: ReaderParts) -> Result<Reader, Error> {
+        Reader::open_on(parts, &Terms::ANY)
+    }
+
+    /// The same, for no more than these terms.
+    ///
+    /// # Errors
+    /// Like [`open`](Self::open); [`Error::Size`] beyond the terms.
+    pub fn open_on(parts: ReaderParts, terms: &Terms) -> Result<Reader, Error> {
         let view = open_buffer(Memfd::adopt(parts.buffer))?;
+        ensure_most("snap length", view.snap_len().into(), terms.snap_len_max.into())?;
         let index = open_index(Memfd::adopt(parts.index))?;
+        ensure_most("number of entries", index.capacity(), terms.entries_max.into())?;
         let info = info_of(&view);
         if index.generation() != info.generation {
             let (found, expected) = (index.generation(), info.generation);
             return Err(Error::WrongHeader { file: "index", offset: index::GENERATION * 8, found, expected });
         }
         let arena_len = ARENA_LEN.max(record_len(view.snap_len()));
-        let reads_in_place = index.standing() == Standing::Leased;
+        let reads_in_place = terms.in_place && index.standing() == Standing::Leased;
         Ok(Reader {
             view,
             index,
@@ -159,6 +189,7 @@ impl Reader {
             wish: WakeWish::default(),
             arena: vec![0; arena_len / 8].into(),
             records: Vec::with_capacity(BATCH_MAX),
+            copied: 0,
             base: Base::Arena,
             outcome: Outcome::default(),
             reads_in_place,
@@ -184,10 +215,11 @@ impl Reader {
         self.all_read_ns = None;
         self.is_called = false;
         // A writer that only writes nonsense does not keep us here.
-        let mut left = self.index.capacity();
+        let (mut left, mut words) = (self.index.capacity(), 0);
         loop {
             let ready = self.next_batch()?;
-            if !self.records.is_empty() || ready == 0 || left == 0 {
+            words += self.copied;
+            if !self.records.is_empty() || ready == 0 || left == 0 || words >= IN_VAIN_WORDS {
                 return Ok(self.records.len());
             }
             // All of them were lost: counted, and on.
@@ -195,10 +227,21 @@ impl Reader {
         }
     }
 
+    /// From now on only what is offered by now is read.
+    pub(crate) fn take_no_more(&mut self) {
+        self.index.take_no_more();
+    }
+
+    /// Whether the writer said that all is stored.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.view.is_closed()
+    }
+
     /// Looks at the next entries. Returns how many there were to look at.
     fn next_batch(&mut self) -> Result<u64, Error> {
         self.done();
         self.records.clear();
+        self.copied = 0;
         let ready = match self.index.ready() {
             0 => self.index.refresh()?,
             ready => ready,
@@ -474,8 +517,12 @@ impl Reader {
         for ahead in 0..ready.min(BATCH_MAX as u64) {
             let (entry, _) = self.index.peek(ahead);
             let result = match self.view.words_of(entry) {
-                Ok(words) if used + words > self.arena.len() => break,
-                Ok(_) => self.view.copy(entry, &mut self.arena[used..]),
+                // What is copied and turns out to be none takes its time too.
+                Ok(words) if self.copied + words > self.arena.len() => break,
+                Ok(words) => {
+                    self.copied += words;
+                    self.view.copy(entry, &mut self.arena[used..])
+                }
                 Err(miss) => Err(miss),
             };
             self.outcome.add(entry, result.map(|_| ()));
@@ -567,10 +614,16 @@ fn ensure_sealed(file: &Memfd, seals: Seals, name: &'static str) -> Result<(), E
         return Err(Error::NotSealed { file: name });
     }
     let found = file.size().map_err(Error::system("look at a buffer's size"))?;
-    if found < HEADER_LEN as u64 {
-        return Err(Error::WrongLength { file: name, found, expected: HEADER_LEN as u64 });
+    // A power of two behind the header: no file on huge pages has such a length, and a page of those may be missing when it is looked at (SIGBUS).
+    let expected = HEADER_LEN as u64;
+    match found.checked_sub(expected) {
+        Some(rest) if rest.is_power_of_two() => Ok(()),
+        _ => Err(Error::WrongLength { file: name, found, expected }),
     }
-    Ok(())
+}
+
+fn ensure_most(what: &'static str, value: u64, most: u64) -> Result<(), Error> {
+    if value <= most { Ok(()) } else { Err(Error::Size { what, value, least: 0, most }) }
 }
 
 fn ensure_len(file: &Memfd, name: &'static str, expected: u64) -> Result<(), Error> {

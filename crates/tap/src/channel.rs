@@ -10,10 +10,11 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::time::Instant;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use tapline_sys::passing;
+use tapline_sys::{Poller, Wakeup, passing};
 
 use crate::Error;
 
@@ -28,6 +29,8 @@ const READ_LEN: usize = 16 << 10;
 pub struct Channel {
     stream: UnixStream,
     received: Vec<u8>,
+    /// Bytes of `received` in which no end of line was found.
+    searched: usize,
     descriptors: VecDeque<OwnedFd>,
     /// Whether descriptors may come.
     takes_descriptors: bool,
@@ -36,7 +39,7 @@ pub struct Channel {
 impl Channel {
     /// Over a connected socket. Only who expects descriptors takes them: for others they are an error.
     pub fn new(stream: UnixStream, takes_descriptors: bool) -> Channel {
-        Channel { stream, received: Vec::new(), descriptors: VecDeque::new(), takes_descriptors }
+        Channel { stream, received: Vec::new(), searched: 0, descriptors: VecDeque::new(), takes_descriptors }
     }
 
     /// Sends a message, with descriptors.
@@ -63,14 +66,57 @@ impl Channel {
     /// # Errors
     /// [`Error::Closed`] at the end, [`Error::Protocol`] for what is none; `WouldBlock` in [`Error::Socket`] where there is none yet.
     pub fn receive<T: DeserializeOwned>(&mut self) -> Result<T, Error> {
+        self.receive_after(|_| Ok(()))
+    }
+
+    /// The next message, if all of it comes before `until`, however many parts it has. `interrupt` ends the wait.
+    ///
+    /// # Errors
+    /// Like [`receive`](Self::receive); [`Error::Silent`] when the time is over, [`Error::Interrupted`].
+    pub fn receive_until<T: DeserializeOwned>(
+        &mut self,
+        until: Instant,
+        interrupt: Option<&Wakeup>,
+    ) -> Result<T, Error> {
+        self.receive_after(|stream| {
+            let mut poller = Poller::new();
+            poller.add(stream.as_fd());
+            if let Some(interrupt) = interrupt {
+                poller.add(interrupt.as_fd());
+            }
+            loop {
+                let left = until.saturating_duration_since(Instant::now());
+                let ready = poller.wait(left)?;
+                if interrupt.is_some_and(Wakeup::take) {
+                    return Err(Error::Interrupted);
+                }
+                if left.is_zero() {
+                    return Err(Error::Silent);
+                }
+                if ready > 0 {
+                    return Ok(());
+                }
+            }
+        })
+    }
+
+    /// The next message; before each read `wait` says whether there is to be one.
+    fn receive_after<T: DeserializeOwned>(
+        &mut self,
+        wait: impl Fn(&UnixStream) -> Result<(), Error>,
+    ) -> Result<T, Error> {
         loop {
-            if let Some(end) = self.received.iter().position(|&byte| byte == b'\n') {
+            let end = self.received[self.searched..].iter().position(|&byte| byte == b'\n');
+            if let Some(end) = end.map(|end| self.searched + end) {
+                self.searched = 0;
                 let line: Vec<u8> = self.received.drain(..=end).collect();
                 return serde_json::from_slice(&line).map_err(|error| Error::protocol(error.to_string()));
             }
             if self.received.len() >= MESSAGE_MAX {
                 return Err(Error::protocol(format!("a message of more than {MESSAGE_MAX} bytes")));
             }
+            self.searched = self.received.len();
+            wait(&self.stream)?;
             self.read()?;
         }
     }
@@ -104,6 +150,19 @@ impl Channel {
     /// That none came.
     pub fn take_descriptor(&mut self) -> Result<OwnedFd, Error> {
         self.descriptors.pop_front().ok_or_else(|| Error::protocol("a descriptor is missing"))
+    }
+
+    /// Takes no descriptors from now on.
+    ///
+    /// # Errors
+    /// Some came that were not taken.
+    pub fn refuse_descriptors(&mut self) -> Result<(), Error> {
+        self.takes_descriptors = false;
+        if std::mem::take(&mut self.descriptors).is_empty() {
+            Ok(())
+        } else {
+            Err(Error::protocol("more descriptors than were announced"))
+        }
     }
 
     /// The socket.

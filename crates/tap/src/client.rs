@@ -2,12 +2,13 @@
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use tapline_ring::{MergedReader, Order, Reader, ReaderParts};
-use tapline_sys::peer;
+use tapline_capture::af_packet::SNAP_LEN_MAX;
+use tapline_ring::{MergedReader, Order, Reader, ReaderParts, Terms};
+use tapline_sys::{Wakeup, peer};
 
-use crate::protocol::{Attach, Offer, Reply, Request, Status, VERSION};
+use crate::protocol::{Attach, Attached, Offer, Policy, Reply, Request, Status, VERSION};
 use crate::source::Tap;
 use crate::{Channel, Error};
 
@@ -20,10 +21,12 @@ pub const SOCKET_VARIABLE: &str = "TAPLINE_SOCKET";
 /// and the daemon puts interfaces in order and has other things to do. So long packets wait for a buffer that has none, when several are merged by time.
 const MERGE_PATIENCE: Duration = Duration::from_millis(50);
 /// How long a daemon has to answer, and how long to make a buffer.
-const ANSWER_WAIT: Duration = Duration::from_secs(10);
+pub(crate) const ANSWER_WAIT: Duration = Duration::from_secs(10);
 const BUFFER_WAIT: Duration = Duration::from_secs(120);
 /// The most buffers that a daemon may give to one reader.
 const BUFFERS_MAX: u32 = 256;
+/// The most bytes of the filter's text in all interfaces of a capture, each of which keeps a copy.
+const FILTERS_LEN_MAX: usize = 16 << 20;
 
 /// The socket that is meant: the one that is named, that of the environment, or the usual one.
 pub fn socket_path(named: Option<&Path>) -> PathBuf {
@@ -47,19 +50,29 @@ impl Client {
     /// # Errors
     /// [`Error::NoDaemon`], [`Error::NotAllowed`], [`Error::Silent`], [`Error::Refused`].
     pub fn connect(path: &Path, program: &str) -> Result<Client, Error> {
-        Client::connect_within(path, program, ANSWER_WAIT)
+        Client::connect_within(path, program, ANSWER_WAIT, None)
     }
 
-    /// Likewise, where each step waits for `patience` at most.
-    pub(crate) fn connect_within(path: &Path, program: &str, patience: Duration) -> Result<Client, Error> {
+    /// The same, where connecting waits for `patience` at most, and likewise the whole answer. `interrupt` ends the wait for the answer.
+    pub(crate) fn connect_within(
+        path: &Path,
+        program: &str,
+        patience: Duration,
+        interrupt: Option<&Wakeup>,
+    ) -> Result<Client, Error> {
         let stream = peer::connect(path, patience).map_err(|error| Error::unreachable(path, error.source))?;
-        Client::over(stream, program)
+        Client::over(stream, program, patience, interrupt)
     }
 
-    fn over(stream: UnixStream, program: &str) -> Result<Client, Error> {
+    fn over(
+        stream: UnixStream,
+        program: &str,
+        patience: Duration,
+        interrupt: Option<&Wakeup>,
+    ) -> Result<Client, Error> {
         let mut client = Client { channel: Channel::new(stream, true), captures: Vec::new() };
         let hello = Request::Hello { version: VERSION, program: program.to_owned() };
-        match client.ask(&hello)? {
+        match ask(&mut client.channel, &hello, Instant::now() + patience, interrupt)? {
             Reply::Hello { version: VERSION, captures } => client.captures = captures,
             Reply::Hello { version, .. } => {
                 return Err(Error::protocol(format!("version {version}; this is {VERSION}")));
@@ -74,7 +87,7 @@ impl Client {
     /// # Errors
     /// As with [`connect`](Self::connect), within that time.
     pub fn list(path: &Path, program: &str, patience: Duration) -> Result<Vec<Offer>, Error> {
-        Ok(Client::connect_within(path, program, patience)?.captures)
+        Ok(Client::connect_within(path, program, patience, None)?.captures)
     }
 
     /// Captures that we may read.
@@ -87,7 +100,7 @@ impl Client {
     /// # Errors
     /// What the daemon says.
     pub fn status(&mut self) -> Result<Status, Error> {
-        match self.ask(&Request::Status {})? {
+        match ask(&mut self.channel, &Request::Status {}, Instant::now() + ANSWER_WAIT, None)? {
             Reply::Status(status) => Ok(status),
             other => Err(unexpected(&other)),
         }
@@ -97,16 +110,29 @@ impl Client {
     ///
     /// # Errors
     /// [`Error::Refused`] with the daemon's reason; [`Error::Ring`] if its buffers are not as they should be.
-    pub fn attach(mut self, attach: &Attach) -> Result<Tap, Error> {
+    pub fn attach(self, attach: &Attach) -> Result<Tap, Error> {
+        self.attach_unless(attach, None)
+    }
+
+    /// The same; `interrupt` ends the wait for the daemon.
+    pub(crate) fn attach_unless(mut self, attach: &Attach, interrupt: Option<&Wakeup>) -> Result<Tap, Error> {
         // A large buffer takes its time to be made.
-        self.channel.stream().set_read_timeout(Some(BUFFER_WAIT))?;
-        let attached = match self.ask(&Request::Attach(attach.clone()))? {
+        let until = Instant::now() + BUFFER_WAIT;
+        let request = Request::Attach(attach.clone());
+        let attached = match ask(&mut self.channel, &request, until, interrupt)? {
             Reply::Attached(attached) if attached.buffers <= BUFFERS_MAX => attached,
             other => return Err(unexpected(&other)),
         };
+        ensure_small(attach, &attached)?;
+        // No more than was asked for, and nothing in place unless a lease was: its reader trusts the daemon with packets that are looked at.
+        let terms = Terms {
+            entries_max: attach.entries,
+            snap_len_max: SNAP_LEN_MAX,
+            in_place: matches!(attach.policy, Policy::Leased { .. }),
+        };
         let mut readers = Vec::new();
         for number in 0..attached.buffers {
-            match self.channel.receive().map_err(Error::of_waiting)? {
+            match self.channel.receive_until(until, interrupt)? {
                 Reply::Buffer(got) if got == number => {}
                 Reply::Error(text) => return Err(Error::Refused { text }),
                 other => return Err(unexpected(&other)),
@@ -116,22 +142,35 @@ impl Client {
                 self.channel.take_descriptor()?,
                 self.channel.take_descriptor()?,
             ];
-            readers.push(Reader::open(ReaderParts { buffer, index, bell })?);
+            readers.push(Reader::open_on(ReaderParts { buffer, index, bell }, &terms)?);
         }
         let merged = MergedReader::new(readers, Order::ByTime(MERGE_PATIENCE + attach.delay()));
-        self.channel.stream().set_read_timeout(Some(ANSWER_WAIT))?;
+        self.channel.refuse_descriptors()?;
         Ok(Tap::new(self.channel, attach, &attached, merged))
-    }
-
-    fn ask(&mut self, request: &Request) -> Result<Reply, Error> {
-        ask(&mut self.channel, request)
     }
 }
 
-/// Asks, and waits for the answer.
-pub(crate) fn ask(channel: &mut Channel, request: &Request) -> Result<Reply, Error> {
+/// Each interface keeps a copy of the filter: the product of two texts that fit into a message may fill the memory.
+fn ensure_small(attach: &Attach, attached: &Attached) -> Result<(), Error> {
+    let filter_len = attach.filter.len() + attached.offer.forced_filter.len();
+    match attached.offer.interfaces.len().saturating_mul(filter_len) {
+        0..=FILTERS_LEN_MAX => Ok(()),
+        _ => Err(Error::protocol(format!(
+            "{} interfaces with a filter of {filter_len} bytes each",
+            attached.offer.interfaces.len()
+        ))),
+    }
+}
+
+/// Asks, and waits for the answer until then. `interrupt` ends the wait.
+pub(crate) fn ask(
+    channel: &mut Channel,
+    request: &Request,
+    until: Instant,
+    interrupt: Option<&Wakeup>,
+) -> Result<Reply, Error> {
     channel.send(request, &[]).map_err(Error::of_waiting)?;
-    match channel.receive().map_err(Error::of_waiting)? {
+    match channel.receive_until(until, interrupt)? {
         Reply::Error(text) => Err(Error::Refused { text }),
         reply => Ok(reply),
     }

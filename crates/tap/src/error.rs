@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::protocol::printable_lines;
+
 /// What can go wrong between a reader and its daemon.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -38,6 +40,9 @@ pub enum Error {
     /// The daemon is there and does not answer.
     #[error("the daemon does not answer: it is stopped, or hangs (tapline status)")]
     Silent,
+    /// The wait for the daemon was ended from this side.
+    #[error("the wait for the daemon's answer was ended")]
+    Interrupted,
     /// The socket is there, and we may not open it.
     #[error(
         "the daemon's socket {}: {source}; its rules say who may open it (mode, group)", path.display()
@@ -84,7 +89,9 @@ impl Error {
         }
     }
 
+    /// What the other end said may be part of the text, so that is cut and made safe for a terminal.
     pub(crate) fn protocol(what: impl Into<String>) -> Error {
-        Error::Protocol { what: what.into() }
+        const LEN_MAX: usize = 300;
+        Error::Protocol { what: printable_lines(&what.into()).chars().take(LEN_MAX).collect() }
     }
 }

@@ -11,9 +11,42 @@
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use tapline_packet::{Interface, LinkType};
 use tapline_ring::Account;
+
+/// A text of a daemon, safe for a terminal: a control character, or one that changes the direction of writing, becomes a question mark, and
+/// white space a space.
+fn text<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    String::deserialize(from)
+        .map(|text| printable(&text, |letter| if letter.is_whitespace() { ' ' } else { '?' }))
+}
+
+fn texts<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    let texts = Vec::<String>::deserialize(from)?;
+    Ok(texts
+        .iter()
+        .map(|text| printable(text, |letter| if letter.is_whitespace() { ' ' } else { '?' }))
+        .collect())
+}
+
+/// The same for a text of several lines: an error may point at a place in a filter.
+fn lines<'de, D: Deserializer<'de>>(from: D) -> Result<String, D::Error> {
+    String::deserialize(from).map(|text| printable_lines(&text))
+}
+
+/// A text of another process, safe for a terminal, in which lines remain lines.
+pub(crate) fn printable_lines(text: &str) -> String {
+    printable(text, |letter| if letter == '\n' { '\n' } else { '?' })
+}
+
+fn printable(text: &str, replacement: impl Fn(char) -> char) -> String {
+    let commands = |letter: char| {
+        letter.is_control()
+            || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    text.chars().map(|letter| if commands(letter) { replacement(letter) } else { letter }).collect()
+}
 
 /// What both ends must have in common.
 pub const VERSION: u32 = 1;
@@ -156,7 +189,7 @@ pub enum Reply {
     /// What the daemon does.
     Status(Status),
     /// It cannot be done: why, and what to do.
-    Error(String),
+    Error(#[serde(deserialize_with = "lines")] String),
 }
 
 /// A capture that can be read.
@@ -164,10 +197,12 @@ pub enum Reply {
 #[serde(default)]
 pub struct Offer {
     /// Its name: `-i tap:NAME`.
+    #[serde(deserialize_with = "text")]
     pub name: String,
     /// Its interfaces, by the numbers that packets carry.
     pub interfaces: Vec<OfferedInterface>,
     /// The filter that is forced upon this client; empty for none.
+    #[serde(deserialize_with = "text")]
     pub forced_filter: String,
     /// Bytes that it sees of each packet.
     pub snap_len: u32,
@@ -178,8 +213,10 @@ pub struct Offer {
 #[serde(default)]
 pub struct OfferedInterface {
     /// Its name on the host.
+    #[serde(deserialize_with = "text")]
     pub name: String,
     /// A description for people.
+    #[serde(deserialize_with = "text")]
     pub description: String,
     /// LINKTYPE registry.
     pub link_type: u16,
@@ -269,14 +306,18 @@ impl ReaderCounts {
         self.index_full.saturating_add(self.overwritten).saturating_add(self.damaged)
     }
 
-    /// Adds those of another buffer.
+    /// Adds those of another buffer. A daemon that lies may say any number.
     pub fn merge(&mut self, other: &ReaderCounts) {
-        self.offered += other.offered;
-        self.delivered += other.delivered;
-        self.index_full += other.index_full;
-        self.overwritten += other.overwritten;
-        self.damaged += other.damaged;
-        self.unread += other.unread;
+        for (sum, count) in [
+            (&mut self.offered, other.offered),
+            (&mut self.delivered, other.delivered),
+            (&mut self.index_full, other.index_full),
+            (&mut self.overwritten, other.overwritten),
+            (&mut self.damaged, other.damaged),
+            (&mut self.unread, other.unread),
+        ] {
+            *sum = sum.saturating_add(count);
+        }
     }
 }
 
@@ -312,8 +353,10 @@ pub struct UserStatus {
 #[serde(default)]
 pub struct CaptureStatus {
     /// Its name.
+    #[serde(deserialize_with = "text")]
     pub name: String,
     /// Its interfaces' names.
+    #[serde(deserialize_with = "texts")]
     pub interfaces: Vec<String>,
     /// Packets lent by its sources.
     pub packets: u64,
@@ -355,10 +398,13 @@ pub struct ReaderStatus {
     /// Its user.
     pub uid: u32,
     /// What it says that it is.
+    #[serde(deserialize_with = "text")]
     pub program: String,
     /// The filter that it chose.
+    #[serde(deserialize_with = "text")]
     pub filter: String,
     /// Its policy, and what became of that: `leased`, `lossy: used its credit up`.
+    #[serde(deserialize_with = "text")]
     pub standing: String,
     /// What became of its packets.
     pub counts: ReaderCounts,

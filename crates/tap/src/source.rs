@@ -20,7 +20,7 @@ use tapline_packet::{Batch, Interface, InterfaceId};
 use tapline_ring::{MergedReader, Place as Counted, Standing, Waited, WakeWish};
 use tapline_sys::{Wakeup, tsc};
 
-use crate::client::{Client, ask, unexpected};
+use crate::client::{ANSWER_WAIT, Client, ask, unexpected};
 use crate::protocol::{Attach, Attached, ReaderCounts, Reply, Request, Start};
 use crate::{Channel, Error};
 
@@ -164,7 +164,7 @@ impl Tap {
     /// # Errors
     /// [`Error::Refused`] if it does not compile.
     pub fn set_filter(&mut self, text: &str) -> Result<(), Error> {
-        match ask(&mut self.channel, &Request::Filter { text: text.to_owned() })? {
+        match self.ask(&Request::Filter { text: text.to_owned() })? {
             Reply::Filtered {} => Ok(()),
             other => Err(unexpected(&other)),
         }
@@ -175,10 +175,14 @@ impl Tap {
     /// # Errors
     /// [`Error::Refused`] if it is not valid.
     pub fn set_program(&mut self, insns: Vec<(u16, u8, u8, u32)>) -> Result<(), Error> {
-        match ask(&mut self.channel, &Request::Program { insns })? {
+        match self.ask(&Request::Program { insns })? {
             Reply::Filtered {} => Ok(()),
             other => Err(unexpected(&other)),
         }
+    }
+
+    fn ask(&mut self, request: &Request) -> Result<Reply, Error> {
+        ask(&mut self.channel, request, Instant::now() + ANSWER_WAIT, None)
     }
 
     /// How much is to be there, or how old, before a wait for packets ends; at first each packet ends it. What [`Attach::delay_ms`] lets packets wait at the daemon
@@ -239,11 +243,6 @@ impl Tap {
     /// Nothing is there: whether there will be.
     fn idle(&mut self, waited: Waited) -> Result<Advance, CaptureError> {
         match (waited, self.phase) {
-            // All that was there was read, and it does not say that this was all.
-            (Waited::TimedOut, Phase::Draining) if self.is_silent => {
-                self.phase = Phase::Ended;
-                Ok(Advance::End)
-            }
             (Waited::Ready | Waited::TimedOut, _) => Ok(Advance::Idle),
             (Waited::WriterGone, Phase::Leaving { .. }) => {
                 (self.phase, self.is_silent) = (Phase::Ended, true);
@@ -290,14 +289,16 @@ impl Tap {
     /// Leaves: what is offered by now is still read. A daemon that is gone offers nothing new either; nor does one that does not answer.
     fn detach(&mut self) {
         self.phase = Phase::Draining;
-        let _ = self.channel.stream().set_read_timeout(Some(DETACH_WAIT));
-        self.is_silent |= matches!(ask(&mut self.channel, &Request::Detach {}), Err(Error::Silent));
+        let answer = ask(&mut self.channel, &Request::Detach {}, Instant::now() + DETACH_WAIT, None);
+        // One that closed its buffers has said all.
+        self.is_silent |= !matches!(answer, Ok(Reply::Detached { .. })) && !self.merged.is_closed();
+        // Whatever it offers from now on was not agreed upon: else it could keep us for ever.
+        self.merged.take_no_more();
     }
 
     /// What the daemon said before it closed the connection.
     fn farewell(&mut self) -> Option<String> {
-        self.channel.stream().set_read_timeout(Some(FAREWELL_WAIT)).ok()?;
-        match self.channel.receive() {
+        match self.channel.receive_until(Instant::now() + FAREWELL_WAIT, None) {
             Ok(Reply::Error(text)) => Some(text),
             _ => None,
         }
@@ -329,8 +330,9 @@ impl Tap {
         let absent_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
         // What a new daemon has stored by now is younger than the end of the last.
         let attach = Attach { start: Start::SinceMs(absent_ms), ..again.attach.clone() };
-        let next = Client::connect_within(&again.path, &again.program, RETRY_WAIT)
-            .and_then(|client| client.attach(&attach));
+        let interrupt = self.wakeup.as_deref();
+        let next = Client::connect_within(&again.path, &again.program, RETRY_WAIT, interrupt)
+            .and_then(|client| client.attach_unless(&attach, interrupt));
         match next {
             Ok(next) => self.go_on_with(next),
             Err(Error::Refused { text }) => {
@@ -396,6 +398,10 @@ impl Source for Tap {
             if let Some(len) = run.map_err(|error| self.fail(error))? {
                 self.delivered += len as u64;
                 return Ok(Advance::Batch);
+            }
+            if self.phase == Phase::Draining && self.merged.account().lost.unread == 0 {
+                self.phase = Phase::Ended;
+                return Ok(Advance::End);
             }
             let before = tsc::now();
             let left = wait.saturating_sub(start.elapsed());

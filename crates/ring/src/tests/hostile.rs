@@ -258,6 +258,58 @@ fn headers_that_lie_are_refused() {
     }
 }
 
+#[test]
+fn a_reader_takes_no_more_than_its_terms() {
+    let open = |terms: Terms| {
+        let mut writer = writer(4096, 16);
+        let attachment = writer.attach(&ReaderSpec { policy: leased(), entries: 32 }).unwrap();
+        let opened = Reader::open_on(attachment.parts, &terms);
+        (writer, attachment.id, opened)
+    };
+    for terms in [Terms { entries_max: 16, ..Terms::ANY }, Terms { snap_len_max: 63, ..Terms::ANY }] {
+        assert!(matches!(open(terms).2, Err(Error::Size { .. })), "{terms:?}");
+    }
+    for in_place in [true, false] {
+        let terms = Terms { in_place, entries_max: 32, ..Terms::ANY };
+        let (mut writer, id, reader) = open(terms);
+        let mut reader = reader.unwrap();
+        offer(&mut writer, &Made::new(0, 10, 60), &[id]);
+        assert_eq!(reader.advance().unwrap(), 10);
+        assert_eq!(reader.is_in_place(), in_place, "the writer's word alone lends nothing in place");
+    }
+}
+
+#[test]
+fn nothing_is_taken_that_comes_after_the_last_look() {
+    let mut writer = writer(4096, 16);
+    let (id, mut reader, words) = attached(&mut writer, Policy::Lossy, 32);
+    offer(&mut writer, &Made::new(0, 10, 60), &[id]);
+    reader.take_no_more();
+    offer(&mut writer, &Made::new(10, 10, 60), &[id]);
+    assert_eq!((drain(&mut reader).len(), reader.advance().unwrap()), (10, 0));
+    words[index::HEAD].store(u64::MAX, SeqCst);
+    assert_eq!(reader.advance().unwrap(), 0);
+    let account = reader.finish();
+    assert!(account.balances() && account.offered == 10, "{account}");
+}
+
+#[test]
+fn packets_in_vain_keep_nobody_for_long() {
+    let mut writer = writer(1 << 20, 16);
+    let (id, mut reader, words) = attached(&mut writer, Policy::Lossy, 1024);
+    (0..4).for_each(|round| offer(&mut writer, &Made::new(round * 250, 250, 60), &[id]));
+    // Each leads to a place where a large packet could be and none is.
+    for at in 0..1000 {
+        words[HEADER_WORDS + 2 * at].store((1 << 20) + 192, SeqCst);
+        words[HEADER_WORDS + 2 * at + 1].store(60_000, SeqCst);
+    }
+    assert_eq!(reader.advance().unwrap(), 0);
+    let first = reader.account().lost;
+    assert!((1..1000).contains(&first.damaged) && first.unread > 0, "{first:?}");
+    (0..100).for_each(|_| assert_eq!(reader.advance().unwrap(), 0));
+    assert_eq!(reader.account().lost.damaged, 1000);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
