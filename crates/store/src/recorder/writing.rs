@@ -559,7 +559,7 @@ mod tests {
         let settings =
             RecorderSettings { size: 16 << 20, segment_len: Some(4 << 20), ..RecorderSettings::default() };
         let mut writing = Writing::open(folder.path(), &settings, Timestamp::EPOCH).unwrap().writing;
-        let mut put = |writing: &mut Writing, offset: u64| {
+        let put = |writing: &mut Writing, offset: u64| {
             let (buffer, head) = chunk_of(offset, 1);
             writing.chunk(buffer, head, offset);
         };
