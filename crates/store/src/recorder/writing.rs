@@ -14,7 +14,7 @@ use tapline_sys::disk;
 
 use super::segments::{Fresh, Segments, check_room, count_max};
 use super::{RecorderSettings, Totals};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, check_segment_len};
 use crate::chunk::{self, ChunkBuilder, ChunkHead, is_intact};
 use crate::error::Error;
 use crate::index::{self, Builder, ChunkRow, Summary};
@@ -129,6 +129,7 @@ impl Writing {
             Err(Error::NoStore { .. }) => {
                 let segment_len = settings.segment_len.unwrap_or(SEGMENT_LEN_DEFAULT);
                 // Before anything is made.
+                check_segment_len(segment_len).map_err(Error::Setting)?;
                 let count = count_max(settings.size, segment_len)?;
                 check_room(root, count as u64 * segment_len)?;
                 is_made = !root.exists();
