@@ -202,7 +202,7 @@ fn standing(index: &Index) -> Standing {
     }
 }
 
-fn check_segment_len(len: u64) -> Result<(), String> {
+pub(crate) fn check_segment_len(len: u64) -> Result<(), String> {
     let fits = (SEGMENT_LEN_MIN..=SEGMENT_LEN_MAX).contains(&len) && len.is_multiple_of(SLOT_LEN as u64);
     match fits {
         true => Ok(()),

@@ -269,14 +269,14 @@ fn new_interfaces_in_a_full_chunk_cost_no_packet() {
     let mut recorder = Recorder::open(folder.path(), SETTINGS, &ethernet(), at(0)).unwrap();
     let packets: Vec<_> = (0..1020).map(|number| numbered(number, 960)).collect();
     record(&mut recorder, &packets, at(0));
-    let many: Vec<_> = (0..1000).map(|at| Interface::new(format!("far{at}"), LinkType::ETHERNET)).collect();
+    let many: Vec<_> = (0..1000).map(|at| Interface::new(&format!("far{at}"), LinkType::ETHERNET)).collect();
     let (data, meta) = numbered(1020, 960);
     let of_packet = [Record { offset: 0, cap_len: data.len() as u32, options_len: 0, meta }];
     let mut all = Selection::none();
     all.select_all(1);
     recorder.write(&Batch::new(&data, &of_packet), &all, &many, at(0)).unwrap();
     let too_many: Vec<_> =
-        (0..9000).map(|at| Interface::new(format!("far{at}"), LinkType::ETHERNET)).collect();
+        (0..9000).map(|at| Interface::new(&format!("far{at}"), LinkType::ETHERNET)).collect();
     assert!(recorder.write(&Batch::new(&data, &of_packet), &all, &too_many, at(0)).is_err());
     recorder.finish(&[], Losses::default(), at(9)).unwrap();
     let totals = recorder.totals();
@@ -320,7 +320,7 @@ fn an_index_that_no_segment_can_have_is_not_read() {
     };
     // Slots; the first chunk's place and length; counts.
     for (place, number) in
-        [(84, u32::MAX), (168, 5000), (172, u32::MAX), (80, u32::MAX), (88, u32::MAX), (92, 1)]
+        [(84, u32::MAX), (168, 5000), (172, u32::MAX), (80, u32::MAX), (88, u32::MAX), (92, 9)]
     {
         assert!(Index::parse(sealed(place, number)).is_none(), "{place}");
     }
@@ -338,7 +338,7 @@ fn mutated_files_give_what_was_recorded_or_less() {
         let mut bad = goods[which].clone();
         let reach = if which == 0 { bad.len() } else { 1 << 20 };
         for _ in 0..=random.below(6) {
-            let place = random.below(reach as u64) as usize;
+            let place = random.below(reach.min(bad.len()) as u64) as usize;
             match random.below(4) {
                 0 => bad[place] ^= 1 << random.below(8),
                 1 => bad[place..].iter_mut().take(4).for_each(|byte| *byte = 0xff),
@@ -430,7 +430,8 @@ fn vlan_moves_the_headers_of_what_stands_behind_or() {
     // Joined by `and` the tag is there, and keys have something to say.
     let keys = |text: &str| Question::of(text, &Options::default()).keys().len();
     assert_eq!((keys("vlan 5 and host 10.0.0.1"), keys("vlan and (vlan 7 and ip)")), (2, 3));
-    assert_eq!(keys("ip or vlan and arp"), 0);
+    // Of `ip` and of the tag; `arp` may stand behind either.
+    assert_eq!(keys("ip or vlan and arp"), 2);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use tapline_sys::disk;
 
 use super::segments::{Fresh, Segments, check_room, count_max};
 use super::{RecorderSettings, Totals};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, check_segment_len};
 use crate::chunk::{self, ChunkBuilder, ChunkHead, is_intact};
 use crate::error::Error;
 use crate::index::{self, Builder, ChunkRow, Summary};
@@ -129,6 +129,7 @@ impl Writing {
             Err(Error::NoStore { .. }) => {
                 let segment_len = settings.segment_len.unwrap_or(SEGMENT_LEN_DEFAULT);
                 // Before anything is made.
+                check_segment_len(segment_len).map_err(Error::Setting)?;
                 let count = count_max(settings.size, segment_len)?;
                 check_room(root, count as u64 * segment_len)?;
                 is_made = !root.exists();
@@ -559,7 +560,7 @@ mod tests {
         let settings =
             RecorderSettings { size: 16 << 20, segment_len: Some(4 << 20), ..RecorderSettings::default() };
         let mut writing = Writing::open(folder.path(), &settings, Timestamp::EPOCH).unwrap().writing;
-        let mut put = |writing: &mut Writing, offset: u64| {
+        let put = |writing: &mut Writing, offset: u64| {
             let (buffer, head) = chunk_of(offset, 1);
             writing.chunk(buffer, head, offset);
         };
