@@ -8,7 +8,7 @@ use tapline_file::SectionReader;
 use tapline_packet::{Batch, Interface};
 use tapline_store::{Search, SearchAccount};
 
-use crate::{Advance, Count, Error, InterfaceAccount, Loss, Place, Source};
+use crate::{Advance, Count, Error, Event, InterfaceAccount, Loss, Place, Source};
 
 /// Packets of a store within the times of a search. The search only leaves out what cannot be meant: the capture's filter decides about each packet.
 pub struct StoreInput {
@@ -22,7 +22,14 @@ pub struct StoreInput {
     is_stopped: bool,
     is_read: bool,
     account: SearchReport,
+    /// Chunks that were not read to their end.
+    faulty: u64,
+    /// What is still to be told of them.
+    faults: Vec<String>,
 }
+
+/// How many faults of chunks are told at once.
+const FAULTS_TOLD_MAX: usize = 16;
 
 /// What a search did so far, for others to see.
 #[derive(Clone, Debug, Default)]
@@ -51,6 +58,8 @@ impl StoreInput {
             is_stopped: false,
             is_read: false,
             account: SearchReport::default(),
+            faulty: 0,
+            faults: Vec::new(),
         };
         // Filters are compiled for interfaces, which the first chunk describes.
         input.is_read_ahead = input.find_batch();
@@ -66,8 +75,7 @@ impl StoreInput {
     fn find_batch(&mut self) -> bool {
         let window = self.search.window();
         loop {
-            // A chunk whose checksum fits was written by a recorder; what contradicts itself all the same is left out.
-            while let Ok(true) = self.reader.advance() {
+            while self.advance_in_chunk() {
                 self.reader.retain(|record| window.has(record.meta.timestamp));
                 if !self.reader.batch().is_empty() {
                     return true;
@@ -86,6 +94,18 @@ impl StoreInput {
                 return false;
             }
         }
+    }
+
+    /// Whether the chunk has another batch. A chunk whose checksum fits was written by a recorder; one that contradicts itself all the same
+    /// is left there, which is told.
+    fn advance_in_chunk(&mut self) -> bool {
+        self.reader.advance().unwrap_or_else(|reason| {
+            self.faulty += 1;
+            if self.faults.len() < FAULTS_TOLD_MAX {
+                self.faults.push(format!("a chunk contradicts itself: {reason}; the rest of it is left out"));
+            }
+            false
+        })
     }
 
     fn count(&mut self) {
@@ -136,7 +156,16 @@ impl Source for StoreInput {
             let counter = "lost while recorded".to_owned();
             first.losses.push(Loss { place: Place::File, counter, count: Count::Known(lost) });
         }
+        if let Some(first) = rows.first_mut().filter(|_| self.faulty > 0) {
+            let counter = format!("in {} chunks that contradict themselves", self.faulty);
+            first.losses.push(Loss { place: Place::File, counter, count: Count::Unknown });
+        }
         rows
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        let event = |text| Event { interface: String::new(), text, warning: true };
+        std::mem::take(&mut self.faults).into_iter().map(event).collect()
     }
 
     fn progress(&self) -> Option<(u64, u64)> {

@@ -58,7 +58,11 @@ pub(super) fn needs(args: &CaptureArgs, filtering: &Filtering, is_live: bool, ha
     Needs {
         // Pipes that have the names of files in a rotation are opened with what rights are left.
         writes: if has_opener { folder() } else { Vec::new() },
-        makes: if has_opener { store.into_iter().collect() } else { folder().into_iter().chain(store).collect() },
+        makes: if has_opener {
+            store.into_iter().collect()
+        } else {
+            folder().into_iter().chain(store).collect()
+        },
         reads: args.read.iter().filter_map(|name| store::directory(name)).collect(),
         ip: args.names && args.numeric == 0 || is_live && privileges::may_ask_for_names(filtering.text()),
         ..Needs::default()
