@@ -28,6 +28,8 @@ const READ_LEN: usize = 16 << 10;
 pub struct Channel {
     stream: UnixStream,
     received: Vec<u8>,
+    /// Bytes at the start of `received` in which no message ends.
+    searched: usize,
     descriptors: VecDeque<OwnedFd>,
     /// Whether descriptors may come.
     takes_descriptors: bool,
@@ -36,7 +38,7 @@ pub struct Channel {
 impl Channel {
     /// Over a connected socket. Only who expects descriptors takes them: for others they are an error.
     pub fn new(stream: UnixStream, takes_descriptors: bool) -> Channel {
-        Channel { stream, received: Vec::new(), descriptors: VecDeque::new(), takes_descriptors }
+        Channel { stream, received: Vec::new(), searched: 0, descriptors: VecDeque::new(), takes_descriptors }
     }
 
     /// Sends a message, with descriptors.
@@ -55,7 +57,7 @@ impl Channel {
 
     /// Whether a message has come that [`receive`](Self::receive) gives without asking the socket.
     pub fn has_message(&self) -> bool {
-        self.received.contains(&b'\n')
+        self.received[self.searched..].contains(&b'\n')
     }
 
     /// The next message; waits for it, unless the socket does not wait.
@@ -64,10 +66,17 @@ impl Channel {
     /// [`Error::Closed`] at the end, [`Error::Protocol`] for what is none; `WouldBlock` in [`Error::Socket`] where there is none yet.
     pub fn receive<T: DeserializeOwned>(&mut self) -> Result<T, Error> {
         loop {
-            if let Some(end) = self.received.iter().position(|&byte| byte == b'\n') {
-                let line: Vec<u8> = self.received.drain(..=end).collect();
+            let rest = &self.received[self.searched..];
+            if let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
+                let line: Vec<u8> = self.received.drain(..=self.searched + end).collect();
+                self.searched = 0;
+                // A long message leaves no memory behind.
+                if self.received.is_empty() {
+                    self.received = Vec::new();
+                }
                 return serde_json::from_slice(&line).map_err(|error| Error::protocol(error.to_string()));
             }
+            self.searched = self.received.len();
             if self.received.len() >= MESSAGE_MAX {
                 return Err(Error::protocol(format!("a message of more than {MESSAGE_MAX} bytes")));
             }
