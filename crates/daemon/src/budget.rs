@@ -16,7 +16,7 @@ use tapline_sys::usage;
 
 /// Processor time that all users together may spend, in milliseconds a second of one processor: the rest is for
 /// receiving, and for root. Users that spend share it.
-const TIME_OF_ALL_MS: u32 = 500;
+pub(crate) const TIME_OF_ALL_MS: u32 = 500;
 
 /// The user that pays for a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub(crate) struct Purses {
     purses: Vec<Purse>,
     /// A full purse holds what fills it in this time.
     span: Duration,
+    /// Processor time that all users together may spend, in milliseconds a second.
+    time_of_all_ms: u32,
     /// What is left for all users together.
     left_of_all_ns: i64,
     /// When they were filled last.
@@ -48,10 +50,10 @@ pub(crate) struct Purses {
 }
 
 impl Purses {
-    /// Purses that hold what fills them in `span`.
-    pub(crate) fn new(span: Duration, now_ns: u64) -> Purses {
-        let left_of_all_ns = gain(TIME_OF_ALL_MS, span);
-        Purses { purses: Vec::new(), span, left_of_all_ns, filled_ns: now_ns }
+    /// Purses that hold what fills them in `span`; all users together have `time_of_all_ms` milliseconds a second.
+    pub(crate) fn new(span: Duration, time_of_all_ms: u32, now_ns: u64) -> Purses {
+        let left_of_all_ns = gain(time_of_all_ms, span);
+        Purses { purses: Vec::new(), span, time_of_all_ms, left_of_all_ns, filled_ns: now_ns }
     }
 
     /// Fills all purses for the time that has passed.
@@ -60,8 +62,8 @@ impl Purses {
         let passed = Duration::from_nanos(now_ns.saturating_sub(self.filled_ns));
         self.filled_ns = self.filled_ns.max(now_ns);
         let (share_ms, span) = (self.share_ms(), self.span);
-        let of_all = self.left_of_all_ns.saturating_add(gain(TIME_OF_ALL_MS, passed));
-        self.left_of_all_ns = of_all.min(gain(TIME_OF_ALL_MS, span));
+        let of_all = self.left_of_all_ns.saturating_add(gain(self.time_of_all_ms, passed));
+        self.left_of_all_ns = of_all.min(gain(self.time_of_all_ms, span));
         for purse in &mut self.purses {
             let left = purse.left_ns.saturating_add(gain(purse.payer.time_ms.min(share_ms), passed));
             purse.left_ns = left.min(purse.full_ns(span));
@@ -71,7 +73,7 @@ impl Purses {
 
     /// What each of the users that spend may spend, in milliseconds a second.
     fn share_ms(&self) -> u32 {
-        (TIME_OF_ALL_MS / self.purses.len().max(1) as u32).max(1)
+        (self.time_of_all_ms / self.purses.len().max(1) as u32).max(1)
     }
 
     /// Takes what was spent from a user's purse, and from that of all. Whether the user may go on.
@@ -103,12 +105,12 @@ impl Purses {
     /// Whether at least half of a user's purse is there, and of that of all.
     pub(crate) fn is_half_full(&self, uid: u32) -> bool {
         let is_half = |purse: &Purse| purse.left_ns >= purse.full_ns(self.span) / 2;
-        self.of(uid).is_none_or(is_half) && self.left_of_all_ns >= gain(TIME_OF_ALL_MS, self.span) / 2
+        self.of(uid).is_none_or(is_half) && self.left_of_all_ns >= gain(self.time_of_all_ms, self.span) / 2
     }
 
     /// Whether a user has spent all, or all users have and this one more than an equal share.
     pub(crate) fn is_empty(&self, uid: u32) -> bool {
-        let share_ns = gain(TIME_OF_ALL_MS, self.span) / self.purses.len().max(1) as i64;
+        let share_ns = gain(self.time_of_all_ms, self.span) / self.purses.len().max(1) as i64;
         self.of(uid).is_some_and(|purse| {
             purse.left_ns <= 0 || self.left_of_all_ns <= 0 && self.spent_ns(uid) > share_ns
         })
@@ -122,7 +124,7 @@ impl Purses {
             Duration::from_nanos(debt_ns.saturating_mul(1000) / u64::from(rate_ms.max(1)))
         };
         let own = until(purse.left_ns, purse.payer.time_ms.min(self.share_ms()));
-        if self.is_empty(uid) { own.max(until(self.left_of_all_ns, TIME_OF_ALL_MS)) } else { own }
+        if self.is_empty(uid) { own.max(until(self.left_of_all_ns, self.time_of_all_ms)) } else { own }
     }
 }
 
@@ -164,7 +166,7 @@ mod tests {
 
     #[test]
     fn a_purse_fills_with_time_and_holds_so_much() {
-        let mut purses = Purses::new(500 * MS, 0);
+        let mut purses = Purses::new(500 * MS, TIME_OF_ALL_MS, 0);
         assert_eq!(left_ns(&purses, 7), None, "a full purse");
         assert!(!purses.spend(payer(7), 150 * MS));
         assert_eq!(left_ns(&purses, 7), Some(-50_000_000));
@@ -182,7 +184,7 @@ mod tests {
     /// Users that take more than an equal share go when all is spent, and one that takes little stays.
     #[test]
     fn many_users_share_what_all_may_spend() {
-        let mut purses = Purses::new(500 * MS, 0);
+        let mut purses = Purses::new(500 * MS, TIME_OF_ALL_MS, 0);
         assert!(purses.spend(payer(100), MS));
         assert!((0..9).all(|uid| purses.spend(payer(uid), 26 * MS)));
         assert!(!purses.spend(payer(9), 26 * MS), "all is spent, and its share was 23 ms");

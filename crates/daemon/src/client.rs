@@ -25,8 +25,6 @@ pub(crate) struct Client {
     /// What it says that it is; `None` before it said anything.
     pub(crate) program: Option<String>,
     pub(crate) reading: Option<Reading>,
-    /// Memory of a reader that was detached: it can still be read.
-    pub(crate) left: Option<Charge>,
 }
 
 /// What a connection reads.

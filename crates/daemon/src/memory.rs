@@ -1,14 +1,17 @@
 //! Memory of the daemon that users have: indices of their readers, and buffers that were made for their rights.
 //!
 //! ```text
-//! attach ---> charge for the index, of all workers ------> given back when the connection ends
+//! attach ---> charge for the index, of all workers ------> given back a minute after the reader left
 //!        \--> charge for a buffer, if one is to be made -> given back when the buffer is
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 const MIB: u64 = 1 << 20;
+/// How long an index counts after its reader left: a process may hold its memory, so coming and going is bounded too.
+pub(crate) const LEFT_KEPT: Duration = Duration::from_secs(60);
 
 /// Bytes by user.
 #[derive(Debug, Default)]
@@ -29,6 +32,24 @@ pub(crate) struct Charge {
     ledger: Arc<Ledger>,
     uid: u32,
     bytes: u64,
+}
+
+/// Charges for indices of readers that left.
+#[derive(Debug, Default)]
+pub(crate) struct Left(VecDeque<(Instant, Charge)>);
+
+impl Left {
+    /// Keeps a charge from now on.
+    pub(crate) fn keep(&mut self, now: Instant, charge: Option<Charge>) {
+        self.0.extend(charge.map(|charge| (now, charge)));
+    }
+
+    /// Gives back what was kept for [`LEFT_KEPT`].
+    pub(crate) fn expire(&mut self, now: Instant) {
+        while self.0.front().is_some_and(|(since, _)| now.saturating_duration_since(*since) >= LEFT_KEPT) {
+            self.0.pop_front();
+        }
+    }
 }
 
 impl Ledger {
@@ -58,7 +79,7 @@ impl Allowance {
         let used = users.get(uid).copied().unwrap_or(0);
         if bytes > most.saturating_sub(used) {
             return Err(format!(
-                "{what} would take {} MiB, and {} of the {} MiB that a user's readers may take (user_memory) are in use: end others, ask for fewer entries, or ask who runs the daemon for more",
+                "{what} would take {} MiB, and {} of the {} MiB that a user's readers may take (user_memory) are in use, by those that left within a minute too: end others, come later, ask for fewer entries, or ask who runs the daemon for more",
                 bytes.div_ceil(MIB),
                 used.div_ceil(MIB),
                 most / MIB,
@@ -97,5 +118,17 @@ mod tests {
         drop((first, other));
         assert_eq!(ledger.users(), []);
         one.charge(10 * MIB, "an index").unwrap();
+    }
+
+    #[test]
+    fn an_index_counts_a_minute_after_its_reader_left() {
+        let (ledger, mut left, now) = (Arc::<Ledger>::default(), Left::default(), Instant::now());
+        let allowance = ledger.allowance(7, 10 * MIB);
+        left.keep(now, Some(allowance.charge(6 * MIB, "an index").unwrap()));
+        left.keep(now, None);
+        left.expire(now + LEFT_KEPT - Duration::from_nanos(1));
+        assert!(allowance.charge(6 * MIB, "an index").is_err());
+        left.expire(now + LEFT_KEPT);
+        assert_eq!(ledger.users(), []);
     }
 }

@@ -112,6 +112,7 @@ mod tests {
     use tapline_packet::{Meta, Record};
 
     use super::*;
+    use crate::budget::TIME_OF_ALL_MS;
 
     #[test]
     fn parts_take_about_a_millisecond() {
@@ -142,7 +143,7 @@ mod tests {
         allowed.retain(|index| index % 2 == 0);
         let mut ask = |span| {
             let mut pairs = Vec::new();
-            let mut purses = Purses::new(span, 0);
+            let mut purses = Purses::new(span, TIME_OF_ALL_MS, 0);
             section.forget_cost();
             let is_over = section.ask(&batch, &allowed, &mut purses, &mut |index, reader| {
                 pairs.push((index, reader));

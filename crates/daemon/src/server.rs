@@ -9,6 +9,8 @@
 mod users;
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -22,23 +24,29 @@ use tapline_tap::protocol::{
     Request, Start, Status, VERSION,
 };
 
-use crate::budget::Purses;
+use crate::budget::{Purses, TIME_OF_ALL_MS};
 use crate::capture::{NewReader, RawInsn, ReaderSum};
 use crate::client::{Answer, Client, Over, Reading};
 use crate::listener::Accepted;
 use crate::log_budget::{Event, LogBudget, quoted};
-use crate::memory::Ledger;
+use crate::memory::{Ledger, Left};
 use crate::view::Rights;
 use crate::worker::ago;
 use crate::{AccessRule, Capture, Ended, Error, Rules, Socket, Who};
-use users::{REQUEST_PURSE, STATUS_KEPT, index_memory};
+use users::{READERS_LEN_MAX, REQUEST_PURSE, STATUS_KEPT, bound_readers, index_memory, shown};
 
 /// Connections at the same time.
 const CLIENTS_MAX: usize = 1024;
+/// Of these, for root and the owner of the daemon alone, so that users together do not keep them out.
+const CLIENTS_RESERVED: usize = 64;
 /// Of these, of one user who is not root.
 const CLIENTS_OF_USER_MAX: usize = 128;
 /// The longest index that a reader may have: 16 MiB.
 const ENTRIES_MAX: u32 = 1 << 20;
+/// Numbers of readers are below this. They are drawn at random: counted, they would tell how often others come.
+const NUMBERS: u64 = 1_000_000;
+/// Users whose refusals are counted for each.
+const REFUSED_USERS_MAX: usize = 1024;
 /// The longest sleep of the control thread.
 const WAIT: Duration = Duration::from_secs(1);
 
@@ -89,7 +97,11 @@ pub struct Server {
     clients: Vec<Client>,
     orders: Arc<Orders>,
     readers: u64,
+    /// What draws the numbers of readers.
+    numbers: RandomState,
     refused: u64,
+    /// Likewise, of each user.
+    refused_of: BTreeMap<u32, u64>,
     told: LogBudget,
     begun: Instant,
     /// Counts rounds of requests: who had the first turn in one has the last in the next.
@@ -98,6 +110,8 @@ pub struct Server {
     purses: Purses,
     /// Memory that users have.
     memory: Arc<Ledger>,
+    /// Memory of readers that left.
+    left: Left,
     /// What captures did a moment ago, for users who ask often.
     known: RefCell<Vec<Known>>,
     /// The user who started the daemon.
@@ -131,12 +145,15 @@ impl Server {
             clients: Vec::new(),
             orders: Arc::new(Orders { wakeup, asked: Mutex::default() }),
             readers: 0,
+            numbers: RandomState::new(),
             refused: 0,
+            refused_of: BTreeMap::new(),
             told: LogBudget::default(),
             begun: Instant::now(),
             turn: 0,
-            purses: Purses::new(REQUEST_PURSE, clock::monotonic_ns()),
+            purses: Purses::new(REQUEST_PURSE, TIME_OF_ALL_MS, clock::monotonic_ns()),
             memory: Arc::default(),
+            left: Left::default(),
             known: RefCell::default(),
             ours,
         })
@@ -195,6 +212,7 @@ impl Server {
                 self.accept(log);
             }
             self.told.sum_up(Instant::now(), log);
+            self.left.expire(Instant::now());
             for capture in &self.captures {
                 for line in capture.news() {
                     let line = format!("{}: {line}", capture.rule().name);
@@ -219,8 +237,10 @@ impl Server {
             Accepted::Refused(uid, why) => return self.refuse(uid, log, &why),
             Accepted::Nobody => return,
         };
-        if self.clients.len() >= CLIENTS_MAX {
-            return self.refuse(peer.uid, log, &format!("more than {CLIENTS_MAX} connections"));
+        let is_privileged = peer.uid == 0 || peer.uid == self.ours;
+        let most = if is_privileged { CLIENTS_MAX } else { CLIENTS_MAX - CLIENTS_RESERVED };
+        if self.clients.len() >= most {
+            return self.refuse(peer.uid, log, &format!("more than {most} connections"));
         }
         let theirs = self.clients.iter().filter(|client| client.who.uid == peer.uid).count();
         if peer.uid != 0 && theirs >= CLIENTS_OF_USER_MAX {
@@ -232,19 +252,16 @@ impl Server {
         }
         if stream.set_nonblocking(true).is_ok() {
             let channel = Channel::new(stream, false);
-            self.clients.push(Client {
-                channel,
-                who: Who::of(peer),
-                program: None,
-                reading: None,
-                left: None,
-            });
+            self.clients.push(Client { channel, who: Who::of(peer), program: None, reading: None });
         }
     }
 
     /// Counts what a user is refused, and tells it as far as the user's budget goes: nobody fills the log.
     fn refuse(&mut self, uid: u32, log: &mut dyn FnMut(&str), what: &str) {
         self.refused += 1;
+        if self.refused_of.len() < REFUSED_USERS_MAX || self.refused_of.contains_key(&uid) {
+            *self.refused_of.entry(uid).or_default() += 1;
+        }
         self.told.tell(uid, Event::Refused, Instant::now(), log, || format!("refused: {what}"));
     }
 
@@ -265,8 +282,9 @@ impl Server {
 
     /// A client is gone: so is its reader.
     fn take_away(&mut self, client: &mut Client, log: &mut dyn FnMut(&str)) {
-        let Some(Reading { number, capture, .. }) = client.reading.take() else { return };
+        let Some(Reading { number, capture, charge, .. }) = client.reading.take() else { return };
         let counts = self.captures[capture].detach(number);
+        self.left.keep(Instant::now(), charge);
         self.tell_leaving(client, capture, &counts, log);
     }
 
@@ -354,8 +372,6 @@ impl Server {
         let rights = rights(capture, &access);
         let wish = capture.compile(&rights, &attach.filter)?;
         let payer = self.account_of(&client.who);
-        // What was detached is given back only now: until then its memory is in the client's hands.
-        client.left = None;
         let spec = ReaderSpec { policy: ring_policy(attach.policy, capture), entries: attach.entries };
         let index = index_memory(&spec, capture);
         let charged = payer.as_ref().map(|(_, allowance)| allowance.charge(index, "an index")).transpose();
@@ -367,8 +383,7 @@ impl Server {
             }
         };
         self.known.borrow_mut().clear();
-        self.readers += 1;
-        let number = self.readers;
+        let number = self.draw_number();
         let start = match attach.start {
             Start::Newest => RingStart::Newest,
             Start::Oldest => RingStart::Oldest,
@@ -396,6 +411,18 @@ impl Server {
         });
         client.reading = Some(Reading { number, capture: at, attach, charge });
         Ok(Answer { reply: Reply::Attached(attached), buffers: parts })
+    }
+
+    /// A number that no reader has.
+    fn draw_number(&mut self) -> u64 {
+        loop {
+            self.readers += 1;
+            let number = 1 + self.numbers.hash_one(self.readers) % NUMBERS;
+            let is_it = |client: &Client| client.reading.as_ref().is_some_and(|one| one.number == number);
+            if !self.clients.iter().any(is_it) {
+                return number;
+            }
+        }
     }
 
     fn no_such_capture(&self, who: &Who, asked: &str) -> String {
@@ -445,7 +472,7 @@ impl Server {
         let account = self.captures[reading.capture].detach(reading.number);
         self.known.borrow_mut().clear();
         self.tell_leaving(client, reading.capture, &account, log);
-        client.left = reading.charge;
+        self.left.keep(Instant::now(), reading.charge);
         Ok(Reply::Detached { account })
     }
 
@@ -468,7 +495,7 @@ impl Server {
                     pid: client.who.pid,
                     uid: client.who.uid,
                     program: client.program.clone().unwrap_or_default(),
-                    filter: reading.attach.filter.clone(),
+                    filter: shown(&reading.attach.filter),
                     standing: standing(sum.standing).to_owned(),
                     counts: sum.counts,
                     wakes: sum.wakes,
@@ -478,7 +505,10 @@ impl Server {
             captures.push(status);
         }
         let (seconds, users) = (self.begun.elapsed().as_secs(), self.users(who));
-        Status { seconds, captures, refused: self.refused, users }
+        bound_readers(&mut captures, who.uid, READERS_LEN_MAX);
+        let of_user = || self.refused_of.get(&who.uid).copied().unwrap_or_default();
+        let refused = if sees_all { self.refused } else { of_user() };
+        Status { seconds, captures, refused, users }
     }
 
     /// What a capture does; for users what it did a moment ago, so that its thread is not asked more often.
@@ -520,7 +550,9 @@ impl Server {
                 of(&self.rules).is_none() || of(&old) != of(&self.rules)
             });
             if changed {
-                log(&format!("{}: the rules no longer let it read as it did", name(&client)));
+                self.told.tell(client.who.uid, Event::Left, Instant::now(), log, || {
+                    format!("{}: the rules no longer let it read as it did", name(&client))
+                });
                 // It finds that once it has read all; one that does not read its socket hears of no more than the end.
                 let farewell = Reply::Error("the rules no longer let you read as you did".to_owned());
                 let _ = client.channel.send(&farewell, &[]);

@@ -38,7 +38,7 @@ use tapline_ring::{Place as Counted, ReaderId, ReaderParts, ReaderSpec, SourceCo
 use tapline_sys::{clock, usage};
 use tapline_tap::protocol::ReaderCounts;
 
-use crate::budget::{Payer, Purses, spent};
+use crate::budget::{Payer, Purses, TIME_OF_ALL_MS, spent};
 use crate::section::Section;
 use crate::union::Asked;
 use crate::view::{Rights, View};
@@ -61,6 +61,8 @@ const PURSE: Duration = Duration::from_millis(125);
 /// Likewise for coming, leaving and other filters, for which each user may take 200 ms a second.
 const ORDER_PURSE: Duration = Duration::from_millis(2500);
 const ORDER_TIME_MS: u32 = 200;
+/// The same for all users together. With what their filters may take it leaves a third of the thread to receiving.
+const ORDER_TIME_OF_ALL_MS: u32 = 150;
 /// What a user pays for a reader that is woken: one system call of the writer, 2 to 4 us on the machines that were
 /// measured.
 const WAKE: Duration = Duration::from_micros(3);
@@ -325,8 +327,8 @@ impl Worker {
             views: Vec::new(),
             readers: Vec::new(),
             sections: Vec::new(),
-            purses: Purses::new(PURSE, time.now_ns()),
-            order_purses: Purses::new(ORDER_PURSE, time.now_ns()),
+            purses: Purses::new(PURSE, TIME_OF_ALL_MS, time.now_ns()),
+            order_purses: Purses::new(ORDER_PURSE, ORDER_TIME_OF_ALL_MS, time.now_ns()),
             uses: Vec::new(),
             left: HashMap::new(),
             packets: 0,

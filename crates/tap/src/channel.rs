@@ -29,7 +29,7 @@ const READ_LEN: usize = 16 << 10;
 pub struct Channel {
     stream: UnixStream,
     received: Vec<u8>,
-    /// Bytes of `received` in which no end of line was found.
+    /// Bytes at the start of `received` in which no message ends.
     searched: usize,
     descriptors: VecDeque<OwnedFd>,
     /// Whether descriptors may come.
@@ -58,7 +58,7 @@ impl Channel {
 
     /// Whether a message has come that [`receive`](Self::receive) gives without asking the socket.
     pub fn has_message(&self) -> bool {
-        self.received.contains(&b'\n')
+        self.received[self.searched..].contains(&b'\n')
     }
 
     /// The next message; waits for it, unless the socket does not wait.
@@ -106,16 +106,20 @@ impl Channel {
         wait: impl Fn(&UnixStream) -> Result<(), Error>,
     ) -> Result<T, Error> {
         loop {
-            let end = self.received[self.searched..].iter().position(|&byte| byte == b'\n');
-            if let Some(end) = end.map(|end| self.searched + end) {
+            let rest = &self.received[self.searched..];
+            if let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
+                let line: Vec<u8> = self.received.drain(..=self.searched + end).collect();
                 self.searched = 0;
-                let line: Vec<u8> = self.received.drain(..=end).collect();
+                // A long message leaves no memory behind.
+                if self.received.is_empty() {
+                    self.received = Vec::new();
+                }
                 return serde_json::from_slice(&line).map_err(|error| Error::protocol(error.to_string()));
             }
+            self.searched = self.received.len();
             if self.received.len() >= MESSAGE_MAX {
                 return Err(Error::protocol(format!("a message of more than {MESSAGE_MAX} bytes")));
             }
-            self.searched = self.received.len();
             wait(&self.stream)?;
             self.read()?;
         }

@@ -385,6 +385,8 @@ pub struct CaptureStatus {
     pub is_restricted: bool,
     /// Those that read it, as far as the client may see them.
     pub readers: Vec<ReaderStatus>,
+    /// Readers that the list has no room for: it has at most 96 KiB, and of each user some.
+    pub readers_left_out: u64,
 }
 
 /// What a reader does.

@@ -186,7 +186,8 @@ impl Tap {
     }
 
     /// How much is to be there, or how old, before a wait for packets ends; at first each packet ends it. What [`Attach::delay_ms`] lets packets wait at the daemon
-    /// is not in the delay.
+    /// is not in the delay. The wish holds for [`descriptors`](Self::descriptors) from the next [`advance`](Source::advance)
+    /// on that finds nothing.
     pub fn set_wake(&mut self, wish: WakeWish) {
         self.wish = wish;
         self.merged.set_wake(wish);

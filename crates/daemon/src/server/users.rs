@@ -1,10 +1,11 @@
 //! What users cost the daemon, as its control thread sees it: requests that wait, readers that are sent away, memory.
 
-use std::time::Duration;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
 
 use tapline_ring::ReaderSpec;
 use tapline_sys::usage;
-use tapline_tap::protocol::{Reply, UserStatus};
+use tapline_tap::protocol::{CaptureStatus, Reply, UserStatus};
 
 use super::{Server, name};
 use crate::budget::{Payer, spent};
@@ -18,8 +19,16 @@ const REQUEST_TIME_MS: u32 = 200;
 pub(super) const REQUEST_PURSE: Duration = Duration::from_secs(5);
 /// Processor time of a round of requests.
 const ROUND: Duration = Duration::from_millis(5);
+/// The same by the clock: orders wait for the threads that capture, which takes no processor time.
+const ROUND_BY_CLOCK: Duration = Duration::from_millis(20);
 /// How long the status of a capture is told again to users, before it is asked of the threads that capture.
 pub(super) const STATUS_KEPT: Duration = Duration::from_millis(50);
+
+/// The longest list of readers in a status, in bytes: what is sent without waiting for the client, and within the
+/// longest message, whatever users have for filters and names.
+pub(super) const READERS_LEN_MAX: usize = 96 << 10;
+/// The longest part of a filter that a status has, in characters.
+const FILTER_SHOWN_MAX: usize = 400;
 
 impl Server {
     /// Whether somebody may do everything.
@@ -52,7 +61,7 @@ impl Server {
     /// Answers clients that asked something: root and the owner of the daemon first, then the users that took least. After
     /// [`ROUND`] all are looked at anew, so that nobody waits for what others have asked in the meantime.
     pub(super) fn serve_in_turn(&mut self, mut ready: Vec<usize>, log: &mut dyn FnMut(&str)) {
-        let (count, begun) = (self.clients.len(), usage::thread_time());
+        let (count, begun, began) = (self.clients.len(), usage::thread_time(), Instant::now());
         self.turn = self.turn.wrapping_add(1);
         ready.sort_by_cached_key(|at| {
             let payer = self.payer(&self.clients[*at].who);
@@ -63,7 +72,8 @@ impl Server {
             let payer = self.payer(&self.clients[at].who);
             self.at_cost_of(payer, |server| server.serve(at, log));
             // One that is gone has the others move.
-            let is_over = usage::thread_time().saturating_sub(begun) >= ROUND;
+            let is_over =
+                usage::thread_time().saturating_sub(begun) >= ROUND || began.elapsed() >= ROUND_BY_CLOCK;
             if is_over || self.clients.len() != count {
                 break;
             }
@@ -113,7 +123,68 @@ impl Server {
     }
 }
 
+/// A reader's filter as a status has it.
+pub(super) fn shown(filter: &str) -> String {
+    match filter.char_indices().nth(FILTER_SHOWN_MAX) {
+        Some((end, _)) => format!("{}...", &filter[..end]),
+        None => filter.to_owned(),
+    }
+}
+
+/// Leaves out readers beyond `most` bytes, and counts them: first those of users that have many, last those of the user
+/// who asks.
+pub(super) fn bound_readers(captures: &mut [CaptureStatus], asks: u32, most: usize) {
+    let (mut order, mut counts) = (Vec::new(), HashMap::<u32, usize>::new());
+    for (capture, status) in captures.iter().enumerate() {
+        for (at, reader) in status.readers.iter().enumerate() {
+            let before = counts.entry(reader.uid).or_default();
+            order.push((reader.uid != asks, *before, capture, at));
+            *before += 1;
+        }
+    }
+    order.sort_unstable();
+    let mut kept: Vec<Vec<bool>> = captures.iter().map(|status| vec![false; status.readers.len()]).collect();
+    let mut len = 0;
+    for (_, _, capture, at) in order {
+        let reader = &captures[capture].readers[at];
+        len += serde_json::to_vec(reader).map_or(most, |json| json.len() + 1);
+        kept[capture][at] = len <= most;
+    }
+    for (status, kept) in captures.iter_mut().zip(kept) {
+        let count = status.readers.len();
+        let mut kept = kept.into_iter();
+        status.readers.retain(|_| kept.next().unwrap_or(false));
+        status.readers_left_out = (count - status.readers.len()) as u64;
+    }
+}
+
 /// Bytes of the indices of a reader, one for each thread that captures.
 pub(super) fn index_memory(spec: &ReaderSpec, capture: &Capture) -> u64 {
     spec.memory() * capture.workers() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use tapline_tap::protocol::ReaderStatus;
+
+    use super::*;
+
+    /// A user with long filters and names takes the place of its own readers, not of others.
+    #[test]
+    fn a_status_has_readers_of_each_user() {
+        let reader = |uid, number| {
+            let filter = shown(&"\n".repeat(8000));
+            ReaderStatus { uid, number, filter, program: "\"".repeat(80), ..ReaderStatus::default() }
+        };
+        let readers = (0..1000).map(|number| reader(7, number)).chain([reader(0, 1000), reader(8, 1001)]);
+        let mut captures = [CaptureStatus { readers: readers.collect(), ..CaptureStatus::default() }];
+        bound_readers(&mut captures, 0, READERS_LEN_MAX);
+        let [status] = captures;
+        assert!(serde_json::to_vec(&status).unwrap().len() < READERS_LEN_MAX + 4096);
+        assert!(status.readers.iter().any(|reader| reader.uid == 0));
+        assert!(status.readers.iter().any(|reader| reader.uid == 8));
+        assert!(status.readers.iter().filter(|reader| reader.uid == 7).count() > 20);
+        assert_eq!(status.readers.len() as u64 + status.readers_left_out, 1002);
+        assert!(status.readers.is_sorted_by_key(|reader| reader.number));
+    }
 }

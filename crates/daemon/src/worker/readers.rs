@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tapline_capture::Source;
 use tapline_filter::set::FilterSet;
 use tapline_packet::Selection;
-use tapline_ring::{Departed, ReaderParts, Start};
+use tapline_ring::{Departed, Policy, ReaderParts, Standing, Start};
 use tapline_sys::clock;
 use tapline_tap::protocol::{DELAY_MAX, ReaderCounts};
 
@@ -44,6 +44,7 @@ impl Desk {
             (None, Some(view)) => self.add(view)?,
             (None, None) => return Err(Refusal::NoBuffer(joining)),
         };
+        self.admit_leased(&joining, view)?;
         let Joining { number, wish: Wish { filter, asked }, spec, start, patience, payer, .. } = *joining;
         // Should it come to nothing.
         self.may_want_less = true;
@@ -83,13 +84,32 @@ impl Desk {
     fn admit(&self, payer: Option<Payer>) -> Result<(), String> {
         let Some(Payer { uid, .. }) = payer else { return Ok(()) };
         let wait = self.purses.wait(uid).max(self.order_purses.wait(uid));
-        if !self.purses.is_empty(uid) && !self.order_purses.is_empty(uid) {
+        // Readers that are being sent away are asked for nothing more, nor would be those that join them.
+        let is_over = self.sections.iter().any(|section| section.payer.uid == uid && section.is_over);
+        if !is_over && !self.purses.is_empty(uid) && !self.order_purses.is_empty(uid) {
             return Ok(());
         }
         Err(format!(
             "readers of user {uid} have spent the processor time that they may take (user_time): ask again in {:.1} s, with cheaper filters or for fewer readers",
             wait.as_secs_f64()
         ))
+    }
+
+    /// Whether a user may have a credit: users together have half of those that a buffer has, root and the owner of the
+    /// daemon the rest.
+    fn admit_leased(&mut self, joining: &Joining, view: usize) -> Result<(), String> {
+        if joining.payer.is_none() || !matches!(joining.spec.policy, Policy::Leased { .. }) {
+            return Ok(());
+        }
+        let most = (self.setting.buffer_mib as usize / 4 / 2).max(1);
+        let writer = &mut self.views[view].writer;
+        let readers = self.readers.iter().filter(|reader| reader.view == view && reader.payer.is_some());
+        let standings = readers.map(|reader| writer.standing(reader.id));
+        let theirs = standings.filter(|standing| matches!(standing, Ok(Standing::Leased))).count();
+        if theirs < most {
+            return Ok(());
+        }
+        Err(format!("users have {theirs} leased readers of this buffer, and no more are allowed: take lossy"))
     }
 
     /// The set that a user's filters belong to.
