@@ -123,5 +123,6 @@ fn open_existing(path: &Path) -> io::Result<File> {
              stay root with -Z root",
         ));
     }
+    tapline_sys::output_file::check_pipe(path)?;
     fs::OpenOptions::new().write(true).open(path)
 }

@@ -4,6 +4,7 @@ mod support;
 
 use std::fs::{self, File};
 use std::io::Read;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -151,6 +152,25 @@ fn a_reader_that_leaves_a_fifo_is_an_error() {
 fn shell(line: &str) -> Finished {
     let line = line.replace("tapline ", &format!("{TAPLINE} "));
     finish(Command::new("sh").args(["-c", &line]))
+}
+
+/// Opening it would wait for a reader, and hear no signal meanwhile.
+#[test]
+fn a_pipe_planted_in_a_rotation_is_an_error() {
+    if !root_or_skip("a_pipe_planted_in_a_rotation_is_an_error") {
+        return;
+    }
+    let (folder, shared) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::set_permissions(shared.path(), PermissionsExt::from_mode(0o1777)).unwrap();
+    let input = input(folder.path());
+    for user in ["nobody", "root"] {
+        let path = shared.path().join(format!("{user}.pcap"));
+        let pipe = format!("{}1", text(&path));
+        assert!(Command::new("mkfifo").args(["-m", "666", &pipe]).status().unwrap().success());
+        std::os::unix::fs::chown(&pipe, Some(1234), None).unwrap();
+        let words = ["capture", "-r", text(&input), "-Z", user, "-C", "2k", "-w", text(&path)];
+        run(words).failed_saying(&[&pipe, "a pipe of another user"]);
+    }
 }
 
 #[test]

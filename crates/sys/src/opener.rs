@@ -388,7 +388,9 @@ fn receive(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<(usize, Option<Owne
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let mut message = empty_message(&mut part);
     message.msg_control = control.as_mut_ptr().cast();
-    message.msg_controllen = size_of_val(&control) as _;
+    // Room for one descriptor: of several in one message the kernel closes the others.
+    // SAFETY: CMSG_LEN computes a length.
+    message.msg_controllen = unsafe { libc::CMSG_LEN(size_of::<RawFd>() as u32) } as _;
     let len = loop {
         // SAFETY: the kernel writes at most the lengths given into `bytes` and `control`, which live through the call.
         let result = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_CMSG_CLOEXEC) };
@@ -442,6 +444,28 @@ mod tests {
         assert_eq!(receive(&b, &mut bytes).expect("closed").0, 0);
     }
 
+    #[test]
+    fn of_many_descriptors_one_is_kept() {
+        let (a, b) = socket_pair().expect("a socket pair");
+        let script = "import socket,sys; s=socket.socket(fileno=0); socket.send_fds(s,[b'c'],[1]*12)";
+        let sent = std::process::Command::new("python3").args(["-c", script]).stdin(a).status();
+        if !sent.is_ok_and(|status| status.success()) {
+            return eprintln!("skipped: of_many_descriptors_one_is_kept: no python3");
+        }
+        let target = std::fs::metadata("/proc/self/fd/1").expect("open");
+        let count = || {
+            let entries = std::fs::read_dir("/proc/self/fd").expect("listed").flatten();
+            let same = |path: std::path::PathBuf| {
+                std::fs::metadata(path)
+                    .is_ok_and(|about| (about.dev(), about.ino()) == (target.dev(), target.ino()))
+            };
+            entries.filter(|entry| same(entry.path())).count()
+        };
+        let before = count();
+        let (len, kept) = receive(&b, &mut [0; 16]).expect("received");
+        assert_eq!((len, kept.is_some(), count()), (1, true, before + 1));
+    }
+
     fn place(path: &Path, prefix: &str, owner: Option<Owner>) -> Place {
         let directory = open_directory(path).expect("opened");
         Place { directory, prefix: prefix.into(), mode: 0o640, owner }
@@ -491,7 +515,19 @@ mod tests {
         assert!(path.join("two").exists() && !path.join("one").exists());
         std::os::unix::fs::symlink("/etc/passwd", path.join("link")).expect("linked");
         assert_is_left_alone(obey(b"clink\0", &directory));
-        for hostile in [&b""[..], b"c", b"c../up\0", b"rone\0", b"zone\0"] {
+        let long = [&b"c"[..], &[b'x'; 4096]].concat();
+        for hostile in [
+            &b""[..],
+            b"c",
+            b"c\0\0",
+            b"c.\0",
+            b"c..\0",
+            b"c../up\0",
+            b"c/etc/x\0",
+            b"rone\0",
+            b"zone\0",
+            &long,
+        ] {
             assert!(obey(hostile, &directory).is_err(), "{hostile:?}");
         }
         obey(b"dtwo\0", &directory).expect("removed");

@@ -9,7 +9,7 @@
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -51,11 +51,32 @@ pub fn create_locked(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
+/// Refuses a pipe that another user may have planted, as the kernel does with `fs.protected_fifos` (proc_sys_fs(5)): opening it waits for a reader,
+/// for ever if there is none. The folder is sticky and writable for all; the pipe belongs neither to us, nor to our caller, nor to the folder's owner.
+///
+/// # Errors
+/// `AlreadyExists` for such a pipe.
+pub fn check_pipe(path: &Path) -> io::Result<()> {
+    let Ok(about) = fs::symlink_metadata(path) else { return Ok(()) };
+    let Some(Ok(folder)) = sandbox::folder_of(path).map(fs::metadata) else { return Ok(()) };
+    let is_shared = folder.mode() & (libc::S_ISVTX | libc::S_IWOTH) == libc::S_ISVTX | libc::S_IWOTH;
+    let caller = privilege::Identity::of_caller().map(|caller| caller.uid);
+    let is_known = [Some(privilege::user()), Some(folder.uid()), caller].contains(&Some(about.uid()));
+    if about.file_type().is_fifo() && is_shared && !is_known {
+        return Err(io::Error::new(
+            io::ErrorKind::AlreadyExists,
+            "it is a pipe of another user in a shared folder",
+        ));
+    }
+    Ok(())
+}
+
 /// Opens a file with options that may make it.
 ///
 /// # Errors
-/// What open(2) says; for root also that the path is a link.
+/// What open(2) and [`check_pipe`] say; for root also that the path is a link.
 pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
+    check_pipe(path)?;
     options.mode(mode());
     let refuses_links =
         privilege::is_root() && !FOLLOWS_LINKS.load(Ordering::Relaxed) && !is_made_by_system(path);
@@ -102,6 +123,27 @@ mod tests {
         } else {
             create(&link).unwrap();
             assert_eq!(fs::read(&target).unwrap(), b"");
+        }
+    }
+
+    #[test]
+    fn planted_pipes_are_not_waited_for() {
+        if !privilege::is_root() {
+            return eprintln!("skipped: planted_pipes_are_not_waited_for: not root");
+        }
+        // Folder's mode, pipe's owner, whether the pipe is refused.
+        for (mode, owner, is_refused) in
+            [(0o1777, 1234, true), (0o1777, 0, false), (0o755, 1234, false), (0o1755, 1234, false)]
+        {
+            let folder = tempfile::tempdir().unwrap();
+            fs::set_permissions(folder.path(), fs::Permissions::from_mode(mode)).unwrap();
+            let pipe = folder.path().join("pipe");
+            assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+            std::os::unix::fs::chown(&pipe, Some(owner), None).unwrap();
+            assert_eq!(check_pipe(&pipe).is_err(), is_refused, "{mode:o} {owner}");
+            if is_refused {
+                assert!(create_locked(&pipe).unwrap_err().to_string().contains("another user"));
+            }
         }
     }
 
