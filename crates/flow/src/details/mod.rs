@@ -27,7 +27,7 @@ mod tcp;
 pub use application::Application;
 pub use gaps::Gaps;
 pub use sizes::{SIZES, SizeCounts};
-pub use talk::{Dns, DnsAnswer, Http, Tls};
+pub use talk::{Dns, DnsAnswer, Http, Tls, is_plain};
 pub use tcp::{Tcp, TcpSide};
 
 use crate::packet::{Inside, Seen};
