@@ -191,6 +191,18 @@ impl Talks {
         self.slots.begin(place, Slot::EMPTY);
     }
 
+    #[inline]
+    pub(super) fn ask_number(&self, place: u32) {
+        self.slots.prefetch(place);
+    }
+
+    #[inline]
+    pub(super) fn ask_entry(&self, place: u32) {
+        if let Some(slot) = self.slots.peek(place) {
+            self.talks.prefetch(slot.talk);
+        }
+    }
+
     pub(super) fn packet(
         &mut self,
         place: u32,
