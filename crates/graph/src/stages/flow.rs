@@ -349,7 +349,7 @@ mod tests {
         let at = table.columns.iter().position(|name| *name == column).expect("a column");
         match table.rows[0][at] {
             Cell::Number(number) => number,
-            Cell::Text(_) => panic!("{column} is text"),
+            Cell::Text(_) | Cell::Time(_) => panic!("{column} is no number"),
         }
     }
 
