@@ -8,6 +8,7 @@
 //!
 //! Where a terminal is too narrow for a row, the start goes first; then each flow has its ends in lines of their own, so that no address is cut.
 
+use tapline_flow::is_plain;
 use tapline_graph::{Cell, Table};
 
 /// How flows are shown.
@@ -15,6 +16,8 @@ use tapline_graph::{Cell, Table};
 pub(crate) struct Style {
     /// The stages' own tables are shown, too.
     pub(crate) verbose: bool,
+    /// The most flows that are shown.
+    pub(crate) top: usize,
 }
 
 /// The stages of `tapline probe` whose results are shown as flows.
@@ -33,13 +36,11 @@ pub(crate) fn text(workers: &[Vec<(String, Table)>], style: Style, width: Option
         workers.iter().flatten().filter(|(name, _)| name == stage).map(|(_, table)| table).collect()
     };
     let (meters, tops) = (of(METER), of(TOP));
-    let _ = style;
     let mut text = String::new();
     if !tops.is_empty() {
         let mut flows: Vec<Flow> = tops.iter().flat_map(|table| Flow::all(table)).collect();
         flows.sort_by_key(|flow| (std::cmp::Reverse(flow.bytes), flow.first_ns));
-        // Each worker shows as many as all of them may together.
-        flows.truncate(tops.iter().map(|table| table.rows.len()).max().unwrap_or(0));
+        flows.truncate(style.top);
         text += &table_text(&flows, width);
     }
     text + &totals(&meters)
@@ -56,7 +57,7 @@ struct Flow {
     bytes: u64,
     back: u64,
     ms: u64,
-    first_ns: u64,
+    first_ns: i64,
     rtt_us: Option<String>,
     again: Option<String>,
     state: String,
@@ -87,7 +88,7 @@ impl Flow {
             bytes: number("bytes") + number("bytes_back"),
             back: number("bytes_back"),
             ms: number("ms"),
-            first_ns: number("first_ns"),
+            first_ns: cell("first_ns").and_then(time_of).unwrap_or(0),
             rtt_us: known("rtt_us"),
             again: known("again"),
             state: word("state"),
@@ -182,8 +183,37 @@ fn details(flow: &Flow) -> String {
     if flow.details.is_empty() { String::new() } else { format!("       {}\n", flow.details) }
 }
 
+/// Columns that a terminal needs: two for a wide letter, none for a mark on the one before.
 fn length(text: &str) -> usize {
-    text.chars().count()
+    let columns = |letter: char| match letter {
+        '\u{300}'..='\u{36f}' | '\u{20d0}'..='\u{20ff}' | '\u{fe00}'..='\u{fe0f}' => 0,
+        '\u{1100}'..='\u{115f}'
+        | '\u{2e80}'..='\u{a4cf}'
+        | '\u{ac00}'..='\u{d7a3}'
+        | '\u{f900}'..='\u{faff}' => 2,
+        '\u{ff00}'..='\u{ff60}'
+        | '\u{ffe0}'..='\u{ffe6}'
+        | '\u{1f300}'..='\u{1faff}'
+        | '\u{20000}'..='\u{3fffd}' => 2,
+        _ => 1,
+    };
+    text.chars().map(columns).sum()
+}
+
+/// Text with control characters and others that are not seen, such as those of a file's interface names, in a form that can be.
+pub(crate) fn plain(text: &str) -> String {
+    let shown = |letter: char| match is_plain(letter) {
+        true => letter.to_string(),
+        false => letter.escape_default().to_string(),
+    };
+    text.chars().map(shown).collect()
+}
+
+fn time_of(cell: &Cell) -> Option<i64> {
+    match cell {
+        Cell::Time(ns) => Some(*ns),
+        Cell::Number(_) | Cell::Text(_) => None,
+    }
 }
 
 /// The names of the columns and all rows, in columns.
@@ -194,9 +224,9 @@ fn columns(rows: &[Vec<Entry>]) -> Vec<String> {
         |at: usize| rows.iter().map(|row| cell(row, at)).max().unwrap_or(0).max(length(rows[0][at].column));
     let widths: Vec<usize> = (0..count).map(width).collect();
     let line = |row: &Vec<Entry>, text: fn(&Entry) -> &str| {
-        let cells = row.iter().zip(&widths).map(|(entry, width)| match entry.is_right {
-            true => format!("{:>width$}", text(entry)),
-            false => format!("{:<width$}", text(entry)),
+        let cells = row.iter().zip(&widths).map(|(entry, width)| {
+            let (text, gap) = (text(entry), " ".repeat(width.saturating_sub(length(text(entry)))));
+            if entry.is_right { gap + text } else { text.to_owned() + &gap }
         });
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
@@ -206,21 +236,16 @@ fn columns(rows: &[Vec<Entry>]) -> Vec<String> {
 
 /// All flows together, and what a person should know of them.
 fn totals(meters: &[&Table]) -> String {
-    let numbers = |name: &str| -> Vec<u64> {
-        let number = |table: &&Table| {
-            let at = table.columns.iter().position(|column| *column == name)?;
-            match table.rows.first()?.get(at)? {
-                Cell::Number(number) => Some(*number),
-                Cell::Text(_) => None,
-            }
-        };
-        meters.iter().filter_map(number).collect()
+    let cells = |name: &str| -> Vec<&Cell> {
+        let cell = |table: &&'_ Table| table.columns.iter().position(|column| *column == name);
+        meters.iter().filter_map(|table| table.rows.first()?.get(cell(table)?)).collect()
     };
-    let sum = |name: &str| numbers(name).iter().sum::<u64>();
+    let number = |cell: &Cell| if let Cell::Number(number) = cell { *number } else { 0 };
+    let sum = |name: &str| cells(name).into_iter().map(number).sum::<u64>();
+    let times = |name: &str| cells(name).into_iter().filter_map(time_of);
     let (flows, packets, all_bytes) = (sum("flows"), sum("packets"), sum("bytes"));
-    let first = numbers("first_ns").into_iter().filter(|ns| *ns > 0).min();
-    let span =
-        first.map(|first| (first, numbers("last_ns").into_iter().max().unwrap_or(0).saturating_sub(first)));
+    let span = times("first_ns").min().zip(times("last_ns").max());
+    let span = span.map(|(first, last)| (first, last.saturating_sub(first).max(0) as u64));
     let mut text =
         format!("{}  {}  {}", counted(flows, "flow"), counted(packets, "packet"), bytes(all_bytes));
     if let Some((first, ns)) = span {
@@ -306,20 +331,21 @@ fn microseconds(us: u64) -> String {
 }
 
 /// The time of a day, UTC, to the millisecond.
-fn time_of_day(ns: u64) -> String {
-    let (ms, seconds) = (ns / 1_000_000 % 1000, ns / 1_000_000_000 % 86_400);
+fn time_of_day(ns: i64) -> String {
+    let (ms, seconds) =
+        (ns.div_euclid(1_000_000).rem_euclid(1000), ns.div_euclid(1_000_000_000).rem_euclid(86_400));
     format!("{:02}:{:02}:{:02}.{ms:03}", seconds / 3600, seconds / 60 % 60, seconds % 60)
 }
 
 /// The day, UTC: years begin in March, so that the day of a leap year comes last.
-fn date(ns: u64) -> String {
-    let days = ns / 86_400_000_000_000 + 719_468;
+fn date(ns: i64) -> String {
+    let days = ns.div_euclid(86_400_000_000_000) + 719_468;
     let (era, day) = (days / 146_097, days % 146_097);
     let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
     let day = day - (365 * year + year / 4 - year / 100);
     let month = (5 * day + 2) / 153;
     let (day, is_next) = (day - (153 * month + 2) / 5 + 1, month >= 10);
-    let (month, year) = (if is_next { month - 9 } else { month + 3 }, year + era * 400 + u64::from(is_next));
+    let (month, year) = (if is_next { month - 9 } else { month + 3 }, year + era * 400 + i64::from(is_next));
     format!("{year:04}-{month:02}-{day:02}")
 }
 
@@ -353,7 +379,7 @@ mod tests {
             12_345_u64.into(),
             text("closed"),
             text("end"),
-            1_700_000_000_000_000_000_u64.into(),
+            Cell::Time(1_700_000_000_000_000_000),
         ];
         Table { columns, rows: vec![row] }
     }
@@ -386,8 +412,24 @@ mod tests {
         assert_eq!([0, 999, 1_200_000].map(bytes), ["0 B", "999 B", "1.2 MB"]);
         let times = [0, 5, 1500, 61_000, 3_660_000, 90_000_000].map(duration);
         assert_eq!(times, ["0 ms", "5 ms", "1.5 s", "1m 01s", "1h 01m", "1d 01h"]);
-        let days =
-            [0, 951_782_400, 1_700_000_000, 4_107_542_400].map(|seconds: u64| date(seconds * 1_000_000_000));
-        assert_eq!(days, ["1970-01-01", "2000-02-29", "2023-11-14", "2100-03-01"]);
+        let days = [-1, 0, 951_782_400, 1_700_000_000, 4_107_542_400]
+            .map(|seconds: i64| date(seconds * 1_000_000_000));
+        assert_eq!(days, ["1969-12-31", "1970-01-01", "2000-02-29", "2023-11-14", "2100-03-01"]);
+        assert_eq!([-1, 0].map(|ms| time_of_day(ms * 1_000_000)), ["23:59:59.999", "00:00:00.000"]);
+    }
+
+    /// What each worker has of its own is shown together: also if each has fewer flows than may be shown.
+    #[test]
+    fn greatest_flows_of_several_workers_are_shown() {
+        let worker = |source: &str| vec![("top".to_owned(), flow(source, "10.0.0.9:443"))];
+        let workers = ["10.0.0.1:1", "10.0.0.2:2", "10.0.0.3:3"].map(worker);
+        let lines = |top| text(&workers, Style { verbose: false, top }, None).matches("10.0.0.9:443").count();
+        assert_eq!([10, 3, 2].map(lines), [3, 3, 2]);
+    }
+
+    #[test]
+    fn letters_take_the_columns_that_they_have() {
+        assert_eq!(["abc", "日本", "e\u{301}"].map(length), [3, 4, 1]);
+        assert_eq!(plain("eth0\x1b[2J\u{202e}é"), "eth0\\u{1b}[2J\\u{202e}é");
     }
 }

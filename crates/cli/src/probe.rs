@@ -45,6 +45,9 @@ idle, active, end, forced and full are why they ended; most is the greatest numb
 one before them, ahead those of a live interface whose clock was more than a second ahead, no_room details that found no room.
 docs/flows.md has the fields, docs/flow-table.md what it costs.";
 
+/// Flows that are shown where nothing is exported.
+const TOP: u32 = 10;
+
 #[derive(Debug, Args)]
 pub(crate) struct ProbeArgs {
     /// Interface to meter: a name, a glob, or 'any'; with xdp: before it by AF_XDP. May be repeated.
@@ -191,7 +194,7 @@ pub(crate) fn run(args: &ProbeArgs) -> Result<ExitCode> {
         duration: args.duration,
         json: args.json,
         results_aside: has_rows_on_stdout(args),
-        flows: Some(flows::Style { verbose: args.verbose }),
+        flows: Some(flows::Style { verbose: args.verbose, top: args.top.unwrap_or(TOP) as usize }),
         language: args.language,
         relinquish_privileges: args.relinquish_privileges.clone(),
         follow_links: args.follow_links,
@@ -312,7 +315,7 @@ fn graph(args: &ProbeArgs) -> String {
         );
     }
     if args.top.is_some() || args.export.is_none() {
-        text += &format!(" meter -> top :: flowtop(n={});", args.top.unwrap_or(10));
+        text += &format!(" meter -> top :: flowtop(n={});", args.top.unwrap_or(TOP));
     }
     text
 }

@@ -22,6 +22,8 @@ use tapline_capture::{
 };
 use tapline_graph::{GraphAccount, StageAccount, grouped};
 
+use crate::flows::plain;
+
 /// Width of the column that says where.
 const PLACE_WIDTH: usize = 44;
 /// Width of the column that says how many.
@@ -215,6 +217,8 @@ impl Table {
     fn row(&mut self, place: &str, count: Count, remark: &str) {
         let count = count.known().map_or_else(|| "unknown".to_owned(), grouped);
         let gap = if remark.is_empty() { "" } else { "  " };
+        // Names of interfaces and files come from strangers.
+        let (place, remark) = (plain(place), plain(remark));
         let _ = writeln!(
             self.text,
             "  {place:<width$}{count:>COUNT_WIDTH$}{gap}{remark}",

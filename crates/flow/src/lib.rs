@@ -29,7 +29,7 @@ mod wheel;
 
 pub use details::{
     Application, DetailFields, Details, Dns, DnsAnswer, Gaps, Http, PAYLOAD_MAX, Refused, SIZES, SizeCounts,
-    Tcp, TcpSide, Tls,
+    Tcp, TcpSide, Tls, is_plain,
 };
 pub use error::Error;
 pub use flow::{Context, EndReason, Flow, Side};

@@ -243,6 +243,10 @@ fn add(
         table.guess(seen);
     }
     let has_details = table.has_details();
+    if has_details {
+        seen.iter().for_each(|seen| table.ask_numbers(seen));
+        seen.iter().for_each(|seen| table.ask_details(seen));
+    }
     let mut bytes = 0;
     for seen in &*seen {
         bytes += u64::from(seen.bytes);

@@ -224,6 +224,20 @@ impl Table {
         self.details.is_some()
     }
 
+    /// Asks for the line of a guessed flow that has the numbers of its details.
+    pub(crate) fn ask_numbers(&self, seen: &Seen) {
+        if let Some(details) = self.details.as_ref().filter(|_| seen.place != NOWHERE) {
+            details.ask_numbers(seen.place);
+        }
+    }
+
+    /// Asks for the details of a guessed flow, whose numbers were asked for.
+    pub(crate) fn ask_details(&self, seen: &Seen) {
+        if let Some(details) = self.details.as_ref().filter(|_| seen.place != NOWHERE) {
+            details.ask_entries(seen.place, usize::from(seen.side & 1));
+        }
+    }
+
     /// What found no room among the details.
     pub(crate) fn refused(&self) -> Refused {
         self.details.as_ref().map_or_else(Refused::default, |details| details.refused())
@@ -612,6 +626,10 @@ impl Hot {
     /// What a side has sent, of which a packet was the last that came. Of two packets the first is what the last leaves of the sums, and of the times
     /// the one that is not its own.
     fn sent(&self, cold: &Cold, side: usize, seen: &Seen) -> Sent {
+        if self.packets[side] > 2 {
+            // Nobody asks for more of it, and the line of the cold part stays where it is.
+            return Sent { packets: self.packets[side].into(), bytes: 0, time: 0 };
+        }
         let packets = u64::from(cold.packets_high[side]) << 32 | u64::from(self.packets[side]);
         let last = if self.state & ODD == 0 { self.last(side) } else { cold.last[side] };
         Sent {

@@ -18,6 +18,8 @@ pub struct Table {
 pub enum Cell {
     /// A number.
     Number(u64),
+    /// Nanoseconds since 1970, UTC; negative before.
+    Time(i64),
     /// A word, left-aligned.
     Text(String),
 }
@@ -53,6 +55,7 @@ impl Table {
             let members = self.columns.iter().zip(row).map(|(name, cell)| {
                 let value = match cell {
                     Cell::Number(number) => Value::from(*number),
+                    Cell::Time(ns) => Value::from(*ns),
                     Cell::Text(text) => Value::from(text.as_str()),
                 };
                 ((*name).to_owned(), value)
@@ -75,6 +78,10 @@ impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Cell::Number(number) => f.write_str(&grouped(*number)),
+            Cell::Time(ns) => {
+                let sign = if *ns < 0 { "-" } else { "" };
+                write!(f, "{sign}{}", grouped(ns.unsigned_abs()))
+            }
             Cell::Text(text) => f.write_str(text),
         }
     }
@@ -127,6 +134,10 @@ mod tests {
             Table { columns: vec!["address", "packets"], rows: vec![row("10.0.0.1", 1234), row("::1", 7)] };
         assert_eq!(table.to_string(), "address   packets\n10.0.0.1    1,234\n::1             7\n");
         assert_eq!(table.to_json()[1]["packets"], 7);
+        let mut times = Table::of_numbers(&[("n", 1)]);
+        times.add("first_ns", Cell::Time(-1_500_000_000));
+        assert_eq!(times.to_string(), "n        first_ns\n1  -1,500,000,000\n");
+        assert_eq!(times.to_json()[0]["first_ns"], -1_500_000_000);
     }
 
     #[test]

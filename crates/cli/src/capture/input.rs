@@ -16,6 +16,7 @@ use tapline_profile::StampMode;
 use super::filtering::Filtering;
 use super::{outputs, snap_len};
 use crate::args::{CaptureArgs, DirectionArg};
+use crate::flows::plain;
 use crate::live::{self, Live, link_type_text};
 use crate::store;
 use crate::stream::{self, Stream};
@@ -91,7 +92,7 @@ pub(crate) fn announcement(file: &FileSource) -> String {
         [only] => format!(", {}", link_type_text(only.link_type)),
         several => format!(", {} interfaces", several.len()),
     };
-    format!("reading from {} ({}{packed}){link_types}", file.name(), file.format_name())
+    format!("reading from {} ({}{packed}){link_types}", plain(file.name()), file.format_name())
 }
 
 /// Whether all interfaces have the link type that -y asks for. No interface of Linux offers more than one.

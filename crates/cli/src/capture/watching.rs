@@ -7,6 +7,7 @@ use tapline_capture::Account;
 use tapline_graph::{Watch, grouped};
 
 use crate::args::CaptureArgs;
+use crate::flows::plain;
 use crate::report;
 
 /// Tells people how the work goes.
@@ -55,7 +56,8 @@ impl Watcher {
             state.clear_line();
             let sign = if event.warning { "warning: " } else { "" };
             let separator = if event.interface.is_empty() { "" } else { ": " };
-            let _ = writeln!(io::stderr(), "tapline: {sign}{}{separator}{}", event.interface, event.text);
+            let (interface, text) = (plain(&event.interface), plain(&event.text));
+            let _ = writeln!(io::stderr(), "tapline: {sign}{interface}{separator}{text}");
         }
         if worker == 0 {
             self.report(&mut state, watch);

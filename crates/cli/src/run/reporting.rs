@@ -11,6 +11,7 @@ use tapline_graph::{GraphAccount, Table, Watch, grouped};
 use tapline_sys::TerminalSize;
 
 use crate::args::RunArgs;
+use crate::flows::plain;
 use crate::{flows, output, report};
 
 /// What the meters' file says that this is.
@@ -100,7 +101,8 @@ impl Watcher {
             state.clear();
             let sign = if event.warning { "warning: " } else { "" };
             let separator = if event.interface.is_empty() { "" } else { ": " };
-            let _ = writeln!(io::stderr(), "tapline: {sign}{}{separator}{}", event.interface, event.text);
+            let (interface, text) = (plain(&event.interface), plain(&event.text));
+            let _ = writeln!(io::stderr(), "tapline: {sign}{interface}{separator}{text}");
         }
         if watch.asked || watch.is_last {
             state.results[worker] = watch.results.clone();

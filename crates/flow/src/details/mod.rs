@@ -27,7 +27,7 @@ mod tcp;
 pub use application::Application;
 pub use gaps::Gaps;
 pub use sizes::{SIZES, SizeCounts};
-pub use talk::{Dns, DnsAnswer, Http, Tls};
+pub use talk::{Dns, DnsAnswer, Http, Tls, is_plain};
 pub use tcp::{Tcp, TcpSide};
 
 use crate::packet::{Inside, Seen};
@@ -224,6 +224,13 @@ impl<T: Copy + Default> Sides<T> {
         entry
     }
 
+    #[inline]
+    fn ask(&self, place: u32, side: usize) {
+        if let Some(numbers) = self.numbers.peek(place) {
+            self.pool.prefetch(numbers[side]);
+        }
+    }
+
     fn clear(&mut self) {
         self.numbers.clear();
         self.pool.clear();
@@ -299,6 +306,28 @@ impl DetailTable {
         }
         if let Some(talks) = &mut self.talks {
             talks.begin(place);
+        }
+    }
+
+    /// Asks for the lines that have the numbers of a flow's entries.
+    #[inline]
+    pub(crate) fn ask_numbers(&self, place: u32) {
+        self.tcp.ask_number(place);
+        self.sizes.numbers.prefetch(place);
+        self.gaps.numbers.prefetch(place);
+        if let Some(talks) = &self.talks {
+            talks.ask_number(place);
+        }
+    }
+
+    /// Asks for the entries themselves, of the side that sent a packet.
+    #[inline]
+    pub(crate) fn ask_entries(&self, place: u32, side: usize) {
+        self.tcp.ask_entry(place);
+        self.sizes.ask(place, side);
+        self.gaps.ask(place, side);
+        if let Some(talks) = &self.talks {
+            talks.ask_entry(place);
         }
     }
 

@@ -9,6 +9,8 @@
 
 use std::collections::TryReserveError;
 
+use tapline_sys::memory;
+
 /// No entry.
 pub(super) const NONE: u32 = u32::MAX;
 
@@ -40,6 +42,17 @@ impl<T: Copy + Default> Pool<T> {
     #[inline]
     pub(super) fn get(&mut self, number: u32) -> Option<&mut T> {
         self.entries.get_mut(number as usize)
+    }
+
+    /// Asks for the lines of an entry, if there is one.
+    #[inline]
+    pub(super) fn prefetch(&self, number: u32) {
+        if number != NONE {
+            memory::prefetch_element(&self.entries, number as usize);
+            if size_of::<T>() > 64 {
+                memory::prefetch_element(&self.entries, number as usize + 1);
+            }
+        }
     }
 
     /// The entry of this number, which becomes that of a new one if it is [`NONE`]; `None` if all are in use.
@@ -100,6 +113,18 @@ impl<T: Copy> Places<T> {
     #[inline]
     pub(super) fn get(&mut self, place: u32) -> Option<&mut T> {
         self.0.get_mut(place as usize)
+    }
+
+    /// Asks for the line of a place.
+    #[inline]
+    pub(super) fn prefetch(&self, place: u32) {
+        memory::prefetch_element(&self.0, place as usize);
+    }
+
+    /// The same as it is.
+    #[inline]
+    pub(super) fn peek(&self, place: u32) -> Option<&T> {
+        self.0.get(place as usize)
     }
 
     pub(super) fn clear(&mut self) {

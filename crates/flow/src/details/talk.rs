@@ -191,6 +191,18 @@ impl Talks {
         self.slots.begin(place, Slot::EMPTY);
     }
 
+    #[inline]
+    pub(super) fn ask_number(&self, place: u32) {
+        self.slots.prefetch(place);
+    }
+
+    #[inline]
+    pub(super) fn ask_entry(&self, place: u32) {
+        if let Some(slot) = self.slots.peek(place) {
+            self.talks.prefetch(slot.talk);
+        }
+    }
+
     pub(super) fn packet(
         &mut self,
         place: u32,
@@ -576,13 +588,22 @@ impl Details {
     }
 }
 
-/// Bytes of a packet as text that harms nobody: UTF-8 without control characters as it is, every other byte and the backslash as `\xNN`; at most
+/// Whether a letter shows as itself and leaves its neighbours in their places: no control character, none that turns the direction of a line, ends
+/// it, or is not seen (Unicode's category Cf in such scripts as have names).
+pub fn is_plain(letter: char) -> bool {
+    let is_unseen = matches!(letter,
+        '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}'
+        | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}');
+    !letter.is_control() && !is_unseen
+}
+
+/// Bytes of a packet as text that harms nobody: UTF-8 of letters that are plain as it is, every other byte and the backslash as `\xNN`; at most
 /// [`TEXT_MAX`] bytes.
 fn text(bytes: &[u8]) -> Box<str> {
     let mut out = String::new();
     for chunk in bytes.utf8_chunks() {
         for letter in chunk.valid().chars() {
-            let is_plain = !letter.is_control() && letter != '\\';
+            let is_plain = is_plain(letter) && letter != '\\';
             if out.len() + if is_plain { letter.len_utf8() } else { 4 * letter.len_utf8() } > TEXT_MAX {
                 return out.into();
             }
@@ -617,6 +638,7 @@ mod tests {
         assert_eq!(&*text("www.bücher.example".as_bytes()), "www.bücher.example");
         assert_eq!(&*text(b"a\x1b[2J\\\xff\n"), "a\\x1b[2J\\x5c\\xff\\x0a");
         assert_eq!(&*text("\u{85}".as_bytes()), "\\xc2\\x85");
+        assert_eq!(&*text("a\u{202e}b\u{200b}c".as_bytes()), "a\\xe2\\x80\\xaeb\\xe2\\x80\\x8bc");
         assert_eq!(text(&[0; 300]).len(), 252);
         assert_eq!(text(&[b'a'; 300]).len(), 255);
     }

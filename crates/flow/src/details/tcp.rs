@@ -159,6 +159,18 @@ impl Connections {
         self.numbers.begin(place, NONE);
     }
 
+    #[inline]
+    pub(super) fn ask_number(&self, place: u32) {
+        self.numbers.prefetch(place);
+    }
+
+    #[inline]
+    pub(super) fn ask_entry(&self, place: u32) {
+        if let Some(number) = self.numbers.peek(place) {
+            self.pool.prefetch(*number);
+        }
+    }
+
     /// A segment of a side.
     pub(super) fn add(&mut self, place: u32, side: usize, segment: &Segment<'_>, time: i64) {
         let Some(number) = self.numbers.get(place) else { return };

@@ -19,7 +19,7 @@ use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::{Ended, Moment, Stage};
 use crate::stages::sample::Blocks;
-use crate::table::Table;
+use crate::table::{Cell, Table};
 
 /// How long packets of a live interface may be on their way to us: the clock stays so far behind the system's.
 const ON_THEIR_WAY_NS: i64 = 1_000_000_000;
@@ -239,7 +239,7 @@ impl Stage for FlowStage {
         let all = self.statistics();
         let not = |cause: Cause| all.not_metered[cause as usize].packets;
         let ended = |reason: EndReason| all.ended.of(reason);
-        Some(Table::of_numbers(&[
+        let mut table = Table::of_numbers(&[
             ("packets", all.metered.packets),
             ("bytes", all.flow_bytes),
             ("not_ip", not(Cause::NotIp)),
@@ -258,10 +258,12 @@ impl Stage for FlowStage {
             ("late", all.late),
             ("ahead", all.ahead),
             ("no_room", all.refused.texts + all.refused.streams),
-            // Nanoseconds since 1970.
-            ("first_ns", self.span.map_or(0, |(first, _)| first.as_nanos().max(0) as u64)),
-            ("last_ns", self.span.map_or(0, |(_, last)| last.as_nanos().max(0) as u64)),
-        ]))
+        ]);
+        if let Some((first, last)) = self.span {
+            table.add("first_ns", Cell::Time(first.as_nanos()));
+            table.add("last_ns", Cell::Time(last.as_nanos()));
+        }
+        Some(table)
     }
 
     fn gauges(&self, tell: &mut dyn FnMut(&str, u64)) {
@@ -347,7 +349,7 @@ mod tests {
         let at = table.columns.iter().position(|name| *name == column).expect("a column");
         match table.rows[0][at] {
             Cell::Number(number) => number,
-            Cell::Text(_) => panic!("{column} is text"),
+            Cell::Text(_) | Cell::Time(_) => panic!("{column} is no number"),
         }
     }
 

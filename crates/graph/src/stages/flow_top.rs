@@ -171,7 +171,7 @@ const COLUMNS: &[Column] = &[
     },
     always("state", |flow| Cell::from(state(flow).to_owned())),
     always("end", |flow| Cell::from(flow.end.name().to_owned())),
-    always("first_ns", |flow| (flow.first().as_nanos().max(0) as u64).into()),
+    always("first_ns", |flow| Cell::Time(flow.first().as_nanos())),
     Column { name: "details", is_known: |flow| !said(flow).is_empty(), cell: |flow| Cell::from(said(flow)) },
 ];
 
