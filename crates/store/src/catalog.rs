@@ -97,13 +97,6 @@ impl Catalog {
     /// Makes a store in a directory that has none, but has the directory of segments.
     pub(crate) fn create(root: &Path, segment_len: u64) -> Result<Catalog, Error> {
         check_segment_len(segment_len).map_err(Error::Setting)?;
-        let is_empty = fs::read_dir(root).map_or(true, |mut entries| entries.next().is_none());
-        if !is_empty {
-            return Err(Error::Setting(format!(
-                "{} holds other files: a store is made in a new directory, or in an empty one",
-                root.display()
-            )));
-        }
         let paths = Paths::new(root);
         let id = random_id()?;
         let path = paths.description();
