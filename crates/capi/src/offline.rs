@@ -167,7 +167,7 @@ impl Drop for Owned {
     }
 }
 
-/// Who opened a stream, and can move it.
+/// The side that opened a stream: the program that did may move it at any time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Owner {
     Library,

@@ -26,7 +26,7 @@ const MARK: &str = "peer";
 /// What libpcap made of a text.
 #[derive(Debug)]
 pub(crate) enum Peer {
-    /// There is no libpcap, or the text is none of its language.
+    /// libpcap is not installed, or refused the text.
     Absent,
     /// Its compiler was ended before it had a program.
     Ended {

@@ -18,6 +18,8 @@ use crate::keys::PacketKeys;
 
 /// Flows that are remembered within a slot: a packet of one of them costs a look.
 const SEEN_LEN: usize = 1 << 12;
+/// Slots of a key, on average, for which there is room.
+const SLOTS_OF_KEY: usize = 4;
 /// No entry of the pool.
 const NONE: u32 = u32::MAX;
 
@@ -60,8 +62,9 @@ impl Builder {
             table: vec![Entry { key: 0, head: NONE, slots: 0, last: NONE }; table_len],
             used: 0,
             keys_max,
-            pool: Vec::new(),
-            pool_max: keys_max * 4,
+            // All of it at once: no allocation while packets come.
+            pool: Vec::with_capacity(keys_max * SLOTS_OF_KEY),
+            pool_max: keys_max * SLOTS_OF_KEY,
             seen: vec![0; SEEN_LEN],
             slot: 0,
             complete: None,
