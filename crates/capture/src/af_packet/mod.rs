@@ -53,11 +53,9 @@ pub use extended::KernelRuns;
 pub use hardware::link_type;
 pub use listing::{Capturer, InterfaceInfo, list};
 pub(crate) use losses::LossWatch;
-pub use losses::speaks_of_loss;
 pub(crate) use opener::open_namespace;
 pub(crate) use pattern::Patterns;
 pub use single::{Single, SingleSettings, Station, Stations};
-pub use size::default_ring_len;
 pub use tapline_sys::FanoutMode;
 pub use timestamps::TimestampSource;
 

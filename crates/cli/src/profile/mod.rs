@@ -1,11 +1,11 @@
 //! `tapline profile`: what a packet costs here, component by component; what time stamps and small things cost; two profiles side by side.
 //!
 //! ```text
-//! -i, -r, -e  --> graph --> Work: prepared, driven, measured --> Breakdown --> table, JSON, SVG
+//! -i, -r, -e  --> text --> work: opened, driven, measured --> Breakdown --> table, JSON, SVG
 //! --timestamps, --micro --> measurements of their own        --compare A B --> two saved breakdowns
 //! ```
 
-mod parts;
+mod text;
 mod work;
 
 use std::fs;
@@ -17,6 +17,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::Value;
+use tapline_measure::{costs, micro};
 use tapline_profile::{Breakdown, StampMode, compare, measure_stamps, stamps_to_text, tasks_to_text, to_svg};
 
 use crate::args::{LanguageArgs, parse_interval};
@@ -116,7 +117,7 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<ExitCode> {
     match (&args.compare, args.timestamps, args.micro) {
         (Some(files), false, false) => side_by_side(args, files)?,
         (None, true, false) => timestamps(args)?,
-        (None, false, true) => micro(args)?,
+        (None, false, true) => small_tasks(args)?,
         (None, false, false) => return profile(args),
         _ => bail!("--compare, --timestamps and --micro are one at a time"),
     }
@@ -128,11 +129,11 @@ fn profile(args: &ProfileArgs) -> Result<ExitCode> {
     if !args.json {
         io::stderr().write_all(report::graph_text(&measured.account).as_bytes())?;
     }
-    let breakdown = parts::breakdown(&measured);
+    let breakdown = costs::breakdown(&measured);
     if breakdown.packets == 0 {
         bail!("no packet came, so there is no cost of one");
     }
-    let facts = parts::facts(&measured);
+    let facts = costs::facts(&measured);
     draw(args, std::slice::from_ref(&breakdown))?;
     let mut out = io::stdout().lock();
     if args.json {
@@ -178,8 +179,8 @@ fn timestamps(args: &ProfileArgs) -> Result<()> {
     Ok(())
 }
 
-fn micro(args: &ProfileArgs) -> Result<()> {
-    let reports = tapline_measure::micro::measure(args.runs)?;
+fn small_tasks(args: &ProfileArgs) -> Result<()> {
+    let reports = micro::measure(args.runs)?;
     let mut out = io::stdout().lock();
     match args.json {
         true => writeln!(out, "{}", serde_json::to_string(&reports)?)?,
