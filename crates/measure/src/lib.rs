@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+mod chart;
 pub mod costs;
 pub mod filter;
 pub mod filters;

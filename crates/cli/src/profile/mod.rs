@@ -18,7 +18,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::Value;
 use tapline_measure::{costs, micro};
-use tapline_profile::{Breakdown, StampMode, compare, measure_stamps, stamps_to_text, tasks_to_text, to_svg};
+use tapline_profile::{Breakdown, StampMode, compare, measure_stamps, stamps_to_text, tasks_to_text};
 
 use crate::args::{LanguageArgs, parse_interval};
 use crate::live::XdpArgs;
@@ -149,7 +149,7 @@ fn profile(args: &ProfileArgs) -> Result<ExitCode> {
 
 fn draw(args: &ProfileArgs, runs: &[Breakdown]) -> Result<()> {
     let Some(path) = &args.svg else { return Ok(()) };
-    fs::write(path, to_svg(runs)).with_context(|| format!("cannot write {}", path.display()))
+    fs::write(path, costs::picture(runs)?).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn side_by_side(args: &ProfileArgs, files: &[PathBuf]) -> Result<()> {

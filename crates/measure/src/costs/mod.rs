@@ -5,14 +5,16 @@
 //!   sources are opened
 //! Watch::start   processor time, switches, the kernel's counters
 //!   the engine runs
-//! Started::stop  the same again --> Measured --> breakdown(), facts()
+//! Started::stop  the same again --> Measured --> breakdown(), facts(), picture()
 //! ```
 
 mod breakdown;
 mod facts;
+mod picture;
 
 pub use breakdown::breakdown;
 pub use facts::{Facts, facts};
+pub use picture::picture;
 
 use std::thread;
 use std::time::{Duration, Instant};
