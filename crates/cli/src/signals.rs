@@ -79,8 +79,8 @@ impl Caught {
 
 /// What follows from a SIGINT, beside the order to stop. Once `leaves`, it has outputs leave what waits for their rate.
 fn interrupt(control: &Control, gives_up: &Arc<AtomicBool>, leaves: &Arc<AtomicBool>) {
-    if !control.is_paced() || leaves.load(Ordering::Relaxed) {
-        control.hurry();
+    if !control.has_paced_output() || leaves.load(Ordering::Relaxed) {
+        control.cancel_pacing();
         let gives_up = Arc::clone(gives_up);
         later(move || gives_up.store(true, Ordering::Relaxed));
         return;

@@ -504,8 +504,8 @@ mod tests {
             Ok(())
         }
 
-        fn set_patience(&mut self, patience: Duration) {
-            self.told.lock().expect("no panic").push(patience);
+        fn set_max_latency(&mut self, latency: Duration) {
+            self.told.lock().expect("no panic").push(latency);
         }
 
         fn account(&mut self) -> Vec<InterfaceAccount> {

@@ -376,7 +376,7 @@ impl Worker {
             } else {
                 if patience != desk.patience {
                     patience = desk.patience;
-                    source.set_patience(patience);
+                    source.set_max_latency(patience);
                 }
                 desk.time.pause();
                 let (before, advanced) = (Instant::now(), source.advance(wait));

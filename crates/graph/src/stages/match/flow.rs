@@ -10,7 +10,7 @@ use tapline_packet::Packet;
 use tapline_packet::headers::{FiveTuple, Headers};
 use tapline_search::{Patterns, Stream};
 
-use super::recent::Recent;
+use super::super::recent::Recent;
 
 /// The protocol number of TCP.
 const TCP: u8 = 6;
