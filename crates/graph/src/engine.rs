@@ -9,7 +9,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tapline_capture::{Advance, Error, Event, InterfaceAccount, Source};
@@ -56,6 +56,8 @@ pub struct Control {
     stop: AtomicBool,
     /// [`Control::stop`] was called.
     stop_requested: AtomicBool,
+    /// Set by signal handlers, before a thread calls [`Control::stop`].
+    signalled: OnceLock<Arc<AtomicBool>>,
     /// An output is complete and wants nothing more.
     is_complete: AtomicBool,
     /// Paced outputs drop what still waits for its turn.
@@ -74,6 +76,7 @@ impl Control {
         Control {
             stop: AtomicBool::new(false),
             stop_requested: AtomicBool::new(false),
+            signalled: OnceLock::new(),
             is_complete: AtomicBool::new(false),
             is_pacing_cancelled: Arc::default(),
             has_paced_output: AtomicBool::new(false),
@@ -95,9 +98,16 @@ impl Control {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether [`stop`](Self::stop) was called; the loop may end for other reasons too.
+    /// Whether [`stop`](Self::stop) was called, or a signal asked for it; the loop may end for other reasons too.
     pub fn stop_requested(&self) -> bool {
-        self.stop_requested.load(Ordering::Relaxed)
+        let signalled = self.signalled.get().is_some_and(|flag| flag.load(Ordering::Relaxed));
+        signalled || self.stop_requested.load(Ordering::Relaxed)
+    }
+
+    /// Names the flag that signal handlers set. A signal that also ends the writer of the input is known so before the end
+    /// of the input is, whichever thread runs first. Only the first flag counts.
+    pub fn set_signal_flag(&self, flag: Arc<AtomicBool>) {
+        let _ = self.signalled.set(flag);
     }
 
     /// The flag of an output that sends at a given rate: once true, the output drops what would still have to wait for
