@@ -67,9 +67,12 @@ pub fn read(message: &[u8], at: usize, text: &mut Vec<u8>) -> Option<usize> {
         Piece::Dot => text.push(b'.'),
         Piece::Bits { .. } | Piece::TooLong => is_plain = false,
     });
-    if text.len() > start + 1 {
+    match text.len() - start {
+        // A pointer to the root.
+        0 => text.push(b'.'),
+        1 => {}
         // The last label ends with a dot as the others do.
-        text.pop();
+        _ => drop(text.pop()),
     }
     after.ok().filter(|_| is_plain && text.len() - start <= NAME_MAX)
 }
@@ -219,7 +222,7 @@ mod tests {
 
     #[test]
     fn names_are_read_as_text() {
-        let message = b"------------\x03www\x02de\0\x01a\xc0\x10\0\x41\x08\xff\0";
+        let message = b"------------\x03www\x02de\0\x01a\xc0\x10\0\x41\x08\xff\0\xc0\x18";
         let mut text = Vec::new();
         let mut read_at = |at| {
             text.clear();
@@ -229,6 +232,7 @@ mod tests {
         assert_eq!(read_at(20), Some((24, "a.de".into())));
         assert_eq!(read_at(24), Some((25, ".".into())));
         assert_eq!(read_at(25), None, "a bit string");
+        assert_eq!(read_at(29), Some((31, ".".into())), "a pointer to the root");
         assert_eq!(read(b"------------\xc0\x01\0", 12, &mut Vec::new()), None, "into the header");
     }
 
