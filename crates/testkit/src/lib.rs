@@ -24,6 +24,7 @@ pub mod layers;
 pub mod lent;
 pub mod libpcap;
 pub mod netns;
+pub mod own_process;
 pub mod programs;
 pub mod random;
 pub mod sample;
