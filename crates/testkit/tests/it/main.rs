@@ -1,3 +1,4 @@
 //! One program for the integration tests of this crate.
 
 mod headers;
+mod workspace;

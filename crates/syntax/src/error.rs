@@ -1,4 +1,4 @@
-//! What is wrong with a filter, and where.
+//! Errors in a text: the message, the place, the mend.
 //!
 //! ```text
 //! illegal port number 99999 > 65535      -- message: begins as libpcap's, for programs that search it
@@ -9,9 +9,7 @@
 
 use std::fmt;
 
-use crate::simplify::NEVER_TRUE;
-
-/// A stretch of the filter text, in bytes.
+/// A range of bytes in a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Span {
     /// The first byte.
@@ -27,17 +25,17 @@ impl Span {
     }
 }
 
-/// Why a filter does not compile.
+/// Why a text is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Error {
-    /// What is wrong, in libpcap's words where it has any.
+    /// What is wrong; for filters in libpcap's words, where libpcap has any.
     pub message: String,
-    /// Where in the text; `None` where the text as a whole is at fault.
+    /// The place in the text; `None` where the text as a whole is at fault.
     pub span: Option<Span>,
-    /// An earlier place that has to do with it, if there is one.
+    /// An earlier place that contradicts this one, or belongs to it.
     pub also: Option<Span>,
-    /// What was expected there, or what to write instead; may be empty.
+    /// The mend: what is valid there, or what to write instead. May be empty.
     pub hint: String,
 }
 
@@ -73,18 +71,13 @@ impl Error {
         self
     }
 
-    /// Whether nothing is wrong but that it accepts no packet.
-    pub fn is_never_true(&self) -> bool {
-        self.message == NEVER_TRUE
-    }
-
     /// The message, the line of `text` with the place marked, and the hint; for people. Lines end in newlines except
     /// the last.
     ///
     /// ```
-    /// use tapline_filter::{compile, Options};
+    /// use tapline_syntax::{Error, Span};
     /// let text = "tcp port 99999";
-    /// let error = compile(text, &Options::default()).unwrap_err();
+    /// let error = Error::at(Span { start: 9, end: 14 }, "illegal port number 99999 > 65535").hint("a port is 0 to 65535");
     /// assert_eq!(
     ///     error.render(text),
     ///     "illegal port number 99999 > 65535\n  tcp port 99999\n           ^^^^^\n  a port is 0 to 65535"
@@ -93,9 +86,9 @@ impl Error {
     pub fn render(&self, text: &str) -> String {
         let mut out = self.message.clone();
         if let Some(span) = self.span {
-            // A filter of one line shows its place by itself.
+            // A text of one line shows the place by the caret alone.
             if text.contains('\n') {
-                out = format!("{}: {out}", place(text, span));
+                out = format!("{}: {out}", line_and_column(text, span));
             }
             out.push_str(&marked_line(text, span, self.also));
         }
@@ -107,8 +100,8 @@ impl Error {
     }
 }
 
-/// Line and column of a place, both from 1.
-pub(crate) fn place(text: &str, span: Span) -> String {
+/// Line and column where a span starts, both counted from 1, as words.
+pub fn line_and_column(text: &str, span: Span) -> String {
     let before = &text[..floor_char(text, span.start)];
     let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
     format!("line {}, column {column}", before.matches('\n').count() + 1)
