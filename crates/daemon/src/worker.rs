@@ -237,7 +237,9 @@ impl Dispatcher {
                 }
                 Ok(Order::Detach(number, reply)) => {
                     let payer = self.readers.payer_of(number);
-                    self.charge_to(payer, |own| drop(reply.send(own.detach(number))));
+                    self.charge_to(payer, |own| {
+                        let _ = reply.send(own.detach(number));
+                    });
                 }
                 Ok(Order::Report(reply)) => drop(reply.send(self.report())),
                 Ok(Order::Stop) | Err(TryRecvError::Disconnected) => return true,
@@ -308,7 +310,8 @@ impl Dispatcher {
         let history = match history.as_ref().map(|history| rights.narrowed(&history.text)) {
             // Packets that the rules forbid altogether are no history of theirs.
             Some(text)
-                if tapline_filter::compile(&text, options).is_err_and(|error| error.is_never_true()) =>
+                if tapline_filter::compile(&text, options)
+                    .is_err_and(|error| tapline_filter::is_never_true(&error)) =>
             {
                 None
             }

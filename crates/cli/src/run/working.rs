@@ -24,7 +24,8 @@ use tapline_profile::Meters;
 
 use super::opening::Opened;
 use super::reporting::Watcher;
-use crate::capture::{clocks, share};
+use crate::capture::share;
+use crate::session::clocks;
 
 /// What all workers have in common.
 pub(super) struct Crew<'a> {

@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use tapline_capture::{Advance, Error as CaptureError};
 use tapline_filter::bpf::code;
-use tapline_filter::set::Accept;
 use tapline_packet::{Batch, Meta, Record};
 use tapline_ring::{Place as Counted, Policy, Reader};
 use tapline_sys::usage;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tapline_capture::{Advance, Error, InterfaceAccount, Source};
 use tapline_filter::bpf::Program;
+use tapline_filter::set::Accept;
 use tapline_packet::{Batch, Checksum, Interface, LinkType, Meta, Packet, Record, Timestamp};
 
 /// The most packets of a batch.

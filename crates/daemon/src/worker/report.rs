@@ -50,7 +50,7 @@ pub(crate) struct ViewReport {
 }
 
 impl ViewReport {
-    fn of(view: &View) -> ViewReport {
+    pub(super) fn of(view: &View) -> ViewReport {
         ViewReport {
             rights: view.rights.clone(),
             stored: view.writer.stored(),
