@@ -15,6 +15,7 @@ use tapline_sys::disk;
 use crate::catalog::Catalog;
 use crate::chunk::{ChunkHead, is_intact};
 use crate::error::Error;
+use crate::index::rollup::{RollUp, roll_up_of};
 use crate::index::{Index, SlotRow, Slots};
 use crate::keys::{Group, WAYS_ALL, Way};
 use crate::layout::PAGE_LEN;
@@ -112,6 +113,8 @@ pub struct Search {
     /// Segments when it began.
     total: usize,
     current: Option<Current>,
+    /// The roll-up that was asked last.
+    roll_up: Option<(u64, Option<RollUp>)>,
     account: SearchAccount,
 }
 
@@ -141,7 +144,7 @@ impl Search {
         segments.reverse();
         let total = segments.len();
         let account = SearchAccount { segments: total as u64, ..SearchAccount::default() };
-        Ok(Search { catalog, window, question, segments, total, current: None, account })
+        Ok(Search { catalog, window, question, segments, total, current: None, roll_up: None, account })
     }
 
     /// What it did so far.
@@ -181,8 +184,31 @@ impl Search {
         }
     }
 
+    /// Whether the roll-up that a segment is in has neither its times nor its keys to offer. Then the account says so.
+    fn is_ruled_out(&mut self, number: u64) -> bool {
+        let wanted = roll_up_of(number);
+        if self.roll_up.as_ref().is_none_or(|(known, _)| *known != wanted) {
+            self.roll_up = Some((wanted, RollUp::read(&self.catalog, wanted)));
+        }
+        let Some((_, Some(roll_up))) = &self.roll_up else { return false };
+        let Some((first, last)) = roll_up.times(number) else { return false };
+        if !self.window.overlaps(first, last) {
+            self.account.segments_by_time += 1;
+            return true;
+        }
+        let is_open = |way: Way| roll_up.is_open(number, way);
+        // What is damaged rules nothing out.
+        let may = |key: u64| is_open(Group::of(key).way()) || roll_up.may_have(key).unwrap_or(true);
+        let is_ruled_out = !is_open(Way::All) && !self.question.holds(&may);
+        self.account.segments_by_keys += u64::from(is_ruled_out);
+        is_ruled_out
+    }
+
     /// Opens a segment and finds out which of its chunks are to be read.
     fn enter(&mut self, number: u64) {
+        if self.is_ruled_out(number) {
+            return;
+        }
         let path = self.catalog.segment_path(number);
         let opened = disk::open_regular(&path, OpenOptions::new().read(true));
         let (file, len) = match opened.and_then(|file| Ok((file.metadata()?.len(), file))) {
