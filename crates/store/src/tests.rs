@@ -301,7 +301,7 @@ fn a_roll_up_tells_of_64_segments() {
     let settings = RecorderSettings { size: 40 << 20, ..SETTINGS };
     let mut recorder = Recorder::open(folder.path(), settings, &ethernet(), at(0)).unwrap();
     // A kind of packet for each 1,000: 66 segments of 4 MiB and more.
-    let kind = |number: u64| 0x9000 + (number / 1000) as u16;
+    let kind = |number: u64| 0xa000 + (number / 1000) as u16;
     for first in (0..280_000).step_by(1000) {
         let mut packets: Vec<_> = (first..first + 1000).map(|number| numbered(number, 1000)).collect();
         packets.iter_mut().for_each(|(data, _)| data[12..14].copy_from_slice(&kind(first).to_be_bytes()));
@@ -315,12 +315,11 @@ fn a_roll_up_tells_of_64_segments() {
     let index = catalog.index(64).unwrap();
     assert_eq!(roll_up.times(64), Some((index.summary.first, index.summary.last)));
     assert_eq!((roll_up.times(65), roll_up.is_open(64, Way::All)), (None, false));
-    assert_eq!(roll_up.classes(), index.summary.classes);
     let has = |kind: u16| roll_up.may_have(key(Class::EtherType, kind.into())).unwrap();
     let kinds_of = |segment: u64| -> Vec<u16> {
         let index = catalog.index(segment).unwrap();
         let has = |kind: &u16| index.slots(key(Class::EtherType, (*kind).into())).unwrap().count() > 0;
-        (0x9000..0x9000 + 300).filter(has).collect()
+        (0xa000..0xa000 + 300).filter(has).collect()
     };
     let (there, beyond) = (kinds_of(64), kinds_of(*numbers.last().unwrap()));
     assert!(there.len() > 2 && there.iter().all(|kind| has(*kind)));

@@ -249,11 +249,6 @@ impl RollUp {
             .is_none_or(|bit| bit >= SEGMENTS || bits >> bit & 1 == 1)
     }
 
-    /// Classes that all covered segments have.
-    pub(crate) fn classes(&self) -> u64 {
-        self.head.classes
-    }
-
     /// Whether any covered segment may have slots with a key; `None` if the filter is damaged.
     pub(crate) fn may_have(&self, key: u64) -> Option<bool> {
         if !GROUPS.contains(&(key >> 62)) || self.head.filter.fingerprints == 0 {
