@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! pcap-filter text --generate--> cfg::Cfg --raise--+
-//! classic BPF program ---decode--> cfg::Cfg -raise--+--> Ir --optimise--> interpreter, native code, eBPF, classic BPF
+//! classic BPF program ---decode--> cfg::Cfg -raise--+--> Ir --optimise--> interpreter, native code, eBPF
 //! FPL text -------------------------------lower----+
 //!
 //! ir          := block* entry, cells, functions, loops
@@ -30,7 +30,6 @@ mod interpret;
 mod raise;
 mod range;
 mod reaching;
-mod select;
 mod ssa;
 mod state;
 mod text;
@@ -42,7 +41,6 @@ pub use interpret::Machine;
 pub(crate) use raise::raise_with_lookups;
 pub use raise::{decode, raise, raise_program};
 pub(crate) use reaching::Reaching;
-pub use select::{Unsupported, select};
 pub use ssa::Variables;
 pub use state::{Function, Memory};
 pub use verify::{Coverage, Fault};

@@ -69,12 +69,6 @@ const SWITCH: Pass = Pass {
 const ORDER: Pass =
     Pass { name: "order", purpose: "swaps constants instead of packet bytes", run: order::order };
 
-/// The passes, in their order, whose result is fit for classic BPF as well: those before the first that uses what only native code has.
-pub fn portable() -> &'static [Pass] {
-    let end = PASSES.iter().position(|pass| pass.name == WIDEN.name);
-    &PASSES[..end.unwrap_or(PASSES.len())]
-}
-
 /// Runs all passes.
 pub fn optimise(ir: &mut Ir) {
     optimise_watched(ir, |_, _| {});
