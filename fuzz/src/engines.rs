@@ -13,12 +13,12 @@
 
 use std::sync::Arc;
 
-use tapline_filter::bpf::{Form, Insn, Program};
-use tapline_filter::ebpf::{self, EmitError, Hook, XdpAction, emit};
-use tapline_filter::fpl::{self, FplOptions};
-use tapline_filter::ir::{Ir, Machine, Memory, raise_program};
-use tapline_filter::optimise::PASSES;
+use tapline_bpf::{Form, Insn, Program};
+use tapline_ebpf::{self as ebpf, EmitError, Hook, XdpAction, emit};
 use tapline_filter::{FixedNames, Handle, Options, compile, compile_ir};
+use tapline_fpl::{self as fpl, FplOptions};
+use tapline_ir::optimise::PASSES;
+use tapline_ir::{Ir, Machine, Memory, raise_program};
 use tapline_jit::Native;
 use tapline_packet::{Batch, LinkType, Meta, Packet, PacketType, Record, Selection, VlanTag};
 use tapline_testkit::expressions::Expressions;

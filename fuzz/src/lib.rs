@@ -13,14 +13,14 @@ mod tap;
 use std::collections::VecDeque;
 use std::io::Read;
 use std::sync::{Arc, OnceLock};
+use tapline_bpf::{Form, Insn, Program};
 use tapline_file::FileSource;
-use tapline_filter::bpf::{Form, Insn, Program};
-use tapline_filter::fpl::{self, FplOptions};
-use tapline_filter::ir::{Ir, Machine, Memory};
 use tapline_filter::{FixedNames, Handle, Stage, compile_ir, explain};
 use tapline_flow::export::{Exporter, Options as ExportOptions, Target, Version};
 use tapline_flow::{DetailFields, Flow, KeyFields, Meter, Settings};
+use tapline_fpl::{self as fpl, FplOptions};
 use tapline_graph::plan::{Plan, Source};
+use tapline_ir::{Ir, Machine, Memory};
 use tapline_packet::{Batch, Interface, LinkType, Meta, Packet, Record, Selection};
 use tapline_print::{HexStyle, Options, Printer, json};
 use tapline_search::{Engine, Pattern, Patterns, Stream, find_all_naive, parse_list};
@@ -227,7 +227,7 @@ pub fn fpl_text(data: &[u8]) {
     match [0, 1].map(|_| fpl::compile(text, &fpl_options())) {
         [Ok(plain), Ok(mut optimised)] => {
             assert!(plain.work <= fpl_options().work_max);
-            tapline_filter::optimise::optimise(&mut optimised.ir);
+            tapline_ir::optimise::optimise(&mut optimised.ir);
             assert_eq!(
                 fpl_run(plain.ir, packet),
                 fpl_run(optimised.ir, packet),

@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
 use clap::Args;
-use tapline_filter::bpf::Program;
-use tapline_filter::fpl::{FplOptions, compile, report};
-use tapline_filter::ir::{Ir, Machine, Memory};
-use tapline_filter::optimise::optimise;
+use tapline_bpf::Program;
 use tapline_filter::{Handle, Options};
+use tapline_fpl::{FplOptions, compile, report};
+use tapline_ir::optimise::optimise;
+use tapline_ir::{Ir, Machine, Memory};
 use tapline_packet::LinkType;
 use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Tcp, Udp, flags};
 use tapline_testkit::traffic::Traffic;

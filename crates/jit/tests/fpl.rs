@@ -11,9 +11,9 @@
 mod support;
 
 use support::{Guarded, Packets, number};
-use tapline_filter::fpl::{FplOptions, compile};
-use tapline_filter::ir::{Ir, Machine, Memory};
-use tapline_filter::optimise::optimise;
+use tapline_fpl::{FplOptions, compile};
+use tapline_ir::optimise::optimise;
+use tapline_ir::{Ir, Machine, Memory};
 use tapline_jit::Native;
 use tapline_packet::{Batch, Meta, Packet, Selection};
 use tapline_testkit::fpl::{CELLS, packet, program};

@@ -12,7 +12,7 @@ mod support;
 use std::sync::Arc;
 
 use support::{Guarded, Packets, number};
-use tapline_filter::ir::{
+use tapline_ir::{
     Binary, BlockId, Builder, Case, Field, Function, Ir, Machine, Memory, Op, Order, Place, Search, Target,
     Terminator, Test, Type, Value, Width,
 };

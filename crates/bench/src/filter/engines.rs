@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use tapline_filter::bpf::Program;
+use tapline_bpf::Program;
 use tapline_packet::Selection;
 use tapline_sys::usage::thread_time;
 use tapline_testkit::libpcap::{Libpcap, Oracle};

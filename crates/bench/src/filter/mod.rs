@@ -101,7 +101,7 @@ pub fn run(args: &FilterArgs, runs: usize) -> anyhow::Result<()> {
 
 /// A filter, compiled by both sides.
 pub(crate) struct Subject {
-    pub(crate) ours: tapline_filter::bpf::Program,
+    pub(crate) ours: tapline_bpf::Program,
     pub(crate) theirs: Option<Oracle>,
 }
 

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::fs;
 
 use anyhow::{Context, Result, bail};
+use tapline_bpf::Program;
 use tapline_capture::Error;
-use tapline_filter::bpf::Program;
 use tapline_filter::{Handle, Options};
 use tapline_packet::Interface;
 

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use anyhow::{Result, bail};
+use tapline_bpf::Form;
 use tapline_capture::af_packet::{self, InterfaceInfo};
-use tapline_filter::bpf::Form;
 use tapline_packet::{Interface, LinkType};
 
 use super::filtering::Filtering;

@@ -25,7 +25,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use serde_json::json;
 use tapline_capture::{Account, Error, SearchReport, Shared, Sink, Source};
-use tapline_filter::fpl::External;
+use tapline_fpl::External;
 use tapline_graph::stages::{Decide, Fpl, search_function};
 use tapline_graph::{Chain, Control, Ended, Engine, Inlet, Table, Watch};
 use tapline_packet::{Interface, Now, Timestamp};
