@@ -452,10 +452,10 @@ fn filter_text_seeds() -> Vec<Vec<u8>> {
 }
 
 const PROGRAMS: &[&str] = &[
-    include_str!("../../crates/filter/fpl/count-flows.fpl"),
-    include_str!("../../crates/filter/fpl/flows.fpl"),
-    include_str!("../../crates/filter/fpl/fragments.fpl"),
-    include_str!("../../crates/filter/fpl/rtsp.fpl"),
+    include_str!("../../crates/fpl/programs/count-flows.fpl"),
+    include_str!("../../crates/fpl/programs/flows.fpl"),
+    include_str!("../../crates/fpl/programs/fragments.fpl"),
+    include_str!("../../crates/fpl/programs/rtsp.fpl"),
     "MACRO F(x) = x * 2; CONST N = 0b11; FOR (R[0] = 0; R[0] < PKT.LEN & 31; R[0] += N) R[1] ^= PKT.B[R[0]].S4[1]; ROF RETURN F(R[1]);",
     "R[1] = EXTERN(count, 0, 1); IF (S8(PKT.B[3]) < -4 && !(PKT.TCP_FLAGS & TCP_SYN)) THEN M[R[1]] <<= 3; ELSE RETURN 1 / R[2]; FI",
     "RETURN HASH(PKT.DATA_START, PKT.DATA_LEN, ~0) % 7 == 'GET ' >> 3; // end",

@@ -23,9 +23,9 @@ use tapline_packet::LinkType;
 use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Tcp, Udp, flags};
 use tapline_testkit::traffic::Traffic;
 
-use crate::filter::engines::{select_all, spin};
-use crate::filter::packets::Packets;
-use crate::measure::median;
+use tapline_measure::filter::engines::{select_all, spin};
+use tapline_measure::filter::packets::Packets;
+use tapline_measure::runs::median;
 
 /// Different packets of each workload: their bytes fit the second cache.
 const PACKETS: usize = 4096;
@@ -59,19 +59,19 @@ struct Workload {
 const WORKLOADS: &[Workload] = &[
     Workload {
         name: "simple",
-        text: include_str!("../../filter/fpl/simple.fpl"),
+        text: include_str!("../../fpl/programs/simple.fpl"),
         filter: Some("ip and tcp dst port 80"),
         frames: small_network,
     },
     Workload {
         name: "count-flows",
-        text: include_str!("../../filter/fpl/count-flows.fpl"),
+        text: include_str!("../../fpl/programs/count-flows.fpl"),
         filter: None,
         frames: small_network,
     },
     Workload {
         name: "rtsp",
-        text: include_str!("../../filter/fpl/rtsp.fpl"),
+        text: include_str!("../../fpl/programs/rtsp.fpl"),
         filter: None,
         frames: streaming,
     },

@@ -77,7 +77,7 @@ pub(crate) enum Command {
     /// Show what tapline serve does: captures, readers, how far they lag, what they lost and what it costs.
     Status(crate::serve::StatusArgs),
     /// Measure what this machine bears: capture, filter and store at every rate, beside other programs.
-    Bench(Box<tapline_bench::system::BenchArgs>),
+    Bench(Box<tapline_measure::system::BenchArgs>),
 }
 
 const RUN_EXAMPLES: &str = "\
@@ -175,7 +175,7 @@ pub(crate) struct BenchArgs {
     #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1000))]
     pub(crate) runs: usize,
     #[command(flatten)]
-    pub(crate) what: tapline_bench::filter::FilterArgs,
+    pub(crate) what: tapline_measure::filter::FilterArgs,
 }
 
 const EXPLAIN_EXAMPLES: &str = "\

@@ -49,7 +49,7 @@ fn main() -> ExitCode {
         Command::Capture(args) => capture::run(&args),
         Command::Filter(FilterCommand::Explain(args)) => filter::explain(&args).map(|()| ExitCode::SUCCESS),
         Command::Filter(FilterCommand::Bench(args)) => {
-            tapline_bench::filter::run(&args.what, args.runs).map(|()| ExitCode::SUCCESS)
+            tapline_measure::filter::run(&args.what, args.runs).map(|()| ExitCode::SUCCESS)
         }
         Command::Bench(args) => bench::run(&args),
         Command::Record(args) => store::record(&args),

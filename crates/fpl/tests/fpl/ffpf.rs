@@ -1,4 +1,4 @@
-//! The programs in `crates/filter/fpl`: FFPF's examples, on traffic made for them.
+//! The programs in `crates/fpl/programs`: FFPF's examples, on traffic made for them.
 
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -87,7 +87,7 @@ fn traffic(flows: u16, random: &mut Random) -> (Vec<Vec<u8>>, BTreeMap<Flow, u64
 
 #[test]
 fn figure_6_counts_each_flow_in_its_cell() {
-    let mut running = Running::new(include_str!("../../fpl/count-flows.fpl"));
+    let mut running = Running::new(include_str!("../../programs/count-flows.fpl"));
     let (frames, truth) = traffic(300, &mut Random::new(1));
     frames.iter().for_each(|frame| assert_eq!(running.verdict(frame), 0, "nothing is passed"));
     let mut expected: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
@@ -112,7 +112,7 @@ fn counted(memory: &Memory, flow: &Flow) -> u64 {
 
 #[test]
 fn flows_are_counted_exactly_and_collisions_reported() {
-    let mut running = Running::new(include_str!("../../fpl/flows.fpl"));
+    let mut running = Running::new(include_str!("../../programs/flows.fpl"));
     let (frames, truth) = traffic(200, &mut Random::new(2));
     let mut tagged = false;
     for frame in &frames {
@@ -130,7 +130,7 @@ fn flows_are_counted_exactly_and_collisions_reported() {
 
 #[test]
 fn what_a_full_table_leaves_out_is_counted() {
-    let mut running = Running::new(include_str!("../../fpl/flows.fpl"));
+    let mut running = Running::new(include_str!("../../programs/flows.fpl"));
     let (frames, truth) = traffic(2000, &mut Random::new(3));
     frames.iter().for_each(|frame| assert_eq!(running.verdict(frame), 0));
     let in_table: u64 = truth.keys().map(|flow| counted(&running.memory, flow)).sum();
@@ -189,7 +189,7 @@ impl Session {
 fn figure_7_follows_interleaved_sessions_split_at_any_place() {
     let len = Session::number(1).reply().len();
     for at in (0..=len).step_by(3) {
-        let mut running = Running::new(include_str!("../../fpl/rtsp.fpl"));
+        let mut running = Running::new(include_str!("../../programs/rtsp.fpl"));
         let sessions: Vec<Session> = (1..=5).map(Session::number).collect();
         let version = |session: &Session| {
             if session.control_port.is_multiple_of(2) { IpVersion::V4 } else { IpVersion::V6 }
@@ -231,7 +231,7 @@ fn figure_7_follows_interleaved_sessions_split_at_any_place() {
 
 #[test]
 fn figure_7_does_not_follow_segments_out_of_order() {
-    let mut running = Running::new(include_str!("../../fpl/rtsp.fpl"));
+    let mut running = Running::new(include_str!("../../programs/rtsp.fpl"));
     let session = Session::number(1);
     let reply = session.reply();
     let at = reply.find("port").expect("ports");
@@ -244,7 +244,7 @@ fn figure_7_does_not_follow_segments_out_of_order() {
 
 #[test]
 fn the_oldest_port_gives_way() {
-    let mut running = Running::new(include_str!("../../fpl/rtsp.fpl"));
+    let mut running = Running::new(include_str!("../../programs/rtsp.fpl"));
     let sessions: Vec<Session> = (1..=20).map(Session::number).collect();
     for session in &sessions {
         running.verdict(&session.segment(true, 0, session.reply().as_bytes(), IpVersion::V4));
@@ -257,7 +257,7 @@ fn the_oldest_port_gives_way() {
 const SIGNATURE: &[u8] = b"/default.ida?NNNNNNNN";
 
 fn worm_runs() -> [Running; 2] {
-    let text = include_str!("../../fpl/worm.fpl");
+    let text = include_str!("../../programs/worm.fpl");
     let patterns =
         Patterns::new(vec![Pattern::new(7, b"other".to_vec()), Pattern::new(9, SIGNATURE.to_vec())]);
     let searches = [
@@ -302,7 +302,7 @@ fn figure_2_records_who_is_infected_and_passes_the_first() {
 
 #[test]
 fn figure_2_passes_the_first_fragment_of_each_packet() {
-    let mut running = Running::new(include_str!("../../fpl/fragments.fpl"));
+    let mut running = Running::new(include_str!("../../programs/fragments.fpl"));
     let (mut fragments, mut packets) = (0, 0);
     for number in 0..40u16 {
         let port = if number % 3 == 0 { 443 } else { 80 };

@@ -12,6 +12,7 @@
 use std::time::Duration;
 
 use anyhow::Context;
+use tapline_arena::libpcap::Oracle;
 use tapline_bpf as bpf;
 use tapline_ebpf::{self as ebpf, Hook, Register, XdpAction, emit};
 use tapline_ir::optimise::optimise;
@@ -19,7 +20,6 @@ use tapline_ir::{Ir, raise_program};
 use tapline_sys::NetNs;
 use tapline_sys::bpf::{Insn, Program, ProgramKind, XdpLink, XdpMode};
 use tapline_sys::usage::thread_time;
-use tapline_testkit::libpcap::Oracle;
 
 use super::engines::{Cost, Engine};
 use super::packets::Packets;

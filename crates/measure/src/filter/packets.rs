@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use anyhow::{anyhow, ensure};
+use tapline_arena::lent::Lent;
+use tapline_arena::libpcap::Libpcap;
+use tapline_arena::traffic::Traffic;
 use tapline_packet::{BATCH_MAX, Batch};
-use tapline_testkit::lent::Lent;
-use tapline_testkit::libpcap::Libpcap;
-use tapline_testkit::traffic::Traffic;
 
 use crate::filters::Worst;
 
@@ -20,28 +20,28 @@ const FILE_MAX: usize = 4096;
 const LEN_MIN: usize = 14;
 const LEN_MAX: usize = 3000;
 
-/// Packets, and what they are called.
-pub(crate) struct Packets {
-    /// Their name in reports.
-    pub(crate) name: String,
+/// Packets under a name.
+pub struct Packets {
+    /// Name in reports.
+    pub name: String,
     lent: Lent,
 }
 
 impl Packets {
     /// 256 frames of 64 bytes that go through every test of a filter and match at its end.
-    pub(crate) fn worst(worst: Worst) -> Packets {
+    pub fn worst(worst: Worst) -> Packets {
         let frames: Vec<Vec<u8>> = (0..BATCH_MAX).map(|n| worst_frame(worst, n as u16)).collect();
         Packets::new("worst case, 256 frames of 64 bytes".to_owned(), &frames)
     }
 
     /// The traffic of a small network.
-    pub(crate) fn mixed() -> Packets {
+    pub fn mixed() -> Packets {
         let frames: Vec<Vec<u8>> = Traffic::new(1).take(MIXED).map(|(_, frame)| frame).collect();
         Packets::new(format!("mixed, {MIXED} frames of a small network"), &frames)
     }
 
     /// The first packets of an Ethernet capture.
-    pub(crate) fn of_file(path: &Path) -> anyhow::Result<Packets> {
+    pub fn of_file(path: &Path) -> anyhow::Result<Packets> {
         let libpcap = Libpcap::get().map_err(|reason| anyhow!("files are read by libpcap: {reason}"))?;
         let (dlt, packets) =
             libpcap.read_file(path).map_err(|error| anyhow!(error).context(path.display().to_string()))?;
@@ -54,20 +54,27 @@ impl Packets {
     }
 
     /// These frames.
-    pub(crate) fn new(name: String, frames: &[Vec<u8>]) -> Packets {
+    pub fn new(name: String, frames: &[Vec<u8>]) -> Packets {
         Packets { name, lent: Lent::new(frames) }
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// Number of packets.
+    pub fn len(&self) -> usize {
         self.lent.len()
     }
 
-    pub(crate) fn batches(&self) -> impl Iterator<Item = Batch<'_>> {
+    /// Whether the set has no packets.
+    pub fn is_empty(&self) -> bool {
+        self.lent.is_empty()
+    }
+
+    /// The packets in batches, all full except the last.
+    pub fn batches(&self) -> impl Iterator<Item = Batch<'_>> {
         self.lent.batches()
     }
 
     /// The frames one by one.
-    pub(crate) fn frames(&self) -> impl Iterator<Item = &[u8]> {
+    pub fn frames(&self) -> impl Iterator<Item = &[u8]> {
         self.batches().flat_map(|batch| batch.iter().map(|packet| packet.data).collect::<Vec<_>>())
     }
 }

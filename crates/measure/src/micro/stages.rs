@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tapline_arena::lent::Lent;
 use tapline_graph::{Error, Graph, NodeId, Out, Packets, Stage};
 use tapline_packet::{BATCH_MAX, Batch, Now};
 use tapline_profile::{Meters, Task};
 use tapline_sys::tsc;
-use tapline_testkit::lent::Lent;
 
 /// Stages in a row.
 const STAGES: usize = 8;

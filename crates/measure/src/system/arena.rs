@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
+use tapline_arena::netns::{FAR, NEAR, Namespace};
 use tapline_sys::bpf::{Insn, Program, ProgramKind, XdpLink, XdpMode};
 use tapline_sys::{LinkStatistics, NetNs, RouteSocket, affinity, proc_packet};
-use tapline_testkit::netns::{FAR, NEAR, Namespace};
 
 use crate::scheduled;
 

@@ -35,8 +35,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
-use tapline_testkit::libpcap::{Libpcap, LiveSettings};
-use tapline_testkit::netns::FAR;
+use tapline_arena::libpcap::{Libpcap, LiveSettings};
+use tapline_arena::netns::FAR;
 
 use arena::Arena;
 use html::grouped;
@@ -219,7 +219,7 @@ impl Bench<'_> {
         let presence =
             |program: Program| Presence { program, version: program.version(), absence: program.absence() };
         Machine {
-            processor: crate::report::processor_name(),
+            processor: crate::machine::processor_name(),
             processors: std::thread::available_parallelism().map_or(0, usize::from),
             kernel: text("/proc/sys/kernel/osrelease"),
             load: text("/proc/loadavg"),

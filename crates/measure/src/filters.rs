@@ -1,21 +1,27 @@
-//! The filters that are measured: those of the papers on BPF and its successors, and one that people type.
+//! The filters that are measured: those of the papers on BPF and its successors.
 
 /// A filter and the name it has in reports.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Filter<'a> {
-    pub(crate) name: &'static str,
-    pub(crate) text: &'a str,
-    /// What goes through every test of it and matches at its end.
-    pub(crate) worst: Option<Worst>,
+pub struct Filter<'a> {
+    /// Short name for reports, such as `tcp5`.
+    pub name: &'static str,
+    /// The filter, in the pcap-filter language.
+    pub text: &'a str,
+    /// Fields of a frame that passes every test and matches the last; `None` for the empty filter and for filters of users.
+    pub worst: Option<Worst>,
 }
 
-/// What decides of an IPv4 frame.
+/// The fields of an IPv4 frame that decide the verdict.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Worst {
-    pub(crate) protocol: u8,
-    pub(crate) src: [u8; 4],
-    pub(crate) dst: [u8; 4],
-    pub(crate) dst_port: u16,
+pub struct Worst {
+    /// IP protocol number.
+    pub protocol: u8,
+    /// Source address.
+    pub src: [u8; 4],
+    /// Destination address.
+    pub dst: [u8; 4],
+    /// Destination port of TCP or UDP.
+    pub dst_port: u16,
 }
 
 const TCP: u8 = 6;
@@ -25,8 +31,8 @@ const fn worst(protocol: u8, src: u8, dst: u8, dst_port: u16) -> Option<Worst> {
     Some(Worst { protocol, src: [src; 4], dst: [dst; 4], dst_port })
 }
 
-/// From nothing to 53 instructions.
-pub(crate) const FILTERS: &[Filter<'_>] = &[
+/// From the empty filter to one of 53 instructions.
+pub const FILTERS: &[Filter<'_>] = &[
     Filter { name: "none", text: "", worst: None },
     Filter { name: "ip", text: "ip", worst: worst(TCP, 200, 201, 9) },
     Filter { name: "udp", text: "udp", worst: worst(UDP, 200, 201, 9) },

@@ -6,7 +6,7 @@ use anyhow::ensure;
 use tapline_profile::Task;
 use tapline_search::Patterns;
 
-use crate::patterns::workload::{Traffic, Workload};
+use crate::payloads::{Traffic, Workload};
 
 /// Payloads in a round, of 1400 to 1500 bytes.
 const PAYLOADS: usize = 64;

@@ -15,8 +15,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Serialize;
 use serde_json::Value;
+use tapline_arena::netns::NEAR;
 use tapline_sys::affinity;
-use tapline_testkit::netns::NEAR;
 
 use super::arena::{Arena, Counters, process_ns};
 use super::programs::{Order, Program, Said, Scratch};

@@ -11,15 +11,15 @@ use std::io::{ErrorKind, Read};
 
 /// Packets in order. Their times are left out: a peer may round them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Answer {
+pub struct Answer {
     /// How many.
-    pub(crate) packets: u64,
+    pub packets: u64,
     /// Of the captured bytes of all.
-    pub(crate) digest: u64,
+    pub digest: u64,
 }
 
 /// Reads a capture in the byte order of this machine, as peers on it write.
-pub(crate) fn read(input: &mut impl Read) -> anyhow::Result<Answer> {
+pub fn read(input: &mut impl Read) -> anyhow::Result<Answer> {
     let mut digest = DefaultHasher::new();
     let magic = word(input)?.context("the output is empty")?;
     let packets = match magic {
@@ -79,8 +79,8 @@ fn need(input: &mut impl Read) -> anyhow::Result<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tapline_arena::traffic::Traffic;
     use tapline_testkit::capture_file::{ETHERNET, Unit, write_pcap, write_pcapng};
-    use tapline_testkit::traffic::Traffic;
 
     #[test]
     fn both_formats_give_the_same_answer() {

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 /// What each thread of a process took so far, in nanoseconds; `None` for a process that is not there, and for a thread that is gone meanwhile.
-pub(crate) fn tasks(pid: u32) -> Vec<Option<u64>> {
+pub fn tasks(pid: u32) -> Vec<Option<u64>> {
     match fs::read_dir(format!("/proc/{pid}/task")) {
         Ok(tasks) => tasks.map(|task| run_time(&task.ok()?.path())).collect(),
         Err(_) => vec![None],
@@ -12,12 +12,12 @@ pub(crate) fn tasks(pid: u32) -> Vec<Option<u64>> {
 }
 
 /// What a thread took so far; `None` if there is no such thread, or the kernel does not tell.
-pub(crate) fn thread(pid: u32) -> Option<u64> {
+pub fn thread(pid: u32) -> Option<u64> {
     run_time(Path::new(&format!("/proc/{pid}")))
 }
 
 /// Threads of the kernel whose names begin so, in ascending order.
-pub(crate) fn kernel_threads(prefix: &str) -> Vec<u32> {
+pub fn kernel_threads(prefix: &str) -> Vec<u32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let is_one = |pid: &u32| {

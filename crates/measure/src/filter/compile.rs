@@ -7,7 +7,7 @@ use anyhow::anyhow;
 use tapline_filter::{Handle, Options, compile, compile_ir};
 use tapline_packet::LinkType;
 
-use crate::measure::median;
+use crate::runs::median;
 
 /// Medians of the times of compiling one text.
 pub(crate) struct Compiling {

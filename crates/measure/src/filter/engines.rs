@@ -3,10 +3,10 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
+use tapline_arena::libpcap::{Libpcap, Oracle};
 use tapline_bpf::Program;
 use tapline_packet::Selection;
 use tapline_sys::usage::thread_time;
-use tapline_testkit::libpcap::{Libpcap, Oracle};
 
 use super::Subject;
 use super::kernel::Kernel;
@@ -14,9 +14,9 @@ use super::packets::Packets;
 
 /// What one packet costs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Cost {
+pub struct Cost {
     /// Nanoseconds of processor time.
-    pub(crate) ns: f64,
+    pub ns: f64,
 }
 
 /// A way to run a filter.
@@ -100,7 +100,7 @@ impl Engine for Interpreter<'_> {
 }
 
 /// The verdicts of an engine that selects from batches.
-pub(crate) fn verdicts(
+pub fn verdicts(
     packets: &Packets,
     mut select: impl FnMut(&tapline_packet::Batch<'_>, &mut Selection),
 ) -> Vec<bool> {
@@ -117,7 +117,7 @@ pub(crate) fn verdicts(
 }
 
 /// Filters all batches once. Gives the number of accepted packets.
-pub(crate) fn select_all(
+pub fn select_all(
     packets: &Packets,
     mut select: impl FnMut(&tapline_packet::Batch<'_>, &mut Selection),
 ) -> usize {
@@ -135,7 +135,7 @@ pub(crate) fn select_all(
 const BETWEEN_LOOKS: Duration = Duration::from_micros(200);
 
 /// Does `round`, which filters `packets` packets, over and over for `time`.
-pub(crate) fn spin(packets: usize, time: Duration, mut round: impl FnMut() -> usize) -> Cost {
+pub fn spin(packets: usize, time: Duration, mut round: impl FnMut() -> usize) -> Cost {
     let warm_up = Instant::now();
     black_box(round());
     let rounds = (BETWEEN_LOOKS.as_nanos() / warm_up.elapsed().as_nanos().max(1)).max(1);

@@ -10,12 +10,13 @@
 //! Every engine's verdicts are compared before anything is measured. Runs of the engines take turns; the median counts.
 
 mod compile;
-pub(crate) mod engines;
+pub mod engines;
 mod kernel;
 #[cfg(feature = "jit")]
 mod native;
-pub(crate) mod packets;
-pub(crate) mod peer;
+pub mod packets;
+mod peer;
+pub use peer::answered;
 mod table;
 
 use std::path::PathBuf;
@@ -23,12 +24,12 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
 use clap::Args;
+use tapline_arena::libpcap::{Libpcap, Oracle, Settings};
 use tapline_filter::{Handle, Options};
 use tapline_packet::LinkType;
-use tapline_testkit::libpcap::{Libpcap, Oracle, Settings};
 
 use crate::filters::{FILTERS, Filter};
-use crate::measure::median;
+use crate::runs::median;
 use compile::Compiling;
 use engines::{Cost, Engine};
 use packets::Packets;
@@ -99,10 +100,12 @@ pub fn run(args: &FilterArgs, runs: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A filter, compiled by both sides.
-pub(crate) struct Subject {
-    pub(crate) ours: tapline_bpf::Program,
-    pub(crate) theirs: Option<Oracle>,
+/// A filter, compiled by Tapline and by libpcap.
+pub struct Subject {
+    /// The program of Tapline's compiler.
+    pub ours: tapline_bpf::Program,
+    /// The program of libpcap's compiler; `None` without libpcap, or if it refuses the text.
+    pub theirs: Option<Oracle>,
 }
 
 /// One engine's costs: the median of its runs, and the best.
@@ -116,7 +119,11 @@ pub(crate) struct Series {
 }
 
 impl Subject {
-    pub(crate) fn new(text: &str) -> anyhow::Result<Subject> {
+    /// Compiles `text` for Ethernet.
+    ///
+    /// # Errors
+    /// If Tapline's compiler refuses the text.
+    pub fn new(text: &str) -> anyhow::Result<Subject> {
         // Without libpcap, or where it knows no such filter, our engines are measured alone.
         let theirs = Libpcap::get().ok().and_then(|pcap| pcap.compile(text, Settings::new(1)).ok());
         Subject::beside(text, theirs.as_ref())

@@ -1,14 +1,13 @@
-//! Payloads and patterns, made of a seed.
+//! Payloads and patterns for searching, from a seed: the same ones in every run.
 
-use super::numbered;
 use std::collections::BTreeSet;
+use tapline_arena::random::Random;
 use tapline_search::{Pattern, Patterns};
-use tapline_testkit::random::Random;
 
-/// What patterns and payloads have to do with each other.
+/// How patterns and payloads relate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Traffic {
-    /// Nothing matches.
+pub enum Traffic {
+    /// No pattern occurs in any payload.
     Miss,
     /// One pattern is planted in each payload.
     Match,
@@ -17,7 +16,8 @@ pub(crate) enum Traffic {
 }
 
 impl Traffic {
-    pub(crate) fn name(self) -> &'static str {
+    /// Name in reports: `miss`, `match` or `alike`.
+    pub fn name(self) -> &'static str {
         match self {
             Traffic::Miss => "miss",
             Traffic::Match => "match",
@@ -26,14 +26,19 @@ impl Traffic {
     }
 }
 
-pub(crate) struct Workload {
-    pub(crate) traffic: Traffic,
-    pub(crate) patterns: Vec<Pattern>,
-    pub(crate) payloads: Vec<Vec<u8>>,
+/// Patterns, and payloads to search for them.
+pub struct Workload {
+    /// How the two relate.
+    pub traffic: Traffic,
+    /// The patterns, numbered from 0 in ascending order of their bytes.
+    pub patterns: Vec<Pattern>,
+    /// Payloads of 1400 to 1500 bytes; text and random bytes alternate.
+    pub payloads: Vec<Vec<u8>>,
 }
 
 impl Workload {
-    pub(crate) fn new(count: usize, traffic: Traffic, payloads: usize, nocase: bool) -> Workload {
+    /// `count` patterns and `payloads` payloads; with `nocase` all patterns ignore case.
+    pub fn new(count: usize, traffic: Traffic, payloads: usize, nocase: bool) -> Workload {
         let mut random = Random::new(1);
         let mut payloads: Vec<Vec<u8>> = (0..payloads).map(|index| payload(&mut random, index)).collect();
         let mut bytes = patterns(&mut random, count, traffic, &payloads, nocase);
@@ -44,7 +49,8 @@ impl Workload {
         Workload { traffic, patterns: numbered(bytes, nocase), payloads }
     }
 
-    pub(crate) fn bytes(&self) -> usize {
+    /// Length of all payloads together, in bytes.
+    pub fn bytes(&self) -> usize {
         self.payloads.iter().map(Vec::len).sum()
     }
 }
@@ -382,3 +388,8 @@ const WORDS: &[&str] = &[
     "user",
     "name",
 ];
+
+/// Patterns of these bytes, numbered from 0.
+pub fn numbered(bytes: Vec<Vec<u8>>, nocase: bool) -> Vec<Pattern> {
+    bytes.into_iter().zip(0..).map(|(bytes, id)| Pattern { id, bytes, nocase }).collect()
+}

@@ -7,7 +7,7 @@ use super::limit::Limit;
 use super::programs::Program;
 use super::trial::Outcome;
 use super::workload::{Case, Workload};
-use crate::measure::median;
+use crate::runs::median;
 
 /// All of it; what `--json` writes.
 #[derive(Clone, Debug, Serialize)]

@@ -7,26 +7,26 @@ use tapline_sys::usage::CpuTime;
 
 /// One run of one peer.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Run {
+pub struct Run {
     /// User and system time.
-    pub(crate) cpu: Duration,
+    pub cpu: Duration,
     /// From start to end.
-    pub(crate) wall: Duration,
+    pub wall: Duration,
     /// Packets it handled.
-    pub(crate) packets: u64,
+    pub packets: u64,
     /// Packets that were offered and that it does not have.
-    pub(crate) lost: u64,
+    pub lost: u64,
 }
 
 impl Run {
     /// Processor time for each packet, in nanoseconds.
-    pub(crate) fn cpu_ns_per_packet(&self) -> f64 {
+    pub fn cpu_ns_per_packet(&self) -> f64 {
         self.cpu.as_nanos() as f64 / self.packets.max(1) as f64
     }
 }
 
 /// Runs a command to its end, its output thrown away, and measures it.
-pub(crate) fn run(command: &mut Command, packets: u64) -> anyhow::Result<Run> {
+pub fn run(command: &mut Command, packets: u64) -> anyhow::Result<Run> {
     let start = Instant::now();
     let child = start_quietly(command)?;
     let cpu = reap(child, command)?;
@@ -34,7 +34,7 @@ pub(crate) fn run(command: &mut Command, packets: u64) -> anyhow::Result<Run> {
 }
 
 /// Starts a command without input and output; its messages are kept for [`reap`].
-pub(crate) fn start_quietly(command: &mut Command) -> anyhow::Result<Child> {
+pub fn start_quietly(command: &mut Command) -> anyhow::Result<Child> {
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -46,7 +46,7 @@ pub(crate) fn start_quietly(command: &mut Command) -> anyhow::Result<Child> {
 /// Waits for a child to end and says what processor time it took.
 ///
 /// The kernel adds a child's time to ours when it is waited for, so no other child may be waited for meanwhile.
-pub(crate) fn reap(child: Child, command: &Command) -> anyhow::Result<Duration> {
+pub fn reap(child: Child, command: &Command) -> anyhow::Result<Duration> {
     let before = CpuTime::of_children();
     let output = child.wait_with_output()?;
     let cpu = CpuTime::of_children().since(before).total();
@@ -57,7 +57,7 @@ pub(crate) fn reap(child: Child, command: &Command) -> anyhow::Result<Duration> 
 }
 
 /// The middle value; the mean of the two middle ones if their number is even. 0 of nothing.
-pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
+pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
     match (sorted.len(), sorted.len() / 2) {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tapline_testkit::libpcap::Libpcap;
-use tapline_testkit::netns::has_program;
+use tapline_arena::libpcap::Libpcap;
+use tapline_arena::netns::has_program;
 
 use super::workload::Case;
 

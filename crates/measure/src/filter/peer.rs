@@ -13,9 +13,9 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use tapline_testkit::libpcap::{Libpcap, Oracle, RawInsn, Settings};
+use tapline_arena::libpcap::{Libpcap, Oracle, RawInsn, Settings};
 
-use crate::measure::median;
+use crate::runs::median;
 
 /// Set in the child's environment: how many times to compile.
 const PEER: &str = "TAPLINE_BENCH_PEER";
@@ -80,7 +80,7 @@ impl Peer {
 }
 
 /// In the child: answers, and is true. Elsewhere nothing happens.
-pub(crate) fn answered() -> anyhow::Result<bool> {
+pub fn answered() -> anyhow::Result<bool> {
     let Some(runs) = std::env::var_os(PEER) else { return Ok(false) };
     let runs = runs.to_str().and_then(|runs| runs.parse().ok()).unwrap_or(1);
     let mut text = String::new();
