@@ -17,6 +17,7 @@ use jiff::{Timestamp as Moment, ToSpan};
 use tapline_packet::Timestamp;
 
 use crate::args::parse_duration;
+use crate::session::clock;
 
 /// What a moment is told in.
 #[derive(Clone, Debug)]
@@ -30,7 +31,7 @@ pub(crate) struct Clock {
 impl Clock {
     /// Now, by local time.
     pub(crate) fn local() -> Clock {
-        Clock { now: crate::capture::clock(), zone: TimeZone::system() }
+        Clock { now: clock(), zone: TimeZone::system() }
     }
 
     /// The moment that `text` says; `+5m` is counted from `from`.

@@ -13,13 +13,12 @@ use tapline_graph::{Control, StampTicks, Stamped};
 use tapline_packet::{Interface, LinkType};
 use tapline_profile::StampMode;
 
+use super::args::{CaptureArgs, DirectionArg};
 use super::filtering::Filtering;
 use super::{outputs, snap_len};
-use crate::args::{CaptureArgs, DirectionArg};
-use crate::flows::plain;
+use crate::files::{self, announcement};
 use crate::live::{self, Live, link_type_text};
-use crate::store;
-use crate::stream::{self, Stream};
+use crate::stored;
 
 /// Opened sources, one for each worker, and what people should know about them.
 pub(super) struct Input {
@@ -34,8 +33,8 @@ pub(super) struct Input {
 pub(super) fn open(args: &CaptureArgs, filtering: &Arc<Filtering>, control: &Arc<Control>) -> Result<Input> {
     match args.read.as_slice() {
         [] => open_live(args, filtering),
-        [name] if store::directory(name).is_some() => open_store(args, name, filtering),
-        names if names.iter().any(|name| store::directory(name).is_some()) => {
+        [name] if stored::directory(name).is_some() => open_store(args, name, filtering),
+        names if names.iter().any(|name| stored::directory(name).is_some()) => {
             bail!("a store is read alone: leave the other files out")
         }
         _ => open_files(args, control),
@@ -44,8 +43,8 @@ pub(super) fn open(args: &CaptureArgs, filtering: &Arc<Filtering>, control: &Arc
 
 /// The packets of a store.
 fn open_store(args: &CaptureArgs, name: &Path, filtering: &Filtering) -> Result<Input> {
-    let directory = store::directory(name).context("no store was named")?;
-    let (input, report) = store::open(&directory, args.window, filtering.text(), args.language)?;
+    let directory = stored::directory(name).context("no store was named")?;
+    let (input, report) = stored::open(&directory, args.window, filtering.text(), args.language)?;
     check_link_type(args, input.interfaces().iter())?;
     let announcements = vec![format!("reading from the store {}", directory.display())];
     Ok(Input { sources: vec![Box::new(input)], announcements, is_live: false, search: Some(report) })
@@ -60,7 +59,7 @@ fn open_files(args: &CaptureArgs, control: &Arc<Control>) -> Result<Input> {
     if args.workers > 1 {
         bail!("--workers is for live captures: files are read by one thread");
     }
-    let files = args.read.iter().map(|path| open_file(path, control)).collect::<Result<Vec<_>>>()?;
+    let files = args.read.iter().map(|path| files::open(path, control)).collect::<Result<Vec<_>>>()?;
     check_link_type(args, files.iter().flat_map(FileSource::interfaces))?;
     let announcements = files.iter().map(announcement).collect();
     let order = if args.merge { Order::Time } else { Order::Given };
@@ -70,29 +69,6 @@ fn open_files(args: &CaptureArgs, control: &Arc<Control>) -> Result<Input> {
         is_live: false,
         search: None,
     })
-}
-
-pub(crate) fn open_file(path: &Path, control: &Arc<Control>) -> Result<FileSource> {
-    if path.as_os_str() == "-" {
-        let input = Stream::standard_input(Arc::clone(control))?;
-        return Ok(FileInput::open_stream(Box::new(input), "standard input")?);
-    }
-    if stream::is_stream(path) {
-        let name = path.display().to_string();
-        let input = Stream::open(path, Arc::clone(control)).with_context(|| format!("cannot open {name}"))?;
-        return Ok(FileInput::open_stream(Box::new(input), &name)?);
-    }
-    Ok(FileInput::open_file(path)?)
-}
-
-pub(crate) fn announcement(file: &FileSource) -> String {
-    let packed = file.compression().map_or(String::new(), |compression| format!(", {}", compression.name()));
-    let link_types = match file.interfaces() {
-        [] => String::new(),
-        [only] => format!(", {}", link_type_text(only.link_type)),
-        several => format!(", {} interfaces", several.len()),
-    };
-    format!("reading from {} ({}{packed}){link_types}", plain(file.name()), file.format_name())
 }
 
 /// Whether all interfaces have the link type that -y asks for. No interface of Linux offers more than one.

@@ -9,9 +9,10 @@ use clap::Args;
 use tapline_store::RecorderSettings;
 use tapline_sys::disk;
 
-use super::named;
-use crate::args::{CaptureArgs, LanguageArgs, SNAP_LEN, parse_duration};
+use crate::args::{LanguageArgs, SNAP_LEN, parse_duration};
+use crate::capture::{self, CaptureArgs};
 use crate::live::{TapArgs, XdpArgs};
+use crate::stored::named;
 
 pub(crate) const RECORD_EXAMPLES: &str = "\
 Examples:
@@ -123,7 +124,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<ExitCode> {
         filter: args.filter.clone(),
         ..CaptureArgs::without_arguments()
     };
-    crate::capture::run(&capture)
+    capture::run(&capture)
 }
 
 fn settings(args: &RecordArgs) -> Result<RecorderSettings> {
