@@ -9,6 +9,7 @@
 mod engines;
 mod ring;
 mod tap;
+mod wire;
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -48,6 +49,7 @@ pub const LAWS: &[Law] = &[
     Law { name: "packet_text", check: packet_text, seeds: packet_seeds },
     Law { name: "packet_json", check: packet_json, seeds: packet_seeds },
     Law { name: "flows", check: flows, seeds: flows_seeds },
+    Law { name: "wire", check: wire, seeds: wire::wire_seeds },
     Law { name: "pattern_search", check: pattern_search, seeds: pattern_search_seeds },
     Law { name: "ring_writer", check: ring_writer, seeds: ring::ring_writer_seeds },
     Law { name: "ring_reader", check: ring_reader, seeds: ring::ring_reader_seeds },
@@ -118,6 +120,7 @@ impl Read for Trickle {
 pub use engines::engines;
 pub use ring::{ring_reader, ring_writer};
 pub use tap::tap_socket;
+pub use wire::wire;
 
 /// What is said of filters that are proven to reject every packet.
 const NEVER: &str = "expression rejects all packets";

@@ -1,4 +1,4 @@
-//! The hello of TLS in QUIC: what the client says in its Initial packets, whose keys anybody can derive.
+//! Initial packets of QUIC, which carry the client's hello under keys that everybody can derive.
 //!
 //! ```text
 //! datagram    packet | packet | ...
@@ -6,8 +6,9 @@
 //! frames      CRYPTO: offset | length | a piece of the handshake; others between them, in any order
 //! ```
 //!
-//! The keys follow from the identifier that the client chose for the server, which stands in the packets of its first flight, and they stay when the
-//! server has chosen another one; they change after a Retry. A packet that does not open with them is somebody else's, or no QUIC.
+//! The keys follow from the connection ID that the client chose for the server. It stands in the packets of the client's
+//! first flight. The keys stay when the server has chosen another ID, and change after a Retry. A packet that does not
+//! open with them comes from the server, or is no QUIC.
 //!
 //! Sources: RFC 9000, 16 (numbers), 17.2 (packets), 19 (frames); RFC 9001, 5 (keys and protection); RFC 9369 (version 2).
 
@@ -18,19 +19,22 @@ use aes_gcm::{Aes128Gcm, KeyInit, Nonce, Tag};
 use hkdf::Hkdf;
 use sha2::Sha256;
 
-use super::bytes::Bytes;
+use crate::bytes::ByteReader;
 
-/// Pieces of a handshake that are taken of one packet: Chrome sends about ten.
+/// Most CRYPTO frames that are read of one packet: Chrome sends about ten.
 const PIECES: usize = 64;
 const ID_MAX: usize = 20;
 const TAG_LEN: usize = 16;
-/// Bytes that the mask of the header is made of.
+/// Bytes that the mask of the header is made of (RFC 9001, 5.4.2).
 const SAMPLE_LEN: usize = 16;
+
+/// Version 2 on the wire (RFC 9369, 3.1).
+pub const VERSION_2: u32 = 0x6b33_43cf;
 
 /// What differs between versions.
 struct Version {
     salt: [u8; 20],
-    /// Of the type of a packet: Initial, and Retry, which has no length.
+    /// Packet types: Initial, and Retry, which has no length.
     initial: u8,
     retry: u8,
     key: &'static str,
@@ -62,29 +66,31 @@ fn version(datagram: &[u8]) -> Option<&'static Version> {
     match u32::from_be_bytes(number) {
         _ if first & 0xc0 != 0xc0 => None,
         1 => Some(&V1),
-        0x6b33_43cf => Some(&V2),
+        VERSION_2 => Some(&V2),
         _ => None,
     }
 }
 
-/// Whether a datagram begins with a long header of versions 1 or 2.
-pub(super) fn is_quic(datagram: &[u8]) -> bool {
+/// Whether a datagram begins with a long header of version 1 or 2.
+pub fn has_long_header(datagram: &[u8]) -> bool {
     version(datagram).is_some()
 }
 
-/// The identifier that keys follow from; empty as long as no packet opened.
+/// The connection ID that the keys of a connection follow from, 0 to 20 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Id {
+pub struct ConnectionId {
     bytes: [u8; ID_MAX],
     len: u8,
 }
 
-impl Id {
-    pub(super) const NONE: Id = Id { bytes: [0; ID_MAX], len: 0 };
+impl ConnectionId {
+    /// The ID of a connection of which no packet opened yet.
+    pub const NONE: ConnectionId = ConnectionId { bytes: [0; ID_MAX], len: 0 };
 
-    fn of(bytes: &[u8]) -> Id {
-        let mut id = Id { len: bytes.len().min(ID_MAX) as u8, ..Id::NONE };
-        id.bytes[..id.len.into()].copy_from_slice(&bytes[..id.len.into()]);
+    fn new(bytes: &[u8]) -> ConnectionId {
+        let len = bytes.len().min(ID_MAX);
+        let mut id = ConnectionId { len: len as u8, ..ConnectionId::NONE };
+        id.bytes[..len].copy_from_slice(&bytes[..len]);
         id
     }
 
@@ -93,13 +99,19 @@ impl Id {
     }
 }
 
-/// Opens the Initial packets of a client in a datagram, and tells the pieces of its handshake by their offsets, in ascending order within a packet.
-/// `id` is what the packets before it opened with, and becomes what these did.
-pub(super) fn read(datagram: &[u8], id: &mut Id, scratch: &mut Vec<u8>, piece: &mut dyn FnMut(u32, &[u8])) {
+/// Opens the Initial packets of a client in a datagram, and gives `piece` the bytes of their CRYPTO frames with their
+/// offsets in the handshake, in ascending order within a packet. `id` is the connection ID with which earlier packets of
+/// the connection opened, and is set to that with which these did. `scratch` takes one opened packet at a time.
+pub fn decrypt_initials(
+    datagram: &[u8],
+    id: &mut ConnectionId,
+    scratch: &mut Vec<u8>,
+    piece: &mut dyn FnMut(u32, &[u8]),
+) {
     let mut rest = datagram;
     // Each packet has a header, so that there are fewer of them than bytes.
     while let Some((packet, next)) = Packet::split(rest) {
-        let own = Id::of(packet.id);
+        let own = ConnectionId::new(packet.id);
         let ids = [*id, own].into_iter().skip(usize::from(*id == own || id.len == 0));
         let mut opened = ids.filter(|id| packet.is_initial && packet.open(id.bytes(), scratch).is_some());
         if let Some(key) = opened.next() {
@@ -122,14 +134,14 @@ struct Packet<'d> {
 }
 
 impl<'d> Packet<'d> {
-    /// The first packet, and what is behind it; none if it was not captured whole.
+    /// The first packet and the bytes behind it; `None` if the packet was not captured whole.
     fn split(datagram: &'d [u8]) -> Option<(Packet<'d>, &'d [u8])> {
         let version = version(datagram)?;
         let kind = datagram[0] >> 4 & 3;
         if kind == version.retry {
             return None;
         }
-        let mut reader = Bytes(&datagram[5..]);
+        let mut reader = ByteReader(&datagram[5..]);
         let id = reader.id()?;
         reader.id()?;
         let is_initial = kind == version.initial;
@@ -144,7 +156,7 @@ impl<'d> Packet<'d> {
         Some((Packet { version, is_initial, id, bytes, number_at }, rest))
     }
 
-    /// Puts its frames into `plain`, if a client sealed it with the keys of this identifier.
+    /// Puts the packet's frames into `plain`, if a client sealed it with the keys of this connection ID.
     fn open(&self, id: &[u8], plain: &mut Vec<u8>) -> Option<()> {
         let Packet { version, bytes, number_at, .. } = *self;
         let sample = bytes.get(number_at + 4..)?.first_chunk::<SAMPLE_LEN>()?;
@@ -190,11 +202,11 @@ fn expand<const N: usize>(secret: &Hkdf<Sha256>, label: &str) -> Option<[u8; N]>
     Some(out)
 }
 
-/// Tells the pieces of the handshake among frames, as far as these are known.
+/// Gives `piece` the bytes of CRYPTO frames, up to the first frame that is not one of an Initial packet.
 fn pieces(frames: &[u8], piece: &mut dyn FnMut(u32, &[u8])) {
     let mut found: [(u32, &[u8]); PIECES] = [(0, &[]); PIECES];
     let mut count = 0;
-    let mut reader = Bytes(frames);
+    let mut reader = ByteReader(frames);
     while let Some(frame) = reader.frame() {
         let Frame::Crypto(offset, bytes) = frame else { continue };
         let Some(place) = found.get_mut(count) else { break };
@@ -205,33 +217,33 @@ fn pieces(frames: &[u8], piece: &mut dyn FnMut(u32, &[u8])) {
     found[..count].iter().for_each(|(offset, bytes)| piece(*offset, bytes));
 }
 
-/// What may stand in an Initial packet.
+/// A frame of an Initial packet (RFC 9000, 12.4).
 enum Frame<'d> {
-    /// A piece of the handshake, and its place.
+    /// Bytes of the handshake, and their offset.
     Crypto(u32, &'d [u8]),
     Other,
 }
 
-impl<'d> Bytes<'d> {
-    /// A connection's identifier behind its length.
+impl<'d> ByteReader<'d> {
+    /// A connection ID behind its length.
     fn id(&mut self) -> Option<&'d [u8]> {
-        self.short().filter(|id| id.len() <= ID_MAX)
+        self.vector8().filter(|id| id.len() <= ID_MAX)
     }
 
-    /// A number whose first two bits are its length: 1, 2, 4 or 8 bytes.
+    /// An integer whose first two bits are its length: 1, 2, 4 or 8 bytes (RFC 9000, 16).
     fn number(&mut self) -> Option<u64> {
-        let first = self.byte()?;
+        let first = self.u8()?;
         let rest = self.take((1 << (first >> 6)) - 1)?;
         Some(rest.iter().fold(u64::from(first & 0x3f), |number, byte| number << 8 | u64::from(*byte)))
     }
 
-    /// The next frame; none behind the last, or if it is not for Initial packets.
+    /// The next frame; `None` behind the last one and for frames that Initial packets do not have.
     fn frame(&mut self) -> Option<Frame<'d>> {
         let kind = self.number()?;
         match kind {
             // PADDING, PING.
             0 | 1 => {}
-            // ACK: the largest, the delay, ranges, and with 3 what congestion was told.
+            // ACK: the largest, the delay, ranges; with 3 also three counts of ECN.
             2 | 3 => {
                 let [_, _, ranges, _] = self.numbers()?;
                 for _ in 0..ranges {
@@ -271,7 +283,7 @@ impl<'d> Bytes<'d> {
 mod tests {
     use super::*;
 
-    /// The identifier of the examples in both documents.
+    /// The connection ID of the examples in both RFCs.
     const ID: [u8; 8] = [0x83, 0x94, 0xc8, 0xf0, 0x3e, 0x51, 0x57, 0x08];
 
     fn hexadecimal(bytes: &[u8]) -> String {
@@ -315,7 +327,7 @@ mod tests {
         sealed_to(&ID, version, wire, number, frames)
     }
 
-    /// An Initial packet as a client seals it, to a server by this identifier.
+    /// An Initial packet as a client seals it, to a server by this connection ID.
     fn sealed_to(to: &[u8; 8], version: &Version, wire: u32, number: u8, frames: &[u8]) -> Vec<u8> {
         let secret = client_secret(version, &ID).unwrap();
         let frames = [frames, &[0; 1000]].concat();
@@ -341,13 +353,15 @@ mod tests {
 
     fn pieces_of(datagram: &[u8]) -> Vec<(u32, Vec<u8>)> {
         let mut pieces = Vec::new();
-        let mut id = Id::NONE;
-        read(datagram, &mut id, &mut Vec::new(), &mut |offset, bytes| pieces.push((offset, bytes.to_vec())));
+        let mut id = ConnectionId::NONE;
+        decrypt_initials(datagram, &mut id, &mut Vec::new(), &mut |offset, bytes| {
+            pieces.push((offset, bytes.to_vec()))
+        });
         pieces
     }
 
     #[test]
-    fn pieces_come_in_order_whatever_stands_between_them() {
+    fn crypto_frames_come_in_order() {
         let ack = [&[2][..], &[5, 0, 1, 0, 2, 3]].concat();
         let frames = [crypto(300, b"later"), ack, vec![1, 0, 0], crypto(0, b"first")].concat();
         for (version, wire) in [(&V1, 1), (&V2, 0x6b33_43cf)] {
@@ -361,25 +375,25 @@ mod tests {
         }
     }
 
-    /// Keys stay those of the identifier that the client chose, until a Retry gives it another one to begin with.
+    /// Keys stay those of the first connection ID, until a Retry gives the client another one to begin with.
     #[test]
-    fn keys_outlive_the_first_identifier() {
-        let mut id = Id::NONE;
+    fn keys_outlive_the_first_connection_id() {
+        let mut id = ConnectionId::NONE;
         let mut count_of = |packet: &[u8]| {
             let mut count = 0;
-            read(packet, &mut id, &mut Vec::new(), &mut |_, _| count += 1);
+            decrypt_initials(packet, &mut id, &mut Vec::new(), &mut |_, _| count += 1);
             count
         };
         let frames = crypto(0, b"hello");
         let answered = sealed_to(&[7; 8], &V1, 1, 2, &frames);
-        assert_eq!(count_of(&answered), 0, "nobody knows the keys");
+        assert_eq!(count_of(&answered), 0, "its keys are not known");
         assert_eq!(count_of(&sealed(&V1, 1, 0, &frames)), 1);
         assert_eq!(count_of(&answered), 1);
-        assert_eq!(id, Id::of(&ID));
+        assert_eq!(id, ConnectionId::new(&ID));
     }
 
     #[test]
-    fn what_does_not_open_tells_nothing() {
+    fn packets_that_do_not_open_give_nothing() {
         let packet = sealed(&V1, 1, 0, &crypto(0, b"hello"));
         for at in 0..packet.len() {
             let mut other = packet.clone();
@@ -389,7 +403,7 @@ mod tests {
         }
     }
 
-    /// Bytes of chance, of which some are those that frames and packets begin with.
+    /// Random bytes, many of them such as frames and packets begin with.
     #[test]
     fn any_bytes_are_read() {
         let mut random = tapline_testkit::random::Random::new(9);
@@ -407,17 +421,17 @@ mod tests {
                 last = offset;
             });
             let datagram = [&[0xc0 | bytes.len() as u8, 0, 0, 0, 1], &bytes[..]].concat();
-            assert_eq!(pieces_of(&datagram), [], "nobody sealed it");
+            assert_eq!(pieces_of(&datagram), [], "its tag is random");
         }
     }
 
     #[test]
-    fn frames_of_strangers_end_somewhere() {
+    fn hostile_frames_end() {
         // Ranges of an acknowledgement that are not there; a piece beyond its packet.
         for frames in
             [&[2, 0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0][..], &[6, 0, 0x7f, 0xff, 1], &[9]]
         {
-            let mut reader = Bytes(frames);
+            let mut reader = ByteReader(frames);
             assert!(reader.frame().is_none(), "{frames:?}");
         }
         let many = (0..200).flat_map(|offset| crypto(offset, b"x")).collect::<Vec<_>>();
