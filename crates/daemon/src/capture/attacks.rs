@@ -4,8 +4,9 @@ use std::cell::Cell;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
+use tapline_bpf::code;
+use tapline_bpf::code;
 use tapline_capture::{Advance, Error as CaptureError};
-use tapline_filter::bpf::code;
 use tapline_packet::{Batch, Meta, Record};
 use tapline_ring::{Place as Counted, Policy, Reader};
 use tapline_sys::usage;

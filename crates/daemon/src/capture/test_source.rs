@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use tapline_bpf::Program;
 use tapline_capture::{Advance, Error, InterfaceAccount, Source};
-use tapline_filter::bpf::Program;
-use tapline_filter::set::Accept;
+use tapline_filterset::Accept;
 use tapline_packet::{Batch, Checksum, Interface, LinkType, Meta, Packet, Record, Timestamp};
 
 /// The most packets of a batch.

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use tapline_bpf::Program;
 use tapline_filter::Options;
-use tapline_filter::bpf::Program;
-use tapline_filter::set::{Accept, Filter};
+use tapline_filterset::{Accept, Filter};
 #[cfg(feature = "jit")]
 use tapline_packet::{Meta, Packet};
 

@@ -1,7 +1,7 @@
 //! The kernel's filter: the union of what readers and the history want. The rest is not even lent.
 
+use tapline_bpf::Program;
 use tapline_capture::Source;
-use tapline_filter::bpf::Program;
 
 use crate::union::{self, Asked};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 use std::time::Duration;
 
-use tapline_filter::set::Filter;
+use tapline_filterset::Filter;
 use tapline_ring::{ReaderParts, ReaderSpec, Start};
 use tapline_tap::protocol::ReaderCounts;
 

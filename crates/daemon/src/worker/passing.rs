@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use tapline_capture::Source;
-use tapline_filter::set::Matches;
+use tapline_filterset::Matches;
 use tapline_packet::{Batch, Selection};
 use tapline_sys::{clock, usage};
 

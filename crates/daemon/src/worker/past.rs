@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tapline_filter::set::{Filter, FilterSet, Matches, Mode};
+use tapline_filterset::{Filter, FilterSet, Matches, Mode};
 use tapline_packet::{BATCH_MAX, Batch, Meta, Record, Selection};
 use tapline_ring::{Held, Replay, Writer};
 use tapline_sys::{clock, usage};

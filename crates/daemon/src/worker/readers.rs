@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tapline_filter::set::{Filter, FilterId, FilterSet, Mode};
+use tapline_filterset::{Filter, FilterId, FilterSet, Mode};
 use tapline_packet::Selection;
 use tapline_ring::{Departed, Policy, ReaderId, ReaderParts, Standing, Start};
 use tapline_sys::clock;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use tapline_capture::{Account, Balance, OutputAccount};
 
-use tapline_filter::bpf::{Insn, Program};
+use tapline_bpf::{Insn, Program};
 use tapline_packet::{LinkType, Meta, Timestamp};
 use tapline_profile::Meters;
 
