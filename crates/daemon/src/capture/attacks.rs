@@ -5,7 +5,6 @@ use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use tapline_bpf::code;
-use tapline_bpf::code;
 use tapline_capture::{Advance, Error as CaptureError};
 use tapline_packet::{Batch, Meta, Record};
 use tapline_ring::{Place as Counted, Policy, Reader};
