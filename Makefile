@@ -29,11 +29,6 @@ test: test-tools
 	$(CARGO) test --locked -p tapline-graph --lib without_the_feature
 	$(CARGO) test --release --locked -p tapline-filter -p tapline-jit --lib
 	$(CARGO) test --release --locked -p tapline-filter -p tapline-jit --test it -- fpl passes graphs
-	@if ldconfig -p 2>/dev/null | grep -q 'libhs\.so '; then \
-		$(CARGO) test --locked -p tapline-search --features vectorscan; \
-	else \
-		echo "skipped: tapline-search with vectorscan needs libvectorscan-dev"; \
-	fi
 
 test-tools:
 	@bash scripts/test-tools.sh
@@ -47,7 +42,6 @@ lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked --features tapline-cli/parquet -- -D warnings
 	$(CARGO) clippy -p tapline-flow -p tapline-graph --all-targets --locked -- -D warnings
-	$(CARGO) clippy -p tapline-search --features vectorscan --all-targets --locked -- -D warnings
 
 bench:
 	$(CARGO) build --release --locked --bins
