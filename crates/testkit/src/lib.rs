@@ -5,6 +5,7 @@
 //!        --> stock, layers, gallery, sample         packets of real and made captures
 //! libpcap, ebpf, flow_meter                         oracles: what another implementation answers
 //! capture_file                                      pcap and pcapng files, written and read by other code than the product's
+//! own_process                                       a test in a process of its own
 //! ```
 //!
 //! No crate of the product depends on this one, which a test over the manifests holds. Network namespaces, traffic and the loader of
@@ -22,6 +23,7 @@ pub mod forms;
 pub mod fpl;
 pub mod gallery;
 pub mod layers;
+pub mod own_process;
 pub mod programs;
 pub mod sample;
 pub mod stock;

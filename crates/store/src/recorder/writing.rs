@@ -1,7 +1,7 @@
 //! The thread that writes: chunks to segments, indexes beside them.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,12 +17,10 @@ use super::{RecorderSettings, Totals};
 use crate::catalog::{Catalog, check_segment_len};
 use crate::chunk::{self, ChunkBuilder, ChunkHead, is_intact};
 use crate::error::Error;
-use crate::index::{self, Builder, ChunkRow, Summary};
+use crate::index::{self, Builder, Contents, rollup};
 use crate::layout::{PAGE_LEN, Paths, SEGMENT_LEN_DEFAULT, SLOT_LEN, filler, gap};
 use crate::walk::{Found, Walk};
 
-/// The index has at most this part of a segment: one in two hundred.
-const INDEX_SHARE: u64 = 200;
 /// How often old segments are looked for, in nanoseconds.
 const EXPIRE_EVERY_NS: i64 = 60_000_000_000;
 
@@ -98,8 +96,7 @@ pub(super) struct Writing {
     file: File,
     path: PathBuf,
     /// Chunks of the segment.
-    rows: Vec<ChunkRow>,
-    summary: Summary,
+    contents: Contents,
     /// The last chunk of the store: its number and hash.
     last: (u64, [u8; 32]),
     /// Bytes of the segment up to which fillers or chunks stand in the current slot.
@@ -111,6 +108,8 @@ pub(super) struct Writing {
     /// Received and lost packets that a chunk told of which could not be written.
     untold: (u64, u64),
     is_unsynced: bool,
+    /// The segment was sealed and there was no next one yet: chunks are for that.
+    is_full: bool,
     keep_ns: Option<i64>,
     expired: Timestamp,
     progress: Arc<Progress>,
@@ -156,18 +155,19 @@ impl Writing {
         let lock = lock.map_or_else(|| take_lock(&paths), Ok)?;
         let segment_len = catalog.segment_len();
         let mut segments = Segments::open(catalog, settings.size)?;
-        let index_len = (segment_len / INDEX_SHARE) as usize;
         let progress = Arc::new(Progress::default());
-        let mut builder = Builder::new(index_len);
+        let mut builder = Builder::new(segment_len, settings.index);
         for number in segments.without_index() {
             let restored = Restored::read(&segments, number, &mut builder)?;
-            restored.seal(&segments, number, &mut builder)?;
+            restored.seal(&segments, number, &builder)?;
             progress.tell(format!("segment {number} had no index: made again from its chunks"));
             builder.clear();
         }
         let newest = segments.newest();
         let going_on = newest.map(|number| Restored::read(&segments, number, &mut builder)).transpose()?;
-        let mut at = going_on.as_ref().map_or(segment_len, |found| found.end);
+        // One in which no chunk is whole was begun when power failed, and begins again.
+        let end = |found: &Restored| if found.contents.summary.chunks == 0 { 0 } else { found.end };
+        let mut at = going_on.as_ref().map_or(segment_len, end);
         let last = match going_on.as_ref().map(|found| found.last) {
             Some(last) if last.0 > 0 => last,
             _ => segments.last_chunk().unwrap_or((0, [0; 32])),
@@ -179,18 +179,20 @@ impl Writing {
                 progress.tell(format!("segment {number}: {damaged} damaged chunks or places were found"));
             }
             if at < segment_len {
-                state = Some((number, segments.go_on(number, at)?, restored.rows, restored.summary));
+                state = Some((number, segments.go_on(number, at)?, restored.contents));
             } else {
-                restored.seal(&segments, number, &mut builder)?;
+                restored.seal(&segments, number, &builder)?;
                 builder.clear();
             }
         }
-        let (number, file, rows, summary) = match state {
+        let mut recycled = None;
+        let (number, file, contents) = match state {
             Some(state) => state,
             None => {
                 at = 0;
-                let Fresh { number, file, .. } = segments.next()?;
-                (number, file, Vec::new(), Summary::default())
+                let fresh = segments.next()?;
+                recycled = fresh.recycled;
+                (fresh.number, fresh.file, Contents::new(segment_len))
             }
         };
         let log = segments.catalog().paths.log();
@@ -199,14 +201,14 @@ impl Writing {
             number,
             file,
             path,
-            rows,
-            summary,
+            contents,
             last,
             filled: at,
             end: at,
             dropped: 0,
             untold: (0, 0),
             is_unsynced: false,
+            is_full: false,
             keep_ns: settings.keep_ns,
             expired: now,
             progress,
@@ -215,9 +217,20 @@ impl Writing {
             _lock: lock,
             segments,
         };
+        if let Some(old) = recycled {
+            add(&writing.progress.recycled, 1);
+            writing.note("recycled", old);
+        }
         writing.note("begun", number);
         add(&writing.progress.segments, 1);
-        Ok(Begun { writing, segment_len, at, is_made, index: builder, spare: Builder::new(index_len) })
+        Ok(Begun {
+            writing,
+            segment_len,
+            at,
+            is_made,
+            index: builder,
+            spare: Builder::new(segment_len, settings.index),
+        })
     }
 
     pub(super) fn progress(&self) -> Arc<Progress> {
@@ -239,15 +252,15 @@ impl Writing {
                     let _ = buffers.try_send(buffer);
                 }
                 Job::Seal { mut index } => {
-                    self.seal(&mut index);
+                    self.seal(&index);
                     index.clear();
                     let _ = indexes.try_send(index);
-                    self.next_segment();
+                    self.is_full = !self.next_segment();
                 }
                 Job::Sync { now } => self.sync(now),
-                Job::Finish { mut index, now } => {
+                Job::Finish { index, now } => {
                     self.sync(now);
-                    self.seal(&mut index);
+                    self.seal(&index);
                     return;
                 }
             }
@@ -260,7 +273,10 @@ impl Writing {
         let packets = u64::from(head.packets);
         head.received = head.received.saturating_add(self.untold.0);
         head.lost = head.lost.saturating_add(self.untold.1);
-        let mut written = self.write(&mut buffer, &mut head, offset);
+        let mut written = match self.is_full {
+            true => Err(io::Error::other("it is full")),
+            false => self.write(&mut buffer, &mut head, offset),
+        };
         if let Err(error) = &written {
             self.progress.tell(format!(
                 "{}: {error}; the segment is left, and the recording goes on in the next",
@@ -268,11 +284,15 @@ impl Writing {
             ));
             self.note("failed", self.number);
             buffer.truncate(head.len as usize);
-            self.next_segment();
-            if offset > 0 {
+            let has_moved = self.next_segment();
+            self.is_full &= !has_moved;
+            // Where there is no next segment, the chunks of this one must not be written over.
+            if has_moved && offset > 0 {
                 self.open_segment();
             }
-            written = self.write(&mut buffer, &mut head, offset);
+            if !self.is_full {
+                written = self.write(&mut buffer, &mut head, offset);
+            }
         }
         match written {
             Ok(()) => {
@@ -291,7 +311,7 @@ impl Writing {
         if buffer.capacity() > 2 * SLOT_LEN { Vec::with_capacity(SLOT_LEN + PAGE_LEN) } else { buffer }
     }
 
-    fn write(&mut self, buffer: &mut Vec<u8>, head: &mut ChunkHead, offset: u64) -> std::io::Result<()> {
+    fn write(&mut self, buffer: &mut Vec<u8>, head: &mut ChunkHead, offset: u64) -> io::Result<()> {
         let (before, previous) = self.last;
         head.store = self.segments.catalog().id;
         head.segment = self.number;
@@ -319,7 +339,7 @@ impl Writing {
 
     /// Marks what lies between the last chunk and `offset` as gaps, none of which crosses a slot's end. There is something where
     /// chunks could not be written.
-    fn leave_gap(&mut self, offset: u64) -> std::io::Result<()> {
+    fn leave_gap(&mut self, offset: u64) -> io::Result<()> {
         let slot_len = SLOT_LEN as u64;
         // Fillers stand in the rest of a slot that has a chunk.
         let slot_end = self.end.next_multiple_of(slot_len);
@@ -336,16 +356,14 @@ impl Writing {
 
     /// Notes a chunk for the index.
     fn take_in(&mut self, head: &ChunkHead, offset: u64, hash: [u8; 32]) {
-        self.rows.push(row(head, offset));
-        count(&mut self.summary, head, hash);
+        self.contents.note(head, offset, hash);
     }
 
     /// Writes the index of the segment.
-    fn seal(&mut self, index: &mut Builder) {
+    fn seal(&mut self, index: &Builder) {
         let _ = self.file.sync_data();
         self.is_unsynced = false;
-        let sealed =
-            seal(&self.segments, self.number, std::mem::take(&mut self.rows), &mut self.summary, index);
+        let sealed = seal(&self.segments, self.number, &mut self.contents, index);
         match sealed {
             Ok(len) => add(&self.progress.index_bytes, len),
             // It is searched by its chunks then.
@@ -354,8 +372,8 @@ impl Writing {
         self.note("sealed", self.number);
     }
 
-    /// Goes on in another file. Where that fails, writing fails too, and says so.
-    fn next_segment(&mut self) {
+    /// Goes on in another file. `false`, said, if there is none: then the segment stays.
+    fn next_segment(&mut self) -> bool {
         match self.segments.next() {
             Ok(Fresh { number, file, recycled }) => {
                 if let Some(old) = recycled {
@@ -364,13 +382,16 @@ impl Writing {
                 }
                 (self.number, self.file) = (number, file);
                 self.path = self.segments.catalog().segment_path(number);
-                self.rows.clear();
-                self.summary = Summary::default();
+                self.contents = Contents::new(self.segments.catalog().segment_len());
                 (self.filled, self.end) = (0, 0);
                 add(&self.progress.segments, 1);
                 self.note("begun", number);
+                true
             }
-            Err(error) => self.progress.tell(error.to_string()),
+            Err(error) => {
+                self.progress.tell(error.to_string());
+                false
+            }
         }
     }
 
@@ -427,63 +448,28 @@ fn take_lock(paths: &Paths) -> Result<File, Error> {
     }
 }
 
-fn row(head: &ChunkHead, offset: u64) -> ChunkRow {
-    ChunkRow {
-        offset,
-        len: head.len,
-        packets: head.packets,
-        lost: u32::try_from(head.lost.saturating_add(head.dropped)).unwrap_or(u32::MAX),
-        first: head.first,
-        last: head.last,
-        bytes: head.bytes,
-        number: head.number,
-    }
-}
-
-/// Adds a chunk to the summary of its segment.
-fn count(summary: &mut Summary, head: &ChunkHead, hash: [u8; 32]) {
-    // A chunk without packets has times only where no other has.
-    if summary.packets == 0 {
-        (summary.first, summary.last) = (head.first, head.last);
-    } else if head.packets > 0 {
-        summary.first = summary.first.min(head.first);
-        summary.last = summary.last.max(head.last);
-    }
-    summary.packets += u64::from(head.packets);
-    summary.bytes = summary.bytes.saturating_add(head.bytes);
-    summary.lost = summary.lost.saturating_add(head.lost);
-    summary.dropped = summary.dropped.saturating_add(head.dropped);
-    (summary.last_number, summary.last_hash) = (head.number, hash);
-}
-
-/// Writes the index of a segment; gives its length.
-fn seal(
-    segments: &Segments,
-    number: u64,
-    rows: Vec<ChunkRow>,
-    summary: &mut Summary,
-    index: &mut Builder,
-) -> Result<u64, Error> {
+/// Writes the index of a segment, and the roll-up that it completes; gives the index's length.
+fn seal(segments: &Segments, number: u64, contents: &mut Contents, index: &Builder) -> Result<u64, Error> {
     let catalog = segments.catalog();
-    summary.store = catalog.id;
-    summary.segment = number;
-    summary.slots = (catalog.segment_len() / SLOT_LEN as u64) as u32;
-    summary.complete = index.complete(summary.slots);
-    index.chunks = rows;
-    index::write(&catalog.paths.index(number), summary, index)
+    (contents.summary.store, contents.summary.segment) = (catalog.id, number);
+    let len = index::write(&catalog.paths.index(number), contents, index)?;
+    let roll_up = rollup::roll_up_of(number);
+    if number == *rollup::segments_of(roll_up).end() {
+        rollup::write(catalog, roll_up)?;
+    }
+    Ok(len)
 }
 
 /// Reads a chunk and gives its hash; `None` if it is not as it was written, or the disk cannot read it.
 fn read_intact(file: &File, found: &Found, buffer: &mut Vec<u8>) -> Option<[u8; 32]> {
     buffer.resize(found.head.len as usize, 0);
     file.read_exact_at(buffer, found.offset).ok()?;
-    is_intact(buffer, &found.head).then(|| chunk::hash(buffer))
+    is_intact(buffer, &found.head).then(|| chunk::chain_hash(buffer, &found.head))
 }
 
 /// A segment as its chunks tell it.
 struct Restored {
-    rows: Vec<ChunkRow>,
-    summary: Summary,
+    contents: Contents,
     last: (u64, [u8; 32]),
     /// The first slot in which nothing stands.
     end: u64,
@@ -499,7 +485,7 @@ impl Restored {
         let file = segments.reopen(number)?;
         let mut walk = Walk::new(&file, catalog.id, number, catalog.segment_len()).map_err(of_file)?;
         let mut reader = SectionReader::new();
-        let (mut rows, mut summary, mut damaged) = (Vec::new(), Summary::default(), 0);
+        let (mut contents, mut damaged) = (Contents::new(catalog.segment_len()), 0);
         let mut last = (0, [0; 32]);
         while let Some(found) = walk.next() {
             let read = |buffer: &mut Vec<u8>| read_intact(&file, &found, buffer);
@@ -517,16 +503,15 @@ impl Restored {
                     }
                 }
             }
-            rows.push(row(&found.head, found.offset));
-            count(&mut summary, &found.head, hash);
+            contents.note(&found.head, found.offset, hash);
             last = (found.head.number, hash);
         }
         damaged += walk.damaged;
-        Ok(Restored { rows, summary, last, end: walk.end(), damaged })
+        Ok(Restored { contents, last, end: walk.end(), damaged })
     }
 
-    fn seal(mut self, segments: &Segments, number: u64, index: &mut Builder) -> Result<(), Error> {
-        seal(segments, number, self.rows, &mut self.summary, index).map(|_| ())
+    fn seal(mut self, segments: &Segments, number: u64, index: &Builder) -> Result<(), Error> {
+        seal(segments, number, &mut self.contents, index).map(|_| ())
     }
 }
 

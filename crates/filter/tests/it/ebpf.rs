@@ -1,0 +1,780 @@
+//! Our filters as eBPF, run by the kernel on packets of ours: the verdict of the interpreter on every packet.
+//!
+//! ```text
+//! for each link type, for each random text:
+//!     text -> classic BPF -> graph -> as it is, and optimised -> eBPF -> the verifier     it must accept
+//!     for each packet: plant constants, flip bits, cut
+//!         socket filter:  BPF_PROG_TEST_RUN = interpreter                                 the very number
+//!         XDP:            BPF_PROG_TEST_RUN = pass or drop as the interpreter says
+//! ```
+//!
+//! `TAPLINE_EBPF_PAIRS=10000000` sets how many pairs of text and packet are judged (else 40,000), and `TAPLINE_EBPF_SEED=7` where chance
+//! starts (else 1). Without the right to load programs the tests say so and pass.
+
+use std::os::fd::{AsFd, AsRawFd};
+
+use tapline_bpf::code::*;
+use tapline_bpf::{self as bpf, Insn, SCRATCH_CELLS, ancillary};
+use tapline_ebpf::{self as ebpf, EmitError, Front, Hook, XdpAction, emit, front};
+use tapline_filter::{Handle, Options, compile};
+use tapline_ir::optimise::{optimise, optimise_for_sockets};
+use tapline_ir::{
+    Binary, BlockId, Builder, Case, Field, Ir, Machine, Memory, Op, Order, Place, Search, Target, Terminator,
+    Test, Type, Value, Width, raise_program,
+};
+use tapline_packet::{LinkType, Meta, Packet};
+use tapline_sys::bpf::{
+    Insn as KernelInsn, LoadError, Map, MapKind, Program, ProgramKind, SharedArray, probe,
+};
+use tapline_sys::capability::{Capability, keep_only};
+use tapline_testkit::libpcap::{Libpcap, Oracle, RawInsn};
+use tapline_testkit::programs;
+use tapline_testkit::random::Random;
+use tapline_testkit::stock::{Sample, Stock, Texts, Wording};
+
+/// Each text is judged on so many packets.
+const PACKETS_PER_TEXT: usize = 40;
+
+/// Bytes before what a socket filter sees in a test run: an Ethernet header.
+const HEADER: usize = 14;
+
+/// Longer programs of forms are left out: the verifier takes time in the square of their packet loads.
+const FORMS_INSNS_MAX: usize = 250;
+
+/// The interface of a test run: loopback.
+const LOOPBACK: u32 = 1;
+
+const XDP: Hook = Hook::Xdp { matched: XdpAction::Pass, unmatched: XdpAction::Drop };
+
+fn number(variable: &str, default: u64) -> u64 {
+    match std::env::var(variable) {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a number")),
+        Err(_) => default,
+    }
+}
+
+/// Whether programs may be loaded; says so if not.
+fn may_load(test: &str) -> bool {
+    probe(ProgramKind::Xdp).map_err(|error| eprintln!("skipped: {test}: {error}")).is_ok()
+}
+
+fn load(program: &ebpf::Program) -> Program {
+    try_load(program).unwrap_or_else(|error| refused(&error, &program.text()))
+}
+
+/// The program and what was said of it, as far as anybody would read it.
+fn refused(error: &LoadError, about: &str) -> ! {
+    let head = |text: &str| text.lines().take(200).collect::<Vec<_>>().join("\n");
+    panic!("{error}\n{}\n{}", head(about), head(&error.log))
+}
+
+fn load_unless_large(program: &ebpf::Program) -> Result<Program, LoadError> {
+    match try_load(program) {
+        Err(error) if !error.is_too_large() => refused(&error, &program.text()),
+        other => other,
+    }
+}
+
+fn try_load(program: &ebpf::Program) -> Result<Program, LoadError> {
+    let kind = match program.hook() {
+        Hook::SocketFilter => ProgramKind::SocketFilter,
+        Hook::Xdp { .. } | Hook::Front(_) => ProgramKind::Xdp,
+    };
+    try_load_as(kind, program)
+}
+
+fn load_as(kind: ProgramKind, program: &ebpf::Program) -> Program {
+    try_load_as(kind, program).unwrap_or_else(|error| refused(&error, &program.text()))
+}
+
+fn try_load_as(kind: ProgramKind, program: &ebpf::Program) -> Result<Program, LoadError> {
+    let insns: Vec<KernelInsn> = program
+        .insns()
+        .iter()
+        .map(|insn| KernelInsn {
+            code: insn.code,
+            registers: insn.registers(),
+            offset: insn.offset,
+            immediate: insn.immediate,
+        })
+        .collect();
+    Program::load(kind, "tapline_test", &insns)
+}
+
+/// One filter in all its forms.
+struct Judged {
+    reference: bpf::Program,
+    socket: Vec<Program>,
+    xdp: Option<Program>,
+}
+
+impl Judged {
+    /// All forms; what is too much for the verifier is an error.
+    fn new(text: &str, reference: bpf::Program) -> Judged {
+        Judged::try_new(text, reference).unwrap_or_else(|error| refused(&error, text))
+    }
+
+    /// All forms, if the verifier finds none of them too large.
+    fn try_new(text: &str, reference: bpf::Program) -> Result<Judged, LoadError> {
+        let plain = raise_program(&reference);
+        let mut optimised = plain.clone();
+        optimise(&mut optimised);
+        // What a capture loads.
+        let mut for_sockets = plain.clone();
+        optimise_for_sockets(&mut for_sockets);
+        for_sockets.verify().unwrap_or_else(|fault| panic!("for sockets: {fault}\n{text}"));
+        plain.verify().expect("raised graphs are safe");
+        optimised.verify().unwrap_or_else(|fault| panic!("optimised: {fault}\n{text}"));
+        let socket =
+            |ir: &Ir| load_unless_large(&emit(ir, Hook::SocketFilter).expect("filters have no state"));
+        let xdp = match emit(&optimised, XDP) {
+            Ok(program) => Some(load_unless_large(&program)?),
+            Err(EmitError::NotBeforeTheStack { .. }) => None,
+            Err(error) => panic!("{error}"),
+        };
+        Ok(Judged {
+            socket: vec![socket(&plain)?, socket(&optimised)?, socket(&for_sockets)?],
+            xdp,
+            reference,
+        })
+    }
+
+    /// What interpreter and kernel say; the kernel as often as there are forms.
+    fn judge(&self, data: &[u8]) -> Result<u32, String> {
+        let meta = Meta { wire_len: data.len() as u32, if_index: LOOPBACK, ..Meta::default() };
+        let expected = self.reference.run(Packet { data, meta: &meta });
+        let mut behind_header = vec![0; HEADER];
+        behind_header.extend_from_slice(data);
+        for program in &self.socket {
+            let value = run(program, &behind_header);
+            if value != expected {
+                return Err(format!("socket filter {value}, interpreter {expected}"));
+            }
+        }
+        // A test run takes no shorter packets.
+        if let Some(program) = self.xdp.as_ref().filter(|_| data.len() >= HEADER) {
+            let value = run(program, data);
+            if value != if expected == 0 { XdpAction::DROP } else { XdpAction::PASS } {
+                return Err(format!("XDP {value}, interpreter {expected}"));
+            }
+        }
+        Ok(expected)
+    }
+}
+
+fn run(program: &Program, packet: &[u8]) -> u32 {
+    loop {
+        match program.test_run(packet, 1) {
+            Ok(run) => return run.value,
+            // A signal came.
+            Err(error) if error.errno() == 4 => {}
+            Err(error) => panic!("{error}, {} bytes", packet.len()),
+        }
+    }
+}
+
+#[test]
+fn same_verdicts_as_the_interpreter() {
+    if !may_load("same_verdicts_as_the_interpreter") {
+        return;
+    }
+    let pcap = match Libpcap::get() {
+        Ok(pcap) => pcap,
+        Err(reason) => return eprintln!("skipped: {reason}"),
+    };
+    let (pairs, seed) = (number("TAPLINE_EBPF_PAIRS", 40_000), number("TAPLINE_EBPF_SEED", 1));
+    let mut random = Random::new(seed);
+    let stock = Stock::new(pcap, &mut random);
+    let mut stream = Texts::new(&mut random);
+    let (mut judged_pairs, mut accepted, mut texts, mut with_xdp) = (0, 0, 0, 0);
+    let (mut of_forms, mut too_large) = (0, 0);
+    while judged_pairs < pairs {
+        let wording = stream.wording(&mut random);
+        let Wording { dlt, ref text, scoped, ipv6_extensions, has_forms } = wording;
+        let handle = if random.one_of(1, 2) { Handle::Live } else { Handle::Dead };
+        let link_type = LinkType::from_dlt(dlt as u16);
+        let options =
+            Options { netmask: Some(0), handle, scoped, ipv6_extensions, ..Options::new(link_type) };
+        let Ok(reference) = compile(text, &options) else { continue };
+        if has_forms && reference.insns().len() > FORMS_INSNS_MAX {
+            continue;
+        }
+        let steering = Oracle::new(reference.insns().iter().map(raw).collect());
+        let judged = match Judged::try_new(&format!("{wording:?}, {handle:?}"), reference) {
+            Ok(judged) => judged,
+            // Forms in forms have more ways through them than the verifier walks.
+            Err(error) if has_forms => {
+                eprintln!("too large for the verifier: {wording:?}, {handle:?}: {error}");
+                too_large += 1;
+                continue;
+            }
+            Err(error) => refused(&error, text),
+        };
+        texts += 1;
+        of_forms += u64::from(has_forms);
+        with_xdp += u64::from(judged.xdp.is_some());
+        for _ in 0..PACKETS_PER_TEXT {
+            let data = vary(stock.sample_for(&wording, &mut random), &steering, &mut random);
+            let verdict = judged.judge(&data).unwrap_or_else(|difference| {
+                panic!(
+                    "{wording:?}, {handle:?}\n{difference} on {data:02x?}\n{}",
+                    judged.reference.text(bpf::Form::Assembly)
+                )
+            });
+            accepted += u64::from(verdict != 0);
+            judged_pairs += 1;
+        }
+    }
+    eprintln!(
+        "{judged_pairs} pairs of {texts} texts ({of_forms} of forms, {with_xdp} as XDP too) and packets varied from {}, seed {seed}: {accepted} accepted",
+        stock.len()
+    );
+    assert!(
+        too_large <= of_forms / 20,
+        "{too_large} texts of forms are too large beside {of_forms} that are not"
+    );
+    assert!(accepted > judged_pairs / 20 && with_xdp > texts / 4, "the corpus is one-sided");
+}
+
+fn raw(insn: &Insn) -> RawInsn {
+    RawInsn { code: insn.code, jt: insn.jt, jf: insn.jf, k: insn.k }
+}
+
+/// Steers the sample along a branch of the filter, flips a bit, cuts it.
+fn vary(mut sample: Sample, steering: &Oracle, random: &mut Random) -> Vec<u8> {
+    let mut loads = Vec::new();
+    if random.one_of(4, 5) {
+        loads = steering.plant(&mut sample.data, sample.wire_len, random).load_ends;
+    }
+    if random.one_of(1, 8) && !sample.data.is_empty() {
+        let bit = random.below(sample.data.len().min(80) as u64 * 8);
+        sample.data[bit as usize / 8] ^= 1 << (bit % 8);
+    }
+    if random.one_of(1, 8) && !loads.is_empty() {
+        let end = *random.pick(&loads);
+        sample.data.truncate((end + 1).saturating_sub(random.below(4) as usize));
+    }
+    sample.data.truncate(3000);
+    sample.data
+}
+
+/// A filter of many hosts; the list of them is spread, so that no two are neighbours.
+fn hosts(count: u32) -> String {
+    let host =
+        |number: u32| std::net::Ipv4Addr::from(0x0a00_0000 + number.wrapping_mul(2_654_435) % 0x00ff_ffff);
+    (0..count).map(|number| format!("host {}", host(number))).collect::<Vec<_>>().join(" or ")
+}
+
+fn compile_live(text: &str) -> bpf::Program {
+    let options = Options { handle: Handle::Live, netmask: Some(0), ..Options::new(LinkType::ETHERNET) };
+    compile(text, &options).expect("a filter")
+}
+
+fn frame(source: u32, destination: u32) -> Vec<u8> {
+    let mut frame = vec![0; 60];
+    frame[12..15].copy_from_slice(&[0x08, 0x00, 0x45]);
+    frame[26..30].copy_from_slice(&source.to_be_bytes());
+    frame[30..34].copy_from_slice(&destination.to_be_bytes());
+    frame
+}
+
+#[test]
+fn large_filters_are_accepted_and_right() {
+    if !may_load("large_filters_are_accepted_and_right") {
+        return;
+    }
+    for count in [100, 5_000, 20_000] {
+        let reference = compile_live(&hosts(count));
+        let insns: Vec<u32> = reference.insns().iter().map(|insn| insn.k).collect();
+        let judged = Judged::new("hosts", reference);
+        let mut random = Random::new(u64::from(count));
+        let mut accepted = 0;
+        for round in 0..200 {
+            // A constant of the program is a host, or at least near one.
+            let near = random.pick(&insns).wrapping_add(random.below(2) as u32);
+            let far = random.bits() as u32;
+            let data = if round % 2 == 0 { frame(near, far) } else { frame(far, near) };
+            let verdict =
+                judged.judge(&data).unwrap_or_else(|difference| panic!("{count} hosts: {difference}"));
+            accepted += u32::from(verdict != 0);
+        }
+        assert!((20..180).contains(&accepted), "{count} hosts: {accepted} of 200");
+    }
+}
+
+/// A chain of questions on bytes 0 to 49, none of which can be answered by a search. With `detours`, each yes leads to a second
+/// question, whose no leads back to the chain.
+fn chain(questions: u32, detours: bool) -> Ir {
+    let mut builder = Builder::new();
+    let (accept, reject) = (builder.block(), builder.block());
+    for (block, k) in [(accept, 77), (reject, 0)] {
+        builder.switch_to(block);
+        let k = builder.const32(k);
+        builder.finish(Terminator::Return(k));
+    }
+    let entry = builder.block();
+    builder.switch_to(entry);
+    for number in 0..questions {
+        let byte = builder.load(Place::at(number % 50), Width::Byte);
+        let key = builder.const32(number / 50 % 240);
+        let (detour, next) = (builder.block(), builder.block());
+        builder.branch(Test::Equal, byte, key, if detours { detour } else { accept }, next);
+        builder.switch_to(detour);
+        builder.branch(Test::Greater, byte, key, accept, next);
+        builder.switch_to(next);
+    }
+    builder.goto(reject);
+    builder.build(entry)
+}
+
+/// More questions in a row than the verifier keeps ways in mind, and more instructions than a short jump crosses.
+#[test]
+fn long_chains_of_questions_are_accepted_and_right() {
+    if !may_load("long_chains_of_questions_are_accepted_and_right") {
+        return;
+    }
+    // The kernel takes time in the square of a socket filter's packet loads.
+    for (questions, hook) in [(5_000, Hook::SocketFilter), (12_000, XDP)] {
+        let ir = chain(questions, false);
+        ir.verify().expect("it is safe");
+        let program = emit(&ir, hook).expect("it has no state");
+        assert!(program.insns().iter().any(|insn| insn.code == 0x06), "no long jump");
+        let program = load(&program);
+        let mut machine = Machine::new(ir);
+        let mut accepted = 0;
+        for number in 0..100 {
+            // Bytes that no question asks for, but one in every second packet.
+            let mut data = vec![0xff; 60];
+            data[number / 2] = if number % 2 == 0 { 99 } else { 250 };
+            let meta = Meta { wire_len: 60, ..Meta::default() };
+            let expected = machine.run(Packet { data: &data, meta: &meta }, &Memory::new(0)) as u32;
+            match hook {
+                Hook::SocketFilter => {
+                    assert_eq!(run(&program, &[&[0; HEADER], data.as_slice()].concat()), expected)
+                }
+                Hook::Xdp { .. } | Hook::Front(_) => {
+                    assert_eq!(run(&program, &data) == XdpAction::PASS, expected != 0)
+                }
+            }
+            accepted += u32::from(expected != 0);
+        }
+        assert_eq!(accepted, 50);
+    }
+}
+
+/// Where ways part and meet again too often, no order of questions helps.
+#[test]
+fn what_is_too_much_for_the_verifier_says_so() {
+    if !may_load("what_is_too_much_for_the_verifier_says_so") {
+        return;
+    }
+    let program = emit(&chain(10_000, true), Hook::SocketFilter).expect("it has no state");
+    let error = try_load(&program).expect_err("the verifier gives up");
+    assert!(error.is_too_large(), "{error}");
+    assert!(error.to_string().contains("too complex"), "{error}");
+}
+
+#[test]
+fn what_the_kernel_knows_of_a_packet() {
+    if !may_load("what_the_kernel_knows_of_a_packet") {
+        return;
+    }
+    let value = |field| {
+        let mut builder = Builder::new();
+        let entry = builder.block();
+        builder.switch_to(entry);
+        let value = builder.field(field);
+        builder.finish(Terminator::Return(value));
+        let program = load(&emit(&builder.build(entry), Hook::SocketFilter).expect("a filter"));
+        // To a group, which the kernel notes as PACKET_MULTICAST = 2.
+        run(&program, &[[0x01; HEADER].as_slice(), &[1; 77]].concat())
+    };
+    let fields = [Field::WireLen, Field::CapLen, Field::PacketType, Field::InterfaceIndex];
+    assert_eq!(fields.map(value), [77, 77, 2, LOOPBACK]);
+    let tag = [Field::VlanPresent, Field::VlanTag, Field::VlanProtocol, Field::ReceiveHash];
+    assert_eq!(tag.map(value), [0; 4], "a test run has none of these");
+}
+
+#[test]
+fn a_trampoline_leads_to_a_program_of_any_length() {
+    if !may_load("a_trampoline_leads_to_a_program_of_any_length") {
+        return;
+    }
+    let map = Map::create(MapKind::Programs, "tapline_test", 1).expect("a map");
+    let jump = load(&ebpf::trampoline(map.as_fd().as_raw_fd()));
+    assert_eq!(run(&jump, &[0; 60]), 0, "nothing passes before the program is there");
+    map.set(0, load(&emit(&Ir::constant(96), Hook::SocketFilter).expect("a filter")).as_fd())
+        .expect("a program");
+    assert_eq!(run(&jump, &[0; 60]), 96);
+}
+
+#[test]
+fn redirection_is_accepted_and_falls_back() {
+    if !may_load("redirection_is_accepted_and_falls_back") {
+        return;
+    }
+    let map = Map::create(MapKind::XdpSockets, "tapline_test", 4).expect("a map");
+    let udp = raise_program(
+        &compile("udp port 53", &Options { handle: Handle::Dead, ..Options::new(LinkType::ETHERNET) })
+            .expect("a filter"),
+    );
+    for (else_pass, expected) in [(true, XdpAction::PASS), (false, XdpAction::DROP)] {
+        let matched = XdpAction::Redirect { map: map.as_fd().as_raw_fd(), else_pass };
+        let program = load(&emit(&udp, Hook::Xdp { matched, unmatched: XdpAction::Pass }).expect("a filter"));
+        let mut packet = frame(1, 2);
+        assert_eq!(run(&program, &packet), XdpAction::PASS, "it is no UDP");
+        packet[23] = 17;
+        packet[37] = 53;
+        assert_eq!(run(&program, &packet), expected, "there is no socket for the queue");
+    }
+}
+
+/// What the kernel counts in the book is what the program did, and it stops when the book says so.
+#[test]
+fn a_front_counts_what_it_does_and_heeds_the_stop() {
+    if !may_load("a_front_counts_what_it_does_and_heeds_the_stop") {
+        return;
+    }
+    let sockets = Map::create(MapKind::XdpSockets, "tapline_test", 2).expect("a map");
+    let book = SharedArray::create("tapline_test", Front::book_len(2), 1).expect("an array");
+    let place = Front {
+        sockets: sockets.as_fd().as_raw_fd(),
+        book: book.as_fd().as_raw_fd(),
+        queues: 2,
+        notes: None,
+    };
+    let options = Options { handle: Handle::Dead, ..Options::new(LinkType::ETHERNET) };
+    let filter = |text: &str| raise_program(&compile(text, &options).expect("a filter"));
+    let texts = ["udp port 53", "tcp or udp", "ip[ip[0] & 0xf] = 17 or udp[4:2] > 5", ""];
+    let mut passed = 0;
+    for text in texts {
+        let ir = (!text.is_empty()).then(|| filter(text));
+        for kind in [ProgramKind::Xdp, ProgramKind::XdpFragments] {
+            let program = load_as(kind, &front(ir.as_ref(), place).expect("a program"));
+            for packet in [frame(1, 2), vec![0; 14], vec![0xff; 200]] {
+                // Without a socket what matches goes to the stack too.
+                assert_eq!(run(&program, &packet), XdpAction::PASS);
+                passed += 1;
+                assert_eq!((book.word(0, Front::taken(0)), book.word(0, Front::passed(0))), (0, passed));
+            }
+            book.set_word(0, Front::STOP, 1);
+            assert_eq!(run(&program, &frame(1, 2)), XdpAction::PASS);
+            assert_eq!(book.word(0, Front::passed(0)), passed, "a stopped program does not count");
+            book.set_word(0, Front::STOP, 0);
+        }
+    }
+}
+
+/// The rights that the documentation names are enough, for variable places and for values on the stack too.
+#[test]
+fn the_named_rights_suffice() {
+    if !may_load("the_named_rights_suffice") {
+        return;
+    }
+    let text =
+        "tcp port 80 and tcp[(tcp[12] & 0xf0) >> 2] = 0x47 and ip[ip[0] & 0xf] + ip[2:2] > ip[4:2] * ip[6]";
+    let options = Options { handle: Handle::Dead, ..Options::new(LinkType::ETHERNET) };
+    let ir = raise_program(&compile(text, &options).expect("a filter"));
+    let lengths = raise_program(&compile("less 100", &options).expect("a filter"));
+    let try_with = |rights: &'static [Capability], ir: &Ir, hook| {
+        let program = emit(ir, hook).expect("it has no state");
+        let attempt = || {
+            keep_only(rights).expect("rights can be given up");
+            try_load(&program).map(|_| ())
+        };
+        std::thread::scope(|scope| scope.spawn(attempt).join().expect("no panic"))
+    };
+    try_with(&[Capability::Bpf], &ir, Hook::SocketFilter).expect("for sockets");
+    try_with(&[Capability::Bpf], &lengths, Hook::SocketFilter).expect("for sockets, lengths");
+    let udp = raise_program(&compile("ip proto 17", &options).expect("a filter"));
+    try_with(&[Capability::Bpf, Capability::NetAdmin], &udp, XDP).expect("for XDP at constant places");
+    let refused =
+        try_with(&[Capability::Bpf, Capability::NetAdmin], &ir, XDP).expect_err("a right is missing");
+    assert_eq!(refused.missing, [Capability::Perfmon]);
+    try_with(&[Capability::Bpf, Capability::NetAdmin, Capability::Perfmon], &ir, XDP).expect("for XDP");
+}
+
+/// Programs that no text compiles to: any instruction, any offset, scratch cells.
+#[test]
+fn same_verdicts_on_random_programs() {
+    if !may_load("same_verdicts_on_random_programs") {
+        return;
+    }
+    let mut random = Random::new(number("TAPLINE_EBPF_SEED", 1));
+    let (mut pairs, mut accepted) = (0, 0);
+    while pairs < number("TAPLINE_EBPF_PAIRS", 40_000) / 4 {
+        let judged = Judged::new("a random program", random_program(&mut random));
+        for _ in 0..PACKETS_PER_TEXT {
+            let len = random.below(80) as usize;
+            let data = random.bytes(len);
+            let verdict = judged.judge(&data).unwrap_or_else(|difference| {
+                panic!("{difference} on {data:02x?}\n{}", judged.reference.text(bpf::Form::Assembly))
+            });
+            accepted += u64::from(verdict != 0);
+            pairs += 1;
+        }
+    }
+    eprintln!("{pairs} pairs, {accepted} accepted");
+    assert!(accepted > pairs / 20);
+}
+
+fn random_program(random: &mut Random) -> bpf::Program {
+    let insns = if random.one_of(1, 2) {
+        let given = programs::program(random);
+        given.into_iter().map(|RawInsn { code, jt, jf, k }| Insn { code, jt, jf, k }).collect()
+    } else {
+        let len = random.between(3..=40) as usize;
+        let mut insns: Vec<Insn> = (0..len).map(|at| random_insn(at, len, random)).collect();
+        insns.push(Insn::new(RET | if random.one_of(1, 2) { A } else { K }, random.below(100) as u32));
+        insns
+    };
+    bpf::Program::new(insns).expect("random programs are valid")
+}
+
+/// Offsets at the kernel's borders, metadata, and everything else.
+fn random_insn(at: usize, len: usize, random: &mut Random) -> Insn {
+    let room = (len - at) as u64;
+    let size = *random.pick(&[B, B, H, W]);
+    let offset = match random.below(20) {
+        0 => *random.pick(&[u32::MAX, 1 << 31, (1 << 31) - 4, 65_535, 0xfff0_0000, 0xffe0_0000, 70_000]),
+        _ => random.below(60) as u32,
+    };
+    let constant = match random.below(4) {
+        0 => random.bits() as u32,
+        1 => *random.pick(&[0, 1, u32::MAX, 1 << 31, 31, 32]),
+        _ => random.below(256) as u32,
+    };
+    let cell = random.below(SCRATCH_CELLS as u64) as u32;
+    let operation = *random.pick(&[ADD, SUB, MUL, OR, AND, AND, XOR, LSH, RSH, DIV, MOD]);
+    match random.below(24) {
+        0..=5 => Insn::new(LD | size | ABS, offset),
+        6..=7 => Insn::new(LD | size | IND, offset),
+        8 => Insn::new(LDX | B | MSH, offset),
+        9 => Insn::new(if random.one_of(1, 2) { LD | IMM } else { LDX | IMM }, constant),
+        10 => Insn::new(if random.one_of(1, 2) { LD | LEN } else { LDX | LEN }, 0),
+        11 => Insn::new(if random.one_of(1, 2) { LD | MEM } else { LDX | MEM }, cell),
+        12 => Insn::new(if random.one_of(1, 2) { ST } else { STX }, cell),
+        13 => Insn::new(MISC | if random.one_of(1, 2) { TAX } else { TXA }, 0),
+        14 => Insn::new(ALU | NEG, 0),
+        15..=16 => Insn::new(ALU | operation | X, 0),
+        17..=18 => {
+            let shift = matches!(operation, LSH | RSH);
+            Insn::new(ALU | operation, if shift { constant % 32 } else { constant.max(1) })
+        }
+        19 => Insn::new(JMP | JA, random.below(room.min(4)) as u32),
+        20 => Insn::new(
+            LD | W | ABS,
+            *random.pick(&[ancillary::IFINDEX, ancillary::RXHASH, ancillary::ALU_XOR_X]),
+        ),
+        _ => {
+            let test = *random.pick(&[JEQ, JGT, JGE, JSET]);
+            let mut skip = || random.below(room.min(6)) as u8;
+            let (jt, jf) = (skip(), skip());
+            Insn::jump(JMP | test | *random.pick(&[K, K, X]), constant, jt, jf)
+        }
+    }
+}
+
+/// Graphs that neither texts nor classic programs give: 64 bits, both byte orders, signs, switches, guards that hold for several loads.
+#[test]
+fn same_verdicts_on_random_graphs() {
+    if !may_load("same_verdicts_on_random_graphs") {
+        return;
+    }
+    let mut random = Random::new(number("TAPLINE_EBPF_SEED", 1));
+    let (mut pairs, mut accepted) = (0, 0);
+    while pairs < number("TAPLINE_EBPF_PAIRS", 40_000) / 4 {
+        let ir = random_graph(&mut random);
+        ir.verify().expect("random graphs are safe");
+        let programs = [Hook::SocketFilter, XDP].map(|hook| load(&emit(&ir, hook).expect("it has no state")));
+        let mut machine = Machine::new(ir);
+        for _ in 0..PACKETS_PER_TEXT {
+            let len = random.between(14..=120) as usize;
+            let data = random.bytes(len);
+            let meta = Meta { wire_len: len as u32, if_index: LOOPBACK, ..Meta::default() };
+            let expected = machine.run(Packet { data: &data, meta: &meta }, &Memory::new(0)) as u32;
+            let behind_header = [&[0; HEADER], data.as_slice()].concat();
+            assert_eq!(run(&programs[0], &behind_header), expected, "{}\n{data:02x?}", machine.ir());
+            let action = if expected == 0 { XdpAction::DROP } else { XdpAction::PASS };
+            assert_eq!(run(&programs[1], &data), action, "{}\n{data:02x?}", machine.ir());
+            accepted += u64::from(expected != 0);
+            pairs += 1;
+        }
+    }
+    eprintln!("{pairs} pairs, {accepted} accepted");
+    assert!(accepted > pairs / 20);
+}
+
+/// Bytes that the first block of a random graph asks for, so that later ones need not.
+const SHOWN: u32 = 12;
+
+struct Graph<'a> {
+    builder: Builder,
+    random: &'a mut Random,
+    /// What every block may read, and what the current one may.
+    values: Vec<Value>,
+}
+
+fn random_graph(random: &mut Random) -> Ir {
+    let mut graph = Graph { builder: Builder::new(), random, values: Vec::new() };
+    let count = graph.random.between(2..=8) as u32;
+    let blocks: Vec<BlockId> = (0..count).map(|_| graph.builder.block()).collect();
+    let mut parameters = vec![Vec::new(); blocks.len()];
+    for (at, &block) in blocks.iter().enumerate().skip(1) {
+        for _ in 0..graph.random.below(3) {
+            let ty = *graph.random.pick(&[Type::U32, Type::U64]);
+            parameters[at].push(graph.builder.parameter(block, ty));
+        }
+    }
+    let mut everywhere = 0;
+    for (at, &block) in blocks.iter().enumerate() {
+        graph.builder.switch_to(block);
+        graph.values.truncate(everywhere);
+        graph.values.extend(&parameters[at]);
+        if at == 0 {
+            graph.builder.need(Place::at(SHOWN));
+            graph.values = vec![graph.builder.const32(7), graph.builder.const64(1 << 40)];
+        }
+        let count = graph.random.between(1..=14);
+        (0..count).for_each(|_| graph.instruction());
+        graph.terminator(&blocks[at + 1..], &parameters[at + 1..]);
+        if at == 0 {
+            everywhere = graph.values.len();
+        }
+    }
+    graph.builder.build(blocks[0])
+}
+
+impl Graph<'_> {
+    fn value(&mut self, ty: Type) -> Value {
+        let fitting: Vec<Value> =
+            self.values.iter().copied().filter(|value| self.builder.ir().ty(*value) == ty).collect();
+        *self.random.pick(&fitting)
+    }
+
+    fn instruction(&mut self) {
+        let ty = *self.random.pick(&[Type::U32, Type::U32, Type::U64]);
+        let width = *self.random.pick(&[Width::Byte, Width::Half, Width::Word, Width::Double]);
+        let order = *self.random.pick(&[Order::Big, Order::Little]);
+        let value = match self.random.below(12) {
+            0 => {
+                let offset = self.random.below(u64::from(SHOWN - width.bytes())) as u32;
+                self.builder.push(Op::Load(Place::at(offset), width, order), width.ty())
+            }
+            1..=2 => {
+                let offset = self.random.below(40) as u32;
+                self.builder.load(Place::at(offset), width)
+            }
+            3..=4 => {
+                // Small bases, so that something is there; sometimes any.
+                let base = self.value(ty);
+                let base = if self.random.one_of(1, 8) { base } else { self.masked(base, ty) };
+                let end = self.random.between(8..=20) as u32;
+                self.builder.need(Place::from(base, end));
+                let offset = self.random.below(u64::from(end - 7)) as u32;
+                self.builder.push(Op::Load(Place::from(base, offset), width, order), width.ty())
+            }
+            5 => {
+                let field = *self.random.pick(&[Field::CapLen, Field::WireLen, Field::InterfaceIndex]);
+                self.builder.field(field)
+            }
+            6 => {
+                let k = self.constant(ty);
+                self.builder.push(Op::Const(k), ty)
+            }
+            7 => {
+                let (left, right, test) = (self.value(ty), self.value(ty), self.test());
+                self.builder.compare(test, left, right)
+            }
+            8 if ty == Type::U32 => {
+                let value = self.value(Type::U64);
+                self.builder.truncate(value)
+            }
+            8 => {
+                let value = self.value(Type::U32);
+                self.builder.extend(value)
+            }
+            _ => {
+                let op = *self.random.pick(&[
+                    Binary::Add,
+                    Binary::Sub,
+                    Binary::Mul,
+                    Binary::Div,
+                    Binary::Mod,
+                    Binary::And,
+                    Binary::Or,
+                    Binary::Xor,
+                    Binary::Shl,
+                    Binary::Shr,
+                    Binary::SignedShr,
+                ]);
+                let (left, right) = (self.value(ty), self.value(ty));
+                let is_shift = matches!(op, Binary::Shl | Binary::Shr | Binary::SignedShr);
+                let right = if is_shift && self.random.one_of(3, 4) { self.masked(right, ty) } else { right };
+                self.builder.binary(op, left, right)
+            }
+        };
+        self.values.push(value);
+    }
+
+    fn masked(&mut self, value: Value, ty: Type) -> Value {
+        let mask = *self.random.pick(&[7, 31, 63]);
+        let mask = self.builder.push(Op::Const(mask), ty);
+        self.builder.binary(Binary::And, value, mask)
+    }
+
+    fn constant(&mut self, ty: Type) -> u64 {
+        let k = match self.random.below(4) {
+            0 => self.random.bits(),
+            1 => *self.random.pick(&[0, 1, 31, 32, 63, 64, 0x7fff_ffff, 0x8000_0000, u64::MAX]),
+            _ => self.random.below(256),
+        };
+        k & ty.max()
+    }
+
+    fn test(&mut self) -> Test {
+        *self.random.pick(&[
+            Test::Equal,
+            Test::Greater,
+            Test::GreaterEqual,
+            Test::AnySet,
+            Test::SignedGreater,
+            Test::SignedGreaterEqual,
+        ])
+    }
+
+    fn target(&mut self, blocks: &[BlockId], parameters: &[Vec<Value>]) -> Target {
+        let at = self.random.below(blocks.len() as u64) as usize;
+        let types: Vec<Type> = parameters[at].iter().map(|value| self.builder.ir().ty(*value)).collect();
+        Target { block: blocks[at], arguments: types.into_iter().map(|ty| self.value(ty)).collect() }
+    }
+
+    fn terminator(&mut self, blocks: &[BlockId], parameters: &[Vec<Value>]) {
+        let ty = *self.random.pick(&[Type::U32, Type::U64]);
+        let terminator = match self.random.below(8) {
+            _ if blocks.is_empty() => Terminator::Return(self.value(Type::U32)),
+            0 => Terminator::Goto(self.target(blocks, parameters)),
+            1 => Terminator::Return(self.value(Type::U32)),
+            2..=5 => {
+                let (test, left, right) = (self.test(), self.value(ty), self.value(ty));
+                let (yes, no) = (self.target(blocks, parameters), self.target(blocks, parameters));
+                Terminator::Branch { test, left, right, yes, no }
+            }
+            _ => {
+                let value = self.value(ty);
+                let value = if self.random.one_of(2, 3) { self.masked(value, ty) } else { value };
+                let mut keys: Vec<u64> =
+                    (0..self.random.between(1..=20)).map(|_| self.constant(ty) & 127).collect();
+                keys.extend([self.constant(ty), ty.max()]);
+                keys.sort_unstable();
+                keys.dedup();
+                let targets = [self.target(blocks, parameters), self.target(blocks, parameters)];
+                let case = |key| Case { key, to: self.random.pick(&targets).clone() };
+                let cases = keys.into_iter().map(case).collect();
+                let default = self.target(blocks, parameters);
+                Terminator::Switch { value, cases, default, search: Search::Binary }
+            }
+        };
+        self.builder.finish(terminator);
+    }
+}
