@@ -33,5 +33,5 @@ pub use file::FileInput;
 pub use file_output::FileOutput;
 pub use sink::{Shared, Sink, Wants};
 pub use source::{Advance, Event, Source};
-pub use store_input::{SearchReport, StoreInput};
+pub use store_input::{SearchReport, Sieve, StoreInput, StoreReading};
 pub use store_output::StoreOutput;

@@ -11,7 +11,6 @@ mod fpl;
 mod generate;
 mod interfaces;
 mod live;
-mod moments;
 mod output;
 mod privileges;
 mod probe;

@@ -17,7 +17,7 @@ use crate::{
     Catalog, Finding, Losses, Question, Recorder, RecorderSettings, SLOT_LEN, Search, Window, verify,
 };
 
-const SETTINGS: RecorderSettings = RecorderSettings {
+pub(crate) const SETTINGS: RecorderSettings = RecorderSettings {
     size: 16 << 20,
     segment_len: Some(4 << 20),
     keep_ns: None,
@@ -27,16 +27,16 @@ const SETTINGS: RecorderSettings = RecorderSettings {
     buffers: 4,
 };
 
-fn at(second: i64) -> Timestamp {
+pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_nanos(second * 1_000_000_000)
 }
 
-fn ethernet() -> Vec<Interface> {
+pub(crate) fn ethernet() -> Vec<Interface> {
     vec![Interface::new("far0", LinkType::ETHERNET)]
 }
 
 /// A packet whose bytes and time are its number's.
-fn numbered(number: u64, len: usize) -> (Vec<u8>, Meta) {
+pub(crate) fn numbered(number: u64, len: usize) -> (Vec<u8>, Meta) {
     let mut data = vec![number as u8; len.max(22)];
     data[12..14].copy_from_slice(&[0x88, 0xb5]);
     data[14..22].copy_from_slice(&number.to_be_bytes());
@@ -44,7 +44,7 @@ fn numbered(number: u64, len: usize) -> (Vec<u8>, Meta) {
     (data, meta)
 }
 
-fn record(recorder: &mut Recorder, packets: &[(Vec<u8>, Meta)], now: Timestamp) {
+pub(crate) fn record(recorder: &mut Recorder, packets: &[(Vec<u8>, Meta)], now: Timestamp) {
     for (data, meta) in packets {
         let record = [Record { offset: 0, cap_len: data.len() as u32, options_len: 0, meta: *meta }];
         let mut all = Selection::none();

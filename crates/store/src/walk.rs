@@ -42,6 +42,11 @@ impl<'a> Walk<'a> {
         Ok(Walk { file, store, segment, len, at: 0, is_lost: false, damaged: 0 })
     }
 
+    /// Looks from a place on where a chunk ends.
+    pub(crate) fn from(self, at: u64) -> Walk<'a> {
+        Walk { at, ..self }
+    }
+
     /// The next chunk; `None` at the end. What the disk cannot read is damaged.
     pub(crate) fn next(&mut self) -> Option<Found> {
         while self.at + PAGE_LEN as u64 <= self.len {

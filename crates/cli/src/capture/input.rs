@@ -12,6 +12,7 @@ use tapline_file::{FileSource, Order};
 use tapline_graph::{Control, StampTicks, Stamped};
 use tapline_packet::{Interface, LinkType};
 use tapline_profile::StampMode;
+use tapline_store::StoreName;
 
 use super::filtering::Filtering;
 use super::{outputs, snap_len};
@@ -32,22 +33,26 @@ pub(super) struct Input {
 
 /// Opens what was asked for.
 pub(super) fn open(args: &CaptureArgs, filtering: &Arc<Filtering>, control: &Arc<Control>) -> Result<Input> {
-    match args.read.as_slice() {
-        [] => open_live(args, filtering),
-        [name] if store::directory(name).is_some() => open_store(args, name, filtering),
-        names if names.iter().any(|name| store::directory(name).is_some()) => {
+    let stores: Vec<_> = args.read.iter().map(|name| store::store_name(name)).collect::<Result<_>>()?;
+    match stores.as_slice() {
+        [Some(name)] => return open_store(args, name, filtering),
+        names if names.iter().any(Option::is_some) => {
             bail!("a store is read alone: leave the other files out")
         }
-        _ => open_files(args, control),
+        _ => args.past.check_unused()?,
     }
+    if args.read.is_empty() { open_live(args, filtering) } else { open_files(args, control) }
 }
 
 /// The packets of a store.
-fn open_store(args: &CaptureArgs, name: &Path, filtering: &Filtering) -> Result<Input> {
-    let directory = store::directory(name).context("no store was named")?;
-    let (input, report) = store::open(&directory, args.window, filtering.text(), args.language)?;
+fn open_store(args: &CaptureArgs, name: &StoreName, filtering: &Arc<Filtering>) -> Result<Input> {
+    let compile = {
+        let filtering = Arc::clone(filtering);
+        Arc::new(move |interface: &Interface| filtering.compile(interface))
+    };
+    let (input, report) = store::open(name, &args.past, filtering.text(), args.language, Some(compile))?;
     check_link_type(args, input.interfaces().iter())?;
-    let announcements = vec![format!("reading from the store {}", directory.display())];
+    let announcements = vec![format!("reading from the store {}", name.directory.display())];
     Ok(Input { sources: vec![Box::new(input)], announcements, is_live: false, search: Some(report) })
 }
 

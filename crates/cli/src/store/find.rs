@@ -4,16 +4,14 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::Result;
 use clap::{ArgAction, Args};
 use serde_json::{Value, json};
 use tapline_graph::grouped;
-use tapline_packet::Timestamp;
-use tapline_store::{SearchAccount, Window};
+use tapline_store::{SearchAccount, StoreName};
 
-use super::named;
+use super::PastArgs;
 use crate::args::{CaptureArgs, FormatArg, LanguageArgs};
-use crate::moments::Clock;
 
 pub(crate) const FIND_EXAMPLES: &str = "\
 Examples:
@@ -36,12 +34,8 @@ pub(crate) struct FindArgs {
     #[arg(value_name = "FILTER")]
     filter: Vec<String>,
 
-    /// Packets from this time on.
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = "Time")]
-    from: Option<String>,
-    /// Packets before this time.
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = "Time")]
-    to: Option<String>,
+    #[command(flatten)]
+    past: PastArgs,
 
     /// Read the filter from a file.
     #[arg(short = 'F', value_name = "FILE", help_heading = "Filter")]
@@ -89,8 +83,8 @@ pub(crate) struct FindArgs {
 /// Runs the command.
 pub(crate) fn find(args: &FindArgs) -> Result<ExitCode> {
     let capture = CaptureArgs {
-        read: vec![named(&args.store)],
-        window: window(args)?,
+        read: vec![StoreName::of(&args.store)],
+        past: args.past.clone(),
         explain_search: args.explain,
         filter: args.filter.clone(),
         filter_file: args.filter_file.clone(),
@@ -108,21 +102,6 @@ pub(crate) fn find(args: &FindArgs) -> Result<ExitCode> {
         ..CaptureArgs::without_arguments()
     };
     crate::capture::run(&capture)
-}
-
-fn window(args: &FindArgs) -> Result<Window> {
-    let clock = Clock::local();
-    let at = |name: &str, text: &Option<String>, from: Option<Timestamp>| {
-        let parse = |text: &String| clock.parse(text, from).map_err(|error| anyhow!("{name}: {error}"));
-        text.as_ref().map(parse).transpose()
-    };
-    let from = at("--from", &args.from, None)?;
-    let to = at("--to", &args.to, from)?;
-    let window = Window { from: from.unwrap_or(Window::ALL.from), to: to.unwrap_or(Window::ALL.to) };
-    if window.from >= window.to {
-        bail!("--to is not after --from: nothing lies between");
-    }
-    Ok(window)
 }
 
 /// What a search did, as rows like those of the account.

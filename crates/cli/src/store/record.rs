@@ -9,9 +9,9 @@ use clap::Args;
 use tapline_store::RecorderSettings;
 use tapline_sys::disk;
 
-use super::named;
 use crate::args::{CaptureArgs, LanguageArgs, SNAP_LEN, parse_duration};
 use crate::live::{TapArgs, XdpArgs};
+use tapline_store::StoreName;
 
 pub(crate) const RECORD_EXAMPLES: &str = "\
 Examples:
@@ -111,7 +111,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<ExitCode> {
         no_promiscuous_mode: args.no_promiscuous_mode,
         xdp: args.xdp,
         tap: args.tap.clone(),
-        write: Some(named(&args.to)),
+        write: Some(StoreName::of(&args.to)),
         recorder: Some(settings),
         filter_file: args.filter_file.clone(),
         language: args.language,
@@ -169,7 +169,7 @@ fn no_size(name: &str, text: &str) -> anyhow::Error {
 }
 
 /// A number of bytes: units of 1,000 (k, M, G, T, with or without B) or 1,024 (Ki, Mi, Gi, Ti, with or without B).
-fn bytes(text: &str) -> Option<u64> {
+pub(super) fn bytes(text: &str) -> Option<u64> {
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let (number, unit) = text.split_at(digits);
     let unit = unit.strip_suffix('B').unwrap_or(unit);
