@@ -23,8 +23,8 @@ use tapline_sys::usage::thread_time;
 
 use crate::Options;
 use crate::file::{make_file, parse_size};
-use crate::measure::Run;
 use crate::report::{Goal, Report, Series};
+use tapline_measure::runs::Run;
 
 /// Ways that a graph may look like, from the cheapest on.
 const GRAPHS: [(&str, &str); 2] = [

@@ -1,15 +1,16 @@
 //! Reading and filtering a file of 1 GB: `tapline capture -r FILE -w /dev/null FILTER` against tcpdump.
 
-use crate::answer::{self, Answer};
-use crate::filters::{FILTERS, Filter};
+use crate::Options;
 use crate::report::{Goal, Report, Series};
-use crate::{Options, measure};
 use anyhow::{Context, ensure};
 use clap::Args;
 use std::fs::File;
 use std::io::{BufReader, BufWriter};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use tapline_measure::answer::{self, Answer};
+use tapline_measure::filters::{FILTERS, Filter};
+use tapline_measure::runs;
 use tapline_testkit::capture_file::{ETHERNET, Unit, write_pcap};
 use tapline_testkit::traffic::Traffic;
 
@@ -45,7 +46,7 @@ pub(crate) fn run(args: &FileArgs, options: &Options, report: &mut Report) -> an
         let mut series = Series::new(format!("file/{}", filter.name), &["tapline", "tcpdump"], goal);
         let command = |peer: usize, out: &str| read_command(peer, &tapline, &path, out, filter.text);
         ensure_equal(filter, |peer| command(peer, "-"))?;
-        series.interleave(options.runs, |peer| measure::run(&mut command(peer, "/dev/null"), packets))?;
+        series.interleave(options.runs, |peer| runs::run(&mut command(peer, "/dev/null"), packets))?;
         report.add(&series)?;
     }
     Ok(())

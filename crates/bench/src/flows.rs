@@ -22,8 +22,8 @@ use serde_json::Value;
 use tapline_testkit::netns::has_program;
 
 use crate::Options;
-use crate::measure::{Run, median, run as measure};
 use crate::report::{Goal, Report, Series};
+use tapline_measure::runs::{Run, median, run as measure};
 
 /// Longer than any file here, in seconds.
 const NEVER: &str = "3600";

@@ -23,9 +23,9 @@ use tapline_packet::LinkType;
 use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Tcp, Udp, flags};
 use tapline_testkit::traffic::Traffic;
 
-use crate::filter::engines::{select_all, spin};
-use crate::filter::packets::Packets;
-use crate::measure::median;
+use tapline_measure::filter::engines::{select_all, spin};
+use tapline_measure::filter::packets::Packets;
+use tapline_measure::runs::median;
 
 /// Different packets of each workload: their bytes fit the second cache.
 const PACKETS: usize = 4096;

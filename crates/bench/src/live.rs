@@ -7,9 +7,8 @@
 //! On a veth pair the receiving half of the kernel runs on the sender's processor, so the peer's processor time is what
 //! it costs to take packets from the ring and write them. What is lost is what was sent and does not stand in the file.
 
-use crate::measure::{self, Run};
+use crate::Options;
 use crate::report::{Goal, Report, Series};
-use crate::{Options, answer};
 use anyhow::{Context, anyhow, bail, ensure};
 use clap::Args;
 use std::fs::File;
@@ -17,6 +16,8 @@ use std::io::BufReader;
 use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
+use tapline_measure::answer;
+use tapline_measure::runs::{self, Run};
 use tapline_sys::{NetNs, proc_packet};
 use tapline_testkit::netns::{FAR, NEAR, Namespace};
 use tapline_testkit::sender::{Pace, Sender};
@@ -120,13 +121,13 @@ impl Setting<'_> {
         });
         let mut command = self.capture(peer, &path);
         let start = Instant::now();
-        let mut child = measure::start_quietly(&mut command)?;
+        let mut child = runs::start_quietly(&mut command)?;
         let sent = self
             .wait_until_listening(&mut child)
             .and_then(|()| send_from(self.namespace, self.rate, self.rate * self.args.seconds, false));
         std::thread::sleep(SETTLE);
         interrupt(&child)?;
-        let cpu = measure::reap(child, &command)?;
+        let cpu = runs::reap(child, &command)?;
         let sent = sent?;
         let stored = answer::read(&mut BufReader::with_capacity(1 << 20, File::open(&path)?))?.packets;
         std::fs::remove_file(&path)?;

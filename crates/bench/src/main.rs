@@ -1,6 +1,163 @@
-//! The program `tapline-bench`; all it does is in the library.
+//! Workloads as data, peers side by side, ratios of medians.
+//!
+//! ```text
+//! for each workload
+//!   check      every peer gives the same answer, or the workload is not measured
+//!   for each run, for each peer (the order rotates)
+//!     measure  processor time, user and system, of that peer alone
+//!   report     median of each peer, ratio to tapline, the goal
+//! ```
+//!
+//! The machine may be busy: runs of the peers alternate, so what disturbs one disturbs all, and the ratio of the medians
+//! is what counts. `--csv` keeps every single run.
 #![forbid(unsafe_code)]
 
+mod accounting;
+mod file;
+mod flows;
+mod fpl;
+mod live;
+mod patterns;
+mod print;
+mod rate;
+mod readers;
+mod report;
+mod ring;
+mod sets;
+mod traffic;
+
+use anyhow::Context;
+use clap::{Args, Parser, Subcommand};
+use report::Report;
+use std::path::PathBuf;
+use tapline_measure::filter;
+
+/// Compare Tapline with tcpdump, dumpcap and libpcap on this machine.
+#[derive(Debug, Parser)]
+#[command(name = "tapline-bench", version, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    workload: Workload,
+    #[command(flatten)]
+    options: Options,
+}
+
+#[derive(Clone, Debug, Subcommand)]
+enum Workload {
+    /// Everything below, with its defaults.
+    All,
+    /// Read and filter a file: against `tcpdump -r`.
+    File(file::FileArgs),
+    /// Print a file as text: against `tcpdump -n -r`.
+    Print(print::PrintArgs),
+    /// Capture from a virtual link to a file: against tcpdump and dumpcap at the same offered load. Needs root.
+    Live(live::LiveArgs),
+    /// Run filters: each engine that there is, the same filters on the same packets.
+    Filter(filter::FilterArgs),
+    /// FPL programs: native code beside C that does the same.
+    Fpl(fpl::FplArgs),
+    /// Search payloads for many patterns at once: each engine that there is.
+    Patterns(patterns::PatternsArgs),
+    /// Many filters at once: what a packet costs as their number grows, and what changes cost while packets flow.
+    Sets(sets::SetsArgs),
+    /// What counting cycles costs: a graph with and without.
+    Accounting(accounting::AccountingArgs),
+    /// Packets to flows to IPFIX: against softflowd and nfpcapd.
+    Flows(flows::FlowsArgs),
+    /// Make packets from recipes: what one costs, beside building it from nothing.
+    Traffic(traffic::TrafficArgs),
+    /// Send at rates from 1,000 packets a second to all that goes, by each back end: what was asked for and what was achieved. Needs root.
+    Rate(rate::RateArgs),
+    /// The shared ring: storing a packet once, indexing it for 1 to 16 readers, reading it.
+    Ring(ring::RingArgs),
+    /// Many readers of one interface: a tcpdump for each against one daemon for all. Needs root.
+    Readers(readers::ReadersArgs),
+    /// Send traffic: the sending half of `live`, in a process of its own.
+    #[command(hide = true)]
+    Send(live::SendArgs),
+}
+
+/// What holds for every workload.
+#[derive(Clone, Debug, Args)]
+struct Options {
+    /// Runs of each peer in each workload.
+    #[arg(long, default_value_t = 5, global = true)]
+    runs: usize,
+    /// Write every run to this file, as comma-separated values.
+    #[arg(long, value_name = "FILE", global = true)]
+    csv: Option<PathBuf>,
+    /// The tapline program. By default the one beside this program.
+    #[arg(long, value_name = "PATH", global = true)]
+    tapline: Option<PathBuf>,
+    /// Where files are made: as large as the workload asks for.
+    #[arg(long, value_name = "FOLDER", global = true)]
+    folder: Option<PathBuf>,
+}
+
+impl Options {
+    fn tapline(&self) -> anyhow::Result<PathBuf> {
+        let path = match &self.tapline {
+            Some(path) => path.clone(),
+            None => std::env::current_exe()?.with_file_name("tapline"),
+        };
+        anyhow::ensure!(path.exists(), "{} is not there: build it first (make bench does)", path.display());
+        Ok(path)
+    }
+
+    fn folder(&self) -> anyhow::Result<tempfile::TempDir> {
+        let parent = self.folder.clone().unwrap_or_else(std::env::temp_dir);
+        tempfile::Builder::new()
+            .prefix("tapline-bench-")
+            .tempdir_in(&parent)
+            .with_context(|| format!("making a folder in {}", parent.display()))
+    }
+}
+
 fn main() -> anyhow::Result<()> {
-    tapline_bench::main()
+    if filter::answered()? {
+        return Ok(());
+    }
+    let Cli { workload, options } = Cli::parse();
+    if let Workload::Send(args) = workload {
+        return live::send(&args);
+    }
+    let mut report = Report::new(options.csv.as_deref())?;
+    report.describe_machine();
+    match workload {
+        Workload::File(args) => file::run(&args, &options, &mut report),
+        Workload::Print(args) => print::run(&args, &options, &mut report),
+        Workload::Live(args) => live::run(&args, &options, &mut report),
+        Workload::Filter(args) => filter::run(&args, options.runs),
+        Workload::Fpl(args) => fpl::run(&args, options.runs, options.folder()?.path()),
+        Workload::Patterns(args) => patterns::run(&args, &options, &mut report),
+        Workload::Sets(args) => sets::run(&args, options.runs),
+        Workload::Accounting(args) => accounting::run(&args, &options, &mut report),
+        Workload::Flows(args) => flows::run(&args, &options, &mut report),
+        Workload::Traffic(args) => traffic::run(&args, options.runs),
+        Workload::Rate(args) => rate::run(&args, &options),
+        Workload::Ring(args) => ring::run(&args, options.runs),
+        Workload::Readers(args) => readers::run(&args, &options),
+        Workload::All => all(&options, &mut report),
+        Workload::Send(_) => Ok(()),
+    }
+}
+
+fn all(options: &Options, report: &mut Report) -> anyhow::Result<()> {
+    filter::run(&Default::default(), options.runs)?;
+    fpl::run(&Default::default(), options.runs, options.folder()?.path())?;
+    ring::run(&Default::default(), options.runs)?;
+    patterns::run(&Default::default(), options, report)?;
+    sets::run(&Default::default(), options.runs)?;
+    traffic::run(&Default::default(), options.runs)?;
+    file::run(&Default::default(), options, report)?;
+    flows::run(&Default::default(), options, report)?;
+    accounting::run(&Default::default(), options, report)?;
+    print::run(&Default::default(), options, report)?;
+    if let Err(reason) = tapline_testkit::netns::may_make_namespaces() {
+        eprintln!("live: left out: {reason}");
+        return Ok(());
+    }
+    rate::run(&Default::default(), options)?;
+    readers::run(&Default::default(), options)?;
+    live::run(&Default::default(), options, report)
 }

@@ -1,12 +1,13 @@
 //! Printing a file as text: `tapline capture -n -r FILE` against `tcpdump -n -r FILE`.
 
 use crate::report::{Report, Series};
-use crate::{Options, file, measure};
+use crate::{Options, file};
 use anyhow::{Context, ensure};
 use clap::Args;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use tapline_measure::runs;
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PrintArgs {
@@ -37,7 +38,7 @@ pub(crate) fn run(args: &PrintArgs, options: &Options, report: &mut Report) -> a
             let lines = count_first_lines(&mut command(peer))?;
             ensure!(lines == packets, "{:?}: {lines} packets printed of {packets}", command(peer));
         }
-        series.interleave(options.runs, |peer| measure::run(&mut command(peer), packets))?;
+        series.interleave(options.runs, |peer| runs::run(&mut command(peer), packets))?;
         report.add(&series)?;
     }
     Ok(())

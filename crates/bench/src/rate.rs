@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tapline_testkit::netns::{FAR, NEAR, Namespace};
 
 use crate::Options;
-use crate::measure::median;
+use tapline_measure::runs::median;
 
 /// How long packets may take to arrive.
 const ARRIVAL_MAX: Duration = Duration::from_secs(5);

@@ -25,8 +25,9 @@ use tapline_sys::usage::CpuTime;
 use tapline_sys::{NetNs, proc_packet};
 use tapline_testkit::netns::{FAR, Namespace};
 
-use crate::measure::median;
-use crate::{Options, live, scheduled};
+use crate::{Options, live};
+use tapline_measure::runs::median;
+use tapline_measure::scheduled;
 
 /// How long programs may take to begin, and to read what there is.
 const PATIENCE: Duration = Duration::from_secs(20);

@@ -1,9 +1,10 @@
 //! Medians, ratios and goals for people; every single run for programs.
 
-use crate::measure::{Run, median};
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::Path;
+use tapline_measure::machine;
+use tapline_measure::runs::{Run, median};
 
 /// Where results go.
 pub(crate) struct Report {
@@ -67,7 +68,12 @@ impl Report {
         let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
         let cpus = std::thread::available_parallelism().map_or(0, usize::from);
-        println!("{cpus} processors, {}, Linux {}, load {}", processor_name(), kernel.trim(), load.trim());
+        println!(
+            "{cpus} processors, {}, Linux {}, load {}",
+            machine::processor_name(),
+            kernel.trim(),
+            load.trim()
+        );
         println!("processor time, user and system; medians of interleaved runs\n");
     }
 
@@ -126,12 +132,6 @@ fn write_runs(csv: &mut impl Write, series: &Series) -> anyhow::Result<()> {
     }
     csv.flush()?;
     Ok(())
-}
-
-pub(crate) fn processor_name() -> String {
-    let table = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let name = table.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
-    name.map_or_else(|| "unknown".to_owned(), |(_, name)| name.trim().to_owned())
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use tapline_packet::{BATCH_MAX, Batch, LinkType, Meta, Record, Selection, Timest
 use tapline_profile::Clock;
 use tapline_ring::{BufferSpec, Policy, Reader, ReaderId, ReaderSpec, Writer};
 
-use crate::measure::median;
+use tapline_measure::runs::median;
 
 /// Batches of a run, at least: a millisecond or two, and 16 blocks of the smallest packets.
 const BATCHES: usize = 512;

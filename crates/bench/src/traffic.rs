@@ -16,7 +16,7 @@ use tapline_sys::usage::thread_time;
 use tapline_testkit::frames::{Ethernet, IpPair, Ipv4, Udp};
 use tapline_traffic::{Batches, Generator, Recipe};
 
-use crate::measure::median;
+use tapline_measure::runs::median;
 
 /// What is measured unless recipes are given.
 const RECIPES: &[&str] = &[

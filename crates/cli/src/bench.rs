@@ -4,8 +4,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Result;
-use tapline_bench::system::{self, BenchArgs};
 use tapline_graph::Control;
+use tapline_measure::system::{self, BenchArgs};
 
 use crate::signals;
 

@@ -1,17 +1,95 @@
-//! `tapline filter explain`: how a filter is understood.
+//! `tapline filter`: explains filters, and measures them.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 
 use anyhow::{Result, anyhow, bail};
+use clap::{ArgAction, Args, Subcommand};
 use tapline_filter::{Handle, Options, Stage};
 use tapline_packet::LinkType;
 
-use crate::args::{ExplainArgs, SNAP_LEN};
-use crate::capture::{filter_text, form};
+use crate::args::{FplArgs, LanguageArgs, SNAP_LEN};
+use crate::compiler::{filter_text, program_form};
 use crate::fpl;
 
+#[derive(Debug, Subcommand)]
+pub(crate) enum FilterCommand {
+    /// Show how a filter is understood: its tree, its BPF program, and what each test means.
+    #[command(after_help = EXPLAIN_EXAMPLES)]
+    Explain(ExplainArgs),
+    /// Measure what filters cost on this machine: each engine that there is, side by side, on the same packets.
+    #[command(after_help = BENCH_EXAMPLES)]
+    Bench(BenchArgs),
+}
+
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  tapline filter bench                                         the filters of the papers on BPF, and what people type
+  tapline filter bench -r busy.pcap 'tcp port 443 and net 10.0.0.0/8'
+
+libpcap's interpreter takes part if libpcap is installed, the kernel's JIT if programs may be loaded (root). Each figure is the median of
+interleaved runs; all engines must accept the same packets before anything is measured.";
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArgs {
+    /// Runs of each engine, 1 to 1000.
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1000))]
+    pub(crate) runs: usize,
+    #[command(flatten)]
+    pub(crate) what: tapline_measure::filter::FilterArgs,
+}
+
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  tapline filter explain 'host 10.0.0.1 and not port 22'
+  tapline filter explain -d 'tcp[tcpflags] & tcp-syn != 0'     as tcpdump -d prints it
+  tapline filter explain -ddd --link-type RAW 'icmp'           decimal numbers, for other programs
+  tapline filter explain --stage passes 'port 53 or port 80'   what each pass of the compiler does
+  tapline filter explain 'anyvlan(inner(gre, tcp port 80))'    tagged or not, in the packet inside GRE
+  tapline filter explain --fpl count.fpl                       a program: its statements, the work it may take";
+
+#[derive(Debug, Args)]
+pub(crate) struct ExplainArgs {
+    /// What the first header of a packet is: a name or number of tcpdump.org/linktypes.html, such as RAW, LINUX_SLL2 or 113.
+    #[arg(short = 'y', long, value_name = "TYPE", default_value = "EN10MB")]
+    pub(crate) link_type: String,
+    /// Only the program: -d as instructions, -dd as C, -ddd as decimal numbers.
+    #[arg(short = 'd', action = ArgAction::Count)]
+    pub(crate) dump: u8,
+    /// Show one form that the filter takes on its way to code: tree, passes (values before and after each pass), ir (values after
+    /// all passes), bpf, ebpf, native. Several with commas, or all.
+    #[arg(long, value_name = "STAGE", value_delimiter = ',', conflicts_with = "dump")]
+    pub(crate) stage: Vec<String>,
+    /// Compile as for a live capture, where the kernel keeps VLAN tags apart.
+    #[arg(long)]
+    pub(crate) live: bool,
+    #[command(flatten)]
+    pub(crate) language: LanguageArgs,
+    /// Leave the program as it was generated, with its redundant tests.
+    #[arg(short = 'O', long)]
+    pub(crate) no_optimize: bool,
+    /// The most bytes that the program lets through of a packet; 0 is the default.
+    #[arg(short, long, value_name = "BYTES", default_value_t = SNAP_LEN)]
+    pub(crate) snapshot_length: u32,
+    #[command(flatten)]
+    pub(crate) fpl: FplArgs,
+    /// Read the filter from a file instead.
+    #[arg(short = 'F', value_name = "FILE", conflicts_with = "filter")]
+    pub(crate) filter_file: Option<PathBuf>,
+    /// The filter, in the pcap-filter language.
+    #[arg(value_name = "FILTER")]
+    pub(crate) filter: Vec<String>,
+}
+
 /// Runs the command.
-pub(crate) fn explain(args: &ExplainArgs) -> Result<()> {
+pub(crate) fn run(command: &FilterCommand) -> Result<()> {
+    match command {
+        FilterCommand::Explain(args) => explain(args),
+        FilterCommand::Bench(args) => tapline_measure::filter::run(&args.what, args.runs),
+    }
+}
+
+fn explain(args: &ExplainArgs) -> Result<()> {
     let Some(link_type) = LinkType::from_name(&args.link_type) else {
         bail!(
             "there is no link type '{}': names and numbers are those of tcpdump.org/linktypes.html",
@@ -41,7 +119,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<()> {
         return Ok(io::stdout().write_all(stages(&args.stage, &text, &options)?.as_bytes())?);
     }
     let explained = if args.dump > 0 {
-        tapline_filter::compile(&text, &options).map(|program| program.text(form(args.dump)))
+        tapline_filter::compile(&text, &options).map(|program| program.text(program_form(args.dump)))
     } else {
         tapline_filter::explain(&text, &options)
     };

@@ -8,7 +8,6 @@
 //!
 //! Where a terminal is too narrow for a row, the start goes first; then each flow has its ends in lines of their own, so that no address is cut.
 
-use tapline_flow::is_plain;
 use tapline_graph::{Cell, Table};
 
 /// How flows are shown.
@@ -198,15 +197,6 @@ fn length(text: &str) -> usize {
         _ => 1,
     };
     text.chars().map(columns).sum()
-}
-
-/// Text with control characters and others that are not seen, such as those of a file's interface names, in a form that can be.
-pub(crate) fn plain(text: &str) -> String {
-    let shown = |letter: char| match is_plain(letter) {
-        true => letter.to_string(),
-        false => letter.escape_default().to_string(),
-    };
-    text.chars().map(shown).collect()
 }
 
 fn time_of(cell: &Cell) -> Option<i64> {
@@ -430,6 +420,5 @@ mod tests {
     #[test]
     fn letters_take_the_columns_that_they_have() {
         assert_eq!(["abc", "日本", "e\u{301}"].map(length), [3, 4, 1]);
-        assert_eq!(plain("eth0\x1b[2J\u{202e}é"), "eth0\\u{1b}[2J\\u{202e}é");
     }
 }

@@ -2,16 +2,16 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use tapline_filter::ebpf::{Hook, emit};
-use tapline_filter::fpl::{self, Compiled, FplOptions};
+use tapline_filter::fpl::{self, Compiled, External, FplOptions};
 use tapline_filter::optimise::{optimise, optimise_watched};
-use tapline_graph::stages::functions;
+use tapline_graph::stages::{functions, search_function};
 use tapline_packet::LinkType;
 
 use crate::args::FplArgs;
-use crate::capture::fpl_searches;
 
 /// What can be shown, by name, in the order of the compiler.
 const STAGES: [&str; 5] = ["tree", "passes", "ir", "ebpf", "native"];
@@ -20,7 +20,7 @@ const STAGES: [&str; 5] = ["tree", "passes", "ir", "ebpf", "native"];
 pub(crate) fn explain(path: &Path, link_type: LinkType, args: &FplArgs, stages: &[String]) -> Result<String> {
     let text =
         fs::read_to_string(path).with_context(|| format!("cannot read the program {}", path.display()))?;
-    let registry = functions(&fpl_searches(args)?);
+    let registry = functions(&searches(args)?);
     let options = FplOptions { link_type, memory_cells: args.fpl_cells, registry, ..FplOptions::default() };
     let compiled = fpl::compile(&text, &options)
         .map_err(|error| anyhow!("{}: {}", path.display(), fpl::report(&error, &text)))?;
@@ -85,4 +85,12 @@ fn native(ir: &tapline_filter::ir::Ir) -> Result<String> {
 #[cfg(not(feature = "jit"))]
 fn native(_: &tapline_filter::ir::Ir) -> Result<String> {
     bail!("this program was built without native code: the feature jit")
+}
+
+/// The functions of `--fpl-patterns`.
+pub(crate) fn searches(args: &FplArgs) -> Result<Vec<Arc<External>>> {
+    let function = |text: &String| {
+        search_function(text, Path::new("")).map_err(|error| anyhow!("--fpl-patterns: {error}"))
+    };
+    args.fpl_patterns.iter().map(function).collect()
 }

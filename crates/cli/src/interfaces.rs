@@ -14,17 +14,32 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
+use clap::Args;
 use serde_json::{Value, json};
 use tapline_capture::af_packet::{self, Capturer, InterfaceInfo};
 use tapline_packet::LinkType;
 use tapline_sys::XdpProgram;
 use tapline_tap::protocol::{Offer, OfferedInterface};
 
-use crate::args::{InterfacesArgs, SNAP_LEN};
+use crate::args::SNAP_LEN;
 use crate::live::{self, TAP};
+
+#[derive(Debug, Args)]
+pub(crate) struct InterfacesArgs {
+    /// One JSON array instead of text.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Look in this network namespace (`ip netns list`).
+    #[arg(long, value_name = "NAME")]
+    pub(crate) netns: Option<String>,
+    /// The socket of the daemon whose captures are listed too: this, TAPLINE_SOCKET, or /run/tapline/serve.sock.
+    #[arg(long, value_name = "PATH", conflicts_with = "netns")]
+    pub(crate) socket: Option<PathBuf>,
+}
 
 /// How long a daemon has to say what it captures: the list is of interfaces in the first place.
 const DAEMON_PATIENCE: Duration = Duration::from_millis(500);

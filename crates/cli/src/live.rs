@@ -21,6 +21,8 @@ pub(crate) use tapline_tap::PREFIX as TAP;
 use tapline_tap::protocol::{Attach, Offer, Policy, Start};
 use tapline_tap::{Client, WakeWish, socket_path};
 
+use crate::args::parse_duration;
+
 /// What a leased reader may lag behind: bytes of the buffer, and milliseconds.
 const LEASE: Policy = Policy::Leased { bytes: 16 << 20, ms: 5_000 };
 
@@ -81,7 +83,7 @@ pub(crate) enum PolicyArg {
 }
 
 fn since(text: &str) -> Result<Since, String> {
-    if text == "all" { Ok(Since::All) } else { crate::args::parse_duration(text).map(Since::Ago) }
+    if text == "all" { Ok(Since::All) } else { parse_duration(text).map(Since::Ago) }
 }
 
 impl TapArgs {

@@ -4,7 +4,10 @@
 mod args;
 mod bench;
 mod capture;
+mod compiler;
 mod doctor;
+mod escape;
+mod files;
 mod filter;
 mod flows;
 mod fpl;
@@ -20,19 +23,93 @@ mod report;
 mod run;
 mod sending;
 mod serve;
+mod session;
 mod signals;
 mod store;
+mod stored;
 mod stream;
 mod top;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 
-use args::{Cli, Command, FilterCommand};
 use tapline_sys::capability::Capability;
 use tapline_sys::{privilege, standard_output};
+
+/// Packet capture and network analysis that never lies about loss.
+#[derive(Debug, Parser)]
+#[command(name = "tapline", version, max_term_width = 110, after_help = TOP_EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const TOP_EXAMPLES: &str = "\
+Examples:
+  tapline interfaces                                  what can be captured, and who does already
+  tapline doctor                                      what here will lose, alter or delay packets, and what mends it
+  tapline capture -i eth0 -n 'tcp port 443'           look at traffic
+  tapline capture -i eth0 -w trace.pcapng -G 60       a file each minute, drops noted inside
+  tapline capture -r trace.pcapng -n -v 'udp'         read it again
+  tapline run -e 'device(eth0) -> top(by=flow)'       a graph of stages: who talks most
+  tapline probe -i eth0 --export 10.0.0.1:4739        flows to a collector, as IPFIX
+  tapline generate -w imix.pcap size=imix count=1M    packets as you want them, the same each time
+  tapline filter explain 'vlan and tcp port 80'       what a filter does, test by test
+  tapline replay trace.pcap -i veth0 --rate 10k       send a file again
+  tapline serve -i eth0 --name office                 capture once for many readers (tapline capture -i tap:office)
+  tapline record -i eth0 --to /srv/store --size 80%   keep packets for days; tapline find /srv/store 'host 10.0.0.1'
+  tapline top                                         what running captures and graphs do, stage by stage
+  tapline profile -r trace.pcapng 'udp'               what a packet costs here, component by component";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Capture packets from interfaces or files: filter them, print them, save them, account for each.
+    Capture(Box<capture::CaptureArgs>),
+    /// Record packets for days: into a store that keeps to its size, indexed while it is written.
+    #[command(after_help = store::RECORD_EXAMPLES)]
+    Record(Box<store::RecordArgs>),
+    /// Find packets in a store, by time and filter, up to those of a second ago.
+    #[command(after_help = store::FIND_EXAMPLES)]
+    Find(Box<store::FindArgs>),
+    /// Look at a store: what it holds, and whether it is as it was recorded.
+    #[command(subcommand, after_help = store::STORE_EXAMPLES)]
+    Store(store::StoreCommand),
+    /// Run a graph of stages: filter, sample, count, record, and more, each packet read once for all of them.
+    #[command(after_help = run::EXAMPLES)]
+    Run(Box<run::RunArgs>),
+    /// Make flows of packets, and send them to collectors as IPFIX or NetFlow, or show the greatest.
+    #[command(after_help = probe::EXAMPLES)]
+    Probe(Box<probe::ProbeArgs>),
+    /// Make packets from a recipe, the same for the same seed: protocols, sizes, flows, rates, faults.
+    #[command(after_help = generate::help())]
+    Generate(Box<generate::GenerateArgs>),
+    /// Look into filters.
+    #[command(subcommand)]
+    Filter(filter::FilterCommand),
+    /// List interfaces: addresses, speed, driver, link type, and who captures there.
+    Interfaces(interfaces::InterfacesArgs),
+    /// Tell what on this machine will lose, alter or delay packets, how bad it is, and the command that mends it; or mend it for a while.
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor(doctor::DoctorArgs),
+    /// Show what running processes of tapline do: packets, bits and cycles of each stage.
+    #[command(after_help = top::EXAMPLES)]
+    Top(top::TopArgs),
+    /// Measure what a packet costs here: in the kernel, at each stage, at each output.
+    #[command(after_help = profile::EXAMPLES)]
+    Profile(Box<profile::ProfileArgs>),
+    /// Send the packets of capture files out of an interface: with their gaps, scaled, at a rate, in a loop.
+    #[command(after_help = replay::EXAMPLES)]
+    Replay(Box<replay::ReplayArgs>),
+    /// Capture once for many: programs read by shared memory (-i tap:NAME), each with its own filter, and each packet is stored once.
+    #[command(after_help = serve::EXAMPLES)]
+    Serve(serve::ServeArgs),
+    /// Show what tapline serve does: captures, readers, how far they lag, what they lost and what it costs.
+    Status(serve::StatusArgs),
+    /// Measure what this machine bears: capture, filter and store at every rate, beside other programs.
+    Bench(Box<tapline_measure::system::BenchArgs>),
+}
 
 fn main() -> ExitCode {
     // A set-uid program must not read or write files in its caller's stead. Capturing needs one right only.
@@ -46,10 +123,7 @@ fn main() -> ExitCode {
     }
     let result = match Cli::parse().command {
         Command::Capture(args) => capture::run(&args),
-        Command::Filter(FilterCommand::Explain(args)) => filter::explain(&args).map(|()| ExitCode::SUCCESS),
-        Command::Filter(FilterCommand::Bench(args)) => {
-            tapline_bench::filter::run(&args.what, args.runs).map(|()| ExitCode::SUCCESS)
-        }
+        Command::Filter(command) => filter::run(&command).map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => bench::run(&args),
         Command::Record(args) => store::record(&args),
         Command::Find(args) => store::find(&args),
@@ -103,6 +177,12 @@ fn is_kind(error: &anyhow::Error, kind: io::ErrorKind) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
 
     #[test]
     fn causes_are_told_once() {

@@ -15,9 +15,10 @@ use clap::Args;
 use tapline_flow::export::{EXAMPLE_ENTERPRISE, Element, Target, Version};
 use tapline_flow::{DetailFields, Error, KeyFields, PAYLOAD_MAX, TIMEOUT_MAX};
 
-use crate::args::{LanguageArgs, RunArgs, parse_duration};
+use crate::args::{LanguageArgs, parse_duration};
+use crate::flows;
 use crate::live::XdpArgs;
-use crate::{flows, run};
+use crate::run::{self, RunArgs};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:

@@ -22,7 +22,7 @@ use tapline_capture::{
 };
 use tapline_graph::{GraphAccount, StageAccount, grouped};
 
-use crate::flows::plain;
+use crate::escape::plain;
 
 /// Width of the column that says where.
 const PLACE_WIDTH: usize = 44;

@@ -28,7 +28,7 @@ use tapline_tap::protocol::{CaptureStatus, ReaderStatus, Status, UserStatus};
 use tapline_tap::{Client, socket_path};
 
 use crate::live::{self, Live, TapArgs, XdpArgs};
-use crate::{privileges, report};
+use crate::{files, privileges, report};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -192,7 +192,7 @@ fn rules(args: &ServeArgs) -> Result<Rules> {
 fn open(rule: &CaptureRule) -> Result<Live> {
     if let Some(path) = &rule.file {
         let file = FileInput::open_file(path)?;
-        let line = crate::capture::input::announcement(&file);
+        let line = files::announcement(&file);
         let source: Box<dyn Source> = Box::new(FileInput::new(vec![file], Order::Given));
         return Ok(Live { sources: vec![source], announcements: vec![line] });
     }

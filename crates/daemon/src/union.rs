@@ -121,7 +121,9 @@ fn compiled(capture: &str, text: &str, options: &Options) -> Option<Program> {
         (capture, text) => format!("({capture}) and ({text})"),
     };
     match tapline_filter::compile(&both, options) {
-        Err(error) if error.is_never_true() => Program::new(vec![Insn::new(code::RET | code::K, 0)]).ok(),
+        Err(error) if tapline_filter::is_never_true(&error) => {
+            Program::new(vec![Insn::new(code::RET | code::K, 0)]).ok()
+        }
         compiled => compiled.ok(),
     }
 }

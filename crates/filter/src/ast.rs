@@ -17,7 +17,7 @@ mod display;
 
 use std::net::Ipv6Addr;
 
-use crate::error::Span;
+use tapline_syntax::Span;
 
 /// A parsed filter.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,8 +12,7 @@ use crate::assemble::assemble;
 use crate::ast::Ast;
 use crate::bpf::Program;
 use crate::cfg::{Cfg, Width};
-use crate::contradiction::{is_never_true, never_true};
-use crate::error::Error;
+use crate::contradiction::{contradicts_itself, never_true};
 use crate::gather::gather;
 use crate::generate::{Lookups, generate, generate_with_lookups};
 use crate::initialise::initialise;
@@ -25,6 +24,7 @@ use crate::predicate::{Base, Field, Place, Predicates};
 use crate::resolve::lower;
 use crate::simplify::{rejects_all, simplify};
 use crate::witness::accepts_some;
+use tapline_syntax::Error;
 
 /// Compiles the text of a filter to a program that loads in kernels: jumps go forward only, scratch memory is written
 /// before it is read.
@@ -71,7 +71,7 @@ pub fn values(text: &str, options: &Options) -> Result<Ir, Error> {
     if !options.optimise {
         return Ok(raise(&generate(&predicates, options.snap_len)));
     }
-    let ours = is_never_true(&ast, &predicates, options);
+    let ours = contradicts_itself(&ast, &predicates, options);
     gather(&mut predicates);
     let (cfg, lookups) = generate_with_lookups(&predicates, options.snap_len);
     let witness = || accepts_some(&cfg, &lookups);
@@ -88,7 +88,7 @@ fn graph(text: &str, options: &Options) -> Result<Cfg, Error> {
     if !options.optimise {
         return Ok(generate(&predicates, options.snap_len));
     }
-    let ours = is_never_true(&ast, &predicates, options);
+    let ours = contradicts_itself(&ast, &predicates, options);
     gather(&mut predicates);
     let cfg = generate(&predicates, options.snap_len);
     let witness = || accepts_some(&cfg, &Lookups::default());

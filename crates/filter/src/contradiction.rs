@@ -17,14 +17,14 @@ use std::ops::Range;
 
 use crate::ast::{Ast, Expr, Form, Joint, Kind, Primitive};
 use crate::cfg::{Alu, Test as Compare};
-use crate::error::{Error, Span};
 use crate::explain::meaning;
 use crate::generate::generate;
 use crate::options::Options;
 use crate::predicate::{Base, Cell, Field, Place, Predicate, Predicates, Relation, Test, Value};
 use crate::resolve::lower_observed;
 use crate::resolve::state::{Part, Probe};
-use crate::simplify::{NEVER_TRUE, rejects_all, simplify};
+use crate::simplify::{rejects_all, simplify};
+use tapline_syntax::{Error, Span};
 
 /// Filters of more parts are not looked into: each try compiles the whole.
 const PARTS_MAX: usize = 2000;
@@ -38,9 +38,17 @@ const NAMED_MAX: usize = 4;
 /// The longest part that is shown whole.
 const SHOWN_MAX: usize = 60;
 
+/// libpcap's message for a filter that rejects every packet.
+const NEVER_TRUE: &str = "expression rejects all packets";
+
+/// Whether an error of [`compile`](crate::compile) says only that the filter, valid otherwise, rejects every packet.
+pub fn is_never_true(error: &Error) -> bool {
+    error.message == NEVER_TRUE
+}
+
 /// Whether a filter is never true, as far as the values of fields tell. Only asked of texts that have a form, or are read in a
 /// mode of our own: of others that is an error which libpcap finds, no other.
-pub(crate) fn is_never_true(ast: &Ast, predicates: &Predicates, options: &Options) -> bool {
+pub(crate) fn contradicts_itself(ast: &Ast, predicates: &Predicates, options: &Options) -> bool {
     let ours = options.scoped || options.ipv6_extensions || ast.root.as_ref().is_some_and(has_form);
     ours && wanted(&predicates.root).is_none()
 }
@@ -196,7 +204,7 @@ impl Search<'_> {
         self.tries -= 1;
         let lowered = lower_observed(self.ast, self.options, &mut Probe::keeping(kept));
         lowered.is_ok_and(|predicates| {
-            is_never_true(self.ast, &predicates, self.options)
+            contradicts_itself(self.ast, &predicates, self.options)
                 || rejects_all(&simplify(&generate(&predicates, 1)))
         })
     }
@@ -586,7 +594,7 @@ mod tests {
             let Err(error) = compile(&text, &Options { netmask: Some(0), ..Options::default() }) else {
                 continue;
             };
-            if error.is_never_true() {
+            if crate::is_never_true(&error) {
                 proven += 1;
                 assert!(
                     error.span.is_some() && !error.hint.starts_with("its parts"),

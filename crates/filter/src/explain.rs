@@ -27,10 +27,11 @@ pub use stages::Stage;
 use crate::ast::{Arith, Ast, Expr, IdKind, Kind, Primitive, Protocol};
 use crate::bpf::Program;
 use crate::compile::compile;
-use crate::error::Error;
+use crate::contradiction::is_never_true;
 use crate::options::{Handle, Options};
 use crate::parse::parse;
 use crate::resolve::lower;
+use tapline_syntax::Error;
 
 /// Notes are broken into lines of so many characters.
 const NOTE_WIDTH: usize = 96;
@@ -61,7 +62,7 @@ pub fn explain(text: &str, options: &Options) -> Result<String, Error> {
             out += &listing::render(&program, &predicates);
             out += &measures(&program);
         }
-        Err(error) if error.is_never_true() => out += &never(&error, text),
+        Err(error) if is_never_true(&error) => out += &never(&error, text),
         Err(error) => return Err(error),
     }
     for note in notes(&ast, options) {
@@ -310,7 +311,7 @@ mod tests {
             for _ in 0..300 {
                 let text = stream.text();
                 let compiled = compile(&text, &options);
-                let is_never = compiled.as_ref().is_err_and(|error| error.is_never_true());
+                let is_never = compiled.as_ref().is_err_and(is_never_true);
                 assert_eq!(explain(&text, &options).is_ok(), compiled.is_ok() || is_never, "{text}");
             }
         }

@@ -18,7 +18,7 @@ mod words;
 use std::net::Ipv6Addr;
 
 use crate::ast::{Keyword, Protocol};
-use crate::error::{Error, Span};
+use tapline_syntax::{Error, Span};
 
 /// What a stretch of text is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

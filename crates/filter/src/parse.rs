@@ -16,8 +16,8 @@ mod primitive;
 mod wlan;
 
 use crate::ast::{Arith, Ast, Direction, Expr, Id, IdKind, Joint, Keyword, Kind, Protocol, Qualifiers};
-use crate::error::{Error, Span};
 use crate::lex::{Lexer, SYNTAX, Symbol, Token, is_form, is_word_in_lower_case};
+use tapline_syntax::{Error, Span};
 
 /// How deep parentheses, `not` and operators may nest. Far more than anyone writes, far less than the stack holds.
 pub const DEPTH_MAX: usize = 500;

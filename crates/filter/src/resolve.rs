@@ -45,11 +45,11 @@ use tapline_packet::LinkType;
 
 use crate::ast::{Ast, Expr, Joint, Kind, Primitive, Qualifiers};
 use crate::cfg::CELLS;
-use crate::error::{Error, Span};
 use crate::options::Options;
 use crate::predicate::{Cell, Predicate, Predicates};
 use layers::Layers;
 use state::{Flow, Probe};
+use tapline_syntax::{Error, Span};
 
 /// Resolves a tree for the link type, the handle and the names of `options`.
 ///

@@ -30,9 +30,6 @@ use forward::{Removal, forward};
 use value::Values;
 pub(crate) use value::{compute, outcome};
 
-/// What libpcap says of a filter that rejects every packet.
-pub(crate) const NEVER_TRUE: &str = "expression rejects all packets";
-
 /// So often at most what a sweep removed is taken as a reason to look again. Arithmetic through scratch cells needs two rounds.
 const SWEEPS_MAX: usize = 4;
 

@@ -46,5 +46,5 @@ pub use table::{Cell, Table, grouped};
 pub use tapline_capture::{Error, Wants};
 
 #[cfg(test)]
-#[path = "../tests/trial/mod.rs"]
+#[path = "../tests/it/trial/mod.rs"]
 mod trial;

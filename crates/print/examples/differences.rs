@@ -7,9 +7,9 @@
 //! `whole` compares the captures beside the repository as they are (flags `-n` unless others are given), `cut` packets of theirs cut at every length, which must be marked as cut where
 //! tcpdump marks them, `changed` packets with bytes changed.
 
-#[path = "../tests/captures/mod.rs"]
+#[path = "../tests/it/captures/mod.rs"]
 mod captures;
-#[path = "../tests/tcpdump/comparison.rs"]
+#[path = "../tests/it/tcpdump/comparison.rs"]
 mod comparison;
 
 use std::process::ExitCode;

@@ -1,16 +1,19 @@
-//! Traffic, oracles and network namespaces for Tapline's own tests.
+//! Oracles, random inputs and capture files for Tapline's own tests.
 //!
 //! ```text
-//! random --> traffic (sessions side by side) --> frames (every protocol, sums right)
-//!                |                |
-//!             sender           capture_file          sends on an interface, or writes a file
-//!                |
-//!             netns                                   a namespace with a veth pair, gone when dropped
+//! random --> expressions, forms, fpl, programs      inputs of the compilers
+//!        --> stock, layers, gallery, sample         packets of real and made captures
+//! libpcap, ebpf, flow_meter                         oracles: what another implementation answers
+//! capture_file                                      pcap and pcapng files, written and read by other code than the product's
+//! own_process                                       a test in a process of its own
 //! ```
 //!
-//! Nothing here is part of the product: it may ask programs of the system (`ip`, `ethtool`) and run libpcap as an
-//! oracle. Everything that is made up comes from a seed, so a failure is repeated by its number.
-#![deny(unsafe_code)]
+//! No crate of the product depends on this one, which a test over the manifests holds. Network namespaces, traffic and the loader of
+//! libpcap come from `tapline-arena`, which the benchmarks of the product use too, and are exported here again, so that a test needs one
+//! name. Everything random comes from a seed: a failure is repeated by its number.
+#![forbid(unsafe_code)]
+
+pub use tapline_arena::{frames, lent, libpcap, netns, random, sender, traffic};
 
 pub mod capture_file;
 pub mod ebpf;
@@ -18,15 +21,9 @@ pub mod expressions;
 pub mod flow_meter;
 pub mod forms;
 pub mod fpl;
-pub mod frames;
 pub mod gallery;
 pub mod layers;
-pub mod lent;
-pub mod libpcap;
-pub mod netns;
+pub mod own_process;
 pub mod programs;
-pub mod random;
 pub mod sample;
-pub mod sender;
 pub mod stock;
-pub mod traffic;

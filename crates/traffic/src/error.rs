@@ -1,11 +1,11 @@
 //! What is wrong with a recipe.
 
-use tapline_filter::Span;
+use tapline_syntax::Span;
 
 use crate::recipe::{span_of, span_of_value};
 
 /// Why a recipe's text is refused: what, where, and what to write instead. Shown with the line and a caret, as filters are.
-pub type SyntaxError = tapline_filter::Error;
+pub type SyntaxError = tapline_syntax::Error;
 
 /// Why a recipe cannot be made, or not any further.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +23,7 @@ pub enum Error {
     },
     /// The filter cannot be compiled, or accepts no packet at all.
     #[error("match: {0}")]
-    Filter(tapline_filter::Error),
+    Filter(tapline_syntax::Error),
     /// The filter says something else of a packet than of others of its flow.
     #[error(
         "match: packet {number}, of {len} bytes, {verdict} the filter `{filter}`, and was made to do the contrary; ask for something \
@@ -76,7 +76,7 @@ impl Error {
 }
 
 /// A filter's error, where the filter stands at `at` in another text.
-pub(crate) fn moved(error: &tapline_filter::Error, at: Span) -> SyntaxError {
+pub(crate) fn moved(error: &tapline_syntax::Error, at: Span) -> SyntaxError {
     let place = |place: usize| (at.start + place).min(at.end);
     let span = error.span.map_or(at, |span| Span { start: place(span.start), end: place(span.end) });
     let whole = SyntaxError::at(span, error.message.clone()).hint(error.hint.clone());

@@ -9,18 +9,17 @@
 //! A cycle is one of the time stamp counter, at its measured rate; the time is processor time, so that waiting does not count.
 
 mod engines;
-pub(crate) mod workload;
 
 use crate::Options;
-use crate::measure::{Run, median};
 use crate::report::{Report, Series};
 use anyhow::ensure;
 use clap::Args;
 use engines::Peer;
 use std::time::{Duration, Instant};
-use tapline_search::{Pattern, find_all_naive};
+use tapline_measure::payloads::{Traffic, Workload};
+use tapline_measure::runs::{Run, median};
+use tapline_search::find_all_naive;
 use tapline_sys::{tsc, usage::thread_time};
-use workload::{Traffic, Workload};
 
 /// What `tapline-bench patterns` was asked for.
 #[derive(Clone, Debug, Args)]
@@ -135,11 +134,6 @@ fn goal(workload: &Workload, peer: &Peer) -> Option<f64> {
         (..=1000, name) if is_promised && name.starts_with("tapline") => Some(5.0),
         _ => None,
     }
-}
-
-/// Numbered patterns of these bytes.
-fn numbered(bytes: Vec<Vec<u8>>, nocase: bool) -> Vec<Pattern> {
-    bytes.into_iter().zip(0..).map(|(bytes, id)| Pattern { id, bytes, nocase }).collect()
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use tapline_packet::{BATCH_MAX, Batch, Selection};
 use tapline_sys::usage::thread_time;
 use tapline_testkit::lent::Lent;
 
-use crate::measure::median;
+use tapline_measure::runs::median;
 use workload::Workload;
 
 /// What to measure.

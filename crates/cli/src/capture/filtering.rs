@@ -1,84 +1,13 @@
 //! The filter of a capture: its text, and its program for each interface's link type.
 
-use std::collections::HashMap;
-use std::fs;
-
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use tapline_capture::Error;
 use tapline_filter::bpf::Program;
-use tapline_filter::{Handle, Options};
 use tapline_packet::Interface;
 
+use super::args::CaptureArgs;
 use super::snap_len;
-use crate::args::{CaptureArgs, LanguageArgs};
-
-/// How texts of filters become programs in a run.
-pub(crate) struct Compiler {
-    snap_len: u32,
-    optimise: bool,
-    language: LanguageArgs,
-    handle: Handle,
-    /// The IPv4 netmask of each live interface, for `ip broadcast`.
-    netmasks: HashMap<String, u32>,
-}
-
-impl Compiler {
-    /// For packets of files, or of live interfaces of a network namespace.
-    pub(crate) fn new(
-        snap_len: u32,
-        optimise: bool,
-        language: LanguageArgs,
-        is_live: bool,
-        netns: Option<&str>,
-    ) -> Compiler {
-        let handle = if is_live { Handle::Live } else { Handle::Savefile };
-        let netmasks = if is_live { netmasks(netns) } else { HashMap::new() };
-        Compiler { snap_len, optimise, language, handle, netmasks }
-    }
-
-    /// How a filter is compiled for packets of `interface`.
-    pub(crate) fn options(&self, interface: &Interface) -> Options {
-        let netmask = match self.handle {
-            Handle::Live => self.netmasks.get(&interface.name).copied(),
-            _ => Some(0), // as tcpdump -r
-        };
-        Options {
-            link_type: interface.link_type,
-            snap_len: self.snap_len,
-            netmask,
-            handle: self.handle,
-            optimise: self.optimise,
-            scoped: self.language.scoped,
-            ipv6_extensions: self.language.ipv6_extensions,
-            ..Options::default()
-        }
-    }
-
-    /// The program for packets that have not reached the kernel's stack: VLAN tags are in them, as in a file. `None` lets everything through.
-    pub(crate) fn compile_in_front(
-        &self,
-        text: &str,
-        interface: &Interface,
-    ) -> Result<Option<Program>, Error> {
-        if text.trim().is_empty() {
-            return Ok(None);
-        }
-        let options = Options { handle: Handle::Savefile, ..self.options(interface) };
-        let program = tapline_filter::compile(text, &options);
-        program.map(Some).map_err(|error| Error::Filter(error.render(text)))
-    }
-
-    /// The program for packets of `interface`, also for the empty filter.
-    pub(crate) fn program(&self, text: &str, interface: &Interface) -> Result<Program, Error> {
-        let options = self.options(interface);
-        tapline_filter::compile(text, &options).map_err(|error| Error::Filter(error.render(text)))
-    }
-
-    /// The same; `None` lets everything through.
-    pub(crate) fn compile(&self, text: &str, interface: &Interface) -> Result<Option<Program>, Error> {
-        if text.trim().is_empty() { Ok(None) } else { self.program(text, interface).map(Some) }
-    }
-}
+use crate::compiler::{Compiler, filter_text};
 
 /// The filter of a capture.
 pub(super) struct Filtering {
@@ -124,51 +53,5 @@ impl Filtering {
             self.compile(interface)?;
         }
         Ok(())
-    }
-}
-
-/// The filter's text: a file's, or the words of the command line joined.
-pub(crate) fn filter_text(file: Option<&std::path::Path>, words: &[String]) -> Result<String> {
-    let Some(path) = file else { return Ok(words.join(" ")) };
-    let text = fs::read(path).with_context(|| format!("cannot read the filter from {}", path.display()))?;
-    Ok(without_comments(&String::from_utf8_lossy(&text)))
-}
-
-/// Blanks what stands between a `#` and the end of its line, as tcpdump does in files. What is left keeps its place.
-fn without_comments(text: &str) -> String {
-    let mut is_comment = false;
-    let blank = |character: char| {
-        is_comment = character != '\n' && (is_comment || character == '#');
-        if is_comment { ' ' } else { character }
-    };
-    text.chars().map(blank).collect()
-}
-
-/// The IPv4 netmask of each interface that has one. Without them only `ip broadcast` is missed, which then says so.
-fn netmasks(netns: Option<&str>) -> HashMap<String, u32> {
-    let interfaces = tapline_capture::af_packet::list(netns).unwrap_or_default();
-    let of = |info: &tapline_capture::af_packet::InterfaceInfo| {
-        let (_, prefix_len) = info.addresses.iter().find(|(address, _)| address.is_ipv4())?;
-        Some((info.name.clone(), prefix_mask(*prefix_len)))
-    };
-    interfaces.iter().filter_map(of).collect()
-}
-
-fn prefix_mask(len: u8) -> u32 {
-    u32::MAX.checked_shl(32 - u32::from(len.min(32))).unwrap_or(0)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn comments_of_a_file_are_blanked() {
-        assert_eq!(without_comments("# all\ntcp # \u{fc} # web\nport 80#"), "     \ntcp          \nport 80 ");
-    }
-
-    #[test]
-    fn masks_of_prefixes() {
-        assert_eq!([prefix_mask(0), prefix_mask(8), prefix_mask(32)], [0, 0xff00_0000, u32::MAX]);
     }
 }

@@ -1,9 +1,8 @@
 //! Where the packets come from: files, or interfaces.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use tapline_capture::af_packet::{
     self, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings, TimestampSource,
 };
@@ -14,13 +13,12 @@ use tapline_packet::{Interface, LinkType};
 use tapline_profile::StampMode;
 use tapline_store::StoreName;
 
+use super::args::{CaptureArgs, DirectionArg};
 use super::filtering::Filtering;
 use super::{outputs, snap_len};
-use crate::args::{CaptureArgs, DirectionArg};
-use crate::flows::plain;
+use crate::files::{self, announcement};
 use crate::live::{self, Live, link_type_text};
-use crate::store;
-use crate::stream::{self, Stream};
+use crate::stored;
 
 /// Opened sources, one for each worker, and what people should know about them.
 pub(super) struct Input {
@@ -33,7 +31,7 @@ pub(super) struct Input {
 
 /// Opens what was asked for.
 pub(super) fn open(args: &CaptureArgs, filtering: &Arc<Filtering>, control: &Arc<Control>) -> Result<Input> {
-    let stores: Vec<_> = args.read.iter().map(|name| store::store_name(name)).collect::<Result<_>>()?;
+    let stores: Vec<_> = args.read.iter().map(|name| stored::store_name(name)).collect::<Result<_>>()?;
     match stores.as_slice() {
         [Some(name)] => return open_store(args, name, filtering),
         names if names.iter().any(Option::is_some) => {
@@ -50,7 +48,7 @@ fn open_store(args: &CaptureArgs, name: &StoreName, filtering: &Arc<Filtering>) 
         let filtering = Arc::clone(filtering);
         Arc::new(move |interface: &Interface| filtering.compile(interface))
     };
-    let (input, report) = store::open(name, &args.past, filtering.text(), args.language, Some(compile))?;
+    let (input, report) = stored::open(name, &args.past, filtering.text(), args.language, Some(compile))?;
     check_link_type(args, input.interfaces().iter())?;
     let announcements = vec![format!("reading from the store {}", name.directory.display())];
     Ok(Input { sources: vec![Box::new(input)], announcements, is_live: false, search: Some(report) })
@@ -65,7 +63,7 @@ fn open_files(args: &CaptureArgs, control: &Arc<Control>) -> Result<Input> {
     if args.workers > 1 {
         bail!("--workers is for live captures: files are read by one thread");
     }
-    let files = args.read.iter().map(|path| open_file(path, control)).collect::<Result<Vec<_>>>()?;
+    let files = args.read.iter().map(|path| files::open(path, control)).collect::<Result<Vec<_>>>()?;
     check_link_type(args, files.iter().flat_map(FileSource::interfaces))?;
     let announcements = files.iter().map(announcement).collect();
     let order = if args.merge { Order::Time } else { Order::Given };
@@ -75,29 +73,6 @@ fn open_files(args: &CaptureArgs, control: &Arc<Control>) -> Result<Input> {
         is_live: false,
         search: None,
     })
-}
-
-pub(crate) fn open_file(path: &Path, control: &Arc<Control>) -> Result<FileSource> {
-    if path.as_os_str() == "-" {
-        let input = Stream::standard_input(Arc::clone(control))?;
-        return Ok(FileInput::open_stream(Box::new(input), "standard input")?);
-    }
-    if stream::is_stream(path) {
-        let name = path.display().to_string();
-        let input = Stream::open(path, Arc::clone(control)).with_context(|| format!("cannot open {name}"))?;
-        return Ok(FileInput::open_stream(Box::new(input), &name)?);
-    }
-    Ok(FileInput::open_file(path)?)
-}
-
-pub(crate) fn announcement(file: &FileSource) -> String {
-    let packed = file.compression().map_or(String::new(), |compression| format!(", {}", compression.name()));
-    let link_types = match file.interfaces() {
-        [] => String::new(),
-        [only] => format!(", {}", link_type_text(only.link_type)),
-        several => format!(", {} interfaces", several.len()),
-    };
-    format!("reading from {} ({}{packed}){link_types}", plain(file.name()), file.format_name())
 }
 
 /// Whether all interfaces have the link type that -y asks for. No interface of Linux offers more than one.

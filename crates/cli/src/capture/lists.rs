@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use tapline_capture::af_packet::{self, InterfaceInfo};
-use tapline_filter::bpf::Form;
 use tapline_packet::{Interface, LinkType};
 
+use super::args::CaptureArgs;
 use super::filtering::Filtering;
 use super::input::{READ_HERE, chosen_interfaces};
-use crate::args::{CaptureArgs, InterfacesArgs};
-use crate::interfaces;
+use crate::compiler::program_form;
+use crate::interfaces::{self, InterfacesArgs};
 use crate::live::{TAP, bare_name, captures};
 
 /// Whether a list was asked for.
@@ -109,15 +109,6 @@ pub(super) fn dump_link_type(args: &CaptureArgs) -> Result<Option<LinkType>> {
 /// Prints the filter's program for an interface: `-d`, `-dd`, `-ddd`.
 pub(super) fn dump(args: &CaptureArgs, filtering: &Filtering, interface: &Interface) -> Result<()> {
     let program = filtering.program(interface)?;
-    io::stdout().write_all(program.text(form(args.dump)).as_bytes())?;
+    io::stdout().write_all(program.text(program_form(args.dump)).as_bytes())?;
     Ok(())
-}
-
-/// How a program is written down for so many `-d`.
-pub(crate) fn form(count: u8) -> Form {
-    match count {
-        0 | 1 => Form::Assembly,
-        2 => Form::C,
-        _ => Form::Decimal,
-    }
 }

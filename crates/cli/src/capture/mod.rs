@@ -5,39 +5,38 @@
 //! filter text, source (opened with all rights), outputs -> rights dropped -> signals, timers -> engine -> account
 //! ```
 
+mod args;
 mod filtering;
-pub(crate) mod input;
+mod input;
 mod lists;
 mod outputs;
 mod watching;
 
-pub(crate) use filtering::{Compiler, filter_text};
-pub(crate) use lists::form;
+pub(crate) use args::CaptureArgs;
 
 use std::fs;
 use std::io::{self, IsTerminal, Write};
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use serde_json::json;
 use tapline_capture::{Account, Error, SearchReport, Shared, Sink, Source};
-use tapline_filter::fpl::External;
-use tapline_graph::stages::{Decide, Fpl, search_function};
+use tapline_graph::stages::{Decide, Fpl};
 use tapline_graph::{Chain, Control, Ended, Engine, Inlet, Table, Watch};
-use tapline_packet::{Interface, Now, Timestamp};
+use tapline_packet::Interface;
 use tapline_profile::Meters;
 use tapline_sys::output_file;
 
-use crate::args::{CaptureArgs, FplArgs, SNAP_LEN};
+use crate::args::{FplArgs, SNAP_LEN};
+use crate::fpl::searches;
 use crate::output;
 use crate::privileges;
 use crate::report;
+use crate::session::{clock, clocks, stop_after, title};
 use crate::signals;
-use crate::store;
+use crate::stored;
 use filtering::Filtering;
 use watching::Watcher;
 
@@ -79,7 +78,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     let program_name = program.as_ref().map(|program| program.name());
     let sinks = outputs::open(args, &filtering, program_name, &input, identity.as_ref())?;
     let dropped = privileges::give_up(identity.as_ref())?;
-    let meters = Meters::create(&crate::top::title());
+    let meters = Meters::create(&title());
     let needs = outputs::needs(args, &filtering, input.is_live, identity.is_some());
     let lacks = privileges::confine(dropped, needs, &meters);
     if args.verbose > 0 {
@@ -116,15 +115,7 @@ fn fpl_program(args: &FplArgs) -> Result<Option<Fpl>> {
     let Some(path) = &args.fpl else { return Ok(None) };
     let name = path.display().to_string();
     let text = fs::read_to_string(path).with_context(|| format!("cannot read the program {name}"))?;
-    Ok(Some(Fpl::new(&name, &text, args.fpl_cells, fpl_searches(args)?)?))
-}
-
-/// The functions of `--fpl-patterns`.
-pub(crate) fn fpl_searches(args: &FplArgs) -> Result<Vec<Arc<External>>> {
-    let function = |text: &String| {
-        search_function(text, Path::new("")).map_err(|error| anyhow!("--fpl-patterns: {error}"))
-    };
-    args.fpl_patterns.iter().map(function).collect()
+    Ok(Some(Fpl::new(&name, &text, args.fpl_cells, searches(args)?)?))
 }
 
 /// What the engines run with.
@@ -155,23 +146,6 @@ fn announce(input: &input::Input) {
     for line in &input.announcements {
         let _ = writeln!(io::stderr(), "tapline: {line}");
     }
-}
-
-pub(crate) fn stop_after(duration: Duration, control: Arc<Control>) {
-    thread::spawn(move || {
-        thread::sleep(duration);
-        control.stop();
-    });
-}
-
-/// The wall clock.
-pub(crate) fn clock() -> Timestamp {
-    Timestamp::from_nanos(tapline_sys::clock::realtime_ns())
-}
-
-/// Both clocks, which the engine reads once a batch.
-pub(crate) fn clocks() -> Now {
-    Now { wall: clock(), steady_ns: i64::try_from(tapline_sys::clock::monotonic_ns()).unwrap_or(i64::MAX) }
 }
 
 /// What one worker's packets go through.
@@ -316,8 +290,8 @@ fn tell_search(args: &CaptureArgs, search: Option<&SearchReport>) {
     let Some(search) = search.filter(|_| args.explain_search) else { return };
     let account = search.get();
     let _ = match args.json {
-        true => writeln!(io::stderr(), "{}", json!({ "search": store::search_json(&account) })),
-        false => write!(io::stderr(), "{}", store::search_text(&account)),
+        true => writeln!(io::stderr(), "{}", json!({ "search": stored::search_json(&account) })),
+        false => write!(io::stderr(), "{}", stored::search_text(&account)),
     };
 }
 

@@ -16,12 +16,14 @@ use tapline_store::Recorder;
 use tapline_sys::privilege::Identity;
 use tapline_sys::sandbox::{Needs, folder_of};
 
+use super::args::{CaptureArgs, ColorArg, PrecisionArg};
 use super::filtering::Filtering;
 use super::input::Input;
-use super::{clocks, snap_len};
-use crate::args::{CaptureArgs, ColorArg, FormatArg, PrecisionArg};
+use super::snap_len;
+use crate::args::FormatArg;
 use crate::output::{self, CountSink};
-use crate::{privileges, store};
+use crate::session::clocks;
+use crate::{privileges, stored};
 
 /// Opens every output that was asked for.
 pub(super) fn open(
@@ -34,7 +36,7 @@ pub(super) fn open(
     let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
     let interfaces: Vec<Interface> =
         input.sources.first().map(|s| s.interfaces().to_vec()).unwrap_or_default();
-    if let Some(directory) = args.write.as_deref().and_then(store::directory) {
+    if let Some(directory) = args.write.as_deref().and_then(stored::directory) {
         sinks.push(Box::new(open_store(args, &directory, &interfaces, identity)?));
     } else if args.write.is_some() {
         sinks.push(Box::new(open_file(args, filtering, program, input, &interfaces, identity)?));
@@ -52,7 +54,7 @@ pub(super) fn open(
 
 /// What is needed once all is open. `has_opener`: files are made by another process.
 pub(super) fn needs(args: &CaptureArgs, filtering: &Filtering, is_live: bool, has_opener: bool) -> Needs {
-    let store = args.write.as_deref().and_then(store::directory);
+    let store = args.write.as_deref().and_then(stored::directory);
     let path = args.write.as_deref().filter(|_| !is_standard_output(args) && store.is_none());
     let folder = || path.and_then(folder_of).map(Path::to_owned).into_iter().collect::<Vec<_>>();
     Needs {
@@ -63,7 +65,7 @@ pub(super) fn needs(args: &CaptureArgs, filtering: &Filtering, is_live: bool, ha
         } else {
             folder().into_iter().chain(store).collect()
         },
-        reads: args.read.iter().filter_map(|name| store::directory(name)).collect(),
+        reads: args.read.iter().filter_map(|name| stored::directory(name)).collect(),
         ip: args.names && args.numeric == 0 || is_live && privileges::may_ask_for_names(filtering.text()),
         ..Needs::default()
     }

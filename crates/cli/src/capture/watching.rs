@@ -6,8 +6,8 @@ use std::sync::Mutex;
 use tapline_capture::Account;
 use tapline_graph::{Watch, grouped};
 
-use crate::args::CaptureArgs;
-use crate::flows::plain;
+use super::args::CaptureArgs;
+use crate::escape::plain;
 use crate::report;
 
 /// Tells people how the work goes.

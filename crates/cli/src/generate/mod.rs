@@ -23,8 +23,8 @@ use tapline_profile::Meters;
 use tapline_traffic::{KEYS, Recipe};
 
 use crate::args::FormatArg;
-use crate::capture::{clock, clocks};
 use crate::sending::SendArgs;
+use crate::session::{clock, clocks, title};
 use crate::{privileges, report, signals};
 
 const EXAMPLES: &str = "\
@@ -147,7 +147,7 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
         snap_len: if args.snapshot_length == 0 { u32::MAX } else { args.snapshot_length },
         verify: false,
     };
-    let meters = Meters::create(&crate::top::title());
+    let meters = Meters::create(&title());
     let (mut graph, node) = chain.graph(&meters, 0, vec![Box::new(sink)]);
     let engine = Engine::new(vec![Inlet::new(&mut source, node)], &mut graph, &control, clocks);
     let mut progress = Progress { json: args.json, has_line: false };

@@ -12,8 +12,8 @@ use tapline_packet::{Batch, Interface, Timestamp};
 use tapline_traffic::Rate;
 
 use super::GenerateArgs;
-use crate::capture::clock;
 use crate::sending::{Outcome, Pace, Place, Taken, Watching, conclude};
+use crate::session::clock;
 use crate::{privileges, signals};
 
 /// Sends the packets of a recipe.

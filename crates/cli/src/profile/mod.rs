@@ -179,7 +179,7 @@ fn timestamps(args: &ProfileArgs) -> Result<()> {
 }
 
 fn micro(args: &ProfileArgs) -> Result<()> {
-    let reports = tapline_bench::micro::measure(args.runs)?;
+    let reports = tapline_measure::micro::measure(args.runs)?;
     let mut out = io::stdout().lock();
     match args.json {
         true => writeln!(out, "{}", serde_json::to_string(&reports)?)?,

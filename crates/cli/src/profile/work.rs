@@ -25,11 +25,12 @@ use tapline_sys::{NetNs, Poller, RouteSocket, tsc};
 
 use super::{DURATION, ProfileArgs};
 use crate::args::SNAP_LEN;
-use crate::capture::{Compiler, clocks, filter_text, stop_after};
+use crate::compiler::{Compiler, filter_text};
 use crate::live::bare_name;
 use crate::run::opening::How;
 use crate::run::{code, opening, sending};
-use crate::{privileges, signals, top};
+use crate::session::{clocks, stop_after, title as process_title};
+use crate::{privileges, signals};
 
 /// The kernel is watched without the tap for a quarter of the time, and no longer than this.
 const BASELINE_MAX: Duration = Duration::from_secs(3);
@@ -144,7 +145,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
     opening::check_filters(&plan, &compiler, &interfaces)?;
     sending::check(&how, &plan, &interfaces)?;
     let mut sinks = opening::sinks(&how, &plan, &interfaces, identity.as_ref())?;
-    let meters = Meters::create(&top::title());
+    let meters = Meters::create(&process_title());
     privileges::give_up(identity.as_ref())?;
     caught.obey(Arc::clone(&control))?;
     let common = Common {

@@ -27,8 +27,8 @@ use tapline_graph::{Control, grouped};
 use tapline_packet::{Batch, Interface};
 
 use crate::args::parse_duration;
-use crate::capture::stop_after;
 use crate::sending::{Outcome, Pace, Place, SendArgs, Taken, Watching, conclude};
+use crate::session::stop_after;
 use crate::{privileges, signals};
 use reader::{Prepared, Reader};
 use timeline::{Rate, Timing};

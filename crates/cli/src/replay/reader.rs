@@ -21,8 +21,7 @@ use tapline_packet::{BATCH_MAX, Batch, Direction, Interface, Packet, Record};
 
 use super::timeline::Timeline;
 use super::{ReplayArgs, timing};
-use crate::capture::input;
-use crate::stream;
+use crate::{files, stream};
 
 /// Bytes after which a batch is complete.
 const BATCH_BYTES: usize = 256 << 10;
@@ -86,9 +85,8 @@ pub(super) struct Reader {
 
 impl Reader {
     pub(super) fn open(args: &ReplayArgs, rewrite: Rewrite, control: &Arc<Control>) -> Result<Reader> {
-        let sources =
-            args.files.iter().map(|path| input::open_file(path, control)).collect::<Result<Vec<_>>>()?;
-        let announcements = sources.iter().map(input::announcement).collect();
+        let sources = args.files.iter().map(|path| files::open(path, control)).collect::<Result<Vec<_>>>()?;
+        let announcements = sources.iter().map(files::announcement).collect();
         let is_repeated = args.passes != 1;
         let files = if is_repeated {
             args.files.iter().map(|path| again(path)).collect::<Result<_>>()?

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tapline_graph::plan::{Plan, PlanNode};
 use tapline_sys::sandbox::{Needs, folder_of};
 
-use crate::args::RunArgs;
+use super::args::RunArgs;
 use crate::privileges;
 
 /// The needs of a graph. `has_opener`: files of captures are made by another process.

@@ -4,12 +4,15 @@
 //! texts --> plan --> (check, dot, explain) --> sources and sinks opened with all rights --> rights dropped --> engine --> results, account
 //! ```
 
+mod args;
 mod confining;
 pub(crate) mod opening;
 mod reloading;
 mod reporting;
 pub(crate) mod sending;
 mod working;
+
+pub(crate) use args::{EXAMPLES, RunArgs};
 
 use std::fs;
 use std::io::{self, Write};
@@ -25,8 +28,9 @@ use tapline_graph::{Control, Ended};
 use tapline_profile::Meters;
 use tapline_sys::output_file;
 
-use crate::args::{RunArgs, SNAP_LEN};
-use crate::capture::{Compiler, stop_after};
+use crate::args::SNAP_LEN;
+use crate::compiler::Compiler;
+use crate::session::stop_after;
 use crate::{privileges, signals};
 use opening::{How, Opened};
 use reloading::Reloader;

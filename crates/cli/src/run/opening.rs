@@ -22,9 +22,10 @@ use tapline_profile::StampMode;
 use tapline_sys::privilege::Identity;
 
 use super::sending;
-use crate::capture::{Compiler, clock, clocks, input};
+use crate::compiler::Compiler;
 use crate::live::{self, TapArgs, XdpArgs};
-use crate::{output, privileges};
+use crate::session::{clock, clocks};
+use crate::{files, output, privileges};
 
 /// How sources and sinks are opened.
 #[derive(Default)]
@@ -128,8 +129,8 @@ fn say(line: &str) {
 
 fn file(node: &PlanNode, control: &Arc<Control>, workers: usize) -> Result<Vec<Opened>> {
     let path = Path::new(node.arguments.text("name"));
-    let file = input::open_file(path, control)?;
-    say(&input::announcement(&file));
+    let file = files::open(path, control)?;
+    say(&files::announcement(&file));
     Ok(Opened::shared(Box::new(FileInput::new(vec![file], Order::Given)), workers))
 }
 

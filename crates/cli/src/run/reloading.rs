@@ -16,10 +16,10 @@ use tapline_graph::plan::{self, Maker, Plan};
 use tapline_graph::{Change, Control};
 use tapline_packet::Interface;
 
+use super::args::RunArgs;
 use super::opening::{self, How};
 use super::{plan as plan_texts, texts};
-use crate::args::RunArgs;
-use crate::capture::Compiler;
+use crate::compiler::Compiler;
 
 /// How long an engine may take to make the change before, before it is asked again.
 const PATIENCE: Duration = Duration::from_millis(10);

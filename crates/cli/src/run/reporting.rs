@@ -10,8 +10,8 @@ use tapline_graph::plan::Plan;
 use tapline_graph::{GraphAccount, Table, Watch, grouped};
 use tapline_sys::TerminalSize;
 
-use crate::args::RunArgs;
-use crate::flows::plain;
+use super::args::RunArgs;
+use crate::escape::plain;
 use crate::{flows, output, report};
 
 /// What the meters' file says that this is.

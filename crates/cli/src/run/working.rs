@@ -23,7 +23,8 @@ use tapline_profile::Meters;
 
 use super::opening::Opened;
 use super::reporting::Watcher;
-use crate::capture::{clock, clocks, share};
+use crate::capture::share;
+use crate::session::{clock, clocks};
 
 /// What all workers have in common.
 pub(super) struct Crew<'a> {

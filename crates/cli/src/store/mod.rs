@@ -8,12 +8,8 @@
 
 mod find;
 mod manage;
-mod past;
 mod record;
 
-pub(crate) use find::{FIND_EXAMPLES, FindArgs, find, search_json, search_text};
+pub(crate) use find::{FIND_EXAMPLES, FindArgs, find};
 pub(crate) use manage::{STORE_EXAMPLES, StoreCommand, manage};
-pub(crate) use past::{PastArgs, directory, open, store_name};
 pub(crate) use record::{RECORD_EXAMPLES, RecordArgs, record};
-
-use record::bytes;

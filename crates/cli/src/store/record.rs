@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use tapline_store::RecorderSettings;
+use tapline_store::{RecorderSettings, StoreName};
 use tapline_sys::disk;
 
-use crate::args::{CaptureArgs, LanguageArgs, SNAP_LEN, parse_duration};
+use crate::args::{LanguageArgs, SNAP_LEN, parse_bytes, parse_duration};
+use crate::capture::{self, CaptureArgs};
 use crate::live::{TapArgs, XdpArgs};
-use tapline_store::StoreName;
 
 pub(crate) const RECORD_EXAMPLES: &str = "\
 Examples:
@@ -123,11 +123,11 @@ pub(crate) fn record(args: &RecordArgs) -> Result<ExitCode> {
         filter: args.filter.clone(),
         ..CaptureArgs::without_arguments()
     };
-    crate::capture::run(&capture)
+    capture::run(&capture)
 }
 
 fn settings(args: &RecordArgs) -> Result<RecorderSettings> {
-    let of_segment = |text: &String| bytes(text).ok_or_else(|| no_size("--segment", text));
+    let of_segment = |text: &String| parse_bytes(text).ok_or_else(|| no_size("--segment", text));
     let segment_len = args.segment.as_ref().map(of_segment).transpose()?;
     Ok(RecorderSettings {
         size: size(args)?,
@@ -149,7 +149,7 @@ fn interval(name: &str, time: Duration) -> Result<i64> {
 
 fn size(args: &RecordArgs) -> Result<u64> {
     let Some(percent) = args.size.strip_suffix('%') else {
-        return bytes(&args.size).ok_or_else(|| no_size("--size", &args.size));
+        return parse_bytes(&args.size).ok_or_else(|| no_size("--size", &args.size));
     };
     let share: u64 = percent
         .parse()
@@ -166,48 +166,4 @@ fn size(args: &RecordArgs) -> Result<u64> {
 
 fn no_size(name: &str, text: &str) -> anyhow::Error {
     anyhow::anyhow!("{name} {text}: give bytes with a unit (500GB, 2TB, 10GiB), or a share of the disk (80%)")
-}
-
-/// A number of bytes: units of 1,000 (k, M, G, T, with or without B) or 1,024 (Ki, Mi, Gi, Ti, with or without B).
-pub(super) fn bytes(text: &str) -> Option<u64> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
-    let unit = unit.strip_suffix('B').unwrap_or(unit);
-    let factor: u64 = match unit {
-        "" => 1,
-        "k" | "K" => 1_000,
-        "M" => 1_000_000,
-        "G" => 1_000_000_000,
-        "T" => 1_000_000_000_000,
-        "Ki" => 1 << 10,
-        "Mi" => 1 << 20,
-        "Gi" => 1 << 30,
-        "Ti" => 1 << 40,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(factor)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_have_units_of_both_kinds() {
-        for (text, size) in [
-            ("500GB", Some(500_000_000_000)),
-            ("2T", Some(2_000_000_000_000)),
-            ("10GiB", Some(10 << 30)),
-            ("64Mi", Some(64 << 20)),
-            ("4096", Some(4096)),
-            ("1k", Some(1000)),
-            ("", None),
-            ("GB", None),
-            ("1.5G", None),
-            ("-1", None),
-            ("99999999T", None),
-        ] {
-            assert_eq!(bytes(text), size, "{text}");
-        }
-    }
 }

@@ -52,12 +52,6 @@ pub(crate) struct TopArgs {
     interval: Duration,
 }
 
-/// The title of this process for others: its command line.
-pub(crate) fn title() -> String {
-    let words = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned());
-    words.collect::<Vec<_>>().join(" ")
-}
-
 /// Runs the command.
 pub(crate) fn run(args: &TopArgs) -> Result<ExitCode> {
     let is_over = Arc::new(AtomicBool::new(false));

@@ -146,7 +146,8 @@ impl Desk {
         let history = match history.as_ref().map(|history| rights.narrowed(&history.text)) {
             // What the rules forbid altogether is no history of theirs.
             Some(text)
-                if tapline_filter::compile(&text, options).is_err_and(|error| error.is_never_true()) =>
+                if tapline_filter::compile(&text, options)
+                    .is_err_and(|error| tapline_filter::is_never_true(&error)) =>
             {
                 None
             }

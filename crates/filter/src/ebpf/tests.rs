@@ -1,4 +1,4 @@
-//! What is emitted, what it means to a machine of ours, and what is refused. The last word has the kernel: `tests/ebpf.rs`.
+//! What is emitted, what it means to a machine of ours, and what is refused. The last word has the kernel: `tests/it/ebpf.rs`.
 
 use tapline_packet::{Meta, Packet, PacketType, VlanTag};
 use tapline_testkit::ebpf as machine;

@@ -10,10 +10,10 @@ use super::tree;
 use crate::bpf::Form;
 use crate::compile::{compile, compile_ir, values};
 use crate::ebpf::{Hook, emit};
-use crate::error::Error;
 use crate::optimise::{PASSES, optimise_for_sockets, optimise_watched};
 use crate::options::Options;
 use crate::parse::parse;
+use tapline_syntax::Error;
 
 /// A form that a filter takes on its way from text to code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

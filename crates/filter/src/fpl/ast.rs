@@ -21,7 +21,7 @@
 //! cast      := ( 'U' | 'S' ) ( '1' | '4' | '8' | '16' | '32' | '64' )
 //! ```
 
-use crate::error::Span;
+use tapline_syntax::Span;
 
 /// A whole text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -10,7 +10,7 @@
 //!
 //! Blanks, `// ...` up to the end of the line and `/* ... */` separate tokens. The longest symbol wins.
 
-use crate::error::{Error, Span};
+use tapline_syntax::{Error, Span};
 
 /// What a stretch of text is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

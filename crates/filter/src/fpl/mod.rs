@@ -46,8 +46,8 @@ pub use resolve::PARTS_MAX;
 use tapline_packet::LinkType;
 pub use tree::REGISTERS;
 
-use crate::error::{Error, place};
 use crate::ir::Ir;
+use tapline_syntax::{Error, line_and_column};
 
 /// What a program is compiled for.
 #[derive(Clone, Debug)]
@@ -127,7 +127,7 @@ pub fn report(error: &Error, text: &str) -> String {
     let shown = error.render(text);
     match error.span {
         // Of several lines, an error names the one by itself.
-        Some(span) if !text.contains('\n') => format!("{}: {shown}", place(text, span)),
+        Some(span) if !text.contains('\n') => format!("{}: {shown}", line_and_column(text, span)),
         _ => shown,
     }
 }

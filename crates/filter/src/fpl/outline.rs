@@ -2,7 +2,7 @@
 
 use super::ast::{Expr, For, Item, Statement, StatementKind};
 use super::parse;
-use crate::error::{Error, Span};
+use tapline_syntax::{Error, Span};
 
 /// The outline of a text. Lines end in line feeds; macros and constants are left as they are written.
 ///

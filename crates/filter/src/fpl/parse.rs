@@ -6,7 +6,7 @@ mod tests;
 
 use super::ast::{Expr, ExprKind, For, Item, Macro, Name, Operator, Program, Statement, StatementKind};
 use super::lex::{Lexer, Token};
-use crate::error::{Error, Span};
+use tapline_syntax::{Error, Span};
 
 /// How deep blocks, parentheses and operators may nest. Keeps the stack small.
 pub const DEPTH_MAX: u32 = 250;

@@ -13,7 +13,7 @@ use super::interval::Interval;
 use super::tree::{
     Arithmetic, Code, Expr, For, Kind, REGISTERS, Relation, Statement, StatementKind, assigned, low_bits,
 };
-use crate::error::{Error, Span};
+use tapline_syntax::{Error, Span};
 
 /// The work of one call of a function: what it does is its own affair, and known to who registered it.
 const CALL_WORK: u64 = 64;

@@ -13,7 +13,7 @@ use super::ast::{self, ExprKind, Item, Name};
 use super::field::{self, Link};
 use super::tree::{Arithmetic, Code, Expr, For, Kind, REGISTERS, Sign, Statement, StatementKind};
 use super::{FplOptions, parse};
-use crate::error::{Error, Span};
+use tapline_syntax::{Error, Span};
 
 /// The most parts that a program may have once macros are replaced.
 pub const PARTS_MAX: usize = 1 << 16;

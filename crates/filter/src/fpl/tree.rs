@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::ast::Operator;
 use super::field::Item;
 use super::function::External;
-use crate::error::Span;
 use crate::ir::{Binary, Test, Type, Width};
+use tapline_syntax::Span;
 
 /// How many registers there are: `R[0]` to `R[31]`.
 pub const REGISTERS: usize = 32;

@@ -12,8 +12,8 @@
 
 use super::{DEPTH_MAX, Item, Parser, too_deep};
 use crate::ast::{Arith, ArithOp, Expr, Keyword, Kind, Protocol, Relop};
-use crate::error::{Error, Span};
 use crate::lex::{Symbol, Token};
+use tapline_syntax::{Error, Span};
 
 /// How tightly an operator binds; `None` for the two without a place.
 fn tightness(op: ArithOp) -> Option<u8> {

@@ -11,8 +11,8 @@
 
 use super::{Item, Parser};
 use crate::ast::{Expr, Form, Fragments, Keyword, Kind, Primitive, Tunnel, TunnelKind};
-use crate::error::{Error, Span};
 use crate::lex::{FormWord, Symbol, Token};
+use tapline_syntax::{Error, Span};
 
 impl Parser<'_> {
     /// The form whose word is next.

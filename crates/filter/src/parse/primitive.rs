@@ -16,8 +16,8 @@ use crate::ast::{
     AtmField, AtmType, ByteOp, Keyword, Link, LlcType, Mtp2Type, Mtp3Field, PfField, Primitive, Protocol,
     Relop,
 };
-use crate::error::{Error, Span};
 use crate::lex::{Symbol, Token};
+use tapline_syntax::{Error, Span};
 
 impl<'a> Parser<'a> {
     /// The primitive whose word is next, and where its last token stands.

@@ -10,8 +10,8 @@
 use super::Parser;
 use super::primitive::{find, known};
 use crate::ast::{Keyword, WlanField};
-use crate::error::{Error, Span};
 use crate::lex::Token;
+use tapline_syntax::{Error, Span};
 
 const TYPE_MASK: u32 = 0x0c;
 const SUBTYPE_MASK: u32 = 0xf0;

@@ -13,8 +13,8 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use super::{Result, Scope, bad_qualifier};
 use crate::ast::{Direction, Id, IdKind, Protocol, Qualifiers};
-use crate::error::Error;
 use crate::predicate::Predicate;
+use tapline_syntax::Error;
 
 impl Scope<'_> {
     pub(super) fn id(&mut self, id: &Id, qualifiers: Option<Qualifiers>) -> Result<Predicate> {

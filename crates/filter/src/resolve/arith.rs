@@ -15,10 +15,10 @@ use super::{Result, Scope};
 use crate::ast::{Arith, ArithOp, Protocol, Relop};
 use crate::bpf::ancillary;
 use crate::cfg::{Alu, Test as Compare, Width};
-use crate::error::{Error, Span};
 use crate::generate::cells_needed;
 use crate::options::Handle;
 use crate::predicate::{Base, Place, Predicate, Relation, Value};
+use tapline_syntax::{Error, Span};
 
 /// A value, and what must hold for it to be there.
 struct Guarded {

@@ -13,8 +13,8 @@ use super::layers::{Offset, equal, masked, test};
 use super::{Result, Scope, check_max};
 use crate::ast::{AtmField, AtmType, Relop};
 use crate::cfg::Width;
-use crate::error::Error;
 use crate::predicate::Predicate;
+use tapline_syntax::Error;
 
 const TYPE_LANE: u32 = 1;
 const TYPE_LLC: u32 = 2;

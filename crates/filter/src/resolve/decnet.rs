@@ -14,8 +14,8 @@ use super::link::ether_type;
 use super::{Result, Scope, bad_qualifier};
 use crate::ast::{Direction, IdKind, Qualifiers};
 use crate::cfg::Width;
-use crate::error::Error;
 use crate::predicate::Predicate;
+use tapline_syntax::Error;
 
 const FLAGS: &str = "DECnet padding and flags";
 const ADDRESS: &str = "DECnet address";

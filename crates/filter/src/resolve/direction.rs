@@ -19,9 +19,9 @@ use super::pflog;
 use super::{Result, Scope};
 use crate::bpf::ancillary;
 use crate::cfg::Width;
-use crate::error::Error;
 use crate::options::Handle;
 use crate::predicate::Predicate;
+use tapline_syntax::Error;
 
 /// `PACKET_OUTGOING` of packet(7).
 const SENT: u32 = 4;

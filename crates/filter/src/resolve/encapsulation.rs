@@ -30,8 +30,8 @@ use super::{Result, Scope, check_max};
 use crate::ast::Direction;
 use crate::bpf::ancillary;
 use crate::cfg::{Alu, Width};
-use crate::error::Error;
 use crate::predicate::{Base, Cell, Place, Predicate, Value};
+use tapline_syntax::Error;
 
 const GENEVE_PORT: u32 = 6081;
 const VXLAN_PORT: u32 = 4789;

@@ -17,9 +17,9 @@ use super::transport::address;
 use super::{Result, Scope};
 use crate::ast::{Expr, Form, Joint};
 use crate::cfg::Width;
-use crate::error::Span;
 use crate::options::Handle;
 use crate::predicate::{Base, Place, Predicate, Value};
+use tapline_syntax::Span;
 
 impl Scope<'_> {
     pub(super) fn form(&mut self, form: Form, inner: &Expr, span: Span) -> Result<Predicate> {

@@ -14,8 +14,8 @@ use super::link::ether_type;
 use super::{Result, Scope, bad_qualifier};
 use crate::ast::{Direction, IdKind, Protocol, Qualifiers};
 use crate::cfg::Width;
-use crate::error::Error;
 use crate::predicate::Predicate;
+use tapline_syntax::Error;
 
 impl Scope<'_> {
     /// An IPv4 host or network, in IPv4 and, unless one protocol is named, in ARP and RARP.

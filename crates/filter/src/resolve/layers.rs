@@ -14,8 +14,8 @@ use tapline_packet::LinkType;
 
 use super::{Result, Scope};
 use crate::cfg::{Test as Compare, Width};
-use crate::error::Error;
 use crate::predicate::{Base, Cell, Field, Place, Predicate, Test};
+use tapline_syntax::Error;
 
 /// What libpcap writes for an offset that a link type does not have.
 pub(super) const NONE: u32 = u32::MAX;

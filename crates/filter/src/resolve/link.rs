@@ -15,8 +15,8 @@ use super::transport::is;
 use super::{Result, Scope, check_max};
 use crate::ast::LlcType;
 use crate::cfg::{Alu, Test as Compare, Width};
-use crate::error::Error;
 use crate::predicate::{Cell, Place, Predicate, Relation, Value};
+use tapline_syntax::Error;
 
 /// EtherTypes (IANA, ieee-802-numbers).
 pub(super) mod ether_type {

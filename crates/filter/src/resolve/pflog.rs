@@ -13,8 +13,8 @@ use super::layers::{bytes, equal};
 use super::{Result, Scope};
 use crate::ast::PfField;
 use crate::cfg::Width;
-use crate::error::Error;
 use crate::predicate::Predicate;
+use tapline_syntax::Error;
 
 /// Names end in a zero byte within 16.
 const NAME_MAX: usize = 15;

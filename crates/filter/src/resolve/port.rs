@@ -12,9 +12,9 @@ use super::proto::ip_protocol;
 use super::{Result, Scope, bad_qualifier};
 use crate::ast::{Direction, Protocol, Qualifiers};
 use crate::cfg::Width;
-use crate::error::Error;
 use crate::names::Ports;
 use crate::predicate::{Place, Predicate};
+use tapline_syntax::Error;
 
 /// One port or several in a row, in either order.
 #[derive(Clone, Copy)]

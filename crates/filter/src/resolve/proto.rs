@@ -15,8 +15,8 @@ use super::transport::is_extension;
 use super::{Result, Scope, bad_qualifier, check_max};
 use crate::ast::{IdKind, Protocol, Qualifiers};
 use crate::cfg::Width;
-use crate::error::Error;
 use crate::predicate::{Headers, Predicate};
+use tapline_syntax::Error;
 
 /// IP protocol numbers (IANA, protocol-numbers).
 pub(super) mod ip_protocol {

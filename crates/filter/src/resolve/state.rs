@@ -11,8 +11,8 @@
 use super::Scope;
 use super::layers::Layers;
 use crate::ast::Joint;
-use crate::error::Span;
 use crate::predicate::Predicate;
+use tapline_syntax::Span;
 
 /// What a shift changes.
 #[derive(Clone, Copy)]

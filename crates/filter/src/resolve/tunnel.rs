@@ -24,8 +24,8 @@ use super::transport::{Cells, is};
 use super::{Result, Scope};
 use crate::ast::{Expr, Tunnel, TunnelKind};
 use crate::cfg::{Alu, Width};
-use crate::error::Span;
 use crate::predicate::{Base, Cell, GTP_EXTENSIONS_MAX, Place, Predicate, Value};
+use tapline_syntax::Span;
 
 const IPV4_IN_IP: u32 = 4;
 const IPV6_IN_IP: u32 = 41;

@@ -24,9 +24,9 @@ use super::layout::{Layout, WORDS_MAX};
 use super::needs::Needs;
 use crate::bpf::Program;
 use crate::cfg::Test as Compare;
-use crate::error::Error;
 use crate::options::Options;
 use crate::predicate::{Predicate, Test};
+use tapline_syntax::Error;
 
 /// Entries that one alternative may become.
 const KEYS_MAX: usize = 1024;

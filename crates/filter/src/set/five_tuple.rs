@@ -8,8 +8,8 @@ use std::net::IpAddr;
 use tapline_packet::FiveTuple;
 
 use super::filter::{Filter, NotInPlace};
-use crate::error::Error;
 use crate::options::Options;
+use tapline_syntax::Error;
 
 /// The transports that have ports: TCP, UDP, SCTP.
 const TRANSPORTS: [u8; 3] = [6, 17, 132];

@@ -25,10 +25,10 @@ mod lex;
 mod parse;
 
 pub use parse::parse;
-pub use tapline_filter::Span;
+pub use tapline_syntax::Span;
 
 /// Why a graph's text is refused: what, where, and what to write instead. Shown with the line and a caret, as filters are.
-pub type SyntaxError = tapline_filter::Error;
+pub type SyntaxError = tapline_syntax::Error;
 
 /// A graph as written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -228,13 +228,13 @@ impl Stage for Filters {
 
 /// A filter of the set; what must run as a program runs as native code.
 #[cfg(feature = "jit")]
-fn compile(text: &str, options: &Options) -> Result<Filter, tapline_filter::Error> {
+fn compile(text: &str, options: &Options) -> Result<Filter, tapline_syntax::Error> {
     Filter::compile_with(text, options, &|program| tapline_jit::Residuals::of_process().ready(program))
 }
 
 /// A filter of the set; what must run as a program is interpreted.
 #[cfg(not(feature = "jit"))]
-fn compile(text: &str, options: &Options) -> Result<Filter, tapline_filter::Error> {
+fn compile(text: &str, options: &Options) -> Result<Filter, tapline_syntax::Error> {
     Filter::compile(text, options)
 }
 

@@ -1,7 +1,7 @@
 //! Text to a recipe.
 
-use tapline_filter::Span;
 use tapline_packet::headers::IpVersion;
+use tapline_syntax::Span;
 
 use super::keys::KEYS;
 use super::units::{addresses, dotted, mac, nanoseconds, number, ports, share};

@@ -1,9 +1,9 @@
 //! Expressions, by precedence climbing.
 
 use super::{Parser, is_reserved};
-use crate::error::{Error, Span};
 use crate::fpl::ast::{Expr, ExprKind, Operator, Piece, Unary, Unit};
 use crate::fpl::lex::Token;
+use tapline_syntax::{Error, Span};
 
 impl Parser<'_> {
     pub(super) fn expression(&mut self) -> Result<Expr, Error> {

@@ -1,11 +1,11 @@
 //! Expressions: signs decided, constants computed.
 
 use super::{At, Frame, Meaning, Resolver, argument_of, ensure_arity};
-use crate::error::{Error, Span};
 use crate::fpl::ast::{self, ExprKind, Name, Operator, Piece, Unary, Unit};
 use crate::fpl::field;
 use crate::fpl::tree::{Arithmetic, Expr, Kind, Relation, Sign, low_bits, sign_extend};
 use crate::ir::{Binary, Width};
+use tapline_syntax::{Error, Span};
 
 impl<'a> Resolver<'a> {
     pub(super) fn expr(&mut self, expr: &'a ast::Expr, frame: At<'a, '_>) -> Result<Expr, Error> {

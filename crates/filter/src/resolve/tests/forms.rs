@@ -1,4 +1,4 @@
-//! What libpcap's language does not have, by example. The forms against random packets: `tests/extensions.rs`.
+//! What libpcap's language does not have, by example. The forms against random packets: `tests/it/extensions.rs`.
 
 use tapline_packet::LinkType;
 

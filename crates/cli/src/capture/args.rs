@@ -1,0 +1,254 @@
+//! The arguments of `tapline capture`: tcpdump's flags where tcpdump has them.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, FromArgMatches, ValueEnum};
+use tapline_store::RecorderSettings;
+
+use crate::args::{FormatArg, FplArgs, LanguageArgs, SNAP_LEN, parse_duration};
+use crate::live::{TapArgs, XdpArgs};
+use crate::stored::PastArgs;
+
+const CAPTURE_EXAMPLES: &str = "\
+Examples:
+  tapline capture -i eth0 -n port 53                   print DNS, addresses as numbers
+  tapline capture -i eth0,eth1 -w both.pcapng          two interfaces into one file, told apart
+  tapline capture -i xdp:eth1 -w port.pcapng           all packets of a monitor port, past the kernel's stack (AF_XDP)
+  tapline capture -i xdp:eth0 'udp port 4789'          only these leave the host; it keeps all others
+  tapline capture -i any -w - | wireshark -k -i -      each interface with its own link layer
+  tapline capture -i eth0 -G 60 -W 10 -w 'ring-%H%M%S.pcapng'
+  tapline capture -r in.pcap.gz -w out.pcapng 'host 10.0.0.1'
+  tapline capture -r a.pcap -r b.pcap --merge -n       two files as one, by time
+  tapline capture -r in.pcap --json | jq .ipv4.src
+  tapline capture -i eth0 --verify 'udp port 9'        marked packets of tapline generate: lost, doubled, reordered
+  tapline capture -r in.pcap --fpl count-flows.fpl --fpl-memory    run a program, show what it has counted
+
+At its end each capture accounts for its packets, and the sums balance. SIGUSR1 or --stats 1 shows them on the way.";
+
+/// The flags are tcpdump's where tcpdump has them.
+#[derive(Debug, Args)]
+#[command(after_help = CAPTURE_EXAMPLES)]
+pub(crate) struct CaptureArgs {
+    /// Interface to capture on: a name, a glob such as 'eth*', several with commas, or 'any'. May be repeated. With xdp: before a name AF_XDP takes
+    /// its packets off the host instead of copies (docs/afxdp.md).
+    #[arg(short, long, value_name = "NAMES", help_heading = "Input")]
+    pub(crate) interface: Vec<String>,
+    /// Read packets from a file ('-' is standard input): pcap, pcapng, ERF; also gzip, zstd, lz4. May be repeated. store:DIRECTORY is a store.
+    #[arg(short = 'r', value_name = "FILE", help_heading = "Input", conflicts_with = "interface")]
+    pub(crate) read: Vec<PathBuf>,
+    /// Merge the files that are read by time, instead of one after the other.
+    #[arg(long, help_heading = "Input", requires = "read")]
+    pub(crate) merge: bool,
+    /// Capture in this network namespace (`ip netns list`).
+    #[arg(long, value_name = "NAME", help_heading = "Input", conflicts_with = "read")]
+    pub(crate) netns: Option<String>,
+    /// Keep at most this many bytes of a packet, from files too; 0 is the default of 262144.
+    #[arg(short, long, value_name = "BYTES", default_value_t = SNAP_LEN, help_heading = "Input")]
+    pub(crate) snapshot_length: u32,
+    #[command(flatten)]
+    pub(crate) past: PastArgs,
+    #[command(flatten)]
+    pub(crate) xdp: XdpArgs,
+    #[command(flatten)]
+    pub(crate) tap: TapArgs,
+    /// Leave interfaces out of promiscuous mode.
+    #[arg(short = 'p', long, help_heading = "Input")]
+    pub(crate) no_promiscuous_mode: bool,
+    /// Packets of which direction.
+    #[arg(short = 'Q', long, value_name = "in|out|inout", default_value = "inout", help_heading = "Input")]
+    pub(crate) direction: DirectionArg,
+    /// Ring size in KiB, for each interface and worker (with xdp: each queue), 64 to 2097152; by default from link speed and memory.
+    #[arg(short = 'B', long, value_name = "KIB", value_parser = clap::value_parser!(u64).range(64..=2_097_152), help_heading = "Input")]
+    pub(crate) buffer_size: Option<u64>,
+    /// Threads that share each interface's packets by flow.
+    /// Packets of different workers reach the output batch by batch, not strictly by time.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64), help_heading = "Input")]
+    pub(crate) workers: u16,
+    /// Link type to capture as: what -L lists.
+    #[arg(short = 'y', long, value_name = "TYPE", help_heading = "Input")]
+    pub(crate) linktype: Option<String>,
+    /// Where time stamps come from: what -J lists.
+    #[arg(short = 'j', long, value_name = "TYPE", help_heading = "Input")]
+    pub(crate) time_stamp_type: Option<String>,
+    /// Hand packets over as they come, at more cost for each.
+    #[arg(long, help_heading = "Input")]
+    pub(crate) immediate_mode: bool,
+
+    /// Read the filter from a file; a filter on the command line is then ignored, as tcpdump does.
+    #[arg(short = 'F', value_name = "FILE", help_heading = "Filter")]
+    pub(crate) filter_file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) language: LanguageArgs,
+    /// Do not simplify the filter's program.
+    #[arg(short = 'O', long, help_heading = "Filter")]
+    pub(crate) no_optimize: bool,
+    #[command(flatten)]
+    pub(crate) fpl: FplArgs,
+    /// At the end, and on SIGUSR1, show the memory cells that are not 0: index and value; with several workers the worker's
+    /// number first. With --json, one object. If nothing else is asked for, packets are not printed.
+    #[arg(long, help_heading = "Filter", requires = "fpl")]
+    pub(crate) fpl_memory: bool,
+    /// Print the filter's program and stop: -d as instructions, -dd as C, -ddd as decimal numbers.
+    #[arg(short = 'd', action = ArgAction::Count, help_heading = "Filter")]
+    pub(crate) dump: u8,
+
+    /// Stop after this many packets, 1 or more.
+    #[arg(short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Stop")]
+    pub(crate) count_packets: Option<u64>,
+    /// Stop after this time: seconds, or with a unit: 90s, 5m, 1h.
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Stop")]
+    pub(crate) duration: Option<Duration>,
+
+    /// Write packets to a file ('-' is standard output). Its ending chooses the format: .pcapng or else pcap, and
+    /// .gz, .zst or .lz4 after it.
+    #[arg(short = 'w', value_name = "FILE", help_heading = "Output")]
+    pub(crate) write: Option<PathBuf>,
+    /// Write in this format, whatever the name says.
+    #[arg(long, value_name = "FORMAT", help_heading = "Output", requires = "write")]
+    pub(crate) format: Option<FormatArg>,
+    /// Make each packet visible in the file at once.
+    #[arg(short = 'U', long, help_heading = "Output")]
+    pub(crate) packet_buffered: bool,
+    /// Begin a new file after this many million bytes; with k, m or g: KiB, MiB or GiB.
+    #[arg(short = 'C', value_name = "SIZE", help_heading = "Output", requires = "write")]
+    pub(crate) file_size: Option<String>,
+    /// Begin a new file after this many seconds, traffic or not; the name may hold strftime(3) codes.
+    #[arg(short = 'G', value_name = "SECONDS", help_heading = "Output", requires = "write")]
+    pub(crate) rotate_seconds: Option<u64>,
+    /// How many files: with -C a ring of that many (sizes count before packing), with -G alone stop after them.
+    #[arg(short = 'W', value_name = "N", help_heading = "Output", requires = "write")]
+    pub(crate) file_count: Option<u64>,
+    /// Let the name of the file in progress end in .part.
+    #[arg(long, help_heading = "Output", requires = "write")]
+    pub(crate) part: bool,
+    /// Print packets even though they are written to a file.
+    #[arg(long, help_heading = "Output")]
+    pub(crate) print: bool,
+    /// Only count packets.
+    #[arg(long, help_heading = "Output")]
+    pub(crate) count: bool,
+    /// Read the marks of generated packets (`mark` in a recipe), and show at the end what is lost, doubled, reordered, and how long
+    /// packets took. With --json, one object. If nothing else is asked for, packets are not printed.
+    #[arg(long, help_heading = "Output")]
+    pub(crate) verify: bool,
+    /// One JSON object a packet, and the account as the last object.
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+
+    /// Addresses and ports as numbers (twice: protocols too). Host names are never looked up without --names.
+    #[arg(short = 'n', action = ArgAction::Count, help_heading = "Text")]
+    pub(crate) numeric: u8,
+    /// Look host names up.
+    #[arg(long, help_heading = "Text")]
+    pub(crate) names: bool,
+    /// Show link-layer headers.
+    #[arg(short = 'e', help_heading = "Text")]
+    pub(crate) link_header: bool,
+    /// More detail; again for more.
+    #[arg(short = 'v', action = ArgAction::Count, help_heading = "Text")]
+    pub(crate) verbose: u8,
+    /// Less detail.
+    #[arg(short = 'q', help_heading = "Text")]
+    pub(crate) quiet: bool,
+    /// Time: -t none, -tt seconds since 1970, -ttt since the last packet, -tttt with date, -ttttt since the first.
+    #[arg(short = 't', action = ArgAction::Count, help_heading = "Text")]
+    pub(crate) time: u8,
+    /// Times to the nanosecond.
+    #[arg(long, help_heading = "Text")]
+    pub(crate) nano: bool,
+    /// Times to the microsecond (the default for text; files always keep nanoseconds).
+    #[arg(long, help_heading = "Text", conflicts_with = "nano")]
+    pub(crate) micro: bool,
+    /// The same by name, as tcpdump has it.
+    #[arg(long, value_name = "UNIT", help_heading = "Text", conflicts_with_all = ["nano", "micro"])]
+    pub(crate) time_stamp_precision: Option<PrecisionArg>,
+    /// Packet bytes in hex; twice: with the link-layer header.
+    #[arg(short = 'x', action = ArgAction::Count, help_heading = "Text")]
+    pub(crate) hex: u8,
+    /// Packet bytes in hex and ASCII; twice: with the link-layer header.
+    #[arg(short = 'X', action = ArgAction::Count, help_heading = "Text")]
+    pub(crate) hex_ascii: u8,
+    /// Packet bytes in ASCII; twice: with the link-layer header.
+    #[arg(short = 'A', action = ArgAction::Count, help_heading = "Text")]
+    pub(crate) ascii: u8,
+    /// Do not verify checksums where -v shows them: the card may have filled them in later.
+    #[arg(short = 'K', long, help_heading = "Text")]
+    pub(crate) dont_verify_checksums: bool,
+    /// TCP sequence numbers as they are, not relative.
+    #[arg(short = 'S', long, help_heading = "Text")]
+    pub(crate) absolute_tcp_sequence_numbers: bool,
+    /// Number the packets.
+    #[arg(short = '#', long, help_heading = "Text")]
+    pub(crate) number: bool,
+    /// Make each line visible at once.
+    #[arg(short = 'l', help_heading = "Text")]
+    pub(crate) line_buffered: bool,
+    /// Colour: when standard output is a terminal, always or never.
+    #[arg(long, value_name = "WHEN", default_value = "auto", help_heading = "Text")]
+    pub(crate) color: ColorArg,
+
+    /// Show live counters on the terminal.
+    #[arg(long, help_heading = "Reports")]
+    pub(crate) progress: bool,
+    /// Print the account every so many seconds.
+    #[arg(long, value_name = "SECONDS", help_heading = "Reports")]
+    pub(crate) stats: Option<u64>,
+
+    /// After opening, become this user. By default the user who called sudo, if one did.
+    #[arg(short = 'Z', long, value_name = "USER", help_heading = "Privileges")]
+    pub(crate) relinquish_privileges: Option<String>,
+    /// As root, write through a symbolic link that has the name of the file; otherwise that is an error.
+    #[arg(long, help_heading = "Privileges")]
+    pub(crate) follow_links: bool,
+
+    /// List interfaces and stop, as `tapline interfaces` does.
+    #[arg(short = 'D', long, help_heading = "Lists")]
+    pub(crate) list_interfaces: bool,
+    /// List the link types of the interface and stop.
+    #[arg(short = 'L', long, help_heading = "Lists")]
+    pub(crate) list_data_link_types: bool,
+    /// List the time stamp types of the interface and stop.
+    #[arg(short = 'J', long, help_heading = "Lists")]
+    pub(crate) list_time_stamp_types: bool,
+
+    /// The filter, in the pcap-filter language.
+    #[arg(value_name = "FILTER")]
+    pub(crate) filter: Vec<String>,
+
+    /// How a store is recorded: `tapline record`.
+    #[arg(skip)]
+    pub(crate) recorder: Option<RecorderSettings>,
+    /// The account tells what a search passed over.
+    #[arg(skip)]
+    pub(crate) explain_search: bool,
+}
+
+impl CaptureArgs {
+    /// As if nothing was typed: for commands that are a capture of their own.
+    pub(crate) fn without_arguments() -> CaptureArgs {
+        let command = CaptureArgs::augment_args(clap::Command::new("capture"));
+        let matches = command.get_matches_from(["capture"]);
+        CaptureArgs::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DirectionArg {
+    In,
+    Out,
+    Inout,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ColorArg {
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PrecisionArg {
+    Micro,
+    Nano,
+}

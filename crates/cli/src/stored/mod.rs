@@ -1,0 +1,115 @@
+//! A store as the input or output of a command: `store:DIRECTORY` where a file is named, which of its packets are read, and how.
+
+mod report;
+
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Result, anyhow, bail};
+use clap::Args;
+use tapline_capture::{SearchReport, Sieve, StoreInput, StoreReading};
+use tapline_filter::bpf::Program;
+use tapline_filter::{Options, Select};
+use tapline_graph::stages::{Compile, native};
+use tapline_packet::Interface;
+use tapline_store::moments::Clock;
+use tapline_store::{Catalog, Question, Search, StoreName, Window};
+
+pub(crate) use self::report::{search_json, search_text};
+use crate::args::{LanguageArgs, parse_bytes};
+
+/// Which packets of a store are read, and how.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct PastArgs {
+    /// Packets of a store from this time on: 10:00, yesterday 22:00, 2026-11-24 10:00, -1h (ago), RFC 3339.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = "Store")]
+    pub(crate) from: Option<String>,
+    /// Packets of a store before this time; +5m is after --from.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = "Store")]
+    pub(crate) to: Option<String>,
+    /// Go on with what is recorded from now on, until Ctrl-C.
+    #[arg(long, help_heading = "Store")]
+    pub(crate) follow: bool,
+    /// Read so many bytes a second of a store at most: 50MB, 1GiB.
+    #[arg(long, value_name = "BYTES", value_parser = parse_rate, help_heading = "Store")]
+    pub(crate) max_read: Option<NonZeroU64>,
+}
+
+fn parse_rate(text: &str) -> Result<NonZeroU64, String> {
+    parse_bytes(text).and_then(NonZeroU64::new).ok_or_else(|| "give bytes with a unit: 50MB, 1GiB".to_owned())
+}
+
+/// A store that was named in place of a file, if one was.
+pub(crate) fn store_name(name: &Path) -> Result<Option<StoreName>> {
+    StoreName::parse(name).transpose().map_err(|error| anyhow!("{}: {error}", name.display()))
+}
+
+/// The directory of a store, if a name means one.
+pub(crate) fn directory(name: &Path) -> Option<PathBuf> {
+    StoreName::parse(name)?.ok().map(|store| store.directory)
+}
+
+impl PastArgs {
+    /// Whether something was said that only stores understand.
+    pub(crate) fn is_given(&self) -> bool {
+        self.from.is_some() || self.to.is_some() || self.follow || self.max_read.is_some()
+    }
+
+    /// That nothing was said which only stores understand, where there is none.
+    pub(crate) fn check_unused(&self) -> Result<()> {
+        if self.is_given() {
+            bail!("--from, --to, --follow and --max-read are for stores: -r store:DIRECTORY");
+        }
+        Ok(())
+    }
+
+    /// The times that are meant: what is said here goes before what the name says.
+    fn window(&self, name: &StoreName) -> Result<Window> {
+        let (from, to) = (self.from.as_deref(), self.to.as_deref());
+        let window = Clock::local().window(
+            from.or(name.from.as_deref()),
+            to.or(name.to.as_deref()),
+            [if from.is_some() { "--from" } else { "from" }, if to.is_some() { "--to" } else { "to" }],
+        );
+        window.map_err(|error| anyhow!(error))
+    }
+}
+
+/// Opens what a filter finds in a store; the threads run it that read the store. Without `compile` they leave packets that the filter may
+/// refuse.
+pub(crate) fn open(
+    name: &StoreName,
+    past: &PastArgs,
+    filter: &str,
+    language: LanguageArgs,
+    compile: Option<Compile>,
+) -> Result<(StoreInput, SearchReport)> {
+    let options =
+        Options { scoped: language.scoped, ipv6_extensions: language.ipv6_extensions, ..Options::default() };
+    let question = Question::of(filter, &options);
+    let mut search = Search::new(Arc::new(Catalog::open(&name.directory)?), past.window(name)?, question)?;
+    if past.follow || name.follow {
+        search.follow();
+    }
+    let sieve = compile.filter(|_| !filter.trim().is_empty()).map(sieve);
+    let reading = StoreReading { sieve, rate: past.max_read, ..StoreReading::default() };
+    let input = StoreInput::new(search, &name.directory.display().to_string(), reading);
+    let report = input.report();
+    Ok((input, report))
+}
+
+/// The filter for each interface, in the fastest form that there is.
+fn sieve(compile: Compile) -> Sieve {
+    let made: Mutex<Vec<(Program, Arc<dyn Select>)>> = Mutex::default();
+    Arc::new(move |interface: &Interface| {
+        let Some(program) = compile(interface)? else { return Ok(None) };
+        let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, engine)) = made.iter().find(|(other, _)| *other == program) {
+            return Ok(Some(Arc::clone(engine)));
+        }
+        let engine = native(&program).unwrap_or_else(|_| Arc::new(program.clone()));
+        made.push((program, Arc::clone(&engine)));
+        Ok(Some(engine))
+    })
+}

@@ -1,0 +1,15 @@
+//! The program on files, and where things go wrong: most of it needs neither rights nor a network.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod capture;
+mod details;
+mod errors;
+mod fpl;
+mod generate;
+mod laws;
+mod outputs;
+mod parquet;
+mod run;
+mod sharing;

@@ -1,0 +1,18 @@
+//! The program on virtual links in network namespaces, with other programs at their ends.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod backends;
+mod bench;
+mod capture;
+mod doctor;
+mod hostile_daemon;
+mod probe;
+mod profile;
+mod replay;
+mod send;
+mod serve;
+mod store;
+mod top;
+mod xdp;

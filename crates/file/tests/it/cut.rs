@@ -1,0 +1,54 @@
+//! Files cut at every byte: all packets before the cut come, and the error names the place.
+
+use crate::samples;
+use crate::samples::{Bytes, read, small_files};
+use tapline_file::Error;
+
+#[test]
+fn every_cut_gives_all_packets_before_it() {
+    for (name, file) in small_files() {
+        let whole = read(&file.bytes);
+        assert!(whole.error.is_none());
+        assert_eq!(whole.packets.len(), file.packet_ends.len(), "{name}");
+        for cut in 0..file.bytes.len() {
+            check(name, &file, cut, &whole.packets);
+        }
+    }
+}
+
+fn check(name: &str, file: &Bytes, cut: usize, packets: &[samples::Read]) {
+    let found = read(&file.bytes[..cut]);
+    let before = file.packet_ends.iter().filter(|&&end| end <= cut).count();
+    if name == "erf" && before == 0 {
+        // Without a magic number nor a whole record nobody can know what it is.
+        assert!(matches!(found.error, Some(Error::NotACapture { .. } | Error::Empty { .. })));
+        return;
+    }
+    assert_eq!(found.packets, packets[..before], "{name} cut at {cut}");
+    let last_item_end = file.item_ends.iter().copied().filter(|&end| end <= cut).max().unwrap_or(0);
+    match found.error {
+        None => assert_eq!(last_item_end, cut, "{name} cut at {cut}"),
+        Some(Error::Empty { .. }) => assert_eq!(cut, 0),
+        Some(Error::NotACapture { .. }) => assert!(cut < 4, "{name} cut at {cut}"),
+        Some(Error::Truncated { place, item_offset, missing, .. }) => {
+            assert_eq!(
+                (place.offset, item_offset),
+                (cut as u64, last_item_end as u64),
+                "{name} cut at {cut}"
+            );
+            let next = file.item_ends.iter().copied().find(|&end| end > cut).unwrap();
+            assert!((1..=(next - cut) as u64).contains(&missing), "{name} cut at {cut}: {missing} missing");
+        }
+        Some(other) => panic!("{name} cut at {cut}: {other}"),
+    }
+}
+
+#[test]
+fn the_message_says_what_where_and_how_much() {
+    let (_, file) = &small_files()[0];
+    let error = read(&file.bytes[..24 + 16 + 10]).error.unwrap();
+    assert_eq!(
+        error.to_string(),
+        "sample is cut short: it ends at byte 50, in the packet that begins at byte 24; 50 bytes are missing"
+    );
+}

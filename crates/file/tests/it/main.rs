@@ -1,0 +1,9 @@
+//! One program for the integration tests of this crate.
+
+mod cut;
+mod formats;
+mod hostile;
+mod oracle;
+mod packed;
+mod samples;
+mod write;

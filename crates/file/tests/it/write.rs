@@ -1,0 +1,535 @@
+//! What is written: round trips, rotation, full disks, broken pipes.
+
+use crate::samples;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::samples::{Bytes, Noise, ORDERS, data, read};
+use tapline_file::{
+    ByteOrder, Compression, FileSource, FileWriter, Files, Format, InterfaceStatistics, Plain, Precision,
+    Progress, Rotation, Section, WriteError, WriteOptions,
+};
+use tapline_packet::{
+    Batch, Direction, Interface, InterfaceId, LinkType, Meta, Now, PacketType, Record, Resolution, Selection,
+    Timestamp, VlanTag,
+};
+
+const START: Timestamp = Timestamp::from_parts(1_700_000_000, 0);
+
+fn seconds(s: i64) -> Timestamp {
+    START.plus_nanos(s * 1_000_000_000)
+}
+
+/// A clock that is never set.
+fn now(s: i64) -> Now {
+    Now::unset(seconds(s))
+}
+
+fn writer(options: WriteOptions, interfaces: &[Interface]) -> FileWriter {
+    FileWriter::create(options, interfaces, Now::unset(START), Box::new(Plain)).expect("created")
+}
+
+fn all(len: usize) -> Selection {
+    let mut selection = Selection::none();
+    selection.select_all(len);
+    selection
+}
+
+/// Copies a file with our reader and writer.
+fn copy(from: &[u8], to: &Path, change: impl FnOnce(&mut WriteOptions)) {
+    let mut source =
+        FileSource::from_reader(Box::new(io::Cursor::new(from.to_vec())), "in").expect("readable");
+    let mut options = WriteOptions::new(to, source.interfaces());
+    change(&mut options);
+    let mut writer = writer(options, source.interfaces());
+    while source.advance().expect("whole") {
+        let batch = source.batch();
+        writer.write(&batch, &all(batch.len()), source.interfaces()).expect("written");
+    }
+    writer.finish(&[]).expect("complete");
+    assert_eq!((writer.written(), writer.lost()), (source.counters().iter().map(|c| c.packets).sum(), 0));
+}
+
+/// One packet of `len` bytes with this metadata, as a batch.
+fn with_packet<T>(len: usize, meta: Meta, take: impl FnOnce(Batch<'_>) -> T) -> T {
+    let base = data(len);
+    take(Batch::new(&base, &[Record { offset: 0, cap_len: len as u32, options_len: 0, meta }]))
+}
+
+fn write_packets(
+    writer: &mut FileWriter,
+    interfaces: &[Interface],
+    len: usize,
+    count: usize,
+) -> Result<(), WriteError> {
+    let base = data(len);
+    let meta = Meta { timestamp: START, wire_len: len as u32, ..Meta::default() };
+    let records = vec![Record { offset: 0, cap_len: len as u32, options_len: 0, meta }; count];
+    writer.write(&Batch::new(&base, &records), &all(count), interfaces)
+}
+
+/// Packets that cannot be packed much, each of other bytes.
+fn write_noise(writer: &mut FileWriter, len: usize, count: usize, seed: u64) -> Result<(), WriteError> {
+    let mut noise = Noise(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let base: Vec<u8> = (0..len * count).map(|_| noise.below(256) as u8).collect();
+    let meta = Meta { timestamp: START, wire_len: len as u32, ..Meta::default() };
+    let record = |at| Record { offset: at * len, cap_len: len as u32, options_len: 0, meta };
+    let records: Vec<Record> = (0..count).map(record).collect();
+    writer.write(&Batch::new(&base, &records), &all(count), &ethernet())
+}
+
+/// The usual tool for a packed file finds nothing wrong with it, where it is installed.
+fn unpacks(path: &Path) {
+    let tool = match path.extension().and_then(|ending| ending.to_str()) {
+        Some("gz") => "gzip",
+        Some("zst") => "zstd",
+        Some("lz4") => "lz4",
+        _ => return,
+    };
+    match std::process::Command::new(tool).arg("-t").arg(path).output() {
+        Ok(output) => assert!(output.status.success(), "{tool} -t {}: {output:?}", path.display()),
+        Err(_) => eprintln!("skipped: unpacks: no {tool} here"),
+    }
+}
+
+fn ethernet() -> Vec<Interface> {
+    vec![Interface::new("eth0", LinkType::ETHERNET)]
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(directory).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn pcap_to_pcap_is_the_same_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("out.pcap");
+    for (magic, link_field) in [(0xa1b2_c3d4, 1), (0xa1b2_3c4d, 0x2400_0001), (0xa1b2_c3d4, 40_000)] {
+        let mut file = Bytes::new(ByteOrder::NATIVE);
+        file.pcap_header(magic, (2, 4), 100, link_field);
+        for i in 0..3000 {
+            file.pcap_record((1_700_000_000 + i, i), 2000, &[], &data(i as usize % 101));
+        }
+        copy(&file.bytes, &path, |_| {});
+        assert!(std::fs::read(&path).unwrap() == file.bytes, "{magic:x}");
+    }
+}
+
+/// Everything that pcapng can say of a packet comes back.
+#[test]
+fn pcapng_keeps_what_it_knows() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("out.pcapng");
+    for order in ORDERS {
+        let number = |n: u32| if order == ByteOrder::Little { n.to_le_bytes() } else { n.to_be_bytes() };
+        let long = |n: u64| if order == ByteOrder::Little { n.to_le_bytes() } else { n.to_be_bytes() };
+        let mut file = Bytes::new(order);
+        file.section(&[]);
+        file.interface(
+            1,
+            96,
+            &[(2, b"eth0"), (12, b"Linux"), (8, &long(1000)), (11, b"\0ip"), (16, &long(7))],
+        );
+        file.interface(101, 0, &[(9, &[3])]);
+        file.enhanced(
+            0,
+            55,
+            &data(9),
+            90,
+            &[(1, b"a note"), (2, &number(1 | 2 << 2 | 4 << 5)), (4, &long(3))],
+        );
+        file.enhanced(1, 1_700_000_000_123, &data(4), 4, &[]);
+        let before = read(&file.bytes);
+        copy(&file.bytes, &path, |_| {});
+        let after = read(&std::fs::read(&path).unwrap());
+        assert!(after.error.is_none());
+        assert_eq!(after.packets, before.packets);
+        for (after, before) in after.interfaces.iter().zip(&before.interfaces) {
+            assert_eq!(after.resolution, Resolution::NANO);
+            assert_eq!(Interface { resolution: before.resolution, ..after.clone() }, *before);
+        }
+    }
+}
+
+/// No file of ours holds more of a packet than its header says, whatever the input held.
+#[test]
+fn packets_longer_than_the_snap_length_are_cut() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut file = Bytes::new(ByteOrder::NATIVE);
+    file.pcap_header(0xa1b2_c3d4, (2, 4), 31, 1);
+    file.pcap_record((1_700_000_000, 1), 60, &[], &data(34));
+    assert_eq!(read(&file.bytes).packets[0].data.len(), 34, "the reader gives all that is there");
+    for name in ["a.pcap", "a.pcapng", "a.pcap.gz"] {
+        let path = directory.path().join(name);
+        copy(&file.bytes, &path, |_| {});
+        let whole = samples::read_source(&mut FileSource::open(&path).unwrap());
+        assert_eq!((whole.packets[0].data.len(), whole.packets[0].meta.wire_len), (31, 60), "{name}");
+        assert_eq!(whole.interfaces[0].snap_len, 31, "{name}");
+    }
+}
+
+/// A pcap file of several interfaces has the greatest snap length in its header.
+#[test]
+fn the_greatest_snap_length_stands_in_the_header() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("a.pcap");
+    let with = |snap_len| Interface { snap_len, ..Interface::new("", LinkType::ETHERNET) };
+    let interfaces = [with(40), with(80)];
+    let mut writer = writer(WriteOptions::new(&path, &interfaces), &interfaces);
+    for interface in [0, 1] {
+        let meta = Meta { wire_len: 100, interface: InterfaceId(interface), ..Meta::default() };
+        with_packet(100, meta, |batch| writer.write(&batch, &all(1), &interfaces)).unwrap();
+    }
+    writer.finish(&[]).unwrap();
+    let whole = read(&std::fs::read(&path).unwrap());
+    assert_eq!(whole.interfaces[0].snap_len, 80);
+    assert_eq!(whole.packets.iter().map(|packet| packet.data.len()).collect::<Vec<_>>(), [40, 80]);
+}
+
+#[test]
+fn pcapng_written_from_live_metadata() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("live.pcapng");
+    let mut interfaces = ethernet();
+    interfaces[0].filter = "udp".to_owned();
+    let mut options = WriteOptions::new(&path, &interfaces);
+    options.section =
+        Section { comments: vec!["tapline test".to_owned()], ..Section::of_this_machine("tapline 9") };
+    let mut writer = writer(options, &interfaces);
+    let meta = Meta {
+        timestamp: START.plus_nanos(7),
+        wire_len: 60,
+        direction: Direction::In,
+        packet_type: PacketType::Multicast,
+        drops_before: 4,
+        vlan: Some(VlanTag { tpid: 0x88a8, tci: 7 }),
+        ..Meta::default()
+    };
+    with_packet(60, meta, |batch| writer.write(&batch, &all(1), &interfaces)).unwrap();
+    // Interfaces may come while packets are written.
+    interfaces.push(Interface::new("tun0", LinkType::RAW));
+    let raw = Meta { interface: InterfaceId(1), direction: Direction::Out, ..meta };
+    with_packet(20, Meta { vlan: None, ..raw }, |batch| writer.write(&batch, &all(1), &interfaces)).unwrap();
+    let statistics = InterfaceStatistics {
+        interface: InterfaceId(0),
+        taken: seconds(10),
+        start: Some(START),
+        end: Some(seconds(10)),
+        received: Some(11),
+        os_dropped: Some(4),
+        ..InterfaceStatistics::default()
+    };
+    assert_eq!(writer.tick(now(9), &[statistics]).unwrap(), Progress::Writing);
+    assert_eq!(writer.tick(now(10), &[statistics]).unwrap(), Progress::Writing);
+    writer.finish(&[statistics]).unwrap();
+
+    let mut source = FileSource::open(&path).unwrap();
+    let whole = samples::read_source(&mut source);
+    assert!(whole.error.is_none(), "{:?}", whole.error);
+    let tagged = &whole.packets[0];
+    assert_eq!((tagged.data.len(), tagged.meta.wire_len), (64, 64));
+    assert_eq!(tagged.data[12..16], [0x88, 0xa8, 0, 7]);
+    assert_eq!((tagged.meta.direction, tagged.meta.packet_type), (Direction::In, PacketType::Multicast));
+    assert_eq!((tagged.meta.drops_before, tagged.meta.timestamp), (4, START.plus_nanos(7)));
+    assert_eq!(whole.packets[1].meta.direction, Direction::Out);
+    assert_eq!(whole.interfaces[1].link_type, LinkType::RAW);
+    assert_eq!(whole.interfaces[0].filter, "udp");
+    assert_eq!(source.statistics(), [statistics, statistics], "one at the interval, one at the end");
+    assert_eq!(
+        (&*source.sections()[0].application, &*source.sections()[0].comments[0]),
+        ("tapline 9", "tapline test")
+    );
+}
+
+#[test]
+fn pcap_refuses_a_second_link_type_and_keeps_what_it_has() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.pcap");
+    let interfaces = vec![Interface::new("eth0", LinkType::ETHERNET), Interface::new("tun0", LinkType::RAW)];
+    let mut writer = writer(WriteOptions::new(&path, &interfaces), &interfaces);
+    let base = data(20);
+    let record = |interface| Record {
+        offset: 0,
+        cap_len: 20,
+        options_len: 0,
+        meta: Meta { interface: InterfaceId(interface), wire_len: 20, ..Meta::default() },
+    };
+    let records = [record(0), record(0), record(1), record(0)];
+    let error = writer.write(&Batch::new(&base, &records), &all(4), &interfaces).expect_err("refused");
+    assert!(matches!(error, WriteError::LinkTypes { .. }));
+    assert!(error.to_string().contains("tun0") && error.to_string().contains("pcapng"), "{error}");
+    writer.finish(&[]).unwrap();
+    assert_eq!((writer.written(), writer.lost()), (2, 2));
+    assert_eq!(read(&std::fs::read(&path).unwrap()).packets.len(), 2);
+}
+
+#[test]
+fn packed_output_is_read_back() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_, file) = &samples::small_files()[0];
+    for (name, packing) in [("a.pcap.gz", "gzip"), ("a.pcap.zst", "zstd"), ("a.pcapng.lz4", "lz4")] {
+        let path = directory.path().join(name);
+        copy(&file.bytes, &path, |_| {});
+        let mut source = FileSource::open(&path).unwrap();
+        assert_eq!(source.compression().map(Compression::name), Some(packing));
+        assert_eq!(samples::read_source(&mut source).packets.len(), 5);
+        let (read, len) = source.position();
+        assert_eq!(Some(read), len, "progress ends at the end");
+    }
+}
+
+#[test]
+fn a_flushed_batch_can_be_read_at_once() {
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["a.pcap", "a.pcap.gz", "a.pcap.zst", "a.pcap.lz4"] {
+        let path = directory.path().join(name);
+        let mut options = WriteOptions::new(&path, &ethernet());
+        options.is_flushed_each_batch = true;
+        let mut writer = writer(options, &ethernet());
+        write_packets(&mut writer, &ethernet(), 60, 3).unwrap();
+        let found = read(&std::fs::read(&path).unwrap());
+        assert_eq!(found.packets.len(), 3, "{name}");
+        assert_eq!(writer.written(), 3);
+    }
+}
+
+#[test]
+fn rotation_by_size_goes_round_as_tcpdump_does() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = WriteOptions::new(&directory.path().join("x"), &ethernet());
+    options.rotation = Rotation { size_max: Some(500), count: Some(3), period_s: None };
+    let mut writer = writer(options, &ethernet());
+    // Each record has 116 bytes: a file is found too long after five (24 + 5 * 116 = 604).
+    for _ in 0..4 {
+        write_packets(&mut writer, &ethernet(), 100, 5).unwrap();
+    }
+    writer.finish(&[]).unwrap();
+    assert_eq!(names(directory.path()), ["x0", "x1", "x2"]);
+    let counts = ["x0", "x1", "x2"].map(|name| {
+        let bytes = std::fs::read(directory.path().join(name)).unwrap();
+        let whole = read(&bytes);
+        assert!(whole.error.is_none());
+        whole.packets.len()
+    });
+    assert_eq!(counts, [5, 5, 5], "the first was overwritten by the fourth");
+    assert_eq!((writer.written(), writer.lost()), (20, 0));
+}
+
+#[test]
+fn rotation_by_clock_needs_no_packets() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut options = WriteOptions::new(&directory.path().join("t%s.pcapng"), &ethernet());
+    options.rotation = Rotation { period_s: Some(10), count: Some(3), size_max: None };
+    options.has_part_name = true;
+    let mut writer = writer(options, &ethernet());
+    assert_eq!(names(directory.path()), ["t1700000000.pcapng.part"]);
+    assert_eq!(writer.tick(now(9), &[]).unwrap(), Progress::Writing);
+    assert_eq!(writer.tick(now(10), &[]).unwrap(), Progress::Writing);
+    assert_eq!(names(directory.path()), ["t1700000000.pcapng", "t1700000010.pcapng.part"]);
+    write_packets(&mut writer, &ethernet(), 60, 2).unwrap();
+    assert_eq!(writer.tick(now(20), &[]).unwrap(), Progress::Writing);
+    assert_eq!(writer.tick(now(30), &[]).unwrap(), Progress::Done);
+    assert_eq!(names(directory.path()), ["t1700000000.pcapng", "t1700000010.pcapng", "t1700000020.pcapng"]);
+    assert_eq!(read(&std::fs::read(directory.path().join("t1700000010.pcapng")).unwrap()).packets.len(), 2);
+    // What comes now has no file.
+    assert!(write_packets(&mut writer, &ethernet(), 60, 2).is_err());
+    assert_eq!((writer.written(), writer.lost()), (2, 2));
+    writer.finish(&[]).unwrap();
+}
+
+/// The names that tcpdump itself makes, file by file.
+#[test]
+fn rotated_names_and_contents_equal_tcpdumps() {
+    let directory = tempfile::tempdir().unwrap();
+    let input = directory.path().join("in.pcap");
+    let mut file = Bytes::new(ByteOrder::NATIVE);
+    file.pcap_header(0xa1b2_c3d4, (2, 4), 65_535, 1);
+    for i in 0..4000 {
+        file.pcap_record((1_700_000_000 + i, i), 1000, &[], &data(1000));
+    }
+    std::fs::write(&input, &file.bytes).unwrap();
+    for count in [None, Some(1), Some(2), Some(12)] {
+        let (ours, theirs) = (directory.path().join("ours"), directory.path().join("theirs"));
+        for path in [&ours, &theirs] {
+            let _ = std::fs::remove_dir_all(path);
+            std::fs::create_dir(path).unwrap();
+        }
+        let mut tcpdump = std::process::Command::new("tcpdump");
+        tcpdump.args(["-Z", "root", "-C", "1", "-r"]).arg(&input).arg("-w").arg(theirs.join("x"));
+        if let Some(count) = count {
+            tcpdump.arg("-W").arg(count.to_string());
+        }
+        match tcpdump.output() {
+            Ok(output) if output.status.success() => {}
+            Ok(output) => {
+                return eprintln!(
+                    "skipped: tcpdump may not run here: {}",
+                    String::from_utf8_lossy(&output.stderr)
+                );
+            }
+            Err(_) => return eprintln!("skipped: no tcpdump here"),
+        }
+        copy(&file.bytes, &ours.join("x"), |options| {
+            options.rotation = Rotation { size_max: Some(1_000_000), count, period_s: None };
+        });
+        assert_eq!(names(&ours), names(&theirs), "{count:?}");
+        for name in names(&ours) {
+            let [a, b] = [&ours, &theirs].map(|path| std::fs::read(path.join(&name)).unwrap());
+            assert!(a == b, "{count:?} {name}");
+        }
+    }
+}
+
+/// Two captures into one file would leave neither: the second is refused, and the first keeps what it has.
+#[test]
+fn one_file_has_one_writer() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("x.pcap");
+    let options = || WriteOptions::new(&path, &ethernet());
+    let mut first = writer(options(), &ethernet());
+    write_packets(&mut first, &ethernet(), 60, 3).unwrap();
+    first.flush().unwrap();
+    let second = FileWriter::create(options(), &ethernet(), now(0), Box::new(Plain));
+    let error = second.err().expect("refused").to_string();
+    assert!(error.contains("another program writes to it"), "{error}");
+    assert_eq!(read(&std::fs::read(&path).unwrap()).packets.len(), 3);
+    first.finish(&[]).unwrap();
+    drop(writer(options(), &ethernet()));
+}
+
+#[test]
+fn standard_output_cannot_be_rotated() {
+    let mut options = WriteOptions::new("-".as_ref(), &ethernet());
+    options.rotation.size_max = Some(5);
+    let error =
+        FileWriter::create(options, &ethernet(), Now::unset(START), Box::new(Plain)).err().expect("refused");
+    assert!(error.to_string().contains("standard output"));
+}
+
+/// Gives out these files one after the other, whatever the name.
+struct Given(Vec<File>);
+
+impl Files for Given {
+    fn create(&mut self, _path: &Path) -> io::Result<File> {
+        self.0.pop().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    fn rename(&mut self, _from: &Path, _to: &Path) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A pipe that nobody reads from, once `reader` is dropped.
+fn pipe() -> (io::PipeReader, File) {
+    let (reader, writer) = io::pipe().unwrap();
+    (reader, File::from(std::os::fd::OwnedFd::from(writer)))
+}
+
+/// The second file of a rotation fails at its header: no packet counts as written that is not.
+#[test]
+fn a_file_that_fails_at_its_header_costs_what_comes_after() {
+    for format in [Format::Pcap, Format::Pcapng] {
+        let (reader, broken) = pipe();
+        drop(reader);
+        let mut options = WriteOptions::new("x".as_ref(), &ethernet());
+        options.format = format;
+        options.rotation.size_max = Some(300);
+        let first = tempfile::tempfile().unwrap();
+        let given = Box::new(Given(vec![broken, first]));
+        let mut writer = FileWriter::create(options, &ethernet(), Now::unset(START), given).unwrap();
+        let error = write_packets(&mut writer, &ethernet(), 100, 10).expect_err("the second file fails");
+        assert!(matches!(error, WriteError::BrokenPipe { .. }), "{error}");
+        // 24 + 3 * 116 and 28 + 64 + 2 * 132 bytes are the first to exceed 300.
+        assert!((2..=3).contains(&writer.written()), "{} written", writer.written());
+        assert_eq!(writer.written() + writer.lost(), 10);
+    }
+}
+
+#[test]
+fn a_broken_pipe_is_told_apart() {
+    let (reader, pipe) = pipe();
+    let given = Given(vec![pipe]);
+    let options = WriteOptions::new("pipe".as_ref(), &ethernet());
+    let mut writer = FileWriter::create(options, &ethernet(), Now::unset(START), Box::new(given)).unwrap();
+    drop(reader);
+    write_packets(&mut writer, &ethernet(), 60, 4).unwrap();
+    let error = writer.flush().expect_err("nobody reads");
+    assert!(matches!(error, WriteError::BrokenPipe { .. }), "{error}");
+    assert_eq!((writer.written(), writer.lost()), (0, 4));
+}
+
+#[test]
+fn a_device_that_is_full_at_once() {
+    let options = WriteOptions::new("/dev/full".as_ref(), &ethernet());
+    let error =
+        FileWriter::create(options, &ethernet(), Now::unset(START), Box::new(Plain)).err().expect("full");
+    assert!(matches!(error, WriteError::DiskFull { .. }), "{error}");
+}
+
+/// A file system of 256 KiB, unmounted at the end.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(at: &Path) -> Option<SmallDisk> {
+        let mut mount = std::process::Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", "size=256k", "tapline-test"]).arg(at);
+        mount.output().ok()?.status.success().then(|| SmallDisk(at.to_owned()))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.0).output();
+    }
+}
+
+#[test]
+fn a_full_disk_leaves_whole_records_and_counts_the_rest() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(disk) = SmallDisk::mount(directory.path()) else {
+        return eprintln!("skipped: no right to mount a small file system");
+    };
+    let names = ["a.pcap", "a.pcapng", "a.pcap.gz", "a.pcapng.gz", "a.pcap.zst", "a.pcap.lz4"];
+    for (name, is_flushed_each_batch) in names.into_iter().flat_map(|name| [(name, false), (name, true)]) {
+        let path = disk.0.join(name);
+        let mut options = WriteOptions::new(&path, &ethernet());
+        options.is_flushed_each_batch = is_flushed_each_batch;
+        options.precision = Precision::Nano;
+        let mut writer = writer(options, &ethernet());
+        let mut given = 0;
+        let error = loop {
+            given += 200;
+            if let Err(error) = write_noise(&mut writer, 333, 200, given) {
+                break error;
+            }
+        };
+        assert!(matches!(error, WriteError::DiskFull { .. }), "{error}");
+        assert!(error.to_string().contains("full") && error.to_string().contains("lost"), "{error}");
+        writer.finish(&[]).unwrap();
+        let whole = read(&std::fs::read(&path).unwrap());
+        assert!(whole.error.is_none(), "{name}: {:?}", whole.error);
+        assert_eq!(whole.packets.len() as u64, writer.written(), "{name}");
+        assert_eq!(writer.written() + writer.lost(), given, "{name}");
+        assert!(writer.written() >= 200, "{name}: {} written", writer.written());
+        unpacks(&path);
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
+fn a_time_that_pcap_cannot_hold_becomes_the_nearest() {
+    let directory = tempfile::tempdir().unwrap();
+    for (time, expected) in [(-5, 0), (i64::MAX / 1_000_000_000, u32::MAX.into())] {
+        let path = directory.path().join("x.pcap");
+        let mut writer = writer(WriteOptions::new(&path, &ethernet()), &ethernet());
+        let meta = Meta { timestamp: Timestamp::from_parts(time, 0), ..Meta::default() };
+        with_packet(4, meta, |batch| writer.write(&batch, &all(1), &ethernet())).unwrap();
+        writer.finish(&[]).unwrap();
+        let whole = read(&std::fs::read(&path).unwrap());
+        assert_eq!(whole.packets[0].meta.timestamp.seconds(), expected);
+    }
+}

@@ -1,0 +1,6 @@
+//! One program for the integration tests of this crate.
+
+mod details;
+mod export;
+mod memory;
+mod reference;

@@ -1,0 +1,136 @@
+//! Where native code lies: never writable and executable at once, gone with its filter, and refused where the system refuses it.
+
+use tapline_filter::ir::{Ir, Memory, raise_program};
+use tapline_filter::{Options, compile};
+use tapline_jit::{Error, Native};
+use tapline_packet::{Meta, Packet};
+use tapline_testkit::own_process::is_alone;
+
+fn filter(text: &str) -> Ir {
+    raise_program(&compile(text, &Options::default()).expect(text))
+}
+
+/// The lines of `/proc/self/maps`: start, end, access.
+fn maps() -> Vec<(usize, usize, String)> {
+    let text = std::fs::read_to_string("/proc/self/maps").expect("maps");
+    let line = |line: &str| {
+        let (range, rest) = line.split_once(' ').expect("a range");
+        let (start, end) = range.split_once('-').expect("two ends");
+        let number = |text| usize::from_str_radix(text, 16).expect("a number");
+        (number(start), number(end), rest[..4].to_owned())
+    };
+    text.lines().map(line).collect()
+}
+
+#[test]
+fn code_is_executable_and_nothing_is_writable_too() {
+    let native = Native::compile(&filter("tcp port 80")).expect("native code");
+    let at = native.code().as_ptr() as usize;
+    let maps = maps();
+    let access = maps
+        .iter()
+        .find(|(start, end, _)| (*start..*end).contains(&at))
+        .map(|(_, _, access)| access.as_str());
+    assert_eq!(access, Some("r-xp"));
+    let both = |access: &str| access.contains('w') && access.contains('x');
+    assert!(!maps.iter().any(|(_, _, access)| both(access)), "{maps:?}");
+}
+
+fn resident_kib() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("status");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).expect("VmRSS");
+    line.split_whitespace().nth(1).and_then(|number| number.parse().ok()).expect("a number")
+}
+
+/// What 10,000 filters took comes back when they go: mappings, and memory but for what allocators keep.
+#[test]
+fn code_is_freed_with_its_filter() {
+    if !is_alone(module_path!(), "code_is_freed_with_its_filter") {
+        return;
+    }
+    let ir = filter("ip");
+    let make = |count: usize| (0..count).for_each(|_| drop(Native::compile(&ir).expect("native code")));
+    make(200);
+    let (maps_before, resident_before) = (maps().len(), resident_kib());
+    make(10_000);
+    let (maps_after, resident_after) = (maps().len(), resident_kib());
+    eprintln!(
+        "10,000 filters: {maps_before} then {maps_after} mappings, {resident_before} then {resident_after} KiB"
+    );
+    assert!(maps_after <= maps_before + 20, "{maps_before} mappings became {maps_after}");
+    // Were pages of code kept, they would be 40,000 KiB.
+    assert!(resident_after < resident_before + 16_000, "{resident_before} KiB became {resident_after}");
+}
+
+/// Many at once: the system allows 65,530 mappings, and neighbours with the same access are one.
+#[test]
+fn a_thousand_filters_live_side_by_side() {
+    let texts: Vec<String> = (0..1000).map(|port| format!("udp port {port}")).collect();
+    let filters: Vec<Native> =
+        texts.iter().map(|text| Native::compile(&filter(text)).expect("native code")).collect();
+    let mut frame =
+        tapline_testkit::gallery::exhibits().into_iter().find(|(name, _)| *name == "udp").expect("a frame").1;
+    let memory = Memory::new(0);
+    let meta = Meta::default();
+    for (port, native) in filters.iter().enumerate() {
+        frame[36..38].copy_from_slice(&(port as u16).to_be_bytes());
+        let packet = Packet { data: &frame, meta: &meta };
+        assert_ne!(native.run(packet, &memory), 0);
+        assert_eq!(filters[(port + 1) % 1000].run(packet, &memory), 0);
+    }
+}
+
+/// `PR_SET_MDWE` of Linux 6.3: memory that was not executable never becomes so. It holds for the whole process.
+#[test]
+fn refused_memory_is_an_error() {
+    if !is_alone(module_path!(), "refused_memory_is_an_error") {
+        return;
+    }
+    let placed = Native::compile(&filter("ip")).expect("memory is not refused yet");
+    const ZERO: libc::c_ulong = 0;
+    // SAFETY: the call takes numbers only.
+    let set = unsafe {
+        libc::prctl(libc::PR_SET_MDWE, libc::c_ulong::from(libc::PR_MDWE_REFUSE_EXEC_GAIN), ZERO, ZERO, ZERO)
+    };
+    if set != 0 {
+        return eprintln!("skipped: this kernel has no PR_SET_MDWE: {}", std::io::Error::last_os_error());
+    }
+    let error = Native::compile(&filter("ip")).expect_err("no executable memory");
+    assert!(matches!(error, Error::Memory(_)), "{error}");
+    assert!(error.to_string().contains("the interpreter runs the filter"), "{error}");
+    eprintln!("{error}");
+    // What runs single packets is made when the first comes: too late for native code here.
+    let verdicts = [0x08, 0x86].map(|first| {
+        let mut frame = [0; 60];
+        frame[12] = first;
+        let meta = Meta { wire_len: 60, ..Meta::default() };
+        placed.run(Packet { data: &frame, meta: &meta }, &Memory::new(0))
+    });
+    assert_eq!(verdicts, [262_144, 0]);
+}
+
+#[test]
+fn what_is_not_proved_is_refused() {
+    use tapline_filter::ir::{Builder, Op, Order, Place, Terminator, Type, Width};
+    let mut builder = Builder::new();
+    let entry = builder.block();
+    builder.switch_to(entry);
+    let loaded = builder.push(Op::Load(Place::at(0), Width::Byte, Order::Big), Type::U32);
+    builder.finish(Terminator::Return(loaded));
+    assert!(matches!(Native::compile(&builder.build(entry)), Err(Error::Unsafe(_))));
+}
+
+#[test]
+fn what_is_too_large_is_refused() {
+    let mut ir = Ir::constant(1);
+    (0..=tapline_jit::VALUES_MAX).for_each(|_| {
+        ir.add(tapline_filter::ir::Op::Const(0), tapline_filter::ir::Type::U32);
+    });
+    assert!(matches!(Native::compile(&ir), Err(Error::TooLarge { .. })));
+}
+
+#[test]
+fn the_code_can_be_read() {
+    let text = Native::assembly(&filter("ip")).expect("a listing");
+    assert!(text.starts_with("run: ") && text.contains("select: ") && text.contains("ret"), "{text}");
+}

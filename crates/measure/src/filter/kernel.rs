@@ -1,0 +1,156 @@
+//! The kernel's JIT, through its own test runs: a filter as an XDP program, run many times on one packet after the other.
+//!
+//! ```text
+//! main:    r6 = r1; 32 times: r1 = r6, call filter; exit
+//! filter:  the program, as it would be attached
+//! ```
+//!
+//! The kernel's loop looks at the clock and at signals in each round, which takes longer than a short filter; so each round runs the filter
+//! 32 times. What the loop and the calls cost is measured with a filter that does nothing, and taken off. What is left knows perfect
+//! branches and caches: the same packet passes thousands of times. So it is the kernel's best case.
+
+use std::time::Duration;
+
+use anyhow::Context;
+use tapline_arena::libpcap::Oracle;
+use tapline_filter::bpf;
+use tapline_filter::ebpf::{self, Hook, Register, XdpAction, emit};
+use tapline_filter::ir::{Ir, raise_program};
+use tapline_filter::optimise::optimise;
+use tapline_sys::NetNs;
+use tapline_sys::bpf::{Insn, Program, ProgramKind, XdpLink, XdpMode};
+use tapline_sys::usage::thread_time;
+
+use super::engines::{Cost, Engine};
+use super::packets::Packets;
+
+/// What engines are compared with besides libpcap's interpreter.
+pub(crate) const KERNEL: &str = "kernel's JIT, libpcap's program";
+
+/// So many packets stand for all: each takes thousands of runs.
+const SAMPLE: usize = 64;
+
+/// How often the program that is loaded calls the filter.
+const CALLS: usize = 32;
+
+/// What a round of the kernel's loop takes, roughly: itself, and the calls.
+const ROUND_NS: u128 = 200;
+
+/// The index of the loopback interface in every namespace.
+const LOOPBACK: u32 = 1;
+
+const XDP: Hook = Hook::Xdp { matched: XdpAction::Pass, unmatched: XdpAction::Drop };
+
+/// A filter and the empty program, both loaded.
+pub(crate) struct Kernel {
+    name: &'static str,
+    program: Ready,
+    empty: Ready,
+}
+
+/// A program that test runs find in the kernel's table of XDP programs: otherwise the kernel changes the table for each run, and waits for all
+/// processors, twice. It is attached to the loopback interface of a namespace without any traffic.
+struct Ready {
+    program: Program,
+    /// `None` where there may be no namespace: runs are slow to begin then.
+    _place: Option<(XdpLink, NetNs)>,
+}
+
+impl Ready {
+    fn new(program: Program) -> Ready {
+        let attach = || {
+            let nowhere = NetNs::unnamed().ok()?;
+            let link = nowhere.run(|| XdpLink::attach(&program, LOOPBACK, XdpMode::Generic)).ok()?.ok()?;
+            Some((link, nowhere))
+        };
+        let place = attach();
+        Ready { program, _place: place }
+    }
+}
+
+impl Kernel {
+    /// libpcap's program, instruction by instruction; none where programs may not be loaded.
+    pub(crate) fn of_libpcap(oracle: &Oracle) -> anyhow::Result<Option<Box<dyn Engine>>> {
+        let insns =
+            oracle.insns().iter().map(|raw| bpf::Insn { code: raw.code, jt: raw.jt, jf: raw.jf, k: raw.k });
+        let program = bpf::Program::new(insns.collect())?;
+        Ok(Kernel::load(KERNEL, &raise_program(&program)))
+    }
+
+    /// Our program, with all passes.
+    pub(crate) fn of_ours(program: &bpf::Program) -> Option<Box<dyn Engine>> {
+        let mut ir = raise_program(program);
+        optimise(&mut ir);
+        Kernel::load("kernel's JIT, our program", &ir)
+    }
+
+    fn load(name: &'static str, ir: &Ir) -> Option<Box<dyn Engine>> {
+        let load = |ir: &Ir| {
+            let emitted = emit(ir, XDP).ok()?;
+            let filter: Vec<Insn> = emitted.insns().iter().map(to_kernel).collect();
+            Program::load(ProgramKind::Xdp, "tapline_bench", &repeated(&filter)).ok().map(Ready::new)
+        };
+        Some(Box::new(Kernel { name, program: load(ir)?, empty: load(&Ir::constant(1))? }))
+    }
+
+    /// Nanoseconds that `repeat` rounds on a packet take.
+    fn time(ready: &Ready, frame: &[u8], repeat: u32) -> anyhow::Result<f64> {
+        let before = thread_time();
+        ready.program.test_run(frame, repeat).context("running a program in the kernel")?;
+        Ok(thread_time().saturating_sub(before).as_nanos() as f64)
+    }
+}
+
+/// A program that calls another one [`CALLS`] times with its own context, and ends as the last call did.
+fn repeated(filter: &[Insn]) -> Vec<Insn> {
+    // Instruction codes: linux/bpf.h. A call whose source register is 1 is one of the program's own functions.
+    let insn = |code, to: u8, from: u8, immediate| {
+        let insn = ebpf::Insn { code, to: Register(to), from: Register(from), offset: 0, immediate };
+        to_kernel(&insn)
+    };
+    let copy = |to, from| insn(0xbf, to, from, 0);
+    let main = 2 * CALLS + 2;
+    let calls = (0..CALLS).flat_map(|call| {
+        let behind = 2 * call + 3;
+        [copy(1, 6), insn(0x85, 0, 1, (main - behind) as i32)]
+    });
+    let start = [copy(6, 1)];
+    let end = [insn(0x95, 0, 0, 0)];
+    start.into_iter().chain(calls).chain(end).chain(filter.iter().copied()).collect()
+}
+
+fn to_kernel(insn: &ebpf::Insn) -> Insn {
+    let ebpf::Insn { code, offset, immediate, .. } = *insn;
+    Insn { code, registers: insn.registers(), offset, immediate }
+}
+
+impl Engine for Kernel {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn is_above_empty(&self) -> bool {
+        true
+    }
+
+    fn verdicts(&mut self, packets: &Packets) -> anyhow::Result<Vec<bool>> {
+        let run = |frame| Ok(self.program.program.test_run(frame, 1)?.value == XdpAction::PASS);
+        packets.frames().map(run).collect()
+    }
+
+    fn measure(&mut self, packets: &Packets, time: Duration) -> anyhow::Result<Cost> {
+        let sample: Vec<&[u8]> = packets.frames().step_by(packets.len().div_ceil(SAMPLE)).collect();
+        // There are two programs.
+        let repeat = (time.as_nanos() / sample.len() as u128 / (2 * ROUND_NS)).clamp(20, 1_000_000) as u32;
+        // Both run right after each other, so that what disturbs one disturbs the other; what still differs much is left out by the median.
+        let mut above_empty = Vec::with_capacity(sample.len());
+        for frame in sample {
+            let with = Kernel::time(&self.program, frame, repeat)?;
+            let without = Kernel::time(&self.empty, frame, repeat)?;
+            above_empty.push((with - without) / (f64::from(repeat) * CALLS as f64));
+        }
+        above_empty.sort_by(f64::total_cmp);
+        let kept = &above_empty[above_empty.len() / 8..above_empty.len() - above_empty.len() / 8];
+        Ok(Cost { ns: (kept.iter().sum::<f64>() / kept.len() as f64).max(0.0) })
+    }
+}

@@ -1,0 +1,21 @@
+//! Measures Tapline and its peers on this machine.
+//!
+//! ```text
+//! system   `tapline bench`          whole programs under offered load: loss, rate, processor time
+//! filter   `tapline filter bench`   every filter engine, libpcap's and the kernel's too, on the same packets
+//! micro    `tapline profile`        one stage, one store, one wake-up, one search
+//! ```
+//!
+//! The machine may be busy: runs of the peers alternate, so a disturbance meets all of them, and medians are compared. No peer is
+//! timed before its answer equals ours. The program `tapline-bench`, for developers, builds on the same parts.
+#![forbid(unsafe_code)]
+
+pub mod answer;
+pub mod filter;
+pub mod filters;
+pub mod machine;
+pub mod micro;
+pub mod payloads;
+pub mod runs;
+pub mod scheduled;
+pub mod system;

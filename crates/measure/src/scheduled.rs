@@ -1,0 +1,50 @@
+//! Processor time of other processes and of the kernel's threads, as `schedstat` of proc(5) tells it: nanoseconds on a processor first.
+
+use std::fs;
+use std::path::Path;
+
+/// What each thread of a process took so far, in nanoseconds; `None` for a process that is not there, and for a thread that is gone meanwhile.
+pub fn tasks(pid: u32) -> Vec<Option<u64>> {
+    match fs::read_dir(format!("/proc/{pid}/task")) {
+        Ok(tasks) => tasks.map(|task| run_time(&task.ok()?.path())).collect(),
+        Err(_) => vec![None],
+    }
+}
+
+/// What a thread took so far; `None` if there is no such thread, or the kernel does not tell.
+pub fn thread(pid: u32) -> Option<u64> {
+    run_time(Path::new(&format!("/proc/{pid}")))
+}
+
+/// Threads of the kernel whose names begin so, in ascending order.
+pub fn kernel_threads(prefix: &str) -> Vec<u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_one = |pid: &u32| {
+        fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.starts_with(prefix))
+    };
+    let mut threads: Vec<u32> = numbers.filter(is_one).collect();
+    threads.sort_unstable();
+    threads
+}
+
+fn run_time(folder: &Path) -> Option<u64> {
+    let text = fs::read_to_string(folder.join("schedstat")).ok()?;
+    text.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_is_that_of_those_that_are_there() {
+        let own = std::process::id();
+        let sum = || tasks(own).into_iter().flatten().sum::<u64>();
+        let before = sum();
+        // Until the clock of the scheduler has gone on.
+        while sum() == before {}
+        assert_eq!((tasks(u32::MAX), thread(u32::MAX)), (vec![None], None));
+        assert!(thread(own).is_some() && kernel_threads("no thread is called so").is_empty());
+    }
+}

@@ -1,0 +1,171 @@
+//! Where it all happens: two machines in one.
+//!
+//! ```text
+//! core A: generator --> near0 =====veth===== far0 --> ring of the link --> kernel thread (NAPI) --> tap --> program :core B
+//! ```
+//!
+//! Receiving by NAPI in a thread of its own, on the program's core, makes that core a machine which receives: the kernel and the program share it,
+//! and what does not come through in time is lost on the link, as it is on a wire.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, anyhow, bail};
+use serde::Serialize;
+use tapline_arena::netns::{FAR, NEAR, Namespace};
+use tapline_sys::bpf::{Insn, Program, ProgramKind, XdpLink, XdpMode};
+use tapline_sys::{LinkStatistics, NetNs, RouteSocket, affinity, proc_packet};
+
+use crate::scheduled;
+
+/// How long a program may take to begin.
+const START_MAX: Duration = Duration::from_secs(10);
+/// How often it is looked at meanwhile.
+const GLANCE: Duration = Duration::from_millis(10);
+/// How long the kernel may take to start the thread of an interface.
+const THREAD_MAX: Duration = Duration::from_secs(2);
+/// XDP_DROP of linux/bpf.h.
+const XDP_DROP: i32 = 1;
+
+/// Which core does what.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(crate) struct Cores {
+    /// The generator's.
+    pub(crate) sender: usize,
+    /// The program's, and of the kernel's part of receiving.
+    pub(crate) receiver: usize,
+}
+
+/// What the interfaces have counted, and what the kernel's part of receiving has cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counters {
+    /// Packets that left `near0`.
+    pub(crate) entered: u64,
+    /// Packets that `far0` received.
+    pub(crate) received: u64,
+    /// Processor time of the kernel's thread, in nanoseconds.
+    pub(crate) kernel_ns: u64,
+}
+
+/// A namespace with a pair of interfaces, and the cores.
+#[derive(Debug)]
+pub(crate) struct Arena {
+    namespace: Namespace,
+    place: NetNs,
+    route: RouteSocket,
+    near: u32,
+    far: u32,
+    thread: Option<u32>,
+    pub(crate) cores: Cores,
+}
+
+impl Arena {
+    /// Makes the namespace. Its first two processors are the ones that this process may use.
+    ///
+    /// # Errors
+    /// Without the rights or the programs (`ip`, `ethtool`) for it.
+    pub(crate) fn new() -> Result<Arena> {
+        let allowed = affinity::allowed()?;
+        let [sender, receiver] = [0, 1].map(|at| allowed[at.min(allowed.len() - 1)]);
+        let namespace = Namespace::with_pair("bench").map_err(|error| anyhow!(error))?;
+        // NAPI is on where GRO is. UDP is not merged by it.
+        let gro = namespace.command("ethtool").args(["-K", FAR, "gro", "on"]).output()?;
+        if !gro.status.success() {
+            bail!("ethtool -K {FAR} gro on: {}", String::from_utf8_lossy(&gro.stderr).trim());
+        }
+        let place = NetNs::open(namespace.name())?;
+        let mut route = place.run(RouteSocket::open)??;
+        let links = route.links()?;
+        let index = |name: &str| links.iter().find(|link| link.name == name).map(|link| link.index);
+        let (near, far) = (index(NEAR).context("near0")?, index(FAR).context("far0")?);
+        let cores = Cores { sender, receiver };
+        let mut arena = Arena { namespace, place, route, near, far, thread: None, cores };
+        arena.thread()?;
+        Ok(arena)
+    }
+
+    pub(crate) fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// Finds the kernel's thread that receives for `far0`, and puts it on the receiver's core. It may be another one after XDP was attached.
+    fn thread(&mut self) -> Result<()> {
+        if self.thread.is_some_and(|thread| napi_threads().contains(&thread)) {
+            return Ok(());
+        }
+        let others = napi_threads();
+        let switch = format!("echo 1 > /sys/class/net/{FAR}/threaded");
+        let output = self.namespace.command("sh").args(["-c", &switch]).output()?;
+        if !output.status.success() {
+            bail!(
+                "the kernel receives in no thread of its own (Linux 5.12 or later does): {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
+        }
+        let start = Instant::now();
+        while start.elapsed() < THREAD_MAX {
+            if let Some(thread) = napi_threads().into_iter().find(|thread| !others.contains(thread)) {
+                affinity::pin(Some(thread), &[self.cores.receiver])?;
+                self.thread = Some(thread);
+                return Ok(());
+            }
+            std::thread::sleep(GLANCE);
+        }
+        bail!("the kernel's thread napi/{FAR} did not appear")
+    }
+
+    /// What was counted so far.
+    pub(crate) fn counters(&mut self) -> Result<Counters> {
+        let entered = self.statistics(self.near)?.tx_packets;
+        let received = self.statistics(self.far)?.rx_packets;
+        let kernel_ns = self.thread.and_then(scheduled::thread).unwrap_or(0);
+        Ok(Counters { entered, received, kernel_ns })
+    }
+
+    fn statistics(&mut self, index: u32) -> Result<LinkStatistics> {
+        let link = self.route.link(index)?.context("the interface is gone")?;
+        link.statistics.context("the interface has no statistics")
+    }
+
+    /// Waits until a program receives: its packet socket is bound, or XDP is attached. `is_alive` says whether it still runs.
+    pub(crate) fn wait_for_receiver(&mut self, mut is_alive: impl FnMut() -> Result<bool>) -> Result<()> {
+        let start = Instant::now();
+        while start.elapsed() < START_MAX {
+            let sockets = self.place.run(proc_packet::sockets)?;
+            let is_bound = sockets.iter().any(|socket| socket.if_index == self.far && socket.is_running);
+            let has_xdp = self.route.link(self.far)?.is_some_and(|link| link.xdp.is_some());
+            if is_bound || has_xdp {
+                // Programs that attach XDP change the kernel's thread.
+                return self.thread();
+            }
+            if !is_alive()? {
+                bail!("it ended before it began");
+            }
+            std::thread::sleep(GLANCE);
+        }
+        bail!("it did not begin within {START_MAX:?}")
+    }
+
+    /// Lets XDP drop every packet that `far0` receives, until what is returned is dropped.
+    pub(crate) fn drop_all(&mut self) -> Result<XdpLink> {
+        let insns = [
+            Insn { code: 0xb7, registers: 0, offset: 0, immediate: XDP_DROP }, // r0 = XDP_DROP
+            Insn { code: 0x95, registers: 0, offset: 0, immediate: 0 },        // exit
+        ];
+        let program =
+            Program::load(ProgramKind::Xdp, "tapline_drop", &insns).map_err(|error| anyhow!("{error}"))?;
+        let far = self.far;
+        let link = self.place.run(|| XdpLink::attach(&program, far, XdpMode::Native))??;
+        self.thread()?;
+        Ok(link)
+    }
+}
+
+/// Threads of the kernel that receive for interfaces of this name, in whatever namespace.
+fn napi_threads() -> Vec<u32> {
+    scheduled::kernel_threads(&format!("napi/{FAR}-"))
+}
+
+/// Processor time of a process so far, in nanoseconds, all of its threads that still run.
+pub(crate) fn process_ns(pid: u32) -> u64 {
+    scheduled::tasks(pid).into_iter().flatten().sum()
+}

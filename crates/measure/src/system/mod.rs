@@ -1,0 +1,437 @@
+//! `tapline bench`: what this machine bears, measured end to end, with other programs beside ours.
+//!
+//! ```text
+//! workload (data) --cases--> trial: arena, generator, program --> outcome, every packet at its place
+//!                                                                    |
+//!                                        medians, limits, goals --> HTML with pictures, JSON, tables
+//! ```
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `workload` | what to measure, as data |
+//! | `arena` | the namespace, the link, the cores |
+//! | `programs` | who is measured, and how each says what it lost |
+//! | `trial` | one run and its account |
+//! | `limit` | the highest rate without loss |
+//! | `results`, `html`, `plot`, `show` | what came of it, for machines, browsers and terminals |
+//!
+//! Programs take turns on each case, so that what disturbs the machine disturbs all; who begins rotates.
+
+mod arena;
+mod html;
+mod limit;
+mod plot;
+mod programs;
+mod results;
+mod show;
+mod trial;
+mod workload;
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use clap::Args;
+use tapline_arena::libpcap::{Libpcap, LiveSettings};
+use tapline_arena::netns::FAR;
+
+use arena::Arena;
+use html::grouped;
+use limit::Limit;
+use programs::{Order, Program};
+use results::{CaseResult, LimitResult, Machine, Medians, Presence, Results, WorkloadResult};
+use show::Progress;
+use trial::{Load, Outcome, Receiver};
+use workload::{Case, Kind, Workload};
+
+/// Bytes of every program's ring.
+const RING: u64 = 32 << 20;
+/// Runs of each case, and in a hurry.
+const RUNS: usize = 3;
+const RUNS_QUICK: usize = 2;
+/// How long the generator waits for a full link while limits are looked for.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// How near a limit is looked for, as a share of it, and in a hurry.
+const RESOLUTION: f64 = 0.03;
+const RESOLUTION_QUICK: f64 = 0.06;
+
+const EXAMPLES: &str = "\
+Examples:
+  tapline bench --quick                                   all tests in short, under two minutes
+  tapline bench                                           all of them: every program and size, three times
+  tapline bench table limit --runs 9                      two of them, with more runs
+  tapline bench --limit -- tcpdump -i far0 -w /tmp/x.pcap the highest rate of which this loses nothing
+
+It makes a network namespace with a virtual link, near0 to far0, sends on one end with `tapline generate`, and lets one program
+after the other receive on far0. Nothing leaves the machine. Needs root, ip(8) and ethtool(8).";
+
+/// Measure what this machine bears: capture, filter and store at every rate, beside other programs.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct BenchArgs {
+    /// Which workloads: names, or files of your own; all without any (--list shows them)
+    #[arg(value_name = "WORKLOAD")]
+    workloads: Vec<String>,
+    /// Fewer programs, shorter runs: under two minutes for all
+    #[arg(long)]
+    quick: bool,
+    /// Runs of each case
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    runs: Option<u16>,
+    /// Write the report there, as HTML; and beside it, ending in .json, as JSON
+    #[arg(long, value_name = "FILE", default_value = "tapline-bench.html")]
+    report: PathBuf,
+    /// The results as JSON on standard output instead of tables
+    #[arg(long)]
+    json: bool,
+    /// Make files that programs write in this folder, up to a few GB at a time; the default is that of temporary files
+    #[arg(long, value_name = "FOLDER")]
+    folder: Option<PathBuf>,
+    /// List the workloads and stop
+    #[arg(long)]
+    list: bool,
+    /// Find the highest rate of which the command after `--` loses nothing, on interface far0
+    #[arg(long, requires = "command", conflicts_with = "workloads", help_heading = "Limit")]
+    limit: bool,
+    /// Bytes of a frame
+    #[arg(long, value_name = "BYTES", default_value_t = 60, requires = "limit", help_heading = "Limit")]
+    size: u32,
+    /// How long each rate is tried
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, requires = "limit", help_heading = "Limit")]
+    seconds: f64,
+    /// What is sent, as a recipe of `tapline generate` without size and rate
+    #[arg(
+        long,
+        value_name = "RECIPE",
+        default_value = "udp flows=100",
+        requires = "limit",
+        help_heading = "Limit"
+    )]
+    traffic: String,
+    /// The command: tapline, tcpdump, dumpcap or netsniff-ng, whose own figures tell what was lost
+    #[arg(last = true, value_name = "COMMAND", requires = "limit")]
+    command: Vec<String>,
+    /// Be the least program on top of libpcap: count packets of this interface until a signal ends it.
+    #[arg(long, value_name = "IFACE", hide = true)]
+    as_libpcap: Option<String>,
+    #[arg(long, hide = true, default_value_t = 262_144)]
+    snap: u32,
+    #[arg(long, hide = true, default_value_t = 2 << 20)]
+    ring: u32,
+    #[arg(long, hide = true, default_value = "")]
+    filter: String,
+}
+
+/// Runs `tapline bench`. `is_over` says whether to come to an end.
+///
+/// # Errors
+/// Without the rights or programs for it; a workload that makes no sense; nothing that could be measured. Accounts that do not balance
+/// are no error but exit status 1.
+pub fn run(args: &BenchArgs, is_over: &(dyn Fn() -> bool + Sync)) -> Result<ExitCode> {
+    if let Some(interface) = &args.as_libpcap {
+        return count_with_libpcap(args, interface, is_over);
+    }
+    let workloads = Workload::load(&args.workloads, args.quick)?;
+    if args.list {
+        show::list(&mut io::stdout(), &workloads)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let arena = Arena::new()
+        .context("making a network namespace with a virtual link (it takes root: sudo tapline bench)")?;
+    let folder = args.folder.clone().unwrap_or_else(std::env::temp_dir);
+    let scratch = tempfile::Builder::new().prefix("tapline-bench-").tempdir_in(&folder);
+    let scratch = scratch.with_context(|| format!("making a folder in {}", folder.display()))?;
+    let mut bench = Bench {
+        arena,
+        tapline: std::env::current_exe()?,
+        folder: scratch.path(),
+        runs: args.runs.map_or(if args.quick { RUNS_QUICK } else { RUNS }, usize::from),
+        resolution: if args.quick { RESOLUTION_QUICK } else { RESOLUTION },
+        is_over,
+        progress: Progress::new(),
+        generators: Vec::new(),
+    };
+    if args.limit {
+        return bench.limit_of(args);
+    }
+    let machine = bench.describe(&workloads, &folder);
+    if !args.json {
+        show::machine(&mut io::stdout(), &machine)?;
+    }
+    let mut done = Vec::new();
+    for workload in workloads {
+        if is_over() {
+            break;
+        }
+        let result = bench.workload(workload)?;
+        if !args.json {
+            show::workload(&mut io::stdout(), &result)?;
+        }
+        done.push(result);
+    }
+    let results = Results::new(machine, done, is_over());
+    if results.outcomes().next().is_none() && !results.is_interrupted {
+        let reasons: Vec<&str> =
+            results.workloads.iter().flat_map(|result| &result.left_out).map(String::as_str).collect();
+        bail!("nothing could be measured: {}", reasons.join("; "));
+    }
+    conclude(args, &results)
+}
+
+fn conclude(args: &BenchArgs, results: &Results) -> Result<ExitCode> {
+    let json = serde_json::to_string_pretty(results)?;
+    let beside = args.report.with_extension("json");
+    for (path, text) in [(&args.report, html::page(results)?), (&beside, json.clone())] {
+        fs::write(path, text).with_context(|| format!("writing {}", path.display()))?;
+    }
+    if args.json {
+        writeln!(io::stdout(), "{json}")?;
+    } else {
+        show::verdicts(&mut io::stdout(), results)?;
+    }
+    let _ = writeln!(io::stderr(), "tapline: report in {} and {}", args.report.display(), beside.display());
+    Ok(if results.is_balanced { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Everything that runs need.
+struct Bench<'a> {
+    arena: Arena,
+    tapline: PathBuf,
+    folder: &'a Path,
+    runs: usize,
+    resolution: f64,
+    is_over: &'a (dyn Fn() -> bool + Sync),
+    progress: Progress,
+    /// For each size, what the generator can do.
+    generators: Vec<(u32, f64)>,
+}
+
+impl Bench<'_> {
+    fn describe(&self, workloads: &[Workload], folder: &Path) -> Machine {
+        let text = |path: &str| fs::read_to_string(path).unwrap_or_default().trim().to_owned();
+        let mut programs: Vec<Program> =
+            workloads.iter().flat_map(|workload| workload.programs.clone()).collect();
+        programs.sort_unstable();
+        programs.dedup();
+        let presence =
+            |program: Program| Presence { program, version: program.version(), absence: program.absence() };
+        Machine {
+            processor: crate::machine::processor_name(),
+            processors: std::thread::available_parallelism().map_or(0, usize::from),
+            kernel: text("/proc/sys/kernel/osrelease"),
+            load: text("/proc/loadavg"),
+            began: jiff::Timestamp::now().to_string(),
+            command: std::env::args().collect::<Vec<_>>().join(" "),
+            tsc_ghz: tapline_sys::tsc::frequency(Duration::from_millis(50)) / 1e9,
+            cores: self.arena.cores,
+            runs: self.runs,
+            folder: folder.display().to_string(),
+            file_system: file_system(folder),
+            programs: programs.into_iter().map(presence).collect(),
+        }
+    }
+
+    fn workload(&mut self, mut workload: Workload) -> Result<WorkloadResult> {
+        let mut left_out: Vec<String> =
+            workload.programs.iter().filter_map(|program| program.absence()).collect();
+        workload.programs.retain(|program| program.absence().is_none());
+        let mut cases = Vec::new();
+        for case in workload.cases() {
+            match case.program.refusal(&case, workload.store) {
+                Some(refusal) if !left_out.iter().any(|known| known == refusal) => {
+                    left_out.push(refusal.to_owned())
+                }
+                Some(_) => {}
+                None => cases.push(case),
+            }
+        }
+        let mut result = WorkloadResult { workload, cases: Vec::new(), limits: Vec::new(), left_out };
+        match result.workload.kind {
+            Kind::Matrix => self.matrix(&mut result, &cases)?,
+            Kind::Limit => self.limits(&mut result, &cases)?,
+        }
+        self.progress.clear();
+        Ok(result)
+    }
+
+    /// Programs that share everything else take turns.
+    fn matrix(&mut self, result: &mut WorkloadResult, cases: &[Case]) -> Result<()> {
+        let is_same = |one: &Case, other: &Case| {
+            (one.size, one.snap, &one.filter) == (other.size, other.snap, &other.filter)
+        };
+        let mut failed: Vec<Program> = Vec::new();
+        let mut at = 0;
+        for group in cases.chunk_by(is_same) {
+            let mut runs: Vec<Vec<Outcome>> = vec![Vec::new(); group.len()];
+            for round in 0..self.runs {
+                for turn in 0..group.len() {
+                    let index = (turn + round) % group.len();
+                    let case = &group[index];
+                    if (self.is_over)() || failed.contains(&case.program) {
+                        continue;
+                    }
+                    at += 1;
+                    self.progress.show(&result.workload.name, at, cases.len() * self.runs, case);
+                    match self.trial(&result.workload, case, result.workload.rate) {
+                        Ok(outcome) => runs[index].push(outcome),
+                        Err(_) if (self.is_over)() => {}
+                        Err(error) => {
+                            result.left_out.push(format!("{}: {error:#}", case.program.name()));
+                            failed.push(case.program);
+                        }
+                    }
+                }
+            }
+            for (case, runs) in group.iter().zip(runs).filter(|(_, runs)| !runs.is_empty()) {
+                result.cases.push(CaseResult { case: case.clone(), medians: Medians::of(&runs), runs });
+            }
+        }
+        Ok(())
+    }
+
+    fn limits(&mut self, result: &mut WorkloadResult, cases: &[Case]) -> Result<()> {
+        let mut found: Vec<Vec<Limit>> = vec![Vec::new(); cases.len()];
+        // A search is many runs already.
+        let rounds = self.runs.div_ceil(2);
+        for round in 0..rounds {
+            for turn in 0..cases.len() {
+                let index = (turn + round) % cases.len();
+                if (self.is_over)() {
+                    continue;
+                }
+                self.progress.show(
+                    &result.workload.name,
+                    round * cases.len() + turn + 1,
+                    rounds * cases.len(),
+                    &cases[index],
+                );
+                let case = &cases[index];
+                let (resolution, generators) = (self.resolution, self.generators(&result.workload, case));
+                let search = limit::find(resolution, generators, |rate| {
+                    ensure!(!(self.is_over)(), "it was ended");
+                    self.trial(&result.workload, case, rate)
+                });
+                match search {
+                    Ok(limit) => found[index].push(limit),
+                    Err(_) if (self.is_over)() => {}
+                    Err(error) => result.left_out.push(format!("{}: {error:#}", cases[index].program.name())),
+                }
+            }
+        }
+        for (case, searches) in cases.iter().zip(found).filter(|(_, searches)| !searches.is_empty()) {
+            result.limits.push(LimitResult::of(case.clone(), searches));
+        }
+        Ok(())
+    }
+
+    fn trial(&mut self, workload: &Workload, case: &Case, rate: Option<u64>) -> Result<Outcome> {
+        let file = workload.store.then(|| self.folder.join("captured.pcap"));
+        let order = Order {
+            interface: FAR,
+            snap: case.snap,
+            filter: &case.filter,
+            store: file.as_deref(),
+            buffer: RING,
+        };
+        let receiver = Receiver::new(case.program, &self.tapline, &order);
+        let time = Duration::from_secs_f64(workload.seconds);
+        // Limits are looked for with flow control: a link of 256 packets would otherwise lose at every disturbance of the machine, at any rate.
+        let patience = if workload.kind == Kind::Limit { PATIENCE } else { Duration::ZERO };
+        let load = Load { traffic: &workload.traffic, size: case.size, rate, time, patience };
+        trial::run(&mut self.arena, &self.tapline, &receiver, &load)
+    }
+
+    /// What the generator can do where XDP drops every packet at once; without a limit where that cannot be had.
+    fn generators(&mut self, workload: &Workload, case: &Case) -> f64 {
+        if let Some((_, rate)) = self.generators.iter().find(|(size, _)| *size == case.size) {
+            return *rate;
+        }
+        let dropping = Case { program: Program::XdpDrop, ..case.clone() };
+        let rate = self.trial(workload, &dropping, None).map_or(f64::INFINITY, |flood| flood.offered_rate());
+        self.generators.push((case.size, rate));
+        rate
+    }
+
+    /// The limit of a command of the user's.
+    fn limit_of(&mut self, args: &BenchArgs) -> Result<ExitCode> {
+        let name = args.command.first().map_or("", String::as_str);
+        let program = Program::of_command(&args.command).with_context(|| {
+            format!(
+                "what {name} loses is not known here: only tapline, tcpdump, dumpcap and netsniff-ng tell it"
+            )
+        })?;
+        ensure!(args.seconds > 0.0 && args.seconds <= 600.0, "--seconds: more than 0, up to 600");
+        let mut command = args.command.clone();
+        if program.is_ours() && !command.iter().any(|argument| argument == "--json") {
+            command.push("--json".to_owned());
+        }
+        let receiver = Receiver { program, command, is_filtered: false, file: None };
+        let time = Duration::from_secs_f64(args.seconds);
+        let dropping =
+            Receiver { program: Program::XdpDrop, command: Vec::new(), is_filtered: false, file: None };
+        let load = |rate| Load { traffic: &args.traffic, size: args.size, rate, time, patience: PATIENCE };
+        let generators = trial::run(&mut self.arena, &self.tapline, &dropping, &load(None));
+        let generators = generators.map_or(f64::INFINITY, |flood| flood.offered_rate());
+        let found = limit::find(self.resolution, generators, |rate| {
+            ensure!(!(self.is_over)(), "it was ended");
+            let load = load(rate);
+            let outcome = trial::run(&mut self.arena, &self.tapline, &receiver, &load)?;
+            let verdict = if outcome.lost() == 0 {
+                "no loss".to_owned()
+            } else {
+                format!("lost {}", grouped(outcome.lost() as f64))
+            };
+            let _ = writeln!(
+                io::stderr(),
+                "tapline: {:>11} packets/s: {verdict}",
+                grouped(outcome.offered_rate())
+            );
+            Ok(outcome)
+        })?;
+        if args.json {
+            writeln!(io::stdout(), "{}", serde_json::to_string_pretty(&found)?)?;
+        } else {
+            show::limit(&mut io::stdout(), &found, args.size, args.seconds)?;
+        }
+        if let Some(fault) = found.probes.iter().find_map(|probe| probe.outcome.faults.first()) {
+            bail!("an account does not balance: {fault}");
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Counts packets as the least program on top of libpcap does, and says how many, as JSON.
+fn count_with_libpcap(
+    args: &BenchArgs,
+    interface: &str,
+    is_over: &(dyn Fn() -> bool + Sync),
+) -> Result<ExitCode> {
+    let pcap = Libpcap::get().map_err(|reason| anyhow!(reason))?;
+    let settings = LiveSettings {
+        interface,
+        snap_len: args.snap,
+        buffer: args.ring,
+        timeout_ms: 100,
+        filter: &args.filter,
+    };
+    let count = pcap.count_live(&settings, || (), is_over).map_err(|error| anyhow!(error))?;
+    let (captured, received, dropped) = (count.captured, count.received, count.dropped);
+    let said = serde_json::json!({ "captured": captured, "received": received, "dropped": dropped });
+    writeln!(io::stdout(), "{said}")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The file system that a folder lies on, by its mount point: the longest that the folder's path begins with.
+fn file_system(folder: &Path) -> String {
+    let folder = fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned());
+    let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+    let entries = mounts.lines().filter_map(|line| {
+        let mut fields = line.split(' ').skip(1);
+        Some((fields.next()?, fields.next()?))
+    });
+    let holding = entries.filter(|(place, _)| folder.starts_with(place));
+    holding.max_by_key(|(place, _)| place.len()).map_or("unknown", |(_, kind)| kind).to_owned()
+}

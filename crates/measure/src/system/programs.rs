@@ -1,0 +1,365 @@
+//! The programs under test: how each is started, and what each says of its packets.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tapline_arena::libpcap::Libpcap;
+use tapline_arena::netns::has_program;
+
+use super::workload::Case;
+
+/// What receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Program {
+    /// `tapline capture -i IFACE`: AF_PACKET.
+    Tapline,
+    /// `tapline capture -i xdp:IFACE`: AF_XDP.
+    TaplineXdp,
+    /// The least program on top of the system's libpcap: a callback that counts.
+    Libpcap,
+    Tcpdump,
+    Dumpcap,
+    NetsniffNg,
+    /// No program: XDP drops every packet where the driver receives it.
+    XdpDrop,
+}
+
+/// What a program is to do.
+#[derive(Clone, Debug)]
+pub(crate) struct Order<'a> {
+    pub(crate) interface: &'a str,
+    pub(crate) snap: u32,
+    pub(crate) filter: &'a str,
+    /// Write there; `None` discards.
+    pub(crate) store: Option<&'a Path>,
+    /// Bytes of its ring.
+    pub(crate) buffer: u64,
+}
+
+/// What a program said at its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Said {
+    /// Packets that it had.
+    pub(crate) captured: u64,
+    /// Packets of which it knows that they came to it and were lost.
+    pub(crate) dropped: u64,
+    /// Packets of which it knows that they came to it and that it did not read.
+    pub(crate) unread: u64,
+    /// Packets that its filter kept out, if it knows.
+    pub(crate) filtered: Option<u64>,
+}
+
+impl Program {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Program::Tapline => "tapline",
+            Program::TaplineXdp => "tapline-xdp",
+            Program::Libpcap => "libpcap",
+            Program::Tcpdump => "tcpdump",
+            Program::Dumpcap => "dumpcap",
+            Program::NetsniffNg => "netsniff-ng",
+            Program::XdpDrop => "XDP drop",
+        }
+    }
+
+    /// Whether it is one of ours, of which every packet must be accounted for.
+    pub(crate) fn is_ours(self) -> bool {
+        matches!(self, Program::Tapline | Program::TaplineXdp)
+    }
+
+    /// Which program a command line runs.
+    pub(crate) fn of_command(command: &[String]) -> Option<Program> {
+        let name = Path::new(command.first()?).file_name()?.to_str()?;
+        let is_xdp = command.iter().any(|argument| argument.contains("xdp:"));
+        match name {
+            "tapline" if is_xdp => Some(Program::TaplineXdp),
+            "tapline" => Some(Program::Tapline),
+            "tcpdump" => Some(Program::Tcpdump),
+            "dumpcap" => Some(Program::Dumpcap),
+            "netsniff-ng" => Some(Program::NetsniffNg),
+            _ => None,
+        }
+    }
+
+    /// Whether it can be had on this machine; if not, why.
+    pub(crate) fn absence(self) -> Option<String> {
+        let missing = |name: &str| (!has_program(name)).then(|| format!("{name} is not installed"));
+        match self {
+            Program::Tapline | Program::TaplineXdp | Program::XdpDrop => None,
+            Program::Libpcap => Libpcap::get().err().map(str::to_owned),
+            Program::Tcpdump => missing("tcpdump"),
+            Program::Dumpcap => missing("dumpcap"),
+            Program::NetsniffNg => missing("netsniff-ng"),
+        }
+    }
+
+    /// Which version it is, by its own words.
+    pub(crate) fn version(self) -> Option<String> {
+        let first_line = |name: &str, option: &str| {
+            let output = Command::new(name).arg(option).output().ok()?;
+            let text = [output.stdout, output.stderr].concat();
+            Some(String::from_utf8_lossy(&text).lines().next()?.trim().to_owned())
+        };
+        match self {
+            Program::Tapline | Program::TaplineXdp => Some(format!("tapline {}", env!("CARGO_PKG_VERSION"))),
+            Program::Libpcap => Libpcap::get().ok().map(|pcap| pcap.version().to_owned()),
+            Program::Tcpdump => first_line("tcpdump", "--version"),
+            Program::Dumpcap => first_line("dumpcap", "--version"),
+            Program::NetsniffNg => first_line("netsniff-ng", "--version"),
+            Program::XdpDrop => None,
+        }
+    }
+
+    /// Why it cannot do this, if it cannot.
+    pub(crate) fn refusal(self, case: &Case, stores: bool) -> Option<&'static str> {
+        match self {
+            // And to no device either: it might take that for a file of its own.
+            Program::Dumpcap if !stores && case.filter.is_empty() => {
+                Some("dumpcap cannot discard what it captures: into a pipe it writes packet by packet")
+            }
+            Program::NetsniffNg if case.snap < case.size => Some("netsniff-ng has no snap length"),
+            Program::Libpcap if stores => Some("the program on libpcap only counts"),
+            Program::XdpDrop if stores => Some("XDP drop stores nothing"),
+            _ => None,
+        }
+    }
+
+    /// How long what the kernel has received may take to reach it: programs on libpcap get a block after its timeout.
+    pub(crate) fn settles(self) -> Duration {
+        match self {
+            Program::Tcpdump | Program::Dumpcap => Duration::from_millis(1200),
+            Program::Libpcap | Program::NetsniffNg => Duration::from_millis(400),
+            _ => Duration::from_millis(150),
+        }
+    }
+
+    /// Its command line. `tapline` is the program that we are.
+    pub(crate) fn command(self, tapline: &Path, order: &Order<'_>) -> Vec<String> {
+        let Order { interface, snap, filter, store, buffer } = order;
+        let (snap, kib, mib) = (snap.to_string(), (buffer >> 10).to_string(), (buffer >> 20).to_string());
+        let tapline = tapline.to_string_lossy().into_owned();
+        let path = store.map(|path| path.to_string_lossy().into_owned());
+        let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+        let write = || path.clone().unwrap_or_else(|| "-".to_owned());
+        let mut line = match self {
+            Program::Tapline | Program::TaplineXdp => {
+                let prefix = if self == Program::TaplineXdp { "xdp:" } else { "" };
+                let interface = format!("{prefix}{interface}");
+                let mut line = words(&[
+                    &tapline, "capture", "-i", &interface, "-Z", "root", "-B", &kib, "-s", &snap, "--json",
+                ]);
+                line.extend(path.map_or_else(|| words(&["--count"]), |path| words(&["-w", &path])));
+                line
+            }
+            Program::Libpcap => words(&[
+                &tapline,
+                "bench",
+                "--as-libpcap",
+                interface,
+                "--snap",
+                &snap,
+                "--ring",
+                &buffer.to_string(),
+            ]),
+            Program::Tcpdump => {
+                words(&["tcpdump", "-Z", "root", "-i", interface, "-B", &kib, "-s", &snap, "-w", &write()])
+            }
+            Program::Dumpcap => {
+                words(&["dumpcap", "-q", "-P", "-i", interface, "-B", &mib, "-s", &snap, "-w", &write()])
+            }
+            Program::NetsniffNg => {
+                let mut line =
+                    words(&["netsniff-ng", "--silent", "-i", interface, "--ring-size", &format!("{mib}MiB")]);
+                line.extend(path.map_or_else(Vec::new, |path| words(&["-o", &path])));
+                line
+            }
+            Program::XdpDrop => Vec::new(),
+        };
+        match self {
+            _ if filter.is_empty() => {}
+            Program::Dumpcap => line.extend(words(&["-f", filter])),
+            Program::Libpcap => line.extend(words(&["--filter", filter])),
+            _ => line.push((*filter).to_owned()),
+        }
+        line
+    }
+
+    /// What it said: on standard output, and on standard error.
+    ///
+    /// # Errors
+    /// That its words are not understood, with them.
+    pub(crate) fn said(self, output: &str, errors: &str) -> Result<Said> {
+        let said = match self {
+            Program::Tapline | Program::TaplineXdp => of_account(output),
+            Program::Libpcap => of_libpcap(output),
+            Program::Tcpdump => of_tcpdump(errors),
+            Program::Dumpcap => of_dumpcap(errors),
+            Program::NetsniffNg => of_netsniff(&format!("{output}\n{errors}")),
+            Program::XdpDrop => bail!("XDP drop says nothing"),
+        };
+        said.with_context(|| format!("{} ended without its figures: {}", self.name(), tail(errors)))
+    }
+}
+
+/// The last lines of what was said, for an error.
+fn tail(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+    lines[lines.len().saturating_sub(3)..].join("; ")
+}
+
+fn of_account(output: &str) -> Option<Said> {
+    let last: Value = serde_json::from_str(output.lines().last()?).ok()?;
+    let account = &last["account"];
+    let interfaces = account["interfaces"].as_array()?;
+    let of = |place: &Value, key: &str| place[key].as_u64().unwrap_or(0);
+    let (captured, filtered) = (of(account, "accepted"), account["filtered"].as_u64());
+    let mut said = Said { captured, filtered, ..Said::default() };
+    for interface in interfaces {
+        said.unread += of(&interface["ring"], "unread");
+        said.dropped += of(&interface["ring"], "dropped");
+        // Of a filter before the ring of AF_PACKET nobody knows.
+        let before = interface["kernel_filtered"].as_u64();
+        said.filtered = said.filtered.zip(before).map(|(sum, before)| sum + before);
+    }
+    Some(said)
+}
+
+fn of_libpcap(output: &str) -> Option<Said> {
+    let said: Value = serde_json::from_str(output.trim()).ok()?;
+    let of = |key: &str| said[key].as_u64();
+    let (captured, received, dropped) = (of("captured")?, of("received")?, of("dropped")?);
+    Some(Said { captured, dropped, unread: received.saturating_sub(captured + dropped), filtered: None })
+}
+
+/// The number before ` packets WHAT`.
+fn packets(text: &str, what: &str) -> Option<u64> {
+    let line = text.lines().find(|line| line.contains(what))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+fn of_tcpdump(errors: &str) -> Option<Said> {
+    let captured = packets(errors, "captured")?;
+    let (received, dropped) = (packets(errors, "received by filter")?, packets(errors, "dropped by kernel")?);
+    Some(Said { captured, dropped, unread: received.saturating_sub(captured + dropped), filtered: None })
+}
+
+/// `Packets received/dropped on interface 'far0': 12/3 (pcap:2/dumpcap:1/flushed:0/ps_ifdrop:0) (80.0%)`
+fn of_dumpcap(errors: &str) -> Option<Said> {
+    let line = errors.lines().find(|line| line.contains("received/dropped"))?;
+    let (counts, causes) = line.rsplit_once("': ")?.1.split_once(" (pcap:")?;
+    let captured = counts.split_once('/')?.0.parse().ok()?;
+    let number = |text: &str| text.split(['/', ')']).next()?.parse().ok();
+    let lost_in_kernel: u64 = number(causes)?;
+    let lost_within: u64 = number(causes.split_once("dumpcap:")?.1)?;
+    let flushed: u64 = number(causes.split_once("flushed:")?.1)?;
+    Some(Said { captured, dropped: lost_in_kernel + lost_within, unread: flushed, filtered: None })
+}
+
+/// ```text
+///        12  packets incoming (0 unread on exit)
+///        12  packets passed filter
+///         0  packets failed filter (out of space)
+/// ```
+///
+/// The dropped ones are among those that it calls unread, and none of them among those that passed, as its files show (0.6.8).
+fn of_netsniff(text: &str) -> Option<Said> {
+    let line = text.lines().find(|line| line.contains("packets incoming"))?;
+    let unseen: u64 = line.split_once('(')?.1.split_whitespace().next()?.parse().ok()?;
+    let (passed, dropped) =
+        (packets(text, "packets passed filter")?, packets(text, "packets failed filter")?);
+    let unread = unseen.saturating_sub(dropped);
+    Some(Said { captured: passed.saturating_sub(unread), dropped, unread, filtered: None })
+}
+
+/// A file that a program of the bench may write and that is gone afterwards.
+#[derive(Debug)]
+pub(crate) struct Scratch(pub(crate) PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What was never written is not there.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_they_say_is_understood() {
+        let tcpdump = "tcpdump: listening on far0\n90 packets captured\n100 packets received by filter\n7 packets dropped by kernel\n";
+        assert_eq!(
+            Program::Tcpdump.said("", tcpdump).unwrap(),
+            Said { captured: 90, dropped: 7, unread: 3, filtered: None }
+        );
+        let dumpcap = "Packets captured: 12\nPackets received/dropped on interface 'far0': 12/6 (pcap:2/dumpcap:1/flushed:3/ps_ifdrop:0) (66.7%)\n";
+        assert_eq!(
+            Program::Dumpcap.said("", dumpcap).unwrap(),
+            Said { captured: 12, dropped: 3, unread: 3, filtered: None }
+        );
+        let netsniff = "Running! Hang up with ^C!\n\n   12  packets incoming (6 unread on exit)\n   12  packets passed filter\n    4  packets failed filter (out of space)\n";
+        assert_eq!(
+            Program::NetsniffNg.said(netsniff, "").unwrap(),
+            Said { captured: 10, dropped: 4, unread: 2, filtered: None }
+        );
+        let libpcap = "{\"captured\":5,\"received\":8,\"dropped\":1}\n";
+        assert_eq!(
+            Program::Libpcap.said(libpcap, "").unwrap(),
+            Said { captured: 5, dropped: 1, unread: 2, filtered: None }
+        );
+        let account = |filtered: &str| {
+            format!(
+                "5\n{{\"account\":{{\"accepted\":5,\"filtered\":1,\"interfaces\":\
+                 [{{\"kernel_filtered\":{filtered},\"ring\":{{\"unread\":1,\"dropped\":2}}}}]}}}}\n"
+            )
+        };
+        let said = Said { captured: 5, dropped: 2, unread: 1, filtered: None };
+        assert_eq!(Program::Tapline.said(&account("null"), "").unwrap(), said);
+        assert_eq!(Program::TaplineXdp.said(&account("7"), "").unwrap(), Said { filtered: Some(8), ..said });
+    }
+
+    #[test]
+    fn silence_is_an_error_with_what_was_said() {
+        let error = Program::Tcpdump.said("", "tcpdump: far0: No such device exists\n").unwrap_err();
+        assert!(error.to_string().contains("No such device"), "{error}");
+    }
+
+    #[test]
+    fn what_a_program_cannot_do_is_told() {
+        let case = |program, snap, filter: &str| Case { program, size: 500, snap, filter: filter.to_owned() };
+        let refused = |case: Case, stores| case.program.refusal(&case, stores).is_some();
+        assert!(
+            refused(case(Program::Dumpcap, 500, ""), false)
+                && !refused(case(Program::Dumpcap, 500, ""), true)
+        );
+        assert!(!refused(case(Program::Dumpcap, 500, "tcp"), false), "nothing to discard");
+        assert!(
+            refused(case(Program::NetsniffNg, 68, ""), true)
+                && !refused(case(Program::NetsniffNg, 500, ""), true)
+        );
+        assert!(
+            refused(case(Program::Libpcap, 500, ""), true)
+                && !refused(case(Program::Libpcap, 500, ""), false)
+        );
+        assert!(!refused(case(Program::TaplineXdp, 68, "tcp"), true));
+    }
+
+    #[test]
+    fn filters_and_files_stand_where_each_wants_them() {
+        let order = Order { interface: "far0", snap: 68, filter: "udp", store: None, buffer: 32 << 20 };
+        let line = |program: Program| program.command(Path::new("/x/tapline"), &order).join(" ");
+        assert_eq!(
+            line(Program::TaplineXdp),
+            "/x/tapline capture -i xdp:far0 -Z root -B 32768 -s 68 --json --count udp"
+        );
+        assert_eq!(line(Program::Tcpdump), "tcpdump -Z root -i far0 -B 32768 -s 68 -w - udp");
+        assert_eq!(line(Program::Dumpcap), "dumpcap -q -P -i far0 -B 32 -s 68 -w - -f udp");
+        assert_eq!(line(Program::NetsniffNg), "netsniff-ng --silent -i far0 --ring-size 32MiB udp");
+    }
+}

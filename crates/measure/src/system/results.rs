@@ -1,0 +1,195 @@
+//! What a bench found: every run, and the medians of them.
+
+use serde::Serialize;
+
+use super::arena::Cores;
+use super::limit::Limit;
+use super::programs::Program;
+use super::trial::Outcome;
+use super::workload::{Case, Workload};
+use crate::runs::median;
+
+/// All of it; what `--json` writes.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Results {
+    pub(crate) machine: Machine,
+    pub(crate) workloads: Vec<WorkloadResult>,
+    /// What was promised, and whether it holds here.
+    pub(crate) goals: Vec<Goal>,
+    /// Whether every account of every run balanced and every file held what was captured.
+    pub(crate) is_balanced: bool,
+    /// Whether it was ended before its end.
+    pub(crate) is_interrupted: bool,
+}
+
+/// What the figures belong to.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Machine {
+    pub(crate) processor: String,
+    pub(crate) processors: usize,
+    pub(crate) kernel: String,
+    pub(crate) load: String,
+    /// When it began, RFC 3339 in UTC.
+    pub(crate) began: String,
+    pub(crate) command: String,
+    pub(crate) tsc_ghz: f64,
+    pub(crate) cores: Cores,
+    pub(crate) runs: usize,
+    pub(crate) folder: String,
+    pub(crate) file_system: String,
+    /// Each program with its version, or why it is not there.
+    pub(crate) programs: Vec<Presence>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Presence {
+    pub(crate) program: Program,
+    pub(crate) version: Option<String>,
+    pub(crate) absence: Option<String>,
+}
+
+/// A workload and what came of it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct WorkloadResult {
+    #[serde(flatten)]
+    pub(crate) workload: Workload,
+    pub(crate) cases: Vec<CaseResult>,
+    pub(crate) limits: Vec<LimitResult>,
+    /// What was left out, and why.
+    pub(crate) left_out: Vec<String>,
+}
+
+/// All runs of one case.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct CaseResult {
+    #[serde(flatten)]
+    pub(crate) case: Case,
+    pub(crate) medians: Medians,
+    pub(crate) runs: Vec<Outcome>,
+}
+
+/// What the runs of a case were in the middle, and how far apart.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(crate) struct Medians {
+    pub(crate) offered_rate: f64,
+    pub(crate) captured_rate: f64,
+    pub(crate) share: f64,
+    pub(crate) share_min: f64,
+    pub(crate) share_max: f64,
+    pub(crate) cost_ns: f64,
+    pub(crate) cost_min_ns: f64,
+    pub(crate) cost_max_ns: f64,
+    pub(crate) program_ns: f64,
+}
+
+impl Medians {
+    pub(crate) fn of(runs: &[Outcome]) -> Medians {
+        let middle = |value: fn(&Outcome) -> f64| median(runs.iter().map(value));
+        let least = |value: fn(&Outcome) -> f64| runs.iter().map(value).fold(f64::INFINITY, f64::min);
+        let most = |value: fn(&Outcome) -> f64| runs.iter().map(value).fold(0.0, f64::max);
+        if runs.is_empty() {
+            return Medians::default();
+        }
+        Medians {
+            offered_rate: middle(Outcome::offered_rate),
+            captured_rate: middle(Outcome::captured_rate),
+            share: middle(Outcome::share),
+            share_min: least(Outcome::share),
+            share_max: most(Outcome::share),
+            cost_ns: middle(Outcome::cost_ns),
+            cost_min_ns: least(Outcome::cost_ns),
+            cost_max_ns: most(Outcome::cost_ns),
+            program_ns: middle(|run| run.program_ns as f64 / run.received.max(1) as f64),
+        }
+    }
+}
+
+/// The limit of one program.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct LimitResult {
+    #[serde(flatten)]
+    pub(crate) case: Case,
+    /// The median over all searches, packets a second.
+    pub(crate) rate: f64,
+    pub(crate) rate_min: f64,
+    pub(crate) rate_max: f64,
+    pub(crate) is_generators: bool,
+    pub(crate) searches: Vec<Limit>,
+}
+
+impl LimitResult {
+    pub(crate) fn of(case: Case, searches: Vec<Limit>) -> LimitResult {
+        let rates = || searches.iter().map(|limit| limit.rate);
+        LimitResult {
+            case,
+            rate: median(rates()),
+            rate_min: rates().fold(f64::INFINITY, f64::min),
+            rate_max: rates().fold(0.0, f64::max),
+            is_generators: searches.iter().any(|limit| limit.is_generators),
+            searches,
+        }
+    }
+}
+
+/// A promise about limits: ours is at least so many times another's.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Goal {
+    pub(crate) what: String,
+    pub(crate) goal: f64,
+    pub(crate) ratio: f64,
+    pub(crate) is_met: bool,
+}
+
+/// AF_PACKET beside tcpdump, AF_XDP beside dropping everything, of all workloads with these limits.
+fn goals(workloads: &[WorkloadResult]) -> Vec<Goal> {
+    const GOALS: [(Program, Program, f64, &str); 2] = [
+        (Program::Tapline, Program::Tcpdump, 1.3, "highest rate without loss, AF_PACKET beside tcpdump"),
+        (
+            Program::TaplineXdp,
+            Program::XdpDrop,
+            0.75,
+            "highest rate without loss, AF_XDP beside an XDP program that drops",
+        ),
+    ];
+    let mut goals = Vec::new();
+    for result in workloads {
+        for (ours, theirs, goal, what) in GOALS {
+            for our in result.limits.iter().filter(|limit| limit.case.program == ours) {
+                let is_peer = |limit: &&LimitResult| {
+                    limit.case.program == theirs
+                        && (limit.case.size, limit.case.snap) == (our.case.size, our.case.snap)
+                };
+                let Some(their) = result.limits.iter().find(is_peer).filter(|their| their.rate > 0.0) else {
+                    continue;
+                };
+                let ratio = our.rate / their.rate;
+                let what = format!("{what}, {} bytes", our.case.size);
+                goals.push(Goal { what, goal, ratio, is_met: ratio >= goal });
+            }
+        }
+    }
+    goals
+}
+
+impl Results {
+    pub(crate) fn new(machine: Machine, workloads: Vec<WorkloadResult>, is_interrupted: bool) -> Results {
+        let goals = goals(&workloads);
+        let mut results = Results { machine, workloads, goals, is_balanced: false, is_interrupted };
+        let is_balanced = results.outcomes().all(|(_, run)| run.faults.is_empty());
+        results.is_balanced = is_balanced;
+        results
+    }
+
+    /// Every run there was, those of searches too, with whose it was.
+    pub(crate) fn outcomes(&self) -> impl Iterator<Item = (&Case, &Outcome)> {
+        self.workloads.iter().flat_map(|result| {
+            let cases =
+                result.cases.iter().flat_map(|case| case.runs.iter().map(move |run| (&case.case, run)));
+            let limits = result.limits.iter().flat_map(|limit| {
+                let probes = limit.searches.iter().flat_map(|search| &search.probes);
+                probes.map(move |probe| (&limit.case, &probe.outcome))
+            });
+            cases.chain(limits)
+        })
+    }
+}

@@ -1,0 +1,3 @@
+//! One program for the integration tests of this crate.
+
+mod meters;
