@@ -59,6 +59,16 @@ impl StoreName {
         name.into()
     }
 
+    /// As it is typed.
+    pub fn text(&self) -> String {
+        let from = self.from.iter().map(|moment| format!("from={moment}"));
+        let to = self.to.iter().map(|moment| format!("to={moment}"));
+        let follow = self.follow.then(|| "follow".to_owned());
+        let parts: Vec<String> = from.chain(to).chain(follow).collect();
+        let sign = if parts.is_empty() { "" } else { "?" };
+        format!("{PREFIX}{}{sign}{}", self.directory.display(), parts.join("&"))
+    }
+
     /// The times that are meant.
     ///
     /// # Errors
@@ -105,6 +115,8 @@ mod tests {
             ("store:a?b?to=10:00", "a?b", None, said("10:00"), false),
         ] {
             assert_eq!(parsed(name), Some((directory.to_owned(), from, to, follow)), "{name}");
+            let again = StoreName::parse(Path::new(name)).unwrap().unwrap().text();
+            assert_eq!(parsed(&again), parsed(name), "{again}");
         }
         assert_eq!((parsed("/srv/a"), parsed("tap:a")), (None, None));
         let bad = StoreName::parse(Path::new("store:a?from=1&b=2"));

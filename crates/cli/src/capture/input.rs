@@ -48,7 +48,7 @@ fn open_store(args: &CaptureArgs, name: &StoreName, filtering: &Arc<Filtering>) 
         let filtering = Arc::clone(filtering);
         Arc::new(move |interface: &Interface| filtering.compile(interface))
     };
-    let (input, report) = stored::open(name, &args.past, filtering.text(), args.language, Some(compile))?;
+    let (input, report) = stored::open(name, &args.past, filtering.text(), args.language, compile)?;
     check_link_type(args, input.interfaces().iter())?;
     let announcements = vec![format!("reading from the store {}", name.directory.display())];
     Ok(Input { sources: vec![Box::new(input)], announcements, is_live: false, search: Some(report) })
