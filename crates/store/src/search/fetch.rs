@@ -5,9 +5,9 @@ use std::ops::Range;
 use tapline_sys::disk::DIRECT_ALIGN;
 
 use super::SearchAccount;
-use super::plan::{OpenSegment, Plan, Stretch};
+use super::plan::{OpenSegment, Part, Place, Plan, Stretch};
 use crate::chunk::{ChunkHead, is_intact};
-use crate::walk::belongs;
+use crate::walk::{Bytes, Found, Walk, belongs};
 
 /// A chunk in a stretch.
 struct Chunk<'a> {
@@ -28,30 +28,73 @@ impl Plan {
     ) -> Range<usize> {
         let len = stretch.len();
         let from = aligned(buffer, len);
-        let bytes = &mut buffer[from..from + len];
-        let is_read = stretch.segment.file.read_exact_at(bytes, stretch.offset).is_ok();
-        let (mut at, mut end) = (from, from);
-        for (index, chunk_len) in stretch.chunks.iter().enumerate() {
-            let place = at..at + *chunk_len as usize;
-            let offset = stretch.offset + (at - from) as u64;
-            at = place.end;
+        let segment = &stretch.segment;
+        let is_read = segment.file.read_exact_at(&mut buffer[from..from + len], stretch.offset).is_ok();
+        let (places, is_end) = match &stretch.part {
+            Part::Chunks(chunks, is_last) => {
+                (together(stretch.offset, chunks), *is_last && !segment.is_whole)
+            }
+            Part::Slot(_, chunks) => {
+                let bytes = if is_read {
+                    Bytes::Part(&buffer[from..from + len], stretch.offset)
+                } else {
+                    Bytes::File(segment.file.file())
+                };
+                (self.in_slot(stretch, bytes, *chunks, account), false)
+            }
+        };
+        let mut end = from;
+        for (index, place) in places.iter().enumerate() {
+            let at = from + (place.offset - stretch.offset) as usize;
+            let there = at..at + place.len as usize;
             // What the disk cannot read is one chunk, not all.
-            let segment = &stretch.segment;
-            if !is_read && segment.file.read_exact_at(&mut buffer[place.clone()], offset).is_err() {
+            if !is_read && segment.file.read_exact_at(&mut buffer[there.clone()], place.offset).is_err() {
                 account.chunks_damaged += 1;
                 continue;
             }
-            account.bytes_read += u64::from(*chunk_len);
-            let is_end = stretch.is_last && index + 1 == stretch.chunks.len() && !segment.is_whole;
-            let chunk = Chunk { bytes: &buffer[place.clone()], offset, is_end };
+            account.bytes_read += u64::from(place.len);
+            let is_end = is_end && index + 1 == places.len();
+            let chunk = Chunk { bytes: &buffer[there.clone()], offset: place.offset, is_end };
             if self.is_there(segment, &chunk, account) {
-                if place.start != end {
-                    buffer.copy_within(place.clone(), end);
+                if at != end {
+                    buffer.copy_within(there.clone(), end);
                 }
-                end += place.len();
+                end += there.len();
             }
         }
         from..end
+    }
+
+    /// The chunks of a slot that are meant; its index says that there are `expected` of them.
+    fn in_slot(
+        &self,
+        stretch: &Stretch,
+        bytes: Bytes<'_>,
+        expected: u32,
+        account: &mut SearchAccount,
+    ) -> Vec<Place> {
+        let Stretch { segment, offset, .. } = stretch;
+        let part = *offset..offset + stretch.len() as u64;
+        let mut walk = Walk::within(bytes, self.catalog.id, segment.number, segment.len, part.clone());
+        let (mut places, mut found) = (Vec::new(), 0_u32);
+        while let Some(Found { offset, head }) = walk.next() {
+            found += 1;
+            if !self.window.overlaps(head.first, head.last) {
+                account.chunks_by_time += 1;
+            } else if offset + u64::from(head.len) <= part.end {
+                places.push(Place { offset, len: head.len });
+            } else {
+                account.chunks_damaged += 1;
+            }
+        }
+        // Those without a head; or the segment was recycled meanwhile.
+        account.chunks += u64::from(found.saturating_sub(expected));
+        let missing = u64::from(expected.saturating_sub(found));
+        match missing == 0 || self.catalog.segment_path(segment.number).exists() {
+            true => account.chunks_damaged += missing,
+            false => account.chunks_gone += missing,
+        }
+        places
     }
 
     /// Whether a chunk is as it was written.
@@ -78,6 +121,17 @@ impl Plan {
         }
         false
     }
+}
+
+/// Where chunks of these lengths stand, one behind the other.
+fn together(from: u64, chunks: &[u32]) -> Vec<Place> {
+    let mut offset = from;
+    let place = |len: &u32| {
+        let place = Place { offset, len: *len };
+        offset += u64::from(*len);
+        place
+    };
+    chunks.iter().map(place).collect()
 }
 
 /// Makes room for `len` bytes in `buffer` at an address that a disk can write to; where they begin.

@@ -89,7 +89,7 @@ impl Search {
 
     /// What it did so far.
     pub fn account(&self) -> SearchAccount {
-        let chunks_left = self.stretches.iter().map(|stretch| stretch.chunks.len() as u64).sum();
+        let chunks_left = self.stretches.iter().map(|stretch| stretch.chunks()).sum();
         let in_tail = self.tail.as_ref().map_or(0, Tail::segments_left);
         SearchAccount { segments_left: self.segments.len() as u64 + in_tail, chunks_left, ..self.account }
     }

@@ -241,9 +241,8 @@ impl<T: Send + 'static> ParallelSearch<T> {
     /// What it did so far.
     pub fn account(&self) -> SearchAccount {
         let state = self.shared.state();
-        let chunks = |stretches: &VecDeque<Stretch>| -> u64 {
-            stretches.iter().map(|stretch| stretch.chunks.len() as u64).sum()
-        };
+        let chunks =
+            |stretches: &VecDeque<Stretch>| -> u64 { stretches.iter().map(|stretch| stretch.chunks()).sum() };
         let mut account = state.account;
         // What is worked on is left as long as it is not done.
         let in_work = state.plans.iter().filter(|plan| plan.is_none()).count();
@@ -325,7 +324,7 @@ impl<T> Shared<T> {
                 let found = examine(buffer, sections);
                 let mut state = self.state();
                 state.account += account;
-                state.account.chunks_left -= stretch.chunks.len() as u64;
+                state.account.chunks_left -= stretch.chunks();
                 let place = (at - state.taken) as usize;
                 state.results[place] = Some(found);
             }
@@ -379,7 +378,7 @@ impl<T> State<T> {
             && let Some(stretch) = stretches.pop_front()
         {
             self.results.push_back(None);
-            self.account.chunks_left += stretch.chunks.len() as u64;
+            self.account.chunks_left += stretch.chunks();
             return Some(Task::Read(self.taken + self.results.len() as u64 - 1, stretch));
         }
         if self.plans.len() < ahead

@@ -1,8 +1,8 @@
 //! Which chunks are to be read: segment by segment, by time and by keys.
 //!
 //! ```text
-//! segment --time of its index--> --keys--> slots --time--> chunks, those that stand together as one stretch
-//!         '-- no index: its chunks are walked, and chosen by time
+//! segment --time of its index--> --keys--> slots --time--> a stretch each, whose chunks are found when it is read
+//!         '-- no index: its chunks are walked, and chosen by time; those that stand together are a stretch
 //! ```
 
 use std::io;
@@ -13,9 +13,9 @@ use tapline_sys::disk::PieceFile;
 use super::{SearchAccount, Window};
 use crate::catalog::Catalog;
 use crate::index::{Index, Slots};
-use crate::keys::{Class, key};
-use crate::layout::SLOT_LEN;
-use crate::question::Question;
+use crate::keys::{WAYS_ALL, Way};
+use crate::layout::{PAGE_LEN, SLOT_LEN};
+use crate::question::{Fact, Question};
 use crate::walk::Walk;
 
 /// What is asked of a store.
@@ -36,20 +36,36 @@ pub(super) struct OpenSegment {
     pub(super) is_whole: bool,
 }
 
-/// Chunks that stand one behind the other and are read at once: a slot at most, or one longer chunk.
+/// What is read of a segment at once.
 pub(super) struct Stretch {
     pub(super) segment: Arc<OpenSegment>,
     pub(super) offset: u64,
-    /// Lengths of the chunks.
-    pub(super) chunks: Vec<u32>,
-    /// Whether the last of them is the last that was found in its segment.
-    pub(super) is_last: bool,
+    pub(super) part: Part,
+}
+
+pub(super) enum Part {
+    /// Chunks of these lengths, one behind the other: as long as a slot at most, or one longer chunk. Whether the last of them is the last
+    /// that was found in its segment.
+    Chunks(Vec<u32>, bool),
+    /// So many bytes from a slot's start on, in which so many chunks begin.
+    Slot(usize, u32),
 }
 
 impl Stretch {
-    /// Bytes of all its chunks.
+    /// Its bytes.
     pub(super) fn len(&self) -> usize {
-        self.chunks.iter().map(|len| *len as usize).sum()
+        match &self.part {
+            Part::Chunks(chunks, _) => chunks.iter().map(|len| *len as usize).sum(),
+            Part::Slot(len, _) => *len,
+        }
+    }
+
+    /// Chunks in it, as far as is known before it is read.
+    pub(super) fn chunks(&self) -> u64 {
+        match &self.part {
+            Part::Chunks(chunks, _) => chunks.len() as u64,
+            Part::Slot(_, chunks) => u64::from(*chunks),
+        }
     }
 }
 
@@ -88,57 +104,83 @@ impl Plan {
         };
         let len = file.file().metadata()?.len().min(self.catalog.segment_len);
         let index = self.catalog.index(number);
+        let segment = Arc::new(OpenSegment { number, file, len, is_whole: index.is_some() });
         let mut account = SearchAccount::default();
-        let is_indexed = index.is_some();
-        let places = match index {
-            Some(index) => self.by_index(&index, &mut account),
-            None => self.by_walk(&file, number, &mut account)?,
+        let stretches = match index.and_then(|index| self.by_index(&index, &segment, &mut account)) {
+            Some(stretches) => stretches,
+            // Of an index that is damaged nothing is believed.
+            None => {
+                account = SearchAccount::default();
+                stretches(&segment, &self.by_walk(&segment, &mut account)?)
+            }
         };
-        let segment = Arc::new(OpenSegment { number, file, len, is_whole: is_indexed });
-        Ok(Some((stretches(&segment, &places), account)))
+        Ok(Some((stretches, account)))
     }
 
-    fn by_index(&self, index: &Index, account: &mut SearchAccount) -> Vec<Place> {
-        account.index_bytes += index.len() as u64;
+    /// What an index does not rule out; `None` if it is damaged.
+    fn by_index(
+        &self,
+        index: &Index,
+        segment: &Arc<OpenSegment>,
+        account: &mut SearchAccount,
+    ) -> Option<Vec<Stretch>> {
+        let found = self.not_ruled_out(index, segment, account);
+        account.index_bytes += index.read_len();
+        found
+    }
+
+    fn not_ruled_out(
+        &self,
+        index: &Index,
+        segment: &Arc<OpenSegment>,
+        account: &mut SearchAccount,
+    ) -> Option<Vec<Stretch>> {
         if !self.window.overlaps(index.summary.first, index.summary.last) {
             account.segments_by_time += 1;
-            return Vec::new();
+            return Some(Vec::new());
         }
-        let may = self.slots(index);
+        let may = self.slots(index)?;
         if !may.contains(&true) {
             account.segments_by_keys += 1;
-            return Vec::new();
+            return Some(Vec::new());
         }
+        let rows = index.rows()?;
         account.segments_indexed += 1;
-        let mut places = Vec::new();
-        for row in index.chunks() {
-            account.chunks += 1;
-            let slot = (row.offset / SLOT_LEN as u64) as usize;
+        let mut stretches = Vec::new();
+        for (slot, row) in rows.iter().enumerate().filter(|(_, row)| row.chunks > 0) {
+            account.chunks += u64::from(row.chunks);
             if !self.window.overlaps(row.first, row.last) {
-                account.chunks_by_time += 1;
+                account.chunks_by_time += u64::from(row.chunks);
             } else if !may.get(slot).copied().unwrap_or(true) {
-                account.chunks_by_keys += 1;
+                account.chunks_by_keys += u64::from(row.chunks);
             } else {
-                places.push(Place { offset: row.offset, len: row.len });
+                let part = Part::Slot(row.pages as usize * PAGE_LEN, row.chunks);
+                let offset = slot as u64 * SLOT_LEN as u64;
+                stretches.push(Stretch { segment: Arc::clone(segment), offset, part });
             }
         }
-        places
+        Some(stretches)
     }
 
-    /// For each slot whether what is asked for may be in it.
-    fn slots(&self, index: &Index) -> Vec<bool> {
-        let keys = self.question.keys();
-        let sets: Vec<Slots> = keys.iter().map(|key| index.slots(*key)).collect();
-        let open = index.slots(key(Class::Open, 0));
+    /// For each slot whether what is asked for may be in it; `None` if the index is damaged.
+    fn slots(&self, index: &Index) -> Option<Vec<bool>> {
+        let facts = self.question.facts();
+        let open: Vec<Slots> = WAYS_ALL.into_iter().map(|way| index.open(way)).collect::<Option<_>>()?;
+        let sets: Vec<Slots> = facts.iter().map(|fact| index.slots(fact.key())).collect::<Option<_>>()?;
         let slot_may = |slot: u32| {
-            let has = |key: u64| keys.binary_search(&key).is_ok_and(|at| sets[at].has(slot));
-            slot >= index.summary.complete || open.has(slot) || self.question.holds(&has)
+            let has = |fact: &Fact| {
+                !index.has_class(fact.class())
+                    || fact.ways().iter().any(|way| open[*way as usize].has(slot))
+                    || facts.binary_search(fact).is_ok_and(|at| sets[at].has(slot))
+            };
+            open[Way::All as usize].has(slot) || self.question.holds(&has)
         };
-        (0..index.summary.slots).map(slot_may).collect()
+        Some((0..index.summary.slots).map(slot_may).collect())
     }
 
-    fn by_walk(&self, file: &PieceFile, number: u64, account: &mut SearchAccount) -> io::Result<Vec<Place>> {
-        let mut walk = Walk::new(file.file(), self.catalog.id, number, self.catalog.segment_len)?;
+    fn by_walk(&self, segment: &OpenSegment, account: &mut SearchAccount) -> io::Result<Vec<Place>> {
+        let OpenSegment { number, file, .. } = segment;
+        let mut walk = Walk::new(file.file(), self.catalog.id, *number, self.catalog.segment_len)?;
         account.segments_walked += 1;
         let mut places = Vec::new();
         while let Some(found) = walk.next() {
@@ -150,7 +192,7 @@ impl Plan {
             }
         }
         // A segment that was recycled meanwhile has chunks of another number, or none yet.
-        if walk.damaged > 0 && self.catalog.segment_path(number).exists() {
+        if walk.damaged > 0 && self.catalog.segment_path(*number).exists() {
             account.places_damaged += walk.damaged;
         }
         Ok(places)
@@ -159,24 +201,24 @@ impl Plan {
 
 /// Puts chunks together that stand together.
 pub(super) fn stretches(segment: &Arc<OpenSegment>, places: &[Place]) -> Vec<Stretch> {
-    let mut stretches: Vec<Stretch> = Vec::new();
-    let mut end = None;
+    let (mut all, mut chunks, mut from, mut len) = (Vec::new(), Vec::new(), 0, 0);
+    let stretch = |offset, chunks: Vec<u32>, is_last| {
+        let segment = Arc::clone(segment);
+        Stretch { segment, offset, part: Part::Chunks(chunks, is_last) }
+    };
     for place in places {
-        match stretches.last_mut() {
-            Some(last) if end == Some(place.offset) && last.len() + place.len as usize <= SLOT_LEN => {
-                last.chunks.push(place.len);
-            }
-            _ => stretches.push(Stretch {
-                segment: Arc::clone(segment),
-                offset: place.offset,
-                chunks: vec![place.len],
-                is_last: false,
-            }),
+        if !chunks.is_empty() && (from + len != place.offset || len + u64::from(place.len) > SLOT_LEN as u64)
+        {
+            all.push(stretch(from, std::mem::take(&mut chunks), false));
         }
-        end = Some(place.offset + u64::from(place.len));
+        if chunks.is_empty() {
+            (from, len) = (place.offset, 0);
+        }
+        chunks.push(place.len);
+        len += u64::from(place.len);
     }
-    if let Some(last) = stretches.last_mut() {
-        last.is_last = true;
+    if !chunks.is_empty() {
+        all.push(stretch(from, chunks, true));
     }
-    stretches
+    all
 }
