@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use tapline_bpf::Program;
 use tapline_file::SectionReader;
-use tapline_filter::bpf::Program;
 use tapline_filter::{Options, compile};
 use tapline_packet::{Batch, Headers, Interface, LinkType, Meta, Packet, Record, Selection, Timestamp};
 use tapline_testkit::libpcap::Libpcap;
@@ -12,7 +12,8 @@ use tapline_testkit::random::Random;
 use tapline_testkit::stock::{Stock, Texts};
 
 use crate::index::Owner;
-use crate::keys::{Class, PacketKeys, key, open_key};
+use crate::index::rollup::RollUp;
+use crate::keys::{Class, PacketKeys, Way, key, open_key};
 use crate::walk::{Found, Walk};
 use crate::{
     Catalog, Fact, Finding, IndexOptions, Losses, Question, Recorder, RecorderSettings, SLOT_LEN, Search,
@@ -292,6 +293,37 @@ fn new_interfaces_in_a_full_chunk_cost_no_packet() {
     assert_eq!((totals.written, totals.lost, totals.buffered), (1021, 1, 0), "{:?}", recorder.news());
     assert_eq!(findings(folder.path()), Vec::new());
     assert_eq!(found(&mut search(folder.path(), Window::ALL)).len(), 1021);
+}
+
+#[test]
+fn a_roll_up_tells_of_64_segments() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = RecorderSettings { size: 40 << 20, ..SETTINGS };
+    let mut recorder = Recorder::open(folder.path(), settings, &ethernet(), at(0)).unwrap();
+    // A kind of packet for each 1,000: 66 segments of 4 MiB and more.
+    let kind = |number: u64| 0xa000 + (number / 1000) as u16;
+    for first in (0..280_000).step_by(1000) {
+        let mut packets: Vec<_> = (first..first + 1000).map(|number| numbered(number, 1000)).collect();
+        packets.iter_mut().for_each(|(data, _)| data[12..14].copy_from_slice(&kind(first).to_be_bytes()));
+        record(&mut recorder, &packets, at(0));
+    }
+    recorder.finish(&[], Losses::default(), at(9)).unwrap();
+    let catalog = Catalog::open(folder.path()).unwrap();
+    let numbers = catalog.numbers().unwrap();
+    assert!(numbers[0] < 64 && numbers.len() == 10 && *numbers.last().unwrap() > 66, "{numbers:?}");
+    let roll_up = RollUp::read(&catalog, 0).unwrap();
+    let index = catalog.index(64).unwrap();
+    assert_eq!(roll_up.times(64), Some((index.summary.first, index.summary.last)));
+    assert_eq!((roll_up.times(65), roll_up.is_open(64, Way::All)), (None, false));
+    let has = |kind: u16| roll_up.may_have(key(Class::EtherType, kind.into())).unwrap();
+    let kinds_of = |segment: u64| -> Vec<u16> {
+        let index = catalog.index(segment).unwrap();
+        let has = |kind: &u16| index.slots(key(Class::EtherType, (*kind).into())).unwrap().count() > 0;
+        (0xa000..0xa000 + 300).filter(has).collect()
+    };
+    let (there, beyond) = (kinds_of(64), kinds_of(*numbers.last().unwrap()));
+    assert!(there.len() > 2 && there.iter().all(|kind| has(*kind)));
+    assert!(beyond.iter().filter(|kind| has(**kind)).count() <= 1, "{beyond:?}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod builder;
 mod expand;
 mod file;
 mod pages;
+pub(crate) mod rollup;
 mod slots;
 #[cfg(test)]
 mod tests;

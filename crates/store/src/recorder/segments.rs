@@ -14,6 +14,7 @@ use tapline_sys::disk;
 
 use crate::catalog::Catalog;
 use crate::error::Error;
+use crate::index::rollup;
 use crate::layout::{NUMBER_MAX, SLOT_LEN, filler, sync_directory};
 
 /// Segments that exist, and files that wait to become one.
@@ -63,6 +64,7 @@ impl Segments {
     /// Opens a segment to go on at `from`, and makes the slots behind unused ones: after a power failure later slots may be on
     /// the disk without the ones before them.
     pub(super) fn go_on(&self, number: u64, from: u64) -> Result<File, Error> {
+        remove(&self.catalog.paths.roll_up(rollup::roll_up_of(number)))?;
         self.forget_index(number)?;
         let file = self.reopen(number)?;
         let path = self.catalog.segment_path(number);
@@ -70,25 +72,48 @@ impl Segments {
         Ok(file)
     }
 
-    /// Begins the next segment, in a spare file or that of the oldest segment. All its slots are unused then.
+    /// Begins the next segment, in a spare file or that of the oldest segment. All its slots are unused then. Where that fails the
+    /// file stays what it was, or becomes a spare one.
     pub(super) fn next(&mut self) -> Result<Fresh, Error> {
         let number = self.numbers.back().map_or(1, |last| last + 1);
-        let (from, recycled) = match self.spares.pop() {
-            Some(spare) => (spare, None),
-            None => {
-                let Some(oldest) = self.numbers.pop_front() else { return Err(Error::Thread) };
-                self.forget_index(oldest)?;
-                (self.catalog.segment_path(oldest), Some(oldest))
-            }
+        let oldest = self.numbers.front().copied().filter(|_| self.numbers.len() > 1);
+        let (from, recycled) = match (self.spares.last(), oldest) {
+            (Some(spare), _) => (spare.clone(), None),
+            (None, Some(oldest)) => (self.catalog.segment_path(oldest), Some(oldest)),
+            // The newest segment makes no room for the next.
+            (None, None) => return Err(Error::NoSegment { path: self.catalog.root().to_owned() }),
         };
+        if let Some(oldest) = recycled {
+            self.forget_oldest(oldest)?;
+        }
         let path = self.catalog.segment_path(number);
         // The new number first: from then on no chunk in the file is one of this segment.
         fs::rename(&from, &path).map_err(Error::file("rename a segment to", &path))?;
-        sync_directory(&path).map_err(Error::file("rename a segment to", &path))?;
-        let file = open(&path).map_err(Error::file("open", &path))?;
-        clear(&file, 0, self.catalog.segment_len()).map_err(Error::file("write to", &path))?;
-        self.numbers.push_back(number);
-        Ok(Fresh { number, file, recycled })
+        if recycled.is_some() {
+            self.numbers.pop_front();
+        } else {
+            self.spares.pop();
+        }
+        match self.begin(&path) {
+            Ok(file) => {
+                self.numbers.push_back(number);
+                Ok(Fresh { number, file, recycled })
+            }
+            Err(error) => {
+                // Another try may have better luck with it.
+                let spare = self.spare_path(NUMBER_MAX + number);
+                let path = if fs::rename(&path, &spare).is_ok() { spare } else { path };
+                self.spares.push(path);
+                Err(error)
+            }
+        }
+    }
+
+    fn begin(&self, path: &Path) -> Result<File, Error> {
+        sync_directory(path).map_err(Error::file("rename a segment to", path))?;
+        let file = open(path).map_err(Error::file("open", path))?;
+        clear(&file, 0, self.catalog.segment_len()).map_err(Error::file("write to", path))?;
+        Ok(file)
     }
 
     /// Gives the files of old segments to new ones: those whose last packet came before `before`. Gives their numbers.
@@ -101,7 +126,7 @@ impl Segments {
             if index.summary.last.as_nanos() >= before {
                 break;
             }
-            self.forget_index(oldest)?;
+            self.forget_oldest(oldest)?;
             let path = self.catalog.segment_path(oldest);
             let spare = self.spare_path(oldest);
             fs::rename(&path, &spare).map_err(Error::file("rename", &path))?;
@@ -114,13 +139,16 @@ impl Segments {
 
     /// Removes the index of a segment: before it is written again, or goes on.
     pub(super) fn forget_index(&self, number: u64) -> Result<(), Error> {
-        let path = self.catalog.paths.index(number);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file("remove", &path)(error)),
-            // An index that came back after a power failure would hide what is written from now on.
-            Ok(()) => sync_directory(&path).map_err(Error::file("remove", &path)),
-            Err(_) => Ok(()),
-        }
+        remove(&self.catalog.paths.index(number))
+    }
+
+    /// Removes the index of a segment that goes, the oldest one, and the roll-up if it was the last of it.
+    fn forget_oldest(&self, number: u64) -> Result<(), Error> {
+        self.forget_index(number)?;
+        let roll_up = rollup::roll_up_of(number);
+        let is_needed =
+            self.numbers.iter().any(|other| *other != number && rollup::roll_up_of(*other) == roll_up);
+        if is_needed { Ok(()) } else { remove(&self.catalog.paths.roll_up(roll_up)) }
     }
 
     /// Segments that have no index, but for the newest.
@@ -168,7 +196,7 @@ impl Segments {
                 Some(spare) => fs::remove_file(&spare).map_err(Error::file("remove", &spare))?,
                 None => {
                     let Some(oldest) = self.numbers.pop_front() else { break };
-                    self.forget_index(oldest)?;
+                    self.forget_oldest(oldest)?;
                     let path = self.catalog.segment_path(oldest);
                     fs::remove_file(&path).map_err(Error::file("remove", &path))?;
                 }
@@ -213,6 +241,15 @@ pub(super) fn count_max(size: u64, segment_len: u64) -> Result<usize, Error> {
     Ok(count as usize)
 }
 
+/// Removes a file that may be there. One that came back after a power failure would hide what is written from now on.
+fn remove(path: &Path) -> Result<(), Error> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file("remove", path)(error)),
+        Ok(()) => sync_directory(path).map_err(Error::file("remove", path)),
+        Err(_) => Ok(()),
+    }
+}
+
 fn open(path: &Path) -> io::Result<File> {
     disk::open_regular(path, OpenOptions::new().read(true).write(true))
 }
@@ -221,7 +258,8 @@ fn open_new(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).open(path)
 }
 
-/// Makes every slot from `from` on an unused one: their first and last bytes say so, what lies between is of no meaning.
+/// Makes every slot from `from` on an unused one: their first and last bytes say so, what lies between is of no meaning. The disk
+/// keeps that before a chunk is written: after a power failure no old chunk stands where nobody says that it is old.
 fn clear(file: &File, from: u64, len: u64) -> io::Result<()> {
     let block = filler(SLOT_LEN);
     let (head, tail) = (&block[..32], &block[SLOT_LEN - 4..]);
@@ -230,5 +268,5 @@ fn clear(file: &File, from: u64, len: u64) -> io::Result<()> {
         file.write_all_at(head, at)?;
         file.write_all_at(tail, at + SLOT_LEN as u64 - 4)?;
     }
-    Ok(())
+    file.sync_data()
 }

@@ -9,6 +9,8 @@ pub struct SearchAccount {
     pub segments: u64,
     /// Of these, passed over because of their times.
     pub segments_by_time: u64,
+    /// Passed over because no segment of their roll-up has the keys.
+    pub segments_by_roll_up: u64,
     /// Passed over because no slot has the keys.
     pub segments_by_keys: u64,
     /// Gone, or recycled, before the search came to them.
@@ -53,7 +55,7 @@ impl SearchAccount {
     /// Whether each segment and each chunk is in one place.
     pub fn is_balanced(&self) -> bool {
         let looked_into = self.segments_indexed + self.segments_walked;
-        let segments = self.segments_by_time + self.segments_by_keys + looked_into;
+        let segments = self.segments_by_time + self.segments_by_roll_up + self.segments_by_keys + looked_into;
         let segments = segments + self.segments_gone + self.segments_unreadable + self.segments_left;
         let passed = self.chunks_by_time + self.chunks_by_keys + self.chunks_left;
         let chunks =
@@ -67,6 +69,7 @@ impl AddAssign for SearchAccount {
         let SearchAccount {
             segments,
             segments_by_time,
+            segments_by_roll_up,
             segments_by_keys,
             segments_gone,
             segments_unreadable,
@@ -89,6 +92,7 @@ impl AddAssign for SearchAccount {
         } = other;
         self.segments += segments;
         self.segments_by_time += segments_by_time;
+        self.segments_by_roll_up += segments_by_roll_up;
         self.segments_by_keys += segments_by_keys;
         self.segments_gone += segments_gone;
         self.segments_unreadable += segments_unreadable;

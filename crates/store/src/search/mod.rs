@@ -12,7 +12,7 @@ mod plan;
 mod tail;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use tapline_packet::Timestamp;
 
@@ -75,7 +75,8 @@ impl Search {
         let total = segments.len() as u64;
         let account = SearchAccount { segments: total, ..SearchAccount::default() };
         let is_past_cache = catalog.is_recorded();
-        let plan = Arc::new(Plan { catalog, window, question, is_past_cache });
+        let roll_up = Mutex::new((u64::MAX, None));
+        let plan = Arc::new(Plan { catalog, window, question, is_past_cache, roll_up });
         let (stretches, bytes) = (VecDeque::new(), Vec::new());
         Ok(Search { plan, segments, stretches, total, tail: None, account, bytes })
     }

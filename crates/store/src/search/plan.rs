@@ -6,12 +6,13 @@
 //! ```
 
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tapline_sys::disk::PieceFile;
 
 use super::{SearchAccount, Window};
 use crate::catalog::Catalog;
+use crate::index::rollup::{RollUp, roll_up_of};
 use crate::index::{Index, Slots};
 use crate::keys::{WAYS_ALL, Way};
 use crate::layout::{PAGE_LEN, SLOT_LEN};
@@ -25,6 +26,8 @@ pub(super) struct Plan {
     pub(super) question: Question,
     /// Chunks are read past the page cache: somebody records, whose pages are to stay there.
     pub(super) is_past_cache: bool,
+    /// The roll-up that was asked last, by number.
+    pub(super) roll_up: Mutex<(u64, Option<Arc<RollUp>>)>,
 }
 
 /// A segment that is open.
@@ -79,6 +82,9 @@ pub(super) struct Place {
 impl Plan {
     /// What is to be read of a segment, in the order of recording; what is passed over, and the segment itself, are in the account.
     pub(super) fn segment(&self, number: u64, account: &mut SearchAccount) -> Vec<Stretch> {
+        if self.is_ruled_out(number, account) {
+            return Vec::new();
+        }
         match self.open(number) {
             Ok(Some(stretches)) => {
                 *account += stretches.1;
@@ -93,6 +99,35 @@ impl Plan {
                 Vec::new()
             }
         }
+    }
+
+    /// Whether the roll-up of a segment has neither its times nor its keys to offer.
+    fn is_ruled_out(&self, number: u64, account: &mut SearchAccount) -> bool {
+        let Some(roll_up) = self.roll_up(number) else { return false };
+        let Some((first, last)) = roll_up.times(number) else { return false };
+        if !self.window.overlaps(first, last) {
+            account.segments_by_time += 1;
+            return true;
+        }
+        let is_open = |way: Way| roll_up.is_open(number, way);
+        // What is damaged rules nothing out.
+        let may = |fact: &Fact| {
+            !roll_up.has_class(fact.class())
+                || fact.ways().into_iter().any(is_open)
+                || roll_up.may_have(fact.key()).unwrap_or(true)
+        };
+        let is_ruled_out = !is_open(Way::All) && !self.question.holds(&may);
+        account.segments_by_roll_up += u64::from(is_ruled_out);
+        is_ruled_out
+    }
+
+    fn roll_up(&self, segment: u64) -> Option<Arc<RollUp>> {
+        let number = roll_up_of(segment);
+        let mut known = self.roll_up.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.0 != number {
+            *known = (number, RollUp::read(&self.catalog, number).map(Arc::new));
+        }
+        known.1.clone()
     }
 
     /// `None` if the segment is gone.
