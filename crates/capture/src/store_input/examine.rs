@@ -3,8 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use tapline_bpf::Select;
 use tapline_file::SectionReader;
-use tapline_filter::Select;
 use tapline_packet::{Interface, Record, Selection};
 use tapline_store::Window;
 

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
+use tapline_bpf::{Program, Select};
 use tapline_capture::{SearchReport, Sieve, StoreInput, StoreReading};
-use tapline_filter::bpf::Program;
-use tapline_filter::{Options, Select};
+use tapline_filter::Options;
 use tapline_graph::stages::{Compile, native};
 use tapline_packet::Interface;
 use tapline_store::moments::Clock;
