@@ -62,6 +62,26 @@ pub(crate) fn parse_interval(text: &str) -> Result<Duration, String> {
         .and_then(|time| if time < least { Err("less than 10ms".to_owned()) } else { Ok(time) })
 }
 
+/// A number of bytes: units of 1,000 (k, M, G, T, with or without B) or 1,024 (Ki, Mi, Gi, Ti, with or without B).
+pub(crate) fn parse_bytes(text: &str) -> Option<u64> {
+    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (number, unit) = text.split_at(digits);
+    let unit = unit.strip_suffix('B').unwrap_or(unit);
+    let factor: u64 = match unit {
+        "" => 1,
+        "k" | "K" => 1_000,
+        "M" => 1_000_000,
+        "G" => 1_000_000_000,
+        "T" => 1_000_000_000_000,
+        "Ki" => 1 << 10,
+        "Mi" => 1 << 20,
+        "Gi" => 1 << 30,
+        "Ti" => 1 << 40,
+        _ => return None,
+    };
+    number.parse::<u64>().ok()?.checked_mul(factor)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,5 +92,24 @@ mod tests {
         assert_eq!(parse_duration("1.5m").unwrap().as_secs(), 90);
         assert!(parse_duration("5x").is_err());
         assert!(parse_duration("-1").is_err());
+    }
+
+    #[test]
+    fn sizes_have_units_of_both_kinds() {
+        for (text, size) in [
+            ("500GB", Some(500_000_000_000)),
+            ("2T", Some(2_000_000_000_000)),
+            ("10GiB", Some(10 << 30)),
+            ("64Mi", Some(64 << 20)),
+            ("4096", Some(4096)),
+            ("1k", Some(1000)),
+            ("", None),
+            ("GB", None),
+            ("1.5G", None),
+            ("-1", None),
+            ("99999999T", None),
+        ] {
+            assert_eq!(parse_bytes(text), size, "{text}");
+        }
     }
 }

@@ -14,7 +14,6 @@ mod fpl;
 mod generate;
 mod interfaces;
 mod live;
-mod moments;
 mod output;
 mod privileges;
 mod probe;

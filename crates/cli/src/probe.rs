@@ -19,6 +19,7 @@ use crate::args::{LanguageArgs, parse_duration};
 use crate::flows;
 use crate::live::XdpArgs;
 use crate::run::{self, RunArgs};
+use crate::stored::{self, TimeArgs};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -54,9 +55,11 @@ pub(crate) struct ProbeArgs {
     /// Interface to meter: a name, a glob, or 'any'; with xdp: before it by AF_XDP. May be repeated.
     #[arg(short, long, value_name = "NAME", help_heading = "Input")]
     interface: Vec<String>,
-    /// Meter a capture file ('-' is standard input): pcap, pcapng, ERF; also gzip, zstd, lz4.
+    /// Meter a capture file ('-' is standard input): pcap, pcapng, ERF; also gzip, zstd, lz4. store:DIRECTORY is a store.
     #[arg(short = 'r', value_name = "FILE", help_heading = "Input", conflicts_with = "interface")]
     read: Option<PathBuf>,
+    #[command(flatten)]
+    times: TimeArgs,
     /// Meter in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME", help_heading = "Input", conflicts_with = "read")]
     netns: Option<String>,
@@ -209,6 +212,10 @@ fn check(args: &ProbeArgs) -> Result<()> {
             "no packets: name an interface (-i eth0; tapline interfaces lists them) or a file (-r trace.pcap)"
         );
     }
+    match args.read.as_deref().map(stored::store_name).transpose()?.flatten() {
+        Some(store) => args.times.check(&store)?,
+        None => args.times.check_unused()?,
+    }
     if KeyFields::parse(&args.key)?.tunnel && !args.inner {
         let what = "--key tunnel tells no flows apart without --inner: no tunnel is taken off";
         writeln!(io::stderr(), "tapline: {what}")?;
@@ -289,7 +296,11 @@ fn graph(args: &ProbeArgs) -> String {
     let mut sources =
         args.interface.iter().map(|name| format!("device({})", quoted(name))).collect::<Vec<_>>();
     if let Some(path) = &args.read {
-        sources.push(format!("file({})", quoted(&path.to_string_lossy())));
+        let name = match stored::store_name(path) {
+            Ok(Some(store)) => args.times.of(&store).text(),
+            _ => path.to_string_lossy().into_owned(),
+        };
+        sources.push(format!("file({})", quoted(&name)));
     }
     let (first, others) =
         sources.split_first().map_or(("", &[][..]), |(first, others)| (first.as_str(), others));

@@ -4,10 +4,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, FromArgMatches, ValueEnum};
-use tapline_store::{RecorderSettings, Window};
+use tapline_store::RecorderSettings;
 
 use crate::args::{FormatArg, FplArgs, LanguageArgs, SNAP_LEN, parse_duration};
 use crate::live::{TapArgs, XdpArgs};
+use crate::stored::PastArgs;
 
 const CAPTURE_EXAMPLES: &str = "\
 Examples:
@@ -33,7 +34,7 @@ pub(crate) struct CaptureArgs {
     /// its packets off the host instead of copies (docs/afxdp.md).
     #[arg(short, long, value_name = "NAMES", help_heading = "Input")]
     pub(crate) interface: Vec<String>,
-    /// Read packets from a file ('-' is standard input): pcap, pcapng, ERF; also gzip, zstd, lz4. May be repeated.
+    /// Read packets from a file ('-' is standard input): pcap, pcapng, ERF; also gzip, zstd, lz4. May be repeated. store:DIRECTORY is a store.
     #[arg(short = 'r', value_name = "FILE", help_heading = "Input", conflicts_with = "interface")]
     pub(crate) read: Vec<PathBuf>,
     /// Merge the files that are read by time, instead of one after the other.
@@ -45,6 +46,8 @@ pub(crate) struct CaptureArgs {
     /// Keep at most this many bytes of a packet, from files too; 0 is the default of 262144.
     #[arg(short, long, value_name = "BYTES", default_value_t = SNAP_LEN, help_heading = "Input")]
     pub(crate) snapshot_length: u32,
+    #[command(flatten)]
+    pub(crate) past: PastArgs,
     #[command(flatten)]
     pub(crate) xdp: XdpArgs,
     #[command(flatten)]
@@ -216,9 +219,6 @@ pub(crate) struct CaptureArgs {
     /// How a store is recorded: `tapline record`.
     #[arg(skip)]
     pub(crate) recorder: Option<RecorderSettings>,
-    /// The times that are read of a store: `tapline find`.
-    #[arg(skip = Window::ALL)]
-    pub(crate) window: Window,
     /// The account tells what a search passed over.
     #[arg(skip)]
     pub(crate) explain_search: bool,

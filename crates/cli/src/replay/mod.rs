@@ -29,6 +29,7 @@ use tapline_packet::{Batch, Interface};
 use crate::args::parse_duration;
 use crate::sending::{Outcome, Pace, Place, SendArgs, Taken, Watching, conclude};
 use crate::session::stop_after;
+use crate::stored::PastArgs;
 use crate::{privileges, signals};
 use reader::{Prepared, Reader};
 use timeline::{Rate, Timing};
@@ -44,6 +45,7 @@ Examples:
   tapline replay trace.erf -i veth0 --rate 500Mbps          500 million bits a second
   tapline replay trace.pcap.zst -i veth0 --top-speed        by XDP live frames, if veth0 takes them
   tapline replay trace.pcap -i veth0 --rate 1k --realtime   even gaps on a busy machine
+  tapline replay store:/srv/store --from 10:00 --to +5m -i veth0     what was recorded then, with its gaps
   tapline replay trace.pcap -i veth0 --ip 10.0.0.0/8=192.0.0.0/8 --mac 02:00:00:00:00:01=02:00:00:00:00:09
 
 Sends on loopback and veth interfaces; on others only with --i-own-this-network NAME. At its end it accounts for each packet of the file, and tells
@@ -52,9 +54,14 @@ the rate and by how much the gaps between packets were off; SIGUSR1 prints the a
 /// What was typed.
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// Files to send ('-' is standard input), one after the other: pcap, pcapng, ERF; also gzip, zstd, lz4.
+    /// Files to send ('-' is standard input), one after the other: pcap, pcapng, ERF; also gzip, zstd, lz4. Or a store: store:DIRECTORY.
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) past: PastArgs,
+    /// Send packets of a store that this filter accepts, in the pcap-filter language.
+    #[arg(long, value_name = "FILTER", help_heading = "Store")]
+    pub(crate) filter: Option<String>,
     /// The interface to send on.
     #[arg(short, long, value_name = "NAME")]
     pub(crate) interface: String,

@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use tapline_store::RecorderSettings;
+use tapline_store::{RecorderSettings, StoreName};
 use tapline_sys::disk;
 
-use crate::args::{LanguageArgs, SNAP_LEN, parse_duration};
+use crate::args::{LanguageArgs, SNAP_LEN, parse_bytes, parse_duration};
 use crate::capture::{self, CaptureArgs};
 use crate::live::{TapArgs, XdpArgs};
-use crate::stored::named;
 
 pub(crate) const RECORD_EXAMPLES: &str = "\
 Examples:
@@ -112,7 +111,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<ExitCode> {
         no_promiscuous_mode: args.no_promiscuous_mode,
         xdp: args.xdp,
         tap: args.tap.clone(),
-        write: Some(named(&args.to)),
+        write: Some(StoreName::of(&args.to)),
         recorder: Some(settings),
         filter_file: args.filter_file.clone(),
         language: args.language,
@@ -128,7 +127,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<ExitCode> {
 }
 
 fn settings(args: &RecordArgs) -> Result<RecorderSettings> {
-    let of_segment = |text: &String| bytes(text).ok_or_else(|| no_size("--segment", text));
+    let of_segment = |text: &String| parse_bytes(text).ok_or_else(|| no_size("--segment", text));
     let segment_len = args.segment.as_ref().map(of_segment).transpose()?;
     Ok(RecorderSettings {
         size: size(args)?,
@@ -150,7 +149,7 @@ fn interval(name: &str, time: Duration) -> Result<i64> {
 
 fn size(args: &RecordArgs) -> Result<u64> {
     let Some(percent) = args.size.strip_suffix('%') else {
-        return bytes(&args.size).ok_or_else(|| no_size("--size", &args.size));
+        return parse_bytes(&args.size).ok_or_else(|| no_size("--size", &args.size));
     };
     let share: u64 = percent
         .parse()
@@ -167,48 +166,4 @@ fn size(args: &RecordArgs) -> Result<u64> {
 
 fn no_size(name: &str, text: &str) -> anyhow::Error {
     anyhow::anyhow!("{name} {text}: give bytes with a unit (500GB, 2TB, 10GiB), or a share of the disk (80%)")
-}
-
-/// A number of bytes: units of 1,000 (k, M, G, T, with or without B) or 1,024 (Ki, Mi, Gi, Ti, with or without B).
-fn bytes(text: &str) -> Option<u64> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
-    let unit = unit.strip_suffix('B').unwrap_or(unit);
-    let factor: u64 = match unit {
-        "" => 1,
-        "k" | "K" => 1_000,
-        "M" => 1_000_000,
-        "G" => 1_000_000_000,
-        "T" => 1_000_000_000_000,
-        "Ki" => 1 << 10,
-        "Mi" => 1 << 20,
-        "Gi" => 1 << 30,
-        "Ti" => 1 << 40,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(factor)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_have_units_of_both_kinds() {
-        for (text, size) in [
-            ("500GB", Some(500_000_000_000)),
-            ("2T", Some(2_000_000_000_000)),
-            ("10GiB", Some(10 << 30)),
-            ("64Mi", Some(64 << 20)),
-            ("4096", Some(4096)),
-            ("1k", Some(1000)),
-            ("", None),
-            ("GB", None),
-            ("1.5G", None),
-            ("-1", None),
-            ("99999999T", None),
-        ] {
-            assert_eq!(bytes(text), size, "{text}");
-        }
-    }
 }

@@ -92,13 +92,13 @@ const DEVICE: Class = Class {
 
 const FILE: Class = Class {
     name: "file",
-    summary: "packets of a capture file",
-    description: "pcap, pcapng and ERF, also packed with gzip, zstd or lz4. The graph ends when all files are at their ends.",
+    summary: "packets of a capture file or of a store",
+    description: "pcap, pcapng and ERF, also packed with gzip, zstd or lz4; store:DIRECTORY is a store, store:DIRECTORY?from=-1h&to=-10m a time of it, and with follow in place of to= what is recorded meanwhile too. The graph ends when all files are at their ends.",
     parameters: &[Parameter {
         name: "name",
         kind: Kind::Path,
         default: None,
-        meaning: "the file; - is standard input",
+        meaning: "the file; - is standard input, store:DIRECTORY a store",
     }],
     outputs: Outputs::One,
     takes: Takes::Packets,
