@@ -27,7 +27,8 @@ demo:
 test: test-tools
 	$(CARGO) test --workspace --locked --features tapline-cli/parquet
 	$(CARGO) test --locked -p tapline-graph --lib without_the_feature
-	$(CARGO) test --release --locked -p tapline-filter -p tapline-jit --lib
+	$(CARGO) test --release --locked -p tapline-bpf -p tapline-ir -p tapline-ebpf -p tapline-filter -p tapline-fpl -p tapline-filterset -p tapline-jit --lib
+	$(CARGO) test --release --locked -p tapline-fpl --test it
 	$(CARGO) test --release --locked -p tapline-filter -p tapline-jit --test it -- fpl passes graphs
 	@if ldconfig -p 2>/dev/null | grep -q 'libhs\.so '; then \
 		$(CARGO) test --locked -p tapline-search --features vectorscan; \

@@ -23,8 +23,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::time::Duration;
 
+use tapline_bpf::Program;
 use tapline_capture::{Advance, Source as _};
-use tapline_filter::bpf::Program;
 use tapline_packet::{Batch, Packet, Record};
 use tapline_sys::Wakeup;
 use tapline_tap::protocol::{Attach, Offer, Policy};

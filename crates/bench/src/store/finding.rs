@@ -207,7 +207,7 @@ fn wait_until_visible(bench: &mut Bench<'_>, steno: &Stenographer) -> Result<()>
         quietly(steno.read(bench, &asked, &output))?;
         let files_left = fs::read_dir(steno.config.with_file_name("packets"))?.flatten();
         let hidden = files_left.filter(|entry| entry.file_name().to_string_lossy().starts_with('.')).count();
-        let is_found = answer_of(&[output.clone()])?.packets == NEEDLES;
+        let is_found = answer_of(std::slice::from_ref(&output))?.packets == NEEDLES;
         // The file that is being written holds the end of the traffic until it is a minute old.
         if is_found && start.elapsed() > Duration::from_secs(80) && hidden <= 1 {
             return Ok(());

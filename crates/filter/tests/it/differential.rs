@@ -21,11 +21,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use rules::{Difference, NEVER, RULES, Refusal};
-use tapline_filter::bpf::code::{K, RET};
-use tapline_filter::bpf::{Form, Insn, Program};
-use tapline_filter::ir::{Machine, Memory, raise_program};
-use tapline_filter::optimise::optimise_watched;
+use tapline_bpf::code::{K, RET};
+use tapline_bpf::{Form, Insn, Program};
 use tapline_filter::{Handle, Options, compile};
+use tapline_ir::optimise::optimise_watched;
+use tapline_ir::{Machine, Memory, raise_program};
 use tapline_packet::{LinkType, Meta, Packet};
 use tapline_testkit::libpcap::{Libpcap, Oracle, Settings};
 use tapline_testkit::random::Random;

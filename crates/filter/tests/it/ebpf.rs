@@ -13,15 +13,15 @@
 
 use std::os::fd::{AsFd, AsRawFd};
 
-use tapline_filter::bpf::code::*;
-use tapline_filter::bpf::{self, Insn, SCRATCH_CELLS, ancillary};
-use tapline_filter::ebpf::{self, EmitError, Front, Hook, XdpAction, emit, front};
-use tapline_filter::ir::{
+use tapline_bpf::code::*;
+use tapline_bpf::{self as bpf, Insn, SCRATCH_CELLS, ancillary};
+use tapline_ebpf::{self as ebpf, EmitError, Front, Hook, XdpAction, emit, front};
+use tapline_filter::{Handle, Options, compile};
+use tapline_ir::optimise::{optimise, optimise_for_sockets};
+use tapline_ir::{
     Binary, BlockId, Builder, Case, Field, Ir, Machine, Memory, Op, Order, Place, Search, Target, Terminator,
     Test, Type, Value, Width, raise_program,
 };
-use tapline_filter::optimise::{optimise, optimise_for_sockets};
-use tapline_filter::{Handle, Options, compile};
 use tapline_packet::{LinkType, Meta, Packet};
 use tapline_sys::bpf::{
     Insn as KernelInsn, LoadError, Map, MapKind, Program, ProgramKind, SharedArray, probe,

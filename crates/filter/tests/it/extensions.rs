@@ -12,7 +12,7 @@
 mod oracle;
 
 use oracle::{Modes, holds};
-use tapline_filter::bpf::Program;
+use tapline_bpf::Program;
 use tapline_filter::{Handle, Options, compile};
 use tapline_packet::{Meta, Packet, VlanTag};
 use tapline_testkit::forms::{self, Tree};

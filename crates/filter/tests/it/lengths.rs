@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tapline_filter::bpf::{Insn, Program, code};
+use tapline_bpf::{Insn, Program, code};
 use tapline_filter::{Options, compile};
 use tapline_testkit::libpcap::{Libpcap, Oracle, RawInsn, Settings};
 

@@ -10,12 +10,12 @@
 
 use std::collections::HashMap;
 
-use tapline_filter::bpf::Program;
-use tapline_filter::ir::{
+use tapline_bpf::Program;
+use tapline_filter::{FixedNames, Handle, Options, compile};
+use tapline_ir::optimise::{PASSES, optimise_watched};
+use tapline_ir::{
     Builder, Ir, Machine, Memory, Op, Order, Place, Terminator, Test, Value, Width, raise_program,
 };
-use tapline_filter::optimise::{PASSES, optimise_watched};
-use tapline_filter::{FixedNames, Handle, Options, compile};
 use tapline_packet::{LinkType, Meta, Packet, VlanTag};
 use tapline_testkit::expressions::Expressions;
 use tapline_testkit::layers;
@@ -90,8 +90,7 @@ fn machines(programs: &[Program]) -> Vec<(String, Machine)> {
 }
 
 fn oracle(program: &Program) -> Oracle {
-    let raw =
-        |insn: &tapline_filter::bpf::Insn| RawInsn { code: insn.code, jt: insn.jt, jf: insn.jf, k: insn.k };
+    let raw = |insn: &tapline_bpf::Insn| RawInsn { code: insn.code, jt: insn.jt, jf: insn.jf, k: insn.k };
     Oracle::new(program.insns().iter().map(raw).collect())
 }
 

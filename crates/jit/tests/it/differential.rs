@@ -13,10 +13,10 @@ use crate::support;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::support::{Packets, number};
-use tapline_filter::bpf::{Form, Insn, Program};
-use tapline_filter::ir::{Ir, Machine, Memory, Op, raise_program};
-use tapline_filter::optimise::optimise;
+use tapline_bpf::{Form, Insn, Program};
 use tapline_filter::{Handle, Options, compile};
+use tapline_ir::optimise::optimise;
+use tapline_ir::{Ir, Machine, Memory, Op, raise_program};
 use tapline_jit::Native;
 use tapline_packet::{Batch, LinkType, Meta, Packet, PacketType, Record, Selection, VlanTag};
 use tapline_testkit::libpcap::{Libpcap, Oracle, RawInsn, Settings};

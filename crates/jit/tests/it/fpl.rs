@@ -9,9 +9,9 @@
 //! `TAPLINE_FPL_PROGRAMS=100000` sets how many programs are judged (else 2,000), `TAPLINE_FPL_SEED=7` where chance starts.
 
 use crate::support::{Guarded, Packets, number};
-use tapline_filter::fpl::{FplOptions, compile};
-use tapline_filter::ir::{Ir, Machine, Memory};
-use tapline_filter::optimise::optimise;
+use tapline_fpl::{FplOptions, compile};
+use tapline_ir::optimise::optimise;
+use tapline_ir::{Ir, Machine, Memory};
 use tapline_jit::Native;
 use tapline_packet::{Batch, Meta, Packet, Selection};
 use tapline_testkit::fpl::{CELLS, packet, program};

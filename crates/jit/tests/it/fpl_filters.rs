@@ -9,12 +9,12 @@
 //! pair is judged on (else 1,000), `TAPLINE_FPL_SEED=7` where chance starts.
 
 use crate::support::number;
-use tapline_filter::bpf;
-use tapline_filter::ebpf::{self, Hook, XdpAction, emit};
-use tapline_filter::fpl::{self, FplOptions};
-use tapline_filter::ir::{Ir, Machine, Memory};
-use tapline_filter::optimise::{optimise, optimise_for_sockets};
+use tapline_bpf as bpf;
+use tapline_ebpf::{self as ebpf, Hook, XdpAction, emit};
 use tapline_filter::{Handle, Options};
+use tapline_fpl::{self as fpl, FplOptions};
+use tapline_ir::optimise::{optimise, optimise_for_sockets};
+use tapline_ir::{Ir, Machine, Memory};
 use tapline_jit::Native;
 use tapline_packet::{LinkType, Meta, Packet};
 use tapline_sys::bpf::{Insn as KernelInsn, LoadError, Program, ProgramKind, probe};

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use crate::support::{Guarded, Packets, number};
-use tapline_filter::ir::{
+use tapline_ir::{
     Binary, BlockId, Builder, Case, Field, Function, Ir, Machine, Memory, Op, Order, Place, Search, Target,
     Terminator, Test, Type, Value, Width,
 };

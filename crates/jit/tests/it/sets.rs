@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use crate::support::{Packets, number};
-use tapline_filter::bpf::Program;
-use tapline_filter::set::{Accept, Filter, FilterSet, Matches, Mode};
+use tapline_bpf::Program;
 use tapline_filter::{Options, compile};
+use tapline_filterset::{Accept, Filter, FilterSet, Matches, Mode};
 use tapline_jit::{RESIDUALS_MAX, Residuals};
 use tapline_packet::{Batch, LinkType, Meta, Selection};
 use tapline_testkit::expressions::Expressions;

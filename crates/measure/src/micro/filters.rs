@@ -3,9 +3,9 @@
 use std::hint::black_box;
 
 #[cfg(feature = "jit")]
-use tapline_filter::ir::{Memory, raise_program};
+use tapline_ir::optimise::optimise;
 #[cfg(feature = "jit")]
-use tapline_filter::optimise::optimise;
+use tapline_ir::{Memory, raise_program};
 #[cfg(feature = "jit")]
 use tapline_jit::Native;
 use tapline_packet::BATCH_MAX;

@@ -55,6 +55,7 @@ pub struct Arena {
     near: u32,
     far: u32,
     thread: Option<u32>,
+    /// Which core does what.
     pub cores: Cores,
 }
 
@@ -83,6 +84,7 @@ impl Arena {
         Ok(arena)
     }
 
+    /// The namespace, with both ends of the pair.
     pub fn namespace(&self) -> &Namespace {
         &self.namespace
     }

@@ -39,6 +39,7 @@ pub struct Load<'a> {
     pub size: &'a str,
     /// Packets a second; `None` is as fast as it goes.
     pub rate: Option<u64>,
+    /// How long.
     pub time: Duration,
     /// How long the generator waits where the link is full, as Ethernet's flow control has it; zero: what does not fit is lost.
     pub patience: Duration,
