@@ -13,3 +13,4 @@ mod outputs;
 mod parquet;
 mod run;
 mod sharing;
+mod store_scan;

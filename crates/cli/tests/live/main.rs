@@ -10,6 +10,7 @@ mod doctor;
 mod hostile_daemon;
 mod probe;
 mod profile;
+mod recorder;
 mod replay;
 mod send;
 mod serve;
