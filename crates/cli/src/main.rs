@@ -15,6 +15,7 @@ mod fpl;
 mod generate;
 mod interfaces;
 mod live;
+mod manual;
 mod moments;
 mod output;
 mod privileges;
@@ -37,7 +38,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use tapline_sys::capability::Capability;
 use tapline_sys::{privilege, standard_output};
@@ -114,6 +115,9 @@ enum Command {
     /// Offer captures of tapline serve to Wireshark and tshark as interfaces.
     #[command(after_help = extcap::EXAMPLES)]
     Extcap(Box<extcap::ExtcapArgs>),
+    /// Write man pages, and completions for bash, zsh and fish.
+    #[command(after_help = manual::EXAMPLES)]
+    Manual(manual::ManualArgs),
     /// Measure what this machine bears: capture, filter and store at every rate, beside other programs.
     Bench(Box<tapline_measure::system::BenchArgs>),
 }
@@ -145,6 +149,7 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Status(args) => serve::status(&args),
+        Command::Manual(args) => manual::run(&args, Cli::command()).map(|()| ExitCode::SUCCESS),
         Command::Extcap(args) => extcap::run(&args),
     };
     result.unwrap_or_else(|error| {
@@ -195,7 +200,6 @@ fn is_kind(error: &anyhow::Error, kind: io::ErrorKind) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {
