@@ -82,7 +82,11 @@ pub(crate) enum PolicyArg {
     Lossless,
 }
 
-fn since(text: &str) -> Result<Since, String> {
+/// Reads a [`Since`].
+///
+/// # Errors
+/// What is wrong with the time.
+pub(crate) fn since(text: &str) -> Result<Since, String> {
     if text == "all" { Ok(Since::All) } else { parse_duration(text).map(Since::Ago) }
 }
 

@@ -7,6 +7,7 @@ mod capture;
 mod compiler;
 mod doctor;
 mod escape;
+mod extcap;
 mod files;
 mod filter;
 mod flows;
@@ -14,6 +15,7 @@ mod fpl;
 mod generate;
 mod interfaces;
 mod live;
+mod manual;
 mod output;
 mod privileges;
 mod probe;
@@ -30,10 +32,12 @@ mod stored;
 mod stream;
 mod top;
 
+use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use tapline_sys::capability::Capability;
 use tapline_sys::{privilege, standard_output};
@@ -107,6 +111,12 @@ enum Command {
     Serve(serve::ServeArgs),
     /// Show what tapline serve does: captures, readers, how far they lag, what they lost and what it costs.
     Status(serve::StatusArgs),
+    /// Offer captures of tapline serve to Wireshark and tshark as interfaces.
+    #[command(after_help = extcap::EXAMPLES)]
+    Extcap(Box<extcap::ExtcapArgs>),
+    /// Write man pages, and completions for bash, zsh and fish.
+    #[command(after_help = manual::EXAMPLES)]
+    Manual(manual::ManualArgs),
     /// Measure what this machine bears: capture, filter and store at every rate, beside other programs.
     Bench(Box<tapline_measure::system::BenchArgs>),
 }
@@ -121,7 +131,7 @@ fn main() -> ExitCode {
         let _ = writeln!(io::stderr(), "tapline: standard output is closed: {error}");
         return ExitCode::FAILURE;
     }
-    let result = match Cli::parse().command {
+    let result = match Cli::parse_from(arguments()).command {
         Command::Capture(args) => capture::run(&args),
         Command::Filter(command) => filter::run(&command).map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => bench::run(&args),
@@ -138,6 +148,8 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Status(args) => serve::status(&args),
+        Command::Manual(args) => manual::run(&args, Cli::command()).map(|()| ExitCode::SUCCESS),
+        Command::Extcap(args) => extcap::run(&args),
     };
     result.unwrap_or_else(|error| {
         if !is_broken_pipe(&error) {
@@ -151,6 +163,16 @@ fn main() -> ExitCode {
         }
         ExitCode::FAILURE
     })
+}
+
+/// The command line. Under the name that Wireshark's folders have for it the program is one command.
+fn arguments() -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    let name = arguments.first().and_then(|program| Path::new(program).file_name());
+    if name.is_some_and(|name| name == extcap::PROGRAM) {
+        arguments.insert(1, "extcap".into());
+    }
+    arguments
 }
 
 /// The error with its causes, without those that the text before them tells already.
@@ -177,7 +199,6 @@ fn is_kind(error: &anyhow::Error, kind: io::ErrorKind) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {

@@ -222,6 +222,12 @@ pub(crate) struct CaptureArgs {
     /// The account tells what a search passed over.
     #[arg(skip)]
     pub(crate) explain_search: bool,
+    /// Interval of interface statistics in pcapng; `None`: the writer's own.
+    #[arg(skip)]
+    pub(crate) statistics_interval: Option<Duration>,
+    /// The output is Wireshark's pipe: its reader leaves when it has enough, and shows as errors all that is said.
+    #[arg(skip)]
+    pub(crate) is_for_wireshark: bool,
 }
 
 impl CaptureArgs {

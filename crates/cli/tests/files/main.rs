@@ -9,6 +9,7 @@ mod errors;
 mod fpl;
 mod generate;
 mod laws;
+mod manual;
 mod outputs;
 mod parquet;
 mod run;
