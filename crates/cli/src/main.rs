@@ -15,6 +15,8 @@ mod generate;
 mod interfaces;
 mod live;
 mod moments;
+#[cfg(test)]
+mod option_units;
 mod output;
 mod privileges;
 mod probe;

@@ -7,6 +7,7 @@ use anyhow::{Result, anyhow, bail};
 use clap::{ArgAction, Args};
 use tapline_packet::Timestamp;
 use tapline_store::Window;
+use tapline_syntax::units::count_in;
 
 use crate::args::{FormatArg, LanguageArgs};
 use crate::capture::{self, CaptureArgs};
@@ -47,7 +48,7 @@ pub(crate) struct FindArgs {
     #[command(flatten)]
     language: LanguageArgs,
     /// Stop after this many packets, 1 or more.
-    #[arg(short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Filter")]
+    #[arg(short, value_name = "N", value_parser = count_in::<u64>(1..), help_heading = "Filter")]
     count_packets: Option<u64>,
 
     /// Write packets to a file ('-' is standard output). Its ending chooses the format: .pcapng or else pcap, and
