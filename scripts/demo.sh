@@ -80,7 +80,7 @@ offline() {
     file="$folder/demo.pcapng"
     say "No live capture: $1"
     echo "The demonstration goes on with the bundled sample. Run it as root to see a live one."
-    show "$tapline" capture -r crates/testkit/samples/mixed.pcapng -w "$file" "$filter"
+    show "$tapline" capture -r examples/mixed.pcapng -w "$file" "$filter"
 }
 
 look() {

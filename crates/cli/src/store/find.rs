@@ -36,10 +36,10 @@ pub(crate) struct FindArgs {
     filter: Vec<String>,
 
     /// Packets from this time on.
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = "Time")]
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true, help_heading = "Time")]
     from: Option<String>,
     /// Packets before this time.
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = "Time")]
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true, help_heading = "Time")]
     to: Option<String>,
 
     /// Read the filter from a file.
