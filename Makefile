@@ -36,6 +36,7 @@ test: test-tools
 	$(CARGO) test --workspace --locked $(FEATURES)
 
 # As an ordinary user would see them: tests that want root or a network say `skipped` and pass.
+quick: export TAPLINE_QUICK := 1
 quick:
 	$(CARGO) test --workspace --locked $(FEATURES) --lib --bins
 	$(CARGO) test --workspace --locked $(FEATURES) --test it --test files

@@ -5,7 +5,7 @@
 //! source   := choices of a generator | instructions of 8 bytes | options and text        -- by kind
 //! packet   := metadata (3 bytes), length (1 byte), that many bytes
 //!
-//! program  --raise--> graph --each pass--> graph     interpreter, machine, native code, classic BPF again, eBPF: one verdict
+//! program  --raise--> graph --each pass--> graph     interpreter, machine, native code, eBPF: one verdict
 //! FPL text --lower--> graph --each pass--> graph     machine, native code: one verdict, the same memory
 //! ```
 //!
@@ -13,12 +13,12 @@
 
 use std::sync::Arc;
 
-use tapline_filter::bpf::{Form, Insn, Program};
-use tapline_filter::ebpf::{self, EmitError, Hook, XdpAction, emit};
-use tapline_filter::fpl::{self, FplOptions};
-use tapline_filter::ir::{Ir, Machine, Memory, Unsupported, raise_program, select};
-use tapline_filter::optimise::{PASSES, portable};
-use tapline_filter::{FixedNames, Handle, Options, assemble, compile, compile_ir, simplify};
+use tapline_bpf::{Form, Insn, Program};
+use tapline_ebpf::{self as ebpf, EmitError, Hook, XdpAction, emit};
+use tapline_filter::{FixedNames, Handle, Options, compile, compile_ir};
+use tapline_fpl::{self as fpl, FplOptions};
+use tapline_ir::optimise::PASSES;
+use tapline_ir::{Ir, Machine, Memory, raise_program};
 use tapline_jit::Native;
 use tapline_packet::{Batch, LinkType, Meta, Packet, PacketType, Record, Selection, VlanTag};
 use tapline_testkit::expressions::Expressions;
@@ -140,32 +140,12 @@ impl Judge {
         judge
     }
 
-    /// What is made of a program: it as values, these after all passes, and both back as programs.
+    /// What is made of a program: values, before and after all passes.
     fn add_program(&mut self, name: &str, program: &Program, native: bool) {
         let raised = raise_program(program);
-        self.add_selected(&format!("{name}, selected"), &raised, false);
-        let mut ported = raised.clone();
-        for pass in portable() {
-            (pass.run)(&mut ported);
-        }
-        self.add_selected(&format!("{name}, optimised and selected"), &ported, true);
         self.add_graph(&format!("{name}, optimised"), optimised(raised.clone()), native);
         self.add_graph(&format!("{name}, raised"), raised, native);
         self.programs.push((name.to_owned(), program.clone()));
-    }
-
-    /// The graph as classic BPF, where that has cells enough for it.
-    fn add_selected(&mut self, name: &str, ir: &Ir, simplified: bool) {
-        let cfg = match select(ir) {
-            Ok(cfg) if simplified => simplify(&cfg),
-            Ok(cfg) => cfg,
-            Err(Unsupported::Cells) => return,
-            Err(reason) => panic!("{name}: {reason}\n{ir}"),
-        };
-        match Program::new(assemble(&cfg)) {
-            Ok(program) => self.programs.push((name.to_owned(), program)),
-            Err(invalid) => panic!("{name}: {invalid}\n{ir}"),
-        }
     }
 
     /// A graph; as native code as well if `native`: making that takes the most time.

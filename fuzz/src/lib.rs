@@ -9,18 +9,19 @@
 mod engines;
 mod ring;
 mod tap;
+mod wire;
 
 use std::collections::VecDeque;
 use std::io::Read;
 use std::sync::{Arc, OnceLock};
+use tapline_bpf::{Form, Insn, Program};
 use tapline_file::FileSource;
-use tapline_filter::bpf::{Form, Insn, Program};
-use tapline_filter::fpl::{self, FplOptions};
-use tapline_filter::ir::{Ir, Machine, Memory};
 use tapline_filter::{FixedNames, Handle, Stage, compile_ir, explain};
 use tapline_flow::export::{Exporter, Options as ExportOptions, Target, Version};
 use tapline_flow::{DetailFields, Flow, KeyFields, Meter, Settings};
+use tapline_fpl::{self as fpl, FplOptions};
 use tapline_graph::plan::{Plan, Source};
+use tapline_ir::{Ir, Machine, Memory};
 use tapline_packet::{Batch, Interface, LinkType, Meta, Packet, Record, Selection};
 use tapline_print::{HexStyle, Options, Printer, json};
 use tapline_search::{Engine, Pattern, Patterns, Stream, find_all_naive, parse_list};
@@ -48,6 +49,7 @@ pub const LAWS: &[Law] = &[
     Law { name: "packet_text", check: packet_text, seeds: packet_seeds },
     Law { name: "packet_json", check: packet_json, seeds: packet_seeds },
     Law { name: "flows", check: flows, seeds: flows_seeds },
+    Law { name: "wire", check: wire, seeds: wire::wire_seeds },
     Law { name: "pattern_search", check: pattern_search, seeds: pattern_search_seeds },
     Law { name: "ring_writer", check: ring_writer, seeds: ring::ring_writer_seeds },
     Law { name: "ring_reader", check: ring_reader, seeds: ring::ring_reader_seeds },
@@ -118,6 +120,7 @@ impl Read for Trickle {
 pub use engines::engines;
 pub use ring::{ring_reader, ring_writer};
 pub use tap::tap_socket;
+pub use wire::wire;
 
 /// What is said of filters that are proven to reject every packet.
 const NEVER: &str = "expression rejects all packets";
@@ -227,7 +230,7 @@ pub fn fpl_text(data: &[u8]) {
     match [0, 1].map(|_| fpl::compile(text, &fpl_options())) {
         [Ok(plain), Ok(mut optimised)] => {
             assert!(plain.work <= fpl_options().work_max);
-            tapline_filter::optimise::optimise(&mut optimised.ir);
+            tapline_ir::optimise::optimise(&mut optimised.ir);
             assert_eq!(
                 fpl_run(plain.ir, packet),
                 fpl_run(optimised.ir, packet),
@@ -452,10 +455,10 @@ fn filter_text_seeds() -> Vec<Vec<u8>> {
 }
 
 const PROGRAMS: &[&str] = &[
-    include_str!("../../crates/filter/fpl/count-flows.fpl"),
-    include_str!("../../crates/filter/fpl/flows.fpl"),
-    include_str!("../../crates/filter/fpl/fragments.fpl"),
-    include_str!("../../crates/filter/fpl/rtsp.fpl"),
+    include_str!("../../crates/fpl/programs/count-flows.fpl"),
+    include_str!("../../crates/fpl/programs/flows.fpl"),
+    include_str!("../../crates/fpl/programs/fragments.fpl"),
+    include_str!("../../crates/fpl/programs/rtsp.fpl"),
     "MACRO F(x) = x * 2; CONST N = 0b11; FOR (R[0] = 0; R[0] < PKT.LEN & 31; R[0] += N) R[1] ^= PKT.B[R[0]].S4[1]; ROF RETURN F(R[1]);",
     "R[1] = EXTERN(count, 0, 1); IF (S8(PKT.B[3]) < -4 && !(PKT.TCP_FLAGS & TCP_SYN)) THEN M[R[1]] <<= 3; ELSE RETURN 1 / R[2]; FI",
     "RETURN HASH(PKT.DATA_START, PKT.DATA_LEN, ~0) % 7 == 'GET ' >> 3; // end",

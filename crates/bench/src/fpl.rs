@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
 use clap::Args;
-use tapline_filter::bpf::Program;
-use tapline_filter::fpl::{FplOptions, compile, report};
-use tapline_filter::ir::{Ir, Machine, Memory};
-use tapline_filter::optimise::optimise;
+use tapline_bpf::Program;
 use tapline_filter::{Handle, Options};
+use tapline_fpl::{FplOptions, compile, report};
+use tapline_ir::optimise::optimise;
+use tapline_ir::{Ir, Machine, Memory};
 use tapline_packet::LinkType;
 use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Tcp, Udp, flags};
 use tapline_testkit::traffic::Traffic;
@@ -59,19 +59,19 @@ struct Workload {
 const WORKLOADS: &[Workload] = &[
     Workload {
         name: "simple",
-        text: include_str!("../../filter/fpl/simple.fpl"),
+        text: include_str!("../../fpl/programs/simple.fpl"),
         filter: Some("ip and tcp dst port 80"),
         frames: small_network,
     },
     Workload {
         name: "count-flows",
-        text: include_str!("../../filter/fpl/count-flows.fpl"),
+        text: include_str!("../../fpl/programs/count-flows.fpl"),
         filter: None,
         frames: small_network,
     },
     Workload {
         name: "rtsp",
-        text: include_str!("../../filter/fpl/rtsp.fpl"),
+        text: include_str!("../../fpl/programs/rtsp.fpl"),
         filter: None,
         frames: streaming,
     },

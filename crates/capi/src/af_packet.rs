@@ -11,10 +11,10 @@
 use std::ffi::{CString, c_int};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
+use tapline_bpf::Program;
 use tapline_capture::af_packet::{
     AfPacketError, Single, SingleSettings, Station, TimestampSource, link_type,
 };
-use tapline_filter::bpf::Program;
 use tapline_packet::{Batch, LinkType, Packet, PacketType, Record};
 use tapline_sys::{Link, RouteSocket, SyscallError};
 

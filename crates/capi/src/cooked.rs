@@ -9,8 +9,8 @@
 
 use std::ffi::c_int;
 
+use tapline_bpf::{Insn, ancillary, code};
 use tapline_capture::af_packet::Station;
-use tapline_filter::bpf::{Insn, ancillary, code};
 
 /// `DLT_LINUX_SLL`.
 pub(crate) const SLL: c_int = 113;

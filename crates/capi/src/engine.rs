@@ -5,7 +5,7 @@
 //! then                         raise -> optimise -> Native::run; the interpreter where native code is refused
 //! ```
 
-use tapline_filter::bpf::Program;
+use tapline_bpf::Program;
 use tapline_packet::Packet;
 
 /// So many packets are interpreted first. Native code takes about half a millisecond to make, and saves about 10 ns a packet on a filter of
@@ -39,9 +39,9 @@ impl Engine {
 
 #[cfg(feature = "jit")]
 mod native {
-    use tapline_filter::bpf::Program;
-    use tapline_filter::ir::{Memory, raise_program};
-    use tapline_filter::optimise::optimise;
+    use tapline_bpf::Program;
+    use tapline_ir::optimise::optimise;
+    use tapline_ir::{Memory, raise_program};
     use tapline_jit::Native;
     use tapline_packet::Packet;
 
@@ -79,7 +79,7 @@ mod native {
 
 #[cfg(not(feature = "jit"))]
 mod native {
-    use tapline_filter::bpf::Program;
+    use tapline_bpf::Program;
     use tapline_packet::Packet;
 
     /// This build has no native code.

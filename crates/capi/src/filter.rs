@@ -13,7 +13,7 @@ use std::ffi::{c_char, c_int, c_uchar, c_uint};
 use std::ptr;
 use std::slice;
 
-use tapline_filter::bpf::{Insn, Program, code};
+use tapline_bpf::{Insn, Program, code};
 use tapline_filter::{Handle as Origin, Options, compile};
 use tapline_packet::{Meta, Packet};
 

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_int, c_uchar, c_uint};
 
-use tapline_filter::bpf::Insn;
+use tapline_bpf::Insn;
 
 /// Room for an error text in a caller's buffer: `PCAP_ERRBUF_SIZE`.
 pub(crate) const ERRBUF_SIZE: usize = 256;

@@ -425,7 +425,7 @@ pub(crate) fn sleep(
 mod tests {
     use std::sync::Arc;
 
-    use tapline_filter::bpf::{Insn, Program, code};
+    use tapline_bpf::{Insn, Program, code};
 
     use super::*;
     use crate::engine::Engine;

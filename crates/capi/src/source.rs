@@ -9,7 +9,7 @@
 use std::ffi::c_int;
 use std::os::fd::RawFd;
 
-use tapline_filter::bpf::Program;
+use tapline_bpf::Program;
 use tapline_packet::Batch;
 
 use crate::af_packet::Interface;

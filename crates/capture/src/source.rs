@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tapline_filter::bpf::Program;
+use tapline_bpf::Program;
 use tapline_packet::{Batch, Interface, InterfaceId};
 use tapline_sys::Wakeup;
 

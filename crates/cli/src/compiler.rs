@@ -5,8 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use tapline_bpf::{Form, Program};
 use tapline_capture::Error;
-use tapline_filter::bpf::{Form, Program};
 use tapline_filter::{Handle, Options};
 use tapline_packet::Interface;
 

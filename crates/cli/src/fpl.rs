@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
-use tapline_filter::ebpf::{Hook, emit};
-use tapline_filter::fpl::{self, Compiled, External, FplOptions};
-use tapline_filter::optimise::{optimise, optimise_watched};
+use tapline_ebpf::{Hook, emit};
+use tapline_fpl::{self as fpl, Compiled, External, FplOptions};
 use tapline_graph::stages::{functions, search_function};
+use tapline_ir::optimise::{optimise, optimise_watched};
 use tapline_packet::LinkType;
 
 use crate::args::FplArgs;
@@ -78,12 +78,12 @@ fn show(stage: &str, text: &str, compiled: &Compiled) -> Result<String> {
 }
 
 #[cfg(feature = "jit")]
-fn native(ir: &tapline_filter::ir::Ir) -> Result<String> {
+fn native(ir: &tapline_ir::Ir) -> Result<String> {
     Ok(tapline_jit::Native::assembly(ir)?)
 }
 
 #[cfg(not(feature = "jit"))]
-fn native(_: &tapline_filter::ir::Ir) -> Result<String> {
+fn native(_: &tapline_ir::Ir) -> Result<String> {
     bail!("this program was built without native code: the feature jit")
 }
 

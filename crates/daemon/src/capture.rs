@@ -7,10 +7,10 @@ use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use tapline_bpf::{Insn, KERNEL_INSNS_MAX, Program};
 use tapline_capture::{InterfaceAccount, Source};
-use tapline_filter::bpf::{Insn, KERNEL_INSNS_MAX, Program};
-use tapline_filter::set::Filter;
 use tapline_filter::{Handle, Options, SystemNames};
+use tapline_filterset::Filter;
 use tapline_packet::{Interface, LinkType};
 use tapline_ring::{ReaderParts, ReaderSpec, Standing, Start};
 use tapline_sys::Wakeup;

@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use tapline_filter::set::{FilterSet, Matches, Mode};
+use tapline_filterset::{FilterSet, Matches, Mode};
 use tapline_packet::{BATCH_MAX, Batch, Selection};
 use tapline_sys::usage;
 
@@ -108,7 +108,7 @@ fn part_len(current: usize, len: usize, cost: Duration) -> usize {
 #[cfg(test)]
 mod tests {
     use tapline_filter::Options;
-    use tapline_filter::set::Filter;
+    use tapline_filterset::Filter;
     use tapline_packet::{Meta, Record};
 
     use super::*;

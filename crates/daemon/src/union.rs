@@ -13,8 +13,8 @@
 //!
 //! What takes time, to compile, is done when a reader asks, by the thread that answers. The capture's own thread only puts programs behind each other.
 
+use tapline_bpf::{Insn, Program, ancillary, code};
 use tapline_filter::Options;
-use tapline_filter::bpf::{Insn, Program, ancillary, code};
 
 /// The longest union that is given to the kernel. A packet that nobody wants passes through all of it, which must cost less than to copy the packet.
 const INSNS_MAX: usize = 512;
@@ -253,7 +253,7 @@ fn jump() -> Insn {
 mod tests {
     use proptest::prelude::*;
     use tapline_filter::Handle;
-    use tapline_filter::set::Accept;
+    use tapline_filterset::Accept;
     use tapline_packet::{Meta, Packet, PacketType, VlanTag};
 
     use super::*;

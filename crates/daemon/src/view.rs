@@ -8,7 +8,7 @@
 
 use std::time::Instant;
 
-use tapline_filter::set::FilterId;
+use tapline_filterset::FilterId;
 use tapline_packet::{BATCH_MAX, Batch, Checksum, LinkType, Meta, Record, Selection, Timestamp};
 use tapline_ring::{BLOCK_LEN_DEFAULT, BufferSpec, Error, Writer};
 use tapline_sys::clock;

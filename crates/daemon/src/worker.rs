@@ -27,10 +27,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError};
 use std::time::{Duration, Instant};
 
+use tapline_bpf::Program;
 use tapline_capture::{Advance, Event, InterfaceAccount, Place, Source};
 use tapline_filter::Options;
-use tapline_filter::bpf::Program;
-use tapline_filter::set::{Accept, Filter, FilterId, FilterSet, Matches, Mode};
+use tapline_filterset::{Accept, Filter, FilterId, FilterSet, Matches, Mode};
 use tapline_packet::{LinkType, Selection, Timestamp};
 #[cfg(feature = "jit")]
 use tapline_packet::{Meta, Packet};

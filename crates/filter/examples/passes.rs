@@ -7,9 +7,10 @@
 
 use std::time::{Duration, Instant};
 
-use tapline_filter::ir::{Ir, Op, Terminator, raise};
-use tapline_filter::optimise::{PASSES, optimise_watched};
-use tapline_filter::{Handle, Options, compile, compile_ir, generate, lower, parse, simplify, values};
+use tapline_bpf::simplify::simplify;
+use tapline_filter::{Handle, Options, compile, compile_ir, generate, lower, parse, values};
+use tapline_ir::optimise::{PASSES, optimise_watched};
+use tapline_ir::{Ir, Op, Terminator, raise};
 use tapline_packet::LinkType;
 use tapline_testkit::random::Random;
 use tapline_testkit::stock::Texts;

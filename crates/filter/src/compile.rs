@@ -8,22 +8,23 @@
 
 use tapline_packet::LinkType;
 
-use crate::assemble::assemble;
 use crate::ast::Ast;
-use crate::bpf::Program;
-use crate::cfg::{Cfg, Width};
 use crate::contradiction::{contradicts_itself, never_true};
 use crate::gather::gather;
-use crate::generate::{Lookups, generate, generate_with_lookups};
-use crate::initialise::initialise;
-use crate::ir::{Ir, raise, raise_with_lookups};
-use crate::optimise::optimise;
+use crate::generate::{generate, generate_with_lookups};
 use crate::options::Options;
 use crate::parse::parse;
 use crate::predicate::{Base, Field, Place, Predicates};
 use crate::resolve::lower;
-use crate::simplify::{rejects_all, simplify};
 use crate::witness::accepts_some;
+use tapline_bpf::Program;
+use tapline_bpf::assemble;
+use tapline_bpf::cfg::Lookups;
+use tapline_bpf::cfg::{Cfg, Width};
+use tapline_bpf::initialise;
+use tapline_bpf::simplify::{rejects_all, simplify};
+use tapline_ir::optimise::optimise;
+use tapline_ir::{Ir, raise, raise_with_lookups};
 use tapline_syntax::Error;
 
 /// Compiles the text of a filter to a program that loads in kernels: jumps go forward only, scratch memory is written

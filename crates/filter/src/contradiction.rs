@@ -16,14 +16,14 @@
 use std::ops::Range;
 
 use crate::ast::{Ast, Expr, Form, Joint, Kind, Primitive};
-use crate::cfg::{Alu, Test as Compare};
 use crate::explain::meaning;
 use crate::generate::generate;
 use crate::options::Options;
 use crate::predicate::{Base, Cell, Field, Place, Predicate, Predicates, Relation, Test, Value};
 use crate::resolve::lower_observed;
 use crate::resolve::state::{Part, Probe};
-use crate::simplify::{rejects_all, simplify};
+use tapline_bpf::cfg::{Alu, Test as Compare};
+use tapline_bpf::simplify::{rejects_all, simplify};
 use tapline_syntax::{Error, Span};
 
 /// Filters of more parts are not looked into: each try compiles the whole.

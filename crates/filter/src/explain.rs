@@ -25,12 +25,12 @@ mod tree;
 pub use stages::Stage;
 
 use crate::ast::{Arith, Ast, Expr, IdKind, Kind, Primitive, Protocol};
-use crate::bpf::Program;
 use crate::compile::compile;
 use crate::contradiction::is_never_true;
 use crate::options::{Handle, Options};
 use crate::parse::parse;
 use crate::resolve::lower;
+use tapline_bpf::Program;
 use tapline_syntax::Error;
 
 /// Notes are broken into lines of so many characters.

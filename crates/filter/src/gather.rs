@@ -16,8 +16,8 @@
 //! stands; a later part waits for the next barrier, which may reject, and is asked before it together with all that wait.
 
 use crate::ast::Joint;
-use crate::cfg::Test as Compare;
 use crate::predicate::{Predicate, Predicates, Test};
+use tapline_bpf::cfg::Test as Compare;
 
 /// Fewer parts of one shape are left alone: the passes over the graph do as well with them.
 const PARTS_MIN: usize = 6;

@@ -13,11 +13,12 @@
 mod headers;
 mod value;
 
-pub(crate) use value::{cells_needed, folded};
+pub(crate) use value::cells_needed;
+pub use value::folded;
 
 use crate::ast::Joint;
-use crate::cfg::{BlockId, Cfg, Operand, Statement, Terminator};
 use crate::predicate::{Base, Field, Place, Predicate, Predicates, Relation, Test};
+use tapline_bpf::cfg::{BlockId, Cfg, Lookups, Operand, Statement, Terminator};
 
 /// Makes the graph that returns `snap_len` for the packets that the predicates accept and 0 for others.
 pub fn generate(predicates: &Predicates, snap_len: u32) -> Cfg {
@@ -37,21 +38,6 @@ fn generated(predicates: &Predicates, snap_len: u32, lookups: Option<Lookups>) -
     let mut generator = Generator { cfg, first_free_cell: predicates.cells, lookups };
     generator.cfg.entry = generator.predicate(&predicates.root, Exits { yes: accept, no: reject });
     generator
-}
-
-/// The blocks whose branch, for equality with one number, stands for equality with any of several.
-#[derive(Debug, Default)]
-pub(crate) struct Lookups {
-    /// Blocks ascend, and the numbers of each.
-    blocks: Vec<(BlockId, Box<[u32]>)>,
-}
-
-impl Lookups {
-    /// The numbers for which a block's branch is taken, ascending; `None` if its branch is what it says.
-    pub(crate) fn of(&self, id: BlockId) -> Option<&[u32]> {
-        let at = self.blocks.binary_search_by_key(&id, |(id, _)| *id).ok()?;
-        Some(&self.blocks[at].1)
-    }
 }
 
 /// Where to go on.
@@ -81,7 +67,12 @@ impl Generator {
             Predicate::Headers(headers) => self.headers(headers, exits),
             Predicate::Differ(a, b) => {
                 let load = vec![Statement::LoadCell(a.0), Statement::LoadXCell(b.0)];
-                self.branch(load, crate::cfg::Test::Equal, Operand::X, Exits { yes: exits.no, no: exits.yes })
+                self.branch(
+                    load,
+                    tapline_bpf::cfg::Test::Equal,
+                    Operand::X,
+                    Exits { yes: exits.no, no: exits.yes },
+                )
             }
             Predicate::Assign(cell, value) => {
                 let mut code = self.value(value);
@@ -110,7 +101,7 @@ impl Generator {
             Field::Packet(place, width) => load(place, width),
         };
         if test.mask != u32::MAX {
-            code.push(Statement::Alu(crate::cfg::Alu::And, Operand::K(test.mask)));
+            code.push(Statement::Alu(tapline_bpf::cfg::Alu::And, Operand::K(test.mask)));
         }
         self.branch(code, test.compare, Operand::K(test.value), exits)
     }
@@ -124,7 +115,7 @@ impl Generator {
                 .fold(exits.no, |no, &value| self.test(&one(value), Exits { no, ..exits }));
         }
         let id = self.test(&one(values[0]), exits);
-        self.lookups.iter_mut().for_each(|lookups| lookups.blocks.push((id, values.into())));
+        self.lookups.iter_mut().for_each(|lookups| lookups.add(id, values));
         id
     }
 
@@ -136,7 +127,7 @@ impl Generator {
     fn branch(
         &mut self,
         code: Vec<Statement>,
-        test: crate::cfg::Test,
+        test: tapline_bpf::cfg::Test,
         operand: Operand,
         exits: Exits,
     ) -> BlockId {
@@ -146,7 +137,7 @@ impl Generator {
 }
 
 /// A = the bytes at a place.
-fn load(place: Place, width: crate::cfg::Width) -> Vec<Statement> {
+fn load(place: Place, width: tapline_bpf::cfg::Width) -> Vec<Statement> {
     let Some(mut code) = base_to_x(place.base) else {
         return vec![Statement::LoadPacket(width, place.offset)];
     };
@@ -156,7 +147,7 @@ fn load(place: Place, width: crate::cfg::Width) -> Vec<Statement> {
 
 /// X = what the place counts from, `None` for the packet's start. May use A.
 fn base_to_x(base: Base) -> Option<Vec<Statement>> {
-    use crate::cfg::{Alu, Width};
+    use tapline_bpf::cfg::{Alu, Width};
     Some(match base {
         Base::Packet => return None,
         Base::Cell(cell) => vec![Statement::LoadXCell(cell.0)],

@@ -1,4 +1,4 @@
-//! Filters: two languages and classic BPF into one form, and everything that runs them out of it.
+//! Filters: the pcap-filter language, from text to classic BPF and to what engines run.
 //!
 //! ```text
 //! pcap-filter text --parse--> Ast --lower--> Predicates --generate--> Cfg --simplify--> Cfg --assemble--> bpf::Program --run--> verdict
@@ -40,40 +40,26 @@
 //! [`mod@fpl`] is the language with memory, loops and functions, [`mod@set`] runs many filters as one, [`mod@ebpf`] makes programs for the kernel.
 #![forbid(unsafe_code)]
 
-mod assemble;
 pub mod ast;
-pub mod bpf;
-pub mod cfg;
 mod compile;
 mod contradiction;
-pub mod ebpf;
 mod explain;
-pub mod fpl;
 mod gather;
 mod generate;
-mod initialise;
-pub mod ir;
 mod lex;
 mod names;
-pub mod optimise;
 mod options;
 mod parse;
 pub mod predicate;
 mod resolve;
-mod select;
-pub mod set;
-mod simplify;
 mod witness;
 
-pub use assemble::assemble;
 pub use compile::{compile, compile_ir, values};
 pub use contradiction::is_never_true;
 pub use explain::{Stage, explain};
-pub use generate::generate;
+pub use generate::{folded, generate};
 pub use names::{FixedNames, Ports, Resolver, SystemNames};
 pub use options::{Handle, Options};
 pub use parse::{DEPTH_MAX, parse};
 pub use resolve::lower;
-pub use select::Select;
-pub use simplify::{rejects_all, simplify};
 pub use tapline_syntax::{Error, Span};

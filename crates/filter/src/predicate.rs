@@ -15,7 +15,7 @@
 //! evaluation: the packet is rejected as a whole, also under `not` and before an `or`.
 
 use crate::ast::Joint;
-use crate::cfg::{Alu, Test as Compare, Width};
+use tapline_bpf::cfg::{Alu, Test as Compare, Width};
 
 /// A scratch cell, 0 to 15.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -166,7 +166,7 @@ pub const GTP_EXTENSIONS_MAX: usize = 4;
 impl Test {
     /// Whether all of a field is compared for equality.
     fn is_whole(&self, field: Field) -> bool {
-        self.field == field && self.mask == u32::MAX && self.compare == crate::cfg::Test::Equal
+        self.field == field && self.mask == u32::MAX && self.compare == tapline_bpf::cfg::Test::Equal
     }
 }
 

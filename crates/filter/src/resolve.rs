@@ -44,11 +44,11 @@ mod wlan;
 use tapline_packet::LinkType;
 
 use crate::ast::{Ast, Expr, Joint, Kind, Primitive, Qualifiers};
-use crate::cfg::CELLS;
 use crate::options::Options;
 use crate::predicate::{Cell, Predicate, Predicates};
 use layers::Layers;
 use state::{Flow, Probe};
+use tapline_bpf::cfg::CELLS;
 use tapline_syntax::{Error, Span};
 
 /// Resolves a tree for the link type, the handle and the names of `options`.

@@ -9,9 +9,9 @@
 //! The optimiser for the accumulator machine changes no verdict, so a graph that accepts some packet is none that it could prove
 //! never true. Few filters are never true, so this quick answer spares most of them that proof.
 
-use crate::bpf::ancillary;
-use crate::cfg::{Alu, BlockId, Cfg, Operand, Statement, Terminator, Test, Width};
-use crate::generate::Lookups;
+use tapline_bpf::ancillary;
+use tapline_bpf::cfg::Lookups;
+use tapline_bpf::cfg::{Alu, BlockId, Cfg, Operand, Statement, Terminator, Test, Width};
 
 /// The packet's bytes. Filters that look further in get no witness.
 const LEN: usize = 1024;
@@ -72,7 +72,7 @@ struct Walk {
     steering: Option<Vec<u32>>,
     a: u32,
     x: u32,
-    cells: [u32; crate::cfg::CELLS as usize],
+    cells: [u32; tapline_bpf::cfg::CELLS as usize],
     origin: Option<Origin>,
 }
 
@@ -87,7 +87,7 @@ impl Walk {
             steering,
             a: 0,
             x: 0,
-            cells: [0; crate::cfg::CELLS as usize],
+            cells: [0; tapline_bpf::cfg::CELLS as usize],
             origin: None,
         };
         walk.write(Origin { at: WIRE_LEN_AT, width: Width::Word, mask: u32::MAX }, LEN as u32);
@@ -165,7 +165,7 @@ impl Walk {
             }
             Statement::Alu(op, operand) => {
                 let right = if let Operand::K(k) = operand { k } else { self.x };
-                let result = crate::simplify::compute(op, self.a, right).ok_or(Stopped)?;
+                let result = tapline_bpf::simplify::compute(op, self.a, right).ok_or(Stopped)?;
                 self.set_a(result);
             }
             Statement::Negate => self.set_a(self.a.wrapping_neg()),
@@ -259,7 +259,7 @@ fn steered(test: Test, wanted: bool, a: u32, k: u32, free: u32) -> u32 {
 }
 
 fn holds(test: Test, left: u32, right: u32) -> bool {
-    crate::simplify::outcome(test, left, right)
+    tapline_bpf::simplify::outcome(test, left, right)
 }
 
 fn inside(at: u64, width: Width) -> Result<Origin, Stopped> {
@@ -282,14 +282,14 @@ fn put(bytes: &mut [u8], origin: Origin, value: u32) {
 #[cfg(test)]
 mod tests {
     use super::accepts_some;
-    use crate::generate::{Lookups, generate};
+    use crate::generate::generate;
     use crate::options::Options;
     use crate::parse::parse;
     use crate::resolve::lower;
 
     fn is_shown(text: &str) -> bool {
         let predicates = lower(&parse(text).expect("a filter"), &Options::default()).expect("a filter");
-        accepts_some(&generate(&predicates, 262_144), &Lookups::default())
+        accepts_some(&generate(&predicates, 262_144), &tapline_bpf::cfg::Lookups::default())
     }
 
     #[test]

@@ -1,10 +1,10 @@
 //! Why there is no native code. Callers go on with an interpreter.
 
-use tapline_filter::ir::Fault;
+use tapline_ir::Fault;
 use tapline_sys::SyscallError;
 
-/// Why a graph has not become native code. In each case an interpreter ([`tapline_filter::ir::Machine`], or
-/// [`tapline_filter::bpf::Program`] for filters) gives the same answers.
+/// Why a graph has not become native code. In each case an interpreter ([`tapline_ir::Machine`], or
+/// [`tapline_bpf::Program`] for filters) gives the same answers.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tapline_filter::ir::{Field, Function, Memory};
+use tapline_ir::{Field, Function, Memory};
 use tapline_packet::{Meta, Packet};
 
 /// Gives a field of the metadata.

@@ -4,7 +4,7 @@
 //! Ir --verify--> proved --lower--> Cranelift's form --compile--> bytes --W^X--> Native: run(packet), select(batch)
 //! ```
 //!
-//! Only graphs that [`Ir::verify`](tapline_filter::ir::Ir::verify) has proved are compiled: loads of packet bytes then need no check of
+//! Only graphs that [`Ir::verify`](tapline_ir::Ir::verify) has proved are compiled: loads of packet bytes then need no check of
 //! their own. The code generator appears nowhere in what is public here; whoever has no native code ([`Error`]) has the interpreters of
 //! `tapline-filter`, which are the reference for every answer.
 //!

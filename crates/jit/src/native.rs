@@ -3,8 +3,8 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use tapline_filter::Select;
-use tapline_filter::ir::{Ir, Machine, Memory};
+use tapline_bpf::Select;
+use tapline_ir::{Ir, Machine, Memory};
 use tapline_packet::{BATCH_MAX, Batch, Meta, Packet, Selection};
 use tapline_sys::ExecutableMemory;
 
@@ -26,7 +26,7 @@ type SelectBatch = unsafe extern "C" fn(*const BatchContext) -> usize;
 /// for a single packet is generated when it is called for the first time.
 ///
 /// ```
-/// use tapline_filter::ir::{Memory, raise_program};
+/// use tapline_ir::{Memory, raise_program};
 /// use tapline_filter::{Options, compile};
 /// use tapline_jit::Native;
 /// use tapline_packet::{Meta, Packet};

@@ -10,10 +10,10 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use tapline_filter::bpf::Program;
-use tapline_filter::ir::raise_program;
-use tapline_filter::optimise::optimise;
-use tapline_filter::set::Accept;
+use tapline_bpf::Program;
+use tapline_filterset::Accept;
+use tapline_ir::optimise::optimise;
+use tapline_ir::raise_program;
 use tapline_packet::Packet;
 
 use crate::Native;
@@ -21,11 +21,11 @@ use crate::Native;
 /// A good limit for [`Residuals`]: leaves three quarters of the mappings that Linux allows by default.
 pub const RESIDUALS_MAX: usize = 16_384;
 
-/// Makes the programs of a [`FilterSet`](tapline_filter::set::FilterSet) native, up to a limit.
+/// Makes the programs of a [`FilterSet`](tapline_filterset::FilterSet) native, up to a limit.
 ///
 /// ```
 /// use tapline_filter::Options;
-/// use tapline_filter::set::{Filter, FilterSet, Mode};
+/// use tapline_filterset::{Filter, FilterSet, Mode};
 /// use tapline_jit::{RESIDUALS_MAX, Residuals};
 ///
 /// let residuals = Residuals::new(RESIDUALS_MAX);
@@ -100,9 +100,9 @@ impl Residuals {
     }
 }
 
-/// With cells of its own, as [`Select`](tapline_filter::Select).
+/// With cells of its own, as [`Select`](tapline_bpf::Select).
 impl Accept for Native {
     fn accepts(&self, packet: Packet<'_>) -> bool {
-        tapline_filter::Select::accepts(self, packet)
+        tapline_bpf::Select::accepts(self, packet)
     }
 }

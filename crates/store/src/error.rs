@@ -53,6 +53,12 @@ pub enum Error {
         /// Bytes that are free.
         free: u64,
     },
+    /// No file can become the next segment: those that there were have failed.
+    #[error("{}: no file is left for another segment; packets are lost until one is", path.display())]
+    NoSegment {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The thread that writes is gone.
     #[error("the thread that writes the store ended early")]
     Thread,

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use tapline_bpf::Program;
 use tapline_file::SectionReader;
-use tapline_filter::bpf::Program;
 use tapline_filter::{Options, compile};
 use tapline_packet::{Batch, Interface, LinkType, Meta, Packet, Record, Selection, Timestamp};
 use tapline_testkit::libpcap::Libpcap;

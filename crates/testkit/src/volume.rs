@@ -1,4 +1,10 @@
+//! How much a test does. Work is bounded in processor time, which other programs do not change as they change the time on the wall.
+//!
 //! How many random cases a test tries: few on a developer's machine, many in CI, as many as asked for in a search.
+
+use std::time::Duration;
+
+pub use tapline_sys::usage::thread_time;
 
 /// Multiplies the number of cases of every test; CI sets 10.
 const FACTOR: &str = "TAPLINE_VOLUME";
@@ -21,6 +27,18 @@ pub fn number(variable: &str, default: u64) -> u64 {
     let Some(text) = std::env::var_os(variable) else { return default };
     let number = text.to_str().and_then(|text| text.parse().ok());
     number.unwrap_or_else(|| panic!("{variable}={} is no whole number", text.display()))
+}
+
+/// The least processor time that `work` took in three runs, and its last result.
+pub fn processor_time<T>(mut work: impl FnMut() -> T) -> (Duration, T) {
+    let mut run = || {
+        let started = thread_time();
+        let result = work();
+        (thread_time().saturating_sub(started), result)
+    };
+    let (first, second) = (run().0, run().0);
+    let (third, result) = run();
+    (first.min(second).min(third), result)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ mod wishes;
 
 use std::collections::HashSet;
 
-use tapline_filter::bpf::Program;
+use tapline_bpf::Program;
 use tapline_filter::{Options, compile};
 use tapline_packet::headers::IpVersion;
 use tapline_packet::{LinkType, Meta, Packet as Lent};

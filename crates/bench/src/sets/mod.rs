@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use clap::Args;
-use tapline_filter::bpf::Program;
-use tapline_filter::set::{FilterSet, Matches};
+use tapline_bpf::Program;
+use tapline_filterset::{FilterSet, Matches};
 use tapline_packet::{BATCH_MAX, Batch, Selection};
 use tapline_sys::usage::thread_time;
 use tapline_testkit::lent::Lent;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, ensure};
 use tapline_filter::Options;
-use tapline_filter::set::{Filter, FilterId, FilterSet, FiveTuples, Matches, Mode, Replica, Updates};
+use tapline_filterset::{Filter, FilterId, FilterSet, FiveTuples, Matches, Mode, Replica, Updates};
 use tapline_packet::{Batch, Selection};
 use tapline_sys::usage::thread_time;
 

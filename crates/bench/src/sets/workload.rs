@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use anyhow::anyhow;
-use tapline_filter::bpf::Program;
-use tapline_filter::set::{Backend, Filter, FilterSet, FiveTuple, FiveTuples, Mode};
+use tapline_bpf::Program;
 use tapline_filter::{Options, compile};
+use tapline_filterset::{Backend, Filter, FilterSet, FiveTuple, FiveTuples, Mode};
 use tapline_testkit::frames::{Ethernet, Host, IpPair, Tcp, Udp, flags};
 use tapline_testkit::lent::Lent;
 use tapline_testkit::random::Random;

@@ -14,9 +14,9 @@ use std::fmt;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tapline_filter::bpf::{self, Insn};
-use tapline_filter::ebpf::{self, Hook};
-use tapline_filter::{ir, optimise};
+use tapline_bpf::{self as bpf, Insn};
+use tapline_ebpf::{self as ebpf, Hook};
+use tapline_ir::{self as ir, optimise};
 use tapline_sys::bpf::{Map, MapKind, Program, ProgramKind};
 use tapline_sys::{FilterInsn, PacketSocket, SyscallError};
 

@@ -9,7 +9,7 @@
 //!
 //! The result of the program is how much of the packet goes into the ring: this is where the snap length acts.
 
-use tapline_filter::bpf::{Insn, ancillary, code};
+use tapline_bpf::{Insn, ancillary, code};
 use tapline_sys::FilterInsn;
 
 use super::CaptureDirection;
@@ -55,7 +55,7 @@ fn cut(insn: Insn, snap_len: u32) -> Insn {
 
 #[cfg(test)]
 mod tests {
-    use tapline_filter::bpf::Program;
+    use tapline_bpf::Program;
     use tapline_packet::{Meta, Packet, PacketType};
 
     use super::*;

@@ -44,7 +44,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use tapline_filter::bpf::Program;
+use tapline_bpf::Program;
 use tapline_packet::{BATCH_MAX, Batch, Interface, InterfaceId, Record, Timestamp};
 use tapline_sys::{LinkChange, Poller, RingGeometry, RouteSocket, SyscallError, Wakeup};
 

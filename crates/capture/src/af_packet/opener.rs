@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tapline_filter::bpf::Program;
+use tapline_bpf::Program;
 use tapline_packet::{Interface, InterfaceId};
 use tapline_sys::{
     BlockRing, FilterInsn, Link, LinkControl, NetNs, PacketSocket, RingGeometry, RouteSocket, SyscallError,

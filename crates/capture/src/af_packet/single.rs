@@ -11,7 +11,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use tapline_filter::bpf::Insn;
+use tapline_bpf::Insn;
 use tapline_packet::{BATCH_MAX, Batch, InterfaceId, Record};
 use tapline_sys::{BlockRing, LinkControl, PacketSocket, RingGeometry, SyscallError};
 

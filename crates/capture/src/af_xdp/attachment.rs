@@ -11,10 +11,10 @@
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd};
 
-use tapline_filter::bpf;
-use tapline_filter::ebpf::{self, Front, Notes};
-use tapline_filter::ir::{Field, Ir, Op, raise_program};
-use tapline_filter::optimise::optimise;
+use tapline_bpf as bpf;
+use tapline_ebpf::{self as ebpf, Front, Notes};
+use tapline_ir::optimise::optimise;
+use tapline_ir::{Field, Ir, Op, raise_program};
 use tapline_sys::bpf::{Insn, LoadError, Map, MapKind, Program, ProgramKind, SharedArray, XdpLink, XdpMode};
 use tapline_sys::{PacketSocket, SyscallError};
 

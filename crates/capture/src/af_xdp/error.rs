@@ -117,7 +117,7 @@ pub enum AfXdpError {
     Program(#[from] LoadError),
     /// The program in front cannot be made.
     #[error("no XDP program can be made: {0}")]
-    Emit(#[from] tapline_filter::ebpf::EmitError),
+    Emit(#[from] tapline_ebpf::EmitError),
     /// The program cannot be attached, in the driver or otherwise.
     #[error("no XDP program can run here: in the driver: {native}; generic: {generic}; capture without xdp:")]
     NotAttached {

@@ -11,7 +11,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use tapline_filter::ebpf::Notes;
+use tapline_ebpf::Notes;
 use tapline_packet::{Interface, InterfaceId};
 use tapline_sys::bpf::kernel_functions;
 use tapline_sys::xsk::{Bound, Busy, XdpSocket, XskSettings};
@@ -114,7 +114,7 @@ impl<'a> Opener<'a> {
         link: &Link,
         id: InterfaceId,
         interface: Interface,
-        filter: Option<&tapline_filter::bpf::Program>,
+        filter: Option<&tapline_bpf::Program>,
         queues: u64,
     ) -> Result<Opened, AfXdpError> {
         self.refuse_occupied(link)?;

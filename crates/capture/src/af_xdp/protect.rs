@@ -13,7 +13,7 @@
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 
-use tapline_filter::bpf::Program;
+use tapline_bpf::Program;
 use tapline_packet::{LinkType, Meta, Packet};
 use tapline_sys::{Link, RouteSocket, SyscallError};
 

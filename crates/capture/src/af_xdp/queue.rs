@@ -10,7 +10,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use tapline_filter::ebpf::Note;
+use tapline_ebpf::Note;
 use tapline_packet::{BATCH_MAX, Direction, InterfaceId, Meta, Record, Timestamp, VlanTag};
 use tapline_sys::SyscallError;
 use tapline_sys::xsk::{Frame, XdpSocket, XskStatistics};

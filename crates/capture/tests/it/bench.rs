@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tapline_bpf::{Insn, Program, code};
 use tapline_capture::af_packet::{AfPacket, Settings};
 use tapline_capture::{Advance, Event, InterfaceAccount, RingAccount, Source};
-use tapline_filter::bpf::{Insn, Program, code};
 use tapline_packet::Meta;
 use tapline_testkit::netns::{FAR, Namespace, namespaces_or_skip};
 use tapline_testkit::sender::{Pace, Sender};

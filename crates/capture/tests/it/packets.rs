@@ -4,9 +4,9 @@ use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
+use tapline_bpf::{Insn, ancillary, code};
 use tapline_capture::af_packet::{AfPacket, CaptureDirection, Order, Settings};
 use tapline_capture::{Count, Source};
-use tapline_filter::bpf::{Insn, ancillary, code};
 use tapline_packet::{Checksum, Direction, Gso, InterfaceId, LinkType, PacketType, VlanTag};
 use tapline_sys::NetNs;
 use tapline_sys::bpf::{ProgramKind, probe};

@@ -1,8 +1,8 @@
 //! The filter of a capture: its text, and its program for each interface's link type.
 
 use anyhow::{Result, bail};
+use tapline_bpf::Program;
 use tapline_capture::Error;
-use tapline_filter::bpf::Program;
 use tapline_packet::Interface;
 
 use super::args::CaptureArgs;

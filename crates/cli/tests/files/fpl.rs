@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::support::{Finished, TAPLINE};
-use tapline_filter::fpl::hash;
+use tapline_fpl::hash;
 use tapline_testkit::capture_file::{ETHERNET, Unit, read_packets, write_pcap};
 use tapline_testkit::traffic::Traffic;
 

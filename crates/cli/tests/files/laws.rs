@@ -118,6 +118,11 @@ fn flows() {
 }
 
 #[test]
+fn wire() {
+    law("wire");
+}
+
+#[test]
 fn pattern_search() {
     law("pattern_search");
 }

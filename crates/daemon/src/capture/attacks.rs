@@ -5,9 +5,9 @@ use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
+use tapline_bpf::code;
 use tapline_capture::{Advance, Error as CaptureError};
-use tapline_filter::bpf::code;
-use tapline_filter::set::Accept;
+use tapline_filterset::Accept;
 use tapline_packet::{Batch, Checksum, Meta, Packet, Record, Timestamp};
 use tapline_ring::{Place as Counted, Policy, Reader};
 use tapline_sys::usage;

@@ -1,7 +1,7 @@
 //! What the source is told that is wanted: the rest is not even lent.
 
+use tapline_bpf::Program;
 use tapline_capture::Source;
-use tapline_filter::bpf::Program;
 
 use super::Desk;
 use crate::union::{self, Asked};

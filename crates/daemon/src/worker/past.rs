@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use tapline_filter::set::{Filter, FilterSet, Matches, Mode};
+use tapline_filterset::{Filter, FilterSet, Matches, Mode};
 use tapline_packet::{BATCH_MAX, Batch, Record, Selection};
 use tapline_ring::{Held, ReaderId, Replay, Writer};
 use tapline_sys::{clock, usage};

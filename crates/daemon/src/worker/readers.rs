@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tapline_capture::Source;
-use tapline_filter::set::FilterSet;
+use tapline_filterset::FilterSet;
 use tapline_packet::Selection;
 use tapline_ring::{Departed, Policy, ReaderParts, Standing, Start};
 use tapline_sys::clock;

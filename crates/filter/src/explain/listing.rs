@@ -6,10 +6,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::meaning;
-use crate::bpf::code::*;
-use crate::bpf::{Insn, Program, ancillary};
-use crate::cfg::Width;
 use crate::predicate::{Base, Field, Predicate, Predicates};
+use tapline_bpf::cfg::Width;
+use tapline_bpf::code::*;
+use tapline_bpf::{Insn, Program, ancillary};
 
 /// Meanings stand in this column.
 const COLUMN: usize = 48;

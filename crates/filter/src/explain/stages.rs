@@ -7,12 +7,12 @@
 //! ```
 
 use super::tree;
-use crate::bpf::Form;
 use crate::compile::{compile, compile_ir, values};
-use crate::ebpf::{Hook, emit};
-use crate::optimise::{PASSES, optimise_for_sockets, optimise_watched};
 use crate::options::Options;
 use crate::parse::parse;
+use tapline_bpf::Form;
+use tapline_ebpf::{Hook, emit};
+use tapline_ir::optimise::{PASSES, optimise_for_sockets, optimise_watched};
 use tapline_syntax::Error;
 
 /// A form that a filter takes on its way from text to code.
@@ -20,7 +20,7 @@ use tapline_syntax::Error;
 pub enum Stage {
     /// The text as it is read.
     Tree,
-    /// Values ([`crate::ir`]), after all passes.
+    /// Values ([`tapline_ir`]), after all passes.
     Ir,
     /// Values before the first pass and after each.
     Passes,

@@ -12,8 +12,8 @@
 //! Sources: RFC 8200, 4.1 to 4.8; RFC 4302, 2.2 (the length of an authentication header counts 32-bit words less two).
 
 use super::{Exits, Generator};
-use crate::cfg::{Alu, BlockId, Operand, Statement, Terminator, Test, Width};
 use crate::predicate::{HEADERS_MAX, Headers};
+use tapline_bpf::cfg::{Alu, BlockId, Operand, Statement, Terminator, Test, Width};
 
 const HOP_BY_HOP: u32 = 0;
 const ROUTING: u32 = 43;

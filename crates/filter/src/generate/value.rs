@@ -10,8 +10,8 @@
 //! it. [`cells_needed`] says beforehand how many cells the code will take.
 
 use super::{Generator, base_to_x, load};
-use crate::cfg::{Alu, Operand, Statement, Width};
 use crate::predicate::{Base, Place, Value};
+use tapline_bpf::cfg::{Alu, Operand, Statement, Width};
 
 impl Generator {
     /// A = the value.
@@ -93,7 +93,7 @@ fn emit_pair(left: &Value, right: &Value, free: u8, code: &mut Vec<Statement>) -
 const FOLDED_MAX: u32 = 0x7fff_ffff;
 
 /// The place that a constant index leads to, unless their sum is taken while the filter runs.
-pub(crate) fn folded(place: Place, index: u32) -> Option<Place> {
+pub fn folded(place: Place, index: u32) -> Option<Place> {
     let offset = place.offset.checked_add(index).filter(|_| index <= FOLDED_MAX)?;
     Some(Place { offset, ..place })
 }

@@ -13,11 +13,11 @@ use tapline_packet::LinkType;
 
 use super::{Result, Scope};
 use crate::ast::{Arith, ArithOp, Protocol, Relop};
-use crate::bpf::ancillary;
-use crate::cfg::{Alu, Test as Compare, Width};
 use crate::generate::cells_needed;
 use crate::options::Handle;
 use crate::predicate::{Base, Place, Predicate, Relation, Value};
+use tapline_bpf::ancillary;
+use tapline_bpf::cfg::{Alu, Test as Compare, Width};
 use tapline_syntax::{Error, Span};
 
 /// A value, and what must hold for it to be there.

@@ -12,8 +12,8 @@ use super::arith::comparison;
 use super::layers::{Offset, equal, masked, test};
 use super::{Result, Scope, check_max};
 use crate::ast::{AtmField, AtmType, Relop};
-use crate::cfg::Width;
 use crate::predicate::Predicate;
+use tapline_bpf::cfg::Width;
 use tapline_syntax::Error;
 
 const TYPE_LANE: u32 = 1;

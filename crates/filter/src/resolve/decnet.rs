@@ -13,8 +13,8 @@ use super::layers::{equal, masked};
 use super::link::ether_type;
 use super::{Result, Scope, bad_qualifier};
 use crate::ast::{Direction, IdKind, Qualifiers};
-use crate::cfg::Width;
 use crate::predicate::Predicate;
+use tapline_bpf::cfg::Width;
 use tapline_syntax::Error;
 
 const FLAGS: &str = "DECnet padding and flags";

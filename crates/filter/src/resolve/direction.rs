@@ -17,10 +17,10 @@ use tapline_packet::LinkType;
 use super::layers::{equal, is_juniper, masked};
 use super::pflog;
 use super::{Result, Scope};
-use crate::bpf::ancillary;
-use crate::cfg::Width;
 use crate::options::Handle;
 use crate::predicate::Predicate;
+use tapline_bpf::ancillary;
+use tapline_bpf::cfg::Width;
 use tapline_syntax::Error;
 
 /// `PACKET_OUTGOING` of packet(7).

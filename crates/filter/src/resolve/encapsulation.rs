@@ -28,9 +28,9 @@ use super::proto::ip_protocol;
 use super::transport::address;
 use super::{Result, Scope, check_max};
 use crate::ast::Direction;
-use crate::bpf::ancillary;
-use crate::cfg::{Alu, Width};
 use crate::predicate::{Base, Cell, Place, Predicate, Value};
+use tapline_bpf::ancillary;
+use tapline_bpf::cfg::{Alu, Width};
 use tapline_syntax::Error;
 
 const GENEVE_PORT: u32 = 6081;

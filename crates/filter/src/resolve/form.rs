@@ -16,9 +16,9 @@ use super::state::Flow;
 use super::transport::address;
 use super::{Result, Scope};
 use crate::ast::{Expr, Form, Joint};
-use crate::cfg::Width;
 use crate::options::Handle;
 use crate::predicate::{Base, Place, Predicate, Value};
+use tapline_bpf::cfg::Width;
 use tapline_syntax::Span;
 
 impl Scope<'_> {

@@ -13,8 +13,8 @@ use super::layers::{bytes, equal, masked};
 use super::link::ether_type;
 use super::{Result, Scope, bad_qualifier};
 use crate::ast::{Direction, IdKind, Protocol, Qualifiers};
-use crate::cfg::Width;
 use crate::predicate::Predicate;
+use tapline_bpf::cfg::Width;
 use tapline_syntax::Error;
 
 impl Scope<'_> {

@@ -13,8 +13,8 @@
 use tapline_packet::LinkType;
 
 use super::{Result, Scope};
-use crate::cfg::{Test as Compare, Width};
 use crate::predicate::{Base, Cell, Field, Place, Predicate, Test};
+use tapline_bpf::cfg::{Test as Compare, Width};
 use tapline_syntax::Error;
 
 /// What libpcap writes for an offset that a link type does not have.

@@ -14,8 +14,8 @@ use super::layers::{NO_ETHERNET, NONE, at_most, bytes, equal, is_juniper, masked
 use super::transport::is;
 use super::{Result, Scope, check_max};
 use crate::ast::LlcType;
-use crate::cfg::{Alu, Test as Compare, Width};
 use crate::predicate::{Cell, Place, Predicate, Relation, Value};
+use tapline_bpf::cfg::{Alu, Test as Compare, Width};
 use tapline_syntax::Error;
 
 /// EtherTypes (IANA, ieee-802-numbers).

@@ -13,9 +13,9 @@ use tapline_packet::LinkType;
 use super::Scope;
 use super::layers::equal;
 use super::link::ether_type;
-use crate::cfg::Width;
 use crate::options::Handle;
 use crate::predicate::Predicate;
+use tapline_bpf::cfg::Width;
 
 const IPV4: u32 = 2;
 const IPV6_IN_FILES: [u32; 3] = [24, 28, 30];

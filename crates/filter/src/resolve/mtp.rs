@@ -13,8 +13,8 @@ use super::arith::comparison;
 use super::layers::{masked, test};
 use super::{Result, Scope, check_max};
 use crate::ast::{Link, Mtp2Type, Mtp3Field, Relop};
-use crate::cfg::{Test as Compare, Width};
 use crate::predicate::Predicate;
+use tapline_bpf::cfg::{Test as Compare, Width};
 use tapline_syntax::Error;
 
 const LENGTH: &str = "MTP2 length indicator";

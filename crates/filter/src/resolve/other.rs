@@ -3,8 +3,8 @@
 use super::layers::test;
 use super::{Result, Scope, check_max};
 use crate::ast::ByteOp;
-use crate::cfg::{Alu, Test as Compare, Width};
 use crate::predicate::{Field, Predicate, Relation, Test, Value};
+use tapline_bpf::cfg::{Alu, Test as Compare, Width};
 
 impl Scope<'_> {
     /// At most this long.

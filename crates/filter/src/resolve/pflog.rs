@@ -12,8 +12,8 @@ use tapline_packet::LinkType;
 use super::layers::{bytes, equal};
 use super::{Result, Scope};
 use crate::ast::PfField;
-use crate::cfg::Width;
 use crate::predicate::Predicate;
+use tapline_bpf::cfg::Width;
 use tapline_syntax::Error;
 
 /// Names end in a zero byte within 16.

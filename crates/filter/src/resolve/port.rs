@@ -11,9 +11,9 @@ use super::link::ether_type;
 use super::proto::ip_protocol;
 use super::{Result, Scope, bad_qualifier};
 use crate::ast::{Direction, Protocol, Qualifiers};
-use crate::cfg::Width;
 use crate::names::Ports;
 use crate::predicate::{Place, Predicate};
+use tapline_bpf::cfg::Width;
 use tapline_syntax::Error;
 
 /// One port or several in a row, in either order.

@@ -14,8 +14,8 @@ use tapline_packet::LinkType;
 
 use super::Scope;
 use super::layers::{any_set, equal, masked};
-use crate::cfg::{Alu, Width};
 use crate::predicate::{Base, Cell, Place, Predicate, Value};
+use tapline_bpf::cfg::{Alu, Width};
 
 impl Scope<'_> {
     /// The predicates that go before all others, and whether libpcap's optimiser would look at the whole.

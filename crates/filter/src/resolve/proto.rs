@@ -14,8 +14,8 @@ use super::link::{ether_type, nlpid, sap};
 use super::transport::is_extension;
 use super::{Result, Scope, bad_qualifier, check_max};
 use crate::ast::{IdKind, Protocol, Qualifiers};
-use crate::cfg::Width;
 use crate::predicate::{Headers, Predicate};
+use tapline_bpf::cfg::Width;
 use tapline_syntax::Error;
 
 /// IP protocol numbers (IANA, protocol-numbers).

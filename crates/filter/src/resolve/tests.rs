@@ -11,9 +11,10 @@ use std::sync::Arc;
 use frames::{arp, ether, ipv4, ipv6, llc, tcp, udp};
 use tapline_packet::{LinkType, Meta, Packet};
 
+use crate::compile;
 use crate::names::{FixedNames, Ports};
 use crate::options::{Handle, Options};
-use crate::{bpf::Program, compile};
+use tapline_bpf::Program;
 
 /// Names that tests may use.
 fn names() -> FixedNames {

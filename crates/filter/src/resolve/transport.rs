@@ -22,8 +22,8 @@ use super::layers::{Layers, any_set};
 use super::link::ether_type;
 use super::{Result, Scope};
 use crate::ast::{Expr, Form, Fragments, Kind, Primitive};
-use crate::cfg::{Alu, Test as Compare, Width};
 use crate::predicate::{Base, Cell, EXTENSIONS_MAX, Place, Predicate, Relation, Value};
+use tapline_bpf::cfg::{Alu, Test as Compare, Width};
 
 /// In the protocol's cell: a later fragment.
 const LATER: u32 = 0x100;

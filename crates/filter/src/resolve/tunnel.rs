@@ -23,8 +23,8 @@ use super::proto::ip_protocol;
 use super::transport::{Cells, is};
 use super::{Result, Scope};
 use crate::ast::{Expr, Tunnel, TunnelKind};
-use crate::cfg::{Alu, Width};
 use crate::predicate::{Base, Cell, GTP_EXTENSIONS_MAX, Place, Predicate, Value};
+use tapline_bpf::cfg::{Alu, Width};
 use tapline_syntax::Span;
 
 const IPV4_IN_IP: u32 = 4;

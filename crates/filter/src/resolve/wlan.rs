@@ -19,8 +19,8 @@ use tapline_packet::LinkType;
 use super::layers::{any_set, bytes, masked};
 use super::{Result, Scope};
 use crate::ast::{Direction, WlanField};
-use crate::cfg::Width;
 use crate::predicate::Predicate;
+use tapline_bpf::cfg::Width;
 
 const FRAME_CONTROL: &str = "802.11 frame control";
 

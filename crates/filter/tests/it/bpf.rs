@@ -5,8 +5,8 @@
 //!                                   \-> runs as testkit's slow interpreter and libpcap's run it; prints as libpcap prints it
 //! ```
 
-use tapline_filter::bpf::{Form, Insn, Program, ancillary, code::*};
-use tapline_filter::ir::{Machine, Memory, raise_program};
+use tapline_bpf::{Form, Insn, Program, ancillary, code::*};
+use tapline_ir::{Machine, Memory, raise_program};
 use tapline_packet::{Meta, Packet};
 use tapline_testkit::libpcap::{Libpcap, Oracle, RawInsn};
 use tapline_testkit::programs;

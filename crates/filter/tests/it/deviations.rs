@@ -1,6 +1,6 @@
 //! Where we do not follow libpcap 1.10: what is right, one test for each rule of `differential/rules.rs`.
 
-use tapline_filter::bpf::Program;
+use tapline_bpf::Program;
 use tapline_filter::{Handle, Options, compile};
 use tapline_packet::{LinkType, Meta, Packet};
 

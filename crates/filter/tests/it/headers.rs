@@ -9,7 +9,7 @@
 
 use std::net::IpAddr;
 
-use tapline_filter::bpf::Program;
+use tapline_bpf::Program;
 use tapline_filter::{Options, compile};
 use tapline_packet::headers::{IpVersion, Tunnel};
 use tapline_packet::{Headers, LinkType, Meta, Packet};

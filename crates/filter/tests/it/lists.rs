@@ -10,14 +10,15 @@
 
 use std::sync::Arc;
 
-use tapline_filter::bpf::{Insn, Program};
-use tapline_filter::ir::{Machine, Memory, Terminator};
-use tapline_filter::optimise::optimise_watched;
+use tapline_bpf::{Insn, Program};
 use tapline_filter::{FixedNames, Handle, Options, compile, compile_ir, values};
+use tapline_ir::optimise::optimise_watched;
+use tapline_ir::{Machine, Memory, Terminator};
 use tapline_packet::{LinkType, Meta, Packet};
 use tapline_testkit::libpcap::{Oracle, RawInsn};
 use tapline_testkit::random::Random;
 use tapline_testkit::stock::Texts;
+use tapline_testkit::volume::volume;
 
 /// Longer packets are not made: each is cut at every byte.
 const LEN_MAX: u64 = 90;
@@ -85,8 +86,7 @@ fn judge(text: &str, dlt: i32, random: &mut Random) -> Option<usize> {
     let plain = compile(text, &options(dlt, false)).ok()?;
     let raised = values(text, &options(dlt, true)).ok()?;
     raised.verify().unwrap_or_else(|fault| panic!("{text:?}: {fault}\n{raised}"));
-    let is_lookup =
-        |block: &&tapline_filter::ir::Block| matches!(block.terminator, Terminator::Switch { .. });
+    let is_lookup = |block: &&tapline_ir::Block| matches!(block.terminator, Terminator::Switch { .. });
     let lookups = raised.blocks.iter().filter(is_lookup).count();
     let mut optimised = raised.clone();
     optimise_watched(&mut optimised, |pass, ir| {
@@ -120,7 +120,7 @@ fn run_program(program: &Program, data: &[u8], wire_len: u32) -> u64 {
 
 #[test]
 fn lookups_answer_as_their_lists() {
-    let count = std::env::var("TAPLINE_LISTS").map_or(250, |text| text.parse().expect("a number"));
+    let count = volume("TAPLINE_LISTS", 60);
     let mut random = Random::new(41);
     let (mut judged, mut lookups) = (0, 0);
     while judged < count {

@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use tapline_filter::bpf::Program;
+use tapline_bpf::Program;
 use tapline_filter::{Error, FixedNames, Handle, Options, compile};
 use tapline_packet::{Meta, Packet, VlanTag};
 use tapline_testkit::expressions::Expressions;

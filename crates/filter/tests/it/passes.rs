@@ -11,11 +11,11 @@ mod graphs;
 
 use std::collections::BTreeMap;
 
-use tapline_filter::bpf::{Form, Insn, Program};
-use tapline_filter::fpl::{self, FplOptions};
-use tapline_filter::ir::{Ir, Machine, Memory, Op, raise_program};
-use tapline_filter::optimise::{PASSES, Pass};
+use tapline_bpf::{Form, Insn, Program};
 use tapline_filter::{Handle, Options, compile, compile_ir, generate, lower, parse};
+use tapline_fpl::{self as fpl, FplOptions};
+use tapline_ir::optimise::{PASSES, Pass};
+use tapline_ir::{Ir, Machine, Memory, Op, raise_program};
 use tapline_packet::{LinkType, Meta, Packet, VlanTag};
 use tapline_testkit::libpcap::{Libpcap, Oracle, RawInsn};
 use tapline_testkit::programs;
@@ -148,7 +148,7 @@ fn noise(random: &mut Random) -> Sample {
 /// The graph of a text as it was generated, after the passes up to the first of this name.
 fn before(name: &str, text: &str) -> Ir {
     let predicates = lower(&parse(text).expect(text), &Options::default()).expect(text);
-    let mut ir = tapline_filter::ir::raise(&generate(&predicates, 262_144));
+    let mut ir = tapline_ir::raise(&generate(&predicates, 262_144));
     for pass in PASSES.iter().take_while(|pass| pass.name != name) {
         (pass.run)(&mut ir);
     }

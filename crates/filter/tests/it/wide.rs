@@ -10,18 +10,19 @@
 
 use std::collections::HashMap;
 
-use tapline_filter::bpf::Program;
-use tapline_filter::ir::{
+use tapline_bpf::Program;
+use tapline_filter::{FixedNames, Handle, Options, compile};
+use tapline_ir::optimise::{PASSES, optimise_watched};
+use tapline_ir::{
     Builder, Ir, Machine, Memory, Op, Order, Place, Terminator, Test, Value, Width, raise_program,
 };
-use tapline_filter::optimise::{PASSES, optimise_watched};
-use tapline_filter::{FixedNames, Handle, Options, compile};
 use tapline_packet::{LinkType, Meta, Packet, VlanTag};
 use tapline_testkit::expressions::Expressions;
 use tapline_testkit::layers;
 use tapline_testkit::libpcap::{Oracle, RawInsn};
 use tapline_testkit::random::Random;
 use tapline_testkit::stock::Wording;
+use tapline_testkit::volume::volume;
 
 /// The passes that are judged alone here.
 const OURS: [&str; 3] = ["widen", "switch", "order"];
@@ -90,8 +91,7 @@ fn machines(programs: &[Program]) -> Vec<(String, Machine)> {
 }
 
 fn oracle(program: &Program) -> Oracle {
-    let raw =
-        |insn: &tapline_filter::bpf::Insn| RawInsn { code: insn.code, jt: insn.jt, jf: insn.jf, k: insn.k };
+    let raw = |insn: &tapline_bpf::Insn| RawInsn { code: insn.code, jt: insn.jt, jf: insn.jf, k: insn.k };
     Oracle::new(program.insns().iter().map(raw).collect())
 }
 
@@ -140,7 +140,7 @@ fn plain(dlt: i32, text: String) -> Wording {
 }
 
 fn texts(default: u64) -> u64 {
-    std::env::var("TAPLINE_WIDE_TEXTS").map_or(default, |n| n.parse().expect("a number of texts"))
+    volume("TAPLINE_WIDE_TEXTS", default / 4)
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The head of an HTTP/1 message (RFC 9112).
 
-use super::hello::Read;
+use tapline_wire::Detection;
 
 /// Requests are known by one of these at the front; the others by their line's end.
 const METHOD_MAX: usize = 20;
@@ -24,30 +24,32 @@ pub(super) struct Request<'b> {
 }
 
 /// Reads the first bytes of a stream. If no more can come, what is there of a head is read.
-pub(super) fn read(bytes: &[u8], is_last: bool) -> Read<Message<'_>> {
+pub(super) fn read(bytes: &[u8], is_last: bool) -> Detection<Message<'_>> {
     match bytes {
         [b'H', b'T', b'T', b'P', b'/', ..] => response(bytes, is_last),
-        _ if b"HTTP/".starts_with(bytes) && !is_last => Read::More,
+        _ if b"HTTP/".starts_with(bytes) && !is_last => Detection::NeedMore,
         _ => request(bytes, is_last),
     }
 }
 
-fn response(bytes: &[u8], is_last: bool) -> Read<Message<'_>> {
-    let Some(head) = bytes.first_chunk::<12>() else { return if is_last { Read::Other } else { Read::More } };
-    let [_, _, _, _, _, b'1', b'.', b'0' | b'1', b' ', digits @ ..] = head else { return Read::Other };
+fn response(bytes: &[u8], is_last: bool) -> Detection<Message<'_>> {
+    let Some(head) = bytes.first_chunk::<12>() else {
+        return if is_last { Detection::NoMatch } else { Detection::NeedMore };
+    };
+    let [_, _, _, _, _, b'1', b'.', b'0' | b'1', b' ', digits @ ..] = head else { return Detection::NoMatch };
     match std::str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()) {
-        Some(status @ 100..=999) => Read::It(Message::Response(status)),
-        _ => Read::Other,
+        Some(status @ 100..=999) => Detection::Match(Message::Response(status)),
+        _ => Detection::NoMatch,
     }
 }
 
-fn request(bytes: &[u8], is_last: bool) -> Read<Message<'_>> {
+fn request(bytes: &[u8], is_last: bool) -> Detection<Message<'_>> {
     let method = bytes.iter().take_while(|byte| byte.is_ascii_uppercase() || **byte == b'-').count();
     if method > METHOD_MAX || bytes.get(method).is_some_and(|byte| method == 0 || *byte != b' ') {
-        return Read::Other;
+        return Detection::NoMatch;
     }
     let Some(line_len) = bytes.iter().take(LINE_MAX).position(|byte| *byte == b'\n') else {
-        return if is_last || bytes.len() >= LINE_MAX { Read::Other } else { Read::More };
+        return if is_last || bytes.len() >= LINE_MAX { Detection::NoMatch } else { Detection::NeedMore };
     };
     let line = bytes[..line_len].trim_ascii_end();
     let Some(target) = line
@@ -55,7 +57,7 @@ fn request(bytes: &[u8], is_last: bool) -> Read<Message<'_>> {
         .or_else(|| line.strip_suffix(b" HTTP/1.0"))
         .and_then(|front| front.get(method + 1..))
     else {
-        return Read::Other;
+        return Detection::NoMatch;
     };
     let mut request = Request { method: &bytes[..method], target, ..Request::default() };
     let mut rest = &bytes[line_len + 1..];
@@ -63,7 +65,7 @@ fn request(bytes: &[u8], is_last: bool) -> Read<Message<'_>> {
         let line = rest[..len].trim_ascii_end();
         rest = &rest[len + 1..];
         if line.is_empty() {
-            return Read::It(Message::Request(request));
+            return Detection::Match(Message::Request(request));
         }
         let Some(colon) = line.iter().position(|byte| *byte == b':') else { continue };
         let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
@@ -73,7 +75,7 @@ fn request(bytes: &[u8], is_last: bool) -> Read<Message<'_>> {
             request.user_agent = value;
         }
     }
-    if is_last { Read::It(Message::Request(request)) } else { Read::More }
+    if is_last { Detection::Match(Message::Request(request)) } else { Detection::NeedMore }
 }
 
 #[cfg(test)]
@@ -91,15 +93,15 @@ mod tests {
             host: b"www.example.org",
             user_agent: b"curl/8",
         };
-        assert_eq!(read(HEAD, false), Read::It(Message::Request(expected)));
+        assert_eq!(read(HEAD, false), Detection::Match(Message::Request(expected)));
         for cut in 1..HEAD.len() - 4 {
-            assert_eq!(read(&HEAD[..cut], false), Read::More, "{cut}");
+            assert_eq!(read(&HEAD[..cut], false), Detection::NeedMore, "{cut}");
         }
         // Cut for good, behind the host.
-        let Read::It(Message::Request(cut)) = read(&HEAD[..60], true) else { panic!("a request") };
+        let Detection::Match(Message::Request(cut)) = read(&HEAD[..60], true) else { panic!("a request") };
         assert_eq!((cut.host, cut.user_agent), (&b"www.example.org"[..], &b""[..]));
-        assert_eq!(read(b"HTTP/1.1 404 Not Found\r\n", false), Read::It(Message::Response(404)));
-        assert_eq!(read(b"HTT", false), Read::More);
+        assert_eq!(read(b"HTTP/1.1 404 Not Found\r\n", false), Detection::Match(Message::Response(404)));
+        assert_eq!(read(b"HTT", false), Detection::NeedMore);
     }
 
     #[test]
@@ -115,8 +117,8 @@ mod tests {
             b"\x16\x03\x01",
             &long,
         ] {
-            assert_eq!(read(other, false), Read::Other, "{:?}", String::from_utf8_lossy(other));
+            assert_eq!(read(other, false), Detection::NoMatch, "{:?}", String::from_utf8_lossy(other));
         }
-        assert_eq!(read(b"GET / HT", true), Read::Other);
+        assert_eq!(read(b"GET / HT", true), Detection::NoMatch);
     }
 }

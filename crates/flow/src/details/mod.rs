@@ -10,15 +10,10 @@
 //! no room is counted, and the flow goes without.
 
 mod application;
-mod bytes;
-mod dns;
-mod dtls;
 mod gaps;
-mod hello;
 mod http;
 mod notes;
 mod pool;
-mod quic;
 mod sizes;
 mod stream;
 mod talk;

@@ -5,7 +5,7 @@
 
 use std::collections::TryReserveError;
 
-use super::quic::Id;
+use tapline_wire::quic::ConnectionId;
 
 /// The most bytes of a stream that are put together.
 pub(super) const LEN: usize = 8192;
@@ -62,7 +62,7 @@ struct Buffer {
     later: Ranges,
     owner: Option<(u32, u8)>,
     /// Of QUIC: what the keys of the packets follow from.
-    id: Id,
+    id: ConnectionId,
 }
 
 /// The buffers.
@@ -132,7 +132,7 @@ impl Buffers {
     }
 
     /// What the keys of a stream's packets follow from, if it has a buffer.
-    pub(super) fn id(&mut self, owner: (u32, u8), stream: &Stream) -> Option<&mut Id> {
+    pub(super) fn id(&mut self, owner: (u32, u8), stream: &Stream) -> Option<&mut ConnectionId> {
         self.of(owner, stream).map(|at| &mut self.all[at].id)
     }
 
@@ -152,7 +152,7 @@ impl Buffers {
 
     fn take(&mut self) -> usize {
         const EMPTY: Buffer =
-            Buffer { bytes: [0; LEN], len: 0, later: Ranges::EMPTY, owner: None, id: Id::NONE };
+            Buffer { bytes: [0; LEN], len: 0, later: Ranges::EMPTY, owner: None, id: ConnectionId::NONE };
         let at = self.hand;
         self.hand = (self.hand + 1) % BUFFERS;
         match self.all.get_mut(at) {

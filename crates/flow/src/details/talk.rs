@@ -3,13 +3,15 @@
 use std::collections::TryReserveError;
 use std::fmt::Write as _;
 
-use super::hello::{self, ClientHello, Hello, Read};
+use tapline_wire::tls::{self, ClientHello, Hello, ServerHello};
+use tapline_wire::{Detection, dns, dtls, quic};
+
 use super::http;
 use super::notes::{List, Notes};
 use super::pool::{NONE, Places, Pool};
 use super::stream::{Buffers, Stream, Verdict};
 use super::tcp::{RST, SYN, Segment};
-use super::{Application, DetailFields, Details, Look, Refused, application, dns, dtls, quic};
+use super::{Application, DetailFields, Details, Look, Refused, application};
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
@@ -111,8 +113,27 @@ enum Said {
         asked: Option<i64>,
         answer: Option<DnsAnswer>,
     },
-    Tls(Option<hello::ServerHello>),
+    Tls(Option<ServerChoice>),
     Http(Option<u16>),
+}
+
+/// What the server's hello chose.
+#[derive(Clone, Copy, Debug)]
+struct ServerChoice {
+    version: u16,
+    cipher_suite: u16,
+}
+
+impl ServerChoice {
+    /// `None` if the hello was cut before the choice.
+    fn of(hello: &ServerHello<'_>) -> Option<ServerChoice> {
+        Some(ServerChoice { version: hello.version(), cipher_suite: hello.cipher_suite? })
+    }
+}
+
+/// Whether a port is that of DNS, multicast DNS or LLMNR.
+fn is_dns_port(port: u16) -> bool {
+    matches!(port, 53 | 5353 | 5355)
 }
 
 /// What each flow has: the number of its talk once something was said that may be of interest, and until then where its streams begin.
@@ -224,9 +245,9 @@ impl Talks {
         let end = (inside.end as usize).min(look.data.len());
         let Some(payload) = look.data.get(inside.l4 as usize + UDP_HEADER..end) else { return };
         let fields = &self.fields;
-        let is_dns = (fields.dns || fields.application) && ports.iter().any(|port| dns::is_port(*port));
-        let is_hello =
-            (fields.tls || fields.application) && (dtls::is_dtls(payload) || quic::is_quic(payload));
+        let is_dns = (fields.dns || fields.application) && ports.iter().any(|port| is_dns_port(*port));
+        let is_hello = (fields.tls || fields.application)
+            && (dtls::is_handshake(payload) || quic::has_long_header(payload));
         if payload.is_empty() || !(is_dns || is_hello || self.payload > 0) {
             return;
         }
@@ -239,7 +260,7 @@ impl Talks {
         if !is_hello {
             return;
         }
-        if dtls::is_dtls(payload) {
+        if dtls::is_handshake(payload) {
             talk.application.get_or_insert(application::DTLS);
             return talk.dtls((place, side as u8), payload, *fields, notes, buffers);
         }
@@ -252,12 +273,12 @@ impl Talks {
         }
         talk.tries[side] += 1;
         let owner = (place, side as u8);
-        let mut id = buffers.id(owner, &stream).copied().unwrap_or(quic::Id::NONE);
-        quic::read(payload, &mut id, scratch, &mut |offset, piece| {
+        let mut id = buffers.id(owner, &stream).copied().unwrap_or(quic::ConnectionId::NONE);
+        quic::decrypt_initials(payload, &mut id, scratch, &mut |offset, piece| {
             // The first byte has the number 0.
             stream.begin(u32::MAX);
             buffers.add(owner, &mut stream, offset, piece, true, |bytes, is_last| {
-                talk.plain_hello(hello::read_bare(bytes, is_last), notes)
+                talk.plain_hello(Hello::from_crypto(bytes, is_last), notes)
             });
         });
         if let Some(kept) = buffers.id(owner, &stream) {
@@ -346,7 +367,7 @@ impl Talks {
             }
             Said::Tls(server) => {
                 let (version, cipher) =
-                    (server.map(|server| server.version), server.map(|server| server.cipher));
+                    (server.map(|server| server.version), server.map(|server| server.cipher_suite));
                 details.tls = fields.tls.then(|| Tls { version, cipher, ..Tls::default() });
             }
             Said::Http(status) => details.http = fields.http.then(|| Http { status, ..Http::default() }),
@@ -380,7 +401,7 @@ struct Ear<'t> {
 impl Talk {
     /// Whether TLS begins with a segment in the middle of a stream, as with STARTTLS, of which nothing else was understood: the client's hello, and then the server's.
     fn begins_tls(&self, payload: &[u8]) -> bool {
-        let kind = hello::kind(payload);
+        let kind = tls::message_type(payload);
         matches!((kind, self.said), (Some(1 | 2), Said::Nothing) | (Some(2), Said::Tls(None)))
     }
 
@@ -395,25 +416,25 @@ impl Talk {
             return Verdict::Done;
         }
         let hello = match fields.tls || fields.application {
-            true => hello::read(bytes, is_last, ear.scratch),
-            false => Read::Other,
+            true => Hello::from_stream(bytes, is_last, ear.scratch),
+            false => Detection::NoMatch,
         };
         let message = match hello {
-            Read::It(hello) => {
-                self.hello(hello, ear);
+            Detection::Match(hello) => {
+                self.hello(hello, fields, ear.notes);
                 return Verdict::Done;
             }
-            Read::More => return Verdict::More,
-            Read::Other if fields.http || fields.application => http::read(bytes, is_last),
-            Read::Other => Read::Other,
+            Detection::NeedMore => return Verdict::More,
+            Detection::NoMatch if fields.http || fields.application => http::read(bytes, is_last),
+            Detection::NoMatch => Detection::NoMatch,
         };
         match message {
-            Read::It(message) => {
+            Detection::Match(message) => {
                 self.http(message, ear);
                 Verdict::Done
             }
-            Read::More => Verdict::More,
-            Read::Other => Verdict::Done,
+            Detection::NeedMore => Verdict::More,
+            Detection::NoMatch => Verdict::Done,
         }
     }
 
@@ -440,18 +461,20 @@ impl Talk {
         if is_over {
             return;
         }
-        let Some(message) = dns::read(bytes, ear.scratch) else { return };
-        let answer = |after| DnsAnswer { code: message.code, count: message.answers, after };
+        let Some(message) = dns::Message::parse(bytes, ear.scratch) else { return };
+        let header = message.header;
+        let is_response = header.has(dns::flag::RESPONSE);
+        let answer = |after| DnsAnswer { code: header.response_code(), count: header.answers, after };
         match &mut self.said {
             Said::Dns { id, asked, answer: kept, .. } => {
-                if message.is_response && *id == message.id {
+                if is_response && *id == header.id {
                     *kept = Some(answer(asked.map(|then| ear.time.saturating_sub(then).max(0) as u64)));
                 }
             }
             said => {
                 let (asked, answer) =
-                    if message.is_response { (None, Some(answer(None))) } else { (Some(ear.time), None) };
-                *said = Said::Dns { id: message.id, kind: message.kind.unwrap_or(0), asked, answer };
+                    if is_response { (None, Some(answer(None))) } else { (Some(ear.time), None) };
+                *said = Said::Dns { id: header.id, kind: message.question_type.unwrap_or(0), asked, answer };
                 self.application = Some(application::DNS);
                 if ear.fields.dns {
                     ear.notes.add(&mut self.notes, NAME, ear.scratch);
@@ -460,7 +483,7 @@ impl Talk {
         }
     }
 
-    fn hello(&mut self, hello: Hello, ear: &mut Ear<'_>) {
+    fn hello(&mut self, hello: Hello<'_>, fields: DetailFields, notes: &mut Notes) {
         self.application = Some(application::TLS);
         let server = match self.said {
             Said::Nothing => None,
@@ -468,11 +491,11 @@ impl Talk {
             _ => return,
         };
         match hello {
-            Hello::Server(server) => self.said = Said::Tls(Some(server)),
+            Hello::Server(hello) => self.said = Said::Tls(ServerChoice::of(&hello).or(server)),
             Hello::Client(client) => {
                 self.said = Said::Tls(server);
-                if ear.fields.tls {
-                    self.client_hello(&client, ear.notes);
+                if fields.tls {
+                    self.client_hello(&client, notes);
                 }
             }
         }
@@ -491,18 +514,20 @@ impl Talk {
         if !fields.tls || stream.is_done() {
             return;
         }
-        for part in dtls::parts(payload).filter(|part| matches!(part.kind, 1 | 2)) {
+        let is_hello = |kind| matches!(kind, tls::CLIENT_HELLO | tls::SERVER_HELLO);
+        for fragment in dtls::fragments(payload).filter(|fragment| is_hello(fragment.message_type)) {
+            let (kind, len) = (fragment.message_type, fragment.message_len);
             let mut look = |talk: &mut Talk, bytes: &[u8], is_last| {
-                talk.plain_hello(hello::read_body(part.kind, part.len, bytes, is_last), notes)
+                talk.plain_hello(Hello::from_dtls(kind, len, bytes, is_last), notes)
             };
-            if part.is_whole() {
-                look(self, part.bytes, true);
+            if fragment.is_whole() {
+                look(self, fragment.bytes, true);
                 buffers.end(owner, &mut stream);
-            } else if part.number == 0
-                && let Ok(offset) = u32::try_from(part.offset)
+            } else if fragment.message_number == 0
+                && let Ok(offset) = u32::try_from(fragment.offset)
             {
                 stream.begin(u32::MAX);
-                buffers.add(owner, &mut stream, offset, part.bytes, true, |bytes, is_last| {
+                buffers.add(owner, &mut stream, offset, fragment.bytes, true, |bytes, is_last| {
                     look(self, bytes, is_last)
                 });
             }
@@ -511,31 +536,32 @@ impl Talk {
     }
 
     /// A hello that no stream carries. In QUIC only that of a client can be read.
-    fn plain_hello(&mut self, hello: Read<Hello>, notes: &mut Notes) -> Verdict {
+    fn plain_hello(&mut self, hello: Detection<Hello<'_>>, notes: &mut Notes) -> Verdict {
         match (hello, self.said) {
-            (Read::More, _) => return Verdict::More,
-            (Read::It(Hello::Client(client)), Said::Nothing | Said::Tls(Some(_))) => {
+            (Detection::NeedMore, _) => return Verdict::More,
+            (Detection::Match(Hello::Client(client)), Said::Nothing | Said::Tls(Some(_))) => {
                 if matches!(self.said, Said::Nothing) {
                     self.said = Said::Tls(None);
                 }
                 self.client_hello(&client, notes);
             }
-            (Read::It(Hello::Server(server)), Said::Nothing | Said::Tls(None)) => {
-                self.said = Said::Tls(Some(server));
+            (Detection::Match(Hello::Server(hello)), Said::Nothing | Said::Tls(None)) => {
+                self.said = Said::Tls(ServerChoice::of(&hello));
             }
             _ => {}
         }
         Verdict::Done
     }
 
-    fn client_hello(&mut self, client: &ClientHello, notes: &mut Notes) {
-        for (tag, text) in [(NAME, &client.server_name), (ALPN, &client.alpn)] {
+    fn client_hello(&mut self, client: &ClientHello<'_>, notes: &mut Notes) {
+        let alpn = client.protocols().collect::<Vec<_>>().join(&b',');
+        for (tag, text) in [(NAME, client.server_name()), (ALPN, &alpn)] {
             if !text.is_empty() {
                 notes.add(&mut self.notes, tag, &text[..text.len().min(TEXT_MAX)]);
             }
         }
-        if let Some((ja3, ja4)) = &client.prints {
-            notes.add(&mut self.notes, PRINTS, &[ja3, ja4.as_bytes()].concat());
+        if let (Some(ja3), Some(ja4)) = (client.ja3(), client.ja4()) {
+            notes.add(&mut self.notes, PRINTS, &[&ja3, ja4.as_bytes()].concat());
         }
     }
 

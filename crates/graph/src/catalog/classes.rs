@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use tapline_bpf::Program;
 use tapline_capture::Error;
 use tapline_filter::Options;
-use tapline_filter::bpf::Program;
 
 use super::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Site, Takes};
 use crate::stage::Stage;

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use tapline_capture::{Account, Balance, OutputAccount, Shared, Sink};
 
-use tapline_filter::bpf::{Insn, Program};
+use tapline_bpf::{Insn, Program};
 use tapline_packet::{LinkType, Meta, Selection, Timestamp};
 use tapline_profile::Meters;
 

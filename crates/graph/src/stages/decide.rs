@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
+use tapline_bpf::Select;
 use tapline_capture::{Error, FilterAccount};
-use tapline_filter::Select;
 use tapline_packet::{Batch, Interface, Selection};
 
 use crate::graph::Out;
@@ -129,7 +129,7 @@ mod tests {
     }
 
     /// Accepts none of these packets: they are empty.
-    fn tcp() -> tapline_filter::bpf::Program {
+    fn tcp() -> tapline_bpf::Program {
         tapline_filter::compile("tcp", &tapline_filter::Options::default()).expect("a filter")
     }
 }

@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 
+use tapline_bpf::Program;
+use tapline_bpf::Select;
 use tapline_capture::{Error, FilterAccount};
-use tapline_filter::Select;
-use tapline_filter::bpf::Program;
 use tapline_packet::{Batch, Interface, InterfaceId, Selection};
 
 use crate::graph::Out;
@@ -77,8 +77,8 @@ impl Stage for FilterStage {
 /// The program as native code, or why there is none: the interpreter goes on.
 #[cfg(feature = "jit")]
 pub fn native(program: &Program) -> Result<Arc<dyn Select>, String> {
-    let mut ir = tapline_filter::ir::raise_program(program);
-    tapline_filter::optimise::optimise(&mut ir);
+    let mut ir = tapline_ir::raise_program(program);
+    tapline_ir::optimise::optimise(&mut ir);
     let native = tapline_jit::Native::compile(&ir).map_err(|error| error.to_string())?;
     Ok(Arc::new(native))
 }
@@ -201,7 +201,7 @@ impl Filters {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use tapline_filter::bpf::Insn;
+    use tapline_bpf::Insn;
     use tapline_packet::{InterfaceId, Meta, Packet, Record};
 
     fn returning(k: u32) -> Program {

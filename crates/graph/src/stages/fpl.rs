@@ -13,11 +13,11 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value, json};
+use tapline_bpf::Select;
 use tapline_capture::Error;
-use tapline_filter::Select;
-use tapline_filter::fpl::functions::aho_corasick;
-use tapline_filter::fpl::{self, Compiled, External, FplOptions, Registry};
-use tapline_filter::ir::{Ir, Machine, Memory};
+use tapline_fpl::functions::aho_corasick;
+use tapline_fpl::{self as fpl, Compiled, External, FplOptions, Registry};
+use tapline_ir::{Ir, Machine, Memory};
 use tapline_packet::{Batch, Interface, LinkType, Packet, Selection};
 use tapline_search::Patterns;
 
@@ -121,7 +121,7 @@ impl Fpl {
         let mut ir = self.compile(own, interface.link_type)?.ir;
         // A program that uses no cell on this link type wants none.
         let memory = if ir.cells == 0 { Memory::new(0) } else { own.memory.clone() };
-        tapline_filter::optimise::optimise(&mut ir);
+        tapline_ir::optimise::optimise(&mut ir);
         let engine = engine(ir, memory);
         engines.insert(interface.link_type, Arc::clone(&engine));
         Ok(engine)

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tapline_capture::Error;
 use tapline_filter::Options;
-use tapline_filter::set::{Filter, FilterId, FilterSet, FragmentLimits, Matches, Mode, Outcome};
+use tapline_filterset::{Filter, FilterId, FilterSet, FragmentLimits, Matches, Mode, Outcome};
 use tapline_packet::{BATCH_MAX, Batch, LinkType, Meta, Record, Selection};
 
 use crate::catalog::{Arguments, Class, Kind, Make, OptionsFor, Order, Outputs, Parameter, Site, Takes};

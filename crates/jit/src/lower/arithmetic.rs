@@ -2,7 +2,7 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as clif, InstBuilder};
-use tapline_filter::ir::{Binary, Type, Value};
+use tapline_ir::{Binary, Type, Value};
 
 use super::body::Body;
 

@@ -30,7 +30,7 @@ use std::mem::offset_of;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{BlockArg, InstBuilder, Signature, Value, types};
 use cranelift_frontend::FunctionBuilder;
-use tapline_filter::ir::Memory;
+use tapline_ir::Memory;
 use tapline_packet::Record;
 
 use super::body::{Accept, Body, Surroundings};

@@ -8,9 +8,7 @@ use std::mem::offset_of;
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as clif, BlockArg, InstBuilder, StackSlotData, StackSlotKind, types};
 use cranelift_frontend::FunctionBuilder;
-use tapline_filter::ir::{
-    BlockId, Field, Ir, Op, Order, Place, Target, Terminator, Test, Type, Value, Width,
-};
+use tapline_ir::{BlockId, Field, Ir, Op, Order, Place, Target, Terminator, Test, Type, Value, Width};
 use tapline_packet::Meta;
 
 use super::{Source, c_function, constant_memory, memory};
@@ -25,7 +23,7 @@ pub(super) struct Surroundings {
     pub(super) len: clif::Value,
     /// Address of the [`Meta`].
     pub(super) meta: clif::Value,
-    /// Address of the [`Memory`](tapline_filter::ir::Memory).
+    /// Address of the [`Memory`](tapline_ir::Memory).
     pub(super) memory: clif::Value,
     /// Address of the first cell.
     pub(super) cells: clif::Value,

@@ -21,7 +21,7 @@ use cranelift_codegen::Context;
 use cranelift_codegen::ir::{AbiParam, Function, MemFlagsData, Signature, types};
 use cranelift_codegen::isa::{CallConv, TargetIsa};
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
-use tapline_filter::ir::{Ir, Op, Terminator};
+use tapline_ir::{Ir, Op, Terminator};
 
 use crate::Error;
 use crate::helper::Callee;

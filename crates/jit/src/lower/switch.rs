@@ -2,7 +2,7 @@
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self as clif, BlockArg, BlockCall, InstBuilder, JumpTableData, types};
-use tapline_filter::ir::{Case, Target, Type, Value};
+use tapline_ir::{Case, Target, Type, Value};
 
 use super::body::Body;
 use super::constant_memory;

@@ -15,7 +15,7 @@ mod hash;
 
 pub(crate) use hash::PerfectHash;
 
-use tapline_filter::ir::{Case, Search};
+use tapline_ir::{Case, Search};
 
 /// The largest table of bits: 2^20 bits are 128 KiB, as much as a second-level cache lends.
 const TABLE_SPAN_MAX: u64 = 1 << 20;
@@ -96,7 +96,7 @@ fn ranges(cases: &[Case]) -> Box<[Range]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tapline_filter::ir::{BlockId, Target};
+    use tapline_ir::{BlockId, Target};
 
     fn cases(keys: &[(u64, u32)]) -> Vec<Case> {
         keys.iter().map(|&(key, to)| Case { key, to: Target::to(BlockId(to)) }).collect()

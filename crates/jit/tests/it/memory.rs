@@ -1,7 +1,7 @@
 //! Where native code lies: never writable and executable at once, gone with its filter, and refused where the system refuses it.
 
-use tapline_filter::ir::{Ir, Memory, raise_program};
 use tapline_filter::{Options, compile};
+use tapline_ir::{Ir, Memory, raise_program};
 use tapline_jit::{Error, Native};
 use tapline_packet::{Meta, Packet};
 use tapline_testkit::own_process::is_alone;
@@ -111,7 +111,7 @@ fn refused_memory_is_an_error() {
 
 #[test]
 fn what_is_not_proved_is_refused() {
-    use tapline_filter::ir::{Builder, Op, Order, Place, Terminator, Type, Width};
+    use tapline_ir::{Builder, Op, Order, Place, Terminator, Type, Width};
     let mut builder = Builder::new();
     let entry = builder.block();
     builder.switch_to(entry);
@@ -124,7 +124,7 @@ fn what_is_not_proved_is_refused() {
 fn what_is_too_large_is_refused() {
     let mut ir = Ir::constant(1);
     (0..=tapline_jit::VALUES_MAX).for_each(|_| {
-        ir.add(tapline_filter::ir::Op::Const(0), tapline_filter::ir::Type::U32);
+        ir.add(tapline_ir::Op::Const(0), tapline_ir::Type::U32);
     });
     assert!(matches!(Native::compile(&ir), Err(Error::TooLarge { .. })));
 }

@@ -13,10 +13,10 @@ use std::time::Duration;
 
 use anyhow::Context;
 use tapline_arena::libpcap::Oracle;
-use tapline_filter::bpf;
-use tapline_filter::ebpf::{self, Hook, Register, XdpAction, emit};
-use tapline_filter::ir::{Ir, raise_program};
-use tapline_filter::optimise::optimise;
+use tapline_bpf as bpf;
+use tapline_ebpf::{self as ebpf, Hook, Register, XdpAction, emit};
+use tapline_ir::optimise::optimise;
+use tapline_ir::{Ir, raise_program};
 use tapline_sys::NetNs;
 use tapline_sys::bpf::{Insn, Program, ProgramKind, XdpLink, XdpMode};
 use tapline_sys::usage::thread_time;

@@ -104,7 +104,7 @@ pub fn run(args: &FilterArgs, runs: usize) -> anyhow::Result<()> {
 /// A filter, compiled by Tapline and by libpcap.
 pub struct Subject {
     /// The program of Tapline's compiler.
-    pub ours: tapline_filter::bpf::Program,
+    pub ours: tapline_bpf::Program,
     /// The program of libpcap's compiler; `None` without libpcap, or if it refuses the text.
     pub theirs: Option<Oracle>,
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tapline_filter::ir::{Ir, Memory, raise_program};
-use tapline_filter::optimise::optimise;
+use tapline_ir::optimise::optimise;
+use tapline_ir::{Ir, Memory, raise_program};
 use tapline_jit::Native;
 
 use super::Subject;

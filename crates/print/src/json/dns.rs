@@ -1,8 +1,10 @@
 //! DNS messages. Names are as in zone files, without escapes, with a dot at the end.
 
+use tapline_wire::dns::flag;
+use tapline_wire::dns::name::{self, Piece};
+
 use super::walk::Walk;
 use super::write::Writer;
-use crate::app::dns::name::{self, Piece};
 use crate::app::dns::tables::{self, OPERATIONS, RESPONSES, TYPES};
 use crate::bytes::{Cut, Printed, Span};
 use crate::context::lookup;
@@ -28,12 +30,12 @@ const MORE_TYPES: &[(u16, &str)] = &[
 const RECORDS_MAX: u16 = 512;
 
 const FLAGS: [(&str, u16); 6] = [
-    ("authoritative", 0x0400),
-    ("truncated", 0x0200),
-    ("recursion_desired", 0x0100),
-    ("recursion_available", 0x0080),
-    ("authentic_data", 0x0020),
-    ("checking_disabled", 0x0010),
+    ("authoritative", flag::AUTHORITATIVE),
+    ("truncated", flag::TRUNCATED),
+    ("recursion_desired", flag::RECURSION_DESIRED),
+    ("recursion_available", flag::RECURSION_AVAILABLE),
+    ("authentic_data", flag::AUTHENTIC_DATA),
+    ("checking_disabled", flag::CHECKING_DISABLED),
 ];
 
 /// One message; `multicast` has a meaning of its own for the top bit of classes (RFC 6762, 10.2).
@@ -41,7 +43,7 @@ pub(super) fn message(walk: &mut Walk, span: Span<'_>, multicast: bool) -> Print
     walk.layer("dns", |json| {
         json.number_field("id", span.u16(0)?);
         let flags = span.u16(2)?;
-        json.boolean_field("response", flags & 0x8000 != 0);
+        json.boolean_field("response", flags & flag::RESPONSE != 0);
         let (operation, code) = (flags >> 11 & 15, flags & 15);
         json.number_field("opcode", operation);
         json.text_field("opcode_name", name_of(OPERATIONS[usize::from(operation)], b"query"));
@@ -169,7 +171,7 @@ fn write_texts(json: &mut Writer, mut bytes: &[u8]) {
 /// The name at `at` as a string; where what follows it starts. A name that makes no sense ends the message.
 fn write_name(json: &mut Writer, key: &'static str, message: Span<'_>, at: usize) -> Result<usize, Cut> {
     let end = json.string_field(key, |part| {
-        name::walk(message, at, |piece| match piece {
+        name::walk(message.data, at, |piece| match piece {
             Piece::Label(label) => part.bytes(label),
             Piece::Bits { bits, .. } => part.hex(bits),
             Piece::Dot => part.bytes(b"."),

@@ -1,6 +1,10 @@
 //! What encrypted protocols say before they encrypt: TLS hellos, QUIC headers, SSH identification.
 
+use tapline_wire::quic;
+use tapline_wire::tls::{ClientHello, Hello, ServerHello};
+
 use super::walk::Walk;
+use super::write::Writer;
 use crate::app::tls;
 use crate::bytes::{Cut, Span};
 use crate::context::lookup;
@@ -8,32 +12,51 @@ use crate::context::lookup;
 /// A TLS record at the start of a segment. Whether there is one.
 pub(super) fn tls(walk: &mut Walk, span: Span<'_>) -> bool {
     let Some(record) = tls::record(span) else { return false };
-    let hello = tls::hello(&record);
     let _: Result<(), Cut> = walk.layer("tls", |json| {
-        json.text_field("content", lookup(tls::CONTENTS, record.content).unwrap_or("").as_bytes());
+        json.text_field("content", lookup(tls::CONTENTS, record.content_type).unwrap_or("").as_bytes());
         json.hex_field("record_version", record.version, 4);
         json.number_field("record_length", record.length);
-        let Some(hello) = hello else { return Ok(()) };
-        json.text_field("handshake", if hello.is_client { b"client_hello" } else { b"server_hello" });
-        json.hex_field("version", hello.version(), 4);
-        if let Some(name) = tls::version_name(hello.version()) {
-            json.text_field("version_name", name.as_bytes());
-        }
-        if !hello.server_name.is_empty() {
-            json.text_field("sni", hello.server_name);
-        }
-        if hello.protocols().next().is_some() {
-            json.array_field("alpn", |json| hello.protocols().for_each(|name| json.text(name)));
-        }
-        if hello.is_client {
-            json.array_field("versions", |json| hello.versions().for_each(|v| json.hex(v.into(), 4)));
-            json.array_field("ciphers", |json| hello.suites().for_each(|v| json.hex(v.into(), 4)));
-        } else if let Some(suite) = hello.suites().next() {
-            json.hex_field("cipher", suite, 4);
+        match record.hello() {
+            Some(Hello::Client(hello)) => client_hello(json, &hello),
+            Some(Hello::Server(hello)) => server_hello(json, &hello),
+            None => {}
         }
         Ok(())
     });
     true
+}
+
+fn client_hello(json: &mut Writer, hello: &ClientHello<'_>) {
+    json.text_field("handshake", b"client_hello");
+    version(json, hello.version());
+    if !hello.server_name().is_empty() {
+        json.text_field("sni", hello.server_name());
+    }
+    protocols(json, || hello.protocols());
+    json.array_field("versions", |json| hello.versions().for_each(|v| json.hex(v.into(), 4)));
+    json.array_field("ciphers", |json| hello.cipher_suites().for_each(|v| json.hex(v.into(), 4)));
+}
+
+fn server_hello(json: &mut Writer, hello: &ServerHello<'_>) {
+    json.text_field("handshake", b"server_hello");
+    version(json, hello.version());
+    protocols(json, || hello.protocols());
+    if let Some(suite) = hello.cipher_suite {
+        json.hex_field("cipher", suite, 4);
+    }
+}
+
+fn version(json: &mut Writer, version: u16) {
+    json.hex_field("version", version, 4);
+    if let Some(name) = tls::version_name(version) {
+        json.text_field("version_name", name.as_bytes());
+    }
+}
+
+fn protocols<'p, P: Iterator<Item = &'p [u8]>>(json: &mut Writer, names: impl Fn() -> P) {
+    if names().next().is_some() {
+        json.array_field("alpn", |json| names().for_each(|name| json.text(name)));
+    }
 }
 
 /// An SSH identification line. Whether there is one.
@@ -76,7 +99,7 @@ pub(super) fn quic(walk: &mut Walk, span: Span<'_>) {
 
 /// Version 2 (RFC 9369) numbers the types differently.
 fn packet_type(version: u32, kind: u8) -> &'static [u8] {
-    let kind = if version == 0x6b33_43cf { (kind + 3) & 3 } else { kind };
+    let kind = if version == quic::VERSION_2 { (kind + 3) & 3 } else { kind };
     match kind {
         0 => b"initial",
         1 => b"0rtt",

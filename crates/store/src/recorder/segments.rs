@@ -70,25 +70,48 @@ impl Segments {
         Ok(file)
     }
 
-    /// Begins the next segment, in a spare file or that of the oldest segment. All its slots are unused then.
+    /// Begins the next segment, in a spare file or that of the oldest segment. All its slots are unused then. Where that fails the
+    /// file stays what it was, or becomes a spare one.
     pub(super) fn next(&mut self) -> Result<Fresh, Error> {
         let number = self.numbers.back().map_or(1, |last| last + 1);
-        let (from, recycled) = match self.spares.pop() {
-            Some(spare) => (spare, None),
-            None => {
-                let Some(oldest) = self.numbers.pop_front() else { return Err(Error::Thread) };
-                self.forget_index(oldest)?;
-                (self.catalog.segment_path(oldest), Some(oldest))
-            }
+        let oldest = self.numbers.front().copied().filter(|_| self.numbers.len() > 1);
+        let (from, recycled) = match (self.spares.last(), oldest) {
+            (Some(spare), _) => (spare.clone(), None),
+            (None, Some(oldest)) => (self.catalog.segment_path(oldest), Some(oldest)),
+            // The newest segment makes no room for the next.
+            (None, None) => return Err(Error::NoSegment { path: self.catalog.root().to_owned() }),
         };
+        if let Some(oldest) = recycled {
+            self.forget_index(oldest)?;
+        }
         let path = self.catalog.segment_path(number);
         // The new number first: from then on no chunk in the file is one of this segment.
         fs::rename(&from, &path).map_err(Error::file("rename a segment to", &path))?;
-        sync_directory(&path).map_err(Error::file("rename a segment to", &path))?;
-        let file = open(&path).map_err(Error::file("open", &path))?;
-        clear(&file, 0, self.catalog.segment_len()).map_err(Error::file("write to", &path))?;
-        self.numbers.push_back(number);
-        Ok(Fresh { number, file, recycled })
+        if recycled.is_some() {
+            self.numbers.pop_front();
+        } else {
+            self.spares.pop();
+        }
+        match self.begin(&path) {
+            Ok(file) => {
+                self.numbers.push_back(number);
+                Ok(Fresh { number, file, recycled })
+            }
+            Err(error) => {
+                // Another try may have better luck with it.
+                let spare = self.spare_path(NUMBER_MAX + number);
+                let path = if fs::rename(&path, &spare).is_ok() { spare } else { path };
+                self.spares.push(path);
+                Err(error)
+            }
+        }
+    }
+
+    fn begin(&self, path: &Path) -> Result<File, Error> {
+        sync_directory(path).map_err(Error::file("rename a segment to", path))?;
+        let file = open(path).map_err(Error::file("open", path))?;
+        clear(&file, 0, self.catalog.segment_len()).map_err(Error::file("write to", path))?;
+        Ok(file)
     }
 
     /// Gives the files of old segments to new ones: those whose last packet came before `before`. Gives their numbers.
@@ -221,7 +244,8 @@ fn open_new(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).open(path)
 }
 
-/// Makes every slot from `from` on an unused one: their first and last bytes say so, what lies between is of no meaning.
+/// Makes every slot from `from` on an unused one: their first and last bytes say so, what lies between is of no meaning. The disk
+/// keeps that before a chunk is written: after a power failure no old chunk stands where nobody says that it is old.
 fn clear(file: &File, from: u64, len: u64) -> io::Result<()> {
     let block = filler(SLOT_LEN);
     let (head, tail) = (&block[..32], &block[SLOT_LEN - 4..]);
@@ -230,5 +254,5 @@ fn clear(file: &File, from: u64, len: u64) -> io::Result<()> {
         file.write_all_at(head, at)?;
         file.write_all_at(tail, at + SLOT_LEN as u64 - 4)?;
     }
-    Ok(())
+    file.sync_data()
 }

@@ -1,7 +1,7 @@
 //! The thread that writes: chunks to segments, indexes beside them.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -111,6 +111,8 @@ pub(super) struct Writing {
     /// Received and lost packets that a chunk told of which could not be written.
     untold: (u64, u64),
     is_unsynced: bool,
+    /// The segment was sealed and there was no next one yet: chunks are for that.
+    is_full: bool,
     keep_ns: Option<i64>,
     expired: Timestamp,
     progress: Arc<Progress>,
@@ -167,7 +169,9 @@ impl Writing {
         }
         let newest = segments.newest();
         let going_on = newest.map(|number| Restored::read(&segments, number, &mut builder)).transpose()?;
-        let mut at = going_on.as_ref().map_or(segment_len, |found| found.end);
+        // One in which no chunk is whole was begun when power failed, and begins again.
+        let end = |found: &Restored| if found.rows.is_empty() { 0 } else { found.end };
+        let mut at = going_on.as_ref().map_or(segment_len, end);
         let last = match going_on.as_ref().map(|found| found.last) {
             Some(last) if last.0 > 0 => last,
             _ => segments.last_chunk().unwrap_or((0, [0; 32])),
@@ -185,12 +189,14 @@ impl Writing {
                 builder.clear();
             }
         }
+        let mut recycled = None;
         let (number, file, rows, summary) = match state {
             Some(state) => state,
             None => {
                 at = 0;
-                let Fresh { number, file, .. } = segments.next()?;
-                (number, file, Vec::new(), Summary::default())
+                let fresh = segments.next()?;
+                recycled = fresh.recycled;
+                (fresh.number, fresh.file, Vec::new(), Summary::default())
             }
         };
         let log = segments.catalog().paths.log();
@@ -207,6 +213,7 @@ impl Writing {
             dropped: 0,
             untold: (0, 0),
             is_unsynced: false,
+            is_full: false,
             keep_ns: settings.keep_ns,
             expired: now,
             progress,
@@ -215,6 +222,10 @@ impl Writing {
             _lock: lock,
             segments,
         };
+        if let Some(old) = recycled {
+            add(&writing.progress.recycled, 1);
+            writing.note("recycled", old);
+        }
         writing.note("begun", number);
         add(&writing.progress.segments, 1);
         Ok(Begun { writing, segment_len, at, is_made, index: builder, spare: Builder::new(index_len) })
@@ -242,7 +253,7 @@ impl Writing {
                     self.seal(&mut index);
                     index.clear();
                     let _ = indexes.try_send(index);
-                    self.next_segment();
+                    self.is_full = !self.next_segment();
                 }
                 Job::Sync { now } => self.sync(now),
                 Job::Finish { mut index, now } => {
@@ -260,7 +271,10 @@ impl Writing {
         let packets = u64::from(head.packets);
         head.received = head.received.saturating_add(self.untold.0);
         head.lost = head.lost.saturating_add(self.untold.1);
-        let mut written = self.write(&mut buffer, &mut head, offset);
+        let mut written = match self.is_full {
+            true => Err(io::Error::other("it is full")),
+            false => self.write(&mut buffer, &mut head, offset),
+        };
         if let Err(error) = &written {
             self.progress.tell(format!(
                 "{}: {error}; the segment is left, and the recording goes on in the next",
@@ -268,11 +282,15 @@ impl Writing {
             ));
             self.note("failed", self.number);
             buffer.truncate(head.len as usize);
-            self.next_segment();
-            if offset > 0 {
+            let has_moved = self.next_segment();
+            self.is_full &= !has_moved;
+            // Where there is no next segment, the chunks of this one must not be written over.
+            if has_moved && offset > 0 {
                 self.open_segment();
             }
-            written = self.write(&mut buffer, &mut head, offset);
+            if !self.is_full {
+                written = self.write(&mut buffer, &mut head, offset);
+            }
         }
         match written {
             Ok(()) => {
@@ -291,7 +309,7 @@ impl Writing {
         if buffer.capacity() > 2 * SLOT_LEN { Vec::with_capacity(SLOT_LEN + PAGE_LEN) } else { buffer }
     }
 
-    fn write(&mut self, buffer: &mut Vec<u8>, head: &mut ChunkHead, offset: u64) -> std::io::Result<()> {
+    fn write(&mut self, buffer: &mut Vec<u8>, head: &mut ChunkHead, offset: u64) -> io::Result<()> {
         let (before, previous) = self.last;
         head.store = self.segments.catalog().id;
         head.segment = self.number;
@@ -319,7 +337,7 @@ impl Writing {
 
     /// Marks what lies between the last chunk and `offset` as gaps, none of which crosses a slot's end. There is something where
     /// chunks could not be written.
-    fn leave_gap(&mut self, offset: u64) -> std::io::Result<()> {
+    fn leave_gap(&mut self, offset: u64) -> io::Result<()> {
         let slot_len = SLOT_LEN as u64;
         // Fillers stand in the rest of a slot that has a chunk.
         let slot_end = self.end.next_multiple_of(slot_len);
@@ -354,8 +372,8 @@ impl Writing {
         self.note("sealed", self.number);
     }
 
-    /// Goes on in another file. Where that fails, writing fails too, and says so.
-    fn next_segment(&mut self) {
+    /// Goes on in another file. `false`, said, if there is none: then the segment stays.
+    fn next_segment(&mut self) -> bool {
         match self.segments.next() {
             Ok(Fresh { number, file, recycled }) => {
                 if let Some(old) = recycled {
@@ -369,8 +387,12 @@ impl Writing {
                 (self.filled, self.end) = (0, 0);
                 add(&self.progress.segments, 1);
                 self.note("begun", number);
+                true
             }
-            Err(error) => self.progress.tell(error.to_string()),
+            Err(error) => {
+                self.progress.tell(error.to_string());
+                false
+            }
         }
     }
 

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use tapline_filter::ir::{
+use tapline_ir::{
     Binary, BlockId, Builder, Field, Function, Ir, Memory, Place, Target, Terminator, Test, Type, Value,
     Variables, Width,
 };

@@ -10,7 +10,6 @@
 //! Text: `12345+ A? example.com. (29)` asks, `12345 1/0/0 A 192.0.2.1 (45)` answers; with `-v` the names of the answers,
 //! with `-vv` the question and the other sections of an answer.
 
-pub(crate) mod name;
 mod options;
 pub(crate) mod tables;
 
@@ -18,8 +17,9 @@ use crate::app::relative_time;
 use crate::bytes::{Cut, Printed, Span};
 use crate::context::{Context, lookup, put};
 use crate::text::Text;
-use name::{Fault, Piece};
 use tables::{CLASSES, OPERATIONS, RESPONSES, TYPES};
+use tapline_wire::dns::name::{self, Fault, Piece};
+use tapline_wire::dns::{HEADER_LEN, Header, flag};
 
 /// How the message travels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,53 +32,10 @@ pub(crate) enum Carrier {
     Multicast,
 }
 
-const HEADER_LEN: usize = 12;
-
-/// The fixed part of a message.
-#[derive(Clone, Copy, Debug)]
-struct Header {
-    id: u16,
-    flags: u16,
-    questions: u16,
-    answers: u16,
-    authorities: u16,
-    additionals: u16,
-}
-
-impl Header {
-    fn read(message: Span<'_>) -> Result<Header, Cut> {
-        message.need(HEADER_LEN)?;
-        Ok(Header {
-            id: message.u16(0)?,
-            flags: message.u16(2)?,
-            questions: message.u16(4)?,
-            answers: message.u16(6)?,
-            authorities: message.u16(8)?,
-            additionals: message.u16(10)?,
-        })
-    }
-
-    const fn has(self, bit: u16) -> bool {
-        self.flags & bit != 0
-    }
-
-    fn operation(self) -> &'static str {
-        OPERATIONS[usize::from(self.flags >> 11 & 15)]
-    }
-}
-
-const RESPONSE: u16 = 0x8000;
-const AUTHORITATIVE: u16 = 0x0400;
-const TRUNCATED: u16 = 0x0200;
-const RECURSION_DESIRED: u16 = 0x0100;
-const RECURSION_AVAILABLE: u16 = 0x0080;
-const AUTHENTIC: u16 = 0x0020;
-const CHECKING_DISABLED: u16 = 0x0010;
-
 /// Bits that a question leaves at zero.
 const ODD_IN_QUESTIONS: u16 = 0x06cf;
 
-const INVERSE_QUERY: u16 = 1;
+const INVERSE_QUERY: u8 = 1;
 
 /// One message.
 pub(crate) fn print(cx: &mut Context<'_>, span: Span<'_>, carrier: Carrier) -> Printed {
@@ -127,18 +84,18 @@ struct Reader<'p> {
 
 impl Reader<'_> {
     fn print(&mut self, cx: &mut Context<'_>) -> Printed {
-        let header = Header::read(self.message)?;
-        if header.has(RESPONSE) { self.response(cx, header) } else { self.request(cx, header) }
+        let header = Header::parse(self.message.data).ok_or(Cut)?;
+        if header.has(flag::RESPONSE) { self.response(cx, header) } else { self.request(cx, header) }
     }
 
     fn response(&mut self, cx: &mut Context<'_>, header: Header) -> Printed {
         cx.dec(header.id);
-        cx.text(header.operation());
+        cx.text(OPERATIONS[usize::from(header.opcode())]);
         print_response_code(cx, response_code(self.message, header));
-        cx.text(if header.has(AUTHORITATIVE) { "*" } else { "" });
-        cx.text(if header.has(RECURSION_AVAILABLE) { "" } else { "-" });
-        cx.text(if header.has(TRUNCATED) { "|" } else { "" });
-        cx.text(if header.has(AUTHENTIC) { "$" } else { "" });
+        cx.text(if header.has(flag::AUTHORITATIVE) { "*" } else { "" });
+        cx.text(if header.has(flag::RECURSION_AVAILABLE) { "" } else { "-" });
+        cx.text(if header.has(flag::TRUNCATED) { "|" } else { "" });
+        cx.text(if header.has(flag::AUTHENTIC_DATA) { "$" } else { "" });
         if header.questions != 1 {
             put!(cx, " [{}q]", header.questions);
         }
@@ -150,7 +107,7 @@ impl Reader<'_> {
                 cx.text(" q:");
                 self.question(cx)?;
             } else {
-                self.at = name::skip(self.message, self.at)? + 4;
+                self.at = skip_name(self.message, self.at)? + 4;
             }
         }
         put!(cx, " {}/{}/{}", header.answers, header.authorities, header.additionals);
@@ -160,9 +117,9 @@ impl Reader<'_> {
 
     fn request(&mut self, cx: &mut Context<'_>, header: Header) -> Printed {
         cx.dec(header.id);
-        cx.text(header.operation());
-        cx.text(if header.has(RECURSION_DESIRED) { "+" } else { "" });
-        cx.text(if header.has(CHECKING_DISABLED) { "%" } else { "" });
+        cx.text(OPERATIONS[usize::from(header.opcode())]);
+        cx.text(if header.has(flag::RECURSION_DESIRED) { "+" } else { "" });
+        cx.text(if header.has(flag::CHECKING_DISABLED) { "%" } else { "" });
         if header.has(ODD_IN_QUESTIONS) {
             put!(cx, " [b2&3={:#x}]", header.flags);
         }
@@ -202,7 +159,7 @@ impl Reader<'_> {
 
     fn question(&mut self, cx: &mut Context<'_>) -> Printed {
         let name_at = self.at;
-        let at = name::skip(self.message, name_at)?;
+        let at = skip_name(self.message, name_at)?;
         self.message.need(at + 4)?;
         cx.text(" ");
         print_type(cx, self.message.u16(at)?);
@@ -220,7 +177,7 @@ impl Reader<'_> {
         if cx.verbose() > 0 {
             cx.text(" ");
             self.at = print_name(cx, self.message, self.at)?;
-        } else if let Ok(at) = name::skip(self.message, self.at) {
+        } else if let Ok(at) = skip_name(self.message, self.at) {
             self.at = at;
         } else {
             self.at = usize::MAX;
@@ -309,7 +266,7 @@ fn print_type(cx: &mut Context<'_>, kind: u16) {
 
 /// What is unusual in the counts of a question.
 fn print_counts(cx: &mut Context<'_>, header: Header) {
-    let inverse = header.flags >> 11 & 15 == INVERSE_QUERY;
+    let inverse = header.opcode() == INVERSE_QUERY;
     let Header { questions, answers, authorities, additionals, .. } = header;
     let (usual_questions, usual_answers) = if inverse { (0, 1) } else { (1, 0) };
     let mut counts = [(answers, usual_answers, "a"), (questions, usual_questions, "q")];
@@ -337,11 +294,11 @@ fn response_code(message: Span<'_>, header: Header) -> u16 {
 fn extended_code(message: Span<'_>, header: Header) -> Result<u16, Cut> {
     let mut at = HEADER_LEN;
     for _ in 0..header.questions {
-        at = name::skip(message, at)? + 4;
+        at = skip_name(message, at)? + 4;
     }
     let before = u32::from(header.answers) + u32::from(header.authorities);
     for index in 0..before + u32::from(header.additionals) {
-        at = name::skip(message, at)?;
+        at = skip_name(message, at)?;
         if index >= before && message.u16(at)? == tables::OPT {
             return Ok(u16::from(message.u8(at + 4)?) << 4);
         }
@@ -357,9 +314,14 @@ fn print_response_code(cx: &mut Context<'_>, code: u16) {
     }
 }
 
-/// The name at `at`; where what follows it starts. A name that makes no sense ends the message as a cut does.
+/// The offset behind the name at `at`.
+fn skip_name(message: Span<'_>, at: usize) -> Result<usize, Cut> {
+    name::skip(message.data, at).ok_or(Cut)
+}
+
+/// Prints the name at `at` and returns the offset behind it. A name that makes no sense ends the message as a cut does.
 pub(crate) fn print_name(cx: &mut Context<'_>, message: Span<'_>, at: usize) -> Result<usize, Cut> {
-    let end = name::walk(message, at, |piece| match piece {
+    let end = name::walk(message.data, at, |piece| match piece {
         Piece::Label(label) => cx.visible_all(label),
         Piece::Bits { count, bits } => print_bits(cx, count, bits),
         Piece::Dot => cx.text("."),

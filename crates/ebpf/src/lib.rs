@@ -1,0 +1,260 @@
+//! eBPF: filters for the kernel, without classic BPF's limits.
+//!
+//! ```text
+//! Ir --unroll--> Ir without loops --select--> Step* --allocate--> registers and stack --lower--> Insn*, labels --assemble--> Program
+//! ```
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `insn`, `code` | instructions and their encoding |
+//! | `assemble` | labels to distances, long jumps where needed |
+//! | `text` | instructions as the kernel's tools write them |
+//! | `unroll` | loops, round by round |
+//! | `step` | instructions on variables |
+//! | `select` | blocks, branches, searches, arithmetic |
+//! | `packet`, `xdp` | packet bytes and what is known besides, for each kind of program |
+//! | `front` | what stands around a filter in front of AF_XDP sockets: the way to the socket, the count, the stop |
+//! | `notes` | what the driver knows of a packet, noted in front of it |
+//! | `allocate`, `lower` | registers for variables |
+//!
+//! Two kinds of program come out. A socket filter returns how many bytes of the packet to keep, as classic BPF does: its verdict on a
+//! packet is that of the interpreter. An XDP program returns what is to become of the packet, before the kernel's stack sees it.
+//! Loading them is not done here: this crate makes no system call.
+
+#![forbid(unsafe_code)]
+
+mod allocate;
+mod assemble;
+pub mod code;
+mod front;
+mod insn;
+mod lower;
+mod notes;
+mod packet;
+mod select;
+mod step;
+mod text;
+mod unroll;
+mod xdp;
+
+#[cfg(test)]
+mod tests;
+
+use thiserror::Error;
+
+pub use front::{Front, front};
+pub use insn::{Insn, Register};
+pub use notes::{Note, Notes};
+
+use allocate::Pool;
+use assemble::Assembler;
+use lower::Lowering;
+use step::{Operand, Step, Variable};
+use tapline_ir::Ir;
+
+/// The most instructions that a kernel takes from who may load programs (`BPF_COMPLEXITY_LIMIT_INSNS`), since 5.2.
+pub const KERNEL_INSNS_MAX: usize = 1_000_000;
+
+/// `bpf_tail_call`.
+const TAIL_CALL: i32 = 12;
+/// `bpf_redirect_map`.
+const REDIRECT_MAP: i32 = 51;
+
+/// Places in `struct __sk_buff` of linux/bpf.h, what a socket filter sees of a packet besides its bytes.
+mod sk_buff {
+    pub(super) const LEN: i16 = 0;
+    pub(super) const PKT_TYPE: i16 = 4;
+    pub(super) const VLAN_PRESENT: i16 = 20;
+    pub(super) const VLAN_TCI: i16 = 24;
+    pub(super) const VLAN_PROTO: i16 = 28;
+    pub(super) const IFINDEX: i16 = 40;
+    pub(super) const HASH: i16 = 68;
+}
+
+/// Places in `struct xdp_md` of linux/bpf.h, what an XDP program sees of a packet.
+mod xdp_md {
+    pub(super) const DATA: i16 = 0;
+    pub(super) const DATA_END: i16 = 4;
+    pub(super) const DATA_META: i16 = 8;
+    pub(super) const INGRESS_IFINDEX: i16 = 12;
+    pub(super) const RX_QUEUE_INDEX: i16 = 16;
+}
+
+/// What an XDP program does with a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XdpAction {
+    /// Throws it away.
+    Drop,
+    /// Lets the kernel's stack have it.
+    Pass,
+    /// Gives it to the socket that a map of AF_XDP sockets holds under the number of the packet's receive queue. Minimum kernel: 5.3.
+    Redirect {
+        /// The map's descriptor, in the process that loads the program.
+        map: i32,
+        /// Whether the stack gets packets of queues without a socket; else they are dropped.
+        else_pass: bool,
+    },
+}
+
+impl XdpAction {
+    /// The number that stands for dropping (`XDP_DROP`).
+    pub const DROP: u32 = 1;
+    /// The number that stands for passing (`XDP_PASS`).
+    pub const PASS: u32 = 2;
+
+    fn end(self) -> Step {
+        match self {
+            XdpAction::Drop => Step::Return(Operand::Constant(XdpAction::DROP.into())),
+            XdpAction::Pass => Step::Return(Operand::Constant(XdpAction::PASS.into())),
+            XdpAction::Redirect { map, else_pass } => {
+                let fallback = if else_pass { XdpAction::PASS } else { XdpAction::DROP };
+                Step::Redirect { map, fallback }
+            }
+        }
+    }
+}
+
+/// Where a program is to run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// At a socket (`BPF_PROG_TYPE_SOCKET_FILTER`): returns the bytes to keep.
+    SocketFilter,
+    /// At an interface, before the stack (`BPF_PROG_TYPE_XDP`): returns an action. Lengths are those of the packet's linear part, and
+    /// packets have at most 65535 bytes; a VLAN tag is in the bytes if the adapter leaves it there.
+    Xdp {
+        /// What becomes of packets that the filter accepts.
+        matched: XdpAction,
+        /// What becomes of the others.
+        unmatched: XdpAction,
+    },
+    /// Likewise, in front of AF_XDP sockets: what the filter accepts goes to them, the rest to the stack, and both are counted.
+    Front(Front),
+}
+
+/// Why a filter cannot be had as eBPF.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum EmitError {
+    /// The program has memory cells or calls functions.
+    #[error("the program keeps state or calls functions; only filters without run in the kernel")]
+    State,
+    /// The kernel's programs go forward only, and a loop has too many rounds to be written out.
+    #[error(
+        "a loop of up to {rounds} rounds is too long for the kernel; give it less to do, or run the program outside"
+    )]
+    TooManyRounds {
+        /// The most rounds of the loop.
+        rounds: u64,
+    },
+    /// An XDP program asks for what the stack finds out later.
+    #[error(
+        "the filter asks for {field}, which is not known before the kernel's stack; compile it as for a file, or run it at a socket"
+    )]
+    NotBeforeTheStack {
+        /// What it asks for.
+        field: &'static str,
+    },
+    /// More values are needed at once than fit into registers and stack.
+    #[error(
+        "the filter needs {needed} values at once beside the registers, the kernel's stack has room for 64; split it"
+    )]
+    TooManyValues {
+        /// How many.
+        needed: usize,
+    },
+    /// More instructions than the kernel takes.
+    #[error("the filter is {len} instructions long, the kernel takes at most {KERNEL_INSNS_MAX}; split it")]
+    TooLong {
+        /// How many.
+        len: usize,
+    },
+}
+
+/// A program for the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    insns: Box<[Insn]>,
+    hook: Hook,
+}
+
+impl Program {
+    /// The instructions.
+    pub fn insns(&self) -> &[Insn] {
+        &self.insns
+    }
+
+    /// Where it is to run.
+    pub fn hook(&self) -> Hook {
+        self.hook
+    }
+
+    /// The program as text, a line for each instruction, in the form of the kernel's verifier.
+    pub fn text(&self) -> String {
+        text::render(&self.insns)
+    }
+}
+
+/// The filter as a program for the kernel. It must have passed [`Ir::verify`].
+///
+/// # Errors
+/// [`EmitError`] says why there is none.
+///
+/// ```
+/// use tapline_ebpf::{Hook, emit};
+/// use tapline_ir::Ir;
+/// let program = emit(&Ir::constant(96), Hook::SocketFilter)?;
+/// assert_eq!(program.text(), "   0: (b4) w0 = 96\n   1: (95) exit\n");
+/// # Ok::<(), tapline_ebpf::EmitError>(())
+/// ```
+pub fn emit(ir: &Ir, hook: Hook) -> Result<Program, EmitError> {
+    if ir.has_state() {
+        return Err(EmitError::State);
+    }
+    let unrolled = if ir.loops.is_empty() { None } else { Some(unroll::unroll(ir)?) };
+    let selected = select::select(unrolled.as_ref().unwrap_or(ir), &hook)?;
+    let steps = step::reachable(selected.steps, selected.labels);
+    let has_context = steps.iter().any(needs_context);
+    let is_xdp = !matches!(hook, Hook::SocketFilter);
+    let pool = pool(is_xdp, has_context);
+    let homes = allocate::allocate(&steps, selected.variables, pool)
+        .map_err(|needed| EmitError::TooManyValues { needed })?;
+    let mut lowering = Lowering { assembler: Assembler::default(), homes };
+    if let Hook::Front(front) = hook {
+        lowering.heed_stop(&front);
+    }
+    lowering.prologue(has_context, is_xdp && steps.iter().any(needs_packet));
+    steps.iter().for_each(|step| lowering.step(step));
+    let insns = lowering.assembler.finish().ok_or(EmitError::TooLong { len: usize::MAX })?;
+    if insns.len() > KERNEL_INSNS_MAX {
+        return Err(EmitError::TooLong { len: insns.len() });
+    }
+    Ok(Program { insns: insns.into_boxed_slice(), hook })
+}
+
+/// A program of six instructions that goes on with the program under number 0 of a map of programs, and returns 0 where there is none.
+///
+/// Sockets are charged for the length of the program that is attached to them; this one stands for one of any length.
+pub fn trampoline(map: i32) -> Program {
+    let mut insns = Insn::set_map(insn::R2, map).to_vec();
+    insns.extend([Insn::set(insn::R3, 0), Insn::call(TAIL_CALL), Insn::set(insn::R0, 0), Insn::EXIT]);
+    Program { insns: insns.into_boxed_slice(), hook: Hook::SocketFilter }
+}
+
+fn pool(is_xdp: bool, has_context: bool) -> Pool {
+    match (is_xdp, has_context) {
+        // Nothing is lost in XDP: no helper is called but at the end.
+        (true, true) => Pool { lost: &[], kept: &[2, 3, 4, 5, 9] },
+        (true, false) => Pool { lost: &[], kept: &[2, 3, 4, 5, 6, 9] },
+        (false, _) => Pool { lost: &[2, 3, 4, 5], kept: &[7, 8, 9] },
+    }
+}
+
+fn needs_context(step: &Step) -> bool {
+    matches!(step, Step::Packet { .. } | Step::Context { .. } | Step::Redirect { .. } | Step::Leave { .. })
+}
+
+fn needs_packet(step: &Step) -> bool {
+    let mut found = false;
+    step.for_each_read(|variable| found |= matches!(variable, Variable::Data | Variable::DataEnd));
+    found
+}

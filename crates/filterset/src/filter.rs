@@ -1,0 +1,456 @@
+//! A filter made ready for a set.
+//!
+//! ```text
+//! text --parse, lower--> Predicates --disjuncts.rs--> alternatives --> keys of a layout, and what to check of candidates
+//!                            |
+//!                            +--compile--> Program, only if some packet needs it
+//! ```
+//!
+//! A filter that accepts most packets has alternatives that most packets meet in part, as `not port 22` does: to ask them all takes longer than its program. Such
+//! a one keeps what they have in common, and runs the program (`broad.rs`).
+//!
+//! An alternative becomes entries of a hash table: one for each combination of the numbers that its parts may be, as long as these
+//! are few. What is no number (ranges, `not`) and what would be too many is checked on the packets that the lookup finds.
+
+use std::sync::Arc;
+
+use tapline_packet::Packet;
+
+use super::broad;
+use super::condition::Condition;
+use super::disjunct::{Conjunction, Literal, common, disjuncts, literal};
+use super::field::Part;
+use super::layout::{Layout, WORDS_MAX};
+use super::needs::Needs;
+use tapline_bpf::Program;
+use tapline_bpf::cfg::Test as Compare;
+use tapline_filter::Options;
+use tapline_filter::predicate::{Predicate, Test};
+use tapline_syntax::Error;
+
+/// Entries that one alternative may become.
+const KEYS_MAX: usize = 1024;
+
+/// So many alternatives with something to check are asked of packets that meet them in part.
+const ASKED_MAX: usize = 2;
+
+/// From so many numbers on that lie close together, a set is a bitmap.
+const BITMAP_MIN: usize = 8;
+
+/// Bits of the largest bitmap: all ports.
+const BITMAP_BITS_MAX: u32 = 1 << 16;
+
+/// A program that decides over a packet by itself: [`Program`] in the interpreter, or native code made from one.
+pub trait Accept: Send + Sync {
+    /// Whether it accepts the packet; the verdict must be the program's.
+    fn accepts(&self, packet: Packet<'_>) -> bool;
+}
+
+impl Accept for Program {
+    fn accepts(&self, packet: Packet<'_>) -> bool {
+        self.run(packet) != 0
+    }
+}
+
+/// Makes a program ready to run.
+pub type Backend<'a> = &'a dyn Fn(Program) -> Arc<dyn Accept>;
+
+/// A filter made ready for a [`FilterSet`](super::FilterSet). Cheap to share: put it in an [`Arc`].
+pub struct Filter {
+    pub(super) alternatives: Box<[Alternative]>,
+    constants: Box<[Constant]>,
+    /// What is asked otherwise than by equality, wherever it stands.
+    asked_otherwise: Arc<[Part]>,
+    /// The filter's own program, for packets and questions that the alternatives do not settle.
+    pub(super) program: Option<Arc<dyn Accept>>,
+}
+
+/// A number that a filter compares a part of the packet with, and that can be exchanged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Constant {
+    /// What the part is called: `source port`, `EtherType`.
+    pub name: &'static str,
+    /// The number.
+    pub value: u32,
+    /// The bits of the part that it is compared with; no others may be set in it.
+    pub mask: u32,
+    part: Part,
+}
+
+/// Why constants cannot be exchanged in place. Compile the new text instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum NotInPlace {
+    /// There are fewer constants.
+    #[error("there is no constant {0}; `constants` lists them")]
+    NoSuchConstant(usize),
+    /// The number has bits that the part has not.
+    #[error("the new value of constant {0} has bits that its field does not have")]
+    TooLarge(usize),
+    /// Two numbers of one field were equal and would no longer be, or the reverse; or a range or a mask looks at the field too.
+    #[error("other tests of the field of constant {0} would change with it: compile the new text")]
+    Entangled(usize),
+    /// Some packets are decided by the filter's own program, which holds the old constants.
+    #[error("the filter has a program of its own, which holds the old constants: compile the new text")]
+    OwnProgram,
+}
+
+/// One way to accept a packet.
+pub(super) struct Alternative {
+    conditions: Conjunction,
+    pub(super) layout: Arc<Layout>,
+    /// The keys one after the other, each of the layout's words.
+    pub(super) keys: Box<[u64]>,
+    /// What a packet with such a key must fulfil besides.
+    pub(super) check: Option<Check>,
+    needs: Needs,
+}
+
+/// What is left to ask of a packet that has the key.
+#[derive(Clone)]
+pub(super) struct Check {
+    rest: Box<[(Part, Numbers)]>,
+    /// `None`: the key's bytes are all that is needed.
+    needs: Option<Needs>,
+}
+
+/// The least and the greatest number.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    low: u32,
+    high: u32,
+}
+
+impl Bounds {
+    #[inline(always)]
+    pub(super) fn hold(self, value: u32) -> bool {
+        self.low <= value && value <= self.high
+    }
+}
+
+/// A set of numbers, ready to be asked.
+#[derive(Clone, Debug)]
+enum Numbers {
+    Listed(Condition),
+    Bitmap { low: u32, bits: Box<[u64]> },
+}
+
+impl Filter {
+    /// Compiles a text. Where a program is needed the interpreter runs it.
+    ///
+    /// # Errors
+    /// What [`compile`](tapline_filter::compile) says of the text.
+    pub fn compile(text: &str, options: &Options) -> Result<Filter, Error> {
+        Filter::compile_with(text, options, &|program| Arc::new(program))
+    }
+
+    /// Compiles a text. Where a program is needed `backend` makes it ready.
+    ///
+    /// # Errors
+    /// What [`compile`](tapline_filter::compile) says of the text.
+    pub fn compile_with(text: &str, options: &Options, backend: Backend<'_>) -> Result<Filter, Error> {
+        let predicates = tapline_filter::lower(&tapline_filter::parse(text)?, options)?;
+        let made = |one: Conjunction| {
+            let needs = Needs::of(&predicates.root, &one);
+            Alternative::new(one, needs)
+        };
+        let mut alternatives: Box<[Alternative]> =
+            disjuncts(&predicates.root, true).into_iter().map(made).collect();
+        // Where keys alone decide the filter is not one that rejects every packet, and nothing is left for a program.
+        let settled = alternatives.iter().all(|one| one.check.is_none())
+            && alternatives.iter().any(|one| one.keys().next().is_some());
+        let program = if settled { None } else { Some(tapline_filter::compile(text, options)?) };
+        let open = alternatives.iter().filter(|one| one.check.is_some()).count();
+        if open > ASKED_MAX && program.as_ref().is_some_and(broad::is_broad) {
+            let all: Vec<Conjunction> = alternatives.iter().map(|one| one.conditions.clone()).collect();
+            alternatives = Box::new([made(common(&all))]);
+        }
+        let needed = alternatives.iter().any(Alternative::may_need_program);
+        let (mut constants, mut asked_otherwise) = (Vec::new(), Vec::new());
+        collect(&predicates.root, &mut constants, &mut asked_otherwise);
+        Ok(Filter {
+            alternatives,
+            constants: constants.into_boxed_slice(),
+            asked_otherwise: asked_otherwise.into(),
+            program: program.filter(|_| needed).map(backend),
+        })
+    }
+
+    /// A filter that a program alone decides, such as one that an application brings along. It is run on every packet: nothing of it can be shared.
+    pub fn of_program(program: Arc<dyn Accept>) -> Filter {
+        let needs = Needs { open: true, ..Needs::default() };
+        let alternatives = Box::new([Alternative::new(Conjunction::default(), needs)]);
+        let (constants, asked_otherwise) = (Box::default(), Arc::new([]));
+        Filter { alternatives, constants, asked_otherwise, program: Some(program) }
+    }
+
+    /// A filter of one alternative, all of whose parts must be captured.
+    pub(super) fn of(conditions: Conjunction, names: impl Fn(Part) -> &'static str) -> Filter {
+        let constants = conditions.parts.iter().filter_map(|(part, condition)| {
+            let value = *condition.among.as_ref()?.first()?;
+            Some(Constant { name: names(*part), value, mask: part.mask, part: *part })
+        });
+        let constants = constants.collect();
+        let needs = Needs::of_parts(conditions.parts.iter().map(|(part, _)| *part));
+        let alternatives = Box::new([Alternative::new(conditions, needs)]);
+        Filter { alternatives, constants, asked_otherwise: Arc::new([]), program: None }
+    }
+
+    /// The numbers that parts of the packet are compared with, in the order of the text. A word may stand for several: `host`
+    /// compares source and destination, and those of ARP.
+    pub fn constants(&self) -> &[Constant] {
+        &self.constants
+    }
+
+    /// Whether some packets are decided by a program of the filter's own: for what cannot be merged, and for packets that
+    /// were cut off too early.
+    pub fn has_program(&self) -> bool {
+        self.program.is_some()
+    }
+
+    /// The same filter with other numbers: constants by their index, and what they become. Takes microseconds, no compiling.
+    ///
+    /// # Errors
+    /// [`NotInPlace`] if the result might not be what the changed text says; the filter is as it was.
+    pub fn with(&self, changes: &[(usize, u32)]) -> Result<Filter, NotInPlace> {
+        if self.program.is_some() {
+            return Err(NotInPlace::OwnProgram);
+        }
+        let mut constants = self.constants.clone();
+        for (index, value) in changes {
+            let constant = constants.get_mut(*index).ok_or(NotInPlace::NoSuchConstant(*index))?;
+            if value & !constant.mask != 0 {
+                return Err(NotInPlace::TooLarge(*index));
+            }
+            constant.value = *value;
+        }
+        for (index, _) in changes {
+            self.check_entangled(&constants, *index)?;
+        }
+        let changed = |part: Part, value: u32| {
+            let at = self.constants.iter().position(|old| old.part == part && old.value == value);
+            at.map_or(value, |at| constants[at].value)
+        };
+        let alternatives = self.alternatives.iter().map(|one| one.with(&changed)).collect();
+        let asked_otherwise = Arc::clone(&self.asked_otherwise);
+        Ok(Filter { alternatives, constants, asked_otherwise, program: None })
+    }
+
+    /// Numbers of one field are equal after the change where they were before, and only there; and nothing else asks for the
+    /// field.
+    fn check_entangled(&self, changed: &[Constant], index: usize) -> Result<(), NotInPlace> {
+        let part = changed[index].part;
+        let pairs = || self.constants.iter().zip(changed).filter(|(old, _)| old.part.same_bytes(part));
+        let first = (&self.constants[index], &changed[index]);
+        let alike = |(old, new): (&Constant, &Constant)| {
+            old.part == part && (old.value == first.0.value) == (new.value == first.1.value)
+        };
+        let otherwise = self.asked_otherwise.iter().any(|own| own.same_bytes(part));
+        if otherwise || !pairs().all(alike) {
+            return Err(NotInPlace::Entangled(index));
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Filter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Filter")
+            .field("alternatives", &self.alternatives.len())
+            .field("constants", &self.constants)
+            .field("has_program", &self.has_program())
+            .finish()
+    }
+}
+
+impl Alternative {
+    fn new(conditions: Conjunction, needs: Needs) -> Alternative {
+        let (layout, in_key) = choose(&conditions);
+        let rest = conditions.parts.iter().filter(|(part, _)| !in_key.contains(part));
+        let rest: Box<[(Part, Numbers)]> =
+            rest.map(|(part, condition)| (*part, Numbers::new(condition))).collect();
+        let covered = Needs::of_parts(conditions.parts.iter().map(|(part, _)| *part));
+        let left = (!needs.implied_by(&covered)).then(|| needs.clone());
+        let check = (!rest.is_empty() || left.is_some()).then_some(Check { rest, needs: left });
+        let keys = keys(&layout, &in_key, &conditions);
+        Alternative { conditions, layout: Arc::new(layout), keys, check, needs }
+    }
+
+    /// The numbers that a part must be one of, for each such part.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = (Part, &[u32])> {
+        self.conditions
+            .parts
+            .iter()
+            .filter_map(|(part, condition)| Some((*part, condition.among.as_deref()?)))
+    }
+
+    /// The keys.
+    pub(super) fn keys(&self) -> impl Iterator<Item = &[u64]> {
+        let words = self.layout.words();
+        // A layout of no bits has one key, of no words.
+        let count = self.keys.len().checked_div(words).unwrap_or(1);
+        (0..count).map(move |at| &self.keys[at * words..][..words])
+    }
+
+    /// What is left to ask of a packet that has one of the keys, if it is nothing but whether a part is in a range.
+    pub(super) fn bounds(&self) -> Option<(Part, Bounds)> {
+        let Check { rest, needs: None } = self.check.as_ref()? else { return None };
+        let [(part, Numbers::Listed(Condition { among: None, without, low, high }))] = &**rest else {
+            return None;
+        };
+        without.is_empty().then_some((*part, Bounds { low: *low, high: *high }))
+    }
+
+    fn may_need_program(&self) -> bool {
+        self.check.as_ref().is_some_and(|check| check.needs.is_some())
+    }
+
+    /// Whether the filter accepts a packet that has one of the keys.
+    pub(super) fn accepts(&self, packet: Packet<'_>, program: Option<&dyn Accept>) -> bool {
+        let Some(check) = &self.check else { return true };
+        let holds =
+            |(part, numbers): &(Part, Numbers)| part.read(packet).is_some_and(|value| numbers.holds(value));
+        check.rest.iter().all(holds) && settled(check.needs.as_ref(), packet, program)
+    }
+
+    /// Whether the filter accepts a packet of which nothing is known.
+    pub(super) fn accepts_unseen(&self, packet: Packet<'_>, program: Option<&dyn Accept>) -> bool {
+        let holds = |(part, condition): &(Part, Condition)| {
+            part.read(packet).is_some_and(|value| condition.holds(value))
+        };
+        let needs = self.check.as_ref().and_then(|check| check.needs.as_ref());
+        self.conditions.parts.iter().all(holds) && settled(needs, packet, program)
+    }
+
+    fn with(&self, changed: &impl Fn(Part, u32) -> u32) -> Alternative {
+        let mut conditions = self.conditions.clone();
+        for (part, condition) in &mut conditions.parts {
+            for numbers in condition.among.iter_mut().chain([&mut condition.without]) {
+                numbers.iter_mut().for_each(|number| *number = changed(*part, *number));
+                numbers.sort_unstable();
+            }
+        }
+        if self.check.is_some() {
+            return Alternative::new(conditions, self.needs.clone());
+        }
+        // The parts are the same, so the layout is too.
+        let in_key: Vec<Part> = conditions.parts.iter().map(|(part, _)| *part).collect();
+        let keys = keys(&self.layout, &in_key, &conditions);
+        Alternative {
+            conditions,
+            layout: Arc::clone(&self.layout),
+            keys,
+            check: None,
+            needs: self.needs.clone(),
+        }
+    }
+}
+
+/// Where bytes are missing or a question is open, the program decides; without one nothing is open.
+fn settled(needs: Option<&Needs>, packet: Packet<'_>, program: Option<&dyn Accept>) -> bool {
+    match (needs, program) {
+        (Some(needs), Some(program)) => needs.met_by(packet) || program.accepts(packet),
+        (Some(needs), None) => needs.met_by(packet),
+        (None, _) => true,
+    }
+}
+
+/// The parts that go into the key: those with few numbers first, as long as keys stay few and short.
+fn choose(conditions: &Conjunction) -> (Layout, Vec<Part>) {
+    let mut counted: Vec<(usize, Part)> = conditions
+        .parts
+        .iter()
+        .filter_map(|(part, condition)| Some((condition.among.as_ref()?.len(), *part)))
+        .collect();
+    counted.sort_by_key(|(count, _)| *count);
+    let mut keys = 1;
+    let within = |(count, part): &(usize, Part)| {
+        keys *= count;
+        (keys <= KEYS_MAX).then_some(*part)
+    };
+    let mut parts: Vec<Part> = counted.iter().map_while(within).collect();
+    parts.sort_unstable();
+    loop {
+        if let Some(layout) = Layout::new(&parts) {
+            return (layout, parts);
+        }
+        parts.pop();
+    }
+}
+
+/// Every combination of the numbers of `parts`.
+fn keys(layout: &Layout, parts: &[Part], conditions: &Conjunction) -> Box<[u64]> {
+    let numbers: Vec<(Part, &[u32])> = conditions
+        .parts
+        .iter()
+        .filter(|(part, _)| parts.contains(part))
+        .map(|(part, condition)| (*part, condition.among.as_deref().unwrap_or(&[])))
+        .collect();
+    let count = numbers.iter().map(|(_, numbers)| numbers.len()).product();
+    let mut keys = Vec::with_capacity(count * layout.words());
+    let mut values: Vec<(Part, u32)> = Vec::with_capacity(numbers.len());
+    for combination in 0..count {
+        let mut rest = combination;
+        values.clear();
+        for (part, numbers) in &numbers {
+            values.push((*part, numbers[rest % numbers.len()]));
+            rest /= numbers.len();
+        }
+        if let Some(key) = layout.key(&values) {
+            let key: [u64; WORDS_MAX] = key;
+            keys.extend_from_slice(&key[..layout.words()]);
+        }
+    }
+    keys.into_boxed_slice()
+}
+
+impl Numbers {
+    fn new(condition: &Condition) -> Numbers {
+        let Some([low, .., high]) = condition.among.as_deref() else {
+            return Numbers::Listed(condition.clone());
+        };
+        let numbers = condition.among.as_deref().unwrap_or(&[]);
+        if numbers.len() < BITMAP_MIN || high - low >= BITMAP_BITS_MAX {
+            return Numbers::Listed(condition.clone());
+        }
+        let mut bits = vec![0_u64; ((high - low) / 64 + 1) as usize];
+        numbers.iter().for_each(|n| bits[((n - low) / 64) as usize] |= 1 << ((n - low) % 64));
+        Numbers::Bitmap { low: *low, bits: bits.into_boxed_slice() }
+    }
+
+    #[inline]
+    fn holds(&self, value: u32) -> bool {
+        match self {
+            Numbers::Listed(condition) => condition.holds(value),
+            Numbers::Bitmap { low, bits } => {
+                let distance = value.wrapping_sub(*low);
+                bits.get((distance / 64) as usize).is_some_and(|word| word >> (distance % 64) & 1 != 0)
+            }
+        }
+    }
+}
+
+/// The numbers that fields are compared with for equality, each once, in the order of the text; and what else is asked of fields.
+fn collect(predicate: &Predicate, constants: &mut Vec<Constant>, otherwise: &mut Vec<Part>) {
+    match predicate {
+        Predicate::Not(inner) => collect(inner, constants, otherwise),
+        Predicate::Chain(first, rest) => {
+            collect(first, constants, otherwise);
+            rest.iter().for_each(|(_, part)| collect(part, constants, otherwise));
+        }
+        Predicate::Test(test) if test.compare == Compare::Equal => {
+            constants.extend(constant(test).filter(|new| !constants.contains(new)));
+        }
+        other => {
+            if let Literal::Part(part, _) = literal(other, true) {
+                otherwise.push(part);
+            }
+        }
+    }
+}
+
+fn constant(test: &Test) -> Option<Constant> {
+    let part = Part::of(test.field, test.mask)?;
+    let Test { name, value, .. } = *test;
+    (value & !part.mask == 0).then_some(Constant { name, value, mask: part.mask, part })
+}

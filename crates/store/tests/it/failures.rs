@@ -1,0 +1,144 @@
+//! Disks that fail: calls give EIO and ENOSPC, writes are cut short, by chance.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use tapline_packet::Timestamp;
+use tapline_store::{Catalog, Error, Finding, Losses, Recorder, RecorderSettings, Window, verify};
+
+use super::disk::Shim;
+use super::faults;
+use super::packets::{all, assert_keys_find_all, at_ms, find, interfaces, record};
+use super::recording::{LOST_OF, Recording, Told, settings};
+
+/// More segments than failures take out.
+const SEGMENTS: u64 = 24;
+
+#[test]
+fn what_a_failing_disk_loses_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(shim) = Shim::build(folder.path(), "what_a_failing_disk_loses_is_counted") else { return };
+    let (mut lost, mut left) = (0, 0);
+    for seed in 0..faults(8) {
+        // Some disks fail once in a while, some for good.
+        let share = [5, 30, 200, 1000][seed as usize % 4];
+        let root = folder.path().join("root");
+        fs::create_dir(&root).unwrap();
+        let recording = Recording {
+            store: root.join("store"),
+            progress: folder.path().join("progress"),
+            numbers: 0..6000,
+            batch: 40,
+            segments: SEGMENTS,
+            failing: Some(folder.path().join("failing")),
+            is_finished: true,
+        };
+        let mut command = recording.command();
+        shim.fail(&mut command, &root, seed, share, &folder.path().join("failing"));
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        let context = format!("seed {seed}, {share} of 1,000 calls fail:\n{said}");
+        assert!(output.status.success(), "{context}");
+        let told = recording.told();
+        check(&recording.store, &told, &context);
+        lost += told.lost;
+        left += said.matches("the segment is left").count();
+        fs::remove_dir_all(&root).unwrap();
+        fs::remove_file(&recording.progress).unwrap();
+    }
+    eprintln!("{lost} packets were lost and counted; {left} segments were left");
+    assert!(lost > 0 && left > 0);
+}
+
+fn check(store: &Path, told: &Told, context: &str) {
+    assert!(told.is_over && told.written + told.lost == told.handed, "{told:?}\n{context}");
+    if told.recycled > 0 {
+        return;
+    }
+    let found = find(store, Window::ALL, "");
+    assert_eq!(found.numbers.len() as u64, told.written, "{:?}\n{context}", found.account);
+    assert!(found.numbers.iter().is_sorted_by(|one, next| one < next), "{context}");
+    // The disk was well again at the end, so that all is told.
+    assert_eq!(found.account.lost, told.handed / LOST_OF + told.lost, "{:?}\n{context}", found.account);
+    assert_keys_find_all(store, &found.numbers, [0, 1500, 3000, 4499, 5999]);
+    let findings = verify(&Catalog::open(store).unwrap(), &mut |_, _| true).unwrap().findings;
+    let is_true = |finding: &Finding| !matches!(finding, Finding::Broken { .. } | Finding::Unreadable { .. });
+    assert!(findings.iter().all(is_true), "{findings:?}\n{context}");
+    let time = at_ms(10_000_000);
+    let mut recorder = Recorder::open(store, settings(SEGMENTS), &interfaces(), time).unwrap();
+    record(&mut recorder, 1_000_000..1_000_100, time, time);
+    recorder.finish(&[], Losses::default(), time).unwrap();
+    if recorder.totals().recycled == 0 {
+        assert_eq!(all(store).len(), found.numbers.len() + 100, "{:?}\n{context}", recorder.news());
+    }
+}
+
+/// A file system of its own, of a size that is known.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(at: &Path, kib: u64, test: &str) -> Option<SmallDisk> {
+        fs::create_dir(at).unwrap();
+        let size = format!("size={kib}k");
+        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "none"]).arg(at).output();
+        if mount.is_ok_and(|output| output.status.success()) {
+            return Some(SmallDisk(at.to_owned()));
+        }
+        eprintln!("skipped: {test}: no file system can be mounted here (root may)");
+        None
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+fn open(store: &Path, segments: u64) -> Result<Recorder, Error> {
+    let settings = RecorderSettings { size: segments * (4 << 20), ..settings(2) };
+    Recorder::open(store, settings, &interfaces(), Timestamp::EPOCH)
+}
+
+#[test]
+fn a_store_that_does_not_fit_is_not_made() {
+    let folder = tempfile::tempdir().unwrap();
+    let test = "a_store_that_does_not_fit_is_not_made";
+    let Some(disk) = SmallDisk::mount(&folder.path().join("disk"), 20 << 10, test) else { return };
+    let store = disk.0.join("store");
+    assert!(matches!(open(&store, 8), Err(Error::NoRoom { .. })));
+    assert!(!store.exists());
+    assert!(open(&store, 2).is_ok());
+    // Nor does it grow beyond the disk, and what there is stays whole.
+    assert!(matches!(open(&store, 8), Err(Error::NoRoom { .. })));
+    let mut recorder = open(&store, 2).unwrap();
+    record(&mut recorder, 0..100, at_ms(0), at_ms(0));
+    recorder.finish(&[], Losses::default(), at_ms(0)).unwrap();
+    assert_eq!(all(&store), (0..100).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_full_disk_stops_no_recording() {
+    let folder = tempfile::tempdir().unwrap();
+    let test = "a_full_disk_stops_no_recording";
+    let Some(disk) = SmallDisk::mount(&folder.path().join("disk"), 20 << 10, test) else { return };
+    let store = disk.0.join("store");
+    let mut recorder = open(&store, 4).unwrap();
+    // Somebody else takes all that is left.
+    let free = tapline_sys::disk::space(&disk.0).unwrap().free;
+    let others = fs::File::create(disk.0.join("others")).unwrap();
+    tapline_sys::disk::reserve(&others, free).unwrap();
+    let packets = 0..40_000;
+    for first in packets.clone().step_by(100) {
+        record(&mut recorder, first..first + 100, at_ms(first as i64), at_ms(first as i64));
+    }
+    recorder.finish(&[], Losses::default(), at_ms(50_000)).unwrap();
+    let totals = recorder.totals();
+    assert_eq!((totals.written, totals.lost), (40_000, 0), "{:?}", recorder.news());
+    assert!(totals.recycled > 0);
+    let found = all(&store);
+    assert_eq!(found, (found[0]..40_000).collect::<Vec<_>>());
+    assert!(found.len() > 10_000);
+    assert_keys_find_all(&store, &found, [found[0] + 50, 39_999]);
+}

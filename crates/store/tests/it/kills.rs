@@ -1,0 +1,74 @@
+//! Recorders that are killed at any moment: what they told to be written is found, once, by the next as by a scan.
+
+use std::fs;
+use std::thread::sleep;
+use std::time::Duration;
+
+use tapline_store::{Catalog, Finding, verify};
+use tapline_testkit::random::Random;
+
+use super::faults;
+use super::packets::{all, assert_keys_find_all};
+use super::recording::Recording;
+
+/// Many more packets than a recording comes to before it is killed.
+const MANY: u64 = 10_000_000;
+
+#[test]
+fn a_killed_recorder_keeps_what_it_wrote() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let kills = faults(8);
+    let mut random = Random::new(std::process::id().into());
+    let (mut torn, mut found_in_all) = (0, 0);
+    for kill in 0..kills {
+        let progress = folder.path().join("progress");
+        let first = kill * MANY;
+        let recording = Recording {
+            store: store.clone(),
+            progress: progress.clone(),
+            numbers: first..first + MANY,
+            batch: 1 + random.below(200),
+            segments: 6,
+            failing: None,
+            is_finished: true,
+        };
+        let before = if kill == 0 { Vec::new() } else { all(&store) };
+        let mut child = recording.start();
+        // Now and then before it has opened the store.
+        if !random.one_of(1, 10) {
+            while recording.told().handed == 0 && child.try_wait().unwrap().is_none() {
+                sleep(Duration::from_millis(1));
+            }
+        }
+        sleep(Duration::from_micros(random.below(300_000)));
+        assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let told = recording.told();
+        if Catalog::open(&store).is_err() {
+            assert_eq!((told.written, kill), (0, 0));
+            continue;
+        }
+        let found = all(&store);
+        found_in_all += found.len();
+        let context = format!("kill {kill}: {told:?}");
+        let own = found.iter().filter(|number| **number >= first).count() as u64;
+        let oldest = found.first().copied().unwrap_or(0);
+        // All that was written, and no gap before it; but for what made room.
+        assert!(own >= told.written || oldest > first, "{context}: {own} are found");
+        let newest = first + own.max(told.written);
+        let expected = before.iter().copied().filter(|number| *number >= oldest);
+        let expected: Vec<u64> = expected.chain(oldest.max(first)..).take(found.len()).collect();
+        assert!(found == expected, "{context}");
+        assert!(found.last().is_none_or(|last| *last < newest.max(last + 1)), "{context}");
+        assert_keys_find_all(&store, &found, [oldest, found.last().copied().unwrap_or(0)]);
+        let findings = verify(&Catalog::open(&store).unwrap(), &mut |_, _| true).unwrap().findings;
+        let is_torn =
+            |finding: &Finding| matches!(finding, Finding::Damaged { .. } | Finding::Foreign { .. });
+        assert!(findings.iter().all(is_torn), "{context}: {findings:?}");
+        torn += findings.len();
+        fs::remove_file(&progress).ok();
+    }
+    eprintln!("{kills} kills: {found_in_all} packets found, {torn} chunks were being written");
+}

@@ -1,0 +1,294 @@
+//! Power failures: what was synced is there, whatever the disk did with the rest.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use tapline_file::SectionReader;
+use tapline_packet::Packet;
+use tapline_store::{Catalog, Finding, Losses, Recorder, Window, verify};
+use tapline_testkit::random::Random;
+
+use super::disk::{Disk, Manner, Shim, Told, read_log};
+use super::faults;
+use super::packets::{PACKETS_OF_HOST, all, assert_keys_find_all, at_ms, find, interfaces, record};
+use super::recording::{FLUSH_NS, Recording, SYNC_NS, settings};
+
+const SEGMENTS: u64 = 3;
+/// The numbers of packets that are recorded over an image.
+const LATER: std::ops::Range<u64> = 1_000_000..1_000_100;
+/// Chunks stand at multiples of it.
+const PAGE_LEN: usize = 4096;
+
+/// A chunk as docs/format/store.md has it, with the packets in it.
+struct Chunk {
+    number: u64,
+    closed_ns: i64,
+    packets: Vec<u64>,
+}
+
+/// The intact chunks of a segment's file.
+fn chunks(file: &[u8], segment: u64) -> Vec<Chunk> {
+    let mut found = Vec::new();
+    let mut at = 0;
+    while at + PAGE_LEN <= file.len() {
+        match chunk(&file[at..], segment) {
+            Some((chunk, len)) => {
+                found.push(chunk);
+                at += len;
+            }
+            None => at += PAGE_LEN,
+        }
+    }
+    found
+}
+
+fn chunk(bytes: &[u8], segment: u64) -> Option<(Chunk, usize)> {
+    let head = bytes.get(36..36 + 152)?;
+    let u64_at = |at: usize| u64::from_le_bytes(*head[at..].first_chunk().expect("152 bytes"));
+    let u32_at = |at: usize| u32::from_le_bytes(*head[at..].first_chunk().expect("152 bytes"));
+    if &head[..8] != b"TAPLCHNK" || u64_at(32) != segment {
+        return None;
+    }
+    let len = u32_at(48) as usize;
+    let mut whole = bytes.get(..len)?.to_vec();
+    whole[36 + 144..36 + 148].fill(0);
+    if crc32c::crc32c(&whole) != u32_at(144) {
+        return None;
+    }
+    let mut reader = SectionReader::new();
+    let filled: Result<(), ()> = reader.refill(|buffer| {
+        buffer.extend_from_slice(&whole);
+        Ok(())
+    });
+    filled.expect("it was filled");
+    let mut packets = Vec::new();
+    while reader.advance().expect("an intact chunk") {
+        let number = |packet: Packet<'_>| u64::from_be_bytes(*packet.data[42..].first_chunk().expect("long"));
+        packets.extend(reader.batch().iter().map(number));
+    }
+    Some((Chunk { number: u64_at(40), closed_ns: u64_at(80) as i64, packets }, len))
+}
+
+/// Packets of chunks, by number of the chunk.
+type Packets = BTreeMap<u64, Vec<u64>>;
+
+/// What the recorder was promised by the disk so far.
+#[derive(Default)]
+struct Promise {
+    /// Every file as the recorder sees it, and the segment that it is.
+    files: BTreeMap<u64, (Vec<u8>, Option<u64>)>,
+    /// Of each file that is a segment: the chunks that a sync covered.
+    synced: BTreeMap<u64, Packets>,
+}
+
+impl Promise {
+    fn follow(&mut self, told: &Told) {
+        match told {
+            Told::Write { file, offset, data } => {
+                let (whole, _) = self.files.entry(*file).or_default();
+                let (at, end) = (*offset as usize, *offset as usize + data.len());
+                whole.resize(whole.len().max(end), 0);
+                whole[at..end].copy_from_slice(data);
+            }
+            Told::Length { file, len } => self.files.entry(*file).or_default().0.resize(*len as usize, 0),
+            Told::Rename { file, to, .. } => {
+                self.synced.remove(file);
+                self.files.entry(*file).or_default().1 = segment(to);
+            }
+            Told::Remove { file, .. } => {
+                self.synced.remove(file);
+                self.files.remove(file);
+            }
+            Told::Sync { file } => {
+                let chunks = self.of_file(*file);
+                let packets = chunks.into_iter().map(|chunk| (chunk.number, chunk.packets));
+                self.synced.insert(*file, packets.collect());
+            }
+            Told::Create { .. } | Told::Folder { .. } | Told::SyncFolder => {}
+        }
+    }
+
+    fn of_file(&self, file: u64) -> Vec<Chunk> {
+        match self.files.get(&file) {
+            Some((whole, Some(segment))) => chunks(whole, *segment),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Chunks that must be there.
+    fn promised(&self) -> Packets {
+        self.synced.values().flatten().map(|(number, packets)| (*number, packets.clone())).collect()
+    }
+
+    /// Chunks that were written, whether the disk has them or not.
+    fn written(&self) -> Packets {
+        let chunks = self.files.keys().flat_map(|file| self.of_file(*file));
+        chunks.map(|chunk| (chunk.number, chunk.packets)).collect()
+    }
+}
+
+fn segment(path: &Path) -> Option<u64> {
+    let name = path.file_name()?.to_str()?;
+    path.starts_with("store/seg").then_some(())?;
+    name.strip_suffix(".pcapng")?.parse().ok()
+}
+
+/// Records thrice: to the end, until a death, to the end; more than the store has room for.
+fn log_of_recordings(shim: &Shim, folder: &Path) -> Vec<Told> {
+    let (root, log) = (folder.join("root"), folder.join("log"));
+    fs::create_dir(&root).unwrap();
+    for (numbers, is_finished) in [(0..4000, true), (4000..12_000, false), (12_000..22_000, true)] {
+        let recording = Recording {
+            store: root.join("store"),
+            progress: folder.join("progress"),
+            numbers,
+            batch: 40,
+            segments: SEGMENTS,
+            failing: None,
+            is_finished,
+        };
+        let mut command = recording.command();
+        shim.log(&mut command, &root, &log);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    read_log(&log, &root)
+}
+
+#[test]
+fn power_failures_cost_what_was_not_synced() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(shim) = Shim::build(folder.path(), "power_failures_cost_what_was_not_synced") else { return };
+    let log = log_of_recordings(&shim, folder.path());
+    let count = faults(40);
+    let seed = std::env::var("TAPLINE_STORE_SEED").map_or(1, |seed| seed.parse().unwrap());
+    let mut random = Random::new(seed);
+    let mut moments: Vec<usize> = (0..count).map(|_| random.below(log.len() as u64) as usize).collect();
+    moments.sort_unstable();
+    let (mut disk, mut promise, mut next) = (Disk::default(), Promise::default(), 0);
+    let mut sums = Sums::default();
+    for (number, moment) in moments.into_iter().enumerate() {
+        while next <= moment {
+            disk.follow(&log, next);
+            promise.follow(&log[next]);
+            next += 1;
+        }
+        let manner = *random.pick(&[Manner::Cut, Manner::Torn, Manner::Reordered, Manner::Reordered]);
+        let image = folder.path().join("image");
+        fs::create_dir(&image).unwrap();
+        disk.image(&log, moment, manner, &mut random, &image);
+        let told = format!("seed {seed}, image {number}: {manner:?} behind {moment}");
+        check(&image.join("store"), &promise, &told, &mut random, &mut sums);
+        fs::remove_dir_all(&image).unwrap();
+    }
+    eprintln!("{count} images of {} calls: {sums:?}", log.len());
+}
+
+/// What all images had and lost.
+#[derive(Debug, Default)]
+struct Sums {
+    promised: usize,
+    found: usize,
+    written: usize,
+    with_findings: usize,
+}
+
+fn check(store: &Path, promise: &Promise, told: &str, random: &mut Random, sums: &mut Sums) {
+    let (promised, written) = (promise.promised(), promise.written());
+    if Catalog::open(store).is_err() {
+        assert!(promised.is_empty(), "{told}: the store is gone");
+        return;
+    }
+    let before = look(store, &promised, &written, told, sums);
+    // The next recorder puts it in order.
+    let time = at_ms(10_000_000);
+    let mut recorder = Recorder::open(store, settings(SEGMENTS), &interfaces(), time)
+        .unwrap_or_else(|error| panic!("{told}: {error}"));
+    record(&mut recorder, LATER, time, time);
+    recorder.finish(&[], Losses::default(), time).unwrap();
+    let totals = recorder.totals();
+    assert_eq!((totals.written, totals.lost), (100, 0), "{told}: {:?}", recorder.news());
+    let after = all(store);
+    let kept = after.len() - 100;
+    assert_eq!(after[kept..], LATER.collect::<Vec<_>>(), "{told}");
+    assert_eq!(after[..kept], before[before.len() - kept..], "{told}");
+    assert!(totals.recycled > 0 || kept == before.len(), "{told}: the next recorder lost packets");
+    let hosts: Vec<u64> = (0..3).map(|_| random.below(22_000)).chain([LATER.start, 500_000]).collect();
+    assert_keys_find_all(store, &after, hosts);
+    assert!(after.iter().is_sorted_by(|one, next| one < next), "{told}");
+    if kept == before.len() {
+        let findings = findings_are_true(store, &promised, told);
+        // In order again: where nothing is lost nothing is said to be.
+        let is_lost = |packet: &u64| after.binary_search(packet).is_err();
+        let is_something_lost = written.values().flatten().any(is_lost);
+        // Places that hold nothing yet are no loss.
+        let is_loss = |finding: &Finding| !matches!(finding, Finding::Foreign { .. });
+        let claims_loss = findings.iter().any(is_loss);
+        assert!(is_something_lost || !claims_loss, "{told}: nothing is lost, but {findings:?}");
+    }
+}
+
+/// What is found, and what is said of the rest, before anybody mends anything.
+fn look(store: &Path, promised: &Packets, written: &Packets, told: &str, sums: &mut Sums) -> Vec<u64> {
+    let found = find(store, Window::ALL, "");
+    let numbers: BTreeSet<u64> = found.numbers.iter().copied().collect();
+    assert!(found.numbers.iter().is_sorted_by(|one, next| one < next), "{told}");
+    let lost = promised.values().flatten().find(|packet| !numbers.contains(packet));
+    assert_eq!(lost, None, "{told}: a packet that was synced is lost: {:?}", found.account);
+    let hosts = promised.values().flatten().step_by(997).copied().chain([PACKETS_OF_HOST * 70_000]);
+    assert_keys_find_all(store, &found.numbers, hosts);
+    sums.promised += promised.values().map(Vec::len).sum::<usize>();
+    sums.found += found.numbers.len();
+    sums.written += written.values().map(Vec::len).sum::<usize>();
+    let findings = findings_are_true(store, promised, told);
+    sums.with_findings += usize::from(!findings.is_empty());
+    found.numbers
+}
+
+/// What is said to be lost or damaged. Nothing that was synced may be.
+fn findings_are_true(store: &Path, promised: &Packets, told: &str) -> Vec<Finding> {
+    let findings = verify(&Catalog::open(store).unwrap(), &mut |_, _| true).unwrap().findings;
+    for finding in &findings {
+        let is_promised = match finding {
+            Finding::Damaged { number, .. } => promised.contains_key(number),
+            Finding::Missing { expected, found, .. } => promised.range(expected..found).next().is_some(),
+            _ => false,
+        };
+        assert!(!is_promised, "{told}: {finding:?} says that a chunk is lost which is there");
+        assert!(
+            !matches!(finding, Finding::Broken { .. } | Finding::Unreadable { .. }),
+            "{told}: {finding:?}"
+        );
+    }
+    findings
+}
+
+/// A power failure costs the packets of the time that was asked for: a chunk is synced before one is written that was closed later by
+/// more than that.
+#[test]
+fn chunks_are_synced_in_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(shim) = Shim::build(folder.path(), "chunks_are_synced_in_time") else { return };
+    let log = log_of_recordings(&shim, folder.path());
+    let mut promise = Promise::default();
+    let mut compared = 0;
+    for told in &log {
+        promise.follow(told);
+        let Told::Write { file, .. } = told else { continue };
+        let chunks = promise.of_file(*file);
+        let Some(newest) = chunks.iter().map(|chunk| chunk.closed_ns).max() else { continue };
+        let synced = promise.synced.get(file);
+        for chunk in chunks.iter().filter(|chunk| !chunk.packets.is_empty()) {
+            let is_synced = synced.is_some_and(|synced| synced.contains_key(&chunk.number));
+            let age_ns = newest - chunk.closed_ns;
+            assert!(
+                is_synced || age_ns <= SYNC_NS + FLUSH_NS,
+                "chunk {} waits for {age_ns} ns",
+                chunk.number
+            );
+            compared += 1;
+        }
+    }
+    assert!(compared > 100, "{compared}");
+}

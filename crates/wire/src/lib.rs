@@ -1,0 +1,31 @@
+//! Readers of application protocols that say in the clear to which name a client goes: DNS, and the hellos of TLS.
+//!
+//! ```text
+//! UDP payload, TCP behind 2 bytes of length --> dns::Message: header, first question;  dns::names: all names
+//! TCP payload   --> tls::Record --> tls::Hello;  tls::Hello::from_stream for a hello in several records
+//! UDP payload   --> dtls::fragments --------------> tls::Hello::from_dtls
+//!               --> quic::decrypt_initials: CRYPTO -> tls::Hello::from_crypto
+//! tls::ClientHello --> ja3(), ja4()
+//! ```
+//!
+//! Payloads are hostile. Every read is checked against the bytes that are there, every loop consumes bytes or has a
+//! named bound, and no reader panics. Nothing is allocated except by callers' buffers and by the fingerprints.
+
+#![forbid(unsafe_code)]
+
+mod bytes;
+pub mod dns;
+pub mod dtls;
+pub mod quic;
+pub mod tls;
+
+/// Result of looking for a message at the front of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Detection<T> {
+    /// The stream begins with another protocol; more bytes do not change that.
+    NoMatch,
+    /// The bytes are the beginning of a message, of which more is needed.
+    NeedMore,
+    /// The message.
+    Match(T),
+}
