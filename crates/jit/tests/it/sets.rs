@@ -13,7 +13,7 @@ use tapline_packet::{Batch, LinkType, Meta, Selection};
 use tapline_testkit::expressions::Expressions;
 use tapline_testkit::gallery::exhibits;
 use tapline_testkit::random::Random;
-use tapline_testkit::volume::number;
+use tapline_testkit::volume::{number, volume};
 
 const FILTERS: usize = 60;
 
