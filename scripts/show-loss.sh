@@ -40,7 +40,7 @@ for _ in $(seq 100); do
     [ "$taps" -ge 2 ] && break
     sleep 0.1
 done
-"$tapline" generate --netns "$namespace" -i near0 --patience 0 udp size=60 flows=100 count=1M 2>"$folder/sent.txt"
+"$tapline" generate --netns "$namespace" -i near0 --backend packet --patience 0 udp size=60 flows=100 count=1M 2>"$folder/sent.txt"
 sleep 2
 for pid in "${captures[@]}"; do kill -INT "$pid"; done
 wait "${captures[@]}" || true
