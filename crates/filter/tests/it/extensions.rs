@@ -19,7 +19,7 @@ use tapline_testkit::forms::{self, Tree};
 use tapline_testkit::layers;
 use tapline_testkit::libpcap::Libpcap;
 use tapline_testkit::random::Random;
-use tapline_testkit::volume::number;
+use tapline_testkit::volume::{number, volume};
 
 const NEVER: &str = "expression rejects all packets";
 

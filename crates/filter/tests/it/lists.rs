@@ -120,7 +120,7 @@ fn run_program(program: &Program, data: &[u8], wire_len: u32) -> u64 {
 
 #[test]
 fn lookups_answer_as_their_lists() {
-    let count = volume("TAPLINE_LISTS", 60);
+    let count = volume("TAPLINE_LISTS", 60) as usize;
     let mut random = Random::new(41);
     let (mut judged, mut lookups) = (0, 0);
     while judged < count {
