@@ -11,7 +11,7 @@ use tapline_packet::numbers::ip_protocol::{self, TCP};
 use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
 use crate::graph::Out;
 use crate::packets::Packets;
-use crate::stage::{Ended, Own, Stage};
+use crate::stage::{ExpiredFlows, Stage, StageCounters};
 use crate::table::{Cell, Table};
 
 /// The class of this stage.
@@ -99,15 +99,15 @@ impl Stage for FlowTop {
         Ok(())
     }
 
-    fn flows(&mut self, ended: &Ended<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+    fn flows(&mut self, ended: &ExpiredFlows<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         ended.flows.iter().for_each(|flow| self.add(flow));
         Ok(())
     }
 
-    fn own(&self) -> Own {
+    fn counters(&self) -> StageCounters {
         let output =
             OutputAccount { name: "table".to_owned(), written: self.received, ..OutputAccount::default() };
-        Own { output: Some(output), ..Own::default() }
+        StageCounters { output: Some(output), ..StageCounters::default() }
     }
 
     fn result(&self) -> Option<Table> {
@@ -123,7 +123,7 @@ impl Stage for FlowTop {
         })
     }
 
-    fn absorb(&mut self, other: &dyn Any) {
+    fn merge(&mut self, other: &dyn Any) {
         if let Some(other) = other.downcast_ref::<FlowTop>() {
             other.greatest.iter().for_each(|ranked| self.add(&ranked.1));
         }

@@ -11,7 +11,7 @@ use tapline_packet::headers::{FiveTuple, Headers};
 use tapline_packet::numbers::ip_protocol::TCP;
 use tapline_search::{Patterns, Stream};
 
-use super::recent::Recent;
+use super::super::recent::Recent;
 
 /// The protocol number of TCP.
 /// A number that is so far before the expected one is no repetition: the flow goes on there.
