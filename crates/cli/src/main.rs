@@ -16,6 +16,8 @@ mod generate;
 mod interfaces;
 mod live;
 mod manual;
+#[cfg(test)]
+mod option_units;
 mod output;
 mod privileges;
 mod probe;

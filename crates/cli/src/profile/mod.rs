@@ -19,6 +19,7 @@ use clap::Args;
 use serde_json::Value;
 use tapline_measure::{costs, micro};
 use tapline_profile::{Breakdown, StampMode, compare, measure_stamps, stamps_to_text, tasks_to_text};
+use tapline_syntax::units::count_in;
 
 use crate::args::{LanguageArgs, parse_interval};
 use crate::live::XdpArgs;
@@ -101,7 +102,7 @@ pub(crate) struct ProfileArgs {
     #[arg(long, help_heading = "Instead", conflicts_with_all = WORK)]
     micro: bool,
     /// Runs of each task of --micro, 1 to 100000.
-    #[arg(long, value_name = "N", default_value_t = 501, help_heading = "Instead", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 501, help_heading = "Instead", value_parser = count_in::<usize>(1..=100_000))]
     runs: usize,
 
     /// The filter, in the pcap-filter language.

@@ -25,6 +25,7 @@ use tapline_capture::transmit::rewrite::{IpRule, MacRule, Rewrite};
 use tapline_capture::transmit::{Pacer, Schedule, Transmitter};
 use tapline_graph::{Control, grouped};
 use tapline_packet::{Batch, Interface};
+use tapline_syntax::units::count_in;
 
 use crate::args::parse_duration;
 use crate::sending::{Outcome, Pace, Place, SendArgs, Taken, Watching, conclude};
@@ -79,10 +80,10 @@ pub(crate) struct ReplayArgs {
     #[arg(long, conflicts_with_all = ["speed", "rate"], help_heading = "Times")]
     pub(crate) top_speed: bool,
     /// Send all of it so often; 0 for ever.
-    #[arg(long = "loop", value_name = "N", default_value_t = 1, help_heading = "Times")]
+    #[arg(long = "loop", value_name = "N", default_value_t = 1, value_parser = count_in::<u64>(..), help_heading = "Times")]
     pub(crate) passes: u64,
     /// Stop after this many packets.
-    #[arg(short, long, value_name = "N", help_heading = "Times")]
+    #[arg(short, long, value_name = "N", value_parser = count_in::<u64>(..), help_heading = "Times")]
     pub(crate) count: Option<u64>,
     /// Stop after this time: 90, 90s, 5m, 1h.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Times")]

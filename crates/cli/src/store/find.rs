@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{ArgAction, Args};
 use tapline_store::StoreName;
+use tapline_syntax::units::count_in;
 
 use crate::args::{FormatArg, LanguageArgs};
 use crate::capture::{self, CaptureArgs};
@@ -41,7 +42,7 @@ pub(crate) struct FindArgs {
     #[command(flatten)]
     language: LanguageArgs,
     /// Stop after this many packets, 1 or more.
-    #[arg(short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Filter")]
+    #[arg(short, value_name = "N", value_parser = count_in::<u64>(1..), help_heading = "Filter")]
     count_packets: Option<u64>,
 
     /// Write packets to a file ('-' is standard output). Its ending chooses the format: .pcapng or else pcap, and

@@ -15,9 +15,10 @@ use tapline_graph::stages::{Compile, native};
 use tapline_packet::Interface;
 use tapline_store::moments::Clock;
 use tapline_store::{Catalog, Question, Search, StoreName, Window};
+use tapline_syntax::units;
 
 pub(crate) use self::report::{search_json, search_text};
-use crate::args::{LanguageArgs, parse_bytes};
+use crate::args::LanguageArgs;
 use crate::compiler::Compiler;
 
 /// Which packets of a store are read.
@@ -45,7 +46,8 @@ pub(crate) struct PastArgs {
 }
 
 fn parse_rate(text: &str) -> Result<NonZeroU64, String> {
-    parse_bytes(text).and_then(NonZeroU64::new).ok_or_else(|| "give bytes with a unit: 50MB, 1GiB".to_owned())
+    let bytes = units::size(text).map_err(|error| error.to_string())?;
+    NonZeroU64::new(bytes).ok_or_else(|| "at least one byte a second".to_owned())
 }
 
 /// A store that was named in place of a file, if one was.

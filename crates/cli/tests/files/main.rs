@@ -5,6 +5,7 @@ mod support;
 
 mod capture;
 mod details;
+mod docs;
 mod errors;
 mod fpl;
 mod generate;
