@@ -27,12 +27,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TryRecvError};
 use std::time::{Duration, Instant};
 
-use tapline_bpf::Program;
 use tapline_capture::{Advance, Event, InterfaceAccount, Place, Source};
 use tapline_filter::Options;
 use tapline_filterset::{Accept, Filter, FilterId, FilterSet, Matches, Mode};
+use tapline_ir::CompiledFilter;
 use tapline_packet::{LinkType, Selection, Timestamp};
-#[cfg(feature = "jit")]
 use tapline_packet::{Meta, Packet};
 use tapline_ring::{Place as Counted, ReaderId, ReaderParts, ReaderSpec, SourceCounts, Standing, Start};
 use tapline_sys::{clock, usage};
@@ -602,19 +601,12 @@ pub(crate) fn compile(text: &str, options: &Options) -> Result<Filter, String> {
     Filter::compile_with(text, options, &ready).map_err(|error| error.render(text))
 }
 
-/// A program as native code. All of that is made here, by the thread that answers: code for one packet would else be made
+/// A filter as native code. All of that is made here, by the thread that answers: code for one packet would else be made
 /// at the first packet, by the thread that captures, which takes some 8 ms for a program of 4,096 instructions.
-#[cfg(feature = "jit")]
-pub(crate) fn ready(program: Program) -> Arc<dyn Accept> {
-    let ready = tapline_jit::Residuals::of_process().ready(program);
+pub(crate) fn ready(filter: CompiledFilter) -> Arc<dyn Accept> {
+    let ready = tapline_jit::Residuals::of_process().ready(filter);
     ready.accepts(Packet { data: &[], meta: &Meta::default() });
     ready
-}
-
-/// A program in the interpreter.
-#[cfg(not(feature = "jit"))]
-pub(crate) fn ready(program: Program) -> Arc<dyn Accept> {
-    Arc::new(program)
 }
 
 /// The moment so many milliseconds ago.

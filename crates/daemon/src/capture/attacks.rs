@@ -8,6 +8,7 @@ use std::time::Instant;
 use tapline_bpf::code;
 use tapline_capture::{Advance, Error as CaptureError};
 use tapline_filterset::Accept;
+use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, Checksum, Meta, Packet, Record, Timestamp};
 use tapline_ring::{Place as Counted, Policy, Reader};
 use tapline_sys::usage;
@@ -53,7 +54,7 @@ struct Wire {
     allowed: AtomicU64,
     /// Packets that were captured or refused by the kernel's filter.
     passed: AtomicU64,
-    kernel: Mutex<Option<Program>>,
+    kernel: Mutex<Option<CompiledFilter>>,
 }
 
 const LEN: usize = 200;
@@ -114,7 +115,7 @@ impl Source for Secrets {
         Batch::new(&self.bytes, &self.records)
     }
 
-    fn restrict(&self, program: Option<&Program>) -> Result<bool, CaptureError> {
+    fn restrict(&self, program: Option<&CompiledFilter>) -> Result<bool, CaptureError> {
         *self.wire.kernel.lock().expect("no panic") = program.cloned();
         Ok(true)
     }

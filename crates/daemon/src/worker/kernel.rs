@@ -1,7 +1,7 @@
 //! What the source is told that is wanted: the rest is not even lent.
 
-use tapline_bpf::Program;
 use tapline_capture::Source;
+use tapline_ir::CompiledFilter;
 
 use super::Desk;
 use crate::union::{self, Asked};
@@ -12,7 +12,7 @@ pub(super) enum Restricted {
     /// All that the capture filter accepts.
     Not,
     /// What this program accepts.
-    To(Program),
+    To(CompiledFilter),
     /// It cannot be told.
     Never,
 }
@@ -40,7 +40,7 @@ impl Desk {
     fn union(&self, more: Option<&Asked>) -> Restricted {
         let readers = self.readers.iter().map(|reader| &reader.asked);
         let all = self.setting.history.iter().map(|history| &history.asked).chain(readers).chain(more);
-        union::of(all).map_or(Restricted::Not, Restricted::To)
+        union::of(all).map_or(Restricted::Not, |program| Restricted::To(program.into()))
     }
 
     /// Tells the source what nobody wants any longer. Not at once: whoever comes often costs no more than that.

@@ -2,8 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use tapline_bpf::{Insn, Program, code};
+use tapline_bpf::{Insn, code};
 use tapline_filter::{Options, compile};
+use tapline_ir::CompiledFilter;
 use tapline_testkit::libpcap::{Libpcap, Oracle, RawInsn, Settings};
 
 /// Filters that people write; those that papers measure come first.
@@ -77,7 +78,7 @@ fn hosts(count: u32) -> String {
 }
 
 /// The quickest of some tries, so that other work on the machine matters less.
-fn quickest(text: &str) -> (Duration, Program) {
+fn quickest(text: &str) -> (Duration, CompiledFilter) {
     let attempt = |_| {
         let started = Instant::now();
         let program = compile(text, &Options::default()).expect("compiles");

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use tapline_capture::{Account, Balance, OutputAccount, Shared, Sink};
 
 use tapline_bpf::{Insn, Program};
+use tapline_ir::CompiledFilter;
 use tapline_packet::{LinkType, Meta, Selection, Timestamp};
 use tapline_profile::Meters;
 
@@ -112,15 +113,15 @@ fn clock() -> Now {
     Now::default()
 }
 
-fn everything(_: &Interface) -> Result<Option<Program>, Error> {
+fn everything(_: &Interface) -> Result<Option<CompiledFilter>, Error> {
     Ok(None)
 }
 
 /// Accepts packets whose first byte is at least 4.
-fn four_and_up(_: &Interface) -> Result<Option<Program>, Error> {
+fn four_and_up(_: &Interface) -> Result<Option<CompiledFilter>, Error> {
     let insn = |code, jt, jf, k| Insn { code, jt, jf, k };
     let program = vec![insn(0x30, 0, 0, 0), insn(0x35, 0, 1, 4), insn(0x06, 0, 0, 96), insn(0x06, 0, 0, 0)];
-    Ok(Some(Program::new(program).expect("a valid program")))
+    Ok(Some(Program::new(program).expect("a valid program").into()))
 }
 
 /// What a run leaves behind, in the words of a capture.
@@ -131,7 +132,7 @@ struct Ran {
 
 /// Runs a source through the chain of a capture. `compile` makes the filter.
 fn drive(
-    compile: impl Fn(&Interface) -> Result<Option<Program>, Error> + Send + Sync + 'static,
+    compile: impl Fn(&Interface) -> Result<Option<CompiledFilter>, Error> + Send + Sync + 'static,
     source: &mut Counting,
     sinks: Vec<Box<dyn Sink>>,
     control: &Arc<Control>,
@@ -147,7 +148,7 @@ fn drive(
 }
 
 fn run(
-    compile: impl Fn(&Interface) -> Result<Option<Program>, Error> + Send + Sync + 'static,
+    compile: impl Fn(&Interface) -> Result<Option<CompiledFilter>, Error> + Send + Sync + 'static,
     source: &mut Counting,
     limit: Option<u64>,
     sinks: Vec<Box<dyn Sink>>,
