@@ -206,9 +206,10 @@ impl Engine {
                 let accepted = select_all(packets, |batch, all| machine.select(batch, memory, all));
                 Answer { accepted, digest: digest(memory) }
             }
-            Kind::Bpf(program) => {
-                Answer { accepted: select_all(packets, |batch, all| program.program().select(batch, all)), digest: 0 }
-            }
+            Kind::Bpf(program) => Answer {
+                accepted: select_all(packets, |batch, all| program.program().select(batch, all)),
+                digest: 0,
+            },
         })
     }
 
@@ -229,7 +230,10 @@ impl Engine {
                 .ns
             }
             Kind::Bpf(program) => {
-                spin(packets.len(), time, || select_all(packets, |batch, all| program.program().select(batch, all))).ns
+                spin(packets.len(), time, || {
+                    select_all(packets, |batch, all| program.program().select(batch, all))
+                })
+                .ns
             }
         })
     }

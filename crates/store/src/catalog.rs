@@ -10,6 +10,7 @@ use tapline_sys::disk;
 
 use crate::error::Error;
 use crate::index::Index;
+use crate::keys::WAYS;
 use crate::layout::{
     Paths, SEGMENT_LEN_MAX, SEGMENT_LEN_MIN, SLOT_LEN, StoreId, VERSION, segment_number, sync_directory,
 };
@@ -62,8 +63,14 @@ pub struct Standing {
     pub dropped: u64,
     /// Bytes of the index.
     pub index_len: u64,
-    /// Whether the keys of all its slots are in the index.
-    pub is_complete: bool,
+    /// Slots in which chunks are.
+    pub slots: u32,
+    /// Slots of which not all facts are in the index, by [`Way`](crate::Way).
+    pub open: [u32; WAYS],
+    /// Packets that were left out by wish.
+    pub cut: u64,
+    /// Chunks of which packets were erased.
+    pub erased: u32,
 }
 
 impl Catalog {
@@ -190,8 +197,11 @@ fn standing(index: &Index) -> Standing {
         bytes: summary.bytes,
         lost: summary.lost,
         dropped: summary.dropped,
-        index_len: index.len() as u64,
-        is_complete: summary.complete >= summary.slots,
+        index_len: index.len(),
+        slots: summary.slots,
+        open: summary.open,
+        cut: summary.cut,
+        erased: summary.erased,
     }
 }
 

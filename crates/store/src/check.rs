@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use tapline_sys::disk;
 
 use crate::catalog::Catalog;
-use crate::chunk::{ChunkHead, hash, is_intact};
+use crate::chunk::{ChunkHead, chain_hash, is_intact};
 use crate::error::Error;
 use crate::walk::{Found, Walk};
 
@@ -22,6 +22,8 @@ pub struct Verified {
     pub packets: u64,
     /// Bytes of chunks.
     pub bytes: u64,
+    /// Chunks of which packets were erased, and those packets. What is left of such a chunk is proven by its checksum alone.
+    pub erased: (u64, u64),
     /// What is wrong, in the order of recording.
     pub findings: Vec<Finding>,
 }
@@ -105,6 +107,8 @@ pub fn verify(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> 
         verified.chunks += of_segment.chunks;
         verified.packets += of_segment.packets;
         verified.bytes += of_segment.bytes;
+        verified.erased.0 += of_segment.erased.0;
+        verified.erased.1 += of_segment.erased.1;
         verified.findings.extend(of_segment.findings);
     }
     Ok(verified)
@@ -148,7 +152,11 @@ fn look(mut walk: Walk<'_>, file: &File, segment: u64, chain: &mut Chain, verifi
             continue;
         }
         verified.packets += u64::from(head.packets);
-        verified.findings.extend(chain.join(segment, &head, hash(&buffer)));
+        if let Some(erasure) = head.erasure {
+            verified.erased.0 += 1;
+            verified.erased.1 += u64::from(erasure.packets);
+        }
+        verified.findings.extend(chain.join(segment, &head, chain_hash(&buffer, &head)));
     }
     if walk.damaged > 0 {
         verified.findings.push(Finding::Foreign { segment, places: walk.damaged });

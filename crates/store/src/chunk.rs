@@ -1,7 +1,7 @@
 //! Chunks: one pcapng section each, with a head that says what is in it.
 //!
 //! ```text
-//! section header 28 | head 164 | interfaces | packets | statistics | filler up to a multiple of 4 KiB
+//! section header 28 | head 220 | interfaces | packets | statistics | filler up to a multiple of 4 KiB
 //! ```
 
 use tapline_file::{InterfaceStatistics, Section, blocks};
@@ -13,13 +13,15 @@ const MAGIC: [u8; 8] = *b"TAPLCHNK";
 /// Where the head's data begin.
 const HEAD_AT: usize = blocks::SECTION_HEADER_LEN + 8;
 /// Bytes of the head's data.
-const HEAD_LEN: usize = 152;
+const HEAD_LEN: usize = 208;
 /// Section header and head: what has to be read to know a chunk.
 pub(crate) const CHUNK_HEAD_LEN: usize = blocks::SECTION_HEADER_LEN + HEAD_LEN + blocks::BLOCK_OVERHEAD;
 /// Where the checksum stands.
 const CHECKSUM_AT: usize = HEAD_AT + 144;
 /// The flag of unknown losses.
 const LOSSES_UNKNOWN: u16 = 1;
+/// The flag of erased packets.
+const IS_ERASED: u16 = 2;
 /// What is kept free for statistics and the last filler, for each interface.
 const STATISTICS_LEN: usize = 128;
 /// The longest chunk: one packet of the link type with the longest packets (D-Bus, 128 MiB).
@@ -60,6 +62,21 @@ pub struct ChunkHead {
     pub previous: [u8; 32],
     /// CRC-32C of the chunk.
     pub checksum: u32,
+    /// What an erasure did to it, if one did.
+    pub erasure: Option<Erasure>,
+    /// Packets that were left out by wish since the chunk before.
+    pub cut: u64,
+}
+
+/// What an erasure did to a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Erasure {
+    /// Packets that were erased.
+    pub packets: u32,
+    /// BLAKE3 of the chunk as it was recorded.
+    pub original: [u8; 32],
+    /// When the last one was.
+    pub at: Timestamp,
 }
 
 impl ChunkHead {
@@ -87,6 +104,12 @@ impl ChunkHead {
             is_loss_unknown: u16_at(data, 10) & LOSSES_UNKNOWN != 0,
             previous: array(data, 112),
             checksum: u32_at(data, 144),
+            erasure: (u16_at(data, 10) & IS_ERASED != 0).then(|| Erasure {
+                packets: u32_at(data, 148),
+                original: array(data, 152),
+                at: time_at(data, 192),
+            }),
+            cut: u64_at(data, 184),
         };
         let len = head.len as usize;
         let fits = len >= PAGE_LEN && len.is_multiple_of(PAGE_LEN) && len <= CHUNK_LEN_MAX;
@@ -97,7 +120,8 @@ impl ChunkHead {
     fn write(&self, data: &mut [u8]) {
         data[..8].copy_from_slice(&MAGIC);
         data[8..10].copy_from_slice(&VERSION.to_le_bytes());
-        let flags = if self.is_loss_unknown { LOSSES_UNKNOWN } else { 0 };
+        let of_losses = if self.is_loss_unknown { LOSSES_UNKNOWN } else { 0 };
+        let flags = of_losses | if self.erasure.is_some() { IS_ERASED } else { 0 };
         data[10..12].copy_from_slice(&flags.to_le_bytes());
         data[12..16].copy_from_slice(&self.slot.to_le_bytes());
         data[16..32].copy_from_slice(&self.store);
@@ -111,6 +135,8 @@ impl ChunkHead {
             (88, self.received),
             (96, self.lost),
             (104, self.dropped),
+            (184, self.cut),
+            (192, self.erasure.map_or(0, |erasure| erasure.at.as_nanos() as u64)),
         ];
         for (at, word) in words {
             data[at..at + 8].copy_from_slice(&word.to_le_bytes());
@@ -118,6 +144,8 @@ impl ChunkHead {
         data[48..52].copy_from_slice(&self.len.to_le_bytes());
         data[52..56].copy_from_slice(&self.packets.to_le_bytes());
         data[112..144].copy_from_slice(&self.previous);
+        data[148..152].copy_from_slice(&self.erasure.map_or(0, |erasure| erasure.packets).to_le_bytes());
+        data[152..184].copy_from_slice(&self.erasure.map_or([0; 32], |erasure| erasure.original));
     }
 }
 
@@ -127,7 +155,7 @@ pub(crate) fn seal(chunk: &mut [u8], head: &ChunkHead) -> [u8; 32] {
     chunk[CHECKSUM_AT..CHECKSUM_AT + 4].fill(0);
     let checksum = crc32c::crc32c(chunk);
     chunk[CHECKSUM_AT..CHECKSUM_AT + 4].copy_from_slice(&checksum.to_le_bytes());
-    hash(chunk)
+    chain_hash(chunk, head)
 }
 
 /// Whether a whole chunk is as it was written.
@@ -139,9 +167,9 @@ pub(crate) fn is_intact(chunk: &[u8], head: &ChunkHead) -> bool {
     chunk.len() == head.len as usize && checksum == head.checksum
 }
 
-/// What the next chunk carries of this one.
-pub(crate) fn hash(chunk: &[u8]) -> [u8; 32] {
-    *blake3::hash(chunk).as_bytes()
+/// What the next chunk carries of this one, which is intact: its hash, or the one that it had before packets were erased.
+pub(crate) fn chain_hash(chunk: &[u8], head: &ChunkHead) -> [u8; 32] {
+    head.erasure.map_or_else(|| *blake3::hash(chunk).as_bytes(), |erasure| erasure.original)
 }
 
 /// Gathers packets for a chunk.

@@ -1,7 +1,8 @@
 //! The facts of a packet as keys of the index.
 //!
 //! ```text
-//! link header, tags --> EtherTypes, VLANs      IP --> protocols, addresses, networks      transport --> ports
+//! link header, tags --> EtherTypes, VLANs      IP --> protocols, addresses, networks, pair      transport --> ports, flow
+//! tunnel --> the same of the packet in it
 //! ```
 //!
 //! The rule that searches rest on: a packet that a filter's [`Question`](crate::Question) can name has the named keys, or is
@@ -10,8 +11,8 @@
 
 use std::net::IpAddr;
 
-use tapline_packet::headers::Headers;
-use tapline_packet::{LinkType, Packet};
+use tapline_packet::headers::{Headers, Inner};
+use tapline_packet::{LinkType, Meta, Packet};
 
 /// What kind of fact a key stands for. The numbers are part of the format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,18 +36,153 @@ pub enum Class {
     Vlan = 8,
     /// Any VLAN tag.
     Tagged = 9,
-    /// A packet whose facts are not all in the index.
+    /// Both addresses of an IP packet, without a direction.
+    Pair = 10,
+    /// Addresses, protocol and ports, without a direction.
+    Flow = 11,
+    /// A MAC address; by option.
+    Mac = 12,
+    /// A name that is asked for; by option.
+    Name = 13,
+    /// Slots that are open in a [`Way`].
     Open = 15,
 }
+
+/// What is added to a class for the packet that a tunnel carries.
+pub(crate) const INNER: u8 = 16;
+
+/// In which way a slot is open: which facts of its packets are not all in the index. The numbers are part of the format.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Way {
+    /// Any fact.
+    All = 0,
+    /// Pairs and flows.
+    Flows = 1,
+    /// Ports from 1024 on.
+    Ports = 2,
+    /// Addresses and names; not their networks.
+    Addresses = 3,
+    /// Facts of packets in tunnels.
+    Inner = 4,
+    /// Names.
+    Names = 5,
+}
+
+/// Ways in which a slot may be open.
+pub const WAYS: usize = WAYS_ALL.len();
+
+/// All of them, by their numbers.
+pub const WAYS_ALL: [Way; 6] = [Way::All, Way::Flows, Way::Ports, Way::Addresses, Way::Inner, Way::Names];
+
+/// What the budget of an index gives up together. The numbers are the upper two bits of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Group {
+    /// Few facts in all packets: types, protocols, networks, known ports. Given up last.
+    Kinds = 0,
+    /// Addresses, names.
+    Addresses = 1,
+    /// Ports from 1024 on.
+    Ports = 2,
+    /// Pairs and flows. Given up first.
+    Flows = 3,
+}
+
+impl Group {
+    /// The group of a key.
+    #[inline]
+    pub fn of(key: u64) -> Group {
+        match key >> 62 {
+            0 => Group::Kinds,
+            1 => Group::Addresses,
+            2 => Group::Ports,
+            _ => Group::Flows,
+        }
+    }
+
+    /// The way in which a slot is open where keys of the group were given up.
+    pub fn way(self) -> Way {
+        match self {
+            Group::Kinds => Way::All,
+            Group::Addresses => Way::Addresses,
+            Group::Ports => Way::Ports,
+            Group::Flows => Way::Flows,
+        }
+    }
+}
+
+/// The first port that belongs to no service.
+const HIGH_PORT: u16 = 1024;
 
 /// The first 192 bits of the fraction of pi.
 const SALT: [u64; 3] = [0x243f_6a88_85a3_08d3, 0x1319_8a2e_0370_7344, 0xa409_3822_299f_31d0];
 
-/// The key of a fact (docs/format/store.md, "Index").
+/// The key of a fact of a packet's own headers (docs/format/store.md, "Keys").
 #[inline]
 pub fn key(class: Class, value: u128) -> u64 {
+    let group = match class {
+        Class::Ipv4 | Class::Ipv6 | Class::Mac | Class::Name => Group::Addresses,
+        Class::Port if value as u16 >= HIGH_PORT => Group::Ports,
+        Class::Pair | Class::Flow => Group::Flows,
+        _ => Group::Kinds,
+    };
+    key_of(group, class as u8, value)
+}
+
+/// The key of a fact of the first packet that a tunnel carries.
+#[inline]
+pub fn inner_key(class: Class, value: u128) -> u64 {
+    key_of(Group::of(key(class, value)), class as u8 + INNER, value)
+}
+
+/// The key under which the slots stand that are open in a way.
+pub fn open_key(way: Way) -> u64 {
+    key(Class::Open, way as u128)
+}
+
+#[inline]
+fn key_of(group: Group, class: u8, value: u128) -> u64 {
+    (group as u64) << 62 | hash(class, value) >> 2
+}
+
+#[inline]
+fn hash(class: u8, value: u128) -> u64 {
     let (high, low) = ((value >> 64) as u64, value as u64);
-    fold(fold(low ^ SALT[0] ^ class as u64, SALT[1] ^ high), SALT[2])
+    fold(fold(low ^ SALT[0] ^ u64::from(class), SALT[1] ^ high), SALT[2])
+}
+
+/// The value of [`Class::Pair`].
+#[inline]
+pub fn pair_value(one: IpAddr, other: IpAddr) -> u128 {
+    hash_of_address(one).wrapping_add(hash_of_address(other)).into()
+}
+
+/// The value of [`Class::Flow`].
+#[inline]
+pub fn flow_value(one: (IpAddr, u16), other: (IpAddr, u16), protocol: u8) -> u128 {
+    let end = |(address, port): (IpAddr, u16)| fold(hash_of_address(address) ^ u64::from(port), SALT[2]);
+    end(one).wrapping_add(end(other)).wrapping_mul(u64::from(protocol) + 1).into()
+}
+
+#[inline]
+fn hash_of_address(address: IpAddr) -> u64 {
+    match address {
+        IpAddr::V4(address) => hash(Class::Ipv4 as u8, u32::from(address).into()),
+        IpAddr::V6(address) => hash(Class::Ipv6 as u8, address.into()),
+    }
+}
+
+/// The value of [`Class::Name`]: of a name in any case.
+pub fn name_value(name: &[u8]) -> u128 {
+    let mut value = 0;
+    for part in name.chunks(8) {
+        let mut bytes = [0; 8];
+        bytes[..part.len()].copy_from_slice(part);
+        bytes.make_ascii_lowercase();
+        value = hash(Class::Name as u8, u128::from(value) << 64 | u128::from(u64::from_le_bytes(bytes)));
+    }
+    value.into()
 }
 
 #[inline]
@@ -60,11 +196,14 @@ fn fold(a: u64, b: u64) -> u64 {
 pub(crate) struct PacketKeys {
     keys: [u64; KEYS_MAX],
     len: usize,
-    is_open: bool,
+    /// What is added to classes: 0 or [`INNER`].
+    depth: u8,
+    has_macs: bool,
 }
 
-/// Four tags with three keys each, two EtherTypes, three protocols, two addresses and networks, two ports: 23.
-const KEYS_MAX: usize = 32;
+/// Four tags with three keys each, two EtherTypes, three protocols, two addresses and networks, two ports, pair and flow: 25,
+/// twice; two MAC addresses, ways.
+const KEYS_MAX: usize = 64;
 
 const IPV4: u16 = 0x0800;
 const ARP: u16 = 0x0806;
@@ -78,37 +217,61 @@ const FRAGMENT: u8 = 44;
 const EXTENSIONS: [u8; 5] = [0, 43, FRAGMENT, 51, 60];
 const WITH_PORTS: [u8; 3] = [6, 17, 132];
 
+/// What filters know as tunnels, besides labels: protocols of IP, ports of UDP.
+const TUNNELS: [u8; 3] = [4, 41, 47];
+const TUNNEL_PORTS: [u16; 4] = [2152, 4789, 6081, 8472];
+
 impl PacketKeys {
-    pub(crate) fn new() -> PacketKeys {
-        PacketKeys { keys: [0; KEYS_MAX], len: 0, is_open: false }
+    pub(crate) fn new(has_macs: bool) -> PacketKeys {
+        PacketKeys { keys: [0; KEYS_MAX], len: 0, depth: 0, has_macs }
     }
 
-    /// The keys, perhaps with repetitions.
+    /// The keys, perhaps with repetitions. Ways in which the packet is open are among them.
     pub(crate) fn as_slice(&self) -> &[u64] {
         &self.keys[..self.len]
     }
 
     /// Takes the keys of a packet in place of those before.
     #[inline]
-    pub(crate) fn take(&mut self, link_type: LinkType, packet: Packet<'_>) {
-        (self.len, self.is_open) = (0, false);
-        let headers = Headers::parse(link_type, packet);
-        if self.fill(link_type, packet, &headers).is_none() {
-            self.is_open = true;
+    pub(crate) fn take(&mut self, link_type: LinkType, packet: Packet<'_>, headers: &Headers) {
+        (self.len, self.depth) = (0, 0);
+        if self.fill(link_type, packet, headers).is_none() {
+            self.open(Way::All);
         }
-        if self.is_open {
-            self.push(Class::Open, 0);
+        match headers.inner(packet.data) {
+            Some(inner) => self.take_inner(&inner, packet),
+            None if may_be_tunnel(packet.data, headers) => self.open(Way::Inner),
+            None => {}
         }
+    }
+
+    /// The same facts of the packet that a tunnel carries.
+    fn take_inner(&mut self, inner: &Inner, packet: Packet<'_>) {
+        let (data, meta) = (inner.data(packet.data), Meta::default());
+        let headers = inner.headers(packet.data);
+        self.depth = INNER;
+        if self.fill(inner.link_type, Packet { data, meta: &meta }, &headers).is_none() {
+            self.open(Way::Inner);
+        }
+    }
+
+    fn open(&mut self, way: Way) {
+        self.put(open_key(way));
     }
 
     #[inline]
     fn push(&mut self, class: Class, value: u128) {
+        self.put(if self.depth == 0 { key(class, value) } else { inner_key(class, value) });
+    }
+
+    #[inline]
+    fn put(&mut self, key: u64) {
         if let Some(place) = self.keys.get_mut(self.len) {
-            *place = key(class, value);
+            *place = key;
             self.len += 1;
         } else {
             // Cannot be with the numbers above; a search must not miss a packet if they are ever wrong.
-            self.keys[KEYS_MAX - 1] = key(Class::Open, 0);
+            self.keys[KEYS_MAX - 1] = open_key(Way::All);
         }
     }
 
@@ -152,6 +315,11 @@ impl PacketKeys {
             self.push(Class::Vlan, tag.id().into());
             self.push(Class::EtherType, tag.tpid.into());
         }
+        if self.has_macs && self.depth == 0 && link_type == LinkType::ETHERNET {
+            for at in [0, 6] {
+                self.push(Class::Mac, mac_value(packet.data.get(at..)?.first_chunk()?));
+            }
+        }
         if let Some(at) = type_at {
             let kind = u16_at(packet.data, at)?;
             self.push(Class::EtherType, kind.into());
@@ -170,7 +338,9 @@ impl PacketKeys {
     }
 
     fn ip(&mut self, data: &[u8], headers: &Headers, at: usize) -> Option<()> {
-        match headers.addresses(data).filter(|_| headers.ip().is_some())? {
+        let (one, other) = headers.addresses(data).filter(|_| headers.ip().is_some())?;
+        self.push(Class::Pair, pair_value(one, other));
+        match (one, other) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
                 self.ipv4(src.into());
                 self.ipv4(dst.into());
@@ -209,6 +379,8 @@ impl PacketKeys {
         for port in [src, dst] {
             self.push(Class::Port, port_value(protocol, port));
         }
+        let (one, other) = headers.addresses(data)?;
+        self.push(Class::Flow, flow_value((one, src), (other, dst), protocol));
         Some(())
     }
 
@@ -218,8 +390,27 @@ impl PacketKeys {
     }
 }
 
+/// Whether a filter may find a tunnel here that [`Headers::inner`] does not.
+#[inline]
+fn may_be_tunnel(data: &[u8], headers: &Headers) -> bool {
+    let has_port = || {
+        let ports = headers.ports(data);
+        ports.is_none_or(|(src, dst)| TUNNEL_PORTS.contains(&src) || TUNNEL_PORTS.contains(&dst))
+    };
+    headers.mpls().is_some()
+        || headers
+            .protocol()
+            .is_some_and(|protocol| TUNNELS.contains(&protocol) || protocol == 17 && has_port())
+}
+
+/// The value of [`Class::Mac`].
+pub fn mac_value(address: &[u8; 6]) -> u128 {
+    address.iter().fold(0, |value, byte| value << 8 | u128::from(*byte))
+}
+
 /// The value of [`Class::Port`].
-pub(crate) fn port_value(protocol: u8, port: u16) -> u128 {
+#[inline]
+pub fn port_value(protocol: u8, port: u16) -> u128 {
     u128::from(protocol) << 16 | u128::from(port)
 }
 

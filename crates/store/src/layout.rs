@@ -59,6 +59,14 @@ impl Paths {
         self.root.join("log")
     }
 
+    pub(crate) fn roll_ups(&self) -> PathBuf {
+        self.root.join("roll")
+    }
+
+    pub(crate) fn roll_up(&self, number: u64) -> PathBuf {
+        self.roll_ups().join(format!("{number:08}.tir"))
+    }
+
     pub(crate) fn segments(&self) -> PathBuf {
         self.root.join("seg")
     }

@@ -26,9 +26,13 @@ mod tests;
 
 pub use catalog::{Catalog, SegmentEntry, Standing};
 pub use check::{Finding, Verified, verify};
-pub use chunk::ChunkHead;
+pub use chunk::{ChunkHead, Erasure};
 pub use error::Error;
-pub use keys::{Class, key};
+pub use index::IndexOptions;
+pub use keys::{
+    Class, Group, WAYS, WAYS_ALL, Way, flow_value, inner_key, key, mac_value, name_value, open_key,
+    pair_value, port_value,
+};
 pub use layout::{SEGMENT_LEN_DEFAULT, SEGMENT_LEN_MAX, SEGMENT_LEN_MIN, SLOT_LEN};
 pub use question::Question;
 pub use recorder::{Losses, Recorder, RecorderSettings, Totals};

@@ -15,10 +15,12 @@ use tapline_sys::disk;
 use crate::catalog::Catalog;
 use crate::chunk::{ChunkHead, is_intact};
 use crate::error::Error;
-use crate::index::{Index, Slots};
-use crate::keys::{Class, key};
+use crate::index::rollup::{RollUp, roll_up_of};
+use crate::index::{Index, SlotRow, Slots};
+use crate::keys::{Group, WAYS_ALL, Way};
+use crate::layout::PAGE_LEN;
 use crate::question::Question;
-use crate::walk::{Walk, belongs};
+use crate::walk::{Found, Walk, belongs};
 
 /// The times that are asked for: from `from`, before `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,6 +113,8 @@ pub struct Search {
     /// Segments when it began.
     total: usize,
     current: Option<Current>,
+    /// The roll-up that was asked last.
+    roll_up: Option<(u64, Option<RollUp>)>,
     account: SearchAccount,
 }
 
@@ -140,7 +144,7 @@ impl Search {
         segments.reverse();
         let total = segments.len();
         let account = SearchAccount { segments: total as u64, ..SearchAccount::default() };
-        Ok(Search { catalog, window, question, segments, total, current: None, account })
+        Ok(Search { catalog, window, question, segments, total, current: None, roll_up: None, account })
     }
 
     /// What it did so far.
@@ -180,8 +184,31 @@ impl Search {
         }
     }
 
+    /// Whether the roll-up that a segment is in has neither its times nor its keys to offer. Then the account says so.
+    fn is_ruled_out(&mut self, number: u64) -> bool {
+        let wanted = roll_up_of(number);
+        if self.roll_up.as_ref().is_none_or(|(known, _)| *known != wanted) {
+            self.roll_up = Some((wanted, RollUp::read(&self.catalog, wanted)));
+        }
+        let Some((_, Some(roll_up))) = &self.roll_up else { return false };
+        let Some((first, last)) = roll_up.times(number) else { return false };
+        if !self.window.overlaps(first, last) {
+            self.account.segments_by_time += 1;
+            return true;
+        }
+        let is_open = |way: Way| roll_up.is_open(number, way);
+        // What is damaged rules nothing out.
+        let may = |key: u64| is_open(Group::of(key).way()) || roll_up.may_have(key).unwrap_or(true);
+        let is_ruled_out = !is_open(Way::All) && !self.question.holds(&may);
+        self.account.segments_by_keys += u64::from(is_ruled_out);
+        is_ruled_out
+    }
+
     /// Opens a segment and finds out which of its chunks are to be read.
     fn enter(&mut self, number: u64) {
+        if self.is_ruled_out(number) {
+            return;
+        }
         let path = self.catalog.segment_path(number);
         let opened = disk::open_regular(&path, OpenOptions::new().read(true));
         let (file, len) = match opened.and_then(|file| Ok((file.metadata()?.len(), file))) {
@@ -196,12 +223,11 @@ impl Search {
             }
         };
         let index = self.catalog.index(number);
-        let is_indexed = index.is_some();
-        let mut chunks = match index {
-            Some(index) => match self.by_index(&index) {
-                Some(chunks) => chunks,
-                None => return,
-            },
+        let of_index = index.and_then(|index| self.by_index(&index, &file, number));
+        let is_indexed = of_index.is_some();
+        let mut chunks = match of_index {
+            Some(Some(chunks)) => chunks,
+            Some(None) => return,
             None => match self.by_walk(&file, number) {
                 Ok(chunks) => chunks,
                 Err(_) => {
@@ -214,38 +240,73 @@ impl Search {
         self.current = Some(Current { number, file, len, chunks, is_indexed });
     }
 
-    fn by_index(&mut self, index: &Index) -> Option<Vec<Place>> {
-        self.account.index_bytes += index.len() as u64;
+    /// The chunks that an index does not rule out; `None` within if it rules out all, `None` if it is damaged.
+    fn by_index(&mut self, index: &Index, file: &File, number: u64) -> Option<Option<Vec<Place>>> {
         if !self.window.overlaps(index.summary.first, index.summary.last) {
+            self.account.index_bytes += index.len();
             self.account.segments_by_time += 1;
-            return None;
+            return Some(None);
         }
-        let keys = self.question.keys();
-        let sets: Vec<Slots> = keys.iter().map(|key| index.slots(*key)).collect();
-        let open = index.slots(key(Class::Open, 0));
-        let slot_may = |slot: u32| {
-            let has = |key: u64| keys.binary_search(&key).is_ok_and(|at| sets[at].has(slot));
-            slot >= index.summary.complete || open.has(slot) || self.question.holds(&has)
-        };
-        let may: Vec<bool> = (0..index.summary.slots).map(slot_may).collect();
+        let may = self.may(index)?;
+        let rows = index.rows()?;
+        self.account.index_bytes += index.len();
         if !may.contains(&true) {
             self.account.segments_by_keys += 1;
-            return None;
+            return Some(None);
         }
         self.account.segments_indexed += 1;
         let mut chunks = Vec::new();
-        for row in index.chunks() {
-            self.account.chunks += 1;
-            let slot = (row.offset / crate::SLOT_LEN as u64) as usize;
+        for (slot, row) in rows.iter().enumerate().filter(|(_, row)| row.chunks > 0) {
+            self.account.chunks += u64::from(row.chunks);
             if !self.window.overlaps(row.first, row.last) {
-                self.account.chunks_by_time += 1;
+                self.account.chunks_by_time += u64::from(row.chunks);
             } else if !may.get(slot).copied().unwrap_or(true) {
-                self.account.chunks_by_keys += 1;
+                self.account.chunks_by_keys += u64::from(row.chunks);
             } else {
-                chunks.push(Place { offset: row.offset, len: row.len });
+                self.by_slot(file, number, slot as u64, row, &mut chunks);
             }
         }
-        Some(chunks)
+        Some(Some(chunks))
+    }
+
+    /// Which slots may hold what is asked; `None` if the index is damaged.
+    fn may(&self, index: &Index) -> Option<Vec<bool>> {
+        let open: Option<Vec<Slots>> = WAYS_ALL.into_iter().map(|way| index.open(way)).collect();
+        let open = open?;
+        let keys = self.question.keys();
+        let sets: Option<Vec<Slots>> = keys.iter().map(|key| index.slots(*key)).collect();
+        let sets = sets?;
+        let slot_may = |slot: u32| {
+            let has = |key: u64| {
+                open[Group::of(key).way() as usize].has(slot)
+                    || keys.binary_search(&key).is_ok_and(|at| sets[at].has(slot))
+            };
+            open[Way::All as usize].has(slot) || self.question.holds(&has)
+        };
+        Some((0..index.summary.slots).map(slot_may).collect())
+    }
+
+    /// The chunks of a slot, by their heads.
+    fn by_slot(&mut self, file: &File, number: u64, slot: u64, row: &SlotRow, chunks: &mut Vec<Place>) {
+        let from = slot * crate::SLOT_LEN as u64;
+        let end = from + u64::from(row.pages) * PAGE_LEN as u64;
+        let Ok(mut walk) = Walk::within(file, self.catalog.id, number, self.catalog.segment_len, from..end)
+        else {
+            self.account.chunks_damaged += u64::from(row.chunks);
+            return;
+        };
+        let mut found = 0;
+        while let Some(Found { offset, head }) = walk.next() {
+            found += 1;
+            chunks.push(Place { offset, len: head.len });
+        }
+        // Those without an intact head; or the segment was recycled meanwhile.
+        let missing = u64::from(row.chunks.saturating_sub(found));
+        self.account.chunks += u64::from(found.saturating_sub(row.chunks));
+        match self.catalog.segment_path(number).exists() {
+            true => self.account.chunks_damaged += missing,
+            false => self.account.chunks_gone += missing,
+        }
     }
 
     fn by_walk(&mut self, file: &File, number: u64) -> io::Result<Vec<Place>> {

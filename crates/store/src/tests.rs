@@ -6,15 +6,18 @@ use std::sync::Arc;
 use tapline_file::SectionReader;
 use tapline_filter::{Options, compile};
 use tapline_ir::CompiledFilter;
-use tapline_packet::{Batch, Interface, LinkType, Meta, Packet, Record, Selection, Timestamp};
+use tapline_packet::{Batch, Headers, Interface, LinkType, Meta, Packet, Record, Selection, Timestamp};
 use tapline_testkit::libpcap::Libpcap;
 use tapline_testkit::random::Random;
 use tapline_testkit::stock::{Stock, Texts};
 
-use crate::index::Index;
-use crate::keys::{Class, PacketKeys, key};
+use crate::index::Owner;
+use crate::index::rollup::RollUp;
+use crate::keys::{Class, PacketKeys, Way, key, open_key};
+use crate::walk::{Found, Walk};
 use crate::{
-    Catalog, Finding, Losses, Question, Recorder, RecorderSettings, SLOT_LEN, Search, Window, verify,
+    Catalog, Finding, IndexOptions, Losses, Question, Recorder, RecorderSettings, SLOT_LEN, Search, Window,
+    verify,
 };
 
 const SETTINGS: RecorderSettings = RecorderSettings {
@@ -24,6 +27,7 @@ const SETTINGS: RecorderSettings = RecorderSettings {
     flush_ns: 1_000_000_000,
     sync_ns: 5_000_000_000,
     snap_len: 262_144,
+    index: IndexOptions { macs: false },
     buffers: 4,
 };
 
@@ -166,20 +170,26 @@ fn record_range(root: &Path, settings: &RecorderSettings, numbers: std::ops::Ran
     assert_eq!(recorder.totals().lost, 0, "{:?}", recorder.news());
 }
 
+/// The chunks of the first segment.
+fn chunks_of(catalog: &Catalog) -> Vec<Found> {
+    let file = std::fs::File::open(catalog.segment_path(1)).unwrap();
+    let mut walk = Walk::new(&file, catalog.id, 1, catalog.segment_len()).unwrap();
+    std::iter::from_fn(|| walk.next()).collect()
+}
+
 #[test]
 fn a_damaged_head_costs_one_chunk_without_an_index() {
     let folder = tempfile::tempdir().unwrap();
     record_range(folder.path(), &SETTINGS, 0..100, 10);
     let catalog = Catalog::open(folder.path()).unwrap();
-    let index = catalog.index(1).unwrap();
-    let row = index.chunks().nth(5).unwrap();
+    let row = chunks_of(&catalog).into_iter().nth(5).unwrap();
     let path = catalog.segment_path(1);
     let mut bytes = std::fs::read(&path).unwrap();
     bytes[row.offset as usize + 40] ^= 1;
     std::fs::write(&path, bytes).unwrap();
     std::fs::remove_file(folder.path().join("seg/00000001.tix")).unwrap();
     let numbers = found(&mut search(folder.path(), Window::ALL));
-    assert_eq!(numbers.len() as u32, 100 - row.packets);
+    assert_eq!(numbers.len() as u32, 100 - row.head.packets);
 }
 
 #[test]
@@ -187,12 +197,12 @@ fn a_torn_last_chunk_leaves_the_chain_whole() {
     let folder = tempfile::tempdir().unwrap();
     record_range(folder.path(), &SETTINGS, 0..100, 10);
     let catalog = Catalog::open(folder.path()).unwrap();
-    let rows: Vec<_> = catalog.index(1).unwrap().chunks().filter(|row| row.packets > 0).collect();
-    let torn = rows.last().unwrap();
+    let chunks = chunks_of(&catalog);
+    let torn = chunks.iter().rfind(|chunk| chunk.head.packets > 0).unwrap();
     let path = catalog.segment_path(1);
     let mut bytes = std::fs::read(&path).unwrap();
     // The chunk's last page, and what was written behind it, were not on the disk yet.
-    let end = torn.offset as usize + torn.len as usize;
+    let end = torn.offset as usize + torn.head.len as usize;
     bytes[end - 4096..end].fill(0);
     let page = crate::layout::filler(4096);
     bytes[end..SLOT_LEN].as_chunks_mut::<4096>().0.iter_mut().for_each(|at| at.copy_from_slice(&page));
@@ -204,7 +214,7 @@ fn a_torn_last_chunk_leaves_the_chain_whole() {
         "{:?}",
         findings(folder.path())
     );
-    assert_eq!(found(&mut search(folder.path(), Window::ALL)).len() as u32, 200 - torn.packets);
+    assert_eq!(found(&mut search(folder.path(), Window::ALL)).len() as u32, 200 - torn.head.packets);
 }
 
 #[test]
@@ -286,6 +296,37 @@ fn new_interfaces_in_a_full_chunk_cost_no_packet() {
 }
 
 #[test]
+fn a_roll_up_tells_of_64_segments() {
+    let folder = tempfile::tempdir().unwrap();
+    let settings = RecorderSettings { size: 40 << 20, ..SETTINGS };
+    let mut recorder = Recorder::open(folder.path(), settings, &ethernet(), at(0)).unwrap();
+    // A kind of packet for each 1,000: 66 segments of 4 MiB and more.
+    let kind = |number: u64| 0xa000 + (number / 1000) as u16;
+    for first in (0..280_000).step_by(1000) {
+        let mut packets: Vec<_> = (first..first + 1000).map(|number| numbered(number, 1000)).collect();
+        packets.iter_mut().for_each(|(data, _)| data[12..14].copy_from_slice(&kind(first).to_be_bytes()));
+        record(&mut recorder, &packets, at(0));
+    }
+    recorder.finish(&[], Losses::default(), at(9)).unwrap();
+    let catalog = Catalog::open(folder.path()).unwrap();
+    let numbers = catalog.numbers().unwrap();
+    assert!(numbers[0] < 64 && numbers.len() == 10 && *numbers.last().unwrap() > 66, "{numbers:?}");
+    let roll_up = RollUp::read(&catalog, 0).unwrap();
+    let index = catalog.index(64).unwrap();
+    assert_eq!(roll_up.times(64), Some((index.summary.first, index.summary.last)));
+    assert_eq!((roll_up.times(65), roll_up.is_open(64, Way::All)), (None, false));
+    let has = |kind: u16| roll_up.may_have(key(Class::EtherType, kind.into())).unwrap();
+    let kinds_of = |segment: u64| -> Vec<u16> {
+        let index = catalog.index(segment).unwrap();
+        let has = |kind: &u16| index.slots(key(Class::EtherType, (*kind).into())).unwrap().count() > 0;
+        (0xa000..0xa000 + 300).filter(has).collect()
+    };
+    let (there, beyond) = (kinds_of(64), kinds_of(*numbers.last().unwrap()));
+    assert!(there.len() > 2 && there.iter().all(|kind| has(*kind)));
+    assert!(beyond.iter().filter(|kind| has(**kind)).count() <= 1, "{beyond:?}");
+}
+
+#[test]
 fn files_that_are_no_segments_stop_no_search() {
     let folder = tempfile::tempdir().unwrap();
     record_range(folder.path(), &SETTINGS, 0..100, 10);
@@ -309,20 +350,35 @@ fn files_that_are_no_segments_stop_no_search() {
 fn an_index_that_no_segment_can_have_is_not_read() {
     let folder = tempfile::tempdir().unwrap();
     record_range(folder.path(), &SETTINGS, 0..100, 10);
-    let good = std::fs::read(folder.path().join("seg/00000001.tix")).unwrap();
-    assert!(Index::parse(good.clone()).is_some());
-    let sealed = |at: usize, number: u32| {
-        let mut bytes = good[..good.len() - 4].to_vec();
-        bytes[at..at + 4].copy_from_slice(&number.to_le_bytes());
-        let checksum = crc32c::crc32c(&bytes);
-        bytes.extend_from_slice(&checksum.to_le_bytes());
-        bytes
+    let path = folder.path().join("seg/00000001.tix");
+    let good = std::fs::read(&path).unwrap();
+    let catalog = Catalog::open(folder.path()).unwrap();
+    let is_read = |place: usize, number: u32| {
+        let mut bytes = good.clone();
+        bytes[place..place + 4].copy_from_slice(&number.to_le_bytes());
+        Owner { store: catalog.id, number: 1 }.reseal(&mut bytes);
+        std::fs::write(&path, bytes).unwrap();
+        let index = catalog.index(1);
+        index.is_some_and(|index| {
+            index.rows().is_some() && index.slots(key(Class::EtherType, 0x88b5)).is_some()
+        })
     };
-    // Slots; the first chunk's place and length; counts.
-    for (place, number) in
-        [(84, u32::MAX), (168, 5000), (172, u32::MAX), (80, u32::MAX), (88, u32::MAX), (92, 9)]
-    {
-        assert!(Index::parse(sealed(place, number)).is_none(), "{place}");
+    assert!(is_read(132, 1));
+    // The segment's number; slots, keys, sets, their bytes; bits of a bucket, bytes of a set's number; pages of a slot; a bucket.
+    let bucket = 256 + 48 + 4 * (key(Class::EtherType, 0x88b5) >> 56) as usize;
+    for (place, number) in [
+        (24, 2),
+        (132, u32::MAX),
+        (132, 5000),
+        (136, u32::MAX),
+        (140, u32::MAX),
+        (144, 1 << 30),
+        (148, 63),
+        (152, 9),
+        (256 + 4, u32::MAX),
+        (bucket, u32::MAX),
+    ] {
+        assert!(!is_read(place, number), "{place}");
     }
 }
 
@@ -347,12 +403,8 @@ fn mutated_files_give_what_was_recorded_or_less() {
                 _ => bad.copy_within(place..place + 4096, random.below(1 << 20) as usize),
             }
         }
-        let _ = Index::parse(bad.clone());
-        // With a checksum that fits: what another program may write.
-        if which == 0 && bad.len() > 4 {
-            let end = bad.len() - 4;
-            let checksum = crc32c::crc32c(&bad[..end]);
-            bad[end..].copy_from_slice(&checksum.to_le_bytes());
+        if which == 0 && round % 4 == 0 {
+            Owner { store: Catalog::open(folder.path()).unwrap().id, number: 1 }.reseal(&mut bad);
         }
         std::fs::write(&paths[which], &bad).unwrap();
         if which == 1 && round % 4 == 1 {
@@ -608,11 +660,11 @@ fn satisfies(
     if program.run(packet) == 0 {
         return false;
     }
-    let mut keys = PacketKeys::new();
-    keys.take(link_type, packet);
+    let mut keys = PacketKeys::new(false);
+    keys.take(link_type, packet, &Headers::parse(link_type, packet));
     let has = |wanted: u64| keys.as_slice().contains(&wanted);
     assert!(
-        has(key(Class::Open, 0)) || question.holds(&has),
+        has(open_key(Way::All)) || question.holds(&has),
         "{text:?} accepts a packet without its keys, link type {link_type}: {data:02x?}"
     );
     true

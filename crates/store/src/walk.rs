@@ -6,6 +6,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 
 use crate::chunk::{CHUNK_HEAD_LEN, ChunkHead};
@@ -16,7 +17,10 @@ pub(crate) struct Walk<'a> {
     file: &'a File,
     store: StoreId,
     segment: u64,
+    /// Bytes of the segment.
     len: u64,
+    /// Where the walk ends.
+    end: u64,
     at: u64,
     /// Whether what stands before `at` in its slot is damaged: the next chunk is looked for page by page.
     is_lost: bool,
@@ -39,12 +43,24 @@ impl<'a> Walk<'a> {
         segment_len: u64,
     ) -> io::Result<Walk<'a>> {
         let len = file.metadata()?.len().min(segment_len);
-        Ok(Walk { file, store, segment, len, at: 0, is_lost: false, damaged: 0 })
+        Ok(Walk { file, store, segment, len, end: len, at: 0, is_lost: false, damaged: 0 })
+    }
+
+    /// Of a part of the segment that begins with a slot.
+    pub(crate) fn within(
+        file: &'a File,
+        store: StoreId,
+        segment: u64,
+        segment_len: u64,
+        part: Range<u64>,
+    ) -> io::Result<Walk<'a>> {
+        let walk = Walk::new(file, store, segment, segment_len)?;
+        Ok(Walk { at: part.start, end: walk.len.min(part.end), ..walk })
     }
 
     /// The next chunk; `None` at the end. What the disk cannot read is damaged.
     pub(crate) fn next(&mut self) -> Option<Found> {
-        while self.at + PAGE_LEN as u64 <= self.len {
+        while self.at + PAGE_LEN as u64 <= self.end {
             let mut bytes = [0; CHUNK_HEAD_LEN];
             let is_read = self.file.read_exact_at(&mut bytes, self.at).is_ok();
             if let Some(head) = self.head(&bytes).filter(|_| is_read) {

@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use tapline_graph::grouped;
-use tapline_store::{Catalog, Finding, SegmentEntry, Verified};
+use tapline_store::{Catalog, Finding, SegmentEntry, Standing, Verified, Way};
 
 use crate::moments::shown;
 
@@ -82,10 +82,28 @@ fn status_text(catalog: &Catalog, segments: &[SegmentEntry]) -> String {
             grouped(standing.bytes),
             grouped(standing.lost + standing.dropped),
             share,
-            if standing.is_complete { "" } else { "  keys came to their limit" }
+            given_up(standing)
         );
     }
     text
+}
+
+/// What the budget of an index gave up, and in how many slots.
+fn given_up(standing: &Standing) -> String {
+    let of = |way: Way, name: &str| match standing.open[way as usize] {
+        0 => None,
+        slots => {
+            Some(format!("{name} in {} of {} slots", grouped(slots.into()), grouped(standing.slots.into())))
+        }
+    };
+    let ways = [
+        of(Way::Flows, "flows and pairs"),
+        of(Way::Ports, "high ports"),
+        of(Way::Addresses, "addresses but not networks"),
+        of(Way::All, "some facts"),
+    ];
+    let told: Vec<String> = ways.into_iter().flatten().collect();
+    if told.is_empty() { String::new() } else { format!("  not in the index: {}", told.join(", ")) }
 }
 
 fn status_json(catalog: &Catalog, segments: &[SegmentEntry]) -> String {
@@ -99,7 +117,13 @@ fn status_json(catalog: &Catalog, segments: &[SegmentEntry]) -> String {
                 "lost": standing.lost,
                 "dropped": standing.dropped,
                 "index_bytes": standing.index_len,
-                "complete": standing.is_complete,
+                "cut": standing.cut,
+                "erased_chunks": standing.erased,
+                "slots": standing.slots,
+                "slots_without_some_facts": standing.open[Way::All as usize],
+                "slots_without_flows": standing.open[Way::Flows as usize],
+                "slots_without_high_ports": standing.open[Way::Ports as usize],
+                "slots_without_addresses": standing.open[Way::Addresses as usize],
             })
         });
         json!({ "number": segment.number, "bytes": segment.len, "sealed": standing })
@@ -142,6 +166,13 @@ fn verified_text(verified: &Verified) -> String {
         grouped(verified.packets),
         grouped(verified.bytes)
     );
+    if let (chunks @ 1.., packets) = verified.erased {
+        text += &format!(
+            "{} packets were erased from {} chunks (see the log)\n",
+            grouped(packets),
+            grouped(chunks)
+        );
+    }
     text += &match verified.findings.len() {
         0 => format!("{counts}: as they were recorded\n"),
         1 => format!("{counts}: 1 finding\n"),
@@ -175,6 +206,8 @@ fn verified_json(verified: &Verified) -> String {
         "chunks": verified.chunks,
         "packets": verified.packets,
         "bytes": verified.bytes,
+        "erased_chunks": verified.erased.0,
+        "erased_packets": verified.erased.1,
         "findings": findings,
     });
     format!("{value}\n")

@@ -6,6 +6,7 @@ use std::collections::BinaryHeap;
 
 use tapline_capture::{Error, OutputAccount};
 use tapline_flow::{Details, DnsAnswer, Flow, SIZES, Side, TcpSide};
+use tapline_packet::numbers::ip_protocol::{self, TCP};
 
 use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
 use crate::graph::Out;
@@ -184,12 +185,12 @@ fn state(flow: &Flow) -> &'static str {
     let [there, back] = [flow.sides[0].tcp_flags, flow.sides[1].tcp_flags];
     let is_answered = flow.sides[1].packets > 0;
     match flow.protocol {
-        6 if there & (SYN | ACK) == SYN && back & (SYN | RST) == RST => "refused",
-        6 if (there | back) & RST != 0 => "reset",
-        6 if there & back & FIN != 0 => "closed",
-        6 if (there | back) & FIN != 0 => "closing",
-        6 if there & SYN != 0 && !is_answered => "no answer",
-        6 if is_answered => "open",
+        TCP if there & (SYN | ACK) == SYN && back & (SYN | RST) == RST => "refused",
+        TCP if (there | back) & RST != 0 => "reset",
+        TCP if there & back & FIN != 0 => "closed",
+        TCP if (there | back) & FIN != 0 => "closing",
+        TCP if there & SYN != 0 && !is_answered => "no answer",
+        TCP if is_answered => "open",
         _ if is_answered => "answered",
         _ => "one way",
     }
@@ -319,18 +320,20 @@ fn number_or_none(number: Option<u64>) -> Cell {
 
 fn protocol(number: u8) -> String {
     match number {
-        1 => "icmp".to_owned(),
-        6 => "tcp".to_owned(),
-        17 => "udp".to_owned(),
-        58 => "icmp6".to_owned(),
-        132 => "sctp".to_owned(),
+        ip_protocol::ICMP => "icmp".to_owned(),
+        TCP => "tcp".to_owned(),
+        ip_protocol::UDP => "udp".to_owned(),
+        ip_protocol::ICMPV6 => "icmp6".to_owned(),
+        ip_protocol::SCTP => "sctp".to_owned(),
         number => number.to_string(),
     }
 }
 
 fn end(side: &Side, protocol: u8) -> String {
     match protocol {
-        6 | 17 | 132 => std::net::SocketAddr::new(side.address, side.port).to_string(),
+        _ if ip_protocol::has_ports(protocol) => {
+            std::net::SocketAddr::new(side.address, side.port).to_string()
+        }
         _ => side.address.to_string(),
     }
 }

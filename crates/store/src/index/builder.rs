@@ -1,93 +1,141 @@
-//! The keys of a segment while it is recorded.
+//! The flows of a segment while it is recorded: what their packets' keys are, and the slots that they are in.
 //!
 //! ```text
 //! packet --> flow seen in this slot? --> nothing more to do
-//!                     no --> keys --> table: key, last slot, list of slots
+//!                     no --> flow of the segment? --> one bit: the slot
+//!                                   no --> keys, once
 //! ```
 //!
-//! Memory is bounded and made once: a table of keys and a pool of list entries. When one of them is full the index stays complete up
-//! to the slot before, and says so.
+//! Memory is bounded. Where a slot brings more new flows than its share (a scan, a flood) the slot gives them back, and keeps the
+//! keys of hosts only, each by itself; then those of networks, types and protocols; at last none. Each step is noted with the slot, so a
+//! scan costs the slots that it is in, and no others.
 
 use std::hash::{BuildHasher, RandomState};
 
-use tapline_packet::headers::{Headers, IpVersion};
-use tapline_packet::{Interface, LinkType, Packet};
+use tapline_packet::headers::{Headers, Inner, IpVersion};
+use tapline_packet::{Interface, LinkType, Meta, Packet};
 
-use super::ChunkRow;
-use crate::keys::PacketKeys;
+use super::slots::{Slots, words};
+use crate::keys::{Group, PacketKeys, WAYS, Way};
+use crate::layout::SLOT_LEN;
 
 /// Flows that are remembered within a slot: a packet of one of them costs a look.
 const SEEN_LEN: usize = 1 << 12;
-/// Slots of a key, on average, for which there is room.
-const SLOTS_OF_KEY: usize = 4;
-/// No entry of the pool.
-const NONE: u32 = u32::MAX;
+/// Bytes of a segment for each flow that there is room for: a flow's keys take about forty bytes of the two hundredth that an index may have.
+const BYTES_PER_FLOW: u64 = 4096;
+const UDP: u8 = 17;
+/// Keys of a flow, on average, for which there is room.
+const KEYS_PER_FLOW: usize = 16;
+
+/// What is in an index besides what always is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexOptions {
+    /// MAC addresses as keys.
+    pub macs: bool,
+}
 
 /// Gathers what the index of a segment will say.
 pub(crate) struct Builder {
-    pub(crate) chunks: Vec<ChunkRow>,
-    table: Vec<Entry>,
-    used: usize,
-    keys_max: usize,
-    /// Slots of keys: the slot, and the next entry of the same key.
-    pool: Vec<(u16, u32)>,
-    pool_max: usize,
+    pub(super) flows: Flows,
+    /// Slots that are open, by [`Way`].
+    pub(super) open: [Slots; WAYS],
+    pub(super) options: IndexOptions,
+    slots: u32,
+    slot: u32,
+    /// What the slot's packets are known by, and flows of the segment when it began.
+    detail: Detail,
+    base: usize,
     /// What was seen in the current slot, by flow.
     seen: Vec<u64>,
-    slot: u32,
-    /// Slots whose keys are all here.
-    complete: Option<u32>,
     keys: PacketKeys,
     /// Of the numbers of flows: without it a sender could choose packets of one number and different keys.
     seed: u64,
 }
 
-/// A key and its slots, in descending order of their entries. A key of 0 is no key.
-#[derive(Clone, Copy)]
-struct Entry {
-    key: u64,
-    head: u32,
-    slots: u32,
+/// Flows, each with its keys and the slots it is in.
+pub(super) struct Flows {
+    /// Places of flows by their fingerprints; a fingerprint of 0 is none.
+    table: Vec<Place>,
+    count: usize,
+    count_max: usize,
+    /// The fingerprint of each flow.
+    prints: Vec<u64>,
+    /// Where the keys of each flow end.
+    ends: Vec<u32>,
+    keys: Vec<u64>,
+    /// Words of each flow's set of slots.
+    pub(super) words: usize,
+    sets: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Place {
+    fingerprint: u64,
+    flow: u32,
     last: u32,
 }
 
+/// Which keys of new flows a slot keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Detail {
+    Whole,
+    /// Without pairs, flows and high ports.
+    Hosts,
+    /// Networks, types, protocols.
+    Kinds,
+    Nothing,
+}
+
+impl Detail {
+    fn keeps(self, key: u64) -> bool {
+        match self {
+            Detail::Whole => true,
+            Detail::Hosts => matches!(Group::of(key), Group::Kinds | Group::Addresses),
+            Detail::Kinds => Group::of(key) == Group::Kinds,
+            Detail::Nothing => false,
+        }
+    }
+
+    /// What comes next where there is no more room, and how the slot is open then.
+    fn less(self) -> (Detail, &'static [Way]) {
+        match self {
+            Detail::Whole => (Detail::Hosts, &[Way::Flows, Way::Ports]),
+            Detail::Hosts => (Detail::Kinds, &[Way::Addresses]),
+            Detail::Kinds | Detail::Nothing => (Detail::Nothing, &[Way::All]),
+        }
+    }
+}
+
 impl Builder {
-    /// An index of at most about `len_max` bytes.
-    pub(crate) fn new(len_max: usize) -> Builder {
-        // A key takes 12 bytes in the file, an entry of its list 2; half of the budget each way round, at four slots a key.
-        let keys_max = (len_max / 20).clamp(1 << 10, 1 << 22);
-        let table_len = (keys_max * 3 / 2).next_power_of_two();
+    /// For a segment of so many bytes.
+    pub(crate) fn new(segment_len: u64, options: IndexOptions) -> Builder {
+        let slots = (segment_len / SLOT_LEN as u64) as u32;
         Builder {
-            chunks: Vec::new(),
-            table: vec![Entry { key: 0, head: NONE, slots: 0, last: NONE }; table_len],
-            used: 0,
-            keys_max,
-            // All of it at once: no allocation while packets come.
-            pool: Vec::with_capacity(keys_max * SLOTS_OF_KEY),
-            pool_max: keys_max * SLOTS_OF_KEY,
-            seen: vec![0; SEEN_LEN],
+            flows: Flows::new((segment_len / BYTES_PER_FLOW) as usize, words(slots)),
+            open: std::array::from_fn(|_| Slots::none(slots)),
+            options,
+            slots,
             slot: 0,
-            complete: None,
-            keys: PacketKeys::new(),
+            detail: Detail::Whole,
+            base: 0,
+            seen: vec![0; SEEN_LEN],
+            keys: PacketKeys::new(options.macs),
             seed: RandomState::new().hash_one(0),
         }
     }
 
     /// Begins another segment.
     pub(crate) fn clear(&mut self) {
-        self.chunks.clear();
-        self.table.fill(Entry { key: 0, head: NONE, slots: 0, last: NONE });
-        self.used = 0;
-        self.pool.clear();
+        self.flows.clear();
+        self.open = std::array::from_fn(|_| Slots::none(self.slots));
         self.seen.fill(0);
-        self.slot = 0;
-        self.complete = None;
+        (self.slot, self.detail, self.base) = (0, Detail::Whole, 0);
     }
 
     /// Packets from now on are in this slot.
     pub(crate) fn begin_slot(&mut self, slot: u32) {
         if slot != self.slot {
-            self.slot = slot;
+            (self.slot, self.detail, self.base) = (slot, Detail::Whole, self.flows.count);
             self.seen.fill(0);
         }
     }
@@ -95,102 +143,241 @@ impl Builder {
     /// Notes the facts of a packet.
     #[inline]
     pub(crate) fn note(&mut self, interface: &Interface, packet: Packet<'_>) {
-        if self.complete.is_some() {
-            return;
-        }
-        let flow = fingerprint(self.seed, interface.link_type, packet);
+        let headers = Headers::parse(interface.link_type, packet);
+        let prints = Prints { seed: self.seed, link_type: interface.link_type, has_macs: self.options.macs };
+        let flow = prints.of_flow(packet, &headers);
         let place = &mut self.seen[flow as usize % SEEN_LEN];
         if flow != 0 && *place == flow {
             return;
         }
         *place = flow;
-        self.keys.take(interface.link_type, packet);
-        for at in 0..self.keys.as_slice().len() {
-            let key = self.keys.as_slice()[at];
-            if self.insert(key).is_none() {
-                self.complete = Some(self.slot);
+        if flow == 0 || !self.flows.enter(flow, self.slot) {
+            self.note_new(interface.link_type, packet, &headers, flow);
+        }
+    }
+
+    /// Notes a packet of a flow that the segment does not have, or that is looked at by itself.
+    #[inline(never)]
+    fn note_new(&mut self, link_type: LinkType, packet: Packet<'_>, headers: &Headers, flow: u64) {
+        if self.detail == Detail::Nothing {
+            return;
+        }
+        self.keys.take(link_type, packet, headers);
+        if self.detail == Detail::Whole {
+            let keys = self.keys.as_slice();
+            let print = if flow == 0 { of_keys(self.seed, keys) } else { flow };
+            if self.flows.enter(print, self.slot) {
                 return;
             }
-        }
-    }
-
-    /// `None` if there is no room.
-    #[inline]
-    fn insert(&mut self, key: u64) -> Option<()> {
-        let key = key.max(1);
-        let mask = self.table.len() - 1;
-        let mut at = key as usize & mask;
-        loop {
-            let entry = &mut self.table[at];
-            if entry.key == key {
-                if entry.last == self.slot {
-                    return Some(());
-                }
-                break;
+            if self.flows.count < self.room() {
+                return self.flows.add(print, self.slot, keys);
             }
-            if entry.key == 0 {
-                if self.used == self.keys_max {
-                    return None;
-                }
-                self.used += 1;
-                *entry = Entry { key, head: NONE, slots: 0, last: NONE };
-                break;
+            self.give_up();
+        }
+        for at in 0..self.keys.as_slice().len() {
+            self.note_key(self.keys.as_slice()[at]);
+        }
+    }
+
+    /// Notes a key by itself, as far as the slot keeps such keys.
+    fn note_key(&mut self, key: u64) {
+        while self.detail.keeps(key) {
+            let print = (key ^ self.seed).max(1);
+            if self.flows.enter(print, self.slot) {
+                return;
             }
-            at = (at + 1) & mask;
+            if self.flows.count < self.room() {
+                return self.flows.add(print, self.slot, &[key]);
+            }
+            self.give_up();
         }
-        if self.pool.len() == self.pool_max {
-            return None;
-        }
-        let entry = &mut self.table[at];
-        self.pool.push((self.slot as u16, entry.head));
-        entry.head = self.pool.len() as u32 - 1;
-        entry.last = self.slot;
-        entry.slots += 1;
-        Some(())
     }
 
-    /// Slots, from the first on, whose keys are all here; all of `slots` unless room ran out.
-    pub(crate) fn complete(&self, slots: u32) -> u32 {
-        self.complete.unwrap_or(slots).min(slots)
+    /// Takes the flows back that are new in this slot, and keeps less of them.
+    fn give_up(&mut self) {
+        let keys = self.flows.take_back(self.base);
+        let (detail, ways) = self.detail.less();
+        self.detail = detail;
+        ways.iter().for_each(|way| self.open[*way as usize].insert(self.slot));
+        keys.into_iter().for_each(|key| self.note_key(key));
     }
 
-    /// Each key with its slots, by key.
-    pub(crate) fn sorted(&self) -> Vec<(u64, Vec<u16>)> {
-        let mut all: Vec<&Entry> = self.table.iter().filter(|entry| entry.key != 0).collect();
-        all.sort_unstable_by_key(|entry| entry.key);
-        all.into_iter().map(|entry| (entry.key, self.slots_of(entry))).collect()
-    }
-
-    fn slots_of(&self, entry: &Entry) -> Vec<u16> {
-        let mut slots = Vec::with_capacity(entry.slots as usize);
-        let mut at = entry.head;
-        while let Some(&(slot, next)) = self.pool.get(at as usize) {
-            slots.push(slot);
-            at = next;
+    /// How many flows the segment may have now. A quarter may come at once, as they do when a segment begins; half belongs to all
+    /// slots alike. The rest is for keys by themselves, of which a slot may bring so many that others still find room.
+    fn room(&self) -> usize {
+        let (max, slots) = (self.flows.count_max, self.slots.max(1) as usize);
+        let share = max / 4 + (max / 2) * (self.slot as usize + 1) / slots;
+        let quarter_of_slot = max / 4 / slots;
+        match self.detail {
+            Detail::Whole => share,
+            Detail::Hosts => (share + max / 8).min(self.base + quarter_of_slot * 64),
+            Detail::Kinds | Detail::Nothing => (share + max / 4).min(self.base + quarter_of_slot * 64),
         }
-        slots.reverse();
-        slots
     }
 }
 
-/// A number for packets of one flow that have the same keys; 0 for packets that are to be looked at each.
-#[inline]
-fn fingerprint(seed: u64, link_type: LinkType, packet: Packet<'_>) -> u64 {
-    let data = packet.data;
-    let headers = Headers::parse(link_type, packet);
-    let (Some(l3), Some(l4)) = (headers.l3(), headers.l4()) else { return 0 };
-    // The next headers of extensions are facts too, and the hash of a flow does not have them.
-    let has_extensions = headers.ip() == Some(IpVersion::V6) && l4 - l3 != 40;
-    if has_extensions || headers.fragment().is_some() || headers.ports(data).is_none() {
-        return 0;
+impl Flows {
+    fn new(count_max: usize, words: usize) -> Flows {
+        Flows {
+            table: vec![Place::default(); (count_max * 2).next_power_of_two()],
+            count: 0,
+            count_max,
+            // All of it at once: no allocation while packets come.
+            prints: Vec::with_capacity(count_max),
+            ends: Vec::with_capacity(count_max),
+            keys: Vec::with_capacity(count_max * KEYS_PER_FLOW),
+            words,
+            sets: Vec::with_capacity(count_max * words),
+        }
     }
-    // Types, tags and whatever else stands before the network header.
-    let from = if link_type == LinkType::ETHERNET { 12.min(l3) } else { 0 };
-    let tag = packet.meta.vlan.map_or(0, |tag| u64::from(tag.tpid) << 16 | u64::from(tag.tci));
-    let mut link = seed ^ u64::from(link_type.0) << 32 ^ tag;
-    for pair in data[from..l3].chunks(2) {
-        link = (link.rotate_left(16) ^ u64::from(pair[0]) << 8 ^ u64::from(*pair.last().unwrap_or(&0)))
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+
+    fn clear(&mut self) {
+        self.table.fill(Place::default());
+        self.count = 0;
+        self.prints.clear();
+        self.ends.clear();
+        self.keys.clear();
+        self.sets.clear();
     }
-    (headers.flow_hash(data, seed) ^ link).max(1)
+
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn keys(&self, flow: usize) -> &[u64] {
+        let from = flow.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
+        &self.keys[from..self.ends[flow] as usize]
+    }
+
+    pub(super) fn keys_len(&self) -> usize {
+        self.keys.len()
+    }
+
+    pub(super) fn set(&self, flow: usize) -> &[u64] {
+        &self.sets[flow * self.words..(flow + 1) * self.words]
+    }
+
+    /// Notes that a flow is in the slot; `false` if there is no such flow yet.
+    #[inline]
+    fn enter(&mut self, fingerprint: u64, slot: u32) -> bool {
+        let at = self.find(fingerprint);
+        let place = &mut self.table[at];
+        if place.fingerprint == 0 {
+            return false;
+        }
+        if place.last != slot {
+            place.last = slot;
+            self.sets[place.flow as usize * self.words + slot as usize / 64] |= 1 << (slot % 64);
+        }
+        true
+    }
+
+    /// Where the fingerprint stands, or would.
+    #[inline]
+    fn find(&self, fingerprint: u64) -> usize {
+        let mask = self.table.len() - 1;
+        let mut at = fingerprint as usize & mask;
+        while self.table[at].fingerprint != 0 && self.table[at].fingerprint != fingerprint {
+            at = (at + 1) & mask;
+        }
+        at
+    }
+
+    /// Adds a flow that is not there. The table has twice as many places as there may be flows.
+    fn add(&mut self, fingerprint: u64, slot: u32, keys: &[u64]) {
+        let at = self.find(fingerprint);
+        self.table[at] = Place { fingerprint, flow: self.count as u32, last: slot };
+        self.count += 1;
+        let from = self.keys.len();
+        for key in keys {
+            if !self.keys[from..].contains(key) {
+                self.keys.push(*key);
+            }
+        }
+        self.prints.push(fingerprint);
+        self.ends.push(self.keys.len() as u32);
+        let set = self.sets.len();
+        self.sets.resize(set + self.words, 0);
+        self.sets[set + slot as usize / 64] |= 1 << (slot % 64);
+    }
+
+    /// Removes all flows but the first `count`, and gives their keys.
+    fn take_back(&mut self, count: usize) -> Vec<u64> {
+        // The last one first: no other that is left was put behind it in the table.
+        for flow in (count..self.count).rev() {
+            let at = self.find(self.prints[flow]);
+            self.table[at] = Place::default();
+        }
+        let keys_len = count.checked_sub(1).map_or(0, |before| self.ends[before] as usize);
+        self.count = count;
+        self.prints.truncate(count);
+        self.ends.truncate(count);
+        self.sets.truncate(count * self.words);
+        self.keys.split_off(keys_len)
+    }
+}
+
+/// A number of a set of keys, for packets that are looked at by themselves.
+fn of_keys(seed: u64, keys: &[u64]) -> u64 {
+    keys.iter()
+        .fold(seed, |number, key| (number ^ key).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29))
+        .max(1)
+}
+
+/// What numbers of flows are made of.
+struct Prints {
+    seed: u64,
+    link_type: LinkType,
+    has_macs: bool,
+}
+
+impl Prints {
+    /// A number for packets of one flow that have the same keys; 0 for packets that are to be looked at each.
+    #[inline]
+    fn of_flow(&self, packet: Packet<'_>, headers: &Headers) -> u64 {
+        let data = packet.data;
+        let (Some(l3), Some(l4)) = (headers.l3(), headers.l4()) else { return 0 };
+        // The next headers of extensions are facts too, and the hash of a flow does not have them.
+        let has_extensions = headers.ip() == Some(IpVersion::V6) && l4 - l3 != 40;
+        if has_extensions || headers.fragment().is_some() || headers.ports(data).is_none() {
+            return 0;
+        }
+        let inner = if headers.protocol() == Some(UDP) { headers.inner(data) } else { None };
+        let carried = match inner {
+            _ if headers.mpls().is_some() => return 0,
+            // A tunnel has flows of its own.
+            Some(inner) => match self.of_inner(&inner, packet) {
+                0 => return 0,
+                carried => carried,
+            },
+            None => 0,
+        };
+        (headers.flow_hash(data, self.seed) ^ self.of_link(packet, l3) ^ carried).max(1)
+    }
+
+    /// The same of the packet that a tunnel carries.
+    fn of_inner(&self, inner: &Inner, packet: Packet<'_>) -> u64 {
+        let (data, meta) = (inner.data(packet.data), Meta::default());
+        let headers = inner.headers(packet.data);
+        let (Some(l3), Some(l4)) = (headers.l3(), headers.l4()) else { return 0 };
+        let has_extensions = headers.ip() == Some(IpVersion::V6) && l4 - l3 != 40;
+        if has_extensions || headers.fragment().is_some() || headers.ports(data).is_none() {
+            return 0;
+        }
+        let link = Prints { link_type: inner.link_type, ..*self }.of_link(Packet { data, meta: &meta }, l3);
+        (headers.flow_hash(data, self.seed) ^ link).rotate_left(32).max(1)
+    }
+
+    /// Types, tags and whatever else stands before the network header; addresses only if they are keys.
+    #[inline]
+    fn of_link(&self, packet: Packet<'_>, l3: usize) -> u64 {
+        let from = if self.link_type == LinkType::ETHERNET && !self.has_macs { 12.min(l3) } else { 0 };
+        let tag = packet.meta.vlan.map_or(0, |tag| u64::from(tag.tpid) << 16 | u64::from(tag.tci));
+        let mut link = self.seed ^ u64::from(self.link_type.0) << 32 ^ tag;
+        for pair in packet.data[from..l3].chunks(2) {
+            link = (link.rotate_left(16) ^ u64::from(pair[0]) << 8 ^ u64::from(*pair.last().unwrap_or(&0)))
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+        link
+    }
 }

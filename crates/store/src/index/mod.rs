@@ -1,30 +1,47 @@
 //! The index of a segment: which slots have packets with which facts.
 //!
 //! ```text
-//! while recording   Builder: chunks, keys with the slots they are in       bounded
-//! sealed            .tix file: head, chunks, keys, postings, checksum       docs/format/store.md
-//! searching         Index: a file that was read and checked
+//! while recording   Builder: flows, their keys, the slots they are in       bounded
+//! sealed            Builder --expand: keys, sets, budget--> .tix file           docs/format/store.md
+//! searching         Index: the pages that are asked for, each checked
+//! 64 segments       .tix files --> Rollup
 //! ```
 
 mod builder;
+mod expand;
 mod file;
+mod pages;
+pub(crate) mod rollup;
+mod slots;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use builder::Builder;
+pub use builder::IndexOptions;
 pub(crate) use file::{Index, write};
+#[cfg(test)]
+pub(crate) use pages::Owner;
+pub(crate) use slots::Slots;
 
 use tapline_packet::Timestamp;
 
-/// A chunk's row in the index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ChunkRow {
-    /// Where it begins in the segment, in bytes.
-    pub(crate) offset: u64,
-    pub(crate) len: u32,
+use crate::chunk::ChunkHead;
+use crate::keys::WAYS;
+use crate::layout::{PAGE_LEN, SLOT_LEN};
+
+/// The chunks that begin in a slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SlotRow {
+    pub(crate) chunks: u32,
+    /// Pages from the slot's start up to the end of the last chunk that begins in it.
+    pub(crate) pages: u32,
     pub(crate) packets: u32,
+    /// Lost and dropped packets; `u32::MAX` for more.
     pub(crate) lost: u32,
     pub(crate) first: Timestamp,
     pub(crate) last: Timestamp,
     pub(crate) bytes: u64,
+    /// The number of the first chunk.
     pub(crate) number: u64,
 }
 
@@ -39,29 +56,79 @@ pub(crate) struct Summary {
     pub(crate) bytes: u64,
     pub(crate) lost: u64,
     pub(crate) dropped: u64,
-    pub(crate) slots: u32,
-    /// Slots, from the first on, whose keys are all in the index.
-    pub(crate) complete: u32,
+    pub(crate) cut: u64,
     pub(crate) last_number: u64,
     pub(crate) last_hash: [u8; 32],
+    pub(crate) chunks: u32,
+    pub(crate) slots: u32,
+    /// Chunks of which packets were erased.
+    pub(crate) erased: u32,
+    /// Bit `c` is set if the index has keys of class `c`.
+    pub(crate) classes: u64,
+    /// Slots that are open, by [`Way`](crate::keys::Way).
+    pub(crate) open: [u32; WAYS],
 }
 
-/// A set of slots.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Slots(Vec<u64>);
+/// The chunks of a segment, as its index will tell of them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Contents {
+    /// By slot.
+    pub(crate) rows: Vec<SlotRow>,
+    pub(crate) summary: Summary,
+}
 
-impl Slots {
-    pub(crate) fn none(slots: u32) -> Slots {
-        Slots(vec![0; (slots as usize).div_ceil(64)])
+impl Contents {
+    pub(crate) fn new(segment_len: u64) -> Contents {
+        let rows = vec![SlotRow::default(); (segment_len / SLOT_LEN as u64) as usize];
+        Contents { rows, summary: Summary::default() }
     }
 
-    pub(crate) fn insert(&mut self, slot: u32) {
-        if let Some(word) = self.0.get_mut(slot as usize / 64) {
-            *word |= 1 << (slot % 64);
+    /// Notes a chunk that stands at `offset`; `hash` is what the next one carries of it.
+    pub(crate) fn note(&mut self, head: &ChunkHead, offset: u64, hash: [u8; 32]) {
+        let slot = (offset / SLOT_LEN as u64) as usize;
+        if let Some(row) = self.rows.get_mut(slot) {
+            row.note(head, (offset % SLOT_LEN as u64) as u32);
         }
+        self.summary.note(head, hash);
     }
+}
 
-    pub(crate) fn has(&self, slot: u32) -> bool {
-        self.0.get(slot as usize / 64).is_some_and(|word| word & 1 << (slot % 64) != 0)
+impl SlotRow {
+    fn note(&mut self, head: &ChunkHead, in_slot: u32) {
+        if self.chunks == 0 {
+            self.number = head.number;
+        }
+        span((&mut self.first, &mut self.last), self.packets.into(), self.chunks, head);
+        self.chunks += 1;
+        self.pages = (in_slot + head.len) / PAGE_LEN as u32;
+        self.packets = self.packets.saturating_add(head.packets);
+        let lost = u32::try_from(head.lost.saturating_add(head.dropped)).unwrap_or(u32::MAX);
+        self.lost = self.lost.saturating_add(lost);
+        self.bytes = self.bytes.saturating_add(head.bytes);
+    }
+}
+
+impl Summary {
+    fn note(&mut self, head: &ChunkHead, hash: [u8; 32]) {
+        span((&mut self.first, &mut self.last), self.packets, self.chunks, head);
+        self.chunks += 1;
+        self.packets += u64::from(head.packets);
+        self.bytes = self.bytes.saturating_add(head.bytes);
+        self.lost = self.lost.saturating_add(head.lost);
+        self.dropped = self.dropped.saturating_add(head.dropped);
+        self.cut = self.cut.saturating_add(head.cut);
+        self.erased += u32::from(head.erasure.is_some());
+        (self.last_number, self.last_hash) = (head.number, hash);
+    }
+}
+
+/// Widens a span by a chunk's times. Those of a chunk without packets count only where no chunk has any.
+fn span(span: (&mut Timestamp, &mut Timestamp), packets: u64, chunks: u32, head: &ChunkHead) {
+    let is_first_with_packets = packets == 0 && head.packets > 0;
+    if chunks == 0 || is_first_with_packets {
+        (*span.0, *span.1) = (head.first, head.last);
+    } else if head.packets > 0 || packets == 0 {
+        *span.0 = (*span.0).min(head.first);
+        *span.1 = (*span.1).max(head.last);
     }
 }

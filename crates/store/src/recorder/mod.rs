@@ -22,7 +22,7 @@ use tapline_packet::{Batch, Interface, Selection, Timestamp};
 
 use crate::chunk::{CHUNK_LEN_MAX, ChunkBuilder};
 use crate::error::Error;
-use crate::index::Builder;
+use crate::index::{Builder, IndexOptions};
 use crate::layout::{PAGE_LEN, SEGMENT_LEN_DEFAULT, SLOT_LEN};
 use writing::{Job, Progress, Writing};
 
@@ -46,6 +46,8 @@ pub struct RecorderSettings {
     pub sync_ns: i64,
     /// The most bytes of a packet; what interfaces of the segments say that do not know theirs.
     pub snap_len: u32,
+    /// What the index has besides what it always has.
+    pub index: IndexOptions,
     /// Chunk buffers of 1 MiB between the capture and the disk, 2 or more.
     pub buffers: usize,
 }
@@ -59,6 +61,7 @@ impl Default for RecorderSettings {
             flush_ns: 1_000_000_000,
             sync_ns: 5_000_000_000,
             snap_len: 262_144,
+            index: IndexOptions::default(),
             buffers: 32,
         }
     }
@@ -273,7 +276,7 @@ impl Recorder {
         self.start()?;
         self.losses = losses;
         let closed = self.close(statistics, now);
-        let index = std::mem::replace(&mut self.index, Builder::new(0));
+        let index = std::mem::replace(&mut self.index, Builder::new(0, IndexOptions::default()));
         let sealed = self.send(Job::Finish { index, now });
         let joined = self.thread.take().is_none_or(|thread| thread.join().is_ok());
         closed.and(sealed)?;

@@ -14,6 +14,7 @@ use tapline_sys::disk;
 
 use crate::catalog::Catalog;
 use crate::error::Error;
+use crate::index::rollup;
 use crate::layout::{NUMBER_MAX, SLOT_LEN, filler, sync_directory};
 
 /// Segments that exist, and files that wait to become one.
@@ -63,6 +64,7 @@ impl Segments {
     /// Opens a segment to go on at `from`, and makes the slots behind unused ones: after a power failure later slots may be on
     /// the disk without the ones before them.
     pub(super) fn go_on(&self, number: u64, from: u64) -> Result<File, Error> {
+        remove(&self.catalog.paths.roll_up(rollup::roll_up_of(number)))?;
         self.forget_index(number)?;
         let file = self.reopen(number)?;
         let path = self.catalog.segment_path(number);
@@ -82,7 +84,7 @@ impl Segments {
             (None, None) => return Err(Error::NoSegment { path: self.catalog.root().to_owned() }),
         };
         if let Some(oldest) = recycled {
-            self.forget_index(oldest)?;
+            self.forget_oldest(oldest)?;
         }
         let path = self.catalog.segment_path(number);
         // The new number first: from then on no chunk in the file is one of this segment.
@@ -124,7 +126,7 @@ impl Segments {
             if index.summary.last.as_nanos() >= before {
                 break;
             }
-            self.forget_index(oldest)?;
+            self.forget_oldest(oldest)?;
             let path = self.catalog.segment_path(oldest);
             let spare = self.spare_path(oldest);
             fs::rename(&path, &spare).map_err(Error::file("rename", &path))?;
@@ -137,13 +139,16 @@ impl Segments {
 
     /// Removes the index of a segment: before it is written again, or goes on.
     pub(super) fn forget_index(&self, number: u64) -> Result<(), Error> {
-        let path = self.catalog.paths.index(number);
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file("remove", &path)(error)),
-            // An index that came back after a power failure would hide what is written from now on.
-            Ok(()) => sync_directory(&path).map_err(Error::file("remove", &path)),
-            Err(_) => Ok(()),
-        }
+        remove(&self.catalog.paths.index(number))
+    }
+
+    /// Removes the index of a segment that goes, the oldest one, and the roll-up if it was the last of it.
+    fn forget_oldest(&self, number: u64) -> Result<(), Error> {
+        self.forget_index(number)?;
+        let roll_up = rollup::roll_up_of(number);
+        let is_needed =
+            self.numbers.iter().any(|other| *other != number && rollup::roll_up_of(*other) == roll_up);
+        if is_needed { Ok(()) } else { remove(&self.catalog.paths.roll_up(roll_up)) }
     }
 
     /// Segments that have no index, but for the newest.
@@ -191,7 +196,7 @@ impl Segments {
                 Some(spare) => fs::remove_file(&spare).map_err(Error::file("remove", &spare))?,
                 None => {
                     let Some(oldest) = self.numbers.pop_front() else { break };
-                    self.forget_index(oldest)?;
+                    self.forget_oldest(oldest)?;
                     let path = self.catalog.segment_path(oldest);
                     fs::remove_file(&path).map_err(Error::file("remove", &path))?;
                 }
@@ -234,6 +239,15 @@ pub(super) fn count_max(size: u64, segment_len: u64) -> Result<usize, Error> {
         return Err(Error::Setting(text));
     }
     Ok(count as usize)
+}
+
+/// Removes a file that may be there. One that came back after a power failure would hide what is written from now on.
+fn remove(path: &Path) -> Result<(), Error> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file("remove", path)(error)),
+        Ok(()) => sync_directory(path).map_err(Error::file("remove", path)),
+        Err(_) => Ok(()),
+    }
 }
 
 fn open(path: &Path) -> io::Result<File> {

@@ -17,12 +17,10 @@ use super::{RecorderSettings, Totals};
 use crate::catalog::{Catalog, check_segment_len};
 use crate::chunk::{self, ChunkBuilder, ChunkHead, is_intact};
 use crate::error::Error;
-use crate::index::{self, Builder, ChunkRow, Summary};
+use crate::index::{self, Builder, Contents, rollup};
 use crate::layout::{PAGE_LEN, Paths, SEGMENT_LEN_DEFAULT, SLOT_LEN, filler, gap};
 use crate::walk::{Found, Walk};
 
-/// The index has at most this part of a segment: one in two hundred.
-const INDEX_SHARE: u64 = 200;
 /// How often old segments are looked for, in nanoseconds.
 const EXPIRE_EVERY_NS: i64 = 60_000_000_000;
 
@@ -98,8 +96,7 @@ pub(super) struct Writing {
     file: File,
     path: PathBuf,
     /// Chunks of the segment.
-    rows: Vec<ChunkRow>,
-    summary: Summary,
+    contents: Contents,
     /// The last chunk of the store: its number and hash.
     last: (u64, [u8; 32]),
     /// Bytes of the segment up to which fillers or chunks stand in the current slot.
@@ -158,19 +155,18 @@ impl Writing {
         let lock = lock.map_or_else(|| take_lock(&paths), Ok)?;
         let segment_len = catalog.segment_len();
         let mut segments = Segments::open(catalog, settings.size)?;
-        let index_len = (segment_len / INDEX_SHARE) as usize;
         let progress = Arc::new(Progress::default());
-        let mut builder = Builder::new(index_len);
+        let mut builder = Builder::new(segment_len, settings.index);
         for number in segments.without_index() {
             let restored = Restored::read(&segments, number, &mut builder)?;
-            restored.seal(&segments, number, &mut builder)?;
+            restored.seal(&segments, number, &builder)?;
             progress.tell(format!("segment {number} had no index: made again from its chunks"));
             builder.clear();
         }
         let newest = segments.newest();
         let going_on = newest.map(|number| Restored::read(&segments, number, &mut builder)).transpose()?;
         // One in which no chunk is whole was begun when power failed, and begins again.
-        let end = |found: &Restored| if found.rows.is_empty() { 0 } else { found.end };
+        let end = |found: &Restored| if found.contents.summary.chunks == 0 { 0 } else { found.end };
         let mut at = going_on.as_ref().map_or(segment_len, end);
         let last = match going_on.as_ref().map(|found| found.last) {
             Some(last) if last.0 > 0 => last,
@@ -183,20 +179,20 @@ impl Writing {
                 progress.tell(format!("segment {number}: {damaged} damaged chunks or places were found"));
             }
             if at < segment_len {
-                state = Some((number, segments.go_on(number, at)?, restored.rows, restored.summary));
+                state = Some((number, segments.go_on(number, at)?, restored.contents));
             } else {
-                restored.seal(&segments, number, &mut builder)?;
+                restored.seal(&segments, number, &builder)?;
                 builder.clear();
             }
         }
         let mut recycled = None;
-        let (number, file, rows, summary) = match state {
+        let (number, file, contents) = match state {
             Some(state) => state,
             None => {
                 at = 0;
                 let fresh = segments.next()?;
                 recycled = fresh.recycled;
-                (fresh.number, fresh.file, Vec::new(), Summary::default())
+                (fresh.number, fresh.file, Contents::new(segment_len))
             }
         };
         let log = segments.catalog().paths.log();
@@ -205,8 +201,7 @@ impl Writing {
             number,
             file,
             path,
-            rows,
-            summary,
+            contents,
             last,
             filled: at,
             end: at,
@@ -228,7 +223,14 @@ impl Writing {
         }
         writing.note("begun", number);
         add(&writing.progress.segments, 1);
-        Ok(Begun { writing, segment_len, at, is_made, index: builder, spare: Builder::new(index_len) })
+        Ok(Begun {
+            writing,
+            segment_len,
+            at,
+            is_made,
+            index: builder,
+            spare: Builder::new(segment_len, settings.index),
+        })
     }
 
     pub(super) fn progress(&self) -> Arc<Progress> {
@@ -250,15 +252,15 @@ impl Writing {
                     let _ = buffers.try_send(buffer);
                 }
                 Job::Seal { mut index } => {
-                    self.seal(&mut index);
+                    self.seal(&index);
                     index.clear();
                     let _ = indexes.try_send(index);
                     self.is_full = !self.next_segment();
                 }
                 Job::Sync { now } => self.sync(now),
-                Job::Finish { mut index, now } => {
+                Job::Finish { index, now } => {
                     self.sync(now);
-                    self.seal(&mut index);
+                    self.seal(&index);
                     return;
                 }
             }
@@ -354,16 +356,14 @@ impl Writing {
 
     /// Notes a chunk for the index.
     fn take_in(&mut self, head: &ChunkHead, offset: u64, hash: [u8; 32]) {
-        self.rows.push(row(head, offset));
-        count(&mut self.summary, head, hash);
+        self.contents.note(head, offset, hash);
     }
 
     /// Writes the index of the segment.
-    fn seal(&mut self, index: &mut Builder) {
+    fn seal(&mut self, index: &Builder) {
         let _ = self.file.sync_data();
         self.is_unsynced = false;
-        let sealed =
-            seal(&self.segments, self.number, std::mem::take(&mut self.rows), &mut self.summary, index);
+        let sealed = seal(&self.segments, self.number, &mut self.contents, index);
         match sealed {
             Ok(len) => add(&self.progress.index_bytes, len),
             // It is searched by its chunks then.
@@ -382,8 +382,7 @@ impl Writing {
                 }
                 (self.number, self.file) = (number, file);
                 self.path = self.segments.catalog().segment_path(number);
-                self.rows.clear();
-                self.summary = Summary::default();
+                self.contents = Contents::new(self.segments.catalog().segment_len());
                 (self.filled, self.end) = (0, 0);
                 add(&self.progress.segments, 1);
                 self.note("begun", number);
@@ -449,63 +448,28 @@ fn take_lock(paths: &Paths) -> Result<File, Error> {
     }
 }
 
-fn row(head: &ChunkHead, offset: u64) -> ChunkRow {
-    ChunkRow {
-        offset,
-        len: head.len,
-        packets: head.packets,
-        lost: u32::try_from(head.lost.saturating_add(head.dropped)).unwrap_or(u32::MAX),
-        first: head.first,
-        last: head.last,
-        bytes: head.bytes,
-        number: head.number,
-    }
-}
-
-/// Adds a chunk to the summary of its segment.
-fn count(summary: &mut Summary, head: &ChunkHead, hash: [u8; 32]) {
-    // A chunk without packets has times only where no other has.
-    if summary.packets == 0 {
-        (summary.first, summary.last) = (head.first, head.last);
-    } else if head.packets > 0 {
-        summary.first = summary.first.min(head.first);
-        summary.last = summary.last.max(head.last);
-    }
-    summary.packets += u64::from(head.packets);
-    summary.bytes = summary.bytes.saturating_add(head.bytes);
-    summary.lost = summary.lost.saturating_add(head.lost);
-    summary.dropped = summary.dropped.saturating_add(head.dropped);
-    (summary.last_number, summary.last_hash) = (head.number, hash);
-}
-
-/// Writes the index of a segment; gives its length.
-fn seal(
-    segments: &Segments,
-    number: u64,
-    rows: Vec<ChunkRow>,
-    summary: &mut Summary,
-    index: &mut Builder,
-) -> Result<u64, Error> {
+/// Writes the index of a segment, and the roll-up that it completes; gives the index's length.
+fn seal(segments: &Segments, number: u64, contents: &mut Contents, index: &Builder) -> Result<u64, Error> {
     let catalog = segments.catalog();
-    summary.store = catalog.id;
-    summary.segment = number;
-    summary.slots = (catalog.segment_len() / SLOT_LEN as u64) as u32;
-    summary.complete = index.complete(summary.slots);
-    index.chunks = rows;
-    index::write(&catalog.paths.index(number), summary, index)
+    (contents.summary.store, contents.summary.segment) = (catalog.id, number);
+    let len = index::write(&catalog.paths.index(number), contents, index)?;
+    let roll_up = rollup::roll_up_of(number);
+    if number == *rollup::segments_of(roll_up).end() {
+        rollup::write(catalog, roll_up)?;
+    }
+    Ok(len)
 }
 
 /// Reads a chunk and gives its hash; `None` if it is not as it was written, or the disk cannot read it.
 fn read_intact(file: &File, found: &Found, buffer: &mut Vec<u8>) -> Option<[u8; 32]> {
     buffer.resize(found.head.len as usize, 0);
     file.read_exact_at(buffer, found.offset).ok()?;
-    is_intact(buffer, &found.head).then(|| chunk::hash(buffer))
+    is_intact(buffer, &found.head).then(|| chunk::chain_hash(buffer, &found.head))
 }
 
 /// A segment as its chunks tell it.
 struct Restored {
-    rows: Vec<ChunkRow>,
-    summary: Summary,
+    contents: Contents,
     last: (u64, [u8; 32]),
     /// The first slot in which nothing stands.
     end: u64,
@@ -521,7 +485,7 @@ impl Restored {
         let file = segments.reopen(number)?;
         let mut walk = Walk::new(&file, catalog.id, number, catalog.segment_len()).map_err(of_file)?;
         let mut reader = SectionReader::new();
-        let (mut rows, mut summary, mut damaged) = (Vec::new(), Summary::default(), 0);
+        let (mut contents, mut damaged) = (Contents::new(catalog.segment_len()), 0);
         let mut last = (0, [0; 32]);
         while let Some(found) = walk.next() {
             let read = |buffer: &mut Vec<u8>| read_intact(&file, &found, buffer);
@@ -539,16 +503,15 @@ impl Restored {
                     }
                 }
             }
-            rows.push(row(&found.head, found.offset));
-            count(&mut summary, &found.head, hash);
+            contents.note(&found.head, found.offset, hash);
             last = (found.head.number, hash);
         }
         damaged += walk.damaged;
-        Ok(Restored { rows, summary, last, end: walk.end(), damaged })
+        Ok(Restored { contents, last, end: walk.end(), damaged })
     }
 
-    fn seal(mut self, segments: &Segments, number: u64, index: &mut Builder) -> Result<(), Error> {
-        seal(segments, number, self.rows, &mut self.summary, index).map(|_| ())
+    fn seal(mut self, segments: &Segments, number: u64, index: &Builder) -> Result<(), Error> {
+        seal(segments, number, &mut self.contents, index).map(|_| ())
     }
 }
 

@@ -1,0 +1,161 @@
+//! Laws of the index: what was noted is in its slots, within the budget, whatever comes.
+
+use std::net::IpAddr;
+
+use tapline_packet::{Interface, LinkType, Meta, Packet};
+use tapline_testkit::random::Random;
+
+use super::*;
+use crate::keys::{Class, Group, Way, flow_value, key, pair_value, port_value};
+
+const SEGMENT_LEN: u64 = 64 << 20;
+
+/// Addresses and ports of a TCP packet.
+type Ends = ([u8; 4], u16, [u8; 4], u16);
+
+fn frame((src, src_port, dst, dst_port): Ends) -> [u8; 60] {
+    let mut frame = [0; 60];
+    (frame[12], frame[14], frame[17], frame[23], frame[46]) = (0x08, 0x45, 46, 6, 0x50);
+    frame[26..30].copy_from_slice(&src);
+    frame[30..34].copy_from_slice(&dst);
+    frame[34..36].copy_from_slice(&src_port.to_be_bytes());
+    frame[36..38].copy_from_slice(&dst_port.to_be_bytes());
+    frame
+}
+
+/// Notes packets of slots, and gives the index as a file together with the folder that it lies in.
+fn index_of(slots: &[Vec<Ends>]) -> (tempfile::TempDir, Index) {
+    let interface = Interface::new("far0", LinkType::ETHERNET);
+    let mut builder = Builder::new(SEGMENT_LEN, IndexOptions::default());
+    let mut contents = Contents::new(SEGMENT_LEN);
+    (contents.summary.store, contents.summary.segment) = ([3; 16], 7);
+    for (slot, packets) in slots.iter().enumerate() {
+        builder.begin_slot(slot as u32);
+        for ends in packets {
+            let meta = Meta { wire_len: 60, ..Meta::default() };
+            builder.note(&interface, Packet { data: &frame(*ends), meta: &meta });
+        }
+        let head =
+            ChunkHead { len: SLOT_LEN as u32, number: slot as u64 + 1, packets: 1, ..ChunkHead::default() };
+        contents.note(&head, (slot * SLOT_LEN) as u64, [0; 32]);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("00000007.tix");
+    write(&path, &mut contents, &builder).unwrap();
+    let index = Index::read(&path, &[3; 16], 7).unwrap();
+    (folder, index)
+}
+
+/// The slots that a search for a key reads.
+fn read_for(index: &Index, key: u64) -> Vec<u32> {
+    let mut slots = index.slots(key).unwrap();
+    slots.insert_all(&index.open(Group::of(key).way()).unwrap());
+    slots.insert_all(&index.open(Way::All).unwrap());
+    (0..index.summary.slots).filter(|slot| slots.has(*slot)).collect()
+}
+
+fn keys_of((src, src_port, dst, dst_port): Ends) -> Vec<u64> {
+    let address = |bytes: [u8; 4]| u128::from(u32::from_be_bytes(bytes));
+    let (one, other) = (IpAddr::from(src), IpAddr::from(dst));
+    let mut keys: Vec<u64> = [src, dst].map(|bytes| key(Class::Ipv4, address(bytes))).to_vec();
+    keys.extend([src, dst].map(|bytes| key(Class::Ipv4Net, address(bytes) >> 8)));
+    keys.extend([src_port, dst_port].map(|port| key(Class::Port, port_value(6, port))));
+    keys.push(key(Class::Pair, pair_value(one, other)));
+    keys.push(key(Class::Flow, flow_value((one, src_port), (other, dst_port), 6)));
+    keys
+}
+
+/// No slot of a packet is missing under any of its keys; and the index keeps to its budget.
+fn check(slots: &[Vec<Ends>], index: &Index) {
+    let budget = slots.len() as u64 * SLOT_LEN as u64 / 200;
+    assert!(index.len() <= budget, "{} bytes of {budget}", index.len());
+    let mut random = Random::new(1);
+    for (slot, packets) in slots.iter().enumerate() {
+        for _ in 0..packets.len().min(20) {
+            let ends = packets[random.below(packets.len() as u64) as usize];
+            for key in keys_of(ends) {
+                let read = read_for(index, key);
+                assert!(read.contains(&(slot as u32)), "slot {slot}, {ends:?}: {:?}", Group::of(key));
+            }
+        }
+    }
+}
+
+fn random_address(random: &mut Random) -> [u8; 4] {
+    (random.below(1 << 32) as u32).to_be_bytes()
+}
+
+/// Two packets of one host, in two slots.
+const NEEDLE: Ends = ([192, 0, 2, 77], 40_000, [198, 51, 100, 9], 443);
+
+fn with_needle(mut slots: Vec<Vec<Ends>>) -> Vec<Vec<Ends>> {
+    [17, 40].iter().for_each(|slot| slots[*slot].push(NEEDLE));
+    slots
+}
+
+fn needle_key() -> u64 {
+    key(Class::Ipv4, u32::from_be_bytes(NEEDLE.0).into())
+}
+
+#[test]
+fn flows_in_random_order_are_told_apart() {
+    let mut random = Random::new(20);
+    let flows: Vec<Ends> = (0..1_500)
+        .map(|_| {
+            (
+                random_address(&mut random),
+                1024 + random.below(60_000) as u16,
+                random_address(&mut random),
+                443,
+            )
+        })
+        .collect();
+    let slot = |_| (0..3_400).map(|_| flows[random.below(1_500) as usize]).collect();
+    let slots = with_needle((0..64).map(slot).collect());
+    let (_folder, index) = index_of(&slots);
+    check(&slots, &index);
+    assert_eq!(index.summary.open, [0; WAYS]);
+    for key in keys_of(NEEDLE) {
+        assert!(read_for(&index, key) == [17, 40] || key == self::key(Class::Port, port_value(6, 443)));
+    }
+}
+
+#[test]
+fn a_port_scan_costs_flows_and_ports_alone() {
+    let mut next = 0_u32;
+    let mut scan = || {
+        next += 1;
+        (
+            [10, 0, 0, 1],
+            1024 + (next % 60_000) as u16,
+            [10, 0, (next >> 8) as u8 & 3, next as u8],
+            (next >> 3) as u16,
+        )
+    };
+    let slots = with_needle((0..64).map(|_| (0..9_000).map(|_| scan()).collect()).collect());
+    let (_folder, index) = index_of(&slots);
+    check(&slots, &index);
+    assert_eq!(read_for(&index, needle_key()), [17, 40]);
+    let open = |way: Way| index.summary.open[way as usize];
+    assert!(open(Way::Flows) > 0);
+    assert_eq!((open(Way::Addresses), open(Way::All)), (0, 0));
+}
+
+#[test]
+fn a_flood_from_everywhere_keeps_to_the_budget() {
+    let mut random = Random::new(9);
+    let mut flood = |count: usize| -> Vec<Ends> {
+        (0..count).map(|_| (random_address(&mut random), 1024, [10, 0, 0, 1], 80)).collect()
+    };
+    // It lasts a quarter of the time; what came before and after is found as ever.
+    let slots = with_needle((0..64).map(|slot| flood(if slot % 4 == 2 { 9_000 } else { 3 })).collect());
+    let (_folder, index) = index_of(&slots);
+    check(&slots, &index);
+    let read = read_for(&index, needle_key());
+    assert!(read.iter().all(|slot| slot % 4 == 2 || [17, 40].contains(slot)), "{read:?}");
+    assert!(
+        read.len() <= 18 && index.summary.open[Way::Addresses as usize] > 0,
+        "{read:?} {:?}",
+        index.summary.open
+    );
+}
