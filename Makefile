@@ -30,11 +30,6 @@ test: test-tools
 	$(CARGO) test --release --locked -p tapline-bpf -p tapline-ir -p tapline-ebpf -p tapline-filter -p tapline-fpl -p tapline-filterset -p tapline-jit --lib
 	$(CARGO) test --release --locked -p tapline-fpl --test it
 	$(CARGO) test --release --locked -p tapline-filter -p tapline-jit --test it -- fpl passes graphs
-	@if ldconfig -p 2>/dev/null | grep -q 'libhs\.so '; then \
-		$(CARGO) test --locked -p tapline-search --features vectorscan; \
-	else \
-		echo "skipped: tapline-search with vectorscan needs libvectorscan-dev"; \
-	fi
 
 test-tools:
 	@bash scripts/test-tools.sh
@@ -48,7 +43,6 @@ lint:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked --features tapline-cli/parquet -- -D warnings
 	$(CARGO) clippy -p tapline-flow -p tapline-graph --all-targets --locked -- -D warnings
-	$(CARGO) clippy -p tapline-search --features vectorscan --all-targets --locked -- -D warnings
 
 bench:
 	$(CARGO) build --release --locked --bins

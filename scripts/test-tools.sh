@@ -38,8 +38,6 @@ ldconfig -p 2>/dev/null | grep -q 'libpcap\.so\.' || missing+=(libpcap0.8)
 for module in scapy pcapy; do
     /usr/bin/python3 -c "import $module" 2>/dev/null || missing+=("python3-$module")
 done
-# For the feature `vectorscan` of the search.
-ldconfig -p 2>/dev/null | grep -q 'libhs\.so ' || missing+=(libvectorscan-dev)
 
 # Engines that read our Parquet, for the Python that is first in PATH: they stay in the target folder, 400 MB with all that they need.
 python_modules="${CARGO_TARGET_DIR:-target}/python"

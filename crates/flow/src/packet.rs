@@ -8,6 +8,8 @@
 //! Both ways give the same for every packet that both can read; tests hold them to it.
 
 use tapline_packet::headers::{Fragment, Headers, IpVersion, Tunnel};
+use tapline_packet::numbers::ethertype;
+use tapline_packet::numbers::ip_protocol::{ICMP, ICMPV6, TCP, UDP, has_ports};
 use tapline_packet::{Batch, Interface, LinkType, Meta, Packet, VlanTag};
 
 use crate::fragments::{Datagram, Fragments, Transport};
@@ -15,11 +17,6 @@ use crate::index::Home;
 use crate::key::{self, Addresses, KeyFields, Words};
 use crate::statistics::Statistics;
 use crate::{Cause, Context};
-
-const ICMP: u8 = 1;
-const TCP: u8 = 6;
-const UDP: u8 = 17;
-const ICMPV6: u8 = 58;
 
 /// Tunnels within tunnels that are taken off.
 const TUNNELS_MAX: usize = 8;
@@ -171,8 +168,8 @@ pub(crate) fn plain(h: &[u8; PLAIN_LEN], meta: &Meta, layer2: bool, seen: &mut S
 /// Why there is no IP header: what comes is said to be IP, but its fixed header was not captured whole; or it is none.
 fn cause_without_ip(headers: &Headers, data: &[u8]) -> Cause {
     let fixed_len = match headers.ether_type() {
-        Some(0x0800) => 20,
-        Some(0x86dd) => 40,
+        Some(ethertype::IPV4) => 20,
+        Some(ethertype::IPV6) => 40,
         _ => return Cause::NotIp,
     };
     let is_whole = |at: usize| data.len() >= at + fixed_len;
@@ -352,7 +349,7 @@ fn datagram(named: Named, context: Context, fragment: Fragment) -> Datagram {
 /// The ports in a packet; of ICMP type and code as the destination's.
 fn own_ports(headers: &Headers, data: &[u8], protocol: u8) -> Result<(u16, u16), Cause> {
     match protocol {
-        TCP | UDP | 132 => headers.ports(data).ok_or(Cause::Cut),
+        _ if has_ports(protocol) => headers.ports(data).ok_or(Cause::Cut),
         ICMP | ICMPV6 => {
             let at = headers.l4().ok_or(Cause::Cut)?;
             let end = headers.ip_end().min(data.len());

@@ -24,6 +24,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use tapline_packet::Timestamp;
+use tapline_packet::numbers::ip_protocol::TCP;
 use tapline_sys::memory;
 
 use crate::births::Births;
@@ -35,7 +36,6 @@ use crate::statistics::Statistics;
 use crate::wheel::Wheel;
 use crate::{Context, EndReason, Error, Flow, Side};
 
-const TCP: u8 = 6;
 const FIN: u8 = 0x01;
 const SYN: u8 = 0x02;
 const RST: u8 = 0x04;

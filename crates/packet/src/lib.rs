@@ -8,7 +8,7 @@
 //!
 //! A source lends packets in place: a [`Batch`] borrows the memory in which they arrived (a ring block, a
 //! file's buffer) and a table of [`Record`]s. Filters and samplers narrow a [`Selection`]; nothing is moved or copied.
-//! [`Headers`] says where the headers of one packet start, and which flow it belongs to.
+//! [`Headers`] says where the headers of one packet start, and which flow it belongs to; [`numbers`] by which headers name what follows.
 //! This crate has no unsafe code and makes no system call.
 #![forbid(unsafe_code)]
 
@@ -18,6 +18,7 @@ pub mod headers;
 mod interface;
 pub mod link_type;
 mod meta;
+pub mod numbers;
 mod selection;
 mod timestamp;
 

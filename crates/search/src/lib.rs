@@ -12,7 +12,6 @@
 //! | [`Engine::Teddy`] | few patterns, case-sensitive | aho-corasick's SIMD search, each place then checked exactly |
 //! | [`Engine::Grams`] | all others | a table of the patterns' 4 or 6 byte pieces, looked up every few bytes |
 //! | [`Engine::Automaton`] | many patterns of 1 to 3 bytes; and what stands behind `Grams` when traffic is made to slow it | daachorse |
-//! | [`Engine::Vectorscan`] | on request, feature `vectorscan` | the system's libhs |
 //!
 //! Whatever the engine, the meaning is that of [`find_all_naive`]: all occurrences of all patterns, overlapping ones too.
 //! `docs/search.md` has the figures by which the engines are chosen.

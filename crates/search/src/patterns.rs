@@ -33,7 +33,7 @@ impl Patterns {
         Patterns::build(patterns, Searcher::choose)
     }
 
-    /// A set with an engine of the caller's choice: for comparisons, and for [`Engine::Vectorscan`].
+    /// A set with an engine of the caller's choice: for comparisons.
     ///
     /// # Errors
     /// As [`Patterns::new`], and [`Error::Unfit`] if that engine cannot search this set.
@@ -136,9 +136,8 @@ impl Patterns {
 
     /// Calls `hit` with the index of each payload in which any pattern occurs.
     pub fn matching<'a>(&self, payloads: impl IntoIterator<Item = &'a [u8]>, mut hit: impl FnMut(usize)) {
-        let mut session = self.searcher.session();
         for (index, payload) in payloads.into_iter().enumerate() {
-            if session.search(&self.set, payload, &mut |_| ControlFlow::Break(())).is_break() {
+            if self.searcher.search(&self.set, payload, &mut |_| ControlFlow::Break(())).is_break() {
                 hit(index);
             }
         }
@@ -150,9 +149,8 @@ impl Patterns {
         payloads: impl IntoIterator<Item = &'a [u8]>,
         mut found: impl FnMut(usize, Match),
     ) {
-        let mut session = self.searcher.session();
         for (index, payload) in payloads.into_iter().enumerate() {
-            let _ = session.search(&self.set, payload, &mut |each| {
+            let _ = self.searcher.search(&self.set, payload, &mut |each| {
                 found(index, each);
                 ControlFlow::Continue(())
             });
@@ -160,6 +158,6 @@ impl Patterns {
     }
 
     fn search(&self, haystack: &[u8], sink: crate::keys::Sink<'_>) -> ControlFlow<()> {
-        self.searcher.session().search(&self.set, haystack, sink)
+        self.searcher.search(&self.set, haystack, sink)
     }
 }

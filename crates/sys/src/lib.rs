@@ -25,7 +25,6 @@
 //! output_file                               files that results are written to, and what root does not do with them
 //! Opener                                    files opened by a process that kept its rights
 //! standard_output                           whether the program was started with one
-//! vectorscan                                sets of strings through the system's libhs (a feature)
 //! ```
 //!
 //! A failed call is a [`SyscallError`], which names it. This crate knows nothing of filters, flows or files' contents.
@@ -72,8 +71,6 @@ pub mod timer;
 pub mod tsc;
 pub mod unnamed;
 pub mod usage;
-#[cfg(feature = "vectorscan")]
-pub mod vectorscan;
 pub mod xsk;
 
 pub use bell::{Bell, Heard};

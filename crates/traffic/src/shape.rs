@@ -6,17 +6,11 @@
 //! ```
 
 use tapline_packet::headers::IpVersion;
+use tapline_packet::numbers::{ethertype, port};
 
 use crate::checksum;
 use crate::recipe::{Recipe, Transport};
 
-const ETHERTYPE_IPV4: u16 = 0x0800;
-const ETHERTYPE_IPV6: u16 = 0x86dd;
-const ETHERTYPE_VLAN: u16 = 0x8100;
-const ETHERTYPE_QINQ: u16 = 0x88a8;
-const ETHERTYPE_MPLS: u16 = 0x8847;
-/// The UDP port of VXLAN (RFC 7348, 5).
-const VXLAN_PORT: u16 = 4789;
 /// The ends of VXLAN tunnels: 10.255.0.1 to 10.255.0.2.
 const TUNNEL: [[u8; 4]; 2] = [[10, 255, 0, 1], [10, 255, 0, 2]];
 /// `dont fragment`, in an IPv4 header's seventh and eighth byte.
@@ -41,10 +35,10 @@ impl Shape {
     pub(crate) fn new(recipe: &Recipe, transport: Transport, version: IpVersion) -> Shape {
         let mut bytes = Vec::with_capacity(160);
         let network = match version {
-            IpVersion::V4 => ETHERTYPE_IPV4,
-            IpVersion::V6 => ETHERTYPE_IPV6,
+            IpVersion::V4 => ethertype::IPV4,
+            IpVersion::V6 => ethertype::IPV6,
         };
-        let carried = if recipe.vxlan.is_some() { ETHERTYPE_IPV4 } else { network };
+        let carried = if recipe.vxlan.is_some() { ethertype::IPV4 } else { network };
         link(&mut bytes, recipe, carried);
         let outer = recipe.vxlan.map(|vni| {
             let outer = bytes.len();
@@ -125,10 +119,12 @@ fn link(bytes: &mut Vec<u8>, recipe: &Recipe, carried: u16) {
     bytes.extend_from_slice(&recipe.src_mac);
     for (place, id) in recipe.vlans.iter().enumerate() {
         let is_outer = place + 1 < recipe.vlans.len();
-        bytes.extend_from_slice(&if is_outer { ETHERTYPE_QINQ } else { ETHERTYPE_VLAN }.to_be_bytes());
+        bytes.extend_from_slice(
+            &if is_outer { ethertype::VLAN_PROVIDER } else { ethertype::VLAN }.to_be_bytes(),
+        );
         bytes.extend_from_slice(&id.to_be_bytes());
     }
-    let ether_type = if recipe.labels.is_empty() { carried } else { ETHERTYPE_MPLS };
+    let ether_type = if recipe.labels.is_empty() { carried } else { ethertype::MPLS };
     bytes.extend_from_slice(&ether_type.to_be_bytes());
     for (place, label) in recipe.labels.iter().enumerate() {
         // RFC 3032, 2.1: label 20, class 3, bottom of the stack 1, time to live 8.
@@ -144,7 +140,7 @@ fn tunnel(bytes: &mut Vec<u8>, recipe: &Recipe, vni: u32) {
     bytes[header + 12..header + 16].copy_from_slice(&TUNNEL[0]);
     bytes[header + 16..header + 20].copy_from_slice(&TUNNEL[1]);
     bytes.extend_from_slice(&[0, 0]);
-    bytes.extend_from_slice(&VXLAN_PORT.to_be_bytes());
+    bytes.extend_from_slice(&port::VXLAN.to_be_bytes());
     bytes.extend_from_slice(&[0; 4]);
     bytes.extend_from_slice(&[0x08, 0, 0, 0]);
     bytes.extend_from_slice(&(vni << 8).to_be_bytes());

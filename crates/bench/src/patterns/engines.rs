@@ -29,7 +29,7 @@ pub(super) fn peers(patterns: &[Pattern]) -> anyhow::Result<Vec<Peer>> {
     let chosen = Patterns::new(patterns.to_vec())?;
     let name = format!("tapline ({})", chosen.engine());
     let mut peers = vec![ours(name, chosen), first_only(Patterns::new(patterns.to_vec())?)];
-    let engines = [Engine::Teddy, Engine::Grams, Engine::Automaton, Engine::Vectorscan];
+    let engines = [Engine::Teddy, Engine::Grams, Engine::Automaton];
     for engine in engines {
         if let Ok(set) = Patterns::with_engine(patterns.to_vec(), engine) {
             peers.push(ours(engine.to_string(), set));

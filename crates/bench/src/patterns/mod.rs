@@ -130,7 +130,6 @@ fn goal(workload: &Workload, peer: &Peer) -> Option<f64> {
     let is_promised = workload.traffic == Traffic::Miss;
     match (workload.patterns.len(), peer.name.as_str()) {
         (..=64, name) if is_promised && name.starts_with("tapline") => Some(1.0),
-        (..=1000, "vectorscan") if is_promised => Some(2.0),
         (..=1000, name) if is_promised && name.starts_with("tapline") => Some(5.0),
         _ => None,
     }

@@ -5,6 +5,7 @@
 //! `struct virtio_net_hdr` before each packet, which costs packets that it cannot express (see
 //! [`Settings::vnet_header`](super::Settings::vnet_header)).
 
+use tapline_packet::numbers::ethertype;
 use tapline_packet::{Checksum, Gso};
 
 /// Bytes of `struct virtio_net_hdr`: flags, gso_type, and four 16-bit numbers (linux/virtio_net.h).
@@ -18,7 +19,6 @@ const STATUS_GSO_TCP: u32 = 1 << 8;
 const GSO_NONE: u8 = 0;
 const GSO_TCP4: u8 = 1;
 const GSO_TCP6: u8 = 4;
-const ETHERTYPE_IPV6: u16 = 0x86dd;
 
 /// What the status says of the transport checksum.
 #[inline]
@@ -44,7 +44,7 @@ pub(super) fn gso<'a>(
         let size = u16::from_ne_bytes([header[4], header[5]]);
         return (header[1] != GSO_NONE).then_some(Gso { size, kind: header[1] });
     }
-    let kind = if ethertype == ETHERTYPE_IPV6 { GSO_TCP6 } else { GSO_TCP4 };
+    let kind = if ethertype == ethertype::IPV6 { GSO_TCP6 } else { GSO_TCP4 };
     (status & STATUS_GSO_TCP != 0).then_some(Gso { size: 0, kind })
 }
 

@@ -5,13 +5,11 @@
 //! back would move every packet, and only outputs that need it do so.
 
 use tapline_packet::VlanTag;
+use tapline_packet::numbers::ethertype;
 
 /// `TP_STATUS_VLAN_VALID` and `TP_STATUS_VLAN_TPID_VALID` of linux/if_packet.h.
 const VALID: u32 = 1 << 4;
 const TPID_VALID: u32 = 1 << 6;
-
-/// What kernels before 3.14, which do not tell, mean.
-const TPID_8021Q: u16 = 0x8100;
 
 /// The tag that a frame's header tells of.
 ///
@@ -21,7 +19,8 @@ pub(super) fn tag(status: u32, tci: u32, tpid: u16) -> Option<VlanTag> {
     if status & VALID == 0 {
         return None;
     }
-    let tpid = if status & TPID_VALID != 0 { tpid } else { TPID_8021Q };
+    // Kernels before 3.14 give no type and mean 802.1Q.
+    let tpid = if status & TPID_VALID != 0 { tpid } else { ethertype::VLAN };
     Some(VlanTag { tpid, tci: tci as u16 })
 }
 

@@ -13,9 +13,9 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use tapline_packet::headers::{Headers, IpVersion};
+use tapline_packet::numbers::ethertype;
 use tapline_packet::{LinkType, checksum};
 
-const ETHERTYPE_ARP: u16 = 0x0806;
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 const ICMPV6: u8 = 58;
@@ -124,7 +124,7 @@ impl Rewrite {
         }
         match (headers.ip(), headers.l3()) {
             (Some(version), Some(at)) => self.rewrite_ip(data, &headers, version, at),
-            (None, Some(at)) if headers.ether_type() == Some(ETHERTYPE_ARP) => self.rewrite_arp(data, at),
+            (None, Some(at)) if headers.ether_type() == Some(ethertype::ARP) => self.rewrite_arp(data, at),
             _ => {}
         }
     }

@@ -9,7 +9,7 @@ use tapline_capture::af_packet::{
 };
 use tapline_capture::{FileInput, SearchReport, Source};
 use tapline_file::{FileSource, Order};
-use tapline_graph::{Control, StampTicks, Stamped};
+use tapline_graph::{Control, RestampedSource, StampTicks};
 use tapline_packet::{Interface, LinkType};
 use tapline_profile::StampMode;
 
@@ -94,7 +94,7 @@ fn open_live(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Input> {
         announcements.push(format!("nothing matches {names} yet; waiting for an interface that does"));
     }
     let (mode, ticks) = (stamp_mode(args), StampTicks::default());
-    let sources = sources.into_iter().map(|source| Stamped::wrap(source, mode, &ticks)).collect();
+    let sources = sources.into_iter().map(|source| RestampedSource::wrap(source, mode, &ticks)).collect();
     Ok(Input { sources, announcements, is_live: true, search: None })
 }
 

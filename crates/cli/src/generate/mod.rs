@@ -15,10 +15,14 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use tapline_capture::{Error, FileOutput, InterfaceAccount, OutputAccount, Sink, Source, Wants};
+use tapline_capture::{Error, Source};
 use tapline_file::{FileWriter, Format, Rotation, Section, WriteOptions, parse_size};
-use tapline_graph::{Chain, Control, Ended, Engine, Inlet, Made, Watch, grouped};
-use tapline_packet::{Batch, Interface, Now, Selection, Timestamp};
+use tapline_graph::stages::FileOutput;
+use tapline_graph::{
+    Chain, Control, Engine, GeneratedSource, Inlet, Moment, Out, Packets, RunEnd, Stage, StageCounters,
+    Wants, Watch, grouped,
+};
+use tapline_packet::{Interface, Timestamp};
 use tapline_profile::Meters;
 use tapline_traffic::{KEYS, Recipe};
 
@@ -133,11 +137,11 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
     if !recipe.is_bounded() && !is_standard_output(args) {
         bail!("how many packets? count=1000 or duration=10s in the recipe ends the file");
     }
-    let mut source = Made::new(&text, clock()).map_err(|error| anyhow!(error.render(&text)))?;
+    let mut source = GeneratedSource::new(&text, clock()).map_err(|error| anyhow!(error.render(&text)))?;
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
     let control = Arc::new(Control::new(None));
     let caught = signals::catch()?;
-    let sink = open_file(args, &text, source.interfaces(), identity.as_ref())?;
+    let output = open_file(args, &text, source.interfaces(), identity.as_ref())?;
     privileges::give_up(identity.as_ref())?;
     caught.obey(Arc::clone(&control))?;
     let chain = Chain {
@@ -148,14 +152,14 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
         verify: false,
     };
     let meters = Meters::create(&title());
-    let (mut graph, node) = chain.graph(&meters, 0, vec![Box::new(sink)]);
+    let (mut graph, node) = chain.graph(&meters, 0, vec![Box::new(output)]);
     let engine = Engine::new(vec![Inlet::new(&mut source, node)], &mut graph, &control, clocks);
     let mut progress = Progress { json: args.json, has_line: false };
     let outcome = engine.run(&mut |watch| progress.tell(watch));
     progress.clear();
     let code = match &outcome.ended {
-        Ended::Source | Ended::Stopped => ExitCode::SUCCESS,
-        Ended::Failed(error) => {
+        RunEnd::Source | RunEnd::Stopped => ExitCode::SUCCESS,
+        RunEnd::Failed(error) => {
             let _ = writeln!(io::stderr(), "tapline: {error}");
             ExitCode::FAILURE
         }
@@ -212,33 +216,28 @@ struct Repeatable {
     last: Timestamp,
 }
 
-impl Sink for Repeatable {
-    fn write(
-        &mut self,
-        batch: &Batch<'_>,
-        selection: &Selection,
-        interfaces: &[Interface],
-    ) -> Result<(), Error> {
-        if let Some(last) = batch.records().last() {
+impl Stage for Repeatable {
+    fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        if let Some(last) = packets.batch.records().last() {
             self.last = last.meta.timestamp;
         }
-        self.file.write(batch, selection, interfaces)
+        self.file.push(packets, out)
     }
 
-    fn flush(&mut self) -> Result<(), Error> {
-        self.file.flush()
+    fn idle(&mut self) -> Result<(), Error> {
+        self.file.idle()
     }
 
-    fn tick(&mut self, now: Now, interfaces: &[InterfaceAccount]) -> Result<Wants, Error> {
-        self.file.tick(now, interfaces)
+    fn tick(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<Wants, Error> {
+        self.file.tick(moment, out)
     }
 
-    fn finish(&mut self, _now: Timestamp, interfaces: &[InterfaceAccount]) -> Result<(), Error> {
-        self.file.finish(self.last, interfaces)
+    fn finish(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        self.file.finish(&Moment { now: self.last, ..*moment }, out)
     }
 
-    fn account(&self) -> OutputAccount {
-        self.file.account()
+    fn counters(&self) -> StageCounters {
+        self.file.counters()
     }
 }
 

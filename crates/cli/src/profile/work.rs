@@ -144,7 +144,7 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
     let interfaces = opening::interfaces(opened.iter().map(AsRef::as_ref));
     opening::check_filters(&plan, &compiler, &interfaces)?;
     sending::check(&how, &plan, &interfaces)?;
-    let mut sinks = opening::sinks(&how, &plan, &interfaces, identity.as_ref())?;
+    let mut outputs = opening::open_outputs(&how, &plan, &interfaces, identity.as_ref())?;
     let meters = Meters::create(&process_title());
     privileges::give_up(identity.as_ref())?;
     caught.obey(Arc::clone(&control))?;
@@ -154,8 +154,8 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
         interpret: args.interpret,
         directory: PathBuf::new(),
     };
-    let mut take = |node: usize| Ok(sinks.remove(&node).expect("each sink of the plan was opened"));
-    let maker = Maker { worker: 0, control: &control, common: &common, exits: None, sink: &mut take };
+    let mut take = |node: usize| Ok(outputs.remove(&node).expect("each output of the plan was opened"));
+    let maker = Maker { worker: 0, control: &control, common: &common, exits: None, output: &mut take };
     let (mut graph, nodes) = plan::build(&plan, &meters, maker).map_err(|error| anyhow!(error))?;
     let inlets: Vec<Inlet<'_>> =
         opened.iter_mut().zip(nodes).map(|(source, node)| Inlet::new(source.as_mut(), node)).collect();

@@ -11,11 +11,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
+use signal_hook::consts::{SIGHUP, SIGTERM, SIGUSR1};
 use tapline_capture::{Advance, Source};
-use tapline_sys::{Memfd, Poller, passing};
+use tapline_sys::{Memfd, Poller, passing, process};
 use tapline_tap::protocol::{Attach, Policy, Reply, Request, VERSION};
 use tapline_tap::{Channel, Client, WakeWish};
 use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
+use tapline_testkit::sample;
 use tapline_testkit::sender::{Pace, Sender};
 
 use crate::support::{
@@ -1495,4 +1497,36 @@ fn what_makes_no_sense_is_said() {
     assert_eq!(fs::read_to_string(&precious).unwrap(), "packets");
     run(["capture", "-i", "tap:x", "-i", "lo"]).failed_saying(&["one tap:NAME and nothing else"]);
     run(["capture", "-i", NEAR, "--since", "5s"]).failed_saying(&["are for captures of tapline serve"]);
+}
+
+/// A log that is a pipe, and that nothing reads: requests are answered, packets flow, and the end comes.
+#[test]
+fn an_unread_log_stops_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let mut command = tapline(["serve", "-r", sample::STORED, "--name", "office", "--json", "--socket"]);
+    let mut child = command.arg(&socket).spawn().unwrap();
+    wait_for("the socket", || Client::connect(&socket, "test").is_ok());
+    // A line of 70 bytes for each; the pipe holds 64 KiB.
+    for _ in 0..5000 {
+        process::signal(child.id(), SIGHUP).unwrap();
+        Client::connect(&socket, "test").unwrap();
+    }
+    for _ in 0..5 {
+        process::signal(child.id(), SIGUSR1).unwrap();
+        Client::connect(&socket, "test").unwrap().status().unwrap();
+    }
+    process::signal(child.id(), SIGTERM).unwrap();
+    let begun = std::time::Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begun.elapsed() > PATIENCE {
+            let _ = child.kill();
+            panic!("the daemon does not end");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", output.status);
+    // The pipe was full.
+    assert!(output.stderr.len() >= 60_000, "{}", output.stderr.len());
 }

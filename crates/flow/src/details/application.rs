@@ -1,5 +1,7 @@
 //! Applications: by what is said, else by the port.
 
+use tapline_packet::numbers::ip_protocol::{TCP, UDP};
+
 /// The name of an application: that of IANA's registry of service names, where it has one.
 pub type Application = &'static str;
 
@@ -11,8 +13,6 @@ pub(super) const QUIC: Application = "quic";
 /// It has no name of its own there.
 pub(super) const DTLS: Application = "dtls";
 
-const TCP: u8 = 6;
-const UDP: u8 = 17;
 const BOTH: u8 = 0;
 
 /// Ports of servers (IANA, Service Name and Transport Protocol Port Number Registry), in ascending order.

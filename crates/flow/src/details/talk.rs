@@ -3,6 +3,8 @@
 use std::collections::TryReserveError;
 use std::fmt::Write as _;
 
+use tapline_packet::numbers::ip_protocol::{TCP, UDP};
+use tapline_packet::numbers::port;
 use tapline_wire::tls::{self, ClientHello, Hello, ServerHello};
 use tapline_wire::{Detection, dns, dtls, quic};
 
@@ -13,8 +15,6 @@ use super::stream::{Buffers, Stream, Verdict};
 use super::tcp::{RST, SYN, Segment};
 use super::{Application, DetailFields, Details, Look, Refused, application};
 
-const TCP: u8 = 6;
-const UDP: u8 = 17;
 const UDP_HEADER: usize = 8;
 
 /// The most bytes of a text that are told.
@@ -131,11 +131,6 @@ impl ServerChoice {
     }
 }
 
-/// Whether a port is that of DNS, multicast DNS or LLMNR.
-fn is_dns_port(port: u16) -> bool {
-    matches!(port, 53 | 5353 | 5355)
-}
-
 /// What each flow has: the number of its talk once something was said that may be of interest, and until then where its streams begin.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
@@ -245,7 +240,7 @@ impl Talks {
         let end = (inside.end as usize).min(look.data.len());
         let Some(payload) = look.data.get(inside.l4 as usize + UDP_HEADER..end) else { return };
         let fields = &self.fields;
-        let is_dns = (fields.dns || fields.application) && ports.iter().any(|port| is_dns_port(*port));
+        let is_dns = (fields.dns || fields.application) && ports.iter().any(|port| port::is_dns(*port));
         let is_hello = (fields.tls || fields.application)
             && (dtls::is_handshake(payload) || quic::has_long_header(payload));
         if payload.is_empty() || !(is_dns || is_hello || self.payload > 0) {
@@ -408,7 +403,7 @@ impl Talk {
     /// Looks at the first bytes of a stream.
     fn stream(&mut self, bytes: &[u8], is_last: bool, ports: [u16; 2], ear: &mut Ear<'_>) -> Verdict {
         let fields = ear.fields;
-        if ports.contains(&53) {
+        if ports.contains(&port::DNS) {
             return self.dns_stream(bytes, is_last, ear);
         }
         if let Some(application) = application::of_stream(bytes) {

@@ -21,10 +21,11 @@
 
 use std::collections::TryReserveError;
 
+use tapline_packet::numbers::ip_protocol::TCP;
+
 use super::Look;
 use super::pool::{NONE, Places, Pool};
 
-const TCP: u8 = 6;
 pub(super) const FIN: u8 = 0x01;
 pub(super) const SYN: u8 = 0x02;
 pub(super) const RST: u8 = 0x04;

@@ -13,10 +13,10 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use sha1::{Digest as _, Sha1};
 
+use tapline_packet::numbers::ip_protocol::{ICMP, ICMPV6};
+
 use crate::Flow;
 
-const ICMP: u8 = 1;
-const ICMPV6: u8 = 58;
 /// Protocols whose ports count: TCP, UDP, SCTP.
 const WITH_PORTS: [u8; 3] = [6, 17, 132];
 /// Messages and their answers.

@@ -13,6 +13,7 @@ use std::any::Any;
 
 use tapline_capture::Error;
 use tapline_packet::headers::{Headers, Tunnel};
+use tapline_packet::numbers::ethertype;
 use tapline_packet::{Batch, Checksum, Interface, InterfaceId, LinkType, Meta, Packet, Record};
 
 use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
@@ -171,7 +172,7 @@ fn of_inner(checksum: Checksum) -> Checksum {
 fn tags_len(frame: &[u8]) -> usize {
     let is_tag = |at: usize| {
         let kind = frame.get(at..at + 2).map(|kind| u16::from_be_bytes([kind[0], kind[1]]));
-        matches!(kind, Some(0x8100 | 0x88a8 | 0x9100)) && frame.len() >= at + TAG_LEN + 2
+        kind.is_some_and(ethertype::is_vlan) && frame.len() >= at + TAG_LEN + 2
     };
     let starts = (0..TAGS_MAX).map(|tag| ADDRESSES_LEN + tag * TAG_LEN);
     starts.take_while(|at| is_tag(*at)).count() * TAG_LEN
@@ -316,7 +317,7 @@ impl Stage for Decap {
         Some(Table { columns: vec!["kind", "layers"], rows: rows.collect() })
     }
 
-    fn absorb(&mut self, other: &dyn Any) {
+    fn merge(&mut self, other: &dyn Any) {
         if let Some(other) = other.downcast_ref::<Decap>() {
             self.taken.iter_mut().zip(other.taken).for_each(|(ours, theirs)| *ours += theirs);
         }

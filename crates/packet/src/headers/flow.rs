@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 
 use super::Headers;
-use super::transport::{SCTP, TCP, UDP, has_ports};
+use crate::numbers::ip_protocol::{SCTP, TCP, UDP, has_ports};
 
 /// One direction of a flow. As text it is a filter: `ip src host 192.0.2.1 and ip dst host 192.0.2.2 and tcp src port 1024 and tcp
 /// dst port 80`.

@@ -15,18 +15,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::read::{array, u8_at};
 use super::{Headers, Place};
+use crate::numbers::ip_protocol::{AH, DESTINATION_OPTIONS, FRAGMENT, HOP_BY_HOP, ROUTING};
 
 const IPV4_LEN: usize = 20;
 const IPV6_LEN: usize = 40;
 
 /// Extension headers that are followed, as by filters.
 const EXTENSIONS_MAX: usize = 8;
-
-const HOP_BY_HOP: u8 = 0;
-const ROUTING: u8 = 43;
-const FRAGMENT: u8 = 44;
-const AUTHENTICATION: u8 = 51;
-const DESTINATION_OPTIONS: u8 = 60;
 
 /// Of IPv4's word at 6: more fragments follow, and the offset in units of 8 bytes.
 const MORE: u16 = 0x2000;
@@ -149,7 +144,7 @@ impl Headers {
         for _ in 0..EXTENSIONS_MAX {
             let len = match next {
                 HOP_BY_HOP | ROUTING | DESTINATION_OPTIONS => (usize::from(u8_at(data, at + 1)?) + 1) * 8,
-                AUTHENTICATION => (usize::from(u8_at(data, at + 1)?) + 2) * 4,
+                AH => (usize::from(u8_at(data, at + 1)?) + 2) * 4,
                 FRAGMENT => {
                     if self.cuts(data, at)? {
                         self.protocol = Some(data[at]);
@@ -192,5 +187,5 @@ impl Headers {
 
 #[inline]
 pub(super) fn is_extension(protocol: u8) -> bool {
-    matches!(protocol, HOP_BY_HOP | ROUTING | FRAGMENT | AUTHENTICATION | DESTINATION_OPTIONS)
+    matches!(protocol, HOP_BY_HOP | ROUTING | FRAGMENT | AH | DESTINATION_OPTIONS)
 }

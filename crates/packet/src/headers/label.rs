@@ -9,7 +9,8 @@
 //! Sources: RFC 3032, 2.1; RFC 4385, 3; RFC 4448, 4.
 
 use super::read::{u8_at, u16_at, u32_at};
-use super::{Headers, Place, link::ether_type};
+use super::{Headers, Place};
+use crate::numbers::ethertype;
 
 /// Labels in one stack; more are nobody's.
 const LABELS_MAX: u8 = 16;
@@ -33,8 +34,8 @@ impl Headers {
         self.mpls = Some(mpls);
         self.l3 = Place::at(at);
         match u8_at(data, at)? {
-            0x45..=0x4f => Some((ether_type::IPV4, at)),
-            0x60..=0x6f => Some((ether_type::IPV6, at)),
+            0x45..=0x4f => Some((ethertype::IPV4, at)),
+            0x60..=0x6f => Some((ethertype::IPV6, at)),
             _ => {
                 self.ether_type = Some(kind);
                 None
@@ -72,9 +73,9 @@ pub(super) fn pseudo_wire(data: &[u8], at: usize) -> Option<usize> {
 
 /// Whether a frame here would have a well-known EtherType.
 fn is_known(data: &[u8], frame: usize) -> bool {
-    use ether_type::*;
+    use ethertype::*;
     let kind = u16_at(data, frame + 12);
     kind.is_some_and(|kind| {
-        matches!(kind, IPV4 | IPV6 | ARP | VLAN | VLAN_SERVICE | MPLS | MPLS_MULTICAST | PPPOE_SESSION)
+        matches!(kind, IPV4 | IPV6 | ARP | VLAN | VLAN_PROVIDER | MPLS | MPLS_MULTICAST | PPPOE_SESSION)
     })
 }

@@ -19,6 +19,9 @@
 
 use super::read::{array, u8_at, u16_at};
 use super::{Headers, Place};
+use crate::numbers::ethertype::{
+    self, IPV4, IPV6, JUMBO, LENGTH_MAX, MPLS, MPLS_MULTICAST, PPPOE_SESSION, VLAN, VLAN_PROVIDER,
+};
 use crate::{LinkType, VlanTag};
 
 /// Tags, 802.2 headers, sessions and label stacks that are walked over before the network header.
@@ -26,26 +29,6 @@ const LINK_HEADERS_MAX: usize = 16;
 
 const ETHERNET_TYPE: usize = 12;
 const ETHERNET_LEN: usize = 14;
-
-/// The greatest number that is a length and not a type (IEEE 802.3).
-const LENGTH_MAX: u16 = 1500;
-
-/// EtherTypes (IANA, ieee-802-numbers).
-pub(super) mod ether_type {
-    pub(in super::super) const IPV4: u16 = 0x0800;
-    pub(in super::super) const ARP: u16 = 0x0806;
-    pub(in super::super) const TRANSPARENT_BRIDGING: u16 = 0x6558;
-    pub(in super::super) const VLAN: u16 = 0x8100;
-    pub(in super::super) const VLAN_SERVICE: u16 = 0x88a8;
-    pub(in super::super) const VLAN_OLD_QINQ: u16 = 0x9100;
-    pub(in super::super) const IPV6: u16 = 0x86dd;
-    pub(in super::super) const MPLS: u16 = 0x8847;
-    pub(in super::super) const MPLS_MULTICAST: u16 = 0x8848;
-    pub(in super::super) const PPPOE_SESSION: u16 = 0x8864;
-    /// A frame longer than a length field can say, with 802.2.
-    pub(in super::super) const JUMBO: u16 = 0x8870;
-}
-use ether_type::*;
 
 /// Types of cooked captures up to 1500 that are no EtherTypes; of these only 802.2 is followed (`linux/if_ether.h`, ETH_P_802_2).
 const COOKED_802_2: u16 = 4;
@@ -79,7 +62,7 @@ pub(super) fn plain(link_type: LinkType, data: &[u8]) -> Option<Plain> {
     let kind = u16::from_be_bytes([t0, t1]);
     let (plain, next) = match kind {
         _ if link_type != LinkType::ETHERNET => return None,
-        VLAN | VLAN_SERVICE => {
+        VLAN | VLAN_PROVIDER => {
             let tag = VlanTag { tpid: kind, tci: u16::from_be_bytes([c0, c1]) };
             let kind = u16::from_be_bytes([k0, k1]);
             (Plain { tag: Some(tag), kind, at: ETHERNET_LEN + 4 }, next_behind_tag)
@@ -148,7 +131,7 @@ impl Headers {
     fn walk_to_network(&mut self, data: &[u8], mut kind: u16, mut at: usize) -> Option<()> {
         for _ in 0..LINK_HEADERS_MAX {
             (kind, at) = match kind {
-                VLAN | VLAN_SERVICE | VLAN_OLD_QINQ => self.tag(data, kind, at)?,
+                _ if ethertype::is_vlan(kind) => self.tag(data, kind, at)?,
                 0..=LENGTH_MAX | JUMBO => snap(data, at)?,
                 PPPOE_SESSION => pppoe(data, at)?,
                 MPLS | MPLS_MULTICAST => self.labels(data, kind, at)?,

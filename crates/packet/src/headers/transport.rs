@@ -11,23 +11,12 @@
 
 use super::read::{array, u8_at};
 use super::{Headers, Place};
-
-const ICMP: u8 = 1;
-pub(super) const TCP: u8 = 6;
-pub(super) const UDP: u8 = 17;
-const ICMPV6: u8 = 58;
-pub(super) const SCTP: u8 = 132;
+use crate::numbers::ip_protocol::{ICMP, ICMPV6, SCTP, TCP, UDP, has_ports};
 
 const TCP_LEN: usize = 20;
 pub(super) const UDP_LEN: usize = 8;
 const ICMP_LEN: usize = 8;
 const SCTP_LEN: usize = 12;
-
-/// Whether a protocol has ports.
-#[inline]
-pub(super) fn has_ports(protocol: u8) -> bool {
-    matches!(protocol, TCP | UDP | SCTP)
-}
 
 impl Headers {
     /// Source and destination port of TCP, UDP or SCTP; `None` for other protocols, in later fragments, and if they were not captured.

@@ -19,21 +19,13 @@
 //! Sources: RFC 2784, RFC 2890; RFC 2003, RFC 2473, RFC 4213; RFC 7348; RFC 8926; 3GPP TS 29.281, 5; draft-foschiano-erspan-03; RFC 4385.
 
 use super::label::{pseudo_wire, stack};
-use super::link::ether_type::{IPV4, IPV6, MPLS, MPLS_MULTICAST, TRANSPARENT_BRIDGING};
 use super::read::{array, u8_at, u16_at, u32_at};
-use super::transport::{UDP, UDP_LEN};
+use super::transport::UDP_LEN;
 use super::{Headers, IpVersion};
 use crate::LinkType;
-
-const IPV4_IN_IP: u8 = 4;
-const IPV6_IN_IP: u8 = 41;
-const GRE: u8 = 47;
-
-const GENEVE_PORT: u16 = 6081;
-const GTP_PORT: u16 = 2152;
-const VXLAN_PORT: u16 = 4789;
-/// Linux's port for VXLAN before one was assigned.
-const VXLAN_PORT_LINUX: u16 = 8472;
+use crate::numbers::ethertype::{IPV4, IPV6, MPLS, MPLS_MULTICAST, TRANSPARENT_BRIDGING};
+use crate::numbers::ip_protocol::{self, GRE, UDP};
+use crate::numbers::port;
 
 const ERSPAN_I_II: u16 = 0x88be;
 const ERSPAN_III: u16 = 0x22eb;
@@ -129,8 +121,8 @@ impl Headers {
         let (at, end) = (self.l4()?, self.ip_end());
         let data = data.get(..end)?;
         let found = match self.protocol? {
-            IPV4_IN_IP => ip_of(data, at, IpVersion::V4).map(ip_in_ip)?,
-            IPV6_IN_IP => ip_of(data, at, IpVersion::V6).map(ip_in_ip)?,
+            ip_protocol::IPV4 => ip_of(data, at, IpVersion::V4).map(ip_in_ip)?,
+            ip_protocol::IPV6 => ip_of(data, at, IpVersion::V6).map(ip_in_ip)?,
             GRE => gre(data, at)?,
             UDP => return in_udp(data, at),
             _ => return None,
@@ -231,9 +223,9 @@ fn in_udp(data: &[u8], at: usize) -> Option<(Found, usize)> {
     let end = if len < UDP_LEN { data.len() } else { data.len().min(at + len) };
     let (data, at) = (&data[..end], at + UDP_LEN);
     let (tunnel, id, (link_type, offset)) = match u16::from_be_bytes([p0, p1]) {
-        VXLAN_PORT | VXLAN_PORT_LINUX => vxlan(data, at)?,
-        GENEVE_PORT => geneve(data, at)?,
-        GTP_PORT => gtp(data, at)?,
+        port::VXLAN | port::VXLAN_LINUX => vxlan(data, at)?,
+        port::GENEVE => geneve(data, at)?,
+        port::GTP_U => gtp(data, at)?,
         _ => return None,
     };
     Some((Found { tunnel, id: Some(id), link_type, offset }, end))

@@ -38,6 +38,7 @@ mod rip;
 mod ripng;
 mod rpki;
 pub(crate) mod sctp;
+pub(crate) mod service;
 mod sflow;
 mod snmp;
 mod ssh;
@@ -50,10 +51,12 @@ mod vrrp;
 
 use crate::bytes::{Cut, Span};
 use crate::context::{Context, put};
-use crate::net::Ip;
+use crate::link::ethertype as kind;
+use crate::net::{Ip, protocol as numbers};
 use crate::text::Text;
 use crate::tunnel::{geneve, gre, vxlan};
 use dns::Carrier;
+use service::{TcpService, UdpService};
 
 pub(crate) use crate::llc::print as llc;
 pub(crate) use snmp::print as snmp;
@@ -66,45 +69,29 @@ pub(crate) fn tcp(
     destination_port: u16,
     ip: &Ip,
 ) -> Result<bool, Cut> {
-    // The port that names the service: tcpdump asks for each in turn on either side.
-    let is = |port| source_port == port || destination_port == port;
-    if is(23) {
-        telnet::print(cx, span)?;
-    } else if is(25) {
-        cx.text(": ");
-        text_protocol::print(cx, span, &text_protocol::SMTP)?;
-    } else if is(43) {
-        cx.text(": ");
-        text_protocol::print(cx, span, &text_protocol::WHOIS)?;
-    } else if is(179) {
-        bgp::print(cx, span)?;
-    } else if is(6379) {
-        redis::print(cx, span);
-    } else if is(22) {
-        ssh::print(cx, span)?;
-    } else if is(openflow::PORT) || is(openflow::OLD_PORT) {
-        openflow::print(cx, span)?;
-    } else if is(21) {
-        cx.text(": ");
-        text_protocol::print(cx, span, &text_protocol::FTP)?;
-    } else if is(80) || is(8080) {
-        cx.text(": ");
-        text_protocol::print(cx, span, &text_protocol::HTTP)?;
-    } else if is(554) || is(8554) {
-        cx.text(": ");
-        text_protocol::print(cx, span, &text_protocol::RTSP)?;
-    } else if is(323) {
-        rpki::print(cx, span)?;
-    } else if is(646) {
-        ldp::print(cx, span)?;
-    } else if is(53) {
-        dns::print(cx, span, Carrier::Tcp)?;
-    } else if is(nfs::PORT) {
-        return nfs::tcp(cx, span, source_port, destination_port, ip);
-    } else {
-        return Ok(tls::print(cx, span));
+    match TcpService::of(source_port, destination_port) {
+        Some(TcpService::Telnet) => telnet::print(cx, span)?,
+        Some(TcpService::Smtp) => print_text(cx, span, &text_protocol::SMTP)?,
+        Some(TcpService::Whois) => print_text(cx, span, &text_protocol::WHOIS)?,
+        Some(TcpService::Bgp) => bgp::print(cx, span)?,
+        Some(TcpService::Redis) => redis::print(cx, span),
+        Some(TcpService::Ssh) => ssh::print(cx, span)?,
+        Some(TcpService::OpenFlow) => openflow::print(cx, span)?,
+        Some(TcpService::Ftp) => print_text(cx, span, &text_protocol::FTP)?,
+        Some(TcpService::Http) => print_text(cx, span, &text_protocol::HTTP)?,
+        Some(TcpService::Rtsp) => print_text(cx, span, &text_protocol::RTSP)?,
+        Some(TcpService::Rpki) => rpki::print(cx, span)?,
+        Some(TcpService::Ldp) => ldp::print(cx, span)?,
+        Some(TcpService::Dns) => dns::print(cx, span, Carrier::Tcp)?,
+        Some(TcpService::Nfs) => return nfs::tcp(cx, span, source_port, destination_port, ip),
+        _ => return Ok(tls::print(cx, span)),
     }
     Ok(true)
+}
+
+fn print_text(cx: &mut Context<'_>, span: Span<'_>, protocol: &text_protocol::Protocol) -> Result<(), Cut> {
+    cx.text(": ");
+    text_protocol::print(cx, span, protocol)
 }
 
 /// The payload of a UDP datagram, after `addresses: ` (and the checksum's text). `Ok(false)` has the caller print
@@ -116,68 +103,56 @@ pub(crate) fn udp(
     destination_port: u16,
     ip: &Ip,
 ) -> Result<bool, Cut> {
-    let is = |port| source_port == port || destination_port == port;
-    if is(nfs::PORT) && nfs::udp(cx, span, source_port, destination_port, ip)? {
-        return Ok(true);
+    let ports = (source_port, destination_port);
+    match UdpService::of(source_port, destination_port) {
+        // A payload that is no call and no reply is that of the other port.
+        Some(UdpService::Nfs) => match nfs::udp(cx, span, source_port, destination_port, ip)? {
+            true => Ok(true),
+            false => udp_service(cx, span, UdpService::beside_nfs(source_port, destination_port), ports, ip),
+        },
+        service => udp_service(cx, span, service, ports, ip),
     }
-    if is(53) {
-        dns::print(cx, span, Carrier::Udp)?;
-    } else if is(5353) {
-        dns::print(cx, span, Carrier::Multicast)?;
-    } else if is(69) {
-        tftp::print(cx, span)?;
-    } else if is(68) || is(67) {
-        dhcp::print(cx, span)?;
-    } else if is(500) {
-        isakmp::print(cx, span, ip)?;
-    } else if is(4500) {
-        isakmp::print_traversal(cx, span, ip)?;
-    } else if is(520) {
-        rip::print(cx, span)?;
-    } else if is(161) || is(162) {
-        snmp::print(cx, span)?;
-    } else if is(123) {
-        ntp::print(cx, span)?;
-    } else if is(88) || is(750) {
-        kerberos::print(cx, span)?;
-    } else if is(1701) {
-        l2tp::print(cx, span)?;
-    } else if is(521) {
-        ripng::print(cx, span)?;
-    } else if is(546) || is(547) {
-        dhcp6::print(cx, span)?;
-    } else if is(6696) || is(6697) {
-        babel::print(cx, span)?;
-    } else if destination_port == 1985 {
-        hsrp::print(cx, span)?;
-    } else if is(1645) || is(1812) || is(1646) || is(1813) || is(1700) || is(3799) {
-        radius::print(cx, span)?;
-    } else if is(646) {
-        ldp::print(cx, span)?;
-    } else if is(698) {
-        olsr::print(cx, span, ip.is_v4())?;
-    } else if is(3503) {
-        lsp_ping::print(cx, span)?;
-    } else if matches!(destination_port, bfd::CONTROL | bfd::ECHO | bfd::MULTIHOP | bfd::LAG) {
-        bfd::print(cx, span, destination_port)?;
-    } else if is(6343) {
-        sflow::print(cx, span)?;
-    } else if is(5060) {
-        text_protocol::print(cx, span, &text_protocol::SIP)?;
-    } else if is(514) {
-        syslog::print(cx, span)?;
-    } else if is(4789) {
-        vxlan::print(cx, span)?;
-    } else if is(6081) {
-        geneve::print(cx, span)?;
-    } else if is(4342) {
-        lisp::print(cx, span)?;
-    } else if is(4790) {
-        vxlan::print_gpe(cx, span)?;
-    } else if is(ptp::EVENT) || is(ptp::GENERAL) {
-        ptp::print(cx, span)?;
-    } else {
-        return Ok(false);
+}
+
+fn udp_service(
+    cx: &mut Context<'_>,
+    span: Span<'_>,
+    service: Option<UdpService>,
+    (_, destination_port): (u16, u16),
+    ip: &Ip,
+) -> Result<bool, Cut> {
+    match service {
+        Some(UdpService::Dns) => dns::print(cx, span, Carrier::Udp)?,
+        Some(UdpService::MulticastDns) => dns::print(cx, span, Carrier::Multicast)?,
+        Some(UdpService::Tftp) => tftp::print(cx, span)?,
+        Some(UdpService::Dhcp) => dhcp::print(cx, span)?,
+        Some(UdpService::Isakmp) => isakmp::print(cx, span, ip)?,
+        Some(UdpService::IpsecTraversal) => isakmp::print_traversal(cx, span, ip)?,
+        Some(UdpService::Rip) => rip::print(cx, span)?,
+        Some(UdpService::Snmp) => snmp::print(cx, span)?,
+        Some(UdpService::Ntp) => ntp::print(cx, span)?,
+        Some(UdpService::Kerberos) => kerberos::print(cx, span)?,
+        Some(UdpService::L2tp) => l2tp::print(cx, span)?,
+        Some(UdpService::RipNg) => ripng::print(cx, span)?,
+        Some(UdpService::Dhcpv6) => dhcp6::print(cx, span)?,
+        Some(UdpService::Babel) => babel::print(cx, span)?,
+        Some(UdpService::Hsrp) => hsrp::print(cx, span)?,
+        Some(UdpService::Radius) => radius::print(cx, span)?,
+        Some(UdpService::Ldp) => ldp::print(cx, span)?,
+        Some(UdpService::Olsr) => olsr::print(cx, span, ip.is_v4())?,
+        Some(UdpService::LspPing) => lsp_ping::print(cx, span)?,
+        Some(UdpService::Bfd) => bfd::print(cx, span, destination_port)?,
+        Some(UdpService::Sflow) => sflow::print(cx, span)?,
+        Some(UdpService::Sip) => text_protocol::print(cx, span, &text_protocol::SIP)?,
+        Some(UdpService::Syslog) => syslog::print(cx, span)?,
+        Some(UdpService::Vxlan) => vxlan::print(cx, span)?,
+        Some(UdpService::Geneve) => geneve::print(cx, span)?,
+        Some(UdpService::Lisp) => lisp::print(cx, span)?,
+        Some(UdpService::VxlanGpe) => vxlan::print_gpe(cx, span)?,
+        Some(UdpService::Ptp) => ptp::print(cx, span)?,
+        None | Some(UdpService::Nfs | UdpService::Llmnr | UdpService::GtpU | UdpService::Quic) => {
+            return Ok(false);
+        }
     }
     Ok(true)
 }
@@ -185,14 +160,14 @@ pub(crate) fn udp(
 /// The payload of an IP packet, for protocols other than TCP, UDP, ICMP, ICMPv6, IGMP, AH, ESP, IPComp and IP itself.
 pub(crate) fn ip_protocol(cx: &mut Context<'_>, span: Span<'_>, protocol: u8, ip: &Ip) -> Result<bool, Cut> {
     match protocol {
-        47 => gre::print(cx, span)?,
-        33 => datagram_congestion_control(cx, span, ip)?,
-        88 => eigrp::print(cx, span)?,
-        89 if ip.is_v4() => ospf::print(cx, span)?,
-        89 => ospf::version3::print(cx, span)?,
-        103 => pim::print(cx, span, ip)?,
-        112 => vrrp::print(cx, span, ip)?,
-        132 => sctp::print(cx, span, ip)?,
+        numbers::GRE => gre::print(cx, span)?,
+        numbers::DCCP => datagram_congestion_control(cx, span, ip)?,
+        numbers::EIGRP => eigrp::print(cx, span)?,
+        numbers::OSPF if ip.is_v4() => ospf::print(cx, span)?,
+        numbers::OSPF => ospf::version3::print(cx, span)?,
+        numbers::PIM => pim::print(cx, span, ip)?,
+        numbers::VRRP => vrrp::print(cx, span, ip)?,
+        numbers::SCTP => sctp::print(cx, span, ip)?,
         _ => return Ok(false),
     }
     Ok(true)
@@ -212,17 +187,17 @@ fn datagram_congestion_control(cx: &mut Context<'_>, span: Span<'_>, ip: &Ip) ->
 /// What follows an EtherType, for those other than IPv4, IPv6, ARP, VLAN tags, MPLS and PPPoE.
 pub(crate) fn ethertype(cx: &mut Context<'_>, span: Span<'_>, ethertype: u16) -> Result<bool, Cut> {
     match ethertype {
-        0x88cc => crate::llc::lldp::print(cx, span)?,
-        0x888e => eap::print_lan(cx, span)?,
-        0x9000 => configuration_test::print(cx, span)?,
-        0x88f7 => ptp::print(cx, span)?,
-        0x8809 => crate::llc::slow::print(cx, span)?,
+        kind::LLDP => crate::llc::lldp::print(cx, span)?,
+        kind::EAPOL => eap::print_lan(cx, span)?,
+        kind::CONFIGURATION_TEST => configuration_test::print(cx, span)?,
+        kind::PTP => ptp::print(cx, span)?,
+        kind::SLOW => crate::llc::slow::print(cx, span)?,
         // Not assigned, but used by Cisco; a byte of padding goes before the protocol's.
-        0xfefe if span.length == 0 || span.captured() == 0 => {
+        kind::CISCO_OSI if span.length == 0 || span.captured() == 0 => {
             cx.protocol = "isoclns";
             cx.cut();
         }
-        0xfefe => crate::llc::iso::print(cx, span.skip(1))?,
+        kind::CISCO_OSI => crate::llc::iso::print(cx, span.skip(1))?,
         _ => return Ok(false),
     }
     Ok(true)

@@ -14,9 +14,6 @@ use crate::context::{Context, lookup, put, put_bits};
 use crate::text::Text;
 use crate::{hexdump, names};
 
-pub(super) const PORT: u16 = 6653;
-pub(super) const OLD_PORT: u16 = 6633;
-
 const HEADER_LEN: u16 = 8;
 
 const VERSIONS: [&str; 6] = ["1.0", "1.1", "1.2", "1.3", "1.4", "1.5"];

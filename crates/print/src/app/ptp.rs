@@ -9,9 +9,6 @@ use crate::bytes::{Cut, Printed, Span};
 use crate::context::{Context, lookup, put, put_bits};
 use crate::text::Text;
 
-pub(super) const EVENT: u16 = 319;
-pub(super) const GENERAL: u16 = 320;
-
 const HEADER_LEN: usize = 34;
 
 const MESSAGES: &[(u8, &str)] = &[

@@ -4,6 +4,7 @@ use super::walk::Walk;
 use super::write::Writer;
 use super::{control, dhcp, dns, security, tunnel};
 use crate::app::ntp;
+use crate::app::service::{TcpService, UdpService};
 use crate::bytes::{Cut, Printed, Span};
 
 /// How many header lines of an HTTP message are looked at.
@@ -11,8 +12,8 @@ const HEADERS_MAX: usize = 64;
 
 /// The payload of a TCP segment.
 pub(super) fn tcp(walk: &mut Walk, span: Span<'_>, (source, destination): (u16, u16)) -> Printed {
-    let is = |port| source == port || destination == port;
-    if is(53) {
+    let service = TcpService::of(source, destination);
+    if service == Some(TcpService::Dns) {
         // A message that begins here has its length before it (RFC 1035, 4.2.2).
         return match span.u16(0) {
             Ok(length) if usize::from(length) <= span.length => dns::message(walk, span.skip(2), false),
@@ -22,68 +23,49 @@ pub(super) fn tcp(walk: &mut Walk, span: Span<'_>, (source, destination): (u16, 
     if security::tls(walk, span) || security::ssh(walk, span) || http(walk, span) {
         return Ok(());
     }
-    if is(6633) || is(6653) {
-        return control::openflow(walk, span);
-    }
-    if is(323) {
-        return control::rpki(walk, span);
-    }
-    if is(25) || is(587) {
-        text_line(walk, "smtp", span);
-    } else if is(21) {
-        text_line(walk, "ftp", span);
-    } else if is(110) {
-        text_line(walk, "pop3", span);
-    } else if is(143) {
-        text_line(walk, "imap", span);
-    } else if is(554) || is(8554) {
-        text_line(walk, "rtsp", span);
-    } else if is(5060) {
-        text_line(walk, "sip", span);
-    } else if is(6667) {
-        text_line(walk, "irc", span);
+    match service {
+        Some(TcpService::OpenFlow) => control::openflow(walk, span)?,
+        Some(TcpService::Rpki) => control::rpki(walk, span)?,
+        Some(TcpService::Smtp | TcpService::Submission) => text_line(walk, "smtp", span),
+        Some(TcpService::Ftp) => text_line(walk, "ftp", span),
+        Some(TcpService::Pop3) => text_line(walk, "pop3", span),
+        Some(TcpService::Imap) => text_line(walk, "imap", span),
+        Some(TcpService::Rtsp) => text_line(walk, "rtsp", span),
+        Some(TcpService::Sip) => text_line(walk, "sip", span),
+        Some(TcpService::Irc) => text_line(walk, "irc", span),
+        _ => {}
     }
     Ok(())
 }
 
 /// The payload of a UDP datagram.
 pub(super) fn udp(walk: &mut Walk, span: Span<'_>, (source, destination): (u16, u16)) -> Printed {
-    let is = |port| source == port || destination == port;
-    if is(53) || is(5355) {
-        dns::message(walk, span, false)
-    } else if is(5353) {
-        dns::message(walk, span, true)
-    } else if is(67) || is(68) {
-        dhcp::message(walk, span)
-    } else if is(123) {
-        time(walk, span)
-    } else if is(319) || is(320) {
-        control::ptp(walk, span)
-    } else if is(4342) {
-        control::lisp(walk, span)
-    } else if is(6696) || is(6697) {
-        control::babel(walk, span)
-    } else if is(698) {
-        control::olsr(walk, span)
-    } else if is(3503) {
-        control::lsp_ping(walk, span)
-    } else if is(4789) {
-        tunnel::vxlan(walk, span)
-    } else if is(6081) {
-        tunnel::geneve(walk, span)
-    } else if is(2152) {
-        tunnel::gtp_u(walk, span)
-    } else if is(443) {
-        security::quic(walk, span);
-        Ok(())
-    } else if is(5060) {
-        text_line(walk, "sip", span);
-        Ok(())
-    } else if is(514) {
-        text_line(walk, "syslog", span);
-        Ok(())
-    } else {
-        Ok(())
+    match UdpService::of(source, destination) {
+        Some(UdpService::Dns | UdpService::Llmnr) => dns::message(walk, span, false),
+        Some(UdpService::MulticastDns) => dns::message(walk, span, true),
+        Some(UdpService::Dhcp) => dhcp::message(walk, span),
+        Some(UdpService::Ntp) => time(walk, span),
+        Some(UdpService::Ptp) => control::ptp(walk, span),
+        Some(UdpService::Lisp) => control::lisp(walk, span),
+        Some(UdpService::Babel) => control::babel(walk, span),
+        Some(UdpService::Olsr) => control::olsr(walk, span),
+        Some(UdpService::LspPing) => control::lsp_ping(walk, span),
+        Some(UdpService::Vxlan) => tunnel::vxlan(walk, span),
+        Some(UdpService::Geneve) => tunnel::geneve(walk, span),
+        Some(UdpService::GtpU) => tunnel::gtp_u(walk, span),
+        Some(UdpService::Quic) => {
+            security::quic(walk, span);
+            Ok(())
+        }
+        Some(UdpService::Sip) => {
+            text_line(walk, "sip", span);
+            Ok(())
+        }
+        Some(UdpService::Syslog) => {
+            text_line(walk, "syslog", span);
+            Ok(())
+        }
+        _ => Ok(()),
     }
 }
 

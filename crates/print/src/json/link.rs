@@ -1,5 +1,6 @@
 //! Link layers: Ethernet with its tags, LLC and SNAP, cooked captures, loopback, raw IP; ARP.
 
+use tapline_packet::numbers::ethertype::{self, is_shown_as_vlan};
 use tapline_packet::{LinkType, VlanTag};
 
 use super::walk::Walk;
@@ -9,8 +10,6 @@ use crate::bytes::{Cut, Printed, Span};
 
 /// How many tags in a row are decoded; what follows is payload.
 const TAGS_MAX: usize = 8;
-
-const ETHERTYPE_MIN: u16 = 1536;
 
 /// A packet from its first byte on. `stripped` is the tag that is no longer among its bytes.
 pub(super) fn packet(walk: &mut Walk, span: Span<'_>, link_type: LinkType, stripped: Option<VlanTag>) {
@@ -39,7 +38,7 @@ pub(super) fn ethernet(walk: &mut Walk, span: Span<'_>, stripped: Option<VlanTag
         json.mac_field("src", span.bytes(6, 6)?);
         let kind = span.u16(12)?;
         match kind {
-            ETHERTYPE_MIN.. => json.hex_field("type", kind, 4),
+            ethertype::MIN.. => json.hex_field("type", kind, 4),
             _ => json.number_field("length", kind),
         }
         Ok(kind)
@@ -50,7 +49,7 @@ pub(super) fn ethernet(walk: &mut Walk, span: Span<'_>, stripped: Option<VlanTag
 /// By what stands where an EtherType may stand: an EtherType, or the length of an LLC frame.
 fn by_kind(walk: &mut Walk, kind: u16, span: Span<'_>) -> Printed {
     match kind {
-        ETHERTYPE_MIN.. => network::by_ethertype(walk, kind, span),
+        ethertype::MIN.. => network::by_ethertype(walk, kind, span),
         length => llc(walk, span.limit(usize::from(length).min(span.length))),
     }
 }
@@ -62,7 +61,7 @@ pub(super) fn behind_addresses(walk: &mut Walk, kind: u16, span: Span<'_>) -> Pr
 
 /// What may begin with VLAN tags: a stripped one, then those among the bytes, outermost first.
 fn tagged(walk: &mut Walk, kind: u16, span: Span<'_>, stripped: Option<VlanTag>) -> Printed {
-    if stripped.is_none() && !is_tag(kind) {
+    if stripped.is_none() && !is_shown_as_vlan(kind) {
         return by_kind(walk, kind, span);
     }
     let (kind, span) = walk.layers("vlan", |json| tags(json, kind, span, stripped))?;
@@ -80,7 +79,7 @@ fn tags<'p>(
         tag(json, tpid, tci);
     }
     for _ in 0..TAGS_MAX {
-        if !is_tag(kind) {
+        if !is_shown_as_vlan(kind) {
             break;
         }
         tag(json, kind, span.u16(0)?);
@@ -97,10 +96,6 @@ fn tag(json: &mut Writer, tpid: u16, tci: u16) {
         json.number_field("priority", tci >> 13);
         json.boolean_field("drop_eligible", tci & 0x1000 != 0);
     });
-}
-
-fn is_tag(kind: u16) -> bool {
-    matches!(kind, 0x8100 | 0x88a8 | 0x9100)
 }
 
 /// IEEE 802.2, with SNAP and the spanning tree.
@@ -269,7 +264,7 @@ fn after_cooked(walk: &mut Walk, protocol: u16, span: Span<'_>) -> Printed {
     match protocol {
         // `LINUX_SLL_P_802_2`: an LLC frame; 1 is raw IPX, which we do not decode.
         4 => llc(walk, span),
-        ETHERTYPE_MIN.. => tagged(walk, protocol, span, None),
+        ethertype::MIN.. => tagged(walk, protocol, span, None),
         _ => {
             walk.payload(span);
             Ok(())

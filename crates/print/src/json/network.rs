@@ -1,5 +1,8 @@
 //! What EtherTypes name: IPv4, IPv6 and its extension headers, MPLS, ARP; and what IP protocol numbers name.
 
+use tapline_packet::numbers::ethertype;
+use tapline_packet::numbers::ip_protocol::{self, FRAGMENT, MOBILITY, NONE, ROUTING};
+
 use super::walk::Walk;
 use super::write::Writer;
 use super::{control, link, transport, tunnel};
@@ -14,13 +17,13 @@ const EXTENSIONS_MAX: usize = 16;
 /// By EtherType.
 pub(super) fn by_ethertype(walk: &mut Walk, ethertype: u16, span: Span<'_>) -> Printed {
     match ethertype {
-        0x0800 => ipv4(walk, span),
-        0x86dd => ipv6(walk, span),
-        0x0806 | 0x8035 => link::arp(walk, span),
-        0x8847 | 0x8848 => mpls(walk, span),
-        0x8864 => tunnel::pppoe(walk, span),
-        0x88f7 => control::ptp(walk, span),
-        0x6558 => walk.inner(span, |walk| link::ethernet(walk, span, None)),
+        ethertype::IPV4 => ipv4(walk, span),
+        ethertype::IPV6 => ipv6(walk, span),
+        ethertype::ARP | ethertype::REVERSE_ARP => link::arp(walk, span),
+        ethertype::MPLS | ethertype::MPLS_MULTICAST => mpls(walk, span),
+        ethertype::PPPOE_SESSION => tunnel::pppoe(walk, span),
+        ethertype::PTP => control::ptp(walk, span),
+        ethertype::TRANSPARENT_BRIDGING => walk.inner(span, |walk| link::ethernet(walk, span, None)),
         _ => {
             walk.payload(span);
             Ok(())
@@ -105,7 +108,7 @@ pub(super) fn ipv6(walk: &mut Walk, span: Span<'_>) -> Printed {
     let after = walk.layer("ipv6", |json| ipv6_fields(json, span))?;
     match after.protocol {
         // No next header, or a later fragment: no header follows.
-        59 => walk.payload(after.rest),
+        NONE => walk.payload(after.rest),
         _ if after.fragment => walk.payload(after.rest),
         protocol => return by_protocol(walk, protocol, after.rest),
     }
@@ -145,7 +148,10 @@ fn ipv6_fields<'p>(json: &mut Writer, span: Span<'p>) -> Result<After<'p>, Cut> 
 
 /// Hop-by-hop, routing, fragment, destination options, mobility: what has a length and a next header of its own.
 fn is_extension(protocol: u8) -> bool {
-    matches!(protocol, 0 | 43 | 44 | 60 | 135)
+    matches!(
+        protocol,
+        ip_protocol::HOP_BY_HOP | ROUTING | FRAGMENT | ip_protocol::DESTINATION_OPTIONS | MOBILITY
+    )
 }
 
 fn extensions<'p>(json: &mut Writer, mut after: After<'p>) -> Result<After<'p>, Cut> {
@@ -162,7 +168,7 @@ fn extension<'p>(json: &mut Writer, protocol: u8, span: Span<'p>) -> Result<Afte
     json.number_field("type", protocol);
     let next = span.u8(0)?;
     json.number_field("next_header", next);
-    if protocol == 44 {
+    if protocol == FRAGMENT {
         let fragment = span.u16(2)?;
         json.number_field("fragment_offset", fragment & 0xfff8);
         json.boolean_field("more_fragments", fragment & 1 != 0);
@@ -171,7 +177,7 @@ fn extension<'p>(json: &mut Writer, protocol: u8, span: Span<'p>) -> Result<Afte
     }
     let length = (usize::from(span.u8(1)?) + 1) * 8;
     json.number_field("length", length as u64);
-    if matches!(protocol, 43 | 135) {
+    if matches!(protocol, ROUTING | MOBILITY) {
         json.number_field("kind", span.u8(2)?);
     }
     span.need(length)?;
@@ -213,17 +219,17 @@ fn labels<'p>(json: &mut Writer, mut span: Span<'p>) -> Result<Option<Span<'p>>,
 /// By IP protocol number.
 pub(super) fn by_protocol(walk: &mut Walk, protocol: u8, span: Span<'_>) -> Printed {
     match protocol {
-        1 => transport::icmp(walk, span),
-        2 => transport::igmp(walk, span),
-        4 => walk.inner(span, |walk| ipv4(walk, span)),
-        6 => transport::tcp(walk, span),
-        17 => transport::udp(walk, span),
-        41 => walk.inner(span, |walk| ipv6(walk, span)),
-        47 => tunnel::gre(walk, span),
-        50 => esp(walk, span),
-        51 => ah(walk, span),
-        58 => transport::icmpv6(walk, span),
-        132 => transport::sctp(walk, span),
+        ip_protocol::ICMP => transport::icmp(walk, span),
+        ip_protocol::IGMP => transport::igmp(walk, span),
+        ip_protocol::IPV4 => walk.inner(span, |walk| ipv4(walk, span)),
+        ip_protocol::TCP => transport::tcp(walk, span),
+        ip_protocol::UDP => transport::udp(walk, span),
+        ip_protocol::IPV6 => walk.inner(span, |walk| ipv6(walk, span)),
+        ip_protocol::GRE => tunnel::gre(walk, span),
+        ip_protocol::ESP => esp(walk, span),
+        ip_protocol::AH => ah(walk, span),
+        ip_protocol::ICMPV6 => transport::icmpv6(walk, span),
+        ip_protocol::SCTP => transport::sctp(walk, span),
         _ => {
             walk.payload(span);
             Ok(())

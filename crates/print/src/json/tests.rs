@@ -132,6 +132,26 @@ fn a_stripped_tag_stands_before_those_among_the_bytes() {
     assert_eq!(value["ipv4"]["dst"], "192.0.2.2");
 }
 
+/// The four tags that tcpdump shows, one of which the filter's `vlan` does not match.
+#[test]
+fn text_and_json_show_the_same_tags() {
+    for tpid in [0x8100_u16, 0x88a8, 0x9100, 0x9200, 0x9300] {
+        let arp =
+            [8, 6, 0, 1, 8, 0, 6, 4, 0, 1, 2, 0, 0, 0, 0, 1, 10, 0, 0, 1, 0, 0, 0, 0, 0, 0, 10, 0, 0, 2];
+        let frame = [&[0xff; 6][..], &[2, 0, 0, 0, 0, 1], &tpid.to_be_bytes(), &[0, 7], &arp].concat();
+        let meta = Meta { wire_len: frame.len() as u32, ..Meta::default() };
+        let json = line(&frame, &meta, LinkType::ETHERNET);
+        let mut text = Vec::new();
+        let mut printer =
+            crate::Printer::new(crate::Options { link_header: true, ..crate::Options::default() });
+        let interface = Interface::new("eth0", LinkType::ETHERNET);
+        printer.print(Packet { data: &frame, meta: &meta }, &interface, &mut text);
+        let is_tag = tpid != 0x9300;
+        assert_eq!(json.contains("\"vlan\":[{"), is_tag, "{tpid:#x}: {json}");
+        assert_eq!(String::from_utf8_lossy(&text).contains("vlan 7"), is_tag, "{tpid:#x}");
+    }
+}
+
 #[test]
 fn what_a_tunnel_carries_stands_inside() {
     let inner = &DNS_QUESTION[14..];

@@ -105,7 +105,7 @@ fn after_addresses(cx: &mut Context<'_>, span: Span<'_>, frame: &Frame) -> Resul
     let mut length_shown = false;
     let mut kind = span.u16(0)?;
     let mut rest = span.skip(2);
-    while ethertype::is_vlan(kind) {
+    while ethertype::is_shown_as_vlan(kind) {
         if rest.captured() < 4 || rest.length < 4 {
             cx.protocol = "vlan";
             cx.cut();

@@ -3,27 +3,7 @@
 use crate::context::{Context, lookup};
 use crate::text::Text;
 
-pub(crate) const HOP_BY_HOP: u8 = 0;
-pub(crate) const ICMP: u8 = 1;
-pub(crate) const IGMP: u8 = 2;
-pub(crate) const IPV4: u8 = 4;
-pub(crate) const TCP: u8 = 6;
-pub(crate) const UDP: u8 = 17;
-pub(crate) const DCCP: u8 = 33;
-pub(crate) const IPV6: u8 = 41;
-pub(crate) const ROUTING: u8 = 43;
-pub(crate) const FRAGMENT: u8 = 44;
-pub(crate) const ESP: u8 = 50;
-pub(crate) const AH: u8 = 51;
-pub(crate) const MOBILITY_OLD: u8 = 62;
-pub(crate) const ICMPV6: u8 = 58;
-pub(crate) const NONE: u8 = 59;
-pub(crate) const DESTINATION_OPTIONS: u8 = 60;
-pub(crate) const ND: u8 = 77;
-pub(crate) const IPCOMP: u8 = 108;
-pub(crate) const SCTP: u8 = 132;
-pub(crate) const MOBILITY: u8 = 135;
-pub(crate) const ETHERNET: u8 = 143;
+pub(crate) use tapline_packet::numbers::ip_protocol::*;
 
 /// The name of a protocol, if it has one.
 pub(crate) fn name(number: u8) -> Option<&'static str> {
@@ -48,18 +28,18 @@ const NAMES: &[(u8, &str)] = &[
     (ROUTING, "Routing"),
     (FRAGMENT, "Fragment"),
     (46, "RSVP"),
-    (47, "GRE"),
+    (GRE, "GRE"),
     (ESP, "ESP"),
     (AH, "AH"),
     (55, "Mobile IP"),
     (MOBILITY_OLD, "Mobile IP (old)"),
     (ICMPV6, "ICMPv6"),
     (ND, "ND"),
-    (88, "EIGRP"),
-    (89, "OSPF"),
-    (103, "PIM"),
+    (EIGRP, "EIGRP"),
+    (OSPF, "OSPF"),
+    (PIM, "PIM"),
     (IPCOMP, "Compressed IP"),
-    (112, "VRRP"),
+    (VRRP, "VRRP"),
     (113, "PGM"),
     (SCTP, "SCTP"),
     (MOBILITY, "Mobility"),

@@ -11,8 +11,6 @@ mod automaton;
 mod grams;
 mod single;
 mod teddy;
-#[cfg(feature = "vectorscan")]
-mod vectorscan;
 
 use crate::Error;
 use crate::keys::{Keys, Sink};
@@ -35,8 +33,6 @@ pub enum Engine {
     Grams,
     /// An overlapping Aho-Corasick automaton: any set.
     Automaton,
-    /// The system's libhs, with the feature `vectorscan`: any set.
-    Vectorscan,
 }
 
 impl Engine {
@@ -47,7 +43,6 @@ impl Engine {
             Engine::Teddy => "teddy",
             Engine::Grams => "grams",
             Engine::Automaton => "automaton",
-            Engine::Vectorscan => "vectorscan",
         }
     }
 
@@ -90,15 +85,6 @@ pub(crate) enum Searcher {
     Teddy(Teddy),
     Grams(Box<Grams>),
     Automaton(Automaton),
-    #[cfg(feature = "vectorscan")]
-    Vectorscan(vectorscan::Vectorscan),
-}
-
-/// What one thread needs while it searches; empty for most engines.
-pub(crate) struct Session<'a> {
-    #[cfg(feature = "vectorscan")]
-    scratch: Option<vectorscan::Loan<'a>>,
-    searcher: &'a Searcher,
 }
 
 /// Up to here Teddy is faster than Grams (`docs/search.md`).
@@ -128,10 +114,6 @@ impl Searcher {
             Engine::Teddy => Searcher::Teddy(Teddy::new(&set.keys)?),
             Engine::Grams => Searcher::Grams(Box::new(Grams::new(&set.keys)?)),
             Engine::Automaton => Searcher::Automaton(Automaton::new(&set.keys)?),
-            #[cfg(feature = "vectorscan")]
-            Engine::Vectorscan => Searcher::Vectorscan(vectorscan::Vectorscan::new(&set.patterns)?),
-            #[cfg(not(feature = "vectorscan"))]
-            Engine::Vectorscan => return Err(engine.unfit("build with the feature vectorscan")),
         })
     }
 
@@ -141,8 +123,6 @@ impl Searcher {
             Searcher::Teddy(_) => Engine::Teddy,
             Searcher::Grams(_) => Engine::Grams,
             Searcher::Automaton(_) => Engine::Automaton,
-            #[cfg(feature = "vectorscan")]
-            Searcher::Vectorscan(_) => Engine::Vectorscan,
         }
     }
 
@@ -153,39 +133,18 @@ impl Searcher {
             Searcher::Teddy(teddy) => teddy.memory(),
             Searcher::Grams(grams) => grams.memory(),
             Searcher::Automaton(automaton) => automaton.memory(),
-            #[cfg(feature = "vectorscan")]
-            Searcher::Vectorscan(vectorscan) => vectorscan.memory(),
         }
     }
 
-    /// Begins a batch: what the engine shares between threads is taken once.
-    pub(crate) fn session(&self) -> Session<'_> {
-        Session {
-            #[cfg(feature = "vectorscan")]
-            scratch: match self {
-                Searcher::Vectorscan(vectorscan) => Some(vectorscan.lend()),
-                _ => None,
-            },
-            searcher: self,
-        }
-    }
-}
-
-impl Session<'_> {
     /// Tells of every occurrence in `haystack`, in any order, until the sink ends it.
-    pub(crate) fn search(&mut self, set: &Set, haystack: &[u8], sink: Sink<'_>) -> ControlFlow<()> {
-        match self.searcher {
+    pub(crate) fn search(&self, set: &Set, haystack: &[u8], sink: Sink<'_>) -> ControlFlow<()> {
+        match self {
             Searcher::Single(single) => single.search(set, haystack, sink),
             Searcher::Teddy(teddy) => teddy.search(set, haystack, sink),
             Searcher::Grams(grams) => grams.search(set, haystack, sink),
             Searcher::Automaton(automaton) => {
                 automaton.search(&set.keys, haystack, |key, start| set.report(key, haystack, start, sink))
             }
-            #[cfg(feature = "vectorscan")]
-            Searcher::Vectorscan(vectorscan) => match &mut self.scratch {
-                Some(loan) => vectorscan.search(loan, set, haystack, sink),
-                None => ControlFlow::Continue(()),
-            },
         }
     }
 }

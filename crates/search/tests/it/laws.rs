@@ -2,11 +2,9 @@
 
 use proptest::prelude::*;
 use std::ops::ControlFlow;
-use std::sync::LazyLock;
 use tapline_search::{Engine, Match, Pattern, Patterns, Stream, StreamMatch, find_all_naive};
 
-const ENGINES: [Engine; 5] =
-    [Engine::Single, Engine::Teddy, Engine::Grams, Engine::Automaton, Engine::Vectorscan];
+const ENGINES: [Engine; 4] = [Engine::Single, Engine::Teddy, Engine::Grams, Engine::Automaton];
 
 /// Bytes of few kinds, so that patterns overlap, repeat and are prefixes of each other.
 fn few_letters(len: impl Into<prop::collection::SizeRange>) -> impl Strategy<Value = Vec<u8>> {
@@ -61,23 +59,7 @@ fn engines(patterns: &[Pattern]) -> Vec<Patterns> {
     let all: Vec<Patterns> = fixed.chain([Patterns::new(patterns.to_vec()).unwrap()]).collect();
     let has = |engine| all.iter().any(|search| search.engine() == engine);
     assert!(has(Engine::Grams) && has(Engine::Automaton));
-    assert_eq!(has(Engine::Vectorscan), has_vectorscan());
     all
-}
-
-/// Whether the library is there, and finds on this processor what is there.
-fn has_vectorscan() -> bool {
-    static IS_SOUND: LazyLock<bool> =
-        LazyLock::new(|| match Patterns::with_engine(vec![Pattern::new(1, "a")], Engine::Vectorscan) {
-            Ok(_) => true,
-            Err(error) => {
-                let error = error.to_string();
-                assert!(error.contains("loses matches on this processor"), "{error}");
-                eprintln!("skipped: vectorscan: {error}");
-                false
-            }
-        });
-    cfg!(feature = "vectorscan") && *IS_SOUND
 }
 
 fn ensure_all(searches: &Patterns, haystack: &[u8], expected: &[Match]) {
@@ -296,7 +278,4 @@ fn engines_say_what_they_cannot() {
     let two = || numbered([b"ab".to_vec(), b"cd".to_vec()]);
     assert!(error(two(), Engine::Single).contains("one pattern"));
     assert!(error(vec![Pattern::nocase(1, "a")], Engine::Teddy).contains("case"));
-    if !cfg!(feature = "vectorscan") {
-        assert!(error(two(), Engine::Vectorscan).contains("feature"));
-    }
 }

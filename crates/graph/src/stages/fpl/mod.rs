@@ -1,16 +1,20 @@
 //! `fpl`: packets for which a program returns other than 0.
 
+mod decide;
+mod program;
+
 use std::sync::Arc;
 
 use tapline_capture::Error;
 
-use super::fpl::search_function;
-use super::{DecideStage, Fpl};
 use crate::catalog::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Site, Takes};
 use crate::graph::Out;
 use crate::packets::Packets;
-use crate::stage::{Own, Stage};
+use crate::stage::{Stage, StageCounters};
 use crate::table::{Cell, Table};
+
+pub use decide::{Decide, DecideStage};
+pub use program::{Fpl, functions, search_function};
 
 /// The class of this stage.
 pub(crate) const CLASS: Class = Class {
@@ -71,8 +75,8 @@ impl Stage for Program {
         self.decide.push(packets, out)
     }
 
-    fn own(&self) -> Own {
-        self.decide.own()
+    fn counters(&self) -> StageCounters {
+        self.decide.counters()
     }
 
     fn result(&self) -> Option<Table> {

@@ -1,5 +1,7 @@
 //! `match`: packets whose payload holds one of many patterns.
 
+mod flow;
+
 use std::any::Any;
 use std::cmp::Reverse;
 
@@ -8,12 +10,12 @@ use tapline_packet::headers::Headers;
 use tapline_packet::{Packet, Timestamp};
 use tapline_search::{Pattern, Patterns};
 
-use super::search_flow::Flows;
 use crate::catalog::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Site, Takes};
 use crate::graph::Out;
 use crate::packets::Packets;
 use crate::stage::Stage;
 use crate::table::{Cell, Table};
+use flow::Flows;
 
 /// The class of this stage.
 pub(crate) const CLASS: Class = Class {
@@ -177,7 +179,7 @@ impl Stage for Search {
         })
     }
 
-    fn absorb(&mut self, other: &dyn Any) {
+    fn merge(&mut self, other: &dyn Any) {
         let Some(other) = other.downcast_ref::<Search>() else { return };
         for (ours, theirs) in self.met.iter_mut().zip(&other.met) {
             ours.packets += theirs.packets;

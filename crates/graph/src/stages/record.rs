@@ -1,9 +1,12 @@
-//! Capture files as sinks.
+//! `record`: packets into capture files.
 
+use tapline_capture::{Count, Error, InterfaceAccount, Loss, OutputAccount, Place};
 use tapline_file::{FileWriter, InterfaceStatistics, Progress};
-use tapline_packet::{Batch, Interface, InterfaceId, Now, Selection, Timestamp};
+use tapline_packet::{InterfaceId, Timestamp};
 
-use crate::{Count, Error, InterfaceAccount, OutputAccount, Place, Sink, Wants};
+use crate::graph::Out;
+use crate::packets::Packets;
+use crate::stage::{Moment, Stage, StageCounters, Wants};
 
 /// A capture file, or a rotating set of them.
 pub struct FileOutput {
@@ -21,7 +24,7 @@ impl FileOutput {
 }
 
 /// What interface statistics blocks say of an account: `start` is when the capture began, if it is ours.
-pub(crate) fn statistics(
+pub(super) fn statistics(
     now: Timestamp,
     start: Option<Timestamp>,
     interfaces: &[InterfaceAccount],
@@ -59,49 +62,42 @@ fn counters(interface: &InterfaceAccount) -> InterfaceStatistics {
 
 /// The sum of the losses at a place, of one counter or of all; `None` if there are none or one is unknown.
 fn sum_of(interface: &InterfaceAccount, place: Place, counter: Option<&str>) -> Option<u64> {
-    let of_place =
-        |loss: &&crate::Loss| loss.place == place && counter.is_none_or(|name| loss.counter == name);
+    let of_place = |loss: &&Loss| loss.place == place && counter.is_none_or(|name| loss.counter == name);
     let mut counts = interface.losses.iter().filter(of_place).map(|loss| loss.count.known()).peekable();
     counts.peek()?;
     // A daemon or a file that lies may say any number.
     counts.try_fold(0_u64, |sum, count| Some(sum.saturating_add(count?)))
 }
 
-impl Sink for FileOutput {
-    fn write(
-        &mut self,
-        batch: &Batch<'_>,
-        selection: &Selection,
-        interfaces: &[Interface],
-    ) -> Result<(), Error> {
-        Ok(self.writer.write(batch, selection, interfaces)?)
+impl Stage for FileOutput {
+    fn push(&mut self, packets: &mut Packets<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        Ok(self.writer.write(&packets.batch, &packets.selection, packets.interfaces)?)
     }
 
-    fn flush(&mut self) -> Result<(), Error> {
+    fn idle(&mut self) -> Result<(), Error> {
         Ok(self.writer.flush()?)
     }
 
-    fn tick(&mut self, now: Now, interfaces: &[InterfaceAccount]) -> Result<Wants, Error> {
-        let statistics = statistics(now.wall, self.start, interfaces);
-        Ok(match self.writer.tick(now, &statistics)? {
+    fn tick(&mut self, moment: &Moment<'_>, _: &mut Out<'_>) -> Result<Wants, Error> {
+        let statistics = statistics(moment.now, self.start, moment.interfaces);
+        Ok(match self.writer.tick(moment.clocks(), &statistics)? {
             Progress::Writing => Wants::More,
             Progress::Done => Wants::Nothing,
         })
     }
 
-    fn finish(&mut self, now: Timestamp, interfaces: &[InterfaceAccount]) -> Result<(), Error> {
-        let statistics = statistics(now, self.start, interfaces);
+    fn finish(&mut self, moment: &Moment<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        let statistics = statistics(moment.now, self.start, moment.interfaces);
         Ok(self.writer.finish(&statistics)?)
     }
 
-    fn account(&self) -> OutputAccount {
-        let buffered = self.writer.buffered();
-        OutputAccount {
+    fn counters(&self) -> StageCounters {
+        StageCounters::of_output(OutputAccount {
             name: self.name.clone(),
             written: self.writer.written(),
             lost: self.writer.lost(),
-            buffered,
+            buffered: self.writer.buffered(),
             ..OutputAccount::default()
-        }
+        })
     }
 }

@@ -1,8 +1,8 @@
 //! Sources on top of other sources: what they leave to the one below.
 
 /// Those methods of [`Source`](tapline_capture::Source) that a source leaves to its field `source`.
-macro_rules! leave_to_source {
-    ($($method:ident)*) => { $(crate::layer::leave_to_source!(@ $method);)* };
+macro_rules! delegate_source {
+    ($($method:ident)*) => { $(crate::delegate::delegate_source!(@ $method);)* };
     (@ interfaces) => {
         fn interfaces(&self) -> &[tapline_packet::Interface] {
             self.source.interfaces()
@@ -38,9 +38,9 @@ macro_rules! leave_to_source {
             self.source.events()
         }
     };
-    (@ rest) => {
-        fn rest(&self) -> Option<std::time::Duration> {
-            self.source.rest()
+    (@ preferred_wait) => {
+        fn preferred_wait(&self) -> Option<std::time::Duration> {
+            self.source.preferred_wait()
         }
     };
     (@ wakeup) => {
@@ -55,4 +55,4 @@ macro_rules! leave_to_source {
     };
 }
 
-pub(crate) use leave_to_source;
+pub(crate) use delegate_source;

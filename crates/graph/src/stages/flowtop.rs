@@ -6,11 +6,12 @@ use std::collections::BinaryHeap;
 
 use tapline_capture::{Error, OutputAccount};
 use tapline_flow::{Details, DnsAnswer, Flow, SIZES, Side, TcpSide};
+use tapline_packet::numbers::ip_protocol::{self, TCP};
 
 use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
 use crate::graph::Out;
 use crate::packets::Packets;
-use crate::stage::{Ended, Own, Stage};
+use crate::stage::{ExpiredFlows, Stage, StageCounters};
 use crate::table::{Cell, Table};
 
 /// The class of this stage.
@@ -98,15 +99,15 @@ impl Stage for FlowTop {
         Ok(())
     }
 
-    fn flows(&mut self, ended: &Ended<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+    fn flows(&mut self, ended: &ExpiredFlows<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         ended.flows.iter().for_each(|flow| self.add(flow));
         Ok(())
     }
 
-    fn own(&self) -> Own {
+    fn counters(&self) -> StageCounters {
         let output =
             OutputAccount { name: "table".to_owned(), written: self.received, ..OutputAccount::default() };
-        Own { output: Some(output), ..Own::default() }
+        StageCounters { output: Some(output), ..StageCounters::default() }
     }
 
     fn result(&self) -> Option<Table> {
@@ -122,7 +123,7 @@ impl Stage for FlowTop {
         })
     }
 
-    fn absorb(&mut self, other: &dyn Any) {
+    fn merge(&mut self, other: &dyn Any) {
         if let Some(other) = other.downcast_ref::<FlowTop>() {
             other.greatest.iter().for_each(|ranked| self.add(&ranked.1));
         }
@@ -184,12 +185,12 @@ fn state(flow: &Flow) -> &'static str {
     let [there, back] = [flow.sides[0].tcp_flags, flow.sides[1].tcp_flags];
     let is_answered = flow.sides[1].packets > 0;
     match flow.protocol {
-        6 if there & (SYN | ACK) == SYN && back & (SYN | RST) == RST => "refused",
-        6 if (there | back) & RST != 0 => "reset",
-        6 if there & back & FIN != 0 => "closed",
-        6 if (there | back) & FIN != 0 => "closing",
-        6 if there & SYN != 0 && !is_answered => "no answer",
-        6 if is_answered => "open",
+        TCP if there & (SYN | ACK) == SYN && back & (SYN | RST) == RST => "refused",
+        TCP if (there | back) & RST != 0 => "reset",
+        TCP if there & back & FIN != 0 => "closed",
+        TCP if (there | back) & FIN != 0 => "closing",
+        TCP if there & SYN != 0 && !is_answered => "no answer",
+        TCP if is_answered => "open",
         _ if is_answered => "answered",
         _ => "one way",
     }
@@ -319,18 +320,20 @@ fn number_or_none(number: Option<u64>) -> Cell {
 
 fn protocol(number: u8) -> String {
     match number {
-        1 => "icmp".to_owned(),
-        6 => "tcp".to_owned(),
-        17 => "udp".to_owned(),
-        58 => "icmp6".to_owned(),
-        132 => "sctp".to_owned(),
+        ip_protocol::ICMP => "icmp".to_owned(),
+        TCP => "tcp".to_owned(),
+        ip_protocol::UDP => "udp".to_owned(),
+        ip_protocol::ICMPV6 => "icmp6".to_owned(),
+        ip_protocol::SCTP => "sctp".to_owned(),
         number => number.to_string(),
     }
 }
 
 fn end(side: &Side, protocol: u8) -> String {
     match protocol {
-        6 | 17 | 132 => std::net::SocketAddr::new(side.address, side.port).to_string(),
+        _ if ip_protocol::has_ports(protocol) => {
+            std::net::SocketAddr::new(side.address, side.port).to_string()
+        }
         _ => side.address.to_string(),
     }
 }

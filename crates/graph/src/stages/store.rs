@@ -1,10 +1,13 @@
-//! A store as a sink.
+//! Packets into a store: `tapline record`.
 
-use tapline_packet::{Batch, Interface, Now, Selection, Timestamp};
+use tapline_capture::{Error, InterfaceAccount, OutputAccount, Place};
+use tapline_packet::{Interface, Timestamp};
 use tapline_store::{Losses, Recorder, Totals};
 
-use crate::file_output::statistics;
-use crate::{Error, InterfaceAccount, OutputAccount, Place, Sink, Wants};
+use super::record::statistics;
+use crate::graph::Out;
+use crate::packets::Packets;
+use crate::stage::{Moment, Stage, StageCounters, Wants};
 
 /// Records packets into a store.
 pub struct StoreOutput {
@@ -60,43 +63,37 @@ fn losses(interfaces: &[InterfaceAccount]) -> Losses {
     }
 }
 
-impl Sink for StoreOutput {
-    fn write(
-        &mut self,
-        batch: &Batch<'_>,
-        selection: &Selection,
-        interfaces: &[Interface],
-    ) -> Result<(), Error> {
+impl Stage for StoreOutput {
+    fn push(&mut self, packets: &mut Packets<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        let interfaces = packets.interfaces;
         if self.interfaces.len() < interfaces.len() {
             self.interfaces = interfaces.to_vec();
         }
-        let written = self.recorder.write(batch, selection, interfaces, self.now);
+        let written = self.recorder.write(&packets.batch, &packets.selection, interfaces, self.now);
         written.map_err(|error| self.output_error(error))
     }
 
-    /// Chunks are written by the clock: an idle link would fill the store with small ones.
-    fn flush(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
+    // Chunks are written by the clock, not when the source is idle: an idle link would fill the store with small ones.
 
-    fn tick(&mut self, now: Now, interfaces: &[InterfaceAccount]) -> Result<Wants, Error> {
-        let now = now.wall;
-        self.now = now;
-        let statistics = statistics(now, Some(self.start), interfaces);
-        let ticked = self.recorder.tick(losses(interfaces), &statistics, &self.interfaces, now);
+    fn tick(&mut self, moment: &Moment<'_>, _: &mut Out<'_>) -> Result<Wants, Error> {
+        self.now = moment.now;
+        let statistics = statistics(self.now, Some(self.start), moment.interfaces);
+        let losses = losses(moment.interfaces);
+        let ticked = self.recorder.tick(losses, &statistics, &self.interfaces, self.now);
         self.pass_news_on();
         ticked.map(|()| Wants::More).map_err(|error| self.output_error(error))
     }
 
-    fn finish(&mut self, now: Timestamp, interfaces: &[InterfaceAccount]) -> Result<(), Error> {
-        let statistics = statistics(now, Some(self.start), interfaces);
-        let finished = self.recorder.finish(&statistics, losses(interfaces), now);
+    fn finish(&mut self, moment: &Moment<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        let statistics = statistics(moment.now, Some(self.start), moment.interfaces);
+        let finished = self.recorder.finish(&statistics, losses(moment.interfaces), moment.now);
         self.pass_news_on();
         finished.map_err(|error| self.output_error(error))
     }
 
-    fn account(&self) -> OutputAccount {
+    fn counters(&self) -> StageCounters {
         let Totals { written, lost, buffered, .. } = self.recorder.totals();
-        OutputAccount { name: self.name.clone(), written, lost, buffered, ..OutputAccount::default() }
+        let name = self.name.clone();
+        StageCounters::of_output(OutputAccount { name, written, lost, buffered, ..OutputAccount::default() })
     }
 }

@@ -9,10 +9,10 @@ use tapline_packet::{Batch, Record};
 use tapline_profile::{Stamp, StampMode};
 use tapline_sys::tsc;
 
-use crate::layer::leave_to_source;
+use crate::delegate::delegate_source;
 
 /// A source with other times.
-pub struct Stamped {
+pub struct RestampedSource {
     source: Box<dyn Source>,
     stamp: Stamp,
     records: Vec<Record>,
@@ -30,18 +30,23 @@ impl StampTicks {
     }
 }
 
-impl Stamped {
+impl RestampedSource {
     /// Puts times of this mode in place of those of `source`; what that takes is added to `ticks`. In mode `kernel` it is the source itself.
     pub fn wrap(source: Box<dyn Source>, mode: StampMode, ticks: &StampTicks) -> Box<dyn Source> {
         if mode == StampMode::Kernel {
             return source;
         }
-        Box::new(Stamped { source, stamp: Stamp::new(mode), records: Vec::new(), ticks: ticks.clone() })
+        Box::new(RestampedSource {
+            source,
+            stamp: Stamp::new(mode),
+            records: Vec::new(),
+            ticks: ticks.clone(),
+        })
     }
 }
 
-impl Source for Stamped {
-    leave_to_source!(interfaces stop is_filtered account rest wakeup waited_ticks events progress);
+impl Source for RestampedSource {
+    delegate_source!(interfaces stop is_filtered account preferred_wait wakeup waited_ticks events progress);
 
     fn advance(&mut self, wait: Duration) -> Result<Advance, Error> {
         let advance = self.source.advance(wait)?;

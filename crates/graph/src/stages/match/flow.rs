@@ -8,12 +8,12 @@
 
 use tapline_packet::Packet;
 use tapline_packet::headers::{FiveTuple, Headers};
+use tapline_packet::numbers::ip_protocol::TCP;
 use tapline_search::{Patterns, Stream};
 
-use super::recent::Recent;
+use super::super::recent::Recent;
 
 /// The protocol number of TCP.
-const TCP: u8 = 6;
 /// A number that is so far before the expected one is no repetition: the flow goes on there.
 const JUMP_MIN: i32 = 1 << 24;
 const FLAG_SYN: u8 = 0x02;

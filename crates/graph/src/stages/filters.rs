@@ -15,7 +15,7 @@ use tapline_packet::{BATCH_MAX, Batch, LinkType, Meta, Record, Selection};
 use crate::catalog::{Arguments, Class, Kind, Make, OptionsFor, Order, Outputs, Parameter, Site, Takes};
 use crate::graph::Out;
 use crate::packets::Packets;
-use crate::stage::{Moment, Own, Stage};
+use crate::stage::{Moment, Stage, StageCounters};
 
 /// The class of this stage.
 pub(crate) const CLASS: Class = Class {
@@ -220,9 +220,9 @@ impl Stage for Filters {
         Ok(())
     }
 
-    fn own(&self) -> Own {
+    fn counters(&self) -> StageCounters {
         let (held, matched) = (self.early.len() as u64, Some(self.matched));
-        Own { held, unexamined: self.unexamined, matched, ..Own::default() }
+        StageCounters { held, unexamined: self.unexamined, matched, ..StageCounters::default() }
     }
 }
 

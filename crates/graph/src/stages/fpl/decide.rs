@@ -10,7 +10,7 @@ use tapline_packet::{Batch, Interface, Selection};
 
 use crate::graph::Out;
 use crate::packets::Packets;
-use crate::stage::{Own, Stage};
+use crate::stage::{Stage, StageCounters};
 
 /// Gives what decides over the packets of an interface; the same [`Arc`] for interfaces that share it.
 pub type Decide = Arc<dyn Fn(&Interface) -> Result<Arc<dyn Select>, Error> + Send + Sync>;
@@ -66,9 +66,13 @@ impl Stage for DecideStage {
         out.pass(packets)
     }
 
-    fn own(&self) -> Own {
+    fn counters(&self) -> StageCounters {
         // What runs it never changes, so there is nothing to tell of an engine.
-        Own { unexamined: self.unexamined, filter: Some(FilterAccount::default()), ..Own::default() }
+        StageCounters {
+            unexamined: self.unexamined,
+            filter: Some(FilterAccount::default()),
+            ..StageCounters::default()
+        }
     }
 }
 

@@ -7,14 +7,14 @@ use tapline_packet::{Batch, Interface, LinkType, Timestamp};
 use tapline_traffic::{Batches, Generator, Recipe, SyntaxError};
 
 /// Packets of a recipe, at the times that it gives them; nobody waits for these.
-pub struct Made {
+pub struct GeneratedSource {
     batches: Batches,
     interfaces: Vec<Interface>,
     lent: u64,
     is_stopped: bool,
 }
 
-impl Made {
+impl GeneratedSource {
     /// The name of the interface that packets seem to come from.
     pub const INTERFACE: &str = "generate";
 
@@ -22,7 +22,7 @@ impl Made {
     ///
     /// # Errors
     /// What is wrong with the recipe, with its place in the text.
-    pub fn new(text: &str, now: Timestamp) -> Result<Made, SyntaxError> {
+    pub fn new(text: &str, now: Timestamp) -> Result<GeneratedSource, SyntaxError> {
         let recipe = Recipe::parse(text)?;
         let generator = Generator::new(&recipe).map_err(|error| error.in_text(text))?;
         let start = recipe.start_ns.map_or(now, Timestamp::from_nanos);
@@ -30,9 +30,9 @@ impl Made {
         let interface = Interface {
             description,
             fcs_len: Some(0),
-            ..Interface::new(Made::INTERFACE, LinkType::ETHERNET)
+            ..Interface::new(GeneratedSource::INTERFACE, LinkType::ETHERNET)
         };
-        Ok(Made {
+        Ok(GeneratedSource {
             batches: Batches::new(generator, start),
             interfaces: vec![interface],
             lent: 0,
@@ -41,11 +41,11 @@ impl Made {
     }
 }
 
-impl Made {
+impl GeneratedSource {
     /// The same, with the first packet leaving at another time. To be asked for before the first packet is.
     #[must_use]
-    pub fn starting(self, start: Timestamp) -> Made {
-        Made { batches: self.batches.starting(start), ..self }
+    pub fn starting(self, start: Timestamp) -> GeneratedSource {
+        GeneratedSource { batches: self.batches.starting(start), ..self }
     }
 
     /// Has the marks of the batch that is lent say that their packets leave now.
@@ -59,14 +59,14 @@ impl Made {
     }
 }
 
-impl Source for Made {
+impl Source for GeneratedSource {
     fn interfaces(&self) -> &[Interface] {
         &self.interfaces
     }
 
     fn advance(&mut self, _wait: Duration) -> Result<Advance, Error> {
         if self.is_stopped
-            || !self.batches.advance().map_err(|error| Error::source(Made::INTERFACE, error))?
+            || !self.batches.advance().map_err(|error| Error::source(GeneratedSource::INTERFACE, error))?
         {
             self.is_stopped = true;
             return Ok(Advance::End);
@@ -85,7 +85,7 @@ impl Source for Made {
     }
 
     fn account(&mut self) -> Vec<InterfaceAccount> {
-        vec![InterfaceAccount::of_made(Made::INTERFACE, self.lent)]
+        vec![InterfaceAccount::of_made(GeneratedSource::INTERFACE, self.lent)]
     }
 
     fn progress(&self) -> Option<(u64, u64)> {

@@ -1,9 +1,9 @@
 //! A source that several workers share: one thread reads, each worker gets its packets.
 //!
 //! ```text
-//!                       /-- records of worker 0 --> Share --> worker 0
+//!                       /-- records of worker 0 --> FlowShardSource --> worker 0
 //! source --> block: bytes, once                                          at most 2 * workers + 2 blocks; a block that all workers are through
-//!  (a thread of its own) \-- records of worker 1 --> Share --> worker 1    with is filled again
+//!  (a thread of its own) \-- records of worker 1 --> FlowShardSource --> worker 1    with is filled again
 //! ```
 //!
 //! A hash of the addresses chooses the worker of a packet: both directions of a flow and all fragments of its packets come to one worker, and the
@@ -272,7 +272,7 @@ impl Drop for Reader {
 }
 
 /// A worker's share of a source.
-pub struct Share {
+pub struct FlowShardSource {
     desk: Arc<Desk>,
     worker: usize,
     interfaces: Vec<Interface>,
@@ -289,9 +289,9 @@ pub struct Share {
     is_at_end: bool,
 }
 
-impl Share {
+impl FlowShardSource {
     /// The shares of so many workers, in their order.
-    pub fn all(mut source: Box<dyn Source>, workers: usize) -> Vec<Share> {
+    pub fn all(mut source: Box<dyn Source>, workers: usize) -> Vec<FlowShardSource> {
         let workers = workers.max(1);
         let interfaces = source.interfaces().to_vec();
         let state = State {
@@ -318,7 +318,7 @@ impl Share {
             freed: Condvar::new(),
             progress: [AtomicU64::new(0), AtomicU64::new(u64::MAX)],
         });
-        let share = |worker| Share {
+        let share = |worker| FlowShardSource {
             desk: Arc::clone(&desk),
             worker,
             interfaces: interfaces.clone(),
@@ -336,7 +336,7 @@ impl Share {
 
     /// The same, telling how far it has come, if anybody wants to know.
     #[must_use]
-    pub fn marked(mut self, marker: Option<Marker>) -> Share {
+    pub fn marked(mut self, marker: Option<Marker>) -> FlowShardSource {
         marker.iter().for_each(Marker::share);
         self.marker = marker;
         self
@@ -458,7 +458,7 @@ fn start(desk: &Arc<Desk>, state: &mut State) -> Result<(), Error> {
     Ok(())
 }
 
-impl Source for Share {
+impl Source for FlowShardSource {
     fn interfaces(&self) -> &[Interface] {
         &self.interfaces
     }
@@ -536,7 +536,7 @@ impl Source for Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for FlowShardSource {
     fn drop(&mut self) {
         self.block = None;
         let desk = Arc::clone(&self.desk);
