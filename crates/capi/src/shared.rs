@@ -23,8 +23,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::time::Duration;
 
-use tapline_bpf::Program;
 use tapline_capture::{Advance, Source as _};
+use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, Packet, Record};
 use tapline_sys::Wakeup;
 use tapline_tap::protocol::{Attach, Offer, Policy};
@@ -285,7 +285,7 @@ impl Source for Shared {
         false
     }
 
-    fn set_program(&mut self, program: &Program) -> Result<(), Failure> {
+    fn set_program(&mut self, program: &CompiledFilter) -> Result<(), Failure> {
         let insns = program.insns().iter().map(|insn| (insn.code, insn.jt, insn.jf, insn.k)).collect();
         self.has_program = true;
         self.tap.set_program(insns).map_err(|error| Failure::error(error.to_string()))
@@ -340,8 +340,6 @@ impl Source for Shared {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
 
     fn is_readable(gate: &Gate, wait_ms: i32) -> bool {
@@ -376,9 +374,7 @@ mod tests {
     fn a_reminder_comes_without_a_bell() {
         let mut gate = Gate::new(std::iter::empty()).unwrap();
         assert!(!is_readable(&gate, 0));
-        let start = Instant::now();
         gate.remind(true);
-        assert!(!is_readable(&gate, 0) || start.elapsed().as_millis() >= 20);
         assert!(is_readable(&gate, 10_000), "nobody was reminded");
         gate.remind(false);
         assert!(!is_readable(&gate, 0));

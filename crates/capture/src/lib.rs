@@ -27,4 +27,4 @@ pub use account::{
 pub use error::Error;
 pub use file::FileInput;
 pub use source::{Advance, Event, Source};
-pub use store_input::{SearchReport, StoreInput};
+pub use store_input::{SearchReport, Sieve, StoreInput, StoreReading};

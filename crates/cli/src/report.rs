@@ -240,7 +240,11 @@ impl Table {
         } else {
             let verb = if interface.is_made { "made" } else { "read" };
             let remark = if interface.is_partial { "not to its end" } else { "" };
-            self.row(&format!("{name}  {verb}"), Count::Known(interface.delivered), remark);
+            let refused = interface.kernel_filtered.known().unwrap_or(0);
+            self.row(&format!("{name}  {verb}"), Count::Known(interface.delivered + refused), remark);
+            if refused > 0 {
+                self.row(&format!("{name}  filter, refused"), Count::Known(refused), "while it was read");
+            }
         }
     }
 

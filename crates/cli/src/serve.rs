@@ -26,6 +26,7 @@ use tapline_file::Order;
 use tapline_filter::{Handle, Options};
 use tapline_graph::grouped;
 use tapline_packet::Interface;
+use tapline_syntax::units::count_in;
 use tapline_sys::privilege;
 use tapline_tap::protocol::{CaptureStatus, ReaderStatus, Status, UserStatus};
 use tapline_tap::{Client, socket_path};
@@ -64,7 +65,7 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     count_all: bool,
     /// MiB of the buffer, a power of two.
-    #[arg(long, value_name = "MIB", default_value_t = 64)]
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = count_in::<u32>(..))]
     buffer: u32,
     /// The socket.
     #[arg(long, value_name = "PATH")]

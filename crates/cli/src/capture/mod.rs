@@ -73,7 +73,9 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
             interface.context("no interface is known to compile a filter for; -y names a link type")?;
         return lists::dump(args, &filtering, interface).map(|()| ExitCode::SUCCESS);
     }
-    announce(&input);
+    if !args.is_for_wireshark {
+        announce(&input);
+    }
     let program = program.map(|program| Arc::new(program.for_workers(input.sources.len())));
     let program_name = program.as_ref().map(|program| program.name());
     let outputs = outputs::open(args, &filtering, program_name, &input, identity.as_ref())?;
@@ -260,14 +262,18 @@ fn conclude(
             ExitCode::SUCCESS
         }
         // A reader of lines that has enough (`| head`) ends the work; a file beside them would lack the rest.
-        RunEnd::Failed(Error::BrokenPipe { .. }) if args.write.is_none() => ExitCode::SUCCESS,
+        RunEnd::Failed(Error::BrokenPipe { .. }) if args.write.is_none() || args.is_for_wireshark => {
+            ExitCode::SUCCESS
+        }
         RunEnd::Failed(error) => {
             let _ = writeln!(io::stderr(), "tapline: {error}");
             ExitCode::FAILURE
         }
     };
     tell_search(args, search);
-    tell_account(args, &account);
+    if !args.is_for_wireshark {
+        tell_account(args, &account);
+    }
     told.map(|()| code)
 }
 

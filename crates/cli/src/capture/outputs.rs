@@ -131,6 +131,9 @@ fn open_file(
     options.has_part_name = args.part;
     options.snap_len = snap_len(args);
     options.section = section(filtering, program);
+    if let Some(interval) = args.statistics_interval {
+        options.statistics_interval_ns = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX);
+    }
     let now = clocks();
     let writer = FileWriter::create(options, interfaces, now, privileges::files(path, identity)?)?;
     Ok(FileOutput::new(writer, &path.display().to_string(), input.is_live.then_some(now.wall)))

@@ -24,6 +24,7 @@ use tapline_graph::{
 };
 use tapline_packet::{Interface, Timestamp};
 use tapline_profile::Meters;
+use tapline_syntax::units::{count_in, size_in};
 use tapline_traffic::{KEYS, Recipe};
 
 use crate::args::FormatArg;
@@ -67,13 +68,13 @@ pub(crate) struct GenerateArgs {
     #[arg(long, value_name = "FORMAT", help_heading = "Output")]
     format: Option<FormatArg>,
     /// Keep at most this many bytes of a packet; its length on the wire stays. 0 keeps all.
-    #[arg(short, long, value_name = "BYTES", default_value_t = 0, help_heading = "Output")]
+    #[arg(short, long, value_name = "BYTES", default_value_t = 0, value_parser = size_in::<u32>(..), help_heading = "Output")]
     snapshot_length: u32,
     /// Begin a new file after this many million bytes; with k, m or g: KiB, MiB or GiB.
     #[arg(short = 'C', value_name = "SIZE", help_heading = "Output")]
     file_size: Option<String>,
     /// With -C a ring of that many files.
-    #[arg(short = 'W', value_name = "N", help_heading = "Output", requires = "file_size")]
+    #[arg(short = 'W', value_name = "N", value_parser = count_in::<u32>(..), help_heading = "Output", requires = "file_size")]
     file_count: Option<u32>,
     /// Let the name of the file in progress end in .part.
     #[arg(long, help_heading = "Output")]

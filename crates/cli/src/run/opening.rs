@@ -27,6 +27,7 @@ use super::sending;
 use crate::compiler::Compiler;
 use crate::live::{self, TapArgs, XdpArgs};
 use crate::session::{clock, clocks};
+use crate::stored::{self, PastArgs};
 use crate::{files, output, privileges};
 
 /// How sources and outputs are opened.
@@ -118,7 +119,7 @@ pub(crate) fn worker_sources(
         let opened = match node.class.name {
             "device" => device(how, plan, node, compiler, workers)?,
             "generate" => made(node, workers)?,
-            _ => file(node, control, workers)?,
+            _ => file(node, compiler, control, workers)?,
         };
         all.iter_mut().zip(opened).for_each(|(sources, source)| sources.push(source));
     }
@@ -129,8 +130,19 @@ fn say(line: &str) {
     let _ = writeln!(io::stderr(), "tapline: {line}");
 }
 
-fn file(node: &PlanNode, control: &Arc<Control>, workers: usize) -> Result<Vec<Opened>> {
+fn file(
+    node: &PlanNode,
+    compiler: &Arc<Compiler>,
+    control: &Arc<Control>,
+    workers: usize,
+) -> Result<Vec<Opened>> {
     let path = Path::new(node.arguments.text("name"));
+    if let Some(name) = stored::store_name(path)? {
+        let text = node.kernel_filter.clone().unwrap_or_default();
+        let input = stored::open_filtered(&name, &PastArgs::default(), &text, compiler)?;
+        say(&format!("reading from the store {}", name.directory.display()));
+        return Ok(Opened::shared(Box::new(input), workers));
+    }
     let file = files::open(path, control)?;
     say(&files::announcement(&file));
     Ok(Opened::shared(Box::new(FileInput::new(vec![file], Order::Given)), workers))

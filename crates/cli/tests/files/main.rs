@@ -5,10 +5,12 @@ mod support;
 
 mod capture;
 mod details;
+mod docs;
 mod errors;
 mod fpl;
 mod generate;
 mod laws;
+mod manual;
 mod outputs;
 mod parquet;
 mod run;

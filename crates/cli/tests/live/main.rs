@@ -7,6 +7,7 @@ mod backends;
 mod bench;
 mod capture;
 mod doctor;
+mod extcap;
 mod hostile_daemon;
 mod probe;
 mod profile;

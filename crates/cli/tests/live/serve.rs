@@ -26,10 +26,10 @@ use crate::support::{
 };
 
 /// A user without rights.
-const NOBODY: u32 = 65_534;
+pub(crate) const NOBODY: u32 = 65_534;
 
 /// A daemon on the far end of a link.
-struct Daemon {
+pub(crate) struct Daemon {
     live: Option<Live>,
     folder: tempfile::TempDir,
     namespace: Namespace,
@@ -37,7 +37,7 @@ struct Daemon {
 
 impl Daemon {
     /// Serves `far0` as `office`, with more arguments; `None` where that cannot be, said on standard error.
-    fn start(test: &str, arguments: &[&str]) -> Option<Daemon> {
+    pub(crate) fn start(test: &str, arguments: &[&str]) -> Option<Daemon> {
         Some(Daemon::new(test)?.begin(arguments))
     }
 
@@ -68,7 +68,7 @@ impl Daemon {
     }
 
     /// Serves by these rules.
-    fn with_rules(test: &str, access: &str) -> Option<Daemon> {
+    pub(crate) fn with_rules(test: &str, access: &str) -> Option<Daemon> {
         if !namespaces_or_skip(test) {
             return None;
         }
@@ -101,11 +101,11 @@ impl Daemon {
         wait_for("the socket", || Client::connect(&self.socket(), "test").is_ok());
     }
 
-    fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.folder.path().join("socket")
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
@@ -115,7 +115,7 @@ impl Daemon {
         serde_json::from_slice(&finished.stdout).expect("JSON")
     }
 
-    fn readers(&self) -> Vec<Value> {
+    pub(crate) fn readers(&self) -> Vec<Value> {
         self.status()["captures"][0]["readers"].as_array().expect("a list").clone()
     }
 
@@ -131,10 +131,15 @@ impl Daemon {
     }
 
     /// Sends frames at a rate that everything bears.
-    fn send(&self, frames: &[Vec<u8>]) {
+    pub(crate) fn send(&self, frames: &[Vec<u8>]) {
         let mut sender = Sender::near(&self.namespace).unwrap();
         let sent = sender.send(frames, frames.len() as u64, Pace::PerSecond(20_000)).unwrap();
         assert_eq!(sent.packets, frames.len() as u64);
+    }
+
+    /// Sends the daemon a signal.
+    pub(crate) fn signal(&self, name: &str) {
+        self.live.as_ref().expect("it runs").signal(name);
     }
 
     /// Waits until the daemon has had so many packets, and readers whose programs run have come to the last of theirs.

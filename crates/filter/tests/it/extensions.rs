@@ -12,22 +12,16 @@
 mod oracle;
 
 use oracle::{Modes, holds};
-use tapline_bpf::Program;
 use tapline_filter::{Handle, Options, compile};
+use tapline_ir::CompiledFilter;
 use tapline_packet::{Meta, Packet, VlanTag};
 use tapline_testkit::forms::{self, Tree};
 use tapline_testkit::layers;
 use tapline_testkit::libpcap::Libpcap;
 use tapline_testkit::random::Random;
+use tapline_testkit::volume::{number, volume};
 
 const NEVER: &str = "expression rejects all packets";
-
-fn number(variable: &str, default: u64) -> u64 {
-    match std::env::var(variable) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a number")),
-        Err(_) => default,
-    }
-}
 
 fn options(modes: Modes, handle: Handle, optimise: bool) -> Options {
     Options {
@@ -40,7 +34,7 @@ fn options(modes: Modes, handle: Handle, optimise: bool) -> Options {
 }
 
 /// The program of a text; `None` if it is proven never true, or needs more cells than there are.
-fn program(text: &str, options: &Options) -> Option<Program> {
+fn program(text: &str, options: &Options) -> Option<CompiledFilter> {
     match compile(text, options) {
         Ok(program) => Some(program),
         Err(error) if error.message == NEVER || error.message.starts_with("too many registers") => None,
@@ -48,7 +42,7 @@ fn program(text: &str, options: &Options) -> Option<Program> {
     }
 }
 
-fn run(program: &Program, data: &[u8], wire_len: usize, vlan: Option<VlanTag>) -> bool {
+fn run(program: &CompiledFilter, data: &[u8], wire_len: usize, vlan: Option<VlanTag>) -> bool {
     let meta = Meta { wire_len: wire_len as u32, vlan, ..Meta::default() };
     program.run(Packet { data, meta: &meta }) != 0
 }
@@ -58,9 +52,9 @@ struct Judged<'a> {
     tree: &'a Tree,
     text: String,
     modes: Modes,
-    plain: Program,
-    simplified: Option<Program>,
-    live: Option<Program>,
+    plain: CompiledFilter,
+    simplified: Option<CompiledFilter>,
+    live: Option<CompiledFilter>,
 }
 
 #[derive(Default)]
@@ -116,7 +110,7 @@ fn forms_mean_what_the_walker_says() {
     let mut random = Random::new(number("TAPLINE_FILTER_SEED", 7));
     let captured = layers::captured(Libpcap::get().ok());
     let mut tally = Tally::default();
-    for _ in 0..number("TAPLINE_FILTER_TREES", 1500) {
+    for _ in 0..volume("TAPLINE_FILTER_TREES", 150) {
         let modes = Modes { scoped: random.one_of(1, 2), extensions: random.one_of(1, 2) };
         let tree = forms::tree(&mut random, modes.scoped, 0);
         let text = tree.to_string();
@@ -128,7 +122,7 @@ fn forms_mean_what_the_walker_says() {
         // Only scoped text means the same where a tag is in the metadata.
         let live = program(&text, &options(modes, Handle::Live, true)).filter(|_| modes.scoped);
         for program in [Some(&plain), simplified.as_ref(), live.as_ref()].into_iter().flatten() {
-            match program.check_for_kernel() {
+            match program.program().check_for_kernel() {
                 Ok(()) => {}
                 Err(refusal) => assert!(program.insns().len() > 4096, "{text}: {refusal}"),
             }

@@ -22,6 +22,7 @@ use tapline_testkit::layers;
 use tapline_testkit::libpcap::{Oracle, RawInsn};
 use tapline_testkit::random::Random;
 use tapline_testkit::stock::Wording;
+use tapline_testkit::volume::volume;
 
 /// The passes that are judged alone here.
 const OURS: [&str; 3] = ["widen", "switch", "order"];
@@ -97,10 +98,9 @@ fn oracle(program: &Program) -> Oracle {
 /// Judges a text on packets that are steered through it, each cut at every byte. Whether it is a filter at all.
 fn judge(wording: &Wording, packets: usize, random: &mut Random) -> bool {
     let Ok(plain) = compile(&wording.text, &options(wording, false)) else { return false };
-    let programs = match compile(&wording.text, &options(wording, true)) {
-        Ok(simplified) => vec![plain, simplified],
-        Err(_) => vec![plain],
-    };
+    let simplified = compile(&wording.text, &options(wording, true)).ok();
+    let programs: Vec<Program> =
+        [plain].iter().chain(&simplified).map(|filter| filter.program().clone()).collect();
     let steering: Vec<Oracle> = programs.iter().map(oracle).collect();
     let mut machines = machines(&programs);
     for _ in 0..packets {
@@ -139,7 +139,7 @@ fn plain(dlt: i32, text: String) -> Wording {
 }
 
 fn texts(default: u64) -> u64 {
-    std::env::var("TAPLINE_WIDE_TEXTS").map_or(default, |n| n.parse().expect("a number of texts"))
+    volume("TAPLINE_WIDE_TEXTS", default / 4)
 }
 
 #[test]

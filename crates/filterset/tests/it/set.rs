@@ -21,6 +21,7 @@ use tapline_testkit::gallery::exhibits;
 use tapline_testkit::libpcap::{Libpcap, Oracle, RawInsn};
 use tapline_testkit::random::Random;
 use tapline_testkit::stock::{Sample, Stock};
+use tapline_testkit::volume::{number, volume};
 
 /// Filters that a set has at once.
 const FILTERS: usize = 60;
@@ -47,18 +48,11 @@ struct Tally {
     exchanged: u64,
 }
 
-fn number(variable: &str, default: u64) -> u64 {
-    match std::env::var(variable) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a number")),
-        Err(_) => default,
-    }
-}
-
 #[test]
 fn a_set_answers_as_its_filters_do_one_by_one() {
     let mut random = Random::new(number("TAPLINE_SET_SEED", 1));
     let stock = Libpcap::get().ok().map(|pcap| Stock::new(pcap, &mut random));
-    let (pairs, mut tally) = (number("TAPLINE_SET_PAIRS", 300_000), Tally::default());
+    let (pairs, mut tally) = (volume("TAPLINE_SET_PAIRS", 30_000), Tally::default());
     while tally.pairs < pairs {
         round(stock.as_ref(), &mut random, &mut tally);
     }
@@ -113,7 +107,7 @@ fn link_type(random: &mut Random) -> i32 {
 fn add(set: &mut FilterSet, text: &str, options: &Options, tally: &mut Tally) -> Option<Member> {
     let (alone, merged) = (compile(text, options), Filter::compile(text, options));
     assert_eq!(alone.as_ref().err(), merged.as_ref().err(), "{text}");
-    let program = alone.ok()?;
+    let program = alone.ok()?.program().clone();
     let merged = merged.ok()?;
     tally.texts += 1;
     tally.own_programs += u64::from(merged.has_program());
@@ -271,7 +265,7 @@ fn a_five_tuple_made_from_an_example_is_its_text() {
         for _ in 0..200 {
             let flow = random_flow(&mut random);
             let text = flow.to_string();
-            let program = compile(&text, &options).unwrap();
+            let program = compile(&text, &options).unwrap().program().clone();
             let mut set = FilterSet::new(Mode::All);
             set.insert(examples.filter(&flow).unwrap(), 0);
             let steered = planting(&program);
@@ -313,10 +307,11 @@ fn a_pattern_is_the_text_that_asks_for_its_bytes() {
     for _ in 0..300 {
         let (pattern, text) = random_pattern(&mut random);
         let Some(pattern) = pattern else { continue };
-        let program = compile(&text, &Options { optimise: false, ..Options::default() }).unwrap();
+        let filter = compile(&text, &Options { optimise: false, ..Options::default() }).unwrap();
+        let program = filter.program();
         let mut set = FilterSet::new(Mode::All);
         set.insert(pattern.filter(), 0);
-        let steered = planting(&program);
+        let steered = planting(program);
         for _ in 0..30 {
             let mut data = random.pick(&exhibits()).1.clone();
             steered.plant(&mut data, 1500, &mut random);

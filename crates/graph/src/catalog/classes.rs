@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use tapline_bpf::Program;
 use tapline_capture::Error;
 use tapline_filter::Options;
+use tapline_ir::CompiledFilter;
 
 use super::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Site, Takes};
 use crate::stage::Stage;
@@ -92,13 +92,13 @@ const DEVICE: Class = Class {
 
 const FILE: Class = Class {
     name: "file",
-    summary: "packets of a capture file",
-    description: "pcap, pcapng and ERF, also packed with gzip, zstd or lz4. The graph ends when all files are at their ends.",
+    summary: "packets of a capture file or of a store",
+    description: "pcap, pcapng and ERF, also packed with gzip, zstd or lz4; store:DIRECTORY is a store, store:DIRECTORY?from=-1h&to=-10m a time of it, and with follow in place of to= what is recorded meanwhile too. The graph ends when all files are at their ends.",
     parameters: &[Parameter {
         name: "name",
         kind: Kind::Path,
         default: None,
-        meaning: "the file; - is standard input",
+        meaning: "the file; - is standard input, store:DIRECTORY a store",
     }],
     outputs: Outputs::One,
     takes: Takes::Packets,
@@ -215,7 +215,7 @@ fn filter(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, Stri
 }
 
 /// The program of a filter; none for the filter of everything.
-fn compile(text: &str, options: &Options) -> Result<Option<Program>, Error> {
+fn compile(text: &str, options: &Options) -> Result<Option<CompiledFilter>, Error> {
     if text.trim().is_empty() {
         return Ok(None);
     }

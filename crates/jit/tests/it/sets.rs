@@ -4,15 +4,16 @@
 
 use std::sync::Arc;
 
-use crate::support::{Packets, number};
-use tapline_bpf::Program;
+use crate::support::Packets;
 use tapline_filter::{Options, compile};
 use tapline_filterset::{Accept, Filter, FilterSet, Matches, Mode};
+use tapline_ir::CompiledFilter;
 use tapline_jit::{RESIDUALS_MAX, Residuals};
 use tapline_packet::{Batch, LinkType, Meta, Selection};
 use tapline_testkit::expressions::Expressions;
 use tapline_testkit::gallery::exhibits;
 use tapline_testkit::random::Random;
+use tapline_testkit::volume::{number, volume};
 
 const FILTERS: usize = 60;
 
@@ -48,11 +49,11 @@ fn a_set_with_native_programs_answers_as_they_do_one_by_one() {
     let mut random = Random::new(number("TAPLINE_FILTER_SEED", 1));
     let residuals = Residuals::new(RESIDUALS_MAX);
     let (mut accepted, mut texts, mut native) = (0, 0, 0);
-    for _ in 0..number("TAPLINE_SET_ROUNDS", 8) {
+    for _ in 0..volume("TAPLINE_SET_ROUNDS", 2) {
         let options = Options { netmask: Some(0), ..Options::new(LinkType::ETHERNET) };
         let mut expressions = Expressions::new(random.bits(), 1);
         let mut set = FilterSet::new(Mode::All);
-        let mut programs: Vec<(u32, Program)> = Vec::new();
+        let mut programs: Vec<(u32, CompiledFilter)> = Vec::new();
         while programs.len() < FILTERS {
             let text = expressions.text();
             let Ok(program) = compile(&text, &options) else { continue };
@@ -63,7 +64,7 @@ fn a_set_with_native_programs_answers_as_they_do_one_by_one() {
         let packets = packets(&mut random);
         let batch = Batch::new(&packets.base, &packets.records);
         for (packet, matches) in batch.iter().zip(classify(&mut set, &batch)) {
-            let accepts = |(_, program): &&(u32, Program)| program.run(packet) != 0;
+            let accepts = |(_, program): &&(u32, CompiledFilter)| program.run(packet) != 0;
             let mut alone: Vec<u32> = programs.iter().filter(accepts).map(|(index, _)| *index).collect();
             alone.sort_unstable();
             assert_eq!(matches, alone, "{:02x?}", packet.data);

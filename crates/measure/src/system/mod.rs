@@ -37,6 +37,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use tapline_arena::libpcap::{Libpcap, LiveSettings};
 use tapline_arena::netns::FAR;
+use tapline_syntax::units::count_in;
 
 use arena::Arena;
 use html::grouped;
@@ -79,7 +80,7 @@ pub struct BenchArgs {
     #[arg(long)]
     quick: bool,
     /// Runs of each case
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_name = "N", value_parser = count_in::<u16>(1..=1000))]
     runs: Option<u16>,
     /// Write the report there, as HTML; and beside it, ending in .json, as JSON
     #[arg(long, value_name = "FILE", default_value = "tapline-bench.html")]

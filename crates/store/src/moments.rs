@@ -16,26 +16,28 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp as Moment, ToSpan};
 use tapline_packet::Timestamp;
 
-use crate::args::parse_duration;
-use crate::session::clock;
+use crate::search::Window;
 
 /// What a moment is told in.
 #[derive(Clone, Debug)]
-pub(crate) struct Clock {
+pub struct Clock {
     /// The moment that is called now.
-    pub(crate) now: Timestamp,
+    pub now: Timestamp,
     /// Where `10:00` is meant.
-    pub(crate) zone: TimeZone,
+    pub zone: TimeZone,
 }
 
 impl Clock {
     /// Now, by local time.
-    pub(crate) fn local() -> Clock {
-        Clock { now: clock(), zone: TimeZone::system() }
+    pub fn local() -> Clock {
+        Clock { now: Timestamp::from_nanos(tapline_sys::clock::realtime_ns()), zone: TimeZone::system() }
     }
 
     /// The moment that `text` says; `+5m` is counted from `from`.
-    pub(crate) fn parse(&self, text: &str, from: Option<Timestamp>) -> Result<Timestamp, String> {
+    ///
+    /// # Errors
+    /// Why it says none, and what would.
+    pub fn parse(&self, text: &str, from: Option<Timestamp>) -> Result<Timestamp, String> {
         let text = text.trim();
         if text == "now" {
             return Ok(self.now);
@@ -59,6 +61,24 @@ impl Clock {
                  2026-11-24T10:00:00Z"
             )
         })?
+    }
+
+    /// The times between two moments, of which either may be missing. `names` is what the moments are called in errors.
+    ///
+    /// # Errors
+    /// Why one of them is none, or nothing lies between.
+    pub fn window(&self, from: Option<&str>, to: Option<&str>, names: [&str; 2]) -> Result<Window, String> {
+        let at = |name: &str, text: Option<&str>, from: Option<Timestamp>| {
+            let parse = |text| self.parse(text, from).map_err(|error| format!("{name}: {error}"));
+            text.map(parse).transpose()
+        };
+        let from = at(names[0], from, None)?;
+        let to = at(names[1], to, from)?;
+        let window = Window { from: from.unwrap_or(Window::ALL.from), to: to.unwrap_or(Window::ALL.to) };
+        match window.from < window.to {
+            true => Ok(window),
+            false => Err(format!("{} is not after {}: nothing lies between", names[1], names[0])),
+        }
     }
 
     /// A day, a time of day, or both, by local time.
@@ -93,6 +113,21 @@ fn time_of_day(text: &str) -> Option<Time> {
     text.parse().ok().filter(|_| text.contains(':'))
 }
 
+/// `90`, `90s`, `5m`, `1h`, `7d`, `100ms`.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match &text[digits.len()..] {
+        "" | "s" => 1.0,
+        "ms" => 0.001,
+        "m" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        unit => return Err(format!("unknown unit '{unit}': use ms, s, m, h or d")),
+    };
+    let number: f64 = digits.parse().map_err(|_| format!("'{digits}' is not a number"))?;
+    Duration::try_from_secs_f64(number * factor).map_err(|error| error.to_string())
+}
+
 fn nanos(duration: &Duration) -> i64 {
     i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
@@ -104,7 +139,7 @@ fn of(moment: Moment) -> Result<Timestamp, String> {
 }
 
 /// A moment for people: local date and time to the second.
-pub(crate) fn shown(at: Timestamp) -> String {
+pub fn shown(at: Timestamp) -> String {
     let Ok(moment) = Moment::from_nanosecond(at.as_nanos().into()) else { return "unknown".to_owned() };
     moment.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
 }

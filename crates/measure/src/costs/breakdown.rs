@@ -15,58 +15,12 @@
 
 use std::time::Duration;
 
-use serde::Serialize;
-use tapline_graph::grouped;
-use tapline_profile::{Breakdown, CpuTimes, How, KernelCounters, Snapshot};
+use tapline_profile::{Breakdown, CpuTimes, How, Snapshot};
 
-use super::work::Measured;
+use super::Measured;
 
-/// What is not a cost of a packet, and explains it.
-#[derive(Debug, Serialize)]
-pub(super) struct Facts {
-    delivered: u64,
-    lost: u64,
-    offered: Option<u64>,
-    wall_seconds: f64,
-    cpu_seconds: f64,
-    user_seconds: f64,
-    system_seconds: f64,
-    /// The engine's thread was ready, and another one ran.
-    delayed_seconds: Option<f64>,
-    /// Of that, what is taken off from timed components, as a share of each.
-    delayed_share: f64,
-    waits: u64,
-    preempted: u64,
-    packets_per_wake_up: Option<f64>,
-    packets_per_batch: Option<f64>,
-    bytes_per_batch: Option<f64>,
-    process: ProcessFacts,
-    kernel: Option<KernelFacts>,
-}
-
-/// The process alone, without interrupts and softirqs: what they come to is what the kernel says that they are, and hides what is unexplained.
-#[derive(Debug, Serialize)]
-struct ProcessFacts {
-    cycles: f64,
-    unexplained_cycles: f64,
-}
-
-/// Of the whole machine.
-#[derive(Debug, Serialize)]
-struct KernelFacts {
-    interrupts: Option<u64>,
-    net_rx_softirqs: Option<u64>,
-    received: Option<u64>,
-    packets_per_softirq: Option<f64>,
-    interrupt_seconds: Option<f64>,
-    softirq_seconds: Option<f64>,
-    /// Runs of the filter in the kernel, where it tells.
-    filter_runs: Option<u64>,
-    filter_seconds: Option<f64>,
-}
-
-/// The table of the run.
-pub(super) fn breakdown(measured: &Measured) -> Breakdown {
+/// Cycles a packet, by component.
+pub fn breakdown(measured: &Measured) -> Breakdown {
     let packets = packets(measured);
     let each = |cycles: f64| if packets == 0 { 0.0 } else { cycles / packets as f64 };
     let cycles_in = |time: Duration| time.as_secs_f64() * measured.frequency_hz;
@@ -101,7 +55,7 @@ fn of_tap(measured: &Measured, mut run: Breakdown, tap: f64) -> Breakdown {
 }
 
 /// With the components of the process itself.
-fn of_process(measured: &Measured, mut run: Breakdown) -> Breakdown {
+pub(super) fn of_process(measured: &Measured, mut run: Breakdown) -> Breakdown {
     let packets = run.packets.max(1) as f64;
     let each = |cycles: f64| cycles / packets;
     if measured.is_live {
@@ -124,62 +78,9 @@ fn of_process(measured: &Measured, mut run: Breakdown) -> Breakdown {
     run.with("engine", each(measured.ticks.saturating_sub(in_stages) as f64 * own), How::Difference)
 }
 
-/// All facts of the run.
-pub(super) fn facts(measured: &Measured) -> Facts {
-    let spent = &measured.spent;
-    let delivered = measured.account.delivered;
-    let sources = || measured.stages.iter().filter(|stage| is_source(stage));
-    let batches: u64 = sources().map(|stage| stage.batches).sum();
-    let bytes: u64 = sources().map(|stage| stage.bytes_in).sum();
-    let ratio = |amount: u64, of: u64| (of > 0).then(|| amount as f64 / of as f64);
-    Facts {
-        delivered,
-        lost: measured.account.lost(),
-        offered: measured.offered,
-        wall_seconds: spent.wall.as_secs_f64(),
-        cpu_seconds: spent.cpu.as_secs_f64(),
-        user_seconds: spent.by_mode.user.as_secs_f64(),
-        system_seconds: spent.by_mode.system.as_secs_f64(),
-        delayed_seconds: spent.scheduling.map(|scheduling| scheduling.delayed.as_secs_f64()),
-        delayed_share: delayed_share(measured),
-        waits: spent.switches.waiting,
-        preempted: spent.switches.preempted,
-        packets_per_wake_up: ratio(delivered, spent.switches.waiting).filter(|_| measured.is_live),
-        packets_per_batch: ratio(delivered, batches),
-        bytes_per_batch: ratio(bytes, batches),
-        process: process_facts(measured),
-        kernel: measured.is_live.then(|| kernel_facts(&measured.kernel, measured.kernel_filter)),
-    }
-}
-
-fn process_facts(measured: &Measured) -> ProcessFacts {
-    let packets = packets(measured);
-    let cycles = measured.spent.cpu.as_secs_f64() * measured.frequency_hz / packets.max(1) as f64;
-    let run = of_process(measured, Breakdown::new("", packets, cycles, measured.frequency_hz));
-    ProcessFacts { cycles, unexplained_cycles: run.unexplained_cycles() }
-}
-
-fn kernel_facts(kernel: &KernelCounters, filter: Option<(u64, u64)>) -> KernelFacts {
-    let received = kernel.softnet.map(|softnet| softnet.processed);
-    let softirqs = kernel.softirq("NET_RX");
-    let seconds = |time: fn(CpuTimes) -> Duration| kernel.times.map(|times| time(times).as_secs_f64());
-    KernelFacts {
-        interrupts: kernel.interrupts.as_ref().map(|lines| lines.iter().map(|line| line.count).sum()),
-        net_rx_softirqs: softirqs,
-        received,
-        packets_per_softirq: received
-            .zip(softirqs.filter(|count| *count > 0))
-            .map(|(packets, count)| packets as f64 / count as f64),
-        interrupt_seconds: seconds(|times| times.interrupt),
-        softirq_seconds: seconds(|times| times.softirq),
-        filter_runs: filter.map(|(runs, _)| runs),
-        filter_seconds: filter.map(|(_, nanos)| nanos as f64 / 1e9),
-    }
-}
-
 /// Over how many packets costs are spread: those on the interfaces where that is known, so that a filter in the kernel counts for all that it
 /// saw.
-fn packets(measured: &Measured) -> u64 {
+pub(super) fn packets(measured: &Measured) -> u64 {
     let delivered = measured.account.delivered;
     measured.offered.filter(|offered| *offered > delivered).unwrap_or(delivered)
 }
@@ -198,7 +99,7 @@ fn without_tap(measured: &Measured, times: CpuTimes) -> Option<Duration> {
 
 /// Which share of the awake time of the engine's thread another one had the processor. Delays when it was woken are no part of it: each time
 /// that it got the processor, it is taken to have waited equally long. Whatever that comes to, the thread ran as long as the kernel says.
-fn delayed_share(measured: &Measured) -> f64 {
+pub(super) fn delayed_share(measured: &Measured) -> f64 {
     let awake = measured.ticks as f64 / measured.frequency_hz;
     let switches = &measured.spent.switches;
     let all = (switches.waiting + switches.preempted).max(1) as f64;
@@ -210,7 +111,7 @@ fn delayed_share(measured: &Measured) -> f64 {
     if awake > 0.0 { in_work.clamp(0.0, most) / awake } else { 0.0 }
 }
 
-fn is_source(stage: &Snapshot) -> bool {
+pub(super) fn is_source(stage: &Snapshot) -> bool {
     matches!(stage.class.as_str(), "device" | "file" | "generate")
 }
 
@@ -232,79 +133,14 @@ fn is_only(measured: &Measured, stage: &Snapshot) -> bool {
     measured.stages.iter().filter(|other| other.class == stage.class).count() == 1
 }
 
-impl Facts {
-    /// A line for each subject.
-    pub(super) fn to_text(&self) -> String {
-        let number = |value: Option<f64>| value.map_or("unknown".to_owned(), |value| format!("{value:.1}"));
-        let mut text = format!(
-            "packets      {} delivered, {} lost{}\n",
-            grouped(self.delivered),
-            grouped(self.lost),
-            self.offered
-                .map(|offered| format!(", {} on the interfaces", grouped(offered)))
-                .unwrap_or_default()
-        );
-        text += &format!(
-            "time         {:.3} s, processor {:.3} s: user {:.3} s, system {:.3} s\n",
-            self.wall_seconds, self.cpu_seconds, self.user_seconds, self.system_seconds
-        );
-        text += &format!(
-            "batches      {} packets, {} bytes each\n",
-            number(self.packets_per_batch),
-            number(self.bytes_per_batch)
-        );
-        text += &format!(
-            "wake-ups     {} waits, {} packets each\n",
-            grouped(self.waits),
-            self.packets_per_wake_up.map_or("-".to_owned(), |packets| format!("{packets:.1}"))
-        );
-        text += &format!(
-            "others       had the processor {} s while work was ready, {} times; {:.1}% taken off what was timed\n",
-            self.delayed_seconds.map_or("unknown".to_owned(), |seconds| format!("{seconds:.3}")),
-            grouped(self.preempted),
-            self.delayed_share * 100.0
-        );
-        if let Some(kernel) = &self.kernel {
-            let ProcessFacts { cycles, unexplained_cycles } = self.process;
-            text += &format!(
-                "the process  {cycles:.1} cycles a packet, {unexplained_cycles:.1} of them unexplained\n"
-            );
-            text += &kernel.to_text();
-        }
-        text
-    }
-}
-
-impl KernelFacts {
-    fn to_text(&self) -> String {
-        let count = |value: Option<u64>| value.map_or("unknown".to_owned(), grouped);
-        let seconds =
-            |value: Option<f64>| value.map_or("unknown".to_owned(), |value| format!("{value:.2} s"));
-        let filter = self.filter_runs.zip(self.filter_seconds).map(|(runs, seconds)| {
-            let each = seconds * 1e9 / runs.max(1) as f64;
-            format!("the filter   ran {} times in the kernel, {each:.1} ns each\n", grouped(runs))
-        });
-        let machine = format!(
-            "the machine  {} interrupts ({}), {} receive softirqs (all softirqs {}), {} packets{}\n",
-            count(self.interrupts),
-            seconds(self.interrupt_seconds),
-            count(self.net_rx_softirqs),
-            seconds(self.softirq_seconds),
-            count(self.received),
-            self.packets_per_softirq.map(|packets| format!(", {packets:.1} a softirq")).unwrap_or_default()
-        );
-        filter.unwrap_or_default() + &machine
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use tapline_graph::GraphAccount;
-    use tapline_profile::{Scheduling, Softnet};
+    use tapline_profile::{KernelCounters, Scheduling, Softnet};
     use tapline_sys::usage::{CpuTime, Switches};
 
-    use super::super::work::Spent;
     use super::*;
+    use crate::costs::{Spent, facts};
 
     fn stage(name: &str, class: &str, cycles: u64) -> Snapshot {
         Snapshot { name: name.into(), class: class.into(), batches: 4, cycles, ..Snapshot::default() }

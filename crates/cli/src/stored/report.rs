@@ -1,48 +1,10 @@
-//! A store as the input or output of a capture: `store:DIRECTORY` where a file is named, and the account of its search.
+//! The account of a search, for people and for machines.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
-use anyhow::Result;
 use serde_json::{Value, json};
-use tapline_capture::{SearchReport, StoreInput};
-use tapline_filter::Options;
 use tapline_graph::grouped;
-use tapline_store::{Catalog, Question, Search, SearchAccount, Window};
-
-use crate::args::LanguageArgs;
-
-/// What stands before a directory where a file's name is asked for.
-const PREFIX: &str = "store:";
-
-/// The directory of a store, if a name means one.
-pub(crate) fn directory(name: &Path) -> Option<PathBuf> {
-    name.to_str()?.strip_prefix(PREFIX).map(PathBuf::from)
-}
-
-/// A store's name as it is typed for `-r` and `-w`.
-pub(crate) fn named(directory: &Path) -> PathBuf {
-    let mut name = std::ffi::OsString::from(PREFIX);
-    name.push(directory);
-    name.into()
-}
-
-/// Opens what a filter may find in a store.
-pub(crate) fn open(
-    directory: &Path,
-    window: Window,
-    filter: &str,
-    language: LanguageArgs,
-) -> Result<(StoreInput, SearchReport)> {
-    let options =
-        Options { scoped: language.scoped, ipv6_extensions: language.ipv6_extensions, ..Options::default() };
-    let question = Question::of(filter, &options);
-    let search = Search::new(Arc::new(Catalog::open(directory)?), window, question)?;
-    let input = StoreInput::new(search, &directory.display().to_string());
-    let report = input.report();
-    Ok((input, report))
-}
+use tapline_store::SearchAccount;
 
 /// What a search did, as rows like those of the account.
 pub(crate) fn search_text(account: &SearchAccount) -> String {
@@ -55,6 +17,7 @@ pub(crate) fn search_text(account: &SearchAccount) -> String {
     let looked_into = account.segments_indexed + account.segments_walked;
     row("there", Some(account.segments), Some(account.chunks));
     row("passed over by time", Some(account.segments_by_time), Some(account.chunks_by_time));
+    row("passed over by roll-up", Some(account.segments_by_roll_up), None);
     row("passed over by index", Some(account.segments_by_keys), Some(account.chunks_by_keys));
     row("gone meanwhile", Some(account.segments_gone), Some(account.chunks_gone));
     row("looked into, read", Some(looked_into), Some(account.chunks_read));
@@ -63,6 +26,9 @@ pub(crate) fn search_text(account: &SearchAccount) -> String {
     }
     if account.segments_walked > 0 {
         row("of these without an index", Some(account.segments_walked), None);
+    }
+    if account.segments_left + account.chunks_left > 0 {
+        row("not come to", Some(account.segments_left), Some(account.chunks_left));
     }
     if account.chunks_unfinished > 0 {
         row("being written", None, Some(account.chunks_unfinished));
@@ -85,11 +51,13 @@ pub(crate) fn search_json(account: &SearchAccount) -> Value {
     json!({
         "segments": account.segments,
         "segments_by_time": account.segments_by_time,
+        "segments_by_roll_up": account.segments_by_roll_up,
         "segments_by_keys": account.segments_by_keys,
         "segments_gone": account.segments_gone,
         "segments_unreadable": account.segments_unreadable,
         "segments_indexed": account.segments_indexed,
         "segments_walked": account.segments_walked,
+        "segments_left": account.segments_left,
         "chunks": account.chunks,
         "chunks_by_time": account.chunks_by_time,
         "chunks_by_keys": account.chunks_by_keys,
@@ -97,6 +65,7 @@ pub(crate) fn search_json(account: &SearchAccount) -> Value {
         "chunks_read": account.chunks_read,
         "chunks_unfinished": account.chunks_unfinished,
         "chunks_damaged": account.chunks_damaged,
+        "chunks_left": account.chunks_left,
         "places_damaged": account.places_damaged,
         "bytes_read": account.bytes_read,
         "index_bytes": account.index_bytes,

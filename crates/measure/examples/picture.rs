@@ -1,11 +1,12 @@
 //! The profiling paper's Figures 6 and 9 as one picture (Degioanni and others, "Profiling and optimization of software-based network-analysis
 //! applications"), on standard output.
 //!
-//!     cargo run -p tapline-profile --example picture > breakdown.svg
+//!     cargo run -p tapline-measure --example picture > breakdown.svg
 
-use tapline_profile::{Breakdown, How, to_svg};
+use tapline_measure::costs::picture;
+use tapline_profile::{Breakdown, How};
 
-fn main() {
+fn main() -> anyhow::Result<()> {
     let before = Breakdown::new("as it was", 148_809, 5680.0, 0.0)
         .with("interrupt", 54.0, How::Kernel)
         .with("driver", 1497.0, How::Kernel)
@@ -24,5 +25,6 @@ fn main() {
         .with("copy 1", 300.0, How::Timed)
         .with("copy 2", 259.0, How::Timed)
         .with("context switch", 10.0, How::Counted);
-    print!("{}", to_svg(&[before, after]));
+    print!("{}", picture(&[before, after])?);
+    Ok(())
 }
