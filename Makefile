@@ -1,6 +1,8 @@
 # The commands of this repository, one list for people and for CI. `make` alone shows it.
 
 CARGO ?= cargo
+# For `make test`: what the test programs are told, such as TEST_ARGS="-- --nocapture".
+TEST_ARGS ?=
 # For `make fuzz`: how long each target runs.
 SECONDS ?= 30
 # For `make bench`: what tapline-bench is asked for, such as `BENCH="file --size 256M"`.
@@ -16,7 +18,7 @@ FEATURES = --features tapline-cli/parquet
 COMPILERS = $(patsubst crates/%,%,$(wildcard $(addprefix crates/,bpf ir ebpf filter fpl filterset jit)))
 optimised = $(foreach crate,$(COMPILERS),--config 'profile.test.package.tapline-$(crate).$(1)')
 
-.PHONY: help demo quick test test-ci test-tools loom lint book bench fuzz libpcap
+.PHONY: help demo quick test test-configurations test-tools loom lint book bench fuzz libpcap
 
 help:
 	@echo "make demo    build, send mixed traffic over a virtual link, capture it, show it"
@@ -33,7 +35,7 @@ demo:
 	@bash scripts/demo.sh
 
 test: test-tools
-	$(CARGO) test --workspace --locked $(FEATURES)
+	$(CARGO) test --workspace --locked $(FEATURES) $(TEST_ARGS)
 
 # As an ordinary user would see them: tests that want root or a network say `skipped` and pass.
 quick: export TAPLINE_QUICK := 1
@@ -41,10 +43,8 @@ quick:
 	$(CARGO) test --workspace --locked $(FEATURES) --lib --bins
 	$(CARGO) test --workspace --locked $(FEATURES) --test it --test files
 
-# What only CI runs: the same tests with more volume, other configurations, engines from elsewhere.
-test-ci: test-tools
-	bash scripts/test-tools.sh parquet
-	$(CARGO) test --workspace --locked $(FEATURES) -- --nocapture
+# What only CI runs beside `make test`: other configurations.
+test-configurations:
 	$(CARGO) test --locked -p tapline-graph --lib without_the_feature
 	$(CARGO) test --locked $(FEATURES) $(call optimised,opt-level=3) $(call optimised,debug-assertions=false) \
 		$(call optimised,overflow-checks=false) $(addprefix -p tapline-,$(COMPILERS)) --lib --test it

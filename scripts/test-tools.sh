@@ -27,6 +27,10 @@ declare -A package_of=(
     [tcpslice]=tcpslice
     [nfpcapd]=nfdump
     [arp-scan]=arp-scan
+    # Readers of our man pages and completions.
+    [man]=man-db
+    [zsh]=zsh
+    [fish]=fish
 )
 
 missing=()

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use tapline_bpf::{Form, Insn, Program};
 use tapline_ebpf::{self as ebpf, EmitError, Hook, XdpAction, emit};
-use tapline_filter::{FixedNames, Handle, Options, compile, compile_ir};
+use tapline_filter::{FixedNames, Handle, Options, compile};
 use tapline_fpl::{self as fpl, FplOptions};
 use tapline_ir::optimise::PASSES;
 use tapline_ir::{Ir, Machine, Memory, raise_program};
@@ -100,13 +100,9 @@ fn options(random: &mut Random, link_type: LinkType) -> Options {
 fn judge_text(text: &str, options: &Options, packets: &[u8]) {
     let plain_options = Options { optimise: false, ..options.clone() };
     let Ok(plain) = compile(text, &plain_options) else { return };
-    let mut judge = Judge::new(&plain);
-    judge.add_graph("text, plain", compile_ir(text, &plain_options).expect("it compiled"), false);
+    let mut judge = Judge::new(plain.program());
     match compile(text, options) {
-        Ok(simplified) => {
-            judge.add_graph("text, optimised", compile_ir(text, options).expect("it compiled"), true);
-            judge.add_program("simplified", &simplified, false);
-        }
+        Ok(simplified) => judge.add_program("simplified", simplified.program(), true),
         Err(error) if error.message == super::NEVER => judge.add_graph("never", Ir::constant(0), false),
         // What can be said only once constants are known: see the law of texts.
         Err(_) => {}

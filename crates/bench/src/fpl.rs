@@ -14,9 +14,9 @@ use std::time::Duration;
 
 use anyhow::{Context, anyhow, ensure};
 use clap::Args;
-use tapline_bpf::Program;
 use tapline_filter::{Handle, Options};
 use tapline_fpl::{FplOptions, compile, report};
+use tapline_ir::CompiledFilter;
 use tapline_ir::optimise::optimise;
 use tapline_ir::{Ir, Machine, Memory};
 use tapline_packet::LinkType;
@@ -119,15 +119,10 @@ struct Engine {
 }
 
 enum Kind {
-    #[cfg(feature = "jit")]
     Native(tapline_jit::Native, Memory),
-    C {
-        peer: PathBuf,
-        program: &'static str,
-        packets: PathBuf,
-    },
+    C { peer: PathBuf, program: &'static str, packets: PathBuf },
     Values(Box<Machine>, Memory),
-    Bpf(Program),
+    Bpf(CompiledFilter),
 }
 
 /// What all must agree on: packets accepted in the first pass, and the memory after it.
@@ -146,12 +141,13 @@ fn engines(
     let compiled = compile(workload.text, &FplOptions::default())
         .map_err(|error| anyhow!(report(&error, workload.text)))?;
     let mut kinds = Vec::new();
-    #[cfg(feature = "jit")]
-    {
-        // Each engine is compiled for itself: functions have a state.
-        let ir = optimised(workload)?;
-        let memory = Memory::new(ir.cells);
-        kinds.push(Kind::Native(tapline_jit::Native::compile(&ir)?, memory));
+    // Each engine is compiled for itself: functions have a state.
+    let ir = optimised(workload)?;
+    let memory = Memory::new(ir.cells);
+    match tapline_jit::Native::compile(&ir) {
+        Ok(native) => kinds.push(Kind::Native(native, memory)),
+        Err(tapline_jit::Error::NotBuilt) => {}
+        Err(error) => return Err(error.into()),
     }
     if let Some(peer) = peer {
         let path = folder.join(workload.name);
@@ -192,7 +188,6 @@ fn optimised(workload: &Workload) -> anyhow::Result<Ir> {
 impl Engine {
     fn name(&self) -> &'static str {
         match &self.kind {
-            #[cfg(feature = "jit")]
             Kind::Native(..) => "native, a batch a call",
             Kind::C { .. } => "C, cc -O2, a batch a call",
             Kind::Values(..) => "interpreter of values",
@@ -202,7 +197,6 @@ impl Engine {
 
     fn answer(&mut self, packets: &Packets) -> anyhow::Result<Answer> {
         Ok(match &mut self.kind {
-            #[cfg(feature = "jit")]
             Kind::Native(native, memory) => {
                 let accepted = select_all(packets, |batch, all| native.select(batch, memory, all));
                 Answer { accepted, digest: digest(memory) }
@@ -212,16 +206,16 @@ impl Engine {
                 let accepted = select_all(packets, |batch, all| machine.select(batch, memory, all));
                 Answer { accepted, digest: digest(memory) }
             }
-            Kind::Bpf(program) => {
-                Answer { accepted: select_all(packets, |batch, all| program.select(batch, all)), digest: 0 }
-            }
+            Kind::Bpf(program) => Answer {
+                accepted: select_all(packets, |batch, all| program.program().select(batch, all)),
+                digest: 0,
+            },
         })
     }
 
     /// Nanoseconds of processor time for a packet.
     fn measure(&mut self, packets: &Packets, time: Duration) -> anyhow::Result<f64> {
         Ok(match &mut self.kind {
-            #[cfg(feature = "jit")]
             Kind::Native(native, memory) => {
                 spin(packets.len(), time, || {
                     select_all(packets, |batch, all| native.select(batch, memory, all))
@@ -236,7 +230,10 @@ impl Engine {
                 .ns
             }
             Kind::Bpf(program) => {
-                spin(packets.len(), time, || select_all(packets, |batch, all| program.select(batch, all))).ns
+                spin(packets.len(), time, || {
+                    select_all(packets, |batch, all| program.program().select(batch, all))
+                })
+                .ns
             }
         })
     }

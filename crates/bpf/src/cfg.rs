@@ -252,26 +252,6 @@ impl IndexMut<BlockId> for Cfg {
     }
 }
 
-/// The blocks whose branch, for equality with one number, stands for equality with any of several.
-#[derive(Debug, Default)]
-pub struct Lookups {
-    /// Blocks ascend, and the numbers of each.
-    blocks: Vec<(BlockId, Box<[u32]>)>,
-}
-
-impl Lookups {
-    /// The branch of a block is taken for any of these numbers, which ascend. Blocks are added in ascending order.
-    pub fn add(&mut self, id: BlockId, numbers: &[u32]) {
-        self.blocks.push((id, numbers.into()));
-    }
-
-    /// The numbers for which a block's branch is taken, ascending; `None` if its branch is what it says.
-    pub fn of(&self, id: BlockId) -> Option<&[u32]> {
-        let at = self.blocks.binary_search_by_key(&id, |(id, _)| *id).ok()?;
-        Some(&self.blocks[at].1)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

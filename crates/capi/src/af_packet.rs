@@ -11,10 +11,10 @@
 use std::ffi::{CString, c_int};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
-use tapline_bpf::Program;
 use tapline_capture::af_packet::{
     AfPacketError, Single, SingleSettings, Station, TimestampSource, link_type,
 };
+use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, LinkType, Packet, PacketType, Record};
 use tapline_sys::{Link, RouteSocket, SyscallError};
 
@@ -60,7 +60,7 @@ pub(crate) struct Interface {
     /// The loopback interface's number, whose sent packets come back as received.
     loopback: u32,
     in_kernel: InKernel,
-    program: Option<Program>,
+    program: Option<CompiledFilter>,
     /// Of the batch.
     tags: Tags,
     if_drops_before: u64,
@@ -270,7 +270,7 @@ impl Source for Interface {
         self.is_down
     }
 
-    fn set_program(&mut self, program: &Program) -> Result<(), Failure> {
+    fn set_program(&mut self, program: &CompiledFilter) -> Result<(), Failure> {
         let for_kernel = match cooked::header_len(self.dlt) {
             0 => Some(program.insns().to_vec()),
             _ => cooked::for_kernel(program.insns(), self.dlt),

@@ -15,6 +15,7 @@ use std::slice;
 
 use tapline_bpf::{Insn, Program, code};
 use tapline_filter::{Handle as Origin, Options, compile};
+use tapline_ir::CompiledFilter;
 use tapline_packet::{Meta, Packet};
 
 use crate::engine::Engine;
@@ -62,7 +63,7 @@ pub unsafe extern "C" fn pcap_compile(
     unsafe { on(p, body) }
 }
 
-fn compile_for(state: &State, text: &str, optimise: bool, netmask: u32) -> Result<Program, Failure> {
+fn compile_for(state: &State, text: &str, optimise: bool, netmask: u32) -> Result<CompiledFilter, Failure> {
     if !state.is_active() {
         return Err(Failure::error("not-yet-activated pcap_t passed to pcap_compile"));
     }
@@ -148,13 +149,14 @@ pub unsafe extern "C" fn pcap_setfilter(p: *mut Handle, program: *mut Code) -> c
         let insns =
             unsafe { insns_of(program) }.ok_or_else(|| Failure::error("setfilter: No filter specified"))?;
         let program = Program::new(insns.to_vec()).map_err(|_| Failure::error("BPF program is not valid"))?;
+        let filter = CompiledFilter::from(program);
         if state.extras.live_dump.is_some() {
             return Err(Failure::error("The filter cannot be changed while pcap_live_dump writes"));
         }
         if let Kind::Live(source) = &mut state.kind {
-            source.set_program(&program)?;
+            source.set_program(&filter)?;
         }
-        let engine = state.engine.insert(Engine::new(program));
+        let engine = state.engine.insert(Engine::new(filter));
         if let Kind::Live(source) = &mut state.kind {
             // What was taken out of the ring before passed the former filter.
             source.refilter(state.at, &mut |packet| engine.accepts(packet));

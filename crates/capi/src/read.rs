@@ -470,7 +470,7 @@ mod tests {
     #[test]
     fn packets_that_do_not_pass_are_no_reason_to_stay() {
         let p = Fake { endless: Some(b"xyz".to_vec()), ..Fake::default() }.into_handle();
-        let reject = Program::new(vec![Insn::new(code::RET | code::K, 0)]).expect("valid");
+        let reject = Program::new(vec![Insn::new(code::RET | code::K, 0)]).expect("valid").into();
         // SAFETY: the test's handle.
         let state = unsafe { (*p).state() };
         state.engine = Some(Engine::new(reject));

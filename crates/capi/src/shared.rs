@@ -23,8 +23,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::time::Duration;
 
-use tapline_bpf::Program;
 use tapline_capture::{Advance, Source as _};
+use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, Packet, Record};
 use tapline_sys::Wakeup;
 use tapline_tap::protocol::{Attach, Offer, Policy};
@@ -285,7 +285,7 @@ impl Source for Shared {
         false
     }
 
-    fn set_program(&mut self, program: &Program) -> Result<(), Failure> {
+    fn set_program(&mut self, program: &CompiledFilter) -> Result<(), Failure> {
         let insns = program.insns().iter().map(|insn| (insn.code, insn.jt, insn.jf, insn.k)).collect();
         self.has_program = true;
         self.tap.set_program(insns).map_err(|error| Failure::error(error.to_string()))

@@ -9,7 +9,7 @@
 use std::ffi::c_int;
 use std::os::fd::RawFd;
 
-use tapline_bpf::Program;
+use tapline_ir::CompiledFilter;
 use tapline_packet::Batch;
 
 use crate::af_packet::Interface;
@@ -54,7 +54,7 @@ pub(crate) trait Source: Send {
     fn is_dozing(&self) -> bool;
 
     /// Filters by this program from now on. Whether `keep` is needed for packets yet to come.
-    fn set_program(&mut self, program: &Program) -> Result<(), Failure>;
+    fn set_program(&mut self, program: &CompiledFilter) -> Result<(), Failure>;
 
     /// Whether packets of the next batch have to pass the filter here.
     fn wants_filter(&self) -> bool;
@@ -212,7 +212,7 @@ pub(crate) mod fake {
             false
         }
 
-        fn set_program(&mut self, _: &Program) -> Result<(), Failure> {
+        fn set_program(&mut self, _: &CompiledFilter) -> Result<(), Failure> {
             Ok(())
         }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tapline_bpf::Program;
+use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, Interface, InterfaceId};
 use tapline_sys::Wakeup;
 
@@ -41,7 +41,7 @@ pub trait Source: Send {
     ///
     /// # Errors
     /// Some packets that are wanted now may not come.
-    fn restrict(&self, _program: Option<&Program>) -> Result<bool, Error> {
+    fn restrict(&self, _program: Option<&CompiledFilter>) -> Result<bool, Error> {
         Ok(false)
     }
 

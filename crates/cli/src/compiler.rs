@@ -5,9 +5,10 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use tapline_bpf::{Form, Program};
+use tapline_bpf::Form;
 use tapline_capture::Error;
 use tapline_filter::{Handle, Options};
+use tapline_ir::CompiledFilter;
 use tapline_packet::Interface;
 
 use crate::args::LanguageArgs;
@@ -64,7 +65,7 @@ impl Compiler {
         &self,
         text: &str,
         interface: &Interface,
-    ) -> Result<Option<Program>, Error> {
+    ) -> Result<Option<CompiledFilter>, Error> {
         if text.trim().is_empty() {
             return Ok(None);
         }
@@ -74,13 +75,13 @@ impl Compiler {
     }
 
     /// The program for packets of `interface`, also for the empty filter.
-    pub(crate) fn program(&self, text: &str, interface: &Interface) -> Result<Program, Error> {
+    pub(crate) fn program(&self, text: &str, interface: &Interface) -> Result<CompiledFilter, Error> {
         let options = self.options(interface);
         tapline_filter::compile(text, &options).map_err(|error| Error::Filter(error.render(text)))
     }
 
     /// The same; `None` lets everything through.
-    pub(crate) fn compile(&self, text: &str, interface: &Interface) -> Result<Option<Program>, Error> {
+    pub(crate) fn compile(&self, text: &str, interface: &Interface) -> Result<Option<CompiledFilter>, Error> {
         if text.trim().is_empty() { Ok(None) } else { self.program(text, interface).map(Some) }
     }
 }

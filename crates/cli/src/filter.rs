@@ -1,11 +1,13 @@
 //! `tapline filter`: explains filters, and measures them.
 
+mod stages;
+
 use std::io::{self, Write};
 use std::path::PathBuf;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use clap::{ArgAction, Args, Subcommand};
-use tapline_filter::{Handle, Options, Stage};
+use tapline_filter::{Handle, Options};
 use tapline_packet::LinkType;
 use tapline_syntax::units::{count_in, size_in};
 
@@ -117,10 +119,10 @@ fn explain(args: &ExplainArgs) -> Result<()> {
         ..Options::default()
     };
     if !args.stage.is_empty() {
-        return Ok(io::stdout().write_all(stages(&args.stage, &text, &options)?.as_bytes())?);
+        return Ok(io::stdout().write_all(stages::render(&args.stage, &text, &options)?.as_bytes())?);
     }
     let explained = if args.dump > 0 {
-        tapline_filter::compile(&text, &options).map(|program| program.text(program_form(args.dump)))
+        tapline_filter::compile(&text, &options).map(|filter| filter.program().text(program_form(args.dump)))
     } else {
         tapline_filter::explain(&text, &options)
     };
@@ -128,67 +130,4 @@ fn explain(args: &ExplainArgs) -> Result<()> {
         Ok(explained) => Ok(io::stdout().write_all(explained.as_bytes())?),
         Err(error) => bail!("{}", error.render(&text)),
     }
-}
-
-/// A form of the filter that can be shown.
-#[derive(Clone, Copy)]
-enum Form {
-    Stage(Stage),
-    Native,
-}
-
-/// What the command line calls machine code.
-const NATIVE: &str = "native";
-
-impl Form {
-    fn all() -> impl Iterator<Item = Form> {
-        Stage::ALL.into_iter().map(Form::Stage).chain([Form::Native])
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Form::Stage(stage) => stage.name(),
-            Form::Native => NATIVE,
-        }
-    }
-
-    fn show(self, text: &str, options: &Options) -> Result<String> {
-        let shown = match self {
-            Form::Stage(stage) => stage.show(text, options),
-            Form::Native => return native(text, options),
-        };
-        shown.map_err(|error| anyhow!("{}", error.render(text)))
-    }
-}
-
-#[cfg(feature = "jit")]
-fn native(text: &str, options: &Options) -> Result<String> {
-    let ir = tapline_filter::compile_ir(text, options).map_err(|error| anyhow!("{}", error.render(text)))?;
-    Ok(tapline_jit::Native::assembly(&ir)?)
-}
-
-#[cfg(not(feature = "jit"))]
-fn native(_: &str, _: &Options) -> Result<String> {
-    bail!("this program was built without native code: the feature jit")
-}
-
-/// The forms that were asked for, each under its name if there are several.
-fn stages(names: &[String], text: &str, options: &Options) -> Result<String> {
-    let mut wanted = Vec::new();
-    for name in names {
-        let name = name.trim();
-        match Form::all().find(|form| form.name() == name) {
-            Some(form) => wanted.push(form),
-            None if name == "all" => wanted.extend(Form::all()),
-            None => {
-                let known: Vec<&str> = Form::all().map(Form::name).collect();
-                bail!("there is no stage '{name}': say {} or all", known.join(", "))
-            }
-        }
-    }
-    let show = |form: &Form| {
-        let shown = form.show(text, options)?;
-        Ok(if wanted.len() > 1 { format!("{}:\n{shown}\n", form.name()) } else { shown })
-    };
-    wanted.iter().map(show).collect()
 }

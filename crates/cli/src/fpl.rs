@@ -9,6 +9,7 @@ use tapline_ebpf::{Hook, emit};
 use tapline_fpl::{self as fpl, Compiled, External, FplOptions};
 use tapline_graph::stages::{functions, search_function};
 use tapline_ir::optimise::{optimise, optimise_watched};
+use tapline_jit::Native;
 use tapline_packet::LinkType;
 
 use crate::args::FplArgs;
@@ -72,19 +73,9 @@ fn show(stage: &str, text: &str, compiled: &Compiled) -> Result<String> {
     }
     match stage {
         "ebpf" => Ok(emit(&ir, Hook::SocketFilter)?.text()),
-        "native" => native(&ir),
+        "native" => Ok(Native::compile(&ir)?.assembly()?),
         _ => Ok(ir.to_string()),
     }
-}
-
-#[cfg(feature = "jit")]
-fn native(ir: &tapline_ir::Ir) -> Result<String> {
-    Ok(tapline_jit::Native::assembly(ir)?)
-}
-
-#[cfg(not(feature = "jit"))]
-fn native(_: &tapline_ir::Ir) -> Result<String> {
-    bail!("this program was built without native code: the feature jit")
 }
 
 /// The functions of `--fpl-patterns`.

@@ -190,14 +190,14 @@ impl Capture {
             ));
         }
         let own = tapline_filter::compile(text, &self.options).map_err(|error| error.render(text))?;
-        check_len(&own)?;
+        check_len(own.program())?;
         // What the rules ask is asked before, of whole packets; this, of what the reader may see.
         let filter = Arc::new(worker::compile(text, &self.options)?);
         let (capture, forced) = (&self.rule.filter, &rights.filter);
         let asked = if text.trim().is_empty() {
             Asked::text(capture, forced, &self.options)
         } else if self.withholds(rights) || capture.trim().is_empty() {
-            Asked::program(capture, forced, &own, rights.snap_len, &self.options)
+            Asked::program(capture, forced, own.program(), rights.snap_len, &self.options)
         } else {
             Asked::text(capture, text, &self.options)
         };
@@ -218,7 +218,7 @@ impl Capture {
         check_len(&program)?;
         let Rights { filter, snap_len } = rights;
         let asked = Asked::program(&self.rule.filter, filter, &program, *snap_len, &self.options);
-        Ok(Wish { filter: Arc::new(Filter::of_program(worker::ready(program))), asked })
+        Ok(Wish { filter: Arc::new(Filter::of_program(worker::ready(program.into()))), asked })
     }
 
     /// Adds a reader to all workers. Gives its descriptors.

@@ -124,7 +124,7 @@ fn compiled(capture: &str, text: &str, options: &Options) -> Option<Program> {
         Err(error) if tapline_filter::is_never_true(&error) => {
             Program::new(vec![Insn::new(code::RET | code::K, 0)]).ok()
         }
-        compiled => compiled.ok(),
+        compiled => compiled.ok().map(|filter| filter.program().clone()),
     }
 }
 
@@ -253,7 +253,6 @@ fn jump() -> Insn {
 mod tests {
     use proptest::prelude::*;
     use tapline_filter::Handle;
-    use tapline_filterset::Accept;
     use tapline_packet::{Meta, Packet, PacketType, VlanTag};
 
     use super::*;
@@ -267,7 +266,7 @@ mod tests {
     }
 
     fn program(text: &str) -> Program {
-        tapline_filter::compile(text, &options()).unwrap()
+        tapline_filter::compile(text, &options()).unwrap().program().clone()
     }
 
     fn own(own: &Program) -> Asked {
@@ -286,7 +285,7 @@ mod tests {
     ];
 
     fn accepts(text: &str, packet: Packet<'_>) -> bool {
-        text.is_empty() || program(text).accepts(packet)
+        text.is_empty() || program(text).run(packet) != 0
     }
 
     proptest! {
@@ -318,7 +317,7 @@ mod tests {
                 let packet = Packet { data: &frame, meta: &meta };
                 let is_wanted = |&(own, forced): &(&str, &str)| accepts(own, packet) && accepts(forced, packet);
                 let expected = accepts(capture, packet) && wishes.iter().any(is_wanted);
-                prop_assert_eq!(union.accepts(packet), expected, "{:?} {:?}", wishes, frame);
+                prop_assert_eq!(union.run(packet) != 0, expected, "{:?} {:?}", wishes, frame);
             }
         }
     }
@@ -400,7 +399,7 @@ mod tests {
             (vec![own(&by_value), own(&by_value)], [0; 20], false),
         ] {
             let union = of(readers.iter()).unwrap();
-            assert_eq!(union.accepts(Packet { data: &data, meta: &meta }), expected);
+            assert_eq!(union.run(Packet { data: &data, meta: &meta }) != 0, expected);
             // All of the packet is kept.
             assert_eq!(union.insns().last(), Some(&Insn::new(code::RET | code::K, u32::MAX)));
         }
@@ -410,7 +409,7 @@ mod tests {
     fn only_what_is_exact_and_short() {
         assert_eq!(of([text("ip"), text("")].iter()), None);
         let nothing = of([].iter()).unwrap();
-        assert!(!nothing.accepts(Packet { data: &[0; 60], meta: &Meta::default() }));
+        assert_eq!(nothing.run(Packet { data: &[0; 60], meta: &Meta::default() }), 0);
         assert_eq!(text("host 10.0.0.1"), Asked::text(" ", "host 10.0.0.1", &options()));
         let by = |first| Program::new(vec![first, Insn::new(code::RET | code::A, 0)]).unwrap();
         let random = by(Insn::new(code::LD | code::W | code::ABS, ancillary::RANDOM));

@@ -3,7 +3,7 @@
 //! ```text
 //! text --parse--> Ast --lower--> Predicates --gather--> Predicates
 //! Predicates --generate--> Cfg --simplify--> Cfg --initialise--> Cfg --assemble--> Program
-//! Predicates --generate--> Cfg with lookups --raise--> Ir --optimise--> Ir
+//! Program --CompiledFilter--> the form that every engine is given
 //! ```
 
 use tapline_packet::LinkType;
@@ -11,7 +11,7 @@ use tapline_packet::LinkType;
 use crate::ast::Ast;
 use crate::contradiction::{contradicts_itself, never_true};
 use crate::gather::gather;
-use crate::generate::{generate, generate_with_lookups};
+use crate::generate::generate;
 use crate::options::Options;
 use crate::parse::parse;
 use crate::predicate::{Base, Field, Place, Predicates};
@@ -19,15 +19,13 @@ use crate::resolve::lower;
 use crate::witness::accepts_some;
 use tapline_bpf::Program;
 use tapline_bpf::assemble;
-use tapline_bpf::cfg::Lookups;
 use tapline_bpf::cfg::{Cfg, Width};
 use tapline_bpf::initialise;
 use tapline_bpf::simplify::{rejects_all, simplify};
-use tapline_ir::optimise::optimise;
-use tapline_ir::{Ir, raise, raise_with_lookups};
+use tapline_ir::CompiledFilter;
 use tapline_syntax::Error;
 
-/// Compiles the text of a filter to a program that loads in kernels: jumps go forward only, scratch memory is written
+/// Compiles the text of a filter, once for all engines. Its program loads in kernels: jumps go forward only, scratch memory is written
 /// before it is read.
 ///
 /// Takes time in proportion to the length of the text, except that names may have to be asked for over the network.
@@ -38,48 +36,15 @@ use tapline_syntax::Error;
 ///
 /// ```
 /// use tapline_filter::{compile, Options};
-/// let program = compile("tcp port 80", &Options::default())?;
-/// assert!(program.insns().len() < 32);
+/// let filter = compile("tcp port 80", &Options::default())?;
+/// assert!(filter.insns().len() < 32);
 /// # Ok::<(), tapline_filter::Error>(())
 /// ```
-pub fn compile(text: &str, options: &Options) -> Result<Program, Error> {
-    Program::new(assemble(&initialise(graph(text, options)?)))
+pub fn compile(text: &str, options: &Options) -> Result<CompiledFilter, Error> {
+    let program = Program::new(assemble(&initialise(graph(text, options)?)));
+    program
+        .map(CompiledFilter::from)
         .map_err(|invalid| Error::whole(format!("the program is not valid: {invalid}")))
-}
-
-/// Compiles the text of a filter to values, after all passes: what native code and eBPF are made from.
-///
-/// # Errors
-/// As [`compile`].
-pub fn compile_ir(text: &str, options: &Options) -> Result<Ir, Error> {
-    let mut ir = values(text, options)?;
-    if options.optimise {
-        optimise(&mut ir);
-    }
-    Ok(ir)
-}
-
-/// The values of a text before the first pass.
-///
-/// The passes over values do all that those over the accumulator machine do, so these are left out; only what they prove is asked of
-/// them, and that a quick answer mostly spares.
-///
-/// # Errors
-/// As [`compile`].
-pub fn values(text: &str, options: &Options) -> Result<Ir, Error> {
-    let ast = parse(text)?;
-    let mut predicates = lower(&ast, options)?;
-    if !options.optimise {
-        return Ok(raise(&generate(&predicates, options.snap_len)));
-    }
-    let ours = contradicts_itself(&ast, &predicates, options);
-    gather(&mut predicates);
-    let (cfg, lookups) = generate_with_lookups(&predicates, options.snap_len);
-    let witness = || accepts_some(&cfg, &lookups);
-    if ours || predicates.provable && is_proven_never_true(&ast, &predicates, options, witness)? {
-        return Err(never_true(&ast, text, options));
-    }
-    Ok(raise_with_lookups(&cfg, &lookups))
 }
 
 /// The block graph of a text.
@@ -92,7 +57,7 @@ fn graph(text: &str, options: &Options) -> Result<Cfg, Error> {
     let ours = contradicts_itself(&ast, &predicates, options);
     gather(&mut predicates);
     let cfg = generate(&predicates, options.snap_len);
-    let witness = || accepts_some(&cfg, &Lookups::default());
+    let witness = || accepts_some(&cfg);
     if ours || predicates.provable && is_proven_never_true(&ast, &predicates, options, witness)? {
         return Err(never_true(&ast, text, options));
     }

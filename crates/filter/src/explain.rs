@@ -19,10 +19,7 @@
 
 mod listing;
 pub(crate) mod meaning;
-mod stages;
 mod tree;
-
-pub use stages::Stage;
 
 use crate::ast::{Arith, Ast, Expr, IdKind, Kind, Primitive, Protocol};
 use crate::compile::compile;
@@ -57,10 +54,11 @@ pub fn explain(text: &str, options: &Options) -> Result<String, Error> {
     out += "It is read as:\n";
     out += &tree::render(&ast, text);
     match compile(text, options) {
-        Ok(program) => {
+        Ok(filter) => {
+            let program = filter.program();
             out += "\nIts program:\n";
-            out += &listing::render(&program, &predicates);
-            out += &measures(&program);
+            out += &listing::render(program, &predicates);
+            out += &measures(program);
         }
         Err(error) if is_never_true(&error) => out += &never(&error, text),
         Err(error) => return Err(error),
@@ -70,6 +68,14 @@ pub fn explain(text: &str, options: &Options) -> Result<String, Error> {
         out += &wrapped(&format!("Note: {note}"));
     }
     Ok(out)
+}
+
+/// The filter `text` as it is read, with the qualifiers that it leaves out. Lines end in line feeds.
+///
+/// # Errors
+/// If the text is no filter.
+pub fn tree(text: &str) -> Result<String, Error> {
+    Ok(tree::render(&parse(text)?, text))
 }
 
 /// Lines of [`NOTE_WIDTH`] at most, those after the first indented.

@@ -18,26 +18,16 @@ pub use value::folded;
 
 use crate::ast::Joint;
 use crate::predicate::{Base, Field, Place, Predicate, Predicates, Relation, Test};
-use tapline_bpf::cfg::{BlockId, Cfg, Lookups, Operand, Statement, Terminator};
+use tapline_bpf::cfg::{BlockId, Cfg, Operand, Statement, Terminator};
 
 /// Makes the graph that returns `snap_len` for the packets that the predicates accept and 0 for others.
 pub fn generate(predicates: &Predicates, snap_len: u32) -> Cfg {
-    generated(predicates, snap_len, None).cfg
-}
-
-/// The same, with one branch for each lookup. Such a graph is no filter without its lookups.
-pub(crate) fn generate_with_lookups(predicates: &Predicates, snap_len: u32) -> (Cfg, Lookups) {
-    let generator = generated(predicates, snap_len, Some(Lookups::default()));
-    (generator.cfg, generator.lookups.unwrap_or_default())
-}
-
-fn generated(predicates: &Predicates, snap_len: u32, lookups: Option<Lookups>) -> Generator {
     let mut cfg = Cfg::constant(0);
     let reject = cfg.entry;
     let accept = cfg.push(Vec::new(), Terminator::Return(snap_len));
-    let mut generator = Generator { cfg, first_free_cell: predicates.cells, lookups };
+    let mut generator = Generator { cfg, first_free_cell: predicates.cells };
     generator.cfg.entry = generator.predicate(&predicates.root, Exits { yes: accept, no: reject });
-    generator
+    generator.cfg
 }
 
 /// Where to go on.
@@ -50,8 +40,6 @@ struct Exits {
 struct Generator {
     cfg: Cfg,
     first_free_cell: u8,
-    /// `None`: each lookup becomes a chain of branches.
-    lookups: Option<Lookups>,
 }
 
 impl Generator {
@@ -108,15 +96,7 @@ impl Generator {
 
     fn any_of(&mut self, test: &Test, values: &[u32], exits: Exits) -> BlockId {
         let one = |value: u32| Test { value, ..*test };
-        if self.lookups.is_none() {
-            return values
-                .iter()
-                .rev()
-                .fold(exits.no, |no, &value| self.test(&one(value), Exits { no, ..exits }));
-        }
-        let id = self.test(&one(values[0]), exits);
-        self.lookups.iter_mut().for_each(|lookups| lookups.add(id, values));
-        id
+        values.iter().rev().fold(exits.no, |no, &value| self.test(&one(value), Exits { no, ..exits }))
     }
 
     fn relation(&mut self, relation: &Relation, exits: Exits) -> BlockId {

@@ -54,9 +54,9 @@ pub mod predicate;
 mod resolve;
 mod witness;
 
-pub use compile::{compile, compile_ir, values};
+pub use compile::compile;
 pub use contradiction::is_never_true;
-pub use explain::{Stage, explain};
+pub use explain::{explain, tree};
 pub use generate::{folded, generate};
 pub use names::{FixedNames, Ports, Resolver, SystemNames};
 pub use options::{Handle, Options};

@@ -10,7 +10,6 @@
 //! never true. Few filters are never true, so this quick answer spares most of them that proof.
 
 use tapline_bpf::ancillary;
-use tapline_bpf::cfg::Lookups;
 use tapline_bpf::cfg::{Alu, BlockId, Cfg, Operand, Statement, Terminator, Test, Width};
 
 /// The packet's bytes. Filters that look further in get no witness.
@@ -30,12 +29,12 @@ const KEPT: [u32; 6] = [
 const WIRE_LEN_AT: usize = LEN + 4 * KEPT.len();
 
 /// Whether a packet was found that the graph accepts. `false` says nothing.
-pub(crate) fn accepts_some(cfg: &Cfg, lookups: &Lookups) -> bool {
+pub(crate) fn accepts_some(cfg: &Cfg) -> bool {
     let mut walk = Walk::new(Some(distances(cfg)));
-    walk.run(cfg, lookups);
+    walk.run(cfg);
     walk.steering = None;
     walk.restart();
-    walk.run(cfg, lookups)
+    walk.run(cfg)
 }
 
 /// For each block how many blocks lie between it and an accepting return. Graphs come with each block behind those that it leads
@@ -100,7 +99,7 @@ impl Walk {
     }
 
     /// Whether the packet is accepted.
-    fn run(&mut self, cfg: &Cfg, lookups: &Lookups) -> bool {
+    fn run(&mut self, cfg: &Cfg) -> bool {
         let mut id = cfg.entry;
         loop {
             let block = &cfg[id];
@@ -113,10 +112,9 @@ impl Walk {
                 Terminator::Goto(next) => next,
                 Terminator::Branch { test, operand, on_true, on_false } => {
                     self.steer(test, operand, on_true, on_false);
-                    let holds = match (lookups.of(id), operand) {
-                        (Some(values), _) => values.contains(&self.a),
-                        (None, Operand::K(k)) => holds(test, self.a, k),
-                        (None, Operand::X) => holds(test, self.a, self.x),
+                    let holds = match operand {
+                        Operand::K(k) => holds(test, self.a, k),
+                        Operand::X => holds(test, self.a, self.x),
                     };
                     if holds { on_true } else { on_false }
                 }
@@ -289,7 +287,7 @@ mod tests {
 
     fn is_shown(text: &str) -> bool {
         let predicates = lower(&parse(text).expect("a filter"), &Options::default()).expect("a filter");
-        accepts_some(&generate(&predicates, 262_144), &tapline_bpf::cfg::Lookups::default())
+        accepts_some(&generate(&predicates, 262_144))
     }
 
     #[test]

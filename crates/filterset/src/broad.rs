@@ -5,7 +5,7 @@
 
 use tapline_packet::{Meta, Packet};
 
-use tapline_bpf::Program;
+use tapline_ir::CompiledFilter;
 
 const LEN: usize = 90;
 
@@ -14,7 +14,7 @@ const COMMON: [(u16, u8); 7] =
     [(0x0800, 6), (0x0800, 17), (0x0800, 1), (0x86dd, 6), (0x86dd, 17), (0x86dd, 58), (0x0806, 0)];
 
 /// Whether the program accepts a common frame on Ethernet. Of other link types it is not known: the answer costs time, and changes no verdict.
-pub(super) fn is_broad(program: &Program) -> bool {
+pub(super) fn is_broad(program: &CompiledFilter) -> bool {
     let meta = Meta { wire_len: LEN as u32, ..Meta::default() };
     COMMON.iter().any(|(ether_type, protocol)| {
         let data = frame(*ether_type, *protocol);

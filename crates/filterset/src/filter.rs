@@ -22,10 +22,10 @@ use super::disjunct::{Conjunction, Literal, common, disjuncts, literal};
 use super::field::Part;
 use super::layout::{Layout, WORDS_MAX};
 use super::needs::Needs;
-use tapline_bpf::Program;
 use tapline_bpf::cfg::Test as Compare;
 use tapline_filter::Options;
 use tapline_filter::predicate::{Predicate, Test};
+use tapline_ir::CompiledFilter;
 use tapline_syntax::Error;
 
 /// Entries that one alternative may become.
@@ -40,20 +40,20 @@ const BITMAP_MIN: usize = 8;
 /// Bits of the largest bitmap: all ports.
 const BITMAP_BITS_MAX: u32 = 1 << 16;
 
-/// A program that decides over a packet by itself: [`Program`] in the interpreter, or native code made from one.
+/// A filter that decides over a packet by itself: [`CompiledFilter`] in the interpreter, or native code made from it.
 pub trait Accept: Send + Sync {
     /// Whether it accepts the packet; the verdict must be the program's.
     fn accepts(&self, packet: Packet<'_>) -> bool;
 }
 
-impl Accept for Program {
+impl Accept for CompiledFilter {
     fn accepts(&self, packet: Packet<'_>) -> bool {
         self.run(packet) != 0
     }
 }
 
-/// Makes a program ready to run.
-pub type Backend<'a> = &'a dyn Fn(Program) -> Arc<dyn Accept>;
+/// Makes a compiled filter ready to run.
+pub type Backend<'a> = &'a dyn Fn(CompiledFilter) -> Arc<dyn Accept>;
 
 /// A filter made ready for a [`FilterSet`](super::FilterSet). Cheap to share: put it in an [`Arc`].
 pub struct Filter {

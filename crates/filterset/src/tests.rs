@@ -7,8 +7,8 @@ use tapline_testkit::frames::{Ethernet, Host, IpPair, Udp};
 use tapline_testkit::lent::Lent;
 
 use super::*;
-use tapline_bpf::Program;
 use tapline_filter::{Options, compile};
+use tapline_ir::CompiledFilter;
 
 fn classify(set: &mut FilterSet, batch: &Batch<'_>) -> Vec<Vec<u32>> {
     let (mut selection, mut matches) = (Selection::none(), Matches::new());
@@ -25,11 +25,11 @@ fn filter(text: &str) -> Filter {
     Filter::compile(text, &Options::default()).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-fn program(text: &str) -> Program {
+fn program(text: &str) -> CompiledFilter {
     compile(text, &Options::default()).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-fn accepts(program: &Program, packet: Packet<'_>) -> bool {
+fn accepts(program: &CompiledFilter, packet: Packet<'_>) -> bool {
     program.run(packet) != 0
 }
 
@@ -66,7 +66,7 @@ const TEXTS: &[&str] = &[
 fn each_filter_answers_as_its_program_does_alone_on_whole_and_cut_packets() {
     let mut set = FilterSet::new(Mode::All);
     let ids: Vec<FilterId> = TEXTS.iter().map(|text| set.insert(filter(text), 0)).collect();
-    let programs: Vec<Program> = TEXTS.iter().map(|text| program(text)).collect();
+    let programs: Vec<CompiledFilter> = TEXTS.iter().map(|text| program(text)).collect();
     for frame in frames() {
         let cut: Vec<Vec<u8>> = (0..=frame.len().min(120)).map(|len| frame[..len].to_vec()).collect();
         for part in cut.chunks(100) {
@@ -115,8 +115,8 @@ fn what_the_plan_holds_is_what_the_filters_say_after_each_change() {
     };
     let frames = Lent::new(&(0..100).map(frame).collect::<Vec<_>>());
     let mut set = FilterSet::new(Mode::All);
-    let mut there: Vec<(FilterId, Program)> = Vec::new();
-    let check = |set: &mut FilterSet, there: &[(FilterId, Program)]| {
+    let mut there: Vec<(FilterId, CompiledFilter)> = Vec::new();
+    let check = |set: &mut FilterSet, there: &[(FilterId, CompiledFilter)]| {
         for (packet, found) in classify(set, &frames.batch()).into_iter().enumerate() {
             let accepting = there.iter().filter(|(_, own)| accepts(own, frames.batch().packet(packet)));
             let mut expected: Vec<u32> = accepting.map(|(id, _)| id.index()).collect();

@@ -27,6 +27,7 @@
 #![forbid(unsafe_code)]
 
 mod build;
+mod compiled;
 mod dominators;
 mod interpret;
 pub mod optimise;
@@ -39,9 +40,10 @@ mod text;
 mod verify;
 
 pub use build::Builder;
+pub use compiled::CompiledFilter;
 pub use dominators::Dominators;
 pub use interpret::Machine;
-pub use raise::{raise, raise_program, raise_with_lookups};
+pub use raise::{raise, raise_program};
 pub use reaching::Reaching;
 pub use ssa::Variables;
 pub use state::{Function, Memory};

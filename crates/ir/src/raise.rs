@@ -10,10 +10,8 @@
 //! interpreter, [`tapline_bpf`].
 
 use super::{
-    Binary, BlockId, Builder, Case, Field, Ir, Op, Place, Target, Terminator, Test, Type, Value, Variables,
-    Width,
+    Binary, BlockId, Builder, Field, Ir, Op, Place, Target, Terminator, Test, Type, Value, Variables, Width,
 };
-use tapline_bpf::cfg::Lookups;
 use tapline_bpf::cfg::{self, Alu, Cfg, Operand, Statement};
 use tapline_bpf::{Program, ancillary};
 
@@ -24,11 +22,6 @@ pub fn raise_program(program: &Program) -> Ir {
 
 /// A block graph as a graph of values.
 pub fn raise(cfg: &Cfg) -> Ir {
-    raise_with_lookups(cfg, &Lookups::default())
-}
-
-/// The same for a graph some of whose branches stand for lookups: these become switches.
-pub fn raise_with_lookups(cfg: &Cfg, lookups: &Lookups) -> Ir {
     let mut builder = Builder::new();
     let order = cfg.order();
     let blocks: Vec<BlockId> = cfg.blocks.iter().map(|_| builder.block()).collect();
@@ -43,7 +36,7 @@ pub fn raise_with_lookups(cfg: &Cfg, lookups: &Lookups) -> Ir {
     for &id in &order {
         let wanted = live[id.0 as usize];
         raise.variables.enter(&mut raise.builder, raise.blocks[id.0 as usize], |n| wanted & 1 << n != 0);
-        raise.block(&cfg[id], lookups.of(id));
+        raise.block(&cfg[id]);
         raise.variables.leave(&raise.builder);
     }
     raise.builder.build(start)
@@ -64,7 +57,7 @@ struct Raise {
 }
 
 impl Raise {
-    fn block(&mut self, block: &cfg::Block, lookup: Option<&[u32]>) {
+    fn block(&mut self, block: &cfg::Block) {
         for &statement in &block.statements {
             self.statement(statement);
         }
@@ -81,9 +74,6 @@ impl Raise {
             cfg::Terminator::Branch { test, operand, on_true, on_false } => {
                 let (left, right) = (self.variables.get(A), self.operand(operand));
                 let (yes, no) = (self.blocks[on_true.0 as usize], self.blocks[on_false.0 as usize]);
-                if let Some(numbers) = lookup {
-                    return self.builder.finish(switch(left, numbers, yes, no));
-                }
                 self.builder.branch(question(test), left, right, yes, no);
             }
         }
@@ -197,14 +187,6 @@ impl Raise {
         self.variables.enter(builder, done, |_| true);
         result
     }
-}
-
-/// To `yes` for each of the numbers, which ascend.
-fn switch(value: Value, numbers: &[u32], yes: BlockId, no: BlockId) -> Terminator {
-    let keys: Vec<u64> = numbers.iter().map(|&number| number.into()).collect();
-    let search = crate::optimise::choose(&keys, true);
-    let cases = keys.into_iter().map(|key| Case { key, to: Target::to(yes) }).collect();
-    Terminator::Switch { value, cases, default: Target::to(no), search }
 }
 
 fn width(width: cfg::Width) -> Width {

@@ -10,7 +10,7 @@
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-use tapline_filter::{Handle, Options, compile_ir};
+use tapline_filter::{Handle, Options, compile};
 use tapline_jit::Native;
 use tapline_packet::LinkType;
 use tapline_testkit::random::Random;
@@ -53,10 +53,10 @@ fn main() {
 
 /// Text to values, values to native code, both; `None` if the text is no filter.
 fn measure(text: &str, options: &Options) -> Option<[Duration; 3]> {
-    let ir = compile_ir(text, options).ok()?;
-    Native::compile(&ir).ok()?;
-    let values = least(|| drop(black_box(compile_ir(text, options))));
-    let native = least(|| drop(black_box(Native::compile(&ir))));
+    let filter = compile(text, options).ok()?;
+    Native::of(&filter).ok()?;
+    let values = least(|| drop(black_box(compile(text, options).map(|filter| filter.values().cells))));
+    let native = least(|| drop(black_box(Native::of(&filter))));
     Some([values, native, values + native])
 }
 

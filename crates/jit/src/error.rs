@@ -11,6 +11,9 @@ pub enum Error {
     /// The graph is not proved safe; code from it could read what is not the packet's. A fault of ours.
     #[error("the graph is not safe to run: {0}")]
     Unsafe(#[from] Fault),
+    /// This build has no code generator.
+    #[error("this program was built without native code (the feature jit); the interpreter runs the filter")]
+    NotBuilt,
     /// There is no code generator for this processor; x86-64 and aarch64 have one.
     #[error("no native code for this processor: {reason}; the interpreter runs the filter")]
     Processor {

@@ -26,13 +26,12 @@ type SelectBatch = unsafe extern "C" fn(*const BatchContext) -> usize;
 /// for a single packet is generated when it is called for the first time.
 ///
 /// ```
-/// use tapline_ir::{Memory, raise_program};
+/// use tapline_ir::Memory;
 /// use tapline_filter::{Options, compile};
 /// use tapline_jit::Native;
 /// use tapline_packet::{Meta, Packet};
 ///
-/// let program = compile("ip", &Options::default())?;
-/// let native = Native::compile(&raise_program(&program))?;
+/// let native = Native::of(&compile("ip", &Options::default())?)?;
 /// let mut frame = [0; 60];
 /// frame[12] = 8; // EtherType 0x0800
 /// let meta = Meta { wire_len: 60, ..Meta::default() };
@@ -107,8 +106,7 @@ impl Native {
 
     #[cold]
     fn one(&self) -> One {
-        let source = Source { ir: &self.ir, plans: &self.plans, callees: &self.callees };
-        match placed(&source, Entry::Run) {
+        match placed(&self.source(), Entry::Run) {
             Ok(code) => One::Code(code),
             Err(_) => One::Interpreted(Box::new(Mutex::new(Machine::new(self.ir.clone())))),
         }
@@ -161,27 +159,54 @@ impl Native {
         self.select.as_slice()
     }
 
-    /// The machine code of a graph as text: the function for one packet, then that for batches.
+    /// The machine code for one packet, where it lies, generated now if it was not called yet; `None` where the system refuses memory
+    /// for it.
+    pub fn code_for_one(&self) -> Option<&[u8]> {
+        match self.run.get_or_init(|| self.one()) {
+            One::Code(code) => Some(code.as_slice()),
+            One::Interpreted(_) => None,
+        }
+    }
+
+    /// The machine code as text: the function for one packet, then that for batches. Each is its instructions, then the bytes that
+    /// calls execute, read from where they lie.
     ///
     /// # Errors
-    /// As [`compile`](Self::compile), though nothing is made executable.
-    pub fn assembly(ir: &Ir) -> Result<String, Error> {
-        ir.verify()?;
-        let target = target()?.as_ref();
-        let plans = lower::plans(ir);
-        let callees: Box<[Callee]> = ir.functions.iter().map(Callee::new).collect();
-        let source = Source { ir, plans: &plans, callees: &callees };
+    /// [`Error::Generator`] if generating the instructions once more gives other bytes than those that lie there.
+    pub fn assembly(&self) -> Result<String, Error> {
+        let run = self.code_for_one();
         let mut text = String::new();
-        for (name, entry) in [("run", Entry::Run), ("select", Entry::Select)] {
-            let code = lower::generate(&source, entry, target, true)?;
-            text += &format!("{name}: {} bytes\n{}\n", code.bytes.len(), code.listing.trim_end());
+        for (name, entry, placed) in [("run", Entry::Run, run), ("select", Entry::Select, Some(self.code()))]
+        {
+            let Some(placed) = placed else {
+                text += &format!("{name}: interpreted, for want of executable memory\n");
+                continue;
+            };
+            let code = lower::generate(&self.source(), entry, target()?.as_ref(), true)?;
+            if code.bytes != placed {
+                return Err(Error::Generator { reason: format!("{name}: other bytes the second time") });
+            }
+            text += &format!("{name}: {} bytes\n{}\n{}", placed.len(), code.listing.trim_end(), rows(placed));
         }
         Ok(text)
+    }
+
+    fn source(&self) -> Source<'_> {
+        Source { ir: &self.ir, plans: &self.plans, callees: &self.callees }
     }
 
     fn check(&self, memory: &Memory) {
         assert!(memory.len() == self.own.len(), "{} cells, of {}", memory.len(), self.own.len());
     }
+}
+
+/// Bytes of an instruction stream, 24 a row.
+const ROW: usize = 24;
+
+/// Bytes in hexadecimal, for disassemblers.
+fn rows(bytes: &[u8]) -> String {
+    let row = |row: &[u8]| row.iter().map(|byte| format!(" {byte:02x}")).collect::<String>();
+    bytes.chunks(ROW).map(|bytes| format!("bytes:{}\n", row(bytes))).collect()
 }
 
 /// The machine code of an entry, in memory.

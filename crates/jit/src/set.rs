@@ -10,10 +10,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use tapline_bpf::Program;
 use tapline_filterset::Accept;
-use tapline_ir::optimise::optimise;
-use tapline_ir::raise_program;
+use tapline_ir::CompiledFilter;
 use tapline_packet::Packet;
 
 use crate::Native;
@@ -30,7 +28,7 @@ pub const RESIDUALS_MAX: usize = 16_384;
 ///
 /// let residuals = Residuals::new(RESIDUALS_MAX);
 /// let mut set = FilterSet::new(Mode::All);
-/// let ready = |program| residuals.ready(program);
+/// let ready = |filter| residuals.ready(filter);
 /// set.insert(Filter::compile_with("ip[8] + ip[9] = 70", &Options::default(), &ready)?, 0);
 /// assert_eq!((residuals.native(), residuals.interpreted()), (1, 0));
 /// # Ok::<(), tapline_filter::Error>(())
@@ -73,20 +71,18 @@ impl Residuals {
         &RESIDUALS
     }
 
-    /// The program ready to run: native code, or the interpreter beyond the limit and where there is no native code.
-    pub fn ready(&self, program: Program) -> Arc<dyn Accept> {
+    /// The filter ready to run: native code, or the interpreter beyond the limit and where there is no native code.
+    pub fn ready(&self, filter: CompiledFilter) -> Arc<dyn Accept> {
         let take = |made: usize| (made < self.max).then_some(made + 1);
         let may = self.native.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
         if may {
-            let mut ir = raise_program(&program);
-            optimise(&mut ir);
-            match Native::compile(&ir) {
+            match Native::of(&filter) {
                 Ok(native) => return Arc::new(Placed { native, places: Arc::clone(&self.native) }),
                 Err(_) => self.native.fetch_sub(1, Ordering::Relaxed),
             };
         }
         self.interpreted.fetch_add(1, Ordering::Relaxed);
-        Arc::new(program)
+        Arc::new(filter)
     }
 
     /// How many programs are native code now.
@@ -97,12 +93,5 @@ impl Residuals {
     /// How many never became it.
     pub fn interpreted(&self) -> usize {
         self.interpreted.load(Ordering::Relaxed)
-    }
-}
-
-/// With cells of its own, as [`Select`](tapline_bpf::Select).
-impl Accept for Native {
-    fn accepts(&self, packet: Packet<'_>) -> bool {
-        tapline_bpf::Select::accepts(self, packet)
     }
 }

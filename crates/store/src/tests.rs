@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tapline_bpf::Program;
 use tapline_file::SectionReader;
 use tapline_filter::{Options, compile};
+use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, Headers, Interface, LinkType, Meta, Packet, Record, Selection, Timestamp};
 use tapline_testkit::libpcap::Libpcap;
 use tapline_testkit::random::Random;
@@ -648,7 +648,7 @@ fn a_filter_finds_no_packet_beside_its_keys() {
 
 /// Whether the packet is accepted; if so its keys answer the question.
 fn satisfies(
-    program: &Program,
+    program: &CompiledFilter,
     question: &Question,
     link_type: LinkType,
     data: &[u8],

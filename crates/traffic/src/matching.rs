@@ -14,8 +14,8 @@ mod wishes;
 
 use std::collections::HashSet;
 
-use tapline_bpf::Program;
 use tapline_filter::{Options, compile};
+use tapline_ir::CompiledFilter;
 use tapline_packet::headers::IpVersion;
 use tapline_packet::{LinkType, Meta, Packet as Lent};
 
@@ -36,7 +36,7 @@ const TRIES_MIN: u64 = 100_000;
 
 /// Judges packets.
 pub(crate) struct Judge {
-    program: Program,
+    program: CompiledFilter,
     pub(crate) text: String,
 }
 

@@ -18,8 +18,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use clap::Args;
-use tapline_bpf::Program;
 use tapline_filterset::{FilterSet, Matches};
+use tapline_ir::CompiledFilter;
 use tapline_packet::{BATCH_MAX, Batch, Selection};
 use tapline_sys::usage::thread_time;
 use tapline_testkit::lent::Lent;
@@ -131,11 +131,11 @@ fn classify(
 
 /// Every packet matches the filters whose programs accept it, and no others.
 fn ensure_equal(workload: &mut Workload) -> anyhow::Result<()> {
-    let programs: &[(u32, Program)] = &workload.programs;
+    let programs: &[(u32, CompiledFilter)] = &workload.programs;
     let (mut matches, mut wrong, mut total) = (Matches::new(), 0, 0);
     classify(&mut workload.set, &workload.pool, &mut matches, |batch, matches| {
         for packet in 0..batch.len() {
-            let accepts = |(_, program): &&(u32, Program)| program.run(batch.packet(packet)) != 0;
+            let accepts = |(_, program): &&(u32, CompiledFilter)| program.run(batch.packet(packet)) != 0;
             let mut alone: Vec<u32> = programs.iter().filter(accepts).map(|(index, _)| *index).collect();
             alone.sort_unstable();
             wrong += usize::from(alone != matches.of(packet));

@@ -4,9 +4,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use anyhow::anyhow;
-use tapline_bpf::Program;
 use tapline_filter::{Options, compile};
 use tapline_filterset::{Backend, Filter, FilterSet, FiveTuple, FiveTuples, Mode};
+use tapline_ir::CompiledFilter;
 use tapline_testkit::frames::{Ethernet, Host, IpPair, Tcp, Udp, flags};
 use tapline_testkit::lent::Lent;
 use tapline_testkit::random::Random;
@@ -20,7 +20,7 @@ pub(super) struct Workload {
     pub(super) count: usize,
     pub(super) set: FilterSet,
     /// By the filter's index in the set.
-    pub(super) programs: Vec<(u32, Program)>,
+    pub(super) programs: Vec<(u32, CompiledFilter)>,
     pub(super) pool: Lent,
     /// Matches of all packets, once they are known.
     pub(super) matches: usize,
@@ -67,15 +67,11 @@ impl Workload {
         let empty = |kind| Workload::empty(format!("{count} programs, {kind}"), count);
         let interpreted =
             empty("interpreted").filled(packets, computed_text, &|program| Arc::new(program))?;
-        let mut all = vec![interpreted];
-        #[cfg(feature = "jit")]
-        {
-            let residuals = tapline_jit::Residuals::new(tapline_jit::RESIDUALS_MAX);
-            let backend: Backend<'_> = &|program| residuals.ready(program);
-            all.push(empty("native").filled(packets, computed_text, backend)?);
-            anyhow::ensure!(residuals.interpreted() == 0, "some programs did not become native code");
-        }
-        Ok(all)
+        let residuals = tapline_jit::Residuals::new(tapline_jit::RESIDUALS_MAX);
+        let backend: Backend<'_> = &|filter| residuals.ready(filter);
+        let native = empty("native").filled(packets, computed_text, backend)?;
+        anyhow::ensure!(residuals.interpreted() == 0, "some programs did not become native code");
+        Ok(vec![interpreted, native])
     }
 
     /// With as many filters as were announced, and the traffic of a small network.
@@ -129,7 +125,7 @@ impl Workload {
     }
 }
 
-fn program(text: &str) -> anyhow::Result<Program> {
+fn program(text: &str) -> anyhow::Result<CompiledFilter> {
     compile(text, &Options::default()).map_err(|error| anyhow!(error.render(text)))
 }
 

@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tapline_bpf::{self as bpf, Insn};
 use tapline_ebpf::{self as ebpf, Hook};
-use tapline_ir::{self as ir, optimise};
+use tapline_ir::CompiledFilter;
 use tapline_sys::bpf::{Map, MapKind, Program, ProgramKind};
 use tapline_sys::{FilterInsn, PacketSocket, SyscallError};
 
@@ -61,9 +61,8 @@ pub(super) struct Extended {
 impl Extended {
     fn load(classic: &[FilterInsn]) -> Result<Extended, String> {
         let insns = classic.iter().map(|&FilterInsn { code, jt, jf, k }| Insn { code, jt, jf, k }).collect();
-        let classic = bpf::Program::new(insns).map_err(text)?;
-        let mut graph = ir::raise_program(&classic);
-        optimise::optimise_for_sockets(&mut graph);
+        let filter = CompiledFilter::from(bpf::Program::new(insns).map_err(text)?);
+        let graph = filter.values_for_sockets();
         graph.verify().map_err(text)?;
         let emitted = ebpf::emit(&graph, Hook::SocketFilter).map_err(text)?;
         let program = load(&emitted)?;

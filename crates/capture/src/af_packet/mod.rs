@@ -44,7 +44,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use tapline_bpf::Program;
+use tapline_ir::CompiledFilter;
 use tapline_packet::{BATCH_MAX, Batch, Interface, InterfaceId, Record, Timestamp};
 use tapline_sys::{LinkChange, Poller, RingGeometry, RouteSocket, SyscallError, Wakeup};
 
@@ -83,7 +83,7 @@ const HAND_OVER_NS: i64 = 20_000_000;
 const GRACE: Duration = Duration::from_millis(50);
 
 /// Compiles the filter for an interface; `None` accepts every packet.
-pub type CompileFilter = Arc<dyn Fn(&Interface) -> Result<Option<Program>, Error> + Send + Sync>;
+pub type CompileFilter = Arc<dyn Fn(&Interface) -> Result<Option<CompiledFilter>, Error> + Send + Sync>;
 
 /// Which packets, seen from this host.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -632,7 +632,7 @@ impl Source for AfPacket {
         self.books.get(interface.0 as usize).is_some_and(|book| book.is_filtered)
     }
 
-    fn restrict(&self, program: Option<&Program>) -> Result<bool, Error> {
+    fn restrict(&self, program: Option<&CompiledFilter>) -> Result<bool, Error> {
         self.opener.restrict(program);
         if self.phase == Phase::Running {
             for tap in &self.taps {

@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tapline_bpf::Program;
+use tapline_ir::CompiledFilter;
 use tapline_packet::{Interface, InterfaceId};
 use tapline_sys::{
     BlockRing, FilterInsn, Link, LinkControl, NetNs, PacketSocket, RingGeometry, RouteSocket, SyscallError,
@@ -47,7 +47,7 @@ pub(super) struct Shared {
 #[derive(Debug)]
 enum Restriction {
     Never,
-    To(Program),
+    To(CompiledFilter),
     /// Nothing again.
     NoLonger,
 }
@@ -196,7 +196,7 @@ impl Opener {
     }
 
     /// What is to be captured on an interface; `None` for all.
-    fn wanted(&self, interface: &Interface) -> Result<Option<Program>, Error> {
+    fn wanted(&self, interface: &Interface) -> Result<Option<CompiledFilter>, Error> {
         match &*self.restriction.borrow() {
             Restriction::To(program) => Ok(Some(program.clone())),
             _ => self.settings.filter.as_ref().map_or(Ok(None), |compile| compile(interface)),
@@ -209,7 +209,7 @@ impl Opener {
     }
 
     /// From now on this program decides, or the capture filter again.
-    pub(super) fn restrict(&self, program: Option<&Program>) {
+    pub(super) fn restrict(&self, program: Option<&CompiledFilter>) {
         let restriction = program.cloned().map_or(Restriction::NoLonger, Restriction::To);
         self.restriction.replace(restriction);
     }
@@ -223,7 +223,12 @@ impl Opener {
         attach(&tap.socket, programs, &self.shared.loaded, &mut Vec::new(), &tap.name).map(drop).map_err(fail)
     }
 
-    fn programs(&self, is_loopback: bool, socket: &PacketSocket, program: Option<&Program>) -> Programs {
+    fn programs(
+        &self,
+        is_loopback: bool,
+        socket: &PacketSocket,
+        program: Option<&CompiledFilter>,
+    ) -> Programs {
         // What a loopback interface sends comes back as received: one of the two copies is enough (as libpcap has it).
         let direction = match self.settings.direction {
             CaptureDirection::Both if is_loopback => CaptureDirection::In,
@@ -232,7 +237,7 @@ impl Opener {
         let drops_sent = direction == CaptureDirection::In && socket.set_ignore_outgoing(true).is_ok();
         let build = |insns| kernel_filter::program(insns, direction, drops_sent, self.settings.snap_len());
         Programs {
-            wanted: build(program.map(Program::insns)),
+            wanted: build(program.map(CompiledFilter::insns)),
             fallback: build(None),
             has_filter: program.is_some(),
         }

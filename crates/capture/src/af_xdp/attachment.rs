@@ -11,10 +11,8 @@
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd};
 
-use tapline_bpf as bpf;
 use tapline_ebpf::{self as ebpf, Front, Notes};
-use tapline_ir::optimise::optimise;
-use tapline_ir::{Field, Ir, Op, raise_program};
+use tapline_ir::{CompiledFilter, Field, Ir, Op};
 use tapline_sys::bpf::{Insn, LoadError, Map, MapKind, Program, ProgramKind, SharedArray, XdpLink, XdpMode};
 use tapline_sys::{PacketSocket, SyscallError};
 
@@ -70,7 +68,7 @@ impl Loaded {
     /// # Errors
     /// That there are no rights for programs, or the kernel refuses even one without a filter.
     pub(super) fn new(
-        filter: Option<&bpf::Program>,
+        filter: Option<&CompiledFilter>,
         queues: u16,
         several: bool,
         notes: Option<(u32, Notes)>,
@@ -88,7 +86,7 @@ impl Loaded {
         let noting = match notes {
             None => None,
             Some((if_index, notes)) => {
-                let program = ebpf::front(graph.as_ref(), Front { notes: Some(notes), ..front })?;
+                let program = ebpf::front(graph, Front { notes: Some(notes), ..front })?;
                 Some(load(&program, Some(if_index)).map(|program| (program, notes.cookie)))
             }
         };
@@ -157,17 +155,16 @@ pub(super) fn describe(id: u32) -> String {
 }
 
 /// The filter's graph, and its program, loaded; or why there is none, in words.
-fn filtering(filter: &bpf::Program, front: Front, several: bool) -> Result<(Ir, Program), String> {
-    let mut graph = raise_program(filter);
-    optimise(&mut graph);
+fn filtering(filter: &CompiledFilter, front: Front, several: bool) -> Result<(&Ir, Program), String> {
+    let graph = filter.values();
     graph.verify().map_err(text)?;
-    if several && asks_for_length(&graph) {
+    if several && asks_for_length(graph) {
         return Err(
             "it asks for the packet's length, and a packet of several buffers does not tell it there"
                 .to_owned(),
         );
     }
-    let program = ebpf::front(Some(&graph), front).map_err(text)?;
+    let program = ebpf::front(Some(graph), front).map_err(text)?;
     let program = load(&program, None).map_err(text)?;
     Ok((graph, program))
 }

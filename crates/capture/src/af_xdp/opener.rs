@@ -114,7 +114,7 @@ impl<'a> Opener<'a> {
         link: &Link,
         id: InterfaceId,
         interface: Interface,
-        filter: Option<&tapline_bpf::Program>,
+        filter: Option<&tapline_ir::CompiledFilter>,
         queues: u64,
     ) -> Result<Opened, AfXdpError> {
         self.refuse_occupied(link)?;

@@ -13,7 +13,7 @@
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 
-use tapline_bpf::Program;
+use tapline_ir::CompiledFilter;
 use tapline_packet::{LinkType, Meta, Packet};
 use tapline_sys::{Link, RouteSocket, SyscallError};
 
@@ -50,7 +50,7 @@ impl Session {
 
     /// Whether a filter for Ethernet takes some of what the other end may send: short and long segments, with and without PSH, with a tag or none.
     /// Link addresses and payload are not known here.
-    fn is_taken_by(&self, program: &Program) -> bool {
+    fn is_taken_by(&self, program: &CompiledFilter) -> bool {
         const ACK: u8 = 0x10;
         const PSH: u8 = 0x08;
         let shapes = [ACK, ACK | PSH].into_iter().flat_map(|flags| [0, 1000].map(|len| (flags, len)));
@@ -121,7 +121,7 @@ fn parent(process: u32) -> Option<u32> {
 
 /// What is to be taken: everything, or what a filter says.
 pub(super) struct Taking<'a> {
-    pub(super) filter: Option<&'a Program>,
+    pub(super) filter: Option<&'a CompiledFilter>,
     pub(super) link_type: LinkType,
 }
 

@@ -145,7 +145,7 @@ pub(crate) fn told(events: &[Event], interface: &str, text: &str) -> bool {
 /// Uses `program` as the filter of every interface.
 pub(crate) fn with_filter(settings: Settings, program: Vec<Insn>) -> Settings {
     let program = Program::new(program).expect("a valid program");
-    Settings { filter: Some(Arc::new(move |_| Ok(Some(program.clone())))), ..settings }
+    Settings { filter: Some(Arc::new(move |_| Ok(Some(program.clone().into())))), ..settings }
 }
 
 /// Accepts frames whose 16 or 32 bits at `offset` are `value`.

@@ -1,8 +1,8 @@
 //! The filter of a capture: its text, and its program for each interface's link type.
 
 use anyhow::{Result, bail};
-use tapline_bpf::Program;
 use tapline_capture::Error;
+use tapline_ir::CompiledFilter;
 use tapline_packet::Interface;
 
 use super::args::CaptureArgs;
@@ -33,17 +33,17 @@ impl Filtering {
     }
 
     /// The program for packets of `interface`; `None` lets everything through.
-    pub(super) fn compile(&self, interface: &Interface) -> Result<Option<Program>, Error> {
+    pub(super) fn compile(&self, interface: &Interface) -> Result<Option<CompiledFilter>, Error> {
         self.compiler.compile(&self.text, interface)
     }
 
     /// The same for packets that have not reached the kernel's stack.
-    pub(super) fn compile_in_front(&self, interface: &Interface) -> Result<Option<Program>, Error> {
+    pub(super) fn compile_in_front(&self, interface: &Interface) -> Result<Option<CompiledFilter>, Error> {
         self.compiler.compile_in_front(&self.text, interface)
     }
 
     /// The program for packets of `interface`, also for the empty filter.
-    pub(super) fn program(&self, interface: &Interface) -> Result<Program, Error> {
+    pub(super) fn program(&self, interface: &Interface) -> Result<CompiledFilter, Error> {
         self.compiler.program(&self.text, interface)
     }
 

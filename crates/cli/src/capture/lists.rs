@@ -109,6 +109,6 @@ pub(super) fn dump_link_type(args: &CaptureArgs) -> Result<Option<LinkType>> {
 /// Prints the filter's program for an interface: `-d`, `-dd`, `-ddd`.
 pub(super) fn dump(args: &CaptureArgs, filtering: &Filtering, interface: &Interface) -> Result<()> {
     let program = filtering.program(interface)?;
-    io::stdout().write_all(program.text(program_form(args.dump)).as_bytes())?;
+    io::stdout().write_all(program.program().text(program_form(args.dump)).as_bytes())?;
     Ok(())
 }

@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use tapline_bpf::{Program, Select};
+use tapline_bpf::Select;
 use tapline_capture::{SearchReport, Sieve, StoreInput, StoreReading};
 use tapline_filter::Options;
 use tapline_graph::stages::{Compile, native};
+use tapline_ir::CompiledFilter;
 use tapline_packet::Interface;
 use tapline_store::moments::Clock;
 use tapline_store::{Catalog, Question, Search, StoreName, Window};
@@ -148,7 +149,7 @@ pub(crate) fn open_filtered(
 
 /// The filter for each interface, in the fastest form that there is.
 fn sieve(compile: Compile) -> Sieve {
-    let made: Mutex<Vec<(Program, Arc<dyn Select>)>> = Mutex::default();
+    let made: Mutex<Vec<(CompiledFilter, Arc<dyn Select>)>> = Mutex::default();
     Arc::new(move |interface: &Interface| {
         let Some(program) = compile(interface)? else { return Ok(None) };
         let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tapline_bpf::Program;
 use tapline_capture::{Advance, Error, InterfaceAccount, Source};
 use tapline_filterset::Accept;
+use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, Checksum, Interface, LinkType, Meta, Packet, Record, Timestamp};
 
 /// The most packets of a batch.
@@ -23,7 +23,7 @@ pub(super) struct Wire {
     pub(super) allowed: AtomicU64,
     /// Packets that were captured or refused by the kernel's filter.
     pub(super) passed: AtomicU64,
-    kernel: Mutex<Option<Program>>,
+    kernel: Mutex<Option<CompiledFilter>>,
 }
 
 impl Wire {
@@ -108,7 +108,7 @@ impl Source for NumberedSource {
         Batch::new(&self.bytes, &self.records)
     }
 
-    fn restrict(&self, program: Option<&Program>) -> Result<bool, Error> {
+    fn restrict(&self, program: Option<&CompiledFilter>) -> Result<bool, Error> {
         *self.wire.kernel.lock().expect("no panic") = program.filter(|_| self.takes_filters).cloned();
         Ok(self.takes_filters)
     }

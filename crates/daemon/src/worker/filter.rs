@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use tapline_bpf::Program;
 use tapline_filter::Options;
 use tapline_filterset::{Accept, Filter};
-#[cfg(feature = "jit")]
+use tapline_ir::CompiledFilter;
 use tapline_packet::{Meta, Packet};
 
 /// A filter of the set.
@@ -13,17 +12,10 @@ pub(crate) fn compile(text: &str, options: &Options) -> Result<Filter, String> {
     Filter::compile_with(text, options, &ready).map_err(|error| error.render(text))
 }
 
-/// A program as native code. All of that is made here, by the thread that answers: code for one packet would else be made
+/// A filter as native code. All of that is made here, by the thread that answers: code for one packet would else be made
 /// at the first packet, by the thread that captures, which takes some 8 ms for a program of 4,096 instructions.
-#[cfg(feature = "jit")]
-pub(crate) fn ready(program: Program) -> Arc<dyn Accept> {
-    let ready = tapline_jit::Residuals::of_process().ready(program);
+pub(crate) fn ready(filter: CompiledFilter) -> Arc<dyn Accept> {
+    let ready = tapline_jit::Residuals::of_process().ready(filter);
     ready.accepts(Packet { data: &[], meta: &Meta::default() });
     ready
-}
-
-/// A program in the interpreter.
-#[cfg(not(feature = "jit"))]
-pub(crate) fn ready(program: Program) -> Arc<dyn Accept> {
-    Arc::new(program)
 }

@@ -1,7 +1,7 @@
 //! The kernel's filter: the union of what readers and the history want. The rest is not even lent.
 
-use tapline_bpf::Program;
 use tapline_capture::Source;
+use tapline_ir::CompiledFilter;
 
 use crate::union::{self, Asked};
 
@@ -17,7 +17,7 @@ enum Attached {
     /// Nothing: it lends all that the capture filter accepts.
     Nothing,
     /// To lend what this program accepts.
-    Union(Program),
+    Union(CompiledFilter),
     /// The source takes no such filter, or is to count every packet.
     Never,
 }
@@ -40,7 +40,7 @@ impl KernelFilter {
         if self.attached == Attached::Never {
             return Ok(());
         }
-        let union = union::of(wanted);
+        let union = union::of(wanted).map(CompiledFilter::from);
         if union.as_ref() == self.program() {
             return Ok(());
         }
@@ -58,7 +58,7 @@ impl KernelFilter {
         self.program().map(|program| program.insns().len())
     }
 
-    fn program(&self) -> Option<&Program> {
+    fn program(&self) -> Option<&CompiledFilter> {
         match &self.attached {
             Attached::Union(program) => Some(program),
             Attached::Nothing | Attached::Never => None,
@@ -106,7 +106,7 @@ mod tests {
             Batch::empty()
         }
 
-        fn restrict(&self, program: Option<&Program>) -> Result<bool, Error> {
+        fn restrict(&self, program: Option<&CompiledFilter>) -> Result<bool, Error> {
             self.told.lock().expect("no panic").push(program.map_or(0, |program| program.insns().len()));
             Ok(self.can)
         }

@@ -14,7 +14,7 @@ use tapline_packet::{LinkType, Meta, Packet};
 use crate::compile;
 use crate::names::{FixedNames, Ports};
 use crate::options::{Handle, Options};
-use tapline_bpf::Program;
+use tapline_ir::CompiledFilter;
 
 /// Names that tests may use.
 fn names() -> FixedNames {
@@ -43,11 +43,11 @@ fn options(link_type: LinkType) -> Options {
     Options { link_type, resolver: Arc::new(names()), netmask: Some(0xffff_ff00), ..Options::default() }
 }
 
-fn program(text: &str, options: &Options) -> Program {
+fn program(text: &str, options: &Options) -> CompiledFilter {
     compile(text, options).unwrap_or_else(|error| panic!("{}", error.render(text)))
 }
 
-fn accepts(program: &Program, data: &[u8], wire_len: usize) -> bool {
+fn accepts(program: &CompiledFilter, data: &[u8], wire_len: usize) -> bool {
     let meta = Meta { wire_len: wire_len as u32, ..Meta::default() };
     program.run(Packet { data, meta: &meta }) != 0
 }
@@ -67,8 +67,8 @@ fn verdict(link_type: LinkType, text: &str, data: &[u8]) -> bool {
     accepts(&plain, data, data.len())
 }
 
-fn check_for_kernel(text: &str, program: &Program) {
-    if let Err(refusal) = program.check_for_kernel() {
+fn check_for_kernel(text: &str, program: &CompiledFilter) {
+    if let Err(refusal) = program.program().check_for_kernel() {
         panic!("{text}: {refusal}");
     }
 }

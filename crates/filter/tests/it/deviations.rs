@@ -1,14 +1,14 @@
 //! Where we do not follow libpcap 1.10: what is right, one test for each rule of `differential/rules.rs`.
 
-use tapline_bpf::Program;
 use tapline_filter::{Handle, Options, compile};
+use tapline_ir::CompiledFilter;
 use tapline_packet::{LinkType, Meta, Packet};
 
 fn options(dlt: u16) -> Options {
     Options { handle: Handle::Dead, ..Options::new(LinkType::from_dlt(dlt)) }
 }
 
-fn program(text: &str, dlt: u16) -> Program {
+fn program(text: &str, dlt: u16) -> CompiledFilter {
     compile(text, &options(dlt)).unwrap_or_else(|error| panic!("{}", error.render(text)))
 }
 
@@ -54,7 +54,7 @@ fn no_scratch_cell_is_read_before_it_is_written() {
         ["geneve or ip", "(geneve and tcp) or udp", "not geneve and ip", "pppoes or ip", "vxlan or tcp"]
     {
         for dlt in [ETHERNET, WLAN, RADIOTAP] {
-            assert_eq!(program(text, dlt).check_for_kernel(), Ok(()), "{text} on {dlt}");
+            assert_eq!(program(text, dlt).program().check_for_kernel(), Ok(()), "{text} on {dlt}");
         }
     }
 }
@@ -171,7 +171,11 @@ fn protochain_ends_on_every_packet() {
     }
     let long = frame(0x86dd, &ipv6(0, &[0; 400]));
     assert!(matches("ip6 protochain 6 or ip6", ETHERNET, &long));
-    assert_eq!(program("protochain 6", ETHERNET).check_for_kernel(), Ok(()), "no jump goes backward");
+    assert_eq!(
+        program("protochain 6", ETHERNET).program().check_for_kernel(),
+        Ok(()),
+        "no jump goes backward"
+    );
 }
 
 /// `ip-multicast-class-e`: multicast is 224.0.0.0/4; 240.0.0.0/4 is reserved (RFC 5771, RFC 1112).

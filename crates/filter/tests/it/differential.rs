@@ -68,7 +68,7 @@ struct Tally {
 fn compile_ours(text: &str, dlt: i32, optimise: bool) -> Result<Program, String> {
     let link_type = LinkType::from_dlt(dlt as u16);
     let options = Options { netmask: Some(0), handle: Handle::Dead, optimise, ..Options::new(link_type) };
-    compile(text, &options).map_err(|error| error.message)
+    compile(text, &options).map(|filter| filter.program().clone()).map_err(|error| error.message)
 }
 
 fn run_ours(program: &Program, data: &[u8], wire_len: u32) -> u32 {

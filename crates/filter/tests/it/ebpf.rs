@@ -194,7 +194,7 @@ fn same_verdicts_as_the_interpreter() {
             continue;
         }
         let steering = Oracle::new(reference.insns().iter().map(raw).collect());
-        let judged = match Judged::try_new(&format!("{wording:?}, {handle:?}"), reference) {
+        let judged = match Judged::try_new(&format!("{wording:?}, {handle:?}"), reference.program().clone()) {
             Ok(judged) => judged,
             // Forms in forms have more ways through them than the verifier walks.
             Err(error) if has_forms => {
@@ -261,7 +261,7 @@ fn hosts(count: u32) -> String {
 
 fn compile_live(text: &str) -> bpf::Program {
     let options = Options { handle: Handle::Live, netmask: Some(0), ..Options::new(LinkType::ETHERNET) };
-    compile(text, &options).expect("a filter")
+    compile(text, &options).expect("a filter").program().clone()
 }
 
 fn frame(source: u32, destination: u32) -> Vec<u8> {
@@ -408,10 +408,8 @@ fn redirection_is_accepted_and_falls_back() {
         return;
     }
     let map = Map::create(MapKind::XdpSockets, "tapline_test", 4).expect("a map");
-    let udp = raise_program(
-        &compile("udp port 53", &Options { handle: Handle::Dead, ..Options::new(LinkType::ETHERNET) })
-            .expect("a filter"),
-    );
+    let options = Options { handle: Handle::Dead, ..Options::new(LinkType::ETHERNET) };
+    let udp = compile("udp port 53", &options).expect("a filter").raised();
     for (else_pass, expected) in [(true, XdpAction::PASS), (false, XdpAction::DROP)] {
         let matched = XdpAction::Redirect { map: map.as_fd().as_raw_fd(), else_pass };
         let program = load(&emit(&udp, Hook::Xdp { matched, unmatched: XdpAction::Pass }).expect("a filter"));
@@ -438,7 +436,7 @@ fn a_front_counts_what_it_does_and_heeds_the_stop() {
         notes: None,
     };
     let options = Options { handle: Handle::Dead, ..Options::new(LinkType::ETHERNET) };
-    let filter = |text: &str| raise_program(&compile(text, &options).expect("a filter"));
+    let filter = |text: &str| compile(text, &options).expect("a filter").raised();
     let texts = ["udp port 53", "tcp or udp", "ip[ip[0] & 0xf] = 17 or udp[4:2] > 5", ""];
     let mut passed = 0;
     for text in texts {
@@ -468,8 +466,8 @@ fn the_named_rights_suffice() {
     let text =
         "tcp port 80 and tcp[(tcp[12] & 0xf0) >> 2] = 0x47 and ip[ip[0] & 0xf] + ip[2:2] > ip[4:2] * ip[6]";
     let options = Options { handle: Handle::Dead, ..Options::new(LinkType::ETHERNET) };
-    let ir = raise_program(&compile(text, &options).expect("a filter"));
-    let lengths = raise_program(&compile("less 100", &options).expect("a filter"));
+    let ir = compile(text, &options).expect("a filter").raised();
+    let lengths = compile("less 100", &options).expect("a filter").raised();
     let try_with = |rights: &'static [Capability], ir: &Ir, hook| {
         let program = emit(ir, hook).expect("it has no state");
         let attempt = || {
@@ -480,7 +478,7 @@ fn the_named_rights_suffice() {
     };
     try_with(&[Capability::Bpf], &ir, Hook::SocketFilter).expect("for sockets");
     try_with(&[Capability::Bpf], &lengths, Hook::SocketFilter).expect("for sockets, lengths");
-    let udp = raise_program(&compile("ip proto 17", &options).expect("a filter"));
+    let udp = compile("ip proto 17", &options).expect("a filter").raised();
     try_with(&[Capability::Bpf, Capability::NetAdmin], &udp, XDP).expect("for XDP at constant places");
     let refused =
         try_with(&[Capability::Bpf, Capability::NetAdmin], &ir, XDP).expect_err("a right is missing");

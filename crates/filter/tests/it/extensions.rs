@@ -12,8 +12,8 @@
 mod oracle;
 
 use oracle::{Modes, holds};
-use tapline_bpf::Program;
 use tapline_filter::{Handle, Options, compile};
+use tapline_ir::CompiledFilter;
 use tapline_packet::{Meta, Packet, VlanTag};
 use tapline_testkit::forms::{self, Tree};
 use tapline_testkit::layers;
@@ -34,7 +34,7 @@ fn options(modes: Modes, handle: Handle, optimise: bool) -> Options {
 }
 
 /// The program of a text; `None` if it is proven never true, or needs more cells than there are.
-fn program(text: &str, options: &Options) -> Option<Program> {
+fn program(text: &str, options: &Options) -> Option<CompiledFilter> {
     match compile(text, options) {
         Ok(program) => Some(program),
         Err(error) if error.message == NEVER || error.message.starts_with("too many registers") => None,
@@ -42,7 +42,7 @@ fn program(text: &str, options: &Options) -> Option<Program> {
     }
 }
 
-fn run(program: &Program, data: &[u8], wire_len: usize, vlan: Option<VlanTag>) -> bool {
+fn run(program: &CompiledFilter, data: &[u8], wire_len: usize, vlan: Option<VlanTag>) -> bool {
     let meta = Meta { wire_len: wire_len as u32, vlan, ..Meta::default() };
     program.run(Packet { data, meta: &meta }) != 0
 }
@@ -52,9 +52,9 @@ struct Judged<'a> {
     tree: &'a Tree,
     text: String,
     modes: Modes,
-    plain: Program,
-    simplified: Option<Program>,
-    live: Option<Program>,
+    plain: CompiledFilter,
+    simplified: Option<CompiledFilter>,
+    live: Option<CompiledFilter>,
 }
 
 #[derive(Default)]
@@ -122,7 +122,7 @@ fn forms_mean_what_the_walker_says() {
         // Only scoped text means the same where a tag is in the metadata.
         let live = program(&text, &options(modes, Handle::Live, true)).filter(|_| modes.scoped);
         for program in [Some(&plain), simplified.as_ref(), live.as_ref()].into_iter().flatten() {
-            match program.check_for_kernel() {
+            match program.program().check_for_kernel() {
                 Ok(()) => {}
                 Err(refusal) => assert!(program.insns().len() > 4096, "{text}: {refusal}"),
             }

@@ -9,8 +9,8 @@
 
 use std::net::IpAddr;
 
-use tapline_bpf::Program;
 use tapline_filter::{Options, compile};
+use tapline_ir::CompiledFilter;
 use tapline_packet::headers::{IpVersion, Tunnel};
 use tapline_packet::{Headers, LinkType, Meta, Packet};
 use tapline_testkit::frames::{
@@ -128,7 +128,7 @@ fn is_tunnel_port(headers: &Headers, data: &[u8]) -> bool {
 
 struct Question {
     text: &'static str,
-    program: Program,
+    program: CompiledFilter,
     says: Says,
     yes: u32,
 }

@@ -10,8 +10,8 @@
 
 use std::sync::Arc;
 
-use tapline_bpf::Program;
 use tapline_filter::{Error, FixedNames, Handle, Options, compile};
+use tapline_ir::CompiledFilter;
 use tapline_packet::{Meta, Packet, VlanTag};
 use tapline_testkit::expressions::Expressions;
 use tapline_testkit::frames::vlan;
@@ -23,13 +23,13 @@ fn options(handle: Handle, scoped: bool) -> Options {
     Options { handle, scoped, optimise: false, netmask: Some(0), resolver, ..Options::default() }
 }
 
-fn run(program: &Program, data: &[u8], vlan: Option<VlanTag>) -> bool {
+fn run(program: &CompiledFilter, data: &[u8], vlan: Option<VlanTag>) -> bool {
     let meta = Meta { wire_len: data.len() as u32, vlan, ..Meta::default() };
     program.run(Packet { data, meta: &meta }) != 0
 }
 
 /// Whether the programs agree on a tagged frame both ways, and on a frame that never had a tag.
-fn agree(file: &Program, live: &Program, frame: &[u8]) -> bool {
+fn agree(file: &CompiledFilter, live: &CompiledFilter, frame: &[u8]) -> bool {
     let tag = match frame.get(12..16) {
         Some(&[a, b, c, d]) => [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])],
         _ => return true,
@@ -44,7 +44,7 @@ fn agree(file: &Program, live: &Program, frame: &[u8]) -> bool {
     in_bytes == run(live, &stripped, Some(taken)) && in_bytes == run(live, frame, None)
 }
 
-fn programs(text: &str, scoped: bool) -> Result<[Program; 2], Error> {
+fn programs(text: &str, scoped: bool) -> Result<[CompiledFilter; 2], Error> {
     let file = compile(text, &options(Handle::Savefile, scoped))?;
     Ok([file, compile(text, &options(Handle::Live, scoped))?])
 }

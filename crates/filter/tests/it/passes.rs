@@ -12,7 +12,7 @@ mod graphs;
 use std::collections::BTreeMap;
 
 use tapline_bpf::{Form, Insn, Program};
-use tapline_filter::{Handle, Options, compile, compile_ir, generate, lower, parse};
+use tapline_filter::{Handle, Options, compile, generate, lower, parse};
 use tapline_fpl::{self as fpl, FplOptions};
 use tapline_ir::optimise::{PASSES, Pass};
 use tapline_ir::{Ir, Machine, Memory, Op, raise_program};
@@ -107,9 +107,9 @@ fn texts_mean_the_same() {
             let netmask = Some(0);
             let options =
                 Options { netmask, handle, scoped, ipv6_extensions, optimise, ..Options::new(link_type) };
-            let Ok(program) = compile(text, &options) else { continue };
-            let packets = packets(&program, &mut random, |random| stock.sample_for(&wording, random));
-            judge(&raise_program(&program), &packets, &|| format!("{wording:?}, {handle:?}"));
+            let Ok(filter) = compile(text, &options) else { continue };
+            let packets = packets(filter.program(), &mut random, |random| stock.sample_for(&wording, random));
+            judge(&filter.raised(), &packets, &|| format!("{wording:?}, {handle:?}"));
             judged += 1;
         }
     }
@@ -228,19 +228,22 @@ fn equal_blocks_are_one() {
 #[test]
 fn neighbouring_keys_are_a_range() {
     for text in ["port 1 or 2 or 3 or 4 or 5", "tcp port 80 or 81 or 82 or 83"] {
-        let ir = compile_ir(text, &Options::default()).expect(text);
-        assert_eq!(lines_with(&ir, "switch"), 0, "{text}\n{ir}");
+        let filter = compile(text, &Options::default()).expect(text);
+        let ir = filter.values();
+        assert_eq!(lines_with(ir, "switch"), 0, "{text}\n{ir}");
     }
-    let ir =
-        compile_ir("ether[0] = 4 or ether[0] = 6 or ether[0] = 5", &Options::default()).expect("a filter");
-    assert_eq!((lines_with(&ir, "branch"), lines_with(&ir, "> 2 ?")), (1, 1), "{ir}");
+    let filter =
+        compile("ether[0] = 4 or ether[0] = 6 or ether[0] = 5", &Options::default()).expect("a filter");
+    let ir = filter.values();
+    assert_eq!((lines_with(ir, "branch"), lines_with(ir, "> 2 ?")), (1, 1), "{ir}");
 }
 
 #[test]
 fn long_chains_keep_their_length() {
     let host = |n: u32| format!("host 10.{}.{}.{}", n >> 16, (n >> 8) & 255, n & 255);
     let text = (1..=1000).map(host).collect::<Vec<_>>().join(" or ");
-    let ir = compile_ir(&text, &Options::default()).expect("a filter");
+    let filter = compile(&text, &Options::default()).expect("a filter");
+    let ir = filter.values();
     ir.verify().expect("safe");
     let needs = ir.order().into_iter().flat_map(|id| ir[id].instructions.clone());
     assert!(needs.filter(|value| matches!(ir.op(*value), Op::Need(_))).count() < 12);

@@ -98,10 +98,9 @@ fn oracle(program: &Program) -> Oracle {
 /// Judges a text on packets that are steered through it, each cut at every byte. Whether it is a filter at all.
 fn judge(wording: &Wording, packets: usize, random: &mut Random) -> bool {
     let Ok(plain) = compile(&wording.text, &options(wording, false)) else { return false };
-    let programs = match compile(&wording.text, &options(wording, true)) {
-        Ok(simplified) => vec![plain, simplified],
-        Err(_) => vec![plain],
-    };
+    let simplified = compile(&wording.text, &options(wording, true)).ok();
+    let programs: Vec<Program> =
+        [plain].iter().chain(&simplified).map(|filter| filter.program().clone()).collect();
     let steering: Vec<Oracle> = programs.iter().map(oracle).collect();
     let mut machines = machines(&programs);
     for _ in 0..packets {

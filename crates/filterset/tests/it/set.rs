@@ -107,7 +107,7 @@ fn link_type(random: &mut Random) -> i32 {
 fn add(set: &mut FilterSet, text: &str, options: &Options, tally: &mut Tally) -> Option<Member> {
     let (alone, merged) = (compile(text, options), Filter::compile(text, options));
     assert_eq!(alone.as_ref().err(), merged.as_ref().err(), "{text}");
-    let program = alone.ok()?;
+    let program = alone.ok()?.program().clone();
     let merged = merged.ok()?;
     tally.texts += 1;
     tally.own_programs += u64::from(merged.has_program());
@@ -265,7 +265,7 @@ fn a_five_tuple_made_from_an_example_is_its_text() {
         for _ in 0..200 {
             let flow = random_flow(&mut random);
             let text = flow.to_string();
-            let program = compile(&text, &options).unwrap();
+            let program = compile(&text, &options).unwrap().program().clone();
             let mut set = FilterSet::new(Mode::All);
             set.insert(examples.filter(&flow).unwrap(), 0);
             let steered = planting(&program);
@@ -307,10 +307,11 @@ fn a_pattern_is_the_text_that_asks_for_its_bytes() {
     for _ in 0..300 {
         let (pattern, text) = random_pattern(&mut random);
         let Some(pattern) = pattern else { continue };
-        let program = compile(&text, &Options { optimise: false, ..Options::default() }).unwrap();
+        let filter = compile(&text, &Options { optimise: false, ..Options::default() }).unwrap();
+        let program = filter.program();
         let mut set = FilterSet::new(Mode::All);
         set.insert(pattern.filter(), 0);
-        let steered = planting(&program);
+        let steered = planting(program);
         for _ in 0..30 {
             let mut data = random.pick(&exhibits()).1.clone();
             steered.plant(&mut data, 1500, &mut random);

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use tapline_bpf::Program;
 use tapline_capture::Error;
 use tapline_filter::Options;
+use tapline_ir::CompiledFilter;
 
 use super::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Site, Takes};
 use crate::stage::Stage;
@@ -215,7 +215,7 @@ fn filter(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, Stri
 }
 
 /// The program of a filter; none for the filter of everything.
-fn compile(text: &str, options: &Options) -> Result<Option<Program>, Error> {
+fn compile(text: &str, options: &Options) -> Result<Option<CompiledFilter>, Error> {
     if text.trim().is_empty() {
         return Ok(None);
     }

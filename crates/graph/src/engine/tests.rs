@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 use tapline_capture::{Account, Balance, OutputAccount};
 
 use tapline_bpf::{Insn, Program};
+use tapline_ir::CompiledFilter;
 use tapline_packet::{LinkType, Meta, Timestamp};
 use tapline_profile::Meters;
 
@@ -111,15 +112,15 @@ fn clock() -> Now {
     Now::default()
 }
 
-fn everything(_: &Interface) -> Result<Option<Program>, Error> {
+fn everything(_: &Interface) -> Result<Option<CompiledFilter>, Error> {
     Ok(None)
 }
 
 /// Accepts packets whose first byte is at least 4.
-fn four_and_up(_: &Interface) -> Result<Option<Program>, Error> {
+fn four_and_up(_: &Interface) -> Result<Option<CompiledFilter>, Error> {
     let insn = |code, jt, jf, k| Insn { code, jt, jf, k };
     let program = vec![insn(0x30, 0, 0, 0), insn(0x35, 0, 1, 4), insn(0x06, 0, 0, 96), insn(0x06, 0, 0, 0)];
-    Ok(Some(Program::new(program).expect("a valid program")))
+    Ok(Some(Program::new(program).expect("a valid program").into()))
 }
 
 /// What a run leaves behind, in the words of a capture.
@@ -130,7 +131,7 @@ struct Ran {
 
 /// Runs a source through the chain of a capture. `compile` makes the filter.
 fn drive(
-    compile: impl Fn(&Interface) -> Result<Option<Program>, Error> + Send + Sync + 'static,
+    compile: impl Fn(&Interface) -> Result<Option<CompiledFilter>, Error> + Send + Sync + 'static,
     source: &mut Counting,
     sinks: Vec<Box<dyn Stage>>,
     control: &Arc<Control>,
@@ -146,7 +147,7 @@ fn drive(
 }
 
 fn run(
-    compile: impl Fn(&Interface) -> Result<Option<Program>, Error> + Send + Sync + 'static,
+    compile: impl Fn(&Interface) -> Result<Option<CompiledFilter>, Error> + Send + Sync + 'static,
     source: &mut Counting,
     limit: Option<u64>,
     sinks: Vec<Box<dyn Stage>>,

@@ -1,15 +1,16 @@
 //! `filter`: packets that a filter accepts, one for each interface, interpreted at first, and by something faster once that pays.
 //!
 //! ```text
-//! first packets:                 Program (interpreter), at hand as soon as the text is compiled
-//! after FASTER_AFTER packets:    what `faster` makes of it, such as native code; the interpreter where it makes nothing
+//! first packets:                 CompiledFilter (interpreter), at hand as soon as the text is compiled
+//! after NATIVE_AFTER packets:    what `faster` makes of it, such as native code; the interpreter where it makes nothing
 //! ```
 
 use std::sync::Arc;
 
-use tapline_bpf::Program;
 use tapline_bpf::Select;
 use tapline_capture::{Error, FilterAccount};
+use tapline_ir::CompiledFilter;
+use tapline_jit::{NATIVE_AFTER, Native};
 use tapline_packet::{Batch, Interface, InterfaceId, Selection};
 
 use crate::graph::Out;
@@ -17,10 +18,10 @@ use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters};
 
 /// Compiles the filter for an interface; `None` accepts every packet.
-pub type Compile = Arc<dyn Fn(&Interface) -> Result<Option<Program>, Error> + Send + Sync>;
+pub type Compile = Arc<dyn Fn(&Interface) -> Result<Option<CompiledFilter>, Error> + Send + Sync>;
 
 /// Makes something that decides like the program, and faster, or says why it cannot.
-pub type Faster = Arc<dyn Fn(&Program) -> Result<Arc<dyn Select>, String> + Send + Sync>;
+pub type Faster = Arc<dyn Fn(&CompiledFilter) -> Result<Arc<dyn Select>, String> + Send + Sync>;
 
 /// Lets packets through that a filter accepts.
 pub struct FilterStage {
@@ -78,24 +79,10 @@ impl Stage for FilterStage {
     }
 }
 
-/// The program as native code, or why there is none: the interpreter goes on.
-#[cfg(feature = "jit")]
-pub fn native(program: &Program) -> Result<Arc<dyn Select>, String> {
-    let mut ir = tapline_ir::raise_program(program);
-    tapline_ir::optimise::optimise(&mut ir);
-    let native = tapline_jit::Native::compile(&ir).map_err(|error| error.to_string())?;
-    Ok(Arc::new(native))
+/// The filter as native code, or why there is none: the interpreter goes on.
+pub fn native(filter: &CompiledFilter) -> Result<Arc<dyn Select>, String> {
+    Native::of(filter).map(|native| Arc::new(native) as Arc<dyn Select>).map_err(|error| error.to_string())
 }
-
-/// Built without a generator of native code.
-#[cfg(not(feature = "jit"))]
-pub fn native(_: &Program) -> Result<Arc<dyn Select>, String> {
-    Err("this program was built without native code".to_owned())
-}
-
-/// So many packets are interpreted first. Native code takes about half a millisecond to make and saves about 10 ns a packet on a filter of
-/// some tests: short inputs never pay for it, and long ones pay at most twice.
-const FASTER_AFTER: u64 = 1 << 16;
 
 /// The filters of a run.
 struct Filters {
@@ -112,7 +99,7 @@ struct Filters {
 }
 
 struct Filter {
-    program: Program,
+    program: CompiledFilter,
     /// `None` as long as it was not tried.
     faster: Option<Result<Arc<dyn Select>, String>>,
 }
@@ -126,7 +113,7 @@ impl Filter {
     }
 }
 
-fn program(filter: &Option<Filter>) -> Option<&Program> {
+fn program(filter: &Option<Filter>) -> Option<&CompiledFilter> {
     filter.as_ref().map(|filter| &filter.program)
 }
 
@@ -156,8 +143,9 @@ impl Filters {
     }
 
     /// Adds those of further interfaces.
-    fn extend(&mut self, programs: impl IntoIterator<Item = Option<Program>>) {
-        let filter = |program: Option<Program>| program.map(|program| Filter { program, faster: None });
+    fn extend(&mut self, programs: impl IntoIterator<Item = Option<CompiledFilter>>) {
+        let filter =
+            |program: Option<CompiledFilter>| program.map(|program| Filter { program, faster: None });
         self.filters.extend(programs.into_iter().map(filter));
         self.is_uniform = self.filters.windows(2).all(|pair| program(&pair[0]) == program(&pair[1]));
     }
@@ -166,7 +154,7 @@ impl Filters {
     fn select(&mut self, batch: &Batch<'_>, selection: &mut Selection) {
         let seen_before = self.seen;
         self.seen += batch.len() as u64;
-        if self.seen > FASTER_AFTER && self.tried < self.filters.len() {
+        if self.seen > NATIVE_AFTER && self.tried < self.filters.len() {
             self.make_faster(seen_before);
         }
         if self.is_uniform {
@@ -205,11 +193,11 @@ impl Filters {
 mod tests {
     use super::*;
     use std::sync::atomic::{AtomicUsize, Ordering};
-    use tapline_bpf::Insn;
+    use tapline_bpf::{Insn, Program};
     use tapline_packet::{InterfaceId, Meta, Packet, Record};
 
-    fn returning(k: u32) -> Program {
-        Program::new(vec![Insn { code: 0x06, jt: 0, jf: 0, k }]).expect("a valid program")
+    fn returning(k: u32) -> CompiledFilter {
+        Program::new(vec![Insn { code: 0x06, jt: 0, jf: 0, k }]).expect("a valid program").into()
     }
 
     /// Accepts nothing, so that it can be told from what it stands for.
@@ -240,19 +228,19 @@ mod tests {
     fn what_is_faster_takes_over_once_it_pays() {
         let made = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&made);
-        let faster = move |_: &Program| -> Result<Arc<dyn Select>, String> {
+        let faster = move |_: &CompiledFilter| -> Result<Arc<dyn Select>, String> {
             count.fetch_add(1, Ordering::Relaxed);
             Ok(Arc::new(Nothing))
         };
         let mut filters = Filters::new(Arc::new(faster));
         filters.extend([Some(returning(1)), Some(returning(1))]);
-        for _ in 0..FASTER_AFTER / 10 {
+        for _ in 0..NATIVE_AFTER / 10 {
             assert_eq!(accepted(&mut filters), 10);
         }
         assert_eq!(filters.account(), FilterAccount { interpreted: 2, ..FilterAccount::default() });
         assert_eq!((made.load(Ordering::Relaxed), accepted(&mut filters)), (0, 0));
         assert_eq!((accepted(&mut filters), made.load(Ordering::Relaxed)), (0, 1));
-        let after = Some(FASTER_AFTER / 10 * 10);
+        let after = Some(NATIVE_AFTER / 10 * 10);
         let account = FilterAccount { faster: 2, faster_after: after, ..FilterAccount::default() };
         assert_eq!(filters.account(), account);
         filters.extend([Some(returning(2))]);
@@ -261,14 +249,14 @@ mod tests {
 
     #[test]
     fn each_interface_has_its_own() {
-        let faster = |program: &Program| -> Result<Arc<dyn Select>, String> {
+        let faster = |program: &CompiledFilter| -> Result<Arc<dyn Select>, String> {
             let is_easy = *program == returning(1);
             is_easy.then(|| Arc::new(Nothing) as Arc<dyn Select>).ok_or_else(|| "too hard".to_owned())
         };
         let mut filters = Filters::new(Arc::new(faster));
         filters.extend([Some(returning(1)), Some(returning(2))]);
         assert_eq!(accepted(&mut filters), 10);
-        filters.seen = FASTER_AFTER;
+        filters.seen = NATIVE_AFTER;
         assert_eq!(accepted(&mut filters), 5, "the second cannot be made faster and goes on as it was");
         let FilterAccount { interpreted, faster, reason, .. } = filters.account();
         assert_eq!((interpreted, faster, reason.as_deref()), (1, 1, Some("too hard")));

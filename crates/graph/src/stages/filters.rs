@@ -226,16 +226,9 @@ impl Stage for Filters {
     }
 }
 
-/// A filter of the set; what must run as a program runs as native code.
-#[cfg(feature = "jit")]
+/// A filter of the set; what must run as a program runs as native code where there is any.
 fn compile(text: &str, options: &Options) -> Result<Filter, tapline_syntax::Error> {
-    Filter::compile_with(text, options, &|program| tapline_jit::Residuals::of_process().ready(program))
-}
-
-/// A filter of the set; what must run as a program is interpreted.
-#[cfg(not(feature = "jit"))]
-fn compile(text: &str, options: &Options) -> Result<Filter, tapline_syntax::Error> {
-    Filter::compile(text, options)
+    Filter::compile_with(text, options, &|filter| tapline_jit::Residuals::of_process().ready(filter))
 }
 
 /// The packets of ascending indices.

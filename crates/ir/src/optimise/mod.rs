@@ -29,8 +29,6 @@ mod widen;
 
 use crate::Ir;
 
-pub(crate) use switch::choose;
-
 /// A pass: its name, and what it does. It says whether it changed anything.
 pub struct Pass {
     /// For people and for `tapline filter explain --stage`.

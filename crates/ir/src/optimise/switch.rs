@@ -87,7 +87,7 @@ fn for_each_read(ir: &Ir, id: BlockId, mut visit: impl FnMut(Value)) {
 }
 
 /// How to look for keys, ascending, of which there is at least one. `uniform`: all lead to one target.
-pub(crate) fn choose(keys: &[u64], uniform: bool) -> Search {
+fn choose(keys: &[u64], uniform: bool) -> Search {
     let span = keys[keys.len() - 1] - keys[0];
     let places = JUMP_TABLE_PLACES.saturating_mul(keys.len() as u64);
     match uniform {

@@ -143,7 +143,7 @@ fn same_verdicts_on_texts() {
             Ok(oracle) => oracle,
             Err(_) => Oracle::new(program.insns().iter().map(raw).collect()),
         };
-        let mut engines = Engines::new(format!("{wording:?}, {handle:?}"), program);
+        let mut engines = Engines::new(format!("{wording:?}, {handle:?}"), program.program().clone());
         let mut packets = Packets::default();
         for _ in 0..PACKETS_PER_TEXT {
             let mut sample = stock.sample_for(&wording, &mut random);
@@ -205,7 +205,7 @@ fn nothing_is_read_past_the_end() {
     let memory = Memory::new(0);
     for text in texts {
         let program = compile(text, &Options::default()).expect(text);
-        let engines = Engines::new(text.to_owned(), program);
+        let engines = Engines::new(text.to_owned(), program.program().clone());
         for frame in &frames {
             for len in 0..=frame.len().min(200) {
                 let held = guarded.hold(&frame[..len]);
@@ -233,7 +233,7 @@ fn nothing_is_read_past_the_end() {
 #[test]
 fn a_selection_is_narrowed_further() {
     let program = compile("ip", &Options::default()).expect("compiles");
-    let native = Native::compile(&raise_program(&program)).expect("native code");
+    let native = Native::of(&program).expect("native code");
     let mut packets = Packets::default();
     let ip = frames::Ethernet { dst: [2; 6], src: [4; 6] }.frame(frames::ETHERTYPE_IPV4, &[0x45; 20]);
     let arp = frames::Ethernet { dst: [2; 6], src: [4; 6] }.frame(frames::ETHERTYPE_ARP, &[0; 28]);
@@ -256,8 +256,7 @@ fn a_selection_is_narrowed_further() {
 fn headers_that_are_fetched_ahead_change_nothing() {
     let text = "tcp port 10 or 20 or 30 or 40 or 50";
     let program = compile(text, &Options::default()).expect("compiles");
-    let mut ir = raise_program(&program);
-    optimise(&mut ir);
+    let ir = program.values();
     let loads = ir
         .order()
         .iter()
@@ -265,7 +264,7 @@ fn headers_that_are_fetched_ahead_change_nothing() {
         .filter(|v| matches!(ir.op(**v), Op::Load(..)))
         .count();
     assert!(loads >= 6, "a filter of {loads} loads has nothing fetched");
-    let native = Native::compile(&ir).expect("native code");
+    let native = Native::of(&program).expect("native code");
     let mut packets = Packets::default();
     (0..256).for_each(|index| packets.push(&tcp(10 * (index % 7)), Meta::default()));
     assert!(packets.base.len() > 32 << 10);
@@ -308,7 +307,7 @@ fn lists_of_ports_hold_what_they_name_and_nothing_else() {
             let accepted = ports.iter().filter(|port| keys.contains(port)).count();
             let batch = Batch::new(&packets.base, &packets.records);
             assert_eq!(batch.iter().filter(|packet| program.run(*packet) != 0).count(), accepted, "{text}");
-            Engines::new(text, program).judge(&packets);
+            Engines::new(text, program.program().clone()).judge(&packets);
         }
     }
 }

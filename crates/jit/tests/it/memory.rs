@@ -1,13 +1,13 @@
 //! Where native code lies: never writable and executable at once, gone with its filter, and refused where the system refuses it.
 
 use tapline_filter::{Options, compile};
-use tapline_ir::{Ir, Memory, raise_program};
+use tapline_ir::{Ir, Memory};
 use tapline_jit::{Error, Native};
 use tapline_packet::{Meta, Packet};
 use tapline_testkit::own_process::is_alone;
 
 fn filter(text: &str) -> Ir {
-    raise_program(&compile(text, &Options::default()).expect(text))
+    compile(text, &Options::default()).expect(text).raised()
 }
 
 /// The lines of `/proc/self/maps`: start, end, access.
@@ -129,8 +129,32 @@ fn what_is_too_large_is_refused() {
     assert!(matches!(Native::compile(&ir), Err(Error::TooLarge { .. })));
 }
 
+/// The bytes that are printed of an entry.
+fn printed(text: &str, entry: &str) -> Vec<u8> {
+    let head = format!("{entry}: ");
+    let lines = text.lines().skip_while(|line| !line.starts_with(&head)).skip(1);
+    let lines = lines.take_while(|line| !line.starts_with("select: "));
+    let rows = lines.filter_map(|line| line.strip_prefix("bytes:"));
+    rows.flat_map(str::split_whitespace)
+        .map(|byte| u8::from_str_radix(byte, 16).expect("hexadecimal"))
+        .collect()
+}
+
+/// What `explain` prints is what is called.
 #[test]
-fn the_code_can_be_read() {
-    let text = Native::assembly(&filter("ip")).expect("a listing");
-    assert!(text.starts_with("run: ") && text.contains("select: ") && text.contains("ret"), "{text}");
+fn printed_code_is_the_code_that_runs() {
+    let ports = (0..40).map(|n| format!("port {}", 7 * n)).collect::<Vec<_>>().join(" or ");
+    for text in ["ip", "tcp port 80 or udp port 53", "vlan and host 10.0.0.1", &ports] {
+        let native = Native::of(&compile(text, &Options::default()).expect(text)).expect("native code");
+        let meta = Meta { wire_len: 60, ..Meta::default() };
+        native.run(Packet { data: &[0; 60], meta: &meta }, &Memory::new(0));
+        let shown = native.assembly().expect("a listing");
+        assert!(shown.contains("ret"), "{shown}");
+        assert_eq!(
+            printed(&shown, "run"),
+            native.code_for_one().expect("memory for code"),
+            "{text}\n{shown}"
+        );
+        assert_eq!(printed(&shown, "select"), native.code(), "{text}\n{shown}");
+    }
 }

@@ -5,9 +5,9 @@
 use std::sync::Arc;
 
 use crate::support::Packets;
-use tapline_bpf::Program;
 use tapline_filter::{Options, compile};
 use tapline_filterset::{Accept, Filter, FilterSet, Matches, Mode};
+use tapline_ir::CompiledFilter;
 use tapline_jit::{RESIDUALS_MAX, Residuals};
 use tapline_packet::{Batch, LinkType, Meta, Selection};
 use tapline_testkit::expressions::Expressions;
@@ -53,7 +53,7 @@ fn a_set_with_native_programs_answers_as_they_do_one_by_one() {
         let options = Options { netmask: Some(0), ..Options::new(LinkType::ETHERNET) };
         let mut expressions = Expressions::new(random.bits(), 1);
         let mut set = FilterSet::new(Mode::All);
-        let mut programs: Vec<(u32, Program)> = Vec::new();
+        let mut programs: Vec<(u32, CompiledFilter)> = Vec::new();
         while programs.len() < FILTERS {
             let text = expressions.text();
             let Ok(program) = compile(&text, &options) else { continue };
@@ -64,7 +64,7 @@ fn a_set_with_native_programs_answers_as_they_do_one_by_one() {
         let packets = packets(&mut random);
         let batch = Batch::new(&packets.base, &packets.records);
         for (packet, matches) in batch.iter().zip(classify(&mut set, &batch)) {
-            let accepts = |(_, program): &&(u32, Program)| program.run(packet) != 0;
+            let accepts = |(_, program): &&(u32, CompiledFilter)| program.run(packet) != 0;
             let mut alone: Vec<u32> = programs.iter().filter(accepts).map(|(index, _)| *index).collect();
             alone.sort_unstable();
             assert_eq!(matches, alone, "{:02x?}", packet.data);

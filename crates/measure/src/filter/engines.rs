@@ -4,7 +4,8 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use tapline_arena::libpcap::{Libpcap, Oracle};
-use tapline_bpf::Program;
+use tapline_bpf::Select;
+use tapline_ir::CompiledFilter;
 use tapline_packet::Selection;
 use tapline_sys::usage::thread_time;
 
@@ -48,7 +49,6 @@ pub(crate) fn all(subject: &Subject) -> anyhow::Result<Vec<Box<dyn Engine + '_>>
     }
     engines.extend(Kernel::of_ours(&subject.ours));
     engines.push(Box::new(Interpreter { program: &subject.ours }));
-    #[cfg(feature = "jit")]
     engines.extend(super::native::engines(subject)?);
     Ok(engines)
 }
@@ -82,7 +82,7 @@ impl Engine for Bpf<'_> {
 
 /// Our interpreter, a batch a call.
 struct Interpreter<'a> {
-    program: &'a Program,
+    program: &'a CompiledFilter,
 }
 
 impl Engine for Interpreter<'_> {

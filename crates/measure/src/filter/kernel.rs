@@ -15,8 +15,7 @@ use anyhow::Context;
 use tapline_arena::libpcap::Oracle;
 use tapline_bpf as bpf;
 use tapline_ebpf::{self as ebpf, Hook, Register, XdpAction, emit};
-use tapline_ir::optimise::optimise;
-use tapline_ir::{Ir, raise_program};
+use tapline_ir::{CompiledFilter, Ir};
 use tapline_sys::NetNs;
 use tapline_sys::bpf::{Insn, Program, ProgramKind, XdpLink, XdpMode};
 use tapline_sys::usage::thread_time;
@@ -74,14 +73,12 @@ impl Kernel {
         let insns =
             oracle.insns().iter().map(|raw| bpf::Insn { code: raw.code, jt: raw.jt, jf: raw.jf, k: raw.k });
         let program = bpf::Program::new(insns.collect())?;
-        Ok(Kernel::load(KERNEL, &raise_program(&program)))
+        Ok(Kernel::load(KERNEL, &CompiledFilter::from(program).raised()))
     }
 
     /// Our program, with all passes.
-    pub(crate) fn of_ours(program: &bpf::Program) -> Option<Box<dyn Engine>> {
-        let mut ir = raise_program(program);
-        optimise(&mut ir);
-        Kernel::load("kernel's JIT, our program", &ir)
+    pub(crate) fn of_ours(filter: &CompiledFilter) -> Option<Box<dyn Engine>> {
+        Kernel::load("kernel's JIT, our program", filter.values())
     }
 
     fn load(name: &'static str, ir: &Ir) -> Option<Box<dyn Engine>> {

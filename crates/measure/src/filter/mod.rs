@@ -12,7 +12,6 @@
 mod compile;
 pub mod engines;
 mod kernel;
-#[cfg(feature = "jit")]
 mod native;
 pub mod packets;
 mod peer;
@@ -103,8 +102,8 @@ pub fn run(args: &FilterArgs, runs: usize) -> anyhow::Result<()> {
 
 /// A filter, compiled by Tapline and by libpcap.
 pub struct Subject {
-    /// The program of Tapline's compiler.
-    pub ours: tapline_bpf::Program,
+    /// What Tapline's compiler makes of the text: the object that captures run.
+    pub ours: tapline_ir::CompiledFilter,
     /// The program of libpcap's compiler; `None` without libpcap, or if it refuses the text.
     pub theirs: Option<Oracle>,
 }

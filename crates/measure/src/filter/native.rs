@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use tapline_ir::optimise::optimise;
-use tapline_ir::{Ir, Memory, raise_program};
+use tapline_ir::{Ir, Memory};
 use tapline_jit::Native;
 
 use super::Subject;
@@ -12,9 +11,7 @@ use super::packets::Packets;
 
 /// Both ways to call native code; none where none can be made.
 pub(crate) fn engines(subject: &Subject) -> anyhow::Result<Vec<Box<dyn Engine>>> {
-    let mut ir = raise_program(&subject.ours);
-    optimise(&mut ir);
-    Ok(match (Native::compile(&ir), Native::compile(&ir)) {
+    Ok(match (Native::of(&subject.ours), Native::of(&subject.ours)) {
         (Ok(one), Ok(batch)) => vec![Box::new(One(one)), Box::new(Whole(batch))],
         _ => Vec::new(),
     })

@@ -73,8 +73,8 @@ impl Table {
         let or_none = |value: Option<f64>| value.map_or("none".to_owned(), |value| format!("{value:.0} us"));
         println!("\n{}: {}", filter.name, filter.text);
         println!(
-            "  {ours} instructions of classic BPF (libpcap: {}); compiled in {:.0} us (libpcap: {}), to values in {:.0} us, from there \
-             to native code in {}",
+            "  {ours} instructions of classic BPF (libpcap: {}); compiled in {:.0} us (libpcap: {}), from there to values in {:.0} us, \
+             and to native code in {}",
             theirs.map_or("none".to_owned(), |count| count.to_string()),
             us(compiling.program),
             or_none(peer.time().map(us)),

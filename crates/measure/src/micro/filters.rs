@@ -3,11 +3,8 @@
 #[cfg(feature = "jit")]
 use std::hint::black_box;
 
-#[cfg(feature = "jit")]
-use tapline_ir::optimise::optimise;
-#[cfg(feature = "jit")]
-use tapline_ir::{Memory, raise_program};
-#[cfg(feature = "jit")]
+use tapline_bpf::Select;
+use tapline_ir::Memory;
 use tapline_jit::Native;
 use tapline_packet::BATCH_MAX;
 use tapline_profile::Task;
@@ -22,12 +19,10 @@ const BATCHES: usize = 16;
 /// What FFPF measured for calling a filter, and for a simple filter by its compiler and by BPF's interpreter.
 #[cfg(feature = "jit")]
 const CALL: f64 = 71.0;
-#[cfg(feature = "jit")]
 const COMPILED: f64 = 185.0;
 const INTERPRETED: f64 = 740.0;
 
 /// One packet a call, of a filter that looks at nothing.
-#[cfg(feature = "jit")]
 pub(super) fn calls(tasks: &mut Vec<Task<'static>>) -> anyhow::Result<()> {
     let Some(native) = native("")? else { return Ok(()) };
     let Some((_, packets)) = packets_of("ip") else { return Ok(()) };
@@ -44,12 +39,6 @@ pub(super) fn calls(tasks: &mut Vec<Task<'static>>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// There is no native code to call.
-#[cfg(not(feature = "jit"))]
-pub(super) fn calls(_: &mut Vec<Task<'static>>) -> anyhow::Result<()> {
-    Ok(())
-}
-
 /// Each engine on packets that go through every test.
 pub(super) fn engines(tasks: &mut Vec<Task<'static>>) -> anyhow::Result<()> {
     for name in ["ip", "tcp5", "h10p10"] {
@@ -62,13 +51,11 @@ pub(super) fn engines(tasks: &mut Vec<Task<'static>>) -> anyhow::Result<()> {
             (0..BATCHES).map(round).sum()
         });
         tasks.push(if name == "ip" { task.beside(INTERPRETED) } else { task });
-        #[cfg(feature = "jit")]
         tasks.extend(native_batches(name, text)?);
     }
     Ok(())
 }
 
-#[cfg(feature = "jit")]
 fn native_batches(name: &str, text: &str) -> anyhow::Result<Option<Task<'static>>> {
     let (Some(native), Some((_, packets))) = (native(text)?, packets_of(name)) else { return Ok(None) };
     let memory = Memory::new(0);
@@ -82,11 +69,8 @@ fn native_batches(name: &str, text: &str) -> anyhow::Result<Option<Task<'static>
 }
 
 /// The filter as native code; `None` on machines for which there is none.
-#[cfg(feature = "jit")]
 fn native(text: &str) -> anyhow::Result<Option<Native>> {
-    let mut ir = raise_program(&Subject::new(text)?.ours);
-    optimise(&mut ir);
-    Ok(Native::compile(&ir).ok())
+    Ok(Native::of(&Subject::new(text)?.ours).ok())
 }
 
 /// A filter of the papers, and packets that it accepts after all of its tests.

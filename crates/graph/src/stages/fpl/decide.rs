@@ -133,7 +133,7 @@ mod tests {
     }
 
     /// Accepts none of these packets: they are empty.
-    fn tcp() -> tapline_bpf::Program {
+    fn tcp() -> tapline_ir::CompiledFilter {
         tapline_filter::compile("tcp", &tapline_filter::Options::default()).expect("a filter")
     }
 }

@@ -176,7 +176,6 @@ impl Worker {
     }
 }
 
-#[cfg(feature = "jit")]
 fn engine(ir: Ir, memory: Memory) -> Arc<dyn Select> {
     match tapline_jit::Native::compile(&ir) {
         Ok(native) => Arc::new(Native { native, memory }),
@@ -184,18 +183,11 @@ fn engine(ir: Ir, memory: Memory) -> Arc<dyn Select> {
     }
 }
 
-#[cfg(not(feature = "jit"))]
-fn engine(ir: Ir, memory: Memory) -> Arc<dyn Select> {
-    Arc::new(Interpreted { machine: Mutex::new(Machine::new(ir)), memory })
-}
-
-#[cfg(feature = "jit")]
 struct Native {
     native: tapline_jit::Native,
     memory: Memory,
 }
 
-#[cfg(feature = "jit")]
 impl Select for Native {
     fn accepts(&self, packet: Packet<'_>) -> bool {
         self.native.run(packet, &self.memory) != 0
