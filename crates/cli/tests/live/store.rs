@@ -226,3 +226,88 @@ fn damage_is_found_and_named() {
     let lost = 3000 - found.account().output("written");
     assert!((1..1200).contains(&lost), "{lost}");
 }
+
+/// What `find` counts in a store of generated packets, a second of which has ten.
+fn generated(folder: &Path) -> PathBuf {
+    let (file, store) = (folder.join("in.pcap"), folder.join("store"));
+    let recipe = ["size=100", "count=1000", "rate=10", "start=1795518000"];
+    run(["generate", "-w", text(&file)].into_iter().chain(recipe)).succeeded();
+    run(["record", "-r", text(&file), "--to", text(&store), "--size", "8MiB", "--segment", "4MiB"])
+        .succeeded();
+    store
+}
+
+#[test]
+fn a_store_stands_where_a_file_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = generated(folder.path());
+    let (start, name) = ("2026-11-24T11:00:00Z", format!("store:{}", text(&store)));
+    let in_name = format!("{name}?from={start}&to=+10s");
+    let written = |finished: Finished| finished.succeeded().account().output("written");
+    let options = ["--from", start, "--to", "+10s"];
+    let capture = |name: &str, more: &[&str]| {
+        written(run(["capture", "--count", "--json", "-r", name].into_iter().chain(more.iter().copied())))
+    };
+    assert_eq!((capture(&name, &options), capture(&in_name, &[]), capture(&name, &[])), (100, 100, 1000));
+    // What is said goes before the name.
+    assert_eq!(capture(&in_name, &["--to", "+20s"]), 200);
+    let probe = run(["probe", "--json", "-r", name.as_str()].into_iter().chain(options)).succeeded();
+    let shown = String::from_utf8_lossy(&probe.stdout).into_owned();
+    assert!(shown.contains("\"delivered\":100,"), "{shown}");
+    let graph = format!("file(\"{in_name}\") -> filter(\"udp\") -> count");
+    let ran = run(["run", "--json", "--explain", "-e", &graph]).succeeded();
+    let shown = String::from_utf8_lossy(&ran.stdout).into_owned();
+    assert!(shown.contains("\"delivered\":100,") && shown.contains("\"balanced\":true"), "{shown}");
+    assert!(
+        ran.stderr.contains("search of the store") || shown.contains("search of the store"),
+        "{}",
+        ran.stderr
+    );
+    run(["capture", "-r", text(&folder.path().join("in.pcap")), "--from", "-1h"]).failed_saying(&["store:"]);
+    run(["capture", "-r", &format!("{name}?from=1&b=2")]).failed_saying(&["b=2", "from=TIME"]);
+    run(["capture", "-r", &in_name, "--from", "soon"]).failed_saying(&["--from", "yesterday 22:00"]);
+}
+
+#[test]
+fn what_the_search_filters_is_in_the_account() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = generated(folder.path());
+    let found = run(["find", text(&store), "--count", "ether[0] = 255 or less 50"]).succeeded();
+    assert!(found.stderr.contains("filter, refused") && found.stderr.contains("1,000"), "{}", found.stderr);
+    assert!(found.stderr.contains("balanced"), "{}", found.stderr);
+}
+
+#[test]
+fn a_store_is_sent_again() {
+    let Some(namespace) = namespace("a_store_is_sent_again") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let store = generated(folder.path());
+    let name = format!("store:{}", text(&store));
+    let near = tapline_testkit::netns::NEAR;
+    let to: &[&str] = &["--to", "2026-11-24T11:00:10Z"];
+    let filter: &[&str] = &["--filter", "udp", "--loop", "2"];
+    for (more, sent) in [(to, 100), (filter, 2000)] {
+        let of_link = ["replay", "--json", "--netns", namespace.name(), "-i", near];
+        let all = of_link.into_iter().chain(["--top-speed", name.as_str()]).chain(more.iter().copied());
+        let replayed = run(all).succeeded();
+        let shown: Value = serde_json::from_slice(&replayed.stdout).unwrap();
+        assert_eq!(shown["account"]["sent"], sent, "{shown}");
+    }
+}
+
+#[test]
+fn a_recording_is_followed() {
+    let Some(namespace) = namespace("a_recording_is_followed") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let (store, out) = (folder.path().join("store"), folder.path().join("found.pcapng"));
+    let frames = frames(73, 9_000);
+    let live = record(&namespace, &store);
+    send(&namespace, &frames[..3_000]);
+    wait_for("all packets to be found", || count(&store, &[]) == 3_000);
+    let mut following =
+        tapline(["find", text(&store), "--follow", "-c", "9000", "-w", text(&out)]).spawn().unwrap();
+    send(&namespace, &frames[3_000..]);
+    wait_for("what was recorded meanwhile", || following.try_wait().unwrap().is_some());
+    assert!(bytes_of(packets_of(&out)) == frames, "other packets than were sent");
+    live.interrupt().succeeded();
+}
