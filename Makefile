@@ -1,6 +1,8 @@
 # The commands of this repository, one list for people and for CI. `make` alone shows it.
 
 CARGO ?= cargo
+# For `make test`: what the test programs are told, such as TEST_ARGS="-- --nocapture".
+TEST_ARGS ?=
 # For `make fuzz`: how long each target runs.
 SECONDS ?= 30
 # For `make bench`: what tapline-bench is asked for, such as `BENCH="file --size 256M"`.
@@ -10,14 +12,22 @@ BENCH ?= all
 SONAME ?= libpcap.so.0.8
 LIBPCAP = target/libpcap
 
-.PHONY: help demo test test-tools loom lint bench fuzz libpcap
+# One configuration for tests and lints, so that each crate is compiled once.
+FEATURES = --features tapline-cli/parquet
+# Crates that prove loads safe and compile filters: tested as the optimiser leaves them, too.
+COMPILERS = $(patsubst crates/%,%,$(wildcard $(addprefix crates/,bpf ir ebpf filter fpl filterset jit)))
+optimised = $(foreach crate,$(COMPILERS),--config 'profile.test.package.tapline-$(crate).$(1)')
+
+.PHONY: help demo quick test test-configurations test-tools loom lint book bench fuzz libpcap
 
 help:
 	@echo "make demo    build, send mixed traffic over a virtual link, capture it, show it"
 	@echo "make test    install what the tests need (as root on Debian) and run every test"
+	@echo "make quick   the tests that need neither root nor a network"
+	@echo "make lint    formatting, lints, licences and sources of dependencies, as CI demands them"
 	@echo "make loom    run the shared ring's protocols in every order of steps that the memory model allows"
-	@echo "make lint    formatting and lints, as CI demands them"
 	@echo "make bench   compare with tcpdump and dumpcap on this machine: BENCH=\"file --size 256M\" for a part"
+	@echo "make book    the documents as HTML in target/book"
 	@echo "make libpcap libpcap.so and its headers in $(LIBPCAP), for programs that use libpcap; SONAME=libpcap.so.1"
 	@echo "make fuzz    run each fuzz target for SECONDS=$(SECONDS)"
 
@@ -25,11 +35,19 @@ demo:
 	@bash scripts/demo.sh
 
 test: test-tools
-	$(CARGO) test --workspace --locked --features tapline-cli/parquet
+	$(CARGO) test --workspace --locked $(FEATURES) $(TEST_ARGS)
+
+# As an ordinary user would see them: tests that want root or a network say `skipped` and pass.
+quick: export TAPLINE_QUICK := 1
+quick:
+	$(CARGO) test --workspace --locked $(FEATURES) --lib --bins
+	$(CARGO) test --workspace --locked $(FEATURES) --test it --test files
+
+# What only CI runs beside `make test`: other configurations.
+test-configurations:
 	$(CARGO) test --locked -p tapline-graph --lib without_the_feature
-	$(CARGO) test --release --locked -p tapline-bpf -p tapline-ir -p tapline-ebpf -p tapline-filter -p tapline-fpl -p tapline-filterset -p tapline-jit --lib
-	$(CARGO) test --release --locked -p tapline-fpl --test it
-	$(CARGO) test --release --locked -p tapline-filter -p tapline-jit --test it -- fpl passes graphs
+	$(CARGO) test --locked $(FEATURES) $(call optimised,opt-level=3) $(call optimised,debug-assertions=false) \
+		$(call optimised,overflow-checks=false) $(addprefix -p tapline-,$(COMPILERS)) --lib --test it
 
 test-tools:
 	@bash scripts/test-tools.sh
@@ -41,8 +59,16 @@ loom:
 
 lint:
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --all-targets --locked --features tapline-cli/parquet -- -D warnings
-	$(CARGO) clippy -p tapline-flow -p tapline-graph --all-targets --locked -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --locked $(FEATURES) -- -D warnings
+	@if command -v cargo-deny >/dev/null; then \
+		$(CARGO) deny --all-features check licenses bans sources; \
+	else \
+		echo "skipped: licences, bans and sources: cargo install --locked cargo-deny"; \
+	fi
+
+book:
+	@command -v mdbook >/dev/null || test -x target/tools/bin/mdbook || $(CARGO) install --locked --root target/tools mdbook
+	PATH="$$PATH:$(CURDIR)/target/tools/bin" mdbook build
 
 bench:
 	$(CARGO) build --release --locked --bins

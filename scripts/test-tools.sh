@@ -27,6 +27,10 @@ declare -A package_of=(
     [tcpslice]=tcpslice
     [nfpcapd]=nfdump
     [arp-scan]=arp-scan
+    # Readers of our man pages and completions.
+    [man]=man-db
+    [zsh]=zsh
+    [fish]=fish
 )
 
 missing=()
@@ -39,13 +43,15 @@ for module in scapy pcapy; do
     /usr/bin/python3 -c "import $module" 2>/dev/null || missing+=("python3-$module")
 done
 
-# Engines that read our Parquet, for the Python that is first in PATH: they stay in the target folder, 400 MB with all that they need.
-python_modules="${CARGO_TARGET_DIR:-target}/python"
-wheels=(duckdb polars pyarrow)
-if ! PYTHONPATH="$python_modules" python3 -c "import ${wheels[0]}, ${wheels[1]}, ${wheels[2]}" 2>/dev/null; then
-    echo "installing for the tests, into $python_modules: ${wheels[*]}"
-    python3 -m pip install --quiet --no-compile --disable-pip-version-check --target "$python_modules" --upgrade "${wheels[@]}" </dev/null >/dev/null 2>&1 ||
-        echo "not installed: ${wheels[*]}; tests that need them will skip"
+# Engines that read our Parquet, for the Python that is first in PATH: they stay in the target folder, 400 MB with all that they need. CI asks for them.
+if [ "${1:-}" = parquet ]; then
+    python_modules="${CARGO_TARGET_DIR:-target}/python"
+    wheels=(duckdb polars pyarrow)
+    if ! PYTHONPATH="$python_modules" python3 -c "import ${wheels[0]}, ${wheels[1]}, ${wheels[2]}" 2>/dev/null; then
+        echo "installing for the tests, into $python_modules: ${wheels[*]}"
+        python3 -m pip install --quiet --no-compile --disable-pip-version-check --target "$python_modules" --upgrade "${wheels[@]}" </dev/null >/dev/null 2>&1 ||
+            echo "not installed: ${wheels[*]}; tests that need them will skip"
+    fi
 fi
 
 [ ${#missing[@]} -eq 0 ] && exit 0

@@ -66,8 +66,8 @@ fn once(path: &Path, graph: &str, is_measured: bool, packets: u64) -> anyhow::Re
     let options = |interface: &Interface| tapline_filter::Options::new(interface.link_type);
     let common =
         Common { options: Arc::new(options), workers: 1, interpret: false, directory: PathBuf::new() };
-    let mut no_sink = |_: usize| Err("there is no sink here".to_owned());
-    let maker = Maker { worker: 0, control: &control, common: &common, exits: None, sink: &mut no_sink };
+    let mut no_output = |_: usize| Err("there is no output here".to_owned());
+    let maker = Maker { worker: 0, control: &control, common: &common, exits: None, output: &mut no_output };
     let (graph, nodes) = plan::build(&plan, &Meters::private(), maker).map_err(|error| anyhow!(error))?;
     let mut graph = if is_measured { graph } else { graph.unmeasured() };
     let mut file = FileInput::new(vec![FileInput::open_file(path)?], Order::Given);

@@ -97,29 +97,12 @@ fn answer_of(command: &mut Command) -> anyhow::Result<Answer> {
 }
 
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match &text[digits.len()..] {
-        "" => 0,
-        "k" | "K" => 10,
-        "m" | "M" => 20,
-        "g" | "G" => 30,
-        unit => return Err(format!("unknown unit '{unit}': use k, M or G")),
-    };
-    let number: u64 = digits.parse().map_err(|_| format!("'{digits}' is not a number"))?;
-    number.checked_mul(1 << shift).ok_or_else(|| format!("{text} is too large"))
+    tapline_syntax::units::size(text).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_have_units() {
-        assert_eq!(parse_size("5M"), Ok(5 << 20));
-        assert_eq!(parse_size("17"), Ok(17));
-        assert!(parse_size("5T").is_err());
-        assert!(parse_size("99999999999999G").is_err());
-    }
 
     #[test]
     fn a_file_has_the_size_asked_for() {

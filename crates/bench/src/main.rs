@@ -24,6 +24,7 @@ mod readers;
 mod report;
 mod ring;
 mod sets;
+mod store;
 mod traffic;
 
 use anyhow::Context;
@@ -72,6 +73,8 @@ enum Workload {
     Ring(ring::RingArgs),
     /// Many readers of one interface: a tcpdump for each against one daemon for all. Needs root.
     Readers(readers::ReadersArgs),
+    /// The recorder: what a packet costs to keep, and to find again, beside Stenographer and others. Needs root.
+    Store(store::StoreArgs),
     /// Send traffic: the sending half of `live`, in a process of its own.
     #[command(hide = true)]
     Send(live::SendArgs),
@@ -137,6 +140,7 @@ fn main() -> anyhow::Result<()> {
         Workload::Rate(args) => rate::run(&args, &options),
         Workload::Ring(args) => ring::run(&args, options.runs),
         Workload::Readers(args) => readers::run(&args, &options),
+        Workload::Store(args) => store::run(&args, &options),
         Workload::All => all(&options, &mut report),
         Workload::Send(_) => Ok(()),
     }
@@ -159,5 +163,6 @@ fn all(options: &Options, report: &mut Report) -> anyhow::Result<()> {
     }
     rate::run(&Default::default(), options)?;
     readers::run(&Default::default(), options)?;
+    store::run(&Default::default(), options)?;
     live::run(&Default::default(), options, report)
 }

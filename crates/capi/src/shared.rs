@@ -340,8 +340,6 @@ impl Source for Shared {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
 
     fn is_readable(gate: &Gate, wait_ms: i32) -> bool {
@@ -376,9 +374,7 @@ mod tests {
     fn a_reminder_comes_without_a_bell() {
         let mut gate = Gate::new(std::iter::empty()).unwrap();
         assert!(!is_readable(&gate, 0));
-        let start = Instant::now();
         gate.remind(true);
-        assert!(!is_readable(&gate, 0) || start.elapsed().as_millis() >= 20);
         assert!(is_readable(&gate, 10_000), "nobody was reminded");
         gate.remind(false);
         assert!(!is_readable(&gate, 0));

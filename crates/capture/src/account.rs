@@ -172,7 +172,7 @@ pub struct InterfaceAccount {
     /// Losses in the NIC, in the driver, or as a file tells them.
     pub losses: Vec<Loss>,
     /// Packets that the kernel's filter refused. AF_PACKET does not count them: known only where no filter ran there. AF_XDP: those left to the
-    /// host, which our program counts.
+    /// host, which our program counts. A store: those that the threads refused which read it.
     pub kernel_filtered: Count,
     /// The kernel's ring; `None` for files and what is made.
     pub ring: Option<RingAccount>,

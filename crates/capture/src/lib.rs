@@ -1,14 +1,13 @@
-//! Sources and sinks, live capture on AF_PACKET and AF_XDP, and the account of every packet.
+//! Sources, live capture on AF_PACKET and AF_XDP, sending, and the account of every packet.
 //!
 //! ```text
-//!   Source --advance--> batch --filter--> selection --write--> Sink, Sink, ...
-//!     |                   |                   |                  |
-//!     +---- InterfaceAccount         filtered, accepted    written, lost        = Account
+//!   Source --advance--> batch --filter--> selection --> outputs
+//!     |                   |                   |            |
+//!     +---- InterfaceAccount         filtered, accepted   written, lost        = Account
 //! ```
 //!
-//! A source lends packets in place; each sink sees the same lent batch with the packets that are wanted. What stands between them is
-//! the graph's (crate `graph`), which also has the loop that drives it all. What every part did to every packet ends up in the
-//! [`Account`], whose sums must balance.
+//! A source lends packets in place. Filters, outputs and the loop that drives them are stages of a graph (crate `graph`).
+//! Each part's counters end up in the [`Account`], whose sums must balance.
 #![forbid(unsafe_code)]
 
 mod account;
@@ -16,12 +15,9 @@ pub mod af_packet;
 pub mod af_xdp;
 mod error;
 mod file;
-mod file_output;
 mod link_state;
-mod sink;
 mod source;
 mod store_input;
-mod store_output;
 pub mod transmit;
 
 pub use account::{
@@ -30,8 +26,5 @@ pub use account::{
 };
 pub use error::Error;
 pub use file::FileInput;
-pub use file_output::FileOutput;
-pub use sink::{Shared, Sink, Wants};
 pub use source::{Advance, Event, Source};
-pub use store_input::{SearchReport, StoreInput};
-pub use store_output::StoreOutput;
+pub use store_input::{SearchReport, Sieve, StoreInput, StoreReading};

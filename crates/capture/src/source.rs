@@ -45,9 +45,9 @@ pub trait Source: Send {
         Ok(false)
     }
 
-    /// How long packets may wait to be lent, from now on: zero, as it is at first, if somebody looks on. A source that can then sleeps although there are some, for as
-    /// long as none is lost by it, instead of waking for few of them.
-    fn set_patience(&mut self, _patience: Duration) {}
+    /// The longest time that a packet may wait to be lent, from now on; zero at first. With more than zero a source may sleep
+    /// over packets that have arrived, as long as none is lost by that, instead of waking for few of them.
+    fn set_max_latency(&mut self, _latency: Duration) {}
 
     /// What became of packets before they were lent, for each interface; counted since the source was opened.
     /// Sources that read wrapping kernel counters do so in `advance` too, at least once a second.
@@ -59,9 +59,9 @@ pub trait Source: Send {
         0
     }
 
-    /// For how long a wait in [`advance`](Source::advance) is best, where nothing else has to be done; `None` if that makes no difference. Longer ones than usual save
-    /// wake-ups for who reads what has come only when the wait is over.
-    fn rest(&self) -> Option<Duration> {
+    /// The longest wait in [`advance`](Source::advance) that this source benefits from; `None` if the length makes no
+    /// difference. A source whose packets gather until the wait is over saves wake-ups by long waits.
+    fn preferred_wait(&self) -> Option<Duration> {
         None
     }
 

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use tapline_syntax::units;
 
 /// The most that is taken of a packet unless it is told, and what snap length 0 stands for: as libpcap.
 pub(crate) const SNAP_LEN: u32 = 262_144;
@@ -28,7 +29,7 @@ pub(crate) struct FplArgs {
     #[arg(long, value_name = "FILE", help_heading = "Filter", conflicts_with = "dump")]
     pub(crate) fpl: Option<PathBuf>,
     /// How many memory cells the program has: a power of two, up to 16777216.
-    #[arg(long, value_name = "N", default_value_t = 1024, help_heading = "Filter", requires = "fpl")]
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = units::count_in::<u32>(1..), help_heading = "Filter", requires = "fpl")]
     pub(crate) fpl_cells: u32,
     /// The program may call EXTERN(NAME, ...), which finds the patterns of FILE (docs/search.md: one a line). Repeat it for more.
     #[arg(long, value_name = "NAME=FILE", help_heading = "Filter", requires = "fpl")]
@@ -41,18 +42,9 @@ pub(crate) enum FormatArg {
     Pcapng,
 }
 
+/// A time, for options.
 pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let factor = match &text[digits.len()..] {
-        "" | "s" => 1.0,
-        "ms" => 0.001,
-        "m" => 60.0,
-        "h" => 3600.0,
-        "d" => 86_400.0,
-        unit => return Err(format!("unknown unit '{unit}': use ms, s, m, h or d")),
-    };
-    let number: f64 = digits.parse().map_err(|_| format!("'{digits}' is not a number"))?;
-    Duration::try_from_secs_f64(number * factor).map_err(|error| error.to_string())
+    units::duration(text).map_err(|error| error.to_string())
 }
 
 /// A time between two readings: at least a hundredth of a second.
@@ -60,17 +52,4 @@ pub(crate) fn parse_interval(text: &str) -> Result<Duration, String> {
     let least = Duration::from_millis(10);
     parse_duration(text)
         .and_then(|time| if time < least { Err("less than 10ms".to_owned()) } else { Ok(time) })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_have_units() {
-        assert_eq!(parse_duration("90").unwrap().as_secs(), 90);
-        assert_eq!(parse_duration("1.5m").unwrap().as_secs(), 90);
-        assert!(parse_duration("5x").is_err());
-        assert!(parse_duration("-1").is_err());
-    }
 }

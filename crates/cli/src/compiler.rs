@@ -37,6 +37,11 @@ impl Compiler {
         Compiler { snap_len, optimise, language, handle, netmasks }
     }
 
+    /// How the text of a filter is read.
+    pub(crate) fn language(&self) -> LanguageArgs {
+        self.language
+    }
+
     /// How a filter is compiled for packets of `interface`.
     pub(crate) fn options(&self, interface: &Interface) -> Options {
         let netmask = match self.handle {

@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 use clap::{ArgAction, Args, Subcommand};
 use tapline_filter::{Handle, Options};
 use tapline_packet::LinkType;
+use tapline_syntax::units::{count_in, size_in};
 
 use crate::args::{FplArgs, LanguageArgs, SNAP_LEN};
 use crate::compiler::{filter_text, program_form};
@@ -35,7 +36,7 @@ interleaved runs; all engines must accept the same packets before anything is me
 #[derive(Debug, Args)]
 pub(crate) struct BenchArgs {
     /// Runs of each engine, 1 to 1000.
-    #[arg(long, value_name = "N", default_value_t = 9, value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=1000))]
+    #[arg(long, value_name = "N", default_value_t = 9, value_parser = count_in::<usize>(1..=1000))]
     pub(crate) runs: usize,
     #[command(flatten)]
     pub(crate) what: tapline_measure::filter::FilterArgs,
@@ -71,7 +72,7 @@ pub(crate) struct ExplainArgs {
     #[arg(short = 'O', long)]
     pub(crate) no_optimize: bool,
     /// The most bytes that the program lets through of a packet; 0 is the default.
-    #[arg(short, long, value_name = "BYTES", default_value_t = SNAP_LEN)]
+    #[arg(short, long, value_name = "BYTES", default_value_t = SNAP_LEN, value_parser = size_in::<u32>(..))]
     pub(crate) snapshot_length: u32,
     #[command(flatten)]
     pub(crate) fpl: FplArgs,

@@ -17,6 +17,7 @@ use tapline_capture::Source;
 use tapline_capture::af_packet::{self, AfPacket, CaptureDirection, LATENCY_RECORDING_MS};
 use tapline_capture::af_xdp::{self, AfXdp, REST_US};
 use tapline_packet::{Interface, LinkType};
+use tapline_syntax::units::count_in;
 pub(crate) use tapline_tap::PREFIX as TAP;
 use tapline_tap::protocol::{Attach, Offer, Policy, Start};
 use tapline_tap::{Client, WakeWish, socket_path};
@@ -46,7 +47,7 @@ pub(crate) struct XdpArgs {
     /// With xdp: before an interface: poll its driver instead of waiting for interrupts, for at most US microseconds a call. Takes a whole
     /// processor.
     #[arg(long, value_name = "US", num_args = 0..=1, require_equals = true, default_missing_value = BUSY_POLL_US,
-        value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "Input")]
+        value_parser = count_in::<u32>(1..=1_000_000), help_heading = "Input")]
     pub(crate) busy_poll: Option<u32>,
 }
 
@@ -82,7 +83,11 @@ pub(crate) enum PolicyArg {
     Lossless,
 }
 
-fn since(text: &str) -> Result<Since, String> {
+/// Reads a [`Since`].
+///
+/// # Errors
+/// What is wrong with the time.
+pub(crate) fn since(text: &str) -> Result<Since, String> {
     if text == "all" { Ok(Since::All) } else { parse_duration(text).map(Since::Ago) }
 }
 

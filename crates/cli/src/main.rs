@@ -7,6 +7,7 @@ mod capture;
 mod compiler;
 mod doctor;
 mod escape;
+mod extcap;
 mod files;
 mod filter;
 mod flows;
@@ -14,7 +15,9 @@ mod fpl;
 mod generate;
 mod interfaces;
 mod live;
-mod moments;
+mod manual;
+#[cfg(test)]
+mod option_units;
 mod output;
 mod privileges;
 mod probe;
@@ -31,10 +34,12 @@ mod stored;
 mod stream;
 mod top;
 
+use std::ffi::OsString;
 use std::io::{self, Write};
+use std::path::Path;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use tapline_sys::capability::Capability;
 use tapline_sys::{privilege, standard_output};
@@ -108,6 +113,12 @@ enum Command {
     Serve(serve::ServeArgs),
     /// Show what tapline serve does: captures, readers, how far they lag, what they lost and what it costs.
     Status(serve::StatusArgs),
+    /// Offer captures of tapline serve to Wireshark and tshark as interfaces.
+    #[command(after_help = extcap::EXAMPLES)]
+    Extcap(Box<extcap::ExtcapArgs>),
+    /// Write man pages, and completions for bash, zsh and fish.
+    #[command(after_help = manual::EXAMPLES)]
+    Manual(manual::ManualArgs),
     /// Measure what this machine bears: capture, filter and store at every rate, beside other programs.
     Bench(Box<tapline_measure::system::BenchArgs>),
 }
@@ -122,7 +133,7 @@ fn main() -> ExitCode {
         let _ = writeln!(io::stderr(), "tapline: standard output is closed: {error}");
         return ExitCode::FAILURE;
     }
-    let result = match Cli::parse().command {
+    let result = match Cli::parse_from(arguments()).command {
         Command::Capture(args) => capture::run(&args),
         Command::Filter(command) => filter::run(&command).map(|()| ExitCode::SUCCESS),
         Command::Bench(args) => bench::run(&args),
@@ -139,6 +150,8 @@ fn main() -> ExitCode {
         Command::Replay(args) => replay::run(&args),
         Command::Serve(args) => serve::run(&args),
         Command::Status(args) => serve::status(&args),
+        Command::Manual(args) => manual::run(&args, Cli::command()).map(|()| ExitCode::SUCCESS),
+        Command::Extcap(args) => extcap::run(&args),
     };
     result.unwrap_or_else(|error| {
         if !is_broken_pipe(&error) {
@@ -152,6 +165,16 @@ fn main() -> ExitCode {
         }
         ExitCode::FAILURE
     })
+}
+
+/// The command line. Under the name that Wireshark's folders have for it the program is one command.
+fn arguments() -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    let name = arguments.first().and_then(|program| Path::new(program).file_name());
+    if name.is_some_and(|name| name == extcap::PROGRAM) {
+        arguments.insert(1, "extcap".into());
+    }
+    arguments
 }
 
 /// The error with its causes, without those that the text before them tells already.
@@ -178,7 +201,6 @@ fn is_kind(error: &anyhow::Error, kind: io::ErrorKind) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_consistent() {

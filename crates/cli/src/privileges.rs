@@ -11,7 +11,7 @@ use tapline_file::{Files, Plain};
 use tapline_profile::Meters;
 use tapline_sys::privilege::{self, Identity};
 use tapline_sys::sandbox::{self, Lacks, Needs};
-use tapline_sys::{Opener, Owner, capability};
+use tapline_sys::{Opener, Owner, capability, output_file};
 
 /// The user to become: the one named with -Z, or the one who called sudo; `None` to stay who we are.
 pub(crate) fn identity(named: Option<&str>) -> Result<Option<Identity>> {
@@ -70,7 +70,9 @@ pub(crate) fn may_ask_for_names(filter: &str) -> bool {
 /// Who creates the files that are written to `path`: we ourselves, or, if we are to become somebody else, a process
 /// that kept the rights which we have now.
 pub(crate) fn files(path: &Path, identity: Option<&Identity>) -> Result<Box<dyn Files>> {
-    let Some(identity) = identity.filter(|_| path != Path::new("-")) else { return Ok(Box::new(Plain)) };
+    // Only this process can open its own descriptors (/dev/stdout), and it does before it gives up rights.
+    let is_open = path == Path::new("-") || output_file::is_made_by_system(path);
+    let Some(identity) = identity.filter(|_| !is_open) else { return Ok(Box::new(Plain)) };
     let directory = path.parent().unwrap_or(Path::new("")).to_owned();
     let owner = Owner { uid: identity.uid, gid: identity.gid };
     // Behind the first conversion of strftime(3) names differ.

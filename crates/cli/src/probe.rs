@@ -14,11 +14,13 @@ use anyhow::{Result, anyhow, bail};
 use clap::Args;
 use tapline_flow::export::{EXAMPLE_ENTERPRISE, Element, Target, Version};
 use tapline_flow::{DetailFields, Error, KeyFields, PAYLOAD_MAX, TIMEOUT_MAX};
+use tapline_syntax::units::{count_in, size_in};
 
 use crate::args::{LanguageArgs, parse_duration};
 use crate::flows;
 use crate::live::XdpArgs;
 use crate::run::{self, RunArgs};
+use crate::stored::{self, TimeArgs};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -54,9 +56,11 @@ pub(crate) struct ProbeArgs {
     /// Interface to meter: a name, a glob, or 'any'; with xdp: before it by AF_XDP. May be repeated.
     #[arg(short, long, value_name = "NAME", help_heading = "Input")]
     interface: Vec<String>,
-    /// Meter a capture file ('-' is standard input): pcap, pcapng, ERF; also gzip, zstd, lz4.
+    /// Meter a capture file ('-' is standard input): pcap, pcapng, ERF; also gzip, zstd, lz4. store:DIRECTORY is a store.
     #[arg(short = 'r', value_name = "FILE", help_heading = "Input", conflicts_with = "interface")]
     read: Option<PathBuf>,
+    #[command(flatten)]
+    times: TimeArgs,
     /// Meter in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME", help_heading = "Input", conflicts_with = "read")]
     netns: Option<String>,
@@ -64,7 +68,7 @@ pub(crate) struct ProbeArgs {
     xdp: XdpArgs,
     /// Threads that share the packets by host; each meters and exports for itself, under its own observation domain. Not into one
     /// file (file:, json:, csv:).
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64), help_heading = "Input")]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u16>(1..=64), help_heading = "Input")]
     workers: u16,
 
     /// A flow that lasts so long becomes a record, and goes on in the next: seconds, or 90s, 5m, 1h.
@@ -77,7 +81,7 @@ pub(crate) struct ProbeArgs {
     #[arg(long, value_name = "TIME", default_value = "2", value_parser = parse_duration, help_heading = "Flows")]
     closed_timeout: Duration,
     /// Room for so many flows, of 195 bytes each (more with --details: docs/flow-table.md), taken as they come. If there are more, the longest silent ends.
-    #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = clap::value_parser!(u64).range(1..=1_000_000_000), help_heading = "Flows")]
+    #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = count_in::<u64>(1..=1_000_000_000), help_heading = "Flows")]
     flows_max: u64,
     /// What tells flows apart besides addresses, ports and protocol: vlan, mpls, tunnel, tos, interface; with commas.
     #[arg(long, value_name = "FIELDS", default_value = "none", help_heading = "Flows")]
@@ -93,10 +97,10 @@ pub(crate) struct ProbeArgs {
     #[arg(long, value_name = "GROUPS", default_value = "none", help_heading = "Flows")]
     details: String,
     /// With --details payload: so many bytes of the first payload of each side [default: 64].
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u16).range(1..=i64::from(PAYLOAD_MAX)), help_heading = "Flows")]
+    #[arg(long, value_name = "BYTES", value_parser = size_in::<u16>(1..=u64::from(PAYLOAD_MAX)), help_heading = "Flows")]
     payload: Option<u16>,
     /// Meter one of so many packets, chosen by chance in each block of so many. Records tell the rate, and are not scaled.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=1_000_000), help_heading = "Flows")]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u64>(1..=1_000_000), help_heading = "Flows")]
     sample: u64,
 
     /// Collectors, with commas: udp://HOST:PORT, tcp://HOST:PORT, file:NAME (IPFIX); HOST:PORT means UDP, and the port is 4739 unless it is named. json:NAME and csv:NAME are lines of text, parquet:DIR
@@ -110,7 +114,7 @@ pub(crate) struct ProbeArgs {
     #[arg(long, value_name = "NAMES", default_value = "default", help_heading = "Export")]
     template: String,
     /// A file of Parquet is closed before it has more bytes; k, M and G are for thousands.
-    #[arg(long, value_name = "BYTES", default_value = "128M", value_parser = parse_size, help_heading = "Export")]
+    #[arg(long, value_name = "BYTES", default_value = "128M", value_parser = size_in::<u64>(64_000..=1_000_000_000_000), help_heading = "Export")]
     parquet_size: u64,
     /// And when so much time has passed since its first flow, so that it can be read: the packets' time for files.
     #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration, help_heading = "Export")]
@@ -119,19 +123,19 @@ pub(crate) struct ProbeArgs {
     #[arg(long, help_heading = "Export")]
     biflow: bool,
     /// Observation domain, source id, or (5) engine type and id in its low 16 bits.
-    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Export")]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u32>(..), help_heading = "Export")]
     domain: u32,
     /// The exporter's address: messages are sent from it, and exporterIPv4Address or exporterIPv6Address in a template tell it.
     #[arg(long, value_name = "ADDRESS", help_heading = "Export")]
     exporter: Option<IpAddr>,
     /// The private enterprise number of elements that IANA does not know; 32473 is that of examples (RFC 5612).
-    #[arg(long, value_name = "N", default_value_t = EXAMPLE_ENTERPRISE, value_parser = clap::value_parser!(u32).range(1..), help_heading = "Export")]
+    #[arg(long, value_name = "N", default_value_t = EXAMPLE_ENTERPRISE, value_parser = count_in::<u32>(1..), help_heading = "Export")]
     enterprise: u32,
     /// The most bytes of an IP packet with a message.
-    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u16).range(256..), help_heading = "Export")]
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = size_in::<u16>(256..), help_heading = "Export")]
     mtu: u16,
     /// Over UDP, send templates again after so many messages.
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "Export")]
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = count_in::<u32>(1..=1_000_000), help_heading = "Export")]
     template_messages: u32,
     /// Over UDP, send templates again after so long.
     #[arg(long, value_name = "TIME", default_value = "60", value_parser = parse_duration, help_heading = "Export")]
@@ -141,11 +145,11 @@ pub(crate) struct ProbeArgs {
     spread: String,
     /// The most messages a second to each collector. Packets wait for it: for files. After Ctrl-C what is left still goes out at this rate; a second leaves
     /// it, which the account counts as lost.
-    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=10_000_000), help_heading = "Export")]
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = count_in::<u32>(..=10_000_000), help_heading = "Export")]
     rate: u32,
 
     /// Show so many of the greatest flows, by bytes; 10 if nothing is exported.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000), help_heading = "Reports")]
+    #[arg(long, value_name = "N", value_parser = count_in::<u32>(1..=1_000_000), help_heading = "Reports")]
     top: Option<u32>,
     /// Show besides what the table of flows did, as columns of numbers (docs/flows.md).
     #[arg(short, long, help_heading = "Reports")]
@@ -208,6 +212,10 @@ fn check(args: &ProbeArgs) -> Result<()> {
         bail!(
             "no packets: name an interface (-i eth0; tapline interfaces lists them) or a file (-r trace.pcap)"
         );
+    }
+    match args.read.as_deref().map(stored::store_name).transpose()?.flatten() {
+        Some(store) => args.times.check(&store)?,
+        None => args.times.check_unused()?,
     }
     if KeyFields::parse(&args.key)?.tunnel && !args.inner {
         let what = "--key tunnel tells no flows apart without --inner: no tunnel is taken off";
@@ -289,7 +297,11 @@ fn graph(args: &ProbeArgs) -> String {
     let mut sources =
         args.interface.iter().map(|name| format!("device({})", quoted(name))).collect::<Vec<_>>();
     if let Some(path) = &args.read {
-        sources.push(format!("file({})", quoted(&path.to_string_lossy())));
+        let name = match stored::store_name(path) {
+            Ok(Some(store)) => args.times.of(&store).text(),
+            _ => path.to_string_lossy().into_owned(),
+        };
+        sources.push(format!("file({})", quoted(&name)));
     }
     let (first, others) =
         sources.split_first().map_or(("", &[][..]), |(first, others)| (first.as_str(), others));
@@ -394,23 +406,6 @@ fn time(time: Duration) -> String {
 /// A text as graphs have it.
 fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
-}
-
-/// A number of bytes, 64 kB to 1 TB.
-fn parse_size(text: &str) -> Result<u64, String> {
-    let digits = text.trim_end_matches(['k', 'M', 'G']);
-    let factor = match &text[digits.len()..] {
-        "" => 1,
-        "k" => 1000,
-        "M" => 1_000_000,
-        "G" => 1_000_000_000,
-        unit => return Err(format!("unknown unit '{unit}': use k, M or G")),
-    };
-    let size = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
-    match size {
-        Some(size @ 64_000..=1_000_000_000_000) => Ok(size),
-        _ => Err("it may be 64k to 1000G".to_owned()),
-    }
 }
 
 #[cfg(test)]

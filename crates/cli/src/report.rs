@@ -159,10 +159,10 @@ fn stage_json(stage: &StageAccount) -> Value {
         "bytes": stage.bytes,
         "passed": stage.passed,
         "refused": stage.refused(),
-        "held": stage.own.held,
-        "unexamined": stage.own.unexamined,
-        "filter": stage.own.filter.as_ref().map(filter_json),
-        "output": stage.own.output.as_ref().map(output_json),
+        "held": stage.counters.held,
+        "unexamined": stage.counters.unexamined,
+        "filter": stage.counters.filter.as_ref().map(filter_json),
+        "output": stage.counters.output.as_ref().map(output_json),
     })
 }
 
@@ -240,7 +240,11 @@ impl Table {
         } else {
             let verb = if interface.is_made { "made" } else { "read" };
             let remark = if interface.is_partial { "not to its end" } else { "" };
-            self.row(&format!("{name}  {verb}"), Count::Known(interface.delivered), remark);
+            let refused = interface.kernel_filtered.known().unwrap_or(0);
+            self.row(&format!("{name}  {verb}"), Count::Known(interface.delivered + refused), remark);
+            if refused > 0 {
+                self.row(&format!("{name}  filter, refused"), Count::Known(refused), "while it was read");
+            }
         }
     }
 
@@ -310,7 +314,7 @@ impl Table {
 
     /// What came to a stage, and what it did with it besides handing it on.
     fn stage(&mut self, stage: &StageAccount) {
-        let StageAccount { name, received, own, .. } = stage;
+        let StageAccount { name, received, counters, .. } = stage;
         let mut remarks = Vec::new();
         let mut remark = |count: u64, what: &str| {
             if count > 0 {
@@ -318,15 +322,15 @@ impl Table {
             }
         };
         remark(stage.refused(), refused_word(stage.class));
-        remark(own.held, "held");
-        remark(own.unexamined, "not examined");
-        if let Some(output) = &own.output {
+        remark(counters.held, "held");
+        remark(counters.unexamined, "not examined");
+        if let Some(output) = &counters.output {
             remark(output.written, written_word(stage.class));
             remark(output.lost, "LOST");
             output.unsent.iter().for_each(|(cause, packets)| remark(packets, cause.words()));
             remark(output.buffered, "on their way");
         }
-        if let Some(filter) = &own.filter {
+        if let Some(filter) = &counters.filter {
             remarks.extend(Some(engine(filter)).filter(|engine| !engine.is_empty()));
         }
         self.row(&format!("{name}  received"), Count::Known(*received), &remarks.join(", "));

@@ -5,10 +5,11 @@
 //! ```
 
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -18,11 +19,14 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 use tapline_capture::af_packet::{self, LATENCY_INTERACTIVE_MS, Settings, TimestampSource};
 use tapline_capture::{FileInput, Source};
-use tapline_daemon::{Capture, CaptureRule, Ended, Rules, Server, Socket, TimeStamps, confine};
+use tapline_daemon::{
+    Capture, CaptureRule, CaptureTotals, Log, Orders, Rules, Server, Socket, TimeStamps, confine,
+};
 use tapline_file::Order;
 use tapline_filter::{Handle, Options};
 use tapline_graph::grouped;
 use tapline_packet::Interface;
+use tapline_syntax::units::count_in;
 use tapline_sys::privilege;
 use tapline_tap::protocol::{CaptureStatus, ReaderStatus, Status, UserStatus};
 use tapline_tap::{Client, socket_path};
@@ -61,7 +65,7 @@ pub(crate) struct ServeArgs {
     #[arg(long)]
     count_all: bool,
     /// MiB of the buffer, a power of two.
-    #[arg(long, value_name = "MIB", default_value_t = 64)]
+    #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = count_in::<u32>(..))]
     buffer: u32,
     /// The socket.
     #[arg(long, value_name = "PATH")]
@@ -77,6 +81,8 @@ pub(crate) struct ServeArgs {
     json: bool,
 }
 
+/// How long the end waits for the log to be read.
+const LOG_WAIT: Duration = Duration::from_secs(2);
 /// From when on it is told that a capture waits for a reader.
 const WAIT_TOLD_MS: u64 = 500;
 
@@ -116,40 +122,44 @@ pub(crate) fn run(args: &ServeArgs) -> Result<ExitCode> {
     say(&format!("serving at {}", rules.socket.display()));
     tell_systemd(&[NotifyState::Ready]);
     let orders = server.orders();
-    let config = args.config.clone();
-    let stopping = Arc::clone(&orders);
+    // From here on others wait for this thread: it waits for no reader of the log.
+    let log = Log::start(io::stderr(), "tapline: ")?;
+    let (config, of_signals) = (args.config.clone(), log.clone());
     thread::Builder::new().name("signals".to_owned()).spawn(move || {
-        for signal in signals.forever() {
-            match (signal, &config) {
-                (SIGHUP, Some(path)) => {
-                    let now = NotifyState::monotonic_usec_now();
-                    tell_systemd(
-                        &[Some(NotifyState::Reloading), now.ok()].into_iter().flatten().collect::<Vec<_>>(),
-                    );
-                    match Rules::read(path) {
-                        Ok(rules) => {
-                            rules.unknown().iter().for_each(|line| say(&format!("warning: {line}")));
-                            stopping.reload(rules);
-                        }
-                        Err(error) => say(&format!("the rules stay as they were: {error}")),
-                    }
-                    tell_systemd(&[NotifyState::Ready]);
-                }
-                (SIGUSR1, _) => stopping.account(),
-                (SIGHUP, None) => say("there is no file of rules to read again (--config)"),
-                _ => {
-                    tell_systemd(&[NotifyState::Stopping]);
-                    stopping.stop();
-                }
-            }
-        }
+        signals.forever().for_each(|signal| obey(signal, config.as_deref(), &orders, &of_signals));
     })?;
-    let ended = server.run(&mut |line| say(line), &mut |captures| {
+    let ended = server.run(&mut |line| log.line(line), &mut |captures| {
         let faults: Vec<String> = captures.iter().flat_map(imbalances).collect();
-        let _ = io::stderr().write_all(rows(captures).running(&faults).as_bytes());
+        log.text(rows(captures).running(&faults));
     })?;
-    let is_balanced = tell(args, &ended);
+    let is_balanced = tell(args, &ended, &log);
+    log.flush(LOG_WAIT);
     Ok(if is_balanced { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Passes a signal on to the server.
+fn obey(signal: i32, config: Option<&Path>, server: &Orders, log: &Log) {
+    match (signal, config) {
+        (SIGHUP, Some(path)) => {
+            let now = NotifyState::monotonic_usec_now();
+            let states = [Some(NotifyState::Reloading), now.ok()];
+            tell_systemd(&states.into_iter().flatten().collect::<Vec<_>>());
+            match Rules::read(path) {
+                Ok(rules) => {
+                    rules.unknown().iter().for_each(|line| log.line(&format!("warning: {line}")));
+                    server.reload(rules);
+                }
+                Err(error) => log.line(&format!("the rules stay as they were: {error}")),
+            }
+            tell_systemd(&[NotifyState::Ready]);
+        }
+        (SIGUSR1, _) => server.account(),
+        (SIGHUP, None) => log.line("there is no file of rules to read again (--config)"),
+        _ => {
+            tell_systemd(&[NotifyState::Stopping]);
+            server.stop();
+        }
+    }
 }
 
 /// The rules of a file, or those that the command line stands for.
@@ -240,12 +250,12 @@ fn say(line: &str) {
     let _ = writeln!(io::stderr(), "tapline: {line}");
 }
 
-/// Prints what became of all packets. Returns whether it adds up.
-fn tell(args: &ServeArgs, ended: &[Ended]) -> bool {
+/// Prints the account of all packets. Returns whether it adds up.
+fn tell(args: &ServeArgs, ended: &[CaptureTotals], log: &Log) -> bool {
     let faults: Vec<String> = ended.iter().flat_map(imbalances).collect();
     for capture in ended {
         if let Some(why) = capture.why.as_ref().filter(|why| !why.is_empty()) {
-            say(&format!("{}: {why}", capture.name));
+            log.line(&format!("{}: {why}", capture.name));
         }
     }
     if args.json {
@@ -255,11 +265,11 @@ fn tell(args: &ServeArgs, ended: &[Ended]) -> bool {
         let _ = writeln!(io::stdout(), "{value}");
         return faults.is_empty();
     }
-    let _ = io::stderr().write_all(rows(ended).end(&faults).as_bytes());
+    log.text(rows(ended).end(&faults));
     faults.is_empty()
 }
 
-fn rows(captures: &[Ended]) -> report::Rows {
+fn rows(captures: &[CaptureTotals]) -> report::Rows {
     let mut text = report::Rows::new();
     for capture in captures {
         capture.interfaces.iter().for_each(|interface| text.interface(interface));
@@ -279,7 +289,7 @@ fn rows(captures: &[Ended]) -> report::Rows {
 }
 
 /// What does not add up.
-fn imbalances(capture: &Ended) -> Vec<String> {
+fn imbalances(capture: &CaptureTotals) -> Vec<String> {
     let mut faults: Vec<String> =
         capture.interfaces.iter().filter_map(|interface| interface.imbalance()).collect();
     let delivered: u64 = capture.interfaces.iter().map(|interface| interface.delivered).sum();
@@ -292,7 +302,7 @@ fn imbalances(capture: &Ended) -> Vec<String> {
     faults
 }
 
-fn to_json(capture: &Ended) -> Value {
+fn to_json(capture: &CaptureTotals) -> Value {
     json!({
         "name": capture.name,
         "interfaces": capture.interfaces.iter().map(report::interface_json).collect::<Vec<_>>(),

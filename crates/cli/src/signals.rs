@@ -21,6 +21,8 @@ pub(crate) struct Caught {
     /// Whether the next SIGINT gives up at once.
     gives_up: Arc<AtomicBool>,
     while_opening: SigId,
+    /// Set by the handlers of the signals that end a run.
+    has_ended: Arc<AtomicBool>,
 }
 
 /// Catches signals from now on, so that none ends the program unaccounted. They wait until [`Caught::obey`]; but until then
@@ -32,8 +34,12 @@ pub(crate) fn catch() -> io::Result<Caught> {
     let gives_up = Arc::new(AtomicBool::new(false));
     flag::register_conditional_shutdown(SIGINT, 128 + SIGINT, Arc::clone(&gives_up))?;
     let while_opening = flag::register(SIGINT, Arc::clone(&gives_up))?;
+    let has_ended = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        flag::register(signal, Arc::clone(&has_ended))?;
+    }
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGXFSZ])?;
-    Ok(Caught { signals, gives_up, while_opening })
+    Ok(Caught { signals, gives_up, while_opening, has_ended })
 }
 
 impl Caught {
@@ -56,7 +62,8 @@ impl Caught {
         control: Arc<Control>,
         mut on_hangup: impl FnMut() + Send + 'static,
     ) -> io::Result<()> {
-        let Caught { mut signals, gives_up, while_opening } = self;
+        let Caught { mut signals, gives_up, while_opening, has_ended } = self;
+        control.set_signal_flag(has_ended);
         low_level::unregister(while_opening);
         gives_up.store(false, Ordering::Relaxed);
         let leaves = Arc::default();
@@ -79,8 +86,8 @@ impl Caught {
 
 /// What follows from a SIGINT, beside the order to stop. Once `leaves`, it has outputs leave what waits for their rate.
 fn interrupt(control: &Control, gives_up: &Arc<AtomicBool>, leaves: &Arc<AtomicBool>) {
-    if !control.is_paced() || leaves.load(Ordering::Relaxed) {
-        control.hurry();
+    if !control.has_paced_output() || leaves.load(Ordering::Relaxed) {
+        control.cancel_pacing();
         let gives_up = Arc::clone(gives_up);
         later(move || gives_up.store(true, Ordering::Relaxed));
         return;

@@ -21,7 +21,8 @@ use crate::memory::Allowance;
 use crate::union::Asked;
 use crate::view::{Rights, View};
 use crate::worker::{
-    self, History, Joining, Order, Over, ReaderReport, Refusal, Report, Setting, ViewReport, Wish, Worker,
+    self, ControlLine, Eviction, History, Joining, Order, ReaderReport, Refusal, Report, Setting, ViewReport,
+    Wish, Worker,
 };
 use crate::{CaptureRule, Error};
 
@@ -38,10 +39,9 @@ pub struct Capture {
     interfaces: Vec<Interface>,
     options: Options,
     workers: Vec<Thread>,
-    /// What workers tell.
+    /// Lines of workers, for a person to read.
     log: Receiver<String>,
-    /// Who is to be sent away.
-    over: Receiver<Over>,
+    evictions: Receiver<Eviction>,
 }
 
 /// An instruction as clients send it: code, jt, jf, k.
@@ -54,8 +54,8 @@ pub(crate) struct NewReader {
     pub(crate) wish: Wish,
     pub(crate) spec: ReaderSpec,
     pub(crate) start: Start,
-    /// How long packets may wait before it can read them.
-    pub(crate) patience: Duration,
+    /// The longest time that packets may wait before the reader can read them.
+    pub(crate) max_latency: Duration,
     /// The user that pays for it, and whose memory it takes; none for root and the owner of the daemon.
     pub(crate) payer: Option<(Payer, Allowance)>,
 }
@@ -68,7 +68,7 @@ struct Thread {
     thread: JoinHandle<Report>,
 }
 
-/// What a reader is, in the sum of all workers.
+/// Counters of a reader, summed over all workers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReaderSum {
     pub(crate) counts: ReaderCounts,
@@ -77,9 +77,9 @@ pub(crate) struct ReaderSum {
     pub(crate) past: u64,
 }
 
-/// A capture at its end, or on the way.
+/// Counters of a capture, at its end or on the way.
 #[derive(Clone, Debug)]
-pub struct Ended {
+pub struct CaptureTotals {
     /// Its name.
     pub name: String,
     /// Before the daemon, for each interface.
@@ -92,7 +92,7 @@ pub struct Ended {
     pub stored: u64,
     /// Packets that found no block.
     pub not_stored: u64,
-    /// Why it ended by itself; empty for the end of a file, `None` if it was stopped.
+    /// The reason for which the capture ended by itself; empty for the end of a file, `None` if it was stopped or goes on.
     pub why: Option<String>,
 }
 
@@ -130,7 +130,7 @@ impl Capture {
             .map(|text| History { text: text.clone(), asked: Asked::text(&rule.filter, text, &options) });
         let mut workers = Vec::new();
         let (tell, log) = channel();
-        let (send_away, over) = channel();
+        let (evict, evictions) = channel();
         for (number, source) in sources.into_iter().enumerate() {
             let setting = Setting {
                 link_type,
@@ -144,13 +144,14 @@ impl Capture {
             };
             let (orders, received) = channel();
             let (stop, wakeup) = (Arc::<AtomicBool>::default(), source.wakeup());
-            let worker =
-                Worker::new(setting, source, received, (tell.clone(), send_away.clone()), Arc::clone(&stop));
+            let (log, evictions, stopped) = (tell.clone(), evict.clone(), Arc::clone(&stop));
+            let line = ControlLine { orders: received, log, evictions, stop: stopped };
+            let worker = Worker::new(setting, source, line);
             let name = format!("tap:{}", rule.name);
             let thread = std::thread::Builder::new().name(name).spawn(move || worker.run())?;
             workers.push(Thread { orders, wakeup, stop, thread });
         }
-        Ok(Capture { rule, interfaces, options, workers, log, over })
+        Ok(Capture { rule, interfaces, options, workers, log, evictions })
     }
 
     pub(crate) fn rule(&self) -> &CaptureRule {
@@ -165,14 +166,14 @@ impl Capture {
         self.workers.len()
     }
 
-    /// What happened to its interfaces since the last call.
+    /// Lines of its workers since the last call.
     pub(crate) fn news(&self) -> impl Iterator<Item = String> {
         self.log.try_iter()
     }
 
     /// Readers whose user spent all since the last call.
-    pub(crate) fn over(&self) -> impl Iterator<Item = Over> {
-        self.over.try_iter()
+    pub(crate) fn evictions(&self) -> impl Iterator<Item = Eviction> {
+        self.evictions.try_iter()
     }
 
     /// Whether something is withheld from readers with these rights.
@@ -243,7 +244,7 @@ impl Capture {
             wish: reader.wish.clone(),
             spec: reader.spec,
             start: reader.start,
-            patience: reader.patience,
+            max_latency: reader.max_latency,
             payer: reader.payer.as_ref().map(|(payer, _)| *payer),
             view: None,
         });
@@ -340,8 +341,8 @@ impl Capture {
     }
 
     /// What became of packets up to now; the counters of its parts are of moments that differ a little.
-    pub(crate) fn account(&self) -> Ended {
-        let mut sum = Ended::of(&self.rule.name);
+    pub(crate) fn account(&self) -> CaptureTotals {
+        let mut sum = CaptureTotals::of(&self.rule.name);
         for worker in &self.workers {
             let (reply, answer) = sync_channel(1);
             worker.order(Order::Report(reply), &answer).into_iter().for_each(|report| sum.add(report));
@@ -350,13 +351,13 @@ impl Capture {
     }
 
     /// Ends it: what was captured is still passed on, and readers have a moment to read it.
-    pub fn stop(self) -> Ended {
+    pub fn stop(self) -> CaptureTotals {
         for worker in &self.workers {
             worker.stop.store(true, Ordering::Relaxed);
             let _ = worker.orders.send(Order::Stop);
             worker.wake();
         }
-        let mut ended = Ended::of(&self.rule.name);
+        let mut ended = CaptureTotals::of(&self.rule.name);
         for worker in self.workers {
             ended.add(worker.thread.join().unwrap_or_default());
         }
@@ -364,9 +365,9 @@ impl Capture {
     }
 }
 
-impl Ended {
-    fn of(name: &str) -> Ended {
-        Ended {
+impl CaptureTotals {
+    fn of(name: &str) -> CaptureTotals {
+        CaptureTotals {
             name: name.to_owned(),
             interfaces: Vec::new(),
             packets: 0,
@@ -456,263 +457,7 @@ fn name_of(link_type: LinkType) -> String {
 
 #[cfg(test)]
 mod attacks;
-
 #[cfg(test)]
-mod tests {
-    use std::sync::Mutex;
-    use std::sync::atomic::AtomicU64;
-    use std::time::Instant;
-
-    use tapline_capture::{Advance, Error as CaptureError};
-    use tapline_packet::{Batch, Meta, Record, Timestamp};
-    use tapline_ring::{Policy, Reader};
-
-    use super::*;
-
-    const FULL: Rights = Rights { filter: String::new(), snap_len: u32::MAX };
-
-    /// Has no packets, and notes how long they might wait.
-    struct Patient {
-        interfaces: Vec<Interface>,
-        wakeup: Arc<Wakeup>,
-        told: Arc<Mutex<Vec<Duration>>>,
-        is_stopped: bool,
-    }
-
-    impl Source for Patient {
-        fn interfaces(&self) -> &[Interface] {
-            &self.interfaces
-        }
-
-        fn advance(&mut self, wait: Duration) -> Result<Advance, CaptureError> {
-            if self.is_stopped {
-                return Ok(Advance::End);
-            }
-            let mut poller = tapline_sys::Poller::new();
-            poller.add(std::os::fd::AsFd::as_fd(&*self.wakeup));
-            poller.wait(wait).expect("a wait");
-            self.wakeup.take();
-            Ok(Advance::Idle)
-        }
-
-        fn batch(&self) -> Batch<'_> {
-            Batch::empty()
-        }
-
-        fn stop(&mut self) -> Result<(), CaptureError> {
-            self.is_stopped = true;
-            Ok(())
-        }
-
-        fn set_patience(&mut self, patience: Duration) {
-            self.told.lock().expect("no panic").push(patience);
-        }
-
-        fn account(&mut self) -> Vec<InterfaceAccount> {
-            Vec::new()
-        }
-
-        fn wakeup(&self) -> Option<Arc<Wakeup>> {
-            Some(Arc::clone(&self.wakeup))
-        }
-    }
-
-    /// The source hears of the least patient reader, before packets come that it wants; and of the next one when it is gone.
-    #[test]
-    fn the_least_patient_reader_counts() {
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let source = Patient {
-            interfaces: vec![Interface::new("test", LinkType::ETHERNET)],
-            wakeup: Arc::new(Wakeup::new().expect("an eventfd")),
-            told: Arc::clone(&told),
-            is_stopped: false,
-        };
-        let rule = CaptureRule { name: "test".to_owned(), buffer: 4, ..CaptureRule::default() };
-        let capture = Capture::start(rule, vec![Box::new(source)]).expect("a capture");
-        let rights = Rights { filter: String::new(), snap_len: 65_535 };
-        let attach = |number, ms| {
-            let wish = capture.compile(&rights, "").expect("a filter");
-            let spec = ReaderSpec::new(Policy::Lossy);
-            let patience = Duration::from_millis(ms);
-            let start = Start::Newest;
-            let rights = rights.clone();
-            let reader = NewReader { number, rights, wish, spec, start, patience, payer: None };
-            capture.attach(&reader).expect("a reader")
-        };
-        // The source hears of it right after the order was obeyed.
-        let hears = |ms| {
-            let begun = std::time::Instant::now();
-            while told.lock().expect("no panic").last() != Some(&Duration::from_millis(ms)) {
-                assert!(begun.elapsed() < Duration::from_secs(60), "not told {ms}: {told:?}");
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        };
-        let _patient = attach(1, 50);
-        hears(50);
-        let _hasty = attach(2, 0);
-        hears(0);
-        capture.detach(2);
-        hears(50);
-        let _very = attach(3, u64::from(u32::MAX));
-        capture.detach(1);
-        // However patient they are.
-        hears(100);
-        capture.stop();
-    }
-
-    /// Lends packets of 1,000 bytes that tell their numbers, as many as it is allowed to.
-    struct Numbers {
-        interfaces: Vec<Interface>,
-        allowed: Arc<AtomicU64>,
-        lent: u64,
-        bytes: Vec<u8>,
-        records: Vec<Record>,
-        is_stopped: bool,
-    }
-
-    const LEN: usize = 1000;
-
-    impl Source for Numbers {
-        fn interfaces(&self) -> &[Interface] {
-            &self.interfaces
-        }
-
-        fn advance(&mut self, wait: Duration) -> Result<Advance, CaptureError> {
-            let count = (self.allowed.load(Ordering::Relaxed) - self.lent).min(100);
-            self.records.clear();
-            if count == 0 && self.is_stopped {
-                return Ok(Advance::End);
-            }
-            if count == 0 {
-                std::thread::sleep(wait.min(Duration::from_millis(1)));
-                return Ok(Advance::Idle);
-            }
-            for (at, number) in (self.lent..self.lent + count).enumerate() {
-                let timestamp = Timestamp::from_nanos(number as i64);
-                let meta = Meta { timestamp, wire_len: LEN as u32, ..Meta::default() };
-                self.bytes[at * LEN..][..8].copy_from_slice(&number.to_le_bytes());
-                self.records.push(Record { offset: at * LEN, cap_len: LEN as u32, options_len: 0, meta });
-            }
-            self.lent += count;
-            Ok(Advance::Batch)
-        }
-
-        fn batch(&self) -> Batch<'_> {
-            Batch::new(&self.bytes, &self.records)
-        }
-
-        fn stop(&mut self) -> Result<(), CaptureError> {
-            self.is_stopped = true;
-            Ok(())
-        }
-
-        fn account(&mut self) -> Vec<InterfaceAccount> {
-            Vec::new()
-        }
-    }
-
-    /// A capture whose buffer has room for some 7,700 packets, to which 20,000 came before anybody reads; those that the filter accepts are stored.
-    fn with_history(filter: &str) -> (Capture, Arc<AtomicU64>) {
-        let allowed = Arc::new(AtomicU64::new(20_000));
-        let source = Numbers {
-            interfaces: vec![Interface::new("test", LinkType::ETHERNET)],
-            allowed: Arc::clone(&allowed),
-            lent: 0,
-            bytes: vec![0; 100 * LEN],
-            records: Vec::new(),
-            is_stopped: false,
-        };
-        let history = Some(filter.to_owned());
-        let rule = CaptureRule { name: "test".to_owned(), buffer: 8, history, ..CaptureRule::default() };
-        let capture = Capture::start(rule, vec![Box::new(source)]).expect("a capture");
-        settle(|| capture.status(&FULL).0.packets == 20_000);
-        (capture, allowed)
-    }
-
-    fn settle(is_so: impl Fn() -> bool) {
-        let begun = Instant::now();
-        while !is_so() {
-            assert!(begun.elapsed() < Duration::from_secs(60), "never");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    /// A reader of few places that begins with the oldest packet.
-    fn from_oldest(capture: &Capture, number: u64, filter: &str, policy: Policy) -> Reader {
-        let rights = Rights { filter: String::new(), snap_len: capture.options.snap_len };
-        let wish = capture.compile(&rights, filter).expect("a filter");
-        let spec = ReaderSpec { policy, entries: 256 };
-        let (start, patience) = (Start::Oldest, Duration::ZERO);
-        let reader = NewReader { number, rights, wish, spec, start, patience, payer: None };
-        let parts = capture.attach(&reader);
-        Reader::open(parts.expect("a reader").remove(0)).expect("a reader")
-    }
-
-    /// All that the buffer holds, and all that comes while that is read, through an index of few places.
-    #[test]
-    fn the_past_comes_whole_and_then_the_present() {
-        let (capture, allowed) = with_history("");
-        // Every 64th number is one whose first byte has no bit of 63.
-        let mut readers = [(1, ""), (2, "link[0] & 63 = 0")]
-            .map(|(number, filter)| from_oldest(&capture, number, filter, Policy::Lossless));
-        allowed.store(60_000, Ordering::Relaxed);
-        let (mut found, begun) = ([Vec::new(), Vec::new()], Instant::now());
-        while found[0].last() != Some(&59_999) || found[1].last() != Some(&59_968) {
-            assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", found.map(|found| found.len()));
-            for (reader, found) in readers.iter_mut().zip(&mut found) {
-                reader.advance().expect("a sound index");
-                let number = |data: &[u8]| u64::from_le_bytes(*data.first_chunk().expect("eight bytes"));
-                found.extend(reader.batch().iter().map(|packet| number(packet.data)));
-            }
-        }
-        let first = found[0][0];
-        assert!((12_000..20_000).contains(&first), "{first}");
-        assert_eq!(found[0], (first..60_000).collect::<Vec<_>>());
-        assert_eq!(found[1], (first..60_000).filter(|number| number % 64 == 0).collect::<Vec<_>>());
-        for mut reader in readers {
-            while reader.advance().expect("a sound index") > 0 {}
-            assert!(
-                reader.standing() == tapline_ring::Standing::Lossless && reader.finish().lost.total() == 0
-            );
-        }
-        capture.stop();
-    }
-
-    /// While a reader is in the past, what comes and only it wants is stored for it.
-    #[test]
-    fn what_only_a_reader_of_the_past_wants_is_stored() {
-        let (capture, allowed) = with_history("link[0] & 63 = 0");
-        let mut reader = from_oldest(&capture, 1, "", Policy::Lossless);
-        let sum = || capture.status(&FULL).1[0].1;
-        settle(|| sum().counts.offered == 256);
-        assert!(sum().past > 0, "it has no place for all");
-        allowed.store(21_000, Ordering::Relaxed);
-        settle(|| capture.status(&FULL).0.packets == 21_000);
-        let (mut found, begun) = (Vec::new(), Instant::now());
-        while found.last() != Some(&20_999) {
-            assert!(begun.elapsed() < Duration::from_secs(60), "{}", found.len());
-            reader.advance().expect("a sound index");
-            let number = |data: &[u8]| u64::from_le_bytes(*data.first_chunk().expect("eight bytes"));
-            found.extend(reader.batch().iter().map(|packet| number(packet.data)));
-        }
-        assert_eq!(found, (0..20_000).step_by(64).chain(20_000..21_000).collect::<Vec<_>>());
-        capture.stop();
-    }
-
-    /// Who does not read has all of the past counted, whether it was offered or not, and all that comes.
-    #[test]
-    fn what_of_the_past_finds_no_place_is_counted() {
-        let (capture, allowed) = with_history("");
-        let reader = from_oldest(&capture, 1, "", Policy::Lossy);
-        let sum = || capture.status(&FULL).1[0].1;
-        settle(|| sum().counts.offered == 256);
-        let first = 20_000 - 256 - sum().past;
-        allowed.store(60_000, Ordering::Relaxed);
-        settle(|| capture.status(&FULL).0.packets == 60_000 && sum().past == 0);
-        let counts = sum().counts;
-        assert_eq!((counts.offered, counts.index_full), (60_000 - first, 60_000 - first - 256));
-        let account = reader.finish();
-        assert_eq!((account.offered, account.lost.unread), (60_000 - first, 256));
-        capture.stop();
-    }
-}
+mod test_source;
+#[cfg(test)]
+mod tests;

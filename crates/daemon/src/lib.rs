@@ -24,6 +24,7 @@
 //! | `capture` | the workers of a capture, as the control thread sees them |
 //! | `client` | what a connection may do next |
 //! | `listener` | the socket that clients connect to |
+//! | `log` | the queue before the log, so that an unread log stops nothing |
 //! | `log_budget` | how much of the log a user causes |
 //! | `server` | the socket, and all captures |
 #![forbid(unsafe_code)]
@@ -33,6 +34,7 @@ mod capture;
 mod client;
 mod error;
 mod listener;
+mod log;
 mod log_budget;
 mod memory;
 mod rules;
@@ -43,9 +45,10 @@ mod union;
 mod view;
 mod worker;
 
-pub use capture::{Capture, Ended};
+pub use capture::{Capture, CaptureTotals};
 pub use error::Error;
 pub use listener::Socket;
+pub use log::Log;
 pub use rules::{AccessRule, CaptureRule, Rules, TimeStamps, Who};
 pub use sandbox::confine;
 pub use server::{Orders, Server};

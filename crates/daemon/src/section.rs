@@ -6,7 +6,7 @@
 //! ```
 //!
 //! A filter sees no more of a packet than its reader, so no verdict depends on what lies behind the cut. Processor time
-//! is measured from one part of a batch to the next: a part has as many packets as take about a millisecond.
+//! is measured from one part of a batch to the next: a part has as many packets as take about a millisecond, and four at least.
 
 use std::time::Duration;
 
@@ -18,8 +18,11 @@ use crate::budget::{Payer, Purses};
 
 /// How much processor time a part of a batch should take.
 const PART: Duration = Duration::from_millis(1);
-/// A part has at most so many times the packets of the last one that was measured.
+/// The most packets of a part, as a multiple of the last one that was measured.
 const GROWTH: usize = 4;
+/// The fewest packets of a part once its cost is known, so that the thread's clock is read once for several packets also
+/// where filters take longer than a part should.
+const PART_LEN_MIN: usize = 4;
 
 /// Filters of one user, for one buffer.
 pub(crate) struct Section {
@@ -98,11 +101,11 @@ impl Section {
     }
 }
 
-/// How many packets the next part has, after `len` took so much.
+/// Packets of the next part, after `len` packets took `cost`.
 fn part_len(current: usize, len: usize, cost: Duration) -> usize {
     let fits = PART.as_nanos() * len as u128 / cost.as_nanos().max(1);
     let most = current.max(len * GROWTH).min(BATCH_MAX);
-    usize::try_from(fits).unwrap_or(BATCH_MAX).clamp(1, most)
+    usize::try_from(fits).unwrap_or(BATCH_MAX).clamp(PART_LEN_MIN, most.max(PART_LEN_MIN))
 }
 
 #[cfg(test)]
@@ -119,9 +122,9 @@ mod tests {
         let us = Duration::from_micros;
         assert_eq!(part_len(1, 1, us(10)), 4, "it grows step by step");
         assert_eq!(part_len(64, 64, us(10)), BATCH_MAX);
-        assert_eq!(part_len(256, 256, us(65_000)), 3);
+        assert_eq!(part_len(256, 256, us(32_000)), 8);
         assert_eq!(part_len(256, 1, us(1)), BATCH_MAX, "a small batch says nothing against large ones");
-        assert_eq!(part_len(4, 4, us(80_000)), 1);
+        assert_eq!(part_len(256, 256, us(1_000_000)), PART_LEN_MIN, "however long a packet takes");
         assert_eq!(part_len(1, 1, Duration::ZERO), 4);
     }
 

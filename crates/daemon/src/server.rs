@@ -6,34 +6,33 @@
 //!
 //! One thread. Nothing that a client does keeps it: sockets do not wait, requests are few at a time, and a client that does not read its answers is gone.
 
+mod attaching;
 mod users;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::RandomState;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use tapline_packet::{BATCH_MAX, LinkType, Timestamp};
-use tapline_ring::{BufferSpec, Policy as RingPolicy, ReaderSpec, Standing, Start as RingStart, Writer};
+use tapline_packet::{LinkType, Timestamp};
+use tapline_ring::{BufferSpec, Standing, Writer};
 use tapline_sys::{Poller, Wakeup, clock};
 use tapline_tap::Channel;
 use tapline_tap::protocol::{
-    Attach, Attached, CaptureStatus, Offer, OfferedInterface, Policy, ReaderCounts, ReaderStatus, Reply,
-    Request, Start, Status, VERSION,
+    CaptureStatus, Offer, OfferedInterface, ReaderCounts, ReaderStatus, Reply, Request, Status, VERSION,
 };
 
 use crate::budget::{Purses, TIME_OF_ALL_MS};
-use crate::capture::{NewReader, RawInsn, ReaderSum};
+use crate::capture::{RawInsn, ReaderSum};
 use crate::client::{Answer, Client, Over, Reading};
 use crate::listener::Accepted;
-use crate::log_budget::{Event, LogBudget, quoted};
+use crate::log_budget::{Event, LogBudget};
 use crate::memory::{Ledger, Left};
 use crate::view::Rights;
-use crate::worker::ago;
-use crate::{AccessRule, Capture, Ended, Error, Rules, Socket, Who};
-use users::{READERS_LEN_MAX, REQUEST_PURSE, STATUS_KEPT, bound_readers, index_memory, shown};
+use crate::{AccessRule, Capture, CaptureTotals, Error, Rules, Socket, Who};
+use users::{READERS_LEN_MAX, REQUEST_PURSE, STATUS_KEPT, bound_readers, shown};
 
 /// Connections at the same time.
 const CLIENTS_MAX: usize = 1024;
@@ -41,10 +40,6 @@ const CLIENTS_MAX: usize = 1024;
 const CLIENTS_RESERVED: usize = 64;
 /// Of these, of one user who is not root.
 const CLIENTS_OF_USER_MAX: usize = 128;
-/// The longest index that a reader may have: 16 MiB.
-const ENTRIES_MAX: u32 = 1 << 20;
-/// Numbers of readers are below this. They are drawn at random: counted, they would tell how often others come.
-const NUMBERS: u64 = 1_000_000;
 /// Users whose refusals are counted for each.
 const REFUSED_USERS_MAX: usize = 1024;
 /// The longest sleep of the control thread.
@@ -171,8 +166,8 @@ impl Server {
     pub fn run(
         mut self,
         log: &mut dyn FnMut(&str),
-        account: &mut dyn FnMut(&[Ended]),
-    ) -> Result<Vec<Ended>, Error> {
+        account: &mut dyn FnMut(&[CaptureTotals]),
+    ) -> Result<Vec<CaptureTotals>, Error> {
         let mut poller = Poller::new();
         loop {
             let asked = self.orders.take();
@@ -330,118 +325,6 @@ impl Server {
         self.captures.iter().filter_map(offer).collect()
     }
 
-    fn attach(
-        &mut self,
-        client: &mut Client,
-        attach: Attach,
-        log: &mut dyn FnMut(&str),
-    ) -> Result<Answer, String> {
-        if client.reading.is_some() {
-            return Err("a connection has one reader: detach it first, or connect again".to_owned());
-        }
-        let found = self.captures.iter().position(|capture| capture.rule().name == attach.capture);
-        let allowed =
-            found.and_then(|at| Some((at, self.rules.access(&client.who, &attach.capture, self.ours)?)));
-        // Whether there is a capture that somebody may not read is none of their business.
-        let Some((at, access)) = allowed else {
-            let what = format!("{}: {} is not there for them", name(client), quoted(&attach.capture));
-            self.refuse(client.who.uid, log, &what);
-            return Err(self.no_such_capture(&client.who, &attach.capture));
-        };
-        let used = self.readers_of(client.who.uid, at);
-        let refusal = if attach.entries > ENTRIES_MAX {
-            Some(format!("an index of {} entries; {ENTRIES_MAX} are the most", attach.entries))
-        } else if attach.policy == Policy::Lossless && (attach.entries as usize) < BATCH_MAX {
-            Some(format!(
-                "an index of {} entries; a lossless reader needs {BATCH_MAX}, for a batch",
-                attach.entries
-            ))
-        } else if !access.policies.iter().any(|policy| policy == attach.policy.name()) {
-            let allowed = access.policies.join(", ");
-            Some(format!("the policy {} is not allowed; there is {allowed}", attach.policy.name()))
-        } else if used >= access.readers as usize {
-            Some(format!("{used} readers of yours are there, and no more are allowed"))
-        } else {
-            self.socket.check_room(self.captures[at].workers()).err()
-        };
-        if let Some(refusal) = refusal {
-            self.refuse(client.who.uid, log, &format!("{}: {refusal}", name(client)));
-            return Err(refusal);
-        }
-        let capture = &self.captures[at];
-        let rights = rights(capture, &access);
-        let wish = capture.compile(&rights, &attach.filter)?;
-        let payer = self.account_of(&client.who);
-        let spec = ReaderSpec { policy: ring_policy(attach.policy, capture), entries: attach.entries };
-        let index = index_memory(&spec, capture);
-        let charged = payer.as_ref().map(|(_, allowance)| allowance.charge(index, "an index")).transpose();
-        let charge = match charged {
-            Ok(charge) => charge,
-            Err(refusal) => {
-                self.refuse(client.who.uid, log, &format!("{}: {refusal}", name(client)));
-                return Err(refusal);
-            }
-        };
-        self.known.borrow_mut().clear();
-        let number = self.draw_number();
-        let start = match attach.start {
-            Start::Newest => RingStart::Newest,
-            Start::Oldest => RingStart::Oldest,
-            Start::SinceMs(ms) => RingStart::Since(ago(ms)),
-        };
-        let patience = attach.delay();
-        let reader = NewReader { number, rights, wish, spec, start, patience, payer };
-        let parts = match self.captures[at].attach(&reader) {
-            Ok(parts) => parts,
-            Err(refusal) => {
-                self.refuse(client.who.uid, log, &format!("{}: {refusal}", name(client)));
-                return Err(refusal);
-            }
-        };
-        let capture = &self.captures[at];
-        let attached =
-            Attached { reader: number, buffers: capture.workers() as u32, offer: offer(capture, &access) };
-        self.told.tell(client.who.uid, Event::Came, Instant::now(), log, || {
-            let filter = if attach.filter.is_empty() {
-                String::new()
-            } else {
-                format!(", {}", quoted(&attach.filter))
-            };
-            format!("{} reads {}, {}{filter}", name(client), attach.capture, attach.policy.name())
-        });
-        client.reading = Some(Reading { number, capture: at, attach, charge });
-        Ok(Answer { reply: Reply::Attached(attached), buffers: parts })
-    }
-
-    /// A number that no reader has.
-    fn draw_number(&mut self) -> u64 {
-        loop {
-            self.readers += 1;
-            let number = 1 + self.numbers.hash_one(self.readers) % NUMBERS;
-            let is_it = |client: &Client| client.reading.as_ref().is_some_and(|one| one.number == number);
-            if !self.clients.iter().any(is_it) {
-                return number;
-            }
-        }
-    }
-
-    fn no_such_capture(&self, who: &Who, asked: &str) -> String {
-        let names: Vec<String> = self.offers(who).into_iter().map(|offer| offer.name).collect();
-        match names.as_slice() {
-            [] => format!(
-                "no capture {asked:?}, and none else, is there for you: ask who runs the daemon for access"
-            ),
-            names => format!("no capture {asked:?} is there for you; there is {}", names.join(", ")),
-        }
-    }
-
-    fn readers_of(&self, uid: u32, capture: usize) -> usize {
-        let reads = |client: &&Client| {
-            client.who.uid == uid && client.reading.as_ref().is_some_and(|reading| reading.capture == capture)
-        };
-        self.clients.iter().filter(reads).count()
-    }
-
     fn set_filter(&mut self, client: &mut Client, text: String) -> Result<Reply, String> {
         let reading = client.reading.as_mut().ok_or("there is no reader whose filter it would be")?;
         let capture = &self.captures[reading.capture];
@@ -577,18 +460,6 @@ fn offer(capture: &Capture, access: &AccessRule) -> Offer {
         interfaces: capture.interfaces().iter().map(OfferedInterface::from).collect(),
         forced_filter: access.filter.clone(),
         snap_len: rights(capture, access).snap_len,
-    }
-}
-
-/// A credit is at most half of the buffer, whatever was asked for.
-fn ring_policy(policy: Policy, capture: &Capture) -> RingPolicy {
-    let half = u64::from(capture.rule().buffer) << 19;
-    match policy {
-        Policy::Lossy => RingPolicy::Lossy,
-        Policy::Leased { bytes, ms } => {
-            RingPolicy::Leased { bytes: bytes.min(half), time: Duration::from_millis(ms) }
-        }
-        Policy::Lossless => RingPolicy::Lossless,
     }
 }
 

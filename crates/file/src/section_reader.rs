@@ -1,19 +1,23 @@
 //! Sections of pcapng that lie in memory as a whole, one after the other.
 //!
 //! ```text
-//! refill (one section or more) -> advance -> batch -> advance -> batch ... -> false -> refill
+//! refill, or put (one section or more) -> advance -> batch -> advance -> batch ... -> false -> refill
 //! ```
+
+use std::ops::Range;
 
 use tapline_packet::{BATCH_MAX, Batch, Interface, Record};
 
 use crate::read::pcapng::{Keep, Parser};
 use crate::read::{Found, Stop, Window};
 
-/// Lends the packets of sections in memory. Interfaces that sections describe alike in the same place are one interface:
+/// Lends the packets of sections in memory. Interfaces that sections describe alike are one interface, whenever they come again:
 /// the table grows only with interfaces that are new.
 pub struct SectionReader {
     bytes: Vec<u8>,
+    /// What is still to be read.
     at: usize,
+    end: usize,
     parser: Parser,
     interfaces: Vec<Interface>,
     records: Vec<Record>,
@@ -31,6 +35,7 @@ impl SectionReader {
         SectionReader {
             bytes: Vec::new(),
             at: 0,
+            end: 0,
             parser: Parser::new(Keep::All),
             interfaces: Vec::new(),
             records: Vec::with_capacity(BATCH_MAX),
@@ -42,14 +47,33 @@ impl SectionReader {
     /// # Errors
     /// What `fill` says; the reader then holds no section.
     pub fn refill<E>(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<(), E> {
-        self.records.clear();
-        self.at = 0;
-        self.parser.forget_remarks();
+        self.begin();
         let filled = fill(&mut self.bytes);
         if filled.is_err() {
             self.bytes.clear();
         }
+        self.end = self.bytes.len();
         filled
+    }
+
+    /// Takes sections at a place in a buffer in place of those that were read. Gives that buffer with [`take`](Self::take).
+    pub fn put(&mut self, bytes: Vec<u8>, place: Range<usize>) {
+        self.begin();
+        self.end = place.end.min(bytes.len());
+        self.at = place.start.min(self.end);
+        self.bytes = bytes;
+    }
+
+    /// The buffer, in which the records of batches point; nothing is left to be read.
+    pub fn take(&mut self) -> Vec<u8> {
+        self.begin();
+        std::mem::take(&mut self.bytes)
+    }
+
+    fn begin(&mut self) {
+        self.records.clear();
+        (self.at, self.end) = (0, 0);
+        self.parser.forget_remarks();
     }
 
     /// Gives the last batch back and parses the next. `false` at the end of the bytes.
@@ -58,13 +82,13 @@ impl SectionReader {
     /// What contradicts itself, as a clause; packets before it have been lent by then. The rest of the bytes is given up.
     pub fn advance(&mut self) -> Result<bool, String> {
         self.records.clear();
-        let mut window = Window { bytes: &mut self.bytes, at: self.at };
+        let mut window = Window { bytes: &mut self.bytes[..self.end], at: self.at };
         let mut found = Found { interfaces: &mut self.interfaces, records: &mut self.records };
         let parsed = self.parser.parse(&mut window, &mut found);
         self.at = window.at;
         match parsed {
             Ok(Stop::Full) => Ok(true),
-            Ok(Stop::Need { .. }) if self.at >= self.bytes.len() => Ok(!self.records.is_empty()),
+            Ok(Stop::Need { .. }) if self.at >= self.end => Ok(!self.records.is_empty()),
             Ok(Stop::Need { item, .. }) => self.give_up(format!("the bytes end in a {item}")),
             Err(fault) => self.give_up(fault.reason),
         }
@@ -89,7 +113,7 @@ impl SectionReader {
     fn give_up(&mut self, reason: String) -> Result<bool, String> {
         match self.records.is_empty() {
             true => {
-                self.at = self.bytes.len();
+                self.at = self.end;
                 Err(reason)
             }
             false => Ok(true),

@@ -10,7 +10,7 @@
 
 use tapline_capture::{Account, Balance, FilterAccount, InterfaceAccount, OutputAccount};
 
-use crate::stage::Own;
+use crate::stage::StageCounters;
 
 /// Where every packet of a run went.
 #[derive(Clone, Debug, Default)]
@@ -40,17 +40,19 @@ pub struct StageAccount {
     pub bytes: u64,
     /// Packets that went on, however many ways each went.
     pub passed: u64,
-    /// What it alone knows.
-    pub own: Own,
+    /// The stage's own counters.
+    pub counters: StageCounters,
 }
 
 impl StageAccount {
     /// Packets that it refused. An output refuses none: what it did not store is lost.
     pub fn refused(&self) -> u64 {
-        match (&self.own.output, self.own.refused) {
+        match (&self.counters.output, self.counters.refused) {
             (Some(_), _) => 0,
             (None, Some(refused)) => refused,
-            (None, None) => self.received.saturating_sub(self.passed + self.own.held + self.own.unexamined),
+            (None, None) => {
+                self.received.saturating_sub(self.passed + self.counters.held + self.counters.unexamined)
+            }
         }
     }
 
@@ -58,11 +60,17 @@ impl StageAccount {
         let handed = self.handed.filter(|handed| *handed != self.received).map(|handed| {
             format!("{}: {handed} packets were handed to it but {} arrived", self.name, self.received)
         });
-        handed.into_iter().chain(self.sum_fault())
+        handed.into_iter().chain(self.imbalance())
     }
 
-    fn sum_fault(&self) -> Option<String> {
-        let StageAccount { name, received, passed, own: Own { held, unexamined, output, .. }, .. } = self;
+    fn imbalance(&self) -> Option<String> {
+        let StageAccount {
+            name,
+            received,
+            passed,
+            counters: StageCounters { held, unexamined, output, .. },
+            ..
+        } = self;
         if let Some(output) = output {
             let sum = output.total() + unexamined;
             return (sum != *received).then(|| {
@@ -86,23 +94,23 @@ impl StageAccount {
         self.received += other.received;
         self.bytes += other.bytes;
         self.passed += other.passed;
-        let (own, theirs) = (&mut self.own, other.own);
-        own.refused = match (own.refused, theirs.refused) {
+        let (counters, theirs) = (&mut self.counters, other.counters);
+        counters.refused = match (counters.refused, theirs.refused) {
             (Some(ours), Some(theirs)) => Some(ours + theirs),
             (ours, theirs) => ours.or(theirs),
         };
-        own.held += theirs.held;
-        own.unexamined += theirs.unexamined;
-        own.filter = match (own.filter.take(), theirs.filter) {
+        counters.held += theirs.held;
+        counters.unexamined += theirs.unexamined;
+        counters.filter = match (counters.filter.take(), theirs.filter) {
             (Some(mut ours), Some(theirs)) => {
                 ours.merge(theirs);
                 Some(ours)
             }
             (ours, theirs) => ours.or(theirs),
         };
-        own.output = match (own.output.take(), theirs.output) {
+        counters.output = match (counters.output.take(), theirs.output) {
             // Each tells of all workers, as it was when it was asked: the one asked last knows most.
-            (Some(ours), Some(theirs)) if own.is_shared => {
+            (Some(ours), Some(theirs)) if counters.is_shared => {
                 Some(if theirs.total() >= ours.total() { theirs } else { ours })
             }
             (Some(mut ours), Some(theirs)) => {
@@ -136,7 +144,7 @@ impl GraphAccount {
     /// Packets known to be lost anywhere: in rings and at outputs.
     pub fn lost(&self) -> u64 {
         let before = self.interfaces.iter().map(InterfaceAccount::lost);
-        let outputs = self.stages.iter().filter_map(|stage| stage.own.output.as_ref());
+        let outputs = self.stages.iter().filter_map(|stage| stage.counters.output.as_ref());
         before.chain(outputs.map(|output| output.lost)).fold(0, u64::saturating_add)
     }
 
@@ -166,24 +174,26 @@ impl GraphAccount {
             };
             let rest = ours.received.saturating_sub(stage.received);
             ours.passed = stage.passed;
-            (ours.own.held, ours.own.unexamined) = if has_ended { (0, rest) } else { (rest, 0) };
+            (ours.counters.held, ours.counters.unexamined) = if has_ended { (0, rest) } else { (rest, 0) };
         }
     }
 
     /// The account of a chain of filters, a limit and outputs, in the words of `tapline capture`.
     pub fn of_capture(&self) -> Account {
         let stages = || self.stages.iter();
-        let filters = || stages().filter(|stage| stage.own.filter.is_some());
+        let filters = || stages().filter(|stage| stage.counters.filter.is_some());
         let limits = || stages().filter(|stage| stage.class == "limit");
-        let outputs: Vec<OutputAccount> = stages().filter_map(|stage| stage.own.output.clone()).collect();
+        let outputs: Vec<OutputAccount> =
+            stages().filter_map(|stage| stage.counters.output.clone()).collect();
         // Packets that came to an output after another worker had completed it went nowhere else.
-        let late = match stages().filter(|stage| stage.own.output.is_some()).collect::<Vec<_>>().as_slice() {
-            [only] => only.own.unexamined,
-            _ => 0,
-        };
-        let unexamined = stages().map(|stage| stage.own.unexamined).sum::<u64>();
+        let late =
+            match stages().filter(|stage| stage.counters.output.is_some()).collect::<Vec<_>>().as_slice() {
+                [only] => only.counters.unexamined,
+                _ => 0,
+            };
+        let unexamined = stages().map(|stage| stage.counters.unexamined).sum::<u64>();
         let mut filter = FilterAccount::default();
-        filters().filter_map(|stage| stage.own.filter.clone()).for_each(|theirs| filter.merge(theirs));
+        filters().filter_map(|stage| stage.counters.filter.clone()).for_each(|theirs| filter.merge(theirs));
         Account {
             interfaces: self.interfaces.clone(),
             delivered: self.delivered,

@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
-use tapline_capture::Sink;
 use tapline_profile::Meters;
 
 use crate::engine::Control;
 use crate::graph::{Graph, NodeId};
-use crate::stages::{Compile, Decide, DecideStage, FilterStage, Limit, SinkStage, Snap, SourceStage, Verify};
+use crate::stage::Stage;
+use crate::stages::{Compile, Decide, DecideStage, FilterStage, Limit, Snap, SourceStage, Verify};
 
 /// What stands between a source and its outputs.
 pub struct Chain {
@@ -29,7 +29,7 @@ pub struct Chain {
 
 impl Chain {
     /// The graph of one worker, and the node for its source.
-    pub fn graph(self, meters: &Meters, worker: u16, sinks: Vec<Box<dyn Sink>>) -> (Graph, NodeId) {
+    pub fn graph(self, meters: &Meters, worker: u16, outputs: Vec<Box<dyn Stage>>) -> (Graph, NodeId) {
         let mut graph = Graph::new(meters, worker);
         let source = graph.add("source", "source", Box::new(SourceStage), &[]);
         let filter = Box::new(FilterStage::new(self.compile, true));
@@ -41,11 +41,10 @@ impl Chain {
         if self.verify {
             last = graph.add("verify", "verify", Box::new(Verify::default()), &[(last, 0)]);
         }
-        last = graph.add("snap", "cut", Box::new(Snap(self.snap_len)), &[(last, 0)]);
-        let is_only = sinks.len() == 1;
-        for sink in sinks {
-            let name = sink.account().name;
-            graph.add(&name, "output", Box::new(SinkStage::new(sink, is_only)), &[(last, 0)]);
+        last = graph.add("snap", "snap", Box::new(Snap(self.snap_len)), &[(last, 0)]);
+        for output in outputs {
+            let name = output.counters().output.unwrap_or_default().name;
+            graph.add(&name, "output", output, &[(last, 0)]);
         }
         (graph, source)
     }

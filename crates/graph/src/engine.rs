@@ -9,10 +9,10 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use tapline_capture::{Advance, Error, Event, InterfaceAccount, Source, Wants};
+use tapline_capture::{Advance, Error, Event, InterfaceAccount, Source};
 use tapline_packet::{Batch, Interface, InterfaceId, Now, Record};
 use tapline_sys::{Wakeup, tsc};
 
@@ -20,7 +20,7 @@ use crate::account::GraphAccount;
 use crate::graph::{Graph, NodeId};
 use crate::join::Entry;
 use crate::packets::Packets;
-use crate::stage::Moment;
+use crate::stage::{Moment, Wants};
 use crate::table::Table;
 
 /// How long a source may wait for packets before the loop looks at its flags and the clock.
@@ -54,13 +54,15 @@ impl fmt::Debug for Pending {
 #[derive(Debug)]
 pub struct Control {
     stop: AtomicBool,
-    /// Somebody outside told the loop to end.
-    is_ordered: AtomicBool,
+    /// [`Control::stop`] was called.
+    stop_requested: AtomicBool,
+    /// Set by signal handlers, before a thread calls [`Control::stop`].
+    signalled: OnceLock<Arc<AtomicBool>>,
     /// An output is complete and wants nothing more.
     is_complete: AtomicBool,
-    /// What waits for a rate is to be left; and whether anything waits so.
-    haste: Arc<AtomicBool>,
-    is_paced: AtomicBool,
+    /// Paced outputs drop what still waits for its turn.
+    is_pacing_cancelled: Arc<AtomicBool>,
+    has_paced_output: AtomicBool,
     report: AtomicU64,
     remaining: AtomicU64,
     pending: Pending,
@@ -73,10 +75,11 @@ impl Control {
     pub fn new(limit: Option<u64>) -> Control {
         Control {
             stop: AtomicBool::new(false),
-            is_ordered: AtomicBool::new(false),
+            stop_requested: AtomicBool::new(false),
+            signalled: OnceLock::new(),
             is_complete: AtomicBool::new(false),
-            haste: Arc::default(),
-            is_paced: AtomicBool::new(false),
+            is_pacing_cancelled: Arc::default(),
+            has_paced_output: AtomicBool::new(false),
             report: AtomicU64::new(0),
             remaining: AtomicU64::new(limit.unwrap_or(u64::MAX)),
             pending: Pending::default(),
@@ -84,36 +87,44 @@ impl Control {
         }
     }
 
-    /// Ends the loop soon, with every output complete.
+    /// Asks the loop to end soon, with every output complete.
     pub fn stop(&self) {
-        self.is_ordered.store(true, Ordering::Relaxed);
+        self.stop_requested.store(true, Ordering::Relaxed);
         self.end();
     }
 
-    /// Whether the loop is to end: it was told to, has reached its limit, or a worker failed or completed the work.
+    /// Whether the loop is about to end: a stop was requested, the limit was reached, or a worker failed or completed the work.
     pub fn stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Whether it is to end because [`stop`](Self::stop) said so.
-    pub fn is_ordered(&self) -> bool {
-        self.is_ordered.load(Ordering::Relaxed)
+    /// Whether [`stop`](Self::stop) was called, or a signal asked for it; the loop may end for other reasons too.
+    pub fn stop_requested(&self) -> bool {
+        let signalled = self.signalled.get().is_some_and(|flag| flag.load(Ordering::Relaxed));
+        signalled || self.stop_requested.load(Ordering::Relaxed)
     }
 
-    /// For an output that keeps to a rate: once this is true, it leaves what would have to wait, and counts it as lost.
-    pub fn haste(&self) -> Arc<AtomicBool> {
-        self.is_paced.store(true, Ordering::Relaxed);
-        Arc::clone(&self.haste)
+    /// Names the flag that signal handlers set. A signal that also ends the writer of the input is known so before the end
+    /// of the input is, whichever thread runs first. Only the first flag counts.
+    pub fn set_signal_flag(&self, flag: Arc<AtomicBool>) {
+        let _ = self.signalled.set(flag);
     }
 
-    /// Whether an output keeps to a rate, and may so take long to its end.
-    pub fn is_paced(&self) -> bool {
-        self.is_paced.load(Ordering::Relaxed)
+    /// The flag of an output that sends at a given rate: once true, the output drops what would still have to wait for
+    /// its turn, and counts it as lost.
+    pub fn pacing_cancel_flag(&self) -> Arc<AtomicBool> {
+        self.has_paced_output.store(true, Ordering::Relaxed);
+        Arc::clone(&self.is_pacing_cancelled)
     }
 
-    /// Tells outputs that keep to a rate to leave what waits.
-    pub fn hurry(&self) {
-        self.haste.store(true, Ordering::Relaxed);
+    /// Whether an output sends at a given rate, so that its end may take long.
+    pub fn has_paced_output(&self) -> bool {
+        self.has_paced_output.load(Ordering::Relaxed)
+    }
+
+    /// Has paced outputs drop what waits for its turn.
+    pub fn cancel_pacing(&self) {
+        self.is_pacing_cancelled.store(true, Ordering::Relaxed);
     }
 
     /// Asks each worker for a fresh account soon.
@@ -191,25 +202,25 @@ impl Control {
     }
 }
 
-/// How a run came to its end.
+/// The reason for which a run ended.
 #[derive(Debug)]
-pub enum Ended {
+pub enum RunEnd {
     /// The source had no more.
     Source,
-    /// It was told to stop, or the limit was reached.
+    /// A stop was requested, or the limit was reached.
     Stopped,
-    /// Something failed; what was accepted until then is in the outputs or counted as lost.
+    /// An error; packets accepted until then are in the outputs or counted as lost.
     Failed(Error),
 }
 
-impl Ended {
+impl RunEnd {
     /// The graver of two: a failure, then a stop.
     #[must_use]
-    pub fn worse(self, other: Ended) -> Ended {
+    pub fn worse(self, other: RunEnd) -> RunEnd {
         match (self, other) {
-            (Ended::Failed(error), _) | (_, Ended::Failed(error)) => Ended::Failed(error),
-            (Ended::Stopped, _) | (_, Ended::Stopped) => Ended::Stopped,
-            _ => Ended::Source,
+            (RunEnd::Failed(error), _) | (_, RunEnd::Failed(error)) => RunEnd::Failed(error),
+            (RunEnd::Stopped, _) | (_, RunEnd::Stopped) => RunEnd::Stopped,
+            _ => RunEnd::Source,
         }
     }
 }
@@ -220,7 +231,7 @@ pub struct Outcome {
     /// Where every packet went.
     pub account: GraphAccount,
     /// Why it ended.
-    pub ended: Ended,
+    pub ended: RunEnd,
     /// Ticks of the clock from the first look at the sources to the end of the last stage, without those that sources slept or took to stop.
     /// What the meters of the graph do not have of them is the loop's own.
     pub ticks: u64,
@@ -317,7 +328,7 @@ impl<'e> Engine<'e> {
         }
         self.inlets.iter().for_each(|inlet| self.control.add_wakeup(inlet.source.wakeup()));
         let mut ended = self.drive(watch);
-        if matches!(ended, Ended::Failed(_)) {
+        if matches!(ended, RunEnd::Failed(_)) {
             // Other workers would go on without this one's share of the packets.
             self.control.end();
         }
@@ -325,8 +336,8 @@ impl<'e> Engine<'e> {
         let moment = Moment::new((self.clock)(), &self.account.interfaces);
         if let Err(error) = self.graph.finish(&moment) {
             ended = match ended {
-                Ended::Failed(first) => Ended::Failed(first),
-                _ => Ended::Failed(error),
+                RunEnd::Failed(first) => RunEnd::Failed(first),
+                _ => RunEnd::Failed(error),
             };
         }
         self.account.stages = self.graph.account();
@@ -340,7 +351,7 @@ impl<'e> Engine<'e> {
         self.inlets.iter().fold(0, |sum, inlet| sum.wrapping_add(inlet.source.waited_ticks()))
     }
 
-    fn drive(&mut self, watch: &mut dyn FnMut(&Watch<'_>)) -> Ended {
+    fn drive(&mut self, watch: &mut dyn FnMut(&Watch<'_>)) -> RunEnd {
         let mut timers = Timers::starting((self.clock)().steady_ns);
         let mut failure: Option<Error> = None;
         let mut stopping = false;
@@ -354,7 +365,7 @@ impl<'e> Engine<'e> {
                 let start = tsc::now();
                 for inlet in &mut self.inlets {
                     if let Err(error) = inlet.source.stop() {
-                        return Ended::Failed(failure.unwrap_or(error));
+                        return RunEnd::Failed(failure.unwrap_or(error));
                     }
                 }
                 self.stopping = tsc::now().wrapping_sub(start);
@@ -363,9 +374,9 @@ impl<'e> Engine<'e> {
             let step = changed.and_then(|()| self.round(is_over));
             if matches!(step, Ok(Advance::End)) {
                 return match failure {
-                    Some(failure) => Ended::Failed(failure),
-                    None if stopping => Ended::Stopped,
-                    None => Ended::Source,
+                    Some(failure) => RunEnd::Failed(failure),
+                    None if stopping => RunEnd::Stopped,
+                    None => RunEnd::Source,
                 };
             }
             let ticked = self.by_the_clock(&mut timers, watch);
@@ -393,7 +404,7 @@ impl<'e> Engine<'e> {
                 continue;
             }
             let wait = match open {
-                0 | 1 => self.inlets[at].source.rest().unwrap_or(WAIT).clamp(WAIT, REST_MAX),
+                0 | 1 => self.inlets[at].source.preferred_wait().unwrap_or(WAIT).clamp(WAIT, REST_MAX),
                 // While one has packets, none is waited for: it would be slowed down to a batch a wait.
                 _ if self.is_busy || found == Advance::Batch => Duration::ZERO,
                 _ => WAIT_IN_TURN,

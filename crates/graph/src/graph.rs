@@ -13,13 +13,13 @@
 
 use std::collections::HashMap;
 
-use tapline_capture::{Error, Event, Wants};
+use tapline_capture::{Error, Event};
 use tapline_profile::{Cost, Meter, Meters};
 use tapline_sys::tsc;
 
 use crate::account::StageAccount;
 use crate::packets::Packets;
-use crate::stage::{Ended, Moment, Stage};
+use crate::stage::{ExpiredFlows, Moment, Stage, Wants};
 use crate::table::Table;
 
 /// A node of a graph.
@@ -316,7 +316,7 @@ impl Graph {
     }
 
     fn account_of(&self, node: &Node) -> StageAccount {
-        let own = node.stage.own();
+        let counters = node.stage.counters();
         let passed = || node.ports.iter().map(|port| port.passed.packets).sum();
         StageAccount {
             name: node.name.clone(),
@@ -324,8 +324,8 @@ impl Graph {
             handed: (!node.inputs.is_empty()).then(|| self.handed(node)),
             received: node.received.packets,
             bytes: node.received.bytes,
-            passed: own.matched.unwrap_or_else(passed),
-            own,
+            passed: counters.matched.unwrap_or_else(passed),
+            counters,
         }
     }
 
@@ -351,9 +351,9 @@ impl Graph {
     }
 
     /// Adds what the same graph found out in another worker.
-    pub fn absorb(&mut self, other: &Graph) {
+    pub fn merge(&mut self, other: &Graph) {
         for (node, other) in self.nodes.iter_mut().zip(&other.nodes) {
-            node.stage.absorb(other.stage.as_any());
+            node.stage.merge(other.stage.as_any());
         }
     }
 }
@@ -416,7 +416,7 @@ impl Rest<'_> {
 
 impl Rest<'_> {
     /// Hands flows that have ended to a node. They are no packets: no account but the stages' own counts them.
-    fn run_flows(&mut self, at: usize, ended: &Ended<'_>, start: u64) -> (u64, Result<(), Error>) {
+    fn run_flows(&mut self, at: usize, ended: &ExpiredFlows<'_>, start: u64) -> (u64, Result<(), Error>) {
         let is_measured = self.is_measured;
         let (node, rest) = self.split(at);
         let mut out = Out { rest, ports: &mut node.ports, passed: Amount::default(), inner: 0 };
@@ -438,6 +438,12 @@ pub struct Out<'g> {
 }
 
 impl Out<'_> {
+    /// For a stage that is driven without a graph: leads nowhere.
+    pub fn nowhere() -> Out<'static> {
+        let rest = Rest { nodes: &mut [], first: 0, is_measured: false };
+        Out { rest, ports: &mut [], passed: Amount::default(), inner: 0 }
+    }
+
     /// Hands the selected packets on. Afterwards the selection is what the last successor left of it.
     ///
     /// # Errors
@@ -477,7 +483,7 @@ impl Out<'_> {
     ///
     /// # Errors
     /// The first of all successors that failed; the others got the flows all the same.
-    pub fn pass_flows(&mut self, ended: &Ended<'_>) -> Result<(), Error> {
+    pub fn pass_flows(&mut self, ended: &ExpiredFlows<'_>) -> Result<(), Error> {
         let begin = self.rest.now();
         let mut start = begin;
         let mut failure = Ok(());

@@ -21,10 +21,10 @@ use tapline_capture::{Advance, Error, InterfaceAccount, Source};
 use tapline_packet::{BATCH_MAX, Batch, Interface, InterfaceId, Record, Timestamp};
 use tapline_sys::tsc;
 
+use crate::delegate::delegate_source;
 use crate::graph::Out;
-use crate::layer::leave_to_source;
 use crate::packets::Packets;
-use crate::stage::{Own, Stage};
+use crate::stage::{Stage, StageCounters};
 
 /// Bytes that a queue holds before its worker waits: of small packets, with about 140 bytes for each, half a million.
 const QUEUE_LEN: usize = 64 << 20;
@@ -421,9 +421,9 @@ impl Stage for Exit {
         Ok(())
     }
 
-    fn own(&self) -> Own {
+    fn counters(&self) -> StageCounters {
         // What of them has gone on, the account of the entry knows.
-        Own { refused: Some(0), held: self.packets, ..Own::default() }
+        StageCounters { refused: Some(0), held: self.packets, ..StageCounters::default() }
     }
 }
 
@@ -442,7 +442,7 @@ impl Timed {
 }
 
 impl Source for Timed {
-    leave_to_source!(interfaces batch stop is_filtered account waited_ticks events progress);
+    delegate_source!(interfaces batch stop is_filtered account waited_ticks events progress);
 
     fn advance(&mut self, wait: Duration) -> Result<Advance, Error> {
         // A packet that comes while this waits may be as old as what the kernel keeps before it shows it.

@@ -1,7 +1,7 @@
 //! Stages over batches, the graph that joins them, and the one loop that drives it.
 //!
 //! ```text
-//! Source --lends--> Batch --> Graph: stage -> stage -> ... -> Sink
+//! Source --lends--> Batch --> Graph: stage -> stage -> ... -> output
 //!    ^                          |  each narrows the selection, counts, keeps, lends other packets
 //!    |                          v
 //!  Engine: advance, push, tick, finish        Meter: cycles, packets, bytes of each stage
@@ -18,32 +18,32 @@ extern crate self as tapline_graph;
 mod account;
 pub mod catalog;
 mod chain;
+mod delegate;
 mod engine;
+mod generated;
 mod graph;
 mod join;
 pub mod language;
-mod layer;
-mod made;
 mod packets;
 pub mod plan;
-mod share;
+mod restamped;
+mod shard;
 mod stage;
 pub mod stages;
-mod stamped;
 mod table;
 
 pub use account::{GraphAccount, StageAccount};
 pub use chain::Chain;
-pub use engine::{Change, Control, Ended, Engine, Inlet, Outcome, Watch};
+pub use engine::{Change, Control, Engine, Inlet, Outcome, RunEnd, Watch};
+pub use generated::GeneratedSource;
 pub use graph::{Graph, NewNode, NodeId, Out, Output};
 pub use join::{Entry, Exits, Join, Marker, Timed};
-pub use made::Made;
 pub use packets::Packets;
-pub use share::Share;
-pub use stage::{Ended as EndedFlows, Moment, Own, Stage};
-pub use stamped::{StampTicks, Stamped};
+pub use restamped::{RestampedSource, StampTicks};
+pub use shard::FlowShardSource;
+pub use stage::{ExpiredFlows, Moment, Stage, StageCounters, Wants};
 pub use table::{Cell, Table, grouped};
-pub use tapline_capture::{Error, Wants};
+pub use tapline_capture::Error;
 
 #[cfg(test)]
 #[path = "../tests/it/trial/mod.rs"]

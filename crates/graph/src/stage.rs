@@ -27,7 +27,7 @@
 
 use std::any::Any;
 
-use tapline_capture::{Error, FilterAccount, InterfaceAccount, OutputAccount, Wants};
+use tapline_capture::{Error, FilterAccount, InterfaceAccount, OutputAccount};
 use tapline_flow::Flow;
 use tapline_packet::{Now, Timestamp};
 
@@ -49,7 +49,7 @@ pub trait Stage: Send {
     ///
     /// # Errors
     /// As for [`push`](Stage::push).
-    fn flows(&mut self, ended: &Ended<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+    fn flows(&mut self, ended: &ExpiredFlows<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         out.pass_flows(ended)
     }
 
@@ -77,32 +77,41 @@ pub trait Stage: Send {
         Ok(())
     }
 
-    /// What the stage alone knows of the packets that it did not hand on.
-    fn own(&self) -> Own {
-        Own::default()
+    /// The stage's counters of packets that it did not hand on.
+    fn counters(&self) -> StageCounters {
+        StageCounters::default()
     }
 
-    /// What it found out, for people and machines; `None` for stages that only hand on.
+    /// The stage's result, for people and machines; `None` for stages that only hand on.
     fn result(&self) -> Option<Table> {
         None
     }
 
-    /// What a person should know of while it runs, each thing once, as sentences without a full stop.
+    /// Events since the last call that a person should know of, as sentences without a full stop.
     fn events(&mut self) -> Vec<String> {
         Vec::new()
     }
 
-    /// What it holds now, for those who look on while it runs (`tapline top`): asked ten times a second. Up to
-    /// [`EXTRAS_MAX`](tapline_profile::EXTRAS_MAX) names of at most 16 bytes. Over workers numbers are added; of a name that ends in `_max` the greatest counts.
+    /// Gauges for `tapline top`, read ten times a second: up to [`EXTRAS_MAX`](tapline_profile::EXTRAS_MAX) names of at
+    /// most 16 bytes. Values are summed over workers; of a name that ends in `_max` the maximum counts.
     fn gauges(&self, _tell: &mut dyn FnMut(&str, u64)) {}
 
-    /// Adds what the same stage found out in another worker. Whoever gives a [`result`](Stage::result) must.
-    fn absorb(&mut self, _other: &dyn Any) {}
+    /// Adds the result of the same stage in another worker. Required if [`result`](Stage::result) returns `Some`.
+    fn merge(&mut self, _other: &dyn Any) {}
 
-    /// Itself, for [`absorb`](Stage::absorb).
+    /// The stage itself, for [`merge`](Stage::merge) to downcast.
     fn as_any(&self) -> &dyn Any {
         &()
     }
+}
+
+/// Whether a stage takes more packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wants {
+    /// It does.
+    More,
+    /// The stage is complete, and so is the run: as many files as were asked for are written.
+    Nothing,
 }
 
 /// When a stage is called by the clock.
@@ -128,34 +137,41 @@ impl<'a> Moment<'a> {
     }
 }
 
-/// Flows that have ended, on their way from the meter to who wants them.
+/// Flows that have expired, on their way from the meter to the stages behind it.
 #[derive(Clone, Copy, Debug)]
-pub struct Ended<'a> {
+pub struct ExpiredFlows<'a> {
     /// The flows.
     pub flows: &'a [Flow],
-    /// What time it is where they come from: the packets' own time for files, the clock's for live interfaces.
+    /// The time of the flows' source: the packets' own time for files, the wall clock for live interfaces.
     pub now: Timestamp,
-    /// One of so many packets was metered; 1 for all.
+    /// Sampling interval N: 1 packet in N was metered; 1 is unsampled.
     pub sampling: u32,
-    /// They are of live interfaces: whoever keeps their meter waiting makes it miss packets.
+    /// The flows are of live interfaces, so a stage that blocks here makes the meter miss packets.
     pub is_live: bool,
 }
 
-/// What a stage alone knows of packets that came in and did not go on.
+/// A stage's counters of packets that came in and did not go on.
 #[derive(Clone, Debug, Default)]
-pub struct Own {
-    /// Packets that it refused; `None` if that is all that did not go on.
+pub struct StageCounters {
+    /// Packets refused; `None` if every packet that did not go on was.
     pub refused: Option<u64>,
-    /// Packets that it keeps and will hand on.
+    /// Packets kept, which will go on later.
     pub held: u64,
-    /// Packets that came after the end was decided, which it did not look at.
+    /// Packets that came after the end was decided, and were not looked at.
     pub unexamined: u64,
     /// Packets that went on by at least one output, where one packet may go by several; `None` if each goes by one at most.
     pub matched: Option<u64>,
-    /// What became of those that it stored; of all workers together, where they share the output.
+    /// The account of an output; of all workers together, where they share it.
     pub output: Option<OutputAccount>,
-    /// Whether other workers store into the same output.
+    /// Other workers store into the same output.
     pub is_shared: bool,
-    /// What runs its filters.
+    /// The engines that run the stage's filters.
     pub filter: Option<FilterAccount>,
+}
+
+impl StageCounters {
+    /// Those of an output.
+    pub fn of_output(output: OutputAccount) -> StageCounters {
+        StageCounters { output: Some(output), ..StageCounters::default() }
+    }
 }

@@ -59,6 +59,44 @@ pub enum Error {
         /// What was to be changed.
         what: String,
     },
+    /// No network namespace can be entered without its right.
+    #[error("cannot enter the network namespace: {0}")]
+    EnterNamespace(#[source] SyscallError),
+    /// The namespace of a journal may be one that the kernel hides from this user.
+    #[error("its network namespace may be one that is hidden from this user; use sudo")]
+    HiddenNamespace,
+    /// An interface without an index, by which it is recognised after it was renamed.
+    #[error("{what}: the kernel lists no index of the interface {name}")]
+    NoIndex {
+        /// The change.
+        what: String,
+        /// The interface.
+        name: String,
+    },
+    /// The interface of a change bears another name now.
+    #[error("it is called {name} now; give it its name back, then: tapline doctor --undo")]
+    Renamed {
+        /// Its name now.
+        name: String,
+    },
+    /// No directory takes a journal.
+    #[error(
+        "no directory for the journal, so nothing is changed: {reasons}; use sudo, or set TAPLINE_RUN_DIR to a directory of yours"
+    )]
+    NoJournal {
+        /// Each directory that was tried, and why it is refused.
+        reasons: String,
+    },
+    /// A journal cannot be written or removed.
+    #[error("cannot {action} the journal {path}: {source}")]
+    Journal {
+        /// `write` or `remove`.
+        action: &'static str,
+        /// The file.
+        path: String,
+        /// Why.
+        source: io::Error,
+    },
     /// A record of a change that is none of those this program makes.
     #[error("a record names {path:?}, which this program never writes; it was left alone")]
     ForeignPath {

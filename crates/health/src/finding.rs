@@ -93,6 +93,11 @@ pub struct Mend {
 }
 
 impl Finding {
+    /// Whether changes that can be put back mend it.
+    pub fn is_fixable(&self) -> bool {
+        self.mend.as_ref().is_some_and(|mend| !mend.changes.is_empty())
+    }
+
     /// Of the whole machine.
     pub(crate) fn machine(severity: Severity, text: impl Into<String>) -> Finding {
         Finding { severity, interface: None, text: text.into(), evidence: Vec::new(), mend: None }

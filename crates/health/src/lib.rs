@@ -14,16 +14,23 @@
 mod change;
 mod checks;
 mod error;
+mod event;
 mod facts;
 mod finding;
+mod fix;
+pub mod journal;
+mod restore;
 mod scope;
 
 pub use change::{CHANGEABLE_FILES, Change, Step, Undone};
 pub use checks::{Check, Examined, checks, examine};
 pub use error::Error;
+pub use event::Event;
 pub use facts::{
     Counter, Facts, Idle, Interface, Interrupt, Irq, Machine, Memory, Node, Request, Sniffer, SoftnetCpu,
     Times,
 };
 pub use finding::{Evidence, Finding, Mend, Severity};
+pub use fix::{Attempt, Fixer};
+pub use restore::{Restored, restore};
 pub use scope::Scope;

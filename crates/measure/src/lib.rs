@@ -3,7 +3,8 @@
 //! ```text
 //! system   `tapline bench`          whole programs under offered load: loss, rate, processor time
 //! filter   `tapline filter bench`   every filter engine, libpcap's and the kernel's too, on the same packets
-//! micro    `tapline profile`        one stage, one store, one wake-up, one search
+//! costs    `tapline profile`        a packet in a run of the engine, component by component
+//! micro    `tapline profile --micro` one stage, one store, one wake-up, one search
 //! ```
 //!
 //! The machine may be busy: runs of the peers alternate, so a disturbance meets all of them, and medians are compared. No peer is
@@ -11,6 +12,8 @@
 #![forbid(unsafe_code)]
 
 pub mod answer;
+mod chart;
+pub mod costs;
 pub mod filter;
 pub mod filters;
 pub mod machine;

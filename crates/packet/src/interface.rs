@@ -23,7 +23,7 @@ impl Resolution {
 }
 
 /// An interface of a live capture, or one that a file describes.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Interface {
     /// Its name, such as `eth0`; empty where a file does not say.
     pub name: String,

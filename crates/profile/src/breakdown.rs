@@ -1,4 +1,4 @@
-//! What a packet costs, component by component, against what all packets cost together: the table and the picture of a profile.
+//! What a packet costs, component by component, against what all packets cost together: the table of a profile.
 //!
 //! ```text
 //! total        measured by itself: cycles of the processors, over packets
@@ -6,12 +6,8 @@
 //! unexplained  total - sum of the components; below zero if components overlap
 //! ```
 
-mod svg;
-
 use serde::ser::SerializeStruct;
 use serde::{Deserialize, Serialize, Serializer};
-
-pub use svg::to_svg;
 
 use crate::Error;
 
@@ -156,7 +152,8 @@ impl Breakdown {
         serde_json::from_str(text).map_err(|error| Error::Profile { reason: error.to_string() })
     }
 
-    fn cycles_of(&self, name: &str) -> Option<f64> {
+    /// Cycles a packet of the component `name`.
+    pub fn cycles_of(&self, name: &str) -> Option<f64> {
         let mut found = self.components.iter().filter(|part| part.name == name).peekable();
         found.peek()?;
         Some(found.map(|part| part.cycles).sum())
@@ -165,7 +162,7 @@ impl Breakdown {
 
 /// Two runs side by side: each component in both, and what changed.
 pub fn compare(before: &Breakdown, after: &Breakdown) -> String {
-    let names = names_of(&[before, after]);
+    let names = component_names(&[before, after]);
     let width = names.iter().map(|name| name.chars().count()).chain(["unexplained".len()]).max().unwrap_or(0);
     let mut text = format!(
         "before: {}, {} packets\nafter:  {}, {} packets\n\n",
@@ -192,7 +189,7 @@ pub fn compare(before: &Breakdown, after: &Breakdown) -> String {
 }
 
 /// The names of all components: the order of the first run, and what only later ones have after what stands before it there.
-fn names_of<'a>(runs: &[&'a Breakdown]) -> Vec<&'a str> {
+pub fn component_names<'a>(runs: &[&'a Breakdown]) -> Vec<&'a str> {
     let mut names: Vec<&str> = Vec::new();
     for run in runs {
         let mut place = 0;
@@ -284,7 +281,7 @@ mod tests {
     #[test]
     fn runs_stand_side_by_side() {
         let [before, after] = paper();
-        assert_eq!(names_of(&[&before, &after]), ["interrupt", "driver", "tap", "timestamp"]);
+        assert_eq!(component_names(&[&before, &after]), ["interrupt", "driver", "tap", "timestamp"]);
         let text = compare(&before, &after);
         let line = |name: &str| text.lines().find(|line| line.starts_with(name)).expect("a line").to_owned();
         assert_eq!(

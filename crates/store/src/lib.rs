@@ -16,6 +16,8 @@ mod error;
 mod index;
 mod keys;
 mod layout;
+pub mod moments;
+mod name;
 mod question;
 mod recorder;
 mod search;
@@ -34,6 +36,7 @@ pub use keys::{
     pair_value, port_value,
 };
 pub use layout::{SEGMENT_LEN_DEFAULT, SEGMENT_LEN_MAX, SEGMENT_LEN_MIN, SLOT_LEN};
-pub use question::Question;
+pub use name::StoreName;
+pub use question::{Fact, Question};
 pub use recorder::{Losses, Recorder, RecorderSettings, Totals};
-pub use search::{Search, SearchAccount, Window};
+pub use search::{Examine, Examiners, Next, ParallelSearch, Search, SearchAccount, Window};

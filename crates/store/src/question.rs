@@ -15,15 +15,52 @@
 use tapline_filter::ast::{Ast, Expr, Form, Id, IdKind, Joint, Kind, Primitive, Protocol, Qualifiers};
 use tapline_filter::{Options, Resolver};
 
-use crate::keys::{Class, key, port_value};
+use crate::keys::{Class, Group, INNER, Way, inner_key, key, port_value};
+
+/// A fact about packets that has a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fact {
+    key: u64,
+    class: u8,
+}
+
+impl Fact {
+    /// Of a packet's own headers.
+    pub fn of(class: Class, value: u128) -> Fact {
+        Fact { key: key(class, value), class: class as u8 }
+    }
+
+    /// Of the first packet that a tunnel carries.
+    pub fn inner(class: Class, value: u128) -> Fact {
+        Fact { key: inner_key(class, value), class: class as u8 + INNER }
+    }
+
+    /// Its key.
+    pub fn key(&self) -> u64 {
+        self.key
+    }
+
+    /// The number of its class.
+    pub fn class(&self) -> u8 {
+        self.class
+    }
+
+    /// The ways in which slots are open that may have it all the same.
+    pub fn ways(&self) -> [Way; 3] {
+        let of_group = Group::of(self.key).way();
+        let inner = if self.class >= INNER { Way::Inner } else { Way::All };
+        let name = if self.class == Class::Name as u8 { Way::Names } else { Way::All };
+        [of_group, inner, name]
+    }
+}
 
 /// What the index can be asked about a filter. See the [module](self).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Question {
     /// Any packet may be meant.
     Anything,
-    /// Only packets with this key.
-    Key(u64),
+    /// Only packets of which this is true.
+    Is(Fact),
     /// Only packets that satisfy all of these.
     All(Vec<Question>),
     /// Only packets that satisfy one of these.
@@ -70,28 +107,28 @@ impl Question {
         }
     }
 
-    /// All keys that it names.
-    pub fn keys(&self) -> Vec<u64> {
-        let mut keys = Vec::new();
-        self.collect(&mut keys);
-        keys.sort_unstable();
-        keys.dedup();
-        keys
+    /// All facts that it names.
+    pub fn facts(&self) -> Vec<Fact> {
+        let mut facts = Vec::new();
+        self.collect(&mut facts);
+        facts.sort_unstable();
+        facts.dedup();
+        facts
     }
 
-    fn collect(&self, keys: &mut Vec<u64>) {
+    fn collect(&self, facts: &mut Vec<Fact>) {
         match self {
             Question::Anything => {}
-            Question::Key(key) => keys.push(*key),
-            Question::All(parts) | Question::Any(parts) => parts.iter().for_each(|part| part.collect(keys)),
+            Question::Is(fact) => facts.push(*fact),
+            Question::All(parts) | Question::Any(parts) => parts.iter().for_each(|part| part.collect(facts)),
         }
     }
 
-    /// Whether something with these keys may satisfy it.
-    pub fn holds(&self, has: &dyn Fn(u64) -> bool) -> bool {
+    /// Whether something of which these facts are true may satisfy it.
+    pub fn holds(&self, has: &dyn Fn(&Fact) -> bool) -> bool {
         match self {
             Question::Anything => true,
-            Question::Key(key) => has(*key),
+            Question::Is(fact) => has(fact),
             Question::All(parts) => parts.iter().all(|part| part.holds(has)),
             Question::Any(parts) => parts.iter().any(|part| part.holds(has)),
         }
@@ -100,10 +137,11 @@ impl Question {
 
 /// Any of these values of a class.
 fn any(class: Class, values: impl IntoIterator<Item = u128>) -> Question {
-    let mut keys: Vec<Question> = values.into_iter().map(|value| Question::Key(key(class, value))).collect();
-    match keys.len() {
-        1 => keys.remove(0),
-        _ => Question::Any(keys),
+    let mut facts: Vec<Question> =
+        values.into_iter().map(|value| Question::Is(Fact::of(class, value))).collect();
+    match facts.len() {
+        1 => facts.remove(0),
+        _ => Question::Any(facts),
     }
 }
 

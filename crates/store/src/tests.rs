@@ -16,11 +16,11 @@ use crate::index::rollup::RollUp;
 use crate::keys::{Class, PacketKeys, Way, key, open_key};
 use crate::walk::{Found, Walk};
 use crate::{
-    Catalog, Finding, IndexOptions, Losses, Question, Recorder, RecorderSettings, SLOT_LEN, Search, Window,
-    verify,
+    Catalog, Fact, Finding, IndexOptions, Losses, Question, Recorder, RecorderSettings, SLOT_LEN, Search,
+    Window, verify,
 };
 
-const SETTINGS: RecorderSettings = RecorderSettings {
+pub(crate) const SETTINGS: RecorderSettings = RecorderSettings {
     size: 16 << 20,
     segment_len: Some(4 << 20),
     keep_ns: None,
@@ -31,16 +31,16 @@ const SETTINGS: RecorderSettings = RecorderSettings {
     buffers: 4,
 };
 
-fn at(second: i64) -> Timestamp {
+pub(crate) fn at(second: i64) -> Timestamp {
     Timestamp::from_nanos(second * 1_000_000_000)
 }
 
-fn ethernet() -> Vec<Interface> {
+pub(crate) fn ethernet() -> Vec<Interface> {
     vec![Interface::new("far0", LinkType::ETHERNET)]
 }
 
 /// A packet whose bytes and time are its number's.
-fn numbered(number: u64, len: usize) -> (Vec<u8>, Meta) {
+pub(crate) fn numbered(number: u64, len: usize) -> (Vec<u8>, Meta) {
     let mut data = vec![number as u8; len.max(22)];
     data[12..14].copy_from_slice(&[0x88, 0xb5]);
     data[14..22].copy_from_slice(&number.to_be_bytes());
@@ -48,7 +48,7 @@ fn numbered(number: u64, len: usize) -> (Vec<u8>, Meta) {
     (data, meta)
 }
 
-fn record(recorder: &mut Recorder, packets: &[(Vec<u8>, Meta)], now: Timestamp) {
+pub(crate) fn record(recorder: &mut Recorder, packets: &[(Vec<u8>, Meta)], now: Timestamp) {
     for (data, meta) in packets {
         let record = [Record { offset: 0, cap_len: data.len() as u32, options_len: 0, meta: *meta }];
         let mut all = Selection::none();
@@ -410,7 +410,7 @@ fn mutated_files_give_what_was_recorded_or_less() {
         if which == 1 && round % 4 == 1 {
             let _ = std::fs::remove_file(&paths[0]);
         }
-        for question in [Question::Anything, Question::Key(key(Class::EtherType, 0x88b5))] {
+        for question in [Question::Anything, Question::Is(Fact::of(Class::EtherType, 0x88b5))] {
             let catalog = Arc::new(Catalog::open(folder.path()).unwrap());
             let mut search = Search::new(catalog, Window::ALL, question).unwrap();
             let numbers = found(&mut search);
@@ -480,7 +480,7 @@ fn vlan_moves_the_headers_of_what_stands_behind_or() {
     }
     assert!(accepted > 4, "{accepted}");
     // Joined by `and` the tag is there, and keys have something to say.
-    let keys = |text: &str| Question::of(text, &Options::default()).keys().len();
+    let keys = |text: &str| Question::of(text, &Options::default()).facts().len();
     assert_eq!((keys("vlan 5 and host 10.0.0.1"), keys("vlan and (vlan 7 and ip)")), (2, 3));
     // Of `ip` and of the tag; `arp` may stand behind either.
     assert_eq!(keys("ip or vlan and arp"), 2);
@@ -662,9 +662,10 @@ fn satisfies(
     }
     let mut keys = PacketKeys::new(false);
     keys.take(link_type, packet, &Headers::parse(link_type, packet));
-    let has = |wanted: u64| keys.as_slice().contains(&wanted);
+    let is_there = |key: u64| keys.as_slice().contains(&key);
+    let has = |fact: &Fact| is_there(fact.key()) || fact.ways().iter().any(|way| is_there(open_key(*way)));
     assert!(
-        has(open_key(Way::All)) || question.holds(&has),
+        question.holds(&has),
         "{text:?} accepts a packet without its keys, link type {link_type}: {data:02x?}"
     );
     true

@@ -12,9 +12,34 @@ use std::os::unix::fs::FileExt;
 use crate::chunk::{CHUNK_HEAD_LEN, ChunkHead};
 use crate::layout::{PAGE_LEN, SLOT_LEN, StoreId, filler_len, gap_len};
 
+/// Where a segment's bytes are.
+#[derive(Clone, Copy)]
+pub(crate) enum Bytes<'a> {
+    File(&'a File),
+    /// A part of them that was read, and where it begins.
+    Part(&'a [u8], u64),
+}
+
+impl Bytes<'_> {
+    /// Whether there are as many as `buffer` takes.
+    fn read(&self, buffer: &mut [u8], at: u64) -> bool {
+        match self {
+            Bytes::File(file) => file.read_exact_at(buffer, at).is_ok(),
+            Bytes::Part(bytes, from) => {
+                let place = at.checked_sub(*from).and_then(|at| bytes.get(at as usize..));
+                let found = place.and_then(|rest| rest.get(..buffer.len()));
+                found.is_some_and(|found| {
+                    buffer.copy_from_slice(found);
+                    true
+                })
+            }
+        }
+    }
+}
+
 /// Finds the chunks of a segment one by one.
 pub(crate) struct Walk<'a> {
-    file: &'a File,
+    bytes: Bytes<'a>,
     store: StoreId,
     segment: u64,
     /// Bytes of the segment.
@@ -43,26 +68,31 @@ impl<'a> Walk<'a> {
         segment_len: u64,
     ) -> io::Result<Walk<'a>> {
         let len = file.metadata()?.len().min(segment_len);
-        Ok(Walk { file, store, segment, len, end: len, at: 0, is_lost: false, damaged: 0 })
+        Ok(Walk::within(Bytes::File(file), store, segment, len, 0..len))
     }
 
     /// Of a part of the segment that begins with a slot.
     pub(crate) fn within(
-        file: &'a File,
+        bytes: Bytes<'a>,
         store: StoreId,
         segment: u64,
         segment_len: u64,
         part: Range<u64>,
-    ) -> io::Result<Walk<'a>> {
-        let walk = Walk::new(file, store, segment, segment_len)?;
-        Ok(Walk { at: part.start, end: walk.len.min(part.end), ..walk })
+    ) -> Walk<'a> {
+        let end = segment_len.min(part.end);
+        Walk { bytes, store, segment, len: segment_len, end, at: part.start, is_lost: false, damaged: 0 }
+    }
+
+    /// Looks from a place on where a chunk ends.
+    pub(crate) fn from(self, at: u64) -> Walk<'a> {
+        Walk { at, ..self }
     }
 
     /// The next chunk; `None` at the end. What the disk cannot read is damaged.
     pub(crate) fn next(&mut self) -> Option<Found> {
         while self.at + PAGE_LEN as u64 <= self.end {
             let mut bytes = [0; CHUNK_HEAD_LEN];
-            let is_read = self.file.read_exact_at(&mut bytes, self.at).is_ok();
+            let is_read = self.bytes.read(&mut bytes, self.at);
             if let Some(head) = self.head(&bytes).filter(|_| is_read) {
                 let offset = self.at;
                 self.is_lost = false;

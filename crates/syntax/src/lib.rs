@@ -1,4 +1,4 @@
-//! What Tapline's small languages share: filters, FPL, graphs, recipes.
+//! What Tapline's small languages and its options share: places in a text, errors that show them, and units.
 //!
 //! ```text
 //! text --parser of the language--> tree with a Span at each node
@@ -7,5 +7,6 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod units;
 
 pub use error::{Error, Span, line_and_column};

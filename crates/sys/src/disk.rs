@@ -1,15 +1,15 @@
-//! Room on a file system: statvfs(3), fallocate(2).
+//! Files on a disk: room (statvfs(3), fallocate(2)), and reading that leaves the page cache to others (preadv2(2), open(2) `O_DIRECT`).
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use crate::SyscallError;
-use crate::error::check;
+use crate::error::{check, check_len};
 
 /// Bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -60,9 +60,129 @@ pub fn open_regular(path: &Path, options: &OpenOptions) -> io::Result<File> {
     }
 }
 
+/// A regular file that is read in pieces. Reading *past the cache* takes what the page cache has and has the disk bring the rest straight
+/// into the caller's memory, so that the pages of other programs stay in the cache.
+#[derive(Debug)]
+pub struct PieceFile {
+    file: File,
+    /// The same file without the page cache; `None` where that was not asked for or the file system cannot.
+    direct: Option<File>,
+}
+
+/// What addresses, offsets and lengths are multiples of where a disk writes straight into memory.
+pub const DIRECT_ALIGN: usize = 4096;
+
+impl PieceFile {
+    /// Opens a file as [`open_regular`] does.
+    ///
+    /// # Errors
+    /// Those of [`open_regular`].
+    pub fn open(path: &Path, is_past_cache: bool) -> io::Result<PieceFile> {
+        let mut options = OpenOptions::new();
+        options.read(true);
+        let file = open_regular(path, &options)?;
+        let direct = if is_past_cache { same_but_direct(path, &file) } else { None };
+        Ok(PieceFile { file, direct })
+    }
+
+    /// The file, for all else.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Fills `buffer` from `offset` on. Past the cache only where both are multiples of [`DIRECT_ALIGN`], and the buffer's address too.
+    ///
+    /// # Errors
+    /// Those of pread(2); [`io::ErrorKind::UnexpectedEof`] if the file ends before.
+    pub fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        let is_aligned = |number: usize| number.is_multiple_of(DIRECT_ALIGN);
+        let fits =
+            is_aligned(buffer.len()) && is_aligned(buffer.as_ptr().addr()) && is_aligned(offset as usize);
+        let Some(direct) = self.direct.as_ref().filter(|_| fits) else {
+            return self.file.read_exact_at(buffer, offset);
+        };
+        let cached = read_cached(&self.file, buffer, offset).unwrap_or(0);
+        let at = cached - cached % DIRECT_ALIGN;
+        if cached == buffer.len() {
+            return Ok(());
+        }
+        // A disk with larger blocks than ours refuses: then it is read like any other file.
+        direct
+            .read_exact_at(&mut buffer[at..], offset + at as u64)
+            .or_else(|_| self.file.read_exact_at(&mut buffer[at..], offset + at as u64))
+    }
+}
+
+/// The file that is open, opened once more for reading without the page cache.
+fn same_but_direct(path: &Path, file: &File) -> Option<File> {
+    let mut options = OpenOptions::new();
+    let flags = libc::O_DIRECT | libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let direct = options.read(true).custom_flags(flags).open(path).ok()?;
+    let identity = |file: &File| file.metadata().map(|metadata| (metadata.dev(), metadata.ino())).ok();
+    // The name may be another file's by now.
+    (identity(&direct)? == identity(file)?).then_some(direct)
+}
+
+/// Reads what the page cache has without waiting for the disk; how many bytes that were. Minimum kernel: 4.14.
+fn read_cached(file: &File, buffer: &mut [u8], offset: u64) -> Result<usize, SyscallError> {
+    const CALL: &str = "preadv2(RWF_NOWAIT)";
+    let offset = libc::off_t::try_from(offset).map_err(|_| SyscallError::from_errno(CALL, libc::EINVAL))?;
+    let part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    // SAFETY: `part` describes `buffer`, which is ours alone and lives through the call; the kernel writes at most its length.
+    let read = unsafe { libc::preadv2(file.as_raw_fd(), &raw const part, 1, offset, libc::RWF_NOWAIT) };
+    check_len(CALL, read)
+}
+
+/// Has the disk serve this thread when no other wants anything of it (ioprio_set(2), the idle class). Schedulers of the kernel that know no
+/// classes take no notice.
+///
+/// # Errors
+/// What ioprio_set(2) says.
+pub fn be_idle() -> Result<(), SyscallError> {
+    const CALL: &str = "ioprio_set";
+    const WHO_PROCESS: libc::c_long = 1;
+    const CLASS_IDLE: libc::c_long = 3 << 13;
+    // SAFETY: the call takes numbers; 0 is the calling thread.
+    let result = unsafe { libc::syscall(libc::SYS_ioprio_set, WHO_PROCESS, 0 as libc::c_long, CLASS_IDLE) };
+    check(CALL, result as libc::c_int).map(|_| ())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pieces_read_past_the_cache_are_the_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let bytes: Vec<u8> = (0..5 * DIRECT_ALIGN as u32).flat_map(|number| number.to_le_bytes()).collect();
+        std::fs::write(&path, &bytes).unwrap();
+        let mut memory = vec![0; bytes.len() + DIRECT_ALIGN];
+        let from = memory.as_ptr().align_offset(DIRECT_ALIGN);
+        for is_past_cache in [false, true] {
+            let file = PieceFile::open(&path, is_past_cache).unwrap();
+            // The first page is in the cache, the others are not, as far as the file system drops them.
+            file.file().sync_all().unwrap();
+            // SAFETY: the descriptor is open; the call touches no memory of ours.
+            unsafe { libc::posix_fadvise(file.file().as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+            file.file().read_exact_at(&mut memory[..1], 0).unwrap();
+            for (offset, len) in
+                [(0, bytes.len()), (DIRECT_ALIGN, 2 * DIRECT_ALIGN), (7, 9000), (4 * DIRECT_ALIGN, 4096)]
+            {
+                let piece = &mut memory[from..from + len];
+                piece.fill(0);
+                file.read_exact_at(piece, offset as u64).unwrap();
+                assert!(*piece == bytes[offset..offset + len], "{offset} {len} {is_past_cache}");
+            }
+            let end = &mut memory[from..from + DIRECT_ALIGN];
+            assert!(file.read_exact_at(end, bytes.len() as u64).is_err());
+        }
+    }
+
+    #[test]
+    fn a_thread_may_be_the_last_that_the_disk_serves() {
+        std::thread::spawn(|| be_idle().unwrap()).join().unwrap();
+    }
 
     #[test]
     fn the_root_has_room_and_nothing_has_none() {

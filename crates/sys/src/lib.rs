@@ -62,6 +62,7 @@ mod poll;
 pub mod privilege;
 pub mod proc_packet;
 pub mod process;
+mod ring_len;
 mod route;
 pub mod sandbox;
 mod shared_words;
@@ -81,7 +82,7 @@ pub use folder::{Folder, PrivateFolder};
 pub use frame_socket::{FRAMES_PER_CALL, FrameSocket, PIECES_MAX};
 pub use link_control::{
     Channels, Coalescing, DriverInfo, Duplex, Feature, HashFields, LinkControl, LinkMode, Pause, ReceiveHash,
-    RingSizes, Timestamping,
+    RingSizes, Timestamping, counts_receive_loss,
 };
 pub use live_frames::{Handed, LIVE_FRAMES_PER_RUN, LiveFrames, LiveFramesError};
 pub use memfd::{Memfd, Seals};
@@ -90,6 +91,7 @@ pub use netns::NetNs;
 pub use opener::{Opener, Owner};
 pub use packet_socket::{FanoutMode, FilterInsn, PacketSocket, RingStatistics, wait_for_receive_paths};
 pub use poll::{Poller, Wakeup};
+pub use ring_len::{RING_LEN_MAX, default_ring_len};
 pub use route::{Address, Link, LinkChange, LinkStatistics, RouteSocket, XdpProgram};
 pub use shared_words::{Part, ReadWords, SharedWords};
 pub use terminal::{KeyInput, TerminalSize};

@@ -7,6 +7,7 @@
 //! Some commands make the kernel write as many words as the driver has, whatever room was offered. So answers go to
 //! memory whose end is an inaccessible page: an answer that is too long is `EFAULT`, never an overrun.
 
+mod loss;
 mod tuning;
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -15,6 +16,7 @@ use std::ptr::NonNull;
 use crate::SyscallError;
 use crate::error::check;
 
+pub use loss::counts_receive_loss;
 pub use tuning::{
     Channels, Coalescing, Duplex, Feature, HashFields, LinkMode, Pause, ReceiveHash, RingSizes,
 };

@@ -93,8 +93,8 @@ pub fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     })
 }
 
-/// Whether a path lies where only the system makes links.
-fn is_made_by_system(path: &Path) -> bool {
+/// Whether a path lies below `/dev` or `/proc`, where links are the system's and devices and descriptors are opened, not made.
+pub fn is_made_by_system(path: &Path) -> bool {
     let folder = sandbox::folder_of(path).and_then(|folder| fs::canonicalize(folder).ok());
     folder.is_some_and(|folder| folder == Path::new("/dev") || folder.starts_with("/proc"))
 }

@@ -185,10 +185,11 @@ fn apply(
 #[rustfmt::skip]
 const CALLS: &[c_long] = &[
     // Files and descriptors.
-    libc::SYS_openat, libc::SYS_read, libc::SYS_readv, libc::SYS_pread64, libc::SYS_write, libc::SYS_writev, libc::SYS_pwrite64, libc::SYS_close,
+    libc::SYS_openat, libc::SYS_read, libc::SYS_readv, libc::SYS_pread64, libc::SYS_preadv2,
+    libc::SYS_write, libc::SYS_writev, libc::SYS_pwrite64, libc::SYS_close,
     libc::SYS_lseek, libc::SYS_fcntl, libc::SYS_ftruncate, libc::SYS_fallocate, libc::SYS_fstat, libc::SYS_newfstatat, libc::SYS_statx,
     libc::SYS_faccessat, libc::SYS_faccessat2, libc::SYS_readlinkat, libc::SYS_getdents64, libc::SYS_unlinkat, libc::SYS_dup, libc::SYS_dup3,
-    libc::SYS_pipe2, libc::SYS_eventfd2, libc::SYS_memfd_create, libc::SYS_ppoll, libc::SYS_pselect6,
+    libc::SYS_pipe2, libc::SYS_eventfd2, libc::SYS_memfd_create, libc::SYS_ppoll, libc::SYS_pselect6, libc::SYS_flock, libc::SYS_ioprio_set,
     // Sockets; which may be made is told apart.
     libc::SYS_accept, libc::SYS_accept4, libc::SYS_bind, libc::SYS_connect, libc::SYS_getpeername, libc::SYS_getsockname, libc::SYS_getsockopt,
     libc::SYS_setsockopt, libc::SYS_sendto, libc::SYS_sendmsg, libc::SYS_sendmmsg, libc::SYS_recvfrom, libc::SYS_recvmsg, libc::SYS_shutdown,
@@ -213,7 +214,7 @@ const CALLS: &[c_long] = &[
 /// Calls that files which are made take besides: names, folders, and that all is on the disk.
 #[rustfmt::skip]
 const CALLS_OF_MAKERS: &[c_long] = &[
-    libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_flock, libc::SYS_linkat, libc::SYS_mkdirat, libc::SYS_renameat2, libc::SYS_statfs,
+    libc::SYS_fsync, libc::SYS_fdatasync, libc::SYS_linkat, libc::SYS_mkdirat, libc::SYS_renameat2, libc::SYS_statfs,
     libc::SYS_fstatfs, libc::SYS_fchmod,
     #[cfg(target_arch = "x86_64")] libc::SYS_rename, #[cfg(target_arch = "x86_64")] libc::SYS_mkdir, #[cfg(target_arch = "x86_64")] libc::SYS_rmdir,
     #[cfg(not(target_arch = "riscv64"))] libc::SYS_renameat,

@@ -466,7 +466,7 @@ impl Source for Tap {
         }]
     }
 
-    fn rest(&self) -> Option<Duration> {
+    fn preferred_wait(&self) -> Option<Duration> {
         Some(self.wish.max_delay).filter(|delay| *delay > Duration::ZERO && self.phase == Phase::Running)
     }
 

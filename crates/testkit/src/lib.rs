@@ -6,6 +6,7 @@
 //! libpcap, ebpf, flow_meter                         oracles: what another implementation answers
 //! capture_file                                      pcap and pcapng files, written and read by other code than the product's
 //! own_process                                       a test in a process of its own
+//! volume                                            how many random cases a test tries
 //! ```
 //!
 //! No crate of the product depends on this one, which a test over the manifests holds. Network namespaces, traffic and the loader of
@@ -27,3 +28,4 @@ pub mod own_process;
 pub mod programs;
 pub mod sample;
 pub mod stock;
+pub mod volume;

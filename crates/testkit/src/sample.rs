@@ -1,4 +1,4 @@
-//! The capture that comes with the repository, `samples/mixed.pcapng`: one frame of every kind, then mixed traffic.
+//! The capture that comes with the repository, `examples/mixed.pcapng`: one frame of every kind, then mixed traffic.
 //!
 //! `tapline-testkit sample FILE` writes it anew; a test holds the stored file to what this code makes.
 
@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 /// Where the stored sample lies, from this crate's folder.
-pub const STORED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/samples/mixed.pcapng");
+pub const STORED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/mixed.pcapng");
 
 const SEED: u64 = 2026;
 const TRAFFIC_FRAMES: usize = 360;
@@ -42,7 +42,7 @@ mod tests {
         let stored = std::fs::read(STORED).expect("the sample is part of the repository");
         assert!(
             made == stored,
-            "samples/mixed.pcapng differs: run `cargo run -p tapline-testkit -- sample {STORED}`"
+            "examples/mixed.pcapng differs: run `cargo run -p tapline-testkit -- sample {STORED}`"
         );
         assert!(made.len() < 200_000, "the sample has {} bytes", made.len());
     }

@@ -6,6 +6,7 @@ use tapline_packet::{Meta, Packet};
 use tapline_testkit::expressions::Expressions;
 use tapline_testkit::libpcap::{Libpcap, Oracle, RawInsn, Settings};
 use tapline_testkit::random::Random;
+use tapline_testkit::volume::processor_time;
 
 use super::{rejects_all, simplify};
 use crate::assemble::assemble;
@@ -261,10 +262,10 @@ fn long_chains_take_linear_time() {
     // 4 to tell the protocols apart; for IPv4 and for both kinds of ARP 3 loads and the tests of 10 targets and one source;
     // the tests of the other 8 sources are the same; 2 returns.
     assert_eq!(program(&small).insns().len(), 4 + 2 * 3 + 2 * 12 + 8 + 2);
-    let started = std::time::Instant::now();
-    let large = simplify(&chain(1000));
-    let elapsed = started.elapsed();
-    eprintln!("1,000 hosts simplified in {elapsed:?} to {} blocks", large.order().len());
-    // A busy machine and no optimisation take a tenth of a second; steps in the square of the length would take minutes.
-    assert!(elapsed.as_secs() < 5, "{elapsed:?}");
+    let (few, many) = (chain(100), chain(1000));
+    let (short, _) = processor_time(|| simplify(&few));
+    let (long, large) = processor_time(|| simplify(&many));
+    eprintln!("100 hosts simplified in {short:?}, 1,000 in {long:?} to {} blocks", large.order().len());
+    // Ten times the hosts take some twelve times as long; steps in the square of the length would take 100 times.
+    assert!(long < 40 * short, "{short:?}, {long:?}");
 }

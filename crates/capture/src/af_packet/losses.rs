@@ -9,26 +9,9 @@
 //! protocols that nobody on this host takes, which we did see. So they stand beside the account and are not part of
 //! its sums.
 
-use tapline_sys::{LinkControl, LinkStatistics, RouteSocket};
+use tapline_sys::{LinkControl, LinkStatistics, RouteSocket, counts_receive_loss};
 
 use crate::{Count, Loss, Place};
-
-/// Parts of names that speak of loss (from the drivers of Linux 6).
-const LOSS_WORDS: [&str; 13] = [
-    "drop",
-    "miss",
-    "discard",
-    "no_buf",
-    "nobuf",
-    "out_of_buf",
-    "no_dma",
-    "no_desc",
-    "fifo",
-    "overrun",
-    "overflow",
-    "alloc_fail",
-    "no_skb",
-];
 
 /// Counters of one interface, as sums of differences, so that an interface made anew does not count backward.
 #[derive(Debug, Default)]
@@ -112,7 +95,7 @@ impl LossWatch {
     }
 
     fn select(&mut self, all: &[(String, u64)]) {
-        let wanted = all.iter().enumerate().filter(|(_, (name, _))| speaks_of_loss(name));
+        let wanted = all.iter().enumerate().filter(|(_, (name, _))| counts_receive_loss(name));
         self.positions = wanted.clone().map(|(position, _)| position).collect();
         self.driver = Some(wanted.map(|(_, (name, value))| (name.clone(), Growth::from(*value))).collect());
     }
@@ -129,44 +112,9 @@ fn nic_counters(if_index: u32, route: &mut RouteSocket) -> Option<[u64; 4]> {
     Some([rx_dropped, rx_missed_errors, rx_fifo_errors, rx_over_errors])
 }
 
-/// Whether a driver's counter (`ethtool -S`) of this name means received packets that were lost.
-pub fn speaks_of_loss(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    let is_of_sending = name.starts_with("tx") || name.contains("_tx") || name.contains(".tx");
-    !is_of_sending && LOSS_WORDS.iter().any(|word| name.contains(word))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_of_real_drivers() {
-        for name in [
-            "rx_missed_errors",
-            "rx_no_buffer_count",
-            "rx_discards_phy",
-            "rx_out_of_buffer",
-            "rx_no_dma_resources",
-            "rx_queue_3_drops",
-            "port.rx_dropped",
-            "rx0_nobuf",
-            "rx_fifo_errors",
-            "[3]: rx_buf_alloc_fails_alloc_fail",
-        ] {
-            assert!(speaks_of_loss(name), "{name}");
-        }
-        for name in [
-            "rx_packets",
-            "tx_dropped",
-            "port.tx_dropped_link_down",
-            "vport_tx_drop",
-            "rx_bytes",
-            "peer_ifindex",
-        ] {
-            assert!(!speaks_of_loss(name), "{name}");
-        }
-    }
 
     #[test]
     fn counters_that_start_again_go_on() {

@@ -53,11 +53,9 @@ pub use extended::KernelRuns;
 pub use hardware::link_type;
 pub use listing::{Capturer, InterfaceInfo, list};
 pub(crate) use losses::LossWatch;
-pub use losses::speaks_of_loss;
 pub(crate) use opener::open_namespace;
 pub(crate) use pattern::Patterns;
 pub use single::{Single, SingleSettings, Station, Stations};
-pub use size::default_ring_len;
 pub use tapline_sys::FanoutMode;
 pub use timestamps::TimestampSource;
 
@@ -222,7 +220,7 @@ pub struct AfPacket {
     /// Since when all interfaces are gone.
     gone_since: Option<Instant>,
     /// How long packets may wait to be lent.
-    patience: Duration,
+    max_latency: Duration,
     /// Packets were lent since we last slept.
     has_lent: bool,
 }
@@ -306,7 +304,7 @@ impl AfPacket {
             wakeup: Arc::new(wakeup),
             phase: Phase::Running,
             gone_since: None,
-            patience: Duration::ZERO,
+            max_latency: Duration::ZERO,
             has_lent: false,
         };
         source.open_present()?;
@@ -474,13 +472,13 @@ impl AfPacket {
     fn doze(&mut self) -> Option<Duration> {
         let has_lent = std::mem::take(&mut self.has_lent);
         let shortest = Duration::from_millis(self.opener.settings.latency_ms.into());
-        if !has_lent || self.patience <= shortest || self.phase != Phase::Running {
+        if !has_lent || self.max_latency <= shortest || self.phase != Phase::Running {
             return None;
         }
         let bearable =
             |tap: &Tap| size::half_full_after(&tap.geometry, self.interfaces[tap.id.0 as usize].speed);
         let bearable = self.taps.iter().map(bearable).min()?;
-        Some(self.patience.min(bearable)).filter(|doze| *doze > shortest)
+        Some(self.max_latency.min(bearable)).filter(|doze| *doze > shortest)
     }
 
     /// What to say when there is nothing to lend.
@@ -644,8 +642,8 @@ impl Source for AfPacket {
         Ok(true)
     }
 
-    fn set_patience(&mut self, patience: Duration) {
-        self.patience = patience;
+    fn set_max_latency(&mut self, latency: Duration) {
+        self.max_latency = latency;
     }
 
     fn account(&mut self) -> Vec<InterfaceAccount> {

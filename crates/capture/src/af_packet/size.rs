@@ -1,8 +1,7 @@
 //! How large a ring to ask for.
 //!
 //! ```text
-//! ring  = 50 ms of the link at full speed, at least 16 MiB, a worker's share of it     unless -B says otherwise
-//!         all rings together at most a quarter of memory and 2 GiB: `any` may mean hundreds of interfaces
+//! ring  = as -B says, else by link, workers and memory: tapline_sys::default_ring_len
 //! block = so that a second's worth of hand-overs fits the ring, 128 KiB to 1 MiB;  64 KiB in rings under 1 MiB
 //! ```
 //!
@@ -15,7 +14,7 @@
 
 use std::time::Duration;
 
-use tapline_sys::{RingGeometry, SyscallError};
+use tapline_sys::{RING_LEN_MAX, RingGeometry, SyscallError, default_ring_len};
 
 use super::AfPacketError;
 
@@ -29,14 +28,6 @@ const BLOCK_LEN_LOW: u64 = 128 << 10;
 const BLOCKS_MIN: u64 = 8;
 /// A pause of the reader that should be survived however few packets come.
 const PAUSE_AT_ANY_RATE_MS: u64 = 1000;
-const RING_LEN_MIN: u64 = 16 * MIB;
-/// The kernel counts bytes of a ring in 32 bits in places.
-const RING_LEN_MAX: u64 = 2048 * MIB;
-/// A pause of the reader that a full link should survive.
-const PAUSE_MS: u64 = 50;
-const MEMORY_SHARE: u64 = 4;
-/// For all rings together, where nobody said how large they should be.
-const SUM_LEN_MAX: u64 = 2048 * MIB;
 
 /// What the size depends on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,7 +50,7 @@ pub(super) struct Wish {
 pub(super) fn geometry(wish: &Wish) -> RingGeometry {
     let len = match wish.ring_len {
         Some(len) => len.clamp(2 * BLOCK_LEN_MIN, RING_LEN_MAX),
-        None => default_len(wish),
+        None => default_ring_len(wish.speed, wish.workers, wish.rings, wish.memory),
     };
     let block_len = block_len(len, wish.retire_ms);
     let block_count = (len.div_ceil(block_len)).max(2);
@@ -98,12 +89,6 @@ fn smaller(geometry: &RingGeometry) -> Option<RingGeometry> {
     })
 }
 
-/// Bytes of the ring that a capture asks for unless told otherwise: on a link of this speed in bits per second, beside so many rings, on a
-/// machine with so many bytes of memory.
-pub fn default_ring_len(speed: Option<u64>, rings: u64, memory: u64) -> u64 {
-    default_len(&Wish { speed, rings, memory, ..Wish::default() })
-}
-
 /// The time in which a link of this speed, in bits per second, can fill half of a ring; no time if nobody knows the speed.
 pub(super) fn half_full_after(geometry: &RingGeometry, speed: Option<u64>) -> Duration {
     let bytes_per_second = speed.unwrap_or(u64::MAX) / 8;
@@ -111,12 +96,6 @@ pub(super) fn half_full_after(geometry: &RingGeometry, speed: Option<u64>) -> Du
     // A block is handed over when its time is over, however little it holds.
     let blocks_ms = u64::from(geometry.block_count / 2) * u64::from(geometry.retire_ms);
     Duration::from_micros(u64::try_from(half_us).unwrap_or(u64::MAX)).min(Duration::from_millis(blocks_ms))
-}
-
-fn default_len(wish: &Wish) -> u64 {
-    let burst = wish.speed.unwrap_or(0) / 8 / 1000 * PAUSE_MS / wish.workers.max(1);
-    let share = (wish.memory / MEMORY_SHARE).min(SUM_LEN_MAX) / wish.rings.max(1);
-    burst.max(RING_LEN_MIN).min(share).clamp(2 * BLOCK_LEN_MIN, RING_LEN_MAX)
 }
 
 fn block_len(ring_len: u64, retire_ms: u32) -> u64 {

@@ -41,14 +41,14 @@ fn a_stripped_vlan_tag_is_kept_beside_the_packet() {
 
 /// Who may sleep while packets come gets all of them, and all the same when it may no longer.
 #[test]
-fn patience_costs_no_packet() {
+fn latency_costs_no_packet() {
     const COUNT: u32 = 20_000;
-    let Some(namespace) = bench("patience_costs_no_packet") else { return };
+    let Some(namespace) = bench("latency_costs_no_packet") else { return };
     let quick = Settings { latency_ms: 1, ring_len: Some(64 << 20), ..settings(&namespace, &[FAR]) };
     let mut source = AfPacket::open(quick).unwrap();
     let mut numbers = Vec::new();
-    for (round, patience_ms) in [1000, 5, 0, 50].into_iter().enumerate() {
-        source.set_patience(Duration::from_millis(patience_ms));
+    for (round, latency_ms) in [1000, 5, 0, 50].into_iter().enumerate() {
+        source.set_max_latency(Duration::from_millis(latency_ms));
         let first = round as u32 * COUNT;
         std::thread::scope(|scope| {
             let sender = scope.spawn(|| send(&namespace, NEAR, COUNT, |number| numbered(first + number)));

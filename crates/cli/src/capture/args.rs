@@ -4,10 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, FromArgMatches, ValueEnum};
-use tapline_store::{RecorderSettings, Window};
+use tapline_store::RecorderSettings;
+use tapline_syntax::units::{count_in, size_in};
 
-use crate::args::{FormatArg, FplArgs, LanguageArgs, SNAP_LEN, parse_duration};
+use crate::args::{FormatArg, FplArgs, LanguageArgs, SNAP_LEN, parse_duration, parse_interval};
 use crate::live::{TapArgs, XdpArgs};
+use crate::stored::PastArgs;
 
 const CAPTURE_EXAMPLES: &str = "\
 Examples:
@@ -33,7 +35,7 @@ pub(crate) struct CaptureArgs {
     /// its packets off the host instead of copies (docs/afxdp.md).
     #[arg(short, long, value_name = "NAMES", help_heading = "Input")]
     pub(crate) interface: Vec<String>,
-    /// Read packets from a file ('-' is standard input): pcap, pcapng, ERF; also gzip, zstd, lz4. May be repeated.
+    /// Read packets from a file ('-' is standard input): pcap, pcapng, ERF; also gzip, zstd, lz4. May be repeated. store:DIRECTORY is a store.
     #[arg(short = 'r', value_name = "FILE", help_heading = "Input", conflicts_with = "interface")]
     pub(crate) read: Vec<PathBuf>,
     /// Merge the files that are read by time, instead of one after the other.
@@ -43,8 +45,10 @@ pub(crate) struct CaptureArgs {
     #[arg(long, value_name = "NAME", help_heading = "Input", conflicts_with = "read")]
     pub(crate) netns: Option<String>,
     /// Keep at most this many bytes of a packet, from files too; 0 is the default of 262144.
-    #[arg(short, long, value_name = "BYTES", default_value_t = SNAP_LEN, help_heading = "Input")]
+    #[arg(short, long, value_name = "BYTES", default_value_t = SNAP_LEN, value_parser = size_in::<u32>(..), help_heading = "Input")]
     pub(crate) snapshot_length: u32,
+    #[command(flatten)]
+    pub(crate) past: PastArgs,
     #[command(flatten)]
     pub(crate) xdp: XdpArgs,
     #[command(flatten)]
@@ -56,11 +60,11 @@ pub(crate) struct CaptureArgs {
     #[arg(short = 'Q', long, value_name = "in|out|inout", default_value = "inout", help_heading = "Input")]
     pub(crate) direction: DirectionArg,
     /// Ring size in KiB, for each interface and worker (with xdp: each queue), 64 to 2097152; by default from link speed and memory.
-    #[arg(short = 'B', long, value_name = "KIB", value_parser = clap::value_parser!(u64).range(64..=2_097_152), help_heading = "Input")]
+    #[arg(short = 'B', long, value_name = "KIB", value_parser = count_in::<u64>(64..=2_097_152), help_heading = "Input")]
     pub(crate) buffer_size: Option<u64>,
     /// Threads that share each interface's packets by flow.
     /// Packets of different workers reach the output batch by batch, not strictly by time.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64), help_heading = "Input")]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u16>(1..=64), help_heading = "Input")]
     pub(crate) workers: u16,
     /// Link type to capture as: what -L lists.
     #[arg(short = 'y', long, value_name = "TYPE", help_heading = "Input")]
@@ -91,7 +95,7 @@ pub(crate) struct CaptureArgs {
     pub(crate) dump: u8,
 
     /// Stop after this many packets, 1 or more.
-    #[arg(short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Stop")]
+    #[arg(short, value_name = "N", value_parser = count_in::<u64>(1..), help_heading = "Stop")]
     pub(crate) count_packets: Option<u64>,
     /// Stop after this time: seconds, or with a unit: 90s, 5m, 1h.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Stop")]
@@ -111,10 +115,10 @@ pub(crate) struct CaptureArgs {
     #[arg(short = 'C', value_name = "SIZE", help_heading = "Output", requires = "write")]
     pub(crate) file_size: Option<String>,
     /// Begin a new file after this many seconds, traffic or not; the name may hold strftime(3) codes.
-    #[arg(short = 'G', value_name = "SECONDS", help_heading = "Output", requires = "write")]
+    #[arg(short = 'G', value_name = "SECONDS", value_parser = count_in::<u64>(..), help_heading = "Output", requires = "write")]
     pub(crate) rotate_seconds: Option<u64>,
     /// How many files: with -C a ring of that many (sizes count before packing), with -G alone stop after them.
-    #[arg(short = 'W', value_name = "N", help_heading = "Output", requires = "write")]
+    #[arg(short = 'W', value_name = "N", value_parser = count_in::<u64>(..), help_heading = "Output", requires = "write")]
     pub(crate) file_count: Option<u64>,
     /// Let the name of the file in progress end in .part.
     #[arg(long, help_heading = "Output", requires = "write")]
@@ -188,9 +192,9 @@ pub(crate) struct CaptureArgs {
     /// Show live counters on the terminal.
     #[arg(long, help_heading = "Reports")]
     pub(crate) progress: bool,
-    /// Print the account every so many seconds.
-    #[arg(long, value_name = "SECONDS", help_heading = "Reports")]
-    pub(crate) stats: Option<u64>,
+    /// Print the account at this interval: 1, 500ms, 1m.
+    #[arg(long, value_name = "TIME", value_parser = parse_interval, help_heading = "Reports")]
+    pub(crate) stats: Option<Duration>,
 
     /// After opening, become this user. By default the user who called sudo, if one did.
     #[arg(short = 'Z', long, value_name = "USER", help_heading = "Privileges")]
@@ -216,12 +220,15 @@ pub(crate) struct CaptureArgs {
     /// How a store is recorded: `tapline record`.
     #[arg(skip)]
     pub(crate) recorder: Option<RecorderSettings>,
-    /// The times that are read of a store: `tapline find`.
-    #[arg(skip = Window::ALL)]
-    pub(crate) window: Window,
     /// The account tells what a search passed over.
     #[arg(skip)]
     pub(crate) explain_search: bool,
+    /// Interval of interface statistics in pcapng; `None`: the writer's own.
+    #[arg(skip)]
+    pub(crate) statistics_interval: Option<Duration>,
+    /// The output is Wireshark's pipe: its reader leaves when it has enough, and shows as errors all that is said.
+    #[arg(skip)]
+    pub(crate) is_for_wireshark: bool,
 }
 
 impl CaptureArgs {

@@ -1,17 +1,17 @@
 //! Where the packets come from: files, or interfaces.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use tapline_capture::af_packet::{
     self, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings, TimestampSource,
 };
 use tapline_capture::{FileInput, SearchReport, Source};
 use tapline_file::{FileSource, Order};
-use tapline_graph::{Control, StampTicks, Stamped};
+use tapline_graph::{Control, RestampedSource, StampTicks};
 use tapline_packet::{Interface, LinkType};
 use tapline_profile::StampMode;
+use tapline_store::StoreName;
 
 use super::args::{CaptureArgs, DirectionArg};
 use super::filtering::Filtering;
@@ -31,22 +31,26 @@ pub(super) struct Input {
 
 /// Opens what was asked for.
 pub(super) fn open(args: &CaptureArgs, filtering: &Arc<Filtering>, control: &Arc<Control>) -> Result<Input> {
-    match args.read.as_slice() {
-        [] => open_live(args, filtering),
-        [name] if stored::directory(name).is_some() => open_store(args, name, filtering),
-        names if names.iter().any(|name| stored::directory(name).is_some()) => {
+    let stores: Vec<_> = args.read.iter().map(|name| stored::store_name(name)).collect::<Result<_>>()?;
+    match stores.as_slice() {
+        [Some(name)] => return open_store(args, name, filtering),
+        names if names.iter().any(Option::is_some) => {
             bail!("a store is read alone: leave the other files out")
         }
-        _ => open_files(args, control),
+        _ => args.past.check_unused()?,
     }
+    if args.read.is_empty() { open_live(args, filtering) } else { open_files(args, control) }
 }
 
 /// The packets of a store.
-fn open_store(args: &CaptureArgs, name: &Path, filtering: &Filtering) -> Result<Input> {
-    let directory = stored::directory(name).context("no store was named")?;
-    let (input, report) = stored::open(&directory, args.window, filtering.text(), args.language)?;
+fn open_store(args: &CaptureArgs, name: &StoreName, filtering: &Arc<Filtering>) -> Result<Input> {
+    let compile = {
+        let filtering = Arc::clone(filtering);
+        Arc::new(move |interface: &Interface| filtering.compile(interface))
+    };
+    let (input, report) = stored::open(name, &args.past, filtering.text(), args.language, compile)?;
     check_link_type(args, input.interfaces().iter())?;
-    let announcements = vec![format!("reading from the store {}", directory.display())];
+    let announcements = vec![format!("reading from the store {}", name.directory.display())];
     Ok(Input { sources: vec![Box::new(input)], announcements, is_live: false, search: Some(report) })
 }
 
@@ -94,7 +98,7 @@ fn open_live(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Input> {
         announcements.push(format!("nothing matches {names} yet; waiting for an interface that does"));
     }
     let (mode, ticks) = (stamp_mode(args), StampTicks::default());
-    let sources = sources.into_iter().map(|source| Stamped::wrap(source, mode, &ticks)).collect();
+    let sources = sources.into_iter().map(|source| RestampedSource::wrap(source, mode, &ticks)).collect();
     Ok(Input { sources, announcements, is_live: true, search: None })
 }
 

@@ -1,4 +1,4 @@
-//! `tapline capture`: what was typed becomes a source, a filter, sinks and reports; the engine does the rest.
+//! `tapline capture`: what was typed becomes a source, a filter, outputs and reports; the engine does the rest.
 //!
 //! ```text
 //! lists and dumps?  -> print, done
@@ -22,9 +22,9 @@ use std::thread;
 
 use anyhow::{Context, Result, bail};
 use serde_json::json;
-use tapline_capture::{Account, Error, SearchReport, Shared, Sink, Source};
-use tapline_graph::stages::{Decide, Fpl};
-use tapline_graph::{Chain, Control, Ended, Engine, Inlet, Table, Watch};
+use tapline_capture::{Account, Error, SearchReport, Source};
+use tapline_graph::stages::{Decide, Fpl, Shared};
+use tapline_graph::{Chain, Control, Engine, Inlet, RunEnd, Stage, Table, Watch};
 use tapline_packet::Interface;
 use tapline_profile::Meters;
 use tapline_sys::output_file;
@@ -34,7 +34,7 @@ use crate::fpl::searches;
 use crate::output;
 use crate::privileges;
 use crate::report;
-use crate::session::{clock, clocks, stop_after, title};
+use crate::session::{clocks, stop_after, title};
 use crate::signals;
 use crate::stored;
 use filtering::Filtering;
@@ -73,10 +73,12 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
             interface.context("no interface is known to compile a filter for; -y names a link type")?;
         return lists::dump(args, &filtering, interface).map(|()| ExitCode::SUCCESS);
     }
-    announce(&input);
+    if !args.is_for_wireshark {
+        announce(&input);
+    }
     let program = program.map(|program| Arc::new(program.for_workers(input.sources.len())));
     let program_name = program.as_ref().map(|program| program.name());
-    let sinks = outputs::open(args, &filtering, program_name, &input, identity.as_ref())?;
+    let outputs = outputs::open(args, &filtering, program_name, &input, identity.as_ref())?;
     let dropped = privileges::give_up(identity.as_ref())?;
     let meters = Meters::create(&title());
     let needs = outputs::needs(args, &filtering, input.is_live, identity.is_some());
@@ -105,7 +107,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
             tell_memory(args, program.as_deref(), &mut io::stderr());
         }
     };
-    let outcome = drive(input.sources, sinks, run, &tell);
+    let outcome = drive(input.sources, outputs, run, &tell);
     watcher.clear();
     conclude(args, outcome, program.as_deref(), &control, search.as_ref())
 }
@@ -132,7 +134,7 @@ struct Run<'a> {
 /// What a run leaves behind.
 struct Outcome {
     account: Account,
-    ended: Ended,
+    ended: RunEnd,
     /// What `--verify` found out.
     marks: Option<Table>,
 }
@@ -167,38 +169,43 @@ fn chain(worker: usize, run: Run<'_>) -> Chain {
 /// Runs one engine for each source, in threads if there are several.
 fn drive(
     mut sources: Vec<Box<dyn Source>>,
-    sinks: Vec<Box<dyn Sink>>,
+    outputs: Vec<Box<dyn Stage>>,
     run: Run<'_>,
     tell: &(dyn Fn(usize, &Watch<'_>) + Sync),
 ) -> Outcome {
-    let work = |worker: usize, source: &mut dyn Source, sinks: Vec<Box<dyn Sink>>| {
-        let (mut graph, node) = chain(worker, run).graph(run.meters, worker as u16, sinks);
+    let work = |worker: usize, source: &mut dyn Source, outputs: Vec<Box<dyn Stage>>| {
+        let (mut graph, node) = chain(worker, run).graph(run.meters, worker as u16, outputs);
         let engine = Engine::new(vec![Inlet::new(source, node)], &mut graph, run.control, clocks);
         let outcome = engine.run(&mut |watch| tell(worker, watch));
         let marks = graph.results().pop().map(|(_, table)| table);
         Outcome { account: outcome.account.of_capture(), ended: outcome.ended, marks }
     };
     if let [source] = sources.as_mut_slice() {
-        return work(0, source.as_mut(), sinks);
+        return work(0, source.as_mut(), outputs);
     }
-    let (handles, completers) = share(sinks, sources.len());
+    let is_only = outputs.len() == 1;
+    let (handles, completers) = share(outputs, sources.len(), is_only);
     let outcomes = thread::scope(|scope| {
         let work = &work;
         let pairs = sources.iter_mut().zip(handles).enumerate();
         let threads: Vec<_> = pairs
-            .map(|(worker, (source, sinks))| scope.spawn(move || work(worker, source.as_mut(), sinks)))
+            .map(|(worker, (source, outputs))| scope.spawn(move || work(worker, source.as_mut(), outputs)))
             .collect();
         threads.into_iter().map(thread::ScopedJoinHandle::join).collect::<Vec<_>>()
     });
     join(outcomes, completers)
 }
 
-/// A set of sinks for each worker, and handles that complete them once all workers are done.
-pub(crate) fn share(sinks: Vec<Box<dyn Sink>>, workers: usize) -> (Vec<Vec<Box<dyn Sink>>>, Vec<Shared>) {
-    let mut sets: Vec<Vec<Box<dyn Sink>>> = (0..workers).map(|_| Vec::new()).collect();
+/// Handles of the outputs for each worker.
+type Handles = Vec<Vec<Box<dyn Stage>>>;
+
+/// Handles of the outputs for each worker, and those that complete them once all workers are done. `is_only` says that what
+/// goes to one of them goes nowhere else.
+pub(crate) fn share(outputs: Vec<Box<dyn Stage>>, workers: usize, is_only: bool) -> (Handles, Vec<Shared>) {
+    let mut sets: Handles = (0..workers).map(|_| Vec::new()).collect();
     let mut completers = Vec::new();
-    for sink in sinks {
-        let mut handles = Shared::handles(sink, workers + 1);
+    for output in outputs {
+        let mut handles = Shared::handles(output, workers + 1, is_only);
         completers.extend(handles.pop());
         for (set, handle) in sets.iter_mut().zip(handles) {
             set.push(Box::new(handle));
@@ -210,7 +217,7 @@ pub(crate) fn share(sinks: Vec<Box<dyn Sink>>, workers: usize) -> (Vec<Vec<Box<d
 /// One outcome of those of all workers.
 fn join(outcomes: Vec<thread::Result<Outcome>>, mut completers: Vec<Shared>) -> Outcome {
     let mut account = Account::default();
-    let mut ended = Ended::Source;
+    let mut ended = RunEnd::Source;
     for outcome in outcomes {
         match outcome {
             Ok(outcome) => {
@@ -220,12 +227,12 @@ fn join(outcomes: Vec<thread::Result<Outcome>>, mut completers: Vec<Shared>) -> 
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
-    for sink in &mut completers {
-        if let Err(error) = sink.finish(clock(), &[]) {
-            ended = ended.worse(Ended::Failed(error));
+    for output in &mut completers {
+        if let Err(error) = output.complete(clocks(), &[]) {
+            ended = ended.worse(RunEnd::Failed(error));
         }
     }
-    account.outputs = completers.iter().map(|sink| sink.account()).collect();
+    account.outputs = completers.iter().map(Shared::account).collect();
     Outcome { account, ended, marks: None }
 }
 
@@ -250,19 +257,23 @@ fn conclude(
     }
     tell_marks(args, marks.as_ref());
     let code = match ended {
-        Ended::Source | Ended::Stopped => ExitCode::SUCCESS,
-        Ended::Failed(Error::File(tapline_file::Error::Truncated { .. })) if control.is_ordered() => {
+        RunEnd::Source | RunEnd::Stopped => ExitCode::SUCCESS,
+        RunEnd::Failed(Error::File(tapline_file::Error::Truncated { .. })) if control.stop_requested() => {
             ExitCode::SUCCESS
         }
         // A reader of lines that has enough (`| head`) ends the work; a file beside them would lack the rest.
-        Ended::Failed(Error::BrokenPipe { .. }) if args.write.is_none() => ExitCode::SUCCESS,
-        Ended::Failed(error) => {
+        RunEnd::Failed(Error::BrokenPipe { .. }) if args.write.is_none() || args.is_for_wireshark => {
+            ExitCode::SUCCESS
+        }
+        RunEnd::Failed(error) => {
             let _ = writeln!(io::stderr(), "tapline: {error}");
             ExitCode::FAILURE
         }
     };
     tell_search(args, search);
-    tell_account(args, &account);
+    if !args.is_for_wireshark {
+        tell_account(args, &account);
+    }
     told.map(|()| code)
 }
 

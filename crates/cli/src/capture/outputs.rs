@@ -7,9 +7,9 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use jiff::tz::TimeZone;
-use tapline_capture::{FileOutput, Sink, StoreOutput};
 use tapline_file::{FileWriter, Format as FileFormat, Rotation, Section, WriteOptions, parse_size};
-use tapline_graph::stages::{Format, LinesSink};
+use tapline_graph::Stage;
+use tapline_graph::stages::{FileOutput, Format, LinesOutput, StoreOutput};
 use tapline_packet::Interface;
 use tapline_print::{HexStyle, Options, Precision, Printer, Services, SystemHosts, TimeStyle};
 use tapline_store::Recorder;
@@ -21,7 +21,7 @@ use super::filtering::Filtering;
 use super::input::Input;
 use super::snap_len;
 use crate::args::FormatArg;
-use crate::output::{self, CountSink};
+use crate::output::{self, CountOutput};
 use crate::session::clocks;
 use crate::{privileges, stored};
 
@@ -32,24 +32,24 @@ pub(super) fn open(
     program: Option<&str>,
     input: &Input,
     identity: Option<&Identity>,
-) -> Result<Vec<Box<dyn Sink>>> {
-    let mut sinks: Vec<Box<dyn Sink>> = Vec::new();
+) -> Result<Vec<Box<dyn Stage>>> {
+    let mut outputs: Vec<Box<dyn Stage>> = Vec::new();
     let interfaces: Vec<Interface> =
         input.sources.first().map(|s| s.interfaces().to_vec()).unwrap_or_default();
     if let Some(directory) = args.write.as_deref().and_then(stored::directory) {
-        sinks.push(Box::new(open_store(args, &directory, &interfaces, identity)?));
+        outputs.push(Box::new(open_store(args, &directory, &interfaces, identity)?));
     } else if args.write.is_some() {
-        sinks.push(Box::new(open_file(args, filtering, program, input, &interfaces, identity)?));
+        outputs.push(Box::new(open_file(args, filtering, program, input, &interfaces, identity)?));
     }
     if prints(args) {
         if is_standard_output(args) {
             bail!("-w - and --print would both write to standard output: give -w a file's name");
         }
-        sinks.push(Box::new(lines(args, input.is_live, is_several(args, &interfaces))?));
-    } else if sinks.is_empty() || args.count {
-        sinks.push(Box::new(CountSink::new()));
+        outputs.push(Box::new(lines(args, input.is_live, is_several(args, &interfaces))?));
+    } else if outputs.is_empty() || args.count {
+        outputs.push(Box::new(CountOutput::default()));
     }
-    Ok(sinks)
+    Ok(outputs)
 }
 
 /// What is needed once all is open. `has_opener`: files are made by another process.
@@ -131,6 +131,9 @@ fn open_file(
     options.has_part_name = args.part;
     options.snap_len = snap_len(args);
     options.section = section(filtering, program);
+    if let Some(interval) = args.statistics_interval {
+        options.statistics_interval_ns = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX);
+    }
     let now = clocks();
     let writer = FileWriter::create(options, interfaces, now, privileges::files(path, identity)?)?;
     Ok(FileOutput::new(writer, &path.display().to_string(), input.is_live.then_some(now.wall)))
@@ -158,7 +161,7 @@ fn section(filtering: &Filtering, program: Option<&str>) -> Section {
     Section { comments: vec![comment], ..Section::of_this_machine(writer) }
 }
 
-fn lines(args: &CaptureArgs, is_live: bool, is_several: bool) -> Result<LinesSink<File>> {
+fn lines(args: &CaptureArgs, is_live: bool, is_several: bool) -> Result<LinesOutput<File>> {
     let is_terminal = io::stdout().is_terminal();
     let format = if args.json {
         Format::Json
@@ -171,7 +174,7 @@ fn lines(args: &CaptureArgs, is_live: bool, is_several: bool) -> Result<LinesSin
         Format::Text { printer: Box::new(printer(args, is_several)), colored }
     };
     let stream = output::standard()?;
-    Ok(LinesSink::new(format, stream, is_live || is_terminal || args.line_buffered))
+    Ok(LinesOutput::new(format, stream, is_live || is_terminal || args.line_buffered))
 }
 
 fn printer(args: &CaptureArgs, is_several: bool) -> Printer {

@@ -35,9 +35,7 @@ impl Watcher {
         Watcher {
             has_progress: args.progress || quiet_terminal,
             json: args.json,
-            stats_ns: args.stats.map(|seconds| {
-                i64::try_from(seconds.max(1)).unwrap_or(i64::MAX).saturating_mul(1_000_000_000)
-            }),
+            stats_ns: args.stats.map(|interval| i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX)),
             state: Mutex::new(State {
                 accounts: vec![Account::default(); workers],
                 started_ns: None,

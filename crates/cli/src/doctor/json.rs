@@ -1,19 +1,17 @@
 //! The report for machines: docs/doctor.md has its fields.
 
 use serde_json::{Map, Value, json};
-use tapline_health::{Examined, Severity};
+use tapline_health::journal::FoundJournal;
+use tapline_health::{Attempt, Examined, Severity};
 
 use super::Report;
-use super::fixing::Change;
-use super::journal::Left;
-use super::words;
 
 /// One object.
 pub(super) fn report(report: &Report<'_>) -> Value {
     let count = |severity| report.examined.iter().filter(|one| one.finding.severity == severity).count();
     let mut summary: Map<String, Value> =
         Severity::ALL.iter().map(|severity| (severity.name().to_owned(), count(*severity).into())).collect();
-    let fixable = report.examined.iter().filter(|one| words::can_be_fixed(one)).count();
+    let fixable = report.examined.iter().filter(|one| one.finding.is_fixable()).count();
     summary.insert("fixable".to_owned(), fixable.into());
     json!({
         "interfaces": report.facts.interfaces.iter().map(|one| one.name()).collect::<Vec<_>>(),
@@ -39,28 +37,28 @@ fn finding(one: &Examined) -> Value {
         "looks_at": check.looks_at,
         "evidence": evidence,
         "mend": finding.mend.as_ref().map(|mend| mend.command.as_str()),
-        "fix": words::can_be_fixed(one),
+        "fix": finding.is_fixable(),
         "interrupts": finding.mend.as_ref().is_some_and(|mend| mend.interrupts),
         "why": check.why,
         "source": check.source,
     })
 }
 
-fn change(change: &Change) -> Value {
+fn change(change: &Attempt) -> Value {
     match change {
-        Change::Made(step) => {
+        Attempt::Made(step) => {
             json!({"done": true, "change": step.change.to_string(), "before": step.before.to_string()})
         }
-        Change::Refused { what, why } => json!({"done": false, "change": what, "reason": why}),
+        Attempt::NotMade { what, why } => json!({"done": false, "change": what, "reason": why}),
     }
 }
 
 /// What another run has changed, or has left.
-pub(super) fn left(left: &Left) -> Value {
+pub(super) fn left(left: &FoundJournal) -> Value {
     json!({
         "pid": left.pid,
         "running": left.is_running,
         "netns": left.header.netns,
-        "put_back": left.lines.iter().map(|line| line.step.before.to_string()).collect::<Vec<_>>(),
+        "put_back": left.entries.iter().map(|entry| entry.step.before.to_string()).collect::<Vec<_>>(),
     })
 }

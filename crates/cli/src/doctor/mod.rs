@@ -3,20 +3,18 @@
 //! ```text
 //! look: Facts (twice with --watch) --examine--> findings --words--> lines, worst first      exit 1 if something loses or alters
 //!                                                       --json---> one object
-//! --fix: journal each step, make it --> COMMAND, or wait for Ctrl-C --> put back, remove the journal
-//! --undo: journals whose process is gone --> put back
+//! --fix: Fixer makes changes --> COMMAND, or wait for Ctrl-C --> Fixer puts them back
+//! --undo: restore() of journals whose process is gone
 //! ```
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `words` | the report for people |
 //! | `json` | the report for machines |
-//! | `journal` | what was changed, in a file, so that it can be put back whatever happens to us |
-//! | `fixing` | changes while something runs |
-//! | `undoing` | what earlier runs left |
+//! | `fixing` | changes while a command runs |
+//! | `undoing` | changes that killed runs have left |
 
 mod fixing;
-mod journal;
 mod json;
 mod undoing;
 mod words;
@@ -29,7 +27,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Args;
-use tapline_health::{Examined, Facts, Request, examine};
+use tapline_health::journal::{self, FoundJournal};
+use tapline_health::{Attempt, Event, Examined, Facts, Request, examine};
 
 use crate::args::parse_interval;
 
@@ -88,7 +87,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
         return fixing::run(args);
     }
     let (facts, examined) = look(args, thread::sleep)?;
-    let report = Report { facts: &facts, examined: &examined, left: &journal::left(), changes: None };
+    let report = Report { facts: &facts, examined: &examined, left: &journal::found(), changes: None };
     report.print(args)?;
     Ok(report.code())
 }
@@ -107,14 +106,24 @@ fn look(args: &DoctorArgs, wait: impl FnOnce(Duration)) -> Result<(Facts, Vec<Ex
     Ok((facts, examined))
 }
 
+/// Tells an event on standard error.
+fn tell(event: &Event) {
+    say(&words::plain(&event.to_string()));
+}
+
+/// A line on standard error. A reader that is gone is no reason to leave a change.
+fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
 /// All that is told.
 struct Report<'a> {
     facts: &'a Facts,
     examined: &'a [Examined],
     /// What earlier runs left, or others hold.
-    left: &'a [journal::Left],
+    left: &'a [FoundJournal],
     /// What --fix did; `None` without it.
-    changes: Option<&'a [fixing::Change]>,
+    changes: Option<&'a [Attempt]>,
 }
 
 impl Report<'_> {

@@ -11,11 +11,11 @@ use std::fmt::Write as _;
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
 
+use tapline_health::journal::FoundJournal;
 use tapline_health::{Examined, Severity};
 use tapline_sys::TerminalSize;
 
 use super::Report;
-use super::journal::Left;
 
 /// Letters in a line where nobody says how many.
 const COLUMNS: usize = 120;
@@ -134,8 +134,8 @@ fn word(severity: Severity) -> &'static str {
     }
 }
 
-fn left_line(left: &Left) -> String {
-    let steps: Vec<String> = left.lines.iter().map(|line| plain(&line.step.before.to_string())).collect();
+fn left_line(left: &FoundJournal) -> String {
+    let steps: Vec<String> = left.entries.iter().map(|entry| plain(&entry.step.before.to_string())).collect();
     match left.is_running {
         true => {
             format!("tapline doctor --fix runs (pid {}) and will put back: {}\n", left.pid, steps.join("; "))
@@ -168,16 +168,11 @@ pub(super) fn sum(examined: &[Examined], all: bool) -> String {
     } else {
         words.join(", ")
     };
-    let mended = examined.iter().filter(|one| can_be_fixed(one)).count();
+    let mended = examined.iter().filter(|one| one.finding.is_fixable()).count();
     let mended = if mended > 0 { format!("; {mended} can be mended with --fix") } else { String::new() };
     let (fine, not_told) = (count(Severity::Fine), count(Severity::NotTold));
     let hint = if all { "" } else { ": --all" };
     format!("{bad}{mended} ({fine} fine, {not_told} not told{hint})")
-}
-
-/// Whether --fix would do something about it.
-pub(super) fn can_be_fixed(one: &Examined) -> bool {
-    one.finding.mend.as_ref().is_some_and(|mend| !mend.changes.is_empty())
 }
 
 /// Text for a terminal: names of interfaces and processes are others' to choose, and may hold anything.

@@ -15,11 +15,16 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use tapline_capture::{Error, FileOutput, InterfaceAccount, OutputAccount, Sink, Source, Wants};
+use tapline_capture::{Error, Source};
 use tapline_file::{FileWriter, Format, Rotation, Section, WriteOptions, parse_size};
-use tapline_graph::{Chain, Control, Ended, Engine, Inlet, Made, Watch, grouped};
-use tapline_packet::{Batch, Interface, Now, Selection, Timestamp};
+use tapline_graph::stages::FileOutput;
+use tapline_graph::{
+    Chain, Control, Engine, GeneratedSource, Inlet, Moment, Out, Packets, RunEnd, Stage, StageCounters,
+    Wants, Watch, grouped,
+};
+use tapline_packet::{Interface, Timestamp};
 use tapline_profile::Meters;
+use tapline_syntax::units::{count_in, size_in};
 use tapline_traffic::{KEYS, Recipe};
 
 use crate::args::FormatArg;
@@ -63,13 +68,13 @@ pub(crate) struct GenerateArgs {
     #[arg(long, value_name = "FORMAT", help_heading = "Output")]
     format: Option<FormatArg>,
     /// Keep at most this many bytes of a packet; its length on the wire stays. 0 keeps all.
-    #[arg(short, long, value_name = "BYTES", default_value_t = 0, help_heading = "Output")]
+    #[arg(short, long, value_name = "BYTES", default_value_t = 0, value_parser = size_in::<u32>(..), help_heading = "Output")]
     snapshot_length: u32,
     /// Begin a new file after this many million bytes; with k, m or g: KiB, MiB or GiB.
     #[arg(short = 'C', value_name = "SIZE", help_heading = "Output")]
     file_size: Option<String>,
     /// With -C a ring of that many files.
-    #[arg(short = 'W', value_name = "N", help_heading = "Output", requires = "file_size")]
+    #[arg(short = 'W', value_name = "N", value_parser = count_in::<u32>(..), help_heading = "Output", requires = "file_size")]
     file_count: Option<u32>,
     /// Let the name of the file in progress end in .part.
     #[arg(long, help_heading = "Output")]
@@ -133,11 +138,11 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
     if !recipe.is_bounded() && !is_standard_output(args) {
         bail!("how many packets? count=1000 or duration=10s in the recipe ends the file");
     }
-    let mut source = Made::new(&text, clock()).map_err(|error| anyhow!(error.render(&text)))?;
+    let mut source = GeneratedSource::new(&text, clock()).map_err(|error| anyhow!(error.render(&text)))?;
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
     let control = Arc::new(Control::new(None));
     let caught = signals::catch()?;
-    let sink = open_file(args, &text, source.interfaces(), identity.as_ref())?;
+    let output = open_file(args, &text, source.interfaces(), identity.as_ref())?;
     privileges::give_up(identity.as_ref())?;
     caught.obey(Arc::clone(&control))?;
     let chain = Chain {
@@ -148,14 +153,14 @@ pub(crate) fn run(args: &GenerateArgs) -> Result<ExitCode> {
         verify: false,
     };
     let meters = Meters::create(&title());
-    let (mut graph, node) = chain.graph(&meters, 0, vec![Box::new(sink)]);
+    let (mut graph, node) = chain.graph(&meters, 0, vec![Box::new(output)]);
     let engine = Engine::new(vec![Inlet::new(&mut source, node)], &mut graph, &control, clocks);
     let mut progress = Progress { json: args.json, has_line: false };
     let outcome = engine.run(&mut |watch| progress.tell(watch));
     progress.clear();
     let code = match &outcome.ended {
-        Ended::Source | Ended::Stopped => ExitCode::SUCCESS,
-        Ended::Failed(error) => {
+        RunEnd::Source | RunEnd::Stopped => ExitCode::SUCCESS,
+        RunEnd::Failed(error) => {
             let _ = writeln!(io::stderr(), "tapline: {error}");
             ExitCode::FAILURE
         }
@@ -212,33 +217,28 @@ struct Repeatable {
     last: Timestamp,
 }
 
-impl Sink for Repeatable {
-    fn write(
-        &mut self,
-        batch: &Batch<'_>,
-        selection: &Selection,
-        interfaces: &[Interface],
-    ) -> Result<(), Error> {
-        if let Some(last) = batch.records().last() {
+impl Stage for Repeatable {
+    fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        if let Some(last) = packets.batch.records().last() {
             self.last = last.meta.timestamp;
         }
-        self.file.write(batch, selection, interfaces)
+        self.file.push(packets, out)
     }
 
-    fn flush(&mut self) -> Result<(), Error> {
-        self.file.flush()
+    fn idle(&mut self) -> Result<(), Error> {
+        self.file.idle()
     }
 
-    fn tick(&mut self, now: Now, interfaces: &[InterfaceAccount]) -> Result<Wants, Error> {
-        self.file.tick(now, interfaces)
+    fn tick(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<Wants, Error> {
+        self.file.tick(moment, out)
     }
 
-    fn finish(&mut self, _now: Timestamp, interfaces: &[InterfaceAccount]) -> Result<(), Error> {
-        self.file.finish(self.last, interfaces)
+    fn finish(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        self.file.finish(&Moment { now: self.last, ..*moment }, out)
     }
 
-    fn account(&self) -> OutputAccount {
-        self.file.account()
+    fn counters(&self) -> StageCounters {
+        self.file.counters()
     }
 }
 

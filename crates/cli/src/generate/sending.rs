@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use tapline_capture::transmit::{LEAD_NS, Pacer, Schedule};
 use tapline_capture::{Advance, Error, Source};
-use tapline_graph::{Control, Made};
+use tapline_graph::{Control, GeneratedSource};
 use tapline_packet::{Batch, Interface, Timestamp};
 use tapline_traffic::Rate;
 
@@ -21,7 +21,7 @@ pub(super) fn run(args: &GenerateArgs, interface: &str, text: &str, rate: Rate) 
     let control = Arc::new(Control::new(None));
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
     let caught = signals::catch()?;
-    let made = Made::new(text, clock()).map_err(|error| anyhow!(error.render(text)))?;
+    let made = GeneratedSource::new(text, clock()).map_err(|error| anyhow!(error.render(text)))?;
     let is_paced = made.is_paced();
     let pace = match rate {
         Rate::Free => Pace::Top,
@@ -61,7 +61,7 @@ pub(super) fn run(args: &GenerateArgs, interface: &str, text: &str, rate: Rate) 
 
 /// What is made, with the times at which it is to go.
 struct Departures {
-    made: Made,
+    made: GeneratedSource,
     /// When the first packet leaves.
     start: Option<Timestamp>,
     times: Vec<u64>,

@@ -1,34 +1,22 @@
 //! Packets counted and nothing else.
 
-use tapline_capture::{Error, InterfaceAccount, OutputAccount, Sink};
-use tapline_packet::{Batch, Interface, Selection, Timestamp};
+use tapline_capture::{Error, OutputAccount};
+use tapline_graph::{Out, Packets, Stage, StageCounters};
 
 /// Counts packets: `--count`.
-pub(crate) struct CountSink {
+#[derive(Default)]
+pub(crate) struct CountOutput {
     packets: u64,
 }
 
-impl CountSink {
-    pub(crate) fn new() -> CountSink {
-        CountSink { packets: 0 }
-    }
-}
-
-impl Sink for CountSink {
-    fn write(&mut self, _: &Batch<'_>, selection: &Selection, _: &[Interface]) -> Result<(), Error> {
-        self.packets += selection.len() as u64;
+impl Stage for CountOutput {
+    fn push(&mut self, packets: &mut Packets<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        self.packets += packets.len() as u64;
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn finish(&mut self, _: Timestamp, _: &[InterfaceAccount]) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn account(&self) -> OutputAccount {
-        OutputAccount { name: "count".to_owned(), written: self.packets, ..OutputAccount::default() }
+    fn counters(&self) -> StageCounters {
+        let name = "count".to_owned();
+        StageCounters::of_output(OutputAccount { name, written: self.packets, ..OutputAccount::default() })
     }
 }

@@ -2,7 +2,7 @@
 
 mod count;
 
-pub(crate) use count::CountSink;
+pub(crate) use count::CountOutput;
 
 use std::fs::File;
 use std::io::{self, Write};

@@ -1,11 +1,11 @@
 //! `tapline profile`: what a packet costs here, component by component; what time stamps and small things cost; two profiles side by side.
 //!
 //! ```text
-//! -i, -r, -e  --> graph --> Work: prepared, driven, measured --> Breakdown --> table, JSON, SVG
+//! -i, -r, -e  --> text --> work: opened, driven, measured --> Breakdown --> table, JSON, SVG
 //! --timestamps, --micro --> measurements of their own        --compare A B --> two saved breakdowns
 //! ```
 
-mod parts;
+mod text;
 mod work;
 
 use std::fs;
@@ -17,7 +17,9 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::Value;
-use tapline_profile::{Breakdown, StampMode, compare, measure_stamps, stamps_to_text, tasks_to_text, to_svg};
+use tapline_measure::{costs, micro};
+use tapline_profile::{Breakdown, StampMode, compare, measure_stamps, stamps_to_text, tasks_to_text};
+use tapline_syntax::units::count_in;
 
 use crate::args::{LanguageArgs, parse_interval};
 use crate::live::XdpArgs;
@@ -100,7 +102,7 @@ pub(crate) struct ProfileArgs {
     #[arg(long, help_heading = "Instead", conflicts_with_all = WORK)]
     micro: bool,
     /// Runs of each task of --micro, 1 to 100000.
-    #[arg(long, value_name = "N", default_value_t = 501, help_heading = "Instead", value_parser = clap::builder::RangedU64ValueParser::<usize>::new().range(1..=100_000))]
+    #[arg(long, value_name = "N", default_value_t = 501, help_heading = "Instead", value_parser = count_in::<usize>(1..=100_000))]
     runs: usize,
 
     /// The filter, in the pcap-filter language.
@@ -116,7 +118,7 @@ pub(crate) fn run(args: &ProfileArgs) -> Result<ExitCode> {
     match (&args.compare, args.timestamps, args.micro) {
         (Some(files), false, false) => side_by_side(args, files)?,
         (None, true, false) => timestamps(args)?,
-        (None, false, true) => micro(args)?,
+        (None, false, true) => small_tasks(args)?,
         (None, false, false) => return profile(args),
         _ => bail!("--compare, --timestamps and --micro are one at a time"),
     }
@@ -128,11 +130,11 @@ fn profile(args: &ProfileArgs) -> Result<ExitCode> {
     if !args.json {
         io::stderr().write_all(report::graph_text(&measured.account).as_bytes())?;
     }
-    let breakdown = parts::breakdown(&measured);
+    let breakdown = costs::breakdown(&measured);
     if breakdown.packets == 0 {
         bail!("no packet came, so there is no cost of one");
     }
-    let facts = parts::facts(&measured);
+    let facts = costs::facts(&measured);
     draw(args, std::slice::from_ref(&breakdown))?;
     let mut out = io::stdout().lock();
     if args.json {
@@ -148,7 +150,7 @@ fn profile(args: &ProfileArgs) -> Result<ExitCode> {
 
 fn draw(args: &ProfileArgs, runs: &[Breakdown]) -> Result<()> {
     let Some(path) = &args.svg else { return Ok(()) };
-    fs::write(path, to_svg(runs)).with_context(|| format!("cannot write {}", path.display()))
+    fs::write(path, costs::picture(runs)?).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn side_by_side(args: &ProfileArgs, files: &[PathBuf]) -> Result<()> {
@@ -178,8 +180,8 @@ fn timestamps(args: &ProfileArgs) -> Result<()> {
     Ok(())
 }
 
-fn micro(args: &ProfileArgs) -> Result<()> {
-    let reports = tapline_measure::micro::measure(args.runs)?;
+fn small_tasks(args: &ProfileArgs) -> Result<()> {
+    let reports = micro::measure(args.runs)?;
     let mut out = io::stdout().lock();
     match args.json {
         true => writeln!(out, "{}", serde_json::to_string(&reports)?)?,

@@ -25,10 +25,12 @@ use tapline_capture::transmit::rewrite::{IpRule, MacRule, Rewrite};
 use tapline_capture::transmit::{Pacer, Schedule, Transmitter};
 use tapline_graph::{Control, grouped};
 use tapline_packet::{Batch, Interface};
+use tapline_syntax::units::count_in;
 
 use crate::args::parse_duration;
 use crate::sending::{Outcome, Pace, Place, SendArgs, Taken, Watching, conclude};
 use crate::session::stop_after;
+use crate::stored::PastArgs;
 use crate::{privileges, signals};
 use reader::{Prepared, Reader};
 use timeline::{Rate, Timing};
@@ -44,6 +46,7 @@ Examples:
   tapline replay trace.erf -i veth0 --rate 500Mbps          500 million bits a second
   tapline replay trace.pcap.zst -i veth0 --top-speed        by XDP live frames, if veth0 takes them
   tapline replay trace.pcap -i veth0 --rate 1k --realtime   even gaps on a busy machine
+  tapline replay store:/srv/store --from 10:00 --to +5m -i veth0     what was recorded then, with its gaps
   tapline replay trace.pcap -i veth0 --ip 10.0.0.0/8=192.0.0.0/8 --mac 02:00:00:00:00:01=02:00:00:00:00:09
 
 Sends on loopback and veth interfaces; on others only with --i-own-this-network NAME. At its end it accounts for each packet of the file, and tells
@@ -52,9 +55,14 @@ the rate and by how much the gaps between packets were off; SIGUSR1 prints the a
 /// What was typed.
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// Files to send ('-' is standard input), one after the other: pcap, pcapng, ERF; also gzip, zstd, lz4.
+    /// Files to send ('-' is standard input), one after the other: pcap, pcapng, ERF; also gzip, zstd, lz4. Or a store: store:DIRECTORY.
     #[arg(value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) past: PastArgs,
+    /// Send packets of a store that this filter accepts, in the pcap-filter language.
+    #[arg(long, value_name = "FILTER", help_heading = "Store")]
+    pub(crate) filter: Option<String>,
     /// The interface to send on.
     #[arg(short, long, value_name = "NAME")]
     pub(crate) interface: String,
@@ -72,10 +80,10 @@ pub(crate) struct ReplayArgs {
     #[arg(long, conflicts_with_all = ["speed", "rate"], help_heading = "Times")]
     pub(crate) top_speed: bool,
     /// Send all of it so often; 0 for ever.
-    #[arg(long = "loop", value_name = "N", default_value_t = 1, help_heading = "Times")]
+    #[arg(long = "loop", value_name = "N", default_value_t = 1, value_parser = count_in::<u64>(..), help_heading = "Times")]
     pub(crate) passes: u64,
     /// Stop after this many packets.
-    #[arg(short, long, value_name = "N", help_heading = "Times")]
+    #[arg(short, long, value_name = "N", value_parser = count_in::<u64>(..), help_heading = "Times")]
     pub(crate) count: Option<u64>,
     /// Stop after this time: 90, 90s, 5m, 1h.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Times")]

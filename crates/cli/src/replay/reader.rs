@@ -18,11 +18,17 @@ use tapline_capture::{Advance, FileInput, Source};
 use tapline_file::{FileSource, Order};
 use tapline_graph::Control;
 use tapline_packet::{BATCH_MAX, Batch, Direction, Interface, Packet, Record};
+use tapline_store::StoreName;
 
 use super::timeline::Timeline;
 use super::{ReplayArgs, timing};
-use crate::{files, stream};
+use crate::args::{LanguageArgs, SNAP_LEN};
+use crate::compiler::Compiler;
+use crate::stored::PastArgs;
+use crate::{files, stored, stream};
 
+/// How long a store may look for packets before somebody sees whether all is to end.
+const WAIT: Duration = Duration::from_millis(100);
 /// Bytes after which a batch is complete.
 const BATCH_BYTES: usize = 256 << 10;
 /// Bytes of frames that are kept for further passes.
@@ -66,11 +72,68 @@ pub(super) struct Read {
     pub(super) backwards: u64,
 }
 
-/// Reads files.
+/// What is read again for a further pass.
+enum Again {
+    /// Files, by name; none where that is not asked for.
+    Files(Vec<(String, File)>),
+    Store(Box<OfStore>),
+}
+
+/// What is sent of a store.
+struct OfStore {
+    name: StoreName,
+    past: PastArgs,
+    filter: String,
+    compiler: Arc<Compiler>,
+}
+
+impl OfStore {
+    fn open(&self) -> Result<Box<dyn Source>> {
+        Ok(Box::new(stored::open_filtered(&self.name, &self.past, &self.filter, &self.compiler)?))
+    }
+}
+
+/// What is sent, opened, with a line about each part.
+struct Opened {
+    input: Box<dyn Source>,
+    again: Again,
+    announcements: Vec<String>,
+}
+
+fn open(args: &ReplayArgs, control: &Arc<Control>) -> Result<Opened> {
+    let stores: Vec<_> = args.files.iter().map(|path| stored::store_name(path)).collect::<Result<_>>()?;
+    match stores.as_slice() {
+        [Some(name)] => return open_store(args, name),
+        names if names.iter().any(Option::is_some) => {
+            bail!("a store is sent alone: leave the other files out")
+        }
+        _ if args.filter.is_some() => bail!("--filter is for stores: name one as store:DIRECTORY"),
+        _ => args.past.check_unused()?,
+    }
+    let sources = args.files.iter().map(|path| files::open(path, control)).collect::<Result<Vec<_>>>()?;
+    let announcements = sources.iter().map(files::announcement).collect();
+    let is_repeated = args.passes != 1;
+    let files = args.files.iter().filter(|_| is_repeated).map(|path| again(path)).collect::<Result<_>>()?;
+    let input = Box::new(FileInput::new(sources, Order::Given));
+    Ok(Opened { input, again: Again::Files(files), announcements })
+}
+
+fn open_store(args: &ReplayArgs, name: &StoreName) -> Result<Opened> {
+    let filter = args.filter.clone().unwrap_or_default();
+    if let Err(error) = tapline_filter::parse(&filter) {
+        bail!("{}", error.render(&filter));
+    }
+    let language = LanguageArgs { scoped: false, ipv6_extensions: false };
+    let compiler = Arc::new(Compiler::new(SNAP_LEN, true, language, false, None));
+    let store = OfStore { name: name.clone(), past: args.past.clone(), filter, compiler };
+    let announcements = vec![format!("reading from the store {}", name.directory.display())];
+    Ok(Opened { input: store.open()?, again: Again::Store(Box::new(store)), announcements })
+}
+
+/// Reads files, or a store.
 pub(super) struct Reader {
-    input: FileInput,
-    /// To read again, by name; empty where that is not asked for.
-    files: Vec<(String, File)>,
+    input: Box<dyn Source>,
+    again: Again,
     pub(super) announcements: Vec<String>,
     rewrite: Rewrite,
     timeline: Timeline,
@@ -85,24 +148,17 @@ pub(super) struct Reader {
 
 impl Reader {
     pub(super) fn open(args: &ReplayArgs, rewrite: Rewrite, control: &Arc<Control>) -> Result<Reader> {
-        let sources = args.files.iter().map(|path| files::open(path, control)).collect::<Result<Vec<_>>>()?;
-        let announcements = sources.iter().map(files::announcement).collect();
-        let is_repeated = args.passes != 1;
-        let files = if is_repeated {
-            args.files.iter().map(|path| again(path)).collect::<Result<_>>()?
-        } else {
-            Vec::new()
-        };
+        let Opened { input, again, announcements } = open(args, control)?;
         Ok(Reader {
-            input: FileInput::new(sources, Order::Given),
-            files,
+            input,
+            again,
             announcements,
             rewrite,
             timeline: Timeline::new(timing(args)),
             control: Arc::clone(control),
             passes: if args.passes == 0 { u64::MAX } else { args.passes },
             left: args.count.unwrap_or(u64::MAX),
-            kept: is_repeated.then(Vec::new),
+            kept: (args.passes != 1).then(Vec::new),
             kept_bytes: 0,
             read: Read::default(),
         })
@@ -154,8 +210,13 @@ impl Reader {
             file.seek(SeekFrom::Start(0)).with_context(|| format!("cannot read {name} again"))?;
             Ok(FileInput::open_stream(Box::new(file), name)?)
         };
-        let sources = self.files.iter().map(source).collect::<Result<Vec<_>>>()?;
-        self.input = FileInput::new(sources, Order::Given);
+        self.input = match &self.again {
+            Again::Store(store) => store.open()?,
+            Again::Files(files) => {
+                let sources = files.iter().map(source).collect::<Result<Vec<_>>>()?;
+                Box::new(FileInput::new(sources, Order::Given))
+            }
+        };
         self.read_input(hand)
     }
 
@@ -163,7 +224,8 @@ impl Reader {
     fn read_input(&mut self, hand: &mut dyn FnMut(Prepared) -> bool) -> Result<bool> {
         let mut interfaces = Arc::new(Vec::new());
         loop {
-            match self.input.advance(Duration::ZERO)? {
+            match self.input.advance(WAIT)? {
+                Advance::Idle if self.control.stopped() => return Ok(false),
                 Advance::Idle => continue,
                 Advance::End => return Ok(!self.control.stopped()),
                 Advance::Batch => {}

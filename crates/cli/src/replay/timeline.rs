@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use tapline_syntax::units::{self, RateUnit};
+
 /// How fast.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Timing {
@@ -26,26 +28,17 @@ impl FromStr for Rate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Rate, String> {
-        let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-        let number: f64 = digits.parse().map_err(|_| format!("'{digits}' is not a number"))?;
-        let (prefix, unit) = match text[digits.len()..].split_at_checked(1) {
-            Some((prefix @ ("k" | "M" | "G"), unit)) => (prefix, unit),
-            _ => ("", &text[digits.len()..]),
-        };
-        let factor = match prefix {
-            "k" => 1e3,
-            "M" => 1e6,
-            "G" => 1e9,
-            _ => 1.0,
-        };
-        let rate = number * factor;
-        if !(1e-3..=1e12).contains(&rate) {
-            return Err("from 0.001 to 1000G".to_owned());
+        let rate = units::rate(text).map_err(|error| error.to_string())?;
+        let a_second = rate.in_1000_s as f64 / 1000.0;
+        if a_second > 1e12 {
+            return Err("at most 1000G a second".to_owned());
         }
-        match unit {
-            "" | "pps" => Ok(Rate::Packets(rate)),
-            "bps" => Ok(Rate::Bits(rate)),
-            _ => Err(format!("unknown unit '{unit}': packets a second have none or pps, bits a second bps")),
+        match rate.unit {
+            RateUnit::Packets => Ok(Rate::Packets(a_second)),
+            RateUnit::FrameBits => Ok(Rate::Bits(a_second)),
+            RateUnit::WireBits => {
+                Err("a file is sent at a rate of packets or of bits of frames: 10Mbit".to_owned())
+            }
         }
     }
 }

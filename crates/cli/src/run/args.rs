@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use tapline_syntax::units::count_in;
 
 use crate::args::{LanguageArgs, parse_duration};
 use crate::flows::Style;
@@ -56,7 +57,7 @@ pub(crate) struct RunArgs {
     /// Threads that share the packets of each source by host, each with the graph up to the first stage that must see all packets in their order;
     /// from there on one thread has those of all. Results are those of one worker; packets reach files and lines batch by batch, not strictly by
     /// time, unless `merge` stands before them.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u16>(1..=64))]
     pub(crate) workers: u16,
     /// Stop after this time: 90, 90s, 5m, 1h.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]

@@ -6,7 +6,7 @@ use tapline_graph::plan::{Plan, PlanNode};
 use tapline_sys::sandbox::{Needs, folder_of};
 
 use super::args::RunArgs;
-use crate::privileges;
+use crate::{privileges, stored};
 
 /// The needs of a graph. `has_opener`: files of captures are made by another process.
 pub(super) fn needs(args: &RunArgs, plan: &Plan, has_opener: bool) -> Needs {
@@ -22,6 +22,7 @@ fn add(needs: &mut Needs, node: &PlanNode, has_opener: bool) {
     let text = |name: &str| node.arguments.text(name);
     let folder = |path: &str| folder_of(Path::new(path)).map(Path::to_owned);
     match node.class.name {
+        "file" => needs.reads.extend(stored::directory(Path::new(text("name")))),
         "record" if text("name") == "-" => {}
         "record" if has_opener => needs.writes.extend(folder(text("name"))),
         "record" => needs.makes.extend(folder(text("name"))),

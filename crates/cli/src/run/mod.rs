@@ -1,7 +1,7 @@
-//! `tapline run`: texts become one plan, the plan becomes sources, stages and sinks; the engine does the rest.
+//! `tapline run`: texts become one plan, the plan becomes sources, stages and outputs; the engine does the rest.
 //!
 //! ```text
-//! texts --> plan --> (check, dot, explain) --> sources and sinks opened with all rights --> rights dropped --> engine --> results, account
+//! texts --> plan --> (check, dot, explain) --> sources and outputs opened with all rights --> rights dropped --> engine --> results, account
 //! ```
 
 mod args;
@@ -24,7 +24,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use tapline_capture::Error;
 use tapline_graph::catalog::{self, Common};
 use tapline_graph::plan::{self, Plan, Split};
-use tapline_graph::{Control, Ended};
+use tapline_graph::{Control, RunEnd};
 use tapline_profile::Meters;
 use tapline_sys::output_file;
 
@@ -129,8 +129,8 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     let caught = caught_early.map_or_else(signals::catch, Ok)?;
     opening::check_filters(plan, &compiler, &interfaces)?;
     sending::check(&how, plan, &interfaces)?;
-    let head_sinks = opening::sinks(&how, &parts.head, &interfaces, identity.as_ref())?;
-    let tail_sinks = opening::sinks(&how, &parts.tail, &interfaces, identity.as_ref())?;
+    let head_outputs = opening::open_outputs(&how, &parts.head, &interfaces, identity.as_ref())?;
+    let tail_outputs = opening::open_outputs(&how, &parts.tail, &interfaces, identity.as_ref())?;
     let meters = Meters::create(&reporting::title(plan));
     let dropped = privileges::give_up(identity.as_ref())?;
     privileges::confine(dropped, confining::needs(args, plan, identity.is_some()), &meters);
@@ -155,23 +155,23 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     let watch = reporting::Watcher::new(args, workers);
     let crew = Crew { meters: &meters, control: &control, common: &common, watch: &watch };
     let done = if workers == 1 {
-        crew.alone(plan, opened, head_sinks)?
+        crew.alone(plan, opened, head_outputs)?
     } else {
-        crew.together(&parts, opened, interfaces, head_sinks, tail_sinks)?
+        crew.together(&parts, opened, interfaces, head_outputs, tail_outputs)?
     };
     watch.clear();
-    let outputs = done.account.stages.iter().filter(|stage| stage.own.output.is_some()).count();
+    let outputs = done.account.stages.iter().filter(|stage| stage.counters.output.is_some()).count();
     let code = code(&done.ended, outputs);
     reporting::conclude(args, &done.account, &done.results)?;
     Ok(code)
 }
 
 /// Says what failed, if anything did. A reader of lines that has enough (`| head`) ends the work; of several outputs the others lack the rest.
-pub(crate) fn code(ended: &Ended, outputs: usize) -> ExitCode {
+pub(crate) fn code(ended: &RunEnd, outputs: usize) -> ExitCode {
     match ended {
-        Ended::Source | Ended::Stopped => ExitCode::SUCCESS,
-        Ended::Failed(Error::BrokenPipe { .. }) if outputs <= 1 => ExitCode::SUCCESS,
-        Ended::Failed(error) => {
+        RunEnd::Source | RunEnd::Stopped => ExitCode::SUCCESS,
+        RunEnd::Failed(Error::BrokenPipe { .. }) if outputs <= 1 => ExitCode::SUCCESS,
+        RunEnd::Failed(error) => {
             let _ = writeln!(io::stderr(), "tapline: {error}");
             ExitCode::FAILURE
         }

@@ -1,4 +1,4 @@
-//! The sources and sinks of a plan, opened.
+//! The sources and outputs of a plan, opened.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -10,12 +10,14 @@ use anyhow::{Context, Result, anyhow};
 use tapline_capture::af_packet::{
     self, CaptureDirection, KernelRuns, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings,
 };
-use tapline_capture::{FileInput, FileOutput, Sink, Source};
+use tapline_capture::{FileInput, Source};
 use tapline_file::{FileWriter, Order, Section, WriteOptions};
 use tapline_graph::catalog::Make;
 use tapline_graph::plan::{Plan, PlanNode};
-use tapline_graph::stages::{Format, LinesSink};
-use tapline_graph::{Control, Made, Marker, Share, StampTicks, Stamped, Timed};
+use tapline_graph::stages::{FileOutput, Format, LinesOutput};
+use tapline_graph::{
+    Control, FlowShardSource, GeneratedSource, Marker, RestampedSource, Stage, StampTicks, Timed,
+};
 use tapline_packet::Interface;
 use tapline_print::{Options, Printer, Services};
 use tapline_profile::StampMode;
@@ -25,9 +27,10 @@ use super::sending;
 use crate::compiler::Compiler;
 use crate::live::{self, TapArgs, XdpArgs};
 use crate::session::{clock, clocks};
+use crate::stored::{self, PastArgs};
 use crate::{files, output, privileges};
 
-/// How sources and sinks are opened.
+/// How sources and outputs are opened.
 #[derive(Default)]
 pub(crate) struct How {
     /// The network namespace of devices.
@@ -51,7 +54,7 @@ pub(crate) enum Opened {
     /// A source that one worker reads whole.
     Whole(Box<dyn Source>),
     /// A worker's share of what one thread reads for all.
-    Share(Share),
+    Share(FlowShardSource),
 }
 
 impl Opened {
@@ -86,7 +89,7 @@ impl Opened {
     fn shared(source: Box<dyn Source>, workers: usize) -> Vec<Opened> {
         match workers {
             1 if source.progress().is_some() => vec![Opened::Whole(source)],
-            _ => Share::all(source, workers).into_iter().map(Opened::Share).collect(),
+            _ => FlowShardSource::all(source, workers).into_iter().map(Opened::Share).collect(),
         }
     }
 }
@@ -116,7 +119,7 @@ pub(crate) fn worker_sources(
         let opened = match node.class.name {
             "device" => device(how, plan, node, compiler, workers)?,
             "generate" => made(node, workers)?,
-            _ => file(node, control, workers)?,
+            _ => file(node, compiler, control, workers)?,
         };
         all.iter_mut().zip(opened).for_each(|(sources, source)| sources.push(source));
     }
@@ -127,8 +130,19 @@ fn say(line: &str) {
     let _ = writeln!(io::stderr(), "tapline: {line}");
 }
 
-fn file(node: &PlanNode, control: &Arc<Control>, workers: usize) -> Result<Vec<Opened>> {
+fn file(
+    node: &PlanNode,
+    compiler: &Arc<Compiler>,
+    control: &Arc<Control>,
+    workers: usize,
+) -> Result<Vec<Opened>> {
     let path = Path::new(node.arguments.text("name"));
+    if let Some(name) = stored::store_name(path)? {
+        let text = node.kernel_filter.clone().unwrap_or_default();
+        let input = stored::open_filtered(&name, &PastArgs::default(), &text, compiler)?;
+        say(&format!("reading from the store {}", name.directory.display()));
+        return Ok(Opened::shared(Box::new(input), workers));
+    }
     let file = files::open(path, control)?;
     say(&files::announcement(&file));
     Ok(Opened::shared(Box::new(FileInput::new(vec![file], Order::Given)), workers))
@@ -137,7 +151,7 @@ fn file(node: &PlanNode, control: &Arc<Control>, workers: usize) -> Result<Vec<O
 fn made(node: &PlanNode, workers: usize) -> Result<Vec<Opened>> {
     let text = node.arguments.text("recipe");
     let made: Box<dyn Source> =
-        Box::new(Made::new(text, clock()).map_err(|error| anyhow!(error.render(text)))?);
+        Box::new(GeneratedSource::new(text, clock()).map_err(|error| anyhow!(error.render(text)))?);
     Ok(if workers == 1 { vec![Opened::Whole(made)] } else { Opened::shared(made, workers) })
 }
 
@@ -187,7 +201,7 @@ fn device(
         live::open(settings, if is_xdp { how.xdp } else { XdpArgs::default() }, &TapArgs::default())?;
     opened.announcements.iter().for_each(|line| say(line));
     let mode: StampMode = node.arguments.text("stamp").parse()?;
-    let stamped = |source| Opened::Device(Stamped::wrap(source, mode, &how.stamp_ticks));
+    let stamped = |source| Opened::Device(RestampedSource::wrap(source, mode, &how.stamp_ticks));
     Ok(opened.sources.into_iter().map(stamped).collect())
 }
 
@@ -216,33 +230,33 @@ pub(crate) fn check_filters(plan: &Plan, compiler: &Compiler, interfaces: &[Inte
     Ok(())
 }
 
-/// Opens every sink, by the number of its node.
-pub(crate) fn sinks(
+/// Opens every output, by the number of its node.
+pub(crate) fn open_outputs(
     how: &How,
     plan: &Plan,
     interfaces: &[Interface],
     identity: Option<&Identity>,
-) -> Result<HashMap<usize, Box<dyn Sink>>> {
+) -> Result<HashMap<usize, Box<dyn Stage>>> {
     let is_live = plan.nodes.iter().any(|node| node.class.name == "device");
-    let mut sinks: HashMap<usize, Box<dyn Sink>> = HashMap::new();
+    let mut outputs: HashMap<usize, Box<dyn Stage>> = HashMap::new();
     for (index, node) in plan.nodes.iter().enumerate() {
-        if !matches!(node.class.make, Make::Sink) {
+        if !matches!(node.class.make, Make::Output) {
             continue;
         }
-        sinks.insert(index, sink(how, plan, index, interfaces, is_live, identity)?);
+        outputs.insert(index, open_output(how, plan, index, interfaces, is_live, identity)?);
     }
-    Ok(sinks)
+    Ok(outputs)
 }
 
-/// Opens the sink of a node.
-pub(crate) fn sink(
+/// Opens the output of a node.
+pub(crate) fn open_output(
     how: &How,
     plan: &Plan,
     index: usize,
     interfaces: &[Interface],
     is_live: bool,
     identity: Option<&Identity>,
-) -> Result<Box<dyn Sink>> {
+) -> Result<Box<dyn Stage>> {
     let node = &plan.nodes[index];
     Ok(match node.class.name {
         "bounce" => Box::new(sending::bounce(how, node)?),
@@ -271,7 +285,7 @@ fn record(
     Ok(FileOutput::new(writer, &path.display().to_string(), is_live.then_some(now.wall)))
 }
 
-fn lines(how: &How, node: &PlanNode, interface: bool, is_live: bool) -> Result<LinesSink<File>> {
+fn lines(how: &How, node: &PlanNode, interface: bool, is_live: bool) -> Result<LinesOutput<File>> {
     let is_terminal = io::stdout().is_terminal();
     let format = if node.class.name == "json" || how.json {
         Format::Json
@@ -290,5 +304,5 @@ fn lines(how: &How, node: &PlanNode, interface: bool, is_live: bool) -> Result<L
         let colored = is_terminal && std::env::var_os("NO_COLOR").is_none();
         Format::Text { printer: Box::new(printer), colored }
     };
-    Ok(LinesSink::new(format, output::standard()?, is_live || is_terminal))
+    Ok(LinesOutput::new(format, output::standard()?, is_live || is_terminal))
 }

@@ -72,10 +72,11 @@ impl Reloader {
         let (how, interfaces) = (&self.how, &self.interfaces);
         let mut open = |node: usize| {
             // Rights were given up: what is opened now is opened as the user who we are.
-            opening::sink(how, &plan, node, interfaces, is_live, None).map_err(|error| format!("{error:#}"))
+            opening::open_output(how, &plan, node, interfaces, is_live, None)
+                .map_err(|error| format!("{error:#}"))
         };
         let maker =
-            Maker { worker: 0, control: &self.control, common: &self.common, exits: None, sink: &mut open };
+            Maker { worker: 0, control: &self.control, common: &self.common, exits: None, output: &mut open };
         let stages = plan::nodes(&plan, &self.there, maker).map_err(|error| anyhow!(error))?;
         let keys: HashSet<u64> = plan.keys().into_iter().collect();
         let counts = (keys.difference(&self.there).count(), self.there.difference(&keys).count());

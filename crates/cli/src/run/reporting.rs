@@ -38,7 +38,8 @@ pub(super) fn plan_text(title: &str, plan: &Plan) -> String {
         let from = if inputs.is_empty() { String::new() } else { format!("  from {}", inputs.join(", ")) };
         text += &format!("  {} :: {}({}){from}\n", node.name, node.class.name, node.arguments.canonical());
         if let Some(filter) = &node.kernel_filter {
-            text += &format!("      in the kernel: {filter}\n");
+            let place = if node.class.name == "device" { "kernel" } else { "search of the store" };
+            text += &format!("      in the {place}: {filter}\n");
         }
     }
     if !plan.notes.is_empty() {

@@ -3,7 +3,7 @@
 use anyhow::Result;
 use tapline_capture::transmit::{Change, Network, SendSettings, Transmitter};
 use tapline_graph::plan::{Plan, PlanNode};
-use tapline_graph::stages::{BounceSink, ReflectSink};
+use tapline_graph::stages::{Bounce, Reflect};
 use tapline_packet::Interface;
 
 use super::opening::How;
@@ -36,21 +36,21 @@ pub(crate) fn check(how: &How, plan: &Plan, interfaces: &[Interface]) -> Result<
     Ok(network.check_rounds(&ways)?)
 }
 
-/// Opens the sink of a `bounce`.
-pub(super) fn bounce(how: &How, node: &PlanNode) -> Result<BounceSink> {
+/// Opens the output of a `bounce`.
+pub(super) fn bounce(how: &How, node: &PlanNode) -> Result<Bounce> {
     let permit = network(how)?.permit(node.arguments.text("interface"))?;
-    Ok(BounceSink::new(Transmitter::open(&permit, &settings(node))?))
+    Ok(Bounce::new(Transmitter::open(&permit, &settings(node))?))
 }
 
-/// Opens the sink of a `reflect`: a socket for each interface from which packets come.
-pub(super) fn reflect(how: &How, plan: &Plan, index: usize, interfaces: &[Interface]) -> Result<ReflectSink> {
+/// Opens the output of a `reflect`: a socket for each interface from which packets come.
+pub(super) fn reflect(how: &How, plan: &Plan, index: usize, interfaces: &[Interface]) -> Result<Reflect> {
     let network = network(how)?;
     let mut transmitters = Vec::new();
     for name in sources_of(plan, index, interfaces) {
         let permit = network.permit(&name)?;
         transmitters.push((permit.if_index(), Transmitter::open(&permit, &settings(&plan.nodes[index]))?));
     }
-    Ok(ReflectSink::new(transmitters))
+    Ok(Reflect::new(transmitters))
 }
 
 fn network(how: &How) -> Result<Network> {

@@ -12,11 +12,12 @@ use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow};
-use tapline_capture::{Shared, Sink, Source};
+use tapline_capture::Source;
 use tapline_graph::catalog::Common;
 use tapline_graph::plan::{self, Maker, Plan, Split};
+use tapline_graph::stages::Shared;
 use tapline_graph::{
-    Control, Ended, Engine, Entry, Exits, Graph, GraphAccount, Inlet, Join, NodeId, Outcome, Table,
+    Control, Engine, Entry, Exits, Graph, GraphAccount, Inlet, Join, NodeId, Outcome, RunEnd, Stage, Table,
 };
 use tapline_packet::Interface;
 use tapline_profile::Meters;
@@ -24,7 +25,7 @@ use tapline_profile::Meters;
 use super::opening::Opened;
 use super::reporting::Watcher;
 use crate::capture::share;
-use crate::session::{clock, clocks};
+use crate::session::clocks;
 
 /// What all workers have in common.
 pub(super) struct Crew<'a> {
@@ -38,33 +39,33 @@ pub(super) struct Crew<'a> {
 pub(super) struct Done {
     pub(super) results: Vec<(String, Table)>,
     pub(super) account: GraphAccount,
-    pub(super) ended: Ended,
+    pub(super) ended: RunEnd,
 }
 
 /// What a worker leaves behind.
 struct Part {
     graph: Graph,
     account: GraphAccount,
-    ended: Ended,
+    ended: RunEnd,
 }
 
 /// A graph, and the nodes of its sources.
 type Built = (Graph, Vec<NodeId>);
-/// Sinks by the number of their node.
-type Sinks = HashMap<usize, Box<dyn Sink>>;
+/// Outputs by the number of their node.
+type Outputs = HashMap<usize, Box<dyn Stage>>;
 
-/// A sink of a plan, and what completes it once all workers are done.
+/// The handle that completes an output of a plan once all workers are done.
 struct Completer {
     stage: String,
-    sink: Shared,
+    output: Shared,
 }
 
 impl Crew<'_> {
     /// The whole plan in this thread.
-    pub(super) fn alone(&self, plan: &Plan, mut sources: Vec<Vec<Opened>>, sinks: Sinks) -> Result<Done> {
+    pub(super) fn alone(&self, plan: &Plan, mut sources: Vec<Vec<Opened>>, outputs: Outputs) -> Result<Done> {
         let sources = sources.pop().context("a graph has at least one worker")?;
         let mut sources: Vec<_> = sources.into_iter().map(Opened::alone).collect();
-        let built = self.build(plan, 0, None, sinks)?;
+        let built = self.build(plan, 0, None, outputs)?;
         let Part { graph, account, ended } = self.work(0, &mut sources, built);
         Ok(Done { results: graph.results(), account, ended })
     }
@@ -75,20 +76,20 @@ impl Crew<'_> {
         parts: &Split,
         sources: Vec<Vec<Opened>>,
         interfaces: Vec<Interface>,
-        head_sinks: Sinks,
-        tail_sinks: Sinks,
+        head_outputs: Outputs,
+        tail_outputs: Outputs,
     ) -> Result<Done> {
         let (workers, inlets) = (sources.len(), sources.first().map_or(0, Vec::len));
-        let (head_handles, mut completers) = handles(&parts.head, head_sinks, workers);
-        let (mut tail_handles, of_tail) = handles(&parts.tail, tail_sinks, 1);
+        let (head_handles, mut completers) = handles(&parts.head, head_outputs, workers);
+        let (mut tail_handles, of_tail) = handles(&parts.tail, tail_outputs, 1);
         completers.extend(of_tail);
         let join = Join::new(parts.exits, inlets, workers, interfaces);
         let mut jobs = Vec::new();
-        for (worker, (sources, sinks)) in sources.into_iter().zip(head_handles).enumerate() {
+        for (worker, (sources, outputs)) in sources.into_iter().zip(head_handles).enumerate() {
             let exits = Exits::new(&join, worker);
             let marked = |(inlet, source): (usize, Opened)| source.marked(exits.marker(inlet));
             let sources: Vec<_> = sources.into_iter().enumerate().map(marked).collect();
-            jobs.push((worker, sources, self.build(&parts.head, worker, Some(&exits), sinks)?));
+            jobs.push((worker, sources, self.build(&parts.head, worker, Some(&exits), outputs)?));
         }
         let entries = Entry::all(&join);
         let tail = self.build(&parts.tail, workers, None, tail_handles.pop().unwrap_or_default())?;
@@ -110,27 +111,33 @@ impl Crew<'_> {
         let mut heads = heads.into_iter();
         let mut all = heads.next().expect("there is at least one worker");
         for other in heads {
-            all.graph.absorb(&other.graph);
+            all.graph.merge(&other.graph);
             all.account.merge(other.account);
             all.ended = all.ended.worse(other.ended);
         }
         all.account.join(tail.account, true);
         all.ended = all.ended.worse(tail.ended);
-        for Completer { stage, mut sink } in completers {
-            if let Err(error) = sink.finish(clock(), &all.account.interfaces) {
-                all.ended = all.ended.worse(Ended::Failed(error));
+        for Completer { stage, mut output } in completers {
+            if let Err(error) = output.complete(clocks(), &all.account.interfaces) {
+                all.ended = all.ended.worse(RunEnd::Failed(error));
             }
             let stage = all.account.stages.iter_mut().find(|other| other.name == stage);
-            stage.into_iter().for_each(|stage| stage.own.output = Some(sink.account()));
+            stage.into_iter().for_each(|stage| stage.counters.output = Some(output.account()));
         }
         let mut results = all.graph.results();
         results.extend(tail.graph.results());
         Done { results, account: all.account, ended: all.ended }
     }
 
-    fn build(&self, plan: &Plan, worker: usize, exits: Option<&Exits>, mut sinks: Sinks) -> Result<Built> {
-        let mut take = |node: usize| Ok(sinks.remove(&node).expect("each sink of the plan was opened"));
-        let maker = Maker { worker, control: self.control, common: self.common, exits, sink: &mut take };
+    fn build(
+        &self,
+        plan: &Plan,
+        worker: usize,
+        exits: Option<&Exits>,
+        mut outputs: Outputs,
+    ) -> Result<Built> {
+        let mut take = |node: usize| Ok(outputs.remove(&node).expect("each output of the plan was opened"));
+        let maker = Maker { worker, control: self.control, common: self.common, exits, output: &mut take };
         plan::build(plan, self.meters, maker).map_err(|error| anyhow!(error))
     }
 
@@ -153,13 +160,14 @@ impl Crew<'_> {
     }
 }
 
-/// For each worker its handles of the sinks of a plan, and what completes them.
-fn handles(plan: &Plan, sinks: Sinks, workers: usize) -> (Vec<Sinks>, Vec<Completer>) {
-    let (numbers, sinks): (Vec<usize>, Vec<Box<dyn Sink>>) = sinks.into_iter().unzip();
-    let (handles, completers) = share(sinks, workers);
-    let numbered = |handles: Vec<Box<dyn Sink>>| numbers.iter().copied().zip(handles).collect();
+/// For each worker its handles of the outputs of a plan, and those that complete them.
+fn handles(plan: &Plan, outputs: Outputs, workers: usize) -> (Vec<Outputs>, Vec<Completer>) {
+    let (numbers, outputs): (Vec<usize>, Vec<Box<dyn Stage>>) = outputs.into_iter().unzip();
+    // The stages of a graph count packets for all that follows them: what an output no longer takes is lost there.
+    let (handles, completers) = share(outputs, workers, false);
+    let numbered = |handles: Vec<Box<dyn Stage>>| numbers.iter().copied().zip(handles).collect();
     let named = numbers.iter().map(|number| plan.nodes[*number].name.clone()).zip(completers);
-    let completers = named.map(|(stage, sink)| Completer { stage, sink }).collect();
+    let completers = named.map(|(stage, output)| Completer { stage, output }).collect();
     (handles.into_iter().map(numbered).collect(), completers)
 }
 

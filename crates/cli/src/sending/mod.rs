@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use tapline_capture::transmit::{Backend, BackendChoice, Network, PassedOver, SendSettings, Transmitter};
+use tapline_syntax::units::count_in;
 use tapline_sys::timer;
 
 pub(crate) use report::{Outcome, Taken, conclude};
@@ -32,7 +33,7 @@ pub(crate) struct SendArgs {
     #[arg(long, help_heading = "Sending", requires = "interface")]
     realtime: bool,
     /// How long a full queue is tried again before a packet counts as not sent, in milliseconds. With 0 nothing is waited for, as on a wire
-    #[arg(long, value_name = "MS", help_heading = "Sending", default_value_t = 500)]
+    #[arg(long, value_name = "MS", value_parser = count_in::<u32>(..), help_heading = "Sending", default_value_t = 500)]
     patience: u32,
 }
 

@@ -3,15 +3,14 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::Result;
 use clap::{ArgAction, Args};
-use tapline_packet::Timestamp;
-use tapline_store::Window;
+use tapline_store::StoreName;
+use tapline_syntax::units::count_in;
 
 use crate::args::{FormatArg, LanguageArgs};
 use crate::capture::{self, CaptureArgs};
-use crate::moments::Clock;
-use crate::stored::named;
+use crate::stored::PastArgs;
 
 pub(crate) const FIND_EXAMPLES: &str = "\
 Examples:
@@ -34,12 +33,8 @@ pub(crate) struct FindArgs {
     #[arg(value_name = "FILTER")]
     filter: Vec<String>,
 
-    /// Packets from this time on.
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = "Time")]
-    from: Option<String>,
-    /// Packets before this time.
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = "Time")]
-    to: Option<String>,
+    #[command(flatten)]
+    past: PastArgs,
 
     /// Read the filter from a file.
     #[arg(short = 'F', value_name = "FILE", help_heading = "Filter")]
@@ -47,7 +42,7 @@ pub(crate) struct FindArgs {
     #[command(flatten)]
     language: LanguageArgs,
     /// Stop after this many packets, 1 or more.
-    #[arg(short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Filter")]
+    #[arg(short, value_name = "N", value_parser = count_in::<u64>(1..), help_heading = "Filter")]
     count_packets: Option<u64>,
 
     /// Write packets to a file ('-' is standard output). Its ending chooses the format: .pcapng or else pcap, and
@@ -87,8 +82,8 @@ pub(crate) struct FindArgs {
 /// Runs the command.
 pub(crate) fn find(args: &FindArgs) -> Result<ExitCode> {
     let capture = CaptureArgs {
-        read: vec![named(&args.store)],
-        window: window(args)?,
+        read: vec![StoreName::of(&args.store)],
+        past: args.past.clone(),
         explain_search: args.explain,
         filter: args.filter.clone(),
         filter_file: args.filter_file.clone(),
@@ -106,19 +101,4 @@ pub(crate) fn find(args: &FindArgs) -> Result<ExitCode> {
         ..CaptureArgs::without_arguments()
     };
     capture::run(&capture)
-}
-
-fn window(args: &FindArgs) -> Result<Window> {
-    let clock = Clock::local();
-    let at = |name: &str, text: &Option<String>, from: Option<Timestamp>| {
-        let parse = |text: &String| clock.parse(text, from).map_err(|error| anyhow!("{name}: {error}"));
-        text.as_ref().map(parse).transpose()
-    };
-    let from = at("--from", &args.from, None)?;
-    let to = at("--to", &args.to, from)?;
-    let window = Window { from: from.unwrap_or(Window::ALL.from), to: to.unwrap_or(Window::ALL.to) };
-    if window.from >= window.to {
-        bail!("--to is not after --from: nothing lies between");
-    }
-    Ok(window)
 }

@@ -8,9 +8,8 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::json;
 use tapline_graph::grouped;
+use tapline_store::moments::shown;
 use tapline_store::{Catalog, Finding, SegmentEntry, Standing, Verified, Way};
-
-use crate::moments::shown;
 
 pub(crate) const STORE_EXAMPLES: &str = "\
 Examples:

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use tapline_store::RecorderSettings;
+use tapline_store::{RecorderSettings, StoreName};
+use tapline_syntax::units::{self, count_in, size_in};
 use tapline_sys::disk;
 
-use crate::args::{LanguageArgs, SNAP_LEN, parse_duration};
+use crate::args::{LanguageArgs, SNAP_LEN, parse_duration, parse_interval};
 use crate::capture::{self, CaptureArgs};
 use crate::live::{TapArgs, XdpArgs};
-use crate::stored::named;
 
 pub(crate) const RECORD_EXAMPLES: &str = "\
 Examples:
@@ -37,10 +37,10 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "NAME", help_heading = "Input", conflicts_with = "read")]
     netns: Option<String>,
     /// Keep at most this many bytes of a packet; 0 is the default of 262144.
-    #[arg(short, long, value_name = "BYTES", default_value_t = SNAP_LEN, help_heading = "Input")]
+    #[arg(short, long, value_name = "BYTES", default_value_t = SNAP_LEN, value_parser = size_in::<u32>(..), help_heading = "Input")]
     snapshot_length: u32,
     /// Ring size in KiB, for each interface and worker, 64 to 2097152; by default from link speed and memory.
-    #[arg(short = 'B', long, value_name = "KIB", value_parser = clap::value_parser!(u64).range(64..=2_097_152), help_heading = "Input")]
+    #[arg(short = 'B', long, value_name = "KIB", value_parser = count_in::<u64>(64..=2_097_152), help_heading = "Input")]
     buffer_size: Option<u64>,
     /// Do not use promiscuous mode.
     #[arg(short = 'p', long, help_heading = "Input")]
@@ -54,14 +54,14 @@ pub(crate) struct RecordArgs {
     #[arg(long, value_name = "STORE", help_heading = "Store")]
     to: PathBuf,
     /// Room for packets: bytes (500GB, 2TB, 10GiB), or a share of the disk (80%). Two segments at least.
-    #[arg(long, value_name = "SIZE", default_value = "10GiB", help_heading = "Store")]
-    size: String,
+    #[arg(long, value_name = "SIZE", default_value = "10GiB", value_parser = store_size, help_heading = "Store")]
+    size: StoreSize,
     /// Give up packets older than this, a segment at a time: 12h, 7d.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Store")]
     keep: Option<Duration>,
     /// Bytes of a segment of a store that is made now, 4MiB to 4GiB (1GiB unless given): retention gives up as much at once.
-    #[arg(long, value_name = "SIZE", help_heading = "Store")]
-    segment: Option<String>,
+    #[arg(long, value_name = "SIZE", value_parser = size_in::<u64>(..), help_heading = "Store")]
+    segment: Option<u64>,
     /// How long packets may wait before they can be found, 10ms to 1h.
     #[arg(long, value_name = "TIME", default_value = "800ms", value_parser = parse_duration, help_heading = "Store")]
     flush: Duration,
@@ -76,15 +76,15 @@ pub(crate) struct RecordArgs {
     language: LanguageArgs,
 
     /// Stop after this many packets, 1 or more.
-    #[arg(short, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "Stop")]
+    #[arg(short, value_name = "N", value_parser = count_in::<u64>(1..), help_heading = "Stop")]
     count_packets: Option<u64>,
     /// Stop after this time: seconds, or with a unit: 90s, 5m, 1h, 7d.
     #[arg(long, value_name = "TIME", value_parser = parse_duration, help_heading = "Stop")]
     duration: Option<Duration>,
 
-    /// Print the account every so many seconds.
-    #[arg(long, value_name = "SECONDS", help_heading = "Reports")]
-    stats: Option<u64>,
+    /// Print the account at this interval: 1, 500ms, 1m.
+    #[arg(long, value_name = "TIME", value_parser = parse_interval, help_heading = "Reports")]
+    stats: Option<Duration>,
     /// The account as JSON.
     #[arg(long, help_heading = "Reports")]
     json: bool,
@@ -112,7 +112,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<ExitCode> {
         no_promiscuous_mode: args.no_promiscuous_mode,
         xdp: args.xdp,
         tap: args.tap.clone(),
-        write: Some(named(&args.to)),
+        write: Some(StoreName::of(&args.to)),
         recorder: Some(settings),
         filter_file: args.filter_file.clone(),
         language: args.language,
@@ -128,11 +128,9 @@ pub(crate) fn record(args: &RecordArgs) -> Result<ExitCode> {
 }
 
 fn settings(args: &RecordArgs) -> Result<RecorderSettings> {
-    let of_segment = |text: &String| bytes(text).ok_or_else(|| no_size("--segment", text));
-    let segment_len = args.segment.as_ref().map(of_segment).transpose()?;
     Ok(RecorderSettings {
         size: size(args)?,
-        segment_len,
+        segment_len: args.segment,
         keep_ns: args.keep.map(|keep| i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX)),
         flush_ns: interval("--flush", args.flush)?,
         sync_ns: interval("--sync", args.sync)?,
@@ -148,15 +146,29 @@ fn interval(name: &str, time: Duration) -> Result<i64> {
     Ok(time.as_nanos() as i64)
 }
 
-fn size(args: &RecordArgs) -> Result<u64> {
-    let Some(percent) = args.size.strip_suffix('%') else {
-        return bytes(&args.size).ok_or_else(|| no_size("--size", &args.size));
+/// Room for packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StoreSize {
+    Bytes(u64),
+    /// Percent of the disk.
+    Share(u64),
+}
+
+fn store_size(text: &str) -> Result<StoreSize, String> {
+    let Some(percent) = text.strip_suffix('%') else {
+        return units::size(text)
+            .map(StoreSize::Bytes)
+            .map_err(|error| format!("{error}, or a share of the disk: 80%"));
     };
-    let share: u64 = percent
-        .parse()
-        .ok()
-        .filter(|share| (1..=100).contains(share))
-        .ok_or_else(|| anyhow::anyhow!("--size {}: a share of the disk is 1% to 100%", args.size))?;
+    let share = units::count(percent).ok().filter(|share| (1..=100).contains(share));
+    share.map(StoreSize::Share).ok_or_else(|| "a share of the disk is 1% to 100%".to_owned())
+}
+
+fn size(args: &RecordArgs) -> Result<u64> {
+    let share = match args.size {
+        StoreSize::Bytes(bytes) => return Ok(bytes),
+        StoreSize::Share(percent) => percent,
+    };
     // The directory may not be there yet; its disk is that of the first one above it that is.
     let there = args.to.ancestors().find(|path| path.exists());
     let here = std::path::Path::new(".");
@@ -165,50 +177,14 @@ fn size(args: &RecordArgs) -> Result<u64> {
     Ok((u128::from(space.total) * u128::from(share) / 100) as u64)
 }
 
-fn no_size(name: &str, text: &str) -> anyhow::Error {
-    anyhow::anyhow!("{name} {text}: give bytes with a unit (500GB, 2TB, 10GiB), or a share of the disk (80%)")
-}
-
-/// A number of bytes: units of 1,000 (k, M, G, T, with or without B) or 1,024 (Ki, Mi, Gi, Ti, with or without B).
-fn bytes(text: &str) -> Option<u64> {
-    let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-    let (number, unit) = text.split_at(digits);
-    let unit = unit.strip_suffix('B').unwrap_or(unit);
-    let factor: u64 = match unit {
-        "" => 1,
-        "k" | "K" => 1_000,
-        "M" => 1_000_000,
-        "G" => 1_000_000_000,
-        "T" => 1_000_000_000_000,
-        "Ki" => 1 << 10,
-        "Mi" => 1 << 20,
-        "Gi" => 1 << 30,
-        "Ti" => 1 << 40,
-        _ => return None,
-    };
-    number.parse::<u64>().ok()?.checked_mul(factor)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn sizes_have_units_of_both_kinds() {
-        for (text, size) in [
-            ("500GB", Some(500_000_000_000)),
-            ("2T", Some(2_000_000_000_000)),
-            ("10GiB", Some(10 << 30)),
-            ("64Mi", Some(64 << 20)),
-            ("4096", Some(4096)),
-            ("1k", Some(1000)),
-            ("", None),
-            ("GB", None),
-            ("1.5G", None),
-            ("-1", None),
-            ("99999999T", None),
-        ] {
-            assert_eq!(bytes(text), size, "{text}");
-        }
+    fn a_store_takes_bytes_or_a_share_of_the_disk() {
+        assert_eq!(store_size("10GiB"), Ok(StoreSize::Bytes(10 << 30)));
+        assert_eq!(store_size("80%"), Ok(StoreSize::Share(80)));
+        assert!(["0%", "101%", "5X", "%"].iter().all(|text| store_size(text).is_err()));
     }
 }

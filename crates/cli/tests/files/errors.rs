@@ -1,7 +1,7 @@
 //! What goes wrong is said: what happened, where, and what to do.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,6 +9,8 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use crate::support::*;
+use signal_hook::consts::SIGINT;
+use tapline_sys::process;
 use tapline_testkit::capture_file::{ETHERNET, Unit, write_pcap};
 use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
 use tapline_testkit::sample;
@@ -167,8 +169,10 @@ fn root_writes_through_no_link_unless_told() {
     run(["capture", "-r", sample::STORED, "-Z", "root", "-w", plain.to_str().unwrap()]).succeeded();
     assert_eq!(fs::metadata(&plain).unwrap().mode() & 0o777 & !0o640, 0);
     // Names of what is open already are links that the system made.
-    let output = run(["capture", "-r", sample::STORED, "-Z", "root", "-w", "/dev/stdout"]).succeeded();
-    assert_eq!(output.stdout, fs::read(&plain).unwrap());
+    for user in ["root", "nobody"] {
+        let output = run(["capture", "-r", sample::STORED, "-Z", user, "-w", "/dev/stdout"]).succeeded();
+        assert_eq!(output.stdout, fs::read(&plain).unwrap(), "as {user}");
+    }
 }
 
 /// The same results with the rights of root and confined without them: files, flows to files and to collectors, names, programs.
@@ -287,4 +291,26 @@ fn an_unknown_link_type_is_copied_and_printed_as_bytes() {
     assert!(fs::read(&input).unwrap() == fs::read(&out).unwrap());
     let printed = run(["capture", "-r", &path(&input), "-n"]).succeeded();
     assert!(String::from_utf8_lossy(&printed.stdout).contains("0x0000:"));
+}
+
+/// Ctrl-C reaches the writer of a stream as well, whose end may be seen before the signal is obeyed.
+#[test]
+fn an_interrupted_stream_may_be_cut_short() {
+    let folder = tempfile::tempdir().unwrap();
+    let bytes = fs::read(sample::STORED).unwrap();
+    for round in 0..20 {
+        let out = folder.path().join(format!("{round}.pcap"));
+        let mut command = tapline(["capture", "-r", "-", "-w", out.to_str().unwrap()]);
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        stdin.write_all(&bytes[..bytes.len() - 7]).unwrap();
+        // Signals are caught before outputs are opened.
+        wait_for("the output", || out.exists());
+        process::signal(child.id(), SIGINT).unwrap();
+        drop(stdin);
+        Finished::new(child.wait_with_output().unwrap()).succeeded();
+    }
+    // Without the signal a cut stream is an error.
+    let output = run_with_input(&mut tapline(["capture", "-r", "-", "--count"]), &bytes[..bytes.len() - 7]);
+    output.failed_saying(&["ends"]);
 }

@@ -141,3 +141,10 @@ fn ring_reader() {
 fn tap_socket() {
     law("tap_socket");
 }
+
+/// Each input is a search of files, so there are fewer.
+#[test]
+fn store_files() {
+    let (law, seeds) = replayed("store_files");
+    mutate(law, &seeds, 600);
+}

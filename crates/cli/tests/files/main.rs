@@ -5,11 +5,14 @@ mod support;
 
 mod capture;
 mod details;
+mod docs;
 mod errors;
 mod fpl;
 mod generate;
 mod laws;
+mod manual;
 mod outputs;
 mod parquet;
 mod run;
 mod sharing;
+mod store_scan;

@@ -89,7 +89,7 @@ fn two_users_share_a_filter_and_each_gets_what_is_new() {
     frames.extend(web);
     frames.extend(other);
     write(&folder.path().join("web.pcap"), frames);
-    let graph = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/graphs/worm.graph");
+    let graph = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/graphs/worm.graph");
     let (results, account) = results(&tapline(folder.path(), &["run", "--json", graph]));
 
     // The filter that both share ran once, over every packet.

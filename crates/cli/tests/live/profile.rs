@@ -86,7 +86,7 @@ fn a_file_is_profiled_stage_by_stage() {
     for label in
         ["cycles a packet", "read", "filter", "record", "engine", "unexplained", "total", "in.pcap, udp"]
     {
-        assert!(svg.contains(&format!(">{label}<")), "no {label} in {svg}");
+        assert!(svg.lines().any(|line| line == label), "no {label} in {svg}");
     }
 }
 
@@ -131,7 +131,7 @@ fn two_profiles_stand_side_by_side() {
     assert!(table.lines().any(|line| line.starts_with("filter") && line.contains(" - ")), "{table}");
     let drawn = fs::read_to_string(&svg).unwrap();
     well_formed(&drawn);
-    assert!(drawn.contains("bar 1") && drawn.contains("bar 2") && drawn.contains(">after<"));
+    assert!(drawn.contains("bar 1") && drawn.contains("bar 2") && drawn.lines().any(|line| line == "after"));
     let value = json(profile(folder.path(), &[&both[..3], &["--json"]].concat()));
     assert_eq!((&value["before"]["title"], &value["after"]["title"]), (&"before".into(), &"after".into()));
     fs::write(&before, "{}").unwrap();

@@ -22,7 +22,7 @@ use tapline_sys::NetNs;
 use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
 use tapline_testkit::sender::{Pace, Sender};
 
-const BRIDGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/graphs/bridge.graph");
+const BRIDGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/graphs/bridge.graph");
 
 /// A host on either side, and Tapline's namespace between them.
 struct Chain {

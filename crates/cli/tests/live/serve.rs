@@ -11,11 +11,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
+use signal_hook::consts::{SIGHUP, SIGTERM, SIGUSR1};
 use tapline_capture::{Advance, Source};
-use tapline_sys::{Memfd, Poller, passing};
+use tapline_sys::{Memfd, Poller, passing, process};
 use tapline_tap::protocol::{Attach, Policy, Reply, Request, VERSION};
 use tapline_tap::{Channel, Client, WakeWish};
 use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
+use tapline_testkit::sample;
 use tapline_testkit::sender::{Pace, Sender};
 
 use crate::support::{
@@ -24,10 +26,10 @@ use crate::support::{
 };
 
 /// A user without rights.
-const NOBODY: u32 = 65_534;
+pub(crate) const NOBODY: u32 = 65_534;
 
 /// A daemon on the far end of a link.
-struct Daemon {
+pub(crate) struct Daemon {
     live: Option<Live>,
     folder: tempfile::TempDir,
     namespace: Namespace,
@@ -35,7 +37,7 @@ struct Daemon {
 
 impl Daemon {
     /// Serves `far0` as `office`, with more arguments; `None` where that cannot be, said on standard error.
-    fn start(test: &str, arguments: &[&str]) -> Option<Daemon> {
+    pub(crate) fn start(test: &str, arguments: &[&str]) -> Option<Daemon> {
         Some(Daemon::new(test)?.begin(arguments))
     }
 
@@ -66,7 +68,7 @@ impl Daemon {
     }
 
     /// Serves by these rules.
-    fn with_rules(test: &str, access: &str) -> Option<Daemon> {
+    pub(crate) fn with_rules(test: &str, access: &str) -> Option<Daemon> {
         if !namespaces_or_skip(test) {
             return None;
         }
@@ -99,11 +101,11 @@ impl Daemon {
         wait_for("the socket", || Client::connect(&self.socket(), "test").is_ok());
     }
 
-    fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.folder.path().join("socket")
     }
 
-    fn file(&self, name: &str) -> PathBuf {
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
@@ -113,7 +115,7 @@ impl Daemon {
         serde_json::from_slice(&finished.stdout).expect("JSON")
     }
 
-    fn readers(&self) -> Vec<Value> {
+    pub(crate) fn readers(&self) -> Vec<Value> {
         self.status()["captures"][0]["readers"].as_array().expect("a list").clone()
     }
 
@@ -129,10 +131,15 @@ impl Daemon {
     }
 
     /// Sends frames at a rate that everything bears.
-    fn send(&self, frames: &[Vec<u8>]) {
+    pub(crate) fn send(&self, frames: &[Vec<u8>]) {
         let mut sender = Sender::near(&self.namespace).unwrap();
         let sent = sender.send(frames, frames.len() as u64, Pace::PerSecond(20_000)).unwrap();
         assert_eq!(sent.packets, frames.len() as u64);
+    }
+
+    /// Sends the daemon a signal.
+    pub(crate) fn signal(&self, name: &str) {
+        self.live.as_ref().expect("it runs").signal(name);
     }
 
     /// Waits until the daemon has had so many packets, and readers whose programs run have come to the last of theirs.
@@ -1495,4 +1502,36 @@ fn what_makes_no_sense_is_said() {
     assert_eq!(fs::read_to_string(&precious).unwrap(), "packets");
     run(["capture", "-i", "tap:x", "-i", "lo"]).failed_saying(&["one tap:NAME and nothing else"]);
     run(["capture", "-i", NEAR, "--since", "5s"]).failed_saying(&["are for captures of tapline serve"]);
+}
+
+/// A log that is a pipe, and that nothing reads: requests are answered, packets flow, and the end comes.
+#[test]
+fn an_unread_log_stops_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("socket");
+    let mut command = tapline(["serve", "-r", sample::STORED, "--name", "office", "--json", "--socket"]);
+    let mut child = command.arg(&socket).spawn().unwrap();
+    wait_for("the socket", || Client::connect(&socket, "test").is_ok());
+    // A line of 70 bytes for each; the pipe holds 64 KiB.
+    for _ in 0..5000 {
+        process::signal(child.id(), SIGHUP).unwrap();
+        Client::connect(&socket, "test").unwrap();
+    }
+    for _ in 0..5 {
+        process::signal(child.id(), SIGUSR1).unwrap();
+        Client::connect(&socket, "test").unwrap().status().unwrap();
+    }
+    process::signal(child.id(), SIGTERM).unwrap();
+    let begun = std::time::Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begun.elapsed() > PATIENCE {
+            let _ = child.kill();
+            panic!("the daemon does not end");
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", output.status);
+    // The pipe was full.
+    assert!(output.stderr.len() >= 60_000, "{}", output.stderr.len());
 }

@@ -1,31 +1,19 @@
 //! Users against the daemon: what they learn of bytes that are withheld, and what they cost others.
 
 use std::cell::Cell;
-use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 use std::time::Instant;
 
 use tapline_bpf::code;
 use tapline_capture::{Advance, Error as CaptureError};
-use tapline_filterset::Accept;
-use tapline_ir::CompiledFilter;
-use tapline_packet::{Batch, Checksum, Meta, Packet, Record, Timestamp};
+use tapline_packet::{Batch, Meta, Record};
 use tapline_ring::{Place as Counted, Policy, Reader};
 use tapline_sys::usage;
 
+use super::test_source::{HIDDEN, NumberedSource, PATIENCE, Wire, settle};
 use super::*;
 use crate::memory::Ledger;
 use crate::rules::SNAP_LEN_MAX;
-
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn settle(what: &str, is_so: impl Fn() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "never: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
 
 fn new_reader(number: u64, rights: &Rights, wish: Wish, start: Start, uid: Option<u32>) -> NewReader {
     let account = |uid| {
@@ -38,7 +26,7 @@ fn new_reader(number: u64, rights: &Rights, wish: Wish, start: Start, uid: Optio
         wish,
         spec: ReaderSpec::new(Policy::Lossy),
         start,
-        patience: Duration::ZERO,
+        max_latency: Duration::ZERO,
         payer: uid.map(account),
     }
 }
@@ -47,101 +35,15 @@ fn open(mut parts: Vec<ReaderParts>) -> Reader {
     Reader::open(parts.remove(0)).expect("a reader")
 }
 
-/// What a test and a source tell each other.
-#[derive(Default)]
-struct Wire {
-    /// Packets that may come.
-    allowed: AtomicU64,
-    /// Packets that were captured or refused by the kernel's filter.
-    passed: AtomicU64,
-    kernel: Mutex<Option<CompiledFilter>>,
-}
-
 const LEN: usize = 200;
 /// Bytes that the user may see.
 const SEEN: u32 = 60;
-/// A byte that it may not.
-const HIDDEN: usize = 100;
-
-/// Lends packets whose first byte counts and whose hidden byte is told, as the kernel's filter lets them through.
-struct Secrets {
-    interfaces: Vec<Interface>,
-    wire: Arc<Wire>,
-    hidden: u8,
-    bytes: Vec<u8>,
-    records: Vec<Record>,
-    is_stopped: bool,
-}
-
-impl Source for Secrets {
-    fn interfaces(&self) -> &[Interface] {
-        &self.interfaces
-    }
-
-    fn advance(&mut self, wait: Duration) -> Result<Advance, CaptureError> {
-        let passed = self.wire.passed.load(Ordering::Relaxed);
-        let count = (self.wire.allowed.load(Ordering::Relaxed) - passed).min(100) as usize;
-        if count == 0 && self.is_stopped {
-            return Ok(Advance::End);
-        }
-        if count == 0 {
-            std::thread::sleep(wait.min(Duration::from_millis(1)));
-            return Ok(Advance::Idle);
-        }
-        self.records.clear();
-        let kernel = self.wire.kernel.lock().expect("no panic").clone();
-        for at in 0..count {
-            let number = passed + at as u64;
-            let packet = &mut self.bytes[at * LEN..][..LEN];
-            packet.fill(0);
-            packet[..8].copy_from_slice(&number.to_le_bytes());
-            packet[HIDDEN] = self.hidden;
-            let meta = Meta {
-                timestamp: Timestamp::from_nanos(number as i64),
-                wire_len: LEN as u32,
-                rx_hash: self.hidden.into(),
-                checksum: if self.hidden > 0 { Checksum::Valid } else { Checksum::Unknown },
-                ..Meta::default()
-            };
-            if kernel.as_ref().is_none_or(|kernel| kernel.accepts(Packet { data: packet, meta: &meta })) {
-                self.records.push(Record { offset: at * LEN, cap_len: LEN as u32, options_len: 0, meta });
-            }
-        }
-        self.wire.passed.store(passed + count as u64, Ordering::Relaxed);
-        Ok(if self.records.is_empty() { Advance::Idle } else { Advance::Batch })
-    }
-
-    fn batch(&self) -> Batch<'_> {
-        Batch::new(&self.bytes, &self.records)
-    }
-
-    fn restrict(&self, program: Option<&CompiledFilter>) -> Result<bool, CaptureError> {
-        *self.wire.kernel.lock().expect("no panic") = program.cloned();
-        Ok(true)
-    }
-
-    fn stop(&mut self) -> Result<(), CaptureError> {
-        self.is_stopped = true;
-        Ok(())
-    }
-
-    fn account(&mut self) -> Vec<InterfaceAccount> {
-        Vec::new()
-    }
-}
 
 /// All that a user sees of some thousand packets who may see their first bytes, while root asks for the others: packets of
 /// each reader, its account, counters of the buffer, and status.
 fn seen(hidden: u8, history: Option<&str>) -> (Vec<String>, Vec<usize>) {
     let wire = Arc::<Wire>::default();
-    let source = Secrets {
-        interfaces: vec![Interface::new("test", LinkType::ETHERNET)],
-        wire: Arc::clone(&wire),
-        hidden,
-        bytes: vec![0; 100 * LEN],
-        records: Vec::new(),
-        is_stopped: false,
-    };
+    let source = NumberedSource::hiding(&wire, LEN, hidden);
     let history = history.map(str::to_owned);
     let rule = CaptureRule { name: "test".to_owned(), buffer: 4, history, ..CaptureRule::default() };
     let capture = Capture::start(rule, vec![Box::new(source)]).expect("a capture");
@@ -239,14 +141,7 @@ fn nothing_behind_the_cut_is_told() {
 #[test]
 fn filters_are_as_long_as_the_kernel_takes() {
     let wire = Arc::<Wire>::default();
-    let source = Secrets {
-        interfaces: vec![Interface::new("test", LinkType::ETHERNET)],
-        wire,
-        hidden: 0,
-        bytes: Vec::new(),
-        records: Vec::new(),
-        is_stopped: false,
-    };
+    let source = NumberedSource::new(&wire, LEN);
     let rule = CaptureRule { name: "test".to_owned(), buffer: 4, ..CaptureRule::default() };
     let capture = Capture::start(rule, vec![Box::new(source)]).expect("a capture");
     let rights = Rights { filter: String::new(), snap_len: SNAP_LEN_MAX };
@@ -405,7 +300,7 @@ fn under_load(packets: u64, rate: u64, hostile: usize, uid: impl Fn(usize) -> Op
     let (mut sent_away, begun) = (0, Instant::now());
     while wire.passed.load(Ordering::Relaxed) < packets {
         assert!(begun.elapsed() < 3 * PATIENCE, "the worker does not come on");
-        for over in capture.over() {
+        for over in capture.evictions() {
             sent_away += over.readers.len();
             over.readers.iter().for_each(|number| drop(capture.detach(*number).offered.to_string()));
         }
@@ -428,7 +323,7 @@ fn under_load(packets: u64, rate: u64, hostile: usize, uid: impl Fn(usize) -> Op
 /// 64 readers with programs of 4,096 instructions, of one user and of 64, while packets come at 40,000 a second, or as
 /// fast as root's reader alone takes a fifth of the processor: root loses none.
 #[test]
-fn readers_that_cost_too_much_go_and_others_lose_none() {
+fn readers_that_cost_too_much_go_without_loss_to_others() {
     let alone = under_load(20_000, 40_000, 0, |_| None);
     assert_eq!((alone.dropped, alone.offered), (0, 20_000));
     let rate = (200_000_000 / alone.cost_ns.max(1)).clamp(1000, 40_000);

@@ -91,7 +91,7 @@ impl Server {
     /// Sends readers away whose user spent all that it may.
     pub(super) fn send_away(&mut self, log: &mut dyn FnMut(&str)) {
         let over =
-            |(at, capture): (usize, &Capture)| capture.over().map(|over| (at, over)).collect::<Vec<_>>();
+            |(at, capture): (usize, &Capture)| capture.evictions().map(|over| (at, over)).collect::<Vec<_>>();
         let over: Vec<_> = self.captures.iter().enumerate().flat_map(over).collect();
         for (capture, over) in over {
             let is_over = |client: &Client| {

@@ -1,53 +1,154 @@
-//! What the source is told that is wanted: the rest is not even lent.
+//! The kernel's filter: the union of what readers and the history want. The rest is not even lent.
 
 use tapline_capture::Source;
 use tapline_ir::CompiledFilter;
 
-use super::Desk;
 use crate::union::{self, Asked};
 
-/// What the source was told that is wanted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Restricted {
-    /// All that the capture filter accepts.
-    Not,
-    /// What this program accepts.
-    To(CompiledFilter),
-    /// It cannot be told.
+/// The filter that the source has attached for all readers together.
+#[derive(Debug)]
+pub(super) struct KernelFilter {
+    attached: Attached,
+}
+
+/// What the source was told.
+#[derive(Debug, PartialEq, Eq)]
+enum Attached {
+    /// Nothing: it lends all that the capture filter accepts.
+    Nothing,
+    /// To lend what this program accepts.
+    Union(CompiledFilter),
+    /// The source takes no such filter, or is to count every packet.
     Never,
 }
 
-impl Desk {
-    /// Has the source lend what anybody wants, and one more.
-    pub(super) fn want(&mut self, more: Option<&Asked>, source: &dyn Source) -> Result<(), String> {
-        if self.restricted == Restricted::Never {
+impl KernelFilter {
+    /// Nothing is attached yet. With `counts_all` nothing ever is: unwanted packets are lent to be counted.
+    pub(super) fn new(counts_all: bool) -> KernelFilter {
+        KernelFilter { attached: if counts_all { Attached::Never } else { Attached::Nothing } }
+    }
+
+    /// Has the source lend what any of these wants; all that the capture filter accepts where that is no one program.
+    ///
+    /// # Errors
+    /// The source's error: packets that are wanted may not come.
+    pub(super) fn require<'a>(
+        &mut self,
+        wanted: impl Iterator<Item = &'a Asked>,
+        source: &dyn Source,
+    ) -> Result<(), String> {
+        if self.attached == Attached::Never {
             return Ok(());
         }
-        let union = self.union(more);
-        if union == self.restricted {
+        let union = union::of(wanted).map(CompiledFilter::from);
+        if union.as_ref() == self.program() {
             return Ok(());
         }
-        let program = match &union {
-            Restricted::To(program) => Some(program),
-            _ => None,
+        let can = source.restrict(union.as_ref()).map_err(|error| error.to_string())?;
+        self.attached = match union {
+            _ if !can => Attached::Never,
+            Some(program) => Attached::Union(program),
+            None => Attached::Nothing,
         };
-        let can = source.restrict(program).map_err(|error| error.to_string())?;
-        self.restricted = if can { union } else { Restricted::Never };
         Ok(())
     }
 
-    /// What anybody wants, and one more.
-    fn union(&self, more: Option<&Asked>) -> Restricted {
-        let readers = self.readers.iter().map(|reader| &reader.asked);
-        let all = self.setting.history.iter().map(|history| &history.asked).chain(readers).chain(more);
-        union::of(all).map_or(Restricted::Not, |program| Restricted::To(program.into()))
+    /// Instructions of the attached program; `None` if everything is lent.
+    pub(super) fn instructions(&self) -> Option<usize> {
+        self.program().map(|program| program.insns().len())
     }
 
-    /// Tells the source what nobody wants any longer. Not at once: whoever comes often costs no more than that.
-    pub(super) fn want_less(&mut self, source: &dyn Source) {
-        if std::mem::take(&mut self.may_want_less) {
-            // What cannot be told is lent.
-            let _ = self.want(None, source);
+    fn program(&self) -> Option<&CompiledFilter> {
+        match &self.attached {
+            Attached::Union(program) => Some(program),
+            Attached::Nothing | Attached::Never => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use tapline_capture::{Advance, Error, InterfaceAccount};
+    use tapline_filter::Options;
+    use tapline_packet::{Batch, Interface};
+
+    use super::*;
+
+    /// Notes the lengths of the programs that it was told; 0 for none.
+    struct Noting {
+        told: Mutex<Vec<usize>>,
+        can: bool,
+    }
+
+    impl Noting {
+        fn new(can: bool) -> Noting {
+            Noting { told: Mutex::default(), can }
+        }
+
+        fn times(&self) -> usize {
+            self.told.lock().expect("no panic").len()
+        }
+    }
+
+    impl Source for Noting {
+        fn interfaces(&self) -> &[Interface] {
+            &[]
+        }
+
+        fn advance(&mut self, _: Duration) -> Result<Advance, Error> {
+            Ok(Advance::End)
+        }
+
+        fn batch(&self) -> Batch<'_> {
+            Batch::empty()
+        }
+
+        fn restrict(&self, program: Option<&CompiledFilter>) -> Result<bool, Error> {
+            self.told.lock().expect("no panic").push(program.map_or(0, |program| program.insns().len()));
+            Ok(self.can)
+        }
+
+        fn stop(&mut self) -> Result<(), Error> {
+            Ok(())
+        }
+
+        fn account(&mut self) -> Vec<InterfaceAccount> {
+            Vec::new()
+        }
+    }
+
+    fn asked(text: &str) -> Asked {
+        Asked::text("", text, &Options::default())
+    }
+
+    #[test]
+    fn the_source_hears_of_changes_only() {
+        let (mut kernel, source) = (KernelFilter::new(false), Noting::new(true));
+        let (tcp, udp) = (asked("tcp"), asked("udp"));
+        kernel.require([&tcp].into_iter(), &source).unwrap();
+        let of_one = kernel.instructions().expect("a program");
+        kernel.require([&tcp].into_iter(), &source).unwrap();
+        assert_eq!(source.times(), 1);
+        kernel.require([&tcp, &udp].into_iter(), &source).unwrap();
+        assert!(source.times() == 2 && kernel.instructions() > Some(of_one));
+        // A reader of everything takes the filter away.
+        kernel.require([&tcp, &asked("")].into_iter(), &source).unwrap();
+        assert_eq!((source.times(), kernel.instructions()), (3, None));
+    }
+
+    #[test]
+    fn a_source_that_cannot_is_asked_once() {
+        let (mut kernel, source) = (KernelFilter::new(false), Noting::new(false));
+        for text in ["tcp", "udp", "icmp"] {
+            kernel.require([&asked(text)].into_iter(), &source).unwrap();
+        }
+        assert_eq!((source.times(), kernel.instructions()), (1, None));
+        let mut counting = KernelFilter::new(true);
+        let source = Noting::new(true);
+        counting.require([&asked("tcp")].into_iter(), &source).unwrap();
+        assert_eq!(source.times(), 0, "all packets are to be counted");
     }
 }

@@ -1,82 +1,73 @@
-//! A batch on its way: who wants which packets, and how they get them.
+//! A batch on its way: the packets that each reader wants, and their way into its buffer.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
 use tapline_capture::Source;
+use tapline_filterset::Matches;
 use tapline_packet::{Batch, Selection};
 use tapline_sys::{clock, usage};
 
-use super::waiting::Fit;
-use super::{Desk, Use};
+use super::Dispatcher;
+use super::readers::{Reader, Readers, Use};
+use super::waiting::Room;
 use crate::view::{Marks, View};
 
-impl Desk {
-    /// Gives a batch to those who want it.
+/// Counters of all batches, and the memory in which one is sorted.
+pub(super) struct Passed {
+    pub(super) packets: u64,
+    pub(super) bytes: u64,
+    pub(super) unwanted: u64,
+    matches: Matches,
+    all: Selection,
+}
+
+impl Passed {
+    pub(super) fn new() -> Passed {
+        Passed { packets: 0, bytes: 0, unwanted: 0, matches: Matches::new(), all: Selection::none() }
+    }
+}
+
+impl Dispatcher {
+    /// Gives a batch to the readers that want packets of it.
     pub(super) fn pass(&mut self, source: &dyn Source) {
         let batch = &source.batch();
-        self.all.select_all(batch.len());
-        self.set.classify(batch, &self.all, &mut self.matches);
-        self.views.iter_mut().for_each(|view| view.begin(batch));
-        self.readers.iter_mut().for_each(|reader| reader.wanted.clear());
-        self.packets += batch.len() as u64;
-        for (index, record) in batch.records().iter().enumerate() {
-            self.bytes += u64::from(record.cap_len);
-            for filter in self.matches.of(index) {
-                match self.uses[*filter as usize] {
-                    Use::Nothing => {}
-                    Use::Gate(view) => self.views[view].allowed.push(index),
-                    Use::History(view) => self.views[view].marks.set(index),
-                    Use::Reader(at) => {
-                        let reader = &mut self.readers[at];
-                        reader.wanted.push(index);
-                        self.views[reader.view].marks.set(index);
-                    }
-                }
-            }
-        }
+        self.readers.classify(batch, &mut self.passed);
         self.ask_sections(batch);
-        let mut wanted = Marks::default();
-        for view in &mut self.views {
-            wanted.merge(&view.marks);
-            view.marks.select(&mut view.wanted);
-        }
-        self.unwanted += batch.len() as u64 - u64::from(wanted.count());
+        let wanted = self.readers.select_wanted();
+        self.passed.unwanted += batch.len() as u64 - u64::from(wanted);
         let now = clock::monotonic_ns();
-        for at in 0..self.views.len() {
+        for at in 0..self.readers.views.len() {
             self.hand_out(at, source, now);
         }
     }
 
-    /// Asks the filters of users, each of what its user may see, at the user's cost.
+    /// Asks the filters of users, each on the packets that its user may see, at the user's cost.
     fn ask_sections(&mut self, batch: &Batch<'_>) {
-        if self.sections.is_empty() {
+        if self.readers.sections.is_empty() {
             return;
         }
-        let Desk { sections, views, readers, purses, all, time, .. } = self;
-        purses.fill(time.now_ns());
-        let mut is_any_over = false;
+        self.budgets.fill();
+        let Readers { sections, views, list, .. } = &mut self.readers;
         for section in sections.iter_mut().filter(|section| !section.is_over) {
             let View { marks, cut, gate, allowed, .. } = &mut views[section.view];
-            let allowed = if gate.is_some() { allowed } else { &*all };
+            let allowed = if gate.is_some() { allowed } else { &self.passed.all };
+            let purses = &mut self.budgets.packets;
             section.is_over = section.ask(&cut.batch(batch), allowed, purses, &mut |index, at| {
                 marks.set(index);
-                let reader = &mut readers[at];
+                let reader = &mut list[at];
                 if reader.is_present {
                     reader.wanted.push(index);
                 }
             });
-            is_any_over |= section.is_over;
         }
-        if is_any_over {
-            self.tell_who_is_over();
-        }
+        self.evict_overspent();
     }
 
-    /// Stores for a view and its readers, in parts if a lossless one never has room for all of the batch.
+    /// Stores for a view and its readers, in parts if a lossless reader never has room for all of the batch.
     fn hand_out(&mut self, at: usize, source: &dyn Source, now: u64) {
         let batch = &source.batch();
-        let View { writer, wanted, is_restricted, .. } = &mut self.views[at];
+        let View { writer, wanted, is_restricted, .. } = &mut self.readers.views[at];
         if *is_restricted && wanted.is_empty() {
             // Packets of others are nothing that its readers should notice.
             if writer.due_ns().is_some_and(|due| due <= now) {
@@ -87,44 +78,84 @@ impl Desk {
         let (mut from, mut len, mut lagging) = (0, batch.len(), Vec::new());
         while from < batch.len() {
             let part = from..from + len.min(batch.len() - from);
-            let fit = self.wait_for_room(at, source, &part);
-            let fits = fit == Fit::Now && self.rescue(at, batch, &part, &mut lagging);
+            let room = self.wait_for_room(at, source, &part);
+            let fits =
+                room == Room::Now && self.past().replay_before_overwrite(at, batch, &part, &mut lagging);
+            self.evict_overspent();
             if !fits && part.len() > 1 {
                 len = part.len() / 2;
                 continue;
             }
             self.store(at, batch, &part);
-            self.views[at].writer.publish(now);
+            self.readers.views[at].writer.publish(now);
             from = part.end;
         }
         for number in lagging {
-            self.skip(number);
+            self.past().skip(number);
         }
     }
 
     /// Stores a part of a batch once, and offers it to each reader of a view.
     fn store(&mut self, at: usize, batch: &Batch<'_>, part: &Range<usize>) {
-        let Desk { views, readers, sections, purses, .. } = self;
+        let Readers { views, list, sections, .. } = &mut self.readers;
         let View { writer, wanted, cut, .. } = &mut views[at];
         writer.store(&cut.batch(batch), &within(wanted, part));
-        let mut offer = |reader: &super::Attached| {
+        let mut offer = |reader: &Reader| {
             if reader.is_present {
-                // Only one that just left is unknown.
+                // Only a reader that just left is unknown.
                 let _ = writer.index(reader.id, &within(&reader.wanted, part), 0);
             }
         };
-        let is_free = |reader: &&super::Attached| reader.view == at && reader.payer.is_none();
-        readers.iter().filter(is_free).for_each(&mut offer);
+        let is_free = |reader: &&Reader| reader.view == at && reader.payer.is_none();
+        list.iter().filter(is_free).for_each(&mut offer);
         for section in sections.iter().filter(|section| section.view == at) {
             let before = usage::thread_time();
-            section.uses.iter().flatten().for_each(|reader| offer(&readers[*reader]));
-            // What is owed shows when its filters are asked the next time.
-            purses.spend(section.payer, usage::thread_time().saturating_sub(before));
+            section.uses.iter().flatten().for_each(|reader| offer(&list[*reader]));
+            // A debt shows when the user's filters are asked the next time.
+            self.budgets.packets.spend(section.payer, usage::thread_time().saturating_sub(before));
         }
     }
 }
 
-/// Those of a part of the batch, which mostly is all of it.
+impl Readers {
+    /// Asks the capture's set, and sorts the packets of a batch by the uses of the filters that accept them.
+    fn classify(&mut self, batch: &Batch<'_>, passed: &mut Passed) {
+        let Readers { set, uses, views, list, .. } = self;
+        let Passed { matches, all, packets, bytes, .. } = passed;
+        all.select_all(batch.len());
+        set.classify(batch, all, matches);
+        views.iter_mut().for_each(|view| view.begin(batch));
+        list.iter_mut().for_each(|reader| reader.wanted.clear());
+        *packets += batch.len() as u64;
+        for (index, record) in batch.records().iter().enumerate() {
+            *bytes += u64::from(record.cap_len);
+            for filter in matches.of(index) {
+                match uses[*filter as usize] {
+                    Use::Nothing => {}
+                    Use::Gate(view) => views[view].allowed.push(index),
+                    Use::History(view) => views[view].marks.set(index),
+                    Use::Reader(at) => {
+                        let reader = &mut list[at];
+                        reader.wanted.push(index);
+                        views[reader.view].marks.set(index);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Selects the wanted packets of each view. Returns how many packets are wanted by any.
+    fn select_wanted(&mut self) -> u32 {
+        let mut wanted = Marks::default();
+        for view in &mut self.views {
+            wanted.merge(&view.marks);
+            view.marks.select(&mut view.wanted);
+        }
+        wanted.count()
+    }
+}
+
+/// The packets of a selection within a part of the batch, which mostly is all of it.
 pub(super) fn within<'a>(wanted: &'a Selection, part: &Range<usize>) -> Cow<'a, Selection> {
     let is_all = part.start == 0 && wanted.last().is_none_or(|last| last < part.end);
     if is_all {
@@ -133,4 +164,21 @@ pub(super) fn within<'a>(wanted: &'a Selection, part: &Range<usize>) -> Cow<'a, 
     let mut within = wanted.clone();
     within.retain(|index| part.contains(&index));
     Cow::Owned(within)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_a_batch_have_each_packet_once() {
+        let mut wanted = Selection::none();
+        wanted.select_all(100);
+        wanted.retain(|index| index % 3 == 0);
+        assert!(matches!(within(&wanted, &(0..100)), Cow::Borrowed(_)), "the whole is not copied");
+        let parts = [0..1, 1..50, 50..99, 99..100];
+        let found: Vec<usize> =
+            parts.iter().flat_map(|part| within(&wanted, part).iter().collect::<Vec<_>>()).collect();
+        assert_eq!(found, wanted.iter().collect::<Vec<_>>());
+    }
 }

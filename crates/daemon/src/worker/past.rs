@@ -1,45 +1,52 @@
-//! Readers that began in the past: some more of what the buffer holds, between two batches.
+//! Readers that began in the past: some more of the buffer's packets, between two batches.
 //!
 //! ```text
-//! stored:   oldest ... next one to look at ... newest       what comes is stored behind it, and met on the way
-//!                      ---- some looks, paid by the reader's user --->
+//! stored:   oldest ... next to look at ... newest       new packets are stored behind, and met on the way
+//!                      ---- a quota of looks, paid by the reader's user --->
 //! ```
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 use tapline_filterset::{Filter, FilterSet, Matches, Mode};
-use tapline_packet::{BATCH_MAX, Batch, Record, Selection};
-use tapline_ring::{Held, ReaderId, Replay, Writer};
+use tapline_packet::{BATCH_MAX, Batch, Meta, Record, Selection};
+use tapline_ring::{Held, Replay, Writer};
 use tapline_sys::{clock, usage};
 
 use super::passing::within;
-use super::{Attached, Desk, FULL_NAP};
+use super::readers::{Reader, Readers};
 use crate::budget::{Payer, Purses};
 use crate::section::Section;
 use crate::view::View;
 
-/// How many stored packets are looked at for a reader of the past between two batches: four times as many as come by one, so that it comes to the present, in some 0.1 ms.
-const LOOKS: usize = 4 * BATCH_MAX;
-/// The same for all such readers together, in some 0.4 ms, and the least that each gets of it: with many of them nobody comes to the present sooner than packets come, but packets
-/// are not lost because somebody asks for the past often.
-const LOOKS_OF_ALL: usize = 4 * LOOKS;
-const LEAST_LOOKS: usize = BATCH_MAX / 4;
-/// The same for one that leaves: some 0.02 s, in which packets wait in the kernel's ring.
-const LAST_LOOKS: usize = 1 << 18;
-/// Looks between two looks at the clock.
+/// The time that a reader of the past with a full index has to read some of it, before it is looked at again.
+pub(super) const FULL_NAP: Duration = Duration::from_millis(4);
+/// Stored packets that are looked at for a reader of the past between two batches: four times a batch, so that the reader
+/// comes to the present, in some 0.1 ms.
+const QUOTA_MAX: usize = 4 * BATCH_MAX;
+/// The same for all such readers together, in some 0.4 ms, and the least that each gets of it: with many of them none comes
+/// to the present sooner than packets come, but packets are not lost because a user asks for the past often.
+const QUOTA_OF_ALL: usize = 4 * QUOTA_MAX;
+const QUOTA_MIN: usize = BATCH_MAX / 4;
+/// The same for a reader that leaves: some 0.02 s, in which packets wait in the kernel's ring.
+const QUOTA_OF_LEAVING: usize = 1 << 18;
+/// Looks between two readings of the thread's clock.
 const LOOKS_PAID_AT_ONCE: usize = 64;
 
-impl Desk {
-    /// Offers readers of the past some more of it. How long the next batch may be waited for meanwhile.
+/// The readers of the past, and the purses that pay for their looks.
+pub(super) struct Past<'a> {
+    pub(super) readers: &'a mut Readers,
+    pub(super) purses: &'a mut Purses,
+}
+
+impl Past<'_> {
+    /// Offers each reader of the past some more packets. Returns how long the next batch may be waited for meanwhile.
     pub(super) fn catch_up(&mut self) -> Duration {
-        let looks = self.looks();
+        let quota = self.quota();
         let mut wait = Duration::MAX;
-        self.purses.fill(self.time.now_ns());
-        for at in 0..self.readers.len() {
-            match self.replay(at, looks) {
+        for at in 0..self.readers.list.len() {
+            match self.replay(at, quota) {
                 Replay::More => wait = Duration::ZERO,
                 Replay::Full => wait = wait.min(FULL_NAP),
                 Replay::Done => {}
@@ -48,69 +55,62 @@ impl Desk {
         wait
     }
 
-    /// How many stored packets are looked at for each reader of the past.
-    fn looks(&self) -> usize {
-        let count = self.readers.iter().filter(|reader| reader.past.is_some()).count();
-        (LOOKS_OF_ALL / count.max(1)).clamp(LEAST_LOOKS, LOOKS)
+    fn quota(&self) -> usize {
+        quota(self.readers.list.iter().filter(|reader| reader.past.is_some()).count())
     }
 
-    /// Likewise one of the readers, as long as its user has the means: half of a purse is for what comes.
-    fn replay(&mut self, at: usize, looks: usize) -> Replay {
-        let Desk { readers, views, purses, .. } = self;
-        let Attached { id, view, past: Some(one), payer, .. } = &mut readers[at] else { return Replay::Done };
-        if payer.is_some_and(|payer| !purses.is_half_full(payer.uid)) {
+    /// Offers one reader up to `quota` packets, as long as its user has time left: half of a purse is for new packets.
+    fn replay(&mut self, at: usize, quota: usize) -> Replay {
+        let Readers { list, views, .. } = &mut *self.readers;
+        let Reader { id, view, past: Some(filter), payer, .. } = &mut list[at] else { return Replay::Done };
+        if payer.is_some_and(|payer| !self.purses.is_half_full(payer.uid)) {
             return Replay::Full;
         }
         let writer = &mut views[*view].writer;
-        let mut paid = Paid::new(one, *payer, purses);
-        // Only one that just left is unknown.
-        let replay = writer.replay(*id, looks, |held| paid.verdict(held)).unwrap_or(Replay::Done);
+        let mut paid = PaidLooks::new(filter, *payer, self.purses);
+        // Only a reader that just left is unknown.
+        let replay = writer.replay(*id, quota, |held| paid.verdict(held)).unwrap_or(Replay::Done);
         paid.finish();
         if replay == Replay::Done {
             let _ = writer.be_present(*id);
         }
         writer.publish(clock::monotonic_ns());
         if replay == Replay::Done {
-            self.join_set(at);
-            self.readers[at].past = None;
+            self.readers.become_present(at);
+            self.readers.list[at].past = None;
         }
         replay
     }
 
-    /// Has a reader of the past get what comes from the next batch on.
-    pub(super) fn join_set(&mut self, at: usize) {
-        self.readers[at].is_present = true;
-        self.know_uses();
-    }
-
-    /// Has a reader go on with what comes though it has not all of the past, which is counted as lost.
+    /// Has a reader go on with new packets without all of the past, which is counted as lost.
     pub(super) fn skip(&mut self, number: u64) {
-        let Some(at) = self.readers.iter().position(|reader| reader.number == number) else { return };
-        let Attached { id, view, .. } = self.readers[at];
-        let _ = self.views[view].writer.skip(id);
-        self.join_set(at);
+        let Some(at) = self.readers.position(number) else { return };
+        let Reader { id, view, .. } = self.readers.list[at];
+        let _ = self.readers.views[view].writer.skip(id);
+        self.readers.become_present(at);
     }
 
-    /// Offers readers of the past what a part of a batch may overwrite. Those that have no place for all of it are noted as `lagging`. Whether the part is small enough for that.
-    pub(super) fn rescue(
+    /// Offers readers of the past the packets that a part of a batch may overwrite. Readers that have no place for all of
+    /// them are added to `lagging`. Returns whether the part is small enough for that.
+    pub(super) fn replay_before_overwrite(
         &mut self,
         view: usize,
         batch: &Batch<'_>,
         part: &Range<usize>,
         lagging: &mut Vec<u64>,
     ) -> bool {
-        let Desk { readers, views, purses, sections, .. } = self;
+        let Readers { list, views, sections, .. } = &mut *self.readers;
         let View { writer, wanted, cut, .. } = &mut views[view];
         if !writer.has_past() {
             return true;
         }
         let (batch, wanted) = (&cut.batch(batch), within(wanted, part));
-        for reader in readers.iter_mut().filter(|reader| reader.view == view) {
-            let Some(one) = &mut reader.past else { continue };
-            let mut paid = Paid::new(one, reader.payer, purses);
+        for reader in list.iter_mut().filter(|reader| reader.view == view) {
+            let Some(filter) = &mut reader.past else { continue };
+            let mut paid = PaidLooks::new(filter, reader.payer, self.purses);
             let replayed = writer.replay_before(reader.id, batch, &wanted, |held| paid.verdict(held));
             if paid.finish() {
-                // What was not looked at cannot be counted: the reader is sent away.
+                // Packets that were not looked at cannot be counted: the reader is sent away.
                 let is_its =
                     |section: &&mut Section| section.view == view && Some(section.payer) == reader.payer;
                 sections.iter_mut().filter(is_its).for_each(|section| section.is_over = true);
@@ -121,57 +121,81 @@ impl Desk {
                 Ok(_) => {}
             }
         }
-        self.tell_who_is_over();
         true
     }
 
-    /// In the midst of a batch: offers readers some more of the past, and none comes to the present. Whether there was any.
-    pub(super) fn go_on_with_the_past(&mut self) -> bool {
-        let looks = self.looks();
-        let mut is_on = false;
-        let Desk { readers, views, purses, time, .. } = self;
-        purses.fill(time.now_ns());
-        for Attached { id, view, past, payer, .. } in readers {
-            let (Some(one), writer) = (past, &mut views[*view].writer) else { continue };
-            if payer.is_some_and(|payer| !purses.is_half_full(payer.uid)) {
+    /// In the midst of a batch: offers readers of the past some more, and has none become present. Returns whether there
+    /// was anything to offer.
+    pub(super) fn replay_while_blocked(&mut self) -> bool {
+        let quota = self.quota();
+        let mut has_offered = false;
+        let Readers { list, views, .. } = &mut *self.readers;
+        for Reader { id, view, past, payer, .. } in list {
+            let (Some(filter), writer) = (past, &mut views[*view].writer) else { continue };
+            if payer.is_some_and(|payer| !self.purses.is_half_full(payer.uid)) {
                 continue;
             }
             let left = writer.past(*id).ok();
-            let mut paid = Paid::new(one, *payer, purses);
-            let _ = writer.replay(*id, looks, |held| paid.verdict(held));
+            let mut paid = PaidLooks::new(filter, *payer, self.purses);
+            let _ = writer.replay(*id, quota, |held| paid.verdict(held));
             paid.finish();
             writer.publish(clock::monotonic_ns());
-            is_on |= writer.past(*id).ok() != left;
+            has_offered |= writer.past(*id).ok() != left;
         }
-        is_on
+        has_offered
     }
 }
 
-/// One filter, asked of one packet at a time: of those that a new reader finds in the buffer.
-pub(super) struct One {
+/// Looks for each of so many readers of the past.
+fn quota(readers: usize) -> usize {
+    (QUOTA_OF_ALL / readers.max(1)).clamp(QUOTA_MIN, QUOTA_MAX)
+}
+
+/// Counts what a leaving reader, which went on to the present without all of the past, lost of it. Returns the packets that
+/// were not looked at, as there are too many or its user has no time left.
+pub(super) fn count_lost_past(leaving: &mut Reader, writer: &mut Writer, purses: &mut Purses) -> Option<u64> {
+    let Reader { id, payer, past: Some(filter), is_present: true, .. } = leaving else { return None };
+    let (mut looks, mut is_over) = (0, false);
+    let replayed = loop {
+        let mut paid = PaidLooks::new(filter, *payer, purses);
+        let replayed = writer.replay(*id, QUOTA_MAX, |held| paid.verdict(held));
+        is_over |= paid.finish();
+        looks += QUOTA_MAX;
+        if is_over || looks >= QUOTA_OF_LEAVING || !matches!(replayed, Ok(Replay::More)) {
+            break replayed;
+        }
+    };
+    // The reader's own account has it too.
+    writer.publish(clock::monotonic_ns());
+    let is_cut_short = is_over || matches!(replayed, Ok(Replay::More));
+    is_cut_short.then(|| writer.past(*id).unwrap_or_default())
+}
+
+/// The filter of one reader, asked of one stored packet at a time.
+pub(super) struct PastFilter {
     set: FilterSet,
     matches: Matches,
     only: Selection,
 }
 
-impl One {
-    pub(super) fn new(filter: Arc<Filter>) -> One {
+impl PastFilter {
+    pub(super) fn new(filter: Arc<Filter>) -> PastFilter {
         let (mut set, mut only) = (FilterSet::new(Mode::All), Selection::none());
         set.insert(filter, 0);
         only.select_all(1);
-        One { set, matches: Matches::new(), only }
+        PastFilter { set, matches: Matches::new(), only }
     }
 
-    fn verdict(&mut self, held: &Held<'_>) -> Option<u32> {
-        let record = Record { cap_len: held.data.len() as u32, meta: held.meta, ..Record::default() };
-        self.set.classify(&Batch::new(held.data, &[record]), &self.only, &mut self.matches);
+    fn verdict(&mut self, data: &[u8], meta: Meta) -> Option<u32> {
+        let record = Record { cap_len: data.len() as u32, meta, ..Record::default() };
+        self.set.classify(&Batch::new(data, &[record]), &self.only, &mut self.matches);
         (!self.matches.of(0).is_empty()).then_some(0)
     }
 }
 
-/// Looks at the past that a user pays for, until its purse is empty: then nothing more is found.
-struct Paid<'a> {
-    one: &'a mut One,
+/// Looks at stored packets that a user pays for, until the purse is empty: then nothing more is found.
+struct PaidLooks<'a> {
+    filter: &'a mut PastFilter,
     payer: Option<Payer>,
     purses: &'a mut Purses,
     looks: usize,
@@ -179,17 +203,21 @@ struct Paid<'a> {
     is_over: bool,
 }
 
-impl<'a> Paid<'a> {
-    fn new(one: &'a mut One, payer: Option<Payer>, purses: &'a mut Purses) -> Paid<'a> {
-        Paid { one, payer, purses, looks: 0, before: usage::thread_time(), is_over: false }
+impl<'a> PaidLooks<'a> {
+    fn new(filter: &'a mut PastFilter, payer: Option<Payer>, purses: &'a mut Purses) -> PaidLooks<'a> {
+        PaidLooks { filter, payer, purses, looks: 0, before: usage::thread_time(), is_over: false }
     }
 
     fn verdict(&mut self, held: &Held<'_>) -> Option<u32> {
+        self.look(held.data, held.meta)
+    }
+
+    fn look(&mut self, data: &[u8], meta: Meta) -> Option<u32> {
         self.looks += 1;
         if self.looks.is_multiple_of(LOOKS_PAID_AT_ONCE) {
             self.pay();
         }
-        if self.is_over { None } else { self.one.verdict(held) }
+        if self.is_over { None } else { self.filter.verdict(data, meta) }
     }
 
     fn pay(&mut self) {
@@ -207,35 +235,57 @@ impl<'a> Paid<'a> {
     }
 }
 
-/// A reader that went on to the present without all of the past, and leaves.
-pub(super) struct Leaving<'a> {
-    pub(super) id: ReaderId,
-    pub(super) number: u64,
-    pub(super) one: &'a mut One,
-    pub(super) payer: Option<Payer>,
-}
+#[cfg(test)]
+mod tests {
+    use tapline_filter::Options;
+    use tapline_packet::LinkType;
+    use tapline_ring::Start;
 
-impl Leaving<'_> {
-    /// Counts what it lost of the past.
-    pub(super) fn count_the_rest(self, writer: &mut Writer, purses: &mut Purses, log: &Sender<String>) {
-        let Leaving { id, number, one, payer } = self;
-        let (mut looks, mut is_over) = (0, false);
-        let replayed = loop {
-            let mut paid = Paid::new(one, payer, purses);
-            let replayed = writer.replay(id, LOOKS, |held| paid.verdict(held));
-            is_over |= paid.finish();
-            looks += LOOKS;
-            if is_over || looks >= LAST_LOOKS || !matches!(replayed, Ok(Replay::More)) {
-                break replayed;
-            }
+    use super::super::readers::tests::join;
+    use super::*;
+    use crate::budget::TIME_OF_ALL_MS;
+    use crate::view::Rights;
+
+    const USER: Payer = Payer { uid: 7, time_ms: 200 };
+
+    fn purses(span: Duration) -> Purses {
+        Purses::new(span, TIME_OF_ALL_MS, 0)
+    }
+
+    #[test]
+    fn many_readers_of_the_past_share_the_looks() {
+        assert_eq!((quota(0), quota(1), quota(4)), (QUOTA_MAX, QUOTA_MAX, QUOTA_MAX));
+        assert_eq!(quota(8), QUOTA_MAX / 2);
+        assert_eq!(quota(10_000), QUOTA_MIN, "each comes on");
+    }
+
+    #[test]
+    fn looks_end_with_the_purse() {
+        let compiled = Filter::compile("len >= 0", &Options::default()).expect("a filter");
+        let mut filter = PastFilter::new(Arc::new(compiled));
+        let meta = Meta { wire_len: 60, ..Meta::default() };
+        let mut found = |payer, span| {
+            let mut purses = purses(span);
+            let mut paid = PaidLooks::new(&mut filter, payer, &mut purses);
+            let found = (0..10_000).filter(|_| paid.look(&[0; 60], meta).is_some()).count();
+            (found, paid.finish())
         };
-        // Its own account has it too.
-        writer.publish(clock::monotonic_ns());
-        if is_over || matches!(replayed, Ok(Replay::More)) {
-            let left = writer.past(id).unwrap_or_default();
-            let _ = log.send(format!(
-                "reader {number} leaves before all that it lost is counted: {left} packets of the past were not looked at"
-            ));
-        }
+        assert_eq!(found(None, Duration::ZERO), (10_000, false), "root pays nothing");
+        assert_eq!(found(Some(USER), Duration::from_secs(3600)), (10_000, false));
+        assert_eq!(found(Some(USER), Duration::ZERO), (LOOKS_PAID_AT_ONCE - 1, true));
+    }
+
+    #[test]
+    fn without_a_past_a_reader_becomes_present_at_once() {
+        let rights = Rights { filter: String::new(), snap_len: 65_535 };
+        let mut readers = Readers::new();
+        let view = View::new(rights, LinkType::ETHERNET, 65_535, 4, 0).expect("a buffer");
+        let view = readers.add_view(view, None, None);
+        let _parts = join(&mut readers, 1, (view, Start::Oldest, None));
+        assert!(!readers.list[0].is_present);
+        let mut purses = purses(Duration::from_secs(1));
+        let wait = Past { readers: &mut readers, purses: &mut purses }.catch_up();
+        assert_eq!(wait, Duration::MAX, "nothing is left to be offered");
+        assert!(readers.list[0].is_present && readers.list[0].past.is_none());
     }
 }

@@ -1,115 +1,200 @@
-//! Readers that come and go, and buffers for their rights.
+//! The readers of a worker, the buffers that they read, and the sets of their filters.
+//!
+//! ```text
+//! set of the capture   filters of the rules, of root and of the owner    each with its use: reader, history, gate of a buffer
+//! a section            filters of one user in one buffer                 each with its reader
+//! ```
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tapline_capture::Source;
-use tapline_filterset::FilterSet;
+use tapline_filterset::{Filter, FilterId, FilterSet, Mode};
 use tapline_packet::Selection;
-use tapline_ring::{Departed, Policy, ReaderParts, Standing, Start};
+use tapline_ring::{Departed, Policy, ReaderId, ReaderParts, Standing, Start};
 use tapline_sys::clock;
 use tapline_tap::protocol::{DELAY_MAX, ReaderCounts};
 
-use super::past::{Leaving, One};
-use super::{Attached, Desk, Joining, Refusal, Setting, Use, Wish, compile};
+use super::order::{Joining, Wish};
+use super::past::PastFilter;
+use super::report::{ReaderReport, ViewReport};
 use crate::budget::Payer;
 use crate::section::Section;
-use crate::view::{Rights, View};
+use crate::union::Asked;
+use crate::view::View;
 
 /// How long a buffer is kept that a user without privileges had, for the next reader of the same rights: a process may
 /// hold the memory of a buffer for ever, so not every attachment may make another one.
 const LENT_KEPT: Duration = Duration::from_secs(60);
 
-/// Readers whose user has spent all: they are to be sent away.
+/// Readers that are to be sent away, as their user has spent all.
 #[derive(Clone, Debug)]
-pub(crate) struct Over {
+pub(crate) struct Eviction {
     pub(crate) readers: Vec<u64>,
     /// For them to read.
     pub(crate) reason: String,
 }
 
-impl Desk {
-    pub(super) fn attach(
+/// A reader of a buffer.
+pub(super) struct Reader {
+    pub(super) number: u64,
+    pub(super) id: ReaderId,
+    /// The user that pays for the reader's costs.
+    pub(super) payer: Option<Payer>,
+    /// Its filter in the set of the capture or of its user: wanted packets are stored from the first batch on.
+    filter: FilterId,
+    /// New packets are offered. A reader of the past gets them later, behind those that were stored before.
+    pub(super) is_present: bool,
+    /// The filter for packets stored before the reader came, until it has those or they are counted.
+    pub(super) past: Option<Box<PastFilter>>,
+    pub(super) asked: Asked,
+    pub(super) view: usize,
+    pub(super) wanted: Selection,
+    max_latency: Duration,
+    /// Wake-ups that its user has paid for.
+    pub(super) wakes_paid: u64,
+}
+
+/// The use of a filter in the set of the capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    Nothing,
+    Reader(usize),
+    History(usize),
+    /// The packets that the rules let readers of a buffer see.
+    Gate(usize),
+}
+
+/// All readers of a worker.
+pub(super) struct Readers {
+    pub(super) views: Vec<View>,
+    pub(super) list: Vec<Reader>,
+    /// Filters of the rules, and of root and the owner of the daemon.
+    pub(super) set: FilterSet,
+    /// By a filter's index in the set.
+    pub(super) uses: Vec<Use>,
+    /// Filters of other users.
+    pub(super) sections: Vec<Section>,
+    /// Counters of readers whose processes are gone, until they are asked for.
+    left: HashMap<u64, ReaderCounts>,
+    /// Packets stored, and not stored, in buffers that were given back.
+    closed: (u64, u64),
+    /// The longest time that a packet may wait, as the least patient reader has it.
+    pub(super) max_latency: Duration,
+    /// A reader left or took another filter: the kernel's may let too much through.
+    has_loosened: bool,
+}
+
+impl Readers {
+    pub(super) fn new() -> Readers {
+        Readers {
+            views: Vec::new(),
+            list: Vec::new(),
+            set: FilterSet::new(Mode::All),
+            uses: Vec::new(),
+            sections: Vec::new(),
+            left: HashMap::new(),
+            closed: (0, 0),
+            max_latency: Duration::ZERO,
+            has_loosened: true,
+        }
+    }
+
+    /// The place of a reader in the list.
+    pub(super) fn position(&self, number: u64) -> Option<usize> {
+        self.list.iter().position(|reader| reader.number == number)
+    }
+
+    /// The user that pays for a reader.
+    pub(super) fn payer_of(&self, number: u64) -> Option<Payer> {
+        self.list[self.position(number)?].payer
+    }
+
+    /// Whether readers of a user are being sent away.
+    pub(super) fn is_evicting(&self, uid: u32) -> bool {
+        self.sections.iter().any(|section| section.payer.uid == uid && section.is_over)
+    }
+
+    /// Whether a reader left or took another filter since the last call.
+    pub(super) fn take_loosened(&mut self) -> bool {
+        std::mem::take(&mut self.has_loosened)
+    }
+
+    /// Has the kernel's filter computed anew at the next opportunity.
+    pub(super) fn note_loosened(&mut self) {
+        self.has_loosened = true;
+    }
+
+    /// Takes a buffer for readers of other rights than there are. `history` is the filter of packets that are stored without readers, `gate` that of the rules.
+    pub(super) fn add_view(
         &mut self,
-        mut joining: Box<Joining>,
-        source: &dyn Source,
-    ) -> Result<ReaderParts, Refusal> {
-        if self.ended.is_some() {
-            return Err("the capture has ended".into());
-        }
-        self.admit(joining.payer)?;
-        let known = self.views.iter().position(|view| view.rights == joining.rights);
-        let view = match (known, joining.view.take()) {
-            (Some(at), _) => at,
-            (None, Some(view)) => self.add(view)?,
-            (None, None) => return Err(Refusal::NoBuffer(joining)),
-        };
-        self.admit_leased(&joining, view)?;
-        let Joining { number, wish: Wish { filter, asked }, spec, start, patience, payer, .. } = *joining;
-        // Should it come to nothing.
-        self.may_want_less = true;
-        // From here on all that it wants comes.
-        self.want(Some(&asked), source)?;
-        let counts = self.counts(view);
-        let View { writer, is_lent, .. } = &mut self.views[view];
-        // So that the reader knows what was lost before it came.
-        writer.set_source(&counts);
-        let attachment = writer.attach(&spec).map_err(|error| error.to_string())?;
-        *is_lent |= payer.is_some();
-        let (id, wanted) = (attachment.id, Selection::none());
-        // Before the first packet of the present: what comes now belongs behind the past.
-        writer.begin(id, start).map_err(|error| error.to_string())?;
-        writer.publish(clock::monotonic_ns());
-        let is_present = start == Start::Newest;
-        let past = (!is_present).then(|| Box::new(One::new(Arc::clone(&filter))));
-        let filter = self.set_of(payer, view).insert(filter, 0);
-        self.readers.push(Attached {
-            number,
-            id,
-            filter,
-            is_present,
-            past,
-            asked,
-            view,
-            wanted,
-            patience,
-            payer,
-            wakes_paid: 0,
-        });
-        self.know_uses();
-        Ok(attachment.parts)
+        mut view: View,
+        history: Option<Arc<Filter>>,
+        gate: Option<Arc<Filter>>,
+    ) -> usize {
+        view.history = history.map(|filter| self.set.insert(filter, 0));
+        view.gate = gate.map(|filter| self.set.insert(filter, 0));
+        self.views.push(view);
+        self.rebuild_filter_index();
+        self.views.len() - 1
     }
 
-    /// Whether a user may come, or ask for another filter, now.
-    fn admit(&self, payer: Option<Payer>) -> Result<(), String> {
-        let Some(Payer { uid, .. }) = payer else { return Ok(()) };
-        let wait = self.purses.wait(uid).max(self.order_purses.wait(uid));
-        // Readers that are being sent away are asked for nothing more, nor would be those that join them.
-        let is_over = self.sections.iter().any(|section| section.payer.uid == uid && section.is_over);
-        if !is_over && !self.purses.is_empty(uid) && !self.order_purses.is_empty(uid) {
-            return Ok(());
-        }
-        Err(format!(
-            "readers of user {uid} have spent the processor time that they may take (user_time): ask again in {:.1} s, with cheaper filters or for fewer readers",
-            wait.as_secs_f64()
-        ))
-    }
-
-    /// Whether a user may have a credit: users together have half of those that a buffer has, root and the owner of the
-    /// daemon the rest.
-    fn admit_leased(&mut self, joining: &Joining, view: usize) -> Result<(), String> {
+    /// Refuses a credit beyond the users' share: users together have half of the credits of a buffer, root and the owner
+    /// of the daemon the rest.
+    ///
+    /// # Errors
+    /// The refusal, in words.
+    pub(super) fn admit_leased(
+        &mut self,
+        joining: &Joining,
+        view: usize,
+        buffer_mib: u32,
+    ) -> Result<(), String> {
         if joining.payer.is_none() || !matches!(joining.spec.policy, Policy::Leased { .. }) {
             return Ok(());
         }
-        let most = (self.setting.buffer_mib as usize / 4 / 2).max(1);
+        let most = (buffer_mib as usize / 4 / 2).max(1);
         let writer = &mut self.views[view].writer;
-        let readers = self.readers.iter().filter(|reader| reader.view == view && reader.payer.is_some());
+        let readers = self.list.iter().filter(|reader| reader.view == view && reader.payer.is_some());
         let standings = readers.map(|reader| writer.standing(reader.id));
         let theirs = standings.filter(|standing| matches!(standing, Ok(Standing::Leased))).count();
         if theirs < most {
             return Ok(());
         }
         Err(format!("users have {theirs} leased readers of this buffer, and no more are allowed: take lossy"))
+    }
+
+    /// Adds a reader to a buffer.
+    ///
+    /// # Errors
+    /// The ring's error, in words.
+    pub(super) fn join(&mut self, joining: Joining, view: usize) -> Result<ReaderParts, String> {
+        let Joining { number, wish: Wish { filter, asked }, spec, start, max_latency, payer, .. } = joining;
+        let View { writer, is_lent, .. } = &mut self.views[view];
+        let attachment = writer.attach(&spec).map_err(|error| error.to_string())?;
+        *is_lent |= payer.is_some();
+        // Before the first packet of the present: new packets belong behind the past.
+        writer.begin(attachment.id, start).map_err(|error| error.to_string())?;
+        writer.publish(clock::monotonic_ns());
+        let is_present = start == Start::Newest;
+        let past = (!is_present).then(|| Box::new(PastFilter::new(Arc::clone(&filter))));
+        let filter = self.set_of(payer, view).insert(filter, 0);
+        let (id, wanted, wakes_paid) = (attachment.id, Selection::none(), 0);
+        self.list.push(Reader {
+            number,
+            id,
+            payer,
+            filter,
+            is_present,
+            past,
+            asked,
+            view,
+            wanted,
+            max_latency,
+            wakes_paid,
+        });
+        self.rebuild_filter_index();
+        Ok(attachment.parts)
     }
 
     /// The set that a user's filters belong to.
@@ -127,103 +212,56 @@ impl Desk {
         &mut section.set
     }
 
-    /// Stores history before anybody comes, for those who may see all.
-    pub(super) fn begin_history(&mut self) -> Result<(), String> {
-        let Setting { link_type, buffer_mib, worker, .. } = self.setting;
-        let snap_len = self.setting.options.snap_len;
-        let full = Rights { filter: String::new(), snap_len };
-        if self.setting.history.is_some() {
-            let view = View::new(full, link_type, snap_len, buffer_mib, worker);
-            self.add(view.map_err(|error| error.to_string())?)?;
-        }
-        Ok(())
-    }
-
-    /// Takes a buffer for readers of other rights than there are.
-    fn add(&mut self, mut view: View) -> Result<usize, String> {
-        let Setting { history, options, .. } = &self.setting;
-        let rights = &view.rights;
-        let history = match history.as_ref().map(|history| rights.narrowed(&history.text)) {
-            // What the rules forbid altogether is no history of theirs.
-            Some(text)
-                if tapline_filter::compile(&text, options)
-                    .is_err_and(|error| tapline_filter::is_never_true(&error)) =>
-            {
-                None
-            }
-            Some(text) => Some(compile(&text, options)?),
-            None => None,
-        };
-        let gate = match rights.filter.trim() {
-            "" => None,
-            forced => Some(compile(forced, options)?),
-        };
-        // Last, when nothing can fail any more: what is in the set has a use.
-        view.history = history.map(|filter| self.set.insert(filter, 0));
-        view.gate = gate.map(|filter| self.set.insert(filter, 0));
-        self.views.push(view);
-        self.know_uses();
-        Ok(self.views.len() - 1)
-    }
-
-    pub(super) fn exchange(&mut self, number: u64, wish: Wish, source: &dyn Source) -> Result<(), String> {
-        let payer = self.payer_of(number);
-        self.admit(payer)?;
-        self.want(Some(&wish.asked), source)?;
-        if let Some(at) = self.readers.iter().position(|reader| reader.number == number) {
-            let Attached { filter, view, .. } = self.readers[at];
-            // It is in the set as long as the reader is here.
+    /// Gives a reader another filter.
+    pub(super) fn exchange_filter(&mut self, number: u64, wish: Wish) {
+        if let Some(at) = self.position(number) {
+            let Reader { filter, view, payer, .. } = self.list[at];
+            // The filter is in the set as long as the reader is here.
             let _ = self.set_of(payer, view).exchange(filter, Arc::clone(&wish.filter));
-            let reader = &mut self.readers[at];
+            let reader = &mut self.list[at];
             if let Some(past) = &mut reader.past {
-                **past = One::new(wish.filter);
+                **past = PastFilter::new(wish.filter);
             }
             reader.asked = wish.asked;
         }
-        self.may_want_less = true;
-        Ok(())
+        self.has_loosened = true;
     }
 
-    /// The user that pays for a reader.
-    pub(super) fn payer_of(&self, number: u64) -> Option<Payer> {
-        self.readers.iter().find(|reader| reader.number == number)?.payer
+    /// Takes a reader out of the list, and its filter out of its set.
+    pub(super) fn remove(&mut self, at: usize) -> Reader {
+        let reader = self.list.remove(at);
+        // The filter was inserted with the reader.
+        let _ = self.set_of(reader.payer, reader.view).remove(reader.filter);
+        self.has_loosened = true;
+        self.rebuild_filter_index();
+        reader
     }
 
-    pub(super) fn detach(&mut self, number: u64) -> ReaderCounts {
-        if let Some(at) = self.readers.iter().position(|reader| reader.number == number) {
-            let Attached { id, filter, view, past, is_present, payer, .. } = self.readers.remove(at);
-            // Its filter was inserted with it.
-            let _ = self.set_of(payer, view).remove(filter);
-            let writer = &mut self.views[view].writer;
-            if let Some(mut one) = past.filter(|_| is_present) {
-                let leaving = Leaving { id, number, one: &mut one, payer };
-                leaving.count_the_rest(writer, &mut self.purses, &self.log);
-            }
-            let account = writer.detach(id).unwrap_or_default();
-            self.may_want_less = true;
-            self.know_uses();
-            return account.into();
-        }
+    /// The last counters of a reader whose process was gone before it was detached; nothing a second time.
+    pub(super) fn take_left(&mut self, number: u64) -> ReaderCounts {
         self.left.remove(&number).unwrap_or_default()
     }
 
-    /// Readers whose processes are gone: their filters go too.
-    pub(super) fn depart(&mut self, view: usize, departed: Vec<Departed>) {
-        for Departed { id, account } in departed {
-            let is_it = |reader: &Attached| reader.view == view && reader.id == id;
-            let Some(at) = self.readers.iter().position(is_it) else { continue };
-            let reader = self.readers.remove(at);
-            let _ = self.set_of(reader.payer, view).remove(reader.filter);
+    /// Takes out readers whose processes are gone.
+    pub(super) fn reap(&mut self, view: usize) {
+        for Departed { id, account } in self.views[view].writer.reap() {
+            let is_it = |reader: &Reader| reader.view == view && reader.id == id;
+            let Some(at) = self.list.iter().position(is_it) else { continue };
+            let reader = self.remove(at);
             self.left.insert(reader.number, account.into());
-            self.may_want_less = true;
-            self.know_uses();
         }
     }
 
-    /// After each change: what filters are for, and how long packets may wait.
-    pub(super) fn know_uses(&mut self) {
-        let patience = self.readers.iter().map(|reader| reader.patience).min();
-        self.patience = patience.unwrap_or(DELAY_MAX).min(DELAY_MAX);
+    /// Has a reader of the past get new packets, from the next batch on.
+    pub(super) fn become_present(&mut self, at: usize) {
+        self.list[at].is_present = true;
+        self.rebuild_filter_index();
+    }
+
+    /// Computes what depends on the list of readers: the use of each filter, and the least latency.
+    pub(super) fn rebuild_filter_index(&mut self) {
+        let latency = self.list.iter().map(|reader| reader.max_latency).min();
+        self.max_latency = latency.unwrap_or(DELAY_MAX).min(DELAY_MAX);
         self.sections.retain(|section| !section.set.is_empty());
         for section in &mut self.sections {
             section.uses.clear();
@@ -237,7 +275,7 @@ impl Desk {
                 put(&mut self.uses, id.index(), Use::Gate(at), Use::Nothing);
             }
         }
-        for (at, reader) in self.readers.iter().enumerate() {
+        for (at, reader) in self.list.iter().enumerate() {
             let index = reader.filter.index();
             let Some(payer) = reader.payer else {
                 let wanted = if reader.is_present { Use::Reader(at) } else { Use::History(reader.view) };
@@ -252,24 +290,26 @@ impl Desk {
         }
     }
 
-    /// Has readers sent away whose user has spent all.
-    pub(super) fn tell_who_is_over(&mut self) {
-        for section in self.sections.iter_mut().filter(|section| section.is_over && !section.is_told) {
+    /// Readers whose users have spent all since the last call.
+    pub(super) fn take_evictions(&mut self) -> Vec<Eviction> {
+        let Readers { sections, list, .. } = self;
+        let over = sections.iter_mut().filter(|section| section.is_over && !section.is_told);
+        let evictions = over.map(|section| {
             section.is_told = true;
-            let readers = section.uses.iter().flatten().map(|at| self.readers[*at].number).collect();
+            let readers = section.uses.iter().flatten().map(|at| list[*at].number).collect();
             let Payer { uid, time_ms } = section.payer;
             let reason = format!(
                 "readers of user {uid} took more processor time than the {time_ms} ms a second that the rules allow (user_time), or than their share of what all users have: come back with cheaper filters or fewer readers"
             );
-            // At the end nobody is sent away any more.
-            let _ = self.over.send(Over { readers, reason });
-        }
+            Eviction { readers, reason }
+        });
+        evictions.collect()
     }
 
-    /// Buffers that nobody reads and that keep no history are given back.
+    /// Gives back buffers that have no readers and keep no history.
     pub(super) fn close_idle_views(&mut self) {
         for at in (0..self.views.len()).rev() {
-            let is_read = self.readers.iter().any(|reader| reader.view == at);
+            let is_read = self.list.iter().any(|reader| reader.view == at);
             let view = &mut self.views[at];
             if is_read || view.history.is_some() {
                 view.idle = None;
@@ -287,11 +327,39 @@ impl Desk {
             self.closed.0 += writer.stored();
             self.closed.1 += writer.not_stored();
             let moved = self.views.len();
-            self.readers.iter_mut().filter(|reader| reader.view == moved).for_each(|reader| reader.view = at);
+            self.list.iter_mut().filter(|reader| reader.view == moved).for_each(|reader| reader.view = at);
             let sections = self.sections.iter_mut().filter(|section| section.view == moved);
             sections.for_each(|section| section.view = at);
-            self.know_uses();
+            self.rebuild_filter_index();
         }
+    }
+
+    /// Packets stored, and not stored, in all buffers that there ever were.
+    pub(super) fn stored(&self) -> (u64, u64) {
+        let stored = self.views.iter().map(|view| view.writer.stored()).sum::<u64>();
+        let not_stored = self.views.iter().map(|view| view.writer.not_stored()).sum::<u64>();
+        (self.closed.0 + stored, self.closed.1 + not_stored)
+    }
+
+    /// Counters of each reader.
+    pub(super) fn reports(&mut self) -> Vec<ReaderReport> {
+        let Readers { list, views, .. } = self;
+        let report = |reader: &Reader| {
+            let writer = &mut views[reader.view].writer;
+            ReaderReport {
+                number: reader.number,
+                counts: writer.account(reader.id).unwrap_or_default().into(),
+                standing: writer.standing(reader.id).unwrap_or(Standing::Lossy),
+                wakes: writer.wakes(reader.id).unwrap_or(0),
+                past: writer.past(reader.id).unwrap_or(0),
+            }
+        };
+        list.iter().map(report).collect()
+    }
+
+    /// Counters of each buffer.
+    pub(super) fn view_reports(&self) -> Vec<ViewReport> {
+        self.views.iter().map(ViewReport::of).collect()
     }
 }
 
@@ -302,4 +370,109 @@ fn put<T: Clone>(list: &mut Vec<T>, index: u32, value: T, rest: T) {
         list.resize(index + 1, rest);
     }
     list[index] = value;
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use tapline_filter::Options;
+    use tapline_packet::LinkType;
+    use tapline_ring::ReaderSpec;
+
+    use super::*;
+    use crate::view::Rights;
+
+    const USER: Payer = Payer { uid: 7, time_ms: 200 };
+
+    fn filter(text: &str) -> Arc<Filter> {
+        Arc::new(Filter::compile(text, &Options::default()).expect("a filter"))
+    }
+
+    fn view(snap_len: u32) -> View {
+        let rights = Rights { filter: String::new(), snap_len };
+        View::new(rights, LinkType::ETHERNET, 65_535, 4, 0).expect("a buffer")
+    }
+
+    /// Has a reader join a buffer, and gives its descriptors.
+    pub(in super::super) fn join(
+        readers: &mut Readers,
+        number: u64,
+        (view, start, payer): (usize, Start, Option<Payer>),
+    ) -> ReaderParts {
+        let joining = Joining {
+            number,
+            rights: readers.views[view].rights.clone(),
+            wish: Wish { filter: filter("tcp"), asked: Asked::text("", "tcp", &Options::default()) },
+            spec: ReaderSpec::new(Policy::Lossy),
+            start,
+            max_latency: Duration::from_millis(number),
+            payer,
+            view: None,
+        };
+        readers.join(joining, view).expect("a reader")
+    }
+
+    #[test]
+    fn every_filter_has_its_use() {
+        let mut readers = Readers::new();
+        let first = readers.add_view(view(65_535), Some(filter("udp")), None);
+        let second = readers.add_view(view(60), None, Some(filter("icmp")));
+        assert_eq!(readers.uses, [Use::History(first), Use::Gate(second)]);
+        let _parts = [
+            join(&mut readers, 30, (first, Start::Newest, None)),
+            join(&mut readers, 20, (first, Start::Oldest, None)),
+            join(&mut readers, 40, (second, Start::Newest, Some(USER))),
+        ];
+        // A reader of the past has its packets stored, and gets them from the buffer.
+        let known = [Use::History(first), Use::Gate(second), Use::Reader(0), Use::History(first)];
+        assert_eq!(readers.uses, known);
+        assert_eq!(readers.sections[0].uses.iter().flatten().collect::<Vec<_>>(), [&2]);
+        assert_eq!(readers.max_latency, Duration::from_millis(20));
+        readers.become_present(1);
+        assert_eq!(readers.uses[3], Use::Reader(1));
+        readers.remove(1);
+        assert_eq!((readers.uses[2], readers.uses.get(3)), (Use::Reader(0), None));
+        assert_eq!(readers.sections[0].uses.iter().flatten().collect::<Vec<_>>(), [&1]);
+        assert_eq!(readers.max_latency, Duration::from_millis(30));
+    }
+
+    #[test]
+    fn idle_buffers_go_and_the_others_keep_their_readers() {
+        let mut readers = Readers::new();
+        for snap_len in [60, 70, 80] {
+            readers.add_view(view(snap_len), None, None);
+        }
+        let _parts = [
+            join(&mut readers, 1, (1, Start::Newest, None)),
+            join(&mut readers, 2, (2, Start::Newest, Some(USER))),
+        ];
+        readers.close_idle_views();
+        let of = |number| {
+            let at = readers.position(number).expect("it is here");
+            readers.views[readers.list[at].view].rights.snap_len
+        };
+        assert_eq!((readers.views.len(), of(1), of(2)), (2, 70, 80));
+        assert_eq!(readers.views[readers.sections[0].view].rights.snap_len, 80);
+        // A buffer that a user had is kept for a while.
+        readers.remove(readers.position(2).expect("it is here"));
+        readers.close_idle_views();
+        assert_eq!(readers.views.len(), 2);
+    }
+
+    #[test]
+    fn a_reader_whose_process_is_gone_leaves_its_counters() {
+        let mut readers = Readers::new();
+        let view = readers.add_view(view(65_535), None, None);
+        let parts = join(&mut readers, 5, (view, Start::Newest, None));
+        assert!(readers.take_loosened() && !readers.take_loosened());
+        drop(tapline_ring::Reader::open(parts).expect("a reader"));
+        for _ in 0..1000 {
+            readers.reap(view);
+            if readers.list.is_empty() {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(readers.list.is_empty() && readers.take_loosened());
+        assert_eq!(readers.take_left(5), ReaderCounts::default());
+    }
 }

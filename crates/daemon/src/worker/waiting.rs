@@ -1,95 +1,152 @@
-//! Waiting: for packets, and for lossless readers.
+//! Waits of a worker: for packets, and for lossless readers.
 
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use tapline_capture::Source;
-use tapline_ring::Room;
+use tapline_ring::Room as RingRoom;
 use tapline_sys::clock;
 
 use super::passing::within;
-use super::{Attached, Desk, LINGER, ROOM_WAIT, TEND_EVERY, WAIT};
+use super::readers::{Reader, Readers};
+use super::{Dispatcher, HOUSEKEEPING};
 use crate::view::View;
 
+/// The longest sleep without packets. Orders end it sooner, where the source can be woken.
+pub(super) const WAIT: Duration = Duration::from_millis(50);
 /// The shortest wait for a sleeper's delay: readers that lie about it take no processor.
 const NAP_MIN: Duration = Duration::from_millis(1);
+/// One sleep of the writer for a lossless reader.
+pub(super) const ROOM_WAIT: Duration = Duration::from_millis(20);
+/// How long readers have at the end to read what is left.
+pub(super) const LINGER: Duration = Duration::from_secs(3);
 
-/// Whether there is room for packets.
+/// Whether a buffer has room for packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fit {
-    /// There is, or nobody waits for it any longer.
+pub(super) enum Room {
+    /// It has, or no lossless reader is waited for any longer.
     Now,
-    /// There never will be, for so many.
+    /// It never will have, for so many packets at once.
     Never,
 }
 
-impl Desk {
-    /// How long to wait for packets: until somebody who sleeps over few is to be woken, at most.
-    pub(super) fn wait(&self) -> Duration {
-        match self.due_ns() {
-            None | Some(u64::MAX) => WAIT,
-            Some(due) => {
-                let left = Duration::from_nanos(due.saturating_sub(clock::monotonic_ns()));
-                left.clamp(NAP_MIN, WAIT)
-            }
+/// The lossless reader that blocks the worker, and the end of all patience with such readers.
+#[derive(Debug, Default)]
+pub(super) struct Waiting {
+    blocked: Option<(u64, Instant)>,
+    lingers_until: Option<Instant>,
+}
+
+impl Waiting {
+    /// The reader that blocks the worker, and for how long it has.
+    pub(super) fn blocked(&self) -> Option<(u64, Duration)> {
+        self.blocked.map(|(number, since)| (number, since.elapsed()))
+    }
+
+    fn block(&mut self, number: u64, now: Instant) {
+        if self.blocked.is_none_or(|(blocked, _)| blocked != number) {
+            self.blocked = Some((number, now));
         }
     }
 
-    pub(super) fn due_ns(&self) -> Option<u64> {
+    /// Whether readers had, since the first call, the time to read what is left. Called once the worker is to end.
+    pub(super) fn has_lingered(&mut self, now: Instant) -> bool {
+        now >= *self.lingers_until.get_or_insert(now + LINGER)
+    }
+}
+
+/// How long to wait for packets, if a sleeping reader is to be woken at `due_ns`; `u64::MAX` for no time.
+fn poll_timeout(due_ns: Option<u64>, now_ns: u64) -> Duration {
+    match due_ns {
+        None | Some(u64::MAX) => WAIT,
+        Some(due) => Duration::from_nanos(due.saturating_sub(now_ns)).clamp(NAP_MIN, WAIT),
+    }
+}
+
+impl Dispatcher {
+    /// How long to wait for packets: until a reader that sleeps over few packets is to be woken, at most.
+    pub(super) fn poll_timeout(&self) -> Duration {
+        poll_timeout(self.readers.due_ns(), clock::monotonic_ns())
+    }
+
+    /// Waits for lossless readers; at the end only for a while. Orders are obeyed meanwhile: such a reader may want to
+    /// leave, and a reader that comes gets packets from the next batch on.
+    pub(super) fn wait_for_room(&mut self, at: usize, source: &dyn Source, part: &Range<usize>) -> Room {
+        let room = self.wait_for_readers(at, source, part);
+        self.waiting.blocked = None;
+        room
+    }
+
+    fn wait_for_readers(&mut self, at: usize, source: &dyn Source, part: &Range<usize>) -> Room {
+        loop {
+            let View { writer, wanted, cut, .. } = &mut self.readers.views[at];
+            let id = match writer.make_room(&cut.batch(&source.batch()), &within(wanted, part)) {
+                Ok(RingRoom::Ready) => return Room::Now,
+                Ok(RingRoom::Blocked(id)) => id,
+                Err(_) => return Room::Never,
+            };
+            let is_it = |reader: &&Reader| reader.view == at && reader.id == id;
+            if let Some(reader) = self.readers.list.iter().find(is_it) {
+                self.waiting.block(reader.number, Instant::now());
+            }
+            // It may be a reader of the past, or wait itself, in the order of time, for another whose past has not come yet.
+            self.budgets.fill();
+            let has_offered = self.past().replay_while_blocked();
+            let writer = &mut self.readers.views[at].writer;
+            let asleep =
+                self.budgets.sleeping(|| if has_offered { Ok(()) } else { writer.wait_for(id, ROOM_WAIT) });
+            self.readers.reap(at);
+            if asleep.is_err() || self.obey(source) && self.waiting.has_lingered(Instant::now()) {
+                return Room::Now;
+            }
+            if self.housekept.elapsed() >= HOUSEKEEPING {
+                self.housekeep_writers();
+            }
+        }
+    }
+}
+
+impl Readers {
+    fn due_ns(&self) -> Option<u64> {
         self.views.iter().filter_map(|view| view.writer.due_ns()).min()
     }
 
-    /// Wakes those whose delay is over though nothing came.
-    pub(super) fn wake_who_waited(&mut self) {
+    /// Wakes sleeping readers whose delay is over though nothing came.
+    pub(super) fn fire_expired_wakeups(&mut self) {
         if self.due_ns().is_some_and(|due| due != u64::MAX) {
             let now = clock::monotonic_ns();
             self.views.iter_mut().for_each(|view| view.writer.tick(now));
         }
     }
+}
 
-    /// Waits for lossless readers; at the end only for a while. Orders are obeyed meanwhile: such a reader may want to leave, and who comes gets packets
-    /// from the next batch on.
-    pub(super) fn wait_for_room(&mut self, at: usize, source: &dyn Source, part: &Range<usize>) -> Fit {
-        let fit = self.wait_for_readers(at, source, part);
-        self.blocked = None;
-        fit
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits_end_with_the_next_wakeup() {
+        let ms = Duration::from_millis;
+        assert_eq!((poll_timeout(None, 5), poll_timeout(Some(u64::MAX), 5)), (WAIT, WAIT));
+        assert_eq!(poll_timeout(Some(7_000_005), 5), ms(7));
+        assert_eq!(poll_timeout(Some(1_000_000_000_000), 5), WAIT, "orders and the clock are looked at");
+        assert_eq!(poll_timeout(Some(1), 5), NAP_MIN, "a delay that is over spins no processor");
     }
 
-    fn wait_for_readers(&mut self, at: usize, source: &dyn Source, part: &Range<usize>) -> Fit {
-        loop {
-            let View { writer, wanted, cut, .. } = &mut self.views[at];
-            let id = match writer.make_room(&cut.batch(&source.batch()), &within(wanted, part)) {
-                Ok(Room::Ready) => return Fit::Now,
-                Ok(Room::Blocked(id)) => id,
-                Err(_) => return Fit::Never,
-            };
-            let is_it = |reader: &&mut Attached| reader.view == at && reader.id == id;
-            let reader = self.readers.iter_mut().find(is_it);
-            if let Some(number) = reader.as_ref().map(|reader| reader.number)
-                && self.blocked.is_none_or(|(blocked, _)| blocked != number)
-            {
-                self.blocked = Some((number, Instant::now()));
-            }
-            // It may be one of the past, or wait itself, in the order of time, for another whose past has not come yet.
-            let is_on = self.go_on_with_the_past();
-            let writer = &mut self.views[at].writer;
-            self.time.pause();
-            let begun = Instant::now();
-            let asleep = if is_on { Ok(()) } else { writer.wait_for(id, ROOM_WAIT) };
-            self.time.go_on(begun.elapsed());
-            let departed = writer.reap();
-            self.depart(at, departed);
-            if asleep.is_err() || self.obey(source) && self.is_out_of_patience() {
-                return Fit::Now;
-            }
-            if self.tended.elapsed() >= TEND_EVERY {
-                self.tend_writers();
-            }
-        }
+    #[test]
+    fn a_blocking_reader_is_timed_from_its_first_wait() {
+        let (mut waiting, start) = (Waiting::default(), Instant::now());
+        waiting.block(4, start);
+        waiting.block(4, start + Duration::from_secs(1));
+        assert_eq!(waiting.blocked, Some((4, start)));
+        waiting.block(5, start + Duration::from_secs(2));
+        assert_eq!(waiting.blocked, Some((5, start + Duration::from_secs(2))));
     }
 
-    /// Whether it has been the end for so long that readers had the time to read what is left.
-    pub(super) fn is_out_of_patience(&mut self) -> bool {
-        Instant::now() >= *self.patience_ends.get_or_insert_with(|| Instant::now() + LINGER)
+    #[test]
+    fn patience_with_lossless_readers_ends() {
+        let (mut waiting, start) = (Waiting::default(), Instant::now());
+        assert!(!waiting.has_lingered(start));
+        assert!(!waiting.has_lingered(start + LINGER / 2) && waiting.has_lingered(start + LINGER));
     }
 }

@@ -30,6 +30,7 @@ use tapline_packet::{LinkType, Meta, Packet};
 use tapline_testkit::libpcap::{Libpcap, Oracle, Settings};
 use tapline_testkit::random::Random;
 use tapline_testkit::stock::{Sample, Stock, Texts};
+use tapline_testkit::volume::{number, volume};
 
 /// Each text is judged on so many packets.
 const PACKETS_PER_TEXT: usize = 40;
@@ -75,20 +76,13 @@ fn run_ours(program: &Program, data: &[u8], wire_len: u32) -> u32 {
     program.run(Packet { data, meta: &meta })
 }
 
-fn number(variable: &str, default: u64) -> u64 {
-    match std::env::var(variable) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a number")),
-        Err(_) => default,
-    }
-}
-
 #[test]
 fn same_verdicts_as_libpcap() {
     let pcap = match Libpcap::get() {
         Ok(pcap) => pcap,
         Err(reason) => return eprintln!("skipped: {reason}"),
     };
-    let (pairs, seed) = (number("TAPLINE_FILTER_PAIRS", 150_000), number("TAPLINE_FILTER_SEED", 1));
+    let (pairs, seed) = (volume("TAPLINE_FILTER_PAIRS", 15_000), number("TAPLINE_FILTER_SEED", 1));
     let mut random = Random::new(seed);
     let stock = Stock::new(pcap, &mut random);
     let mut tally = Tally::default();

@@ -31,6 +31,7 @@ use tapline_testkit::libpcap::{Libpcap, Oracle, RawInsn};
 use tapline_testkit::programs;
 use tapline_testkit::random::Random;
 use tapline_testkit::stock::{Sample, Stock, Texts, Wording};
+use tapline_testkit::volume::{number, volume};
 
 /// Each text is judged on so many packets.
 const PACKETS_PER_TEXT: usize = 40;
@@ -45,13 +46,6 @@ const FORMS_INSNS_MAX: usize = 250;
 const LOOPBACK: u32 = 1;
 
 const XDP: Hook = Hook::Xdp { matched: XdpAction::Pass, unmatched: XdpAction::Drop };
-
-fn number(variable: &str, default: u64) -> u64 {
-    match std::env::var(variable) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a number")),
-        Err(_) => default,
-    }
-}
 
 /// Whether programs may be loaded; says so if not.
 fn may_load(test: &str) -> bool {
@@ -182,7 +176,7 @@ fn same_verdicts_as_the_interpreter() {
         Ok(pcap) => pcap,
         Err(reason) => return eprintln!("skipped: {reason}"),
     };
-    let (pairs, seed) = (number("TAPLINE_EBPF_PAIRS", 40_000), number("TAPLINE_EBPF_SEED", 1));
+    let (pairs, seed) = (volume("TAPLINE_EBPF_PAIRS", 4_000), number("TAPLINE_EBPF_SEED", 1));
     let mut random = Random::new(seed);
     let stock = Stock::new(pcap, &mut random);
     let mut stream = Texts::new(&mut random);
@@ -500,7 +494,7 @@ fn same_verdicts_on_random_programs() {
     }
     let mut random = Random::new(number("TAPLINE_EBPF_SEED", 1));
     let (mut pairs, mut accepted) = (0, 0);
-    while pairs < number("TAPLINE_EBPF_PAIRS", 40_000) / 4 {
+    while pairs < volume("TAPLINE_EBPF_PAIRS", 4_000) / 4 {
         let judged = Judged::new("a random program", random_program(&mut random));
         for _ in 0..PACKETS_PER_TEXT {
             let len = random.below(80) as usize;
@@ -581,7 +575,7 @@ fn same_verdicts_on_random_graphs() {
     }
     let mut random = Random::new(number("TAPLINE_EBPF_SEED", 1));
     let (mut pairs, mut accepted) = (0, 0);
-    while pairs < number("TAPLINE_EBPF_PAIRS", 40_000) / 4 {
+    while pairs < volume("TAPLINE_EBPF_PAIRS", 4_000) / 4 {
         let ir = random_graph(&mut random);
         ir.verify().expect("random graphs are safe");
         let programs = [Hook::SocketFilter, XDP].map(|hook| load(&emit(&ir, hook).expect("it has no state")));

@@ -19,15 +19,9 @@ use tapline_testkit::forms::{self, Tree};
 use tapline_testkit::layers;
 use tapline_testkit::libpcap::Libpcap;
 use tapline_testkit::random::Random;
+use tapline_testkit::volume::{number, volume};
 
 const NEVER: &str = "expression rejects all packets";
-
-fn number(variable: &str, default: u64) -> u64 {
-    match std::env::var(variable) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a number")),
-        Err(_) => default,
-    }
-}
 
 fn options(modes: Modes, handle: Handle, optimise: bool) -> Options {
     Options {
@@ -116,7 +110,7 @@ fn forms_mean_what_the_walker_says() {
     let mut random = Random::new(number("TAPLINE_FILTER_SEED", 7));
     let captured = layers::captured(Libpcap::get().ok());
     let mut tally = Tally::default();
-    for _ in 0..number("TAPLINE_FILTER_TREES", 1500) {
+    for _ in 0..volume("TAPLINE_FILTER_TREES", 150) {
         let modes = Modes { scoped: random.one_of(1, 2), extensions: random.one_of(1, 2) };
         let tree = forms::tree(&mut random, modes.scoped, 0);
         let text = tree.to_string();

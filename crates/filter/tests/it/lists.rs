@@ -16,6 +16,7 @@ use tapline_ir::{BlockId, Machine, Memory, Terminator};
 use tapline_packet::{LinkType, Meta, Packet};
 use tapline_testkit::libpcap::{Oracle, RawInsn};
 use tapline_testkit::random::Random;
+use tapline_testkit::volume::volume;
 
 /// Longer packets are not made: each is cut at every byte.
 const LEN_MAX: u64 = 90;
@@ -117,7 +118,7 @@ fn run_program(program: &Program, data: &[u8], wire_len: u32) -> u64 {
 
 #[test]
 fn lookups_answer_as_their_lists() {
-    let count = std::env::var("TAPLINE_LISTS").map_or(250, |text| text.parse().expect("a number"));
+    let count = volume("TAPLINE_LISTS", 60) as usize;
     let mut random = Random::new(41);
     let (mut judged, mut lookups) = (0, 0);
     while judged < count {

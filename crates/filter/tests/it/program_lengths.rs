@@ -7,6 +7,7 @@ use tapline_packet::LinkType;
 use tapline_testkit::expressions::Expressions;
 use tapline_testkit::libpcap::{Libpcap, Settings};
 use tapline_testkit::random::Random;
+use tapline_testkit::volume::volume;
 
 /// The link types of the differential corpus.
 const LINK_TYPES: [i32; 24] =
@@ -22,7 +23,7 @@ fn options(dlt: i32) -> Options {
 }
 
 fn texts(default: u64) -> u64 {
-    std::env::var("TAPLINE_WIDE_TEXTS").map_or(default, |n| n.parse().expect("a number of texts"))
+    volume("TAPLINE_WIDE_TEXTS", default / 4)
 }
 
 #[test]

@@ -22,6 +22,7 @@ use tapline_testkit::layers;
 use tapline_testkit::libpcap::{Oracle, RawInsn};
 use tapline_testkit::random::Random;
 use tapline_testkit::stock::Wording;
+use tapline_testkit::volume::volume;
 
 /// The passes that are judged alone here.
 const OURS: [&str; 3] = ["widen", "switch", "order"];
@@ -138,7 +139,7 @@ fn plain(dlt: i32, text: String) -> Wording {
 }
 
 fn texts(default: u64) -> u64 {
-    std::env::var("TAPLINE_WIDE_TEXTS").map_or(default, |n| n.parse().expect("a number of texts"))
+    volume("TAPLINE_WIDE_TEXTS", default / 4)
 }
 
 #[test]

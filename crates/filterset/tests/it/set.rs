@@ -21,6 +21,7 @@ use tapline_testkit::gallery::exhibits;
 use tapline_testkit::libpcap::{Libpcap, Oracle, RawInsn};
 use tapline_testkit::random::Random;
 use tapline_testkit::stock::{Sample, Stock};
+use tapline_testkit::volume::{number, volume};
 
 /// Filters that a set has at once.
 const FILTERS: usize = 60;
@@ -47,18 +48,11 @@ struct Tally {
     exchanged: u64,
 }
 
-fn number(variable: &str, default: u64) -> u64 {
-    match std::env::var(variable) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a number")),
-        Err(_) => default,
-    }
-}
-
 #[test]
 fn a_set_answers_as_its_filters_do_one_by_one() {
     let mut random = Random::new(number("TAPLINE_SET_SEED", 1));
     let stock = Libpcap::get().ok().map(|pcap| Stock::new(pcap, &mut random));
-    let (pairs, mut tally) = (number("TAPLINE_SET_PAIRS", 300_000), Tally::default());
+    let (pairs, mut tally) = (volume("TAPLINE_SET_PAIRS", 30_000), Tally::default());
     while tally.pairs < pairs {
         round(stock.as_ref(), &mut random, &mut tally);
     }

@@ -10,6 +10,7 @@ use tapline_testkit::fpl::{CELLS, packet, program};
 use tapline_testkit::random::Random;
 
 use super::evaluator::Evaluator;
+use tapline_testkit::volume::volume;
 
 fn options() -> FplOptions {
     FplOptions { memory_cells: CELLS, ..FplOptions::default() }
@@ -62,7 +63,7 @@ fn compare(text: &str, compiled: &Compiled, mut engines: Vec<Engine>, random: &m
 
 /// How many programs: TAPLINE_FPL_PROGRAMS, or few enough for every run of the tests.
 fn programs() -> u64 {
-    std::env::var("TAPLINE_FPL_PROGRAMS").ok().and_then(|n| n.parse().ok()).unwrap_or(1500)
+    volume("TAPLINE_FPL_PROGRAMS", 300)
 }
 
 /// Compiles the seed's program; the few that do not compile fail for a reason that is known.

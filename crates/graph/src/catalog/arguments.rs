@@ -1,5 +1,7 @@
 //! What a stage's arguments may be, and what they are.
 
+use tapline_syntax::units;
+
 use crate::language::{Argument, Declared, Span, SyntaxError};
 
 /// An argument that a class takes.
@@ -26,9 +28,9 @@ pub enum Kind {
     Filter,
     /// A recipe for packets, as `tapline generate` takes it.
     Recipe,
-    /// A whole number from the first to the second; `k`, `M`, `G` multiply by 1000 and its powers.
+    /// A whole number from the first to the second; `k`, `M`, `G`, `T` multiply by powers of 1000.
     Number(u64, u64),
-    /// A time: `500ms`, `10s`, `5m`, `1h`; `us` and `ns` too.
+    /// A time: seconds, or with a unit, `ns` to `d`: `500ms`, `10s`, `5m`.
     Duration,
     /// A share: `1/100`.
     Ratio,
@@ -71,30 +73,12 @@ impl Kind {
     }
 }
 
-/// A number with `k`, `M` or `G` behind it.
 fn number(text: &str) -> Option<u64> {
-    let (digits, factor) = match text.as_bytes().last()? {
-        b'k' => (&text[..text.len() - 1], 1000),
-        b'M' => (&text[..text.len() - 1], 1_000_000),
-        b'G' => (&text[..text.len() - 1], 1_000_000_000),
-        _ => (text, 1),
-    };
-    digits.replace('_', "").parse::<u64>().ok()?.checked_mul(factor)
+    units::count(text).ok()
 }
 
 fn nanoseconds(text: &str) -> Option<u64> {
-    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-    let factor = match &text[at..] {
-        "ns" => 1.0,
-        "us" => 1e3,
-        "ms" => 1e6,
-        "s" => 1e9,
-        "m" => 60e9,
-        "h" => 3600e9,
-        _ => return None,
-    };
-    let value = text[..at].parse::<f64>().ok()? * factor;
-    (value < 1e18).then_some(value.round() as u64)
+    units::nanoseconds(text).ok()
 }
 
 fn ratio(text: &str) -> Option<(u64, u64)> {
@@ -218,16 +202,50 @@ mod tests {
     #[test]
     fn values_with_units() {
         assert_eq!(
-            [number("10"), number("64k"), number("2M"), number("x")],
-            [Some(10), Some(64_000), Some(2_000_000), None]
+            [number("10"), number("64k"), number("1.5M"), number("x")],
+            [Some(10), Some(64_000), Some(1_500_000), None]
         );
         let times = ["500ms", "1.5s", "2m", "1h", "7us", "9ns"].map(nanoseconds);
         let expected = [500_000_000, 1_500_000_000, 120_000_000_000, 3_600_000_000_000, 7000, 9].map(Some);
         assert_eq!(times, expected);
-        assert_eq!([nanoseconds("5"), nanoseconds("s"), nanoseconds("1 s")], [None, None, None]);
+        assert_eq!(
+            [nanoseconds("5"), nanoseconds("s"), nanoseconds("1 s")],
+            [Some(5_000_000_000), None, None]
+        );
         assert_eq!(
             [ratio("1/100"), ratio("3/2"), ratio("1/0"), ratio("1")],
             [Some((1, 100)), None, None, None]
         );
+    }
+
+    #[test]
+    fn every_class_takes_the_units_of_the_docs() {
+        let takes = |kind: Kind, text: &str| kind.check(text).is_ok();
+        for class in super::super::CLASSES {
+            for parameter in class.parameters {
+                let shown = format!("{}({})", class.name, parameter.name);
+                match parameter.kind {
+                    Kind::Duration => {
+                        assert!(
+                            ["90", "1.5s", "500us", "1d"].iter().all(|text| takes(parameter.kind, text)),
+                            "{shown}"
+                        );
+                        assert!(
+                            ["5x", "1 s", "1M"].iter().all(|text| !takes(parameter.kind, text)),
+                            "{shown}"
+                        );
+                    }
+                    Kind::Number(..) => {
+                        let fractions = ["0.001k", "0.01k", "1.5k", "1.5M"];
+                        assert!(fractions.iter().any(|text| takes(parameter.kind, text)), "{shown}");
+                        assert!(
+                            ["1m", "1.5", "64Ki"].iter().all(|text| !takes(parameter.kind, text)),
+                            "{shown}"
+                        );
+                    }
+                    _ => {}
+                }
+            }
+        }
     }
 }

@@ -16,9 +16,9 @@ pub const CLASSES: &[Class] = &[
     FILE,
     GENERATE,
     FILTER,
-    stages::set::CLASS,
-    stages::program::CLASS,
-    stages::search::CLASS,
+    stages::filters::CLASS,
+    stages::fpl::CLASS,
+    stages::r#match::CLASS,
     stages::first::CLASS,
     stages::sample::CLASS,
     stages::dedup::CLASS,
@@ -34,14 +34,14 @@ pub const CLASSES: &[Class] = &[
     stages::top::CLASS,
     stages::verify::CLASS,
     stages::flow::CLASS,
-    stages::flow_top::CLASS,
-    stages::export::CLASS,
-    stages::export::ROWS,
+    stages::flowtop::CLASS,
+    stages::ipfix::CLASS,
+    stages::flowlog::CLASS,
     PRINT,
     JSON,
     RECORD,
-    stages::send::BOUNCE,
-    stages::send::REFLECT,
+    stages::bounce::CLASS,
+    stages::reflect::CLASS,
     stages::drop::CLASS,
 ];
 
@@ -92,13 +92,13 @@ const DEVICE: Class = Class {
 
 const FILE: Class = Class {
     name: "file",
-    summary: "packets of a capture file",
-    description: "pcap, pcapng and ERF, also packed with gzip, zstd or lz4. The graph ends when all files are at their ends.",
+    summary: "packets of a capture file or of a store",
+    description: "pcap, pcapng and ERF, also packed with gzip, zstd or lz4; store:DIRECTORY is a store, store:DIRECTORY?from=-1h&to=-10m a time of it, and with follow in place of to= what is recorded meanwhile too. The graph ends when all files are at their ends.",
     parameters: &[Parameter {
         name: "name",
         kind: Kind::Path,
         default: None,
-        meaning: "the file; - is standard input",
+        meaning: "the file; - is standard input, store:DIRECTORY a store",
     }],
     outputs: Outputs::One,
     takes: Takes::Packets,
@@ -137,7 +137,7 @@ const FILTER: Class = Class {
             default: None,
             meaning: "the filter: \"tcp port 80 or udp port 53\"",
         },
-        stages::set::FRAGMENTS,
+        stages::filters::FRAGMENTS,
     ],
     outputs: Outputs::One,
     takes: Takes::Packets,
@@ -168,7 +168,7 @@ const PRINT: Class = Class {
     takes: Takes::Packets,
     order: Order::All,
     example: "device(eth0) -> filter(\"icmp\") -> print(verbose=1)",
-    make: Make::Sink,
+    make: Make::Output,
 };
 
 const JSON: Class = Class {
@@ -180,7 +180,7 @@ const JSON: Class = Class {
     takes: Takes::Packets,
     order: Order::All,
     example: "file(\"a.pcap\") -> json",
-    make: Make::Sink,
+    make: Make::Output,
 };
 
 const RECORD: Class = Class {
@@ -200,13 +200,13 @@ const RECORD: Class = Class {
     takes: Takes::Packets,
     order: Order::All,
     example: "device(eth0) -> record(\"all.pcapng.zst\")",
-    make: Make::Sink,
+    make: Make::Output,
 };
 
 fn filter(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String> {
     let text = arguments.text("text").to_owned();
     if arguments.text("fragments") == "follow" {
-        return Ok(stages::set::of_texts(vec![text], arguments, site));
+        return Ok(stages::filters::of_texts(vec![text], arguments, site));
     }
     let options = Arc::clone(&site.common.options);
     let compile = Arc::new(move |interface: &_| compile(&text, &options(interface)));

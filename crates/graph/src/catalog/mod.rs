@@ -47,12 +47,12 @@ pub struct Class {
 /// How a stage comes to be.
 #[derive(Debug)]
 pub enum Make {
-    /// A source: whoever runs the graph opens it.
+    /// A source: the command that runs the graph opens it.
     Source,
     /// One for each worker.
     Stage(MakeStage),
-    /// A sink: whoever runs the graph opens it, once for all workers.
-    Sink,
+    /// An output: the command that runs the graph opens it, once for all workers.
+    Output,
 }
 
 /// Makes a stage, or says why it cannot.

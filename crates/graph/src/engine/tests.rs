@@ -3,16 +3,19 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tapline_capture::{Account, Balance, OutputAccount, Shared, Sink};
+use tapline_capture::{Account, Balance, OutputAccount};
 
 use tapline_bpf::{Insn, Program};
 use tapline_ir::CompiledFilter;
-use tapline_packet::{LinkType, Meta, Selection, Timestamp};
+use tapline_packet::{LinkType, Meta, Timestamp};
 use tapline_profile::Meters;
 
 use super::*;
 use crate::Chain;
-use crate::stages::Compile;
+use crate::graph::Out;
+use crate::packets::Packets;
+use crate::stage::{Moment, Stage, StageCounters, Wants};
+use crate::stages::{Compile, Shared};
 
 /// Lends `batches` batches of `each` one-byte packets whose byte counts up from 0 within the batch.
 struct Counting {
@@ -80,32 +83,28 @@ struct Bounded {
 }
 
 impl Bounded {
-    fn boxed(name: &'static str, room: u64) -> Box<dyn Sink> {
+    fn boxed(name: &'static str, room: u64) -> Box<dyn Stage> {
         let account = OutputAccount { name: name.to_owned(), ..OutputAccount::default() };
         Box::new(Bounded { name, room, account, finished: false })
     }
 }
 
-impl Sink for Bounded {
-    fn write(&mut self, _: &Batch<'_>, selection: &Selection, _: &[Interface]) -> Result<(), Error> {
-        let wanted = selection.len() as u64;
+impl Stage for Bounded {
+    fn push(&mut self, packets: &mut Packets<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        let wanted = packets.len() as u64;
         let stored = wanted.min(self.room - self.account.written);
         self.account.written += stored;
         self.account.lost += wanted - stored;
         if stored < wanted { Err(Error::output(self.name, std::io::Error::other("full"))) } else { Ok(()) }
     }
 
-    fn flush(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn finish(&mut self, _: Timestamp, _: &[InterfaceAccount]) -> Result<(), Error> {
+    fn finish(&mut self, _: &Moment<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         assert!(!std::mem::replace(&mut self.finished, true), "finished once");
         Ok(())
     }
 
-    fn account(&self) -> OutputAccount {
-        self.account.clone()
+    fn counters(&self) -> StageCounters {
+        StageCounters::of_output(self.account.clone())
     }
 }
 
@@ -127,14 +126,14 @@ fn four_and_up(_: &Interface) -> Result<Option<CompiledFilter>, Error> {
 /// What a run leaves behind, in the words of a capture.
 struct Ran {
     account: Account,
-    ended: Ended,
+    ended: RunEnd,
 }
 
 /// Runs a source through the chain of a capture. `compile` makes the filter.
 fn drive(
     compile: impl Fn(&Interface) -> Result<Option<CompiledFilter>, Error> + Send + Sync + 'static,
     source: &mut Counting,
-    sinks: Vec<Box<dyn Sink>>,
+    sinks: Vec<Box<dyn Stage>>,
     control: &Arc<Control>,
     clock: fn() -> Now,
 ) -> Ran {
@@ -151,7 +150,7 @@ fn run(
     compile: impl Fn(&Interface) -> Result<Option<CompiledFilter>, Error> + Send + Sync + 'static,
     source: &mut Counting,
     limit: Option<u64>,
-    sinks: Vec<Box<dyn Sink>>,
+    sinks: Vec<Box<dyn Stage>>,
 ) -> Ran {
     let ran = drive(compile, source, sinks, &Arc::new(Control::new(limit)), clock);
     assert_eq!(ran.account.balance(), Balance::Balanced, "{:?}", ran.account);
@@ -162,7 +161,7 @@ fn run(
 fn everything_from_a_source_reaches_every_sink() {
     let sinks = vec![Bounded::boxed("a", u64::MAX), Bounded::boxed("b", u64::MAX)];
     let outcome = run(everything, &mut Counting::new(3, 10), None, sinks);
-    assert!(matches!(outcome.ended, Ended::Source));
+    assert!(matches!(outcome.ended, RunEnd::Source));
     assert_eq!(outcome.account.outputs.iter().map(|o| o.written).collect::<Vec<_>>(), [30, 30]);
 }
 
@@ -177,7 +176,7 @@ fn what_the_filter_refuses_is_counted() {
 fn the_limit_is_exact_and_the_rest_is_not_examined() {
     let sinks = vec![Bounded::boxed("a", u64::MAX)];
     let outcome = run(four_and_up, &mut Counting::new(5, 10), Some(8), sinks);
-    assert!(matches!(outcome.ended, Ended::Stopped));
+    assert!(matches!(outcome.ended, RunEnd::Stopped));
     let account = outcome.account;
     assert_eq!((account.accepted, account.filtered, account.outputs[0].written), (8, 12, 8));
     assert_eq!(
@@ -191,7 +190,7 @@ fn the_limit_is_exact_and_the_rest_is_not_examined() {
 fn a_failing_sink_ends_the_run_and_the_other_stays_whole() {
     let sinks = vec![Bounded::boxed("small", 15), Bounded::boxed("large", u64::MAX)];
     let outcome = run(everything, &mut Counting::new(9, 10), None, sinks);
-    assert!(matches!(outcome.ended, Ended::Failed(Error::Output { .. })));
+    assert!(matches!(outcome.ended, RunEnd::Failed(Error::Output { .. })));
     let outputs: Vec<(u64, u64)> = outcome.account.outputs.iter().map(|o| (o.written, o.lost)).collect();
     assert_eq!(outputs, [(15, 5), (20, 0)]);
     assert_eq!(outcome.account.unexamined, 10);
@@ -203,7 +202,7 @@ fn a_failing_source_loses_nothing_it_lent() {
     source.fail_at_end = true;
     let sinks = vec![Bounded::boxed("a", u64::MAX)];
     let outcome = run(everything, &mut source, None, sinks);
-    assert!(matches!(outcome.ended, Ended::Failed(Error::Source { .. })));
+    assert!(matches!(outcome.ended, RunEnd::Failed(Error::Source { .. })));
     assert_eq!(outcome.account.outputs[0].written, 20);
 }
 
@@ -223,7 +222,7 @@ fn workers_share_a_sink_that_is_finished_once() {
         let ran = drive(everything, &mut Counting::new(2, 10), vec![Box::new(handle)], control, clock);
         ran.account.accepted
     };
-    let handles = Shared::handles(Bounded::boxed("shared", u64::MAX), 3);
+    let handles = Shared::handles(Bounded::boxed("shared", u64::MAX), 3, true);
     let accepted: u64 = std::thread::scope(|scope| {
         let workers: Vec<_> = handles.into_iter().map(|handle| scope.spawn(|| work(handle))).collect();
         workers.into_iter().map(|worker| worker.join().expect("no panic")).sum()
@@ -236,7 +235,7 @@ fn a_filter_that_fails_for_an_interface_leaves_the_account_whole() {
     let refuse = |_: &Interface| Err(Error::Filter("no such thing here".to_owned()));
     let sinks = vec![Bounded::boxed("a", u64::MAX)];
     let outcome = run(refuse, &mut Counting::new(3, 10), None, sinks);
-    assert!(matches!(outcome.ended, Ended::Failed(Error::Filter(_))));
+    assert!(matches!(outcome.ended, RunEnd::Failed(Error::Filter(_))));
     assert_eq!((outcome.account.delivered, outcome.account.unexamined), (20, 20));
 }
 
@@ -246,36 +245,32 @@ fn a_worker_whose_source_fails_ends_the_others() {
     let mut source = Counting::new(2, 10);
     source.fail_at_end = true;
     drive(everything, &mut source, Vec::new(), &control, clock);
-    assert!(control.stopped() && !control.is_ordered());
+    assert!(control.stopped() && !control.stop_requested());
 }
 
 /// Wants nothing more after the first tick, and then takes nothing.
-struct Complete(Box<dyn Sink>, bool);
+struct Complete(Box<dyn Stage>, bool);
 
-impl Sink for Complete {
-    fn write(&mut self, b: &Batch<'_>, s: &Selection, i: &[Interface]) -> Result<(), Error> {
+impl Stage for Complete {
+    fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
         if self.1 {
             Err(Error::output("complete", std::io::Error::other("closed")))
         } else {
-            self.0.write(b, s, i)
+            self.0.push(packets, out)
         }
     }
 
-    fn flush(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn tick(&mut self, _: Now, _: &[InterfaceAccount]) -> Result<Wants, Error> {
+    fn tick(&mut self, _: &Moment<'_>, _: &mut Out<'_>) -> Result<Wants, Error> {
         self.1 = true;
         Ok(Wants::Nothing)
     }
 
-    fn finish(&mut self, now: Timestamp, interfaces: &[InterfaceAccount]) -> Result<(), Error> {
-        self.0.finish(now, interfaces)
+    fn finish(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        self.0.finish(moment, out)
     }
 
-    fn account(&self) -> OutputAccount {
-        self.0.account()
+    fn counters(&self) -> StageCounters {
+        self.0.counters()
     }
 }
 
@@ -288,13 +283,13 @@ fn fast_clock() -> Now {
 #[test]
 fn an_output_that_is_complete_for_one_worker_is_so_for_all() {
     let control = Arc::new(Control::new(None));
-    let sink = Box::new(Complete(Bounded::boxed("shared", u64::MAX), false));
+    let output = Box::new(Complete(Bounded::boxed("shared", u64::MAX), false));
     let mut account = Account::default();
     let mut outputs = Vec::new();
-    for handle in Shared::handles(sink, 2) {
+    for handle in Shared::handles(output, 2, true) {
         let outcome =
             drive(everything, &mut Counting::new(9, 10), vec![Box::new(handle)], &control, fast_clock);
-        assert!(matches!(outcome.ended, Ended::Stopped), "{:?}", outcome.ended);
+        assert!(matches!(outcome.ended, RunEnd::Stopped), "{:?}", outcome.ended);
         outputs.clone_from(&outcome.account.outputs);
         account.merge(outcome.account);
     }
@@ -304,15 +299,17 @@ fn an_output_that_is_complete_for_one_worker_is_so_for_all() {
 }
 
 #[test]
-fn what_comes_to_a_complete_output_is_counted() {
-    let sink = Box::new(Complete(Bounded::boxed("shared", u64::MAX), false));
-    let mut handles = Shared::handles(sink, 3);
-    handles[0].tick(clock(), &[]).unwrap();
-    let (second, third) = (handles.remove(1), handles.remove(1));
-    // Alone, it decides what is accepted; beside another output, which took the packets, it has lost them.
-    let account = run(everything, &mut Counting::new(1, 10), None, vec![Box::new(second)]).account;
+fn packets_after_completion_are_counted() {
+    let complete = |is_only| {
+        let output = Box::new(Complete(Bounded::boxed("shared", u64::MAX), false));
+        let mut handles = Shared::handles(output, 2, is_only);
+        handles[0].tick(&Moment::new(clock(), &[]), &mut Out::nowhere()).unwrap();
+        Box::new(handles.remove(1))
+    };
+    // The only output decides what is accepted; beside another one, which took the packets, it has lost them.
+    let account = run(everything, &mut Counting::new(1, 10), None, vec![complete(true)]).account;
     assert_eq!((account.accepted, account.unexamined, account.lost()), (0, 10, 0));
-    let both: Vec<Box<dyn Sink>> = vec![Box::new(third), Bounded::boxed("other", u64::MAX)];
+    let both: Vec<Box<dyn Stage>> = vec![complete(false), Bounded::boxed("other", u64::MAX)];
     let account = run(everything, &mut Counting::new(1, 10), None, both).account;
     assert_eq!((account.accepted, account.unexamined, account.lost()), (10, 0, 10));
 }
@@ -450,7 +447,7 @@ impl Source for Sleeper {
         Vec::new()
     }
 
-    fn rest(&self) -> Option<Duration> {
+    fn preferred_wait(&self) -> Option<Duration> {
         Some(Duration::from_millis(250))
     }
 
@@ -483,7 +480,7 @@ fn orders_end_the_wait_of_a_source_that_rests_for_longer() {
         };
         let outcome = engine.run(&mut watch);
         is_over.store(true, Ordering::Relaxed);
-        assert!(matches!(outcome.ended, Ended::Stopped));
+        assert!(matches!(outcome.ended, RunEnd::Stopped));
     });
     assert!(sleeper.waits.iter().all(|wait| *wait == Duration::from_millis(250)), "{:?}", sleeper.waits);
 }

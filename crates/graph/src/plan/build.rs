@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use tapline_capture::Sink;
 use tapline_packet::Now;
 use tapline_profile::Meters;
 
@@ -13,7 +12,7 @@ use crate::engine::Control;
 use crate::graph::{Graph, NewNode, NodeId};
 use crate::join::Exits;
 use crate::stage::{Moment, Stage};
-use crate::stages::{SinkStage, SourceStage};
+use crate::stages::SourceStage;
 
 /// What stages of one worker are made with.
 pub struct Maker<'a> {
@@ -25,8 +24,8 @@ pub struct Maker<'a> {
     pub common: &'a Common,
     /// Where the worker's part of a plan for several ends.
     pub exits: Option<&'a Exits>,
-    /// Gives this worker's handle of the sink of a node.
-    pub sink: &'a mut dyn FnMut(usize) -> Result<Box<dyn Sink>, String>,
+    /// Gives this worker's handle of the output of a node.
+    pub output: &'a mut dyn FnMut(usize) -> Result<Box<dyn Stage>, String>,
 }
 
 /// Makes the graph of a worker. The nodes of sources come back in the order of the plan.
@@ -46,7 +45,7 @@ pub fn build(plan: &Plan, meters: &Meters, maker: Maker<'_>) -> Result<(Graph, V
 /// # Errors
 /// What a stage says that cannot be made.
 pub fn nodes(plan: &Plan, there: &HashSet<u64>, maker: Maker<'_>) -> Result<Vec<NewNode>, String> {
-    let Maker { worker, control, common, exits, sink } = maker;
+    let Maker { worker, control, common, exits, output } = maker;
     let keys = plan.keys();
     let mut nodes = Vec::new();
     for (index, (node, key)) in plan.nodes.iter().zip(keys).enumerate() {
@@ -56,7 +55,7 @@ pub fn nodes(plan: &Plan, there: &HashSet<u64>, maker: Maker<'_>) -> Result<Vec<
             _ if there.contains(&key) => None,
             Make::Source => Some(Box::new(SourceStage)),
             _ if let (Some(exits), Some(exit)) = (exits, node.exit) => Some(exits.stage(exit)),
-            Make::Sink => Some(Box::new(SinkStage::new(sink(index)?, false).shared(common.workers > 1))),
+            Make::Output => Some(output(index)?),
             // A set before it has decided; what is left is a name and counters.
             _ if node.is_done_before && !is_first => Some(Box::new(SourceStage)),
             Make::Stage(make) => {

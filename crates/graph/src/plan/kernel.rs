@@ -1,15 +1,23 @@
-//! Filters next to their device move into the kernel, where that is exact.
+//! Filters next to their device move into the kernel, and those next to a store to the threads that read it, where that is exact.
 //!
 //! If one filter follows a device, and nothing else, the kernel runs it. If several do, the kernel runs what they need together (a or b), and
-//! each still runs behind: the kernel hands over no packet that nobody wants.
+//! each still runs behind: the kernel hands over no packet that nobody wants. The same for a store, whose index then passes over what cannot
+//! match.
 
-use super::Plan;
+use super::{Plan, PlanNode};
+
+/// Who runs a filter in place of a source's followers; `None` for sources that run none.
+fn runner(node: &PlanNode) -> Option<&'static str> {
+    match node.class.name {
+        "device" => Some("the kernel"),
+        "file" if node.arguments.text("name").starts_with("store:") => Some("the search"),
+        _ => None,
+    }
+}
 
 pub(super) fn push_down(plan: &mut Plan) {
     for device in 0..plan.nodes.len() {
-        if plan.nodes[device].class.name != "device" {
-            continue;
-        }
+        let Some(runner) = runner(&plan.nodes[device]) else { continue };
         let followers: Vec<usize> = plan.successors(device).collect();
         let filters = followers.iter().filter(|&&node| {
             let node = &plan.nodes[node];
@@ -29,12 +37,14 @@ pub(super) fn push_down(plan: &mut Plan) {
             ([only], [text]) => {
                 let text = (*text).to_owned();
                 plan.nodes[*only].is_done_before = true;
-                (format!("{} runs in the kernel, at {name}", plan.nodes[*only].name), text)
+                let only = &plan.nodes[*only].name;
+                let place = if runner == "the kernel" { "the kernel" } else { "the search of the store" };
+                (format!("{only} runs in {place}, at {name}"), text)
             }
             _ => {
                 let names: Vec<&str> = followers.iter().map(|&node| plan.nodes[node].name.as_str()).collect();
                 let text = texts.iter().map(|text| format!("({text})")).collect::<Vec<_>>().join(" or ");
-                (format!("the kernel hands over, at {name}, what {} need together", names.join(", ")), text)
+                (format!("{runner} hands over, at {name}, what {} need together", names.join(", ")), text)
             }
         };
         plan.nodes[device].kernel_filter = Some(text);

@@ -62,7 +62,7 @@ pub(super) fn unique(plan: &Plan, name: String) -> String {
 /// Two stages cannot write to one file.
 fn refuse_second_writer(plan: &Plan, stage: &Checked) -> Result<(), SyntaxError> {
     let file = |arguments: &crate::catalog::Arguments| arguments.text("name").to_owned();
-    if !matches!(stage.class.make, Make::Sink) || stage.class.name != "record" {
+    if !matches!(stage.class.make, Make::Output) || stage.class.name != "record" {
         return Ok(());
     }
     let wanted = file(&stage.arguments);

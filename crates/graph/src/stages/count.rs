@@ -41,7 +41,7 @@ impl Stage for Counter {
         Some(Table::of_numbers(&[("packets", self.packets), ("bytes", self.bytes)]))
     }
 
-    fn absorb(&mut self, other: &dyn Any) {
+    fn merge(&mut self, other: &dyn Any) {
         if let Some(other) = other.downcast_ref::<Counter>() {
             self.packets += other.packets;
             self.bytes += other.bytes;

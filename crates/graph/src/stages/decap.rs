@@ -317,7 +317,7 @@ impl Stage for Decap {
         Some(Table { columns: vec!["kind", "layers"], rows: rows.collect() })
     }
 
-    fn absorb(&mut self, other: &dyn Any) {
+    fn merge(&mut self, other: &dyn Any) {
         if let Some(other) = other.downcast_ref::<Decap>() {
             self.taken.iter_mut().zip(other.taken).for_each(|(ours, theirs)| *ours += theirs);
         }

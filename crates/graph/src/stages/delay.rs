@@ -1,13 +1,13 @@
 //! `delay`: packets go on later.
 
-use tapline_capture::{Error, Wants};
+use tapline_capture::Error;
 use tapline_packet::Timestamp;
 
 use super::held::{Held, ROOM};
 use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
 use crate::graph::Out;
 use crate::packets::Packets;
-use crate::stage::{Moment, Own, Stage};
+use crate::stage::{Moment, Stage, StageCounters, Wants};
 
 /// The class of this stage.
 pub(crate) const CLASS: Class = Class {
@@ -96,8 +96,12 @@ impl Stage for Delay {
         self.held.release_all(moment.clocks(), out)
     }
 
-    fn own(&self) -> Own {
-        Own { refused: Some(self.refused), held: self.held.len() as u64, ..Own::default() }
+    fn counters(&self) -> StageCounters {
+        StageCounters {
+            refused: Some(self.refused),
+            held: self.held.len() as u64,
+            ..StageCounters::default()
+        }
     }
 }
 

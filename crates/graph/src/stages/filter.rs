@@ -15,7 +15,7 @@ use tapline_packet::{Batch, Interface, InterfaceId, Selection};
 
 use crate::graph::Out;
 use crate::packets::Packets;
-use crate::stage::{Own, Stage};
+use crate::stage::{Stage, StageCounters};
 
 /// Compiles the filter for an interface; `None` accepts every packet.
 pub type Compile = Arc<dyn Fn(&Interface) -> Result<Option<CompiledFilter>, Error> + Send + Sync>;
@@ -70,8 +70,12 @@ impl Stage for FilterStage {
         out.pass(packets)
     }
 
-    fn own(&self) -> Own {
-        Own { unexamined: self.unexamined, filter: Some(self.filters.account()), ..Own::default() }
+    fn counters(&self) -> StageCounters {
+        StageCounters {
+            unexamined: self.unexamined,
+            filter: Some(self.filters.account()),
+            ..StageCounters::default()
+        }
     }
 }
 

@@ -103,9 +103,9 @@ impl Stage for First {
         (forgotten > 0).then(|| Table::of_numbers(&[("forgotten", forgotten)]))
     }
 
-    fn absorb(&mut self, other: &dyn std::any::Any) {
+    fn merge(&mut self, other: &dyn std::any::Any) {
         if let Some(other) = other.downcast_ref::<First>() {
-            self.seen.absorb(&other.seen);
+            self.seen.merge(&other.seen);
         }
     }
 

@@ -8,7 +8,7 @@
 use std::any::Any;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use tapline_capture::{Error, Wants};
+use tapline_capture::Error;
 use tapline_flow::{
     Cause, DetailFields, EndReason, Flow, KeyFields, Meter, PAYLOAD_MAX, Settings, Statistics,
 };
@@ -17,7 +17,7 @@ use tapline_packet::{Now, Timestamp};
 use crate::catalog::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Takes};
 use crate::graph::Out;
 use crate::packets::Packets;
-use crate::stage::{Ended, Moment, Stage};
+use crate::stage::{ExpiredFlows, Moment, Stage, Wants};
 use crate::stages::sample::Blocks;
 use crate::table::{Cell, Table};
 
@@ -156,7 +156,7 @@ impl FlowStage {
         let (flows, sampling) = (self.ended.as_slice(), self.sampler.interval as u32);
         let spans = flows.iter().map(|flow| (flow.first(), flow.last()));
         self.span = self.span.into_iter().chain(spans).reduce(both);
-        let handed = out.pass_flows(&Ended { flows, now, sampling, is_live: self.is_live });
+        let handed = out.pass_flows(&ExpiredFlows { flows, now, sampling, is_live: self.is_live });
         self.ended.clear();
         handed
     }
@@ -217,7 +217,7 @@ impl Stage for FlowStage {
         passed.and(self.expire(now, out))
     }
 
-    fn flows(&mut self, _: &Ended<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+    fn flows(&mut self, _: &ExpiredFlows<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         // Those of a meter before this one are its own affair.
         Ok(())
     }
@@ -282,7 +282,7 @@ impl Stage for FlowStage {
         tell("chain_max", all.chain_max);
     }
 
-    fn absorb(&mut self, other: &dyn Any) {
+    fn merge(&mut self, other: &dyn Any) {
         if let Some(other) = other.downcast_ref::<FlowStage>() {
             self.absorbed.merge(&other.statistics());
             self.span = self.span.into_iter().chain(other.span).reduce(both);
@@ -506,8 +506,11 @@ mod tests {
         assert!(failed.contains("No space left"), "{failed}");
         trial.assert_balanced();
         let account = trial.account();
-        let export =
-            account.stages.iter().find(|stage| stage.name == "e").and_then(|stage| stage.own.output.clone());
+        let export = account
+            .stages
+            .iter()
+            .find(|stage| stage.name == "e")
+            .and_then(|stage| stage.counters.output.clone());
         let export = export.expect("it is an output");
         assert_eq!((export.written, export.lost, export.buffered), (0, 3000, 0));
         assert_eq!(trial.result("t").rows.len(), 3000, "the other one has them all");
@@ -552,7 +555,7 @@ mod tests {
         for trial in [&mut one, &mut other, &mut all] {
             trial.finish();
         }
-        one.graph.absorb(&other.graph);
+        one.graph.merge(&other.graph);
         assert_eq!(number(&one, "f", "packets"), number(&all, "f", "packets"));
         assert_eq!(number(&one, "f", "flows"), 7);
         let packets =

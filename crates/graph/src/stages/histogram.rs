@@ -72,7 +72,7 @@ impl Stage for Histogram {
         Some(Table { columns: vec![unit, "packets", "share"], rows })
     }
 
-    fn absorb(&mut self, other: &dyn Any) {
+    fn merge(&mut self, other: &dyn Any) {
         if let Some(other) = other.downcast_ref::<Histogram>() {
             self.steps.iter_mut().zip(other.steps).for_each(|(ours, theirs)| *ours += theirs);
         }
@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn two_workers_have_what_one_has() {
         let (mut one, other) = (of_sizes(&[60, 1500]), of_sizes(&[61, 300]));
-        one.graph.absorb(&other.graph);
+        one.graph.merge(&other.graph);
         assert_eq!(steps(&one), steps(&of_sizes(&[60, 1500, 61, 300])));
     }
 }

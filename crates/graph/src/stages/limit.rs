@@ -7,7 +7,7 @@ use tapline_capture::Error;
 use crate::engine::Control;
 use crate::graph::Out;
 use crate::packets::Packets;
-use crate::stage::{Own, Stage};
+use crate::stage::{Stage, StageCounters};
 
 /// Lets packets through as long as the control's limit allows.
 pub struct Limit {
@@ -31,7 +31,7 @@ impl Stage for Limit {
         out.pass(packets)
     }
 
-    fn own(&self) -> Own {
-        Own { unexamined: self.unexamined, ..Own::default() }
+    fn counters(&self) -> StageCounters {
+        StageCounters { unexamined: self.unexamined, ..StageCounters::default() }
     }
 }

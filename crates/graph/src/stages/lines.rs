@@ -1,15 +1,18 @@
-//! Packets as lines on a stream: text in tcpdump's form, or JSON.
+//! `print`, `json`: packets as lines on a stream, text in tcpdump's form, or JSON.
 //!
 //! Lines gather in one reused buffer. It is written when it is full, when the source has nothing to lend, and, where
 //! the stream is watched (`eager`), after each batch. A packet counts as written once the stream took its last byte.
 
 use std::io::{self, Write};
 
-use tapline_capture::{Error, InterfaceAccount, OutputAccount, Sink};
-use tapline_packet::{Batch, Interface, Packet, Selection, Timestamp};
+use tapline_capture::{Error, OutputAccount};
+use tapline_packet::{Interface, Packet};
 use tapline_print::{Printer, json};
 
 use super::color;
+use crate::graph::Out;
+use crate::packets::Packets;
+use crate::stage::{Moment, Stage, StageCounters};
 
 /// The buffer is written out beyond this size.
 const BUFFER_SIZE: usize = 64 * 1024;
@@ -28,7 +31,7 @@ pub enum Format {
 }
 
 /// Packets as lines on a stream, which must not keep bytes back by itself.
-pub struct LinesSink<W> {
+pub struct LinesOutput<W> {
     format: Format,
     stream: W,
     eager: bool,
@@ -41,13 +44,13 @@ pub struct LinesSink<W> {
     broken: Option<io::ErrorKind>,
 }
 
-impl<W: Write + Send> LinesSink<W> {
+impl<W: Write + Send> LinesOutput<W> {
     /// `eager` writes after each batch, for people who watch.
-    pub fn new(format: Format, stream: W, eager: bool) -> LinesSink<W> {
+    pub fn new(format: Format, stream: W, eager: bool) -> LinesOutput<W> {
         let name = if matches!(format, Format::Json) { "json" } else { "text" }.to_owned();
         let account = OutputAccount { name, ..OutputAccount::default() };
         let buffer = Vec::with_capacity(2 * BUFFER_SIZE);
-        LinesSink { format, stream, eager, buffer, ends: Vec::new(), number: 0, account, broken: None }
+        LinesOutput { format, stream, eager, buffer, ends: Vec::new(), number: 0, account, broken: None }
     }
 
     fn line(&mut self, packet: Packet<'_>, interfaces: &[Interface]) {
@@ -103,16 +106,11 @@ impl<W: Write + Send> LinesSink<W> {
     }
 }
 
-impl<W: Write + Send> Sink for LinesSink<W> {
-    fn write(
-        &mut self,
-        batch: &Batch<'_>,
-        selection: &Selection,
-        interfaces: &[Interface],
-    ) -> Result<(), Error> {
+impl<W: Write + Send> Stage for LinesOutput<W> {
+    fn push(&mut self, packets: &mut Packets<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         let mut result = Ok(());
-        for index in selection.iter() {
-            self.line(batch.packet(index), interfaces);
+        for index in packets.selection.iter() {
+            self.line(packets.batch.packet(index), packets.interfaces);
             if self.buffer.len() > BUFFER_SIZE {
                 let written = self.write_out();
                 result = result.and(written);
@@ -121,22 +119,22 @@ impl<W: Write + Send> Sink for LinesSink<W> {
         if self.eager { result.and(self.write_out()) } else { result }
     }
 
-    fn flush(&mut self) -> Result<(), Error> {
+    fn idle(&mut self) -> Result<(), Error> {
         self.write_out()
     }
 
-    fn finish(&mut self, _: Timestamp, _: &[InterfaceAccount]) -> Result<(), Error> {
+    fn finish(&mut self, _: &Moment<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         self.write_out()
     }
 
-    fn account(&self) -> OutputAccount {
-        OutputAccount { buffered: self.ends.len() as u64, ..self.account.clone() }
+    fn counters(&self) -> StageCounters {
+        StageCounters::of_output(OutputAccount { buffered: self.ends.len() as u64, ..self.account.clone() })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use tapline_packet::{LinkType, Meta, Record};
+    use tapline_packet::{Batch, LinkType, Meta, Now, Record};
 
     use super::*;
 
@@ -160,33 +158,37 @@ mod tests {
         }
     }
 
-    fn write_packets(room: usize, batches: usize) -> (LinesSink<Pipe>, Result<(), Error>) {
+    fn write_packets(room: usize, batches: usize) -> (LinesOutput<Pipe>, Result<(), Error>) {
         let bytes = [0u8; 60];
         let meta = Meta { wire_len: 60, ..Meta::default() };
         let records = [Record { offset: 0, cap_len: 60, options_len: 0, meta }; 2];
-        let mut selection = Selection::none();
-        selection.select_all(2);
-        let mut sink = LinesSink::new(Format::Json, Pipe { room }, true);
+        let mut sink = LinesOutput::new(Format::Json, Pipe { room }, true);
         let interfaces = [Interface::new("eth0", LinkType::ETHERNET)];
         let mut result = Ok(());
         for _ in 0..batches {
-            result = result.and(sink.write(&Batch::new(&bytes, &records), &selection, &interfaces));
+            let mut packets = Packets::all(Batch::new(&bytes, &records), &interfaces, Now::default());
+            result = result.and(sink.push(&mut packets, &mut Out::nowhere()));
         }
         (sink, result)
+    }
+
+    fn written_and_lost(sink: &LinesOutput<Pipe>) -> (u64, u64) {
+        let account = sink.counters().output.expect("it is an output");
+        (account.written, account.lost)
     }
 
     #[test]
     fn packets_count_once_the_stream_took_them() {
         let (sink, result) = write_packets(1 << 20, 3);
         assert!(result.is_ok());
-        assert_eq!((sink.account().written, sink.account().lost), (6, 0));
+        assert_eq!(written_and_lost(&sink), (6, 0));
     }
 
     #[test]
     fn a_reader_that_left_costs_what_it_did_not_take() {
         let (sink, result) = write_packets(0, 3);
         assert!(matches!(result, Err(Error::BrokenPipe { .. })));
-        assert_eq!((sink.account().written, sink.account().lost), (0, 6));
+        assert_eq!(written_and_lost(&sink), (0, 6));
     }
 
     /// Lines that the stream took whole are written, at whichever byte it stops.
@@ -199,7 +201,7 @@ mod tests {
         for room in 0..total {
             let (sink, result) = write_packets(room, 3);
             assert!(result.is_err());
-            let (written, lost) = (sink.account().written, sink.account().lost);
+            let (written, lost) = written_and_lost(&sink);
             // Lines differ in the number of the packet, which has one digit here.
             assert_eq!((written, lost), ((room / line) as u64, 6 - (room / line) as u64), "{room} bytes");
         }

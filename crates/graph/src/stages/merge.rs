@@ -7,14 +7,14 @@
 
 use std::any::Any;
 
-use tapline_capture::{Error, Wants};
+use tapline_capture::Error;
 use tapline_packet::{Meta, Now, Packet, Timestamp};
 
 use super::held::{Held, ROOM};
 use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
 use crate::graph::Out;
 use crate::packets::Packets;
-use crate::stage::{Moment, Own, Stage};
+use crate::stage::{Moment, Stage, StageCounters, Wants};
 use crate::table::Table;
 
 /// The class of this stage.
@@ -162,8 +162,8 @@ impl Stage for Merge {
         self.held.release_all(moment.clocks(), out)
     }
 
-    fn own(&self) -> Own {
-        Own { refused: Some(0), held: self.held.len() as u64, ..Own::default() }
+    fn counters(&self) -> StageCounters {
+        StageCounters { refused: Some(0), held: self.held.len() as u64, ..StageCounters::default() }
     }
 
     fn result(&self) -> Option<Table> {
@@ -171,7 +171,7 @@ impl Stage for Merge {
         Some(Table::of_numbers(&[("packets", packets), ("late", late), ("early", early)]))
     }
 
-    fn absorb(&mut self, other: &dyn Any) {
+    fn merge(&mut self, other: &dyn Any) {
         if let Some(other) = other.downcast_ref::<Merge>() {
             self.counts.packets += other.counts.packets;
             self.counts.late += other.counts.late;

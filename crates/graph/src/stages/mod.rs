@@ -1,47 +1,58 @@
-//! The stages, one a file.
+//! The stages: a file or folder carries the name of the class that it declares.
+//!
+//! | file | is |
+//! |---|---|
+//! | `source`, `limit`, `snap`, `shared`, `store` | stages without a class: the commands put them into graphs |
+//! | `lines` | `print` and `json` |
+//! | `flow_export` | the halves that `ipfix` and `flowlog` have in common |
+//! | `held`, `recent`, `color` | parts of several stages |
 
 pub(crate) mod balance;
+pub(crate) mod bounce;
 mod color;
 pub(crate) mod count;
 pub(crate) mod cut;
 pub(crate) mod decap;
-mod decide;
 pub(crate) mod dedup;
 pub(crate) mod delay;
 pub(crate) mod drop;
-pub(crate) mod export;
 mod filter;
+pub(crate) mod filters;
 pub(crate) mod first;
 pub(crate) mod flow;
-pub(crate) mod flow_top;
-mod fpl;
+mod flow_export;
+pub(crate) mod flowlog;
+pub(crate) mod flowtop;
+pub(crate) mod fpl;
 mod held;
 pub(crate) mod histogram;
-mod inlet;
+pub(crate) mod ipfix;
 mod limit;
 mod lines;
+pub(crate) mod r#match;
 pub(crate) mod merge;
-pub(crate) mod program;
 pub(crate) mod rate;
 mod recent;
+mod record;
+pub(crate) mod reflect;
 pub(crate) mod sample;
-pub(crate) mod search;
-mod search_flow;
-pub(crate) mod send;
-pub(crate) mod set;
-mod sink;
+mod shared;
 mod snap;
+mod source;
+mod store;
 pub(crate) mod tee;
 pub(crate) mod top;
 pub(crate) mod verify;
 
-pub use decide::{Decide, DecideStage};
+pub use bounce::Bounce;
 pub use filter::{Compile, Faster, FilterStage, native};
-pub use fpl::{Fpl, functions, search_function};
-pub use inlet::SourceStage;
+pub use fpl::{Decide, DecideStage, Fpl, functions, search_function};
 pub use limit::Limit;
-pub use lines::{Format, LinesSink};
-pub use send::{BounceSink, ReflectSink};
-pub use sink::SinkStage;
+pub use lines::{Format, LinesOutput};
+pub use record::FileOutput;
+pub use reflect::Reflect;
+pub use shared::Shared;
 pub use snap::Snap;
+pub use source::SourceStage;
+pub use store::StoreOutput;
 pub use verify::Verify;

@@ -226,7 +226,7 @@ impl Stage for Rate {
         Some(Table::of_numbers(&[("passed", passed), ("shed", shed), ("flows_shed", flows)]))
     }
 
-    fn absorb(&mut self, other: &dyn Any) {
+    fn merge(&mut self, other: &dyn Any) {
         if let Some(other) = other.downcast_ref::<Rate>() {
             self.counts.passed += other.counts.passed;
             self.counts.shed += other.counts.shed;

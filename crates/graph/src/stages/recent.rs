@@ -39,7 +39,7 @@ impl<K: Eq + Hash + Copy, V> Recent<K, V> {
     }
 
     /// Another worker forgot as many.
-    pub(super) fn absorb(&mut self, other: &Recent<K, V>) {
+    pub(super) fn merge(&mut self, other: &Recent<K, V>) {
         self.forgotten += other.forgotten;
     }
 }

@@ -221,7 +221,7 @@ impl Stage for Top {
         Some(Table { columns: vec![name, "packets", "bytes"], rows })
     }
 
-    fn absorb(&mut self, other: &dyn Any) {
+    fn merge(&mut self, other: &dyn Any) {
         if let Some(other) = other.downcast_ref::<Top>() {
             other.counts.iter().for_each(|(key, amount)| self.add(*key, *amount));
             self.others.add(other.others);
@@ -317,7 +317,7 @@ mod tests {
                 _ => other.push_frames(chunk),
             });
             all.push_frames(&frames);
-            one.graph.absorb(&other.graph);
+            one.graph.merge(&other.graph);
             assert_eq!(rows(&one), rows(&all), "{by}");
         }
     }

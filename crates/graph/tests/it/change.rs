@@ -88,9 +88,9 @@ fn a_hundred_changes_cost_nobody_a_packet() {
     let options = |interface: &Interface| tapline_filter::Options::new(interface.link_type);
     let common =
         Common { options: Arc::new(options), workers: 1, interpret: false, directory: PathBuf::new() };
-    let mut no_sink = |_: usize| Err("there is no sink here".to_owned());
+    let mut no_output = |_: usize| Err("there is no output here".to_owned());
     let first = planned(&[]);
-    let maker = Maker { worker: 0, control: &control, common: &common, exits: None, sink: &mut no_sink };
+    let maker = Maker { worker: 0, control: &control, common: &common, exits: None, output: &mut no_output };
     let (mut graph, nodes) = plan::build(&first, &Meters::private(), maker).expect("a graph");
     let reports = AtomicU64::new(0);
     let outcome = thread::scope(|scope| {
@@ -115,9 +115,9 @@ fn a_hundred_changes_cost_nobody_a_packet() {
                 .map(|(_, text)| *text)
                 .collect();
             let plan = planned(&others);
-            let mut no_sink = |_: usize| Err("there is no sink here".to_owned());
+            let mut no_output = |_: usize| Err("there is no output here".to_owned());
             let maker =
-                Maker { worker: 0, control: &control, common: &common, exits: None, sink: &mut no_sink };
+                Maker { worker: 0, control: &control, common: &common, exits: None, output: &mut no_output };
             let new = plan::nodes(&plan, &there, maker).expect("stages");
             there = plan.keys().into_iter().collect();
             let mut change: tapline_graph::Change =
@@ -185,8 +185,9 @@ impl Changing {
         let options = |interface: &Interface| tapline_filter::Options::new(interface.link_type);
         let common =
             Common { options: Arc::new(options), workers: 1, interpret: false, directory: PathBuf::new() };
-        let mut no_sink = |_: usize| Err("there is no sink here".to_owned());
-        let maker = Maker { worker: 0, control: &control, common: &common, exits: None, sink: &mut no_sink };
+        let mut no_output = |_: usize| Err("there is no output here".to_owned());
+        let maker =
+            Maker { worker: 0, control: &control, common: &common, exits: None, output: &mut no_output };
         let new = plan::nodes(&plan, &self.there, maker).expect("stages");
         let moment = Moment::new(Now::default(), &[]);
         let ids = self.graph.change(new, &moment).expect("nothing fails");
@@ -243,7 +244,7 @@ fn collectors_come_and_go_and_every_sum_agrees() {
         .stages
         .iter()
         .filter(|stage| stage.class == "ipfix")
-        .filter_map(|stage| stage.own.output.as_ref());
+        .filter_map(|stage| stage.counters.output.as_ref());
     assert!(exports.clone().all(|output| output.lost == 0 && output.buffered == 0));
     let metered: u64 =
         account.stages.iter().filter(|stage| stage.class == "flow").map(|stage| stage.passed).sum();

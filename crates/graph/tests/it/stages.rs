@@ -122,7 +122,7 @@ fn every_stage_balances_and_makes_no_packet_up() {
             let account = trial.account();
             let stage = account.stages.iter().find(|stage| stage.name == "s").expect("the stage");
             let has_all = stage.received == 600 || class.takes.are_flows() && stage.received > 0;
-            assert!(has_all && stage.own.held == 0 && stage.passed <= 600, "{text}: {stage:?}");
+            assert!(has_all && stage.counters.held == 0 && stage.passed <= 600, "{text}: {stage:?}");
             let ends = if class.outputs == Outputs::Many { 2 } else { 1 };
             let arrived: Vec<_> = (0..ends).flat_map(|end| trial.arrived_at(end)).collect();
             for packet in arrived {
@@ -173,7 +173,7 @@ fn what_workers_found_out_adds_up() {
         let names =
             |trial: &Trial| trial.graph.results().into_iter().map(|(name, _)| name).collect::<Vec<_>>();
         let before = names(&one);
-        one.graph.absorb(&other.graph);
+        one.graph.merge(&other.graph);
         assert_eq!(names(&one), before, "{text}");
     }
 }

@@ -1,9 +1,10 @@
 //! Memory, limits and settings of the kernel, room on the disk.
 
+use tapline_sys::capability::Capability;
+use tapline_sys::default_ring_len;
+
 use super::{Check, Run, counted};
 use crate::{Change, Facts, Finding, Severity};
-use tapline_capture::af_packet::default_ring_len;
-use tapline_sys::capability::Capability;
 
 pub(super) const CHECKS: [Check; 7] = [
     Check {
@@ -73,7 +74,7 @@ fn free_memory(facts: &Facts) -> Vec<Finding> {
     };
     let rings = facts.interfaces.len() as u64;
     let ring = |interface: &crate::Interface| {
-        default_ring_len(interface.mode.and_then(|mode| mode.speed), rings, memory.total)
+        default_ring_len(interface.mode.and_then(|mode| mode.speed), 1, rings, memory.total)
     };
     let wanted: u64 = facts.interfaces.iter().map(ring).fold(0, u64::saturating_add);
     let is_low = memory.available < wanted.saturating_mul(RINGS_OF_ROOM);

@@ -2,12 +2,11 @@
 
 use std::fs;
 
-use tapline_capture::af_packet::speaks_of_loss;
 use tapline_sys::packet_diag;
 use tapline_sys::proc_packet::{self, Holder};
 use tapline_sys::{
     Channels, Coalescing, DriverInfo, Feature, HashFields, Link, LinkControl, LinkMode, NetdevSocket, Pause,
-    ReceiveHash, RingSizes, Timestamping, XdpFeatures,
+    ReceiveHash, RingSizes, Timestamping, XdpFeatures, counts_receive_loss,
 };
 
 use super::processors::{Interrupt, parse_cpu_list};
@@ -203,7 +202,7 @@ fn nic_losses(link: &Link) -> Option<Vec<Counter>> {
 }
 
 fn losses(all: Vec<(String, u64)>) -> Vec<Counter> {
-    let lost = all.into_iter().filter(|(name, _)| speaks_of_loss(name));
+    let lost = all.into_iter().filter(|(name, _)| counts_receive_loss(name));
     lost.map(|(name, value)| Counter { name, value, growth: None }).collect()
 }
 

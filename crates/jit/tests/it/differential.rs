@@ -12,7 +12,7 @@
 use crate::support;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::support::{Packets, number};
+use crate::support::Packets;
 use tapline_bpf::{Form, Insn, Program};
 use tapline_filter::{Handle, Options, compile};
 use tapline_ir::optimise::optimise;
@@ -22,6 +22,7 @@ use tapline_packet::{Batch, LinkType, Meta, Packet, PacketType, Record, Selectio
 use tapline_testkit::libpcap::{Libpcap, Oracle, RawInsn, Settings};
 use tapline_testkit::random::Random;
 use tapline_testkit::stock::{Stock, Texts, Wording};
+use tapline_testkit::volume::{number, volume};
 use tapline_testkit::{frames, programs};
 
 const PACKETS_PER_TEXT: usize = 40;
@@ -124,7 +125,7 @@ fn same_verdicts_on_texts() {
         Ok(pcap) => pcap,
         Err(reason) => return eprintln!("skipped: {reason}"),
     };
-    let (pairs, seed) = (number("TAPLINE_FILTER_PAIRS", 100_000), number("TAPLINE_FILTER_SEED", 1));
+    let (pairs, seed) = (volume("TAPLINE_FILTER_PAIRS", 10_000), number("TAPLINE_FILTER_SEED", 1));
     let mut random = Random::new(seed);
     let stock = Stock::new(pcap, &mut random);
     let mut texts = Texts::new(&mut random);
@@ -171,7 +172,7 @@ fn same_verdicts_on_texts() {
 #[test]
 fn same_verdicts_on_random_programs() {
     let mut random = Random::new(number("TAPLINE_FILTER_SEED", 1) + 20);
-    for _ in 0..number("TAPLINE_FILTER_PAIRS", 100_000) / 100 {
+    for _ in 0..volume("TAPLINE_FILTER_PAIRS", 10_000) / 100 {
         let raw = programs::program(&mut random);
         let insns = raw.into_iter().map(|RawInsn { code, jt, jf, k }| Insn { code, jt, jf, k }).collect();
         let program = Program::new(insns).expect("valid by construction");

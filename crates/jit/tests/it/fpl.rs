@@ -8,7 +8,7 @@
 //!
 //! `TAPLINE_FPL_PROGRAMS=100000` sets how many programs are judged (else 2,000), `TAPLINE_FPL_SEED=7` where chance starts.
 
-use crate::support::{Guarded, Packets, number};
+use crate::support::{Guarded, Packets};
 use tapline_fpl::{FplOptions, compile};
 use tapline_ir::optimise::optimise;
 use tapline_ir::{Ir, Machine, Memory};
@@ -16,6 +16,7 @@ use tapline_jit::Native;
 use tapline_packet::{Batch, Meta, Packet, Selection};
 use tapline_testkit::fpl::{CELLS, packet, program};
 use tapline_testkit::random::Random;
+use tapline_testkit::volume::{number, volume};
 
 const PACKETS_PER_PROGRAM: usize = 16;
 
@@ -130,7 +131,7 @@ fn judge_seeds(first: u64, end: u64, step: u64) -> Judged {
 
 #[test]
 fn native_code_computes_what_the_interpreter_computes() {
-    let (programs, seed) = (number("TAPLINE_FPL_PROGRAMS", 2_000), number("TAPLINE_FPL_SEED", 0));
+    let (programs, seed) = (volume("TAPLINE_FPL_PROGRAMS", 200), number("TAPLINE_FPL_SEED", 0));
     let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get() as u64);
     let all = std::thread::scope(|scope| {
         let start = |thread| scope.spawn(move || judge_seeds(seed + thread, seed + programs, threads));

@@ -8,7 +8,6 @@
 //! Without the right to load programs the kernel is left out, and the tests say so. `TAPLINE_FPL_PACKETS=100000` sets how many packets each
 //! pair is judged on (else 1,000), `TAPLINE_FPL_SEED=7` where chance starts.
 
-use crate::support::number;
 use tapline_bpf as bpf;
 use tapline_ebpf::{self as ebpf, Hook, XdpAction, emit};
 use tapline_filter::{Handle, Options};
@@ -21,6 +20,7 @@ use tapline_sys::bpf::{Insn as KernelInsn, LoadError, Program, ProgramKind, prob
 use tapline_testkit::fpl::{packet, program};
 use tapline_testkit::libpcap::{Oracle, RawInsn};
 use tapline_testkit::random::Random;
+use tapline_testkit::volume::{number, volume};
 
 /// The same question in both languages. Fields of FPL are found behind tags, and only in headers that are whole; filters are told so.
 const PAIRS: &[(&str, &str)] = &[
@@ -144,7 +144,7 @@ fn raw(insn: &bpf::Insn) -> RawInsn {
 #[test]
 fn the_same_question_has_the_same_answer_in_both_languages() {
     let with_kernel = may_load();
-    let packets = number("TAPLINE_FPL_PACKETS", 1_000);
+    let packets = volume("TAPLINE_FPL_PACKETS", 100);
     let mut random = Random::new(number("TAPLINE_FPL_SEED", 1));
     for (text, filter) in PAIRS {
         let ir = fpl::compile(text, &FplOptions::default())

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use crate::support::{Guarded, Packets, number};
+use crate::support::{Guarded, Packets};
 use tapline_ir::{
     Binary, BlockId, Builder, Case, Field, Function, Ir, Machine, Memory, Op, Order, Place, Search, Target,
     Terminator, Test, Type, Value, Width,
@@ -17,6 +17,7 @@ use tapline_ir::{
 use tapline_jit::Native;
 use tapline_packet::{Batch, Meta, Packet, Selection, VlanTag};
 use tapline_testkit::random::Random;
+use tapline_testkit::volume::{number, volume};
 
 const CELLS: u32 = 8;
 
@@ -403,7 +404,7 @@ fn judge(ir: &Ir, packets: &Packets, guarded: &mut Guarded) -> usize {
 fn random_graphs_run_as_their_interpreter_runs_them() {
     let mut random = Random::new(number("TAPLINE_FILTER_SEED", 1) + 40);
     let mut guarded = Guarded::new(4096);
-    let graphs = number("TAPLINE_FILTER_PAIRS", 100_000) / 40;
+    let graphs = volume("TAPLINE_FILTER_PAIRS", 10_000) / 40;
     let mut accepted = 0;
     for _ in 0..graphs {
         let ir = graph(&mut random);

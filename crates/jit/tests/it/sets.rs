@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::support::{Packets, number};
+use crate::support::Packets;
 use tapline_filter::{Options, compile};
 use tapline_filterset::{Accept, Filter, FilterSet, Matches, Mode};
 use tapline_ir::CompiledFilter;
@@ -13,6 +13,7 @@ use tapline_packet::{Batch, LinkType, Meta, Selection};
 use tapline_testkit::expressions::Expressions;
 use tapline_testkit::gallery::exhibits;
 use tapline_testkit::random::Random;
+use tapline_testkit::volume::{number, volume};
 
 const FILTERS: usize = 60;
 
@@ -48,7 +49,7 @@ fn a_set_with_native_programs_answers_as_they_do_one_by_one() {
     let mut random = Random::new(number("TAPLINE_FILTER_SEED", 1));
     let residuals = Residuals::new(RESIDUALS_MAX);
     let (mut accepted, mut texts, mut native) = (0, 0, 0);
-    for _ in 0..number("TAPLINE_SET_ROUNDS", 8) {
+    for _ in 0..volume("TAPLINE_SET_ROUNDS", 2) {
         let options = Options { netmask: Some(0), ..Options::new(LinkType::ETHERNET) };
         let mut expressions = Expressions::new(random.bits(), 1);
         let mut set = FilterSet::new(Mode::All);

@@ -26,6 +26,7 @@ use clap::Args;
 use tapline_arena::libpcap::{Libpcap, Oracle, Settings};
 use tapline_filter::{Handle, Options};
 use tapline_packet::LinkType;
+use tapline_syntax::units::count_in;
 
 use crate::filters::{FILTERS, Filter};
 use crate::runs::median;
@@ -45,11 +46,11 @@ pub struct FilterArgs {
     #[arg(short = 'r', value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// How long each engine runs each time, in milliseconds, 1 to 60000.
-    #[arg(long, value_name = "MS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=60_000))]
+    #[arg(long, value_name = "MS", default_value_t = 50, value_parser = count_in::<u64>(1..=60_000))]
     pub time_ms: u64,
     /// How long libpcap's compiler may take for a filter, in seconds, 1 to 3600; then it is ended, and the other engines are
     /// measured without it.
-    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = count_in::<u64>(1..=3600))]
     pub libpcap_limit: u64,
     /// One JSON array instead of text.
     #[arg(long)]

@@ -28,34 +28,35 @@ const XDP_DROP: i32 = 1;
 
 /// Which core does what.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub(crate) struct Cores {
+pub struct Cores {
     /// The generator's.
-    pub(crate) sender: usize,
+    pub sender: usize,
     /// The program's, and of the kernel's part of receiving.
-    pub(crate) receiver: usize,
+    pub receiver: usize,
 }
 
 /// What the interfaces have counted, and what the kernel's part of receiving has cost.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counters {
+pub struct Counters {
     /// Packets that left `near0`.
-    pub(crate) entered: u64,
+    pub entered: u64,
     /// Packets that `far0` received.
-    pub(crate) received: u64,
+    pub received: u64,
     /// Processor time of the kernel's thread, in nanoseconds.
-    pub(crate) kernel_ns: u64,
+    pub kernel_ns: u64,
 }
 
 /// A namespace with a pair of interfaces, and the cores.
 #[derive(Debug)]
-pub(crate) struct Arena {
+pub struct Arena {
     namespace: Namespace,
     place: NetNs,
     route: RouteSocket,
     near: u32,
     far: u32,
     thread: Option<u32>,
-    pub(crate) cores: Cores,
+    /// Which core does what.
+    pub cores: Cores,
 }
 
 impl Arena {
@@ -63,7 +64,7 @@ impl Arena {
     ///
     /// # Errors
     /// Without the rights or the programs (`ip`, `ethtool`) for it.
-    pub(crate) fn new() -> Result<Arena> {
+    pub fn new() -> Result<Arena> {
         let allowed = affinity::allowed()?;
         let [sender, receiver] = [0, 1].map(|at| allowed[at.min(allowed.len() - 1)]);
         let namespace = Namespace::with_pair("bench").map_err(|error| anyhow!(error))?;
@@ -83,7 +84,8 @@ impl Arena {
         Ok(arena)
     }
 
-    pub(crate) fn namespace(&self) -> &Namespace {
+    /// The namespace, with both ends of the pair.
+    pub fn namespace(&self) -> &Namespace {
         &self.namespace
     }
 
@@ -114,7 +116,7 @@ impl Arena {
     }
 
     /// What was counted so far.
-    pub(crate) fn counters(&mut self) -> Result<Counters> {
+    pub fn counters(&mut self) -> Result<Counters> {
         let entered = self.statistics(self.near)?.tx_packets;
         let received = self.statistics(self.far)?.rx_packets;
         let kernel_ns = self.thread.and_then(scheduled::thread).unwrap_or(0);
@@ -127,7 +129,7 @@ impl Arena {
     }
 
     /// Waits until a program receives: its packet socket is bound, or XDP is attached. `is_alive` says whether it still runs.
-    pub(crate) fn wait_for_receiver(&mut self, mut is_alive: impl FnMut() -> Result<bool>) -> Result<()> {
+    pub fn wait_for_receiver(&mut self, mut is_alive: impl FnMut() -> Result<bool>) -> Result<()> {
         let start = Instant::now();
         while start.elapsed() < START_MAX {
             let sockets = self.place.run(proc_packet::sockets)?;
@@ -146,7 +148,7 @@ impl Arena {
     }
 
     /// Lets XDP drop every packet that `far0` receives, until what is returned is dropped.
-    pub(crate) fn drop_all(&mut self) -> Result<XdpLink> {
+    pub fn drop_all(&mut self) -> Result<XdpLink> {
         let insns = [
             Insn { code: 0xb7, registers: 0, offset: 0, immediate: XDP_DROP }, // r0 = XDP_DROP
             Insn { code: 0x95, registers: 0, offset: 0, immediate: 0 },        // exit
@@ -166,6 +168,6 @@ fn napi_threads() -> Vec<u32> {
 }
 
 /// Processor time of a process so far, in nanoseconds, all of its threads that still run.
-pub(crate) fn process_ns(pid: u32) -> u64 {
+pub fn process_ns(pid: u32) -> u64 {
     scheduled::tasks(pid).into_iter().flatten().sum()
 }

@@ -18,11 +18,11 @@ const RATE_MIN: f64 = 100.0;
 
 /// One rate that was tried.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Probe {
+pub struct Probe {
     /// Packets a second; `None` is as fast as it goes.
-    pub(crate) asked: Option<u64>,
+    pub asked: Option<u64>,
     /// What became of them.
-    pub(crate) outcome: Outcome,
+    pub outcome: Outcome,
 }
 
 impl Probe {
@@ -35,13 +35,13 @@ impl Probe {
 
 /// What a search found.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Limit {
+pub struct Limit {
     /// The highest rate without loss, packets a second; 0 if there was none.
-    pub(crate) rate: f64,
+    pub rate: f64,
     /// The generator was the limit: the receiver might take more.
-    pub(crate) is_generators: bool,
+    pub is_generators: bool,
     /// All rates that were tried, in their order.
-    pub(crate) probes: Vec<Probe>,
+    pub probes: Vec<Probe>,
 }
 
 /// Looks for it. `try_rate` sends at a rate, or as fast as it goes; the search ends when what is left is a share of `resolution`. `generators` is what the
@@ -49,7 +49,7 @@ pub(crate) struct Limit {
 ///
 /// # Errors
 /// Those of `try_rate`.
-pub(crate) fn find(
+pub fn find(
     resolution: f64,
     generators: f64,
     mut try_rate: impl FnMut(Option<u64>) -> Result<Outcome>,

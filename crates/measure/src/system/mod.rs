@@ -17,14 +17,14 @@
 //!
 //! Programs take turns on each case, so that what disturbs the machine disturbs all; who begins rotates.
 
-mod arena;
+pub mod arena;
 mod html;
-mod limit;
+pub mod limit;
 mod plot;
 mod programs;
 mod results;
 mod show;
-mod trial;
+pub mod trial;
 mod workload;
 
 use std::fs;
@@ -37,6 +37,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use tapline_arena::libpcap::{Libpcap, LiveSettings};
 use tapline_arena::netns::FAR;
+use tapline_syntax::units::count_in;
 
 use arena::Arena;
 use html::grouped;
@@ -79,7 +80,7 @@ pub struct BenchArgs {
     #[arg(long)]
     quick: bool,
     /// Runs of each case
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    #[arg(long, value_name = "N", value_parser = count_in::<u16>(1..=1000))]
     runs: Option<u16>,
     /// Write the report there, as HTML; and beside it, ending in .json, as JSON
     #[arg(long, value_name = "FILE", default_value = "tapline-bench.html")]
@@ -340,7 +341,8 @@ impl Bench<'_> {
         let time = Duration::from_secs_f64(workload.seconds);
         // Limits are looked for with flow control: a link of 256 packets would otherwise lose at every disturbance of the machine, at any rate.
         let patience = if workload.kind == Kind::Limit { PATIENCE } else { Duration::ZERO };
-        let load = Load { traffic: &workload.traffic, size: case.size, rate, time, patience };
+        let size = case.size.to_string();
+        let load = Load { traffic: &workload.traffic, size: &size, rate, time, patience };
         trial::run(&mut self.arena, &self.tapline, &receiver, &load)
     }
 
@@ -372,7 +374,8 @@ impl Bench<'_> {
         let time = Duration::from_secs_f64(args.seconds);
         let dropping =
             Receiver { program: Program::XdpDrop, command: Vec::new(), is_filtered: false, file: None };
-        let load = |rate| Load { traffic: &args.traffic, size: args.size, rate, time, patience: PATIENCE };
+        let size = args.size.to_string();
+        let load = |rate| Load { traffic: &args.traffic, size: &size, rate, time, patience: PATIENCE };
         let generators = trial::run(&mut self.arena, &self.tapline, &dropping, &load(None));
         let generators = generators.map_or(f64::INFINITY, |flood| flood.offered_rate());
         let found = limit::find(self.resolution, generators, |rate| {

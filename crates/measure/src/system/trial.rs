@@ -32,15 +32,17 @@ const KEPT: usize = 64 << 10;
 
 /// What is sent.
 #[derive(Clone, Debug)]
-pub(crate) struct Load<'a> {
+pub struct Load<'a> {
     /// A recipe without size, rate and end.
-    pub(crate) traffic: &'a str,
-    pub(crate) size: u32,
+    pub traffic: &'a str,
+    /// Bytes of frames, as recipes have them: `60`, `imix`.
+    pub size: &'a str,
     /// Packets a second; `None` is as fast as it goes.
-    pub(crate) rate: Option<u64>,
-    pub(crate) time: Duration,
+    pub rate: Option<u64>,
+    /// How long.
+    pub time: Duration,
     /// How long the generator waits where the link is full, as Ethernet's flow control has it; zero: what does not fit is lost.
-    pub(crate) patience: Duration,
+    pub patience: Duration,
 }
 
 /// What receives.
@@ -67,62 +69,62 @@ impl Receiver {
 
 /// What became of every packet of a run, and what it cost.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(crate) struct Outcome {
+pub struct Outcome {
     /// Packets that the generator made.
-    pub(crate) made: u64,
+    pub made: u64,
     /// Of these, refused because the link's ring was full.
-    pub(crate) refused: u64,
+    pub refused: u64,
     /// Lost on the link.
-    pub(crate) lost_on_link: u64,
+    pub lost_on_link: u64,
     /// Packets that the receiving interface counted.
-    pub(crate) received: u64,
+    pub received: u64,
     /// Of these, kept out by the filter.
-    pub(crate) filtered: u64,
+    pub filtered: u64,
     /// Lost because the program's ring was full.
-    pub(crate) dropped: u64,
+    pub dropped: u64,
     /// In the ring when the program ended.
-    pub(crate) unread: u64,
+    pub unread: u64,
     /// What the program had.
-    pub(crate) captured: u64,
+    pub captured: u64,
     /// What stands in its file, if it wrote one.
-    pub(crate) stored: Option<u64>,
+    pub stored: Option<u64>,
     /// Packets that nobody accounts for.
-    pub(crate) unexplained: i64,
+    pub unexplained: i64,
     /// How long the generator sent.
-    pub(crate) seconds: f64,
+    pub seconds: f64,
     /// Packets a second that the generator was asked for.
-    pub(crate) asked_rate: Option<u64>,
+    pub asked_rate: Option<u64>,
     /// Processor time of the kernel's part of receiving, in nanoseconds.
-    pub(crate) kernel_ns: u64,
+    pub kernel_ns: u64,
     /// Processor time of the program while packets came, in nanoseconds.
-    pub(crate) program_ns: u64,
+    pub program_ns: u64,
     /// What is wrong with the run: it counts for nothing.
-    pub(crate) faults: Vec<String>,
+    pub faults: Vec<String>,
 }
 
 impl Outcome {
     /// Packets that were offered and did not arrive, for whatever reason but the filter.
-    pub(crate) fn lost(&self) -> u64 {
+    pub fn lost(&self) -> u64 {
         self.made.saturating_sub(self.filtered + self.captured)
     }
 
     /// Packets offered a second.
-    pub(crate) fn offered_rate(&self) -> f64 {
+    pub fn offered_rate(&self) -> f64 {
         self.made as f64 / self.seconds.max(1e-9)
     }
 
     /// Packets captured a second.
-    pub(crate) fn captured_rate(&self) -> f64 {
+    pub fn captured_rate(&self) -> f64 {
         self.captured as f64 / self.seconds.max(1e-9)
     }
 
     /// Of the packets offered, those that were captured or kept out by the filter: the rest is lost.
-    pub(crate) fn share(&self) -> f64 {
+    pub fn share(&self) -> f64 {
         (self.captured + self.filtered) as f64 / self.made.max(1) as f64
     }
 
     /// Nanoseconds of the receiving core for each packet that came to it.
-    pub(crate) fn cost_ns(&self) -> f64 {
+    pub fn cost_ns(&self) -> f64 {
         (self.kernel_ns + self.program_ns) as f64 / self.received.max(1) as f64
     }
 
@@ -135,11 +137,16 @@ impl Outcome {
 }
 
 /// What the generator said.
-struct Sent {
-    made: u64,
-    sent: u64,
-    refused: u64,
-    seconds: f64,
+#[derive(Clone, Copy, Debug)]
+pub struct Sent {
+    /// Packets that it made.
+    pub made: u64,
+    /// Of these, those that the link took.
+    pub sent: u64,
+    /// Those that it refused because its ring was full.
+    pub refused: u64,
+    /// How long it sent, in seconds.
+    pub seconds: f64,
 }
 
 /// All that is known of a run, from those who saw it.
@@ -243,8 +250,11 @@ fn stored(path: &Path) -> Result<u64> {
     Ok(answer::read(&mut std::io::BufReader::with_capacity(1 << 20, file))?.packets)
 }
 
-/// Sends, and waits until it is over.
-fn send(arena: &mut Arena, tapline: &Path, load: &Load<'_>) -> Result<Sent> {
+/// Sends, and waits until it is over. `tapline` is the program that generates.
+///
+/// # Errors
+/// If the generator cannot be run, or its account does not balance.
+pub fn send(arena: &mut Arena, tapline: &Path, load: &Load<'_>) -> Result<Sent> {
     let Load { traffic, size, rate, time, patience } = load;
     let mut command = Command::new(tapline);
     command.args(["generate", "-i", NEAR, "--netns", arena.namespace().name(), "--json"]);
@@ -375,7 +385,10 @@ fn wait(child: &mut Child, longest: Duration) -> Result<()> {
 }
 
 /// Waits until the receiving interface counts nothing more.
-fn wait_until_quiet(arena: &mut Arena) -> Result<()> {
+///
+/// # Errors
+/// If its counters cannot be read.
+pub fn wait_until_quiet(arena: &mut Arena) -> Result<()> {
     let start = Instant::now();
     let mut last = arena.counters()?.received;
     while start.elapsed() < QUIET_MAX {

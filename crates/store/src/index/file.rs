@@ -233,6 +233,16 @@ impl Index {
         self.pages.len()
     }
 
+    /// Bytes of it that were read so far.
+    pub(crate) fn read_len(&self) -> u64 {
+        self.pages.read_len()
+    }
+
+    /// Whether it has keys of a class, by number.
+    pub(crate) fn has_class(&self, class: u8) -> bool {
+        self.summary.classes >> class & 1 == 1
+    }
+
     /// Its slots, in the order of their places; `None` if they are damaged, or none that a segment can have.
     pub(crate) fn rows(&self) -> Option<Vec<SlotRow>> {
         let bytes = self.pages.read(self.layout.rows_at()..self.layout.buckets_at())?;

@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind, Write};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tapline_sys::disk;
 
@@ -85,6 +86,8 @@ pub(crate) struct Pages {
     file: File,
     owner: Owner,
     len: u64,
+    /// Bytes that were read.
+    read: AtomicU64,
 }
 
 impl Pages {
@@ -93,12 +96,17 @@ impl Pages {
         let file = disk::open_regular(path, OpenOptions::new().read(true)).ok()?;
         let len = file.metadata().ok()?.len();
         let fits = len > 0 && len <= LEN_MAX && len.is_multiple_of(PAGE_LEN as u64);
-        fits.then_some(Pages { file, owner, len })
+        fits.then(|| Pages { file, owner, len, read: AtomicU64::new(0) })
     }
 
     /// Bytes of the file.
     pub(crate) fn len(&self) -> u64 {
         self.len
+    }
+
+    /// Bytes of it that were read so far.
+    pub(crate) fn read_len(&self) -> u64 {
+        self.read.load(Ordering::Relaxed)
     }
 
     /// Whether content of this length makes a file as long as this one.
@@ -118,6 +126,7 @@ impl Pages {
         }
         let mut pages = vec![0; (end - first) as usize * PAGE_LEN];
         self.file.read_exact_at(&mut pages, first * PAGE_LEN as u64).ok()?;
+        self.read.fetch_add(pages.len() as u64, Ordering::Relaxed);
         let mut content = Vec::with_capacity(pages.len());
         for (number, page) in (first..).zip(pages.as_chunks::<PAGE_LEN>().0) {
             let (part, checksum) = page.split_last_chunk::<4>()?;

@@ -249,6 +249,11 @@ impl RollUp {
             .is_none_or(|bit| bit >= SEGMENTS || bits >> bit & 1 == 1)
     }
 
+    /// Whether every covered segment has keys of a class, by number.
+    pub(crate) fn has_class(&self, class: u8) -> bool {
+        self.head.classes >> class & 1 == 1
+    }
+
     /// Whether any covered segment may have slots with a key; `None` if the filter is damaged.
     pub(crate) fn may_have(&self, key: u64) -> Option<bool> {
         if !GROUPS.contains(&(key >> 62)) || self.head.filter.fingerprints == 0 {

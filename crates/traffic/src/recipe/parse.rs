@@ -2,6 +2,7 @@
 
 use tapline_packet::headers::IpVersion;
 use tapline_syntax::Span;
+use tapline_syntax::units::{self, RateUnit};
 
 use super::keys::KEYS;
 use super::units::{addresses, dotted, mac, nanoseconds, number, ports, share};
@@ -363,15 +364,14 @@ fn filter(item: &Item, value: &str) -> Result<String, SyntaxError> {
 
 fn rate(item: &Item, value: &str) -> Result<Rate, SyntaxError> {
     let hint = "packets a second: 100k; bits of frames a second: 10Mbit; bits on the wire a second: 100Mwire; 1 or more";
-    let (digits, kind): (&str, fn(u64) -> Rate) = if let Some(digits) = value.strip_suffix("bit") {
-        (digits, Rate::Bits)
-    } else if let Some(digits) = value.strip_suffix("wire") {
-        (digits, Rate::Wire)
-    } else {
-        (value, Rate::Packets)
-    };
-    let number = number(digits).filter(|number| *number > 0);
-    number.map(kind).ok_or_else(|| wrong(item, "a rate", hint))
+    let rate = units::rate(value).ok().filter(|rate| rate.in_1000_s.is_multiple_of(1000));
+    let rate = rate.ok_or_else(|| wrong(item, "a rate", hint))?;
+    let a_second = rate.in_1000_s / 1000;
+    Ok(match rate.unit {
+        RateUnit::Packets => Rate::Packets(a_second),
+        RateUnit::FrameBits => Rate::Bits(a_second),
+        RateUnit::WireBits => Rate::Wire(a_second),
+    })
 }
 
 fn gaps(item: &Item, value: &str) -> Result<Gaps, SyntaxError> {
@@ -438,6 +438,17 @@ mod tests {
     }
 
     #[test]
+    fn keys_take_the_units_of_the_docs() {
+        let amounts = |text: &str| {
+            let recipe = Recipe::parse(text).unwrap_or_else(|error| panic!("{}", error.render(text)));
+            (recipe.flows, recipe.count, recipe.duration_ns, recipe.segments)
+        };
+        let exact = amounts("flows=1500 count=1500000 duration=90000ms segments=10");
+        assert_eq!(amounts("flows=1.5k count=1.5M duration=1.5m segments=0.01k"), exact);
+        assert_eq!(amounts("flows=1_500 count=0.0015G duration=90 segments=10"), exact);
+    }
+
+    #[test]
     fn what_keys_do_not_take() {
         for text in [
             "size=0",
@@ -469,7 +480,7 @@ mod tests {
             "match=''",
             "match=tcp share=2",
             "count=-1",
-            "duration=5",
+            "duration=5x",
             "rate=0",
             "rate=1xbit",
             "gaps=burst:0",

@@ -2,47 +2,20 @@
 
 use std::net::IpAddr;
 
+use tapline_syntax::units;
+pub(super) use tapline_syntax::units::decimal;
+
 use crate::share::Share;
 use crate::space::Space;
 
-/// A whole number with `k`, `M` or `G` behind it, or a fraction of such: `1.5M`.
+/// A [`units::count`].
 pub(super) fn number(text: &str) -> Option<u64> {
-    let (digits, factor) = match text.as_bytes().last()? {
-        b'k' => (&text[..text.len() - 1], 1_000_u64),
-        b'M' => (&text[..text.len() - 1], 1_000_000),
-        b'G' => (&text[..text.len() - 1], 1_000_000_000),
-        _ => (text, 1),
-    };
-    decimal(digits, factor)
+    units::count(text).ok()
 }
 
-/// A time in nanoseconds: `10s`, `1.5ms`.
+/// A [`units::duration`] in nanoseconds.
 pub(super) fn nanoseconds(text: &str) -> Option<u64> {
-    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_')?;
-    let factor = match &text[at..] {
-        "ns" => 1,
-        "us" => 1_000,
-        "ms" => 1_000_000,
-        "s" => 1_000_000_000,
-        "m" => 60_000_000_000,
-        "h" => 3_600_000_000_000,
-        _ => return None,
-    };
-    decimal(&text[..at], factor)
-}
-
-/// `digits` times `factor`, exactly, if that is a whole number.
-pub(super) fn decimal(digits: &str, factor: u64) -> Option<u64> {
-    let digits = digits.replace('_', "");
-    let (whole, part) = digits.split_once('.').unwrap_or((&digits, ""));
-    let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if whole.is_empty() || !is_digits(whole) || !is_digits(part) || part.len() > 18 {
-        return None;
-    }
-    let scale = 10_u128.pow(part.len() as u32);
-    let sum = whole.parse::<u64>().ok().map(u128::from)? * scale + part.parse::<u128>().unwrap_or(0);
-    let product = sum.checked_mul(factor.into())?;
-    u64::try_from(product / scale).ok().filter(|_| product.is_multiple_of(scale))
+    units::nanoseconds(text).ok()
 }
 
 /// `1/100`.
@@ -129,20 +102,6 @@ pub(super) fn dotted(text: &str, min: u32, max: u32) -> Option<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_exact() {
-        let numbers =
-            ["10", "64k", "1.5M", "1_000", "0.1k", "1.5", "", "k", "-1", "99999999999999999999"].map(number);
-        let expected =
-            [Some(10), Some(64_000), Some(1_500_000), Some(1000), Some(100), None, None, None, None, None];
-        assert_eq!(numbers, expected);
-        let times = ["10s", "1.5ms", "2m", "5", "s", "1 s", "0.1ns"].map(nanoseconds);
-        assert_eq!(
-            times,
-            [Some(10_000_000_000), Some(1_500_000), Some(120_000_000_000), None, None, None, None]
-        );
-    }
 
     #[test]
     fn networks_are_their_hosts() {

@@ -20,6 +20,7 @@
 //! packets alone keeps 32 bytes for each interface of a section, at most [`SECTION_INTERFACES_MAX`].
 
 mod clock;
+mod known;
 pub(crate) mod option;
 mod room;
 
@@ -30,6 +31,7 @@ use tapline_packet::{
 };
 
 use self::clock::Clock;
+use self::known::Known;
 use self::option::{Options, to_native};
 pub(crate) use self::room::Room;
 use super::pseudo_header::PseudoHeader;
@@ -102,8 +104,8 @@ pub(crate) struct Parser {
     order: ByteOrder,
     /// The interfaces of this section, by its own numbers.
     interfaces: Vec<SectionInterface>,
-    /// Those of the section before, to know them again.
-    previous: Vec<InterfaceId>,
+    /// Those of all sections, to know them again.
+    known: Known,
     /// Bytes of the current block that are still to be passed over, and how many it had.
     skip: u64,
     skipped: u64,
@@ -136,7 +138,7 @@ impl Parser {
             room: Room::default(),
             order: ByteOrder::NATIVE,
             interfaces: Vec::new(),
-            previous: Vec::new(),
+            known: Known::default(),
             skip: 0,
             skipped: 0,
             block_len_max: BLOCK_LEN_MAX,
@@ -270,7 +272,8 @@ impl Parser {
             self.interfaces.clear();
             return Ok(());
         }
-        self.previous = self.interfaces.drain(..).map(|interface| interface.id).collect();
+        self.interfaces.clear();
+        self.known.begin_section();
         if self.sections.len() < SECTIONS_MAX {
             self.sections.push(Section::parse(self.order, &block[SECTION_HEADER_LEN..], &mut self.room));
         }
@@ -301,8 +304,8 @@ impl Parser {
 
     /// The number of the section's next interface in the file's table.
     ///
-    /// An interface that the section before described in the same place and in the same words is the same interface:
-    /// files that were put together, or written in pieces, keep one table.
+    /// An interface that a section before described in the same words is the same interface, as often as that section did: files that were
+    /// put together, or written in pieces between which interfaces come and go, keep one table.
     fn table_entry(
         &mut self,
         link_type: LinkType,
@@ -316,17 +319,17 @@ impl Parser {
             return Err(Fault::new(format!("the file describes its interfaces in more than {max} bytes")));
         };
         interface.snap_len = snap_len;
-        if let Some(&id) = self.previous.get(self.interfaces.len())
-            && all.get(id.0 as usize) == Some(&interface)
-        {
+        if let Some(id) = self.known.again(&interface, all) {
             self.room = room;
             return Ok(id);
         }
         if all.len() == INTERFACES_MAX {
             return Err(Fault::new(format!("the file describes more than {INTERFACES_MAX} interfaces")));
         }
+        let id = InterfaceId(all.len() as u32);
+        self.known.add(&interface, id);
         all.push(interface);
-        Ok(InterfaceId(all.len() as u32 - 1))
+        Ok(id)
     }
 
     /// One of two entries: the first interface's for all of its link type, and that of the first one of another link

@@ -8,11 +8,13 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use tapline_capture::{Balance, Error, InterfaceAccount, OutputAccount, Sink};
+use tapline_capture::{Balance, Error, InterfaceAccount, OutputAccount};
 use tapline_graph::catalog::Common;
 use tapline_graph::plan::{self, Maker, Plan, Source};
-use tapline_graph::{Cell, Control, Graph, GraphAccount, Moment, NodeId, Packets, Table};
-use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType, Meta, Now, Record, Selection, Timestamp};
+use tapline_graph::{
+    Cell, Control, Graph, GraphAccount, Moment, NodeId, Out, Packets, Stage, StageCounters, Table,
+};
+use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType, Meta, Now, Record, Timestamp};
 use tapline_profile::Meters;
 
 /// A packet that came to an end of the graph.
@@ -40,20 +42,15 @@ struct End {
     written: u64,
 }
 
-impl Sink for End {
-    fn write(
-        &mut self,
-        batch: &Batch<'_>,
-        selection: &Selection,
-        interfaces: &[Interface],
-    ) -> Result<(), Error> {
+impl Stage for End {
+    fn push(&mut self, packets: &mut Packets<'_>, _: &mut Out<'_>) -> Result<(), Error> {
         let mut arrived = self.arrived.lock().expect("no panic");
-        for index in selection.iter() {
-            let packet = batch.packet(index);
-            let interface = &interfaces[packet.meta.interface.0 as usize];
+        for index in packets.selection.iter() {
+            let packet = packets.batch.packet(index);
+            let interface = &packets.interfaces[packet.meta.interface.0 as usize];
             arrived.push(Arrived {
                 data: packet.data.to_vec(),
-                options: batch.options(index).to_vec(),
+                options: packets.batch.options(index).to_vec(),
                 meta: *packet.meta,
                 interface: interface.name.clone(),
                 link_type: interface.link_type,
@@ -63,16 +60,9 @@ impl Sink for End {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn finish(&mut self, _: Timestamp, _: &[InterfaceAccount]) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn account(&self) -> OutputAccount {
-        OutputAccount { name: "end".to_owned(), written: self.written, ..OutputAccount::default() }
+    fn counters(&self) -> StageCounters {
+        let name = "end".to_owned();
+        StageCounters::of_output(OutputAccount { name, written: self.written, ..OutputAccount::default() })
     }
 }
 
@@ -96,13 +86,13 @@ impl Trial {
             directory: PathBuf::from("."),
         };
         let mut ends = Vec::new();
-        let mut sink = |_: usize| -> Result<Box<dyn Sink>, String> {
+        let mut output = |_: usize| -> Result<Box<dyn Stage>, String> {
             let arrived = Arc::new(Mutex::new(Vec::new()));
             ends.push(Arc::clone(&arrived));
             Ok(Box::new(End { arrived, written: 0 }))
         };
         let control = Arc::new(Control::new(None));
-        let maker = Maker { worker: 0, control: &control, common: &common, exits: None, sink: &mut sink };
+        let maker = Maker { worker: 0, control: &control, common: &common, exits: None, output: &mut output };
         let (graph, sources) = plan::build(&plan, &Meters::private(), maker)?;
         Ok(Trial {
             graph,
@@ -227,7 +217,7 @@ impl Trial {
     pub(crate) fn refused_and_held(&self, name: &str) -> (u64, u64) {
         let stages = self.graph.account();
         let stage = stages.iter().find(|stage| stage.name == name).expect("a stage of this name");
-        (stage.refused(), stage.own.held)
+        (stage.refused(), stage.counters.held)
     }
 }
 

@@ -62,11 +62,3 @@ impl Packets {
         self.base.extend_from_slice(data);
     }
 }
-
-/// A number from the environment.
-pub(crate) fn number(variable: &str, default: u64) -> u64 {
-    match std::env::var(variable) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a number")),
-        Err(_) => default,
-    }
-}

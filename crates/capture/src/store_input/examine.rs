@@ -1,0 +1,135 @@
+//! What each thread of a search makes of sections: the packets that are wanted, in place.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use tapline_bpf::Select;
+use tapline_file::SectionReader;
+use tapline_packet::{Interface, Record, Selection};
+use tapline_store::Window;
+
+use crate::Error;
+
+/// Gives what decides over the packets of an interface: the same [`Arc`] for interfaces that share it, `None` where every packet is wanted.
+pub type Sieve = Arc<dyn Fn(&Interface) -> Result<Option<Arc<dyn Select>>, Error> + Send + Sync>;
+
+/// Packets that are wanted of some sections.
+#[derive(Default)]
+pub(super) struct Found {
+    /// The thread that found them: each has a table of interfaces of its own.
+    pub(super) thread: usize,
+    /// Interfaces that the thread met for the first time.
+    pub(super) interfaces: Vec<Interface>,
+    /// What the records point into.
+    pub(super) bytes: Vec<u8>,
+    pub(super) records: Vec<Record>,
+    /// Packets of the time that the sieve refused, by the thread's numbers of interfaces.
+    pub(super) refused: Vec<u64>,
+    /// Sections that contradict themselves, in words.
+    pub(super) faults: Vec<String>,
+    /// Why nothing can decide over packets of an interface.
+    pub(super) failure: Option<Error>,
+}
+
+/// A thread's part of a search.
+pub(super) struct Examiner {
+    thread: usize,
+    window: Window,
+    sieve: Option<Sieve>,
+    reader: SectionReader,
+    /// What decides, by interface.
+    engines: Vec<Option<Arc<dyn Select>>>,
+    /// All interfaces have the same.
+    is_uniform: bool,
+    selection: Selection,
+}
+
+impl Examiner {
+    pub(super) fn new(thread: usize, window: Window, sieve: Option<Sieve>) -> Examiner {
+        Examiner {
+            thread,
+            window,
+            sieve,
+            reader: SectionReader::new(),
+            engines: Vec::new(),
+            is_uniform: true,
+            selection: Selection::none(),
+        }
+    }
+
+    /// Finds what is wanted in sections that stand at a place in a buffer, which it takes if there is something.
+    pub(super) fn examine(&mut self, buffer: &mut Vec<u8>, place: Range<usize>) -> Found {
+        let mut found = Found { thread: self.thread, ..Found::default() };
+        let known = self.engines.len();
+        self.reader.put(std::mem::take(buffer), place);
+        loop {
+            match self.reader.advance() {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(reason) => {
+                    found.faults.push(reason);
+                    break;
+                }
+            }
+            if let Err(failure) = self.learn_interfaces() {
+                found.failure = Some(failure);
+                break;
+            }
+            self.take_wanted(&mut found);
+        }
+        found.interfaces = self.reader.interfaces().get(known..).unwrap_or_default().to_vec();
+        let bytes = self.reader.take();
+        match found.records.is_empty() {
+            true => *buffer = bytes,
+            false => found.bytes = bytes,
+        }
+        found
+    }
+
+    fn learn_interfaces(&mut self) -> Result<(), Error> {
+        for interface in self.reader.interfaces().iter().skip(self.engines.len()) {
+            let engine = self.sieve.as_ref().map_or(Ok(None), |sieve| sieve(interface))?;
+            self.engines.push(engine);
+            let is_same = |pair: &[Option<Arc<dyn Select>>]| match (&pair[0], &pair[1]) {
+                (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+                (one, other) => one.is_none() && other.is_none(),
+            };
+            self.is_uniform = self.engines.windows(2).all(is_same);
+        }
+        Ok(())
+    }
+
+    /// Adds what is wanted of the reader's batch.
+    fn take_wanted(&mut self, found: &mut Found) {
+        let window = self.window;
+        if window != Window::ALL {
+            self.reader.retain(|record| window.has(record.meta.timestamp));
+        }
+        let batch = self.reader.batch();
+        if self.sieve.is_none() {
+            found.records.extend_from_slice(batch.records());
+            return;
+        }
+        self.selection.select_all(batch.len());
+        match self.engines.first() {
+            Some(Some(engine)) if self.is_uniform => engine.select(&batch, &mut self.selection),
+            _ => {
+                let engines = &self.engines;
+                self.selection.retain(|index| {
+                    let packet = batch.packet(index);
+                    let engine = engines.get(packet.meta.interface.0 as usize);
+                    engine.and_then(Option::as_ref).is_none_or(|engine| engine.accepts(packet))
+                });
+            }
+        }
+        found.refused.resize(self.engines.len(), 0);
+        let mut wanted = self.selection.iter().peekable();
+        for (index, record) in batch.records().iter().enumerate() {
+            if wanted.next_if_eq(&index).is_some() {
+                found.records.push(*record);
+            } else if let Some(refused) = found.refused.get_mut(record.meta.interface.0 as usize) {
+                *refused += 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,295 @@
+//! A store as a source: the chunks that a search finds, read and filtered on all cores, packet by packet.
+//!
+//! ```text
+//! ParallelSearch --sections--> Examiner, one a thread: time, filter --packets, in order--> batches
+//! ```
+
+mod examine;
+
+use std::collections::HashMap;
+use std::num::NonZeroU64;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tapline_packet::{BATCH_MAX, Batch, Interface, InterfaceId};
+use tapline_store::{Examine, Next, ParallelSearch, Search, SearchAccount};
+
+pub use self::examine::Sieve;
+use self::examine::{Examiner, Found};
+use crate::{Advance, Count, Error, Event, InterfaceAccount, Loss, Place, Source};
+
+/// Packets of a store within the times of a search, which a filter accepts.
+pub struct StoreInput {
+    name: String,
+    search: ParallelSearch<Found>,
+    /// Whether packets passed a filter.
+    is_filtered: bool,
+    interfaces: Interfaces,
+    /// Packets lent, and packets refused, of each interface.
+    lent: Vec<u64>,
+    refused: Vec<u64>,
+    /// What is lent, and which part of it.
+    current: Found,
+    from: usize,
+    to: usize,
+    /// Threads read on.
+    is_begun: bool,
+    is_stopped: bool,
+    is_read: bool,
+    report: SearchReport,
+    /// Sections that were not read to their end.
+    faulty: u64,
+    /// What is still to be told of them.
+    faults: Vec<String>,
+}
+
+/// How a store is read.
+#[derive(Clone, Default)]
+pub struct StoreReading {
+    /// Threads that read; 0 for one a processor.
+    pub threads: usize,
+    /// Bytes of chunks that are read a second at most.
+    pub rate: Option<NonZeroU64>,
+    /// What decides over packets; without it all of the time are lent.
+    pub sieve: Option<Sieve>,
+}
+
+/// How many faults of chunks are told at once.
+const FAULTS_TOLD_MAX: usize = 16;
+/// How long opening waits for the first packets before it looks again.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What a search did so far, for others to see.
+#[derive(Clone, Debug, Default)]
+pub struct SearchReport(Arc<Mutex<SearchAccount>>);
+
+impl SearchReport {
+    /// Up to the last chunk that was asked for.
+    pub fn get(&self) -> SearchAccount {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn set(&self, account: SearchAccount) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = account;
+    }
+}
+
+impl StoreInput {
+    /// Opens what a search finds; `name` is what the account calls the store. Reads up to the first chunks that are meant: they describe
+    /// the interfaces for which filters are compiled. The threads that did so end, so that rights may be given up; those that read on are
+    /// made by the first [`advance`](Source::advance).
+    pub fn new(search: Search, name: &str, reading: StoreReading) -> StoreInput {
+        let threads = match reading.threads {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            threads => threads,
+        };
+        let (window, sieve) = (search.window(), reading.sieve);
+        let is_filtered = sieve.is_some();
+        let examiners = move |thread: usize| {
+            let mut examiner = Examiner::new(thread, window, sieve.clone());
+            Box::new(move |buffer: &mut Vec<u8>, place| examiner.examine(buffer, place)) as Examine<Found>
+        };
+        let mut input = StoreInput {
+            name: name.to_owned(),
+            search: ParallelSearch::new(search, threads, reading.rate, Arc::new(examiners)),
+            is_filtered,
+            interfaces: Interfaces::default(),
+            lent: Vec::new(),
+            refused: Vec::new(),
+            current: Found::default(),
+            from: 0,
+            to: 0,
+            is_begun: false,
+            is_stopped: false,
+            is_read: false,
+            report: SearchReport::default(),
+            faulty: 0,
+            faults: Vec::new(),
+        };
+        input.find_first();
+        input
+    }
+
+    /// What the search does.
+    pub fn report(&self) -> SearchReport {
+        self.report.clone()
+    }
+
+    fn find_first(&mut self) {
+        self.search.resume();
+        while self.interfaces.all.is_empty() {
+            match self.search.next(PATIENCE) {
+                Next::Found(found) => self.take(found),
+                Next::Idle if !self.search.is_waiting() => {}
+                Next::Idle | Next::End => break,
+            }
+        }
+        self.search.pause();
+        self.report.set(self.search.account());
+    }
+
+    /// Takes what a thread found, in place of what was lent.
+    fn take(&mut self, mut found: Found) {
+        self.interfaces.renumber(&mut found);
+        self.lent.resize(self.interfaces.all.len(), 0);
+        self.refused.resize(self.interfaces.all.len(), 0);
+        for (at, refused) in found.refused.iter().enumerate().filter(|(_, refused)| **refused > 0) {
+            if let Some(id) = self.interfaces.number(found.thread, at) {
+                self.refused[id.0 as usize] += refused;
+            }
+        }
+        self.faulty += found.faults.len() as u64;
+        for reason in found.faults.drain(..) {
+            if self.faults.len() < FAULTS_TOLD_MAX {
+                self.faults.push(format!("a chunk contradicts itself: {reason}; the rest of it is left out"));
+            }
+        }
+        let used = std::mem::replace(&mut self.current, found);
+        (self.from, self.to) = (0, 0);
+        if !used.bytes.is_empty() {
+            self.search.give_back(used.bytes);
+        }
+    }
+
+    /// Goes on to the next packets of what was found.
+    fn next_batch(&mut self) -> bool {
+        self.from = self.to;
+        self.to = self.current.records.len().min(self.from + BATCH_MAX);
+        for record in &self.current.records[self.from..self.to] {
+            if let Some(lent) = self.lent.get_mut(record.meta.interface.0 as usize) {
+                *lent += 1;
+            }
+        }
+        self.from < self.to
+    }
+}
+
+impl Source for StoreInput {
+    fn interfaces(&self) -> &[Interface] {
+        &self.interfaces.all
+    }
+
+    fn advance(&mut self, wait: Duration) -> Result<Advance, Error> {
+        if self.is_stopped || self.is_read {
+            return Ok(Advance::End);
+        }
+        if !std::mem::replace(&mut self.is_begun, true) {
+            self.search.resume();
+        }
+        loop {
+            if self.next_batch() {
+                return Ok(Advance::Batch);
+            }
+            if let Some(failure) = self.current.failure.take() {
+                self.is_read = true;
+                return Err(failure);
+            }
+            let next = self.search.next(wait);
+            self.report.set(self.search.account());
+            match next {
+                Next::Found(found) => self.take(found),
+                Next::Idle => return Ok(Advance::Idle),
+                Next::End => {
+                    self.is_read = true;
+                    return Ok(Advance::End);
+                }
+            }
+        }
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        match self.is_stopped || self.is_read {
+            true => Batch::empty(),
+            false => Batch::new(&self.current.bytes, &self.current.records[self.from..self.to]),
+        }
+    }
+
+    fn stop(&mut self) -> Result<(), Error> {
+        self.is_stopped = true;
+        self.search.pause();
+        self.report.set(self.search.account());
+        Ok(())
+    }
+
+    fn is_filtered(&self, _interface: InterfaceId) -> bool {
+        self.is_filtered
+    }
+
+    fn account(&mut self) -> Vec<InterfaceAccount> {
+        let rows = self.interfaces.all.iter().zip(self.lent.iter().zip(&self.refused));
+        let row = |(interface, (lent, refused)): (&Interface, (&u64, &u64))| InterfaceAccount {
+            is_partial: !self.is_read,
+            kernel_filtered: Count::Known(*refused),
+            ..InterfaceAccount::of_file(&format!("{} {}", self.name, interface.label()), *lent)
+        };
+        let mut rows: Vec<InterfaceAccount> = rows.map(row).collect();
+        let lost = self.report.get().lost;
+        if let Some(first) = rows.first_mut().filter(|_| lost > 0) {
+            let counter = "lost while recorded".to_owned();
+            first.losses.push(Loss { place: Place::File, counter, count: Count::Known(lost) });
+        }
+        if let Some(first) = rows.first_mut().filter(|_| self.faulty > 0) {
+            let counter = format!("in {} chunks that contradict themselves", self.faulty);
+            first.losses.push(Loss { place: Place::File, counter, count: Count::Unknown });
+        }
+        rows
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        let event = |text| Event { interface: String::new(), text, warning: true };
+        std::mem::take(&mut self.faults).into_iter().map(event).collect()
+    }
+
+    fn progress(&self) -> Option<(u64, u64)> {
+        Some(self.search.progress())
+    }
+}
+
+/// One table of the interfaces that all threads met, in the order of recording.
+#[derive(Default)]
+struct Interfaces {
+    all: Vec<Interface>,
+    alike: HashMap<Interface, Alike>,
+    /// The numbers here of each thread's interfaces.
+    of_thread: Vec<Vec<InterfaceId>>,
+}
+
+/// Interfaces that are described alike: the first of each thread are one, the second of each, and so on.
+#[derive(Default)]
+struct Alike {
+    ids: Vec<InterfaceId>,
+    /// How many each thread has met.
+    met: Vec<usize>,
+}
+
+impl Interfaces {
+    /// Gives records the numbers of this table.
+    fn renumber(&mut self, found: &mut Found) {
+        if self.of_thread.len() <= found.thread {
+            self.of_thread.resize(found.thread + 1, Vec::new());
+        }
+        let ids = &mut self.of_thread[found.thread];
+        for interface in found.interfaces.drain(..) {
+            let alike = self.alike.entry(interface.clone()).or_default();
+            alike.met.resize(alike.met.len().max(found.thread + 1), 0);
+            let place = alike.met[found.thread];
+            alike.met[found.thread] += 1;
+            if place == alike.ids.len() {
+                alike.ids.push(InterfaceId(self.all.len() as u32));
+                self.all.push(interface);
+            }
+            ids.push(alike.ids[place]);
+        }
+        let is_same = ids.iter().enumerate().all(|(at, id)| id.0 as usize == at);
+        if !is_same {
+            for record in &mut found.records {
+                let id = ids.get(record.meta.interface.0 as usize);
+                record.meta.interface = id.copied().unwrap_or_default();
+            }
+        }
+    }
+
+    fn number(&self, thread: usize, at: usize) -> Option<InterfaceId> {
+        self.of_thread.get(thread)?.get(at).copied()
+    }
+}

@@ -1,0 +1,163 @@
+//! A store as the input or output of a command: `store:DIRECTORY` where a file is named, which of its packets are read, and how.
+
+mod report;
+
+use std::num::NonZeroU64;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::{Result, anyhow, bail};
+use clap::Args;
+use tapline_bpf::Select;
+use tapline_capture::{SearchReport, Sieve, StoreInput, StoreReading};
+use tapline_filter::Options;
+use tapline_graph::stages::{Compile, native};
+use tapline_ir::CompiledFilter;
+use tapline_packet::Interface;
+use tapline_store::moments::Clock;
+use tapline_store::{Catalog, Question, Search, StoreName, Window};
+use tapline_syntax::units;
+
+pub(crate) use self::report::{search_json, search_text};
+use crate::args::LanguageArgs;
+use crate::compiler::Compiler;
+
+/// Which packets of a store are read.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct TimeArgs {
+    /// Packets of a store from this time on: 10:00, yesterday 22:00, 2026-11-24 10:00, -1h (ago), RFC 3339.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = "Store")]
+    from: Option<String>,
+    /// Packets of a store before this time; +5m is after --from.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = "Store")]
+    to: Option<String>,
+    /// Go on with what is recorded from now on, until Ctrl-C.
+    #[arg(long, help_heading = "Store")]
+    follow: bool,
+}
+
+/// Which packets of a store are read, and how.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct PastArgs {
+    #[command(flatten)]
+    times: TimeArgs,
+    /// Read so many bytes a second of a store at most: 50MB, 1GiB.
+    #[arg(long, value_name = "BYTES", value_parser = parse_rate, help_heading = "Store")]
+    max_read: Option<NonZeroU64>,
+}
+
+fn parse_rate(text: &str) -> Result<NonZeroU64, String> {
+    let bytes = units::size(text).map_err(|error| error.to_string())?;
+    NonZeroU64::new(bytes).ok_or_else(|| "at least one byte a second".to_owned())
+}
+
+/// A store that was named in place of a file, if one was.
+pub(crate) fn store_name(name: &Path) -> Result<Option<StoreName>> {
+    StoreName::parse(name).transpose().map_err(|error| anyhow!("{}: {error}", name.display()))
+}
+
+/// The directory of a store, if a name means one.
+pub(crate) fn directory(name: &Path) -> Option<PathBuf> {
+    StoreName::parse(name)?.ok().map(|store| store.directory)
+}
+
+impl TimeArgs {
+    /// Whether something was said that only stores understand.
+    pub(crate) fn is_given(&self) -> bool {
+        self.from.is_some() || self.to.is_some() || self.follow
+    }
+
+    /// A store with what is said here in place of what its name says.
+    pub(crate) fn of(&self, name: &StoreName) -> StoreName {
+        let mut name = name.clone();
+        name.from = self.from.clone().or(name.from);
+        name.to = self.to.clone().or(name.to);
+        name.follow |= self.follow;
+        name
+    }
+
+    /// That nothing was said which only stores understand, where there is none.
+    pub(crate) fn check_unused(&self) -> Result<()> {
+        if self.is_given() {
+            bail!("--from, --to and --follow are for stores: name one as store:DIRECTORY");
+        }
+        Ok(())
+    }
+
+    /// That the times make sense.
+    pub(crate) fn check(&self, name: &StoreName) -> Result<()> {
+        self.window(name).map(|_| ())
+    }
+
+    /// The times that are meant.
+    fn window(&self, name: &StoreName) -> Result<Window> {
+        let name = self.of(name);
+        let said = |argument: &Option<String>, word: &str| match argument {
+            Some(_) => format!("--{word}"),
+            None => word.to_owned(),
+        };
+        let words = [said(&self.from, "from"), said(&self.to, "to")];
+        let window = Clock::local().window(name.from.as_deref(), name.to.as_deref(), [&words[0], &words[1]]);
+        window.map_err(|error| anyhow!(error))
+    }
+}
+
+impl PastArgs {
+    /// That nothing was said which only stores understand, where there is none.
+    pub(crate) fn check_unused(&self) -> Result<()> {
+        if self.max_read.is_some() {
+            bail!("--max-read is for stores: name one as store:DIRECTORY");
+        }
+        self.times.check_unused()
+    }
+}
+
+/// Opens what a filter finds in a store; the threads run it that read the store.
+pub(crate) fn open(
+    name: &StoreName,
+    past: &PastArgs,
+    filter: &str,
+    language: LanguageArgs,
+    compile: Compile,
+) -> Result<(StoreInput, SearchReport)> {
+    let options =
+        Options { scoped: language.scoped, ipv6_extensions: language.ipv6_extensions, ..Options::default() };
+    let question = Question::of(filter, &options);
+    let mut search =
+        Search::new(Arc::new(Catalog::open(&name.directory)?), past.times.window(name)?, question)?;
+    if past.times.follow || name.follow {
+        search.follow();
+    }
+    let sieve = (!filter.trim().is_empty()).then(|| sieve(compile));
+    let reading = StoreReading { sieve, rate: past.max_read, ..StoreReading::default() };
+    let input = StoreInput::new(search, &name.directory.display().to_string(), reading);
+    let report = input.report();
+    Ok((input, report))
+}
+
+/// The same with a compiler.
+pub(crate) fn open_filtered(
+    name: &StoreName,
+    past: &PastArgs,
+    filter: &str,
+    compiler: &Arc<Compiler>,
+) -> Result<StoreInput> {
+    let (text, of_store) = (filter.to_owned(), Arc::clone(compiler));
+    let compile = Arc::new(move |interface: &Interface| of_store.compile(&text, interface));
+    Ok(open(name, past, filter, compiler.language(), compile)?.0)
+}
+
+/// The filter for each interface, in the fastest form that there is.
+fn sieve(compile: Compile) -> Sieve {
+    let made: Mutex<Vec<(CompiledFilter, Arc<dyn Select>)>> = Mutex::default();
+    Arc::new(move |interface: &Interface| {
+        let Some(program) = compile(interface)? else { return Ok(None) };
+        let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, engine)) = made.iter().find(|(other, _)| *other == program) {
+            return Ok(Some(Arc::clone(engine)));
+        }
+        let engine = native(&program).unwrap_or_else(|_| Arc::new(program.clone()));
+        made.push((program, Arc::clone(&engine)));
+        Ok(Some(engine))
+    })
+}

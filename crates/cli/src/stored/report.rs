@@ -1,0 +1,75 @@
+//! The account of a search, for people and for machines.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+use tapline_graph::grouped;
+use tapline_store::SearchAccount;
+
+/// What a search did, as rows like those of the account.
+pub(crate) fn search_text(account: &SearchAccount) -> String {
+    let mut text = format!("{:<44}{:>16}{:>16}\n", "search", "segments", "chunks");
+    let mut row = |name: &str, segments: Option<u64>, chunks: Option<u64>| {
+        let shown = |count: Option<u64>| count.map_or(String::new(), grouped);
+        let line = format!("  {name:<42}{:>16}{:>16}", shown(segments), shown(chunks));
+        let _ = writeln!(text, "{}", line.trim_end());
+    };
+    let looked_into = account.segments_indexed + account.segments_walked;
+    row("there", Some(account.segments), Some(account.chunks));
+    row("passed over by time", Some(account.segments_by_time), Some(account.chunks_by_time));
+    row("passed over by roll-up", Some(account.segments_by_roll_up), None);
+    row("passed over by index", Some(account.segments_by_keys), Some(account.chunks_by_keys));
+    row("gone meanwhile", Some(account.segments_gone), Some(account.chunks_gone));
+    row("looked into, read", Some(looked_into), Some(account.chunks_read));
+    if account.segments_unreadable > 0 {
+        row("not to be read", Some(account.segments_unreadable), None);
+    }
+    if account.segments_walked > 0 {
+        row("of these without an index", Some(account.segments_walked), None);
+    }
+    if account.segments_left + account.chunks_left > 0 {
+        row("not come to", Some(account.segments_left), Some(account.chunks_left));
+    }
+    if account.chunks_unfinished > 0 {
+        row("being written", None, Some(account.chunks_unfinished));
+    }
+    if account.chunks_damaged + account.places_damaged > 0 {
+        row("damaged", None, Some(account.chunks_damaged + account.places_damaged));
+    }
+    let _ = writeln!(
+        text,
+        "  {} bytes of chunks and {} bytes of indexes were read; {}",
+        grouped(account.bytes_read),
+        grouped(account.index_bytes),
+        if account.is_balanced() { "every chunk is accounted for" } else { "NOT BALANCED" }
+    );
+    text
+}
+
+/// The same for machines.
+pub(crate) fn search_json(account: &SearchAccount) -> Value {
+    json!({
+        "segments": account.segments,
+        "segments_by_time": account.segments_by_time,
+        "segments_by_roll_up": account.segments_by_roll_up,
+        "segments_by_keys": account.segments_by_keys,
+        "segments_gone": account.segments_gone,
+        "segments_unreadable": account.segments_unreadable,
+        "segments_indexed": account.segments_indexed,
+        "segments_walked": account.segments_walked,
+        "segments_left": account.segments_left,
+        "chunks": account.chunks,
+        "chunks_by_time": account.chunks_by_time,
+        "chunks_by_keys": account.chunks_by_keys,
+        "chunks_gone": account.chunks_gone,
+        "chunks_read": account.chunks_read,
+        "chunks_unfinished": account.chunks_unfinished,
+        "chunks_damaged": account.chunks_damaged,
+        "chunks_left": account.chunks_left,
+        "places_damaged": account.places_damaged,
+        "bytes_read": account.bytes_read,
+        "index_bytes": account.index_bytes,
+        "lost_while_recorded": account.lost,
+        "balanced": account.is_balanced(),
+    })
+}

@@ -1,0 +1,75 @@
+//! Man pages and completions: of every command, whole, and understood by their readers.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+use crate::support::{Finished, finish, program_or_skip, run, tapline};
+
+/// Commands that `tapline --help` lists.
+fn commands() -> BTreeSet<String> {
+    let help = String::from_utf8(run(["--help"]).succeeded().stdout).unwrap();
+    let list = help.split("Commands:\n").nth(1).expect("a list of commands").split("\n\n").next().unwrap();
+    let names = list.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    names
+        .map(|line| line.split_whitespace().next().unwrap().to_owned())
+        .filter(|name| name != "help")
+        .collect()
+}
+
+#[test]
+fn every_command_has_a_man_page() {
+    const TEST: &str = "every_command_has_a_man_page";
+    let folder = tempfile::tempdir().unwrap();
+    finish(tapline(["manual", "--pages"]).arg(folder.path())).succeeded();
+    let commands = commands();
+    assert!(commands.len() > 15, "{commands:?}");
+    for command in &commands {
+        let page = folder.path().join(format!("tapline-{command}.1"));
+        let text = fs::read_to_string(&page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
+        assert!(text.contains(".SH NAME") && text.contains(".SH OPTIONS"), "{text}");
+    }
+    if !program_or_skip(TEST, "man") {
+        return;
+    }
+    for page in fs::read_dir(folder.path()).unwrap() {
+        let path = page.unwrap().path();
+        let warned = finish(
+            Command::new("man")
+                .env("MANROFFSEQ", "")
+                .args(["--warnings", "-l"])
+                .arg(&path)
+                .env("LC_ALL", "C.UTF-8"),
+        );
+        assert!(warned.stderr.is_empty(), "{}: {}", path.display(), warned.stderr);
+    }
+}
+
+#[test]
+fn completions_are_scripts_of_their_shells() {
+    const TEST: &str = "completions_are_scripts_of_their_shells";
+    let script = |shell: &str| -> Finished { run(["manual", "--completions", shell]).succeeded() };
+    let commands = commands();
+    for shell in ["bash", "zsh", "fish"] {
+        let finished = script(shell);
+        let text = String::from_utf8(finished.stdout).unwrap();
+        for command in &commands {
+            assert!(text.contains(command.as_str()), "{shell}: no {command}");
+        }
+        if program_or_skip(TEST, shell) {
+            let file = tempfile::NamedTempFile::new().unwrap();
+            fs::write(file.path(), &text).unwrap();
+            finish(Command::new(shell).arg("-n").arg(file.path())).succeeded();
+        }
+    }
+    // What the shell offers after "tapline cap".
+    let mut bash = Command::new("bash");
+    bash.args(["-c", "eval \"$0\"; COMP_WORDS=(tapline cap); COMP_CWORD=1; _tapline tapline cap tapline; echo \"${COMPREPLY[*]}\""]);
+    let offered = finish(bash.arg(String::from_utf8(script("bash").stdout).unwrap())).succeeded();
+    assert_eq!(String::from_utf8_lossy(&offered.stdout).trim(), "capture");
+}
+
+#[test]
+fn a_manual_says_what_it_is_asked_for() {
+    run(["manual"]).failed_saying(&["--pages", "--completions"]);
+}

@@ -1,0 +1,206 @@
+//! A recording from end to end: mixed traffic comes by a link and is found by host, port, name of a port and time, as tcpdump finds it
+//! in the same files; other programs read them while they are written.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tapline_testkit::capture_file::StoredPacket;
+use tapline_testkit::netns::{FAR, Namespace, namespaces_or_skip};
+use tapline_testkit::random::Random;
+use tapline_testkit::sender::{Pace, Sender};
+
+use crate::support::{Live, files_in, frames, packets_of, program_or_skip, run, tapline, wait_for};
+
+/// Packets a second.
+const RATE: u64 = 2000;
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("the folder's name is plain")
+}
+
+fn count(store: &Path, filter: &str) -> u64 {
+    run(["find", text(store), "--count", "--json", "--", filter]).succeeded().account().output("written")
+}
+
+fn segments(store: &Path) -> Vec<PathBuf> {
+    let mut files = files_in(&store.join("seg"));
+    files.retain(|path| path.extension().is_some_and(|ending| ending == "pcapng"));
+    files
+}
+
+fn record(namespace: &Namespace, store: &Path) -> Live {
+    let arguments = ["record", "--netns", namespace.name(), "-i", FAR, "--json"];
+    let of_store = ["--to", text(store), "--size", "128MiB", "--segment", "4MiB"];
+    Live::start_command(namespace, 1, tapline(arguments).args(of_store))
+}
+
+/// Packets that tcpdump finds in files.
+fn scanned(files: &[PathBuf], filter: &str, folder: &Path) -> Vec<StoredPacket> {
+    let out = folder.join("scanned.pcap");
+    let of_file = |file: &PathBuf| {
+        let words = ["-Z", "root", "--nano", "-r", text(file), "-w", text(&out), filter];
+        let output = Command::new("tcpdump").args(words).output().unwrap();
+        assert!(output.status.success(), "{filter}: {}", String::from_utf8_lossy(&output.stderr));
+        packets_of(&out)
+    };
+    files.iter().flat_map(of_file).collect()
+}
+
+fn found(store: &Path, arguments: &[&str], folder: &Path) -> Vec<StoredPacket> {
+    let out = folder.join("found.pcapng");
+    run(["find", text(store), "-w", text(&out)].into_iter().chain(arguments.iter().copied())).succeeded();
+    packets_of(&out)
+}
+
+/// Filters that mean some of the traffic: protocols, ports by number and name, hosts and networks that occur.
+fn filters(sent: &[Vec<u8>], random: &mut Random) -> Vec<String> {
+    let mut filters: Vec<String> =
+        ["tcp port 443", "port domain", "udp", "icmp or arp", "ip6", "vlan", "not ip", "host 203.0.113.9"]
+            .map(str::to_owned)
+            .to_vec();
+    let is_ipv4 = |frame: &&Vec<u8>| frame.len() >= 34 && frame[12..14] == [0x08, 0x00];
+    let ipv4: Vec<&Vec<u8>> = sent.iter().filter(is_ipv4).collect();
+    for _ in 0..6 {
+        let frame = random.pick(&ipv4);
+        let [a, b, c, d] = [frame[26], frame[27], frame[28], frame[29]];
+        filters.push(format!("host {a}.{b}.{c}.{d}"));
+        filters.push(format!("net {a}.{b}.{c}.0/24 and not tcp"));
+        filters.push(format!("src host {a}.{b}.{c}.{d} and (port 80 or port 53 or greater 200)"));
+    }
+    filters
+}
+
+/// `TAPLINE_RECORD_SECONDS=60` records a minute.
+#[test]
+fn traffic_is_found_as_tcpdump_finds_it() {
+    let test = "traffic_is_found_as_tcpdump_finds_it";
+    if !namespaces_or_skip(test) || !program_or_skip(test, "tcpdump") {
+        return;
+    }
+    let seconds: u64 = std::env::var("TAPLINE_RECORD_SECONDS").map_or(3, |text| text.parse().unwrap());
+    let namespace = Namespace::with_pair("recorder").expect("a probe succeeded before");
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let live = record(&namespace, &store);
+    let sent = frames(81, (seconds * RATE) as usize);
+    let mut sender = Sender::near(&namespace).expect("the link is ours");
+    sender.send(&sent, sent.len() as u64, Pace::PerSecond(RATE)).expect("the link takes them");
+    wait_for("all packets to be found", || count(&store, "") == sent.len() as u64);
+    // While it records, with the open segment.
+    let mut random = Random::new(81);
+    let filters = filters(&sent, &mut random);
+    let compare = |filter: &str| {
+        let (wanted, got) = (
+            scanned(&segments(&store), filter, folder.path()),
+            found(&store, &["--", filter], folder.path()),
+        );
+        let bytes = |packets: &[StoredPacket]| {
+            packets.iter().map(|packet| (packet.time_ns, packet.data.clone())).collect::<Vec<_>>()
+        };
+        assert!(
+            bytes(&wanted) == bytes(&got),
+            "{filter}: tcpdump finds {}, a search {}",
+            wanted.len(),
+            got.len()
+        );
+        wanted.len()
+    };
+    let hits = filters.iter().filter(|filter| compare(filter) > 0).count();
+    assert!(hits * 2 > filters.len(), "{hits} of {} filters find something", filters.len());
+    live.interrupt().succeeded();
+    for filter in &filters {
+        compare(filter);
+    }
+    // Times: what a scan finds between the same moments.
+    let all = found(&store, &[], folder.path());
+    for _ in 0..6 {
+        let [from, to] = [0, 0].map(|_| all[random.below(all.len() as u64) as usize].time_ns);
+        let (from, to) = (from.min(to), from.max(to) + 1);
+        let moment = |time: u64| format!("@{}.{:09}", time / 1_000_000_000, time % 1_000_000_000);
+        let window = ["--from", &moment(from), "--to", &moment(to), "--", "tcp"];
+        let is_meant = |packet: &&StoredPacket| (from..to).contains(&packet.time_ns);
+        let wanted = scanned(&segments(&store), "tcp", folder.path()).iter().filter(is_meant).count();
+        assert_eq!(found(&store, &window, folder.path()).len(), wanted, "{window:?}");
+    }
+}
+
+/// tcpdump, tshark and capinfos read segments while they are written, and say nothing against them.
+#[test]
+fn others_read_segments_that_are_written() {
+    let test = "others_read_segments_that_are_written";
+    if !namespaces_or_skip(test) {
+        return;
+    }
+    let namespace = Namespace::with_pair("recorder").expect("a probe succeeded before");
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let live = record(&namespace, &store);
+    let sent = frames(82, 12_000);
+    let mut sender = Sender::near(&namespace).expect("the link is ours");
+    let programs =
+        [("tcpdump", vec!["-n", "-r"]), ("tshark", vec!["-n", "-r"]), ("capinfos", vec!["-c", "-M"])];
+    let there: Vec<_> = programs.iter().filter(|(name, _)| program_or_skip(test, name)).collect();
+    for part in sent.chunks(4000) {
+        sender.send(part, part.len() as u64, Pace::PerSecond(8000)).expect("the link takes them");
+        for segment in segments(&store) {
+            for (name, words) in &there {
+                let output = Command::new(name).args(words).arg(&segment).output().unwrap();
+                let said = String::from_utf8_lossy(&output.stderr).to_lowercase();
+                assert!(output.status.success(), "{name}: {said}");
+                let complaints = ["error", "corrupt", "damaged", "truncated", "malformed", "cut short"];
+                let complaint = complaints.iter().find(|word| said.contains(**word));
+                assert!(complaint.is_none(), "{name}: {said}");
+            }
+        }
+    }
+    wait_for("all packets to be found", || count(&store, "") == sent.len() as u64);
+    // The same number by each of them.
+    if there.iter().any(|(name, _)| *name == "tshark") {
+        let lines = |segment: &PathBuf| {
+            let output = Command::new("tshark").args(["-n", "-r"]).arg(segment).output().unwrap();
+            output.stdout.iter().filter(|byte| **byte == b'\n').count()
+        };
+        assert_eq!(segments(&store).iter().map(lines).sum::<usize>(), sent.len());
+    }
+    live.interrupt().succeeded();
+}
+
+/// A finder that is killed at any moment leaves the store as it was, and the recorder at work.
+#[test]
+fn a_killed_finder_does_no_harm() {
+    let test = "a_killed_finder_does_no_harm";
+    if !namespaces_or_skip(test) {
+        return;
+    }
+    let kills: u64 = std::env::var("TAPLINE_STORE_FAULTS").map_or(10, |text| text.parse().unwrap());
+    let namespace = Namespace::with_pair("recorder").expect("a probe succeeded before");
+    let folder = tempfile::tempdir().unwrap();
+    let store = folder.path().join("store");
+    let live = record(&namespace, &store);
+    let sent = frames(83, 8000);
+    let mut sender = Sender::near(&namespace).expect("the link is ours");
+    sender.send(&sent, sent.len() as u64, Pace::PerSecond(20_000)).expect("the link takes them");
+    wait_for("all packets to be found", || count(&store, "") == sent.len() as u64);
+    let names = |folder: &Path| -> Vec<PathBuf> { files_in(folder) };
+    let before = (names(&store), names(&store.join("seg")));
+    let seed = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let mut random = Random::new(seed);
+    let out = folder.path().join("out.pcapng");
+    for _ in 0..kills {
+        let mut finder = tapline(["find", text(&store), "-w", text(&out), "ip"]).spawn().unwrap();
+        sleep(Duration::from_micros(random.below(40_000)));
+        // It may have ended by itself.
+        let _ = finder.kill();
+        finder.wait().unwrap();
+        let _ = fs::remove_file(&out);
+    }
+    assert_eq!((names(&store), names(&store.join("seg"))), before);
+    sender.send(&sent, 1000, Pace::PerSecond(20_000)).expect("the link takes them");
+    wait_for("what came later to be found", || count(&store, "") == sent.len() as u64 + 1000);
+    let finished = live.interrupt().succeeded();
+    assert_eq!(finished.account().output("lost"), 0);
+    run(["store", "verify", text(&store)]).succeeded();
+}

@@ -1,0 +1,133 @@
+//! The source that tests of captures share: numbered packets, as many as a test allows.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use tapline_capture::{Advance, Error, InterfaceAccount, Source};
+use tapline_filterset::Accept;
+use tapline_ir::CompiledFilter;
+use tapline_packet::{Batch, Checksum, Interface, LinkType, Meta, Packet, Record, Timestamp};
+
+/// The most packets of a batch.
+const BATCH: u64 = 100;
+/// The byte that [`NumberedSource::hiding`] sets.
+pub(super) const HIDDEN: usize = 100;
+/// How long tests wait for what must come.
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The line between a test and its source.
+#[derive(Default)]
+pub(super) struct Wire {
+    /// Packets that may come.
+    pub(super) allowed: AtomicU64,
+    /// Packets that were captured or refused by the kernel's filter.
+    pub(super) passed: AtomicU64,
+    kernel: Mutex<Option<CompiledFilter>>,
+}
+
+impl Wire {
+    /// Lets packets come until there were so many.
+    pub(super) fn allow(&self, packets: u64) {
+        self.allowed.store(packets, Ordering::Relaxed);
+    }
+}
+
+/// Lends packets that begin with their numbers, as the kernel's filter lets them through.
+pub(super) struct NumberedSource {
+    interfaces: Vec<Interface>,
+    wire: Arc<Wire>,
+    hidden: u8,
+    takes_filters: bool,
+    len: usize,
+    bytes: Vec<u8>,
+    records: Vec<Record>,
+    is_stopped: bool,
+}
+
+impl NumberedSource {
+    /// Packets of `len` bytes; without a kernel that filters them.
+    pub(super) fn new(wire: &Arc<Wire>, len: usize) -> NumberedSource {
+        NumberedSource { takes_filters: false, ..NumberedSource::hiding(wire, len, 0) }
+    }
+
+    /// Packets whose byte [`HIDDEN`] and metadata tell `hidden`.
+    pub(super) fn hiding(wire: &Arc<Wire>, len: usize, hidden: u8) -> NumberedSource {
+        NumberedSource {
+            interfaces: vec![Interface::new("test", LinkType::ETHERNET)],
+            wire: Arc::clone(wire),
+            hidden,
+            takes_filters: true,
+            len,
+            bytes: vec![0; BATCH as usize * len],
+            records: Vec::new(),
+            is_stopped: false,
+        }
+    }
+}
+
+impl Source for NumberedSource {
+    fn interfaces(&self) -> &[Interface] {
+        &self.interfaces
+    }
+
+    fn advance(&mut self, wait: Duration) -> Result<Advance, Error> {
+        let passed = self.wire.passed.load(Ordering::Relaxed);
+        let count = (self.wire.allowed.load(Ordering::Relaxed) - passed).min(BATCH);
+        if count == 0 && self.is_stopped {
+            return Ok(Advance::End);
+        }
+        if count == 0 {
+            std::thread::sleep(wait.min(Duration::from_millis(1)));
+            return Ok(Advance::Idle);
+        }
+        self.records.clear();
+        let kernel = self.wire.kernel.lock().expect("no panic").clone();
+        for (at, number) in (passed..passed + count).enumerate() {
+            let packet = &mut self.bytes[at * self.len..][..self.len];
+            packet.fill(0);
+            packet[..8].copy_from_slice(&number.to_le_bytes());
+            packet[HIDDEN] = self.hidden;
+            let meta = Meta {
+                timestamp: Timestamp::from_nanos(number as i64),
+                wire_len: self.len as u32,
+                rx_hash: self.hidden.into(),
+                checksum: if self.hidden > 0 { Checksum::Valid } else { Checksum::Unknown },
+                ..Meta::default()
+            };
+            if kernel.as_ref().is_none_or(|kernel| kernel.accepts(Packet { data: packet, meta: &meta })) {
+                let cap_len = self.len as u32;
+                self.records.push(Record { offset: at * self.len, cap_len, options_len: 0, meta });
+            }
+        }
+        self.wire.passed.store(passed + count, Ordering::Relaxed);
+        Ok(if self.records.is_empty() { Advance::Idle } else { Advance::Batch })
+    }
+
+    fn batch(&self) -> Batch<'_> {
+        Batch::new(&self.bytes, &self.records)
+    }
+
+    fn restrict(&self, program: Option<&CompiledFilter>) -> Result<bool, Error> {
+        *self.wire.kernel.lock().expect("no panic") = program.filter(|_| self.takes_filters).cloned();
+        Ok(self.takes_filters)
+    }
+
+    fn stop(&mut self) -> Result<(), Error> {
+        self.is_stopped = true;
+        Ok(())
+    }
+
+    fn account(&mut self) -> Vec<InterfaceAccount> {
+        Vec::new()
+    }
+}
+
+/// Waits until something is so.
+pub(super) fn settle(what: &str, is_so: impl Fn() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < PATIENCE, "never: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

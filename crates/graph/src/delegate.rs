@@ -1,0 +1,58 @@
+//! Sources on top of other sources: what they leave to the one below.
+
+/// Those methods of [`Source`](tapline_capture::Source) that a source leaves to its field `source`.
+macro_rules! delegate_source {
+    ($($method:ident)*) => { $(crate::delegate::delegate_source!(@ $method);)* };
+    (@ interfaces) => {
+        fn interfaces(&self) -> &[tapline_packet::Interface] {
+            self.source.interfaces()
+        }
+    };
+    (@ batch) => {
+        fn batch(&self) -> tapline_packet::Batch<'_> {
+            self.source.batch()
+        }
+    };
+    (@ stop) => {
+        fn stop(&mut self) -> Result<(), tapline_capture::Error> {
+            self.source.stop()
+        }
+    };
+    (@ is_filtered) => {
+        fn is_filtered(&self, interface: tapline_packet::InterfaceId) -> bool {
+            self.source.is_filtered(interface)
+        }
+    };
+    (@ account) => {
+        fn account(&mut self) -> Vec<tapline_capture::InterfaceAccount> {
+            self.source.account()
+        }
+    };
+    (@ waited_ticks) => {
+        fn waited_ticks(&self) -> u64 {
+            self.source.waited_ticks()
+        }
+    };
+    (@ events) => {
+        fn events(&mut self) -> Vec<tapline_capture::Event> {
+            self.source.events()
+        }
+    };
+    (@ preferred_wait) => {
+        fn preferred_wait(&self) -> Option<std::time::Duration> {
+            self.source.preferred_wait()
+        }
+    };
+    (@ wakeup) => {
+        fn wakeup(&self) -> Option<std::sync::Arc<tapline_sys::Wakeup>> {
+            self.source.wakeup()
+        }
+    };
+    (@ progress) => {
+        fn progress(&self) -> Option<(u64, u64)> {
+            self.source.progress()
+        }
+    };
+}
+
+pub(crate) use delegate_source;

@@ -1,0 +1,276 @@
+//! `filters`: many filters asked at once, each with an output of its own.
+//!
+//! ```text
+//! batch --FilterSet::classify--> for each packet the filters that match --> for each output its selection
+//! ```
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tapline_capture::Error;
+use tapline_filter::Options;
+use tapline_filterset::{Filter, FilterId, FilterSet, FragmentLimits, Matches, Mode, Outcome};
+use tapline_packet::{BATCH_MAX, Batch, LinkType, Meta, Record, Selection};
+
+use crate::catalog::{Arguments, Class, Kind, Make, OptionsFor, Order, Outputs, Parameter, Site, Takes};
+use crate::graph::Out;
+use crate::packets::Packets;
+use crate::stage::{Moment, Stage, StageCounters};
+
+/// The class of this stage.
+pub(crate) const CLASS: Class = Class {
+    name: "filters",
+    summary: "many filters asked at once, each with an output of its own",
+    description: "What filters have in common is asked once, and those that differ in numbers only are one lookup however many they are \
+        (docs/filter/sets.md). A packet goes to the output of every filter that accepts it. The planner makes this of filters that stand side by side.",
+    parameters: &[
+        Parameter {
+            name: "texts",
+            kind: Kind::Text,
+            default: None,
+            meaning: "the filters, one a line (\\n between them); the first has output 0",
+        },
+        FRAGMENTS,
+    ],
+    outputs: Outputs::Many,
+    takes: Takes::Packets,
+    order: Order::Free,
+    example: "f :: filters(\"udp port 53\\ntcp port 80\"); device(eth0) -> f; f[0] -> dns :: count; f[1] -> web :: count",
+    make: Make::Stage(make),
+};
+
+/// What filters do with later fragments.
+pub(crate) const FRAGMENTS: Parameter = Parameter {
+    name: "fragments",
+    kind: Kind::Choice(&["own", "follow"]),
+    default: Some("own"),
+    meaning: "own: a later fragment, which holds no ports, is judged by its own bytes. follow: it goes where the first fragment of its packet went; one that comes \
+        before its first waits for it, as a copy, goes on right after it, and is refused if it does not come within 30 s by the time in the packets (Ethernet with up to two VLAN tags, raw IP, BSD loopback, Linux cooked)",
+};
+
+fn make(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String> {
+    let texts: Vec<String> = arguments.text("texts").lines().map(str::to_owned).collect();
+    for text in &texts {
+        tapline_filter::parse(text).map_err(|error| error.render(text))?;
+    }
+    Ok(of_texts(texts, arguments, site))
+}
+
+/// Filters of these texts, each with an output.
+pub(crate) fn of_texts(texts: Vec<String>, arguments: &Arguments, site: &Site<'_>) -> Box<dyn Stage> {
+    let follows = arguments.text("fragments") == "follow";
+    let shares = texts.iter().map(|_| Vec::new()).collect();
+    let options = Arc::clone(&site.common.options);
+    Box::new(Filters {
+        texts,
+        follows,
+        options,
+        sets: Vec::new(),
+        by_interface: Vec::new(),
+        matches: Matches::new(),
+        shares,
+        early: HashMap::new(),
+        late: Vec::new(),
+        matched: 0,
+        unexamined: 0,
+    })
+}
+
+struct Filters {
+    texts: Vec<String>,
+    /// Later fragments go where their first went.
+    follows: bool,
+    options: OptionsFor,
+    sets: Vec<OfLinkType>,
+    /// Which set is for each interface.
+    by_interface: Vec<usize>,
+    matches: Matches,
+    /// For each output the packets of this batch.
+    shares: Vec<Vec<u8>>,
+    /// Fragments that wait for their first, by the set that knows them and their ticket.
+    early: HashMap<(usize, u64), Early>,
+    /// Those whose first came in this batch, with the outputs that it went to.
+    late: Vec<(Early, Vec<usize>)>,
+    /// Packets that at least one filter accepted.
+    matched: u64,
+    unexamined: u64,
+}
+
+/// A copy of a fragment that came before its first.
+struct Early {
+    data: Vec<u8>,
+    meta: Meta,
+}
+
+/// The filters for packets of one link type. Outputs are the filters' places in `ids`.
+struct OfLinkType {
+    link_type: LinkType,
+    set: FilterSet,
+    ids: Vec<FilterId>,
+}
+
+impl Filters {
+    /// Compiles for interfaces that are new.
+    fn extend(&mut self, packets: &Packets<'_>) -> Result<(), Error> {
+        for interface in packets.interfaces.iter().skip(self.by_interface.len()) {
+            let known = self.sets.iter().position(|of| of.link_type == interface.link_type);
+            if let Some(known) = known {
+                self.by_interface.push(known);
+                continue;
+            }
+            let options = (self.options)(interface);
+            let mut set = FilterSet::new(Mode::All);
+            let mut ids = Vec::new();
+            for text in &self.texts {
+                let filter = compile(text, &options);
+                let filter = filter.map_err(|error| Error::Filter(error.render(text)))?;
+                ids.push(set.insert(filter, 0));
+            }
+            if self.follows {
+                set.follow_fragments(interface.link_type, Some(FragmentLimits::default()))
+                    .map_err(|error| Error::Filter(format!("{}: {error}", interface.name)))?;
+            }
+            self.by_interface.push(self.sets.len());
+            self.sets.push(OfLinkType { link_type: interface.link_type, set, ids });
+        }
+        Ok(())
+    }
+
+    /// Asks the set of one link type about the packets that it is for.
+    fn classify(&mut self, at: usize, packets: &Packets<'_>) {
+        let mut selection = packets.selection.clone();
+        if self.sets.len() > 1 {
+            let of = |index: usize| packets.batch.packet(index).meta.interface.0 as usize;
+            selection.retain(|index| self.by_interface.get(of(index)) == Some(&at));
+        }
+        let OfLinkType { set, ids, .. } = &mut self.sets[at];
+        set.classify(&packets.batch, &selection, &mut self.matches);
+        for index in selection.iter() {
+            if let Some(ticket) = self.matches.ticket(index).filter(|_| self.follows) {
+                let packet = packets.batch.packet(index);
+                self.early.insert((at, ticket), Early { data: packet.data.to_vec(), meta: *packet.meta });
+                continue;
+            }
+            let matches = self.matches.of(index);
+            self.matched += u64::from(!matches.is_empty());
+            for filter in matches {
+                // Filters were inserted in order into a new set, so that indices are places; the check costs nothing to keep.
+                if let Some(output) = ids.get(*filter as usize).map(|id| id.index() as usize) {
+                    self.shares[output].push(index as u8);
+                }
+            }
+        }
+        for report in self.matches.late_reports() {
+            let Some(early) = self.early.remove(&(at, report.ticket)) else { continue };
+            let Outcome::Follows(filters @ [_, ..]) = report.outcome else { continue };
+            let output = |filter: &u32| ids.get(*filter as usize).map(|id| id.index() as usize);
+            self.late.push((early, filters.iter().filter_map(output).collect()));
+            self.matched += 1;
+        }
+    }
+
+    /// Hands on the fragments whose first has come.
+    fn pass_late(&mut self, packets: &Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        let late = std::mem::take(&mut self.late);
+        let mut result = Ok(());
+        for output in 0..self.shares.len() {
+            let of_output: Vec<&Early> = late
+                .iter()
+                .filter(|(_, outputs)| outputs.contains(&output))
+                .map(|(early, _)| early)
+                .collect();
+            for some in of_output.chunks(BATCH_MAX) {
+                let (mut base, mut records) = (Vec::new(), Vec::new());
+                for Early { data, meta } in some {
+                    let cap_len = data.len() as u32;
+                    records.push(Record { offset: base.len(), cap_len, options_len: 0, meta: *meta });
+                    base.extend_from_slice(data);
+                }
+                let batch = Batch::new(&base, &records);
+                result = result.and(out.pass_to(output, &mut packets.replaced(batch, packets.interfaces)));
+            }
+        }
+        result
+    }
+}
+
+impl Stage for Filters {
+    fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        if packets.interfaces.len() > self.by_interface.len()
+            && let Err(error) = self.extend(packets)
+        {
+            self.unexamined += packets.len() as u64;
+            return Err(error);
+        }
+        self.shares.iter_mut().for_each(Vec::clear);
+        for at in 0..self.sets.len() {
+            self.classify(at, packets);
+        }
+        let mut result = Ok(());
+        for (output, share) in self.shares.iter().enumerate().filter(|(_, share)| !share.is_empty()) {
+            let mut packets = packets.narrowed_to(of_indices(share));
+            result = result.and(out.pass_to(output, &mut packets));
+        }
+        if self.late.is_empty() { result } else { result.and(self.pass_late(packets, out)) }
+    }
+
+    /// Whose first has not come by now is refused.
+    fn finish(&mut self, _: &Moment<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        self.early.clear();
+        Ok(())
+    }
+
+    fn counters(&self) -> StageCounters {
+        let (held, matched) = (self.early.len() as u64, Some(self.matched));
+        StageCounters { held, unexamined: self.unexamined, matched, ..StageCounters::default() }
+    }
+}
+
+/// A filter of the set; what must run as a program runs as native code where there is any.
+fn compile(text: &str, options: &Options) -> Result<Filter, tapline_syntax::Error> {
+    Filter::compile_with(text, options, &|filter| tapline_jit::Residuals::of_process().ready(filter))
+}
+
+/// The packets of ascending indices.
+fn of_indices(indices: &[u8]) -> Selection {
+    let mut selection = Selection::none();
+    selection.select_all(indices.len());
+    selection.narrow(|slots| {
+        slots.copy_from_slice(indices);
+        indices.len()
+    });
+    selection
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::trial::Trial;
+    use tapline_testkit::frames::{Ethernet, Host, IpPair, IpVersion, Ipv4, Udp, fragments_v4};
+
+    /// A datagram of three fragments, by identification.
+    fn fragments(id: u16, port: u16) -> Vec<Vec<u8>> {
+        let (a, b) = (Host::number(1), Host::number(2));
+        let udp = Udp { src: 1024, dst: port }.datagram(IpPair::between(&a, &b, IpVersion::V4), &[7; 2000]);
+        let header = Ipv4 { id, ..Ipv4::new(a.v4, b.v4, 17) };
+        fragments_v4(&header, &udp, 800).iter().map(|packet| Ethernet::between(&a, &b).ip(packet)).collect()
+    }
+
+    #[test]
+    fn early_fragments_wait_for_their_first_and_go_where_it_goes() {
+        let [first, second, third] = <[Vec<u8>; 3]>::try_from(fragments(1, 53)).expect("three");
+        let [other_first, other_second, _] = <[Vec<u8>; 3]>::try_from(fragments(2, 80)).expect("three");
+        let [_, lone, _] = <[Vec<u8>; 3]>::try_from(fragments(3, 53)).expect("three");
+        let mut trial = Trial::of("f :: filter(\"udp port 53\", fragments=follow)");
+        trial.push_frames(&[third.clone(), other_second, lone]);
+        assert!(trial.data().is_empty(), "nothing is known of them");
+        assert_eq!(trial.refused_and_held("f"), (0, 3));
+        trial.push_frames(&[first.clone(), other_first]);
+        assert_eq!(trial.data(), [first, third], "after the first");
+        trial.push_frames(std::slice::from_ref(&second));
+        assert_eq!(trial.data(), [second]);
+        assert_eq!(trial.refused_and_held("f"), (2, 1));
+        trial.finish();
+        assert_eq!(trial.refused_and_held("f"), (3, 0));
+        trial.assert_balanced();
+    }
+}

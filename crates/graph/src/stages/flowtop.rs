@@ -1,0 +1,339 @@
+//! `flowtop`: the greatest flows as a table.
+
+use std::any::Any;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use tapline_capture::{Error, OutputAccount};
+use tapline_flow::{Details, DnsAnswer, Flow, SIZES, Side, TcpSide};
+use tapline_packet::numbers::ip_protocol::{self, TCP};
+
+use crate::catalog::{Class, Kind, Make, Order, Outputs, Parameter, Takes};
+use crate::graph::Out;
+use crate::packets::Packets;
+use crate::stage::{ExpiredFlows, Stage, StageCounters};
+use crate::table::{Cell, Table};
+
+/// The class of this stage.
+pub(crate) const CLASS: Class = Class {
+    name: "flowtop",
+    summary: "the greatest flows as a table",
+    description: "Right behind `flow`. A flow that outlives the active timeout is several here. With flow's details it has columns more: application, the name asked for, \
+        the round trip in microseconds, packets sent again, and what else is known as text. With --json on tapline run, one object each.",
+    parameters: &[
+        Parameter {
+            name: "n",
+            kind: Kind::Number(1, 1_000_000),
+            default: Some("10"),
+            meaning: "how many are shown",
+        },
+        Parameter {
+            name: "order",
+            kind: Kind::Choice(&["bytes", "packets"]),
+            default: Some("bytes"),
+            meaning: "by what they are ranked",
+        },
+    ],
+    outputs: Outputs::None,
+    takes: Takes::Flows(|_, _| Ok(())),
+    order: Order::Flow,
+    example: "file(\"a.pcap\") -> flow -> flowtop(n=20)",
+    make: Make::Stage(|arguments, _| {
+        Ok(Box::new(FlowTop {
+            n: arguments.number("n") as usize,
+            by_packets: arguments.text("order") == "packets",
+            greatest: BinaryHeap::new(),
+            received: 0,
+        }))
+    }),
+};
+
+struct FlowTop {
+    n: usize,
+    by_packets: bool,
+    /// The least of them first.
+    greatest: BinaryHeap<Ranked>,
+    received: u64,
+}
+
+/// A flow by its amount; of equal ones that which came first is greater.
+struct Ranked(Reverse<(u64, Reverse<i64>)>, Box<Flow>);
+
+impl PartialEq for Ranked {
+    fn eq(&self, other: &Ranked) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for Ranked {}
+
+impl PartialOrd for Ranked {
+    fn partial_cmp(&self, other: &Ranked) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Ranked {
+    fn cmp(&self, other: &Ranked) -> std::cmp::Ordering {
+        self.0.cmp(&other.0)
+    }
+}
+
+impl FlowTop {
+    fn add(&mut self, flow: &Flow) {
+        let amount = if self.by_packets { flow.packets() } else { flow.bytes() };
+        let rank = Reverse((amount, Reverse(flow.first().as_nanos())));
+        let is_room = self.greatest.len() < self.n;
+        if is_room || self.greatest.peek().is_some_and(|least| rank < least.0) {
+            self.greatest.push(Ranked(rank, Box::new(flow.clone())));
+            if !is_room {
+                self.greatest.pop();
+            }
+        }
+    }
+}
+
+impl Stage for FlowTop {
+    fn push(&mut self, packets: &mut Packets<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        self.received += packets.len() as u64;
+        Ok(())
+    }
+
+    fn flows(&mut self, ended: &ExpiredFlows<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        ended.flows.iter().for_each(|flow| self.add(flow));
+        Ok(())
+    }
+
+    fn counters(&self) -> StageCounters {
+        let output =
+            OutputAccount { name: "table".to_owned(), written: self.received, ..OutputAccount::default() };
+        StageCounters { output: Some(output), ..StageCounters::default() }
+    }
+
+    fn result(&self) -> Option<Table> {
+        let mut ranked: Vec<&Ranked> = self.greatest.iter().collect();
+        ranked.sort_unstable();
+        let flows: Vec<&Flow> = ranked.into_iter().map(|ranked| &*ranked.1).collect();
+        let columns = COLUMNS.iter().filter(|column| flows.iter().any(|flow| (column.is_known)(flow)));
+        let columns: Vec<&Column> = columns.collect();
+        let row = |flow: &&Flow| columns.iter().map(|column| (column.cell)(flow)).collect();
+        Some(Table {
+            columns: columns.iter().map(|column| column.name).collect(),
+            rows: flows.iter().map(row).collect(),
+        })
+    }
+
+    fn merge(&mut self, other: &dyn Any) {
+        if let Some(other) = other.downcast_ref::<FlowTop>() {
+            other.greatest.iter().for_each(|ranked| self.add(&ranked.1));
+        }
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// A column of the table, if it is known of any flow.
+struct Column {
+    name: &'static str,
+    is_known: fn(&Flow) -> bool,
+    cell: fn(&Flow) -> Cell,
+}
+
+const fn always(name: &'static str, cell: fn(&Flow) -> Cell) -> Column {
+    Column { name, is_known: |_| true, cell }
+}
+
+const COLUMNS: &[Column] = &[
+    always("protocol", |flow| Cell::from(protocol(flow.protocol))),
+    always("source", |flow| Cell::from(end(&flow.sides[0], flow.protocol))),
+    always("destination", |flow| Cell::from(end(&flow.sides[1], flow.protocol))),
+    Column {
+        name: "application",
+        is_known: |flow| details(flow, |details| details.application).is_some(),
+        cell: |flow| Cell::from(details(flow, |details| details.application).unwrap_or("-").to_owned()),
+    },
+    Column {
+        name: "name",
+        is_known: |flow| name(flow).is_some(),
+        cell: |flow| Cell::from(name(flow).unwrap_or("-").to_owned()),
+    },
+    always("packets", |flow| flow.sides[0].packets.into()),
+    always("bytes", |flow| flow.sides[0].bytes.into()),
+    always("packets_back", |flow| flow.sides[1].packets.into()),
+    always("bytes_back", |flow| flow.sides[1].bytes.into()),
+    always("ms", |flow| (flow.last().since(flow.first()).max(0) as u64 / 1_000_000).into()),
+    Column { name: "rtt_us", is_known: |flow| rtt(flow).is_some(), cell: |flow| number_or_none(rtt(flow)) },
+    Column {
+        name: "again",
+        is_known: |flow| again(flow).is_some(),
+        cell: |flow| number_or_none(again(flow)),
+    },
+    always("state", |flow| Cell::from(state(flow).to_owned())),
+    always("end", |flow| Cell::from(flow.end.name().to_owned())),
+    always("first_ns", |flow| Cell::Time(flow.first().as_nanos())),
+    Column { name: "details", is_known: |flow| !said(flow).is_empty(), cell: |flow| Cell::from(said(flow)) },
+];
+
+/// What became of a flow: of TCP by its flags, of others whether both ends spoke.
+fn state(flow: &Flow) -> &'static str {
+    const FIN: u8 = 0x01;
+    const SYN: u8 = 0x02;
+    const RST: u8 = 0x04;
+    const ACK: u8 = 0x10;
+    let [there, back] = [flow.sides[0].tcp_flags, flow.sides[1].tcp_flags];
+    let is_answered = flow.sides[1].packets > 0;
+    match flow.protocol {
+        TCP if there & (SYN | ACK) == SYN && back & (SYN | RST) == RST => "refused",
+        TCP if (there | back) & RST != 0 => "reset",
+        TCP if there & back & FIN != 0 => "closed",
+        TCP if (there | back) & FIN != 0 => "closing",
+        TCP if there & SYN != 0 && !is_answered => "no answer",
+        TCP if is_answered => "open",
+        _ if is_answered => "answered",
+        _ => "one way",
+    }
+}
+
+/// What the details tell besides the columns, for people.
+fn said(flow: &Flow) -> String {
+    let Some(details) = flow.details.as_deref() else { return String::new() };
+    let mut parts: Vec<String> = Vec::new();
+    if let Some(dns) = &details.dns {
+        let after = |answer: &DnsAnswer| {
+            answer.after.map_or(String::new(), |after| format!(" after {}", time(after)))
+        };
+        let answered = dns.answer.as_ref().map_or("no answer".to_owned(), |answer| {
+            format!("code {}, {} answers{}", answer.code, answer.count, after(answer))
+        });
+        parts.push(format!("dns type {}: {answered}", dns.kind));
+    }
+    if let Some(tls) = &details.tls {
+        let mut words = vec![tls.version.map_or("tls".to_owned(), version)];
+        words.extend(tls.cipher.map(|cipher| format!("cipher 0x{cipher:04x}")));
+        let texts = [("alpn", &tls.alpn), ("ja3", &tls.ja3), ("ja4", &tls.ja4)];
+        words.extend(
+            texts.iter().filter(|(_, text)| !text.is_empty()).map(|(name, text)| format!("{name} {text}")),
+        );
+        parts.push(words.join(" "));
+    }
+    if let Some(http) = &details.http {
+        let status = http.status.map_or(String::new(), |status| status.to_string());
+        let agent = if http.user_agent.is_empty() { String::new() } else { format!("({})", http.user_agent) };
+        let words = ["http", &http.method, &http.target, &status, &agent];
+        parts.push(words.into_iter().filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" "));
+    }
+    if let Some(tcp) = &details.tcp {
+        let sum = |of: fn(&TcpSide) -> u32| tcp.sides.iter().map(|side| u64::from(of(side))).sum::<u64>();
+        let late = [
+            ("out of order", sum(|side| side.out_of_order)),
+            ("zero windows", sum(|side| side.zero_windows)),
+        ];
+        parts.extend(
+            late.iter().filter(|(_, count)| *count > 0).map(|(what, count)| format!("{what} {count}")),
+        );
+    }
+    if let Some(sizes) = &details.sizes {
+        let names =
+            SIZES.iter().map(|most| format!("<={most}")).chain([format!(">{}", SIZES[SIZES.len() - 1])]);
+        let counts = (0..=SIZES.len()).map(|class| u64::from(sizes[0][class]) + u64::from(sizes[1][class]));
+        let some = names.zip(counts).filter(|(_, count)| *count > 0);
+        parts.push(format!(
+            "sizes {}",
+            some.map(|(name, count)| format!("{name}: {count}")).collect::<Vec<_>>().join(", ")
+        ));
+    }
+    for (gaps, way) in details.gaps.iter().flatten().zip(["gaps", "gaps back"]) {
+        if gaps.count > 0 {
+            parts.push(format!(
+                "{way} {} mean, {} to {}",
+                time(gaps.mean as u64),
+                time(gaps.min),
+                time(gaps.max)
+            ));
+        }
+    }
+    for (payload, way) in details.payload.iter().zip(["says", "answers"]) {
+        if !payload.is_empty() {
+            let shown = &payload[..payload.len().min(PAYLOAD_SHOWN)];
+            let more = if shown.len() < payload.len() { "..." } else { "" };
+            parts.push(format!("{way} \"{}\"{more}", shown.escape_ascii()));
+        }
+    }
+    parts.join("; ")
+}
+
+/// Bytes of payload that people see; all of them stand in exports.
+const PAYLOAD_SHOWN: usize = 32;
+
+/// A version of TLS or DTLS, by its number.
+fn version(number: u16) -> String {
+    match number {
+        0x0300 => "ssl 3.0".to_owned(),
+        0x0301..=0x0304 => format!("tls 1.{}", number - 0x0301),
+        0xfeff => "dtls 1.0".to_owned(),
+        0xfefd => "dtls 1.2".to_owned(),
+        0xfefc => "dtls 1.3".to_owned(),
+        number => format!("tls 0x{number:04x}"),
+    }
+}
+
+/// A time of nanoseconds, in the greatest unit that it fills.
+fn time(ns: u64) -> String {
+    match ns {
+        0..1_000 => format!("{ns} ns"),
+        1_000..1_000_000 => format!("{:.1} us", ns as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1} ms", ns as f64 / 1e6),
+        _ => format!("{:.1} s", ns as f64 / 1e9),
+    }
+}
+
+fn details<'f, T>(flow: &'f Flow, of: impl FnOnce(&'f Details) -> Option<T>) -> Option<T> {
+    flow.details.as_deref().and_then(of)
+}
+
+/// What was asked for by name: of TLS, HTTP or DNS.
+fn name(flow: &Flow) -> Option<&str> {
+    let details = flow.details.as_deref()?;
+    let tls = details.tls.as_ref().map(|tls| &*tls.server_name);
+    let http = details.http.as_ref().map(|http| &*http.host);
+    let dns = details.dns.as_ref().map(|dns| &*dns.name);
+    tls.or(http).or(dns).filter(|name| !name.is_empty())
+}
+
+/// The whole way, in microseconds.
+fn rtt(flow: &Flow) -> Option<u64> {
+    let tcp = details(flow, |details| details.tcp)?;
+    Some((tcp.server_rtt? + tcp.client_rtt?) / 1000)
+}
+
+/// Packets that were sent again, both ways.
+fn again(flow: &Flow) -> Option<u64> {
+    let tcp = details(flow, |details| details.tcp)?;
+    Some(tcp.sides.iter().map(|side| u64::from(side.retransmitted)).sum())
+}
+
+fn number_or_none(number: Option<u64>) -> Cell {
+    number.map_or_else(|| Cell::from("-".to_owned()), Cell::from)
+}
+
+fn protocol(number: u8) -> String {
+    match number {
+        ip_protocol::ICMP => "icmp".to_owned(),
+        TCP => "tcp".to_owned(),
+        ip_protocol::UDP => "udp".to_owned(),
+        ip_protocol::ICMPV6 => "icmp6".to_owned(),
+        ip_protocol::SCTP => "sctp".to_owned(),
+        number => number.to_string(),
+    }
+}
+
+fn end(side: &Side, protocol: u8) -> String {
+    match protocol {
+        _ if ip_protocol::has_ports(protocol) => {
+            std::net::SocketAddr::new(side.address, side.port).to_string()
+        }
+        _ => side.address.to_string(),
+    }
+}

@@ -1,0 +1,139 @@
+//! Something that may remember, such as an FPL program, decides over packets one by one in their order.
+//!
+//! It decides from its first packet to its last in one form: what it remembers has one place.
+
+use std::sync::Arc;
+
+use tapline_bpf::Select;
+use tapline_capture::{Error, FilterAccount};
+use tapline_packet::{Batch, Interface, Selection};
+
+use crate::graph::Out;
+use crate::packets::Packets;
+use crate::stage::{Stage, StageCounters};
+
+/// Gives what decides over the packets of an interface; the same [`Arc`] for interfaces that share it.
+pub type Decide = Arc<dyn Fn(&Interface) -> Result<Arc<dyn Select>, Error> + Send + Sync>;
+
+/// Lets packets through for which something that may remember decides.
+pub struct DecideStage {
+    decide: Decide,
+    /// By interface.
+    engines: Vec<Arc<dyn Select>>,
+    /// All interfaces have the same.
+    is_uniform: bool,
+    /// Packets of interfaces for which nothing can decide.
+    unexamined: u64,
+}
+
+impl DecideStage {
+    /// Lets `decide` say what decides for each interface.
+    pub fn new(decide: Decide) -> DecideStage {
+        DecideStage { decide, engines: Vec::new(), is_uniform: true, unexamined: 0 }
+    }
+
+    /// Asks for those of interfaces that are new.
+    fn extend(&mut self, interfaces: &[Interface]) -> Result<(), Error> {
+        for interface in interfaces.iter().skip(self.engines.len()) {
+            self.engines.push((self.decide)(interface)?);
+        }
+        self.is_uniform = self.engines.windows(2).all(|pair| Arc::ptr_eq(&pair[0], &pair[1]));
+        Ok(())
+    }
+
+    /// Leaves in the selection what is accepted.
+    fn select(&self, batch: &Batch<'_>, selection: &mut Selection) {
+        match self.engines.as_slice() {
+            [engine, ..] if self.is_uniform => engine.select(batch, selection),
+            engines => selection.retain(|index| {
+                let packet = batch.packet(index);
+                let engine = engines.get(packet.meta.interface.0 as usize);
+                engine.is_none_or(|engine| engine.accepts(packet))
+            }),
+        }
+    }
+}
+
+impl Stage for DecideStage {
+    fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        if packets.interfaces.len() > self.engines.len()
+            && let Err(error) = self.extend(packets.interfaces)
+        {
+            self.unexamined += packets.len() as u64;
+            return Err(error);
+        }
+        self.select(&packets.batch, &mut packets.selection);
+        out.pass(packets)
+    }
+
+    fn counters(&self) -> StageCounters {
+        // What runs it never changes, so there is nothing to tell of an engine.
+        StageCounters {
+            unexamined: self.unexamined,
+            filter: Some(FilterAccount::default()),
+            ..StageCounters::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Mutex;
+    use tapline_packet::{InterfaceId, LinkType, Meta, Packet, Record};
+
+    /// Accepts packets of the lengths that it has not seen before.
+    #[derive(Default)]
+    struct Unseen(Mutex<Vec<u32>>);
+
+    impl Select for Unseen {
+        fn accepts(&self, packet: Packet<'_>) -> bool {
+            let mut seen = self.0.lock().expect("no panic");
+            let is_new = !seen.contains(&packet.meta.wire_len);
+            seen.push(packet.meta.wire_len);
+            is_new
+        }
+
+        fn select(&self, batch: &Batch<'_>, selection: &mut Selection) {
+            selection.retain(|index| self.accepts(batch.packet(index)));
+        }
+    }
+
+    /// Which of twelve packets are accepted: of interfaces 0 and 1 in turn, lengths 0 to 3 over and over.
+    fn accepted(decide: Decide) -> Vec<usize> {
+        let mut second = DecideStage::new(decide);
+        let interfaces = ["a", "b"].map(|name| Interface::new(name, LinkType::ETHERNET));
+        second.extend(&interfaces[..1]).expect("an engine");
+        second.extend(&interfaces).expect("another");
+        let record = |n: u32| Record {
+            meta: Meta { interface: InterfaceId(n % 2), wire_len: n % 4, ..Meta::default() },
+            ..Record::default()
+        };
+        let records: Vec<Record> = (0..12).map(record).collect();
+        let mut selection = Selection::none();
+        selection.select_all(12);
+        selection.retain(|index| index != 1);
+        second.select(&Batch::new(&[], &records), &mut selection);
+        selection.iter().collect()
+    }
+
+    #[test]
+    fn one_for_all_interfaces_remembers_all_packets() {
+        let one: Arc<dyn Select> = Arc::new(Unseen::default());
+        assert_eq!(accepted(Arc::new(move |_| Ok(Arc::clone(&one)))), [0, 2, 3, 5]);
+    }
+
+    #[test]
+    fn each_interface_may_have_its_own() {
+        assert_eq!(accepted(Arc::new(|_| Ok(Arc::new(Unseen::default())))), [0, 2, 3, 5]);
+        let by_name: [Arc<dyn Select>; 2] = [Arc::new(Unseen::default()), Arc::new(tcp())];
+        let decide =
+            move |interface: &Interface| Ok(Arc::clone(&by_name[usize::from(interface.name == "b")]));
+        assert_eq!(accepted(Arc::new(decide)), [0, 2]);
+    }
+
+    /// Accepts none of these packets: they are empty.
+    fn tcp() -> tapline_ir::CompiledFilter {
+        tapline_filter::compile("tcp", &tapline_filter::Options::default()).expect("a filter")
+    }
+}

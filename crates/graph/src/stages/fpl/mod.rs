@@ -1,0 +1,87 @@
+//! `fpl`: packets for which a program returns other than 0.
+
+mod decide;
+mod program;
+
+use std::sync::Arc;
+
+use tapline_capture::Error;
+
+use crate::catalog::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Site, Takes};
+use crate::graph::Out;
+use crate::packets::Packets;
+use crate::stage::{Stage, StageCounters};
+use crate::table::{Cell, Table};
+
+pub use decide::{Decide, DecideStage};
+pub use program::{Fpl, functions, search_function};
+
+/// The class of this stage.
+pub(crate) const CLASS: Class = Class {
+    name: "fpl",
+    summary: "packets for which a program in FPL returns other than 0",
+    description: "The program may remember: its memory lives as long as the graph (docs/filter/fpl.md). The result shows the cells of its memory \
+        that are not 0.",
+    parameters: &[
+        Parameter { name: "file", kind: Kind::Path, default: None, meaning: "the program" },
+        Parameter {
+            name: "cells",
+            kind: Kind::Number(1, 1 << 24),
+            default: Some("1024"),
+            meaning: "cells of memory, a power of two",
+        },
+        Parameter {
+            name: "patterns",
+            kind: Kind::Text,
+            default: Some(""),
+            meaning: "NAME=FILE, several with commas between: EXTERN(NAME, ...) finds the patterns of the file (docs/search.md)",
+        },
+        Parameter {
+            name: "n",
+            kind: Kind::Number(1, 1 << 24),
+            default: Some("20"),
+            meaning: "how many cells the result shows, the first ones",
+        },
+    ],
+    outputs: Outputs::One,
+    takes: Takes::Packets,
+    order: Order::All,
+    example: "device(eth0) -> fpl(\"rtsp.fpl\") -> print",
+    make: Make::Stage(make),
+};
+
+fn make(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String> {
+    let path = site.common.path(arguments.text("file"));
+    let name = path.display().to_string();
+    let text = std::fs::read_to_string(&path).map_err(|error| format!("cannot read {name}: {error}"))?;
+    let searches = arguments.text("patterns").split(',').filter(|text| !text.is_empty());
+    let searches = searches.map(|text| search_function(text, &site.common.directory));
+    let program =
+        Fpl::new(&name, &text, arguments.number("cells") as u32, searches.collect::<Result<_, _>>()?);
+    let program = Arc::new(program.map_err(|error| error.to_string())?);
+    let decider = Arc::clone(&program);
+    let decide = DecideStage::new(Arc::new(move |interface: &_| decider.engine(0, interface)));
+    Ok(Box::new(Program { decide, program, n: arguments.number("n") as usize }))
+}
+
+struct Program {
+    decide: DecideStage,
+    program: Arc<Fpl>,
+    n: usize,
+}
+
+impl Stage for Program {
+    fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        self.decide.push(packets, out)
+    }
+
+    fn counters(&self) -> StageCounters {
+        self.decide.counters()
+    }
+
+    fn result(&self) -> Option<Table> {
+        let row = |(cell, value): (u64, u64)| vec![Cell::from(cell), Cell::from(value)];
+        let rows = self.program.cells(0).take(self.n).map(row).collect();
+        Some(Table { columns: vec!["cell", "value"], rows })
+    }
+}

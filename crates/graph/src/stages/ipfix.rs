@@ -1,0 +1,190 @@
+//! `ipfix`: flows go to collectors.
+
+use std::time::Duration;
+
+use tapline_flow::Flow;
+use tapline_flow::export::{ExportAccount, Exporter, Options, Target, Version};
+use tapline_packet::Timestamp;
+
+use super::flow_export::{Destination, check_details, exporter, stage};
+use crate::catalog::{Arguments, Class, Kind, Make, Order, Outputs, Parameter, Site, Takes};
+use crate::stage::Stage;
+
+/// The class of this stage.
+pub(crate) const CLASS: Class = Class {
+    name: "ipfix",
+    summary: "flows go to collectors, as IPFIX or NetFlow",
+    description: "Right behind `flow`. Each direction becomes a record, unless biflows are asked for. Its account is of packets: those in records that were sent are \
+        written, those in records that some collector did not take are lost, as are those of IPv6 with NetFlow v5, which has no place for them. With several \
+        workers each is an observation domain of its own, numbered from `domain`.",
+    parameters: &[
+        Parameter {
+            name: "to",
+            kind: Kind::Text,
+            default: None,
+            meaning: "the collectors, with commas: udp://HOST:PORT, tcp://HOST:PORT, file:NAME; HOST:PORT means UDP",
+        },
+        Parameter {
+            name: "version",
+            kind: Kind::Choice(&["10", "9", "5"]),
+            default: Some("10"),
+            meaning: "10 is IPFIX, 9 and 5 are NetFlow",
+        },
+        Parameter {
+            name: "template",
+            kind: Kind::Text,
+            default: Some("default"),
+            meaning: "the elements of a record by IANA's names, with commas (docs/flows.md), default, and words of flow's details for all of theirs",
+        },
+        Parameter {
+            name: "biflow",
+            kind: Kind::Choice(&["no", "yes"]),
+            default: Some("no"),
+            meaning: "whether both directions are one record (RFC 5103; IPFIX)",
+        },
+        Parameter {
+            name: "domain",
+            kind: Kind::Number(0, u32::MAX as u64),
+            default: Some("1"),
+            meaning: "observation domain, source id, or engine type and id",
+        },
+        Parameter {
+            name: "exporter",
+            kind: Kind::Text,
+            default: Some("none"),
+            meaning: "the exporter's address, for exporterIPv4Address or exporterIPv6Address in the template, and to send from",
+        },
+        Parameter {
+            name: "mtu",
+            kind: Kind::Number(256, 65_535),
+            default: Some("1500"),
+            meaning: "the most bytes of an IP packet with a message",
+        },
+        Parameter {
+            name: "templates",
+            kind: Kind::Number(1, 1_000_000),
+            default: Some("1000"),
+            meaning: "over UDP, templates are sent again after so many messages",
+        },
+        Parameter {
+            name: "template_time",
+            kind: Kind::Duration,
+            default: Some("60s"),
+            meaning: "and after so long",
+        },
+        Parameter {
+            name: "spread",
+            kind: Kind::Choice(&["all", "flow"]),
+            default: Some("all"),
+            meaning: "all: each collector gets all flows; flow: each flow goes to one of them",
+        },
+        Parameter {
+            name: "rate",
+            kind: Kind::Number(0, 10_000_000),
+            default: Some("0"),
+            meaning: "the most messages a second to each collector, which the packets then wait for; 0 for no limit",
+        },
+        Parameter {
+            name: "enterprise",
+            kind: Kind::Number(1, u32::MAX as u64),
+            default: Some("32473"),
+            meaning: "the private enterprise number under which elements stand that IANA does not know; 32473 is that of examples",
+        },
+    ],
+    outputs: Outputs::None,
+    takes: Takes::Flows(check_meters),
+    order: Order::Flow,
+    example: "device(eth0) -> flow -> ipfix(\"127.0.0.1:4739,127.0.0.1:2055\")",
+    make: Make::Stage(make),
+};
+
+/// Records and options tell one rate, of all flows, which the protocol must have room for.
+fn check_meters(meters: &[&Arguments], own: &Arguments) -> Result<(), String> {
+    check_details(meters, own)?;
+    let mut rates = meters.iter().map(|meter| meter.number("sample"));
+    let Some(rate) = rates.next() else { return Ok(()) };
+    if let Some(other) = rates.find(|other| *other != rate) {
+        return Err(format!(
+            "its meters take one of {rate} and one of {other} packets: give each an ipfix of its own, and another domain"
+        ));
+    }
+    let max = Version::of_number(own.number("version")).and_then(Version::sampling_max);
+    match max.filter(|max| rate > u64::from(*max)) {
+        Some(max) => Err(tapline_flow::Error::Sampling { sampling: rate as u32, max }.to_string()),
+        None => Ok(()),
+    }
+}
+
+fn make(arguments: &Arguments, site: &Site<'_>) -> Result<Box<dyn Stage>, String> {
+    let text = |error: tapline_flow::Error| error.to_string();
+    let targets = Target::list(arguments.text("to")).map_err(text)?;
+    if site.common.workers > 1 && targets.iter().any(|target| matches!(target, Target::File(_))) {
+        return Err(
+            "several workers cannot write one file: leave --workers out, or name a collector".to_owned()
+        );
+    }
+    let options = Options {
+        version: Version::of_number(arguments.number("version")).unwrap_or_default(),
+        template: arguments.text("template").to_owned(),
+        biflow: arguments.text("biflow") == "yes",
+        domain: (arguments.number("domain") as u32).wrapping_add(site.worker as u32),
+        exporter: exporter(arguments)?,
+        mtu: arguments.number("mtu") as u16,
+        template_messages: arguments.number("templates") as u32,
+        template_time: Duration::from_nanos(arguments.nanoseconds("template_time")),
+        by_flow: arguments.text("spread") == "flow",
+        rate: arguments.number("rate") as u32,
+        enterprise: arguments.number("enterprise") as u32,
+    };
+    let mut exporter = Exporter::open(&targets, &options).map_err(text)?;
+    if options.rate > 0 {
+        exporter.set_haste(&site.control.pacing_cancel_flag());
+    }
+    Ok(stage("ipfix", exporter))
+}
+
+impl Destination for Exporter {
+    fn set_sampling(&mut self, sampling: u32) -> Result<(), tapline_flow::Error> {
+        Exporter::set_sampling(self, sampling)
+    }
+
+    fn set_write_timeout(&mut self, timeout: Duration) {
+        Exporter::set_patience(self, timeout);
+    }
+
+    fn export(&mut self, flows: &[Flow], now: Timestamp) -> Result<(), tapline_flow::Error> {
+        Exporter::export(self, flows, now)
+    }
+
+    fn flush(&mut self, now: Timestamp) -> Result<(), tapline_flow::Error> {
+        Exporter::flush(self, now)
+    }
+
+    fn finish(&mut self, now: Timestamp) -> Result<(), tapline_flow::Error> {
+        Exporter::finish(self, now)
+    }
+
+    fn account(&self) -> ExportAccount {
+        Exporter::account(self)
+    }
+
+    fn names(&self) -> &str {
+        Exporter::names(self)
+    }
+
+    fn take_news(&mut self) -> Vec<String> {
+        Exporter::take_news(self)
+    }
+
+    fn losses(&self) -> Vec<(String, u64, u64)> {
+        Exporter::losses(self).map(|(name, messages, packets)| (name.to_owned(), messages, packets)).collect()
+    }
+
+    fn told(&self, all: &ExportAccount) -> Vec<(&'static str, u64)> {
+        vec![
+            ("messages", all.messages),
+            ("messages_lost", all.messages_lost),
+            ("packets_left_out", all.left_out),
+        ]
+    }
+}

@@ -1,0 +1,103 @@
+//! `record`: packets into capture files.
+
+use tapline_capture::{Count, Error, InterfaceAccount, Loss, OutputAccount, Place};
+use tapline_file::{FileWriter, InterfaceStatistics, Progress};
+use tapline_packet::{InterfaceId, Timestamp};
+
+use crate::graph::Out;
+use crate::packets::Packets;
+use crate::stage::{Moment, Stage, StageCounters, Wants};
+
+/// A capture file, or a rotating set of them.
+pub struct FileOutput {
+    writer: FileWriter,
+    name: String,
+    start: Option<Timestamp>,
+}
+
+impl FileOutput {
+    /// Stores packets with `writer`. `name` is what the account calls it; `start` is when the
+    /// capture began, if it is ours.
+    pub fn new(writer: FileWriter, name: &str, start: Option<Timestamp>) -> FileOutput {
+        FileOutput { writer, name: name.to_owned(), start }
+    }
+}
+
+/// What interface statistics blocks say of an account: `start` is when the capture began, if it is ours.
+pub(super) fn statistics(
+    now: Timestamp,
+    start: Option<Timestamp>,
+    interfaces: &[InterfaceAccount],
+) -> Vec<InterfaceStatistics> {
+    let statistics = |(index, interface): (usize, &InterfaceAccount)| InterfaceStatistics {
+        interface: InterfaceId(index as u32),
+        taken: now,
+        start,
+        end: Some(now),
+        ..counters(interface)
+    };
+    // What is known of several together says nothing of one.
+    let is_of_one =
+        |(_, interface): &(usize, &InterfaceAccount)| interface.tap.is_none_or(|tap| tap.interfaces == 1);
+    interfaces.iter().enumerate().filter(is_of_one).map(statistics).collect()
+}
+
+/// The counters of an account as pcapng names them. What is not known is left out.
+fn counters(interface: &InterfaceAccount) -> InterfaceStatistics {
+    let of_ring = interface.ring.map(|ring| (ring.received, ring.dropped));
+    let of_tap = || interface.tap.map(|tap| (tap.offered, tap.lost()));
+    let (filter_accepted, os_dropped) = of_ring.or_else(of_tap).unzip();
+    let unfiltered = interface.kernel_filtered == Count::Known(0);
+    InterfaceStatistics {
+        received: filter_accepted.filter(|_| unfiltered),
+        dropped: sum_of(interface, Place::Nic, None)
+            .or_else(|| sum_of(interface, Place::Daemon, None))
+            .or_else(|| sum_of(interface, Place::File, Some("isb_ifdrop"))),
+        filter_accepted,
+        os_dropped: os_dropped.or_else(|| sum_of(interface, Place::File, Some("isb_osdrop"))),
+        delivered: Some(interface.delivered),
+        ..InterfaceStatistics::default()
+    }
+}
+
+/// The sum of the losses at a place, of one counter or of all; `None` if there are none or one is unknown.
+fn sum_of(interface: &InterfaceAccount, place: Place, counter: Option<&str>) -> Option<u64> {
+    let of_place = |loss: &&Loss| loss.place == place && counter.is_none_or(|name| loss.counter == name);
+    let mut counts = interface.losses.iter().filter(of_place).map(|loss| loss.count.known()).peekable();
+    counts.peek()?;
+    // A daemon or a file that lies may say any number.
+    counts.try_fold(0_u64, |sum, count| Some(sum.saturating_add(count?)))
+}
+
+impl Stage for FileOutput {
+    fn push(&mut self, packets: &mut Packets<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        Ok(self.writer.write(&packets.batch, &packets.selection, packets.interfaces)?)
+    }
+
+    fn idle(&mut self) -> Result<(), Error> {
+        Ok(self.writer.flush()?)
+    }
+
+    fn tick(&mut self, moment: &Moment<'_>, _: &mut Out<'_>) -> Result<Wants, Error> {
+        let statistics = statistics(moment.now, self.start, moment.interfaces);
+        Ok(match self.writer.tick(moment.clocks(), &statistics)? {
+            Progress::Writing => Wants::More,
+            Progress::Done => Wants::Nothing,
+        })
+    }
+
+    fn finish(&mut self, moment: &Moment<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        let statistics = statistics(moment.now, self.start, moment.interfaces);
+        Ok(self.writer.finish(&statistics)?)
+    }
+
+    fn counters(&self) -> StageCounters {
+        StageCounters::of_output(OutputAccount {
+            name: self.name.clone(),
+            written: self.writer.written(),
+            lost: self.writer.lost(),
+            buffered: self.writer.buffered(),
+            ..OutputAccount::default()
+        })
+    }
+}

@@ -1,0 +1,61 @@
+//! `reflect`: packets go back out of the interface from which they came.
+
+use tapline_capture::Error;
+use tapline_capture::transmit::{Cause, Causes, Transmitter};
+
+use super::bounce::{SWAP, counters};
+use crate::catalog::{Class, Make, Order, Outputs, Takes};
+use crate::graph::Out;
+use crate::packets::Packets;
+use crate::stage::{Stage, StageCounters};
+
+/// The class of this stage.
+pub(crate) const CLASS: Class = Class {
+    name: "reflect",
+    summary: "packets go back out of the interface from which they came",
+    description: "As bounce, but each packet goes to where it was captured.",
+    parameters: &[SWAP],
+    outputs: Outputs::None,
+    takes: Takes::Packets,
+    order: Order::Flow,
+    example: "device(eth0, direction=in) -> filter(\"udp dst port 7\") -> reflect(swap=mac)",
+    make: Make::Output,
+};
+
+/// Sends every packet out of the interface that it came from.
+pub struct Reflect {
+    /// By the kernel's number of the interface.
+    transmitters: Vec<(u32, Transmitter)>,
+    /// Packets for which there is none.
+    causes: Causes,
+}
+
+impl Reflect {
+    /// Sends with these transmitters, each for the packets of the interface with its number.
+    pub fn new(transmitters: Vec<(u32, Transmitter)>) -> Reflect {
+        Reflect { transmitters, causes: Causes::default() }
+    }
+}
+
+impl Stage for Reflect {
+    fn push(&mut self, packets: &mut Packets<'_>, _: &mut Out<'_>) -> Result<(), Error> {
+        let (batch, selection) = (&packets.batch, &packets.selection);
+        let of = |index: usize| batch.records()[index].meta.if_index;
+        let mut result = Ok(());
+        let mut left = selection.len();
+        for (if_index, transmitter) in &mut self.transmitters {
+            left -= selection.iter().filter(|index| of(*index) == *if_index).count();
+            let which = selection.iter().filter(|index| of(*index) == *if_index);
+            result = result.and(transmitter.send(batch, which, packets.interfaces));
+        }
+        self.causes.add(Cause::NoInterface, left as u64);
+        result
+    }
+
+    fn counters(&self) -> StageCounters {
+        let mut causes = self.causes;
+        self.transmitters.iter().for_each(|(_, transmitter)| causes.merge(&transmitter.sent().causes));
+        let sent = self.transmitters.iter().map(|(_, transmitter)| transmitter.sent().packets).sum();
+        counters("sent back".to_owned(), sent, causes)
+    }
+}

@@ -1,0 +1,127 @@
+//! One output that several workers store into, a batch at a time.
+//!
+//! ```text
+//! worker 0 --> Shared \
+//! worker 1 --> Shared  >-- lock, once a batch --> the output
+//! completer -> Shared /                           (one more handle, which finishes it last)
+//! ```
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tapline_capture::{Account, Error, InterfaceAccount, OutputAccount};
+use tapline_packet::Now;
+
+use crate::graph::Out;
+use crate::packets::Packets;
+use crate::stage::{Moment, Stage, StageCounters, Wants};
+
+/// A handle of an output that several workers store into. The last handle that is finished completes the output, with
+/// the accounts of all workers added up.
+pub struct Shared {
+    inner: Arc<Mutex<Inner>>,
+    worker: usize,
+    /// The packets that come here go nowhere else.
+    is_only: bool,
+    /// Packets of this worker that came after the output was complete and went nowhere else.
+    unexamined: u64,
+}
+
+struct Inner {
+    output: Box<dyn Stage>,
+    /// The interfaces' accounts as each worker knew them last.
+    interfaces: Vec<Vec<InterfaceAccount>>,
+    unfinished: usize,
+    /// The output wants nothing more.
+    is_complete: bool,
+    /// Packets that came later, of workers that had not heard of it yet. Other outputs took them; this one lost them.
+    late: u64,
+}
+
+impl Shared {
+    /// A handle for each of `workers` workers. `is_only` says that packets of this output go nowhere else: those that come
+    /// after another worker completed it count as not examined then, not as lost.
+    pub fn handles(output: Box<dyn Stage>, workers: usize, is_only: bool) -> Vec<Shared> {
+        let interfaces = vec![Vec::new(); workers];
+        let inner = Inner { output, interfaces, unfinished: workers, is_complete: false, late: 0 };
+        let inner = Arc::new(Mutex::new(inner));
+        let handle = |worker| Shared { inner: Arc::clone(&inner), worker, is_only, unexamined: 0 };
+        (0..workers).map(handle).collect()
+    }
+
+    /// Completes the output, as the last of its handles, which no graph has.
+    ///
+    /// # Errors
+    /// What could not be completed.
+    pub fn complete(&mut self, now: Now, interfaces: &[InterfaceAccount]) -> Result<(), Error> {
+        self.finish(&Moment::new(now, interfaces), &mut Out::nowhere())
+    }
+
+    /// What became of the packets of all workers.
+    pub fn account(&self) -> OutputAccount {
+        let inner = self.lock();
+        let mut account = inner.output.counters().output.unwrap_or_default();
+        account.lost += inner.late;
+        account
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        // A worker that panicked left counters behind at worst, and the account shows what they say.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    /// The interfaces of all workers, of which one has just told its own.
+    fn sum_interfaces(&mut self, worker: usize, interfaces: &[InterfaceAccount]) -> Vec<InterfaceAccount> {
+        self.interfaces[worker] = interfaces.to_vec();
+        let mut sum = Account::default();
+        for interfaces in &self.interfaces {
+            sum.merge(Account { interfaces: interfaces.clone(), ..Account::default() });
+        }
+        sum.interfaces
+    }
+}
+
+impl Stage for Shared {
+    fn push(&mut self, packets: &mut Packets<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        let mut inner = self.lock();
+        if !inner.is_complete {
+            return inner.output.push(packets, out);
+        }
+        let late = packets.len() as u64;
+        if self.is_only {
+            drop(inner);
+            self.unexamined += late;
+        } else {
+            inner.late += late;
+        }
+        Ok(())
+    }
+
+    fn idle(&mut self) -> Result<(), Error> {
+        self.lock().output.idle()
+    }
+
+    fn tick(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<Wants, Error> {
+        let mut inner = self.lock();
+        let sum = inner.sum_interfaces(self.worker, moment.interfaces);
+        let wants = inner.output.tick(&Moment { interfaces: &sum, ..*moment }, out)?;
+        inner.is_complete |= wants == Wants::Nothing;
+        Ok(wants)
+    }
+
+    fn finish(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        let mut inner = self.lock();
+        let sum = inner.sum_interfaces(self.worker, moment.interfaces);
+        inner.unfinished = inner.unfinished.saturating_sub(1);
+        match inner.unfinished {
+            0 => inner.output.finish(&Moment { interfaces: &sum, ..*moment }, out),
+            _ => inner.output.idle(),
+        }
+    }
+
+    fn counters(&self) -> StageCounters {
+        let output = Some(self.account());
+        StageCounters { unexamined: self.unexamined, is_shared: true, output, ..StageCounters::default() }
+    }
+}

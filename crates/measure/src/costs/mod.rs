@@ -1,0 +1,293 @@
+//! What a packet costs in a run of the engine: everything that can be read before and after, and the components that follow from it.
+//!
+//! ```text
+//! Watch::new     the cost of a wait; of a live run, the kernel's counters while no capture is open (the baseline)
+//!   sources are opened
+//! Watch::start   processor time, switches, the kernel's counters
+//!   the engine runs
+//! Started::stop  the same again --> Measured --> breakdown(), facts(), picture()
+//! ```
+
+mod breakdown;
+mod facts;
+mod picture;
+
+pub use breakdown::breakdown;
+pub use facts::{Facts, facts};
+pub use picture::picture;
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tapline_graph::GraphAccount;
+use tapline_profile::{Clock, ClockKind, KernelCounters, Scheduling, Snapshot};
+use tapline_sys::usage::{CpuTime, Switches, process_time, thread_time};
+use tapline_sys::{NetNs, Poller, RouteSocket, SyscallError, tsc};
+
+/// The baseline takes a quarter of the run's time, and this much at most.
+const BASELINE_MAX: Duration = Duration::from_secs(3);
+/// Groups of waits from which the cost of one is taken, as the median.
+const GROUPS: usize = 9;
+/// Waits in a group.
+const WAITS: u32 = 25;
+/// Length of a wait.
+const WAIT: Duration = Duration::from_micros(50);
+/// Readings of the clock in a group.
+const READINGS: u32 = 1000;
+
+/// A run of the engine as measured.
+#[derive(Debug)]
+pub struct Measured {
+    /// Name of the run in tables and pictures.
+    pub title: String,
+    /// Whether packets came from interfaces.
+    pub is_live: bool,
+    /// Number of sources.
+    pub sources: usize,
+    /// The account of the run.
+    pub account: GraphAccount,
+    /// Packets that the interfaces counted meanwhile, captured or not; `None` where that is not known.
+    pub offered: Option<u64>,
+    /// Meters of the stages, sources first.
+    pub stages: Vec<Snapshot>,
+    /// Time of the engine's loop while awake, in ticks.
+    pub ticks: u64,
+    /// Ticks a second.
+    pub frequency_hz: f64,
+    /// Resources of the process.
+    pub spent: Spent,
+    /// Counters of the kernel over the run.
+    pub kernel: KernelCounters,
+    /// Counters of the kernel while no capture was open.
+    pub baseline: Option<KernelCounters>,
+    /// Processor time of one wait for packets.
+    pub wait_cost: Duration,
+    /// Time of the time stamps that the process gave packets, in ticks.
+    pub stamp_ticks: u64,
+    /// Time of one reading of the system's clock, in ticks: the kernel reads it for each packet before the tap.
+    pub clock_ticks: f64,
+    /// Runs of the filter in the kernel, and their time in nanoseconds by the kernel's own statistics.
+    pub kernel_filter: Option<(u64, u64)>,
+}
+
+/// Resources of the process between two moments.
+#[derive(Clone, Copy, Debug)]
+pub struct Spent {
+    /// Time by the wall clock.
+    pub wall: Duration,
+    /// Processor time of all threads.
+    pub cpu: Duration,
+    /// The same in user and kernel mode.
+    pub by_mode: CpuTime,
+    /// Context switches of all threads.
+    pub switches: Switches,
+    /// Scheduling of the engine's thread.
+    pub scheduling: Option<Scheduling>,
+}
+
+/// A run that is about to begin.
+#[derive(Debug)]
+pub struct Watch {
+    devices: Vec<String>,
+    netns: Option<String>,
+    wait_cost: Duration,
+    baseline: Option<KernelCounters>,
+    offered: Option<u64>,
+}
+
+impl Watch {
+    /// Measures the cost of a wait and, if packets come from `devices`, the baseline. To be called before the sources are opened;
+    /// `duration` is that of the run.
+    ///
+    /// # Errors
+    /// If the kernel refuses to wait.
+    pub fn new(
+        devices: &[&str],
+        netns: Option<&str>,
+        duration: Option<Duration>,
+    ) -> Result<Watch, SyscallError> {
+        let wait_cost = wait_cost()?;
+        let baseline = duration.filter(|_| !devices.is_empty()).map(baseline);
+        let devices = devices.iter().map(|&name| name.to_owned()).collect();
+        Ok(Watch { devices, netns: netns.map(str::to_owned), wait_cost, baseline, offered: None })
+    }
+
+    /// Reads the interfaces' counters; to be called once the sources are open.
+    pub fn opened(&mut self) {
+        self.offered = self.interface_packets();
+    }
+
+    /// Reads the counters of kernel and process, right before the engine runs in this thread.
+    pub fn start(self) -> Started {
+        Started { watch: self, kernel: KernelCounters::read(), process: Resources::now() }
+    }
+
+    /// Packets that the devices have received and sent; `None` if a device is a pattern, or the kernel does not tell.
+    fn interface_packets(&self) -> Option<u64> {
+        let links = || RouteSocket::open().and_then(|mut socket| socket.links());
+        let links = match &self.netns {
+            None => links().ok()?,
+            Some(name) => NetNs::open(name).ok()?.run(links).ok()?.ok()?,
+        };
+        let of = |name: &String| {
+            let counted = links.iter().find(|link| link.name == *name)?.statistics?;
+            Some(counted.rx_packets + counted.tx_packets)
+        };
+        (!self.devices.is_empty()).then(|| self.devices.iter().map(of).sum::<Option<u64>>()).flatten()
+    }
+}
+
+/// A run that has begun.
+#[derive(Debug)]
+pub struct Started {
+    watch: Watch,
+    kernel: KernelCounters,
+    process: Resources,
+}
+
+/// Results of the engine itself.
+#[derive(Debug)]
+pub struct Outcome {
+    /// The account of the run.
+    pub account: GraphAccount,
+    /// Time of the engine's loop while awake, in ticks.
+    pub ticks: u64,
+    /// Number of sources.
+    pub sources: usize,
+}
+
+/// Counters read at the end, in the thread of the engine.
+#[derive(Debug)]
+pub struct Stopped {
+    watch: Watch,
+    kernel: KernelCounters,
+    spent: Spent,
+    offered: Option<u64>,
+}
+
+impl Started {
+    /// Reads the counters again, right after the engine.
+    pub fn stop(self) -> Stopped {
+        let spent = self.process.spent();
+        let kernel = KernelCounters::read().since(&self.kernel);
+        let after = self.watch.interface_packets();
+        let offered = after.zip(self.watch.offered).map(|(after, before)| after.saturating_sub(before));
+        Stopped { watch: self.watch, kernel, spent, offered }
+    }
+}
+
+impl Stopped {
+    /// All figures of the run. `stages` are the meters, `stamp_ticks` and `kernel_filter` as in [`Measured`].
+    pub fn measured(
+        self,
+        title: String,
+        outcome: Outcome,
+        stages: Vec<Snapshot>,
+        stamp_ticks: u64,
+        kernel_filter: Option<(u64, u64)>,
+    ) -> Measured {
+        let Outcome { account, ticks, sources } = outcome;
+        Measured {
+            title,
+            is_live: !self.watch.devices.is_empty(),
+            sources,
+            account,
+            offered: self.offered,
+            stages,
+            ticks,
+            frequency_hz: frequency_hz(),
+            spent: self.spent,
+            kernel: self.kernel,
+            baseline: self.watch.baseline,
+            wait_cost: self.watch.wait_cost,
+            stamp_ticks,
+            clock_ticks: clock_ticks(),
+            kernel_filter,
+        }
+    }
+}
+
+/// Resources of the process so far.
+#[derive(Debug)]
+struct Resources {
+    moment: Instant,
+    cpu: Duration,
+    by_mode: CpuTime,
+    switches: Switches,
+    scheduling: Option<Scheduling>,
+}
+
+impl Resources {
+    fn now() -> Resources {
+        let (scheduling, switches) = (Scheduling::of_thread(), Switches::of_process());
+        let by_mode = CpuTime::of_process();
+        Resources { scheduling, switches, by_mode, moment: Instant::now(), cpu: process_time() }
+    }
+
+    fn spent(self) -> Spent {
+        let (cpu, wall) = (process_time(), self.moment.elapsed());
+        Spent {
+            wall,
+            cpu: cpu.saturating_sub(self.cpu),
+            by_mode: CpuTime::of_process().since(self.by_mode),
+            switches: Switches::of_process().since(self.switches),
+            scheduling: Scheduling::of_thread().zip(self.scheduling).map(|(now, then)| now.since(then)),
+        }
+    }
+}
+
+/// Counters of the kernel over a time without a capture.
+fn baseline(duration: Duration) -> KernelCounters {
+    let before = KernelCounters::read();
+    thread::sleep((duration / 4).min(BASELINE_MAX));
+    KernelCounters::read().since(&before)
+}
+
+/// Processor time of one wait that ends by its timeout: the call, the sleep, the wake-up.
+fn wait_cost() -> Result<Duration, SyscallError> {
+    let mut poller = Poller::new();
+    let mut group = || -> Result<Duration, SyscallError> {
+        let before = thread_time();
+        for _ in 0..WAITS {
+            poller.wait(WAIT)?;
+        }
+        Ok((thread_time() - before) / WAITS)
+    };
+    let mut costs = (0..GROUPS).map(|_| group()).collect::<Result<Vec<_>, _>>()?;
+    costs.sort();
+    Ok(costs[GROUPS / 2])
+}
+
+/// Time of one reading of the system's clock, in ticks: the median of some groups.
+fn clock_ticks() -> f64 {
+    let mut times: Vec<u64> = (0..GROUPS)
+        .map(|_| {
+            let start = tsc::now();
+            (0..READINGS).for_each(|_| {
+                std::hint::black_box(tapline_sys::clock::realtime_ns());
+            });
+            tsc::now().wrapping_sub(start)
+        })
+        .collect();
+    times.sort_unstable();
+    times[GROUPS / 2] as f64 / READINGS as f64
+}
+
+/// Ticks a second of the clock of the meters.
+fn frequency_hz() -> f64 {
+    let clock = Clock::get();
+    match clock.kind() {
+        ClockKind::Monotonic => tsc::frequency(Duration::from_millis(20)),
+        _ => clock.frequency_hz(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_costs_something() {
+        assert!(wait_cost().unwrap() > Duration::ZERO);
+    }
+}

@@ -1,0 +1,188 @@
+//! Moments as people say them: `-1h`, `10:00`, `yesterday 22:00`, `2026-11-24T10:00:00Z`.
+//!
+//! ```text
+//! moment := now | -DURATION | +DURATION        before now; after the moment that it is counted from
+//!         | [DAY] HH:MM[:SS[.frac]]            of today unless a day is given, by local time
+//!         | DAY                                its first moment
+//!         | RFC 3339                           with its own offset
+//!         | @SECONDS[.frac]                    since 1970
+//! DAY    := today | yesterday | YYYY-MM-DD
+//! ```
+
+use std::time::Duration;
+
+use jiff::civil::{Date, Time};
+use jiff::tz::TimeZone;
+use jiff::{Timestamp as Moment, ToSpan};
+use tapline_packet::Timestamp;
+
+use crate::search::Window;
+
+/// What a moment is told in.
+#[derive(Clone, Debug)]
+pub struct Clock {
+    /// The moment that is called now.
+    pub now: Timestamp,
+    /// Where `10:00` is meant.
+    pub zone: TimeZone,
+}
+
+impl Clock {
+    /// Now, by local time.
+    pub fn local() -> Clock {
+        Clock { now: Timestamp::from_nanos(tapline_sys::clock::realtime_ns()), zone: TimeZone::system() }
+    }
+
+    /// The moment that `text` says; `+5m` is counted from `from`.
+    ///
+    /// # Errors
+    /// Why it says none, and what would.
+    pub fn parse(&self, text: &str, from: Option<Timestamp>) -> Result<Timestamp, String> {
+        let text = text.trim();
+        if text == "now" {
+            return Ok(self.now);
+        }
+        if let Some(duration) = text.strip_prefix('-') {
+            return Ok(self.now.plus_nanos(nanos(&parse_duration(duration)?).saturating_neg()));
+        }
+        if let Some(duration) = text.strip_prefix('+') {
+            let from = from.ok_or("a time with + counts from --from, which is not given")?;
+            return Ok(from.plus_nanos(nanos(&parse_duration(duration)?)));
+        }
+        if let Some(seconds) = text.strip_prefix('@') {
+            return parse_duration(seconds).map(|since| Timestamp::from_nanos(nanos(&since)));
+        }
+        if let Ok(moment) = text.parse::<Moment>() {
+            return of(moment);
+        }
+        self.civil(text).ok_or_else(|| {
+            format!(
+                "{text:?} is no time: write 10:00, yesterday 22:00, 2026-11-24 10:00, -1h, or \
+                 2026-11-24T10:00:00Z"
+            )
+        })?
+    }
+
+    /// The times between two moments, of which either may be missing. `names` is what the moments are called in errors.
+    ///
+    /// # Errors
+    /// Why one of them is none, or nothing lies between.
+    pub fn window(&self, from: Option<&str>, to: Option<&str>, names: [&str; 2]) -> Result<Window, String> {
+        let at = |name: &str, text: Option<&str>, from: Option<Timestamp>| {
+            let parse = |text| self.parse(text, from).map_err(|error| format!("{name}: {error}"));
+            text.map(parse).transpose()
+        };
+        let from = at(names[0], from, None)?;
+        let to = at(names[1], to, from)?;
+        let window = Window { from: from.unwrap_or(Window::ALL.from), to: to.unwrap_or(Window::ALL.to) };
+        match window.from < window.to {
+            true => Ok(window),
+            false => Err(format!("{} is not after {}: nothing lies between", names[1], names[0])),
+        }
+    }
+
+    /// A day, a time of day, or both, by local time.
+    fn civil(&self, text: &str) -> Option<Result<Timestamp, String>> {
+        let (day, time) = match text.split_once([' ', 'T']) {
+            Some((day, time)) => (self.day(day)?, time_of_day(time.trim())?),
+            None => match self.day(text) {
+                Some(day) => (day, Time::midnight()),
+                None => (self.today()?, time_of_day(text)?),
+            },
+        };
+        let zoned = day.to_datetime(time).to_zoned(self.zone.clone());
+        Some(zoned.map_err(|error| error.to_string()).and_then(|zoned| of(zoned.timestamp())))
+    }
+
+    fn day(&self, text: &str) -> Option<Date> {
+        match text {
+            "today" => self.today(),
+            "yesterday" => self.today()?.checked_sub(1.day()).ok(),
+            _ => text.parse().ok().filter(|_| text.len() == 10),
+        }
+    }
+
+    fn today(&self) -> Option<Date> {
+        let now = Moment::from_nanosecond(self.now.as_nanos().into()).ok()?;
+        Some(now.to_zoned(self.zone.clone()).date())
+    }
+}
+
+/// `10:00`, `10:00:30`, `10:00:30.5`.
+fn time_of_day(text: &str) -> Option<Time> {
+    text.parse().ok().filter(|_| text.contains(':'))
+}
+
+/// `90`, `90s`, `5m`, `1h`, `7d`, `100ms`.
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let factor = match &text[digits.len()..] {
+        "" | "s" => 1.0,
+        "ms" => 0.001,
+        "m" => 60.0,
+        "h" => 3600.0,
+        "d" => 86_400.0,
+        unit => return Err(format!("unknown unit '{unit}': use ms, s, m, h or d")),
+    };
+    let number: f64 = digits.parse().map_err(|_| format!("'{digits}' is not a number"))?;
+    Duration::try_from_secs_f64(number * factor).map_err(|error| error.to_string())
+}
+
+fn nanos(duration: &Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+}
+
+fn of(moment: Moment) -> Result<Timestamp, String> {
+    i64::try_from(moment.as_nanosecond())
+        .map(Timestamp::from_nanos)
+        .map_err(|_| format!("{moment} is outside of the years 1677 to 2262"))
+}
+
+/// A moment for people: local date and time to the second.
+pub fn shown(at: Timestamp) -> String {
+    let Ok(moment) = Moment::from_nanosecond(at.as_nanos().into()) else { return "unknown".to_owned() };
+    moment.to_zoned(TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn clock() -> Clock {
+        // 2026-11-24 12:00:00 in a zone one hour east.
+        let zone = TimeZone::fixed(jiff::tz::offset(1));
+        Clock { now: Timestamp::from_parts(1_795_518_000, 0), zone }
+    }
+
+    fn said(text: &str) -> String {
+        let at = clock().parse(text, Some(Timestamp::from_parts(1_795_518_000, 0))).unwrap();
+        Moment::from_nanosecond(at.as_nanos().into()).unwrap().to_string()
+    }
+
+    #[test]
+    fn moments_are_understood_as_people_say_them() {
+        for (text, moment) in [
+            ("now", "2026-11-24T11:00:00Z"),
+            ("-1h", "2026-11-24T10:00:00Z"),
+            ("+90s", "2026-11-24T11:01:30Z"),
+            ("10:00", "2026-11-24T09:00:00Z"),
+            ("10:00:30.5", "2026-11-24T09:00:30.5Z"),
+            ("yesterday 22:00", "2026-11-23T21:00:00Z"),
+            ("today", "2026-11-23T23:00:00Z"),
+            ("2026-11-20", "2026-11-19T23:00:00Z"),
+            ("2026-11-20 08:15", "2026-11-20T07:15:00Z"),
+            ("2026-11-20T08:15:00+05:00", "2026-11-20T03:15:00Z"),
+            ("@1795518000", "2026-11-24T11:00:00Z"),
+        ] {
+            assert_eq!(said(text), moment, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_moment_is_told() {
+        for text in ["", "10", "25:00", "tomorrow", "yesterday 22", "-1x", "2026-13-01", "@x"] {
+            assert!(clock().parse(text, None).is_err(), "{text}");
+        }
+        assert!(clock().parse("+5m", None).unwrap_err().contains("--from"));
+    }
+}

@@ -1,0 +1,117 @@
+//! What a search did with every segment and every chunk of a store.
+
+use std::ops::AddAssign;
+
+/// What a search did with the chunks of a store: each segment and each chunk is in one place.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SearchAccount {
+    /// Segments of the store: when the search began, and those that it followed since.
+    pub segments: u64,
+    /// Of these, passed over because of their times.
+    pub segments_by_time: u64,
+    /// Passed over because no segment of their roll-up has the keys.
+    pub segments_by_roll_up: u64,
+    /// Passed over because no slot has the keys.
+    pub segments_by_keys: u64,
+    /// Gone, or recycled, before the search came to them.
+    pub segments_gone: u64,
+    /// Not to be read: no regular file, or the system refuses.
+    pub segments_unreadable: u64,
+    /// Looked into by their index.
+    pub segments_indexed: u64,
+    /// Looked into without an index: being recorded, or of a recorder that was killed.
+    pub segments_walked: u64,
+    /// Not come to: the search goes on, or was stopped.
+    pub segments_left: u64,
+    /// Chunks of the segments that were looked into.
+    pub chunks: u64,
+    /// Of these, passed over because of their times.
+    pub chunks_by_time: u64,
+    /// Passed over because their slot does not have the keys.
+    pub chunks_by_keys: u64,
+    /// Read.
+    pub chunks_read: u64,
+    /// Not as they were written, or not to be read.
+    pub chunks_damaged: u64,
+    /// Overwritten before the search came to them.
+    pub chunks_gone: u64,
+    /// Not yet whole: the last one of the segment that is being recorded.
+    pub chunks_unfinished: u64,
+    /// Not come to: the search goes on, or was stopped.
+    pub chunks_left: u64,
+    /// Places in walked segments that hold neither chunks nor fillers.
+    pub places_damaged: u64,
+    /// Bytes of chunks that were read.
+    pub bytes_read: u64,
+    /// Bytes of indexes that were read.
+    pub index_bytes: u64,
+    /// Packets in the chunks that were read and intact.
+    pub packets: u64,
+    /// Packets that the recording lost in the chunks that were read: before the recorder and in it.
+    pub lost: u64,
+}
+
+impl SearchAccount {
+    /// Whether each segment and each chunk is in one place.
+    pub fn is_balanced(&self) -> bool {
+        let looked_into = self.segments_indexed + self.segments_walked;
+        let segments = self.segments_by_time + self.segments_by_roll_up + self.segments_by_keys + looked_into;
+        let segments = segments + self.segments_gone + self.segments_unreadable + self.segments_left;
+        let passed = self.chunks_by_time + self.chunks_by_keys + self.chunks_left;
+        let chunks =
+            passed + self.chunks_read + self.chunks_damaged + self.chunks_gone + self.chunks_unfinished;
+        self.segments == segments && self.chunks == chunks
+    }
+}
+
+impl AddAssign for SearchAccount {
+    fn add_assign(&mut self, other: SearchAccount) {
+        let SearchAccount {
+            segments,
+            segments_by_time,
+            segments_by_roll_up,
+            segments_by_keys,
+            segments_gone,
+            segments_unreadable,
+            segments_indexed,
+            segments_walked,
+            segments_left,
+            chunks,
+            chunks_by_time,
+            chunks_by_keys,
+            chunks_read,
+            chunks_damaged,
+            chunks_gone,
+            chunks_unfinished,
+            chunks_left,
+            places_damaged,
+            bytes_read,
+            index_bytes,
+            packets,
+            lost,
+        } = other;
+        self.segments += segments;
+        self.segments_by_time += segments_by_time;
+        self.segments_by_roll_up += segments_by_roll_up;
+        self.segments_by_keys += segments_by_keys;
+        self.segments_gone += segments_gone;
+        self.segments_unreadable += segments_unreadable;
+        self.segments_indexed += segments_indexed;
+        self.segments_walked += segments_walked;
+        self.segments_left += segments_left;
+        self.chunks += chunks;
+        self.chunks_by_time += chunks_by_time;
+        self.chunks_by_keys += chunks_by_keys;
+        self.chunks_read += chunks_read;
+        self.chunks_damaged += chunks_damaged;
+        self.chunks_gone += chunks_gone;
+        self.chunks_unfinished += chunks_unfinished;
+        self.chunks_left += chunks_left;
+        self.places_damaged += places_damaged;
+        self.bytes_read += bytes_read;
+        self.index_bytes += index_bytes;
+        self.packets += packets;
+        // What heads say may be anything.
+        self.lost = self.lost.saturating_add(lost);
+    }
+}

@@ -1,0 +1,259 @@
+//! Which chunks are to be read: segment by segment, by time and by keys.
+//!
+//! ```text
+//! segment --time of its index--> --keys--> slots --time--> a stretch each, whose chunks are found when it is read
+//!         '-- no index: its chunks are walked, and chosen by time; those that stand together are a stretch
+//! ```
+
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tapline_sys::disk::PieceFile;
+
+use super::{SearchAccount, Window};
+use crate::catalog::Catalog;
+use crate::index::rollup::{RollUp, roll_up_of};
+use crate::index::{Index, Slots};
+use crate::keys::{WAYS_ALL, Way};
+use crate::layout::{PAGE_LEN, SLOT_LEN};
+use crate::question::{Fact, Question};
+use crate::walk::Walk;
+
+/// What is asked of a store.
+pub(super) struct Plan {
+    pub(super) catalog: Arc<Catalog>,
+    pub(super) window: Window,
+    pub(super) question: Question,
+    /// Chunks are read past the page cache: somebody records, whose pages are to stay there.
+    pub(super) is_past_cache: bool,
+    /// The roll-up that was asked last, by number.
+    pub(super) roll_up: Mutex<(u64, Option<Arc<RollUp>>)>,
+}
+
+/// A segment that is open.
+pub(super) struct OpenSegment {
+    pub(super) number: u64,
+    pub(super) file: PieceFile,
+    pub(super) len: u64,
+    /// Its last chunk is surely whole.
+    pub(super) is_whole: bool,
+}
+
+/// What is read of a segment at once.
+pub(super) struct Stretch {
+    pub(super) segment: Arc<OpenSegment>,
+    pub(super) offset: u64,
+    pub(super) part: Part,
+}
+
+pub(super) enum Part {
+    /// Chunks of these lengths, one behind the other: as long as a slot at most, or one longer chunk. Whether the last of them is the last
+    /// that was found in its segment.
+    Chunks(Vec<u32>, bool),
+    /// So many bytes from a slot's start on, in which so many chunks begin.
+    Slot(usize, u32),
+}
+
+impl Stretch {
+    /// Its bytes.
+    pub(super) fn len(&self) -> usize {
+        match &self.part {
+            Part::Chunks(chunks, _) => chunks.iter().map(|len| *len as usize).sum(),
+            Part::Slot(len, _) => *len,
+        }
+    }
+
+    /// Chunks in it, as far as is known before it is read.
+    pub(super) fn chunks(&self) -> u64 {
+        match &self.part {
+            Part::Chunks(chunks, _) => chunks.len() as u64,
+            Part::Slot(_, chunks) => u64::from(*chunks),
+        }
+    }
+}
+
+/// Where a chunk stands.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) offset: u64,
+    pub(super) len: u32,
+}
+
+impl Plan {
+    /// What is to be read of a segment, in the order of recording; what is passed over, and the segment itself, are in the account.
+    pub(super) fn segment(&self, number: u64, account: &mut SearchAccount) -> Vec<Stretch> {
+        if self.is_ruled_out(number, account) {
+            return Vec::new();
+        }
+        match self.open(number) {
+            Ok(Some(stretches)) => {
+                *account += stretches.1;
+                stretches.0
+            }
+            Ok(None) => {
+                account.segments_gone += 1;
+                Vec::new()
+            }
+            Err(_) => {
+                account.segments_unreadable += 1;
+                Vec::new()
+            }
+        }
+    }
+
+    /// Whether the roll-up of a segment has neither its times nor its keys to offer.
+    fn is_ruled_out(&self, number: u64, account: &mut SearchAccount) -> bool {
+        let Some(roll_up) = self.roll_up(number) else { return false };
+        let Some((first, last)) = roll_up.times(number) else { return false };
+        if !self.window.overlaps(first, last) {
+            account.segments_by_time += 1;
+            return true;
+        }
+        let is_open = |way: Way| roll_up.is_open(number, way);
+        // What is damaged rules nothing out.
+        let may = |fact: &Fact| {
+            !roll_up.has_class(fact.class())
+                || fact.ways().into_iter().any(is_open)
+                || roll_up.may_have(fact.key()).unwrap_or(true)
+        };
+        let is_ruled_out = !is_open(Way::All) && !self.question.holds(&may);
+        account.segments_by_roll_up += u64::from(is_ruled_out);
+        is_ruled_out
+    }
+
+    fn roll_up(&self, segment: u64) -> Option<Arc<RollUp>> {
+        let number = roll_up_of(segment);
+        let mut known = self.roll_up.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.0 != number {
+            *known = (number, RollUp::read(&self.catalog, number).map(Arc::new));
+        }
+        known.1.clone()
+    }
+
+    /// `None` if the segment is gone.
+    fn open(&self, number: u64) -> io::Result<Option<(Vec<Stretch>, SearchAccount)>> {
+        let path = self.catalog.segment_path(number);
+        let file = match PieceFile::open(&path, self.is_past_cache) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            file => file?,
+        };
+        let len = file.file().metadata()?.len().min(self.catalog.segment_len);
+        let index = self.catalog.index(number);
+        let segment = Arc::new(OpenSegment { number, file, len, is_whole: index.is_some() });
+        let mut account = SearchAccount::default();
+        let stretches = match index.and_then(|index| self.by_index(&index, &segment, &mut account)) {
+            Some(stretches) => stretches,
+            // Of an index that is damaged nothing is believed.
+            None => {
+                account = SearchAccount::default();
+                stretches(&segment, &self.by_walk(&segment, &mut account)?)
+            }
+        };
+        Ok(Some((stretches, account)))
+    }
+
+    /// What an index does not rule out; `None` if it is damaged.
+    fn by_index(
+        &self,
+        index: &Index,
+        segment: &Arc<OpenSegment>,
+        account: &mut SearchAccount,
+    ) -> Option<Vec<Stretch>> {
+        let found = self.not_ruled_out(index, segment, account);
+        account.index_bytes += index.read_len();
+        found
+    }
+
+    fn not_ruled_out(
+        &self,
+        index: &Index,
+        segment: &Arc<OpenSegment>,
+        account: &mut SearchAccount,
+    ) -> Option<Vec<Stretch>> {
+        if !self.window.overlaps(index.summary.first, index.summary.last) {
+            account.segments_by_time += 1;
+            return Some(Vec::new());
+        }
+        let may = self.slots(index)?;
+        if !may.contains(&true) {
+            account.segments_by_keys += 1;
+            return Some(Vec::new());
+        }
+        let rows = index.rows()?;
+        account.segments_indexed += 1;
+        let mut stretches = Vec::new();
+        for (slot, row) in rows.iter().enumerate().filter(|(_, row)| row.chunks > 0) {
+            account.chunks += u64::from(row.chunks);
+            if !self.window.overlaps(row.first, row.last) {
+                account.chunks_by_time += u64::from(row.chunks);
+            } else if !may.get(slot).copied().unwrap_or(true) {
+                account.chunks_by_keys += u64::from(row.chunks);
+            } else {
+                let part = Part::Slot(row.pages as usize * PAGE_LEN, row.chunks);
+                let offset = slot as u64 * SLOT_LEN as u64;
+                stretches.push(Stretch { segment: Arc::clone(segment), offset, part });
+            }
+        }
+        Some(stretches)
+    }
+
+    /// For each slot whether what is asked for may be in it; `None` if the index is damaged.
+    fn slots(&self, index: &Index) -> Option<Vec<bool>> {
+        let facts = self.question.facts();
+        let open: Vec<Slots> = WAYS_ALL.into_iter().map(|way| index.open(way)).collect::<Option<_>>()?;
+        let sets: Vec<Slots> = facts.iter().map(|fact| index.slots(fact.key())).collect::<Option<_>>()?;
+        let slot_may = |slot: u32| {
+            let has = |fact: &Fact| {
+                !index.has_class(fact.class())
+                    || fact.ways().iter().any(|way| open[*way as usize].has(slot))
+                    || facts.binary_search(fact).is_ok_and(|at| sets[at].has(slot))
+            };
+            open[Way::All as usize].has(slot) || self.question.holds(&has)
+        };
+        Some((0..index.summary.slots).map(slot_may).collect())
+    }
+
+    fn by_walk(&self, segment: &OpenSegment, account: &mut SearchAccount) -> io::Result<Vec<Place>> {
+        let OpenSegment { number, file, .. } = segment;
+        let mut walk = Walk::new(file.file(), self.catalog.id, *number, self.catalog.segment_len)?;
+        account.segments_walked += 1;
+        let mut places = Vec::new();
+        while let Some(found) = walk.next() {
+            account.chunks += 1;
+            if self.window.overlaps(found.head.first, found.head.last) {
+                places.push(Place { offset: found.offset, len: found.head.len });
+            } else {
+                account.chunks_by_time += 1;
+            }
+        }
+        // A segment that was recycled meanwhile has chunks of another number, or none yet.
+        if walk.damaged > 0 && self.catalog.segment_path(*number).exists() {
+            account.places_damaged += walk.damaged;
+        }
+        Ok(places)
+    }
+}
+
+/// Puts chunks together that stand together.
+pub(super) fn stretches(segment: &Arc<OpenSegment>, places: &[Place]) -> Vec<Stretch> {
+    let (mut all, mut chunks, mut from, mut len) = (Vec::new(), Vec::new(), 0, 0);
+    let stretch = |offset, chunks: Vec<u32>, is_last| {
+        let segment = Arc::clone(segment);
+        Stretch { segment, offset, part: Part::Chunks(chunks, is_last) }
+    };
+    for place in places {
+        if !chunks.is_empty() && (from + len != place.offset || len + u64::from(place.len) > SLOT_LEN as u64)
+        {
+            all.push(stretch(from, std::mem::take(&mut chunks), false));
+        }
+        if chunks.is_empty() {
+            (from, len) = (place.offset, 0);
+        }
+        chunks.push(place.len);
+        len += u64::from(place.len);
+    }
+    if !chunks.is_empty() {
+        all.push(stretch(from, chunks, true));
+    }
+    all
+}

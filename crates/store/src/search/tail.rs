@@ -1,0 +1,93 @@
+//! The end of a recording that goes on: chunks as they are written.
+
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use tapline_sys::disk::PieceFile;
+
+use super::SearchAccount;
+use super::plan::{OpenSegment, Place, Plan, Stretch, stretches};
+use crate::chunk::is_intact;
+use crate::walk::{Found, Walk};
+
+/// How far a recording was followed.
+#[derive(Default)]
+pub(super) struct Tail {
+    /// The segment that is followed; 0 for none yet.
+    number: u64,
+    open: Option<Arc<OpenSegment>>,
+    /// Where the last chunk ends that was whole.
+    end: u64,
+}
+
+impl Tail {
+    /// Follows from the start of a segment on.
+    pub(super) fn of(number: Option<u64>) -> Tail {
+        Tail { number: number.unwrap_or(0), ..Tail::default() }
+    }
+
+    /// Segments that were counted and not looked into.
+    pub(super) fn segments_left(&self) -> u64 {
+        u64::from(self.number > 0 && self.open.is_none())
+    }
+}
+
+impl Plan {
+    /// What was recorded since.
+    pub(super) fn tail(&self, tail: &mut Tail, account: &mut SearchAccount) -> Vec<Stretch> {
+        let numbers = self.catalog.numbers().unwrap_or_default();
+        let mut all = Vec::new();
+        loop {
+            // A segment is sealed before the next one begins.
+            let next = numbers.iter().copied().find(|number| *number > tail.number);
+            if tail.number > 0 {
+                all.extend(self.since(tail, next.is_some(), account));
+            }
+            let Some(number) = next else { return all };
+            account.segments += 1;
+            *tail = Tail::of(Some(number));
+        }
+    }
+
+    /// Chunks of the segment that is followed.
+    fn since(&self, tail: &mut Tail, is_sealed: bool, account: &mut SearchAccount) -> Vec<Stretch> {
+        if tail.open.is_none() {
+            match self.open_tail(tail.number) {
+                Ok(segment) => {
+                    account.segments_walked += 1;
+                    tail.open = Some(Arc::new(segment));
+                }
+                Err(_) if !is_sealed => return Vec::new(),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => account.segments_gone += 1,
+                Err(_) => account.segments_unreadable += 1,
+            }
+        }
+        let Some(segment) = &tail.open else { return Vec::new() };
+        let walk = Walk::new(segment.file.file(), self.catalog.id, tail.number, self.catalog.segment_len);
+        let Ok(walk) = walk else { return Vec::new() };
+        let (mut walk, mut places, mut bytes) = (walk.from(tail.end), Vec::new(), Vec::new());
+        while let Some(Found { offset, head }) = walk.next() {
+            bytes.resize(head.len as usize, 0);
+            let is_read = segment.file.file().read_exact_at(&mut bytes, offset).is_ok();
+            let is_whole = is_sealed || is_read && is_intact(&bytes, &head);
+            if !is_whole {
+                // It is being written.
+                break;
+            }
+            tail.end = offset + u64::from(head.len);
+            account.chunks += 1;
+            match self.window.overlaps(head.first, head.last) {
+                true => places.push(Place { offset, len: head.len }),
+                false => account.chunks_by_time += 1,
+            }
+        }
+        stretches(segment, &places)
+    }
+
+    fn open_tail(&self, number: u64) -> io::Result<OpenSegment> {
+        let file = PieceFile::open(&self.catalog.segment_path(number), false)?;
+        let len = file.file().metadata()?.len().min(self.catalog.segment_len);
+        Ok(OpenSegment { number, file, len, is_whole: true })
+    }
+}

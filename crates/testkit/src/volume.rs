@@ -1,0 +1,53 @@
+//! How much a test does. Work is bounded in processor time, which other programs do not change as they change the time on the wall.
+//!
+//! How many random cases a test tries: few on a developer's machine, many in CI, as many as asked for in a search.
+
+use std::time::Duration;
+
+pub use tapline_sys::usage::thread_time;
+
+/// Multiplies the number of cases of every test; CI sets 10.
+const FACTOR: &str = "TAPLINE_VOLUME";
+
+/// The number that the environment variable gives, otherwise `small` times `TAPLINE_VOLUME`.
+///
+/// # Panics
+///
+/// If a variable is no whole number.
+pub fn volume(variable: &str, small: u64) -> u64 {
+    number(variable, small.saturating_mul(number(FACTOR, 1)))
+}
+
+/// The number that an environment variable gives, such as a seed.
+///
+/// # Panics
+///
+/// If the variable is no whole number.
+pub fn number(variable: &str, default: u64) -> u64 {
+    let Some(text) = std::env::var_os(variable) else { return default };
+    let number = text.to_str().and_then(|text| text.parse().ok());
+    number.unwrap_or_else(|| panic!("{variable}={} is no whole number", text.display()))
+}
+
+/// The least processor time that `work` took in three runs, and its last result.
+pub fn processor_time<T>(mut work: impl FnMut() -> T) -> (Duration, T) {
+    let mut run = || {
+        let started = thread_time();
+        let result = work();
+        (thread_time().saturating_sub(started), result)
+    };
+    let (first, second) = (run().0, run().0);
+    let (third, result) = run();
+    (first.min(second).min(third), result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_variable_the_volume_is_small() {
+        assert_eq!(number("TAPLINE_NO_SUCH_VARIABLE", 7), 7);
+        assert_eq!(volume("TAPLINE_NO_SUCH_VARIABLE", 7), 7 * number(FACTOR, 1));
+    }
+}
