@@ -217,7 +217,11 @@ fn filter_fault(filter: &str) -> String {
         Options { snap_len: SNAP_LEN, netmask: Some(0), handle: Handle::Live, ..Options::default() };
     match tapline_filter::compile(filter, &options) {
         Ok(_) => String::new(),
-        Err(error) => format!("{}\n", word(&error.to_string())),
+        Err(error) => {
+            let place = error.span.and_then(|span| filter.get(span.start..span.end));
+            let place = place.map_or_else(String::new, |place| format!(" at '{place}'"));
+            format!("{}\n", word(&format!("{}{place}", error.message)))
+        }
     }
 }
 

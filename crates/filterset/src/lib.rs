@@ -12,7 +12,8 @@
 //! filter's own program where need be. So the answer for each filter is the one that its program gives when it is run alone.
 //!
 //! ```
-//! use tapline_filter::{Options, set::{Filter, FilterSet, Matches, Mode}};
+//! use tapline_filter::Options;
+//! use tapline_filterset::{Filter, FilterSet, Matches, Mode};
 //! use tapline_packet::{Batch, Meta, Record, Selection};
 //!
 //! let mut set = FilterSet::new(Mode::All);

@@ -9,12 +9,11 @@
 //! DAY    := today | yesterday | YYYY-MM-DD
 //! ```
 
-use std::time::Duration;
-
 use jiff::civil::{Date, Time};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp as Moment, ToSpan};
 use tapline_packet::Timestamp;
+use tapline_syntax::units;
 
 use crate::search::Window;
 
@@ -43,14 +42,14 @@ impl Clock {
             return Ok(self.now);
         }
         if let Some(duration) = text.strip_prefix('-') {
-            return Ok(self.now.plus_nanos(nanos(&parse_duration(duration)?).saturating_neg()));
+            return Ok(self.now.plus_nanos(parse_duration(duration)?.saturating_neg()));
         }
         if let Some(duration) = text.strip_prefix('+') {
             let from = from.ok_or("a time with + counts from --from, which is not given")?;
-            return Ok(from.plus_nanos(nanos(&parse_duration(duration)?)));
+            return Ok(from.plus_nanos(parse_duration(duration)?));
         }
         if let Some(seconds) = text.strip_prefix('@') {
-            return parse_duration(seconds).map(|since| Timestamp::from_nanos(nanos(&since)));
+            return parse_duration(seconds).map(Timestamp::from_nanos);
         }
         if let Ok(moment) = text.parse::<Moment>() {
             return of(moment);
@@ -113,23 +112,10 @@ fn time_of_day(text: &str) -> Option<Time> {
     text.parse().ok().filter(|_| text.contains(':'))
 }
 
-/// `90`, `90s`, `5m`, `1h`, `7d`, `100ms`.
-fn parse_duration(text: &str) -> Result<Duration, String> {
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let factor = match &text[digits.len()..] {
-        "" | "s" => 1.0,
-        "ms" => 0.001,
-        "m" => 60.0,
-        "h" => 3600.0,
-        "d" => 86_400.0,
-        unit => return Err(format!("unknown unit '{unit}': use ms, s, m, h or d")),
-    };
-    let number: f64 = digits.parse().map_err(|_| format!("'{digits}' is not a number"))?;
-    Duration::try_from_secs_f64(number * factor).map_err(|error| error.to_string())
-}
-
-fn nanos(duration: &Duration) -> i64 {
-    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+/// A time as docs/units.md has it, in nanoseconds.
+fn parse_duration(text: &str) -> Result<i64, String> {
+    let nanoseconds = units::nanoseconds(text).map_err(|error| error.to_string())?;
+    Ok(i64::try_from(nanoseconds).unwrap_or(i64::MAX))
 }
 
 fn of(moment: Moment) -> Result<Timestamp, String> {
@@ -152,6 +138,12 @@ mod tests {
         // 2026-11-24 12:00:00 in a zone one hour east.
         let zone = TimeZone::fixed(jiff::tz::offset(1));
         Clock { now: Timestamp::from_parts(1_795_518_000, 0), zone }
+    }
+
+    #[test]
+    fn seconds_are_exact_to_the_nanosecond() {
+        let at = clock().parse("@1795500504.479016660", None).unwrap();
+        assert_eq!(at.as_nanos(), 1_795_500_504_479_016_660);
     }
 
     fn said(text: &str) -> String {

@@ -26,10 +26,10 @@ use crate::compiler::Compiler;
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct TimeArgs {
     /// Packets of a store from this time on: 10:00, yesterday 22:00, 2026-11-24 10:00, -1h (ago), RFC 3339.
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = "Store")]
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true, help_heading = "Store")]
     from: Option<String>,
     /// Packets of a store before this time; +5m is after --from.
-    #[arg(long, value_name = "TIME", allow_hyphen_values = true, help_heading = "Store")]
+    #[arg(long, value_name = "WHEN", allow_hyphen_values = true, help_heading = "Store")]
     to: Option<String>,
     /// Go on with what is recorded from now on, until Ctrl-C.
     #[arg(long, help_heading = "Store")]

@@ -564,7 +564,7 @@ fn mistakes_are_told() {
     for (to, more, told) in [
         ("parquet:/dev/null", &[][..], "cannot export to /dev/null"),
         ("parquet:flows", &["--template", "octetDelta"], "did you mean octetDeltaCount?"),
-        ("parquet:flows", &["--parquet-size", "10"], "64k to 1000G"),
+        ("parquet:flows", &["--parquet-size", "10"], "10 is not from 64000 to"),
         ("parquet:flows", &["--parquet-time", "10ms"], "it may be 1 s to"),
         ("parquet:-,json:-", &[], "standard output takes one thing"),
     ] {

@@ -40,7 +40,7 @@ fn a_store_of_captures_is_searched_as_scanned() {
     assert!(captures.len() > 100, "{}", captures.len());
     // A recording each, so that chunks are small and keys have something to tell apart.
     for capture in &captures {
-        let of_store = ["--to", text(&store), "--size", "64MiB", "--segment", "4MiB"];
+        let of_store = ["--to", text(&store), "--size", "512MiB", "--segment", "4MiB"];
         run(["record", "-r", text(capture)].into_iter().chain(of_store)).succeeded();
     }
     let reads: Vec<&str> = captures.iter().flat_map(|path| ["-r", text(path)]).collect();

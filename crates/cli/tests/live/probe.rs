@@ -80,7 +80,7 @@ fn what_makes_no_sense_is_said() {
         (&["--export", ""][..], "--export names nothing"),
         (&["--export", " , "], "--export names nothing"),
         (&["--biflow"], "name a collector or a file"),
-        (&["--idle-timeout", "99999999h"], "--idle-timeout: ten years"),
+        (&["--idle-timeout", "99999999h"], "--idle-timeout"),
     ] {
         run([&["probe", "-r", &path][..], words].concat()).failed_saying(&[told]);
     }

@@ -269,7 +269,7 @@ fn it_is_refused_where_nobody_answers_for_the_network() {
     };
     to_bridge(&[]).failed_saying(&["sending on veth9 is refused", "--i-own-this-network veth9"]);
     report(to_bridge(&["--i-own-this-network", "veth9"]));
-    replay(&namespace, &file, &["--rate", "5x"]).failed_saying(&["unknown unit"]);
+    replay(&namespace, &file, &["--rate", "5x"]).failed_saying(&["'5x' is not packets a second"]);
     replay(&namespace, &file, &["--ip", "10.0.0.1"]).failed_saying(&["there is no ="]);
     replay(&namespace, Path::new("/dev/null"), &[]).failed_saying(&["/dev/null"]);
 }

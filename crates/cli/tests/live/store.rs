@@ -181,7 +181,7 @@ fn stores_that_cannot_be_are_refused() {
     record("4MiB", "4MiB").failed_saying(&["two segments"]);
     record("64MiB", "1MiB").failed_saying(&["4 MiB to 4 GiB"]);
     record("9000TB", "4GiB").failed_saying(&["--size", "free"]);
-    record("much", "4MiB").failed_saying(&["--size much", "10GiB"]);
+    record("much", "4MiB").failed_saying(&["--size", "'much'", "10GiB"]);
     run(["record", "--to", text(&store)]).failed_saying(&["-i INTERFACE"]);
     assert!(!store.exists());
     record("8MiB", "4MiB").succeeded();

@@ -83,7 +83,7 @@ fn mistakes_say_where_and_what_instead() {
         ("file(a) -> count[1] -> drop", "has no output [1]"),
         ("file(a) -> [1]count", "has no input [1]"),
         ("file(a) -> sample(1/0)", "is not what it may be"),
-        ("file(a) -> sample(every=5)", "is not what it may be: time"),
+        ("file(a) -> sample(every=x)", "is not what it may be: time"),
         ("file(a) -> sample(1/2, packet, 1s, 3, 4)", "takes no more arguments"),
         ("file(a) -> sample(1/2, share=1/3)", "given twice"),
         ("file(a) -> sample(rate=3)", "has no argument `rate`"),

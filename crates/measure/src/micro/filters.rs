@@ -1,6 +1,5 @@
 //! Filters: what a call costs, and what the engines make of three of the papers' filters.
 
-#[cfg(feature = "jit")]
 use std::hint::black_box;
 
 use tapline_bpf::Select;
@@ -17,7 +16,6 @@ use crate::filters::FILTERS;
 /// Batches in a round.
 const BATCHES: usize = 16;
 /// What FFPF measured for calling a filter, and for a simple filter by its compiler and by BPF's interpreter.
-#[cfg(feature = "jit")]
 const CALL: f64 = 71.0;
 const COMPILED: f64 = 185.0;
 const INTERPRETED: f64 = 740.0;
