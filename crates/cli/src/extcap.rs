@@ -22,6 +22,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use tapline_filter::{Handle, Options};
 use tapline_packet::LinkType;
+use tapline_syntax::units::size_in;
 use tapline_tap::protocol::{Offer, OfferedInterface};
 
 use crate::args::{FormatArg, SNAP_LEN};
@@ -107,7 +108,7 @@ pub(crate) struct ExtcapArgs {
     #[arg(long, value_name = "POLICY")]
     policy: Option<PolicyArg>,
     /// Keep at most this many bytes of a packet, 1 to 262144.
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(1..=i64::from(SNAP_LEN)))]
+    #[arg(long, value_name = "BYTES", value_parser = size_in::<u32>(1..=u64::from(SNAP_LEN)))]
     snapshot_length: Option<u32>,
     /// Link the program into Wireshark's folders for extcap programs: those of the machine as root, else the user's own.
     #[arg(long)]

@@ -20,7 +20,7 @@ struct Forms {
 const TIME: Forms =
     Forms { accepted: &[&["90"], &["1.5s"], &["90000us"], &["0.5m"]], refused: &["5x", "1 s", "s", "1M"] };
 const SIZE: Forms = Forms {
-    accepted: &[&["1k", "1M"], &["1Ki", "1Mi"], &["1kB", "1MB"]],
+    accepted: &[&["1k", "1M", "0.1k"], &["1Ki", "1Mi", "0.125Ki"], &["1kB", "1MB", "0.1kB"]],
     refused: &["1m", "1g", "1kk", "B", "1 k"],
 };
 const COUNT: Forms =

@@ -37,7 +37,7 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::Args;
 use tapline_arena::libpcap::{Libpcap, LiveSettings};
 use tapline_arena::netns::FAR;
-use tapline_syntax::units::count_in;
+use tapline_syntax::units::{self, count_in, size_in};
 
 use arena::Arena;
 use html::grouped;
@@ -98,11 +98,11 @@ pub struct BenchArgs {
     #[arg(long, requires = "command", conflicts_with = "workloads", help_heading = "Limit")]
     limit: bool,
     /// Bytes of a frame
-    #[arg(long, value_name = "BYTES", default_value_t = 60, requires = "limit", help_heading = "Limit")]
+    #[arg(long, value_name = "BYTES", default_value_t = 60, value_parser = size_in::<u32>(1..=65_535), requires = "limit", help_heading = "Limit")]
     size: u32,
     /// How long each rate is tried
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, requires = "limit", help_heading = "Limit")]
-    seconds: f64,
+    #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::duration, requires = "limit", help_heading = "Limit")]
+    seconds: Duration,
     /// What is sent, as a recipe of `tapline generate` without size and rate
     #[arg(
         long,
@@ -365,13 +365,14 @@ impl Bench<'_> {
                 "what {name} loses is not known here: only tapline, tcpdump, dumpcap and netsniff-ng tell it"
             )
         })?;
-        ensure!(args.seconds > 0.0 && args.seconds <= 600.0, "--seconds: more than 0, up to 600");
+        let is_sensible = !args.seconds.is_zero() && args.seconds <= Duration::from_secs(600);
+        ensure!(is_sensible, "--seconds: more than 0, up to 600");
         let mut command = args.command.clone();
         if program.is_ours() && !command.iter().any(|argument| argument == "--json") {
             command.push("--json".to_owned());
         }
         let receiver = Receiver { program, command, is_filtered: false, file: None };
-        let time = Duration::from_secs_f64(args.seconds);
+        let time = args.seconds;
         let dropping =
             Receiver { program: Program::XdpDrop, command: Vec::new(), is_filtered: false, file: None };
         let size = args.size.to_string();
@@ -397,7 +398,7 @@ impl Bench<'_> {
         if args.json {
             writeln!(io::stdout(), "{}", serde_json::to_string_pretty(&found)?)?;
         } else {
-            show::limit(&mut io::stdout(), &found, args.size, args.seconds)?;
+            show::limit(&mut io::stdout(), &found, args.size, args.seconds.as_secs_f64())?;
         }
         if let Some(fault) = found.probes.iter().find_map(|probe| probe.outcome.faults.first()) {
             bail!("an account does not balance: {fault}");
