@@ -46,7 +46,7 @@ quick:
 # What only CI runs beside `make test`: other configurations.
 test-configurations:
 	$(CARGO) test --locked -p tapline-graph --lib without_the_feature
-	$(CARGO) test --locked $(FEATURES) $(call optimised,opt-level=3) $(call optimised,debug-assertions=false) \
+	$(CARGO) test --locked $(call optimised,opt-level=3) $(call optimised,debug-assertions=false) \
 		$(call optimised,overflow-checks=false) $(addprefix -p tapline-,$(COMPILERS)) --lib --test it
 
 test-tools:
