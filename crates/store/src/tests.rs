@@ -481,7 +481,7 @@ fn vlan_moves_the_headers_of_what_stands_behind_or() {
     assert!(accepted > 4, "{accepted}");
     // Joined by `and` the tag is there, and keys have something to say.
     let keys = |text: &str| Question::of(text, &Options::default()).facts().len();
-    assert_eq!((keys("vlan 5 and host 10.0.0.1"), keys("vlan and (vlan 7 and ip)")), (2, 3));
+    assert_eq!((keys("vlan 5 and host 10.0.0.1"), keys("vlan and (vlan 7 and ip)")), (3, 3));
     // Of `ip` and of the tag; `arp` may stand behind either.
     assert_eq!(keys("ip or vlan and arp"), 2);
 }
@@ -660,7 +660,7 @@ fn satisfies(
     if program.run(packet) == 0 {
         return false;
     }
-    let mut keys = PacketKeys::new(false);
+    let mut keys = PacketKeys::new(true);
     keys.take(link_type, packet, &Headers::parse(link_type, packet));
     let is_there = |key: u64| keys.as_slice().contains(&key);
     let has = |fact: &Fact| is_there(fact.key()) || fact.ways().iter().any(|way| is_there(open_key(*way)));

@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::keys::{Class, INNER, WAYS, Way};
 use crate::layout::{PAGE_LEN, SEGMENT_LEN_MAX, SLOT_LEN, StoreId};
 
-const MAGIC: [u8; 8] = *b"TAPLTIX2";
+const MAGIC: [u8; 8] = *b"TAPLTIX3";
 const HEAD_LEN: usize = 256;
 const ROW_LEN: usize = 48;
 /// The index has at most this part of the used slots: one in two hundred.

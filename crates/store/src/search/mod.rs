@@ -22,6 +22,8 @@ pub use parallel::{Examine, Examiners, Next, ParallelSearch};
 use crate::catalog::Catalog;
 use crate::error::Error;
 use crate::question::Question;
+#[cfg(test)]
+pub(crate) use plan::slots;
 use plan::{Plan, Stretch};
 use tail::Tail;
 

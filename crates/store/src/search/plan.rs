@@ -174,7 +174,7 @@ impl Plan {
             account.segments_by_time += 1;
             return Some(Vec::new());
         }
-        let may = self.slots(index)?;
+        let may = slots(&self.question, index)?;
         if !may.contains(&true) {
             account.segments_by_keys += 1;
             return Some(Vec::new());
@@ -197,22 +197,6 @@ impl Plan {
         Some(stretches)
     }
 
-    /// For each slot whether what is asked for may be in it; `None` if the index is damaged.
-    fn slots(&self, index: &Index) -> Option<Vec<bool>> {
-        let facts = self.question.facts();
-        let open: Vec<Slots> = WAYS_ALL.into_iter().map(|way| index.open(way)).collect::<Option<_>>()?;
-        let sets: Vec<Slots> = facts.iter().map(|fact| index.slots(fact.key())).collect::<Option<_>>()?;
-        let slot_may = |slot: u32| {
-            let has = |fact: &Fact| {
-                !index.has_class(fact.class())
-                    || fact.ways().iter().any(|way| open[*way as usize].has(slot))
-                    || facts.binary_search(fact).is_ok_and(|at| sets[at].has(slot))
-            };
-            open[Way::All as usize].has(slot) || self.question.holds(&has)
-        };
-        Some((0..index.summary.slots).map(slot_may).collect())
-    }
-
     fn by_walk(&self, segment: &OpenSegment, account: &mut SearchAccount) -> io::Result<Vec<Place>> {
         let OpenSegment { number, file, .. } = segment;
         let mut walk = Walk::new(file.file(), self.catalog.id, *number, self.catalog.segment_len)?;
@@ -232,6 +216,22 @@ impl Plan {
         }
         Ok(places)
     }
+}
+
+/// For each slot of a segment whether what is asked for may be in it; `None` if the index is damaged.
+pub(crate) fn slots(question: &Question, index: &Index) -> Option<Vec<bool>> {
+    let facts = question.facts();
+    let open: Vec<Slots> = WAYS_ALL.into_iter().map(|way| index.open(way)).collect::<Option<_>>()?;
+    let sets: Vec<Slots> = facts.iter().map(|fact| index.slots(fact.key())).collect::<Option<_>>()?;
+    let slot_may = |slot: u32| {
+        let has = |fact: &Fact| {
+            !index.has_class(fact.class())
+                || fact.ways().iter().any(|way| open[*way as usize].has(slot))
+                || facts.binary_search(fact).is_ok_and(|at| sets[at].has(slot))
+        };
+        open[Way::All as usize].has(slot) || question.holds(&has)
+    };
+    Some((0..index.summary.slots).map(slot_may).collect())
 }
 
 /// Puts chunks together that stand together.
