@@ -18,6 +18,7 @@ mod keys;
 mod layout;
 pub mod moments;
 mod name;
+mod names;
 mod question;
 mod recorder;
 mod search;
@@ -37,6 +38,7 @@ pub use keys::{
 };
 pub use layout::{SEGMENT_LEN_DEFAULT, SEGMENT_LEN_MAX, SEGMENT_LEN_MIN, SLOT_LEN};
 pub use name::StoreName;
+pub use names::{NameFilter, NameMatcher};
 pub use question::{Fact, Question};
 pub use recorder::{Losses, Recorder, RecorderSettings, Totals};
 pub use search::{Examine, Examiners, Next, ParallelSearch, Search, SearchAccount, Window};

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, bail};
-use clap::Args;
-use tapline_store::{RecorderSettings, StoreName};
+use clap::{Args, ValueEnum};
+use tapline_store::{IndexOptions, RecorderSettings, StoreName};
 use tapline_syntax::units::{self, count_in, size_in};
 use tapline_sys::disk;
 
@@ -19,6 +19,7 @@ Examples:
   tapline record -i eth0 --to /srv/store --size 80%             the disk's oldest packets make room for new ones
   tapline record -i eth0 --to /srv/store --size 500GB --keep 7d 'not port 22'
   tapline record -i tap:office --to /srv/store                  as a reader of tapline serve
+  tapline record -i eth0 --to /srv/store --index names          found by name too: tapline find --name .example.org
   tapline record -r trace.pcapng --to /srv/store                files that exist already
   tapline find /srv/store --from -5m 'host 10.0.0.1'            found a second after they came, while it records
 
@@ -68,6 +69,11 @@ pub(crate) struct RecordArgs {
     /// How much time's packets a power failure may cost, 10ms to 1h.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration, help_heading = "Store")]
     sync: Duration,
+
+    /// What the index has besides addresses, ports, flows, types, protocols, VLANs and tunnels: names (of DNS, and of the hellos
+    /// of TLS, DTLS and QUIC), mac (addresses of Ethernet), with commas.
+    #[arg(long, value_name = "KEYS", value_delimiter = ',', help_heading = "Store")]
+    index: Vec<IndexKeys>,
 
     /// Read the filter from a file.
     #[arg(short = 'F', value_name = "FILE", help_heading = "Filter")]
@@ -135,6 +141,10 @@ fn settings(args: &RecordArgs) -> Result<RecorderSettings> {
         flush_ns: interval("--flush", args.flush)?,
         sync_ns: interval("--sync", args.sync)?,
         snap_len: if args.snapshot_length == 0 { SNAP_LEN } else { args.snapshot_length },
+        index: IndexOptions {
+            macs: args.index.contains(&IndexKeys::Mac),
+            names: args.index.contains(&IndexKeys::Names),
+        },
         ..RecorderSettings::default()
     })
 }
@@ -144,6 +154,15 @@ fn interval(name: &str, time: Duration) -> Result<i64> {
         bail!("{name}: give 10ms to 1h");
     }
     Ok(time.as_nanos() as i64)
+}
+
+/// Keys of the index that are there by option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum IndexKeys {
+    /// Names of DNS, and of the hellos of TLS, DTLS and QUIC.
+    Names,
+    /// MAC addresses of Ethernet.
+    Mac,
 }
 
 /// Room for packets.
