@@ -198,8 +198,8 @@ impl Walk<'_> {
                 self.shift(Shifts { headers: 1, tunnels: 0 });
                 Question::Anything
             }
-            Primitive::Geneve(_) => self.into_tunnel(TunnelKind::Geneve),
-            Primitive::Vxlan(_) => self.into_tunnel(TunnelKind::Vxlan),
+            Primitive::Geneve(_) => self.enter_for_good(TunnelKind::Geneve),
+            Primitive::Vxlan(_) => self.enter_for_good(TunnelKind::Vxlan),
             Primitive::Atm(_) => {
                 self.place.is_lost = true;
                 Question::Anything
@@ -208,7 +208,7 @@ impl Walk<'_> {
         }
     }
 
-    fn into_tunnel(&mut self, kind: TunnelKind) -> Question {
+    fn enter_for_good(&mut self, kind: TunnelKind) -> Question {
         let question = self.tunnel(kind);
         self.place.is_lost |= self.place.has_labels;
         self.shift(Shifts { headers: 0, tunnels: 1 });
