@@ -2,7 +2,7 @@
 
 use super::super::{Fields, INVALID_4, Invalid, Otherwise, Part, data, put_name, settle, vendor_name};
 use super::tables::{ACTIONS, BIG_SWITCH_ACTIONS, PORTS, QUEUES};
-use super::{BIG_SWITCH, port, put_port, put_priority, put_vlan};
+use super::{BIG_SWITCH, put_port, put_priority, put_vlan};
 use crate::bytes::{Cut, Span};
 use crate::context::{Context, put};
 use crate::link::ethernet::print_tag;
