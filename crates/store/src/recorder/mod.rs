@@ -46,8 +46,8 @@ pub struct RecorderSettings {
     pub sync_ns: i64,
     /// The most bytes of a packet; what interfaces of the segments say that do not know theirs.
     pub snap_len: u32,
-    /// What the index has besides what it always has.
-    pub index: IndexOptions,
+    /// What the index has besides what it always has; `None` for no index: searches then walk the chunks.
+    pub index: Option<IndexOptions>,
     /// Chunk buffers of 1 MiB between the capture and the disk, 2 or more.
     pub buffers: usize,
 }
@@ -61,7 +61,7 @@ impl Default for RecorderSettings {
             flush_ns: 1_000_000_000,
             sync_ns: 5_000_000_000,
             snap_len: 262_144,
-            index: IndexOptions::default(),
+            index: Some(IndexOptions::default()),
             buffers: 32,
         }
     }
@@ -104,7 +104,7 @@ pub struct Recorder {
     opening: (usize, usize),
     settings: RecorderSettings,
     chunk: ChunkBuilder,
-    index: Builder,
+    index: Option<Builder>,
     /// Where the chunk that is gathered will begin in its segment.
     at: u64,
     segment_len: u64,
@@ -159,7 +159,9 @@ impl Recorder {
             // As many as there is room for.
             let _ = give.try_send(Vec::with_capacity(SLOT_LEN + PAGE_LEN));
         }
-        let _ = give_index.try_send(spare);
+        if let Some(spare) = spare {
+            let _ = give_index.try_send(spare);
+        }
         let writing = begun.writing;
         let progress = writing.progress();
         let waiting = Waiting { writing, received, give, give_index };
@@ -222,7 +224,9 @@ impl Recorder {
                     .inspect_err(|_| self.lost += left)?;
             match interfaces.get(packet.meta.interface.0 as usize).filter(|_| has_room) {
                 Some(interface) => {
-                    self.index.note(interface, packet);
+                    if let Some(index) = &mut self.index {
+                        index.note(interface, packet);
+                    }
                     self.chunk.push(&packet, interface, options);
                     self.begun.get_or_insert(now);
                 }
@@ -276,7 +280,7 @@ impl Recorder {
         self.start()?;
         self.losses = losses;
         let closed = self.close(statistics, now);
-        let index = std::mem::replace(&mut self.index, Builder::new(0, IndexOptions::default()));
+        let index = self.index.take();
         let sealed = self.send(Job::Finish { index, now });
         let joined = self.thread.take().is_none_or(|thread| thread.join().is_ok());
         closed.and(sealed)?;
@@ -385,7 +389,9 @@ impl Recorder {
             self.at = slot_len;
         }
         let room = self.room(needed).unwrap_or(0);
-        self.index.begin_slot((self.at / slot_len) as u32);
+        if let Some(index) = &mut self.index {
+            index.begin_slot((self.at / slot_len) as u32);
+        }
         // A chunk that is begun again has the buffer still.
         let buffer = match self.chunk.take_buffer() {
             Some(buffer) => buffer,
@@ -409,8 +415,13 @@ impl Recorder {
 
     /// The rest is for the next segment, which begins with a chunk without packets: every program reads a file that begins with a section.
     fn next_segment(&mut self, interfaces: &[Interface], now: Timestamp) -> Result<(), Error> {
-        let fresh = self.indexes.recv().map_err(|_| Error::Thread)?;
-        let index = std::mem::replace(&mut self.index, fresh);
+        let index = match self.index.take() {
+            Some(index) => {
+                self.index = Some(self.indexes.recv().map_err(|_| Error::Thread)?);
+                Some(index)
+            }
+            None => None,
+        };
         self.send(Job::Seal { index })?;
         let mut opening = ChunkBuilder::new(self.settings.snap_len);
         opening.begin(Vec::new(), SLOT_LEN, interfaces);

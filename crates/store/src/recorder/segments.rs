@@ -158,12 +158,9 @@ impl Segments {
         older.filter(|number| self.catalog.index(*number).is_none()).collect()
     }
 
-    /// The number and hash of the last chunk that an index names.
-    pub(super) fn last_chunk(&self) -> Option<(u64, [u8; 32])> {
-        let of = |number: &u64| self.catalog.index(*number).map(|index| index.summary);
-        // A segment without a chunk says nothing of the chain.
-        let summary = self.numbers.iter().rev().filter_map(of).find(|summary| summary.last_number > 0)?;
-        Some((summary.last_number, summary.last_hash))
+    /// All segments but the newest, that one's neighbour first.
+    pub(super) fn before_newest(&self) -> impl Iterator<Item = u64> {
+        self.numbers.iter().rev().skip(1).copied()
     }
 
     fn spare_path(&self, number: u64) -> PathBuf {

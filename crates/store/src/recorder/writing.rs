@@ -24,16 +24,19 @@ use crate::walk::{Found, Walk};
 /// How often old segments are looked for, in nanoseconds.
 const EXPIRE_EVERY_NS: i64 = 60_000_000_000;
 
+/// Indexes that are made again when a recording begins: more segments than one that was broken off leaves unsealed.
+const RESTORED_MAX: usize = 3;
+
 /// What the thread is to do.
 pub(super) enum Job {
     /// Writes a chunk at its place in the segment.
     Chunk { buffer: Vec<u8>, head: Box<ChunkHead>, offset: u64 },
-    /// The segment is full: its index, and the next one. Its first chunk comes.
-    Seal { index: Builder },
+    /// The segment is full: its index, if it has one, and the next segment. Its first chunk comes.
+    Seal { index: Option<Builder> },
     /// Has the disk keep what was written; gives up what is too old.
     Sync { now: Timestamp },
     /// The last one.
-    Finish { index: Builder, now: Timestamp },
+    Finish { index: Option<Builder>, now: Timestamp },
 }
 
 /// What others may see of the thread.
@@ -84,9 +87,9 @@ pub(super) struct Begun {
     /// Whether the directory was made.
     pub(super) is_made: bool,
     /// The index of the segment that goes on.
-    pub(super) index: Builder,
+    pub(super) index: Option<Builder>,
     /// One for the next.
-    pub(super) spare: Builder,
+    pub(super) spare: Option<Builder>,
 }
 
 /// The state of the thread.
@@ -156,21 +159,19 @@ impl Writing {
         let segment_len = catalog.segment_len();
         let mut segments = Segments::open(catalog, settings.size)?;
         let progress = Arc::new(Progress::default());
-        let mut builder = Builder::new(segment_len, settings.index);
-        for number in segments.without_index() {
-            let restored = Restored::read(&segments, number, &mut builder)?;
-            restored.seal(&segments, number, &builder)?;
-            progress.tell(format!("segment {number} had no index: made again from its chunks"));
-            builder.clear();
+        let mut builder = settings.index.map(|options| Builder::new(segment_len, options));
+        if let Some(builder) = &mut builder {
+            restore_indexes(&segments, builder, &progress)?;
         }
         let newest = segments.newest();
-        let going_on = newest.map(|number| Restored::read(&segments, number, &mut builder)).transpose()?;
+        let read = |number| Restored::read(&segments, number, builder.as_mut());
+        let going_on = newest.map(read).transpose()?;
         // One in which no chunk is whole was begun when power failed, and begins again.
         let end = |found: &Restored| if found.contents.summary.chunks == 0 { 0 } else { found.end };
         let mut at = going_on.as_ref().map_or(segment_len, end);
         let last = match going_on.as_ref().map(|found| found.last) {
             Some(last) if last.0 > 0 => last,
-            _ => segments.last_chunk().unwrap_or((0, [0; 32])),
+            _ => last_chunk(&segments)?,
         };
         let mut state = None;
         if let (Some(number), Some(restored)) = (newest, going_on) {
@@ -180,8 +181,8 @@ impl Writing {
             }
             if at < segment_len {
                 state = Some((number, segments.go_on(number, at)?, restored.contents));
-            } else {
-                restored.seal(&segments, number, &builder)?;
+            } else if let Some(builder) = &mut builder {
+                restored.seal(&segments, number, builder)?;
                 builder.clear();
             }
         }
@@ -229,7 +230,7 @@ impl Writing {
             at,
             is_made,
             index: builder,
-            spare: Builder::new(segment_len, settings.index),
+            spare: settings.index.map(|options| Builder::new(segment_len, options)),
         })
     }
 
@@ -251,16 +252,18 @@ impl Writing {
                     // The recorder may be gone.
                     let _ = buffers.try_send(buffer);
                 }
-                Job::Seal { mut index } => {
-                    self.seal(&index);
-                    index.clear();
-                    let _ = indexes.try_send(index);
+                Job::Seal { index } => {
+                    self.seal(index.as_ref());
+                    if let Some(mut index) = index {
+                        index.clear();
+                        let _ = indexes.try_send(index);
+                    }
                     self.is_full = !self.next_segment();
                 }
                 Job::Sync { now } => self.sync(now),
                 Job::Finish { index, now } => {
                     self.sync(now);
-                    self.seal(&index);
+                    self.seal(index.as_ref());
                     return;
                 }
             }
@@ -359,17 +362,18 @@ impl Writing {
         self.contents.note(head, offset, hash);
     }
 
-    /// Writes the index of the segment.
-    fn seal(&mut self, index: &Builder) {
+    /// Writes the index of the segment, if it has one.
+    fn seal(&mut self, index: Option<&Builder>) {
         let _ = self.file.sync_data();
         self.is_unsynced = false;
+        self.note("sealed", self.number);
+        let Some(index) = index else { return };
         let sealed = seal(&self.segments, self.number, &mut self.contents, index);
         match sealed {
             Ok(len) => add(&self.progress.index_bytes, len),
             // It is searched by its chunks then.
             Err(error) => self.progress.tell(error.to_string()),
         }
-        self.note("sealed", self.number);
     }
 
     /// Goes on in another file. `false`, said, if there is none: then the segment stays.
@@ -467,6 +471,52 @@ fn read_intact(file: &File, found: &Found, buffer: &mut Vec<u8>) -> Option<[u8; 
     is_intact(buffer, &found.head).then(|| chunk::chain_hash(buffer, &found.head))
 }
 
+/// Makes indexes again that a recording which was broken off did not come to. Others are missing by wish: `tapline store repair` makes
+/// those, so that no recording waits for it.
+fn restore_indexes(segments: &Segments, builder: &mut Builder, progress: &Progress) -> Result<(), Error> {
+    let missing = segments.without_index();
+    let (older, newer) = missing.split_at(missing.len().saturating_sub(RESTORED_MAX));
+    if !older.is_empty() {
+        let count = older.len();
+        progress.tell(format!("{count} segments have no index: `tapline store repair` makes them"));
+    }
+    for &number in newer {
+        let restored = Restored::read(segments, number, Some(&mut *builder))?;
+        restored.seal(segments, number, builder)?;
+        progress.tell(format!("segment {number} had no index: made again from its chunks"));
+        builder.clear();
+    }
+    Ok(())
+}
+
+/// The number and hash of the last chunk of the segments before the newest, which has none.
+fn last_chunk(segments: &Segments) -> Result<(u64, [u8; 32]), Error> {
+    for number in segments.before_newest() {
+        let last = match segments.catalog().index(number) {
+            Some(index) => (index.summary.last_number, index.summary.last_hash),
+            None => Restored::read(segments, number, None)?.last,
+        };
+        // A segment without a chunk says nothing of the chain.
+        if last.0 > 0 {
+            return Ok(last);
+        }
+    }
+    Ok((0, [0; 32]))
+}
+
+/// Notes the keys of the packets of a chunk.
+fn note_packets(index: &mut Builder, slot: u32, reader: &mut SectionReader) {
+    index.begin_slot(slot);
+    while reader.advance().unwrap_or(false) {
+        let batch = reader.batch();
+        for packet in batch.iter() {
+            if let Some(interface) = reader.interfaces().get(packet.meta.interface.0 as usize) {
+                index.note(interface, packet);
+            }
+        }
+    }
+}
+
 /// A segment as its chunks tell it.
 struct Restored {
     contents: Contents,
@@ -477,8 +527,8 @@ struct Restored {
 }
 
 impl Restored {
-    /// Reads every chunk of a segment, and notes the keys of its packets.
-    fn read(segments: &Segments, number: u64, index: &mut Builder) -> Result<Restored, Error> {
+    /// Reads every chunk of a segment, and notes the keys of its packets if there is to be an index.
+    fn read(segments: &Segments, number: u64, mut index: Option<&mut Builder>) -> Result<Restored, Error> {
         let catalog = segments.catalog();
         let path = catalog.segment_path(number);
         let of_file = |error| Error::file("read", &path)(error);
@@ -494,14 +544,8 @@ impl Restored {
                 damaged += 1;
                 continue;
             };
-            index.begin_slot(found.head.slot);
-            while reader.advance().unwrap_or(false) {
-                let batch = reader.batch();
-                for packet in batch.iter() {
-                    if let Some(interface) = reader.interfaces().get(packet.meta.interface.0 as usize) {
-                        index.note(interface, packet);
-                    }
-                }
+            if let Some(index) = &mut index {
+                note_packets(index, found.head.slot, &mut reader);
             }
             contents.note(&found.head, found.offset, hash);
             last = (found.head.number, hash);
