@@ -685,7 +685,7 @@ fn a_recording_without_an_index_is_searched_whole() {
     assert_eq!(found(&mut search(root, Window::ALL)), (0..45_000).collect::<Vec<_>>());
     // The next recording makes those that a kill may have cost, and leaves the others to `repair`.
     record_range(root, &RecorderSettings { index: SETTINGS.index, ..without }, 45_000..45_010, 900);
-    assert_eq!(standing(&catalog), [false, false, true, true, true, true]);
+    assert_eq!(standing(&catalog), [false, false, true, true, true, true, true]);
     assert_eq!(found(&mut search(root, Window::ALL)), (0..45_010).collect::<Vec<_>>());
     assert_eq!(verify(&catalog, &mut |_, _| true).unwrap().findings, Vec::new());
 }
