@@ -72,8 +72,19 @@ pub(crate) struct RecordArgs {
 
     /// What the index has besides addresses, ports, flows, types, protocols, VLANs and tunnels: names (of DNS, and of the hellos
     /// of TLS, DTLS and QUIC), mac (addresses of Ethernet), with commas.
-    #[arg(long, value_name = "KEYS", value_delimiter = ',', help_heading = "Store")]
+    #[arg(
+        long,
+        value_name = "KEYS",
+        value_delimiter = ',',
+        help_heading = "Store",
+        conflicts_with = "no_index"
+    )]
     index: Vec<IndexKeys>,
+
+    /// Write no index: recording costs less, and each search walks all chunks of its time. `tapline store repair` makes
+    /// the indexes later.
+    #[arg(long, help_heading = "Store")]
+    no_index: bool,
 
     /// Read the filter from a file.
     #[arg(short = 'F', value_name = "FILE", help_heading = "Filter")]
@@ -141,10 +152,10 @@ fn settings(args: &RecordArgs) -> Result<RecorderSettings> {
         flush_ns: interval("--flush", args.flush)?,
         sync_ns: interval("--sync", args.sync)?,
         snap_len: if args.snapshot_length == 0 { SNAP_LEN } else { args.snapshot_length },
-        index: IndexOptions {
+        index: (!args.no_index).then(|| IndexOptions {
             macs: args.index.contains(&IndexKeys::Mac),
             names: args.index.contains(&IndexKeys::Names),
-        },
+        }),
         ..RecorderSettings::default()
     })
 }
