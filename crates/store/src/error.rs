@@ -31,8 +31,11 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// Another recorder writes to this store.
-    #[error("{} is being recorded to by another process: one store has one recorder", path.display())]
+    /// Another process writes to this store.
+    #[error(
+        "{} is being recorded to, or changed, by another process: one at a time; end that one first",
+        path.display()
+    )]
     Locked {
         /// The directory.
         path: PathBuf,

@@ -15,7 +15,7 @@ use tapline_sys::disk;
 use crate::catalog::Catalog;
 use crate::error::Error;
 use crate::index::rollup;
-use crate::layout::{NUMBER_MAX, SLOT_LEN, filler, sync_directory};
+use crate::layout::{NUMBER_MAX, SLOT_LEN, filler, remove, sync_directory};
 
 /// Segments that exist, and files that wait to become one.
 pub(super) struct Segments {
@@ -239,15 +239,6 @@ pub(super) fn count_max(size: u64, segment_len: u64) -> Result<usize, Error> {
         return Err(Error::Setting(text));
     }
     Ok(count as usize)
-}
-
-/// Removes a file that may be there. One that came back after a power failure would hide what is written from now on.
-fn remove(path: &Path) -> Result<(), Error> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file("remove", path)(error)),
-        Ok(()) => sync_directory(path).map_err(Error::file("remove", path)),
-        Err(_) => Ok(()),
-    }
 }
 
 fn open(path: &Path) -> io::Result<File> {

@@ -1,25 +1,26 @@
 //! The thread that writes: chunks to segments, indexes beside them.
 
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tapline_file::SectionReader;
 use tapline_packet::Timestamp;
-use tapline_sys::disk;
 
 use super::segments::{Fresh, Segments, check_room, count_max};
 use super::{RecorderSettings, Totals};
 use crate::catalog::{Catalog, check_segment_len};
-use crate::chunk::{self, ChunkBuilder, ChunkHead, is_intact};
+use crate::chunk::{self, ChunkBuilder, ChunkHead};
+use crate::erase::rewrite;
 use crate::error::Error;
-use crate::index::{self, Builder, Contents, rollup};
+use crate::index::{Builder, Contents};
 use crate::layout::{PAGE_LEN, Paths, SEGMENT_LEN_DEFAULT, SLOT_LEN, filler, gap};
-use crate::walk::{Found, Walk};
+use crate::lock;
+use crate::log::{self, now};
+use crate::restore::{self, Restored};
 
 /// How often old segments are looked for, in nanoseconds.
 const EXPIRE_EVERY_NS: i64 = 60_000_000_000;
@@ -113,7 +114,6 @@ pub(super) struct Writing {
     keep_ns: Option<i64>,
     expired: Timestamp,
     progress: Arc<Progress>,
-    log: PathBuf,
     snap_len: u32,
     /// Held as long as the store is recorded.
     _lock: File,
@@ -135,7 +135,7 @@ impl Writing {
                 let folder = paths.segments();
                 std::fs::create_dir_all(&folder).map_err(Error::file("make", &folder))?;
                 // Of two recorders that make the same store one does.
-                lock = Some(take_lock(&paths)?);
+                lock = Some(lock::take(&paths)?);
                 match Catalog::open(root) {
                     Err(Error::NoStore { .. }) => Catalog::create(root, segment_len)?,
                     catalog => catalog?,
@@ -152,19 +152,23 @@ impl Writing {
                 catalog.segment_len()
             )));
         }
-        let lock = lock.map_or_else(|| take_lock(&paths), Ok)?;
+        let lock = lock.map_or_else(|| lock::take(&paths), Ok)?;
         let segment_len = catalog.segment_len();
-        let mut segments = Segments::open(catalog, settings.size)?;
         let progress = Arc::new(Progress::default());
+        if let chunks @ 1.. = rewrite::finish(&catalog)? {
+            progress.tell(format!("{chunks} chunks of an erasure that was killed were written"));
+        }
+        let mut segments = Segments::open(catalog, settings.size)?;
         let mut builder = Builder::new(segment_len, settings.index);
         for number in segments.without_index() {
-            let restored = Restored::read(&segments, number, &mut builder)?;
-            restored.seal(&segments, number, &builder)?;
+            let restored = Restored::read(segments.catalog(), number, &mut builder)?;
+            restored.seal(segments.catalog(), number, &builder)?;
             progress.tell(format!("segment {number} had no index: made again from its chunks"));
             builder.clear();
         }
         let newest = segments.newest();
-        let going_on = newest.map(|number| Restored::read(&segments, number, &mut builder)).transpose()?;
+        let going_on =
+            newest.map(|number| Restored::read(segments.catalog(), number, &mut builder)).transpose()?;
         // One in which no chunk is whole was begun when power failed, and begins again.
         let end = |found: &Restored| if found.contents.summary.chunks == 0 { 0 } else { found.end };
         let mut at = going_on.as_ref().map_or(segment_len, end);
@@ -181,7 +185,7 @@ impl Writing {
             if at < segment_len {
                 state = Some((number, segments.go_on(number, at)?, restored.contents));
             } else {
-                restored.seal(&segments, number, &builder)?;
+                restored.seal(segments.catalog(), number, &builder)?;
                 builder.clear();
             }
         }
@@ -195,7 +199,6 @@ impl Writing {
                 (fresh.number, fresh.file, Contents::new(segment_len))
             }
         };
-        let log = segments.catalog().paths.log();
         let path = segments.catalog().segment_path(number);
         let writing = Writing {
             number,
@@ -212,7 +215,6 @@ impl Writing {
             keep_ns: settings.keep_ns,
             expired: now,
             progress,
-            log,
             snap_len: settings.snap_len,
             _lock: lock,
             segments,
@@ -363,7 +365,7 @@ impl Writing {
     fn seal(&mut self, index: &Builder) {
         let _ = self.file.sync_data();
         self.is_unsynced = false;
-        let sealed = seal(&self.segments, self.number, &mut self.contents, index);
+        let sealed = restore::seal(self.segments.catalog(), self.number, &mut self.contents, index);
         match sealed {
             Ok(len) => add(&self.progress.index_bytes, len),
             // It is searched by its chunks then.
@@ -423,95 +425,8 @@ impl Writing {
 
     /// A line in the store's log. A log that cannot be written keeps nothing else from being written.
     fn note(&self, event: &str, segment: u64) {
-        let line = serde_json::json!({ "time_ns": now().as_nanos(), "event": event, "segment": segment });
-        let log = disk::open_regular(&self.log, OpenOptions::new().create(true).append(true));
-        if let Ok(mut log) = log {
-            let _ = writeln!(log, "{line}");
-        }
-    }
-}
-
-/// The wall clock, for the log and chunks that no packet began.
-fn now() -> Timestamp {
-    Timestamp::from_nanos(tapline_sys::clock::realtime_ns())
-}
-
-fn take_lock(paths: &Paths) -> Result<File, Error> {
-    let path = paths.lock();
-    let options = OpenOptions::new().create(true).truncate(false).write(true).read(true).clone();
-    let opened = disk::open_regular(&path, &options);
-    let lock = opened.map_err(Error::file("open", &path))?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(TryLockError::WouldBlock) => Err(Error::Locked { path: paths.root().to_owned() }),
-        Err(TryLockError::Error(error)) => Err(Error::file("lock", &path)(error)),
-    }
-}
-
-/// Writes the index of a segment, and the roll-up that it completes; gives the index's length.
-fn seal(segments: &Segments, number: u64, contents: &mut Contents, index: &Builder) -> Result<u64, Error> {
-    let catalog = segments.catalog();
-    (contents.summary.store, contents.summary.segment) = (catalog.id, number);
-    let len = index::write(&catalog.paths.index(number), contents, index)?;
-    let roll_up = rollup::roll_up_of(number);
-    if number == *rollup::segments_of(roll_up).end() {
-        rollup::write(catalog, roll_up)?;
-    }
-    Ok(len)
-}
-
-/// Reads a chunk and gives its hash; `None` if it is not as it was written, or the disk cannot read it.
-fn read_intact(file: &File, found: &Found, buffer: &mut Vec<u8>) -> Option<[u8; 32]> {
-    buffer.resize(found.head.len as usize, 0);
-    file.read_exact_at(buffer, found.offset).ok()?;
-    is_intact(buffer, &found.head).then(|| chunk::chain_hash(buffer, &found.head))
-}
-
-/// A segment as its chunks tell it.
-struct Restored {
-    contents: Contents,
-    last: (u64, [u8; 32]),
-    /// The first slot in which nothing stands.
-    end: u64,
-    damaged: u64,
-}
-
-impl Restored {
-    /// Reads every chunk of a segment, and notes the keys of its packets.
-    fn read(segments: &Segments, number: u64, index: &mut Builder) -> Result<Restored, Error> {
-        let catalog = segments.catalog();
-        let path = catalog.segment_path(number);
-        let of_file = |error| Error::file("read", &path)(error);
-        let file = segments.reopen(number)?;
-        let mut walk = Walk::new(&file, catalog.id, number, catalog.segment_len()).map_err(of_file)?;
-        let mut reader = SectionReader::new();
-        let (mut contents, mut damaged) = (Contents::new(catalog.segment_len()), 0);
-        let mut last = (0, [0; 32]);
-        while let Some(found) = walk.next() {
-            let read = |buffer: &mut Vec<u8>| read_intact(&file, &found, buffer);
-            let mut hash = [0; 32];
-            if reader.refill(|buffer| read(buffer).map(|of_chunk| hash = of_chunk).ok_or(())).is_err() {
-                damaged += 1;
-                continue;
-            };
-            index.begin_slot(found.head.slot);
-            while reader.advance().unwrap_or(false) {
-                let batch = reader.batch();
-                for packet in batch.iter() {
-                    if let Some(interface) = reader.interfaces().get(packet.meta.interface.0 as usize) {
-                        index.note(interface, packet);
-                    }
-                }
-            }
-            contents.note(&found.head, found.offset, hash);
-            last = (found.head.number, hash);
-        }
-        damaged += walk.damaged;
-        Ok(Restored { contents, last, end: walk.end(), damaged })
-    }
-
-    fn seal(mut self, segments: &Segments, number: u64, index: &Builder) -> Result<(), Error> {
-        seal(segments, number, &mut self.contents, index).map(|_| ())
+        let event = serde_json::json!({ "event": event, "segment": segment });
+        let _ = log::append(&self.segments.catalog().paths, event);
     }
 }
 
