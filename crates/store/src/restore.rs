@@ -35,6 +35,19 @@ pub(crate) fn read_intact(file: &File, found: &Found, buffer: &mut Vec<u8>) -> O
     is_intact(buffer, &found.head).then(|| chunk::chain_hash(buffer, &found.head))
 }
 
+/// Notes the keys of the packets of a chunk.
+fn note_packets(index: &mut Builder, slot: u32, reader: &mut SectionReader) {
+    index.begin_slot(slot);
+    while reader.advance().unwrap_or(false) {
+        let batch = reader.batch();
+        for packet in batch.iter() {
+            if let Some(interface) = reader.interfaces().get(packet.meta.interface.0 as usize) {
+                index.note(interface, packet);
+            }
+        }
+    }
+}
+
 /// A segment as its chunks tell it.
 pub(crate) struct Restored {
     pub(crate) contents: Contents,
@@ -47,11 +60,15 @@ pub(crate) struct Restored {
 }
 
 impl Restored {
-    /// Reads every chunk of a segment, and notes the keys of its packets.
+    /// Reads every chunk of a segment, and notes the keys of its packets if there is to be an index.
     ///
     /// # Errors
     /// [`Error::File`] if the segment cannot be opened.
-    pub(crate) fn read(catalog: &Catalog, number: u64, index: &mut Builder) -> Result<Restored, Error> {
+    pub(crate) fn read(
+        catalog: &Catalog,
+        number: u64,
+        mut index: Option<&mut Builder>,
+    ) -> Result<Restored, Error> {
         let path = catalog.segment_path(number);
         let of_file = |error| Error::file("read", &path)(error);
         let opened = disk::open_regular(&path, OpenOptions::new().read(true));
@@ -67,14 +84,8 @@ impl Restored {
                 damaged += 1;
                 continue;
             };
-            index.begin_slot(found.head.slot);
-            while reader.advance().unwrap_or(false) {
-                let batch = reader.batch();
-                for packet in batch.iter() {
-                    if let Some(interface) = reader.interfaces().get(packet.meta.interface.0 as usize) {
-                        index.note(interface, packet);
-                    }
-                }
+            if let Some(index) = &mut index {
+                note_packets(index, found.head.slot, &mut reader);
             }
             contents.note(&found.head, found.offset, hash);
             last = (found.head.number, hash);

@@ -89,20 +89,21 @@ mod tests {
     use tapline_packet::{Interface, LinkType, Meta, Packet};
 
     use super::*;
-    use crate::chunk::{ChunkBuilder, is_intact};
+    use crate::chunk::{ChunkBuffer, ChunkBuilder, is_intact};
     use crate::layout::SLOT_LEN;
 
     fn chunk(packets: u8) -> Vec<u8> {
         let interfaces = [Interface::new("far0", LinkType::ETHERNET)];
         let mut builder = ChunkBuilder::new(65_535);
-        builder.begin(Vec::new(), SLOT_LEN, &interfaces);
+        builder.begin(ChunkBuffer::default(), SLOT_LEN, &interfaces);
         for number in 0..packets {
             let meta =
                 Meta { wire_len: 60, timestamp: Timestamp::from_nanos(number.into()), ..Meta::default() };
             builder.push(&Packet { data: &[number; 60], meta: &meta }, &interfaces[0], &[]);
         }
-        let (mut bytes, mut head) = builder.finish(&[], Timestamp::from_nanos(99));
+        let (buffer, mut head) = builder.finish(&[], Timestamp::from_nanos(99));
         head.number = 1;
+        let mut bytes = buffer.bytes().to_vec();
         seal(&mut bytes, &head);
         bytes
     }

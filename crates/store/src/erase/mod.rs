@@ -355,7 +355,7 @@ impl Pending {
             return Ok(());
         }
         let mut index = Builder::new(self.catalog.segment_len(), IndexOptions::default());
-        let restored = Restored::read(&self.catalog, self.segment, &mut index)?;
+        let restored = Restored::read(&self.catalog, self.segment, Some(&mut index))?;
         restored.seal(&self.catalog, self.segment, &index)?;
         if self.has_roll_up {
             rollup::write(&self.catalog, rollup::roll_up_of(self.segment))?;
