@@ -3,10 +3,11 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tapline_packet::Timestamp;
 use tapline_sys::disk;
 
+use crate::catalog::Catalog;
 use crate::error::Error;
 use crate::layout::Paths;
 
@@ -26,4 +27,16 @@ pub(crate) fn append(paths: &Paths, mut event: Value) -> Result<(), Error> {
     // One write for each line: two processes may add some at the same time.
     let written = opened.and_then(|mut log| log.write_all(format!("{event}\n").as_bytes()));
     written.map_err(Error::file("write to", &path))
+}
+
+impl Catalog {
+    /// Notes files whose packets were recorded, and how many each had.
+    ///
+    /// # Errors
+    /// [`Error::File`].
+    pub fn note_import(&self, files: impl IntoIterator<Item = (String, u64)>) -> Result<(), Error> {
+        files.into_iter().try_for_each(|(file, packets)| {
+            append(&self.paths, json!({ "event": "imported", "file": file, "packets": packets }))
+        })
+    }
 }

@@ -80,7 +80,7 @@ pub fn repair(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> 
 impl Repaired {
     fn make(&mut self, catalog: &Catalog, number: u64, index: &mut Builder) -> Result<(), Error> {
         index.clear();
-        let restored = match Restored::read(catalog, number, Some(index)) {
+        let restored = match Restored::read(catalog, number, Some(&mut *index)) {
             Ok(restored) => restored,
             Err(error) => {
                 self.unreadable += 1;

@@ -101,10 +101,11 @@ mod tests {
                 Meta { wire_len: 60, timestamp: Timestamp::from_nanos(number.into()), ..Meta::default() };
             builder.push(&Packet { data: &[number; 60], meta: &meta }, &interfaces[0], &[]);
         }
-        let (mut bytes, mut head) = builder.finish(&[], Timestamp::from_nanos(99));
+        let (buffer, mut head) = builder.finish(&[], Timestamp::from_nanos(99));
         head.number = 1;
-        seal(bytes.bytes_mut(), &head);
-        bytes.bytes().to_vec()
+        let mut bytes = buffer.bytes().to_vec();
+        seal(&mut bytes, &head);
+        bytes
     }
 
     fn packets(bytes: &[u8]) -> Vec<u8> {

@@ -111,7 +111,7 @@ impl Place {
 }
 
 /// A place where a chunk may stand that was written again elsewhere.
-struct Doubtful {
+pub(super) struct Doubtful {
     /// The segment's number.
     segment: u64,
     target: Arc<Target>,
