@@ -1,5 +1,5 @@
-//! Classic BPF: the instruction set, validated programs, the interpreter that is the reference, texts; and block graphs, from which
-//! programs are made.
+//! Classic BPF: the instruction set, validated programs, the reference interpreter, texts; and block graphs, from which
+//! programs are made. Instructions of eBPF, their assembler and text: [`ebpf`].
 //!
 //! ```text
 //! Insn   := code:u16 jt:u8 jf:u8 k:u32        as in the kernel's struct sock_filter
@@ -19,6 +19,7 @@
 mod assemble;
 pub mod cfg;
 mod decode;
+pub mod ebpf;
 mod initialise;
 mod interpret;
 mod select;

@@ -16,17 +16,14 @@
 //! line := taken:u64 passed:u64 ...                                  one for each queue, so that processors do not share them
 //! ```
 
-use super::code::*;
-use super::insn::{CONTEXT, Insn, R0, R1, R2, R3};
 use super::lower::Lowering;
-use super::{EmitError, Hook, Notes, Program, REDIRECT_MAP, XdpAction, emit, xdp_md};
+use super::{EmitError, Hook, Notes, Program, XdpAction, emit};
+use tapline_bpf::ebpf::code::*;
+use tapline_bpf::ebpf::{CONTEXT, Insn, R0, R1, R2, R3, helper, xdp_action, xdp_md};
 use tapline_ir::Ir;
 
 /// Bytes of a line.
 const LINE_BITS: i32 = 6;
-
-/// `XDP_REDIRECT`.
-const REDIRECTED: i32 = 4;
 
 /// Where a program in front of AF_XDP sockets sends packets and counts them. Descriptors are those of the process that loads the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,11 +87,11 @@ impl Lowering {
         self.push(Insn::load(WORD, R2, CONTEXT, xdp_md::RX_QUEUE_INDEX));
         self.push_all(Insn::set_map(R1, front.sockets));
         self.push(Insn::set(R3, XdpAction::PASS));
-        self.push(Insn::call(REDIRECT_MAP));
+        self.push(Insn::call(helper::REDIRECT_MAP));
         // r2 = the queue's line, but behind the ends below where it is not counted.
         self.find_line(front, 5);
         self.push(Insn::set(R1, 1));
-        self.push(Insn::skip_if(JNE, false, R0, REDIRECTED, 2));
+        self.push(Insn::skip_if(JNE, false, R0, xdp_action::REDIRECT as i32, 2));
         self.push(Insn::add_at(R2, R1, 64));
         self.push(Insn::EXIT);
         self.push(Insn::add_at(R2, R1, 72));
@@ -154,7 +151,7 @@ mod tests {
                 assert!(insns.get(to).is_some(), "{}", program.text());
             }
             assert_eq!(insns.last(), Some(&Insn::EXIT));
-            assert_eq!(insns[0].to, R0, "r1 is the context until it was copied");
+            assert_eq!(insns[0].to(), R0, "r1 is the context until it was copied");
             let asked = program.text().matches("kernel-function#").count();
             assert_eq!(asked, notes.map_or(0, |notes| 1 + usize::from(notes.vlan.is_some())));
         }

@@ -9,13 +9,9 @@
 //!
 //! Not each packet has a note: a driver may leave no room. The cookie says that there is one; who reads it clears it, as the memory is used again.
 
-use super::code::*;
-use super::insn::{CONTEXT, FRAME, Insn, R0, R1, R2, R3};
 use super::lower::Lowering;
-use super::xdp_md;
-
-/// `bpf_xdp_adjust_meta`.
-const ADJUST_META: i32 = 54;
+use tapline_bpf::ebpf::code::*;
+use tapline_bpf::ebpf::{CONTEXT, FRAME, Insn, R0, R1, R2, R3, helper, xdp_md};
 
 /// Where the answers stand on the stack: nothing else is needed there any more.
 const TIME_AT: i16 = -8;
@@ -67,7 +63,7 @@ impl Lowering {
         let store: Vec<Insn> = store(notes);
         self.push(Insn::copy(R1, CONTEXT));
         self.push(Insn::alu_immediate(MOV, true, R2, -(Note::LEN as i32)));
-        self.push(Insn::call(ADJUST_META));
+        self.push(Insn::call(helper::XDP_ADJUST_META));
         self.push(Insn::skip_if(JNE, true, R0, 0, store.len() as i16));
         store.into_iter().for_each(|insn| self.push(insn));
     }

@@ -6,6 +6,7 @@ use tapline_testkit::programs;
 use tapline_testkit::random::Random;
 
 use super::*;
+use tapline_bpf::ebpf::{FRAME, code};
 use tapline_bpf::{self as bpf, Insn as Classic, code as classic};
 use tapline_ir::{
     Binary, Builder, Field, Op, Order, Place, Target, Terminator, Test, Type, Value, Width, raise_program,
@@ -31,18 +32,11 @@ fn text(ir: &Ir, hook: Hook) -> String {
 
 /// What a program returns on a machine of ours.
 fn run(program: &Program, data: &[u8], meta: &Meta) -> u32 {
-    let insn = |insn: &Insn| machine::Insn {
-        code: insn.code,
-        registers: insn.registers(),
-        offset: insn.offset,
-        immediate: insn.immediate,
-    };
-    let insns: Vec<machine::Insn> = program.insns().iter().map(insn).collect();
     let kind = match program.hook() {
         Hook::SocketFilter => machine::Kind::SocketFilter,
         Hook::Xdp { .. } | Hook::Front(_) => machine::Kind::Xdp,
     };
-    machine::run(kind, &insns, Packet { data, meta })
+    machine::run(kind, program.insns(), Packet { data, meta })
 }
 
 /// `ip`: the EtherType at 12.
@@ -127,7 +121,7 @@ fn no_stack_is_read_before_it_is_written() {
         for insn in program.insns() {
             if insn.code == code::STX | code::MEM | code::DOUBLE {
                 written.push(insn.offset);
-            } else if insn.class() == code::LDX && insn.from == insn::FRAME {
+            } else if insn.class() == code::LDX && insn.from() == FRAME {
                 assert!(written.contains(&insn.offset), "{}", program.text());
             }
         }

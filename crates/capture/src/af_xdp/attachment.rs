@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use tapline_ebpf::{self as ebpf, Front, Notes};
 use tapline_ir::{CompiledFilter, Field, Ir, Op};
-use tapline_sys::bpf::{Insn, LoadError, Map, MapKind, Program, ProgramKind, SharedArray, XdpLink, XdpMode};
+use tapline_sys::bpf::{LoadError, Map, MapKind, Program, ProgramKind, SharedArray, XdpLink, XdpMode};
 use tapline_sys::{PacketSocket, SyscallError};
 
 use super::AfXdpError;
@@ -176,19 +176,9 @@ fn asks_for_length(graph: &Ir) -> bool {
 
 /// As a program that takes packets of several buffers, which old kernels do not know; for one interface only, if one is named.
 fn load(program: &ebpf::Program, if_index: Option<u32>) -> Result<Program, LoadError> {
-    let insns: Vec<Insn> = program
-        .insns()
-        .iter()
-        .map(|insn| Insn {
-            code: insn.code,
-            registers: insn.registers(),
-            offset: insn.offset,
-            immediate: insn.immediate,
-        })
-        .collect();
     let load = |kind| match if_index {
-        Some(if_index) => Program::load_for(if_index, kind, NAME, &insns),
-        None => Program::load(kind, NAME, &insns),
+        Some(if_index) => Program::load_for(if_index, kind, NAME, program.insns()),
+        None => Program::load(kind, NAME, program.insns()),
     };
     load(ProgramKind::XdpFragments).or_else(|error| match error.errno() {
         EPERM => Err(error),

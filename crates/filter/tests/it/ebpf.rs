@@ -23,11 +23,9 @@ use tapline_ir::{
     Test, Type, Value, Width, raise_program,
 };
 use tapline_packet::{LinkType, Meta, Packet};
-use tapline_sys::bpf::{
-    Insn as KernelInsn, LoadError, Map, MapKind, Program, ProgramKind, SharedArray, probe,
-};
+use tapline_sys::bpf::{LoadError, Map, MapKind, Program, ProgramKind, SharedArray, probe};
 use tapline_sys::capability::{Capability, keep_only};
-use tapline_testkit::libpcap::{Libpcap, Oracle, RawInsn};
+use tapline_testkit::libpcap::{Libpcap, Oracle};
 use tapline_testkit::programs;
 use tapline_testkit::random::Random;
 use tapline_testkit::stock::{Sample, Stock, Texts, Wording};
@@ -82,17 +80,7 @@ fn load_as(kind: ProgramKind, program: &ebpf::Program) -> Program {
 }
 
 fn try_load_as(kind: ProgramKind, program: &ebpf::Program) -> Result<Program, LoadError> {
-    let insns: Vec<KernelInsn> = program
-        .insns()
-        .iter()
-        .map(|insn| KernelInsn {
-            code: insn.code,
-            registers: insn.registers(),
-            offset: insn.offset,
-            immediate: insn.immediate,
-        })
-        .collect();
-    Program::load(kind, "tapline_test", &insns)
+    Program::load(kind, "tapline_test", program.insns())
 }
 
 /// One filter in all its forms.
@@ -193,7 +181,7 @@ fn same_verdicts_as_the_interpreter() {
         if has_forms && reference.insns().len() > FORMS_INSNS_MAX {
             continue;
         }
-        let steering = Oracle::new(reference.insns().iter().map(raw).collect());
+        let steering = Oracle::new(reference.insns().to_vec());
         let judged = match Judged::try_new(&format!("{wording:?}, {handle:?}"), reference.program().clone()) {
             Ok(judged) => judged,
             // Forms in forms have more ways through them than the verifier walks.
@@ -228,10 +216,6 @@ fn same_verdicts_as_the_interpreter() {
         "{too_large} texts of forms are too large beside {of_forms} that are not"
     );
     assert!(accepted > judged_pairs / 20 && with_xdp > texts / 4, "the corpus is one-sided");
-}
-
-fn raw(insn: &Insn) -> RawInsn {
-    RawInsn { code: insn.code, jt: insn.jt, jf: insn.jf, k: insn.k }
 }
 
 /// Steers the sample along a branch of the filter, flips a bit, cuts it.
@@ -512,8 +496,7 @@ fn same_verdicts_on_random_programs() {
 
 fn random_program(random: &mut Random) -> bpf::Program {
     let insns = if random.one_of(1, 2) {
-        let given = programs::program(random);
-        given.into_iter().map(|RawInsn { code, jt, jf, k }| Insn { code, jt, jf, k }).collect()
+        programs::program(random)
     } else {
         let len = random.between(3..=40) as usize;
         let mut insns: Vec<Insn> = (0..len).map(|at| random_insn(at, len, random)).collect();

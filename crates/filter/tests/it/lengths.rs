@@ -2,7 +2,7 @@
 
 use tapline_bpf::{Insn, code};
 use tapline_filter::{Options, compile};
-use tapline_testkit::libpcap::{Libpcap, Oracle, RawInsn, Settings};
+use tapline_testkit::libpcap::{Libpcap, Oracle, Settings};
 use tapline_testkit::volume::processor_time;
 
 /// Filters that people write; those that papers measure come first.
@@ -49,7 +49,7 @@ fn longest(insns: &[Insn]) -> usize {
 }
 
 fn theirs(oracle: &Oracle) -> Vec<Insn> {
-    oracle.insns().iter().map(|&RawInsn { code, jt, jf, k }| Insn { code, jt, jf, k }).collect()
+    oracle.insns().to_vec()
 }
 
 #[test]

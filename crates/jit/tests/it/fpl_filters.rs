@@ -16,9 +16,9 @@ use tapline_ir::optimise::{optimise, optimise_for_sockets};
 use tapline_ir::{Ir, Machine, Memory};
 use tapline_jit::Native;
 use tapline_packet::{LinkType, Meta, Packet};
-use tapline_sys::bpf::{Insn as KernelInsn, LoadError, Program, ProgramKind, probe};
+use tapline_sys::bpf::{LoadError, Program, ProgramKind, probe};
 use tapline_testkit::fpl::{packet, program};
-use tapline_testkit::libpcap::{Oracle, RawInsn};
+use tapline_testkit::libpcap::Oracle;
 use tapline_testkit::random::Random;
 use tapline_testkit::volume::{number, volume};
 
@@ -82,14 +82,7 @@ fn load(program: &ebpf::Program) -> Result<Program, LoadError> {
         Hook::SocketFilter => ProgramKind::SocketFilter,
         _ => ProgramKind::Xdp,
     };
-    let kernel = |insn: &ebpf::Insn| KernelInsn {
-        code: insn.code,
-        registers: insn.registers(),
-        offset: insn.offset,
-        immediate: insn.immediate,
-    };
-    let insns: Vec<KernelInsn> = program.insns().iter().map(kernel).collect();
-    Program::load(kind, "tapline_test", &insns)
+    Program::load(kind, "tapline_test", program.insns())
 }
 
 fn run(program: &Program, packet: &[u8]) -> u32 {
@@ -137,10 +130,6 @@ impl Kernel {
     }
 }
 
-fn raw(insn: &bpf::Insn) -> RawInsn {
-    RawInsn { code: insn.code, jt: insn.jt, jf: insn.jf, k: insn.k }
-}
-
 #[test]
 fn the_same_question_has_the_same_answer_in_both_languages() {
     let with_kernel = may_load();
@@ -154,7 +143,7 @@ fn the_same_question_has_the_same_answer_in_both_languages() {
         let options = Options { netmask: Some(0), handle: Handle::Dead, ..Options::new(LinkType::ETHERNET) };
         let classic = tapline_filter::compile(filter, &options)
             .unwrap_or_else(|error| panic!("{}", error.render(filter)));
-        let steering = Oracle::new(classic.insns().iter().map(raw).collect());
+        let steering = Oracle::new(classic.insns().to_vec());
         let mut optimised = ir.clone();
         optimise(&mut optimised);
         let native = Native::compile(&optimised).expect("native code");
