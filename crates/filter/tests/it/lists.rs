@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use tapline_bpf::{Insn, Program};
+use tapline_bpf::Program;
 use tapline_filter::{FixedNames, Handle, Options, compile};
 use tapline_ir::optimise::optimise_watched;
 use tapline_ir::{BlockId, Machine, Memory, Terminator};

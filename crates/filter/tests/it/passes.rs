@@ -11,7 +11,7 @@ mod graphs;
 
 use std::collections::BTreeMap;
 
-use tapline_bpf::{Form, Insn, Program};
+use tapline_bpf::{Form, Program};
 use tapline_filter::{Handle, Options, compile, generate, lower, parse};
 use tapline_fpl::{self as fpl, FplOptions};
 use tapline_ir::optimise::{PASSES, Pass};
