@@ -13,7 +13,7 @@
 
 use std::sync::Arc;
 
-use tapline_bpf::{Form, Insn, Program};
+use tapline_bpf::{DumpFormat, Insn, Program};
 use tapline_ebpf::{EmitError, Hook, XdpAction, emit};
 use tapline_filter::{FixedNames, Handle, Options, compile};
 use tapline_fpl::{self as fpl, FplOptions};
@@ -182,7 +182,7 @@ impl Judge {
     }
 
     fn about(&self, about: &str) -> String {
-        format!("{about}\n{}", self.reference.text(Form::Assembly))
+        format!("{about}\n{}", self.reference.text(DumpFormat::Assembly))
     }
 
     /// The verdict that all have.

@@ -177,7 +177,7 @@ impl Decoded {
                 Op::LdHInd(k) => a = load!(half(data, x, k)),
                 Op::LdBInd(k) => a = load!(byte(data, x, k)),
                 Op::LdMeta(k) if k == ancillary::ALU_XOR_X => a ^= x,
-                Op::LdMeta(k) => a = load!(from_meta(k, data, meta)),
+                Op::LdMeta(k) => a = load!(load_ancillary(k, data, meta)),
                 Op::LdLen => a = meta.wire_len,
                 Op::LdImm(k) => a = k,
                 Op::LdxLen => x = meta.wire_len,
@@ -318,7 +318,7 @@ fn byte(data: &[u8], x: u32, k: u32) -> Option<u32> {
 
 /// An ancillary load; `None` for what no capture of ours holds.
 #[cold]
-pub fn from_meta(k: u32, data: &[u8], meta: &Meta) -> Option<u32> {
+pub fn load_ancillary(k: u32, data: &[u8], meta: &Meta) -> Option<u32> {
     match k {
         ancillary::PROTOCOL => protocol(data),
         ancillary::PKTTYPE => Some(meta.packet_type.to_kernel().into()),

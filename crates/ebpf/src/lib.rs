@@ -36,7 +36,7 @@ mod tests;
 use thiserror::Error;
 
 pub use front::{Front, front};
-pub use notes::{Note, Notes};
+pub use notes::{RxMetadata, RxMetadataCalls};
 
 use allocate::Pool;
 use lower::Lowering;

@@ -89,7 +89,7 @@ fn a_place_that_the_kernel_reads_as_negative_is_compared_first() {
 }
 
 #[test]
-fn values_that_do_not_fit_into_registers_go_to_the_stack_and_no_farther() {
+fn values_spill_to_the_stack_and_no_farther() {
     let sum = |count: u32| {
         graph(|builder| {
             let values: Vec<Value> = (0..count).map(|at| builder.load(Place::at(at), Width::Byte)).collect();
@@ -148,7 +148,7 @@ fn wide_loads_and_both_orders() {
 }
 
 #[test]
-fn what_xdp_does_not_know_is_an_error() {
+fn fields_unknown_before_the_stack_are_errors() {
     for field in
         [Field::PacketType, Field::ReceiveHash, Field::VlanTag, Field::VlanPresent, Field::VlanProtocol]
     {
@@ -173,7 +173,7 @@ fn state_is_refused() {
 }
 
 #[test]
-fn bytes_that_no_packet_has_reject_and_nothing_behind_them_is_emitted() {
+fn loads_past_any_packet_reject_and_end_the_program() {
     let ir = graph(|builder| {
         let value = builder.load(Place::at(3_000_000_000), Width::Byte);
         let one = builder.const32(1);

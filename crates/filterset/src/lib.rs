@@ -59,12 +59,12 @@ use std::sync::Arc;
 
 use tapline_packet::{Batch, LinkType, Packet, Selection};
 
-pub use filter::{Accept, Backend, Constant, Filter, NotInPlace};
+pub use filter::{Backend, Constant, ConstantError, Filter};
 pub use five_tuple::FiveTuples;
 pub use fragments::{FragmentCounts, FragmentLimits, LateReport, Outcome};
 pub use matches::Matches;
 pub use pattern::{Pattern, PatternError};
-pub use replica::{BEHIND_MAX, Replica, Updates};
+pub use replica::{LAG_MAX, Replica, Updates};
 pub use tapline_packet::FiveTuple;
 
 use fragments::Fragments;
@@ -117,7 +117,7 @@ pub enum SetError {
     FragmentsOn(LinkType),
     /// Its constants cannot be exchanged.
     #[error(transparent)]
-    NotInPlace(#[from] NotInPlace),
+    ConstantError(#[from] ConstantError),
 }
 
 /// Many filters, asked at once. See the [module](self) for how.
@@ -240,11 +240,7 @@ impl FilterSet {
     ///
     /// # Errors
     /// If it is not in the set.
-    pub fn exchange(
-        &mut self,
-        id: FilterId,
-        filter: impl Into<Arc<Filter>>,
-    ) -> Result<Arc<Filter>, SetError> {
+    pub fn replace(&mut self, id: FilterId, filter: impl Into<Arc<Filter>>) -> Result<Arc<Filter>, SetError> {
         self.slot(id)?;
         let old = self.unfile(id.index).ok_or(SetError::NoSuchFilter)?;
         self.file(id.index, filter.into());
@@ -256,10 +252,10 @@ impl FilterSet {
     ///
     /// # Errors
     /// If the filter is not in the set, or its constants cannot be exchanged; it stays as it was.
-    pub fn replace(&mut self, id: FilterId, changes: &[(usize, u32)]) -> Result<(), SetError> {
+    pub fn set_constants(&mut self, id: FilterId, changes: &[(usize, u32)]) -> Result<(), SetError> {
         let filter = self.slot(id)?.filter.as_ref().ok_or(SetError::NoSuchFilter)?;
         let filter = filter.with(changes)?;
-        self.exchange(id, filter).map(|_| ())
+        self.replace(id, filter).map(|_| ())
     }
 
     /// Writes to `matches` which filters match each selected packet.

@@ -51,7 +51,7 @@ pub use raise::{raise, raise_program};
 pub use reaching::Reaching;
 pub use ssa::Variables;
 pub use state::{Function, Memory};
-pub use verify::{Coverage, Fault};
+pub use verify::{Coverage, VerifyError};
 
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;

@@ -54,7 +54,7 @@ fn lengths_are_those_on_the_wire() {
 }
 
 #[test]
-fn scratch_cells_start_as_zero_and_keep_what_is_stored() {
+fn scratch_cells_start_as_zero_and_keep_stores() {
     let insns = [
         Insn::new(LD | MEM, 5),
         Insn::jump(JMP | JEQ | K, 0, 0, 3),
@@ -88,14 +88,14 @@ fn ancillary_loads_read_the_meta() {
 }
 
 #[test]
-fn what_a_capture_does_not_hold_rejects() {
+fn loads_of_unknown_metadata_reject() {
     let insns = [Insn::new(LD | W | ABS, ancillary::MARK), Insn::new(RET | K, 9)];
     assert_eq!(run(&insns, &[0; 64], &Meta::default()), 0);
 }
 
 /// A chain, entered at its head and in its middle, agrees with the comparisons it stands for.
 #[test]
-fn chains_of_comparisons_mean_what_the_comparisons_mean() {
+fn chains_agree_with_their_comparisons() {
     let constants = [50, 20, 40, 20, 30];
     let mut insns = vec![Insn::new(LD | B | ABS, 0), Insn::jump(JMP | JGT | K, 100, 2, 0)];
     let count = constants.len() as u8;
@@ -124,7 +124,7 @@ fn long_chains_are_searched_too() {
 }
 
 #[test]
-fn select_keeps_what_run_accepts() {
+fn select_keeps_the_packets_that_run_accepts() {
     let program = Program::new(vec![
         Insn::new(LD | B | ABS, 0),
         Insn::jump(JMP | JSET | K, 1, 0, 1),

@@ -163,8 +163,8 @@ fn simplified_programs_answer_as_plain_ones() {
                     verdict(&short, &data),
                     verdict(&plain, &data),
                     "{text} on {dlt}, packet {data:02x?}\n{}{}",
-                    plain.text(crate::Form::Assembly),
-                    short.text(crate::Form::Assembly)
+                    plain.text(crate::DumpFormat::Assembly),
+                    short.text(crate::DumpFormat::Assembly)
                 );
             }
         }
@@ -201,7 +201,7 @@ fn common_filters_are_as_short_as_libpcaps() {
         let short = simplified(&plain);
         eprintln!("{:4} plain, {optimised:3} libpcap, {:3} ours  {text}", plain.len(), short.insns().len());
         // Each chain may need a load again, after the load whose failure decides for short packets.
-        assert!(short.insns().len() <= optimised + 3, "{text}\n{}", short.text(crate::Form::Assembly));
+        assert!(short.insns().len() <= optimised + 3, "{text}\n{}", short.text(crate::DumpFormat::Assembly));
     }
 }
 

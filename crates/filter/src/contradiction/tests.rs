@@ -57,7 +57,7 @@ fn forms_are_explained_too() {
 }
 
 #[test]
-fn what_a_link_type_never_carries_is_said() {
+fn tests_never_true_on_a_link_type_are_errors() {
     let options = Options::new(tapline_packet::LinkType::IPV4);
     assert!(why("ip6", &options).contains("`ip6` never holds on this link type"));
 }

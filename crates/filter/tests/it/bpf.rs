@@ -5,7 +5,7 @@
 //!                                   \-> runs as testkit's slow interpreter and libpcap's run it; prints as libpcap prints it
 //! ```
 
-use tapline_bpf::{Form, Insn, Program, ancillary, code::*};
+use tapline_bpf::{DumpFormat, Insn, Program, ancillary, code::*};
 use tapline_ir::{Machine, Memory, raise_program};
 use tapline_packet::{Meta, Packet};
 use tapline_testkit::libpcap::{Libpcap, Oracle};
@@ -21,7 +21,7 @@ fn runs_as_other_interpreters_run() {
         let Ok(program) = Program::new(insns.clone()) else { panic!("valid by construction: {insns:?}") };
         let oracle = Oracle::new(insns.clone());
         let ir = raise_program(&program);
-        ir.verify().unwrap_or_else(|fault| panic!("{fault}\n{ir}{}", program.text(Form::Assembly)));
+        ir.verify().unwrap_or_else(|fault| panic!("{fault}\n{ir}{}", program.text(DumpFormat::Assembly)));
         let mut machine = Machine::new(ir);
         for _ in 0..5 {
             let len = random.below(60) as usize;
@@ -29,7 +29,7 @@ fn runs_as_other_interpreters_run() {
             let meta = Meta { wire_len: random.below(100) as u32, ..Meta::default() };
             let ours = program.run(Packet { data: &data, meta: &meta });
             let trace = oracle.trace(&data, meta.wire_len);
-            let listing = || format!("{data:02x?}\n{}", program.text(Form::Assembly));
+            let listing = || format!("{data:02x?}\n{}", program.text(DumpFormat::Assembly));
             assert_eq!(Some(ours), trace.verdict, "{}", listing());
             let raised = machine.run(Packet { data: &data, meta: &meta }, &Memory::new(0));
             assert_eq!(u64::from(ours), raised, "as values: {}{}", listing(), machine.ir());
@@ -54,7 +54,7 @@ fn random_bits_never_panic_or_loop() {
         let Ok(program) = Program::new(insns) else { continue };
         valid += 1;
         let _ = program.check_for_kernel();
-        let _ = program.text(Form::Assembly);
+        let _ = program.text(DumpFormat::Assembly);
         let meta = Meta::default();
         let _ = program.run(Packet { data: &[], meta: &meta });
         let _ = program.run(Packet { data: &[0xff; 100], meta: &meta });

@@ -199,7 +199,7 @@ fn same_verdicts_as_the_interpreter() {
             let verdict = judged.judge(&data).unwrap_or_else(|difference| {
                 panic!(
                     "{wording:?}, {handle:?}\n{difference} on {data:02x?}\n{}",
-                    judged.reference.text(bpf::Form::Assembly)
+                    judged.reference.text(bpf::DumpFormat::Assembly)
                 )
             });
             accepted += u64::from(verdict != 0);
@@ -341,8 +341,8 @@ fn long_chains_of_questions_are_accepted_and_right() {
 
 /// Where ways part and meet again too often, no order of questions helps.
 #[test]
-fn what_is_too_much_for_the_verifier_says_so() {
-    if !may_load("what_is_too_much_for_the_verifier_says_so") {
+fn programs_too_large_for_the_verifier_are_told() {
+    if !may_load("programs_too_large_for_the_verifier_are_told") {
         return;
     }
     let program = emit(&chain(10_000, true), Hook::SocketFilter).expect("it has no state");
@@ -352,8 +352,8 @@ fn what_is_too_much_for_the_verifier_says_so() {
 }
 
 #[test]
-fn what_the_kernel_knows_of_a_packet() {
-    if !may_load("what_the_kernel_knows_of_a_packet") {
+fn metadata_of_a_packet_in_the_kernel() {
+    if !may_load("metadata_of_a_packet_in_the_kernel") {
         return;
     }
     let value = |field| {
@@ -411,10 +411,10 @@ fn a_front_counts_what_it_does_and_heeds_the_stop() {
         return;
     }
     let sockets = Map::create(MapKind::XdpSockets, "tapline_test", 2).expect("a map");
-    let book = SharedArray::create("tapline_test", Front::book_len(2), 1).expect("an array");
+    let counters = SharedArray::create("tapline_test", Front::counters_len(2), 1).expect("an array");
     let place = Front {
         sockets: sockets.as_fd().as_raw_fd(),
-        book: book.as_fd().as_raw_fd(),
+        counters: counters.as_fd().as_raw_fd(),
         queues: 2,
         notes: None,
     };
@@ -430,12 +430,15 @@ fn a_front_counts_what_it_does_and_heeds_the_stop() {
                 // Without a socket what matches goes to the stack too.
                 assert_eq!(run(&program, &packet), XdpAction::PASS);
                 passed += 1;
-                assert_eq!((book.word(0, Front::taken(0)), book.word(0, Front::passed(0))), (0, passed));
+                assert_eq!(
+                    (counters.word(0, Front::redirected(0)), counters.word(0, Front::passed(0))),
+                    (0, passed)
+                );
             }
-            book.set_word(0, Front::STOP, 1);
+            counters.set_word(0, Front::STOP, 1);
             assert_eq!(run(&program, &frame(1, 2)), XdpAction::PASS);
-            assert_eq!(book.word(0, Front::passed(0)), passed, "a stopped program does not count");
-            book.set_word(0, Front::STOP, 0);
+            assert_eq!(counters.word(0, Front::passed(0)), passed, "a stopped program does not count");
+            counters.set_word(0, Front::STOP, 0);
         }
     }
 }
@@ -483,7 +486,7 @@ fn same_verdicts_on_random_programs() {
             let len = random.below(80) as usize;
             let data = random.bytes(len);
             let verdict = judged.judge(&data).unwrap_or_else(|difference| {
-                panic!("{difference} on {data:02x?}\n{}", judged.reference.text(bpf::Form::Assembly))
+                panic!("{difference} on {data:02x?}\n{}", judged.reference.text(bpf::DumpFormat::Assembly))
             });
             accepted += u64::from(verdict != 0);
             pairs += 1;

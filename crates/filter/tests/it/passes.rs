@@ -11,7 +11,7 @@ mod graphs;
 
 use std::collections::BTreeMap;
 
-use tapline_bpf::{Form, Program};
+use tapline_bpf::{DumpFormat, Program};
 use tapline_filter::{Handle, Options, compile, generate, lower, parse};
 use tapline_fpl::{self as fpl, FplOptions};
 use tapline_ir::optimise::{PASSES, Pass};
@@ -120,7 +120,7 @@ fn programs_mean_the_same() {
     for _ in 0..1_500 {
         let program = Program::new(programs::program(&mut random)).expect("valid by construction");
         let packets = packets(&program, &mut random, noise);
-        judge(&raise_program(&program), &packets, &|| program.text(Form::Assembly));
+        judge(&raise_program(&program), &packets, &|| program.text(DumpFormat::Assembly));
     }
 }
 

@@ -136,7 +136,7 @@ fn exchange(set: &mut FilterSet, member: &mut Member, random: &mut Random, tally
     };
     let changes: Vec<(usize, u32)> =
         (0..constants.len()).filter(|at| same(&constants[*at])).map(|at| (at, new)).collect();
-    if set.replace(member.id, &changes).is_err() {
+    if set.set_constants(member.id, &changes).is_err() {
         return;
     }
     change(&mut member.predicates.root, &|test| {

@@ -13,7 +13,7 @@ use crate::support;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::support::Packets;
-use tapline_bpf::{Form, Insn, Program};
+use tapline_bpf::{DumpFormat, Program};
 use tapline_filter::{Handle, Options, compile};
 use tapline_ir::optimise::optimise;
 use tapline_ir::{Ir, Machine, Memory, Op, raise_program};
@@ -170,7 +170,7 @@ fn same_verdicts_on_random_programs() {
     let mut random = Random::new(number("TAPLINE_FILTER_SEED", 1) + 20);
     for _ in 0..volume("TAPLINE_FILTER_PAIRS", 10_000) / 100 {
         let program = Program::new(programs::program(&mut random)).expect("valid by construction");
-        let mut engines = Engines::new(program.text(Form::Assembly), program);
+        let mut engines = Engines::new(program.text(DumpFormat::Assembly), program);
         let mut packets = Packets::default();
         for _ in 0..10 {
             let len = random.below(60) as usize;

@@ -8,7 +8,6 @@
 //! Without the right to load programs the kernel is left out, and the tests say so. `TAPLINE_FPL_PACKETS=100000` sets how many packets each
 //! pair is judged on (else 1,000), `TAPLINE_FPL_SEED=7` where chance starts.
 
-use tapline_bpf as bpf;
 use tapline_ebpf::{self as ebpf, Hook, XdpAction, emit};
 use tapline_filter::{Handle, Options};
 use tapline_fpl::{self as fpl, FplOptions};
@@ -135,6 +134,7 @@ fn the_same_question_has_the_same_answer_in_both_languages() {
     let with_kernel = may_load();
     let packets = volume("TAPLINE_FPL_PACKETS", 100);
     let mut random = Random::new(number("TAPLINE_FPL_SEED", 1));
+    let mut matched = 0;
     for (text, filter) in PAIRS {
         let ir = fpl::compile(text, &FplOptions::default())
             .unwrap_or_else(|error| panic!("{}", fpl::report(&error, text)))
@@ -172,10 +172,16 @@ fn the_same_question_has_the_same_answer_in_both_languages() {
             }
             accepted += u64::from(expected);
         }
-        // A few hundred packets may all miss a rare question.
-        let is_enough = accepted * 200 > packets || packets < 1000;
-        assert!(is_enough && accepted < packets, "{filter}: {accepted} of {packets}");
+        assert!(accepted < packets, "{filter} accepts each of {packets} packets");
+        matched += accepted;
     }
+    // Few packets may all miss a rare filter, but not all filters.
+    let judged = packets * PAIRS.len() as u64;
+    eprintln!("{matched} of {judged} packets accepted");
+    assert!(
+        matched * 20 > judged,
+        "{matched} of {judged} packets accepted: packets that match are too seldom"
+    );
 }
 
 /// Programs with a loop over IPv6 extension headers, at both places in the kernel.
