@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tapline_bpf::Select;
+use tapline_bpf::PacketFilter;
 use tapline_capture::{Advance, Sieve, Source as _, StoreInput, StoreReading};
 use tapline_filter::Options;
 use tapline_ir::CompiledFilter;
@@ -180,7 +180,7 @@ fn without_signals<T>(make: impl FnOnce() -> T) -> T {
 
 /// The same program for all interfaces: packets of another link type end the reading.
 fn sieve(program: CompiledFilter) -> Sieve {
-    let engine: Arc<dyn Select> = match tapline_jit::Native::of(&program) {
+    let engine: Arc<dyn PacketFilter> = match tapline_jit::Native::of(&program) {
         Ok(native) => Arc::new(native),
         Err(_) => Arc::new(program),
     };

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use tapline_bpf::Select;
+use tapline_bpf::PacketFilter;
 use tapline_capture::Sieve;
 use tapline_packet::{Batch, Interface, LinkType, Packet, Selection};
 use tapline_store::{NameFilter, NameMatcher};
@@ -18,7 +18,7 @@ struct ByName {
     names: Arc<[NameFilter]>,
     link_type: LinkType,
     /// The filter, which is asked first.
-    filter: Option<Arc<dyn Select>>,
+    filter: Option<Arc<dyn PacketFilter>>,
 }
 
 impl ByName {
@@ -27,7 +27,7 @@ impl ByName {
     }
 }
 
-impl Select for ByName {
+impl PacketFilter for ByName {
     fn accepts(&self, packet: Packet<'_>) -> bool {
         self.filter.as_ref().is_none_or(|filter| filter.accepts(packet)) && self.says_name(packet)
     }
@@ -46,6 +46,6 @@ pub(super) fn sieve(names: &[NameFilter], filter: Option<Sieve>) -> Sieve {
     Arc::new(move |interface: &Interface| {
         let filter = filter.as_ref().map_or(Ok(None), |filter| filter(interface))?;
         let (names, link_type) = (Arc::clone(&names), interface.link_type);
-        Ok(Some(Arc::new(ByName { names, link_type, filter }) as Arc<dyn Select>))
+        Ok(Some(Arc::new(ByName { names, link_type, filter }) as Arc<dyn PacketFilter>))
     })
 }

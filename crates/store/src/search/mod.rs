@@ -22,8 +22,6 @@ pub use parallel::{Examine, Examiners, Next, ParallelSearch};
 use crate::catalog::Catalog;
 use crate::error::Error;
 use crate::question::Question;
-#[cfg(test)]
-pub(crate) use plan::slots;
 use plan::{Plan, Stretch};
 use tail::Tail;
 
@@ -47,7 +45,7 @@ impl Window {
     }
 
     /// Whether any moment of a span may be in it.
-    fn overlaps(&self, first: Timestamp, last: Timestamp) -> bool {
+    pub(crate) fn overlaps(&self, first: Timestamp, last: Timestamp) -> bool {
         last >= self.from && (first < self.to || self.to == Window::ALL.to)
     }
 }
