@@ -58,7 +58,7 @@ use std::sync::Arc;
 
 use tapline_packet::{Batch, LinkType, Packet, Selection};
 
-pub use filter::{Accept, Backend, Constant, Filter, NotInPlace};
+pub use filter::{Accept, Backend, Constant, Filter, NotInPlace, interpreted};
 pub use five_tuple::FiveTuples;
 pub use fragments::{FragmentCounts, FragmentLimits, LateReport, Outcome};
 pub use matches::Matches;

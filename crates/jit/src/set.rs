@@ -82,7 +82,7 @@ impl Residuals {
             };
         }
         self.interpreted.fetch_add(1, Ordering::Relaxed);
-        Arc::new(filter)
+        tapline_filterset::interpreted(filter)
     }
 
     /// How many programs are native code now.
