@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tapline_capture::{Advance, Error, InterfaceAccount, Source};
-use tapline_filterset::Accept;
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, Checksum, Interface, LinkType, Meta, Packet, Record, Timestamp};
 
@@ -95,7 +94,7 @@ impl Source for NumberedSource {
                 checksum: if self.hidden > 0 { Checksum::Valid } else { Checksum::Unknown },
                 ..Meta::default()
             };
-            if kernel.as_ref().is_none_or(|kernel| kernel.accepts(Packet { data: packet, meta: &meta })) {
+            if kernel.as_ref().is_none_or(|kernel| kernel.run(Packet { data: packet, meta: &meta }) != 0) {
                 let cap_len = self.len as u32;
                 self.records.push(Record { offset: at * self.len, cap_len, options_len: 0, meta });
             }
