@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use tapline_bpf::PacketFilter;
 use tapline_capture::{Advance, Error, InterfaceAccount, Source};
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, Checksum, Interface, LinkType, Meta, Packet, Record, Timestamp};
@@ -94,7 +95,7 @@ impl Source for NumberedSource {
                 checksum: if self.hidden > 0 { Checksum::Valid } else { Checksum::Unknown },
                 ..Meta::default()
             };
-            if kernel.as_ref().is_none_or(|kernel| kernel.run(Packet { data: packet, meta: &meta }) != 0) {
+            if kernel.as_ref().is_none_or(|kernel| kernel.accepts(Packet { data: packet, meta: &meta })) {
                 let cap_len = self.len as u32;
                 self.records.push(Record { offset: at * self.len, cap_len, options_len: 0, meta });
             }
