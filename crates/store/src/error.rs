@@ -62,6 +62,15 @@ pub enum Error {
         /// The directory.
         path: PathBuf,
     },
+    /// Holds keep all segments but the newest.
+    #[error(
+        "{}: all segments but the newest are on hold; packets are lost until a hold is released (tapline store hold) or --size is larger",
+        path.display()
+    )]
+    AllHeld {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The thread that writes is gone.
     #[error("the thread that writes the store ended early")]
     Thread,
