@@ -8,7 +8,7 @@
 //!
 //! The form is that of tcpdump 4.99: what people and their scripts know. A packet is never an error: what is cut short
 //! ends in `[|protocol]`, what is not known is shown as its bytes. Printing allocates nothing once the output buffer and
-//! the tables have grown, except for host names that are asked for the first time.
+//! the tables have grown, except for names of hosts, which are looked up once (`names/lookup.rs`).
 #![forbid(unsafe_code)]
 
 mod app;
@@ -28,6 +28,6 @@ mod time;
 mod transport;
 mod tunnel;
 
-pub use names::{HostNames, Services, SystemHosts};
+pub use names::{HostLookup, HostNames, Services};
 pub use options::{HexStyle, Options, Precision, TimeStyle};
 pub use printer::Printer;

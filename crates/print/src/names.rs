@@ -4,16 +4,16 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::path::Path;
 
+mod lookup;
 mod organizations;
-mod system;
 
+pub use lookup::HostLookup;
 pub(crate) use organizations::organization;
-pub use system::SystemHosts;
 
-/// Looks names of hosts up. Called once for each address; the answers are kept.
+/// Names of hosts. Asked at each occurrence of an address, so implementations keep what they found.
 pub trait HostNames {
-    /// The name of `address`, if it has one.
-    fn name(&mut self, address: IpAddr) -> Option<String>;
+    /// The name of `address`; `None` shows it as a number.
+    fn name(&mut self, address: IpAddr) -> Option<&str>;
 }
 
 /// Transport protocols that have port names.
@@ -72,15 +72,11 @@ impl Services {
     }
 }
 
-/// The most host names kept; past it, those known so far are forgotten.
-const HOSTS_MAX: usize = 65_536;
-
 /// All names a printer knows.
 #[derive(Default)]
 pub(crate) struct Names {
     services: Services,
     host_names: Option<Box<dyn HostNames + Send>>,
-    hosts: HashMap<IpAddr, Option<String>>,
 }
 
 impl Names {
@@ -90,7 +86,6 @@ impl Names {
 
     pub(crate) fn set_host_names(&mut self, host_names: Box<dyn HostNames + Send>) {
         self.host_names = Some(host_names);
-        self.hosts.clear();
     }
 
     pub(crate) fn port(&self, kind: PortKind, port: u16) -> Option<&str> {
@@ -98,11 +93,7 @@ impl Names {
     }
 
     pub(crate) fn host(&mut self, address: IpAddr) -> Option<&str> {
-        let host_names = self.host_names.as_mut()?;
-        if self.hosts.len() >= HOSTS_MAX {
-            self.hosts.clear();
-        }
-        self.hosts.entry(address).or_insert_with(|| host_names.name(address)).as_deref()
+        self.host_names.as_mut()?.name(address)
     }
 }
 

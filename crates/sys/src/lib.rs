@@ -19,6 +19,7 @@
 //! clock_state, disk, process                whether the clock is kept right, room for files, signals to others
 //! unnamed                                   files that have no name until they are whole
 //! affinity                                  which processors a thread runs on
+//! host_name                                 names of addresses: getnameinfo(3)
 //! NetNs, capability, privilege              where we stand and what we may do
 //! Folder                                    a folder by its descriptor, whatever is renamed meanwhile
 //! sandbox                                   what is left to a process once all is open: Landlock, seccomp
@@ -43,6 +44,7 @@ mod executable;
 mod folder;
 mod frame_socket;
 pub mod futex;
+mod host_name;
 mod link_control;
 mod live_frames;
 mod memfd;
@@ -80,6 +82,7 @@ pub use error::SyscallError;
 pub use executable::ExecutableMemory;
 pub use folder::{Folder, PrivateFolder};
 pub use frame_socket::{FRAMES_PER_CALL, FrameSocket, PIECES_MAX};
+pub use host_name::host_name;
 pub use link_control::{
     Channels, Coalescing, DriverInfo, Duplex, Feature, HashFields, LinkControl, LinkMode, Pause, ReceiveHash,
     RingSizes, Timestamping, counts_receive_loss,

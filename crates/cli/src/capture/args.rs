@@ -140,7 +140,7 @@ pub(crate) struct CaptureArgs {
     /// Addresses and ports as numbers (twice: protocols too). Host names are never looked up without --names.
     #[arg(short = 'n', action = ArgAction::Count, help_heading = "Text")]
     pub(crate) numeric: u8,
-    /// Look host names up.
+    /// Show names of hosts, which getnameinfo(3) looks up; those not known in time stay numbers.
     #[arg(long, help_heading = "Text")]
     pub(crate) names: bool,
     /// Show link-layer headers.

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use jiff::tz::TimeZone;
@@ -11,7 +12,7 @@ use tapline_file::{FileWriter, Format as FileFormat, Rotation, Section, WriteOpt
 use tapline_graph::Stage;
 use tapline_graph::stages::{FileOutput, Format, LinesOutput, StoreOutput};
 use tapline_packet::Interface;
-use tapline_print::{HexStyle, Options, Precision, Printer, Services, SystemHosts, TimeStyle};
+use tapline_print::{HexStyle, HostLookup, Options, Precision, Printer, Services, TimeStyle};
 use tapline_store::Recorder;
 use tapline_sys::privilege::Identity;
 use tapline_sys::sandbox::{Needs, folder_of};
@@ -23,6 +24,12 @@ use crate::args::FormatArg;
 use crate::output::{self, CountOutput};
 use crate::session::clocks;
 use crate::{privileges, stored};
+
+/// How long a new address holds up a live capture until its name is found: `/etc/hosts` and a cache on the machine
+/// answer within it, and the kernel's ring has room for it.
+const NAME_WAIT_LIVE: Duration = Duration::from_millis(10);
+/// The same for files, which lose nothing meanwhile: time for a server in the Internet.
+const NAME_WAIT_FILE: Duration = Duration::from_millis(500);
 
 /// Opens every output that was asked for.
 pub(super) fn open(
@@ -165,13 +172,13 @@ fn lines(args: &CaptureArgs, is_live: bool, is_several: bool) -> Result<LinesOut
             ColorArg::Always => true,
             ColorArg::Never => false,
         };
-        Format::Text { printer: Box::new(printer(args, is_several)), colored }
+        Format::Text { printer: Box::new(printer(args, is_live, is_several)), colored }
     };
     let stream = output::standard()?;
     Ok(LinesOutput::new(format, stream, is_live || is_terminal || args.line_buffered))
 }
 
-fn printer(args: &CaptureArgs, is_several: bool) -> Printer {
+fn printer(args: &CaptureArgs, is_live: bool, is_several: bool) -> Printer {
     let options = Options {
         host_names: args.names && args.numeric == 0,
         port_names: args.numeric == 0,
@@ -194,7 +201,8 @@ fn printer(args: &CaptureArgs, is_several: bool) -> Printer {
     let (wants_ports, wants_hosts) = (options.port_names, options.host_names);
     let mut printer = Printer::new(options);
     if wants_hosts {
-        printer.set_host_names(Box::new(SystemHosts::new()));
+        let wait = if is_live { NAME_WAIT_LIVE } else { NAME_WAIT_FILE };
+        printer.set_host_names(Box::new(HostLookup::new(tapline_sys::host_name, wait)));
     }
     if wants_ports {
         printer.set_services(Services::system());

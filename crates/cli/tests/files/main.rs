@@ -9,6 +9,7 @@ mod docs;
 mod errors;
 mod fpl;
 mod generate;
+mod host_names;
 mod laws;
 mod manual;
 mod outputs;

@@ -1,10 +1,11 @@
 //! The text of captures against that of the installed tcpdump, line by line.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::path::Path;
 use std::process::Command;
 
-use tapline_print::{HexStyle, Options, Precision, Printer, SystemHosts, TimeStyle};
+use tapline_print::{HexStyle, HostNames, Options, Precision, Printer, TimeStyle};
 
 use crate::captures::{self, Recorded};
 
@@ -61,15 +62,36 @@ pub(crate) fn tcpdump(flags: &str, path: &Path) -> Option<Vec<u8>> {
 /// What we print.
 pub(crate) fn printed(flags: &str, packets: &[Recorded]) -> Vec<u8> {
     let mut printer = Printer::new(options(flags));
-    // As the machine of the tests knows them; tcpdump finds the same there.
-    let hosts = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
-    printer.set_host_names(Box::new(SystemHosts::from_texts(&hosts, "")));
+    printer.set_host_names(Box::new(HostsFile::read()));
     let mut out = Vec::new();
     for packet in packets {
         let lent = tapline_packet::Packet { data: &packet.data, meta: &packet.meta };
         printer.print(lent, &packet.interface, &mut out);
     }
     out
+}
+
+/// The names of `/etc/hosts` on the machine of the tests; tcpdump finds the same there.
+struct HostsFile(HashMap<IpAddr, String>);
+
+impl HostsFile {
+    fn read() -> HostsFile {
+        let text = std::fs::read_to_string("/etc/hosts").unwrap_or_default();
+        let mut hosts = HashMap::new();
+        for line in text.lines() {
+            let mut words = line.split('#').next().unwrap_or("").split_whitespace();
+            if let (Some(Ok(address)), Some(name)) = (words.next().map(str::parse), words.next()) {
+                hosts.entry(address).or_insert_with(|| name.to_owned());
+            }
+        }
+        HostsFile(hosts)
+    }
+}
+
+impl HostNames for HostsFile {
+    fn name(&mut self, address: IpAddr) -> Option<&str> {
+        self.0.get(&address).map(String::as_str)
+    }
 }
 
 /// The options that a set of tcpdump's flags stands for.
