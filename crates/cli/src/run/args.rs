@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use tapline_syntax::units::count_in;
 
+use super::settings::RunSettings;
 use crate::args::{LanguageArgs, parse_duration};
 use crate::flows::Style;
 use crate::live::XdpArgs;
@@ -79,4 +80,17 @@ pub(crate) struct RunArgs {
     /// As root, write through a symbolic link that has the name of a file; otherwise that is an error.
     #[arg(long)]
     pub(crate) follow_links: bool,
+}
+
+impl RunArgs {
+    /// Settings of the run's sources and outputs.
+    pub(super) fn settings(&self) -> RunSettings {
+        RunSettings {
+            netns: self.netns.clone(),
+            json: self.json,
+            owned: self.i_own_this_network.clone(),
+            xdp: self.xdp,
+            ..RunSettings::default()
+        }
+    }
 }

@@ -35,7 +35,6 @@ use crate::session::stop_after;
 use crate::{privileges, signals};
 use opening::Opened;
 use reloading::Reloader;
-use settings::RunSettings;
 use working::Crew;
 
 /// Runs the command.
@@ -124,14 +123,7 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     let compiler = Arc::new(Compiler::new(SNAP_LEN, true, args.language, is_live, args.netns.as_deref()));
     // A file may keep us waiting for its writer: until it is open, Ctrl-C may end the program as it ends any other.
     let caught_early = if is_live { Some(signals::catch()?) } else { None };
-    let owned = args.i_own_this_network.clone();
-    let settings = RunSettings {
-        netns: args.netns.clone(),
-        json: args.json,
-        owned,
-        xdp: args.xdp,
-        ..RunSettings::default()
-    };
+    let settings = args.settings();
     let opened = opening::worker_sources(&settings, plan, &compiler, &control, workers)?;
     let interfaces = opening::interfaces(opened.iter().take(1).flatten().map(Opened::source));
     let caught = caught_early.map_or_else(signals::catch, Ok)?;
