@@ -117,13 +117,8 @@ fn prefix_mask(len: u8) -> u32 {
     u32::MAX.checked_shl(32 - u32::from(len.min(32))).unwrap_or(0)
 }
 
-<<<<<<< HEAD
 /// Form of a listing by the number of `-d`.
-pub(crate) fn program_form(count: u8) -> Form {
-=======
-/// How a program is written down for so many `-d`.
 pub(crate) fn program_form(count: u8) -> DumpFormat {
->>>>>>> land
     match count {
         0 | 1 => DumpFormat::Assembly,
         2 => DumpFormat::C,

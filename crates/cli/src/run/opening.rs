@@ -15,13 +15,9 @@ use tapline_file::{FileWriter, Order, Section, WriteOptions};
 use tapline_graph::catalog::Make;
 use tapline_graph::plan::{Plan, PlanNode};
 use tapline_graph::stages::{FileOutput, Format, LinesOutput};
-<<<<<<< HEAD
-use tapline_graph::{Control, FlowShardSource, GeneratedSource, Marker, RestampedSource, Stage, Timed};
-=======
 use tapline_graph::{
-    Control, FlowShardSource, GeneratedSource, RestampedSource, Stage, StampTicks, TimedSource, Watermark,
+    Control, FlowShardSource, GeneratedSource, RestampedSource, Stage, TimedSource, Watermark,
 };
->>>>>>> land
 use tapline_packet::Interface;
 use tapline_print::{Options, Printer, Services};
 use tapline_profile::StampMode;
