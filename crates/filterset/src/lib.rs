@@ -59,7 +59,7 @@ use std::sync::Arc;
 
 use tapline_packet::{Batch, LinkType, Packet, Selection};
 
-pub use filter::{Backend, Constant, ConstantError, Filter};
+pub use filter::{Backend, Constant, ConstantError, Filter, interpreted};
 pub use five_tuple::FiveTuples;
 pub use fragments::{FragmentCounts, FragmentLimits, LateReport, Outcome};
 pub use matches::Matches;

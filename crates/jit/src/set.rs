@@ -82,7 +82,8 @@ impl Residuals {
             };
         }
         self.interpreted.fetch_add(1, Ordering::Relaxed);
-        Arc::new(filter)
+        // The program itself: behind the compiled filter each call would read one more place in memory.
+        Arc::new(filter.program().clone())
     }
 
     /// How many programs are native code now.
