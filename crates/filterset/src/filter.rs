@@ -65,7 +65,7 @@ pub struct Filter {
 /// A number that a filter compares a part of the packet with, and that can be exchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Constant {
-    /// What the part is called: `source port`, `EtherType`.
+    /// The name of the field: `source port`, `EtherType`.
     pub name: &'static str,
     /// The number.
     pub value: u32,
@@ -103,7 +103,7 @@ pub(super) struct Alternative {
     needs: Needs,
 }
 
-/// What is left to ask of a packet that has the key.
+/// The conditions left for a packet that has the key.
 #[derive(Clone)]
 pub(super) struct Check {
     rest: Box<[(Part, Numbers)]>,
@@ -136,7 +136,7 @@ impl Filter {
     /// Compiles a text. Where a program is needed the interpreter runs it.
     ///
     /// # Errors
-    /// What [`compile`](tapline_filter::compile) says of the text.
+    /// As of [`compile`](tapline_filter::compile).
     pub fn compile(text: &str, options: &Options) -> Result<Filter, Error> {
         Filter::compile_with(text, options, &interpreted)
     }
@@ -144,7 +144,7 @@ impl Filter {
     /// Compiles a text. Where a program is needed `backend` makes it ready.
     ///
     /// # Errors
-    /// What [`compile`](tapline_filter::compile) says of the text.
+    /// As of [`compile`](tapline_filter::compile).
     pub fn compile_with(text: &str, options: &Options, backend: Backend<'_>) -> Result<Filter, Error> {
         let predicates = tapline_filter::lower(&tapline_filter::parse(text)?, options)?;
         let made = |one: Conjunction| {

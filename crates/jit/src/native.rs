@@ -52,7 +52,7 @@ pub struct Native {
     callees: Box<[Callee]>,
 }
 
-/// What runs a single packet.
+/// The code for a single packet.
 #[derive(Debug)]
 enum One {
     Code(ExecutableMemory),

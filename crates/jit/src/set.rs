@@ -86,12 +86,12 @@ impl Residuals {
         Arc::new(filter.program().clone())
     }
 
-    /// How many programs are native code now.
+    /// Number of programs that are native code now.
     pub fn native(&self) -> usize {
         self.native.load(Ordering::Relaxed)
     }
 
-    /// How many never became it.
+    /// Number of programs that stayed interpreted.
     pub fn interpreted(&self) -> usize {
         self.interpreted.load(Ordering::Relaxed)
     }
