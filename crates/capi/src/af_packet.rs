@@ -27,8 +27,6 @@ use crate::vlan::{self, Tags};
 
 /// The device name for all interfaces at once.
 pub(crate) const ANY: &str = "any";
-/// `DLT_EN10MB`.
-pub(crate) const ETHERNET: c_int = 1;
 /// `DLT_DOCSIS`: what cable modem head ends put on Ethernet.
 const DOCSIS: c_int = 143;
 /// `ARPHRD_ETHER`.
@@ -37,8 +35,6 @@ const HARDWARE_ETHERNET: u16 = 1;
 const HARDWARE_PPP: u16 = 512;
 /// The longest name of an interface, `IFNAMSIZ` with its zero byte.
 const NAME_MAX: usize = 15;
-/// What libpcap calls `MAXIMUM_SNAPLEN`.
-pub(crate) const SNAP_LEN_MAX: c_int = 262_144;
 /// libpcap's: 2 MiB.
 const BUFFER_LEN: u64 = 2 << 20;
 /// The most that a ring has unless the program says otherwise.

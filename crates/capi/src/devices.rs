@@ -20,7 +20,7 @@ use tapline_tap::protocol::Offer;
 use crate::af_packet::ANY;
 use crate::failure::{Failure, guard_into, text_at};
 use crate::raw::{Device, DeviceAddress};
-use crate::source::SHARED;
+use crate::shared::SHARED;
 use crate::{memory, shared};
 
 const LOOPBACK: u32 = 0x01;

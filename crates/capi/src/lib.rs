@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! C program ── pcap_t * ──► Handle ──► Source: AF_PACKET (af_packet.rs)      live; or a capture of tapline serve (shared.rs)
-//!                                 ├──► Savefile: crate file (offline.rs)    pcap, pcapng, ERF, packed or not
+//!                                 ├──► Savefile: crate file (savefile.rs)   pcap, pcapng, ERF, packed or not
 //!                                 └──► Engine: filter, jit (engine.rs)      what the kernel did not filter
 //! ```
 //!
 //! | file | functions |
 //! |---|---|
-//! | `settings` | `pcap_create`, `pcap_set_*`, `pcap_activate`, `pcap_open_live` |
+//! | `creation` | `pcap_create`, `pcap_set_*`, `pcap_activate`, `pcap_open_live` |
 //! | `offline`, `dump` | capture files, in and out |
 //! | `read` | `pcap_loop`, `pcap_dispatch`, `pcap_next`, `pcap_next_ex`, `pcap_breakloop` |
 //! | `filter` | `pcap_compile`, `pcap_setfilter`, `bpf_*` |
@@ -24,10 +24,17 @@
 
 mod af_packet;
 mod cooked;
+pub mod creation;
+mod device_name;
 pub mod devices;
 pub mod dump;
 mod engine;
+mod environment;
 mod failure;
+#[cfg(test)]
+mod fake;
+mod fetch;
+mod file_header;
 pub mod filter;
 pub mod handle;
 mod live_dump;
@@ -35,13 +42,16 @@ mod memory;
 pub mod namedb;
 pub mod names;
 pub mod offline;
+mod precision;
 pub mod query;
 pub mod raw;
 pub mod read;
-pub mod settings;
+mod savefile;
+mod settings;
 mod shared;
 mod source;
 mod statistics_mode;
 mod stdio;
+mod tally;
 mod vlan;
 pub mod winpcap;

@@ -14,13 +14,12 @@ use std::time::Duration;
 use tapline_packet::Packet;
 use tapline_sys::Wakeup;
 
-use crate::dump::{FileHeader, record_header};
 use crate::engine::Engine;
 use crate::failure::{Failure, system_text};
-use crate::handle::Precision;
+use crate::file_header::{FileHeader, record_header};
+use crate::precision::Precision;
 use crate::raw::PacketHeader;
-use crate::read::sleep;
-use crate::source::Source;
+use crate::source::{Source, sleep};
 
 const RECORD_HEADER_LEN: u64 = 16;
 /// How long packets may lie in the writer's buffer.

@@ -8,10 +8,9 @@ use libc::FILE;
 
 use crate::failure::{Failure, guard, guard_into, put, text_at};
 use crate::handle::{Handle, Kind, State, ask, on};
-use crate::memory;
+use crate::memory::{self, hand_out};
 use crate::names::dlt_name;
 use crate::raw::{ERROR, ERROR_NOT_ACTIVATED, Stat};
-use crate::settings::hand_out;
 
 /// `pcap_close(3PCAP)`.
 ///

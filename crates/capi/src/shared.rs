@@ -31,11 +31,15 @@ use tapline_tap::protocol::{Attach, Offer, Policy};
 use tapline_tap::{Client, Error, SOCKET_DEFAULT, Tap, WakeWish, socket_path};
 
 use crate::af_packet::{LATENCY_MS, block_len};
+use crate::environment;
 use crate::failure::Failure;
 use crate::raw::{ERROR_NO_SUCH_DEVICE, ERROR_PERM_DENIED, ERROR_RFMON_NOTSUP, Stat};
 use crate::settings::Settings;
-use crate::source::{self, Keep, Opened, Source};
+use crate::source::{Keep, Opened, Source};
 use crate::vlan::{TAG_LEN, Tags};
+
+/// The prefix of device names that are captures of a daemon.
+pub(crate) const SHARED: &str = "tap:";
 
 /// How long the kernel keeps a packet for the daemon, whose socket is that of somebody who looks on.
 const KERNEL_MS: u32 = 10;
@@ -153,7 +157,7 @@ pub(crate) fn captures(patience: Duration) -> Vec<Offer> {
 
 /// The one socket that programs with more rights than their user ask at; none for others.
 fn trusted_socket() -> Option<&'static Path> {
-    source::is_secure().then_some(Path::new(SOCKET_DEFAULT))
+    environment::is_secure().then_some(Path::new(SOCKET_DEFAULT))
 }
 
 /// After how long one that waits for another buffer looks again.

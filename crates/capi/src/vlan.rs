@@ -12,8 +12,8 @@ use std::ffi::c_int;
 
 use tapline_packet::{Packet, Record, VlanTag};
 
-use crate::af_packet::ETHERNET;
 use crate::cooked::SLL;
+use crate::raw::ETHERNET;
 use crate::source::Keep;
 
 /// Bytes of a VLAN tag.

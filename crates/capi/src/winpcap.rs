@@ -9,7 +9,7 @@ use std::ptr;
 use std::time::{Duration, Instant};
 
 use crate::af_packet::ring_len;
-use crate::dump::FileHeader;
+use crate::dump::file_header;
 use crate::failure::{Failure, text_at};
 use crate::handle::{Handle, Kind, State, on};
 use crate::live_dump::{Form, Limits, LiveDump, Work};
@@ -17,7 +17,7 @@ use crate::memory;
 use crate::query::statistics;
 use crate::raw::{PacketHeader, Sampling, SendQueue, Stat};
 use crate::settings::Settings;
-use crate::statistics_mode::Tally;
+use crate::tally::Tally;
 
 /// Bytes of a packet's header in a send queue.
 const HEADER_LEN: usize = size_of::<PacketHeader>();
@@ -113,7 +113,7 @@ pub unsafe extern "C" fn pcap_live_dump(
         // SAFETY: as the caller promises.
         let path = unsafe { text_at(name) }
             .ok_or_else(|| Failure::error("A null pointer was supplied as the file name"))?;
-        let header = FileHeader::of(state)?;
+        let header = file_header(state)?;
         let limit = |number: c_int| u64::try_from(number).unwrap_or(0);
         let limits = Limits { bytes: limit(bytes_max), packets: limit(packets_max) };
         let source = match std::mem::replace(&mut state.kind, Kind::Dead) {
@@ -330,9 +330,9 @@ fn wait_until(time: Instant) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fake::Fake;
     use crate::query::pcap_close;
     use crate::read::pcap_next_ex;
-    use crate::source::fake::Fake;
 
     /// A source that need not drop its batch for another buffer goes on in it.
     #[test]
