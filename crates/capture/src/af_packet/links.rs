@@ -16,8 +16,9 @@ use std::time::Instant;
 
 use tapline_sys::{Link, LinkChange};
 
+use super::counts::add;
 use super::tap::Tap;
-use super::{AfPacket, AfPacketError, Opened, add, call_error};
+use super::{AfPacket, AfPacketError, Opened, call_error};
 use crate::Error;
 use crate::link_state::LinkState;
 

@@ -27,6 +27,7 @@ mod opener;
 mod protect;
 mod queue;
 mod size;
+mod told;
 
 use std::fmt;
 use std::os::fd::AsFd;
