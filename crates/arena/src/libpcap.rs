@@ -118,7 +118,7 @@ impl Libpcap {
     /// The system's libpcap, loaded once.
     ///
     /// # Errors
-    /// Why there is none, for the message with which a test skips.
+    /// The reason why it is missing, for the message with which a test skips.
     pub fn get() -> Result<&'static Libpcap, &'static str> {
         static LOADED: OnceLock<Result<Libpcap, String>> = OnceLock::new();
         LOADED.get_or_init(Libpcap::load).as_ref().map_err(String::as_str)

@@ -147,7 +147,7 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // A failure leaves a namespace behind, which is named after us; there is nobody to tell.
+        // A failure leaves a namespace behind, which is named after us; an error here has no receiver.
         let _ = remove(&self.name);
     }
 }

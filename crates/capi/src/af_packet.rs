@@ -1,7 +1,7 @@
 //! An interface, or all of them, through AF_PACKET.
 //!
 //! ```text
-//! ring block --Single--> records --direction, filter where it runs here--> as C sees them:
+//! ring block --SingleSocket--> records --direction, filter where it runs here--> as C sees them:
 //!   Ethernet   a VLAN tag that the kernel took out goes back before the EtherType, in the 14 free bytes before the frame
 //!   cooked     the SLL or SLL2 header goes before the packet, and a tag before its protocol
 //! ```
@@ -12,7 +12,7 @@ use std::ffi::{CString, c_int};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 use tapline_capture::af_packet::{
-    AfPacketError, Single, SingleSettings, Station, TimestampSource, link_type,
+    AfPacketError, SingleSettings, SingleSocket, Station, TimestampSource, link_type,
 };
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, LinkType, Packet, PacketType, Record};
@@ -48,7 +48,7 @@ pub(crate) const LATENCY_MS: u32 = 10;
 
 /// An open interface.
 pub(crate) struct Interface {
-    single: Single,
+    single: SingleSocket,
     settings: SingleSettings,
     dlt: c_int,
     dlts: Vec<c_int>,
@@ -105,7 +105,7 @@ impl Interface {
             // Programs open a capture and go on in a child. `pcap_dispatch` asks them for what this promises.
             is_inherited: true,
         };
-        let single = Single::open(&settings).map_err(open_failure)?;
+        let single = SingleSocket::open(&settings).map_err(open_failure)?;
         let warning = shape.warning.or_else(|| (is_any && wished.promiscuous).then(no_promiscuous_any));
         let interface = Interface {
             single,

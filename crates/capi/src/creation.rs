@@ -244,7 +244,7 @@ pub unsafe extern "C" fn pcap_activate(p: *mut Handle) -> c_int {
 }
 
 fn activate(handle: &Handle) -> Result<c_int, Failure> {
-    // SAFETY: `on_handle`'s caller promises that nobody else uses the state.
+    // SAFETY: `on_handle`'s caller promises that no other reference to the state is alive.
     let state = unsafe { handle.state() };
     let Kind::Created { device } = &state.kind else {
         return Err(Failure::new(ERROR_ACTIVATED, "can't perform  operation on activated capture"));

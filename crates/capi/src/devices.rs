@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! getifaddrs(3) --by name--> Device { flags, addresses }   the best first: running before not, "any" and loopback last of these
-//! daemon --captures that we may read--> tap:NAME           last, so that nobody reads one who did not ask for it
+//! daemon --captures that we may read--> tap:NAME           last, so that programs that take the first device get an interface
 //! ```
 //!
 //! A daemon that does not answer is waited for no longer than [`PATIENCE`]: every program that lists devices asks it.

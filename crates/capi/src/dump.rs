@@ -101,7 +101,7 @@ pub unsafe extern "C" fn pcap_dump_open(p: *mut Handle, name: *const c_char) -> 
 }
 
 /// # Safety
-/// `file` is an open stream that nobody uses any more.
+/// `file` is an open stream that is not used any more.
 unsafe fn close_unless(is_standard: bool, file: *mut FILE) {
     if !is_standard {
         // SAFETY: as the caller promises.

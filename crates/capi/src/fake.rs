@@ -21,7 +21,7 @@ pub(crate) struct Fake {
     pub(crate) batches: VecDeque<Vec<u8>>,
     /// The batch that comes when there are no others, again and again.
     pub(crate) endless: Option<Vec<u8>>,
-    /// A handle whose loop is broken whenever somebody looks at the batch.
+    /// A handle whose loop is broken whenever the batch is looked at.
     pub(crate) breaks: Arc<AtomicPtr<Handle>>,
     pub(crate) memory: Vec<u8>,
     pub(crate) records: Vec<Record>,

@@ -47,7 +47,7 @@ impl Wait {
 
     /// Waits until there may be packets. `false`: the time is over, or the handle does not wait.
     pub(crate) fn once(&mut self, handle: &Handle) -> Result<bool, Failure> {
-        // SAFETY: nobody else uses the state, and nothing here calls back.
+        // SAFETY: no other reference to the state is alive, and nothing here calls back.
         let state = unsafe { handle.state() };
         let waits = !state.is_nonblocking && state.settings.timeout_ms >= 0;
         let left = if waits { self.left(state) } else { Some(Duration::ZERO) };
@@ -55,7 +55,7 @@ impl Wait {
         if waits && left == Some(Duration::ZERO) {
             return Ok(false);
         }
-        // Who does not wait is told of errors nevertheless: until somebody takes them, the descriptor says that there is something.
+        // Errors are told also without a wait: until they are taken, the descriptor stays readable.
         sleep(source.as_mut(), handle.wakeup.get(), left)?;
         Ok(waits)
     }

@@ -112,7 +112,7 @@ pub unsafe extern "C" fn pcap_compile_nopcap(
 /// `pcap_freecode(3PCAP)`.
 ///
 /// # Safety
-/// `program` is null, or came from `pcap_compile` and nobody uses its instructions any more.
+/// `program` is null, or came from `pcap_compile` and its instructions are not used any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_freecode(program: *mut Code) {
     // SAFETY: as the caller promises.

@@ -27,7 +27,7 @@ pub(crate) fn text(text: &str) -> *mut c_char {
 /// Gives memory of malloc(3) back.
 ///
 /// # Safety
-/// `memory` is null or came from malloc(3), and nobody uses it any more.
+/// `memory` is null or came from malloc(3), and it is not used any more.
 pub(crate) unsafe fn free<T>(memory: *mut T) {
     // SAFETY: as the caller promises.
     unsafe { libc::free(memory.cast::<c_void>()) }

@@ -19,7 +19,7 @@ use crate::stdio;
 /// Opens a stream; it is closed with the handle.
 ///
 /// # Safety
-/// `file` is an open stream that nobody else reads.
+/// `file` is an open stream that no other code reads.
 unsafe fn open(file: *mut FILE, name: &str, precision: c_uint, owner: Owner) -> Result<*mut Handle, Failure> {
     let precision = c_int::try_from(precision)
         .ok()

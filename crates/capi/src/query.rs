@@ -15,7 +15,7 @@ use crate::raw::{ERROR, ERROR_NOT_ACTIVATED, Stat};
 /// `pcap_close(3PCAP)`.
 ///
 /// # Safety
-/// `p` is null or an open handle that nobody uses any more.
+/// `p` is null or an open handle that is not used any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_close(p: *mut Handle) {
     if p.is_null() {
@@ -24,7 +24,7 @@ pub unsafe extern "C" fn pcap_close(p: *mut Handle) {
     guard((), || {
         // SAFETY: it was boxed by `Handle::boxed`, and this is its end.
         let handle = unsafe { Box::from_raw(p) };
-        // SAFETY: nobody else uses it.
+        // SAFETY: no other reference to it is alive.
         let state = unsafe { handle.state() };
         if let Some(dump) = state.extras.live_dump.take() {
             dump.join(true);

@@ -86,7 +86,7 @@ pub unsafe extern "C" fn pcap_next_ex(
             return Ok(if done == 0 && is_file(handle) { ERROR_BREAK } else { done });
         };
         break_later(handle, done);
-        // SAFETY: nobody else uses the state; the places are the caller's.
+        // SAFETY: no other reference to the state is alive; the places are the caller's.
         unsafe {
             let state = handle.state();
             state.header = lent.header;
@@ -154,19 +154,19 @@ fn dispatch(
     // SAFETY: `on_handle`'s caller promises that the callback may be called so; no reference to the state is alive.
     let mut call = |lent: Lent| unsafe { callback(user, &lent.header, lent.data) };
     let done = deliver(handle, count, &mut call)?;
-    // SAFETY: nobody else uses the state.
+    // SAFETY: no other reference to the state is alive.
     release(unsafe { handle.state() });
     Ok(done)
 }
 
 fn is_file(handle: &Handle) -> bool {
-    // SAFETY: nobody else uses the state.
+    // SAFETY: no other reference to the state is alive.
     matches!(unsafe { handle.state() }.kind, Kind::File(_))
 }
 
 /// Hands up to `count` packets to `sink`, all that are there if it is not positive. Returns how many, or `PCAP_ERROR_BREAK`.
 fn deliver(handle: &Handle, count: c_int, sink: &mut dyn FnMut(Lent)) -> Result<c_int, Failure> {
-    // SAFETY: nobody else uses the state, here and below; no reference outlives its statement, so that the sink may use the handle.
+    // SAFETY: no other reference to the state is alive, here and below; no reference outlives its statement, so that the sink may use the handle.
     unsafe { handle.state() }.check_readable()?;
     // SAFETY: as above.
     if unsafe { handle.state() }.extras.tally.is_some() {
@@ -309,7 +309,7 @@ impl crate::handle::Extras {
     }
 }
 
-/// Gives the ring's block back if its last packet was handed out, so that nobody who waits on the descriptor is woken by it again.
+/// Gives the ring's block back if its last packet was handed out, so that it does not wake a waiter on the descriptor again.
 fn release(state: &mut State) {
     if let Kind::Live(source) = &mut state.kind
         && state.at >= source.batch().len()

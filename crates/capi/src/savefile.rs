@@ -54,7 +54,7 @@ impl Savefile {
     /// Opens a capture file. The stream is closed with the result; after an error it stays the caller's.
     ///
     /// # Safety
-    /// `file` is an open stream that nobody else reads.
+    /// `file` is an open stream that no other code reads.
     pub(crate) unsafe fn open(file: *mut FILE, name: &str, owner: Owner) -> Result<Savefile, Failure> {
         let start = stdio::position(file);
         // SAFETY: as the caller promises; the fields of a savefile drop the source before they close the stream.
@@ -217,7 +217,7 @@ struct Packets {
 /// Looks at the beginning of a stream, which stands at `start`, and begins to read its packets.
 ///
 /// # Safety
-/// `file` is an open stream that nobody else reads, and stays open as long as the source of the result.
+/// `file` is an open stream that no other code reads, and stays open as long as the source of the result.
 unsafe fn packets(file: *mut FILE, name: &str, start: Option<u64>) -> Result<Packets, Failure> {
     // SAFETY: as the caller promises.
     let mut stream = unsafe { Stream::new(file) };
@@ -267,7 +267,7 @@ mod tests {
         header
     }
 
-    /// Who reads the stream is gone before it is closed.
+    /// The reader of a stream is dropped before the stream is closed.
     #[test]
     #[cfg(target_env = "gnu")]
     fn the_source_goes_before_its_stream() {

@@ -28,7 +28,7 @@ use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, Packet, Record};
 use tapline_sys::Wakeup;
 use tapline_tap::protocol::{Attach, Offer, Policy};
-use tapline_tap::{Client, Error, SOCKET_DEFAULT, Tap, WakeWish, socket_path};
+use tapline_tap::{Client, Error, SOCKET_DEFAULT, Tap, WakeThreshold, socket_path};
 
 use crate::af_packet::{LATENCY_MS, block_len};
 use crate::environment;
@@ -41,24 +41,24 @@ use crate::vlan::{TAG_LEN, Tags};
 /// The prefix of device names that are captures of a daemon.
 pub(crate) const SHARED: &str = "tap:";
 
-/// How long the kernel keeps a packet for the daemon, whose socket is that of somebody who looks on.
+/// How long the kernel keeps a packet for the daemon, whose socket is an interactive one.
 const KERNEL_MS: u32 = 10;
 /// The longest that packets wait at the daemon.
 const DAEMON_MS_MAX: u32 = 50;
 
 /// What a program's settings mean here: for how many milliseconds packets may wait at the daemon, and when to wake for what is in the buffer.
-fn wish(wished: &Settings) -> (u32, WakeWish) {
+fn wish(wished: &Settings) -> (u32, WakeThreshold) {
     let min_bytes = wished.wake_len.unwrap_or(block_len(wished)).into();
     let left_ms = wished.latency_ms().unwrap_or(LATENCY_MS).saturating_sub(KERNEL_MS);
     let daemon_ms = (left_ms / 2).min(DAEMON_MS_MAX);
     let max_delay = Duration::from_millis((left_ms - daemon_ms).into());
-    (daemon_ms, WakeWish { min_bytes, max_delay })
+    (daemon_ms, WakeThreshold { min_bytes, max_delay })
 }
 
 /// A reader of a capture.
 pub(crate) struct Shared {
     tap: Tap,
-    wish: WakeWish,
+    wish: WakeThreshold,
     gate: Gate,
     /// The tap has a batch that was not looked at.
     is_pending: bool,
@@ -182,7 +182,7 @@ impl Gate {
         if raw < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor was just made, and nobody else has it.
+        // SAFETY: the kernel has just returned this descriptor, and no other value owns it.
         let epoll = unsafe { OwnedFd::from_raw_fd(raw) };
         // SAFETY: timerfd_create(2) takes numbers.
         let raw =
@@ -250,7 +250,7 @@ impl Source for Shared {
         }
         // Until all of it was handed out.
         self.gate.set(has_come);
-        self.gate.remind(self.tap.is_held_up());
+        self.gate.remind(self.tap.is_holding_back());
         Ok(has_come)
     }
 
@@ -273,7 +273,7 @@ impl Source for Shared {
             Err(failure) => self.failure = Some(failure),
         }
         self.gate.set(self.is_pending || self.failure.is_some());
-        self.gate.remind(self.tap.is_held_up());
+        self.gate.remind(self.tap.is_holding_back());
     }
 
     fn fd(&self) -> RawFd {
@@ -329,7 +329,7 @@ impl Source for Shared {
     }
 
     fn resize(&mut self, _buffer_len: u64, wake_len: Option<u32>) -> Result<(), Failure> {
-        // The buffer is the daemon's, and everybody's; nothing in it is lost. When to wake is ours.
+        // The buffer is shared with other readers; nothing in it is lost. The threshold of waking is ours.
         if let Some(bytes) = wake_len {
             self.wish.min_bytes = bytes.into();
             self.tap.set_wake(self.wish);
@@ -379,7 +379,7 @@ mod tests {
         let mut gate = Gate::new(std::iter::empty()).unwrap();
         assert!(!is_readable(&gate, 0));
         gate.remind(true);
-        assert!(is_readable(&gate, 10_000), "nobody was reminded");
+        assert!(is_readable(&gate, 10_000), "no reminder came");
         gate.remind(false);
         assert!(!is_readable(&gate, 0));
         gate.set(true);

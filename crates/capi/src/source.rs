@@ -20,7 +20,7 @@ pub(crate) type Keep<'a> = &'a mut dyn FnMut(tapline_packet::Packet<'_>) -> bool
 /// Live packets. One thread at a time uses it.
 pub(crate) trait Source: Send {
     /// Gives the last batch back and gets the next, without waiting; whether there is one. Packets that `keep` refuses are not in it: it may be empty, and
-    /// more may wait behind it. Whoever calls this in a loop looks each time whether somebody wants it to end.
+    /// more may wait behind it. Callers in a loop check each time whether the loop was broken.
     fn advance(&mut self, keep: Keep<'_>) -> Result<bool, Failure>;
 
     /// The batch that the last `advance` found, as C programs see its packets, but for the snap length: a tag that was put back may have made them longer.

@@ -188,7 +188,7 @@ mod tests {
     /// Both ends of a pipe, the one to read as a stream.
     fn pipe() -> (*mut FILE, std::fs::File) {
         let mut ends = [0; 2];
-        // SAFETY: room for two descriptors; they are new and nobody else's; the mode ends in a zero byte.
+        // SAFETY: room for two descriptors; they are new, and no other value owns them; the mode ends in a zero byte.
         unsafe {
             assert_eq!(libc::pipe(ends.as_mut_ptr()), 0);
             (libc::fdopen(ends[0], c"r".as_ptr()), std::fs::File::from_raw_fd(ends[1]))
@@ -227,7 +227,7 @@ mod tests {
         writer.write_all(b"more").expect("room");
         assert_eq!(stream.read(&mut buffer).expect("reads"), 4);
         drop(writer);
-        // SAFETY: this thread's errno, as an earlier call may have left it; the stream is open, and nobody uses it any more.
+        // SAFETY: this thread's errno, as an earlier call may have left it; the stream is open, and it is not used any more.
         unsafe {
             *libc::__errno_location() = libc::EINTR;
             assert_eq!(stream.read(&mut buffer).expect("the end"), 0);
@@ -247,7 +247,7 @@ mod tests {
         writer.write_all(b"second").expect("room");
         assert_eq!(stream.read(&mut buffer).expect("reads"), 6);
         drop(writer);
-        // SAFETY: the stream is open, and nobody uses it any more.
+        // SAFETY: the stream is open, and it is not used any more.
         unsafe {
             assert_eq!(stream.read(&mut buffer).expect("the end"), 0);
             libc::fclose(file);

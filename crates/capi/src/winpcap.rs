@@ -97,7 +97,7 @@ pub unsafe extern "C" fn pcap_setmode(p: *mut Handle, mode: c_int) -> c_int {
     unsafe { on(p, body) }
 }
 
-/// `pcap_live_dump`: has the library write the packets to a file, up to so many bytes and so many packets; 0 is no limit.
+/// `pcap_live_dump`: has the library write the packets to a file, up to a number of bytes and of packets; 0 is no limit.
 ///
 /// # Safety
 /// As for [`pcap_setbuff`]; `name` ends in a zero byte.
@@ -200,7 +200,7 @@ pub unsafe extern "C" fn pcap_setsampling(p: *mut Handle) -> *mut Sampling {
     place
 }
 
-/// `pcap_sendqueue_alloc`: a queue with room for so many bytes, headers included; null if there is no memory.
+/// `pcap_sendqueue_alloc`: a queue with room for this many bytes, headers included; null if there is no memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn pcap_sendqueue_alloc(bytes: c_uint) -> *mut SendQueue {
     // SAFETY: malloc(3) takes any size.
@@ -220,7 +220,7 @@ pub extern "C" fn pcap_sendqueue_alloc(bytes: c_uint) -> *mut SendQueue {
 /// `pcap_sendqueue_destroy`.
 ///
 /// # Safety
-/// `queue` is null, or came from `pcap_sendqueue_alloc` and nobody uses it any more.
+/// `queue` is null, or came from `pcap_sendqueue_alloc` and it is not used any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_sendqueue_destroy(queue: *mut SendQueue) {
     if !queue.is_null() {

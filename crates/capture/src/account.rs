@@ -15,7 +15,7 @@ use std::fmt;
 
 use crate::transmit::Causes;
 
-/// A counter, or the admission that nobody counts it.
+/// A counter, or the statement that it is not counted anywhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Count {
     /// Counted.
@@ -104,7 +104,7 @@ pub struct RingAccount {
     pub dropped: u64,
     /// How often the ring stood still because its next block had not been given back.
     pub freezes: u64,
-    /// Packets still in the ring when the capture ended, which nobody looked at.
+    /// Packets still in the ring when the capture ended, not examined.
     pub unread: u64,
 }
 
@@ -151,7 +151,7 @@ pub struct TapAccount {
     pub overwritten: u64,
     /// Packets that made no sense.
     pub damaged: u64,
-    /// Packets that nobody looked at before the end.
+    /// Packets not examined before the end.
     pub unread: u64,
     /// Interfaces of the capture: the numbers above are of all of them together.
     pub interfaces: usize,
@@ -181,7 +181,7 @@ pub struct InterfaceAccount {
     /// What a daemon's buffer did with them; `None` elsewhere.
     pub tap: Option<TapAccount>,
     /// Its packets were neither captured nor read, but made here.
-    pub is_made: bool,
+    pub is_generated: bool,
     /// It is of a file that was not read to its end: there may be more of it.
     pub is_partial: bool,
     /// Packets lent.
@@ -198,15 +198,15 @@ impl InterfaceAccount {
             ring: None,
             xdp: None,
             tap: None,
-            is_made: false,
+            is_generated: false,
             is_partial: false,
             delivered,
         }
     }
 
     /// What a generator made and lent.
-    pub fn of_made(name: &str, delivered: u64) -> InterfaceAccount {
-        InterfaceAccount { is_made: true, ..InterfaceAccount::of_file(name, delivered) }
+    pub fn of_generated(name: &str, delivered: u64) -> InterfaceAccount {
+        InterfaceAccount { is_generated: true, ..InterfaceAccount::of_file(name, delivered) }
     }
 
     /// Packets known to be lost between the wire and us.
@@ -275,11 +275,11 @@ impl OutputAccount {
 pub struct FilterAccount {
     /// Filters that the interpreter runs.
     pub interpreted: u64,
-    /// Filters that something faster runs, such as native code.
-    pub faster: u64,
+    /// Filters that run as native code.
+    pub compiled: u64,
     /// Packets that were interpreted before, by the first worker to change; `None` as long as none has.
-    pub faster_after: Option<u64>,
-    /// Why a filter cannot be made faster; `None` if that was not tried, or went well.
+    pub compiled_after: Option<u64>,
+    /// Why a filter cannot be compiled to native code; `None` if that was not tried, or went well.
     pub reason: Option<String>,
 }
 
@@ -287,8 +287,8 @@ impl FilterAccount {
     /// Adds those of another worker, or of another stage.
     pub fn merge(&mut self, other: FilterAccount) {
         self.interpreted += other.interpreted;
-        self.faster += other.faster;
-        self.faster_after = [self.faster_after, other.faster_after].into_iter().flatten().min();
+        self.compiled += other.compiled;
+        self.compiled_after = [self.compiled_after, other.compiled_after].into_iter().flatten().min();
         self.reason = self.reason.take().or(other.reason);
     }
 }
@@ -304,7 +304,7 @@ pub struct Account {
     pub filtered: u64,
     /// Packets that the filter let through.
     pub accepted: u64,
-    /// Packets lent after the work had ended (limit reached, output failed): nobody looked at them.
+    /// Packets lent after the work had ended (limit reached, output failed): not examined.
     pub unexamined: u64,
     /// After the engine, for each output.
     pub outputs: Vec<OutputAccount>,

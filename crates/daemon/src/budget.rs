@@ -134,7 +134,7 @@ impl Purse {
     }
 }
 
-/// What so many milliseconds a second come to in some time, in nanoseconds.
+/// A budget of milliseconds a second over some time, in nanoseconds.
 fn gain(rate_ms: u32, time: Duration) -> i64 {
     i64::try_from(time.as_nanos() * u128::from(rate_ms) / 1000).unwrap_or(i64::MAX)
 }

@@ -93,7 +93,7 @@ pub struct CaptureTotals {
     /// Packets that found no block.
     pub not_stored: u64,
     /// The reason for which the capture ended by itself; empty for the end of a file, `None` if it was stopped or goes on.
-    pub why: Option<String>,
+    pub end_reason: Option<String>,
 }
 
 impl Capture {
@@ -121,7 +121,7 @@ impl Capture {
         let link_type = one_link_type(&rule.name, &interfaces)?;
         let is_file = rule.file.is_some();
         let handle = if is_file { Handle::Savefile } else { Handle::Live };
-        // A name that a reader asks for keeps nobody waiting, and no server hears of it.
+        // A name in a reader's filter blocks no other client, and no DNS server hears of it.
         let resolver = Arc::new(SystemNames::default().files_only());
         let options = Options { link_type, snap_len: rule.snap_len, handle, resolver, ..Options::default() };
         let history = rule
@@ -374,7 +374,7 @@ impl CaptureTotals {
             unwanted: 0,
             stored: 0,
             not_stored: 0,
-            why: None,
+            end_reason: None,
         }
     }
 
@@ -384,7 +384,7 @@ impl CaptureTotals {
         self.stored += report.stored;
         self.not_stored += report.not_stored;
         self.interfaces.extend(report.interfaces);
-        self.why = self.why.take().or(report.ended);
+        self.end_reason = self.end_reason.take().or(report.ended);
     }
 }
 

@@ -12,7 +12,7 @@ use tapline_ring::ReaderParts;
 use tapline_tap::protocol::{Attach, Reply, Request, VERSION};
 use tapline_tap::{Channel, Error};
 
-use crate::Who;
+use crate::ClientIdentity;
 use crate::memory::Charge;
 
 /// Requests that are answered of one connection before others have their turn.
@@ -21,7 +21,7 @@ const REQUESTS_AT_ONCE: usize = 16;
 /// A connection.
 pub(crate) struct Client {
     pub(crate) channel: Channel,
-    pub(crate) who: Who,
+    pub(crate) who: ClientIdentity,
     /// What it says that it is; `None` before it said anything.
     pub(crate) program: Option<String>,
     pub(crate) reading: Option<Reading>,

@@ -31,7 +31,7 @@ use crate::listener::Accepted;
 use crate::log_budget::{Event, LogBudget};
 use crate::memory::{Ledger, Left};
 use crate::view::Rights;
-use crate::{AccessRule, Capture, CaptureTotals, Error, Rules, Socket, Who};
+use crate::{AccessRule, Capture, CaptureTotals, ClientIdentity, Error, Rules, Socket};
 use users::{READERS_LEN_MAX, REQUEST_PURSE, STATUS_KEPT, bound_readers, shown};
 
 /// Connections at the same time.
@@ -247,11 +247,16 @@ impl Server {
         }
         if stream.set_nonblocking(true).is_ok() {
             let channel = Channel::new(stream, false);
-            self.clients.push(Client { channel, who: Who::of(peer), program: None, reading: None });
+            self.clients.push(Client {
+                channel,
+                who: ClientIdentity::of(peer),
+                program: None,
+                reading: None,
+            });
         }
     }
 
-    /// Counts what a user is refused, and tells it as far as the user's budget goes: nobody fills the log.
+    /// Counts what a user is refused, and tells it as far as the user's budget goes, so that no user fills the log.
     fn refuse(&mut self, uid: u32, log: &mut dyn FnMut(&str), what: &str) {
         self.refused += 1;
         if self.refused_of.len() < REFUSED_USERS_MAX || self.refused_of.contains_key(&uid) {
@@ -316,8 +321,8 @@ impl Server {
         answer.unwrap_or_else(|text| Reply::Error(text).into())
     }
 
-    /// What somebody may read.
-    fn offers(&self, who: &Who) -> Vec<Offer> {
+    /// The captures that a client may read.
+    fn offers(&self, who: &ClientIdentity) -> Vec<Offer> {
         let offer = |capture: &Capture| {
             let access = self.rules.access(who, &capture.rule().name, self.ours)?;
             Some(offer(capture, &access))
@@ -359,8 +364,8 @@ impl Server {
         Ok(Reply::Detached { account })
     }
 
-    /// What all captures do, as far as somebody may see.
-    fn status(&self, who: &Who) -> Status {
+    /// What all captures do, as far as a client may see.
+    fn status(&self, who: &ClientIdentity) -> Status {
         let mut captures = Vec::new();
         let sees_all = self.is_privileged(who);
         for (at, capture) in self.captures.iter().enumerate() {
@@ -418,7 +423,7 @@ impl Server {
         (status, readers)
     }
 
-    /// Other rules. Who may no longer read as they do goes.
+    /// Other rules. Readers that these do not allow are detached.
     fn take_rules(&mut self, rules: Rules, log: &mut dyn FnMut(&str)) {
         let old = std::mem::replace(&mut self.rules, rules);
         let mut stay = Vec::new();
@@ -477,6 +482,6 @@ fn standing(standing: Standing) -> &'static str {
 
 /// A client, for people.
 fn name(client: &Client) -> String {
-    let program = client.program.as_deref().unwrap_or("somebody");
+    let program = client.program.as_deref().unwrap_or("a client");
     format!("{program} (process {}, user {})", client.who.pid, client.who.uid)
 }

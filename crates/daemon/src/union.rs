@@ -16,7 +16,7 @@
 use tapline_bpf::{Insn, Program, ancillary, code};
 use tapline_filter::Options;
 
-/// The longest union that is given to the kernel. A packet that nobody wants passes through all of it, which must cost less than to copy the packet.
+/// The longest union that is given to the kernel. An unwanted packet passes through all of it, which must cost less than to copy the packet.
 const INSNS_MAX: usize = 512;
 /// Offsets from here on are no bytes of the packet.
 const OFFSETS: u32 = 1 << 31;
@@ -93,7 +93,7 @@ struct Chain {
     open: Vec<(usize, Exit)>,
 }
 
-/// The program that accepts what any of them does; `None` if there is none, none that is worth it, or all is wanted.
+/// The program that accepts a packet if any of them does; `None` if it is impossible, not worth it, or all packets are wanted.
 pub(crate) fn of<'a>(readers: impl Iterator<Item = &'a Asked>) -> Option<Program> {
     let mut programs: Vec<&Program> = Vec::new();
     for asked in readers {

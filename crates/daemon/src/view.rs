@@ -81,7 +81,7 @@ pub(crate) struct View {
     pub(crate) marks: Marks,
     /// Likewise, once it is known.
     pub(crate) wanted: Selection,
-    /// What is stored though nobody reads it.
+    /// Packets that are stored for later readers.
     pub(crate) history: Option<FilterId>,
     /// The rules' filter, in the set of the capture; none where its readers may see all packets.
     pub(crate) gate: Option<FilterId>,
@@ -95,7 +95,7 @@ pub(crate) struct View {
     pub(crate) is_lent: bool,
     /// Its memory, in the account of the user that it was made for.
     pub(crate) charge: Option<Charge>,
-    /// Since when nobody reads it.
+    /// The time since which it has no reader.
     pub(crate) idle: Option<Instant>,
 }
 
@@ -108,7 +108,7 @@ pub(crate) struct Cut {
 }
 
 impl View {
-    /// A buffer of so many MiB, for a capture that keeps `snap_len` bytes of each packet.
+    /// A buffer of `mib` MiB, for a capture that keeps `snap_len` bytes of each packet.
     pub(crate) fn new(
         rights: Rights,
         link_type: LinkType,

@@ -164,7 +164,7 @@ impl Dispatcher {
     fn begin(&mut self, source: &mut dyn Source) {
         self.interfaces = source.account();
         if let Err(error) = self.begin_history() {
-            self.tell(format!("nothing is stored as long as nobody reads: {error}"));
+            self.tell(format!("nothing is stored until a reader attaches: {error}"));
         }
         // From the first packet on: else those of the first tenth of a second would be taken for nothing.
         self.narrow_kernel_filter(source);

@@ -6,7 +6,7 @@ use crate::byte_order::ByteOrder;
 use crate::read::pcapng::Room;
 use crate::read::pcapng::option::{self, Options};
 
-/// Who wrote a section of a pcapng file, on what.
+/// The writer of a section of a pcapng file, and its machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Section {
     /// The machine.

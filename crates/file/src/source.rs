@@ -173,7 +173,7 @@ impl FileSource {
         }
     }
 
-    /// The first 24 bytes of the file, unpacked, as they stand there; fewer if it has not so many. For what a header says that packets do not need.
+    /// The first 24 bytes of the file, unpacked, as they stand there; fewer if it is shorter. For what a header says that packets do not need.
     pub fn head(&self) -> &[u8] {
         &self.head
     }

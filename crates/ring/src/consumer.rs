@@ -56,7 +56,7 @@ pub(crate) struct Consumer {
 }
 
 impl Consumer {
-    /// The header was checked: the memory has room for so many entries.
+    /// The header was checked: the memory has room for that many entries.
     pub(crate) fn unchecked(words: Words, entries: u64) -> Consumer {
         let standing = Standing::from_word(words[index::STANDING].load(Relaxed));
         Consumer {
@@ -87,7 +87,7 @@ impl Consumer {
 
     /// What is there by now is the last that is taken, whatever the writer adds.
     #[cfg(not(loom))]
-    pub(crate) fn take_no_more(&mut self) {
+    pub(crate) fn stop_at_present(&mut self) {
         // A head that cannot be adds nothing.
         let _ = self.refresh();
         self.is_final = true;
@@ -107,7 +107,7 @@ impl Consumer {
         (Entry { position: self.words[at].load(Relaxed), cap_len }, verdict)
     }
 
-    /// Says what became of the next entries. Returns the word on which the writer sleeps, if it does: whoever can should wake it.
+    /// Says what became of the next entries. Returns the word on which the writer sleeps, if it does, for the caller to wake it.
     pub(crate) fn commit(&mut self, outcome: Outcome) -> Option<&AtomicU64> {
         if outcome.total() == 0 {
             return None;
@@ -170,8 +170,8 @@ impl Consumer {
         &self.words[index::WAITING]
     }
 
-    /// Says that we are about to sleep, and until when we would like to: `lent` was looked at and is not committed, so nobody needs to wake us for it.
-    /// Returns whether the head is still the one that was last seen, and the buffer not closed: then whoever changes that will see that we sleep.
+    /// Says that we are about to sleep, and until when we would like to: `lent` was looked at and is not committed, so no wake is needed for it.
+    /// Returns whether the head is still the one that was last seen, and the buffer not closed: then a writer that changes either will see that we sleep.
     pub(crate) fn announce_sleep(
         &self,
         view: &View,

@@ -174,7 +174,7 @@ mod implementation {
     }
 
     /// # Safety
-    /// `lines` is not 0, and so many lines can be read at `from` and written at `to`, which do not overlap.
+    /// `lines` is not 0, and this many lines can be read at `from` and written at `to`, which do not overlap.
     #[inline]
     unsafe fn copy_lines(to: *mut u8, from: *const u8, lines: usize) {
         // SAFETY: the loop touches 64 bytes on both sides for each line, as the caller allows, and registers that it names.

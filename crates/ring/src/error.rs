@@ -26,7 +26,7 @@ pub enum Error {
         /// The most allowed.
         most: u64,
     },
-    /// The kernel takes the seals and does not keep to them, or nobody could prove that it does.
+    /// The kernel takes the seals and does not keep to them, or it cannot be proved that it does.
     #[error(
         "the seals of the packet buffer cannot be relied on: {breach}; readers could change packets, so nothing is shared. It takes Linux 5.1, and /proc"
     )]
@@ -36,7 +36,7 @@ pub enum Error {
     },
     /// A file without the seals that make it safe to map.
     #[error(
-        "the {file} is not sealed: whoever made it could cut it short under its readers; take buffers from tapline only"
+        "the {file} is not sealed: its writer could cut it short under its readers; take buffers from tapline only"
     )]
     NotSealed {
         /// `packet buffer` or `index`.

@@ -6,7 +6,7 @@
 
 use crate::Error;
 
-/// Both kinds of memory begin with so many bytes of header.
+/// Bytes of the header of both kinds of memory.
 #[cfg(not(loom))]
 pub(crate) const HEADER_LEN: usize = 4096;
 /// All that is used of it: a model pays for each word.
@@ -233,7 +233,7 @@ impl Geometry {
     }
 }
 
-/// Bytes of a record with so many captured bytes.
+/// Bytes of a record with `cap_len` captured bytes.
 #[inline]
 pub(crate) fn record_len(cap_len: u32) -> usize {
     LINE_LEN + (cap_len as usize).next_multiple_of(LINE_LEN)
@@ -242,7 +242,7 @@ pub(crate) fn record_len(cap_len: u32) -> usize {
 /// Entries that an index may have.
 pub(crate) const ENTRIES: std::ops::RangeInclusive<u64> = 16..=1 << 24;
 
-/// Bytes of an IBuf with so many entries.
+/// Bytes of an IBuf with `entries` entries.
 pub(crate) fn index_len(entries: u64) -> u64 {
     HEADER_LEN as u64 + 16 * entries
 }

@@ -1,7 +1,7 @@
 //! The shared ring: packets stored once by one process, and read by many on the mainline kernel.
 //!
 //! ```text
-//! Batch --Writer::store--> PBuf: blocks of records ------ mapped by everybody, written by the writer alone ------+
+//! Batch --Writer::store--> PBuf: blocks of records ------ mapped by all, written by the writer alone ------+
 //!           |                                                                                                   v
 //!           +--Writer::index, for each reader--> IBuf: (position, length, verdict) --Reader::advance--> Batch, lent
 //!           +--Writer::publish, once a batch---> heads, and those who sleep are woken
@@ -44,14 +44,14 @@ mod models;
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-pub use account::{Account, Lost, Place, SourceCounts};
+pub use account::{Account, LossCounts, Place, SourceCounts};
 pub use error::Error;
 pub use layout::{BLOCK_LEN_DEFAULT, Standing};
 #[cfg(not(loom))]
-pub use merge::{MergedReader, Moment, Order, Run};
+pub use merge::{ClockReading, MergedBatch, MergedReader, Order};
 #[cfg(not(loom))]
-pub use reader::{BufferInfo, Reader, ReaderParts, Terms, Waited, WakeWish};
-pub use store::{Entry, Held, Start};
+pub use reader::{BufferInfo, Reader, ReaderLimits, ReaderParts, WaitEnd, WakeThreshold};
+pub use store::{Entry, HistoryPacket, Start};
 #[cfg(not(loom))]
 pub use writer::{
     Attachment, BufferSpec, Departed, Policy, READERS_MAX, ReaderId, ReaderSpec, Replay, Room, Writer,

@@ -3,9 +3,9 @@
 //! ```text
 //! index    entries come in order and whole; a place is not written before it was read; the account balances
 //! blocks   a copy is the record that was meant, or known to be overwritten
-//! hold     a block that is held keeps what it has; who is found at two blocks in one search looks at the first only
+//! hold     a block that is held keeps what it has; a reader found at two blocks in one search looks at the first only
 //! order    a watermark, and the end, speak of what can be seen
-//! sleep    nobody sleeps over a packet or the end, nor the second time; the writer does not sleep over room
+//! sleep    no reader sleeps over a packet or the end, nor the second time; the writer does not sleep over room
 //! ```
 //!
 //! It is the code that ships, on loom's atomics, with buffers of a few words, and records of which only the metadata's first and last words are
@@ -120,7 +120,7 @@ fn what_the_head_says_is_there() {
 /// One reader, as the writer sees it.
 struct Held(Producer);
 
-impl Holders for Held {
+impl Holders for HistoryPacket {
     fn begin(&mut self, _: u64) {}
 
     fn hold(&mut self, sequence: u64) -> bool {
@@ -257,7 +257,7 @@ impl Futex {
     }
 }
 
-/// The reader sleeps up to twice, the second time over the end. A wake that is lost is a deadlock, which loom finds. With so many steps it is bounded: each
+/// The reader sleeps up to twice, the second time over the end. A wake that is lost is a deadlock, which loom finds. With that many steps it is bounded: each
 /// way to lose a wake takes two switches, one between the store and the fence of either side.
 #[test]
 fn who_sleeps_again_is_woken_again() {

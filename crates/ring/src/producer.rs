@@ -5,7 +5,7 @@
 //! publish: bytes, losses, then the head
 //! ```
 
-use crate::account::{Account, Lost};
+use crate::account::{Account, LossCounts};
 use crate::atomic::{Acquire, AtomicU64, Relaxed, Release, SeqCst, fence};
 use crate::copy::store_entries;
 use crate::layout::{BYTE_ORDER, HEADER_LEN, HEADER_WORDS, INDEX_MAGIC, Standing, VERSION, header, index};
@@ -60,7 +60,7 @@ pub(crate) struct Producer {
 }
 
 impl Producer {
-    /// Writes the header into memory that is all zero. `entries` is a power of two, and the memory has room for so many.
+    /// Writes the header into memory that is all zero. `entries` is a power of two, and the memory has room for that many.
     pub(crate) fn new(
         words: Words,
         entries: u64,
@@ -147,7 +147,7 @@ impl Producer {
         self.mask + 1
     }
 
-    /// How many of so many entries have a place.
+    /// How many of `wanted` entries have a place.
     pub(crate) fn room_for(&mut self, wanted: u64) -> u64 {
         let entries = self.mask + 1;
         if entries - (self.head - self.consumed) < wanted {
@@ -218,7 +218,7 @@ impl Producer {
         Account {
             offered: self.head + self.index_full,
             delivered,
-            lost: Lost {
+            lost: LossCounts {
                 index_full: self.index_full,
                 overwritten,
                 damaged,
@@ -272,7 +272,7 @@ impl Producer {
     }
 
     /// Says that the writer is about to sleep until the reader comes on. Returns what to sleep on [`turn_word`](Self::turn_word) with; `None` if the reader
-    /// consumed more than was last heard. One that was caught lying never did: nobody runs in circles for it.
+    /// consumed more than was last heard. One that was caught lying never did: the writer does not retry for it.
     pub(crate) fn announce_sleep(&self) -> Option<u64> {
         let seen = self.words[index::TURN].load(Relaxed);
         self.words[index::WRITER_SLEEPS].store(1, Relaxed);

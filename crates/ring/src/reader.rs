@@ -16,12 +16,12 @@ use tapline_sys::{Bell, Memfd, futex};
 mod mapping;
 mod sleep;
 
-pub use sleep::{Waited, WakeWish};
+pub use sleep::{WaitEnd, WakeThreshold};
 
 use mapping::{ensure_most, info_of, open_buffer, open_index};
 
 use crate::Error;
-use crate::account::{Account, Lost, SourceCounts};
+use crate::account::{Account, LossCounts, SourceCounts};
 use crate::consumer::{Consumer, Outcome};
 use crate::copy::as_bytes;
 use crate::layout::{BLOCK_HEAD_LEN, LINE_LEN, Standing, index, record_len};
@@ -45,7 +45,7 @@ pub struct ReaderParts {
 
 /// What a reader accepts of a writer that it does not trust.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Terms {
+pub struct ReaderLimits {
     /// The most entries of the index, 16 to 2^24: what the reader asked for.
     pub entries_max: u32,
     /// The most captured bytes of a packet. The reader has room for one of them.
@@ -54,9 +54,10 @@ pub struct Terms {
     pub in_place: bool,
 }
 
-impl Terms {
+impl ReaderLimits {
     /// All that the format allows.
-    pub const ANY: Terms = Terms { entries_max: 1 << 24, snap_len_max: u32::MAX, in_place: true };
+    pub const ANY: ReaderLimits =
+        ReaderLimits { entries_max: 1 << 24, snap_len_max: u32::MAX, in_place: true };
 }
 
 /// What a PBuf says of itself.
@@ -84,7 +85,7 @@ pub struct Reader {
     index: Consumer,
     bell: Bell,
     info: BufferInfo,
-    wish: WakeWish,
+    wish: WakeThreshold,
     /// Copies, one after the other.
     arena: Box<[u64]>,
     records: Vec<Record>,
@@ -122,14 +123,14 @@ impl Reader {
     /// # Errors
     /// [`Error::NotSealed`], [`Error::WrongLength`], [`Error::WrongHeader`], [`Error::Size`], [`Error::System`].
     pub fn open(parts: ReaderParts) -> Result<Reader, Error> {
-        Reader::open_on(parts, &Terms::ANY)
+        Reader::open_within(parts, &ReaderLimits::ANY)
     }
 
     /// The same, for no more than these terms.
     ///
     /// # Errors
     /// Like [`open`](Self::open); [`Error::Size`] beyond the terms.
-    pub fn open_on(parts: ReaderParts, terms: &Terms) -> Result<Reader, Error> {
+    pub fn open_within(parts: ReaderParts, terms: &ReaderLimits) -> Result<Reader, Error> {
         let view = open_buffer(Memfd::adopt(parts.buffer))?;
         ensure_most("snap length", view.snap_len().into(), terms.snap_len_max.into())?;
         let index = open_index(Memfd::adopt(parts.index))?;
@@ -146,7 +147,7 @@ impl Reader {
             index,
             bell: Bell::from(parts.bell),
             info,
-            wish: WakeWish::default(),
+            wish: WakeThreshold::default(),
             arena: vec![0; arena_len / 8].into(),
             records: Vec::with_capacity(BATCH_MAX),
             copied: 0,
@@ -188,8 +189,8 @@ impl Reader {
     }
 
     /// From now on only what is offered by now is read.
-    pub(crate) fn take_no_more(&mut self) {
-        self.index.take_no_more();
+    pub(crate) fn stop_at_present(&mut self) {
+        self.index.stop_at_present();
     }
 
     /// Whether the writer said that all is stored.
@@ -251,7 +252,7 @@ impl Reader {
         Account {
             offered: consumed.saturating_add(unread).saturating_add(index_full),
             delivered,
-            lost: Lost { index_full, overwritten, damaged, unread },
+            lost: LossCounts { index_full, overwritten, damaged, unread },
             is_implausible: false,
         }
     }
@@ -361,7 +362,7 @@ impl Reader {
         self.let_go();
         self.held = self.view.hold(entry, self.index.held_word())?;
         // Behind the fence in there. Pairs with that in `Readers::enforce_credit`: a writer that found us at a block before, and is on its way to this one,
-        // told us before it looked, and we see that here. It refuses who moves from block to block before it.
+        // told us before it looked, and we see that here. The writer refuses readers that move from block to block before it.
         let is_kept = self.index.standing().is_kept();
         if !is_kept {
             self.let_go();

@@ -60,7 +60,7 @@ pub(crate) struct Past {
 /// What a look at the past finds.
 pub(crate) enum Next<'s> {
     /// A packet that was asked for.
-    Held(Held<'s>),
+    Held(HistoryPacket<'s>),
     /// One that is older than was asked for.
     Older,
     /// That was all that was published.
@@ -71,13 +71,13 @@ pub(crate) enum Next<'s> {
 pub(crate) trait Holders {
     /// A search for a block begins: `current` was filled.
     fn begin(&mut self, current: u64);
-    /// Whether somebody looks at the block `sequence`.
+    /// Whether a reader holds the block `sequence`.
     fn hold(&mut self, sequence: u64) -> bool;
-    /// The block will be taken: whoever was promised that it stays is told that it does not.
+    /// The block will be taken: readers that were promised that it stays are told that it does not.
     fn give_up(&mut self, sequence: u64);
 }
 
-/// Nobody holds anything.
+/// No reader holds a block.
 #[cfg(loom)]
 pub(crate) struct NoHolders;
 
@@ -123,7 +123,7 @@ pub(crate) struct Store {
     /// What each place holds: sequences, 0 for nothing.
     held: Box<[u64]>,
     sequence: u64,
-    /// Where the next record begins in the current block; the length of a block if there is none.
+    /// Where the next record begins in the current block; the length of a block if there is no open block.
     offset: usize,
     filling: Filling,
     records: u64,
@@ -173,7 +173,7 @@ impl Store {
         store
     }
 
-    /// Stores one packet, cut to the snap length; nobody sees it until [`publish`](Self::publish). `None` if no block could be had: the packet
+    /// Stores one packet, cut to the snap length; readers see it after [`publish`] only(Self::publish). `None` if no block could be had: the packet
     /// is counted as not stored.
     #[inline]
     pub(crate) fn put(&mut self, packet: Packet<'_>, holders: &mut impl Holders) -> Option<Entry> {
@@ -216,7 +216,7 @@ impl Store {
         self.bytes += u64::from(cap_len);
     }
 
-    /// Shows all that was stored to everybody, then by `indices` which of it is for whom. Packets stored later are not older than `watermark`, as far as
+    /// Shows all that was stored, then by `indices` which of it is for which reader. Packets stored later are not older than `watermark`, as far as
     /// known: it speaks of what can be seen by then, so it is shown last.
     pub(crate) fn publish(&mut self, watermark: Option<Timestamp>, indices: impl FnOnce(&Store)) {
         if self.sequence != 0 {
@@ -345,7 +345,7 @@ impl Store {
         }
         let word = &self.words[self.geometry.block_word(slot) + block::SEQUENCE];
         word.store(sequence, Relaxed);
-        // With `View::hold`: either it sees the new sequence, or we see that it holds the block. With `View::copy`: who sees a byte of what is
+        // With `View::hold`: either it sees the new sequence, or we see that it holds the block. With `View::copy`: a reader that sees a byte of what is
         // written from here on sees that the sequence is another.
         fence(SeqCst);
         if old != 0 && holders.hold(old) {
@@ -376,7 +376,7 @@ impl Store {
 
 /// A packet that the buffer holds, lent to its writer.
 #[derive(Clone, Copy, Debug)]
-pub struct Held<'a> {
+pub struct HistoryPacket<'a> {
     /// Where it lies.
     pub entry: Entry,
     /// What is known about it.
@@ -387,7 +387,7 @@ pub struct Held<'a> {
     pub data: &'a [u8],
 }
 
-impl Held<'_> {
+impl HistoryPacket<'_> {
     /// As a packet, which filters take.
     pub fn packet(&self) -> Packet<'_> {
         Packet { data: self.data, meta: &self.meta }
@@ -455,7 +455,7 @@ impl Store {
     }
 
     /// The record at a place, if there is one in its block.
-    fn held_at_place(&self, past: &Past) -> Option<Held<'_>> {
+    fn held_at_place(&self, past: &Past) -> Option<HistoryPacket<'_>> {
         if !self.holds(past.sequence) {
             return None;
         }
@@ -464,7 +464,7 @@ impl Store {
         is_there.then(|| self.record_at(past.sequence, past.offset)).flatten()
     }
 
-    fn record_at(&self, sequence: u64, offset: usize) -> Option<Held<'_>> {
+    fn record_at(&self, sequence: u64, offset: usize) -> Option<HistoryPacket<'_>> {
         let first = self.geometry.block_word(self.geometry.slot(sequence)) + offset / 8;
         let line = std::array::from_fn(|word| self.words[first + word].load(Relaxed));
         let head = record::decode(&line);
@@ -474,10 +474,10 @@ impl Store {
             return None;
         }
         let bytes = &self.words[first + record_len(0) / 8..][..(head.cap_len as usize).div_ceil(8)];
-        // SAFETY: the words lie in the memory, which outlives the slice, and hold so many bytes. Only this value writes to it, by
+        // SAFETY: the words lie in the memory, which outlives the slice, and hold this many bytes. Only this value writes to it, by
         // methods that borrow it mutably, so nothing changes while the slice is there.
         let data = unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<u8>(), head.cap_len as usize) };
-        Some(Held {
+        Some(HistoryPacket {
             entry: Entry { position, cap_len: head.cap_len },
             meta: head.meta,
             number: head.number,

@@ -154,14 +154,14 @@ impl View {
     /// The bytes `range` of a block.
     ///
     /// # Safety
-    /// The block is held, and only records that were published before lie in the range: then nobody writes to it, if the writer keeps to
+    /// The block is held, and only records that were published before lie in the range: then they are not written to, if the writer keeps to
     /// the rules, which is trusted here.
     #[cfg(not(loom))]
     pub(crate) unsafe fn bytes(&self, sequence: u64, range: std::ops::Range<usize>) -> &[u8] {
         assert!(range.start <= range.end && range.end <= self.geometry.block_len());
         let first = self.geometry.block_word(self.geometry.slot(sequence));
         // SAFETY: the block lies in the memory, whose length was compared with the geometry, and the range in the block; the caller
-        // says that nobody writes to it.
+        // says that it is not written to.
         unsafe {
             let block = self.words.as_ptr().add(first).cast::<u8>();
             std::slice::from_raw_parts(block.add(range.start), range.len())

@@ -25,7 +25,7 @@ use crate::atomic::Relaxed;
 use crate::layout::{BLOCK_LEN_DEFAULT, ENTRIES, Geometry, Standing, index_len};
 use crate::producer::{EntryWords, Producer, to_words};
 use crate::reader::ReaderParts;
-use crate::store::{Facts, Held, Start, Store};
+use crate::store::{Facts, HistoryPacket, Start, Store};
 use crate::{Error, layout};
 use readers::{Attached, Readers};
 
@@ -61,7 +61,7 @@ pub enum Policy {
     Lossy,
     /// What it has not read stays within a credit, and it reads in place. Beyond the credit it becomes lossy, and is told.
     Leased {
-        /// It may lag by so many bytes of the buffer, rounded up to blocks; half of the buffer at most.
+        /// It may lag by this many bytes of the buffer, rounded up to blocks; half of the buffer at most.
         bytes: u64,
         /// Nothing may be unread for longer than this, counted from the last packet of its block.
         time: Duration,
@@ -110,7 +110,7 @@ pub struct Attachment {
 /// A reader that was taken away.
 #[derive(Clone, Copy, Debug)]
 pub struct Departed {
-    /// Who it was.
+    /// The reader.
     pub id: ReaderId,
     /// What became of its packets, to the last.
     pub account: Account,
@@ -119,7 +119,7 @@ pub struct Departed {
 /// How far a reader is that began in the past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replay {
-    /// It has all that is published. Before another batch is stored it can [`be_present`](Writer::be_present).
+    /// It has all that is published. Before another batch is stored it can [`finish_replay`](Writer::finish_replay).
     Done,
     /// There is more to look at.
     More,
@@ -237,7 +237,7 @@ impl Writer {
     }
 
     /// Has a new reader begin in the past, with what the buffer still holds from `start` on. It gets that by [`replay`](Self::replay), and is not to be [indexed](Self::index) before it can
-    /// [`be_present`](Self::be_present).
+    /// [`finish_replay`](Self::finish_replay).
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
@@ -256,7 +256,7 @@ impl Writer {
         &mut self,
         id: ReaderId,
         looks: usize,
-        verdict: impl FnMut(&Held<'_>) -> Option<u32>,
+        verdict: impl FnMut(&HistoryPacket<'_>) -> Option<u32>,
     ) -> Result<Replay, Error> {
         Ok(self.readers.get(id)?.replay(&self.store, looks, verdict))
     }
@@ -265,12 +265,12 @@ impl Writer {
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
-    pub fn be_present(&mut self, id: ReaderId) -> Result<(), Error> {
-        self.readers.get(id)?.be_present();
+    pub fn finish_replay(&mut self, id: ReaderId) -> Result<(), Error> {
+        self.readers.get(id)?.finish_replay();
         Ok(())
     }
 
-    /// Before a batch is stored: offers a reader that part of the past which the batch may overwrite. What finds no place is lost because the index was full; returns how many packets that are. Who loses some by it is
+    /// Before a batch is stored: offers a reader that part of the past which the batch may overwrite. What finds no place is lost because the index was full; returns how many packets that are. A reader that loses some by it is
     /// better off to [`skip`](Self::skip) the rest. A lossless reader is lossy then.
     ///
     /// # Errors
@@ -280,7 +280,7 @@ impl Writer {
         id: ReaderId,
         batch: &Batch<'_>,
         wanted: &Selection,
-        verdict: impl FnMut(&Held<'_>) -> Option<u32>,
+        verdict: impl FnMut(&HistoryPacket<'_>) -> Option<u32>,
     ) -> Result<u64, Error> {
         let blocks = self.store.blocks_for(wanted.iter().map(|index| batch.packet(index).data.len()));
         let reach = self.readers.reach(blocks);
@@ -307,21 +307,21 @@ impl Writer {
     }
 
     /// Whether any reader is still to be offered something of the past, or to have it counted.
-    pub fn has_past(&self) -> bool {
-        self.readers.has_past()
+    pub fn has_replays(&self) -> bool {
+        self.readers.has_replays()
     }
 
     /// How many of the stored packets are still to be looked at for a reader that began in the past; 0 for one in the present.
     ///
     /// # Errors
     /// [`Error::UnknownReader`].
-    pub fn past(&mut self, id: ReaderId) -> Result<u64, Error> {
+    pub fn replay_left(&mut self, id: ReaderId) -> Result<u64, Error> {
         Ok(self.readers.get(id)?.past().map_or(0, |past| self.store.records_after(past)))
     }
 
     /// Whether all lossless readers have room for these packets. Without such readers, or if one is given up, nothing needs to be asked.
     ///
-    /// What was indexed must have been published before: nobody reads what cannot be seen. If there is no room, [`wait_for`](Self::wait_for) sleeps; when to stop waiting is the caller's to decide. To store all the same makes the reader
+    /// Publish before what was indexed: readers consume visible packets only. If there is no room, [`wait_for`](Self::wait_for) sleeps; when to stop waiting is the caller's to decide. To store all the same makes the reader
     /// lossy as soon as it loses a packet by it.
     ///
     /// # Errors
@@ -355,7 +355,7 @@ impl Writer {
         reader.wait(timeout)
     }
 
-    /// Stores the packets of a batch that anybody wants, each once. Nobody sees them until they are indexed and published.
+    /// Stores the packets of a batch that any reader wants, each once. Readers see them once they are indexed and published.
     ///
     /// # Panics
     /// If a packet is wanted that the batch does not have.
@@ -398,7 +398,7 @@ impl Writer {
         Ok(())
     }
 
-    /// After packets found no place in a reader's index, or in the buffer: who was promised otherwise is told.
+    /// After packets found no place in a reader's index, or in the buffer: readers that were promised otherwise are told.
     #[cold]
     fn keep_promises(&mut self, id: ReaderId, wanted: &Selection, lost: u64) -> Result<(), Error> {
         let standing = self.readers.get(id)?.standing;
@@ -417,30 +417,30 @@ impl Writer {
     /// Shows all that was stored and indexed, and wakes those who sleep and have waited for it. `now_ns` is of a clock that never goes back; it is
     /// what credits and delays are counted with.
     ///
-    /// Who merges several buffers is told that nothing older than the latest packet comes: a source whose packets are not in order
+    /// A reader of several buffers is told that nothing older than the latest packet comes: a source whose packets are not in order
     /// should say [`publish_until`](Self::publish_until).
     pub fn publish(&mut self, now_ns: u64) {
         self.publish_until(now_ns, self.latest);
     }
 
     /// Likewise: packets stored from now on are not older than `watermark`; `None` says nothing about it. An idle writer calls it as well, so that
-    /// who merges goes on.
+    /// merging readers go on.
     pub fn publish_until(&mut self, now_ns: u64, watermark: Option<Timestamp>) {
         self.store.publish(watermark, |store| self.readers.publish(store, now_ns));
         self.readers.wake_sleepers(now_ns);
     }
 
     /// What is due without packets: sleepers whose delay is over, credits of time. Call it ten times a second, as the daemon does, or when
-    /// [`due_ns`](Self::due_ns) says.
+    /// [`next_wake_ns`](Self::next_wake_ns) says.
     pub fn tick(&mut self, now_ns: u64) {
         self.readers.enforce(&self.store, now_ns);
         self.readers.wake_sleepers(now_ns);
     }
 
-    /// When the next sleeper is to be woken though there is little; `None` if nobody waits for that. Of the clock of
+    /// When the next sleeper is to be woken though there is little; `None` if no reader waits for that. Of the clock of
     /// [`publish`](Self::publish).
-    pub fn due_ns(&self) -> Option<u64> {
-        self.readers.due_ns()
+    pub fn next_wake_ns(&self) -> Option<u64> {
+        self.readers.next_wake_ns()
     }
 
     /// What the source counted, for all readers to see.

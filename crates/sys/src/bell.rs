@@ -22,7 +22,7 @@ pub struct Bell {
 
 /// What an end has heard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum BellEvent {
     /// Nothing since it was last asked.
     Nothing,
     /// The other end rang.
@@ -41,7 +41,7 @@ impl Bell {
         let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: the call writes two descriptors.
         check("socketpair", unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) })?;
-        // SAFETY: the kernel just gave us these descriptors, and nobody else knows them.
+        // SAFETY: the kernel has just returned these descriptors, and no other value owns them.
         let [one, other] = fds.map(|fd| Bell { socket: unsafe { OwnedFd::from_raw_fd(fd) } });
         Ok((one, other))
     }
@@ -53,21 +53,21 @@ impl Bell {
         unsafe { libc::send(self.socket.as_raw_fd(), b"!".as_ptr().cast(), 1, flags) };
     }
 
-    /// Takes what was rung, so that this end is quiet, and says whether it was, or whether nobody will ring any more: one system call for both.
+    /// Takes a ring, so that this end is quiet, and says whether there was one, or whether the other end is closed: one system call for both.
     ///
     /// A bounded amount is taken in one call: an other end that rings without pause does not keep us here.
-    pub fn answer(&self) -> Heard {
+    pub fn answer(&self) -> BellEvent {
         let mut rung = [0u8; 512];
         // SAFETY: the pointer and the length describe `rung`.
         let len = unsafe {
             libc::recv(self.socket.as_raw_fd(), rung.as_mut_ptr().cast(), rung.len(), libc::MSG_DONTWAIT)
         };
         match len {
-            1.. => Heard::Rung,
-            0 => Heard::Gone,
+            1.. => BellEvent::Rung,
+            0 => BellEvent::Gone,
             _ => match SyscallError::last("recv").errno() {
-                libc::EAGAIN | libc::EINTR => Heard::Nothing,
-                _ => Heard::Gone,
+                libc::EAGAIN | libc::EINTR => BellEvent::Nothing,
+                _ => BellEvent::Gone,
             },
         }
     }
@@ -127,17 +127,17 @@ mod tests {
     fn rung_answered_hung_up() {
         let (ours, theirs) = Bell::pair().unwrap();
         assert!(!theirs.wait(Duration::ZERO).unwrap());
-        assert_eq!(theirs.answer(), Heard::Nothing);
+        assert_eq!(theirs.answer(), BellEvent::Nothing);
         ours.ring();
         ours.ring();
         assert!(theirs.wait(Duration::from_secs(60)).unwrap());
-        assert_eq!((theirs.answer(), theirs.answer()), (Heard::Rung, Heard::Nothing));
+        assert_eq!((theirs.answer(), theirs.answer()), (BellEvent::Rung, BellEvent::Nothing));
         assert!(!ours.is_hung_up());
         theirs.ring();
         drop(theirs);
         assert!(ours.is_hung_up());
         // What was rung before is heard before.
-        assert_eq!((ours.answer(), ours.answer()), (Heard::Rung, Heard::Gone));
+        assert_eq!((ours.answer(), ours.answer()), (BellEvent::Rung, BellEvent::Gone));
         ours.ring();
     }
 
@@ -149,6 +149,6 @@ mod tests {
         for _ in 0..100_000 {
             ours.ring();
         }
-        assert_eq!(theirs.answer(), Heard::Rung);
+        assert_eq!(theirs.answer(), BellEvent::Rung);
     }
 }

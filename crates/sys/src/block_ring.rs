@@ -138,7 +138,7 @@ impl BlockRing {
         unsafe { slice::from_raw_parts(self.block(self.current), self.block_len) }
     }
 
-    /// The same to write to: whoever lends the packets may put headers before them.
+    /// The same to write to: a source may put headers before packets that it lends.
     pub fn held_mut(&mut self) -> &mut [u8] {
         if !self.is_held {
             return &mut [];
@@ -150,7 +150,7 @@ impl BlockRing {
 
     /// Lets a child process that is forked from now on have the mapping too, for programs that go on in a child (daemons).
     ///
-    /// Whoever calls this promises, for its own callers too, that after a fork one process alone goes on to use the ring: what the other reads may
+    /// The caller promises, for its own callers too, that after a fork one process alone goes on to use the ring: what the other reads may
     /// change under it. No other ring needs that promise, as none is inherited.
     ///
     /// # Errors
@@ -166,7 +166,7 @@ impl BlockRing {
         self.block_count > 0
     }
 
-    /// Unmaps the ring, which then has no blocks: the kernel changes a ring only while nobody has it mapped. A held block is not given back: another
+    /// Unmaps the ring, which then has no blocks: the kernel changes a ring only while it is not mapped. A held block is not given back: another
     /// process may hold it that was forked from this one.
     pub fn unmap(&mut self) {
         let len = self.block_len * self.block_count;
@@ -215,7 +215,7 @@ impl BlockRing {
     fn head(&self, block: usize) -> (u32, BlockHead) {
         debug_assert!(self.is_ready(block));
         // SAFETY: the block starts with a tpacket_block_desc, is aligned to a page, and is ours (see `held`), so
-        // nobody writes to it during this read.
+        // no thread or process writes to it during this read.
         let desc = unsafe { self.block(block).cast::<libc::tpacket_block_desc>().read() };
         // SAFETY: the union has one variant, and any bytes are a value of it.
         let head = unsafe { desc.hdr.bh1 };
@@ -261,7 +261,7 @@ mod tests {
 
     impl Kernel {
         fn new() -> Kernel {
-            // SAFETY: the name is a C string; the descriptor is new and nobody else's.
+            // SAFETY: the name is a C string; the descriptor is new, and no other value owns it.
             let file = unsafe { File::from_raw_fd(libc::memfd_create(c"ring".as_ptr(), libc::MFD_CLOEXEC)) };
             file.set_len(GEOMETRY.len()).unwrap();
             Kernel(file)

@@ -1,4 +1,4 @@
-//! Whether somebody keeps the system's clock right: adjtimex(2).
+//! Whether the system's clock is kept in step with a reference: adjtimex(2).
 
 use crate::SyscallError;
 use crate::error::check;
@@ -12,7 +12,7 @@ pub struct ClockState {
     pub error_max_us: u64,
     /// The error that it expects, in microseconds.
     pub error_estimate_us: u64,
-    /// Seconds that TAI is ahead of UTC; 0 if nobody told the kernel.
+    /// Seconds that TAI is ahead of UTC; 0 if the kernel was not told.
     pub tai_offset: i32,
 }
 

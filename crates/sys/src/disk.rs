@@ -138,7 +138,7 @@ fn read_cached(file: &File, buffer: &mut [u8], offset: u64) -> Result<usize, Sys
 ///
 /// # Errors
 /// What ioprio_set(2) says.
-pub fn be_idle() -> Result<(), SyscallError> {
+pub fn set_idle_io_priority() -> Result<(), SyscallError> {
     const CALL: &str = "ioprio_set";
     const WHO_PROCESS: libc::c_long = 1;
     const CLASS_IDLE: libc::c_long = 3 << 13;
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_thread_may_be_the_last_that_the_disk_serves() {
-        std::thread::spawn(|| be_idle().unwrap()).join().unwrap();
+        std::thread::spawn(|| set_idle_io_priority().unwrap()).join().unwrap();
     }
 
     #[test]

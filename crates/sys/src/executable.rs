@@ -41,7 +41,7 @@ impl ExecutableMemory {
         }
         let base = NonNull::new(base.cast::<u8>()).expect("the kernel never maps address 0 unless told to");
         let memory = ExecutableMemory { base, len };
-        // SAFETY: the mapping has room for `len` bytes, may be written, and nobody else knows it yet.
+        // SAFETY: the mapping has room for `len` bytes, may be written, and no other reference to it exists.
         unsafe { ptr::copy_nonoverlapping(code.as_ptr(), base.as_ptr(), code.len()) };
         // SAFETY: the pages are ours; from here on they are only read and executed.
         let refused = unsafe { libc::mprotect(base.as_ptr().cast(), len, libc::PROT_READ | libc::PROT_EXEC) };
@@ -59,14 +59,14 @@ impl ExecutableMemory {
 
     /// The code.
     pub fn as_slice(&self) -> &[u8] {
-        // SAFETY: the mapping has so many bytes, and nothing writes to them.
+        // SAFETY: the mapping has this many bytes, and nothing writes to them.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len) }
     }
 }
 
 impl Drop for ExecutableMemory {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours; whoever runs the code borrows this value meanwhile.
+        // SAFETY: the mapping is ours; running its code borrows this value.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.len) };
     }
 }

@@ -24,7 +24,7 @@ pub struct Folder {
     fd: OwnedFd,
 }
 
-/// A folder within another that nobody else may look into. It is removed when it is dropped, if it is empty by then.
+/// A folder within another, with access for its owner only. It is removed when it is dropped, if it is empty by then.
 #[derive(Debug)]
 pub struct PrivateFolder<'f> {
     outer: &'f Folder,
@@ -45,7 +45,7 @@ impl Folder {
     /// Makes a folder in this one, with mode 0700.
     ///
     /// # Errors
-    /// What mkdirat(2) and openat(2) say; `EPERM` if somebody put another folder in its place.
+    /// What mkdirat(2) and openat(2) say; `EPERM` if another folder was put in its place.
     pub fn make_private(&self) -> Result<PrivateFolder<'_>, SyscallError> {
         for number in 0..TRIES_MAX {
             let name = c_string(OsStr::new(&format!(".tapline-{}-{number}", std::process::id())))?;
@@ -136,7 +136,7 @@ impl PrivateFolder<'_> {
 
 impl Drop for PrivateFolder<'_> {
     fn drop(&mut self) {
-        // What somebody moved away meanwhile is not ours to look for.
+        // A folder that was moved away meanwhile is left where it is.
         let _ = self.outer.remove(&self.name, libc::AT_REMOVEDIR);
     }
 }
@@ -145,7 +145,7 @@ fn open_at(at: libc::c_int, name: &CString, flags: libc::c_int) -> Result<Folder
     let flags = flags | libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
     // SAFETY: `name` is a C string that lives through the call.
     let fd = check("open(folder)", unsafe { libc::openat(at, name.as_ptr(), flags) })?;
-    // SAFETY: the kernel gave us this descriptor just now, and nobody else knows it.
+    // SAFETY: the kernel has just returned this descriptor, and no other value owns it.
     Ok(Folder { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
 }
 

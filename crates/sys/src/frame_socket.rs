@@ -54,7 +54,7 @@ impl FrameSocket {
         // SAFETY: socket(2) takes integers only.
         let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) };
         let fd = check("socket(AF_PACKET)", fd)?;
-        // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+        // SAFETY: the kernel has just returned this descriptor, and no other value owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         // SAFETY: all-zero bytes are a valid sockaddr_ll. Its protocol stays 0: nothing is received, and the kernel takes the
         // protocol of what is sent from each frame's own header.

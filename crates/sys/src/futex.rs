@@ -1,7 +1,7 @@
 //! Sleeping on a word of memory that processes share: futex(2).
 //!
 //! The word has 64 bits, of which the kernel compares the lower half. Both processes must map the same file: the private kind of futex,
-//! which most libraries use, wakes nobody in another process.
+//! which most libraries use, wakes no thread of another process.
 
 use std::ptr;
 use std::sync::atomic::AtomicU64;

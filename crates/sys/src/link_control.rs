@@ -86,7 +86,7 @@ impl LinkControl {
         // SAFETY: socket(2) takes integers only.
         let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
         let fd = check("socket(AF_UNIX)", fd)?;
-        // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+        // SAFETY: the kernel has just returned this descriptor, and no other value owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(LinkControl { fd, answer: Answer::map()? })
     }

@@ -5,7 +5,7 @@
 //! adopt(fd): seals looked at before anything is mapped --map_to_read--> theirs
 //! ```
 //!
-//! A file that nobody can shrink cannot end its readers by `SIGBUS`; one that is reserved at the start cannot do so for want of memory.
+//! A file that cannot be shrunk cannot end its readers by `SIGBUS`; one that is reserved at the start cannot do so for want of memory.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -26,7 +26,7 @@ pub struct Seals(i32);
 impl Seals {
     /// Its size stays, and so do the seals: `F_SEAL_SHRINK`, `F_SEAL_GROW`, `F_SEAL_SEAL`.
     pub const SIZE: Seals = Seals(libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL);
-    /// Likewise, and nobody can write but through mappings that exist: `F_SEAL_FUTURE_WRITE`, Linux 5.1.
+    /// Likewise, and writing is possible through mappings that exist only: `F_SEAL_FUTURE_WRITE`, Linux 5.1.
     pub const READ_ONLY: Seals = Seals(Seals::SIZE.0 | libc::F_SEAL_FUTURE_WRITE);
 
     /// Whether all of `others` are among these.
@@ -66,7 +66,7 @@ impl Memfd {
         Ok(Memfd { file })
     }
 
-    /// One that somebody else made. Nothing is known of it yet.
+    /// A memfd of another process. Nothing is known of it yet.
     pub fn adopt(fd: OwnedFd) -> Memfd {
         Memfd { file: fd.into() }
     }
@@ -113,7 +113,7 @@ impl Memfd {
         SharedWords::map_populated(&self.file, self.words()?)
     }
 
-    /// All of it, for reading. Whoever calls this has looked at the seals: a file that can shrink can kill its reader.
+    /// All of it, for reading. Look at the seals before: a file that can shrink can kill its reader.
     ///
     /// # Errors
     /// As [`SharedWords::map`].
@@ -146,7 +146,7 @@ impl Memfd {
                     "making a mapping of it writable could not be tried",
                 )
             })
-            // The last byte is written as it should never be, but only where writing works after all; then nobody gets this file.
+            // The last byte is written as it should never be, but only where writing works after all; then this file is not handed out.
             .or_else(|| {
                 // SAFETY: one byte of a constant is read; the descriptor is ours.
                 let written = unsafe { libc::pwrite(fd, b"!".as_ptr().cast(), 1, size as libc::off_t - 1) };
@@ -200,7 +200,7 @@ fn create(name: &CStr, flags: libc::c_uint) -> Result<File, SyscallError> {
         fd = unsafe { libc::memfd_create(name.as_ptr(), flags) };
     }
     let fd = check("memfd_create", fd)?;
-    // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+    // SAFETY: the kernel has just returned this descriptor, and no other value owns it.
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 
@@ -237,7 +237,7 @@ fn writable_map(fd: i32, len: usize) -> Answer {
     let address = try_map(fd, len, libc::PROT_READ | libc::PROT_WRITE);
     let answer = Answer::of(address.is_some(), libc::EPERM);
     if let Some(address) = address {
-        // SAFETY: the mapping was made a moment ago, and nobody looked at it.
+        // SAFETY: the mapping was made a moment ago, and no reference to it exists yet.
         unsafe { libc::munmap(address, len) };
     }
     answer
@@ -245,7 +245,7 @@ fn writable_map(fd: i32, len: usize) -> Answer {
 
 fn later_writable_map(fd: i32, len: usize) -> Answer {
     let Some(address) = try_map(fd, len, libc::PROT_READ) else { return Answer::Untried };
-    // SAFETY: the mapping was made a moment ago, nobody looks at it, and it goes at once.
+    // SAFETY: the mapping was made a moment ago, no reference to it exists, and it is unmapped at once.
     let result = unsafe { libc::mprotect(address, len, libc::PROT_READ | libc::PROT_WRITE) };
     let answer = Answer::of(result == 0, libc::EACCES);
     // SAFETY: as above.

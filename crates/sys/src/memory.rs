@@ -7,7 +7,7 @@ use std::mem::size_of_val;
 /// A page of the ordinary size, and one of the large size that x86-64 and aarch64 (with 4 KiB pages) have.
 const PAGE_LEN: usize = 4096;
 
-/// Asks for the cache line that an element begins in, for reading and writing soon. A place behind the end asks for a line of somebody else, which costs as much.
+/// Asks for the cache line that an element begins in, for reading and writing soon. A place behind the end asks for an unrelated line, which costs as much.
 #[inline(always)]
 pub fn prefetch_element<T>(elements: &[T], place: usize) {
     let address = elements.as_ptr().wrapping_add(place);

@@ -74,7 +74,7 @@ impl NetdevSocket {
         Ok(NetdevSocket { socket, family })
     }
 
-    /// What the driver of this interface declares; `None` if the answer is none that we understand.
+    /// What the driver of this interface declares; `None` if the answer is not understood.
     ///
     /// # Errors
     /// `ENODEV` if there is no such interface.

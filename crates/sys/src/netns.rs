@@ -15,7 +15,7 @@ const NAMED: &str = "/var/run/netns";
 
 /// A network namespace that was found.
 ///
-/// Sockets belong to the namespace in which they were opened, whoever uses them later. So a capture opens all it needs
+/// Sockets belong to the namespace in which they were opened, whichever process uses them later. So a capture opens all it needs
 /// in [`run`](Self::run) and works from the outside.
 #[derive(Debug)]
 pub struct NetNs {

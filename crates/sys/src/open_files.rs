@@ -34,7 +34,7 @@ pub fn next_number(fd: BorrowedFd<'_>) -> Result<u64, SyscallError> {
     // SAFETY: fcntl(2) with this command takes integers only.
     let number = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD_CLOEXEC, 0) };
     let number = check("fcntl(F_DUPFD_CLOEXEC)", number)?;
-    // SAFETY: the kernel gave us this descriptor just now, and nobody else knows it.
+    // SAFETY: the kernel has just returned this descriptor, and no other value owns it.
     drop(unsafe { OwnedFd::from_raw_fd(number) });
     Ok(number as u64)
 }

@@ -287,7 +287,7 @@ fn empty(place: &Place, name: &CString) -> io::Result<OwnedFd> {
 fn rename(place: &Place, from: &CString, to: &CString) -> io::Result<()> {
     check_owner(place, from)?;
     let flags = match check_owner(place, to) {
-        // What somebody puts there from now on is not replaced.
+        // A file that is put there from now on is not replaced.
         Err(error) if error.kind() == io::ErrorKind::NotFound => libc::RENAME_NOREPLACE,
         other => other.map(|()| 0)?,
     };
@@ -571,7 +571,7 @@ mod tests {
     fn an_opener_that_died_is_no_reader_that_has_gone() {
         let (ours, theirs) = socket_pair().expect("a socket pair");
         drop(theirs);
-        let error = Opener { socket: ours }.create(OsStr::new("file")).expect_err("nobody answers");
+        let error = Opener { socket: ours }.create(OsStr::new("file")).expect_err("the other end is closed");
         assert_ne!(error.kind(), io::ErrorKind::BrokenPipe);
         assert!(error.to_string().contains("has ended"), "{error}");
     }

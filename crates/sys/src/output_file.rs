@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! user   as open(2) does: 0666 less the umask, links followed
-//! root   0640 less the umask; a link in the last component is an error, since whoever may write to the folder chose where it leads
+//! root   0640 less the umask; a link in the last component is an error, since its target is the choice of any user who may write to the folder
 //! ```
 //!
 //! `/dev/stdout`, `/dev/fd/N` and others below `/dev` and `/proc/self/fd` are links that the system made: they are followed.

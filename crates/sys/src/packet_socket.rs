@@ -103,7 +103,7 @@ impl PacketSocket {
         let kind = kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: socket(2) takes no pointers.
         let fd = check("socket(AF_PACKET)", unsafe { libc::socket(libc::AF_PACKET, kind, 0) })?;
-        // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+        // SAFETY: the kernel has just returned this descriptor, and no other value owns it.
         let socket = PacketSocket { fd: unsafe { OwnedFd::from_raw_fd(fd) } };
         let version = libc::tpacket_versions::TPACKET_V3 as c_int;
         socket.set(libc::PACKET_VERSION, "setsockopt(PACKET_VERSION)", version)?;
@@ -199,7 +199,7 @@ impl PacketSocket {
         self.set(libc::PACKET_RX_RING, "setsockopt(PACKET_RX_RING)", request)?;
         let mapped = BlockRing::map(self.as_fd(), geometry);
         if mapped.is_err() {
-            // A ring that nobody has would stand in the way of a smaller one. That it cannot go either is told by who tries.
+            // An unmapped ring would stand in the way of a smaller one. If it cannot be removed either, the next attempt fails with that error.
             let _ = self.remove_ring();
         }
         mapped
@@ -280,7 +280,7 @@ impl PacketSocket {
     }
 
     /// Joins a fanout group of sockets bound to the same interface: each packet goes to one member. Without a `group`
-    /// a new one is made, with a number that nobody else uses (minimum kernel 4.12). Returns the group's number.
+    /// a new one is made, with a number that no other group uses (minimum kernel 4.12). Returns the group's number.
     ///
     /// # Errors
     /// `EINVAL` if the interface or the mode is not the group's; before kernel 5.16 also if the interface is down.

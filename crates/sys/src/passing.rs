@@ -117,7 +117,7 @@ mod tests {
         let (len, mut found) = receive(theirs.as_fd(), &mut bytes).unwrap();
         assert_eq!((len, &bytes, found.len()), (3, b"two", 2));
         bell.ring();
-        assert_eq!(Bell::from(found.pop().unwrap()).answer(), crate::Heard::Rung);
+        assert_eq!(Bell::from(found.pop().unwrap()).answer(), crate::BellEvent::Rung);
         assert_eq!(Memfd::adopt(found.pop().unwrap()).size().unwrap(), 4096);
         let mut bytes = [0; 9];
         let (len, found) = receive(theirs.as_fd(), &mut bytes).unwrap();

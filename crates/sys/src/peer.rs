@@ -21,7 +21,7 @@ pub struct Peer {
     pub gid: u32,
 }
 
-/// Who is at the other end of a connected stream.
+/// The process at the other end of a connected stream.
 ///
 /// # Errors
 /// What getsockopt(2) says; `ENOTCONN` for a socket without another end.
@@ -52,7 +52,7 @@ pub fn connect(path: &Path, patience: Duration) -> Result<UnixStream, SyscallErr
     // SAFETY: the call takes no pointer.
     let socket = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
     let socket = check("socket(AF_UNIX)", socket)?;
-    // SAFETY: a descriptor that was just made, and that nobody else has.
+    // SAFETY: the kernel has just returned this descriptor, and no other value owns it.
     let stream = unsafe { UnixStream::from_raw_fd(socket) };
     // The kernel has a listener with a full queue wait for as long as sending may take.
     let timeout = |source| SyscallError { call: "setsockopt(SO_SNDTIMEO)", source };
@@ -80,7 +80,7 @@ mod tests {
         assert_eq!((peer.pid, peer.uid), (std::process::id(), crate::privilege::user()));
     }
 
-    /// Nobody accepts: what fits into the queue is connected and gets no answer, the next waits for room in it.
+    /// No connection is accepted: those that fit into the queue get no answer, the next waits for room in it.
     #[test]
     fn a_listener_that_hangs_is_waited_for_no_longer_than_told() {
         let folder = tempfile::tempdir().unwrap();

@@ -93,11 +93,11 @@ impl Wakeup {
     pub fn new() -> Result<Wakeup, SyscallError> {
         // SAFETY: eventfd(2) takes integers only.
         let fd = check("eventfd", unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;
-        // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+        // SAFETY: the kernel has just returned this descriptor, and no other value owns it.
         Ok(Wakeup { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
     }
 
-    /// Wakes whoever waits. Only write(2) is called, so this may run in a signal handler.
+    /// Wakes the thread that waits. Only write(2) is called, so this may run in a signal handler.
     pub fn notify(&self) {
         let one = 1u64.to_ne_bytes();
         // SAFETY: the pointer and the length describe `one`. The only failure, a full counter, means notified already.

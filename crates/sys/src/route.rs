@@ -106,7 +106,7 @@ pub struct LinkStatistics {
     pub tx_bytes: u64,
     /// Bad packets, of all kinds.
     pub rx_errors: u64,
-    /// Dropped after reception. Besides lack of room also frames of protocols that nobody on this host takes, which a
+    /// Dropped after reception. Besides lack of room also frames of protocols that have no receiver on this host, which a
     /// capture did see.
     pub rx_dropped: u64,
     /// Dropped before transmission.
@@ -210,7 +210,7 @@ impl RouteSocket {
     ///
     /// # Errors
     /// What the kernel answers.
-    pub fn way_to(&mut self, address: IpAddr) -> Result<Option<u32>, SyscallError> {
+    pub fn route_to(&mut self, address: IpAddr) -> Result<Option<u32>, SyscallError> {
         let (family, bytes) = match address {
             IpAddr::V4(address) => (libc::AF_INET, address.octets().to_vec()),
             IpAddr::V6(address) => (libc::AF_INET6, address.octets().to_vec()),
@@ -231,7 +231,7 @@ impl RouteSocket {
     ///
     /// # Errors
     /// What the kernel answers.
-    pub fn default_ways(&mut self) -> Result<Vec<u32>, SyscallError> {
+    pub fn default_routes(&mut self) -> Result<Vec<u32>, SyscallError> {
         let routes = self.dump(libc::RTM_GETROUTE, ROUTE_HEADER_LEN, parse_route)?;
         let mut ways: Vec<u32> =
             routes.into_iter().filter(|route| route.is_default).flat_map(|route| route.interfaces).collect();
@@ -424,7 +424,7 @@ mod tests {
         let mut route = RouteSocket::open().unwrap();
         let lo = route.links().unwrap().into_iter().find(Link::is_loopback).unwrap();
         if lo.is_up() {
-            assert_eq!(route.way_to(Ipv4Addr::LOCALHOST.into()).unwrap(), Some(lo.index));
+            assert_eq!(route.route_to(Ipv4Addr::LOCALHOST.into()).unwrap(), Some(lo.index));
         }
         let alone = || {
             if crate::NetNs::enter_new().is_err() {
@@ -432,7 +432,7 @@ mod tests {
             }
             let mut route = RouteSocket::open().unwrap();
             let far = IpAddr::from([192, 0, 2, 1]);
-            assert_eq!((route.way_to(far).unwrap(), route.default_ways().unwrap()), (None, vec![]));
+            assert_eq!((route.route_to(far).unwrap(), route.default_routes().unwrap()), (None, vec![]));
             let ip = |arguments: &str| {
                 let status = std::process::Command::new("ip").args(arguments.split(' ')).status();
                 status.is_ok_and(|status| status.success())
@@ -450,9 +450,9 @@ mod tests {
             let number = |name: &str| links.iter().find(|link| link.name == name).unwrap().index;
             let mut both = vec![number("w0"), number("w1")];
             both.sort_unstable();
-            assert_eq!(route.default_ways().unwrap(), both);
-            assert!(both.contains(&route.way_to(far).unwrap().unwrap()));
-            assert_eq!(route.way_to(IpAddr::from([10, 9, 9, 7])).unwrap(), Some(number("w1")));
+            assert_eq!(route.default_routes().unwrap(), both);
+            assert!(both.contains(&route.route_to(far).unwrap().unwrap()));
+            assert_eq!(route.route_to(IpAddr::from([10, 9, 9, 7])).unwrap(), Some(number("w1")));
         };
         std::thread::spawn(alone).join().unwrap();
     }

@@ -37,11 +37,11 @@ const NAMESPACES: i32 = libc::CLONE_NEWUSER
     | libc::CLONE_NEWIPC
     | libc::CLONE_NEWUTS
     | libc::CLONE_NEWCGROUP;
-/// Requests to a terminal that type into it, for whoever reads there next (ioctl_tty(2)).
+/// Requests to a terminal that type into it, for the next reader of its input (ioctl_tty(2)).
 const TYPING: [c_ulong; 2] = [libc::TIOCSTI as c_ulong, 0x541C];
 
 /// What was not to be had of the kernel, in words; nothing if all was.
-pub type Lacks = Vec<String>;
+pub type MissingConfinement = Vec<String>;
 
 /// What a process needs besides what all do.
 #[derive(Clone, Debug, Default)]
@@ -63,8 +63,8 @@ pub struct Needs {
 }
 
 /// Gives up, for this thread and those that it makes, all that is not needed. Kernels that lack a part do without it, which is told.
-pub fn confine(needs: &Needs) -> Lacks {
-    let mut lacks = Lacks::new();
+pub fn confine(needs: &Needs) -> MissingConfinement {
+    let mut lacks = MissingConfinement::new();
     match landlock(needs) {
         // Older kernels know fewer kinds of access; those of files all do.
         Ok(RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced) => {}
@@ -83,8 +83,8 @@ pub fn confine(needs: &Needs) -> Lacks {
 }
 
 /// Leaves this thread, which has no others beside it, files in one folder, the sockets that are open, and memory.
-pub(crate) fn confine_to_folder(folder: BorrowedFd<'_>) -> Lacks {
-    let mut lacks = Lacks::new();
+pub(crate) fn confine_to_folder(folder: BorrowedFd<'_>) -> MissingConfinement {
+    let mut lacks = MissingConfinement::new();
     let landlock = || -> Result<RulesetStatus, RulesetError> {
         let ruleset = Ruleset::default().set_compatibility(CompatLevel::BestEffort);
         let ruleset = ruleset.handle_access(AccessFs::from_all(LANDLOCK))?;
@@ -201,7 +201,7 @@ const CALLS: &[c_long] = &[
     libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn, libc::SYS_sigaltstack, libc::SYS_restart_syscall, libc::SYS_tgkill,
     libc::SYS_sched_yield, libc::SYS_sched_getaffinity, libc::SYS_nanosleep, libc::SYS_clock_nanosleep, libc::SYS_clock_gettime,
     libc::SYS_clock_getres, libc::SYS_gettimeofday, libc::SYS_getrusage,
-    // Who we are.
+    // Our process and user.
     libc::SYS_getpid, libc::SYS_gettid, libc::SYS_getuid, libc::SYS_geteuid, libc::SYS_getgid, libc::SYS_getegid, libc::SYS_prctl,
     libc::SYS_uname, libc::SYS_sysinfo, libc::SYS_getrandom,
     // Old names that x86-64 still has.

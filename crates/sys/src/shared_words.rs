@@ -7,7 +7,7 @@
 //! file of others' --------------------ReadWords::map-------------^      only loaded from
 //! ```
 //!
-//! Words are atomics, because other processes see the file. Whoever may write to a file can shrink it, and then a mapping of it kills who
+//! Words are atomics, because other processes see the file. A process that may write to a file can shrink it, and then a mapping of it kills the process that
 //! looks: so a file on a disk is mapped by its writer alone, to whom it belongs, and others read(2) it. A memory file whose size is sealed
 //! ([`Memfd`](crate::Memfd)) may be mapped by all.
 
@@ -62,7 +62,7 @@ unsafe impl<const N: usize> Send for Part<N> {}
 unsafe impl<const N: usize> Sync for Part<N> {}
 
 impl SharedWords {
-    /// The first `words` words of a file that was opened for reading and writing, shared with whoever else has it open.
+    /// The first `words` words of a file that was opened for reading and writing, shared with all processes that have it open.
     ///
     /// Touching a word whose page the file system cannot provide (a sparse file on a full disk, a file cut short) kills the process:
     /// write to the file first, which says so with an error.
@@ -104,7 +104,7 @@ impl SharedWords {
     /// `N` words from the word `first` on.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If there are fewer.
     pub fn part<const N: usize>(&self, first: usize) -> Part<N> {
         let words = &self[first..][..N];
         // Derived from the base, not from `words`: the part lives longer than that borrow.
@@ -116,7 +116,7 @@ impl SharedWords {
 }
 
 impl ReadWords {
-    /// The first `words` words of a file, shared with whoever else has it open.
+    /// The first `words` words of a file, shared with all processes that have it open.
     ///
     /// A file that shrinks kills who touches the words: look at its seals first.
     ///
@@ -140,7 +140,7 @@ impl ReadWords {
     /// The word at `index`, as it is now; in no order with others: that takes a fence.
     ///
     /// # Panics
-    /// If there are not so many.
+    /// If there are fewer.
     #[inline]
     pub fn load(&self, index: usize) -> u64 {
         assert!(index < self.memory.words, "word {index} of {}", self.memory.words);
@@ -160,7 +160,7 @@ impl Deref for SharedWords {
     type Target = [AtomicU64];
 
     fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: the memory has so many words, aligned, initialised (zeros or the file's bytes: any is a valid word), and stays until
+        // SAFETY: the memory has this many words, aligned, initialised (zeros or the file's bytes: any is a valid word), and stays until
         // `memory` is dropped.
         unsafe { slice::from_raw_parts(self.memory.base.as_ptr(), self.memory.words) }
     }
@@ -187,10 +187,10 @@ impl Drop for Memory {
     fn drop(&mut self) {
         let base = self.base.as_ptr();
         if self.is_mapped {
-            // SAFETY: the mapping is ours, of this length, and nobody has a view of it any more.
+            // SAFETY: the mapping is ours, of this length, and no view of it is left.
             unsafe { libc::munmap(base.cast(), self.words * size_of::<AtomicU64>()) };
         } else {
-            // SAFETY: allocated with this layout in `private`, and nobody has a view of it any more.
+            // SAFETY: allocated with this layout in `private`, and no view of it is left.
             unsafe { dealloc(base.cast(), layout(self.words)) };
         }
     }

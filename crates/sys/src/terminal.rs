@@ -15,7 +15,7 @@ pub struct TerminalSize {
 }
 
 impl TerminalSize {
-    /// Of the terminal behind this descriptor; `None` if it is none, or does not know.
+    /// Of the terminal behind this descriptor; `None` if it is no terminal, or does not know.
     pub fn of(fd: BorrowedFd<'_>) -> Option<TerminalSize> {
         // SAFETY: all-zero bytes are a valid winsize, and TIOCGWINSZ writes one.
         let size = unsafe {

@@ -47,12 +47,12 @@ pub fn is_invariant() -> bool {
     return cfg!(target_arch = "aarch64");
 }
 
-/// Ticks in a second as processor or hypervisor tell them, and who tells; `None` if nobody does. What they tell may be wrong: compare it with
+/// Ticks in a second as processor or hypervisor report them, and which of them does; `None` if neither. The report may be wrong: compare it with
 /// what is measured.
 ///
 /// The processor's base frequency (leaf 16H) is no source: it is rounded to a megahertz, and measuring for 10 ms is better.
 #[cfg(target_arch = "x86_64")]
-pub fn told_frequency() -> Option<(u64, &'static str)> {
+pub fn reported_frequency() -> Option<(u64, &'static str)> {
     let crystal = || {
         let ratio = (leaf(0).eax >= 0x15).then(|| leaf(0x15))?;
         let ticks = u64::from(ratio.ecx) * u64::from(ratio.ebx);
@@ -68,7 +68,7 @@ pub fn told_frequency() -> Option<(u64, &'static str)> {
 
 /// Ticks in a second as the firmware wrote them into `cntfrq_el0`; `None` if it did not.
 #[cfg(target_arch = "aarch64")]
-pub fn told_frequency() -> Option<(u64, &'static str)> {
+pub fn reported_frequency() -> Option<(u64, &'static str)> {
     let frequency: u64;
     // SAFETY: reads a register that Linux lets user space read; touches no memory and no flags.
     unsafe {
@@ -77,9 +77,9 @@ pub fn told_frequency() -> Option<(u64, &'static str)> {
     (frequency > 0).then_some((frequency, "cntfrq_el0"))
 }
 
-/// Nobody tells on processors of other kinds.
+/// Processors of other kinds report none.
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-pub fn told_frequency() -> Option<(u64, &'static str)> {
+pub fn reported_frequency() -> Option<(u64, &'static str)> {
     None
 }
 
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn whoever_tells_a_rate_tells_a_possible_one() {
-        if let Some((hz, source)) = told_frequency() {
+        if let Some((hz, source)) = reported_frequency() {
             assert!((1_000_000..20_000_000_000).contains(&hz), "{hz} says {source}");
         }
     }

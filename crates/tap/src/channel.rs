@@ -4,7 +4,7 @@
 //! message := json "\n"          at most MESSAGE_MAX bytes; descriptors come with its first byte
 //! ```
 //!
-//! The other end may be hostile: what is too long, no JSON, or brings descriptors that nobody asked for, is an error and nothing else.
+//! The other end may be hostile: a message that is too long, no JSON, or with unexpected descriptors, is an error and nothing else.
 
 use std::collections::VecDeque;
 use std::io;
@@ -64,7 +64,7 @@ impl Channel {
     /// The next message; waits for it, unless the socket does not wait.
     ///
     /// # Errors
-    /// [`Error::Closed`] at the end, [`Error::Protocol`] for what is none; `WouldBlock` in [`Error::Socket`] where there is none yet.
+    /// [`Error::Closed`] at the end, [`Error::Protocol`] for other bytes; `WouldBlock` in [`Error::Socket`] where there is none yet.
     pub fn receive<T: DeserializeOwned>(&mut self) -> Result<T, Error> {
         self.receive_after(|_| Ok(()))
     }
@@ -135,7 +135,7 @@ impl Channel {
             }
         };
         if !descriptors.is_empty() && !self.takes_descriptors {
-            return Err(Error::protocol("descriptors that nobody asked for"));
+            return Err(Error::protocol("unexpected descriptors"));
         }
         if self.descriptors.len() + descriptors.len() > DESCRIPTORS_MAX {
             return Err(Error::protocol("too many descriptors"));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tapline_capture::af_packet::SNAP_LEN_MAX;
-use tapline_ring::{MergedReader, Order, Reader, ReaderParts, Terms};
+use tapline_ring::{MergedReader, Order, Reader, ReaderLimits, ReaderParts};
 use tapline_sys::{Wakeup, peer};
 
 use crate::protocol::{Attach, Attached, Offer, Policy, Reply, Request, Status, VERSION};
@@ -125,7 +125,7 @@ impl Client {
         };
         ensure_small(attach, &attached)?;
         // No more than was asked for, and nothing in place unless a lease was: its reader trusts the daemon with packets that are looked at.
-        let terms = Terms {
+        let terms = ReaderLimits {
             entries_max: attach.entries,
             snap_len_max: SNAP_LEN_MAX,
             in_place: matches!(attach.policy, Policy::Leased { .. }),
@@ -142,7 +142,7 @@ impl Client {
                 self.channel.take_descriptor()?,
                 self.channel.take_descriptor()?,
             ];
-            readers.push(Reader::open_on(ReaderParts { buffer, index, bell }, &terms)?);
+            readers.push(Reader::open_within(ReaderParts { buffer, index, bell }, &terms)?);
         }
         let merged = MergedReader::new(readers, Order::ByTime(MERGE_PATIENCE + attach.delay()));
         self.channel.refuse_descriptors()?;

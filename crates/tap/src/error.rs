@@ -9,7 +9,7 @@ use crate::protocol::printable_lines;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Nobody answers at the socket.
+    /// No process answers at the socket.
     #[error(
         "no daemon at {}: {source}; start one (tapline serve), or name its socket (TAPLINE_SOCKET)", path.display()
     )]
@@ -71,7 +71,7 @@ impl From<tapline_sys::SyscallError> for Error {
 }
 
 impl Error {
-    /// Why nobody answers at a socket.
+    /// Why no process answers at a socket.
     pub(crate) fn unreachable(path: &Path, source: io::Error) -> Error {
         let path = path.to_owned();
         match source.kind() {

@@ -55,7 +55,7 @@ pub const VERSION: u32 = 1;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// Who it is; first of all.
+    /// The program's name and version; the first request.
     Hello {
         /// [`VERSION`].
         version: u32,
@@ -160,7 +160,7 @@ pub enum Start {
     Newest,
     /// The oldest that the buffer holds.
     Oldest,
-    /// The oldest that the buffer holds of the last so many milliseconds.
+    /// The oldest that the buffer holds of the last milliseconds given.
     SinceMs(u64),
 }
 

@@ -17,7 +17,7 @@ use tapline_capture::{
     Advance, Count, Error as CaptureError, InterfaceAccount, Loss, Place, Source, TapAccount,
 };
 use tapline_packet::{Batch, Interface, InterfaceId};
-use tapline_ring::{MergedReader, Place as Counted, Standing, Waited, WakeWish};
+use tapline_ring::{MergedReader, Place as Counted, Standing, WaitEnd, WakeThreshold};
 use tapline_sys::{Wakeup, tsc};
 
 use crate::client::{ANSWER_WAIT, Client, ask, unexpected};
@@ -51,7 +51,7 @@ pub struct Tap {
     name: String,
     channel: Channel,
     merged: MergedReader,
-    wish: WakeWish,
+    wish: WakeThreshold,
     /// For how long packets may wait at the daemon.
     delay: Duration,
     /// Ends a wait; none if the system had no descriptor left for it.
@@ -72,7 +72,7 @@ pub struct Tap {
     refusal: Option<String>,
     /// There was a time without a daemon.
     was_absent: bool,
-    /// The daemon ended without a word, or does not speak any more: what it lost last nobody knows.
+    /// The daemon ended without a word, or does not speak any more: its last losses are unknown.
     is_silent: bool,
     events: Vec<tapline_capture::Event>,
 }
@@ -124,7 +124,7 @@ impl Tap {
             name: format!("{PREFIX}{}", attach.capture),
             channel,
             merged,
-            wish: WakeWish::IMMEDIATE,
+            wish: WakeThreshold::IMMEDIATE,
             delay: attach.delay(),
             wakeup: Wakeup::new().ok().map(Arc::new),
             interfaces,
@@ -145,7 +145,7 @@ impl Tap {
         tap
     }
 
-    /// From now on a daemon that ends or is gone is waited for, and the same capture read on from what the next one has. What nobody captured meanwhile is
+    /// From now on a daemon that ends or is gone is waited for, and the same capture read on from what the next one has. Packets that were not captured meanwhile are
     /// in the account, as an unknown number.
     #[must_use]
     pub fn reconnecting(mut self, path: &Path, program: &str, attach: &Attach) -> Tap {
@@ -188,7 +188,7 @@ impl Tap {
     /// How much is to be there, or how old, before a wait for packets ends; at first each packet ends it. What [`Attach::delay_ms`] lets packets wait at the daemon
     /// is not in the delay. The wish holds for [`descriptors`](Self::descriptors) from the next [`advance`](Source::advance)
     /// on that finds nothing.
-    pub fn set_wake(&mut self, wish: WakeWish) {
+    pub fn set_wake(&mut self, wish: WakeThreshold) {
         self.wish = wish;
         self.merged.set_wake(wish);
     }
@@ -200,8 +200,8 @@ impl Tap {
     }
 
     /// Whether packets are there that wait for another buffer, for which no descriptor will become readable: ask again soon.
-    pub fn is_held_up(&self) -> bool {
-        self.merged.is_held_up()
+    pub fn is_holding_back(&self) -> bool {
+        self.merged.is_holding_back()
     }
 
     /// Counters of the daemon's sources, of all workers together.
@@ -242,14 +242,14 @@ impl Tap {
     }
 
     /// Nothing is there: whether there will be.
-    fn idle(&mut self, waited: Waited) -> Result<Advance, CaptureError> {
+    fn idle(&mut self, waited: WaitEnd) -> Result<Advance, CaptureError> {
         match (waited, self.phase) {
-            (Waited::Ready | Waited::TimedOut, _) => Ok(Advance::Idle),
-            (Waited::WriterGone, Phase::Leaving { .. }) => {
+            (WaitEnd::Ready | WaitEnd::TimedOut, _) => Ok(Advance::Idle),
+            (WaitEnd::WriterGone, Phase::Leaving { .. }) => {
                 (self.phase, self.is_silent) = (Phase::Ended, true);
                 Ok(Advance::End)
             }
-            (Waited::Closed | Waited::WriterGone, Phase::Running) if self.again.is_some() => {
+            (WaitEnd::Closed | WaitEnd::WriterGone, Phase::Running) if self.again.is_some() => {
                 let now = Instant::now();
                 self.phase = Phase::Absent { since: now, tried: now };
                 self.was_absent = true;
@@ -260,7 +260,7 @@ impl Tap {
                 }
                 Ok(Advance::Idle)
             }
-            (Waited::Closed, Phase::Running) => {
+            (WaitEnd::Closed, Phase::Running) => {
                 self.phase = Phase::Ended;
                 let text = "the daemon has ended the capture; all that it had stored was read".to_owned();
                 self.events.push(tapline_capture::Event {
@@ -270,7 +270,7 @@ impl Tap {
                 });
                 Ok(Advance::End)
             }
-            (Waited::WriterGone, Phase::Running) => {
+            (WaitEnd::WriterGone, Phase::Running) => {
                 self.phase = Phase::Ended;
                 Err(match self.farewell() {
                     Some(text) => self.fail(Error::Refused { text }),
@@ -294,7 +294,7 @@ impl Tap {
         // One that closed its buffers has said all.
         self.is_silent |= !matches!(answer, Ok(Reply::Detached { .. })) && !self.merged.is_closed();
         // Whatever it offers from now on was not agreed upon: else it could keep us for ever.
-        self.merged.take_no_more();
+        self.merged.stop_at_present();
     }
 
     /// What the daemon said before it closed the connection.
@@ -395,7 +395,7 @@ impl Source for Tap {
             _ => wait,
         };
         loop {
-            let run = self.merged.next_run().map(|run| run.map(|run| run.batch.len()));
+            let run = self.merged.next_batch().map(|run| run.map(|run| run.batch.len()));
             if let Some(len) = run.map_err(|error| self.fail(error))? {
                 self.delivered += len as u64;
                 return Ok(Advance::Batch);
@@ -408,8 +408,8 @@ impl Source for Tap {
             let left = wait.saturating_sub(start.elapsed());
             let waited = self.merged.wait(left).map_err(|error| self.fail(error))?;
             self.waited += tsc::now().wrapping_sub(before);
-            // What was there may all have been lost, or wait for another buffer: nobody is kept longer than was agreed.
-            if waited != Waited::Ready || left.is_zero() {
+            // What was there may all have been lost, or wait for another buffer: the wait is not longer than was agreed.
+            if waited != WaitEnd::Ready || left.is_zero() {
                 return self.idle(waited);
             }
         }

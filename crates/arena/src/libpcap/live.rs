@@ -221,7 +221,7 @@ impl Handle<'_> {
     fn dispatch(&self, count: &mut LiveCount) -> Result<Option<u64>, String> {
         let before = count.captured;
         let user: *mut LiveCount = count;
-        // SAFETY: the handle is active; the callback gets `user`, which nobody else uses meanwhile.
+        // SAFETY: the handle is active; the callback gets `user`, to which no other reference is alive.
         let status = unsafe { (self.1.live.dispatch)(self.0.as_ptr(), -1, add, user.cast()) };
         match status {
             INTERRUPTED => Ok(None),
@@ -232,7 +232,7 @@ impl Handle<'_> {
 }
 
 /// # Safety
-/// `user` points to a [`LiveCount`] that nobody else uses, `header` to a header of libpcap's.
+/// `user` points to a [`LiveCount`] to which no other reference is alive, `header` to a header of libpcap's.
 unsafe extern "C" fn add(user: *mut c_uchar, header: *const RawHeader, _bytes: *const u8) {
     // SAFETY: as the caller promises.
     let (count, header) = unsafe { (&mut *user.cast::<LiveCount>(), &*header) };

@@ -36,7 +36,7 @@ fn a_break_is_not_lost_over_a_packet() {
         assert_eq!(got, Ok(b'b'));
         assert_eq!(next(p), Err(ERROR_BREAK));
         assert_eq!(next(p), Ok(b'c'));
-        // SAFETY: nobody uses it any more.
+        // SAFETY: it is an open handle, and this is its last use.
         unsafe { pcap_close(p) };
     }
 }
@@ -54,6 +54,6 @@ fn packets_that_do_not_pass_are_no_reason_to_stay() {
     // SAFETY: as above; the call has returned.
     unsafe { (*p).state() }.engine = None;
     assert_eq!(next(p), Ok(b'x'));
-    // SAFETY: nobody uses it any more.
+    // SAFETY: it is an open handle, and this is its last use.
     unsafe { pcap_close(p) };
 }

@@ -80,7 +80,7 @@ pub(super) fn read(
         let status = u32_at::<20>(headers);
         if status & STATUS_USER != 0 {
             let record = record(block, next.at, headers, frame);
-            // Another processor wrote it: whoever looks into the packet would wait for each line of it.
+            // Another processor wrote it: the next reader of the packet would wait for each line of it.
             memory::prefetch_element(block, record.offset);
             odd.clipped += u64::from(record.cap_len < record.meta.wire_len.min(frame.snap_len));
             odd.software_stamped += u64::from(status & STATUS_HARDWARE_TIME == 0);

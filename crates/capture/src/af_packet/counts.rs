@@ -25,7 +25,7 @@ impl AfPacket {
             ring: Some(ring),
             xdp: None,
             tap: None,
-            is_made: false,
+            is_generated: false,
             is_partial: false,
             delivered,
         }

@@ -111,7 +111,7 @@ fn text(error: impl fmt::Display) -> String {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Loaded(Arc<Mutex<Vec<Entry>>>);
 
-/// A classic program, and what came of it: why there is none, if there is none.
+/// A classic program, and what came of it: or why the kernel has none.
 type Entry = (Vec<FilterInsn>, Result<Arc<Extended>, String>);
 
 impl Loaded {
@@ -132,12 +132,12 @@ impl Loaded {
     }
 }
 
-/// Programs in the kernel whose runs and time the kernel counts, while statistics are on ([`tapline_sys::bpf::RunTimeStatistics`]). Whoever asks for
+/// Programs in the kernel whose runs and time the kernel counts, while statistics are on ([`tapline_sys::bpf::RunTimeStatistics`]). A caller that asks for
 /// this gets filters as eBPF, however short: of classic programs the kernel tells nothing.
 #[derive(Clone, Debug, Default)]
-pub struct KernelRuns(Arc<Mutex<Vec<Arc<Extended>>>>);
+pub struct KernelFilterRuns(Arc<Mutex<Vec<Arc<Extended>>>>);
 
-impl KernelRuns {
+impl KernelFilterRuns {
     pub(super) fn watch(&self, program: &Arc<Extended>) {
         let mut programs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !programs.iter().any(|known| Arc::ptr_eq(known, program)) {

@@ -6,7 +6,7 @@
 
 use tapline_packet::LinkType;
 
-/// The link type of an interface; [`LinkType::USER0`] where nobody has said what its packets are.
+/// The link type of an interface; [`LinkType::USER0`] where the kernel does not say what its packets are.
 pub fn link_type(hardware_type: u16) -> LinkType {
     match hardware_type {
         // ETHER, METRICOM, LOOPBACK

@@ -69,8 +69,8 @@ impl AfPacket {
             return Ok(());
         }
         let since = *self.gone_since.get_or_insert_with(Instant::now);
-        let gone_wait = self.opener.settings.gone_wait;
-        match gone_wait {
+        let return_timeout = self.opener.settings.return_timeout;
+        match return_timeout {
             Some(wait) if since.elapsed() >= wait && self.is_drained_now()? => {
                 let named = self.taps.iter().map(|tap| tap.name.as_str()).filter(|name| !name.is_empty());
                 let names: Vec<&str> = named.collect();

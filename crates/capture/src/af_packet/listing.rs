@@ -35,7 +35,7 @@ pub struct InterfaceInfo {
     pub is_loopback: bool,
     /// Whether it is a radio.
     pub is_wireless: bool,
-    /// Whether somebody has it receive what is meant for others.
+    /// Whether it is in promiscuous mode.
     pub is_promiscuous: bool,
     /// The largest packet it sends, without the link-layer header, in bytes.
     pub mtu: u32,
@@ -51,11 +51,11 @@ pub struct InterfaceInfo {
     pub timestamps: Vec<TimestampSource>,
     /// The XDP program that sees its packets first: AF_XDP then has no place here.
     pub xdp: Option<XdpProgram>,
-    /// Who captures here now.
+    /// Captures on this interface now.
     pub captured_by: Vec<Capturer>,
 }
 
-/// Somebody who captures.
+/// A capture of any program on an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capturer {
     /// The process; `None` if we may not see whose socket it is.

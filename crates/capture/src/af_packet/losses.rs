@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Neither knows of filters, so packets that we did not want are among them; and `rx_dropped` also counts frames of
-//! protocols that nobody on this host takes, which we did see. So they stand beside the account and are not part of
+//! protocols without a receiver on this host, which we did see. So they stand beside the account and are not part of
 //! its sums.
 
 use tapline_sys::{LinkControl, LinkStatistics, RouteSocket, counts_receive_loss};

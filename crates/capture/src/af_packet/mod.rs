@@ -53,7 +53,7 @@ use tapline_packet::{BATCH_MAX, Batch, Interface, InterfaceId, Record};
 use tapline_sys::{LinkChange, Poller, RingGeometry, RouteSocket, SyscallError, Wakeup};
 
 pub use error::AfPacketError;
-pub use extended::KernelRuns;
+pub use extended::KernelFilterRuns;
 pub use hardware::link_type;
 pub use listing::{Capturer, InterfaceInfo, list};
 pub(crate) use losses::LossWatch;
@@ -64,7 +64,7 @@ pub use settings::{
     CaptureDirection, CompileFilter, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Order, SNAP_LEN_MAX,
     Settings,
 };
-pub use single::{Single, SingleSettings, Station, Stations};
+pub use single::{SingleSettings, SingleSocket, Station, Stations};
 pub use tapline_sys::FanoutMode;
 pub use timestamps::TimestampSource;
 
@@ -249,7 +249,7 @@ impl AfPacket {
         Ok(false)
     }
 
-    /// Sleeps until a ring has a block, a link changed, somebody wakes us, or `wait` is over.
+    /// Sleeps until a ring has a block, a link changed, a wake-up came, or `wait` is over.
     fn wait(&mut self, wait: Duration) -> Result<(), Error> {
         let is_running = self.phase == Phase::Running;
         let doze = self.doze();
@@ -284,8 +284,8 @@ impl AfPacket {
 
     /// For how long to sleep though blocks are handed over; `None` if the next one is to end the sleep.
     ///
-    /// As long as we are allowed to, and half as long as links at their full speed take to fill their rings: the other half is for our being late, as ever. Who lent
-    /// nothing since the last sleep waits for the next block, so that nobody wakes for nothing.
+    /// As long as we are allowed to, and half as long as links at their full speed take to fill their rings: the other half is for our being late, as ever. A source that lent
+    /// nothing since the last sleep waits for the next block, so that no wake is in vain.
     fn doze(&mut self) -> Option<Duration> {
         let has_lent = std::mem::take(&mut self.has_lent);
         let shortest = Duration::from_millis(self.opener.settings.latency_ms.into());

@@ -219,7 +219,7 @@ impl Opener {
         let program = self.wanted(interface)?;
         let programs = self.programs(tap.is_loopback, &tap.socket, program.as_ref());
         let fail = |source| Error::source(&tap.name, AfPacketError::of_call(&tap.name, source));
-        // If the kernel refuses it, all packets come: whoever restricts filters too.
+        // If the kernel refuses it, all packets come: callers that restrict also filter.
         attach(&tap.socket, programs, &self.shared.loaded, &mut Vec::new(), &tap.name).map(drop).map_err(fail)
     }
 
@@ -243,9 +243,9 @@ impl Opener {
         }
     }
 
-    /// The filter as eBPF, where somebody wants to know what it takes and the kernel takes it.
+    /// The filter as eBPF, where its run time is wanted and the kernel takes it.
     fn attach_watched(&self, socket: &PacketSocket, programs: &Programs) -> Option<Accepted> {
-        let runs = self.settings.kernel_runs.as_ref().filter(|_| programs.has_filter)?;
+        let runs = self.settings.kernel_filter_runs.as_ref().filter(|_| programs.has_filter)?;
         let extended = self.shared.loaded.get(&programs.wanted).ok()?;
         extended.attach(socket).ok()?;
         runs.watch(&extended);

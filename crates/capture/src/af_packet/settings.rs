@@ -8,7 +8,7 @@ use tapline_ir::CompiledFilter;
 use tapline_packet::Interface;
 use tapline_sys::FanoutMode;
 
-use super::{KernelRuns, TimestampSource};
+use super::{KernelFilterRuns, TimestampSource};
 use crate::Error;
 
 /// What snap length 0 means: as much as a pcap file may hold of an Ethernet frame.
@@ -81,10 +81,10 @@ pub struct Settings {
     /// In which order packets of several interfaces are lent.
     pub order: Order,
     /// Has filters run in the kernel as eBPF, and tells what they take.
-    pub kernel_runs: Option<KernelRuns>,
+    pub kernel_filter_runs: Option<KernelFilterRuns>,
     /// How long to wait for one of the interfaces to come back after all were removed; `None` for ever. Does not apply
     /// where interfaces that come later are meant too (`any`, globs).
-    pub gone_wait: Option<Duration>,
+    pub return_timeout: Option<Duration>,
 }
 
 impl Settings {
@@ -106,8 +106,8 @@ impl Settings {
             workers: 1,
             fanout: FanoutMode::Hash,
             order: Order::default(),
-            kernel_runs: None,
-            gone_wait: Some(Duration::from_secs(10)),
+            kernel_filter_runs: None,
+            return_timeout: Some(Duration::from_secs(10)),
         }
     }
 

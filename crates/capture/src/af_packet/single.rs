@@ -19,11 +19,11 @@ use super::block::{self, Cursor, Frame};
 use super::{AfPacketError, CaptureDirection, TimestampSource, kernel_filter, size, timestamps};
 use crate::RingAccount;
 
-/// `sockaddr_ll` begins so many bytes into a frame: behind `tpacket3_hdr`.
+/// Offset of `sockaddr_ll` in a frame: behind `tpacket3_hdr`.
 const ADDRESS_AT: usize = 48;
 const ADDRESS_LEN: usize = 20;
 
-/// How to open a [`Single`].
+/// How to open a [`SingleSocket`].
 #[derive(Clone, Debug)]
 pub struct SingleSettings {
     /// The interface's name, for its clock; empty for all interfaces at once.
@@ -46,13 +46,13 @@ pub struct SingleSettings {
     pub promiscuous: bool,
     /// Whose clock stamps the packets.
     pub timestamps: TimestampSource,
-    /// Whether processes that are forked have the ring too, for programs that open a capture and go on in a child. Whoever sets it promises that after a
-    /// fork one process alone goes on with the [`Single`]; the others may drop theirs, no more. Without it a child must not touch what it inherited either:
+    /// Whether processes that are forked have the ring too, for programs that open a capture and go on in a child. The caller promises that after a
+    /// fork one process alone goes on with the [`SingleSocket`]; the others may drop theirs, no more. Without it a child must not touch what it inherited either:
     /// the memory is not there.
     pub is_inherited: bool,
 }
 
-/// Who sent a packet and what it was, as the kernel says beside it: the useful part of `sockaddr_ll`.
+/// The sender and the kind of a packet, as the kernel gives them beside it: part of `sockaddr_ll` (packet(7)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Station {
     /// EtherType, or a number below 1536 for what has none (`linux/if_ether.h`).
@@ -73,7 +73,7 @@ pub struct Station {
 ///
 /// Opening needs `CAP_NET_RAW`. Minimum kernel: 3.2. Dropping it ends the capture.
 #[derive(Debug)]
-pub struct Single {
+pub struct SingleSocket {
     socket: PacketSocket,
     ring: BlockRing,
     geometry: RingGeometry,
@@ -103,12 +103,12 @@ impl Stations<'_> {
     }
 }
 
-impl Single {
+impl SingleSocket {
     /// Starts to capture.
     ///
     /// # Errors
     /// [`AfPacketError`], with the call that failed.
-    pub fn open(settings: &SingleSettings) -> Result<Single, AfPacketError> {
+    pub fn open(settings: &SingleSettings) -> Result<SingleSocket, AfPacketError> {
         let fail = |source| AfPacketError::of_call(&settings.name, source);
         let socket = match settings.is_cooked {
             true => PacketSocket::open_cooked(),
@@ -134,7 +134,7 @@ impl Single {
             let errno = source.raw_os_error().unwrap_or(0);
             return Err(fail(SyscallError::new("bind(AF_PACKET)", errno)));
         }
-        Ok(Single {
+        Ok(SingleSocket {
             socket,
             ring,
             geometry,
@@ -301,7 +301,7 @@ impl Single {
     }
 }
 
-impl AsFd for Single {
+impl AsFd for SingleSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

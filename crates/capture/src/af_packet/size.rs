@@ -89,7 +89,7 @@ fn smaller(geometry: &RingGeometry) -> Option<RingGeometry> {
     })
 }
 
-/// The time in which a link of this speed, in bits per second, can fill half of a ring; no time if nobody knows the speed.
+/// The time in which a link of this speed, in bits per second, can fill half of a ring; no time if the speed is unknown.
 pub(super) fn half_full_after(geometry: &RingGeometry, speed: Option<u64>) -> Duration {
     let bytes_per_second = speed.unwrap_or(u64::MAX) / 8;
     let half_us = u128::from(geometry.len()) * 500_000 / u128::from(bytes_per_second.max(1));

@@ -39,7 +39,7 @@ pub enum Mode {
 #[derive(Debug)]
 pub(super) struct Loaded {
     program: Program,
-    /// The one that makes notes, with their cookie; or why there is none.
+    /// The one that makes notes, with their cookie; or why it was refused.
     noting: Option<Result<(Program, u64), LoadError>>,
     pub(super) sockets: Map,
     book: SharedArray,
@@ -63,7 +63,7 @@ pub(super) struct Attachment {
 }
 
 impl Loaded {
-    /// Loads the program for so many queues; `several` says that packets may come in several buffers. Notes are for the interface of this number.
+    /// Loads the program for `queues` queues; `several` says that packets may come in several buffers. Notes are for the interface of this number.
     ///
     /// # Errors
     /// That there are no rights for programs, or the kernel refuses even one without a filter.
@@ -154,7 +154,7 @@ pub(super) fn describe(id: u32) -> String {
     format!("{name}id {id}")
 }
 
-/// The filter's graph, and its program, loaded; or why there is none, in words.
+/// The filter's graph, and its program, loaded; or the reason of a refusal.
 fn filtering(filter: &CompiledFilter, front: Front, several: bool) -> Result<(&Ir, Program), String> {
     let graph = filter.values();
     graph.verify().map_err(text)?;

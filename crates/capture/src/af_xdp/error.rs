@@ -82,14 +82,14 @@ pub enum AfXdpError {
         /// Receive queues of all interfaces.
         queues: usize,
     },
-    /// It would cut off who asks.
+    /// It would cut off the session of the caller.
     #[error(
         "it carries the way to {peer}, from where this SSH session comes, and AF_XDP would take {what} from this host: you would be cut off. Capture \
          without xdp: (the host keeps its packets), give a filter that leaves the session alone (what it refuses stays with the host), or insist \
          with --xdp-force"
     )]
     CutsSession {
-        /// Who is at the other end.
+        /// The address at the other end.
         peer: IpAddr,
         /// "all its packets", or that the filter takes those of the session.
         what: &'static str,

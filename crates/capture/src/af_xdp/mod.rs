@@ -54,8 +54,8 @@ const GRACE: Duration = Duration::from_millis(50);
 /// With busy polling, how long the driver is asked before the loop looks at its flags again.
 const SPIN_MAX: Duration = Duration::from_millis(10);
 
-/// A [`Settings::rest_us`] for all but those who answer packets: a queue's memory bears it at 30 million packets a second.
-pub const REST_US: u32 = 250;
+/// A [`Settings::wakeup_delay_us`] for all but those who answer packets: a queue's memory bears it at 30 million packets a second.
+pub const WAKEUP_DELAY_US: u32 = 250;
 
 /// How to capture.
 #[derive(Clone)]
@@ -77,9 +77,9 @@ pub struct Settings {
     /// Workers that divide the queues among them, at least 1.
     pub workers: usize,
     /// Microseconds to rest once no packet is left, before the kernel is asked to wake us for the next: at high rates several have come by then, for one
-    /// wake-up. 0 for who would rather have each at once.
-    pub rest_us: u32,
-    /// Poll the driver ourselves, for at most so many microseconds a call.
+    /// wake-up. 0 wakes for each packet at once.
+    pub wakeup_delay_us: u32,
+    /// Poll the driver ourselves, for at most this many microseconds a call.
     pub busy_poll_us: Option<u32>,
     /// Whose clock stamps packets; the adapter's only where its driver tells it to XDP programs.
     pub timestamps: TimestampSource,
@@ -99,7 +99,7 @@ impl Settings {
             promiscuous: true,
             ring_len: None,
             workers: 1,
-            rest_us: REST_US,
+            wakeup_delay_us: WAKEUP_DELAY_US,
             busy_poll_us: None,
             timestamps: TimestampSource::Host,
             force: false,
@@ -230,7 +230,7 @@ impl AfXdp {
         }
     }
 
-    /// Sleeps until a queue has a packet, a link changed, somebody wakes us, or `wait` is over.
+    /// Sleeps until a queue has a packet, a link changed, a wake-up came, or `wait` is over.
     fn wait(&mut self, wait: Duration) -> Result<(), Error> {
         self.poller.clear();
         self.poller.add(self.wakeup.as_fd());
@@ -396,7 +396,7 @@ impl AfXdp {
             ring: Some(ring),
             xdp: Some(xdp),
             tap: None,
-            is_made: false,
+            is_generated: false,
             is_partial: false,
             delivered,
         }
@@ -509,7 +509,7 @@ fn open_here(settings: &Settings) -> Result<Vec<AfXdp>, Error> {
             records: Vec::with_capacity(BATCH_MAX),
             is_first: number == 0,
             is_busy_polling: settings.busy_poll_us.is_some(),
-            rest: Duration::from_micros(settings.rest_us.into()),
+            rest: Duration::from_micros(settings.wakeup_delay_us.into()),
             is_warm: false,
             route: RouteSocket::open().map_err(call)?,
             control: LinkControl::open().map_err(call)?,

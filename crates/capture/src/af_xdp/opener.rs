@@ -15,7 +15,7 @@ use tapline_ebpf::Notes;
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Interface, InterfaceId};
 use tapline_sys::bpf::kernel_functions;
-use tapline_sys::xsk::{Bound, Busy, XdpSocket, XskSettings};
+use tapline_sys::xsk::{Bound, BusyPolling, XdpSocket, XskSettings};
 use tapline_sys::{Link, LinkControl, NetdevSocket, PacketSocket, RouteSocket, SyscallError};
 
 use super::attachment::{self, Attachment, Loaded, Mode};
@@ -183,7 +183,7 @@ impl<'a> Opener<'a> {
         Ok(wants_time)
     }
 
-    /// Says at once who has the interface already, before anything is opened.
+    /// Refuses an interface that has an XDP program already, before anything is opened.
     fn refuse_occupied(&self, link: &Link) -> Result<(), AfXdpError> {
         let Some(program) = link.xdp else { return Ok(()) };
         let switch = match program.mode {
@@ -242,11 +242,11 @@ impl<'a> Opener<'a> {
         let scratch_len = if size.several { SCRATCH_LEN } else { 0 };
         let mut socket = XdpSocket::open_with_scratch(&settings, scratch_len)?;
         socket.refill();
-        let bound = socket.bind_patiently(if_index, queue, size.several).map_err(|source| {
+        let bound = socket.bind_when_free(if_index, queue, size.several).map_err(|source| {
             if source.errno() == EBUSY { AfXdpError::QueueTaken { queue, source } } else { source.into() }
         })?;
         if let Some(poll_us) = self.settings.busy_poll_us {
-            socket.set_busy_poll(&Busy { poll_us, budget: BUSY_BUDGET })?;
+            socket.set_busy_poll(&BusyPolling { poll_us, budget: BUSY_BUDGET })?;
         }
         Ok((socket, bound))
     }

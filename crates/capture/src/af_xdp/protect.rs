@@ -60,7 +60,7 @@ impl Session {
         })
     }
 
-    /// A TCP segment of the session, with so many bytes of payload.
+    /// A TCP segment of the session, with this many bytes of payload.
     fn frame(&self, flags: u8, payload: u16, has_tag: bool) -> Vec<u8> {
         let mut frame = vec![0; 12];
         frame.extend([0x81, 0x00, 0x00, 0x01].iter().filter(|_| has_tag));
@@ -145,17 +145,17 @@ pub(super) fn check(
             }
             Some(_) => Some("what the filter matches, which cannot be told for this link layer,"),
         };
-        let way = way_to(peer, route)?;
+        let way = route_to(peer, route)?;
         if let Some(what) = what.filter(|_| carries(target.index, way.as_slice(), links)) {
             return Err(AfXdpError::CutsSession { peer, what });
         }
     }
-    let is_default = taking.filter.is_none() && carries(target.index, &route.default_ways()?, links);
+    let is_default = taking.filter.is_none() && carries(target.index, &route.default_routes()?, links);
     if is_default { Err(AfXdpError::CutsHost) } else { Ok(()) }
 }
 
-fn way_to(peer: IpAddr, route: &mut RouteSocket) -> Result<Vec<u32>, SyscallError> {
-    Ok(route.way_to(peer)?.into_iter().collect())
+fn route_to(peer: IpAddr, route: &mut RouteSocket) -> Result<Vec<u32>, SyscallError> {
+    Ok(route.route_to(peer)?.into_iter().collect())
 }
 
 /// Whether packets of these interfaces pass this one.

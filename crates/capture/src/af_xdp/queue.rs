@@ -20,10 +20,10 @@ use crate::XdpAccount;
 /// Room for packets that are put together, for one batch.
 pub(super) const SCRATCH_LEN: usize = 1 << 20;
 
-/// A packet has at most so many parts: the kernel's limit is `MAX_SKB_FRAGS` + 1, 18 in most builds and 46 at most. What goes on is another packet.
+/// Parts of a packet at most: the kernel's limit is `MAX_SKB_FRAGS` + 1, 18 in most builds and 46 at most. What goes on is another packet.
 const PARTS_MAX: usize = 64;
 
-/// After so many batches statistics are read in any case, so that a packet carries the losses before it.
+/// Batches after which statistics are read in any case, so that a packet carries the losses before it.
 const BATCHES_PER_READING: u32 = 64;
 
 /// What packets of a queue have in common.

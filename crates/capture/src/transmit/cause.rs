@@ -85,7 +85,7 @@ impl Cause {
         }
     }
 
-    /// Whether somebody misses a packet that was not sent because of it.
+    /// Whether a packet that was not sent because of it is a loss.
     pub fn is_loss(self) -> bool {
         self != Cause::Own
     }
@@ -126,7 +126,7 @@ impl Causes {
         Cause::ALL.into_iter().map(|cause| (cause, self.of(cause))).filter(|(_, packets)| *packets > 0)
     }
 
-    /// Packets that somebody misses.
+    /// Packets that are losses.
     pub fn lost(&self) -> u64 {
         self.iter().filter(|(cause, _)| cause.is_loss()).map(|(_, packets)| packets).sum()
     }

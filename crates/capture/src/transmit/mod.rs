@@ -34,12 +34,12 @@ mod round;
 use std::time::{Duration, Instant};
 
 use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType};
-use tapline_sys::{Handed, RouteSocket, SyscallError};
+use tapline_sys::{RouteSocket, SubmittedFrames, SyscallError};
 
-pub use backend::{Backend, BackendChoice, PassedOver};
+pub use backend::{Backend, BackendChoice, SkippedBackend};
 pub use cause::{Cause, Causes};
 pub use error::TransmitError;
-pub use pace::{LEAD_NS, Overseer, PaceReport, Pacer, Schedule};
+pub use pace::{LEAD_NS, PaceObserver, PaceReport, Pacer, Schedule};
 pub use permit::{Network, Permit};
 pub use ready::Change;
 
@@ -96,7 +96,7 @@ pub struct Transmitter {
     name: String,
     link_type: LinkType,
     way: Way,
-    passed_over: Vec<PassedOver>,
+    skipped_backends: Vec<SkippedBackend>,
     maker: Maker,
     patience: Duration,
     if_index: u32,
@@ -106,7 +106,7 @@ pub struct Transmitter {
     /// The queue was full for all of our patience, and nothing has gone since: the next packets get no patience of their own.
     is_jammed: bool,
     /// What became of frames that were just handed over.
-    handed: Vec<Handed>,
+    handed: Vec<SubmittedFrames>,
     sent: Sent,
 }
 
@@ -122,14 +122,14 @@ impl Transmitter {
         let if_index = permit.if_index();
         let mut route = permit.run(RouteSocket::open).and_then(|opened| opened).map_err(fail)?;
         let dropped_before = tx_dropped(&mut route, if_index);
-        let (way, passed_over) = Way::open(permit, settings.backend, settings.segments)?;
+        let (way, skipped_backends) = Way::open(permit, settings.backend, settings.segments)?;
         let link_type = permit.link_type();
         let maker = Maker::new(link_type, settings.change, settings.segments);
         Ok(Transmitter {
             name,
             link_type,
             way,
-            passed_over,
+            skipped_backends,
             maker,
             patience: settings.patience,
             if_index,
@@ -142,7 +142,7 @@ impl Transmitter {
     }
 
     /// Packets that the interface's driver dropped since this transmitter was opened, after the kernel had taken them: those of all who send
-    /// there. `None` if nobody counts them.
+    /// there. `None` if they are not counted anywhere.
     pub fn dropped_later(&mut self) -> Option<u64> {
         let before = self.dropped_before?;
         let told = self.way.dropped_and_told();
@@ -160,8 +160,8 @@ impl Transmitter {
     }
 
     /// Faster back ends that were not taken, and why.
-    pub fn passed_over(&self) -> &[PassedOver] {
-        &self.passed_over
+    pub fn skipped_backends(&self) -> &[SkippedBackend] {
+        &self.skipped_backends
     }
 
     /// Waits until what was sent has left our hands, for as long as the patience allows. What has not by then counts as refused. To be called
@@ -236,7 +236,7 @@ impl Transmitter {
         self.way.flood(frames, &mut self.handed)?;
         let mut end = at;
         for index in 0..self.handed.len() {
-            let Handed { taken, lost } = self.handed[index];
+            let SubmittedFrames { taken, lost } = self.handed[index];
             end = self.took(end, taken);
             let lost = lost.min(self.maker.len() - end);
             self.refuse(Cause::QueueFull, lost as u64);

@@ -44,13 +44,13 @@ pub trait Schedule {
     fn interfaces(&self) -> &[Interface];
 }
 
-/// Who watches over a pacer. It is asked between any two calls and every 20 ms while nothing is due, and must not keep it waiting.
-pub trait Overseer {
+/// The owner of a paced run: asked between any two calls and every 20 ms while nothing is due. Its answers must not block.
+pub trait PaceObserver {
     /// Whether to stop.
     fn is_stopped(&self) -> bool;
 
     /// Whether it wants to be told how far things are.
-    fn is_asking(&self) -> bool {
+    fn wants_report(&self) -> bool {
         false
     }
 
@@ -131,7 +131,7 @@ impl Pacer {
         &mut self,
         schedule: &mut dyn Schedule,
         transmitter: &mut Transmitter,
-        overseer: &dyn Overseer,
+        overseer: &dyn PaceObserver,
     ) -> Result<(), Error> {
         // Without it sleeps end up to 50 microseconds late; what is left of them is spent spinning.
         let _ = timer::set_timer_slack(std::time::Duration::from_nanos(1));
@@ -176,9 +176,9 @@ impl Pacer {
     }
 
     /// Waits; gives the time, or `None` if an order to stop came first.
-    fn wait_until(&mut self, time: u64, sent: &Sent, overseer: &dyn Overseer) -> Option<u64> {
+    fn wait_until(&mut self, time: u64, sent: &Sent, overseer: &dyn PaceObserver) -> Option<u64> {
         let mut has_slept = false;
-        if overseer.is_asking() {
+        if overseer.wants_report() {
             overseer.tell(&self.report, sent);
         }
         loop {
@@ -199,7 +199,7 @@ impl Pacer {
                 let late = self.now().saturating_sub(until);
                 self.spin_ns = (2 * late).clamp(self.spin_ns, SPIN_MAX_NS);
                 has_slept = true;
-                if overseer.is_asking() {
+                if overseer.wants_report() {
                     overseer.tell(&self.report, sent);
                 }
             } else {

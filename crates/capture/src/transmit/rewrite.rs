@@ -35,7 +35,7 @@ pub struct IpRule {
     prefix_len: u8,
 }
 
-/// Why a rule is none.
+/// Why a rule is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is no rule: {why}; write {form}")]
 pub struct RuleError {

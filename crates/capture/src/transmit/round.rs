@@ -29,7 +29,7 @@ impl Network {
     ///
     /// # Errors
     /// [`TransmitError::Round`], with the way round.
-    pub fn check_rounds(&self, ways: &[(String, String)]) -> Result<(), TransmitError> {
+    pub fn check_for_loops(&self, ways: &[(String, String)]) -> Result<(), TransmitError> {
         for (start, _) in ways {
             let mut search = Search { ways, goal: start, seen: HashSet::new(), way: Vec::new() };
             if self.leads_back(&mut search, start) {
@@ -92,7 +92,7 @@ mod tests {
     fn goes_round(ways: &[(&str, &str)]) -> bool {
         let ways: Vec<(String, String)> =
             ways.iter().map(|(from, to)| ((*from).to_owned(), (*to).to_owned())).collect();
-        network().check_rounds(&ways).is_err()
+        network().check_for_loops(&ways).is_err()
     }
 
     #[test]
@@ -101,7 +101,7 @@ mod tests {
         assert!(goes_round(&[("b", "a")]));
         assert!(goes_round(&[("a", "a"), ("b", "b")]));
         assert!(goes_round(&[("e", "c"), ("d", "a"), ("b", "c")]));
-        let text = network().check_rounds(&[("b".to_owned(), "a".to_owned())]).unwrap_err().to_string();
+        let text = network().check_for_loops(&[("b".to_owned(), "a".to_owned())]).unwrap_err().to_string();
         assert!(text.contains("captured on b is sent on a, and arrives at b"), "{text}");
     }
 

@@ -53,7 +53,7 @@ fn await_transmission(namespace: &Namespace, interface: &str) {
     }
 }
 
-/// Waits until so many packets have reached the rings of a capture, or were dropped there: what the kernel took from a
+/// Waits until `count` packets have reached the rings of a capture, or were dropped there: what the kernel took from a
 /// sender may be on its way for a while.
 pub(crate) fn arrive(source: &mut AfPacket, count: u64) {
     arrive_among(std::slice::from_mut(source), count);

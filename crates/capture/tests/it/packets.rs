@@ -39,7 +39,7 @@ fn a_stripped_vlan_tag_is_kept_beside_the_packet() {
     assert!(packets.iter().all(|packet| packet.meta.wire_len as usize == packet.data.len()));
 }
 
-/// Who may sleep while packets come gets all of them, and all the same when it may no longer.
+/// A source that may sleep while packets come gets all of them, also after it may no longer.
 #[test]
 fn latency_costs_no_packet() {
     const COUNT: u32 = 20_000;
@@ -180,7 +180,7 @@ fn large_filters_start_closed_too() {
 fn a_filter_that_the_kernel_refuses_is_left_to_user_space() {
     let Some(namespace) = bench("a_filter_that_the_kernel_refuses_is_left_to_user_space") else { return };
     let within = NetNs::open(namespace.name()).unwrap();
-    // Who may open sockets, but load no programs.
+    // A user who may open sockets, but load no programs.
     let open = || {
         keep_only(&[Capability::NetRaw]).unwrap();
         if probe(ProgramKind::SocketFilter).is_ok() {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use tapline_capture::af_packet::{
-    self, CaptureDirection, KernelRuns, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings,
+    self, CaptureDirection, KernelFilterRuns, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings,
 };
 use tapline_capture::{FileInput, Source};
 use tapline_file::{FileWriter, Order, Section, WriteOptions};
@@ -44,7 +44,7 @@ pub(crate) struct How {
     /// What stamping packets takes is added here.
     pub(crate) stamp_ticks: StampTicks,
     /// What filters in the kernel take is told here.
-    pub(crate) kernel_runs: Option<KernelRuns>,
+    pub(crate) kernel_filter_runs: Option<KernelFilterRuns>,
 }
 
 /// A source of one worker.
@@ -179,7 +179,7 @@ fn device(
         filter,
         filter_text: text,
         promiscuous: node.arguments.text("promiscuous") == "yes",
-        kernel_runs: how.kernel_runs.clone(),
+        kernel_filter_runs: how.kernel_filter_runs.clone(),
         ring_len: Some(node.arguments.number("ring")).filter(|bytes| *bytes > 0),
         direction: direction(node.arguments.text("direction")),
         // What is sent on waits for its block. To cut it again, the size of merged packets' segments is needed.

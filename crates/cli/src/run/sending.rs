@@ -33,7 +33,7 @@ pub(crate) fn check(how: &How, plan: &Plan, interfaces: &[Interface]) -> Result<
             ways.push((from.clone(), to.to_owned()));
         }
     }
-    Ok(network.check_rounds(&ways)?)
+    Ok(network.check_for_loops(&ways)?)
 }
 
 /// Opens the output of a `bounce`.
@@ -54,7 +54,7 @@ pub(super) fn reflect(how: &How, plan: &Plan, index: usize, interfaces: &[Interf
 }
 
 fn network(how: &How) -> Result<Network> {
-    Ok(Network::look(how.netns.as_deref(), &how.owned)?)
+    Ok(Network::inspect(how.netns.as_deref(), &how.owned)?)
 }
 
 fn settings(node: &PlanNode) -> SendSettings {

@@ -1,8 +1,8 @@
 //! What people are told while packets are sent: the account on SIGUSR1, a line of progress on a terminal.
 //!
 //! ```text
-//! this thread, ten times a second: does somebody ask? --> is_asking
-//! the thread that sends, between two calls:               is_asking --a copy of its counters--> channel --> this thread prints
+//! this thread, ten times a second: does somebody ask? --> wants_report
+//! the thread that sends, between two calls:               wants_report --a copy of its counters--> channel --> this thread prints
 //! ```
 //!
 //! So the thread that sends never waits for a terminal.
@@ -15,7 +15,7 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
-use tapline_capture::transmit::{Overseer, PaceReport, Sent};
+use tapline_capture::transmit::{PaceObserver, PaceReport, Sent};
 use tapline_graph::{Control, grouped};
 
 use super::Place;
@@ -36,7 +36,7 @@ struct Snapshot {
 /// What both threads see.
 struct Shared {
     control: Arc<Control>,
-    is_asking: AtomicBool,
+    wants_report: AtomicBool,
     wants_account: AtomicBool,
     is_over: AtomicBool,
 }
@@ -60,7 +60,7 @@ impl Watching {
     ) -> Result<Watching> {
         let shared = Arc::new(Shared {
             control: Arc::clone(control),
-            is_asking: AtomicBool::new(false),
+            wants_report: AtomicBool::new(false),
             wants_account: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
         });
@@ -101,17 +101,17 @@ impl Drop for Watching {
     }
 }
 
-impl Overseer for Watching {
+impl PaceObserver for Watching {
     fn is_stopped(&self) -> bool {
         self.shared.control.stopped()
     }
 
-    fn is_asking(&self) -> bool {
-        self.shared.is_asking.load(Ordering::Relaxed)
+    fn wants_report(&self) -> bool {
+        self.shared.wants_report.load(Ordering::Relaxed)
     }
 
     fn tell(&self, report: &PaceReport, sent: &Sent) {
-        self.shared.is_asking.store(false, Ordering::Relaxed);
+        self.shared.wants_report.store(false, Ordering::Relaxed);
         let pace = self.shared.wants_account.swap(false, Ordering::Relaxed).then(|| report.clone());
         // Of an answer that was not fetched in time another one is asked for.
         let _ = self.answers.try_send(Snapshot { frames: report.frames, sent: *sent, pace });
@@ -145,7 +145,7 @@ impl Teller {
                 continue;
             }
             self.shared.wants_account.store(is_wanted, Ordering::Relaxed);
-            self.shared.is_asking.store(true, Ordering::Relaxed);
+            self.shared.wants_report.store(true, Ordering::Relaxed);
             // The thread that sends may wait for its first packet, or be at its end: asked again in the next round.
             let Ok(snapshot) = self.snapshots.recv_timeout(PERIOD) else { continue };
             if let Some(pace) = snapshot.pace.as_ref().filter(|_| is_wanted) {

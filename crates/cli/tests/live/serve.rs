@@ -15,7 +15,7 @@ use signal_hook::consts::{SIGHUP, SIGTERM, SIGUSR1};
 use tapline_capture::{Advance, Source};
 use tapline_sys::{Memfd, Poller, passing, process};
 use tapline_tap::protocol::{Attach, Policy, Reply, Request, VERSION};
-use tapline_tap::{Channel, Client, WakeWish};
+use tapline_tap::{Channel, Client, WakeThreshold};
 use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
 use tapline_testkit::sample;
 use tapline_testkit::sender::{Pace, Sender};
@@ -1457,7 +1457,7 @@ fn a_descriptor_tells_what_was_wished_for() {
         // A quarter of the index.
         (u64::MAX, Duration::MAX, 70),
     ] {
-        tap.set_wake(WakeWish { min_bytes, max_delay });
+        tap.set_wake(WakeThreshold { min_bytes, max_delay });
         assert_eq!(tap.advance(Duration::ZERO).unwrap(), Advance::Idle);
         let frames = frames(30, count);
         daemon.send(&frames);
@@ -1469,7 +1469,7 @@ fn a_descriptor_tells_what_was_wished_for() {
             assert_eq!(poller.wait(PATIENCE).unwrap(), 1, "not woken: {min_bytes} {max_delay:?}");
             // What came in several batches may leave too little for another wake. A wish is told when an advance finds
             // nothing, so it comes before the last of them.
-            tap.set_wake(WakeWish::IMMEDIATE);
+            tap.set_wake(WakeThreshold::IMMEDIATE);
             while tap.advance(Duration::ZERO).unwrap() == Advance::Batch {
                 read += tap.batch().len();
             }

@@ -165,7 +165,7 @@ thread_local! {
     static NOW_NS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Packets at so many a second of the worker's own time, in a kernel's ring that holds so many. How loaded the machine is
+/// Packets at a rate per second of the worker's own time, in a kernel's ring of a given size. How loaded the machine is
 /// makes no difference.
 struct Load {
     interfaces: Vec<Interface>,
@@ -327,7 +327,7 @@ fn readers_that_cost_too_much_go_without_loss_to_others() {
     let alone = under_load(20_000, 40_000, 0, |_| None);
     assert_eq!((alone.dropped, alone.offered), (0, 20_000));
     let rate = (200_000_000 / alone.cost_ns.max(1)).clamp(1000, 40_000);
-    // What they do where nobody counts it.
+    // Their work where it is not counted.
     let free = under_load(80_000, rate, 64, |_| None);
     for uid in [|_: usize| 7, |at: usize| at as u32 + 1000] {
         let held = under_load(80_000, rate, 64, |at| Some(uid(at)));

@@ -47,7 +47,7 @@ pub(crate) struct Joining {
     pub(crate) max_latency: Duration,
     /// The user that pays for the reader's costs; none for root and the owner of the daemon.
     pub(crate) payer: Option<Payer>,
-    /// A buffer for readers of its rights, if there is none yet.
+    /// A buffer for readers of its rights, if they have none yet.
     pub(crate) view: Option<View>,
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tapline_filterset::{Filter, FilterSet, Matches, Mode};
 use tapline_packet::{BATCH_MAX, Batch, Meta, Record, Selection};
-use tapline_ring::{Held, Replay, Writer};
+use tapline_ring::{HistoryPacket, Replay, Writer};
 use tapline_sys::{clock, usage};
 
 use super::passing::within;
@@ -72,7 +72,7 @@ impl Past<'_> {
         let replay = writer.replay(*id, quota, |held| paid.verdict(held)).unwrap_or(Replay::Done);
         paid.finish();
         if replay == Replay::Done {
-            let _ = writer.be_present(*id);
+            let _ = writer.finish_replay(*id);
         }
         writer.publish(clock::monotonic_ns());
         if replay == Replay::Done {
@@ -101,7 +101,7 @@ impl Past<'_> {
     ) -> bool {
         let Readers { list, views, sections, .. } = &mut *self.readers;
         let View { writer, wanted, cut, .. } = &mut views[view];
-        if !writer.has_past() {
+        if !writer.has_replays() {
             return true;
         }
         let (batch, wanted) = (&cut.batch(batch), within(wanted, part));
@@ -135,18 +135,18 @@ impl Past<'_> {
             if payer.is_some_and(|payer| !self.purses.is_half_full(payer.uid)) {
                 continue;
             }
-            let left = writer.past(*id).ok();
+            let left = writer.replay_left(*id).ok();
             let mut paid = PaidLooks::new(filter, *payer, self.purses);
             let _ = writer.replay(*id, quota, |held| paid.verdict(held));
             paid.finish();
             writer.publish(clock::monotonic_ns());
-            has_offered |= writer.past(*id).ok() != left;
+            has_offered |= writer.replay_left(*id).ok() != left;
         }
         has_offered
     }
 }
 
-/// Looks for each of so many readers of the past.
+/// The share of the looks for each of `readers` readers of the past.
 fn quota(readers: usize) -> usize {
     (QUOTA_OF_ALL / readers.max(1)).clamp(QUOTA_MIN, QUOTA_MAX)
 }
@@ -168,7 +168,7 @@ pub(super) fn count_lost_past(leaving: &mut Reader, writer: &mut Writer, purses:
     // The reader's own account has it too.
     writer.publish(clock::monotonic_ns());
     let is_cut_short = is_over || matches!(replayed, Ok(Replay::More));
-    is_cut_short.then(|| writer.past(*id).unwrap_or_default())
+    is_cut_short.then(|| writer.replay_left(*id).unwrap_or_default())
 }
 
 /// The filter of one reader, asked of one stored packet at a time.
@@ -208,7 +208,7 @@ impl<'a> PaidLooks<'a> {
         PaidLooks { filter, payer, purses, looks: 0, before: usage::thread_time(), is_over: false }
     }
 
-    fn verdict(&mut self, held: &Held<'_>) -> Option<u32> {
+    fn verdict(&mut self, held: &HistoryPacket<'_>) -> Option<u32> {
         self.look(held.data, held.meta)
     }
 

@@ -351,7 +351,7 @@ impl Readers {
                 counts: writer.account(reader.id).unwrap_or_default().into(),
                 standing: writer.standing(reader.id).unwrap_or(Standing::Lossy),
                 wakes: writer.wakes(reader.id).unwrap_or(0),
-                past: writer.past(reader.id).unwrap_or(0),
+                past: writer.replay_left(reader.id).unwrap_or(0),
             }
         };
         list.iter().map(report).collect()

@@ -19,7 +19,7 @@ use crate::input::Compression;
 const PACKETS: usize = 12;
 const BATCH: usize = 3;
 
-/// Files in memory, with room for so many bytes in all.
+/// Files in memory, with room for a number of bytes in all.
 #[derive(Default)]
 struct Disk {
     files: BTreeMap<PathBuf, Vec<u8>>,

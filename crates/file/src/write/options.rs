@@ -77,7 +77,7 @@ pub struct WriteOptions {
     pub has_part_name: bool,
     /// The most bytes of a packet, for the header where the interface gives none; 0 for no limit.
     pub snap_len: u32,
-    /// Who writes, for pcapng.
+    /// The writer, for the section header of pcapng.
     pub section: Section,
     /// Nanoseconds between interface statistics in pcapng. 0: only at the end of each file.
     pub statistics_interval_ns: i64,
@@ -106,7 +106,7 @@ impl WriteOptions {
     }
 }
 
-/// Who creates and renames files. A program that gave up its rights has a process that kept them do it.
+/// The creator of files. In a program that gave up its rights it is a process that kept them.
 pub trait Files: Send {
     /// Creates the file, or empties it if it exists, for writing.
     ///

@@ -445,7 +445,7 @@ impl FileWriter {
     }
 }
 
-/// What was gathered is written even if nobody said `finish`.
+/// What was gathered is written even without `finish`.
 impl Drop for FileWriter {
     fn drop(&mut self) {
         let _ = self.end_file();

@@ -4,47 +4,47 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use tapline_sys::futex::{self, Woken};
-use tapline_sys::{Heard, clock};
+use tapline_sys::{BellEvent, clock};
 
 use super::Reader;
 use crate::Error;
 use crate::layout::index;
 
-/// The longest sleep on the futex before it is looked whether the writer still lives: a death wakes nobody there.
+/// The longest sleep on the futex before it is looked whether the writer still lives: a death wakes no sleeper there.
 const NAP_NS: u64 = 100_000_000;
-/// Who bears to hear of a packet so late looks by itself that often, and the writer need not think of it: a wake of our own costs us one call of
+/// A reader that bears such a delay wakes by itself that often, and the writer keeps no time for it: a wake of our own costs us one call of
 /// the system, and the writer none. Others would wake too often while nothing comes.
 const OWN_TIME_MIN: Duration = Duration::from_millis(50);
 
-/// When a sleeper wants to be woken: when so many bytes are there, or so long after the first packet.
+/// The condition that ends a reader's sleep: bytes that wait, or time since the first packet.
 ///
-/// Who wishes for much loses nothing by it: the writer wakes also who has a quarter of its index or of the buffer to read, or half of its credit.
+/// High thresholds lose no packets: the writer also wakes a reader with a quarter of its index or of the buffer to read, or half of its credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WakeWish {
+pub struct WakeThreshold {
     /// Captured bytes that are not read; 0 or 1 for each packet.
     pub min_bytes: u64,
     /// The longest that a packet waits, although there are fewer.
     pub max_delay: Duration,
 }
 
-impl WakeWish {
+impl WakeThreshold {
     /// At once.
-    pub const IMMEDIATE: WakeWish = WakeWish { min_bytes: 1, max_delay: Duration::ZERO };
+    pub const IMMEDIATE: WakeThreshold = WakeThreshold { min_bytes: 1, max_delay: Duration::ZERO };
 
     fn max_delay_ns(&self) -> u64 {
         u64::try_from(self.max_delay.as_nanos()).unwrap_or(u64::MAX)
     }
 }
 
-impl Default for WakeWish {
-    fn default() -> WakeWish {
-        WakeWish::IMMEDIATE
+impl Default for WakeThreshold {
+    fn default() -> WakeThreshold {
+        WakeThreshold::IMMEDIATE
     }
 }
 
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waited {
+pub enum WaitEnd {
     /// There are packets, as many or as old as was wished.
     Ready,
     /// The time is over; there may be packets, fewer than was wished.
@@ -57,7 +57,7 @@ pub enum Waited {
 
 impl Reader {
     /// Sets when sleep is to end.
-    pub fn set_wake(&mut self, wish: WakeWish) {
+    pub fn set_wake(&mut self, wish: WakeThreshold) {
         self.wish = wish;
     }
 
@@ -68,7 +68,7 @@ impl Reader {
     ///
     /// # Errors
     /// [`Error::IndexDamaged`], [`Error::System`].
-    pub fn wait(&mut self, timeout: Duration) -> Result<Waited, Error> {
+    pub fn wait(&mut self, timeout: Duration) -> Result<WaitEnd, Error> {
         let start = clock::monotonic_ns();
         let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         loop {
@@ -76,14 +76,14 @@ impl Reader {
             if let Some(end) = self.look(now)? {
                 return Ok(end);
             }
-            // A system call, so only for those who would sleep.
+            // A system call, so only before a sleep.
             if self.bell.is_hung_up() {
                 self.is_gone = true;
                 continue;
             }
             let left = timeout_ns.saturating_sub(now - start);
             if left == 0 {
-                return Ok(Waited::TimedOut);
+                return Ok(WaitEnd::TimedOut);
             }
             self.nap(left.min(NAP_NS).min(self.patience_ns(now)))?;
         }
@@ -97,20 +97,20 @@ impl Reader {
     ///
     /// # Errors
     /// [`Error::IndexDamaged`].
-    pub fn arm(&mut self) -> Result<Option<Waited>, Error> {
+    pub fn arm(&mut self) -> Result<Option<WaitEnd>, Error> {
         self.hear();
         self.arm_with(self.wish.max_delay_ns()).map(Result::err)
     }
 
-    /// Likewise, for who looks at the bell itself ([`hear`](Self::hear)) whenever poll(2) says that there is something, and looks again when the time is over that
-    /// this gives in nanoseconds: what is there by then may have waited for as long as was wished. Whoever surely does so may `keep_time`. No system call.
-    pub(crate) fn arm_for_nap(&mut self, keep_time: bool) -> Result<Result<u64, Waited>, Error> {
+    /// Likewise, for callers that look at the bell themselves ([`hear`](Self::hear)) whenever poll(2) says that there is something, and look again when the time is over that
+    /// this gives in nanoseconds: what is there by then may have waited for as long as was wished. Callers that surely do so may `keep_time`. No system call.
+    pub(crate) fn arm_for_nap(&mut self, keep_time: bool) -> Result<Result<u64, WaitEnd>, Error> {
         let is_own_time = keep_time && self.wish.max_delay >= OWN_TIME_MIN;
         self.arm_with(if is_own_time { u64::MAX } else { self.wish.max_delay_ns() })
     }
 
     /// Says that we sleep until the bell rings, which it does also when something is so old. For how long at most, or why not.
-    fn arm_with(&mut self, wake_after_ns: u64) -> Result<Result<u64, Waited>, Error> {
+    fn arm_with(&mut self, wake_after_ns: u64) -> Result<Result<u64, WaitEnd>, Error> {
         loop {
             let now = clock::monotonic_ns();
             if let Some(end) = self.look(now)? {
@@ -128,10 +128,10 @@ impl Reader {
     /// Asks the bell what it heard.
     pub(crate) fn hear(&mut self) {
         match self.bell.answer() {
-            Heard::Nothing => {}
+            BellEvent::Nothing => {}
             // What was rung for before we read is no call any more.
-            Heard::Rung => self.is_called |= self.is_armed,
-            Heard::Gone => self.is_gone = true,
+            BellEvent::Rung => self.is_called |= self.is_armed,
+            BellEvent::Gone => self.is_gone = true,
         }
     }
 
@@ -141,19 +141,19 @@ impl Reader {
     }
 
     /// Whether a wait should end now, and why.
-    fn look(&mut self, now_ns: u64) -> Result<Option<Waited>, Error> {
-        // Before the head: whoever sees that it is the end sees the last head too.
+    fn look(&mut self, now_ns: u64) -> Result<Option<WaitEnd>, Error> {
+        // Before the head: a reader that sees the end sees the last head too.
         let is_closed = self.view.is_closed();
         if self.is_enough(now_ns)? {
-            return Ok(Some(Waited::Ready));
+            return Ok(Some(WaitEnd::Ready));
         }
         if !is_closed && !self.is_gone {
             return Ok(None);
         }
         Ok(Some(match self.unread()? {
-            0 if is_closed => Waited::Closed,
-            0 => Waited::WriterGone,
-            _ => Waited::Ready,
+            0 if is_closed => WaitEnd::Closed,
+            0 => WaitEnd::WriterGone,
+            _ => WaitEnd::Ready,
         }))
     }
 
@@ -163,7 +163,7 @@ impl Reader {
         Ok(is_over && self.unread()? == 0)
     }
 
-    /// Whether what is lent or waits takes up a quarter of the index, or the buffer has been filled by a quarter behind what waits: who keeps packets back should
+    /// Whether what is lent or waits takes up a quarter of the index, or the buffer has been filled by a quarter behind what waits: a reader that holds packets back should
     /// not do so any longer.
     pub(crate) fn is_pressed(&mut self) -> Result<bool, Error> {
         let unread = self.unread()?;

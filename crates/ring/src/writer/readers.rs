@@ -1,4 +1,4 @@
-//! All readers of a writer: who is attached, what it may expect, whether it sleeps.
+//! All readers of a writer: their attachments, guarantees and sleep.
 //!
 //! ```text
 //! ends, of each reader that packets are kept for, by the place of a block:
@@ -15,7 +15,7 @@ use crate::Error;
 use crate::atomic::{SeqCst, fence};
 use crate::layout::{Geometry, Standing};
 use crate::producer::{Producer, Sleep, fence_for_sleepers, to_words};
-use crate::store::{Entry, Held, Holders, Next, Past, Store};
+use crate::store::{Entry, HistoryPacket, Holders, Next, Past, Store};
 use crate::writer::{Departed, Policy, READERS_MAX, ReaderId, Replay, Room, holders_max};
 
 /// How many blocks a reader is granted while a batch is stored. With this and [`holders_max`] a search passes over a quarter of the blocks at most,
@@ -138,7 +138,7 @@ impl Attached {
         &mut self,
         store: &Store,
         looks: usize,
-        mut verdict: impl FnMut(&Held<'_>) -> Option<u32>,
+        mut verdict: impl FnMut(&HistoryPacket<'_>) -> Option<u32>,
     ) -> Replay {
         for _ in 0..looks {
             let Some(past) = self.past else { return Replay::Done };
@@ -155,11 +155,11 @@ impl Attached {
     }
 
     /// It has come to the present.
-    pub(super) fn be_present(&mut self) {
+    pub(super) fn finish_replay(&mut self) {
         self.past = None;
     }
 
-    /// Whether what comes next of the past may be in a block that is taken when so many more are used.
+    /// Whether what comes next of the past may be in a block that is taken when `blocks` more are used.
     fn is_pressed(&self, store: &Store, reach: u64) -> bool {
         let end = |past: Past| past.sequence + store.geometry().blocks() as u64;
         reach > 0 && self.past.is_some_and(|past| end(past) <= store.sequence() + reach)
@@ -170,7 +170,7 @@ impl Attached {
         &mut self,
         store: &Store,
         reach: u64,
-        mut verdict: impl FnMut(&Held<'_>) -> Option<u32>,
+        mut verdict: impl FnMut(&HistoryPacket<'_>) -> Option<u32>,
     ) -> u64 {
         let mut lost = 0;
         while self.is_pressed(store, reach) {
@@ -286,7 +286,7 @@ pub(super) struct Readers {
     touched_ns: Box<[u64]>,
     /// Records and block at that time.
     touched: (u64, u64),
-    /// Counted, so that the path of most captures asks nobody.
+    /// Counted, so that the path of most captures asks no reader.
     lossless: usize,
     now_ns: u64,
     /// The block that is being filled.
@@ -420,7 +420,7 @@ impl Readers {
         self.slots.iter_mut().flatten().for_each(|reader| reader.wake_if_due(now_ns, current, blocks));
     }
 
-    pub(super) fn due_ns(&self) -> Option<u64> {
+    pub(super) fn next_wake_ns(&self) -> Option<u64> {
         self.attached()
             .filter_map(|reader| Some(reader.pending?.since_ns.saturating_add(reader.index.wake_after_ns())))
             .min()
@@ -454,7 +454,7 @@ impl Readers {
         self.attached().filter(|reader| reader.credit.is_some()).count()
     }
 
-    /// How far the writer may go on from its block when it opens so many.
+    /// How far the writer may go on from its block when it opens `blocks`.
     pub(super) fn reach(&self, blocks: usize) -> u64 {
         if blocks == 0 { 0 } else { (blocks + self.passed_max()) as u64 }
     }
@@ -465,7 +465,7 @@ impl Readers {
     }
 
     /// Whether any reader has not come to the present, or has not all of the past counted.
-    pub(super) fn has_past(&self) -> bool {
+    pub(super) fn has_replays(&self) -> bool {
         self.attached().any(|reader| reader.past.is_some())
     }
 
@@ -473,7 +473,7 @@ impl Readers {
         self.lossless > 0
     }
 
-    /// Whether lossless readers have room for so many packets in so many new blocks.
+    /// Whether lossless readers have room for `packets` packets in `blocks` new blocks.
     pub(super) fn room(&mut self, store: &Store, blocks: usize, packets: usize) -> Result<Room, Error> {
         let (geometry, passed) = (self.geometry, self.passed_max());
         if blocks > 0 && blocks + passed + 1 > geometry.blocks() {
@@ -485,7 +485,7 @@ impl Readers {
             if reader.standing != Standing::Lossless {
                 continue;
             }
-            // Who is in the past is not offered them before it has come to them.
+            // A reader in the past is not offered them before it has come to them.
             let is_past = reader.past.is_some_and(|past| past.until.is_none());
             let needs_entries = !is_past && reader.index.room_for(packets as u64) < packets as u64;
             if needs_entries && packets as u64 > reader.index.capacity() {

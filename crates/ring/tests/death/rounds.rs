@@ -45,7 +45,7 @@ fn rounds() {
     }
     println!("{sums:?}");
     assert!(sums.delivered > 0 && sums.kills > 0, "nothing was tested");
-    // Whether these come about is a matter of time: only so many rounds make it sure.
+    // Whether these come about is a matter of time: only that many rounds make it sure.
     if count >= 1000 {
         let Sums { stops, overwritten, index_full, unread, demoted, in_place, replayed, skipped, .. } = sums;
         let sums = [stops, overwritten, index_full, unread, demoted, in_place, replayed, skipped];

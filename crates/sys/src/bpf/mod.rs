@@ -81,7 +81,7 @@ unsafe fn open<A: Attributes>(
 ) -> Result<OwnedFd, SyscallError> {
     // SAFETY: the caller's promise.
     let fd = unsafe { call(name, command, attributes)? };
-    // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+    // SAFETY: the kernel has just returned this descriptor, and no other value owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -4,14 +4,14 @@ use std::fs;
 
 use super::{Insn, LoadError, Program, ProgramKind};
 
-/// Who may call bpf(2) without a capability: `kernel.unprivileged_bpf_disabled`.
+/// The right to call bpf(2) without a capability: `kernel.unprivileged_bpf_disabled`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unprivileged {
     /// Everyone, for socket filters of at most 4096 instructions.
     Allowed,
-    /// Nobody, until the next start of the system.
+    /// Refused until the next start of the system.
     Forbidden,
-    /// Nobody, until an administrator says otherwise.
+    /// Refused until an administrator changes it.
     ForbiddenForNow,
     /// The kernel does not say: it has no bpf(2), or `/proc` is not there.
     Unknown,

@@ -242,7 +242,7 @@ impl Program {
         Err(refused(failure, text(&log)))
     }
 
-    /// The program of this number, whoever loaded it. Needs `CAP_SYS_ADMIN`. Minimum kernel: 4.13.
+    /// The program of this number, of any process. Needs `CAP_SYS_ADMIN`. Minimum kernel: 4.13.
     ///
     /// # Errors
     /// `ENOENT` if there is none; `EPERM` without the right.

@@ -124,7 +124,7 @@ impl AsFd for SharedArray {
 
 impl Drop for SharedArray {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, of this length, and nobody borrows it any more.
+        // SAFETY: the mapping is ours, of this length, and no borrow of it is left.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.stride * self.entries) };
     }
 }

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! No socket buffer is made, no queueing discipline asked; no capture on the sending interface sees such frames. What a driver drops of a batch it
-//! tells nobody but a tracepoint, so that is where we listen: `sent` is what the driver took, told by the kernel for each 16 frames.
+//! tells a tracepoint only, so that is where we listen: `sent` is what the driver took, told by the kernel for each 16 frames.
 //!
 //! **Order.** A batch is 16 frames, as many as the kernel hands to a driver at once. With larger ones the seventeenth is taken in before it is known what
 //! became of the sixteen before it, and would overtake them where some were refused. After the first refusal nothing of a run goes any more: what was sent
@@ -67,16 +67,16 @@ impl From<SyscallError> for LiveFramesError {
 
 /// What became of some frames, in their order: the first of them the driver took, for the others it had no room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Handed {
+pub struct SubmittedFrames {
     /// Frames taken.
     pub taken: usize,
     /// Frames lost after these.
     pub lost: usize,
 }
 
-impl Handed {
-    fn of_word(word: u64) -> Handed {
-        Handed { taken: word as u32 as usize, lost: (word >> 32) as usize }
+impl SubmittedFrames {
+    fn of_word(word: u64) -> SubmittedFrames {
+        SubmittedFrames { taken: word as u32 as usize, lost: (word >> 32) as usize }
     }
 }
 
@@ -92,7 +92,7 @@ pub struct LiveFrames {
     /// Frames that found the driver's queue full, those that were sent in the end too.
     dropped: u64,
     /// What became of the last run.
-    handed: Vec<Handed>,
+    handed: Vec<SubmittedFrames>,
     _devices: Map,
     _listeners: [TracepointLink; 2],
     _attached: (XdpLink, NetNs),
@@ -192,7 +192,7 @@ impl LiveFrames {
     pub fn flood<'a>(
         &mut self,
         frames: impl Iterator<Item = [&'a [u8]; PIECES_MAX]>,
-    ) -> Result<&[Handed], SyscallError> {
+    ) -> Result<&[SubmittedFrames], SyscallError> {
         match self.put_all(frames)? {
             Some((count, first_len)) => self.run(count, first_len, true)?,
             None => self.handed.clear(),
@@ -235,7 +235,7 @@ impl LiveFrames {
         Ok(len)
     }
 
-    /// Runs the program on so many frames, and notes what became of them, up to the first that was refused for another reason than want of room. If
+    /// Runs the program on `count` frames, and notes the fate of each, up to the first that was refused for another reason than want of room. If
     /// that is the first of all, it is the error.
     fn run(&mut self, count: usize, first_len: usize, goes_on: bool) -> Result<(), SyscallError> {
         for number in 0..word::HANDED {
@@ -258,7 +258,7 @@ impl LiveFrames {
             return Err(SyscallError::from_errno(CALL, libc::EIO));
         }
         self.handed.clear();
-        self.handed.extend((0..batches).map(|batch| Handed::of_word(word(word::HANDED + batch))));
+        self.handed.extend((0..batches).map(|batch| SubmittedFrames::of_word(word(word::HANDED + batch))));
         self.dropped += self.handed.iter().map(|handed| handed.lost as u64).sum::<u64>();
         match word(word::REFUSED) {
             _ if !self.handed.is_empty() => Ok(()),
@@ -310,7 +310,7 @@ mod tests {
         let frame = [1; 60];
         let flood = |live: &mut LiveFrames, count| {
             let frames = std::iter::repeat_n([&frame[..], &[], &[]], count);
-            live.flood(frames).map(<[Handed]>::to_vec).map_err(|error| error.errno())
+            live.flood(frames).map(<[SubmittedFrames]>::to_vec).map_err(|error| error.errno())
         };
         assert_eq!(flood(&mut live, 0), Ok(Vec::new()));
         assert_eq!(flood(&mut live, 300), Err(libc::EOPNOTSUPP), "not even a wire would take them");

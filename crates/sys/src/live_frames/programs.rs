@@ -3,7 +3,7 @@
 //! ```text
 //! fill   (XDP, each frame)    refused anything yet and not to go on, or none left: drop
 //!                             slot of the next number --> length set, bytes stored --> redirect --> next number, our processor noted
-//! told   (xdp_devmap_xmit)    our processor, and frames whose fate is open: the driver took so many, had no room for so many; or why none
+//! told   (xdp_devmap_xmit)    our processor, and frames whose fate is open: the counts taken by the driver and without room; or why none
 //! failed (xdp_redirect_err)   likewise: one could not be redirected, why
 //! ```
 //!

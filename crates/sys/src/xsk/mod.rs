@@ -36,7 +36,7 @@ mod ring;
 mod socket;
 
 pub use chunks::ChunkId;
-pub use socket::{Bound, Busy, Frame, XdpSocket, XskSettings, XskStatistics};
+pub use socket::{Bound, BusyPolling, Frame, XdpSocket, XskSettings, XskStatistics};
 
 #[cfg(test)]
 mod tests;

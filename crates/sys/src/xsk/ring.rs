@@ -180,7 +180,7 @@ impl<T: Entry> Consumer<T> {
     /// The entry at a place among those that [wait](Self::waiting), which stays there.
     ///
     /// # Panics
-    /// If so many do not wait.
+    /// If fewer wait.
     pub(super) fn peek(&self, place: u32) -> T {
         assert!(place < self.known(), "no entry there");
         // SAFETY: as in `pop`: the entry is between our index and the kernel's, which was read with Acquire.
@@ -225,7 +225,7 @@ mod tests {
 
     /// Both ends of one ring, whose indices start at `index`: each plays the kernel for the other.
     fn ring(index: u32) -> (Producer<u64>, Consumer<u64>) {
-        // SAFETY: the name is a C string; the descriptor is new and nobody else's.
+        // SAFETY: the name is a C string; the descriptor is new, and no other value owns it.
         let file = unsafe { File::from_raw_fd(libc::memfd_create(c"ring".as_ptr(), libc::MFD_CLOEXEC)) };
         let len = LAYOUT.mapping_len::<u64>();
         file.set_len(len as u64).unwrap();

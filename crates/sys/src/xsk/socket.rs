@@ -79,7 +79,7 @@ pub struct XskStatistics {
 
 /// Polling the driver from the program instead of by interrupts. Minimum kernel: 5.11.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Busy {
+pub struct BusyPolling {
     /// Microseconds for which a call polls at most (`SO_BUSY_POLL`).
     pub poll_us: u32,
     /// Packets that one poll takes at most (`SO_BUSY_POLL_BUDGET`).
@@ -132,7 +132,7 @@ impl XdpSocket {
         XdpSocket::open_with_scratch(settings, 0)
     }
 
-    /// The same, with so many bytes behind the chunks that are never the kernel's: room to put packets together that came in several.
+    /// The same, with `scratch_len` bytes behind the chunks that are never the kernel's: room to join packets that came in several buffers.
     ///
     /// # Errors
     /// As for [`open`](Self::open).
@@ -144,7 +144,7 @@ impl XdpSocket {
         // SAFETY: socket(2) takes no pointers.
         let fd =
             check("socket(AF_XDP)", unsafe { libc::socket(AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })?;
-        // SAFETY: the kernel just gave us this descriptor, and nobody else knows it.
+        // SAFETY: the kernel has just returned this descriptor, and no other value owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let (umem, is_huge) = Mapping::anonymous(len + scratch_len, settings.huge_pages)?;
         register(fd.as_fd(), &umem, len, settings.chunk_len)?;
@@ -220,8 +220,8 @@ impl XdpSocket {
     /// [Binds](Self::bind), and waits for up to two seconds for a queue whose last socket was just closed: the kernel releases it in the background.
     ///
     /// # Errors
-    /// As for [`bind`](Self::bind); `EBUSY` then means that somebody has the queue.
-    pub fn bind_patiently(
+    /// As for [`bind`](Self::bind); `EBUSY` then means that another socket has the queue.
+    pub fn bind_when_free(
         &mut self,
         if_index: u32,
         queue: u32,
@@ -257,7 +257,7 @@ impl XdpSocket {
     ///
     /// # Errors
     /// `ENOPROTOOPT` before kernel 5.11; `EPERM` without the right.
-    pub fn set_busy_poll(&self, busy: &Busy) -> Result<(), SyscallError> {
+    pub fn set_busy_poll(&self, busy: &BusyPolling) -> Result<(), SyscallError> {
         let options = [
             (SO_PREFER_BUSY_POLL, "setsockopt(SO_PREFER_BUSY_POLL)", 1),
             (SO_BUSY_POLL, "setsockopt(SO_BUSY_POLL)", busy.poll_us),
@@ -280,7 +280,7 @@ impl XdpSocket {
         self.is_huge
     }
 
-    /// Chunks that nobody uses.
+    /// Free chunks.
     pub fn free_chunks(&self) -> u32 {
         self.chunks.free()
     }
@@ -315,9 +315,9 @@ impl XdpSocket {
     #[inline]
     pub fn memory(&self) -> &[u8] {
         let len = self.scratch_start() + self.scratch_len;
-        // SAFETY: the mapping has at least so many bytes, all initialised, and lives as long as `self`. This process changes them only
+        // SAFETY: the mapping has at least this many bytes, all initialised, and lives as long as `self`. This process changes them only
         // through `chunk_mut`, which has `self` borrowed mutably. Of chunks that the kernel has, it changes bytes like a device does:
-        // the promise above is that nobody reads those, and the compiler makes up no reads of a slice's bytes.
+        // the promise above is that no code reads those, and the compiler makes up no reads of a slice's bytes.
         unsafe { std::slice::from_raw_parts(self.umem.at(0), len) }
     }
 
@@ -339,7 +339,7 @@ impl XdpSocket {
         }
         let (from, to) = (self.umem.at(frame.offset), self.umem.at(self.scratch_start() + at));
         // SAFETY: the bytes lie in a held chunk, which the kernel does not write to, and `to` has `len` bytes in the scratch memory behind all
-        // chunks, which is ours alone. `self` is borrowed mutably, so nobody else looks at either.
+        // chunks, which is ours alone. `self` is borrowed mutably, so no other reference to either is alive.
         unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
         len
     }
@@ -433,7 +433,7 @@ impl XdpSocket {
         let len = self.settings.chunk_len as usize;
         let start = self.umem.at(chunk.0 as usize * len);
         // SAFETY: a held chunk's number is less than their count, so its bytes lie in the mapping. The kernel has no descriptor of it, and
-        // `self` is borrowed mutably, so nobody else reads or writes it meanwhile.
+        // `self` is borrowed mutably, so no other reference to it is alive.
         unsafe { std::slice::from_raw_parts_mut(start, len) }
     }
 

@@ -56,7 +56,7 @@ fn redirect(map: &Map, kind: ProgramKind) -> Program {
     Program::load(kind, "redirect", &[load_queue, map, Insn::default(), pass, call, exit]).unwrap()
 }
 
-/// Frames of the receiver until there are so many, or nothing comes any more.
+/// Frames of the receiver until there are `count`, or nothing comes any more.
 fn receive(socket: &mut XdpSocket, count: usize) -> Vec<Frame> {
     let (mut frames, mut poller) = (Vec::new(), Poller::new());
     while frames.len() < count {

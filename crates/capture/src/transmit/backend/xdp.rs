@@ -55,7 +55,7 @@ impl XdpSender {
             huge_pages: true,
         };
         let mut socket = XdpSocket::open(&settings)?;
-        let bound = socket.bind_patiently(if_index, QUEUE, false)?;
+        let bound = socket.bind_when_free(if_index, QUEUE, false)?;
         let pending = VecDeque::with_capacity(TX_LEN as usize);
         Ok(XdpSender { socket, zero_copy: bound.zero_copy, pending, errno: 0 })
     }

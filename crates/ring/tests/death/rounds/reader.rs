@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use tapline_ring::{Reader, Waited, WakeWish};
+use tapline_ring::{Reader, WaitEnd, WakeThreshold};
 use tapline_sys::SharedWords;
 
 use super::child::{open, our_notes, our_socket};
@@ -41,15 +41,15 @@ pub(crate) fn as_reader(pace: u64) {
     let notes = our_notes(&socket);
     let mut reader = open(&socket);
     if pace % 2 == 1 {
-        reader.set_wake(WakeWish { min_bytes: 4096, max_delay: Duration::from_millis(1) });
+        reader.set_wake(WakeThreshold { min_bytes: 4096, max_delay: Duration::from_millis(1) });
     }
     loop {
         while reader.advance().expect("a sound index") > 0 {
             take(&reader, &notes, pace);
         }
         match reader.wait(Duration::from_secs(1)).expect("a sound index") {
-            Waited::Closed => break,
-            Waited::WriterGone => return,
+            WaitEnd::Closed => break,
+            WaitEnd::WriterGone => return,
             _ => {}
         }
     }

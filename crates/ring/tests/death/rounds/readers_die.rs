@@ -17,7 +17,7 @@ use super::reader::{FAULTS, GAPS, IN_PLACE, LAST, LOST, SEEN};
 
 /// No batch has more packets, so no more can be on their way in a reader.
 const LENT_MAX: u64 = 256;
-/// A reader whose turn does not come is given up after so many naps.
+/// A reader whose turn does not come is given up after this many naps.
 const NAPS_MAX: u32 = 3;
 
 /// A reader, as this process knows it.
@@ -65,7 +65,7 @@ pub(crate) fn readers_die(random: &mut Random) -> Sums {
     }
     assert_eq!((writer.stored(), writer.not_stored()), (stored, 0));
     for reader in &mut known {
-        // Who has no place for the rest by now has it counted.
+        // A reader without a place for the rest by now has it counted.
         reader.catch_up(&mut writer);
         writer.skip(reader.id).expect("a reader");
         while reader.has_past {
@@ -93,7 +93,7 @@ fn new_reader(writer: &mut Writer, stored: u64, random: &mut Random) -> Known {
     let attachment = writer.attach(&ReaderSpec { policy, entries }).expect("a reader");
     let start = start(stored, random);
     writer.begin(attachment.id, start).expect("a reader");
-    let left = writer.past(attachment.id).expect("a reader");
+    let left = writer.replay_left(attachment.id).expect("a reader");
     let other = Other::start("as-reader", random.below(400));
     other.notes[LAST].store(stored - left, SeqCst);
     send(&other.socket, &attachment.parts);
@@ -132,12 +132,12 @@ impl Known {
             return;
         }
         let (offered, replayed) = (&mut self.offered, &mut self.replayed);
-        let count = |_: &tapline_ring::Held<'_>| {
+        let count = |_: &tapline_ring::HistoryPacket<'_>| {
             (*offered, *replayed) = (*offered + 1, *replayed + 1);
             Some(1)
         };
         if writer.replay(self.id, 40, count).expect("a reader") == Replay::Done {
-            writer.be_present(self.id).expect("a reader");
+            writer.finish_replay(self.id).expect("a reader");
             (self.has_past, self.is_indexed) = (false, true);
         }
         writer.publish(clock::monotonic_ns());
@@ -146,7 +146,7 @@ impl Known {
     /// Offers it what a batch may overwrite. Whether it loses some of it.
     fn rescue(&mut self, writer: &mut Writer, made: &Made) -> bool {
         let (offered, replayed) = (&mut self.offered, &mut self.replayed);
-        let count = |_: &tapline_ring::Held<'_>| {
+        let count = |_: &tapline_ring::HistoryPacket<'_>| {
             (*offered, *replayed) = (*offered + 1, *replayed + 1);
             Some(1)
         };
@@ -168,7 +168,7 @@ fn make_room(writer: &mut Writer, made: &Made, known: &mut [Known]) {
     }
 }
 
-/// Something happens to somebody, or nothing.
+/// At random, one reader is killed, stopped, continued, or none is.
 fn happen(writer: &mut Writer, known: &mut Vec<Known>, stored: u64, random: &mut Random, sums: &mut Sums) {
     if known.is_empty() || !random.one_of(1, 6) {
         return;

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
-use tapline_ring::{Policy, ReaderSpec, Room, Waited};
+use tapline_ring::{Policy, ReaderSpec, Room, WaitEnd};
 use tapline_sys::{SharedWords, clock};
 use tapline_testkit::random::Random;
 
@@ -32,7 +32,7 @@ pub(crate) fn as_writer(seed: u64) {
     drop(attachment.parts);
     let mut stored = 0;
     for round in 1_u64.. {
-        // Who would kill us may have been killed itself.
+        // The process that would kill us may have been killed itself.
         if round.is_multiple_of(256) && !writer.reap().is_empty() {
             return;
         }
@@ -59,7 +59,7 @@ pub(crate) fn writer_dies(random: &mut Random) -> Sums {
         while notes[SEEN].load(SeqCst) < until && reader.advance().expect("a sound index") > 0 {
             take(&reader, &notes, pace);
         }
-        assert_eq!(reader.wait(Duration::from_secs(600)).expect("a sound index"), Waited::Ready);
+        assert_eq!(reader.wait(Duration::from_secs(600)).expect("a sound index"), WaitEnd::Ready);
     }
     if random.one_of(1, 3) {
         other.signal(STOP);
@@ -71,7 +71,7 @@ pub(crate) fn writer_dies(random: &mut Random) -> Sums {
     while reader.advance().expect("a sound index") > 0 {
         take(&reader, &notes, 0);
     }
-    assert_eq!(reader.wait(Duration::from_secs(600)).expect("a sound index"), Waited::WriterGone);
+    assert_eq!(reader.wait(Duration::from_secs(600)).expect("a sound index"), WaitEnd::WriterGone);
     sums.in_place += notes[IN_PLACE].load(SeqCst);
     let account = reader.finish();
     sums.account(&account);
