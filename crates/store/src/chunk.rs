@@ -6,6 +6,7 @@
 
 use tapline_file::{InterfaceStatistics, Section, blocks};
 use tapline_packet::{Interface, Packet, Timestamp};
+use tapline_sys::disk::DIRECT_ALIGN;
 
 use crate::layout::{BLOCK_KIND, FILLER_MAGIC, NUMBER_MAX, PAGE_LEN, SLOT_LEN, VERSION};
 
@@ -172,9 +173,72 @@ pub(crate) fn chain_hash(chunk: &[u8], head: &ChunkHead) -> [u8; 32] {
     head.erasure.map_or_else(|| *blake3::hash(chunk).as_bytes(), |erasure| erasure.original)
 }
 
+/// Memory for a chunk, which begins at a multiple of the page: disks may take it from there.
+#[derive(Debug, Default)]
+pub(crate) struct ChunkBuffer {
+    /// Bytes without meaning, then the chunk.
+    memory: Vec<u8>,
+    /// How many of the former.
+    lead: usize,
+}
+
+impl ChunkBuffer {
+    /// Memory for a chunk of so many bytes; a longer one grows out of it, perhaps to an address that no disk takes.
+    pub(crate) fn with_capacity(len: usize) -> ChunkBuffer {
+        ChunkBuffer { memory: Vec::with_capacity(len + DIRECT_ALIGN), lead: 0 }
+    }
+
+    /// Memory for a chunk of a slot and what is written behind it, all of it the system's gift already: no page fault waits for packets.
+    pub(crate) fn of_slot() -> ChunkBuffer {
+        let mut buffer = ChunkBuffer::with_capacity(SLOT_LEN + PAGE_LEN);
+        buffer.memory.resize(buffer.memory.capacity(), 0);
+        buffer
+    }
+
+    /// Forgets what is in it.
+    pub(crate) fn begin(&mut self) {
+        let lead = self.memory.as_ptr().align_offset(DIRECT_ALIGN);
+        self.memory.clear();
+        self.memory.resize(lead, 0);
+        self.lead = lead;
+    }
+
+    /// Where bytes of the chunk are appended.
+    pub(crate) fn tail(&mut self) -> &mut Vec<u8> {
+        &mut self.memory
+    }
+
+    /// Bytes of the chunk so far.
+    pub(crate) fn len(&self) -> usize {
+        self.memory.len() - self.lead
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.memory[self.lead..]
+    }
+
+    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.memory[self.lead..]
+    }
+
+    pub(crate) fn truncate(&mut self, len: usize) {
+        self.memory.truncate(self.lead + len);
+    }
+
+    /// Whether a disk can take the chunk from where it is.
+    pub(crate) fn is_aligned(&self) -> bool {
+        self.bytes().as_ptr().addr().is_multiple_of(DIRECT_ALIGN) && self.len().is_multiple_of(DIRECT_ALIGN)
+    }
+
+    /// Whether it is as long as a slot's chunks need, and no longer.
+    pub(crate) fn is_of_slot(&self) -> bool {
+        (SLOT_LEN..=2 * SLOT_LEN).contains(&self.memory.capacity())
+    }
+}
+
 /// Gathers packets for a chunk.
 pub(crate) struct ChunkBuilder {
-    buffer: Vec<u8>,
+    buffer: ChunkBuffer,
     /// Bytes that the chunk may have.
     room: usize,
     /// Interfaces described in it.
@@ -186,14 +250,20 @@ pub(crate) struct ChunkBuilder {
 
 impl ChunkBuilder {
     pub(crate) fn new(snap_len: u32) -> ChunkBuilder {
-        ChunkBuilder { buffer: Vec::new(), room: 0, interfaces: 0, snap_len, head: ChunkHead::default() }
+        ChunkBuilder {
+            buffer: ChunkBuffer::default(),
+            room: 0,
+            interfaces: 0,
+            snap_len,
+            head: ChunkHead::default(),
+        }
     }
 
     /// Begins a chunk in `buffer`, of at most `room` bytes, a multiple of the page.
-    pub(crate) fn begin(&mut self, mut buffer: Vec<u8>, room: usize, interfaces: &[Interface]) {
-        buffer.clear();
-        blocks::section_header(&mut buffer, &Section::default());
-        blocks::local(&mut buffer, BLOCK_KIND, &[0; HEAD_LEN]);
+    pub(crate) fn begin(&mut self, mut buffer: ChunkBuffer, room: usize, interfaces: &[Interface]) {
+        buffer.begin();
+        blocks::section_header(buffer.tail(), &Section::default());
+        blocks::local(buffer.tail(), BLOCK_KIND, &[0; HEAD_LEN]);
         self.buffer = buffer;
         self.room = room;
         self.interfaces = 0;
@@ -206,14 +276,14 @@ impl ChunkBuilder {
     }
 
     /// The buffer of a chunk that was begun and not finished.
-    pub(crate) fn take_buffer(&mut self) -> Option<Vec<u8>> {
-        (self.buffer.capacity() > 0).then(|| std::mem::take(&mut self.buffer))
+    pub(crate) fn take_buffer(&mut self) -> Option<ChunkBuffer> {
+        (self.buffer.memory.capacity() > 0).then(|| std::mem::take(&mut self.buffer))
     }
 
     /// Describes interfaces that are new.
     pub(crate) fn describe(&mut self, interfaces: &[Interface]) {
         for interface in interfaces.get(self.interfaces..).unwrap_or_default() {
-            blocks::interface(&mut self.buffer, interface, self.snap_len);
+            blocks::interface(self.buffer.tail(), interface, self.snap_len);
         }
         self.interfaces = self.interfaces.max(interfaces.len());
     }
@@ -238,7 +308,7 @@ impl ChunkBuilder {
     /// Adds a packet that fits.
     #[inline]
     pub(crate) fn push(&mut self, packet: &Packet<'_>, interface: &Interface, options: &[u8]) {
-        blocks::packet(&mut self.buffer, packet, interface, self.snap_len, options);
+        blocks::packet(self.buffer.tail(), packet, interface, self.snap_len, options);
         let ChunkHead { packets, first, last, bytes, .. } = &mut self.head;
         *packets += 1;
         // A packet block has no times before 1970.
@@ -253,10 +323,10 @@ impl ChunkBuilder {
         &mut self,
         statistics: &[InterfaceStatistics],
         now: Timestamp,
-    ) -> (Vec<u8>, ChunkHead) {
+    ) -> (ChunkBuffer, ChunkHead) {
         let known = self.interfaces;
         for one in statistics.iter().filter(|one| (one.interface.0 as usize) < known) {
-            blocks::statistics(&mut self.buffer, one);
+            blocks::statistics(self.buffer.tail(), one);
         }
         let mut buffer = std::mem::take(&mut self.buffer);
         let used = buffer.len();
@@ -272,7 +342,7 @@ impl ChunkBuilder {
         if len > used {
             let mut data = vec![0; len - used - blocks::BLOCK_OVERHEAD];
             data[..FILLER_MAGIC.len()].copy_from_slice(&FILLER_MAGIC);
-            blocks::local(&mut buffer, BLOCK_KIND, &data);
+            blocks::local(buffer.tail(), BLOCK_KIND, &data);
         }
         let mut head = ChunkHead { len: len as u32, closed: now, ..std::mem::take(&mut self.head) };
         if head.packets == 0 {

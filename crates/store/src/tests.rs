@@ -27,7 +27,7 @@ pub(crate) const SETTINGS: RecorderSettings = RecorderSettings {
     flush_ns: 1_000_000_000,
     sync_ns: 5_000_000_000,
     snap_len: 262_144,
-    index: IndexOptions { macs: false },
+    index: Some(IndexOptions { macs: false }),
     buffers: 4,
 };
 
@@ -669,4 +669,23 @@ fn satisfies(
         "{text:?} accepts a packet without its keys, link type {link_type}: {data:02x?}"
     );
     true
+}
+
+#[test]
+fn a_recording_without_an_index_is_searched_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let without = RecorderSettings { size: 40 << 20, index: None, ..SETTINGS };
+    record_range(root, &without, 0..45_000, 900);
+    let catalog = Catalog::open(root).unwrap();
+    let standing = |catalog: &Catalog| -> Vec<bool> {
+        catalog.segments().unwrap().iter().map(|segment| segment.standing.is_some()).collect()
+    };
+    assert_eq!(standing(&catalog), vec![false; 6]);
+    assert_eq!(found(&mut search(root, Window::ALL)), (0..45_000).collect::<Vec<_>>());
+    // The next recording makes those that a kill may have cost, and leaves the others to `repair`.
+    record_range(root, &RecorderSettings { index: SETTINGS.index, ..without }, 45_000..45_010, 900);
+    assert_eq!(standing(&catalog), [false, false, true, true, true, true, true]);
+    assert_eq!(found(&mut search(root, Window::ALL)), (0..45_010).collect::<Vec<_>>());
+    assert_eq!(verify(&catalog, &mut |_, _| true).unwrap().findings, Vec::new());
 }

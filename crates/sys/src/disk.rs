@@ -81,7 +81,8 @@ impl PieceFile {
         let mut options = OpenOptions::new();
         options.read(true);
         let file = open_regular(path, &options)?;
-        let direct = if is_past_cache { same_but_direct(path, &file) } else { None };
+        let direct =
+            if is_past_cache { same_but_direct(path, &file, OpenOptions::new().read(true)) } else { None };
         Ok(PieceFile { file, direct })
     }
 
@@ -113,11 +114,17 @@ impl PieceFile {
     }
 }
 
-/// The file that is open, opened once more for reading without the page cache.
-fn same_but_direct(path: &Path, file: &File) -> Option<File> {
-    let mut options = OpenOptions::new();
+/// Opens a file that is open once more, for writing past the page cache (open(2) `O_DIRECT`): address, offset and length of each write are
+/// multiples of [`DIRECT_ALIGN`]. `None` where the file system cannot, or the name is another file's by now. A disk with larger blocks
+/// refuses the first write (`EINVAL`).
+pub fn open_direct(path: &Path, file: &File) -> Option<File> {
+    same_but_direct(path, file, OpenOptions::new().write(true))
+}
+
+/// The file that is open, opened once more without the page cache.
+fn same_but_direct(path: &Path, file: &File, options: &mut OpenOptions) -> Option<File> {
     let flags = libc::O_DIRECT | libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let direct = options.read(true).custom_flags(flags).open(path).ok()?;
+    let direct = options.custom_flags(flags).open(path).ok()?;
     let identity = |file: &File| file.metadata().map(|metadata| (metadata.dev(), metadata.ino())).ok();
     // The name may be another file's by now.
     (identity(&direct)? == identity(file)?).then_some(direct)

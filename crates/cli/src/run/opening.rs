@@ -16,7 +16,7 @@ use tapline_graph::catalog::Make;
 use tapline_graph::plan::{Plan, PlanNode};
 use tapline_graph::stages::{FileOutput, Format, LinesOutput};
 use tapline_graph::{
-    Control, FlowShardSource, GeneratedSource, Marker, RestampedSource, Stage, StampTicks, Timed,
+    Control, FlowShardSource, GeneratedSource, RestampedSource, Stage, StampTicks, TimedSource, Watermark,
 };
 use tapline_packet::Interface;
 use tapline_print::{Options, Printer, Services};
@@ -74,13 +74,13 @@ impl Opened {
     }
 
     /// For one of several workers: its share, telling how far it has come.
-    pub(crate) fn marked(self, marker: Option<Marker>) -> Box<dyn Source> {
-        match (self, marker) {
+    pub(crate) fn marked(self, watermark: Option<Watermark>) -> Box<dyn Source> {
+        match (self, watermark) {
             (Opened::Device(source) | Opened::Whole(source), None) => source,
-            (Opened::Device(source) | Opened::Whole(source), Some(marker)) => {
-                Box::new(Timed::new(source, marker, clock))
+            (Opened::Device(source) | Opened::Whole(source), Some(watermark)) => {
+                Box::new(TimedSource::new(source, watermark, clock))
             }
-            (Opened::Share(share), marker) => Box::new(share.marked(marker)),
+            (Opened::Share(share), watermark) => Box::new(share.marked(watermark)),
         }
     }
 

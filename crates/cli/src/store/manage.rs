@@ -66,7 +66,7 @@ fn status_text(catalog: &Catalog, segments: &[SegmentEntry]) -> String {
     for segment in segments {
         let Some(standing) = &segment.standing else {
             text += &format!(
-                "{:>10}  without an index: open, or of a recording that was broken off\n",
+                "{:>10}  without an index (being recorded, broken off, or --no-index): searches walk its chunks\n",
                 segment.number
             );
             continue;

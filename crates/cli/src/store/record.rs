@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use tapline_store::{RecorderSettings, StoreName};
+use tapline_store::{IndexOptions, RecorderSettings, StoreName};
 use tapline_syntax::units::{self, count_in, size_in};
 use tapline_sys::disk;
 
@@ -68,6 +68,11 @@ pub(crate) struct RecordArgs {
     /// How much time's packets a power failure may cost, 10ms to 1h.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration, help_heading = "Store")]
     sync: Duration,
+
+    /// Write no index: recording costs less, and each search walks all chunks of its time. `tapline store repair` makes
+    /// the indexes later.
+    #[arg(long, help_heading = "Store")]
+    no_index: bool,
 
     /// Read the filter from a file.
     #[arg(short = 'F', value_name = "FILE", help_heading = "Filter")]
@@ -135,6 +140,7 @@ fn settings(args: &RecordArgs) -> Result<RecorderSettings> {
         flush_ns: interval("--flush", args.flush)?,
         sync_ns: interval("--sync", args.sync)?,
         snap_len: if args.snapshot_length == 0 { SNAP_LEN } else { args.snapshot_length },
+        index: (!args.no_index).then(IndexOptions::default),
         ..RecorderSettings::default()
     })
 }

@@ -2,29 +2,34 @@
 //!
 //! ```text
 //! caller's thread   batch --encode, keys--> chunk buffer --full, or a second old--> job
-//! writing thread    job --number, hash, checksum--> segment;   segment full --> index, next segment
+//! store             job --number, hash, checksum--> write;   segment full --> next segment
+//! store-write (4)   write --> disk, past the page cache where that goes
+//! store-index       full segment --> index
 //! buffers           go back and forth; none is made while packets come
 //! ```
 //!
 //! The caller's thread never touches a file. Where all buffers are on their way to the disk it waits for one: the source's own
 //! buffer then takes what comes, and its counters what it loses.
 
+mod at_work;
+mod sealer;
 mod segments;
+mod writers;
 mod writing;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
 use tapline_file::InterfaceStatistics;
 use tapline_packet::{Batch, Interface, Selection, Timestamp};
 
-use crate::chunk::{CHUNK_LEN_MAX, ChunkBuilder};
+use crate::chunk::{CHUNK_LEN_MAX, ChunkBuffer, ChunkBuilder};
 use crate::error::Error;
 use crate::index::{Builder, IndexOptions};
-use crate::layout::{PAGE_LEN, SEGMENT_LEN_DEFAULT, SLOT_LEN};
-use writing::{Job, Progress, Writing};
+use crate::layout::{SEGMENT_LEN_DEFAULT, SLOT_LEN};
+use writing::{Event, Job, Progress, Writing};
 
 /// The least room in a slot for another chunk; less is left to fillers.
 const ROOM_MIN: usize = 64 << 10;
@@ -46,8 +51,8 @@ pub struct RecorderSettings {
     pub sync_ns: i64,
     /// The most bytes of a packet; what interfaces of the segments say that do not know theirs.
     pub snap_len: u32,
-    /// What the index has besides what it always has.
-    pub index: IndexOptions,
+    /// What the index has besides what it always has; `None` for no index: searches then walk the chunks.
+    pub index: Option<IndexOptions>,
     /// Chunk buffers of 1 MiB between the capture and the disk, 2 or more.
     pub buffers: usize,
 }
@@ -61,7 +66,7 @@ impl Default for RecorderSettings {
             flush_ns: 1_000_000_000,
             sync_ns: 5_000_000_000,
             snap_len: 262_144,
-            index: IndexOptions::default(),
+            index: Some(IndexOptions::default()),
             buffers: 32,
         }
     }
@@ -104,7 +109,7 @@ pub struct Recorder {
     opening: (usize, usize),
     settings: RecorderSettings,
     chunk: ChunkBuilder,
-    index: Builder,
+    index: Option<Box<Builder>>,
     /// Where the chunk that is gathered will begin in its segment.
     at: u64,
     segment_len: u64,
@@ -117,9 +122,9 @@ pub struct Recorder {
     synced: Timestamp,
     losses: Losses,
     told: Losses,
-    jobs: SyncSender<Job>,
-    buffers: Receiver<Vec<u8>>,
-    indexes: Receiver<Builder>,
+    events: Sender<Event>,
+    buffers: Receiver<ChunkBuffer>,
+    indexes: Receiver<Box<Builder>>,
     progress: Arc<Progress>,
     /// What the thread will have: it begins with the first packet or tick, when its caller has given up the rights that opening took.
     waiting: Option<Box<Waiting>>,
@@ -130,9 +135,9 @@ pub struct Recorder {
 /// What the writing thread works with.
 struct Waiting {
     writing: Writing,
-    received: Receiver<Job>,
-    give: SyncSender<Vec<u8>>,
-    give_index: SyncSender<Builder>,
+    events: (Sender<Event>, Receiver<Event>),
+    give: SyncSender<ChunkBuffer>,
+    give_index: SyncSender<Box<Builder>>,
 }
 
 impl Recorder {
@@ -152,17 +157,19 @@ impl Recorder {
         let (index, spare, is_made) = (begun.index, begun.spare, begun.is_made);
         // One is gathered while another is written.
         let count = settings.buffers.max(2);
-        let (jobs, received) = sync_channel(count);
+        let (events, received) = channel();
         let (give, buffers) = sync_channel(count);
         let (give_index, indexes) = sync_channel(2);
         for _ in 0..count {
             // As many as there is room for.
-            let _ = give.try_send(Vec::with_capacity(SLOT_LEN + PAGE_LEN));
+            let _ = give.try_send(ChunkBuffer::of_slot());
         }
-        let _ = give_index.try_send(spare);
+        if let Some(spare) = spare {
+            let _ = give_index.try_send(spare);
+        }
         let writing = begun.writing;
         let progress = writing.progress();
-        let waiting = Waiting { writing, received, give, give_index };
+        let waiting = Waiting { writing, events: (events.clone(), received), give, give_index };
         let mut recorder = Recorder {
             root: root.to_owned(),
             is_made,
@@ -177,7 +184,7 @@ impl Recorder {
             synced: now,
             losses: Losses::default(),
             told: Losses::default(),
-            jobs,
+            events,
             buffers,
             indexes,
             progress,
@@ -222,7 +229,9 @@ impl Recorder {
                     .inspect_err(|_| self.lost += left)?;
             match interfaces.get(packet.meta.interface.0 as usize).filter(|_| has_room) {
                 Some(interface) => {
-                    self.index.note(interface, packet);
+                    if let Some(index) = &mut self.index {
+                        index.note(interface, packet);
+                    }
                     self.chunk.push(&packet, interface, options);
                     self.begun.get_or_insert(now);
                 }
@@ -276,8 +285,8 @@ impl Recorder {
         self.start()?;
         self.losses = losses;
         let closed = self.close(statistics, now);
-        let index = std::mem::replace(&mut self.index, Builder::new(0, IndexOptions::default()));
-        let sealed = self.send(Job::Finish { index, now });
+        let index = self.index.take();
+        let sealed = self.send(Job::Finish { index });
         let joined = self.thread.take().is_none_or(|thread| thread.join().is_ok());
         closed.and(sealed)?;
         if joined { Ok(()) } else { Err(Error::Thread) }
@@ -287,8 +296,8 @@ impl Recorder {
     fn start(&mut self) -> Result<(), Error> {
         let Some(waiting) = self.waiting.take() else { return Ok(()) };
         let thread = std::thread::Builder::new().name("store".to_owned()).spawn(move || {
-            let Waiting { writing, received, give, give_index } = *waiting;
-            writing.run(&received, &give, &give_index);
+            let Waiting { writing, events, give, give_index } = *waiting;
+            writing.run(events, give, give_index);
         });
         self.thread = Some(thread.map_err(Error::file("start a thread for", &self.root))?);
         Ok(())
@@ -358,7 +367,7 @@ impl Recorder {
     /// Notes how long a chunk with these interfaces is without packets.
     fn check_opening(&mut self, interfaces: &[Interface]) -> Result<(), Error> {
         let mut opening = ChunkBuilder::new(self.settings.snap_len);
-        opening.begin(Vec::new(), SLOT_LEN, interfaces);
+        opening.begin(ChunkBuffer::default(), SLOT_LEN, interfaces);
         let len = opening.len_with(0, 0);
         if len > OPENING_LEN_MAX {
             let count = interfaces.len();
@@ -385,7 +394,9 @@ impl Recorder {
             self.at = slot_len;
         }
         let room = self.room(needed).unwrap_or(0);
-        self.index.begin_slot((self.at / slot_len) as u32);
+        if let Some(index) = &mut self.index {
+            index.begin_slot((self.at / slot_len) as u32);
+        }
         // A chunk that is begun again has the buffer still.
         let buffer = match self.chunk.take_buffer() {
             Some(buffer) => buffer,
@@ -409,11 +420,16 @@ impl Recorder {
 
     /// The rest is for the next segment, which begins with a chunk without packets: every program reads a file that begins with a section.
     fn next_segment(&mut self, interfaces: &[Interface], now: Timestamp) -> Result<(), Error> {
-        let fresh = self.indexes.recv().map_err(|_| Error::Thread)?;
-        let index = std::mem::replace(&mut self.index, fresh);
+        let index = match self.index.take() {
+            Some(index) => {
+                self.index = Some(self.indexes.recv().map_err(|_| Error::Thread)?);
+                Some(index)
+            }
+            None => None,
+        };
         self.send(Job::Seal { index })?;
         let mut opening = ChunkBuilder::new(self.settings.snap_len);
-        opening.begin(Vec::new(), SLOT_LEN, interfaces);
+        opening.begin(ChunkBuffer::with_capacity(SLOT_LEN), SLOT_LEN, interfaces);
         let (buffer, head) = opening.finish(&[], now);
         self.at = u64::from(head.len);
         self.send(Job::Chunk { buffer, head: Box::new(head), offset: 0 })
@@ -436,16 +452,15 @@ impl Recorder {
     }
 
     fn send(&self, job: Job) -> Result<(), Error> {
-        self.jobs.send(job).map_err(|_| Error::Thread)
+        self.events.send(Event::Job(job)).map_err(|_| Error::Thread)
     }
 }
 
 impl Drop for Recorder {
     fn drop(&mut self) {
-        // The thread ends with its jobs; what was handed over is written.
+        // What was handed over is written.
         if let Some(thread) = self.thread.take() {
-            let (jobs, _) = sync_channel(1);
-            drop(std::mem::replace(&mut self.jobs, jobs));
+            let _ = self.send(Job::End);
             let _ = thread.join();
         }
     }

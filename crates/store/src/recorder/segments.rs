@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use tapline_sys::disk;
 
+use super::writers::Target;
 use crate::catalog::Catalog;
 use crate::error::Error;
 use crate::index::rollup;
@@ -25,12 +26,14 @@ pub(super) struct Segments {
     spares: Vec<PathBuf>,
     /// Segments and spares that there may be.
     count_max: usize,
+    /// Files are opened for writing past the page cache too.
+    is_direct: bool,
 }
 
 /// A segment that is begun.
 pub(super) struct Fresh {
     pub(super) number: u64,
-    pub(super) file: File,
+    pub(super) target: Target,
     /// The number of the segment whose packets made room.
     pub(super) recycled: Option<u64>,
 }
@@ -40,10 +43,25 @@ impl Segments {
     pub(super) fn open(catalog: Catalog, size: u64) -> Result<Segments, Error> {
         let count_max = count_max(size, catalog.segment_len())?;
         let numbers = catalog.numbers()?.into();
-        let mut segments = Segments { spares: Vec::new(), catalog, numbers, count_max };
+        let mut segments = Segments { spares: Vec::new(), catalog, numbers, count_max, is_direct: true };
         segments.spares = segments.find_spares()?;
         segments.reserve()?;
         Ok(segments)
+    }
+
+    /// Whether files are written past the page cache.
+    pub(super) fn is_direct(&self) -> bool {
+        self.is_direct
+    }
+
+    /// Has all files written through the page cache from now on.
+    pub(super) fn use_cache(&mut self) {
+        self.is_direct = false;
+    }
+
+    /// Whether there is a segment of this number.
+    pub(super) fn has(&self, number: u64) -> bool {
+        self.numbers.contains(&number)
     }
 
     pub(super) fn catalog(&self) -> &Catalog {
@@ -55,21 +73,21 @@ impl Segments {
         self.numbers.back().copied()
     }
 
-    /// Opens a segment to go on in it.
+    /// Opens a segment for reading.
     pub(super) fn reopen(&self, number: u64) -> Result<File, Error> {
         let path = self.catalog.segment_path(number);
-        open(&path).map_err(Error::file("open", &path))
+        disk::open_regular(&path, OpenOptions::new().read(true)).map_err(Error::file("open", &path))
     }
 
     /// Opens a segment to go on at `from`, and makes the slots behind unused ones: after a power failure later slots may be on
     /// the disk without the ones before them.
-    pub(super) fn go_on(&self, number: u64, from: u64) -> Result<File, Error> {
+    pub(super) fn go_on(&self, number: u64, from: u64) -> Result<Target, Error> {
         remove(&self.catalog.paths.roll_up(rollup::roll_up_of(number)))?;
         self.forget_index(number)?;
-        let file = self.reopen(number)?;
         let path = self.catalog.segment_path(number);
-        clear(&file, from, self.catalog.segment_len()).map_err(Error::file("write to", &path))?;
-        Ok(file)
+        let target = Target::open(&path, self.is_direct).map_err(Error::file("open", &path))?;
+        clear(&target.file, from, self.catalog.segment_len()).map_err(Error::file("write to", &path))?;
+        Ok(target)
     }
 
     /// Begins the next segment, in a spare file or that of the oldest segment. All its slots are unused then. Where that fails the
@@ -95,9 +113,9 @@ impl Segments {
             self.spares.pop();
         }
         match self.begin(&path) {
-            Ok(file) => {
+            Ok(target) => {
                 self.numbers.push_back(number);
-                Ok(Fresh { number, file, recycled })
+                Ok(Fresh { number, target, recycled })
             }
             Err(error) => {
                 // Another try may have better luck with it.
@@ -109,11 +127,11 @@ impl Segments {
         }
     }
 
-    fn begin(&self, path: &Path) -> Result<File, Error> {
+    fn begin(&self, path: &Path) -> Result<Target, Error> {
         sync_directory(path).map_err(Error::file("rename a segment to", path))?;
-        let file = open(path).map_err(Error::file("open", path))?;
-        clear(&file, 0, self.catalog.segment_len()).map_err(Error::file("write to", path))?;
-        Ok(file)
+        let target = Target::open(path, self.is_direct).map_err(Error::file("open", path))?;
+        clear(&target.file, 0, self.catalog.segment_len()).map_err(Error::file("write to", path))?;
+        Ok(target)
     }
 
     /// Gives the files of old segments to new ones: those whose last packet came before `before`. Gives their numbers.
@@ -158,12 +176,9 @@ impl Segments {
         older.filter(|number| self.catalog.index(*number).is_none()).collect()
     }
 
-    /// The number and hash of the last chunk that an index names.
-    pub(super) fn last_chunk(&self) -> Option<(u64, [u8; 32])> {
-        let of = |number: &u64| self.catalog.index(*number).map(|index| index.summary);
-        // A segment without a chunk says nothing of the chain.
-        let summary = self.numbers.iter().rev().filter_map(of).find(|summary| summary.last_number > 0)?;
-        Some((summary.last_number, summary.last_hash))
+    /// All segments but the newest, that one's neighbour first.
+    pub(super) fn before_newest(&self) -> impl Iterator<Item = u64> {
+        self.numbers.iter().rev().skip(1).copied()
     }
 
     fn spare_path(&self, number: u64) -> PathBuf {
@@ -248,10 +263,6 @@ fn remove(path: &Path) -> Result<(), Error> {
         Ok(()) => sync_directory(path).map_err(Error::file("remove", path)),
         Err(_) => Ok(()),
     }
-}
-
-fn open(path: &Path) -> io::Result<File> {
-    disk::open_regular(path, OpenOptions::new().read(true).write(true))
 }
 
 fn open_new(path: &Path) -> io::Result<File> {

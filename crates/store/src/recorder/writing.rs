@@ -1,21 +1,27 @@
 //! The thread that writes: chunks to segments, indexes beside them.
 
+use std::collections::VecDeque;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::mpsc::{Receiver, Sender, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tapline_file::SectionReader;
 use tapline_packet::Timestamp;
 use tapline_sys::disk;
 
+use super::at_work::AtWork;
+use super::at_work::Before;
+use super::sealer::Sealer;
 use super::segments::{Fresh, Segments, check_room, count_max};
+use super::writers::{Target, Writers};
 use super::{RecorderSettings, Totals};
 use crate::catalog::{Catalog, check_segment_len};
-use crate::chunk::{self, ChunkBuilder, ChunkHead, is_intact};
+use crate::chunk::{self, ChunkBuffer, ChunkBuilder, ChunkHead, is_intact};
 use crate::error::Error;
 use crate::index::{self, Builder, Contents, rollup};
 use crate::layout::{PAGE_LEN, Paths, SEGMENT_LEN_DEFAULT, SLOT_LEN, filler, gap};
@@ -24,16 +30,34 @@ use crate::walk::{Found, Walk};
 /// How often old segments are looked for, in nanoseconds.
 const EXPIRE_EVERY_NS: i64 = 60_000_000_000;
 
+/// Indexes that are made again when a recording begins: more segments than one that was broken off leaves unsealed.
+const RESTORED_MAX: usize = 3;
+
 /// What the thread is to do.
 pub(super) enum Job {
     /// Writes a chunk at its place in the segment.
-    Chunk { buffer: Vec<u8>, head: Box<ChunkHead>, offset: u64 },
-    /// The segment is full: its index, and the next one. Its first chunk comes.
-    Seal { index: Builder },
+    Chunk { buffer: ChunkBuffer, head: Box<ChunkHead>, offset: u64 },
+    /// The segment is full: its index, if it has one, and the next segment. Its first chunk comes.
+    Seal { index: Option<Box<Builder>> },
     /// Has the disk keep what was written; gives up what is too old.
     Sync { now: Timestamp },
     /// The last one.
-    Finish { index: Builder, now: Timestamp },
+    Finish { index: Option<Box<Builder>> },
+    /// The recorder is gone without having finished.
+    End,
+}
+
+/// What the store's thread is told.
+pub(super) enum Event {
+    Job(Job),
+    /// A write has ended, whichever way.
+    Written {
+        ticket: u64,
+        buffer: ChunkBuffer,
+        result: io::Result<()>,
+    },
+    /// The index of a segment was made, as far as it could be.
+    Sealed(u64),
 }
 
 /// What others may see of the thread.
@@ -42,7 +66,7 @@ pub(super) struct Progress {
     written: AtomicU64,
     lost: AtomicU64,
     bytes: AtomicU64,
-    index_bytes: AtomicU64,
+    pub(super) index_bytes: AtomicU64,
     segments: AtomicU64,
     recycled: AtomicU64,
     news: Mutex<Vec<String>>,
@@ -66,12 +90,12 @@ impl Progress {
         std::mem::take(&mut *self.news.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn tell(&self, text: String) {
+    pub(super) fn tell(&self, text: String) {
         self.news.lock().unwrap_or_else(PoisonError::into_inner).push(text);
     }
 }
 
-fn add(counter: &AtomicU64, count: u64) {
+pub(super) fn add(counter: &AtomicU64, count: u64) {
     counter.fetch_add(count, Ordering::Relaxed);
 }
 
@@ -84,16 +108,38 @@ pub(super) struct Begun {
     /// Whether the directory was made.
     pub(super) is_made: bool,
     /// The index of the segment that goes on.
-    pub(super) index: Builder,
+    pub(super) index: Option<Box<Builder>>,
     /// One for the next.
-    pub(super) spare: Builder,
+    pub(super) spare: Option<Box<Builder>>,
 }
 
-/// The state of the thread.
+/// Where a chunk stands or will, and its hash.
+pub(super) struct Place {
+    pub(super) offset: u64,
+    end: u64,
+    slot_end: u64,
+    hash: [u8; 32],
+}
+
+impl Place {
+    pub(super) fn range(&self) -> Range<u64> {
+        self.offset..self.end
+    }
+}
+
+/// A place where a chunk may stand that was written again elsewhere.
+struct Doubtful {
+    /// The segment's number.
+    segment: u64,
+    target: Arc<Target>,
+    place: Range<u64>,
+}
+
+/// The state of the store.
 pub(super) struct Writing {
     segments: Segments,
     number: u64,
-    file: File,
+    target: Arc<Target>,
     path: PathBuf,
     /// Chunks of the segment.
     contents: Contents,
@@ -108,12 +154,15 @@ pub(super) struct Writing {
     /// Received and lost packets that a chunk told of which could not be written.
     untold: (u64, u64),
     is_unsynced: bool,
+    /// Places of segments that were left.
+    doubtful: Vec<Doubtful>,
+    /// A filler of one page.
+    filler: Vec<u8>,
     /// The segment was sealed and there was no next one yet: chunks are for that.
     is_full: bool,
     keep_ns: Option<i64>,
     expired: Timestamp,
     progress: Arc<Progress>,
-    log: PathBuf,
     snap_len: u32,
     /// Held as long as the store is recorded.
     _lock: File,
@@ -156,21 +205,19 @@ impl Writing {
         let segment_len = catalog.segment_len();
         let mut segments = Segments::open(catalog, settings.size)?;
         let progress = Arc::new(Progress::default());
-        let mut builder = Builder::new(segment_len, settings.index);
-        for number in segments.without_index() {
-            let restored = Restored::read(&segments, number, &mut builder)?;
-            restored.seal(&segments, number, &builder)?;
-            progress.tell(format!("segment {number} had no index: made again from its chunks"));
-            builder.clear();
+        let mut builder = settings.index.map(|options| Box::new(Builder::new(segment_len, options)));
+        if let Some(builder) = &mut builder {
+            restore_indexes(&segments, builder, &progress)?;
         }
         let newest = segments.newest();
-        let going_on = newest.map(|number| Restored::read(&segments, number, &mut builder)).transpose()?;
+        let read = |number| Restored::read(&segments, number, builder.as_deref_mut());
+        let going_on = newest.map(read).transpose()?;
         // One in which no chunk is whole was begun when power failed, and begins again.
         let end = |found: &Restored| if found.contents.summary.chunks == 0 { 0 } else { found.end };
         let mut at = going_on.as_ref().map_or(segment_len, end);
         let last = match going_on.as_ref().map(|found| found.last) {
             Some(last) if last.0 > 0 => last,
-            _ => segments.last_chunk().unwrap_or((0, [0; 32])),
+            _ => last_chunk(&segments)?,
         };
         let mut state = None;
         if let (Some(number), Some(restored)) = (newest, going_on) {
@@ -180,26 +227,29 @@ impl Writing {
             }
             if at < segment_len {
                 state = Some((number, segments.go_on(number, at)?, restored.contents));
-            } else {
-                restored.seal(&segments, number, &builder)?;
+            } else if let Some(builder) = &mut builder {
+                restored.seal(&segments, number, builder)?;
                 builder.clear();
             }
         }
         let mut recycled = None;
-        let (number, file, contents) = match state {
+        let (number, target, contents) = match state {
             Some(state) => state,
             None => {
                 at = 0;
                 let fresh = segments.next()?;
                 recycled = fresh.recycled;
-                (fresh.number, fresh.file, Contents::new(segment_len))
+                (fresh.number, fresh.target, Contents::new(segment_len))
             }
         };
-        let log = segments.catalog().paths.log();
         let path = segments.catalog().segment_path(number);
+        if segments.is_direct() && !target.takes_direct(at) {
+            segments.use_cache();
+            progress.tell("writes go through the page cache: the file system takes none past it".to_owned());
+        }
         let writing = Writing {
             number,
-            file,
+            target: Arc::new(target),
             path,
             contents,
             last,
@@ -208,11 +258,12 @@ impl Writing {
             dropped: 0,
             untold: (0, 0),
             is_unsynced: false,
+            doubtful: Vec::new(),
+            filler: filler(PAGE_LEN),
             is_full: false,
             keep_ns: settings.keep_ns,
             expired: now,
             progress,
-            log,
             snap_len: settings.snap_len,
             _lock: lock,
             segments,
@@ -229,7 +280,7 @@ impl Writing {
             at,
             is_made,
             index: builder,
-            spare: Builder::new(segment_len, settings.index),
+            spare: settings.index.map(|options| Box::new(Builder::new(segment_len, options))),
         })
     }
 
@@ -237,45 +288,47 @@ impl Writing {
         Arc::clone(&self.progress)
     }
 
-    /// Works until the last job, or until no more can come.
+    /// Works until the last job.
     pub(super) fn run(
-        mut self,
-        jobs: &Receiver<Job>,
-        buffers: &SyncSender<Vec<u8>>,
-        indexes: &SyncSender<Builder>,
+        self,
+        events: (Sender<Event>, Receiver<Event>),
+        buffers: SyncSender<ChunkBuffer>,
+        indexes: SyncSender<Box<Builder>>,
     ) {
-        while let Ok(job) = jobs.recv() {
-            match job {
-                Job::Chunk { buffer, head, offset } => {
-                    let buffer = self.chunk(buffer, *head, offset);
-                    // The recorder may be gone.
-                    let _ = buffers.try_send(buffer);
-                }
-                Job::Seal { mut index } => {
-                    self.seal(&index);
-                    index.clear();
-                    let _ = indexes.try_send(index);
-                    self.is_full = !self.next_segment();
-                }
-                Job::Sync { now } => self.sync(now),
-                Job::Finish { index, now } => {
-                    self.sync(now);
-                    self.seal(&index);
-                    return;
-                }
-            }
-        }
-        let _ = self.file.sync_data();
+        let (sender, received) = events;
+        let writers = Writers::start(self.segments.is_direct(), &sender);
+        let catalog = self.segments.catalog().clone();
+        let sealer = Sealer::start(catalog, self.progress(), indexes, sender);
+        let mut at_work = AtWork {
+            writing: self,
+            writers,
+            sealer,
+            events: received,
+            buffers,
+            jobs: VecDeque::new(),
+            flights: VecDeque::new(),
+            flown: 0,
+            sealing: Vec::new(),
+        };
+        at_work.run();
     }
 
-    /// Writes a chunk; once more in the next segment if the disk fails here. Gives the buffer back.
-    fn chunk(&mut self, mut buffer: Vec<u8>, mut head: ChunkHead, offset: u64) -> Vec<u8> {
+    /// Writes a chunk and waits for it; once more in the next segment if the disk fails here. `failed` is the disk's answer if it
+    /// was tried before. Gives the buffer back.
+    pub(super) fn chunk(
+        &mut self,
+        mut buffer: ChunkBuffer,
+        mut head: ChunkHead,
+        offset: u64,
+        failed: Option<io::Error>,
+    ) -> ChunkBuffer {
         let packets = u64::from(head.packets);
-        head.received = head.received.saturating_add(self.untold.0);
-        head.lost = head.lost.saturating_add(self.untold.1);
-        let mut written = match self.is_full {
-            true => Err(io::Error::other("it is full")),
-            false => self.write(&mut buffer, &mut head, offset),
+        let place = offset..offset + u64::from(head.len);
+        self.tell_untold(&mut head);
+        let mut written = match (failed, self.is_full) {
+            (Some(error), _) => Err(error),
+            (None, true) => Err(io::Error::other("it is full")),
+            (None, false) => self.write(&mut buffer, &mut head, offset),
         };
         if let Err(error) = &written {
             self.progress.tell(format!(
@@ -284,8 +337,14 @@ impl Writing {
             ));
             self.note("failed", self.number);
             buffer.truncate(head.len as usize);
+            let (segment, left) = (self.number, self.target());
             let has_moved = self.next_segment();
             self.is_full &= !has_moved;
+            if has_moved {
+                // Bytes of a write that failed may have come to the disk all the same, and the chunk is written again.
+                self.doubtful.push(Doubtful { segment, target: left, place: place.clone() });
+                self.clear_doubtful();
+            }
             // Where there is no next segment, the chunks of this one must not be written over.
             if has_moved && offset > 0 {
                 self.open_segment();
@@ -295,23 +354,47 @@ impl Writing {
             }
         }
         match written {
-            Ok(()) => {
-                add(&self.progress.written, packets);
-                add(&self.progress.bytes, u64::from(head.len));
-                (self.dropped, self.untold) = (0, (0, 0));
-            }
+            Ok(written) => self.count_written(&head, &written),
             Err(error) => {
+                let (segment, target) = (self.number, self.target());
+                self.doubtful.push(Doubtful { segment, target, place });
                 self.progress.tell(format!("{}: {error}; {packets} packets are lost", self.path.display()));
                 add(&self.progress.lost, packets);
                 self.dropped += packets;
                 self.untold = (head.received, head.lost);
             }
         }
-        // The buffer of a packet longer than a slot is not kept.
-        if buffer.capacity() > 2 * SLOT_LEN { Vec::with_capacity(SLOT_LEN + PAGE_LEN) } else { buffer }
+        buffer
     }
 
-    fn write(&mut self, buffer: &mut Vec<u8>, head: &mut ChunkHead, offset: u64) -> io::Result<()> {
+    /// Adds to a head what chunks told that could not be written.
+    pub(super) fn tell_untold(&mut self, head: &mut ChunkHead) {
+        let (received, lost) = std::mem::take(&mut self.untold);
+        head.received = head.received.saturating_add(received);
+        head.lost = head.lost.saturating_add(lost);
+    }
+
+    /// Counts a chunk that is written, and notes it for the index.
+    pub(super) fn count_written(&mut self, head: &ChunkHead, place: &Place) {
+        self.contents.note(head, place.offset, place.hash);
+        self.is_unsynced = true;
+        add(&self.progress.written, head.packets.into());
+        add(&self.progress.bytes, u64::from(head.len));
+    }
+
+    fn write(&mut self, buffer: &mut ChunkBuffer, head: &mut ChunkHead, offset: u64) -> io::Result<Place> {
+        let place = self.prepare(buffer, head, offset);
+        self.leave_gap(offset)?;
+        // The gap covers what could not be written here.
+        let (segment, end) = (self.number, self.end);
+        self.doubtful.retain(|one| one.segment != segment || one.place.start < end);
+        self.target.write(buffer, offset)?;
+        self.go_to(head, &place);
+        Ok(place)
+    }
+
+    /// Completes a chunk for its place: number, hash, checksum, and the fillers that come along.
+    pub(super) fn prepare(&self, buffer: &mut ChunkBuffer, head: &mut ChunkHead, offset: u64) -> Place {
         let (before, previous) = self.last;
         head.store = self.segments.catalog().id;
         head.segment = self.number;
@@ -319,68 +402,122 @@ impl Writing {
         head.previous = previous;
         head.dropped = self.dropped;
         let len = head.len as usize;
-        let hash = chunk::seal(&mut buffer[..len], head);
+        let hash = chunk::seal(&mut buffer.bytes_mut()[..len], head);
         // The first chunk of a slot brings the fillers behind it along, in the same write.
         let end = offset + len as u64;
         let slot_end = end.next_multiple_of(SLOT_LEN as u64);
         if end > self.filled {
-            let page = filler(PAGE_LEN);
-            (0..(slot_end - end) / PAGE_LEN as u64).for_each(|_| buffer.extend_from_slice(&page));
+            let pages = (slot_end - end) as usize / PAGE_LEN;
+            (0..pages).for_each(|_| buffer.tail().extend_from_slice(&self.filler));
         }
-        self.leave_gap(offset)?;
-        self.file.write_all_at(buffer, offset)?;
-        self.end = end;
-        self.filled = self.filled.max(slot_end);
-        self.is_unsynced = true;
-        self.last = (head.number, hash);
-        self.take_in(head, offset, hash);
-        Ok(())
+        Place { offset, end, slot_end, hash }
+    }
+
+    /// The next chunk follows this one.
+    pub(super) fn go_to(&mut self, head: &ChunkHead, place: &Place) {
+        self.end = place.end;
+        self.filled = self.filled.max(place.slot_end);
+        self.last = (head.number, place.hash);
+        self.dropped = 0;
+    }
+
+    pub(super) fn before(&self) -> Before {
+        Before { last: self.last, filled: self.filled, end: self.end, dropped: self.dropped }
+    }
+
+    /// Takes chunks back that were prepared since.
+    pub(super) fn return_to(&mut self, before: Before) {
+        Before { last: self.last, filled: self.filled, end: self.end, dropped: self.dropped } = before;
+    }
+
+    pub(super) fn target(&self) -> Arc<Target> {
+        Arc::clone(&self.target)
+    }
+
+    /// The number of the segment.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    pub(super) fn filled(&self) -> u64 {
+        self.filled
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// Whether chunks are missing before this place.
+    pub(super) fn has_gap(&self, offset: u64) -> bool {
+        self.gap_start(offset) < offset
+    }
+
+    /// Places of a segment that was left whose chunks are written again elsewhere.
+    pub(super) fn leave_places(&mut self, segment: u64, left: &Arc<Target>, places: Vec<Range<u64>>) {
+        let doubtful = |place| Doubtful { segment, target: Arc::clone(left), place };
+        self.doubtful.extend(places.into_iter().map(doubtful));
+        self.clear_doubtful();
+    }
+
+    /// What the segment that is full has.
+    pub(super) fn close(&mut self) -> (u64, Arc<Target>, Contents) {
+        self.is_unsynced = false;
+        (self.number, self.target(), std::mem::take(&mut self.contents))
+    }
+
+    /// Begins the segment after one that is full.
+    pub(super) fn begin_next(&mut self) {
+        self.is_full = !self.next_segment();
+    }
+
+    fn gap_start(&self, offset: u64) -> u64 {
+        // Fillers stand in the rest of a slot that has a chunk.
+        let slot_end = self.end.next_multiple_of(SLOT_LEN as u64);
+        if slot_end <= offset { slot_end } else { self.end }
     }
 
     /// Marks what lies between the last chunk and `offset` as gaps, none of which crosses a slot's end. There is something where
     /// chunks could not be written.
     fn leave_gap(&mut self, offset: u64) -> io::Result<()> {
         let slot_len = SLOT_LEN as u64;
-        // Fillers stand in the rest of a slot that has a chunk.
-        let slot_end = self.end.next_multiple_of(slot_len);
-        let mut at = if slot_end <= offset { slot_end } else { self.end };
+        let mut at = self.gap_start(offset);
         while at < offset {
             let next = offset.min((at / slot_len + 1) * slot_len);
-            let (head, tail) = gap((next - at) as usize);
-            self.file.write_all_at(&head, at)?;
-            self.file.write_all_at(&tail, next - tail.len() as u64)?;
+            mark_gap(&self.target.file, at..next)?;
             at = next;
         }
         Ok(())
     }
 
-    /// Notes a chunk for the index.
-    fn take_in(&mut self, head: &ChunkHead, offset: u64, hash: [u8; 32]) {
-        self.contents.note(head, offset, hash);
-    }
-
-    /// Writes the index of the segment.
-    fn seal(&mut self, index: &Builder) {
-        let _ = self.file.sync_data();
-        self.is_unsynced = false;
-        let sealed = seal(&self.segments, self.number, &mut self.contents, index);
-        match sealed {
-            Ok(len) => add(&self.progress.index_bytes, len),
-            // It is searched by its chunks then.
-            Err(error) => self.progress.tell(error.to_string()),
-        }
-        self.note("sealed", self.number);
+    /// Puts gaps where chunks may stand that were written again elsewhere. What the disk refuses is tried again later.
+    fn clear_doubtful(&mut self) {
+        let segments = &self.segments;
+        self.doubtful.retain(|one| {
+            // Its file may be another segment's by now.
+            if !segments.has(one.segment) {
+                return false;
+            }
+            let mut at = one.place.start;
+            while at < one.place.end {
+                let next = one.place.end.min((at / SLOT_LEN as u64 + 1) * SLOT_LEN as u64);
+                if mark_gap(&one.target.file, at..next).is_err() {
+                    return true;
+                }
+                at = next;
+            }
+            false
+        });
     }
 
     /// Goes on in another file. `false`, said, if there is none: then the segment stays.
     fn next_segment(&mut self) -> bool {
         match self.segments.next() {
-            Ok(Fresh { number, file, recycled }) => {
+            Ok(Fresh { number, target, recycled }) => {
                 if let Some(old) = recycled {
                     add(&self.progress.recycled, 1);
                     self.note("recycled", old);
                 }
-                (self.number, self.file) = (number, file);
+                (self.number, self.target) = (number, Arc::new(target));
                 self.path = self.segments.catalog().segment_path(number);
                 self.contents = Contents::new(self.segments.catalog().segment_len());
                 (self.filled, self.end) = (0, 0);
@@ -398,19 +535,25 @@ impl Writing {
     /// A chunk of one page at the start of a segment that takes the place of one that failed: files begin with a section.
     fn open_segment(&mut self) {
         let mut builder = ChunkBuilder::new(self.snap_len);
-        builder.begin(Vec::new(), PAGE_LEN, &[]);
+        builder.begin(ChunkBuffer::with_capacity(SLOT_LEN), PAGE_LEN, &[]);
         let (mut buffer, mut head) = builder.finish(&[], now());
         if let Err(error) = self.write(&mut buffer, &mut head, 0) {
             self.progress.tell(format!("{}: {error}", self.path.display()));
         }
     }
 
-    fn sync(&mut self, now: Timestamp) {
+    /// Has the disk keep what was written.
+    pub(super) fn sync(&mut self) {
+        self.clear_doubtful();
         if std::mem::take(&mut self.is_unsynced)
-            && let Err(error) = self.file.sync_data()
+            && let Err(error) = self.target.file.sync_data()
         {
             self.progress.tell(format!("{}: the disk does not keep it: {error}", self.path.display()));
         }
+    }
+
+    /// Gives up what is too old.
+    pub(super) fn expire(&mut self, now: Timestamp) {
         let Some(keep_ns) = self.keep_ns else { return };
         if !(0..EXPIRE_EVERY_NS).contains(&now.since(self.expired)) {
             self.expired = now;
@@ -421,19 +564,30 @@ impl Writing {
         }
     }
 
-    /// A line in the store's log. A log that cannot be written keeps nothing else from being written.
     fn note(&self, event: &str, segment: u64) {
-        let line = serde_json::json!({ "time_ns": now().as_nanos(), "event": event, "segment": segment });
-        let log = disk::open_regular(&self.log, OpenOptions::new().create(true).append(true));
-        if let Ok(mut log) = log {
-            let _ = writeln!(log, "{line}");
-        }
+        note(self.segments.catalog(), event, segment);
+    }
+}
+
+/// A line in the store's log. A log that cannot be written keeps nothing else from being written.
+pub(super) fn note(catalog: &Catalog, event: &str, segment: u64) {
+    let line = serde_json::json!({ "time_ns": now().as_nanos(), "event": event, "segment": segment });
+    let log = disk::open_regular(&catalog.paths.log(), OpenOptions::new().create(true).append(true));
+    if let Ok(mut log) = log {
+        let _ = writeln!(log, "{line}");
     }
 }
 
 /// The wall clock, for the log and chunks that no packet began.
 fn now() -> Timestamp {
     Timestamp::from_nanos(tapline_sys::clock::realtime_ns())
+}
+
+/// Marks a place within a slot as one without a chunk.
+fn mark_gap(file: &File, place: Range<u64>) -> io::Result<()> {
+    let (head, tail) = gap((place.end - place.start) as usize);
+    file.write_all_at(&head, place.start)?;
+    file.write_all_at(&tail, place.end - tail.len() as u64)
 }
 
 fn take_lock(paths: &Paths) -> Result<File, Error> {
@@ -449,8 +603,12 @@ fn take_lock(paths: &Paths) -> Result<File, Error> {
 }
 
 /// Writes the index of a segment, and the roll-up that it completes; gives the index's length.
-fn seal(segments: &Segments, number: u64, contents: &mut Contents, index: &Builder) -> Result<u64, Error> {
-    let catalog = segments.catalog();
+pub(super) fn seal(
+    catalog: &Catalog,
+    number: u64,
+    contents: &mut Contents,
+    index: &Builder,
+) -> Result<u64, Error> {
     (contents.summary.store, contents.summary.segment) = (catalog.id, number);
     let len = index::write(&catalog.paths.index(number), contents, index)?;
     let roll_up = rollup::roll_up_of(number);
@@ -467,6 +625,52 @@ fn read_intact(file: &File, found: &Found, buffer: &mut Vec<u8>) -> Option<[u8; 
     is_intact(buffer, &found.head).then(|| chunk::chain_hash(buffer, &found.head))
 }
 
+/// Makes indexes again that a recording which was broken off did not come to. Others are missing by wish: `tapline store repair` makes
+/// those, so that no recording waits for it.
+fn restore_indexes(segments: &Segments, builder: &mut Builder, progress: &Progress) -> Result<(), Error> {
+    let missing = segments.without_index();
+    let (older, newer) = missing.split_at(missing.len().saturating_sub(RESTORED_MAX));
+    if !older.is_empty() {
+        let count = older.len();
+        progress.tell(format!("{count} segments have no index: `tapline store repair` makes them"));
+    }
+    for &number in newer {
+        let restored = Restored::read(segments, number, Some(&mut *builder))?;
+        restored.seal(segments, number, builder)?;
+        progress.tell(format!("segment {number} had no index: made again from its chunks"));
+        builder.clear();
+    }
+    Ok(())
+}
+
+/// The number and hash of the last chunk of the segments before the newest, which has none.
+fn last_chunk(segments: &Segments) -> Result<(u64, [u8; 32]), Error> {
+    for number in segments.before_newest() {
+        let last = match segments.catalog().index(number) {
+            Some(index) => (index.summary.last_number, index.summary.last_hash),
+            None => Restored::read(segments, number, None)?.last,
+        };
+        // A segment without a chunk says nothing of the chain.
+        if last.0 > 0 {
+            return Ok(last);
+        }
+    }
+    Ok((0, [0; 32]))
+}
+
+/// Notes the keys of the packets of a chunk.
+fn note_packets(index: &mut Builder, slot: u32, reader: &mut SectionReader) {
+    index.begin_slot(slot);
+    while reader.advance().unwrap_or(false) {
+        let batch = reader.batch();
+        for packet in batch.iter() {
+            if let Some(interface) = reader.interfaces().get(packet.meta.interface.0 as usize) {
+                index.note(interface, packet);
+            }
+        }
+    }
+}
+
 /// A segment as its chunks tell it.
 struct Restored {
     contents: Contents,
@@ -477,8 +681,8 @@ struct Restored {
 }
 
 impl Restored {
-    /// Reads every chunk of a segment, and notes the keys of its packets.
-    fn read(segments: &Segments, number: u64, index: &mut Builder) -> Result<Restored, Error> {
+    /// Reads every chunk of a segment, and notes the keys of its packets if there is to be an index.
+    fn read(segments: &Segments, number: u64, mut index: Option<&mut Builder>) -> Result<Restored, Error> {
         let catalog = segments.catalog();
         let path = catalog.segment_path(number);
         let of_file = |error| Error::file("read", &path)(error);
@@ -494,14 +698,8 @@ impl Restored {
                 damaged += 1;
                 continue;
             };
-            index.begin_slot(found.head.slot);
-            while reader.advance().unwrap_or(false) {
-                let batch = reader.batch();
-                for packet in batch.iter() {
-                    if let Some(interface) = reader.interfaces().get(packet.meta.interface.0 as usize) {
-                        index.note(interface, packet);
-                    }
-                }
+            if let Some(index) = &mut index {
+                note_packets(index, found.head.slot, &mut reader);
             }
             contents.note(&found.head, found.offset, hash);
             last = (found.head.number, hash);
@@ -511,7 +709,7 @@ impl Restored {
     }
 
     fn seal(mut self, segments: &Segments, number: u64, index: &Builder) -> Result<(), Error> {
-        seal(segments, number, &mut self.contents, index).map(|_| ())
+        seal(segments.catalog(), number, &mut self.contents, index).map(|_| ())
     }
 }
 
@@ -522,10 +720,10 @@ mod tests {
     use super::*;
     use crate::check::verify;
 
-    fn chunk_of(offset: u64, packets: u32) -> (Vec<u8>, ChunkHead) {
+    fn chunk_of(offset: u64, packets: u32) -> (ChunkBuffer, ChunkHead) {
         let interfaces = [Interface::new("far0", LinkType::ETHERNET)];
         let mut builder = ChunkBuilder::new(65_535);
-        builder.begin(Vec::new(), SLOT_LEN, &interfaces);
+        builder.begin(ChunkBuffer::of_slot(), SLOT_LEN, &interfaces);
         let meta = Meta { wire_len: 60, ..Meta::default() };
         (0..packets).for_each(|_| builder.push(&Packet { data: &[0; 60], meta: &meta }, &interfaces[0], &[]));
         let (buffer, mut head) = builder.finish(&[], Timestamp::EPOCH);
@@ -547,11 +745,11 @@ mod tests {
         let mut writing = Writing::open(folder.path(), &settings, Timestamp::EPOCH).unwrap().writing;
         let put = |writing: &mut Writing, offset: u64| {
             let (buffer, head) = chunk_of(offset, 1);
-            writing.chunk(buffer, head, offset);
+            writing.chunk(buffer, head, offset, None);
         };
         put(&mut writing, 0);
         // A file that cannot be written stands for a disk that fails.
-        writing.file = File::open(&writing.path).unwrap();
+        writing.target = Arc::new(Target::read_only(&writing.path));
         put(&mut writing, 2 * SLOT_LEN as u64 + 8 * PAGE_LEN as u64);
         assert_eq!(packets(folder.path()), 2, "{:?}", writing.progress.news());
         // Once more, with the segment after it failing too: chunks of this slot are then missing before the next one.

@@ -1,0 +1,224 @@
+//! The store's thread: jobs in their order, several writes on their way, what they come to in the order of their chunks.
+//!
+//! ```text
+//! job: chunk --number, hash--> on its way --written--> counted, when all before it are
+//!                                  '-- failed: all behind it are awaited, and written again in the next segment
+//! job: seal, sync, finish          when no write is on its way
+//! ```
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender};
+
+use super::sealer::{Sealer, Sealing};
+use super::writers::{Request, Writers};
+use super::writing::{Event, Job, Place, Writing};
+use crate::chunk::{ChunkBuffer, ChunkHead};
+use crate::index::Builder;
+
+/// The store's thread.
+pub(super) struct AtWork {
+    pub(super) writing: Writing,
+    pub(super) writers: Writers,
+    pub(super) sealer: Sealer,
+    pub(super) events: Receiver<Event>,
+    pub(super) buffers: SyncSender<ChunkBuffer>,
+    /// Jobs that wait for writes that are on their way.
+    pub(super) jobs: VecDeque<Job>,
+    pub(super) flights: VecDeque<Flight>,
+    /// Writes begun so far.
+    pub(super) flown: u64,
+    /// Segments whose index is being made.
+    pub(super) sealing: Vec<u64>,
+}
+
+/// A chunk on its way to the disk.
+pub(super) struct Flight {
+    ticket: u64,
+    head: Box<ChunkHead>,
+    place: Place,
+    /// What was before it.
+    before: Before,
+    /// How it ended, and its buffer.
+    ended: Option<(ChunkBuffer, io::Result<()>)>,
+}
+
+/// Where the segment and the chain of chunks were.
+#[derive(Clone, Copy)]
+pub(super) struct Before {
+    pub(super) last: (u64, [u8; 32]),
+    pub(super) filled: u64,
+    pub(super) end: u64,
+    pub(super) dropped: u64,
+}
+
+/// What became of the first job.
+#[derive(PartialEq, Eq)]
+enum Step {
+    Done,
+    /// It waits for an event.
+    Waits,
+    /// It was the last one.
+    Over,
+}
+
+impl AtWork {
+    pub(super) fn run(&mut self) {
+        loop {
+            match self.step() {
+                Step::Done => {}
+                Step::Over => return,
+                Step::Waits => match self.events.recv() {
+                    Ok(event) => self.take(event),
+                    Err(_) => return,
+                },
+            }
+        }
+    }
+
+    fn take(&mut self, event: Event) {
+        match event {
+            Event::Job(job) => self.jobs.push_back(job),
+            Event::Sealed(number) => self.sealing.retain(|sealing| *sealing != number),
+            Event::Written { ticket, buffer, result } => {
+                if let Some(flight) = self.flights.iter_mut().find(|flight| flight.ticket == ticket) {
+                    flight.ended = Some((buffer, result));
+                }
+                self.land();
+            }
+        }
+    }
+
+    /// Does the first job, if nothing on its way keeps it back.
+    fn step(&mut self) -> Step {
+        let is_still = self.flights.is_empty();
+        match self.jobs.pop_front() {
+            None => Step::Waits,
+            Some(Job::Chunk { buffer, head, offset }) if self.can_fly(offset) => {
+                self.launch(buffer, head, offset);
+                Step::Done
+            }
+            Some(Job::Chunk { buffer, head, offset }) if self.must_stay(offset) && self.is_quiet() => {
+                let buffer = self.writing.chunk(buffer, *head, offset, None);
+                self.give_back(buffer);
+                Step::Done
+            }
+            Some(Job::Seal { index }) if self.is_quiet() => {
+                self.seal(index);
+                self.writing.begin_next();
+                Step::Done
+            }
+            Some(Job::Sync { now }) if is_still => {
+                self.writing.sync();
+                if self.sealing.is_empty() {
+                    self.writing.expire(now);
+                }
+                Step::Done
+            }
+            Some(Job::Finish { index }) if is_still => {
+                self.writing.sync();
+                self.seal(index);
+                self.sealer.finish();
+                Step::Over
+            }
+            Some(Job::End) if is_still => {
+                self.writing.sync();
+                Step::Over
+            }
+            Some(job) => {
+                self.jobs.push_front(job);
+                Step::Waits
+            }
+        }
+    }
+
+    /// Nothing is on its way, and no index is being made: segments may change.
+    fn is_quiet(&self) -> bool {
+        self.flights.is_empty() && self.sealing.is_empty()
+    }
+
+    /// Whether a chunk must be written by this thread, and waited for.
+    fn must_stay(&self, offset: u64) -> bool {
+        self.writing.is_full() || self.writing.has_gap(offset) || self.writers.depth() == 0
+    }
+
+    fn can_fly(&self, offset: u64) -> bool {
+        // The first chunk of a slot brings fillers, over which the next ones are written.
+        let is_free = self.flights.is_empty() || offset >= self.writing.filled();
+        let fails = || self.flights.iter().any(|flight| matches!(flight.ended, Some((_, Err(_)))));
+        is_free && self.flights.len() < self.writers.depth() && !self.must_stay(offset) && !fails()
+    }
+
+    fn launch(&mut self, mut buffer: ChunkBuffer, mut head: Box<ChunkHead>, offset: u64) {
+        let before = self.writing.before();
+        self.writing.tell_untold(&mut head);
+        let place = self.writing.prepare(&mut buffer, &mut head, offset);
+        self.writing.go_to(&head, &place);
+        self.flown += 1;
+        let (ticket, target) = (self.flown, self.writing.target());
+        self.flights.push_back(Flight { ticket, head, place, before, ended: None });
+        self.writers.submit(Request { target, buffer, offset, ticket });
+    }
+
+    /// Counts chunks that are written, in their order.
+    fn land(&mut self) {
+        while let Some(Flight { ended: Some((_, Ok(()))), .. }) = self.flights.front() {
+            let Some(Flight { head, place, ended: Some((buffer, _)), .. }) = self.flights.pop_front() else {
+                return;
+            };
+            self.writing.count_written(&head, &place);
+            self.give_back(buffer);
+        }
+        let have_ended = self.flights.iter().all(|flight| flight.ended.is_some());
+        if have_ended && !self.flights.is_empty() {
+            self.write_again();
+        }
+    }
+
+    /// The first chunk on its way failed and all others have ended: all are written once more, in their order and one at a time.
+    fn write_again(&mut self) {
+        while !self.sealing.is_empty() {
+            let Ok(event) = self.events.recv() else { return };
+            self.take_while_failing(event);
+        }
+        let flights = std::mem::take(&mut self.flights);
+        let Some(first) = flights.front() else { return };
+        self.writing.return_to(first.before);
+        let (segment, left) = (self.writing.number(), self.writing.target());
+        let mut places: Vec<_> = flights.iter().skip(1).map(|flight| flight.place.range()).collect();
+        for Flight { head, place, ended, .. } in flights {
+            let Some((mut buffer, result)) = ended else { continue };
+            buffer.truncate(head.len as usize);
+            // Those behind the first one are in no chain any more, whether they were written or not.
+            let is_here = Arc::ptr_eq(&left, &self.writing.target());
+            let failed = result.err().filter(|_| is_here);
+            let buffer = self.writing.chunk(buffer, *head, place.offset, failed);
+            self.give_back(buffer);
+            if !Arc::ptr_eq(&left, &self.writing.target()) {
+                self.writing.leave_places(segment, &left, std::mem::take(&mut places));
+            }
+        }
+    }
+
+    fn take_while_failing(&mut self, event: Event) {
+        match event {
+            Event::Job(job) => self.jobs.push_back(job),
+            Event::Sealed(number) => self.sealing.retain(|sealing| *sealing != number),
+            // All writes have ended.
+            Event::Written { .. } => {}
+        }
+    }
+
+    fn give_back(&self, buffer: ChunkBuffer) {
+        // The buffer of a packet longer than a slot is not kept. The recorder may be gone.
+        let _ = self.buffers.try_send(if buffer.is_of_slot() { buffer } else { ChunkBuffer::of_slot() });
+    }
+
+    /// Has the index of the segment made.
+    fn seal(&mut self, index: Option<Box<Builder>>) {
+        let (number, target, contents) = self.writing.close();
+        self.sealing.push(number);
+        self.sealer.seal(Sealing { number, target, contents, index });
+    }
+}

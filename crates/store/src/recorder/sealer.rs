@@ -1,0 +1,99 @@
+//! Segments that are full: kept by the disk, their indexes made, beside the writing of the next one.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use super::writers::Target;
+use super::writing::{Event, Progress, add, note, seal};
+use crate::catalog::Catalog;
+use crate::index::{Builder, Contents};
+
+/// A segment that is full.
+pub(super) struct Sealing {
+    pub(super) number: u64,
+    pub(super) target: Arc<Target>,
+    pub(super) contents: Contents,
+    /// What its index will say; `None` for no index.
+    pub(super) index: Option<Box<Builder>>,
+}
+
+/// Seals segments.
+struct Work {
+    catalog: Catalog,
+    progress: Arc<Progress>,
+    /// Where builders go back to.
+    indexes: SyncSender<Box<Builder>>,
+    events: Sender<Event>,
+}
+
+/// The thread that does.
+pub(super) struct Sealer {
+    work: Arc<Work>,
+    jobs: Option<SyncSender<Sealing>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Sealer {
+    pub(super) fn start(
+        catalog: Catalog,
+        progress: Arc<Progress>,
+        indexes: SyncSender<Box<Builder>>,
+        events: Sender<Event>,
+    ) -> Sealer {
+        let (jobs, received) = sync_channel(1);
+        let work = Arc::new(Work { catalog, progress, indexes, events });
+        let of_thread = Arc::clone(&work);
+        let run = move || of_thread.run(&received);
+        // Without a thread its caller does the work.
+        let thread = std::thread::Builder::new().name("store-index".to_owned()).spawn(run).ok();
+        Sealer { work, jobs: thread.is_some().then_some(jobs), thread }
+    }
+
+    /// Hands a segment over. One at a time: the one before is done.
+    pub(super) fn seal(&self, sealing: Sealing) {
+        match &self.jobs {
+            Some(jobs) => drop(jobs.send(sealing)),
+            None => self.work.seal(sealing),
+        }
+    }
+
+    /// Waits for the last segment.
+    pub(super) fn finish(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Sealer {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+impl Work {
+    fn run(&self, jobs: &Receiver<Sealing>) {
+        jobs.iter().for_each(|sealing| self.seal(sealing));
+    }
+
+    fn seal(&self, Sealing { number, target, mut contents, index }: Sealing) {
+        // An index must not tell of chunks that a power failure takes.
+        if let Err(error) = target.file.sync_data() {
+            let path = self.catalog.segment_path(number);
+            self.progress.tell(format!("{}: the disk does not keep it: {error}", path.display()));
+        }
+        if let Some(mut index) = index {
+            match seal(&self.catalog, number, &mut contents, &index) {
+                Ok(len) => add(&self.progress.index_bytes, len),
+                // It is searched by its chunks then.
+                Err(error) => self.progress.tell(error.to_string()),
+            }
+            index.clear();
+            let _ = self.indexes.try_send(index);
+        }
+        note(&self.catalog, "sealed", number);
+        let _ = self.events.send(Event::Sealed(number));
+    }
+}

@@ -1,0 +1,124 @@
+//! Threads that write: each has one write on its way to the disk, so that several are.
+//!
+//! ```text
+//! store thread --Request--> writer --pwrite: past the page cache, or through it--> Done --> store thread
+//! ```
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use tapline_sys::disk;
+
+use super::writing::Event;
+use crate::chunk::ChunkBuffer;
+use crate::layout::{PAGE_LEN, SLOT_LEN, filler};
+
+/// Writes on their way to a disk that takes them from our memory: disks with queues are faster with several.
+const DIRECT_DEPTH: usize = 4;
+/// Writes on their way to the page cache: each is a copy, which takes a processor.
+const CACHED_DEPTH: usize = 1;
+
+/// A segment's file.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) file: File,
+    /// The same file past the page cache; `None` where the file system cannot, or that is not wanted.
+    direct: Option<File>,
+}
+
+impl Target {
+    pub(super) fn open(path: &Path, is_direct: bool) -> io::Result<Target> {
+        let file = disk::open_regular(path, OpenOptions::new().read(true).write(true))?;
+        let direct = if is_direct { disk::open_direct(path, &file) } else { None };
+        Ok(Target { file, direct })
+    }
+
+    /// One that takes no writes.
+    #[cfg(test)]
+    pub(super) fn read_only(path: &Path) -> Target {
+        Target { file: File::open(path).expect("it is there"), direct: None }
+    }
+
+    /// Whether the file system takes writes past the page cache: one of an unused slot's first page, which it says again.
+    pub(super) fn takes_direct(&self, unused: u64) -> bool {
+        let Some(direct) = &self.direct else { return false };
+        let mut page = ChunkBuffer::with_capacity(PAGE_LEN);
+        page.begin();
+        page.tail().extend_from_slice(&filler(SLOT_LEN)[..PAGE_LEN]);
+        direct.write_all_at(page.bytes(), unused).is_ok()
+    }
+
+    /// Writes whole pages at a multiple of the page.
+    pub(super) fn write(&self, buffer: &ChunkBuffer, offset: u64) -> io::Result<()> {
+        match self.direct.as_ref().filter(|_| buffer.is_aligned()) {
+            Some(direct) => direct.write_all_at(buffer.bytes(), offset),
+            None => self.file.write_all_at(buffer.bytes(), offset),
+        }
+    }
+}
+
+/// A write that is to be done.
+pub(super) struct Request {
+    pub(super) target: Arc<Target>,
+    pub(super) buffer: ChunkBuffer,
+    pub(super) offset: u64,
+    /// What the answer says again.
+    pub(super) ticket: u64,
+}
+
+/// The threads. They end when this is dropped.
+pub(super) struct Writers {
+    requests: Option<SyncSender<Request>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Writers {
+    /// Starts as many as the way to the disk wants. Where no thread can be had there are none.
+    pub(super) fn start(is_direct: bool, events: &Sender<Event>) -> Writers {
+        let depth = if is_direct { DIRECT_DEPTH } else { CACHED_DEPTH };
+        let (requests, received) = sync_channel(depth);
+        let received = Arc::new(Mutex::new(received));
+        let spawn = |_| {
+            let (received, events) = (Arc::clone(&received), events.clone());
+            let write = move || write_all(&received, &events);
+            std::thread::Builder::new().name("store-write".to_owned()).spawn(write).ok()
+        };
+        let threads: Vec<JoinHandle<()>> = (0..depth).filter_map(spawn).collect();
+        Writers { requests: Some(requests), threads }
+    }
+
+    /// Writes that may be on their way at once.
+    pub(super) fn depth(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Hands a write over; fewer than [`depth`](Self::depth) are on their way.
+    pub(super) fn submit(&self, request: Request) {
+        // The threads are there as long as this is.
+        let _ = self.requests.as_ref().map(|requests| requests.send(request));
+    }
+}
+
+impl Drop for Writers {
+    fn drop(&mut self) {
+        self.requests = None;
+        self.threads.drain(..).for_each(|thread| drop(thread.join()));
+    }
+}
+
+fn write_all(received: &Mutex<Receiver<Request>>, events: &Sender<Event>) {
+    loop {
+        // One waits for the next request, the others for the lock.
+        let request = received.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(Request { target, buffer, offset, ticket }) = request else { return };
+        let result = target.write(&buffer, offset);
+        if events.send(Event::Written { ticket, buffer, result }).is_err() {
+            return;
+        }
+    }
+}
