@@ -1,8 +1,8 @@
-//! What has become of an interface, and how people are told.
+//! The fate of an interface, and how people are told.
 
 use tapline_sys::Link;
 
-/// What has become of an interface.
+/// The fate of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LinkState {
     /// Up, with carrier.

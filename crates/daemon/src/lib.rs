@@ -8,8 +8,9 @@
 //!            control thread: socket, rules, clients ------------------------------------+
 //! ```
 //!
-//! One pass of the merged filters of all readers for each batch; each packet is stored once for all readers of the same rights. A reader that may not see a packet
-//! cannot map it: readers of different rights have different buffers (a [`view`] each).
+//! One pass of the merged filters of all readers for each batch; each packet is stored once for all readers of the same
+//! rights. A reader that may not see a packet cannot map it: readers of different rights have different buffers (a
+//! [`view`] each).
 //!
 //! | module | what it is |
 //! |---|---|

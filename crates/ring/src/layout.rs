@@ -99,7 +99,7 @@ pub(crate) mod index {
     pub(crate) const ON_BELL: u64 = 2;
 }
 
-/// What a reader may expect, as its writer last said.
+/// The guarantee of a reader, as its writer last gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Nothing is kept for it.

@@ -1,13 +1,15 @@
-//! What can be sent: sendmmsg against the transmit ring, with and without `PACKET_QDISC_BYPASS`, and live frames, interleaved.
+//! Rates of sending: sendmmsg against the transmit ring, with and without `PACKET_QDISC_BYPASS`, and live frames,
+//! interleaved.
 //!
 //! ```text
 //! ip netns add x; ip -n x link add a type veth peer name b; (both up; live frames need GRO on at b)
 //! ip netns exec x transmit_rates a b [FRAME_BYTES] [FRAMES] [ROUNDS]
 //! ```
 //!
-//! For each way: processor time of the sending thread for each frame (median of the rounds; on a veth the receiver's interrupt is part of it), frames
-//! a second, and what the other end counted. Then whether frames arrive as they were sent: each frame is filled with one byte, which also ends its source
-//! address, and a socket at the other end that is slow to read compares the two.
+//! For each way: processor time of the sending thread for each frame (median of the rounds; on a veth the receiver's
+//! interrupt is part of it), frames a second, and what the other end counted. Then whether frames arrive as they were
+//! sent: each frame is filled with one byte, which also ends its source address, and a socket at the other end that is
+//! slow to read compares the two.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -233,7 +235,8 @@ impl TxRing {
     }
 
     fn status(&self, slot: usize) -> &std::sync::atomic::AtomicU32 {
-        // SAFETY: the slot lies in the mapping, aligned to 2 KiB, and begins with tp_status; both sides access it as a whole word.
+        // SAFETY: the slot lies in the mapping, aligned to 2 KiB, and begins with tp_status; both sides access it as a
+        // whole word.
         unsafe { std::sync::atomic::AtomicU32::from_ptr(self.base.add(slot * SLOT_LEN).cast()) }
     }
 
@@ -292,7 +295,8 @@ fn by_ring(if_index: u32, bypass: bool, len: usize, count: usize) -> io::Result<
 /// Sends while a plain socket at the other end reads: frames seen, and those that are not as they were sent.
 fn watch(if_index: u32, send: impl FnOnce() -> io::Result<()>) -> io::Result<(u64, u64)> {
     let socket = PacketSocket::open().map_err(|error| error.source)?;
-    // Version 3 was chosen by `open`; a socket without a ring queues packets as they are, by reference, until they are read.
+    // Version 3 was chosen by `open`; a socket without a ring queues packets as they are, by reference, until they are
+    // read.
     socket.bind(if_index).map_err(|error| error.source)?;
     let (seen, mixed, done) =
         (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)), AtomicBool::new(false));
