@@ -18,7 +18,7 @@ use tapline_sys::usage::CpuTime;
 use tapline_testkit::netns::{FAR, Namespace};
 use tapline_testkit::sender::{Pace, Sender};
 
-/// What a round found.
+/// The result of a round.
 struct Round {
     /// Packets delivered in a second.
     rate: f64,

@@ -24,7 +24,7 @@ impl LinkState {
         }
     }
 
-    /// What happened to an interface that is there and has come to this state, as a clause.
+    /// The change of an interface to this state, as a clause.
     pub(crate) fn news(self) -> &'static str {
         match self {
             LinkState::Running => "is up",

@@ -14,7 +14,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `rules` | who may read what, from a TOML file |
+//! | `rules` | the access rules, from a TOML file |
 //! | `view` | a buffer for readers of the same rights |
 //! | `section` | the filters of one user in one buffer, at the user's cost |
 //! | `budget` | processor time that a user may take |

@@ -2,7 +2,7 @@
 //!
 //! ```toml
 //! socket = "/run/tapline/serve.sock"
-//! mode = "0660"                       # of the socket; who cannot open it cannot ask
+//! mode = "0660"                       # of the socket; a user who cannot open it cannot ask
 //! group = "netops"
 //! user_time = 200                     # ms of processor time a second, for the readers of each user
 //! user_memory = 320                   # MiB for the readers of each user

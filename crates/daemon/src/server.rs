@@ -101,7 +101,7 @@ pub struct Server {
     refused_of: BTreeMap<u32, u64>,
     told: LogBudget,
     begun: Instant,
-    /// Counts rounds of requests: who had the first turn in one has the last in the next.
+    /// Counts rounds of requests: the client with the first turn in one has the last in the next.
     turn: usize,
     /// Processor time that users may take of this thread.
     purses: Purses,

@@ -293,7 +293,7 @@ impl Dispatcher {
         ))
     }
 
-    /// Stores history before any reader comes, for those who may see all.
+    /// Stores history before any reader comes, for readers that may see all.
     fn begin_history(&mut self) -> Result<(), String> {
         let Setting { link_type, buffer_mib, worker, .. } = self.setting;
         let snap_len = self.setting.options.snap_len;

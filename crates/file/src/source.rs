@@ -222,7 +222,7 @@ impl FileSource {
         &self.counters
     }
 
-    /// The sections of a pcapng file met so far, the first 4,096: who wrote them, and comments.
+    /// The sections of a pcapng file met so far, the first 4,096: their writers, and comments.
     pub fn sections(&self) -> &[Section] {
         match &self.parser {
             Parser::Pcapng(parser) => &parser.sections,
@@ -277,7 +277,7 @@ impl FileSource {
         (self.input.raw_read(), self.input.raw_len())
     }
 
-    /// The records of the current batch, for those who give interfaces other numbers.
+    /// The records of the current batch, for callers that give interfaces other numbers.
     pub(crate) fn records_mut(&mut self) -> &mut [Record] {
         &mut self.records
     }

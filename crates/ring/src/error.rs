@@ -61,7 +61,7 @@ pub enum Error {
         file: &'static str,
         /// In bytes.
         offset: usize,
-        /// What is there.
+        /// The value that was found.
         found: u64,
         /// The value that should be there.
         expected: u64,

@@ -104,7 +104,7 @@ pub(crate) mod index {
 pub enum Standing {
     /// Nothing is kept for it.
     Lossy,
-    /// What it has not read stays, within its credit.
+    /// Unread packets stay, within its credit.
     Leased,
     /// The writer waits for it.
     Lossless,
@@ -128,7 +128,7 @@ impl Standing {
         }
     }
 
-    /// What is not known promises nothing.
+    /// An unknown number promises nothing.
     pub(crate) fn from_word(word: u64) -> Standing {
         match word {
             2 => Standing::Leased,

@@ -195,8 +195,9 @@ impl MergedReader {
     }
 
     /// Whether packets are there that the last [`next_batch`](Self::next_batch) kept back, because another buffer may
-    /// have older ones. No bell rings when that is known, or when patience is over: who sleeps on the descriptors of
-    /// [`readers`](Self::readers) must come back by itself, as [`wait`](Self::wait) does after a millisecond.
+    /// have older ones. No bell rings when that is known, or when patience is over: a reader that sleeps on the
+    /// descriptors of [`readers`](Self::readers) must come back by itself, as [`wait`](Self::wait) does after a
+    /// millisecond.
     pub fn is_holding_back(&self) -> bool {
         self.is_holding_back
     }

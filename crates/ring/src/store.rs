@@ -33,7 +33,7 @@ pub struct Entry {
 /// From which packet on a new reader reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Start {
-    /// What is stored from now on.
+    /// Packets that are stored from now on.
     Newest,
     /// All that the buffer still holds.
     Oldest,
@@ -67,7 +67,7 @@ pub(crate) enum Next<'s> {
     End,
 }
 
-/// What readers have to say when a block is to be taken.
+/// The readers' part when a block is to be taken.
 pub(crate) trait Holders {
     /// A search for a block begins: `current` was filled.
     fn begin(&mut self, current: u64);
@@ -120,7 +120,7 @@ pub(crate) struct Store {
     words: Words,
     geometry: Geometry,
     snap_len: u32,
-    /// What each place holds: sequences, 0 for nothing.
+    /// Blocks by place: sequences, 0 for nothing.
     held: Box<[u64]>,
     sequence: u64,
     /// Where the next record begins in the current block; the length of a block if there is no open block.

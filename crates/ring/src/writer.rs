@@ -9,8 +9,8 @@
 //! now and then:    tick, reap, set_source
 //! ```
 //!
-//! One thread owns it. It never waits for a reader but in [`Writer::wait_for`], and calls the system only to wake who
-//! sleeps.
+//! One thread owns it. It never waits for a reader but in [`Writer::wait_for`], and calls the system only to wake
+//! sleepers.
 
 mod readers;
 
@@ -44,7 +44,7 @@ pub struct BufferSpec {
     pub link_type: LinkType,
     /// Packets are cut to this many bytes. At most a block's length less 192.
     pub snap_len: u32,
-    /// The capture worker, for those who merge several buffers.
+    /// The capture worker, for readers that merge several buffers.
     pub worker: u32,
 }
 
@@ -100,7 +100,7 @@ pub struct ReaderId {
     number: u32,
 }
 
-/// A reader was added: who it is here, and the descriptors that its process is to get.
+/// A reader was added: its number here, and the descriptors that its process is to get.
 #[derive(Debug)]
 pub struct Attachment {
     /// Its name for the writer.
@@ -430,7 +430,7 @@ impl Writer {
         if is_broken { self.readers.demote(id) } else { Ok(()) }
     }
 
-    /// Shows all that was stored and indexed, and wakes those who sleep and have waited for it. `now_ns` is of a clock
+    /// Shows all that was stored and indexed, and wakes the sleepers that have waited for it. `now_ns` is of a clock
     /// that never goes back; it is what credits and delays are counted with.
     ///
     /// A reader of several buffers is told that nothing older than the latest packet comes: a source whose packets are

@@ -51,7 +51,7 @@ pub fn wait(word: &AtomicU64, expected: u64, timeout: Duration) -> Result<Woken,
     }
 }
 
-/// Wakes one of those who sleep on `word`, and says whether there was one. It cannot fail on a word that exists.
+/// Wakes one of the threads that sleep on `word`, and says whether there was one. It cannot fail on a word that exists.
 ///
 /// One, because a word has one sleeper in every protocol of ours: another process that has the memory could put
 /// thousands of threads to sleep there, and we would work for them all.

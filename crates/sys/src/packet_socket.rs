@@ -155,7 +155,7 @@ impl PacketSocket {
 
     /// Puts this program before the ring in place of the present one: a
     /// [`SocketFilter`](crate::bpf::ProgramKind::SocketFilter), whose result is the bytes to keep, 0 for none. Needs no
-    /// capability: who loaded the program had them. Minimum kernel: 3.19.
+    /// capability: the process that loaded the program had them. Minimum kernel: 3.19.
     ///
     /// # Errors
     /// `EINVAL` for a program of another kind; `ENOMEM` for one whose translation exceeds `net.core.optmem_max`;
@@ -247,7 +247,7 @@ impl PacketSocket {
     }
 
     /// Asks the interface to receive what is meant for others too, for as long as this socket lives. Counted by the
-    /// kernel, so that it ends with the last who asked, also after a crash. Needs no capability of its own.
+    /// kernel, so that it ends with the last socket that asked, also after a crash. Needs no capability of its own.
     ///
     /// # Errors
     /// `ENODEV` if there is no such interface; what its driver answers.
@@ -326,7 +326,7 @@ impl PacketSocket {
         }
     }
 
-    /// The socket never blocks, for the sake of its reader, so who sends waits here. A signal ends the wait, as room
+    /// The socket never blocks, for the sake of its reader, so the sender waits here. A signal ends the wait, as room
     /// does: the caller looks again.
     fn wait_for_room(&self) -> Result<(), SyscallError> {
         let mut poll = libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };

@@ -1,4 +1,4 @@
-//! The other end of a Unix socket: who it is (SO_PEERCRED, unix(7)), and coming to it without waiting for ever.
+//! The other end of a Unix socket: its process (SO_PEERCRED, unix(7)), and coming to it without waiting for ever.
 
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};

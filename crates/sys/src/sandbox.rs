@@ -243,6 +243,26 @@ mod tests {
 
     use super::*;
 
+    #[track_caller]
+    fn denied(result: std::io::Result<()>, attempt: &str) {
+        let error = result.expect_err(attempt);
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{attempt}");
+    }
+
+    /// No process in a namespace of its own, and no input for a terminal.
+    fn calls_are_refused() {
+        // SAFETY: takes integers only, and makes nothing: the flags are refused.
+        let made_process =
+            unsafe { libc::syscall(libc::SYS_clone, libc::CLONE_NEWUSER | libc::SIGCHLD, 0, 0, 0, 0) };
+        assert_eq!(made_process, -1, "a process with a namespace of its own was made");
+        for request in TYPING {
+            // SAFETY: the pointer is to a byte that lives through the call, whatever the descriptor is.
+            let typed = unsafe { libc::ioctl(0, request, c"x".as_ptr()) };
+            let errno = std::io::Error::last_os_error().raw_os_error();
+            assert_eq!((typed, errno), (-1, Some(libc::EPERM)), "a terminal was typed into");
+        }
+    }
+
     /// Confines a thread of its own, and tries.
     #[test]
     fn little_is_left() {
@@ -269,26 +289,13 @@ mod tests {
                 eprintln!("little_is_left: skipped: {lacks:?}");
                 return;
             }
-            let denied = |result: std::io::Result<()>, what: &str| {
-                let error = result.expect_err(what);
-                assert_eq!(error.kind(), ErrorKind::PermissionDenied, "{what}");
-            };
             denied(fs::read(&other).map(drop), "another's file was read");
             denied(fs::write(&rules, "y"), "rules were written");
             denied(fs::write(socket.with_file_name("new"), "y"), "a file was made");
             denied(TcpListener::bind("127.0.0.1:0").map(drop), "TCP");
             denied(UdpSocket::bind("127.0.0.1:0").map(drop), "UDP");
             denied(Command::new("/bin/true").spawn().map(drop), "a program was started");
-            // SAFETY: takes integers only, and makes nothing: the flags are refused.
-            let made_process =
-                unsafe { libc::syscall(libc::SYS_clone, libc::CLONE_NEWUSER | libc::SIGCHLD, 0, 0, 0, 0) };
-            assert_eq!(made_process, -1, "a process with a namespace of its own was made");
-            for request in TYPING {
-                // SAFETY: the pointer is to a byte that lives through the call, whatever the descriptor is.
-                let typed = unsafe { libc::ioctl(0, request, c"x".as_ptr()) };
-                let errno = std::io::Error::last_os_error().raw_os_error();
-                assert_eq!((typed, errno), (-1, Some(libc::EPERM)), "a terminal was typed into");
-            }
+            calls_are_refused();
             fs::create_dir(made.join("a")).unwrap();
             fs::write(made.join("a/b.part"), "y").unwrap();
             fs::rename(made.join("a/b.part"), made.join("a/b")).unwrap();

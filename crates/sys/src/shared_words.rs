@@ -120,7 +120,7 @@ impl SharedWords {
 impl ReadWords {
     /// The first `words` words of a file, shared with all processes that have it open.
     ///
-    /// A file that shrinks kills who touches the words: look at its seals first.
+    /// A file that shrinks kills the process that touches the words: look at its seals first.
     ///
     /// # Errors
     /// As [`SharedWords::map`].

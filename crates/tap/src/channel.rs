@@ -38,7 +38,7 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Over a connected socket. Only who expects descriptors takes them: for others they are an error.
+    /// Over a connected socket. Without `takes_descriptors`, descriptors are an error.
     pub fn new(stream: UnixStream, takes_descriptors: bool) -> Channel {
         Channel { stream, received: Vec::new(), searched: 0, descriptors: VecDeque::new(), takes_descriptors }
     }

@@ -46,7 +46,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects, and says who we are: `program` is for people who look at the daemon's status.
+    /// Connects under the name `program`, which the daemon's status shows.
     ///
     /// # Errors
     /// [`Error::NoDaemon`], [`Error::NotAllowed`], [`Error::Silent`], [`Error::Refused`].

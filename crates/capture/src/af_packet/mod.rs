@@ -20,7 +20,7 @@
 //! | `links` | what to do when links come, go and change |
 //! | `losses` | what NIC and driver lost |
 //! | `listing` | what interfaces there are |
-//! | `single` | one socket for callers who hold it themselves: libpcap's interface |
+//! | `single` | one socket for callers with a loop of their own: libpcap's interface |
 //!
 //! `received = dropped + unread + delivered` holds exactly, for each interface, once the capture was stopped.
 

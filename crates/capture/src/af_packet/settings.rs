@@ -14,7 +14,7 @@ use crate::Error;
 /// The snap length that 0 stands for: the longest that a pcap file may have for Ethernet.
 pub const SNAP_LEN_MAX: u32 = 262_144;
 
-/// A [`Settings::latency_ms`] for people who look on.
+/// The [`Settings::latency_ms`] of interactive captures.
 pub const LATENCY_INTERACTIVE_MS: u32 = 10;
 /// A [`Settings::latency_ms`] for files: fewer, fuller blocks.
 pub const LATENCY_RECORDING_MS: u32 = 20;
@@ -88,7 +88,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The defaults for these interfaces: everything, promiscuous, for people who look on.
+    /// The defaults for these interfaces: all packets, promiscuous, interactive.
     pub fn new(interfaces: &[&str]) -> Settings {
         Settings {
             interfaces: interfaces.iter().map(|&name| name.to_owned()).collect(),

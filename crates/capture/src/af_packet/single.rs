@@ -1,4 +1,4 @@
-//! One socket and its ring for a caller who holds it himself: it can be put into an event loop, its filter can be
+//! One socket and its ring for a caller with a loop of its own: it can be put into an event loop, its filter can be
 //! changed while it runs, and it sends.
 //!
 //! ```text
@@ -97,7 +97,7 @@ pub struct Stations<'a> {
 }
 
 impl Stations<'_> {
-    /// What it says beside the packet at `index` of the batch as it was found, out of the block that the batch stands
+    /// The address beside the packet at `index` of the batch as it was found, out of the block that the batch stands
     /// in.
     pub fn get(&self, block: &[u8], index: usize) -> Station {
         let at = self.frames.get(index).map_or(usize::MAX, |frame| frame + ADDRESS_AT);

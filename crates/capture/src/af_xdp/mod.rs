@@ -16,7 +16,7 @@
 //! | `protect` | whom a capture would cut off |
 //! | `size` | how much memory |
 //!
-//! What the host does not get is the point and the danger: see `protect`, and docs/afxdp.md.
+//! Packets that the host does not get are the point and the danger: see `protect`, and docs/afxdp.md.
 //!
 //! `received = dropped + unread + delivered` holds exactly for each interface once the capture was stopped. `received`
 //! is what the program in front counted, `dropped` what the sockets counted, `delivered` what we did.
@@ -54,8 +54,8 @@ const GRACE: Duration = Duration::from_millis(50);
 /// With busy polling, how long the driver is asked before the loop looks at its flags again.
 const SPIN_MAX: Duration = Duration::from_millis(10);
 
-/// A [`Settings::wakeup_delay_us`] for all but those who answer packets: a queue's memory bears it at 30 million
-/// packets a second.
+/// A [`Settings::wakeup_delay_us`] for all programs but those that answer packets: a queue's memory bears it at 30
+/// million packets a second.
 pub const WAKEUP_DELAY_US: u32 = 250;
 
 /// How to capture.

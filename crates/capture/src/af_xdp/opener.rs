@@ -263,7 +263,7 @@ impl<'a> Opener<'a> {
         joined.map_err(|error| told.not_promiscuous(&error)).ok()
     }
 
-    /// Attaches; who came between us and our first look is told of too.
+    /// Attaches; a program that was attached since the first look is told of too.
     fn attach(
         &mut self,
         loaded: Loaded,

@@ -145,7 +145,7 @@ impl Transmitter {
     }
 
     /// Packets that the interface's driver dropped since this transmitter was opened, after the kernel had taken them:
-    /// those of all who send there. `None` if they are not counted anywhere.
+    /// those of all senders there. `None` if they are not counted anywhere.
     pub fn dropped_later(&mut self) -> Option<u64> {
         let before = self.dropped_before?;
         let told = self.way.dropped_and_told();
@@ -200,7 +200,7 @@ impl Transmitter {
     /// what their interface numbers mean.
     ///
     /// # Errors
-    /// What the kernel said that is no cause of a single packet's; the packets of the batch are counted all the same.
+    /// Errors of the kernel that concern more than a packet; the packets of the batch are counted all the same.
     pub fn send(
         &mut self,
         batch: &Batch<'_>,

@@ -130,7 +130,7 @@ impl Pacer {
     /// keeps a processor busy where gaps are short.
     ///
     /// # Errors
-    /// What the schedule or the transmitter says; the report then tells how far it went.
+    /// The error of the schedule or the transmitter; the report then tells how far it went.
     pub fn run(
         &mut self,
         schedule: &mut dyn Schedule,

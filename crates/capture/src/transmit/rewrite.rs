@@ -143,7 +143,7 @@ impl Rewrite {
             is_changed |= self.put_ip(field);
             change.give(field);
         }
-        // A sum of 0xffff and one of 0 are the same to who checks it: what is not changed keeps its own.
+        // A sum of 0xffff and one of 0 are the same to a receiver: what is not changed keeps its own.
         if !is_changed {
             return;
         }

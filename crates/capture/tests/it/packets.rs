@@ -1,4 +1,4 @@
-//! What is known of each packet, and which packets come.
+//! The metadata of packets, and which packets come.
 
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};

@@ -13,7 +13,7 @@ use super::end_to_end::{Made, attach, drain, offer, writer};
 use crate::layout::{HEADER_WORDS, Standing, buffer, index};
 use crate::*;
 
-/// A reader's parts, with the index's memory kept by the one who lies.
+/// A reader's parts, with the index's memory kept by the lying side.
 pub(super) fn attached(writer: &mut Writer, policy: Policy, entries: u32) -> (ReaderId, Reader, SharedWords) {
     let attachment = writer.attach(&ReaderSpec { policy, entries }).unwrap();
     let copy = attachment.parts.index.try_clone().unwrap();

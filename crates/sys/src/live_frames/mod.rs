@@ -40,7 +40,7 @@ const BATCH: u32 = 16;
 const PAGE_RESERVE: usize = 1024;
 /// So often a run is begun again that a signal ended before its first frame.
 const TRIES_MAX: usize = 100;
-/// What refuses frames, for errors.
+/// The driver's part that refuses frames, for errors.
 const CALL: &str = "ndo_xdp_xmit";
 /// The loopback interface is the first of each namespace.
 const LOOPBACK: u32 = 1;

@@ -21,7 +21,7 @@ pub(super) struct Mapping {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// What a descriptor has from `offset` on, shared with the kernel.
+    /// The words of a descriptor from `offset` on, shared with the kernel.
     pub(super) fn of_file(fd: BorrowedFd<'_>, len: usize, offset: i64) -> Result<Mapping, SyscallError> {
         Mapping::map("mmap(XDP ring)", len, libc::MAP_SHARED | libc::MAP_POPULATE, fd.as_raw_fd(), offset)
     }

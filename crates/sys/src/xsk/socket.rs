@@ -100,7 +100,7 @@ pub struct Frame {
     pub is_continued: bool,
 }
 
-/// An AF_XDP socket, the memory that it shares with the kernel, and who owns what of it.
+/// An AF_XDP socket, the memory that it shares with the kernel, and the owner of each chunk.
 ///
 /// Needs `CAP_NET_RAW` to open, and `CAP_IPC_LOCK` or a large enough `RLIMIT_MEMLOCK`; nothing afterwards. Minimum
 /// kernel: 5.4.
