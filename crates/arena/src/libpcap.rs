@@ -106,7 +106,7 @@ pub struct FilePacket {
     pub wire_len: u32,
 }
 
-/// What libpcap compiled, copied out of its memory.
+/// A program that libpcap compiled, copied out of its memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Oracle {
     insns: Vec<RawInsn>,
@@ -124,7 +124,7 @@ impl Libpcap {
         LOADED.get_or_init(Libpcap::load).as_ref().map_err(String::as_str)
     }
 
-    /// What `pcap_lib_version` says, such as `libpcap version 1.10.3 (with TPACKET_V3)`.
+    /// The text of `pcap_lib_version`, such as `libpcap version 1.10.3 (with TPACKET_V3)`.
     pub fn version(&self) -> &str {
         &self.version
     }

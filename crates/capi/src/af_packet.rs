@@ -156,12 +156,14 @@ fn is_wanted(station: &Station, direction: c_int, loopback: u32) -> bool {
     }
 }
 
-/// The length of a block: it must hold the longest packet, which on loopback and with segmentation offload is 64 KiB and a header.
+/// The length of a block: it must hold the longest packet, which on loopback and with segmentation offload is 64 KiB
+/// and a header.
 pub(crate) fn block_len(wished: &Settings) -> u32 {
     if wished.snap_len_or_max() <= SHORT_PACKETS_LEN { 64 << 10 } else { 128 << 10 }
 }
 
-/// Bytes of the ring. A block is handed over when its time is over, however little it holds; so a short time needs many blocks, if the reader may pause.
+/// Bytes of the ring. A block is handed over when its time is over, however little it holds; so a short time needs many
+/// blocks, if the reader may pause.
 pub(crate) fn ring_len(wished: &Settings) -> u64 {
     let hand_overs = PAUSE_MS / u64::from(wished.latency_ms().unwrap_or(LATENCY_MS).max(1));
     let for_pauses = (hand_overs * u64::from(block_len(wished))).clamp(BUFFER_LEN, BUFFER_LEN_MAX);
@@ -353,7 +355,7 @@ fn exists(name: &str, if_index: u32) -> bool {
     unsafe { libc::if_nametoindex(name.as_ptr()) == if_index }
 }
 
-/// What the adapter lost, as libpcap counts it.
+/// Losses of the adapter, as libpcap counts them.
 fn if_drops(name: &str) -> u64 {
     let counter = |file: &str| {
         let path = format!("/sys/class/net/{name}/statistics/{file}");

@@ -301,7 +301,7 @@ pub unsafe extern "C" fn pcap_open_live(
     }
 }
 
-/// What `pcap_open_live` says of a failed activation.
+/// The text of `pcap_open_live` for a failed activation.
 fn open_live_text(device: &str, status: c_int, text: &str) -> String {
     match status {
         ERROR => format!("{device}: {text}"),

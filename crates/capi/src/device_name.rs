@@ -23,7 +23,7 @@ pub(crate) fn open(device: &str, settings: &Settings) -> Result<Opened, Failure>
     }
 }
 
-/// What a device name means by the map. Names that it does not hold mean themselves.
+/// The device that a name stands for in the map. Names that it does not hold mean themselves.
 pub(crate) fn mapped<'a>(map: &'a str, device: &'a str) -> Result<&'a str, Failure> {
     for entry in map.split(',').map(str::trim).filter(|entry| !entry.is_empty()) {
         match entry.split_once('=') {

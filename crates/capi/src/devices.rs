@@ -1,4 +1,4 @@
-//! What devices there are: `pcap_findalldevs`, `pcap_lookupdev`, `pcap_lookupnet`.
+//! Devices: `pcap_findalldevs`, `pcap_lookupdev`, `pcap_lookupnet`.
 //!
 //! ```text
 //! getifaddrs(3) --by name--> Device { flags, addresses }   the best first: running before not, "any" and loopback last of these
@@ -315,7 +315,8 @@ pub unsafe extern "C" fn pcap_lookupdev(errbuf: *mut c_char) -> *mut c_char {
 /// `pcap_lookupnet(3PCAP)`: an interface's IPv4 network and mask, in network byte order; 0 for "any".
 ///
 /// # Safety
-/// `device` is null or ends in a zero byte; `network` and `mask` are places for numbers; `errbuf` has room for 256 bytes.
+/// `device` is null or ends in a zero byte; `network` and `mask` are places for numbers; `errbuf` has room for 256
+/// bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_lookupnet(
     device: *const c_char,

@@ -1,4 +1,5 @@
-//! Writing capture files: `pcap_dump_open` and its kin. A `pcap_dumper_t *` is the `FILE *` itself, as programs expect that mix the two.
+//! Writing capture files: `pcap_dump_open` and its kin. A `pcap_dumper_t *` is the `FILE *` itself, as programs expect
+//! that mix the two.
 //!
 //! ```text
 //! file = magic u32, 2 u16, 4 u16, 0 u32, 0 u32, snap length u32, link type u32; then for each packet: seconds, fraction, captured, wire u32, data

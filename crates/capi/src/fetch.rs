@@ -65,7 +65,7 @@ impl Wait {
         self.left(state) == Some(Duration::ZERO)
     }
 
-    /// What is left of the time, which begins when it is first asked for; none where it has no end.
+    /// The rest of the time, which begins at the first call; `None` without an end.
     fn left(&mut self, state: &State) -> Option<Duration> {
         let timeout_ms = state.settings.timeout_ms;
         if self.until.is_none() && timeout_ms > 0 {

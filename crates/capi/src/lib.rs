@@ -16,11 +16,12 @@
 //! | `devices`, `names`, `namedb` | interfaces; names of link types and clocks; `pcap/namedb.h` |
 //! | `winpcap`, `statistics_mode`, `live_dump` | what WinPcap had beyond libpcap |
 //!
-//! The symbols are those of Debian's libpcap 1.10.3, and WinPcap's. Functions are thin: they take C's arguments apart, call a crate, and give codes and texts
-//! that programs expect. A panic ends at the border ([`failure`]): the caller gets an error. Memory that C frees is malloc(3)'s ([`memory`]).
+//! The symbols are those of Debian's libpcap 1.10.3, and WinPcap's. Functions are thin: they take C's arguments apart,
+//! call a crate, and give codes and texts that programs expect. A panic ends at the border ([`failure`]): the caller
+//! gets an error. Memory that C frees is malloc(3)'s ([`memory`]).
 //!
-//! Unsafe code is the nature of this crate: each function that takes pointers believes what libpcap's manual page asks of its caller, says so under "Safety",
-//! and checks what can be checked.
+//! Unsafe code is the nature of this crate: each function that takes pointers believes what libpcap's manual page asks
+//! of its caller, says so under "Safety", and checks what can be checked.
 
 mod af_packet;
 mod cooked;

@@ -1,4 +1,5 @@
-//! The structures that C programs and this library hand to each other, laid out as `pcap/pcap.h` and `pcap/bpf.h` have them.
+//! The structures that C programs and this library hand to each other, laid out as `pcap/pcap.h` and `pcap/bpf.h` have
+//! them.
 
 use std::ffi::{c_char, c_int, c_uchar, c_uint};
 

@@ -23,9 +23,10 @@ use crate::statistics_mode;
 /// `pcap_dispatch(3PCAP)`.
 ///
 /// # Safety
-/// `p` is an open handle that no other thread uses meanwhile (`pcap_breakloop` may be called); `callback` may be called with `user`. A process that was
-/// forked while a live capture was open has the same ring of packets: after that one of the two alone goes on with the handle, and the other may close it, no
-/// more. That holds for all functions on the handle.
+/// `p` is an open handle that no other thread uses meanwhile (`pcap_breakloop` may be called); `callback` may be called
+/// with `user`. A process that was forked while a live capture was open has the same ring of packets: after that one of
+/// the two alone goes on with the handle, and the other may close it, no more. That holds for all functions on the
+/// handle.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_dispatch(
     p: *mut Handle,
@@ -164,9 +165,11 @@ fn is_file(handle: &Handle) -> bool {
     matches!(unsafe { handle.state() }.kind, Kind::File(_))
 }
 
-/// Hands up to `count` packets to `sink`, all that are there if it is not positive. Returns how many, or `PCAP_ERROR_BREAK`.
+/// Hands up to `count` packets to `sink`, all that are there if it is not positive. Returns how many, or
+/// `PCAP_ERROR_BREAK`.
 fn deliver(handle: &Handle, count: c_int, sink: &mut dyn FnMut(Lent)) -> Result<c_int, Failure> {
-    // SAFETY: no other reference to the state is alive, here and below; no reference outlives its statement, so that the sink may use the handle.
+    // SAFETY: no other reference to the state is alive, here and below; no reference outlives its statement, so that
+    // the sink may use the handle.
     unsafe { handle.state() }.check_readable()?;
     // SAFETY: as above.
     if unsafe { handle.state() }.extras.tally.is_some() {
@@ -202,7 +205,7 @@ fn deliver(handle: &Handle, count: c_int, sink: &mut dyn FnMut(Lent)) -> Result<
     }
 }
 
-/// What a call returns that `pcap_breakloop` ended: a file's packets are told first, and the break by the next call.
+/// The result of a call that `pcap_breakloop` ended: a file's packets are told first, and the break by the next call.
 fn broken(handle: &Handle, is_file: bool, done: c_int) -> c_int {
     if is_file && done > 0 {
         return done;
@@ -309,7 +312,8 @@ impl crate::handle::Extras {
     }
 }
 
-/// Gives the ring's block back if its last packet was handed out, so that it does not wake a waiter on the descriptor again.
+/// Gives the ring's block back if its last packet was handed out, so that it does not wake a waiter on the descriptor
+/// again.
 fn release(state: &mut State) {
     if let Kind::Live(source) = &mut state.kind
         && state.at >= source.batch().len()

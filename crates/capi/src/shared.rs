@@ -8,14 +8,15 @@
 //! descriptor := epoll { bell of each buffer, an eventfd of ours }     readable: packets have come while we slept, or some are left that were not handed out
 //! ```
 //!
-//! Packets are there for the program once they are as many bytes as an interface's block has, or `pcap_setmintocopy` says; or once the first of them has waited for the
-//! program's timeout:
+//! Packets are there for the program once they are as many bytes as an interface's block has, or `pcap_setmintocopy`
+//! says; or once the first of them has waited for the program's timeout:
 //!
 //! ```text
 //! timeout := in the kernel's block of the daemon's socket + at the daemon + in the buffer until the bell rings
 //! ```
 //!
-//! The program's filter runs at the daemon, which offers only what it accepts. It runs here too: a packet may have been offered before the filter came.
+//! The program's filter runs at the daemon, which offers only what it accepts. It runs here too: a packet may have been
+//! offered before the filter came.
 
 use std::ffi::c_int;
 use std::io;
@@ -46,7 +47,8 @@ const KERNEL_MS: u32 = 10;
 /// The longest that packets wait at the daemon.
 const DAEMON_MS_MAX: u32 = 50;
 
-/// What a program's settings mean here: for how many milliseconds packets may wait at the daemon, and when to wake for what is in the buffer.
+/// What a program's settings mean here: for how many milliseconds packets may wait at the daemon, and when to wake for
+/// what is in the buffer.
 fn wish(wished: &Settings) -> (u32, WakeThreshold) {
     let min_bytes = wished.wake_len.unwrap_or(block_len(wished)).into();
     let left_ms = wished.latency_ms().unwrap_or(LATENCY_MS).saturating_sub(KERNEL_MS);
@@ -62,7 +64,7 @@ pub(crate) struct Shared {
     gate: Gate,
     /// The tap has a batch that was not looked at.
     is_pending: bool,
-    /// What ended the capture, for the next call for packets to tell.
+    /// The error that ended the capture, for the next call for packets.
     failure: Option<Failure>,
     dlts: Vec<c_int>,
     has_program: bool,
@@ -143,7 +145,7 @@ impl Shared {
     }
 }
 
-/// What people call the program that asks.
+/// The name of the program that asks.
 fn program() -> String {
     let path = std::env::current_exe().ok();
     let name = path.as_deref().and_then(Path::file_name);
@@ -211,7 +213,8 @@ impl Gate {
         }
         let it_value = if is_wanted { REMINDER } else { NEVER };
         let setting = libc::itimerspec { it_interval: NEVER, it_value };
-        // SAFETY: the descriptor is ours, `setting` lives through the call, and the old one is not asked for. It also takes back that the timer ran out.
+        // SAFETY: the descriptor is ours, `setting` lives through the call, and the old one is not asked for. It also
+        // takes back that the timer ran out.
         unsafe { libc::timerfd_settime(self.timer.as_raw_fd(), 0, &setting, std::ptr::null_mut()) };
         self.is_reminded = is_wanted;
     }

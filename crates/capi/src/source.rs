@@ -14,26 +14,28 @@ use crate::raw::Stat;
 /// How often an interface that is down is looked at.
 const DOZE: Duration = Duration::from_secs(1);
 
-/// What a source is asked of each packet before it is changed for C: whether the filter that runs here accepts it.
+/// The filter that runs here, asked of each packet before it is changed for C.
 pub(crate) type Keep<'a> = &'a mut dyn FnMut(tapline_packet::Packet<'_>) -> bool;
 
 /// Live packets. One thread at a time uses it.
 pub(crate) trait Source: Send {
-    /// Gives the last batch back and gets the next, without waiting; whether there is one. Packets that `keep` refuses are not in it: it may be empty, and
-    /// more may wait behind it. Callers in a loop check each time whether the loop was broken.
+    /// Gives the last batch back and gets the next, without waiting; whether there is one. Packets that `keep` refuses
+    /// are not in it: it may be empty, and more may wait behind it. Callers in a loop check each time whether the loop
+    /// was broken.
     fn advance(&mut self, keep: Keep<'_>) -> Result<bool, Failure>;
 
-    /// The batch that the last `advance` found, as C programs see its packets, but for the snap length: a tag that was put back may have made them longer.
+    /// The batch that the last `advance` found, as C programs see its packets, but for the snap length: a tag that was
+    /// put back may have made them longer.
     fn batch(&self) -> Batch<'_>;
 
-    /// Leaves out of the batch, from the packet at `from` on, what `keep` refuses, which sees packets as it would have in `advance`. The bytes of those
-    /// before stay as they are.
+    /// Leaves out of the batch, from the packet at `from` on, what `keep` refuses, which sees packets as it would have
+    /// in `advance`. The bytes of those before stay as they are.
     fn refilter(&mut self, from: usize, keep: Keep<'_>);
 
     /// Gives back what the batch stood in, whose last packet was handed out.
     fn release(&mut self);
 
-    /// What can be waited on for packets.
+    /// The descriptor to wait on for packets.
     fn fd(&self) -> RawFd;
 
     /// Looks at the descriptor after a wait that ended with an error on it.
@@ -65,11 +67,12 @@ pub(crate) trait Source: Send {
     /// Sends a frame. If there is no room for it, `waits` says whether to wait.
     fn send(&mut self, frame: &[u8], waits: bool) -> Result<usize, Failure>;
 
-    /// Another buffer, in bytes, and how much of it to fill before the reader wakes; what is in the present one is lost, and left out of the batch.
+    /// Another buffer, in bytes, and how much of it to fill before the reader wakes; what is in the present one is
+    /// lost, and left out of the batch.
     fn resize(&mut self, buffer_len: u64, wake_len: Option<u32>) -> Result<(), Failure>;
 }
 
-/// What a source was opened as.
+/// A source that was opened.
 pub(crate) struct Opened {
     pub(crate) source: Box<dyn Source>,
     pub(crate) dlt: c_int,

@@ -17,7 +17,8 @@ const INTERVAL_MS: u64 = 1000;
 
 /// Counts for one interval and hands the record out.
 pub(crate) fn deliver(handle: &Handle, sink: &mut dyn FnMut(Lent)) -> Result<c_int, Failure> {
-    // SAFETY: `on_handle`'s caller promises that no other reference to the state is alive; the sink is called without a reference to it.
+    // SAFETY: `on_handle`'s caller promises that no other reference to the state is alive; the sink is called without a
+    // reference to it.
     let timeout_ms = unsafe { handle.state() }.settings.timeout_ms;
     let interval_ms = u64::try_from(timeout_ms).ok().filter(|ms| *ms > 0).unwrap_or(INTERVAL_MS);
     let mut wait = Wait::until(Instant::now() + Duration::from_millis(interval_ms));

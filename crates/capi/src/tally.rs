@@ -1,7 +1,7 @@
-//! Packets and bytes as statistics mode counts them: as on an Ethernet, where a frame has 60 bytes at least, and preamble,
-//! delimiter and check sequence add 12.
+//! Packets and bytes as statistics mode counts them: as on an Ethernet, where a frame has 60 bytes at least, and
+//! preamble, delimiter and check sequence add 12.
 
-/// What an Ethernet adds to a frame: preamble 7, delimiter 1, check sequence 4.
+/// Bytes that an Ethernet adds to a frame: preamble 7, delimiter 1, check sequence 4.
 const OVERHEAD: u64 = 12;
 /// The shortest frame without its check sequence.
 const FRAME_LEN_MIN: u32 = 60;

@@ -1,4 +1,5 @@
-//! WinPcap's additions, as functions of this library: buffers, modes, dumps by the library, queues of packets to send, sampling.
+//! WinPcap's additions, as functions of this library: buffers, modes, dumps by the library, queues of packets to send,
+//! sampling.
 //!
 //! ```text
 //! send queue := (pcap_pkthdr data)*       one behind the other, unpadded, up to the length that was asked for
@@ -44,8 +45,8 @@ pub unsafe extern "C" fn pcap_setbuff(p: *mut Handle, bytes: c_int) -> c_int {
     unsafe { on(p, body) }
 }
 
-/// `pcap_setmintocopy`: how many bytes wake the reader before the timeout, to the next power of two from 64 KiB on: the kernel hands packets over by
-/// blocks that must hold the longest one. Changing it empties the buffer.
+/// `pcap_setmintocopy`: how many bytes wake the reader before the timeout, to the next power of two from 64 KiB on: the
+/// kernel hands packets over by blocks that must hold the longest one. Changing it empties the buffer.
 ///
 /// # Safety
 /// As for [`pcap_setbuff`].
@@ -97,7 +98,8 @@ pub unsafe extern "C" fn pcap_setmode(p: *mut Handle, mode: c_int) -> c_int {
     unsafe { on(p, body) }
 }
 
-/// `pcap_live_dump`: has the library write the packets to a file, up to a number of bytes and of packets; 0 is no limit.
+/// `pcap_live_dump`: has the library write the packets to a file, up to a number of bytes and of packets; 0 is no
+/// limit.
 ///
 /// # Safety
 /// As for [`pcap_setbuff`]; `name` ends in a zero byte.
@@ -258,8 +260,8 @@ pub unsafe extern "C" fn pcap_sendqueue_queue(
     0
 }
 
-/// `pcap_sendqueue_transmit`: sends a queue's packets, with `sync` as far apart as their times are. Returns the bytes of the queue that were sent:
-/// fewer than it has if one was refused, and the handle then has the error's text.
+/// `pcap_sendqueue_transmit`: sends a queue's packets, with `sync` as far apart as their times are. Returns the bytes
+/// of the queue that were sent: fewer than it has if one was refused, and the handle then has the error's text.
 ///
 /// # Safety
 /// As for [`pcap_setbuff`]; `queue` came from `pcap_sendqueue_alloc`.

@@ -76,7 +76,7 @@ impl FileInput {
     }
 }
 
-/// What the file itself says was lost when it was captured: its last statistics for the interface, or else the sum of
+/// Losses of the capture, as the file has them: its last statistics for the interface, or else the sum of
 /// the drop counts of its packets.
 fn file_losses(last: Option<&InterfaceStatistics>, counters: InterfaceCounters) -> Vec<Loss> {
     let loss = |counter: &str, count| Loss {

@@ -29,8 +29,9 @@ use crate::{CaptureRule, Error};
 /// How long a worker may take to answer: it answers between two batches.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
-/// The longest filter of a reader in bytes, some 370 addresses of hosts. Others wait while it is compiled, twice: for the set, and for the kernel. Measured once
-/// with `tapline capture -F`: 7 ms of processor time for such a list, 1.1 s for 189 times `inner(...)`, which is made to take long.
+/// The longest filter of a reader in bytes, some 370 addresses of hosts. Others wait while it is compiled, twice: for
+/// the set, and for the kernel. Measured once with `tapline capture -F`: 7 ms of processor time for such a list, 1.1 s
+/// for 189 times `inner(...)`, which is made to take long.
 const TEXT_LEN_MAX: usize = 8 << 10;
 
 /// A capture that runs.
@@ -92,7 +93,8 @@ pub struct CaptureTotals {
     pub stored: u64,
     /// Packets that found no block.
     pub not_stored: u64,
-    /// The reason for which the capture ended by itself; empty for the end of a file, `None` if it was stopped or goes on.
+    /// The reason for which the capture ended by itself; empty for the end of a file, `None` if it was stopped or goes
+    /// on.
     pub end_reason: Option<String>,
 }
 
@@ -340,7 +342,7 @@ impl Capture {
         (status, readers)
     }
 
-    /// What became of packets up to now; the counters of its parts are of moments that differ a little.
+    /// The fate of packets up to now; the counters of its parts are of moments that differ a little.
     pub(crate) fn account(&self) -> CaptureTotals {
         let mut sum = CaptureTotals::of(&self.rule.name);
         for worker in &self.workers {

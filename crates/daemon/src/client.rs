@@ -1,4 +1,4 @@
-//! What a connection may do next.
+//! The states of a connection.
 //!
 //! ```text
 //! new --hello--> known --attach--> reading --detach--> known
@@ -27,7 +27,7 @@ pub(crate) struct Client {
     pub(crate) reading: Option<Reading>,
 }
 
-/// What a connection reads.
+/// The capture that a connection reads.
 pub(crate) struct Reading {
     pub(crate) number: u64,
     /// Which capture.
@@ -37,7 +37,7 @@ pub(crate) struct Reading {
     pub(crate) charge: Option<Charge>,
 }
 
-/// What a request is answered with.
+/// The answer to a request.
 pub(crate) struct Answer {
     pub(crate) reply: Reply,
     /// Buffers that come behind it.

@@ -8,12 +8,13 @@
 //!            control thread: socket, rules, clients ------------------------------------+
 //! ```
 //!
-//! One pass of the merged filters of all readers for each batch; each packet is stored once for all readers of the same rights. A reader that may not see a packet
-//! cannot map it: readers of different rights have different buffers (a [`view`] each).
+//! One pass of the merged filters of all readers for each batch; each packet is stored once for all readers of the same
+//! rights. A reader that may not see a packet cannot map it: readers of different rights have different buffers (a
+//! [`view`] each).
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `rules` | who may read what, from a TOML file |
+//! | `rules` | the access rules, from a TOML file |
 //! | `view` | a buffer for readers of the same rights |
 //! | `section` | the filters of one user in one buffer, at the user's cost |
 //! | `budget` | processor time that a user may take |

@@ -1,4 +1,5 @@
-//! The socket that clients connect to: made where no other user can touch it, and accepting as long as descriptors last.
+//! The socket that clients connect to: made where no other user can touch it, and accepting as long as descriptors
+//! last.
 //!
 //! ```text
 //! parent folder --make_private--> bind, mode, owner --rename--> the name        no link is followed, nothing half made is seen
@@ -25,7 +26,8 @@ use crate::{Error, Rules};
 const RESERVED: u64 = 16;
 /// Of these, those that buffers leave alone.
 const RESERVED_OF_BUFFERS: u64 = 8;
-/// Descriptors that a reader takes of each worker while it comes: a buffer, an index, the ends of its bell, one that is opened to try it.
+/// Descriptors that a reader takes of each worker while it comes: a buffer, an index, the ends of its bell, one that is
+/// opened to try it.
 const OF_A_READER: u64 = 5;
 /// The pause of accepting after the last descriptor was gone.
 const REST: Duration = Duration::from_millis(500);
@@ -54,9 +56,10 @@ pub(crate) enum Accepted {
 }
 
 impl Socket {
-    /// Takes the socket that the rules name, from a daemon that is no more if need be. It belongs to `owner`, the user who started the daemon (without one:
-    /// the user of this process), who has every right, as root has. To be called with all rights: the serving user need not be able to write to the folder. It stays
-    /// behind then, and the next daemon takes it. The limit of open descriptors is raised as far as it may be.
+    /// Takes the socket that the rules name, from a daemon that is no more if need be. It belongs to `owner`, the user
+    /// who started the daemon (without one: the user of this process), who has every right, as root has. To be called
+    /// with all rights: the serving user need not be able to write to the folder. It stays behind then, and the next
+    /// daemon takes it. The limit of open descriptors is raised as far as it may be.
     ///
     /// # Errors
     /// [`Error::SocketTaken`], [`Error::File`], [`Error::Senseless`].

@@ -2,7 +2,7 @@
 //!
 //! ```toml
 //! socket = "/run/tapline/serve.sock"
-//! mode = "0660"                       # of the socket; who cannot open it cannot ask
+//! mode = "0660"                       # of the socket; a user who cannot open it cannot ask
 //! group = "netops"
 //! user_time = 200                     # ms of processor time a second, for the readers of each user
 //! user_memory = 320                   # MiB for the readers of each user
@@ -54,13 +54,14 @@ pub struct Rules {
     pub mode: String,
     /// The group of the socket; none for the group of the daemon.
     pub group: Option<String>,
-    /// Processor time that the readers of each user may take on each thread that captures, in milliseconds a second: 1 to
+    /// Processor time that the readers of each user may take on each thread that captures, in milliseconds a second: 1
+    /// to
     /// 1000. Root and the owner of the daemon may take all.
     pub user_time: u32,
     /// Memory that the readers of each user may take in all captures, in MiB: 1 to 1048576; none for 256 MiB and the
     /// buffers of the largest capture. Root and the owner of the daemon may take all.
     pub user_memory: Option<u32>,
-    /// What is captured.
+    /// The captures.
     #[serde(rename = "capture")]
     pub captures: Vec<CaptureRule>,
     /// The users who may read captures.
@@ -85,7 +86,7 @@ impl Default for Rules {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CaptureRule {
-    /// What readers call it.
+    /// The name that readers use.
     pub name: String,
     /// Names, globs, `any`, with `xdp:` before each or none.
     pub interfaces: Vec<String>,
@@ -97,7 +98,7 @@ pub struct CaptureRule {
     pub buffer: u32,
     /// Bytes kept of each packet.
     pub snap_len: u32,
-    /// What is captured at all: runs in the kernel.
+    /// The filter of the capture, which runs in the kernel.
     pub filter: String,
     /// The filter of packets that are stored for readers that start in the past; `None` for no packet.
     pub history: Option<String>,
@@ -156,11 +157,11 @@ pub struct AccessRule {
     pub groups: Vec<String>,
     /// Every user who can open the socket.
     pub everybody: bool,
-    /// What they see at most.
+    /// The snap length of their packets.
     pub filter: String,
     /// Bytes that they see of each packet.
     pub snap_len: u32,
-    /// What may happen when they are too slow.
+    /// The policies that readers may ask for.
     pub policies: Vec<String>,
     /// Readers at the same time, for each user.
     pub readers: u32,
@@ -239,7 +240,8 @@ impl Rules {
         self.access.iter().try_for_each(|access| access.check(&self.captures))
     }
 
-    /// Names of users and groups that the user database does not have: a typing error gives a user the rights of the next rule that fits.
+    /// Names of users and groups that the user database does not have: a typing error gives a user the rights of the
+    /// next rule that fits.
     pub fn unknown(&self) -> Vec<String> {
         let is_user = |name: &&String| name.parse::<u32>().is_err() && Identity::of_name(name).is_none();
         let is_group = |name: &&String| name.parse::<u32>().is_err() && group_of_name(name).is_none();

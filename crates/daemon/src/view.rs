@@ -15,10 +15,10 @@ use tapline_sys::clock;
 
 use crate::memory::Charge;
 
-/// What readers of a buffer may see.
+/// The rights of the readers of a buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Rights {
-    /// What they see at most; empty for all.
+    /// The forced filter; empty for all packets.
     pub(crate) filter: String,
     /// Bytes of each packet.
     pub(crate) snap_len: u32,
@@ -85,7 +85,7 @@ pub(crate) struct View {
     pub(crate) history: Option<FilterId>,
     /// The rules' filter, in the set of the capture; none where its readers may see all packets.
     pub(crate) gate: Option<FilterId>,
-    /// What of a batch the rules' filter accepts.
+    /// The packets of a batch that the rules' filter accepts.
     pub(crate) allowed: Selection,
     /// The rules withhold something, so counters of the whole capture are withheld too.
     pub(crate) is_restricted: bool,
@@ -163,7 +163,8 @@ impl Cut {
     }
 }
 
-/// A record without what lies behind the cut: no bytes of it, and nothing that was computed from all bytes of the packet.
+/// A record without what lies behind the cut: no bytes of it, and nothing that was computed from all bytes of the
+/// packet.
 fn cut(record: &Record, snap_len: u32) -> Record {
     if record.cap_len <= snap_len {
         return *record;

@@ -1,4 +1,4 @@
-//! What became of the packets that a reader was offered, and of those that never came to the ring.
+//! The fate of the packets that a reader was offered, and of those that never came to the ring.
 //!
 //! ```text
 //! offered = delivered + lost        lost = index full + overwritten + damaged + unread
@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-/// What became of a reader's packets.
+/// The fate of a reader's packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
     /// Packets meant for it. Counted by the writer.

@@ -1,4 +1,4 @@
-//! What can go wrong with the shared ring.
+//! Errors with the shared ring.
 
 use tapline_sys::SyscallError;
 
@@ -9,7 +9,7 @@ pub enum Error {
     /// A call that failed.
     #[error("cannot {action}: {source}")]
     System {
-        /// What was tried: `make the packet buffer`.
+        /// The attempt: `make the packet buffer`.
         action: &'static str,
         /// The call, and what the kernel said.
         source: SyscallError,
@@ -31,7 +31,7 @@ pub enum Error {
         "the seals of the packet buffer cannot be relied on: {breach}; readers could change packets, so nothing is shared. It takes Linux 5.1, and /proc"
     )]
     SealBroken {
-        /// What was possible, or could not be tried.
+        /// The access that was possible, or could not be tried.
         breach: &'static str,
     },
     /// A file without the seals that make it safe to map.
@@ -49,7 +49,7 @@ pub enum Error {
         file: &'static str,
         /// Its size.
         found: u64,
-        /// What it should be.
+        /// The value that is expected.
         expected: u64,
     },
     /// A header that this version cannot read.
@@ -61,9 +61,9 @@ pub enum Error {
         file: &'static str,
         /// In bytes.
         offset: usize,
-        /// What is there.
+        /// The value that was found.
         found: u64,
-        /// What should be there.
+        /// The value that should be there.
         expected: u64,
     },
     /// As many readers as there may be.
@@ -104,7 +104,7 @@ pub enum Error {
     IndexDamaged {
         /// Where the head is said to be.
         head: u64,
-        /// What was consumed.
+        /// The entries that were consumed.
         consumed: u64,
         /// Entries that the index has.
         room: u64,

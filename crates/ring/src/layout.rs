@@ -99,12 +99,12 @@ pub(crate) mod index {
     pub(crate) const ON_BELL: u64 = 2;
 }
 
-/// What a reader may expect, as its writer last said.
+/// The guarantee of a reader, as its writer last gave it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// Nothing is kept for it.
     Lossy,
-    /// What it has not read stays, within its credit.
+    /// Unread packets stay, within its credit.
     Leased,
     /// The writer waits for it.
     Lossless,
@@ -128,7 +128,7 @@ impl Standing {
         }
     }
 
-    /// What is not known promises nothing.
+    /// An unknown number promises nothing.
     pub(crate) fn from_word(word: u64) -> Standing {
         match word {
             2 => Standing::Leased,

@@ -4,12 +4,12 @@
 //! Batch --Writer::store--> PBuf: blocks of records ------ mapped by all, written by the writer alone ------+
 //!           |                                                                                                   v
 //!           +--Writer::index, for each reader--> IBuf: (position, length, verdict) --Reader::advance--> Batch, lent
-//!           +--Writer::publish, once a batch---> heads, and those who sleep are woken
+//!           +--Writer::publish, once a batch---> heads, and sleepers are woken
 //! ```
 //!
 //! | module | what it is |
 //! |---|---|
-//! | `layout` | where everything lies; `docs/format/ring.md` has the tables, who may write what, and the orderings |
+//! | `layout` | the layout of the memory; `docs/format/ring.md` has the tables, the writers of each word, and the orderings |
 //! | `record` | a packet's metadata as eight words |
 //! | `store`, `view` | the PBuf's two halves: blocks that are filled and taken again; records copied out or held |
 //! | `producer`, `consumer` | the IBuf's two halves |
@@ -17,8 +17,8 @@
 //! | `merge` | a reader of several PBufs |
 //!
 //! The four halves know words of memory and nothing of files or processes, so that loom and miri run them as they are.
-//! A reader chooses what happens when it is too slow: [`Policy`]. Nothing that it does costs another reader a packet, but for a lossless one, for which
-//! the writer's caller agrees to wait.
+//! A reader chooses what happens when it is too slow: [`Policy`]. Nothing that it does costs another reader a packet,
+//! but for a lossless one, for which the writer's caller agrees to wait.
 #![cfg_attr(loom, allow(dead_code, reason = "models use the halves, and not what is built of them"))]
 
 mod account;

@@ -20,17 +20,20 @@ use crate::{Error, WakeThreshold};
 /// The longest sleep while packets wait for what another buffer's writer says: its word rings no bell.
 const HELD_UP_NAP: Duration = Duration::from_millis(4);
 
-/// How often a bell may ring in one wait although nothing is there, before it is left unheard for [`HELD_UP_NAP`] each time.
+/// How often a bell may ring in one wait although nothing is there, before it is left unheard for [`HELD_UP_NAP`] each
+/// time.
 const RINGS_IN_VAIN_MAX: u32 = 64;
 
 /// In which order packets of several buffers come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// By their times, as far as each buffer is in order itself. A buffer without packets holds those of others up until its writer says that nothing
-    /// older comes, or until they are so old that it must have stored what is older; and no longer than that if their times are not of this
-    /// clock, nor when a quarter of an index or of a buffer is taken up. What is stored later than that comes late.
+    /// By their times, as far as each buffer is in order itself. A buffer without packets holds those of others up
+    /// until its writer says that nothing older comes, or until they are so old that it must have stored what is older;
+    /// and no longer than that if their times are not of this clock, nor when a quarter of an index or of a buffer is
+    /// taken up. What is stored later than that comes late.
     ByTime(Duration),
-    /// Each buffer's in its order, buffers in turns. For readers that order packets themselves, or need no order; `tapline capture` merges by time.
+    /// Each buffer's in its order, buffers in turns. For readers that order packets themselves, or need no order;
+    /// `tapline capture` merges by time.
     AsTheyCome,
 }
 
@@ -67,7 +70,7 @@ pub struct MergedReader {
     parts: Vec<Part>,
     order: Order,
     turn: usize,
-    /// What was lent last: the part, and up to which packet.
+    /// The batch that was lent last: its part, and up to which packet.
     lent: Option<(usize, usize)>,
     /// Packets are there that wait for a buffer which has none.
     is_holding_back: bool,
@@ -89,7 +92,7 @@ struct Part {
     is_polled: bool,
 }
 
-/// What a writer said of a buffer before it was found empty.
+/// A writer's watermark of a buffer before it was found empty.
 #[derive(Clone, Copy)]
 struct Promise {
     /// No packet older than this will come.
@@ -191,9 +194,10 @@ impl MergedReader {
         Some(self.run(reader, end))
     }
 
-    /// Whether packets are there that the last [`next_batch`](Self::next_batch) kept back, because another buffer may have older ones. No bell rings when that is
-    /// known, or when patience is over: who sleeps on the descriptors of [`readers`](Self::readers) must come back by itself, as [`wait`](Self::wait)
-    /// does after a millisecond.
+    /// Whether packets are there that the last [`next_batch`](Self::next_batch) kept back, because another buffer may
+    /// have older ones. No bell rings when that is known, or when patience is over: a reader that sleeps on the
+    /// descriptors of [`readers`](Self::readers) must come back by itself, as [`wait`](Self::wait) does after a
+    /// millisecond.
     pub fn is_holding_back(&self) -> bool {
         self.is_holding_back
     }
@@ -213,8 +217,8 @@ impl MergedReader {
         self.wakeup = wakeup;
     }
 
-    /// Sleeps until one of the buffers has packets as wished, or nothing more comes, for `timeout` at most; on all their bells at once. When the time is over it is
-    /// right to wait on the descriptors of [`readers`](Self::readers).
+    /// Sleeps until one of the buffers has packets as wished, or nothing more comes, for `timeout` at most; on all
+    /// their bells at once. When the time is over it is right to wait on the descriptors of [`readers`](Self::readers).
     ///
     /// # Errors
     /// As [`Reader::wait`].
@@ -253,7 +257,8 @@ impl MergedReader {
         }
     }
 
-    /// Prepares all readers for poll(2): for how long it is right to wait, or why not. Callers that then do not sleep here do not `keep_time`. No system call.
+    /// Prepares all readers for poll(2): for how long it is right to wait, or why not. Callers that then do not sleep
+    /// here do not `keep_time`. No system call.
     fn arm(&mut self, keep_time: bool) -> Result<Result<Duration, WaitEnd>, Error> {
         self.poller.clear();
         if let Some(wakeup) = &self.wakeup {
@@ -306,7 +311,7 @@ impl MergedReader {
         self.parts.iter_mut().for_each(|part| part.reader.set_wake(wish));
     }
 
-    /// What became of the packets of all buffers so far.
+    /// The fate of the packets of all buffers so far.
     pub fn account(&self) -> Account {
         let mut sum = Account::default();
         self.parts.iter().for_each(|part| sum.merge(&part.reader.account()));

@@ -8,8 +8,8 @@
 //! sleep    no reader sleeps over a packet or the end, nor the second time; the writer does not sleep over room
 //! ```
 //!
-//! It is the code that ships, on loom's atomics, with buffers of a few words, and records of which only the metadata's first and last words are
-//! copied: lengths and position.
+//! It is the code that ships, on loom's atomics, with buffers of a few words, and records of which only the metadata's
+//! first and last words are copied: lengths and position.
 
 use loom::sync::{Arc, Condvar, Mutex};
 use loom::thread;
@@ -152,7 +152,8 @@ fn a_held_block_keeps_what_it_has() {
     });
 }
 
-/// The steps of `Readers::begin` and of a search that looks at two blocks, and those of a reader that goes from the first to the second.
+/// The steps of `Readers::begin` and of a search that looks at two blocks, and those of a reader that goes from the
+/// first to the second.
 #[test]
 fn who_is_found_at_two_blocks_looks_at_the_first_only() {
     loom::model(|| {
@@ -257,8 +258,9 @@ impl Futex {
     }
 }
 
-/// The reader sleeps up to twice, the second time over the end. A wake that is lost is a deadlock, which loom finds. With that many steps it is bounded: each
-/// way to lose a wake takes two switches, one between the store and the fence of either side.
+/// The reader sleeps up to twice, the second time over the end. A wake that is lost is a deadlock, which loom finds.
+/// With that many steps it is bounded: each way to lose a wake takes two switches, one between the store and the fence
+/// of either side.
 #[test]
 fn who_sleeps_again_is_woken_again() {
     let mut model = loom::model::Builder::new();

@@ -5,8 +5,8 @@
 //! loop { while advance() > 0 { batch() } ; if arm() { epoll(descriptor()) } }   the bell
 //! ```
 //!
-//! `advance` says of the batch before that it is done with: until then its packets are not counted as delivered, and what is lent in place stays.
-//! So a batch is lent until the next call, as from any source.
+//! `advance` says of the batch before that it is done with: until then its packets are not counted as delivered, and
+//! what is lent in place stays. So a batch is lent until the next call, as from any source.
 
 use std::os::fd::OwnedFd;
 
@@ -39,18 +39,19 @@ pub struct ReaderParts {
     pub buffer: OwnedFd,
     /// The IBuf: which of them.
     pub index: OwnedFd,
-    /// What is rung, and hangs up.
+    /// The bell of this reader.
     pub bell: OwnedFd,
 }
 
-/// What a reader accepts of a writer that it does not trust.
+/// Limits on a writer that the reader does not trust.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReaderLimits {
     /// The most entries of the index, 16 to 2^24: what the reader asked for.
     pub entries_max: u32,
     /// The most captured bytes of a packet. The reader has room for one of them.
     pub snap_len_max: u32,
-    /// Packets of a leased reader may be lent in the buffer itself, which trusts the writer not to change them meanwhile.
+    /// Packets of a leased reader may be lent in the buffer itself, which trusts the writer not to change them
+    /// meanwhile.
     pub in_place: bool,
 }
 
@@ -60,10 +61,10 @@ impl ReaderLimits {
         ReaderLimits { entries_max: 1 << 24, snap_len_max: u32::MAX, in_place: true };
 }
 
-/// What a PBuf says of itself.
+/// The description of a PBuf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferInfo {
-    /// What the first header of each packet is.
+    /// The link type: the first header of each packet.
     pub link_type: LinkType,
     /// No packet has more bytes.
     pub snap_len: u32,
@@ -92,7 +93,7 @@ pub struct Reader {
     /// Words that were copied for this batch, with those of packets that were lost by then.
     copied: usize,
     base: Base,
-    /// What becomes of the entries of this batch with the next call.
+    /// The fate of the entries of this batch with the next call.
     outcome: Outcome,
     reads_in_place: bool,
     /// The block that is held; 0 for none.
@@ -162,13 +163,13 @@ impl Reader {
         })
     }
 
-    /// What the buffer says of itself.
+    /// The description of the buffer.
     pub fn info(&self) -> &BufferInfo {
         &self.info
     }
 
-    /// Goes on to the next packets, up to [`BATCH_MAX`], and returns how many there are; 0 if there are none now. Those of the batch before are done
-    /// with, and count as delivered.
+    /// Goes on to the next packets, up to [`BATCH_MAX`], and returns how many there are; 0 if there are none now. Those
+    /// of the batch before are done with, and count as delivered.
     ///
     /// # Errors
     /// [`Error::IndexDamaged`] if the writer's counters make no sense; what was read until then is right.
@@ -222,12 +223,13 @@ impl Reader {
 
     /// The packets that the last [`advance`](Self::advance) found.
     ///
-    /// Of a leased reader they lie in the buffer, where the writer leaves them alone as long as they are lent; of others in memory of this process.
+    /// Of a leased reader they lie in the buffer, where the writer leaves them alone as long as they are lent; of
+    /// others in memory of this process.
     pub fn batch(&self) -> Batch<'_> {
         let base = match self.base {
             Base::Arena => as_bytes(&self.arena),
-            // SAFETY: the block is held until `let_go`, which takes `&mut self`, and all up to the end of the last record was published. The
-            // head of the block is left out by the range, because the writer renews it.
+            // SAFETY: the block is held until `let_go`, which takes `&mut self`, and all up to the end of the last
+            // record was published. The head of the block is left out by the range, because the writer renews it.
             Base::Block { end } => unsafe { self.view.bytes(self.held, BLOCK_HEAD_LEN..end) },
         };
         Batch::new(base, &self.records)
@@ -238,12 +240,12 @@ impl Reader {
         matches!(self.base, Base::Block { .. })
     }
 
-    /// What the writer says that this reader may expect. A leased reader that exceeded its credit hears it here.
+    /// The guarantee that the writer gives this reader. A leased reader that exceeded its credit hears it here.
     pub fn standing(&self) -> Standing {
         self.index.standing()
     }
 
-    /// What became of the packets so far. The batch that is lent counts as unread.
+    /// The fate of the packets so far. The batch that is lent counts as unread.
     pub fn account(&self) -> Account {
         let Outcome { delivered, overwritten, damaged, .. } = self.index.done();
         let index_full = self.index.index_full();
@@ -272,12 +274,13 @@ impl Reader {
         self.finish()
     }
 
-    /// What the source counted.
+    /// The counters of the source.
     pub fn source(&self) -> SourceCounts {
         self.view.source()
     }
 
-    /// Packets that [`advance`](Self::advance) does not find after this call are not older than this; `None` if the writer did not say.
+    /// Packets that [`advance`](Self::advance) does not find after this call are not older than this; `None` if the
+    /// writer did not say.
     pub fn watermark(&self) -> Option<Timestamp> {
         let past = Timestamp::from_nanos(self.index.past());
         self.view.watermark().map(|time| time.min(past)).filter(|time| time.as_nanos() != i64::MIN)
@@ -288,7 +291,7 @@ impl Reader {
         self.index.past() != i64::MAX
     }
 
-    /// What was lent is done with.
+    /// Commits the entries of the batch that was lent.
     fn done(&mut self) {
         let outcome = std::mem::take(&mut self.outcome);
         if let Some(turn) = self.index.commit(outcome) {
@@ -353,16 +356,17 @@ impl Reader {
         self.base = if self.held == 0 { Base::Arena } else { Base::Block { end } };
     }
 
-    /// Holds the block of an entry, if it is not held already. False: the writer said meanwhile that it does not keep packets for us any more, and nothing
-    /// is held.
+    /// Holds the block of an entry, if it is not held already. False: the writer said meanwhile that it does not keep
+    /// packets for us any more, and nothing is held.
     fn hold(&mut self, entry: Entry) -> Result<bool, Miss> {
         if self.held != 0 && self.view.sequence_of(entry) == self.held {
             return Ok(true);
         }
         self.let_go();
         self.held = self.view.hold(entry, self.index.held_word())?;
-        // Behind the fence in there. Pairs with that in `Readers::enforce_credit`: a writer that found us at a block before, and is on its way to this one,
-        // told us before it looked, and we see that here. The writer refuses readers that move from block to block before it.
+        // Behind the fence in there. Pairs with that in `Readers::enforce_credit`: a writer that found us at a block
+        // before, and is on its way to this one, told us before it looked, and we see that here. The writer refuses
+        // readers that move from block to block before it.
         let is_kept = self.index.standing().is_kept();
         if !is_kept {
             self.let_go();

@@ -4,8 +4,8 @@
 //! mmap rw- --copy--> mprotect r-x --caches--> callers run it --drop--> munmap
 //! ```
 //!
-//! Systems refuse the second step where a policy says so: `PR_SET_MDWE`, SELinux's `execmem`, a seccomp filter. That is an error
-//! like any other, and callers have an interpreter.
+//! Systems refuse the second step where a policy says so: `PR_SET_MDWE`, SELinux's `execmem`, a seccomp filter. That is
+//! an error like any other, and callers have an interpreter.
 
 use std::ptr::{self, NonNull};
 
@@ -77,8 +77,8 @@ fn synchronise(_: *const u8, _: usize) -> Result<(), SyscallError> {
     Ok(())
 }
 
-/// On Arm, instruction caches do not follow stores: Arm ARM (DDI 0487), B2.7.4.2: clean data to the point of unification, drop the
-/// instructions, and have every processor that may run this process fetch anew.
+/// On Arm, instruction caches do not follow stores: Arm ARM (DDI 0487), B2.7.4.2: clean data to the point of
+/// unification, drop the instructions, and have every processor that may run this process fetch anew.
 #[cfg(target_arch = "aarch64")]
 fn synchronise(start: *const u8, len: usize) -> Result<(), SyscallError> {
     /// No processor has shorter lines; to touch one twice does no harm.

@@ -5,7 +5,7 @@
 //! FrameSocket                               transmit: frames in pieces, many in one call
 //! LiveFrames                                transmit: frames of the kernel's own pages, past socket and queueing discipline
 //! RouteSocket, LinkControl, NetdevSocket    what interfaces there are, how they do, what they can (netlink, ethtool)
-//! proc_packet, packet_diag                  who captures, with which rings
+//! proc_packet, packet_diag                  captures of all programs, and their rings
 //! bpf                                       programs in the kernel: loading, running, XDP
 //! xsk: XdpSocket                            AF_XDP, both ways: packets in memory that the driver writes to and reads from
 //! poll, Wakeup                              waiting, and being woken

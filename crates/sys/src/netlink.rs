@@ -30,7 +30,7 @@ pub(crate) struct Protocol {
     pub(crate) bind: &'static str,
     pub(crate) send: &'static str,
     pub(crate) receive: &'static str,
-    /// What refused a question.
+    /// The source of a refusal.
     pub(crate) answer: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! The other end of a Unix socket: who it is (SO_PEERCRED, unix(7)), and coming to it without waiting for ever.
+//! The other end of a Unix socket: its process (SO_PEERCRED, unix(7)), and coming to it without waiting for ever.
 
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
@@ -24,7 +24,7 @@ pub struct Peer {
 /// The process at the other end of a connected stream.
 ///
 /// # Errors
-/// What getsockopt(2) says; `ENOTCONN` for a socket without another end.
+/// The error of getsockopt(2); `ENOTCONN` for a socket without another end.
 pub fn of(socket: BorrowedFd<'_>) -> Result<Peer, SyscallError> {
     /// `struct ucred`.
     type Raw = [u32; 3];
@@ -33,10 +33,12 @@ pub fn of(socket: BorrowedFd<'_>) -> Result<Peer, SyscallError> {
     Ok(Peer { pid, uid, gid })
 }
 
-/// Connects to a listener that may be stopped or hung: this, and each reading and writing of the stream, waits for so long at most.
+/// Connects to a listener that may be stopped or hung: this, and each reading and writing of the stream, waits for so
+/// long at most.
 ///
 /// # Errors
-/// What socket(2) and connect(2) say; `EAGAIN` for a listener that takes no more, `ENAMETOOLONG` for a name of more than 107 bytes.
+/// The error of socket(2) and connect(2); `EAGAIN` for a listener that takes no more, `ENAMETOOLONG` for a name of more
+/// than 107 bytes.
 pub fn connect(path: &Path, patience: Duration) -> Result<UnixStream, SyscallError> {
     // SAFETY: an address of zeros is one without a name.
     let mut address: libc::sockaddr_un = unsafe { mem::zeroed() };

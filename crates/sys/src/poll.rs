@@ -40,7 +40,7 @@ impl Poller {
     /// descriptors have something to say: 0 after a signal too.
     ///
     /// # Errors
-    /// What ppoll(2) says.
+    /// The error of ppoll(2).
     pub fn wait(&mut self, wait: Duration) -> Result<usize, SyscallError> {
         let timeout = libc::timespec {
             tv_sec: libc::time_t::try_from(wait.as_secs()).unwrap_or(libc::time_t::MAX),
@@ -89,7 +89,7 @@ impl Wakeup {
     /// A new one, not notified.
     ///
     /// # Errors
-    /// What eventfd(2) says.
+    /// The error of eventfd(2).
     pub fn new() -> Result<Wakeup, SyscallError> {
         // SAFETY: eventfd(2) takes integers only.
         let fd = check("eventfd", unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) })?;

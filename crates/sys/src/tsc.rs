@@ -1,7 +1,7 @@
 //! The processor's own clock: the time stamp counter of x86-64, the virtual counter of aarch64.
 //!
-//! Reading it takes some 20 cycles and no system call. It counts at a constant rate, which is not that of the instructions: on a processor
-//! that changes its speed, a cycle here is a cycle at the nominal speed.
+//! Reading it takes some 20 cycles and no system call. It counts at a constant rate, which is not that of the
+//! instructions: on a processor that changes its speed, a cycle here is a cycle at the nominal speed.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 #[inline]
 pub fn now() -> u64 {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: rdtsc has no preconditions; every x86-64 has it, and Linux leaves it to user space unless a process asked otherwise.
+    // SAFETY: rdtsc has no preconditions; every x86-64 has it, and Linux leaves it to user space unless a process asked
+    // otherwise.
     unsafe {
         core::arch::x86_64::_rdtsc()
     }
@@ -36,8 +37,9 @@ pub fn frequency(time: Duration) -> f64 {
     ticks as f64 / start.elapsed().as_secs_f64()
 }
 
-/// Whether the processor says that its counter keeps one rate whatever its speed, and goes on in all its sleeping states. Whether the
-/// counters of several processors agree is for the kernel to say (`/sys/devices/system/clocksource`).
+/// Whether the processor says that its counter keeps one rate whatever its speed, and goes on in all its sleeping
+/// states. Whether the counters of several processors agree is for the kernel to say
+/// (`/sys/devices/system/clocksource`).
 pub fn is_invariant() -> bool {
     #[cfg(target_arch = "x86_64")]
     // Leaf 8000_0007H, EDX bit 8: "TscInvariant" (AMD APM 3, E.4.6), "Invariant TSC" (Intel SDM 3, 18.17.1).
@@ -47,10 +49,11 @@ pub fn is_invariant() -> bool {
     return cfg!(target_arch = "aarch64");
 }
 
-/// Ticks in a second as processor or hypervisor report them, and which of them does; `None` if neither. The report may be wrong: compare it with
-/// what is measured.
+/// Ticks in a second as processor or hypervisor report them, and which of them does; `None` if neither. The report may
+/// be wrong: compare it with what is measured.
 ///
-/// The processor's base frequency (leaf 16H) is no source: it is rounded to a megahertz, and measuring for 10 ms is better.
+/// The processor's base frequency (leaf 16H) is no source: it is rounded to a megahertz, and measuring for 10 ms is
+/// better.
 #[cfg(target_arch = "x86_64")]
 pub fn reported_frequency() -> Option<(u64, &'static str)> {
     let crystal = || {

@@ -1,9 +1,9 @@
-//! What was used and what there is: processor time, getrusage(2) and clock_gettime(2); memory, sysconf(3).
+//! Resources, used and present: processor time, getrusage(2) and clock_gettime(2); memory, sysconf(3).
 
 use std::time::Duration;
 
-/// Processor time of one thread or process. Kernels that account by the timer tick tell it in steps of a few milliseconds; what is
-/// shorter is measured with [`thread_time`].
+/// Processor time of one thread or process. Kernels that account by the timer tick tell it in steps of a few
+/// milliseconds; what is shorter is measured with [`thread_time`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CpuTime {
     /// In user space.
@@ -33,7 +33,7 @@ impl CpuTime {
         self.user + self.system
     }
 
-    /// What was spent since `earlier`.
+    /// The time used since `earlier`.
     #[must_use]
     pub fn since(self, earlier: CpuTime) -> CpuTime {
         CpuTime {
@@ -95,7 +95,7 @@ impl SchedulerCounts {
         SchedulerCounts::read(libc::RUSAGE_SELF)
     }
 
-    /// What came since `earlier`.
+    /// The counts since `earlier`.
     #[must_use]
     pub fn since(self, earlier: SchedulerCounts) -> SchedulerCounts {
         SchedulerCounts {

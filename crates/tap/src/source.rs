@@ -24,7 +24,7 @@ use crate::client::{ANSWER_WAIT, Client, ask, unexpected};
 use crate::protocol::{Attach, Attached, ReaderCounts, Reply, Request, Start};
 use crate::{Channel, Error};
 
-/// What stands before the name of a daemon's capture, where names of interfaces are expected.
+/// The prefix of the name of a daemon's capture, where names of interfaces are expected.
 pub const PREFIX: &str = "tap:";
 
 /// Where packets are lost before they come to readers, and what it is called.
@@ -35,7 +35,8 @@ const PLACES: [(Counted, &str); 4] = [
     (Counted::Xdp, "xdp"),
 ];
 
-/// After how long the daemon has what was on the wire when we were to stop, besides the delay that we wished for: the kernel's open block, and what it does itself.
+/// After how long the daemon has what was on the wire when we were to stop, besides the delay that we wished for: the
+/// kernel's open block, and what it does itself.
 const LAST_PACKETS_WAIT: Duration = Duration::from_millis(30);
 /// How long a daemon has to let us go.
 const DETACH_WAIT: Duration = Duration::from_secs(3);
@@ -61,14 +62,14 @@ pub struct Tap {
     before: [Option<u64>; PLACES.len()],
     /// How to come back to a daemon that is gone, if we are to.
     again: Option<Again>,
-    /// What daemons that are gone counted.
+    /// The counts of daemons that are gone.
     past: Past,
     delivered: u64,
     waited: u64,
     phase: Phase,
     /// It was told that we are no longer as we were attached.
     told_standing: bool,
-    /// What a daemon said that would not have us back.
+    /// The refusal of a daemon after a reconnection.
     refusal: Option<String>,
     /// There was a time without a daemon.
     was_absent: bool,
@@ -145,8 +146,8 @@ impl Tap {
         tap
     }
 
-    /// From now on a daemon that ends or is gone is waited for, and the same capture read on from what the next one has. Packets that were not captured meanwhile are
-    /// in the account, as an unknown number.
+    /// From now on a daemon that ends or is gone is waited for, and the same capture read on from what the next one
+    /// has. Packets that were not captured meanwhile are in the account, as an unknown number.
     #[must_use]
     pub fn reconnecting(mut self, path: &Path, program: &str, attach: &Attach) -> Tap {
         let (path, program, attach) = (path.to_owned(), program.to_owned(), attach.clone());
@@ -170,7 +171,8 @@ impl Tap {
         }
     }
 
-    /// Asks the daemon for what a program of classic BPF accepts (`struct sock_filter`: code, jt, jf, k), from its next batch on.
+    /// Asks the daemon for what a program of classic BPF accepts (`struct sock_filter`: code, jt, jf, k), from its next
+    /// batch on.
     ///
     /// # Errors
     /// [`Error::Refused`] if it is not valid.
@@ -185,21 +187,22 @@ impl Tap {
         ask(&mut self.channel, request, Instant::now() + ANSWER_WAIT, None)
     }
 
-    /// How much is to be there, or how old, before a wait for packets ends; at first each packet ends it. What [`Attach::delay_ms`] lets packets wait at the daemon
-    /// is not in the delay. The wish holds for [`descriptors`](Self::descriptors) from the next [`advance`](Source::advance)
-    /// on that finds nothing.
+    /// How much is to be there, or how old, before a wait for packets ends; at first each packet ends it. What
+    /// [`Attach::delay_ms`] lets packets wait at the daemon is not in the delay. The wish holds for
+    /// [`descriptors`](Self::descriptors) from the next [`advance`](Source::advance) on that finds nothing.
     pub fn set_wake(&mut self, wish: WakeThreshold) {
         self.wish = wish;
         self.merged.set_wake(wish);
     }
 
-    /// What becomes readable when there are packets, or the daemon is gone, once [`advance`](Source::advance) has said that there is nothing: one of them, for
-    /// each buffer one.
+    /// A descriptor that becomes readable when there are packets, or the daemon is gone, once
+    /// [`advance`](Source::advance) has said that there is nothing: one of them, for each buffer one.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.merged.readers().map(|reader| reader.descriptor())
     }
 
-    /// Whether packets are there that wait for another buffer, for which no descriptor will become readable: ask again soon.
+    /// Whether packets are there that wait for another buffer, for which no descriptor will become readable: ask again
+    /// soon.
     pub fn is_holding_back(&self) -> bool {
         self.merged.is_holding_back()
     }
@@ -212,7 +215,7 @@ impl Tap {
         })
     }
 
-    /// What all daemons counted, and lost while we read.
+    /// The counts of all daemons, and losses while we read.
     fn sums(&mut self) -> (ReaderCounts, [Option<u64>; PLACES.len()]) {
         let mut counts = self.past.counts;
         counts.merge(&ReaderCounts::from(self.merged.account()));
@@ -287,7 +290,8 @@ impl Tap {
         }
     }
 
-    /// Leaves: what is offered by now is still read. A daemon that is gone offers nothing new either; nor does one that does not answer.
+    /// Leaves: what is offered by now is still read. A daemon that is gone offers nothing new either; nor does one that
+    /// does not answer.
     fn detach(&mut self) {
         self.phase = Phase::Draining;
         let answer = ask(&mut self.channel, &Request::Detach {}, Instant::now() + DETACH_WAIT, None);
@@ -297,7 +301,7 @@ impl Tap {
         self.merged.stop_at_present();
     }
 
-    /// What the daemon said before it closed the connection.
+    /// The daemon's reason, before it closed the connection.
     fn farewell(&mut self) -> Option<String> {
         match self.channel.receive_until(Instant::now() + FAREWELL_WAIT, None) {
             Ok(Reply::Error(text)) => Some(text),
@@ -365,7 +369,7 @@ impl Tap {
     }
 }
 
-/// What a reader may expect, in words.
+/// The guarantee of a reader, in words.
 fn words(standing: Standing) -> &'static str {
     match standing {
         Standing::Lossy => "lossy",
@@ -408,7 +412,8 @@ impl Source for Tap {
             let left = wait.saturating_sub(start.elapsed());
             let waited = self.merged.wait(left).map_err(|error| self.fail(error))?;
             self.waited += tsc::now().wrapping_sub(before);
-            // What was there may all have been lost, or wait for another buffer: the wait is not longer than was agreed.
+            // What was there may all have been lost, or wait for another buffer: the wait is not longer than was
+            // agreed.
             if waited != WaitEnd::Ready || left.is_zero() {
                 return self.idle(waited);
             }

@@ -41,8 +41,8 @@ struct RawStatistics {
 const INTERRUPTED: c_int = -2;
 /// How often the end is asked for.
 const GLANCE: Duration = Duration::from_millis(20);
-/// How long, past the timeout, packets that the kernel has counted are waited for. On loopback that is always waited: the kernel counts each packet
-/// twice, and libpcap leaves one of the two out.
+/// How long, past the timeout, packets that the kernel has counted are waited for. On loopback that is always waited:
+/// the kernel counts each packet twice, and libpcap leaves one of the two out.
 const LAST_PACKETS: Duration = Duration::from_secs(1);
 
 /// A handle that another thread may interrupt.
@@ -72,7 +72,7 @@ pub struct LiveSettings<'a> {
     pub filter: &'a str,
 }
 
-/// What a capture saw.
+/// The counts of a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LiveCount {
     /// Packets that the callback got.
@@ -109,8 +109,8 @@ impl Calls {
 }
 
 impl Libpcap {
-    /// Counts packets of an interface until `is_over`, then those that are still in the ring. `begun` is called once the capture runs. Without
-    /// packets libpcap waits for ever, so `is_over` is asked by a thread that interrupts it.
+    /// Counts packets of an interface until `is_over`, then those that are still in the ring. `begun` is called once
+    /// the capture runs. Without packets libpcap waits for ever, so `is_over` is asked by a thread that interrupts it.
     ///
     /// # Errors
     /// libpcap's own text.
@@ -129,7 +129,8 @@ impl Libpcap {
                 while !is_done.load(Ordering::Relaxed) {
                     thread::sleep(GLANCE);
                     if is_over() {
-                        // SAFETY: the handle is open until this thread has ended, and pcap_breakloop may be called from any thread.
+                        // SAFETY: the handle is open until this thread has ended, and pcap_breakloop may be called from
+                        // any thread.
                         unsafe { (self.live.breakloop)(raw.get()) };
                     }
                 }
@@ -187,7 +188,8 @@ impl Handle<'_> {
         let mut program = RawProgram { len: 0, insns: ptr::null_mut() };
         let pcap = self.1;
         let text: &CStr = &text;
-        // SAFETY: the handle is active, `program` and `text` outlive the calls; the program is freed once, after it was copied.
+        // SAFETY: the handle is active, `program` and `text` outlive the calls; the program is freed once, after it was
+        // copied.
         let status = unsafe {
             if (pcap.compile)(self.0.as_ptr(), &raw mut program, text.as_ptr(), 1, NETMASK_UNKNOWN) != 0 {
                 return Err(self.error());
@@ -199,7 +201,7 @@ impl Handle<'_> {
         if status == 0 { Ok(()) } else { Err(self.error()) }
     }
 
-    /// What came through the filter, and how much of that was dropped.
+    /// Packets that passed the filter, and how many of them were dropped.
     fn statistics(&self) -> Result<(u64, u64), String> {
         let mut raw = RawStatistics::default();
         // SAFETY: the handle is active and `raw` is what libpcap writes.

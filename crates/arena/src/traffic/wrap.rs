@@ -1,4 +1,4 @@
-//! What stands around a session's IP packets on their way.
+//! Headers around a session's IP packets on their way.
 
 use crate::frames::{
     ETHERTYPE_IPV4, ETHERTYPE_IPV6, Ethernet, Host, IpPair, Udp, geneve, gre, mpls, pppoe_session, vlan,

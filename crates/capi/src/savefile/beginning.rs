@@ -9,7 +9,7 @@ const MAGIC_LEN: usize = 4;
 const FILE_HEADER_LEN: usize = 24;
 /// The first bytes of a pcapng file.
 const SECTION: [u8; 4] = [0x0a, 0x0d, 0x0d, 0x0a];
-/// What stands in a pcapng section header, in the section's byte order.
+/// The byte-order magic of a pcapng section header, in the section's byte order.
 const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
 /// A section header block's type, length and byte-order magic.
 pub(super) const SECTION_START_LEN: u64 = 12;
@@ -31,7 +31,8 @@ pub(super) struct Beginning {
     pub(super) dlt_extra: c_int,
 }
 
-/// Looks at the beginning of a file as libpcap does, and refuses what it refuses in the same words. `read` is put back by the caller.
+/// Looks at the beginning of a file as libpcap does, and refuses what it refuses in the same words. `read` is put back
+/// by the caller.
 pub(super) fn beginning(stream: &mut dyn Read, read: &mut Vec<u8>) -> Result<Beginning, Failure> {
     fill(stream, read, MAGIC_LEN)?;
     let magic = number(read, 0);

@@ -31,7 +31,8 @@ impl AfPacket {
         }
     }
 
-    /// Packets that the filter in the kernel refused: unknown, since the kernel does not count them, or 0 where no filter runs there.
+    /// Packets that the filter in the kernel refused: unknown, since the kernel does not count them, or 0 where no
+    /// filter runs there.
     fn kernel_filtered(&self, book: &Book) -> Count {
         let settings = &self.opener.settings;
         let nothing_refused = settings.filter.is_none() || !book.is_filtered;

@@ -1,4 +1,4 @@
-//! What to do when links come, go and change.
+//! Links that come, go and change.
 //!
 //! ```text
 //! change                    tap's state    what is done
@@ -9,8 +9,8 @@
 //! new, and it is meant      Running        a tap is opened
 //! ```
 //!
-//! Two sources tell: `ENETDOWN` on the socket at once, and rtnetlink with the details. When rtnetlink lost messages, all
-//! links are looked at.
+//! Two sources tell: `ENETDOWN` on the socket at once, and rtnetlink with the details. When rtnetlink lost messages,
+//! all links are looked at.
 
 use std::time::Instant;
 
@@ -34,7 +34,7 @@ impl AfPacket {
                 let name = tap.name.clone();
                 self.tell(&name, format!("reported an error: {error}"), true);
             }
-            // What became of the link, rtnetlink tells.
+            // rtnetlink tells the rest.
             _ => {}
         }
         Ok(())

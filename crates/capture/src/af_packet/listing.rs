@@ -1,4 +1,4 @@
-//! What interfaces there are, for people who choose one.
+//! The interfaces of this machine, for a choice among them.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -23,9 +23,9 @@ pub struct InterfaceInfo {
     pub name: String,
     /// A description that an administrator gave it; mostly empty.
     pub description: String,
-    /// What made it: `veth`, `bridge`; empty for hardware.
+    /// The kind of its driver: `veth`, `bridge`; empty for hardware.
     pub kind: String,
-    /// What the first header of its packets is.
+    /// The link type: the first header of its packets.
     pub link_type: LinkType,
     /// Whether it is switched on.
     pub is_up: bool,

@@ -75,7 +75,7 @@ impl LossWatch {
         }
     }
 
-    /// What was lost so far. Of the driver's counters, those that grew; one entry for all if none did.
+    /// The losses so far. Of the driver's counters, those that grew; one entry for all if none did.
     pub(crate) fn losses(&self) -> Vec<Loss> {
         let mut losses = self.nic_losses();
         let before = losses.len();

@@ -20,7 +20,7 @@
 //! | `links` | what to do when links come, go and change |
 //! | `losses` | what NIC and driver lost |
 //! | `listing` | what interfaces there are |
-//! | `single` | one socket for callers who hold it themselves: libpcap's interface |
+//! | `single` | one socket for callers with a loop of their own: libpcap's interface |
 //!
 //! `received = dropped + unread + delivered` holds exactly, for each interface, once the capture was stopped.
 
@@ -73,7 +73,8 @@ use tap::Tap;
 
 use crate::{Advance, Error, Event, InterfaceAccount, RingAccount, Source};
 
-/// After a stop, how much longer than the latency blocks may take to be handed over before the account is given as it is.
+/// After a stop, how much longer than the latency blocks may take to be handed over before the account is given as it
+/// is.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(5);
 /// How long to wait at once while draining: blocks come by the kernel's timer.
 const DRAIN_WAIT: Duration = Duration::from_millis(5);
@@ -82,7 +83,8 @@ const GRACE: Duration = Duration::from_millis(50);
 
 /// Packets of one or several interfaces, lent from the kernel's rings.
 ///
-/// Opening needs `CAP_NET_RAW`; nothing afterwards, also when interfaces come back or new ones appear. Minimum kernel: 3.2.
+/// Opening needs `CAP_NET_RAW`; nothing afterwards, also when interfaces come back or new ones appear. Minimum kernel:
+/// 3.2.
 #[derive(Debug)]
 pub struct AfPacket {
     opener: Opener,
@@ -111,7 +113,7 @@ pub struct AfPacket {
     has_lent: bool,
 }
 
-/// What is kept of an interface besides its taps.
+/// The state of an interface besides its taps.
 #[derive(Debug)]
 struct Book {
     is_filtered: bool,
@@ -138,8 +140,8 @@ impl AfPacket {
         workers.pop().ok_or_else(|| Error::source("capture", "no worker was opened"))
     }
 
-    /// Starts to capture with [`Settings::workers`] sources, one for each thread. Each packet goes to one of them; packets of
-    /// one flow go to the same one (unless [`Settings::fanout`] says otherwise).
+    /// Starts to capture with [`Settings::workers`] sources, one for each thread. Each packet goes to one of them;
+    /// packets of one flow go to the same one (unless [`Settings::fanout`] says otherwise).
     ///
     /// # Errors
     /// As for [`open`](Self::open).
@@ -284,8 +286,9 @@ impl AfPacket {
 
     /// For how long to sleep though blocks are handed over; `None` if the next one is to end the sleep.
     ///
-    /// As long as we are allowed to, and half as long as links at their full speed take to fill their rings: the other half is for our being late, as ever. A source that lent
-    /// nothing since the last sleep waits for the next block, so that no wake is in vain.
+    /// As long as we are allowed to, and half as long as links at their full speed take to fill their rings: the other
+    /// half is for our being late, as ever. A source that lent nothing since the last sleep waits for the next block,
+    /// so that no wake is in vain.
     fn doze(&mut self) -> Option<Duration> {
         let has_lent = std::mem::take(&mut self.has_lent);
         let shortest = Duration::from_millis(self.opener.settings.latency_ms.into());
@@ -298,7 +301,7 @@ impl AfPacket {
         Some(self.max_latency.min(bearable)).filter(|doze| *doze > shortest)
     }
 
-    /// What to say when there is nothing to lend.
+    /// The result when there is nothing to lend.
     fn idle(&mut self) -> Result<Advance, Error> {
         match self.phase {
             Phase::Ended => Ok(Advance::End),

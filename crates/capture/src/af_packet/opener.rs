@@ -34,7 +34,7 @@ const SPARES: usize = 16;
 const ENOMEM: i32 = 12;
 const EINVAL: i32 = 22;
 
-/// What workers share.
+/// State that workers share.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Shared {
     /// Fanout groups by interface.
@@ -43,7 +43,7 @@ pub(super) struct Shared {
     loaded: Loaded,
 }
 
-/// What decides instead of the capture filter.
+/// A filter in place of the capture filter.
 #[derive(Debug)]
 enum Restriction {
     Never,
@@ -75,7 +75,7 @@ pub(super) struct Opened {
     pub(super) events: Vec<Event>,
 }
 
-/// What is to run in the kernel.
+/// The program for the kernel.
 struct Programs {
     wanted: Vec<FilterInsn>,
     /// Everything passes, for kernels that refuse the wanted one.
@@ -195,7 +195,7 @@ impl Opener {
         }
     }
 
-    /// What is to be captured on an interface; `None` for all.
+    /// The filter of an interface; `None` accepts all packets.
     fn wanted(&self, interface: &Interface) -> Result<Option<CompiledFilter>, Error> {
         match &*self.restriction.borrow() {
             Restriction::To(program) => Ok(Some(program.clone())),
@@ -276,8 +276,8 @@ impl Opener {
     }
 }
 
-/// Puts the wanted program before the ring; as eBPF, if it is too large for classic BPF; or, if the kernel refuses both, the one
-/// that lets everything pass. Returns what it took, and whether that is the filter.
+/// Puts the wanted program before the ring; as eBPF, if it is too large for classic BPF; or, if the kernel refuses
+/// both, the one that lets everything pass. Returns what it took, and whether that is the filter.
 fn attach(
     socket: &PacketSocket,
     programs: Programs,
@@ -342,7 +342,7 @@ fn smaller_ring(name: &str, wanted: &RingGeometry, got: &RingGeometry) -> Event 
     Event { interface: name.to_owned(), text, warning: true }
 }
 
-/// What to say of a link that does not run at the start.
+/// The event for a link that does not run at the start.
 fn state_event(tap: &Tap) -> Option<Event> {
     let text = match tap.state {
         LinkState::Down => "is down: nothing is captured until it is up",

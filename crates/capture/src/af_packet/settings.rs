@@ -1,4 +1,4 @@
-//! What to capture, and how.
+//! The settings of a capture.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use tapline_sys::FanoutMode;
 use super::{KernelFilterRuns, TimestampSource};
 use crate::Error;
 
-/// What snap length 0 means: as much as a pcap file may hold of an Ethernet frame.
+/// The snap length that 0 stands for: the longest that a pcap file may have for Ethernet.
 pub const SNAP_LEN_MAX: u32 = 262_144;
 
-/// A [`Settings::latency_ms`] for people who look on.
+/// The [`Settings::latency_ms`] of interactive captures.
 pub const LATENCY_INTERACTIVE_MS: u32 = 10;
 /// A [`Settings::latency_ms`] for files: fewer, fuller blocks.
 pub const LATENCY_RECORDING_MS: u32 = 20;
@@ -68,11 +68,11 @@ pub struct Settings {
     pub latency_ms: u32,
     /// Whose clock stamps the packets.
     pub timestamps: TimestampSource,
-    /// Whether to learn the segment size of large packets. The kernel then drops those whose segmentation a virtio header
-    /// cannot express (tunnels), and counts them.
+    /// Whether to learn the segment size of large packets. The kernel then drops those whose segmentation a virtio
+    /// header cannot express (tunnels), and counts them.
     pub vnet_header: bool,
-    /// Whether to learn the packets' hashes by flow ([`Meta::rx_hash`](tapline_packet::Meta)). Without an adapter that makes them the kernel dissects each packet
-    /// for it.
+    /// Whether to learn the packets' hashes by flow ([`Meta::rx_hash`](tapline_packet::Meta)). Without an adapter that
+    /// makes them the kernel dissects each packet for it.
     pub receive_hash: bool,
     /// Workers that share each interface's packets, at least 1. See [`AfPacket::open_workers`].
     pub workers: usize,
@@ -88,7 +88,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The defaults for these interfaces: everything, promiscuous, for people who look on.
+    /// The defaults for these interfaces: all packets, promiscuous, interactive.
     pub fn new(interfaces: &[&str]) -> Settings {
         Settings {
             interfaces: interfaces.iter().map(|&name| name.to_owned()).collect(),

@@ -46,7 +46,7 @@ pub(super) struct Tap {
     program: Option<Accepted>,
 }
 
-/// What a tap is made of.
+/// The parts of a tap.
 pub(super) struct Parts {
     pub(super) id: InterfaceId,
     pub(super) socket: PacketSocket,

@@ -18,7 +18,7 @@ use tapline_sys::{PacketSocket, SyscallError};
 
 use super::AfXdpError;
 
-/// What bpftool(8) shows, and what a second capture says.
+/// The name in bpftool(8), and in the error of a second capture.
 pub(super) const NAME: &str = "tapline_xdp";
 
 const EPERM: i32 = 1;
@@ -56,14 +56,15 @@ pub(super) struct Attachment {
     _sockets: Map,
     book: SharedArray,
     pub(super) mode: Mode,
-    /// What notes end with, if there are any.
+    /// The cookie at the end of notes, if there are any.
     pub(super) cookie: Option<u64>,
     /// Holds the interface in promiscuous mode.
     _member: Option<PacketSocket>,
 }
 
 impl Loaded {
-    /// Loads the program for `queues` queues; `several` says that packets may come in several buffers. Notes are for the interface of this number.
+    /// Loads the program for `queues` queues; `several` says that packets may come in several buffers. Notes are for
+    /// the interface of this number.
     ///
     /// # Errors
     /// That there are no rights for programs, or the kernel refuses even one without a filter.
@@ -93,7 +94,8 @@ impl Loaded {
         Ok(Loaded { program, noting, sockets, book, refusal })
     }
 
-    /// Puts it before the interface: in the driver if that can, else before the stack. The second is why not in the driver.
+    /// Puts it before the interface: in the driver if that can, else before the stack. The second is why not in the
+    /// driver.
     ///
     /// # Errors
     /// That another program is there, or none can be.
@@ -174,7 +176,8 @@ fn asks_for_length(graph: &Ir) -> bool {
     graph.blocks.iter().flat_map(|block| &block.instructions).any(|value| is_length(graph.op(*value)))
 }
 
-/// As a program that takes packets of several buffers, which old kernels do not know; for one interface only, if one is named.
+/// As a program that takes packets of several buffers, which old kernels do not know; for one interface only, if one is
+/// named.
 fn load(program: &ebpf::Program, if_index: Option<u32>) -> Result<Program, LoadError> {
     let insns: Vec<Insn> = program
         .insns()

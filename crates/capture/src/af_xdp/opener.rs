@@ -263,7 +263,7 @@ impl<'a> Opener<'a> {
         joined.map_err(|error| told.not_promiscuous(&error)).ok()
     }
 
-    /// Attaches; who came between us and our first look is told of too.
+    /// Attaches; a program that was attached since the first look is told of too.
     fn attach(
         &mut self,
         loaded: Loaded,
@@ -289,7 +289,8 @@ impl<'a> Opener<'a> {
         features.iter().any(|feature| feature.name == "rx-vlan-hw-parse" && feature.is_on)
     }
 
-    /// What the program should ask the driver for, of what it tells: tags that are not in the packets, and the adapter's time if that is wanted.
+    /// The notes that the program should ask the driver for: tags that are not in the packets, and the adapter's time
+    /// if that is wanted.
     ///
     /// # Errors
     /// That the adapter's time is wanted, and it cannot be told to stamp packets.

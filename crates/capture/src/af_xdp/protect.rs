@@ -1,14 +1,16 @@
 //! Whom a capture would cut off.
 //!
-//! AF_XDP takes packets from the host. An interface by which the person at the terminal came, or by which the host reaches the world, is not taken by
-//! mistake: neither with all its packets, nor with a filter that matches the session.
+//! AF_XDP takes packets from the host. An interface by which the person at the terminal came, or by which the host
+//! reaches the world, is not taken by mistake: neither with all its packets, nor with a filter that matches the
+//! session.
 //!
 //! ```text
 //! way       = the interface to which the kernel routes an address, and those that it stands on: VLAN's lower one, ports of a bridge or bond
 //! protected = the way to the other end of the SSH session, the ways of the default routes
 //! ```
 //!
-//! sudo takes the session's address out of the environment; so the environments of the processes above ours are asked too.
+//! sudo takes the session's address out of the environment; so the environments of the processes above ours are asked
+//! too.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
@@ -48,8 +50,8 @@ impl Session {
         Some(Session { peer, port: words.last()?.parse().ok()?, local })
     }
 
-    /// Whether a filter for Ethernet takes some of what the other end may send: short and long segments, with and without PSH, with a tag or none.
-    /// Link addresses and payload are not known here.
+    /// Whether a filter for Ethernet takes some of what the other end may send: short and long segments, with and
+    /// without PSH, with a tag or none. Link addresses and payload are not known here.
     fn is_taken_by(&self, program: &CompiledFilter) -> bool {
         const ACK: u8 = 0x10;
         const PSH: u8 = 0x08;
@@ -119,7 +121,7 @@ fn parent(process: u32) -> Option<u32> {
     status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
 }
 
-/// What is to be taken: everything, or what a filter says.
+/// The packets to be taken: all, or those of a filter.
 pub(super) struct Taking<'a> {
     pub(super) filter: Option<&'a CompiledFilter>,
     pub(super) link_type: LinkType,

@@ -90,7 +90,7 @@ impl Cause {
         self != Cause::Own
     }
 
-    /// What an error number of a send call means for the packet; `None` if it says nothing of it.
+    /// The cause that an error number of a send call stands for; `None` if it says nothing of it.
     pub(super) fn of_errno(errno: i32) -> Option<Cause> {
         match errno {
             // EAGAIN, ENOMEM, ENOBUFS

@@ -18,8 +18,9 @@
 //! | `pace` | frames at their times: waiting, and how far off they were |
 //! | `rewrite` | other endpoints in a packet, with its checksums mended |
 //!
-//! `packets given = sent + refused by cause` holds exactly. Nothing here waits for ever: when a queue is full the sender tries for as long as
-//! [`SendSettings::patience`] says, and then counts the packet. Without patience live frames are a wire: what finds no room is lost, and nothing slows down.
+//! `packets given = sent + refused by cause` holds exactly. Nothing here waits for ever: when a queue is full the
+//! sender tries for as long as [`SendSettings::patience`] says, and then counts the packet. Without patience live
+//! frames are a wire: what finds no room is lost, and nothing slows down.
 
 mod backend;
 mod cause;
@@ -59,10 +60,10 @@ const ENOBUFS: i32 = 105;
 pub struct SendSettings {
     /// How long a full queue is tried again before the packet counts as refused.
     pub patience: Duration,
-    /// Packets that stand for several frames are sent by the kernel's segmentation, where their capture tells the segments' size
-    /// ([`Settings::vnet_header`](crate::af_packet::Settings::vnet_header)).
+    /// Packets that stand for several frames are sent by the kernel's segmentation, where their capture tells the
+    /// segments' size ([`Settings::vnet_header`](crate::af_packet::Settings::vnet_header)).
     pub segments: bool,
-    /// What is changed in each frame.
+    /// The changes to each frame.
     pub change: Change,
     /// By which back end.
     pub backend: BackendChoice,
@@ -79,7 +80,7 @@ impl Default for SendSettings {
     }
 }
 
-/// What was sent so far, and what was not.
+/// Counts of packets sent and not sent so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sent {
     /// Packets that the kernel took.
@@ -103,19 +104,21 @@ pub struct Transmitter {
     route: RouteSocket,
     /// The interface's `tx_dropped` at the start.
     dropped_before: Option<u64>,
-    /// The queue was full for all of our patience, and nothing has gone since: the next packets get no patience of their own.
+    /// The queue was full for all of our patience, and nothing has gone since: the next packets get no patience of
+    /// their own.
     is_jammed: bool,
-    /// What became of frames that were just handed over.
+    /// The fate of frames that were just handed over.
     handed: Vec<SubmittedFrames>,
     sent: Sent,
 }
 
 impl Transmitter {
-    /// Opens a back end on the interface that the permit is for. Needs `CAP_NET_RAW`, for XDP live frames more; nothing afterwards.
+    /// Opens a back end on the interface that the permit is for. Needs `CAP_NET_RAW`, for XDP live frames more; nothing
+    /// afterwards.
     ///
     /// # Errors
-    /// [`TransmitError::NoPermission`] without the right to open packet sockets; [`TransmitError::NoBackend`] if the one that was asked for cannot be
-    /// had; what else the kernel says.
+    /// [`TransmitError::NoPermission`] without the right to open packet sockets; [`TransmitError::NoBackend`] if the
+    /// one that was asked for cannot be had; what else the kernel says.
     pub fn open(permit: &Permit, settings: &SendSettings) -> Result<Transmitter, TransmitError> {
         let name = permit.name().to_owned();
         let fail = |source: SyscallError| TransmitError::of_call(&name, source);
@@ -141,8 +144,8 @@ impl Transmitter {
         })
     }
 
-    /// Packets that the interface's driver dropped since this transmitter was opened, after the kernel had taken them: those of all who send
-    /// there. `None` if they are not counted anywhere.
+    /// Packets that the interface's driver dropped since this transmitter was opened, after the kernel had taken them:
+    /// those of all senders there. `None` if they are not counted anywhere.
     pub fn dropped_later(&mut self) -> Option<u64> {
         let before = self.dropped_before?;
         let told = self.way.dropped_and_told();
@@ -164,8 +167,8 @@ impl Transmitter {
         &self.skipped_backends
     }
 
-    /// Waits until what was sent has left our hands, for as long as the patience allows. What has not by then counts as refused. To be called
-    /// before the account is made.
+    /// Waits until what was sent has left our hands, for as long as the patience allows. What has not by then counts as
+    /// refused. To be called before the account is made.
     pub fn finish(&mut self) {
         let (packets, bytes, errno) = self.way.finish(self.patience);
         self.sent.packets -= packets;
@@ -178,12 +181,12 @@ impl Transmitter {
         &self.name
     }
 
-    /// What the first header of a frame on it is.
+    /// The link type: the first header of a frame on it.
     pub fn link_type(&self) -> LinkType {
         self.link_type
     }
 
-    /// What was sent so far, and what was not.
+    /// Counts of packets sent and not sent so far.
     pub fn sent(&self) -> &Sent {
         &self.sent
     }
@@ -193,11 +196,11 @@ impl Transmitter {
         self.sent.causes.add(cause, packets);
     }
 
-    /// Sends these packets of a batch, in this order; each is sent or counted when the call returns. `interfaces` says what their interface
-    /// numbers mean.
+    /// Sends these packets of a batch, in this order; each is sent or counted when the call returns. `interfaces` says
+    /// what their interface numbers mean.
     ///
     /// # Errors
-    /// What the kernel said that is no cause of a single packet's; the packets of the batch are counted all the same.
+    /// Errors of the kernel that concern more than a packet; the packets of the batch are counted all the same.
     pub fn send(
         &mut self,
         batch: &Batch<'_>,

@@ -36,7 +36,8 @@ pub struct Permit {
 }
 
 impl Network {
-    /// Looks at the interfaces of a namespace (`None` for our own). `owned` are the names given with `--i-own-this-network`.
+    /// Looks at the interfaces of a namespace (`None` for our own). `owned` are the names given with
+    /// `--i-own-this-network`.
     ///
     /// # Errors
     /// If there is no such namespace, or one of `owned` is no interface there.
@@ -99,7 +100,7 @@ impl Permit {
         self.link.index
     }
 
-    /// What the first header of a frame on it is.
+    /// The link type: the first header of a frame on it.
     pub fn link_type(&self) -> LinkType {
         af_packet::link_type(self.link.hardware_type)
     }

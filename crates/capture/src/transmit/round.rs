@@ -1,4 +1,4 @@
-//! What would go round for ever.
+//! Forwarding loops.
 //!
 //! ```text
 //! captured on a --sent on b--> arrives at: b's other end, if b is a veth whose other end is in this namespace; lo, if b is lo
@@ -6,8 +6,9 @@
 //!        '--------- ... -----------'      captured there too, and sent on: round
 //! ```
 //!
-//! A packet that this host sends is never sent again on account of its capture on the way out; but at the other end of a veth it is a packet
-//! received, like any other. So a graph that leads back to where it began is refused, whatever filters stand in between.
+//! A packet that this host sends is never sent again on account of its capture on the way out; but at the other end of
+//! a veth it is a packet received, like any other. So a graph that leads back to where it began is refused, whatever
+//! filters stand in between.
 
 use std::collections::HashSet;
 
@@ -25,7 +26,8 @@ struct Search<'w> {
 }
 
 impl Network {
-    /// Whether packets would go round, where each of `ways` says that what is captured on the first interface is sent on the second.
+    /// Whether packets would go round, where each of `ways` says that what is captured on the first interface is sent
+    /// on the second.
     ///
     /// # Errors
     /// [`TransmitError::Round`], with the way round.

@@ -1,4 +1,5 @@
-//! What users cost the daemon, as its control thread sees it: requests that wait, readers that are sent away, memory.
+//! The load of users on the daemon, as its control thread sees it: requests that wait, readers that are sent away,
+//! memory.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -13,8 +14,8 @@ use crate::client::Client;
 use crate::memory::Allowance;
 use crate::{Capture, ClientIdentity};
 
-/// Processor time that requests of each user may take of the control thread, in milliseconds a second; and what they may
-/// take at once is what they may take in so long.
+/// Processor time that requests of each user may take of the control thread, in milliseconds a second; and what they
+/// may take at once is what they may take in so long.
 const REQUEST_TIME_MS: u32 = 200;
 pub(super) const REQUEST_PURSE: Duration = Duration::from_secs(5);
 /// Processor time of a round of requests.
@@ -58,8 +59,8 @@ impl Server {
         waiting.map(|client| self.purses.wait(client.who.uid)).min().unwrap_or(Duration::MAX)
     }
 
-    /// Answers clients that asked something: root and the owner of the daemon first, then the users that took least. After
-    /// [`ROUND`] all are looked at anew, so that no client waits for later requests of others.
+    /// Answers clients that asked something: root and the owner of the daemon first, then the users that took least.
+    /// After [`ROUND`] all are looked at anew, so that no client waits for later requests of others.
     pub(super) fn serve_in_turn(&mut self, mut ready: Vec<usize>, log: &mut dyn FnMut(&str)) {
         let (count, begun, began) = (self.clients.len(), usage::thread_time(), Instant::now());
         self.turn = self.turn.wrapping_add(1);

@@ -53,7 +53,8 @@ pub(crate) struct Joining {
 
 /// The reason for which a reader is not attached.
 pub(crate) enum Refusal {
-    /// There is no buffer for readers of its rights: it is to bring one along. To make one takes too long while packets come.
+    /// There is no buffer for readers of its rights: it is to bring one along. To make one takes too long while packets
+    /// come.
     NoBuffer(Box<Joining>),
     /// In words.
     Text(String),

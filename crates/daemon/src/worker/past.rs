@@ -22,11 +22,11 @@ use crate::view::View;
 
 /// The time that a reader of the past with a full index has to read some of it, before it is looked at again.
 pub(super) const FULL_NAP: Duration = Duration::from_millis(4);
-/// Stored packets that are looked at for a reader of the past between two batches: four times a batch, so that the reader
-/// comes to the present, in some 0.1 ms.
+/// Stored packets that are looked at for a reader of the past between two batches: four times a batch, so that the
+/// reader comes to the present, in some 0.1 ms.
 const QUOTA_MAX: usize = 4 * BATCH_MAX;
-/// The same for all such readers together, in some 0.4 ms, and the least that each gets of it: with many of them none comes
-/// to the present sooner than packets come, but packets are not lost because a user asks for the past often.
+/// The same for all such readers together, in some 0.4 ms, and the least that each gets of it: with many of them none
+/// comes to the present sooner than packets come, but packets are not lost because a user asks for the past often.
 const QUOTA_OF_ALL: usize = 4 * QUOTA_MAX;
 const QUOTA_MIN: usize = BATCH_MAX / 4;
 /// The same for a reader that leaves: some 0.02 s, in which packets wait in the kernel's ring.
@@ -90,8 +90,8 @@ impl Past<'_> {
         self.readers.become_present(at);
     }
 
-    /// Offers readers of the past the packets that a part of a batch may overwrite. Readers that have no place for all of
-    /// them are added to `lagging`. Returns whether the part is small enough for that.
+    /// Offers readers of the past the packets that a part of a batch may overwrite. Readers that have no place for all
+    /// of them are added to `lagging`. Returns whether the part is small enough for that.
     pub(super) fn replay_before_overwrite(
         &mut self,
         view: usize,
@@ -124,8 +124,8 @@ impl Past<'_> {
         true
     }
 
-    /// In the midst of a batch: offers readers of the past some more, and has none become present. Returns whether there
-    /// was anything to offer.
+    /// In the midst of a batch: offers readers of the past some more, and has none become present. Returns whether
+    /// there was anything to offer.
     pub(super) fn replay_while_blocked(&mut self) -> bool {
         let quota = self.quota();
         let mut has_offered = false;
@@ -151,8 +151,8 @@ fn quota(readers: usize) -> usize {
     (QUOTA_OF_ALL / readers.max(1)).clamp(QUOTA_MIN, QUOTA_MAX)
 }
 
-/// Counts what a leaving reader, which went on to the present without all of the past, lost of it. Returns the packets that
-/// were not looked at, as there are too many or its user has no time left.
+/// Counts what a leaving reader, which went on to the present without all of the past, lost of it. Returns the packets
+/// that were not looked at, as there are too many or its user has no time left.
 pub(super) fn count_lost_past(leaving: &mut Reader, writer: &mut Writer, purses: &mut Purses) -> Option<u64> {
     let Reader { id, payer, past: Some(filter), is_present: true, .. } = leaving else { return None };
     let (mut looks, mut is_over) = (0, false);

@@ -89,7 +89,8 @@ impl Dispatcher {
             if let Some(reader) = self.readers.list.iter().find(is_it) {
                 self.waiting.block(reader.number, Instant::now());
             }
-            // It may be a reader of the past, or wait itself, in the order of time, for another whose past has not come yet.
+            // It may be a reader of the past, or wait itself, in the order of time, for another whose past has not come
+            // yet.
             self.budgets.fill();
             let has_offered = self.past().replay_while_blocked();
             let writer = &mut self.readers.views[at].writer;

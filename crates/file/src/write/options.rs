@@ -1,4 +1,4 @@
-//! What is to be written, and where.
+//! The settings of a writer of files.
 
 use std::fs::File;
 use std::io;
@@ -20,7 +20,8 @@ pub enum Format {
 }
 
 impl Format {
-    /// By the ending of a file's name, before one that names a compression: pcapng for `.pcapng` and `.ntar`, else pcap.
+    /// By the ending of a file's name, before one that names a compression: pcapng for `.pcapng` and `.ntar`, else
+    /// pcap.
     ///
     /// ```
     /// use tapline_file::Format;
@@ -48,7 +49,8 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// Microseconds if no interface has finer times, so that nothing is lost and old tools are served where they can be.
+    /// Microseconds if no interface has finer times, so that nothing is lost and old tools are served where they can
+    /// be.
     pub fn of(interfaces: &[Interface]) -> Precision {
         let is_micro = |interface: &Interface| match interface.resolution {
             Resolution::Decimal(n) => n <= 6,
@@ -58,7 +60,7 @@ impl Precision {
     }
 }
 
-/// What is to be written, and where.
+/// The settings of a writer of files.
 #[derive(Clone, Debug)]
 pub struct WriteOptions {
     /// The name of the file; with rotation, what names are made from. `-` is standard output.

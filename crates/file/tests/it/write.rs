@@ -1,4 +1,4 @@
-//! What is written: round trips, rotation, full disks, broken pipes.
+//! Written files: round trips, rotation, full disks, broken pipes.
 
 use crate::samples;
 use std::fs::File;

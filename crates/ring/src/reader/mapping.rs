@@ -46,7 +46,8 @@ fn ensure_sealed(file: &Memfd, seals: Seals, name: &'static str) -> Result<(), E
         return Err(Error::NotSealed { file: name });
     }
     let found = file.size().map_err(Error::system("look at a buffer's size"))?;
-    // A power of two behind the header: no file on huge pages has such a length, and a page of those may be missing when it is looked at (SIGBUS).
+    // A power of two behind the header: no file on huge pages has such a length, and a page of those may be missing
+    // when it is looked at (SIGBUS).
     let expected = HEADER_LEN as u64;
     match found.checked_sub(expected) {
         Some(rest) if rest.is_power_of_two() => Ok(()),

@@ -12,13 +12,14 @@ use crate::layout::index;
 
 /// The longest sleep on the futex before it is looked whether the writer still lives: a death wakes no sleeper there.
 const NAP_NS: u64 = 100_000_000;
-/// A reader that bears such a delay wakes by itself that often, and the writer keeps no time for it: a wake of our own costs us one call of
-/// the system, and the writer none. Others would wake too often while nothing comes.
+/// A reader that bears such a delay wakes by itself that often, and the writer keeps no time for it: a wake of our own
+/// costs us one call of the system, and the writer none. Others would wake too often while nothing comes.
 const OWN_TIME_MIN: Duration = Duration::from_millis(50);
 
 /// The condition that ends a reader's sleep: bytes that wait, or time since the first packet.
 ///
-/// High thresholds lose no packets: the writer also wakes a reader with a quarter of its index or of the buffer to read, or half of its credit.
+/// High thresholds lose no packets: the writer also wakes a reader with a quarter of its index or of the buffer to
+/// read, or half of its credit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WakeThreshold {
     /// Captured bytes that are not read; 0 or 1 for each packet.
@@ -61,10 +62,11 @@ impl Reader {
         self.wish = wish;
     }
 
-    /// Sleeps until there are packets as wished, or nothing more comes, for `timeout` at most. The batch that is lent stays.
+    /// Sleeps until there are packets as wished, or nothing more comes, for `timeout` at most. The batch that is lent
+    /// stays.
     ///
-    /// On the futex, which costs both sides less than the bell. A reader of one buffer may use it; `tapline capture` reads several at once, and sleeps in
-    /// [`MergedReader::wait`](crate::MergedReader::wait).
+    /// On the futex, which costs both sides less than the bell. A reader of one buffer may use it; `tapline capture`
+    /// reads several at once, and sleeps in [`MergedReader::wait`](crate::MergedReader::wait).
     ///
     /// # Errors
     /// [`Error::IndexDamaged`], [`Error::System`].
@@ -89,11 +91,11 @@ impl Reader {
         }
     }
 
-    /// Prepares for poll(2) or epoll(7) on [`descriptor`](Self::descriptor): `None` if it is right to wait there, else why not. After the wait
-    /// [`advance`](Self::advance) says what there is; it may be nothing.
+    /// Prepares for poll(2) or epoll(7) on [`descriptor`](Self::descriptor): `None` if it is right to wait there, else
+    /// why not. After the wait [`advance`](Self::advance) says what there is; it may be nothing.
     ///
-    /// The descriptor becomes readable when the writer finds that the wish is met, and hangs up when it is gone. It says nothing of packets that were there
-    /// before: so ask here each time.
+    /// The descriptor becomes readable when the writer finds that the wish is met, and hangs up when it is gone. It
+    /// says nothing of packets that were there before: so ask here each time.
     ///
     /// # Errors
     /// [`Error::IndexDamaged`].
@@ -102,14 +104,16 @@ impl Reader {
         self.arm_with(self.wish.max_delay_ns()).map(Result::err)
     }
 
-    /// Likewise, for callers that look at the bell themselves ([`hear`](Self::hear)) whenever poll(2) says that there is something, and look again when the time is over that
-    /// this gives in nanoseconds: what is there by then may have waited for as long as was wished. Callers that surely do so may `keep_time`. No system call.
+    /// Likewise, for callers that look at the bell themselves ([`hear`](Self::hear)) whenever poll(2) says that there
+    /// is something, and look again when the time is over that this gives in nanoseconds: what is there by then may
+    /// have waited for as long as was wished. Callers that surely do so may `keep_time`. No system call.
     pub(crate) fn arm_for_nap(&mut self, keep_time: bool) -> Result<Result<u64, WaitEnd>, Error> {
         let is_own_time = keep_time && self.wish.max_delay >= OWN_TIME_MIN;
         self.arm_with(if is_own_time { u64::MAX } else { self.wish.max_delay_ns() })
     }
 
-    /// Says that we sleep until the bell rings, which it does also when something is so old. For how long at most, or why not.
+    /// Says that we sleep until the bell rings, which it does also when something is so old. For how long at most, or
+    /// why not.
     fn arm_with(&mut self, wake_after_ns: u64) -> Result<Result<u64, WaitEnd>, Error> {
         loop {
             let now = clock::monotonic_ns();
@@ -163,8 +167,8 @@ impl Reader {
         Ok(is_over && self.unread()? == 0)
     }
 
-    /// Whether what is lent or waits takes up a quarter of the index, or the buffer has been filled by a quarter behind what waits: a reader that holds packets back should
-    /// not do so any longer.
+    /// Whether what is lent or waits takes up a quarter of the index, or the buffer has been filled by a quarter behind
+    /// what waits: a reader that holds packets back should not do so any longer.
     pub(crate) fn is_pressed(&mut self) -> Result<bool, Error> {
         let unread = self.unread()?;
         let behind = match unread {
@@ -193,7 +197,8 @@ impl Reader {
         Ok(self.is_called || is_old || bytes >= self.wish.min_bytes)
     }
 
-    /// For how long what is there, or comes next, can wait; without end if the writer looks at the clock for us and nothing is there.
+    /// For how long what is there, or comes next, can wait; without end if the writer looks at the clock for us and
+    /// nothing is there.
     fn patience_ns(&self, now_ns: u64) -> u64 {
         let max_delay_ns = self.wish.max_delay_ns();
         let is_ours = self.wish.max_delay >= OWN_TIME_MIN || self.index.ready() > self.outcome.total();
@@ -218,7 +223,8 @@ impl Reader {
         result.map_err(Error::system("wait for packets"))
     }
 
-    /// Says that we are about to sleep, as is wished. Returns whether that is still right: nothing has come, and the writer did not close.
+    /// Says that we are about to sleep, as is wished. Returns whether that is still right: nothing has come, and the
+    /// writer did not close.
     fn announce_sleep(&self, how: u64, wake_after_ns: u64) -> bool {
         self.index.announce_sleep(&self.view, how, &self.outcome, self.wish.min_bytes, wake_after_ns)
     }

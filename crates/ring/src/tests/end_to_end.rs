@@ -1,4 +1,4 @@
-//! What each policy promises, and what is said when it is not kept.
+//! The promise of each policy, and the report when it is not kept.
 
 use std::time::Duration;
 
@@ -450,7 +450,7 @@ fn a_lossless_reader_that_finds_no_place_in_its_index_is_told() {
 }
 
 #[test]
-fn who_is_promised_packets_is_told_when_a_batch_overwrites_itself() {
+fn a_batch_that_overwrites_itself_demotes_its_readers() {
     for policy in [Policy::Lossless, leased(4096)] {
         let mut writer = writer(4096, 4);
         let (id, mut reader) = attach(&mut writer, policy, 64);

@@ -13,7 +13,7 @@ use super::end_to_end::{Made, attach, drain, offer, writer};
 use crate::layout::{HEADER_WORDS, Standing, buffer, index};
 use crate::*;
 
-/// A reader's parts, with the index's memory kept by the one who lies.
+/// A reader's parts, with the index's memory kept by the lying side.
 pub(super) fn attached(writer: &mut Writer, policy: Policy, entries: u32) -> (ReaderId, Reader, SharedWords) {
     let attachment = writer.attach(&ReaderSpec { policy, entries }).unwrap();
     let copy = attachment.parts.index.try_clone().unwrap();
@@ -66,7 +66,7 @@ fn who_holds_what_it_likes_costs_nobody_a_packet() {
 }
 
 #[test]
-fn who_moves_its_mark_while_it_is_looked_at_costs_nobody_a_packet() {
+fn concurrent_cursor_change_loses_no_packet() {
     let mut writer = writer(4096, 16);
     let (liar, _reader, words) = attached(&mut writer, leased(), 4096);
     let (honest, mut reader, _) = attached(&mut writer, Policy::Lossy, 4096);
@@ -343,7 +343,8 @@ proptest! {
     }
 }
 
-/// What is older than was asked for is a look too, and what was stored since a reader went on to the present is not counted once more, whatever its time.
+/// What is older than was asked for is a look too, and what was stored since a reader went on to the present is not
+/// counted once more, whatever its time.
 #[test]
 fn times_out_of_order_count_once_and_keep_nobody() {
     let mut writer = writer(4096, 16);
@@ -364,7 +365,8 @@ fn times_out_of_order_count_once_and_keep_nobody() {
     drop(reader);
 }
 
-/// A leased reader that holds another block each time one is looked for is found out: no block of the past is taken that was not offered or counted.
+/// A leased reader that holds another block each time one is looked for is found out: no block of the past is taken
+/// that was not offered or counted.
 #[test]
 fn who_holds_block_after_block_costs_nobody_the_past() {
     for round in 0..200 {

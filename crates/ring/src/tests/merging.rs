@@ -109,7 +109,8 @@ fn what_was_never_handed_on_is_not_delivered() {
     assert_eq!(theirs.iter().map(|account| account.delivered).collect::<Vec<_>>(), [3, 0]);
 }
 
-/// A buffer that never has anything holds each packet up for as long as something older may come, and not only the first ones.
+/// A buffer that never has anything holds each packet up for as long as something older may come, and not only the
+/// first ones.
 #[test]
 fn who_has_nothing_is_waited_for_each_time() {
     let (mut writers, mut merged) = merged(2, Order::ByTime(Duration::from_nanos(1000)));

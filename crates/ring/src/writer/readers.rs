@@ -18,14 +18,15 @@ use crate::producer::{Producer, Sleep, fence_for_sleepers, to_words};
 use crate::store::{Entry, HistoryPacket, Holders, Next, Past, Store};
 use crate::writer::{Departed, Policy, READERS_MAX, ReaderId, Replay, Room, holders_max};
 
-/// How many blocks a reader is granted while a batch is stored. With this and [`holders_max`] a search passes over a quarter of the blocks at most,
-/// so it always ends with a block, however many readers lie. An honest reader that is found at a block was told before that it is lossy, since it lags
-/// by more than any credit, and holds nothing anew; so one that is found at two moves its mark as we look.
+/// How many blocks a reader is granted while a batch is stored. With this and [`holders_max`] a search passes over a
+/// quarter of the blocks at most, so it always ends with a block, however many readers lie. An honest reader that is
+/// found at a block was told before that it is lossy, since it lags by more than any credit, and holds nothing anew; so
+/// one that is found at two moves its mark as we look.
 const HOLDS_MAX: u32 = 1;
 /// How long the writer sleeps at most before it looks whether the reader still lives.
 const NAP: Duration = Duration::from_millis(20);
 
-/// What a leased reader was promised.
+/// The lease of a reader.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Credit {
     blocks: u64,
@@ -50,11 +51,12 @@ pub(super) struct Attached {
     credit: Option<Credit>,
     /// When it came, or was last offered something of the past: what is older it has as long as the rest.
     since_ns: u64,
-    /// What it is still to be offered, or counted for it, from before it came.
+    /// Packets from before it came that are to be offered to it, or counted.
     past: Option<Past>,
     /// Its index says how far it is with that.
     shows_past: bool,
-    /// For each block, by its place: the entry after the last one that may lead there or to an older block. Empty for readers that nothing is kept for.
+    /// For each block, by its place: the entry after the last one that may lead there or to an older block. Empty for
+    /// readers that nothing is kept for.
     ends: Box<[u64]>,
     /// Up to which block `ends` is known.
     ends_at: u64,
@@ -106,7 +108,7 @@ impl Attached {
         }
     }
 
-    /// What it is still to be offered, or to have counted.
+    /// The part of the past that is to be offered, or counted.
     pub(super) fn past(&self) -> Option<&Past> {
         self.past.as_ref()
     }
@@ -191,7 +193,8 @@ impl Attached {
         past.map(|past| past.until = Some(store.head())).is_some()
     }
 
-    /// Whether it has not read something in the block at a place, as last heard; may be true a little longer than it is.
+    /// Whether it has not read something in the block at a place, as last heard; may be true a little longer than it
+    /// is.
     fn has_unread_at(&mut self, slot: usize) -> bool {
         // Asked only when it matters, and then anew.
         self.ends[slot] > self.index.listen()
@@ -244,7 +247,8 @@ impl Attached {
         self.nap = nap;
     }
 
-    /// Wakes it if it sleeps and has waited for this, or has so much to read that it might lose some: `current` is the block that is being filled.
+    /// Wakes it if it sleeps and has waited for this, or has so much to read that it might lose some: `current` is the
+    /// block that is being filled.
     fn wake_if_due(&mut self, now_ns: u64, current: u64, blocks: u64) {
         let Some(sleep) = self.index.sleeps().filter(|_| self.index.has_news()) else {
             self.pending = None;
@@ -518,7 +522,8 @@ impl Holders for Readers {
     fn begin(&mut self, current: u64) {
         self.current = current;
         self.enforce_credit();
-        // Pairs with the fence in `View::hold`: a reader that we find at one block hears what it may expect before it looks at another in place.
+        // Pairs with the fence in `View::hold`: a reader that we find at one block hears what it may expect before it
+        // looks at another in place.
         fence(SeqCst);
     }
 

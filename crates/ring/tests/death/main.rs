@@ -1,5 +1,5 @@
-//! Readers and writers in processes of their own, killed, stopped and slowed at random points. Each time the account must
-//! balance, no packet be torn, and no reader lose packets for another.
+//! Readers and writers in processes of their own, killed, stopped and slowed at random points. Each time the account
+//! must balance, no packet be torn, and no reader lose packets for another.
 //!
 //! ```text
 //! readers die   this process writes; children read, each with a policy; signals come between batches

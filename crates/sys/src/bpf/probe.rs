@@ -17,7 +17,7 @@ pub enum Unprivileged {
     Unknown,
 }
 
-/// What the kernel says of callers without a capability. Minimum kernel: 4.4.
+/// The kernel's rule for callers without a capability. Minimum kernel: 4.4.
 pub fn unprivileged() -> Unprivileged {
     let text = fs::read_to_string("/proc/sys/kernel/unprivileged_bpf_disabled").unwrap_or_default();
     match text.trim() {

@@ -7,8 +7,8 @@
 //! failed (xdp_redirect_err)   likewise: one could not be redirected, why
 //! ```
 //!
-//! Whose frames the tracepoints tell of is certain: between `fill` and the end of its batch no interrupt's work runs on that processor, and what was
-//! redirected is handed over before the batch ends.
+//! Whose frames the tracepoints tell of is certain: between `fill` and the end of its batch no interrupt's work runs on
+//! that processor, and what was redirected is handed over before the batch ends.
 
 use crate::bpf::Insn;
 
@@ -281,7 +281,8 @@ pub(super) fn fill(maps: Maps, frame_max: u32) -> Vec<Insn> {
     a.finish()
 }
 
-/// The beginning of both that listen: nothing to do unless it is about frames of ours. Words that the kernel tells are in the context.
+/// The beginning of both that listen: nothing to do unless it is about frames of ours. Words that the kernel tells are
+/// in the context.
 fn listen(a: &mut Assembly, maps: Maps) {
     a.copy(CONTEXT, R1);
     a.look_up(maps.state, None);

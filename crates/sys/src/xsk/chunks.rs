@@ -1,7 +1,7 @@
 //! The owner of each chunk.
 //!
-//! One byte for each chunk; the picture of [the module](super) has the transitions. Free chunks stand in a stack, so that the one
-//! used last, which the processor still has in its cache, is used next.
+//! One byte for each chunk; the picture of [the module](super) has the transitions. Free chunks stand in a stack, so
+//! that the one used last, which the processor still has in its cache, is used next.
 
 /// The number of a chunk, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -215,7 +215,7 @@ fn a_queue_has_one_socket_and_unknown_places_are_refused() {
 }
 
 #[test]
-fn bytes_outside_of_a_chunk_are_not_sent_and_a_held_chunk_is_written_by_one() {
+fn bytes_outside_of_a_chunk_are_not_sent() {
     if XdpSocket::open(&SENDER).is_err() {
         return eprintln!("skipped: no right to open an AF_XDP socket");
     }

@@ -10,10 +10,12 @@
 //! (Processor time of the sender with the receiver's interrupt, medians of five interleaved rounds, Linux 6.18:
 //! `cargo run --release -p tapline-sys --example transmit_rates`.)
 //!
-//! That is for 256 frames a call. A call for one costs 2 microseconds by sendmmsg and 20 by live frames: frames of which few are due at once ([`BackendChoice::AtTimes`]) go the first way.
+//! That is for 256 frames a call. A call for one costs 2 microseconds by sendmmsg and 20 by live frames: frames of
+//! which few are due at once ([`BackendChoice::AtTimes`]) go the first way.
 //!
-//! All keep one contract: frames go in order, up to the first that is refused; the call says how many were taken, or why the first was not. What was taken has left for the driver;
-//! only AF_XDP in copy mode is not told when the driver then drops it.
+//! All keep one contract: frames go in order, up to the first that is refused; the call says how many were taken, or
+//! why the first was not. What was taken has left for the driver; only AF_XDP in copy mode is not told when the driver
+//! then drops it.
 
 mod limit;
 mod xdp;
@@ -209,8 +211,8 @@ impl Way {
         }
     }
 
-    /// Likewise; but where we are told what found no room, that is lost, and what comes after it goes all the same. Adds what became of the frames,
-    /// in their order.
+    /// Likewise; but where we are told what found no room, that is lost, and what comes after it goes all the same.
+    /// Adds what became of the frames, in their order.
     pub(super) fn flood<'a>(
         &mut self,
         frames: impl Iterator<Item = [&'a [u8]; PIECES_MAX]>,
@@ -238,8 +240,8 @@ impl Way {
         }
     }
 
-    /// Waits until what was taken has left our hands. Returns how many frames at the end of what was sent never will, their bytes, and why: an
-    /// error number, or 0.
+    /// Waits until what was taken has left our hands. Returns how many frames at the end of what was sent never will,
+    /// their bytes, and why: an error number, or 0.
     pub(super) fn finish(&mut self, patience: Duration) -> (u64, u64, i32) {
         match self {
             Way::Xdp(sender, _) => sender.finish(patience),

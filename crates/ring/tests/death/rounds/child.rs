@@ -54,7 +54,7 @@ impl Drop for Other {
     }
 }
 
-/// What a child was sent: its notes, and a reader's parts.
+/// Descriptors sent to a child: its notes, and a reader's parts.
 pub(crate) fn received(socket: &UnixStream, count: usize) -> Vec<OwnedFd> {
     let (_, found) = passing::receive(socket.as_fd(), &mut [0]).expect("something sent");
     assert_eq!(found.len(), count);

@@ -121,7 +121,8 @@ fn start(stored: u64, random: &mut Random) -> Start {
 }
 
 impl Known {
-    /// How many packets from its first one on it was not offered: a block that was held outlived those after it, or they were too old for it.
+    /// How many packets from its first one on it was not offered: a block that was held outlived those after it, or
+    /// they were too old for it.
     fn gone(&self, stored: u64) -> u64 {
         stored - self.first - self.offered
     }
@@ -227,7 +228,7 @@ fn finish(writer: &mut Writer, mut reader: Known, stored: u64, sums: &mut Sums) 
     assert!(reader.other.note(GAPS) <= reader.gone(stored) + account.lost.total());
 }
 
-/// What holds for every reader at every moment.
+/// Invariants of every reader at every moment.
 fn judge(account: &Account, reader: &Known, standing: Standing, sums: &mut Sums) {
     sums.account(account);
     sums.replayed += reader.replayed;
