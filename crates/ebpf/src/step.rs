@@ -7,8 +7,8 @@
 //! Steps stand in an order in which all jumps go forward. A variable may be set in several places, if each way to a reader
 //! passes one of them.
 
-use super::assemble::Label;
 use super::front::Front;
+use tapline_bpf::ebpf::Label;
 
 /// What a step reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -12,10 +12,10 @@
 //!
 //! Packets have at most 65535 bytes here: the verifier follows pointers no farther.
 
-use super::code::*;
 use super::packet::size_code;
 use super::select::Selector;
 use super::step::{Operand, Step, Variable};
+use tapline_bpf::ebpf::code::*;
 use tapline_ir::{BlockId, Dominators, Ir, Order, Place, Value, Width};
 
 /// `MAX_PACKET_OFF` of the verifier.

@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_a_syntax_error() {
+    fn unknown_tokens_are_syntax_errors() {
         for text in ["#", "foo_ ", "é", "\\", "$", "~", ";", "$g"] {
             assert_eq!(error(text), SYNTAX, "{text:?}");
         }

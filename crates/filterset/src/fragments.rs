@@ -20,6 +20,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use tapline_packet::numbers::{ethertype, ip_protocol};
 use tapline_packet::{Batch, LinkType, Selection, Timestamp};
 
 use super::{FilterId, FilterSet, Matches, SetError};
@@ -383,10 +384,6 @@ impl Matches {
     }
 }
 
-const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
-const VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
-
 /// Those that [`ip_header`] knows.
 const LINK_TYPES: [LinkType; 8] = [
     LinkType::ETHERNET,
@@ -411,10 +408,10 @@ fn ip_header(link_type: LinkType, data: &[u8]) -> Option<&[u8]> {
     };
     for _ in 0..3 {
         let ether_type = u16::from_be_bytes(*data.get(at_type..)?.first_chunk()?);
-        if matches!(ether_type, IPV4 | IPV6) {
+        if matches!(ether_type, ethertype::IPV4 | ethertype::IPV6) {
             return data.get(payload..);
         }
-        if !VLAN.contains(&ether_type) {
+        if !ethertype::is_vlan(ether_type) {
             return None;
         }
         at_type = payload + 2;
@@ -450,8 +447,8 @@ fn ipv4(header: &[u8]) -> Option<Kind> {
 }
 
 /// Extension headers that stand before a fragment header (RFC 8200, 4.1): hop by hop, routing, destination.
-const BEFORE_FRAGMENT: [u8; 3] = [0, 43, 60];
-const FRAGMENT: u8 = 44;
+const BEFORE_FRAGMENT: [u8; 3] =
+    [ip_protocol::HOP_BY_HOP, ip_protocol::ROUTING, ip_protocol::DESTINATION_OPTIONS];
 
 /// More headers before a fragment header are no honest packet.
 const HEADERS_MAX: usize = 8;
@@ -460,7 +457,7 @@ fn ipv6(header: &[u8]) -> Option<Kind> {
     let fixed: &[u8; 40] = header.first_chunk()?;
     let (mut next, mut rest) = (fixed[6], &header[40..]);
     for _ in 0..HEADERS_MAX {
-        if next == FRAGMENT {
+        if next == ip_protocol::FRAGMENT {
             let fragment: &[u8; 8] = rest.first_chunk()?;
             let place = u16::from_be_bytes([fragment[2], fragment[3]]);
             let id = u32::from_be_bytes([fragment[4], fragment[5], fragment[6], fragment[7]]);

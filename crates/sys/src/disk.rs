@@ -118,9 +118,9 @@ impl PieceFile {
     }
 }
 
-/// Opens a file that is open once more, for writing past the page cache (open(2) `O_DIRECT`): address, offset and length of each write are
-/// multiples of [`DIRECT_ALIGN`]. `None` where the file system cannot, or the name is another file's by now. A disk with larger blocks
-/// refuses the first write (`EINVAL`).
+/// Opens a file that is open once more, for writing past the page cache (open(2) `O_DIRECT`): address, offset and
+/// length of each write are multiples of [`DIRECT_ALIGN`]. `None` where the file system cannot, or the name is another
+/// file's by now. A disk with larger blocks refuses the first write (`EINVAL`).
 pub fn open_direct(path: &Path, file: &File) -> Option<File> {
     same_but_direct(path, file, OpenOptions::new().write(true))
 }

@@ -12,6 +12,8 @@
 //! buffer then takes what comes, and its counters what it loses.
 
 mod at_work;
+mod opening;
+mod retention;
 mod sealer;
 mod segments;
 mod writers;

@@ -5,9 +5,10 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use super::writers::Target;
-use super::writing::{Event, Progress, add, note, seal};
+use super::writing::{Event, Progress, add, note};
 use crate::catalog::Catalog;
 use crate::index::{Builder, Contents};
+use crate::restore;
 
 /// A segment that is full.
 pub(super) struct Sealing {
@@ -58,6 +59,12 @@ impl Sealer {
         }
     }
 
+    /// Gives a builder back whose segment there is not.
+    pub(super) fn give_back(&self, mut index: Box<Builder>) {
+        index.clear();
+        let _ = self.work.indexes.try_send(index);
+    }
+
     /// Waits for the last segment.
     pub(super) fn finish(&mut self) {
         self.jobs = None;
@@ -85,7 +92,7 @@ impl Work {
             self.progress.tell(format!("{}: the disk does not keep it: {error}", path.display()));
         }
         if let Some(mut index) = index {
-            match seal(&self.catalog, number, &mut contents, &index) {
+            match restore::seal(&self.catalog, number, &mut contents, &index) {
                 Ok(len) => add(&self.progress.index_bytes, len),
                 // It is searched by its chunks then.
                 Err(error) => self.progress.tell(error.to_string()),
