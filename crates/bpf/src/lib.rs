@@ -39,7 +39,7 @@ pub use validate::{Invalid, KernelRefusal};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Insn {
-    /// What to do: class, size or operation, mode or source, see [`code`].
+    /// The operation: class, size or operation, mode or source, see [`code`].
     pub code: u16,
     /// Instructions to skip when a comparison holds.
     pub jt: u8,

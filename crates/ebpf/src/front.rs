@@ -34,7 +34,7 @@ pub struct Front {
     pub counters: i32,
     /// Queues that are counted: those from 0 on. A packet of another queue goes where the filter and the map of sockets say, uncounted.
     pub queues: u16,
-    /// What to note of packets that match, if anything.
+    /// Metadata to store in front of packets that match; `None` for none.
     pub notes: Option<RxMetadataCalls>,
 }
 

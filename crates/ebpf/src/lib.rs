@@ -47,7 +47,7 @@ use tapline_ir::Ir;
 /// The most instructions that a kernel takes from who may load programs (`BPF_COMPLEXITY_LIMIT_INSNS`), since 5.2.
 pub const KERNEL_INSNS_MAX: usize = 1_000_000;
 
-/// What an XDP program does with a packet.
+/// The verdict of an XDP program on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XdpAction {
     /// Throws it away.

@@ -25,7 +25,7 @@ pub struct RxMetadataCalls {
     pub time: Option<u32>,
     /// `bpf_xdp_metadata_rx_vlan_tag`, to note the tag.
     pub vlan: Option<u32>,
-    /// What a note ends with.
+    /// The number that ends the metadata of a packet, by which it is known.
     pub cookie: u64,
 }
 

@@ -229,7 +229,7 @@ fn verdicts_are_those_of_the_interpreter() {
     assert!(accepted > 1_000, "{accepted}");
 }
 
-/// What no test run of the kernel has: tags and hashes.
+/// Metadata that no test run of the kernel has: tags and hashes.
 #[test]
 fn fields_are_what_the_capture_knows() {
     let tagged = Meta {

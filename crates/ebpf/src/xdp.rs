@@ -24,7 +24,7 @@ const PACKET_MAX: u64 = 65_535;
 /// Offsets of loads have 16 bits with a sign.
 const OFFSET_MAX: u32 = i16::MAX as u32;
 
-/// What comparisons on the way to each block have shown.
+/// Bytes that comparisons on the path to each block have shown.
 #[derive(Debug)]
 pub(super) struct Pointers {
     spans: Vec<(u32, u32)>,

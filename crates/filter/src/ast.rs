@@ -34,13 +34,13 @@ pub struct Ast {
 /// A part of a filter and where it stands in the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expr {
-    /// What it is.
+    /// The kind of the part.
     pub kind: Kind,
     /// Where it stands.
     pub span: Span,
 }
 
-/// What a part of a filter is.
+/// The kind of a part of a filter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// `a and b or c`: from left to right.
@@ -150,7 +150,7 @@ pub enum Fragments {
     Later,
 }
 
-/// What joins two parts.
+/// The operator that joins two parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Joint {
@@ -158,7 +158,7 @@ pub enum Joint {
     Or,
 }
 
-/// What stands before an id.
+/// The qualifiers before an id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Qualifiers {
     /// `tcp`, `ip`, `ether`.
@@ -295,7 +295,7 @@ impl Direction {
     }
 }
 
-/// What an id names; none given means a host.
+/// The kind of an id; a host by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum IdKind {
@@ -323,7 +323,7 @@ impl IdKind {
     }
 }
 
-/// What is looked for.
+/// An id: a name, number or address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Id {
     /// A name, to be looked up.

@@ -14,7 +14,7 @@ use tapline_bpf::cfg::Width;
 use tapline_bpf::load_ancillary;
 use tapline_filter::predicate::{Base, Field, Place};
 
-/// What an offset counts from.
+/// The origin of an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Origin {
     /// The packet's first byte.

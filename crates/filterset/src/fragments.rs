@@ -25,7 +25,7 @@ use tapline_packet::{Batch, LinkType, Selection, Timestamp};
 
 use super::{FilterId, FilterSet, Matches, SetError};
 
-/// How much is remembered of fragments, and for how long.
+/// Limits of the memory of fragments, in number and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentLimits {
     /// Datagrams that are remembered; one more, and the oldest is forgotten. Default 4096.
@@ -42,7 +42,7 @@ impl Default for FragmentLimits {
     }
 }
 
-/// What became of fragments. `early = answered + unanswered + no_ticket +` those that still wait.
+/// Counts of fragments by their fate. `early = answered + unanswered + no_ticket +` those that still wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FragmentCounts {
     /// First fragments.
@@ -63,16 +63,16 @@ pub struct FragmentCounts {
     pub evicted: u64,
 }
 
-/// What there is to say later of an early fragment.
+/// The late answer for an early fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LateReport<'a> {
     /// The fragment's ticket, from [`Matches::ticket`].
     pub ticket: u64,
-    /// What became of it.
+    /// The fate of the fragment.
     pub outcome: Outcome<'a>,
 }
 
-/// What became of an early fragment.
+/// The fate of an early fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome<'a> {
     /// Its first came: these are the filters that it matches, as in [`Matches::of`].
@@ -106,7 +106,8 @@ impl Matches {
         self.late.tickets.iter().find(|(index, _)| usize::from(*index) == packet).map(|(_, ticket)| *ticket)
     }
 
-    /// What became of early fragments, of earlier batches or of this one, while this batch was classified.
+    /// The fate of early fragments, of earlier batches or of this one, that was settled while this batch was
+    /// classified.
     pub fn late_reports(&self) -> impl Iterator<Item = LateReport<'_>> {
         self.late.reports.iter().map(|(ticket, range)| LateReport {
             ticket: *ticket,
@@ -139,13 +140,13 @@ impl FilterSet {
         Ok(())
     }
 
-    /// What became of fragments since [`follow_fragments`](Self::follow_fragments).
+    /// Counts of fragments since [`follow_fragments`](Self::follow_fragments).
     pub fn fragment_counts(&self) -> FragmentCounts {
         self.fragments.as_ref().map_or_else(FragmentCounts::default, |fragments| fragments.counts)
     }
 }
 
-/// What is known of the datagrams whose fragments pass.
+/// The datagrams whose fragments pass.
 #[derive(Debug)]
 pub(super) struct Fragments {
     link_type: LinkType,
@@ -185,7 +186,7 @@ struct Early {
     packet: u8,
 }
 
-/// What the fragments of one datagram have in common.
+/// The key of a datagram, common to its fragments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     src: u128,
@@ -195,7 +196,7 @@ pub(super) struct Key {
     protocol: u16,
 }
 
-/// What a packet is.
+/// A packet's part in a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Whole,
@@ -420,7 +421,7 @@ fn ip_header(link_type: LinkType, data: &[u8]) -> Option<&[u8]> {
     None
 }
 
-/// What a packet is.
+/// A packet's part in a datagram.
 pub(super) fn kind(link_type: LinkType, data: &[u8]) -> Kind {
     let Some(header) = ip_header(link_type, data) else { return Kind::Whole };
     let found = match header.first().map(|first| first >> 4) {

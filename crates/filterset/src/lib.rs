@@ -59,7 +59,7 @@ use std::sync::Arc;
 
 use tapline_packet::{Batch, LinkType, Packet, Selection};
 
-pub use filter::{Backend, Constant, ConstantError, Filter};
+pub use filter::{Backend, Constant, ConstantError, Filter, interpreted};
 pub use five_tuple::FiveTuples;
 pub use fragments::{FragmentCounts, FragmentLimits, LateReport, Outcome};
 pub use matches::Matches;
@@ -171,7 +171,7 @@ impl FilterSet {
         }
     }
 
-    /// How many filters it has.
+    /// Number of filters.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -181,12 +181,12 @@ impl FilterSet {
         self.len == 0
     }
 
-    /// How many tables there are, one for each layout of fields: what a packet's cost grows with.
+    /// Number of tables, one for each layout of fields. The cost of a packet grows with it.
     pub fn layouts(&self) -> usize {
         self.shapes.iter().flatten().count()
     }
 
-    /// How many alternatives are asked of every packet, because [`LAYOUTS_MAX`] was reached.
+    /// Number of alternatives that are evaluated on every packet, because [`LAYOUTS_MAX`] was reached.
     pub fn unmerged(&self) -> usize {
         self.unmerged
     }

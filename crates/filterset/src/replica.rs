@@ -20,7 +20,7 @@ use super::{Filter, FilterId, FilterSet, Mode, SetError};
 /// Commits that a worker may be behind; [`Updates::commit`] then waits for no one and sends nothing.
 pub const LAG_MAX: u64 = 4096;
 
-/// What is done to every replica.
+/// A change, which every replica makes.
 #[derive(Clone, Debug)]
 enum Change {
     Insert(Arc<Filter>, u32),

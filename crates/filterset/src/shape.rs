@@ -24,7 +24,7 @@ pub(super) struct Shape {
     pub(super) entries: usize,
 }
 
-/// What a table holds: the filter's index, the alternative, and whether there is something to check.
+/// An entry of a table: the index of the filter, the alternative, and whether a check is left.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) slot: u32,

@@ -88,7 +88,7 @@ impl Table {
         self.rows.slots.get(at).copied().unwrap_or(0)
     }
 
-    /// What is filed under a key.
+    /// The numbers filed under a key.
     #[inline]
     pub(super) fn find(&self, hash: u64, key: &[u64]) -> &[u64] {
         let entry = self.rows.find(hash, key).or_else(|| self.find_leaving(hash, key));

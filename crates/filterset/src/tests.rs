@@ -274,7 +274,7 @@ fn a_program_alone_decides() {
     let mut set = FilterSet::new(Mode::All);
     for text in texts {
         let program = tapline_filter::compile(text, &Options::default()).unwrap();
-        let own = set.insert(Filter::from_program(Arc::new(program)), 0);
+        let own = set.insert(Filter::from_program(interpreted(program)), 0);
         let known = set.insert(filter(text), 0);
         assert_eq!(known.index(), own.index() + 1);
     }

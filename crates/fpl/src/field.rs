@@ -86,7 +86,7 @@ pub(super) enum Item {
     TransportStart,
     /// Bytes from the packet's start to what TCP, UDP, ICMP or ICMPv6 carries; 0 if none of them is present.
     DataStart,
-    /// How many bytes of that were captured, without padding behind the IP packet.
+    /// Captured bytes of the payload, without padding behind the IP packet.
     DataLength,
     /// 1 for fragments of either version, the first included.
     Fragment,
@@ -95,9 +95,9 @@ pub(super) enum Item {
 /// One line of the list of fields.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
-    /// What follows `PKT.`.
+    /// The name behind `PKT.`.
     pub name: &'static str,
-    /// What it is.
+    /// A description of the field, as help shows it.
     pub meaning: &'static str,
     /// The greatest value.
     pub max: u64,

@@ -12,7 +12,7 @@
 
 use tapline_syntax::{Error, Span};
 
-/// What a stretch of text is.
+/// A token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token<'a> {
     Number(u64),

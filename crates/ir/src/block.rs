@@ -62,7 +62,7 @@ pub enum Terminator {
     },
     /// To the case whose key the value equals.
     Switch {
-        /// What is looked for.
+        /// An id: a name, number or address.
         value: Value,
         /// Ascending keys, each once.
         cases: Box<[Case]>,
@@ -138,7 +138,7 @@ impl Terminator {
 /// Straight code and the choice at its end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
-    /// What its targets give it: instructions whose op is [`Op::Parameter`].
+    /// Parameters: instructions whose op is [`Op::Parameter`], set by the edge that leads here.
     pub parameters: Vec<Value>,
     /// Run in order.
     pub instructions: Vec<Value>,

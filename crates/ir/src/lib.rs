@@ -73,9 +73,9 @@ pub struct Ir {
     pub blocks: Vec<Block>,
     /// Where it starts; has no parameters.
     pub entry: BlockId,
-    /// How many cells of memory it works on: a power of two, or 0 if it has none.
+    /// Number of memory cells: a power of two, or 0 for a program without memory.
     pub cells: u32,
-    /// What it may call, by number.
+    /// Functions that [`Op::Call`] names by number.
     pub functions: Vec<Arc<dyn Function>>,
     /// The loops; none for filters.
     pub loops: Vec<Loop>,

@@ -2,7 +2,7 @@
 
 use super::Value;
 
-/// What kind of number a value is.
+/// The type of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Type {
     /// 32 bits.
@@ -33,7 +33,7 @@ impl Type {
     }
 }
 
-/// How many bytes a load takes.
+/// Width of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Width {
     /// 1 byte, gives a [`Type::U32`].
@@ -85,18 +85,18 @@ pub struct Place {
 }
 
 impl Place {
-    /// So many bytes from the packet's start.
+    /// `offset` bytes from the start of the packet.
     pub const fn at(offset: u32) -> Place {
         Place { base: None, offset }
     }
 
-    /// So many bytes after the one that `base` counts to.
+    /// `offset` bytes after the byte that `base` counts to.
     pub const fn from(base: Value, offset: u32) -> Place {
         Place { base: Some(base), offset }
     }
 }
 
-/// What is known about a packet besides its bytes. All are [`Type::U32`].
+/// Metadata of a packet: facts beside its bytes. All are [`Type::U32`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Field {
     /// Length on the wire.
@@ -155,14 +155,14 @@ pub enum Test {
     SignedGreaterEqual,
 }
 
-/// What an instruction does.
+/// The operation of an instruction.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// A parameter of its block.
     Parameter,
     /// A number, within its type.
     Const(u64),
-    /// What is known about the packet.
+    /// Metadata of the packet.
     Field(Field),
     /// Packet bytes. They have been shown to be there.
     Load(Place, Width, Order),
@@ -232,12 +232,12 @@ impl Op {
     }
 }
 
-/// What a value is, and of which type.
+/// An instruction, which defines a value of a type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Instruction {
     /// How it comes about.
     pub op: Op,
-    /// What it gives.
+    /// The type of its value.
     pub ty: Type,
 }
 

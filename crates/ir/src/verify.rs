@@ -209,7 +209,7 @@ impl Ir {
     }
 }
 
-/// How many bytes the packet has at least, from its start and from values on; and which values are not 0.
+/// The least length of the packet, in bytes from its start and from values; and the values that are not 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     bytes: u32,
@@ -235,7 +235,7 @@ impl Coverage {
         self.from.iter().find(|(value, _)| *value == base).map(|&(_, bytes)| bytes)
     }
 
-    /// How many bytes are known to be there.
+    /// Bytes known to be captured.
     pub fn bytes_from(&self, base: Option<Value>) -> u32 {
         self.asked_for(base).unwrap_or(0)
     }
@@ -245,7 +245,7 @@ impl Coverage {
         ir.as_const(value).is_some_and(|k| k != 0) || self.nonzero.contains(&value)
     }
 
-    /// What follows from an instruction that has been run.
+    /// Adds the facts that follow from an instruction that has been run.
     pub fn learn(&mut self, ir: &Ir, value: Value) {
         match ir.op(value) {
             Op::Need(place) => self.add(*place),
@@ -264,7 +264,7 @@ impl Coverage {
         }
     }
 
-    /// What follows from taking a way: a comparison of the captured length shows bytes.
+    /// Adds the facts that follow from taking an edge: a comparison of the captured length shows bytes.
     pub fn learn_edge(&mut self, ir: &Ir, terminator: &Terminator, target: &Target) {
         if let Terminator::Branch { test, left, right, yes, no } = terminator
             && std::ptr::eq(yes, target)

@@ -52,7 +52,7 @@ pub struct Native {
     callees: Box<[Callee]>,
 }
 
-/// What runs a single packet.
+/// The code for a single packet.
 #[derive(Debug)]
 enum One {
     Code(ExecutableMemory),
@@ -90,11 +90,8 @@ impl Native {
     #[inline]
     pub fn run(&self, packet: Packet<'_>, memory: &Memory) -> u64 {
         self.check(memory);
-        let code = match self.run.get_or_init(|| self.one()) {
-            One::Code(code) => code,
-            One::Interpreted(machine) => {
-                return machine.lock().unwrap_or_else(PoisonError::into_inner).run(packet, memory);
-            }
+        let Some(One::Code(code)) = self.run.get() else {
+            return self.run_first(packet, memory);
         };
         // SAFETY: the function at the start of the code has this type, and the code lives as long as `self`.
         let run: Run = unsafe { std::mem::transmute(code.as_ptr()) };
@@ -102,6 +99,19 @@ impl Native {
         // SAFETY: the graph was verified, so the code reads at most `len` bytes of `data`; the metadata, the memory and as many cells as
         // the graph has (checked) are there while it runs.
         unsafe { run(data.as_ptr(), data.len(), meta, memory, memory.cells().as_ptr()) }
+    }
+
+    /// A call without machine code: the first one makes the code, and all are interpreted where the system refuses memory for it. Apart
+    /// from [`run`](Self::run), so that a call with code saves no registers for this one.
+    #[cold]
+    #[inline(never)]
+    fn run_first(&self, packet: Packet<'_>, memory: &Memory) -> u64 {
+        match self.run.get_or_init(|| self.one()) {
+            One::Code(_) => self.run(packet, memory),
+            One::Interpreted(machine) => {
+                machine.lock().unwrap_or_else(PoisonError::into_inner).run(packet, memory)
+            }
+        }
     }
 
     #[cold]

@@ -82,15 +82,16 @@ impl Residuals {
             };
         }
         self.interpreted.fetch_add(1, Ordering::Relaxed);
-        Arc::new(filter)
+        // The program itself: behind the compiled filter each call would read one more place in memory.
+        Arc::new(filter.program().clone())
     }
 
-    /// How many programs are native code now.
+    /// Number of programs that are native code now.
     pub fn native(&self) -> usize {
         self.native.load(Ordering::Relaxed)
     }
 
-    /// How many never became it.
+    /// Number of programs that stayed interpreted.
     pub fn interpreted(&self) -> usize {
         self.interpreted.load(Ordering::Relaxed)
     }

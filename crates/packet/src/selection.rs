@@ -41,7 +41,7 @@ impl Selection {
         }
     }
 
-    /// How many packets are selected.
+    /// Number of selected packets.
     pub fn len(&self) -> usize {
         self.len
     }

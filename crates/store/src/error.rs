@@ -45,7 +45,7 @@ pub enum Error {
     Setting(String),
     /// The disk has less room than the store is to have.
     #[error(
-        "{}: {wanted} bytes are to be reserved for segments, and {free} are free; give a smaller --size",
+        "{}: {wanted} bytes are to be reserved for segments and indexes, and {free} are free; give a smaller --size",
         path.display()
     )]
     NoRoom {

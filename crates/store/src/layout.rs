@@ -70,6 +70,10 @@ impl Paths {
         self.root.join("rewrite")
     }
 
+    pub(crate) fn reserve(&self) -> PathBuf {
+        self.root.join("reserve")
+    }
+
     pub(crate) fn roll_ups(&self) -> PathBuf {
         self.root.join("roll")
     }

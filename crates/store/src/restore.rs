@@ -10,6 +10,7 @@ use crate::catalog::Catalog;
 use crate::chunk::{self, is_intact};
 use crate::error::Error;
 use crate::index::{self, Builder, Contents, rollup};
+use crate::layout::{PAGE_LEN, SLOT_LEN, filler_len};
 use crate::walk::{Found, Walk};
 
 /// Writes the index of a segment, and the roll-up that it completes; gives the index's length.
@@ -35,6 +36,13 @@ pub(crate) fn read_intact(file: &File, found: &Found, buffer: &mut Vec<u8>) -> O
     is_intact(buffer, &found.head).then(|| chunk::chain_hash(buffer, &found.head))
 }
 
+/// Whether a filler of a page begins here, within a slot.
+fn is_filler(file: &File, at: u64) -> bool {
+    let mut bytes = [0; 32];
+    let is_read = file.read_exact_at(&mut bytes, at).is_ok();
+    is_read && !at.is_multiple_of(SLOT_LEN as u64) && filler_len(&bytes) == Some(PAGE_LEN)
+}
+
 /// Notes the keys of the packets of a chunk.
 fn note_packets(index: &mut Builder, slot: u32, reader: &mut SectionReader) {
     index.begin_slot(slot);
@@ -53,7 +61,7 @@ pub(crate) struct Restored {
     pub(crate) contents: Contents,
     /// The number and hash of the last intact chunk; zeros if there is none.
     pub(crate) last: (u64, [u8; 32]),
-    /// The first slot in which nothing stands.
+    /// Where the next chunk may stand: behind the last one, or where the first slot begins in which nothing stands.
     pub(crate) end: u64,
     /// Chunks that are not as they were written, and places that hold neither chunks nor fillers.
     pub(crate) damaged: u64,
@@ -77,11 +85,14 @@ impl Restored {
         let mut reader = SectionReader::new();
         let (mut contents, mut damaged) = (Contents::new(catalog.segment_len()), 0);
         let mut last = (0, [0; 32]);
+        // Where the last chunk ends, if it is whole.
+        let mut tail = None;
         while let Some(found) = walk.next() {
             let read = |buffer: &mut Vec<u8>| read_intact(&file, &found, buffer);
             let mut hash = [0; 32];
             if reader.refill(|buffer| read(buffer).map(|of_chunk| hash = of_chunk).ok_or(())).is_err() {
                 damaged += 1;
+                tail = None;
                 continue;
             };
             if let Some(index) = &mut index {
@@ -89,9 +100,11 @@ impl Restored {
             }
             contents.note(&found.head, found.offset, hash);
             last = (found.head.number, hash);
+            tail = Some(found.offset + u64::from(found.head.len));
         }
         damaged += walk.damaged;
-        Ok(Restored { contents, last, end: walk.end(), damaged })
+        let tail = tail.filter(|tail| damaged == 0 && is_filler(&file, *tail));
+        Ok(Restored { contents, last, end: tail.unwrap_or(walk.end()), damaged })
     }
 
     /// Writes the index that the chunks gave; gives its length.

@@ -685,7 +685,7 @@ fn a_recording_without_an_index_is_searched_whole() {
     assert_eq!(found(&mut search(root, Window::ALL)), (0..45_000).collect::<Vec<_>>());
     // The next recording makes those that a kill may have cost, and leaves the others to `repair`.
     record_range(root, &RecorderSettings { index: SETTINGS.index, ..without }, 45_000..45_010, 900);
-    assert_eq!(standing(&catalog), [false, false, true, true, true, true, true]);
+    assert_eq!(standing(&catalog), [false, false, true, true, true, true]);
     assert_eq!(found(&mut search(root, Window::ALL)), (0..45_010).collect::<Vec<_>>());
     assert_eq!(verify(&catalog, &mut |_, _| true).unwrap().findings, Vec::new());
 }
@@ -759,4 +759,20 @@ fn old_segments_go_though_one_has_no_index() {
     let left = found(&mut search(root, Window::ALL));
     assert!((28_000..37_000).contains(&left[0]), "{}", left[0]);
     assert_eq!(left, (left[0]..42_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn short_recordings_share_a_slot() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    for first in (0..120).step_by(4) {
+        record_range(root, &SETTINGS, first..first + 4, 4);
+    }
+    let catalog = Catalog::open(root).unwrap();
+    let chunks = chunks_of(&catalog);
+    assert_eq!(catalog.numbers().unwrap(), [1]);
+    let end = chunks.last().map(|found| found.offset + u64::from(found.head.len)).unwrap();
+    assert!(chunks.len() > 30 && end < SLOT_LEN as u64, "{end}");
+    assert_eq!(found(&mut search(root, Window::ALL)), (0..120).collect::<Vec<_>>());
+    assert_eq!(findings(root), Vec::new());
 }

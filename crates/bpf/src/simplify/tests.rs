@@ -205,7 +205,7 @@ fn common_filters_are_as_short_as_libpcaps() {
     }
 }
 
-/// What libpcap refuses as never true, and what it takes although it never is.
+/// Texts that libpcap refuses as never true, and texts that it takes although they never are.
 #[test]
 fn never_true_is_proven_where_libpcap_proves_it() {
     let Some(pcap) = pcap() else { return };

@@ -193,7 +193,7 @@ pub(super) fn address(place: Place) -> Value {
     }
 }
 
-/// What a filter may ask for.
+/// The headers that a filter may ask for.
 #[derive(Default)]
 struct Asks {
     transport: bool,

@@ -36,7 +36,7 @@ const GRE_KEY: u32 = 0x2000_0000;
 const GRE_SEQUENCE: u32 = 0x1000_0000;
 const GRE_TYPE: u32 = 0xffff;
 
-/// What was found, and where the transport header is that it was found behind.
+/// A tunnel's payload, and the transport header in front of the tunnel.
 #[derive(Clone, Copy)]
 struct Found {
     base: Cell,

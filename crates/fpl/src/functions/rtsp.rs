@@ -16,9 +16,9 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::function::{Call, External};
 
-/// How many ports `rtsp_ports` holds.
+/// Ports that `rtsp_ports` holds.
 pub const RTSP_PORTS_MAX: u32 = 64;
-/// How many cells `rtsp_ports` writes.
+/// Cells that `rtsp_ports` writes.
 pub const RTSP_CELLS: u32 = 2 + RTSP_PORTS_MAX;
 
 /// The longest beginning of a line that is kept for the next segment.

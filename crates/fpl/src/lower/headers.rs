@@ -22,14 +22,14 @@ const TAGS_MAX: u32 = 2;
 /// The most IPv6 extension headers that are stepped over.
 const EXTENSIONS_MAX: u32 = 8;
 
-/// What the link layer finds: the EtherType or 0, and where the network header starts.
+/// The result of the link layer: the EtherType or 0, and the start of the network header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Network {
     pub(super) ether_type: Value,
     pub(super) start: Value,
 }
 
-/// What the network layer carries. All are u32.
+/// The result of the network layer. All are u32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Transport {
     /// 0 if there is none.

@@ -292,7 +292,7 @@ fn two_limits_of_a_loop_become_one() {
     }
 }
 
-/// What the left side of && decides is not looked for: neither extension headers nor ports.
+/// Headers are not looked for where the left side of && decides: neither extension headers nor ports.
 #[test]
 fn fields_are_looked_for_where_they_are_read() {
     let graph = |text: &str| {

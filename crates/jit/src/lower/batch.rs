@@ -43,7 +43,7 @@ const AHEAD: usize = 8;
 /// A base of at most so many bytes is in the first cache soon enough.
 const NEAR: usize = 32 << 10;
 
-/// What the function works on.
+/// The argument of the generated function.
 #[repr(C)]
 pub(crate) struct BatchContext {
     pub(crate) base: *const u8,

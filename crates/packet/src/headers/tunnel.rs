@@ -53,11 +53,11 @@ pub enum Tunnel {
 /// The packet inside one layer of tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inner {
-    /// What kind of tunnel it is in.
+    /// The kind of tunnel.
     pub tunnel: Tunnel,
     /// Which of its kind: MPLS's outermost label, GRE's key, ERSPAN's session, the network of VXLAN and Geneve, GTP's endpoint.
     pub id: Option<u32>,
-    /// What the packet begins with: [`LinkType::ETHERNET`] or [`LinkType::RAW`].
+    /// Link type of the inner packet: [`LinkType::ETHERNET`] or [`LinkType::RAW`].
     pub link_type: LinkType,
     /// Where it begins, counted from the first byte that was parsed.
     pub offset: usize,

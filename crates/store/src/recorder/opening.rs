@@ -6,6 +6,7 @@ use std::sync::Arc;
 use tapline_packet::Timestamp;
 
 use super::RecorderSettings;
+use super::reserve::Reserve;
 use super::retention::Retention;
 use super::segments::{Segments, check_room, count_max};
 use super::writing::{Progress, Writing, add};
@@ -13,7 +14,7 @@ use crate::catalog::{Catalog, check_segment_len};
 use crate::erase::rewrite;
 use crate::error::Error;
 use crate::index::{Builder, Contents};
-use crate::layout::{PAGE_LEN, Paths, SEGMENT_LEN_DEFAULT, filler};
+use crate::layout::{PAGE_LEN, Paths, SEGMENT_LEN_DEFAULT, SLOT_LEN, filler};
 use crate::lock;
 use crate::restore::Restored;
 
@@ -74,6 +75,7 @@ impl Writing {
             progress.tell(format!("{chunks} chunks of an erasure that was killed were written"));
         }
         let mut segments = Segments::open(catalog, settings.size)?;
+        let reserve = Reserve::open(segments.catalog(), count_max(settings.size, segment_len)?)?;
         let mut builder = settings.index.map(|options| Box::new(Builder::new(segment_len, options)));
         if let Some(builder) = &mut builder {
             restore_indexes(&segments, builder, &progress)?;
@@ -126,7 +128,7 @@ impl Writing {
             path,
             contents,
             last,
-            filled: at,
+            filled: at.next_multiple_of(SLOT_LEN as u64),
             end: at,
             dropped: 0,
             untold: (0, 0),
@@ -141,6 +143,7 @@ impl Writing {
             snap_len: settings.snap_len,
             _lock: lock,
             segments,
+            reserve,
         };
         if let Some(old) = recycled {
             add(&writing.progress.recycled, 1);

@@ -17,7 +17,7 @@ use crate::catalog::Catalog;
 use crate::error::Error;
 use crate::hold::HoldEntry;
 use crate::index::rollup;
-use crate::layout::{NUMBER_MAX, SLOT_LEN, filler, remove, sync_directory};
+use crate::layout::{NUMBER_MAX, PAGE_LEN, SLOT_LEN, filler, remove, sync_directory};
 use crate::walk::Walk;
 
 /// Segments that exist, and files that wait to become one.
@@ -91,7 +91,9 @@ impl Segments {
         self.forget_index(number)?;
         let path = self.catalog.segment_path(number);
         let target = Target::open(&path, self.is_direct).map_err(Error::file("open", &path))?;
-        clear(&target.file, from, self.catalog.segment_len()).map_err(Error::file("write to", &path))?;
+        fill_slot(&target.file, from)
+            .and_then(|end| clear(&target.file, end, self.catalog.segment_len()))
+            .map_err(Error::file("write to", &path))?;
         Ok(target)
     }
 
@@ -320,6 +322,14 @@ pub(super) fn count_max(size: u64, segment_len: u64) -> Result<usize, Error> {
 
 fn open_new(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).open(path)
+}
+
+/// Fills the slot that `from` is in; gives its end. Chunks that a power failure left behind fillers do not come back.
+fn fill_slot(file: &File, from: u64) -> io::Result<u64> {
+    let page = filler(PAGE_LEN);
+    let end = from.next_multiple_of(SLOT_LEN as u64);
+    (from..end).step_by(PAGE_LEN).try_for_each(|at| file.write_all_at(&page, at))?;
+    Ok(end)
 }
 
 /// Makes every slot from `from` on an unused one: their first and last bytes say so, what lies between is of no meaning. The disk

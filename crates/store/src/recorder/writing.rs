@@ -15,6 +15,7 @@ use tapline_packet::Timestamp;
 use super::Totals;
 use super::at_work::AtWork;
 use super::at_work::Before;
+use super::reserve::Reserve;
 use super::retention::Retention;
 use super::sealer::Sealer;
 use super::segments::{Fresh, Segments};
@@ -121,6 +122,7 @@ pub(super) struct Doubtful {
 /// The state of the store.
 pub(super) struct Writing {
     pub(super) segments: Segments,
+    pub(super) reserve: Reserve,
     pub(super) number: u64,
     pub(super) target: Arc<Target>,
     pub(super) path: PathBuf,
@@ -169,7 +171,7 @@ impl Writing {
         let (sender, received) = events;
         let writers = Writers::start(self.segments.is_direct(), &sender);
         let catalog = self.segments.catalog().clone();
-        let sealer = Sealer::start(catalog, self.progress(), indexes, sender);
+        let sealer = Sealer::start(catalog, self.progress(), self.reserve.clone(), indexes, sender);
         let mut at_work = AtWork {
             writing: self,
             writers,
