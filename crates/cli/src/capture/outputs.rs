@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,21 +10,19 @@ use anyhow::{Result, bail};
 use jiff::tz::TimeZone;
 use tapline_file::{FileWriter, Format as FileFormat, Rotation, Section, WriteOptions, parse_size};
 use tapline_graph::Stage;
-use tapline_graph::stages::{FileOutput, Format, LinesOutput, StoreOutput};
+use tapline_graph::stages::{FileOutput, Format, LinesOutput};
 use tapline_packet::Interface;
 use tapline_print::{HexStyle, HostLookup, Options, Precision, Printer, Services, TimeStyle};
-use tapline_store::Recorder;
 use tapline_sys::privilege::Identity;
 use tapline_sys::sandbox::{Needs, folder_of};
 
 use super::args::{CaptureArgs, ColorArg, PrecisionArg};
 use super::filtering::Filtering;
 use super::input::Input;
-use super::snap_len;
 use crate::args::FormatArg;
 use crate::output::{self, CountOutput};
 use crate::session::clocks;
-use crate::{privileges, stored};
+use crate::{privileges, store, stored};
 
 /// How long a new address holds up a live capture until its name is found: `/etc/hosts` and a cache on the machine
 /// answer within it, and the kernel's ring has room for it.
@@ -44,12 +42,13 @@ pub(super) fn open(
     let interfaces: Vec<Interface> =
         input.sources.first().map(|s| s.interfaces().to_vec()).unwrap_or_default();
     if let Some(directory) = args.write.as_deref().and_then(stored::directory) {
-        outputs.push(Box::new(open_store(args, &directory, &interfaces, identity)?));
+        let settings = args.recorder.clone().unwrap_or_default();
+        outputs.push(Box::new(store::open_output(&directory, settings, &interfaces, identity)?));
     } else if args.write.is_some() {
         outputs.push(Box::new(open_file(args, filtering, program, input, &interfaces, identity)?));
     }
-    if prints(args) {
-        if is_standard_output(args) {
+    if args.prints() {
+        if args.writes_standard_output() {
             bail!("-w - and --print would both write to standard output: give -w a file's name");
         }
         outputs.push(Box::new(lines(args, input.is_live, is_several(args, &interfaces))?));
@@ -59,10 +58,10 @@ pub(super) fn open(
     Ok(outputs)
 }
 
-/// What is needed once all is open. `has_opener`: files are made by another process.
+/// Rights needed once all is open. `has_opener`: files are made by another process.
 pub(super) fn needs(args: &CaptureArgs, filtering: &Filtering, is_live: bool, has_opener: bool) -> Needs {
     let store = args.write.as_deref().and_then(stored::directory);
-    let path = args.write.as_deref().filter(|_| !is_standard_output(args) && store.is_none());
+    let path = args.write.as_deref().filter(|_| !args.writes_standard_output() && store.is_none());
     let folder = || path.and_then(folder_of).map(Path::to_owned).into_iter().collect::<Vec<_>>();
     Needs {
         // Pipes that have the names of files in a rotation are opened with what rights are left.
@@ -78,12 +77,6 @@ pub(super) fn needs(args: &CaptureArgs, filtering: &Filtering, is_live: bool, ha
     }
 }
 
-/// Whether packets are printed, as text or JSON.
-pub(super) fn prints(args: &CaptureArgs) -> bool {
-    let wants_result = (args.fpl_memory || args.verify) && !args.json;
-    !args.count && (args.print || args.write.is_none() && !wants_result)
-}
-
 /// Whether packets of several interfaces are to be told apart: there are some now, or there may be later.
 fn is_several(args: &CaptureArgs, interfaces: &[Interface]) -> bool {
     let is_open =
@@ -92,28 +85,6 @@ fn is_several(args: &CaptureArgs, interfaces: &[Interface]) -> bool {
     let names: HashSet<&str> =
         interfaces.iter().filter(named).map(|interface| interface.name.as_str()).collect();
     names.len() > 1 || args.interface.iter().any(is_open)
-}
-
-/// Whether the capture file goes to standard output.
-pub(super) fn is_standard_output(args: &CaptureArgs) -> bool {
-    args.write.as_ref().is_some_and(|path| path.as_os_str() == "-")
-}
-
-/// Room for the store is reserved now, with all rights; its files are those of the user that this program becomes.
-fn open_store(
-    args: &CaptureArgs,
-    directory: &Path,
-    interfaces: &[Interface],
-    identity: Option<&Identity>,
-) -> Result<StoreOutput> {
-    let settings = args.recorder.clone().unwrap_or_default();
-    let now = clocks().wall;
-    let recorder = Recorder::open(directory, settings, interfaces, now)?;
-    if let Some(Identity { uid, gid, .. }) = identity {
-        recorder.give_to(*uid, *gid)?;
-    }
-    let tell = Box::new(|line: &str| drop(writeln!(io::stderr(), "tapline: {line}")));
-    Ok(StoreOutput::new(recorder, &directory.display().to_string(), now, tell))
 }
 
 fn open_file(
@@ -125,7 +96,7 @@ fn open_file(
     identity: Option<&Identity>,
 ) -> Result<FileOutput> {
     let Some(path) = &args.write else { bail!("no file to write was given") };
-    if is_standard_output(args) && io::stdout().is_terminal() {
+    if args.writes_standard_output() && io::stdout().is_terminal() {
         bail!("packets are not for a terminal: send them to a program (-w - | ...) or to a file (-w NAME)");
     }
     let mut options = WriteOptions::new(path, interfaces);
@@ -136,7 +107,7 @@ fn open_file(
     options.rotation = rotation(args)?;
     options.is_flushed_each_batch = args.packet_buffered;
     options.has_part_name = args.part;
-    options.snap_len = snap_len(args);
+    options.snap_len = args.snap_len();
     options.section = section(filtering, program);
     if let Some(interval) = args.statistics_interval {
         options.statistics_interval_ns = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX);
@@ -163,7 +134,7 @@ fn rotation(args: &CaptureArgs) -> Result<Rotation> {
     })
 }
 
-/// Who writes, for pcapng.
+/// The writer's section header in pcapng.
 fn section(filtering: &Filtering, program: Option<&str>) -> Section {
     let filter = if filtering.text().is_empty() { "none" } else { filtering.text() };
     let writer = concat!("tapline ", env!("CARGO_PKG_VERSION"));
