@@ -3,23 +3,32 @@
 //! ```text
 //! TAPLINE_DEVICE_MAP=eth0=tap:edge,eth1=veth7      eth0 is read from the daemon's capture "edge", eth1 from veth7
 //! name --map--> "any" | an interface  ──► Interface (af_packet.rs)
+//!               store:DIRECTORY       ──► Stored (stored.rs): packets that were recorded
 //!               tap:NAME              ──► Shared (shared.rs): a capture of tapline serve
 //! ```
 
 use crate::af_packet::Interface;
-use crate::environment::{DEVICE_MAP, device_map};
+use crate::environment::{DEVICE_MAP, device_map, is_secure};
 use crate::failure::Failure;
+use crate::raw::ERROR_PERM_DENIED;
 use crate::settings::Settings;
 use crate::shared::{SHARED, Shared};
 use crate::source::Opened;
+use crate::stored::{self, Stored};
 
 /// Opens the source that a device name means.
 pub(crate) fn open(device: &str, settings: &Settings) -> Result<Opened, Failure> {
     let map = device_map();
     let device = mapped(&map, device)?;
-    match device.strip_prefix(SHARED) {
-        Some(name) => Shared::open(device, name, settings),
-        None => Interface::open(device, settings),
+    match (stored::name_of(device), device.strip_prefix(SHARED)) {
+        // The directory is the user's word, and would be read with the program's rights.
+        (Some(_), _) if is_secure() => Err(Failure::new(
+            ERROR_PERM_DENIED,
+            format!("{device}: programs with more rights than their user read no store"),
+        )),
+        (Some(name), _) => Stored::open(&name?, settings),
+        (None, Some(name)) => Shared::open(device, name, settings),
+        (None, None) => Interface::open(device, settings),
     }
 }
 

@@ -53,6 +53,7 @@ mod shared;
 mod source;
 mod statistics_mode;
 mod stdio;
+mod stored;
 mod tally;
 mod vlan;
 pub mod winpcap;

@@ -6,25 +6,27 @@
 //! ```
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
+use std::path::Path;
 use std::ptr;
 
 use libc::FILE;
+use tapline_store::StoreName;
+use tapline_sys::Wakeup;
 
 use crate::failure::{Failure, guard_into, system_text};
 use crate::handle::{Handle, Kind, State};
 use crate::precision::Precision;
 use crate::savefile::{Owner, Savefile};
+use crate::settings::Settings;
 use crate::stdio;
+use crate::stored::{self, Stored};
 
 /// Opens a stream; it is closed with the handle.
 ///
 /// # Safety
 /// `file` is an open stream that no other code reads.
 unsafe fn open(file: *mut FILE, name: &str, precision: c_uint, owner: Owner) -> Result<*mut Handle, Failure> {
-    let precision = c_int::try_from(precision)
-        .ok()
-        .and_then(Precision::from_number)
-        .ok_or_else(|| Failure::error(format!("unknown time stamp resolution {precision}")))?;
+    let precision = precision_of(precision)?;
     // SAFETY: as the caller promises.
     let savefile = unsafe { Savefile::open(file, name, owner) }?;
     let (dlt, dlt_extra, snap_len) = (savefile.dlt(), savefile.dlt_extra(), savefile.snap_len());
@@ -54,6 +56,9 @@ unsafe fn open_named(name: *const c_char, precision: c_uint) -> Result<*mut Hand
         // SAFETY: standard input is open, and the program reads from us now.
         return unsafe { open(file, "stdin", precision, Owner::Library) };
     }
+    if let Some(name) = stored::name_of(&text).filter(|_| !Path::new(&text).exists()) {
+        return open_store(&name?, &text, precision);
+    }
     // SAFETY: the name ends in a zero byte.
     let file = unsafe { stdio::open(name, &CString::from(c"rb")) }
         .map_err(|error| Failure::error(format!("{text}: {}", system_text(&error))))?;
@@ -64,6 +69,25 @@ unsafe fn open_named(name: *const c_char, precision: c_uint) -> Result<*mut Hand
         unsafe { libc::fclose(file) };
     }
     opened
+}
+
+/// A store that was named in place of a file.
+fn open_store(name: &StoreName, text: &str, precision: c_uint) -> Result<*mut Handle, Failure> {
+    let opened = Stored::open(name, &Settings::default());
+    let opened = opened.map_err(|failure| Failure::error(format!("{text}: {}", failure.text)))?;
+    let wakeup = Wakeup::new().map_err(|error| Failure::system("Could not open eventfd", &error.source))?;
+    let mut state = State::new(Kind::Live(opened.source));
+    (state.dlt, state.snap_len) = (opened.dlt, opened.snap_len);
+    state.precision = precision_of(precision)?;
+    let handle = Handle::boxed(state);
+    // SAFETY: the handle is ours until it is returned.
+    let _ = unsafe { &*handle }.wakeup.set(wakeup);
+    Ok(handle)
+}
+
+fn precision_of(number: c_uint) -> Result<Precision, Failure> {
+    let precision = c_int::try_from(number).ok().and_then(Precision::from_number);
+    precision.ok_or_else(|| Failure::error(format!("unknown time stamp resolution {number}")))
 }
 
 /// `pcap_open_offline_with_tstamp_precision(3PCAP)`.

@@ -4,6 +4,7 @@ use std::ffi::c_int;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::time::Duration;
 
+use tapline_filter::Options;
 use tapline_ir::CompiledFilter;
 use tapline_packet::Batch;
 use tapline_sys::Wakeup;
@@ -46,6 +47,9 @@ pub(crate) trait Source: Send {
     /// Whether waits must be short, because what ends them does not show on the descriptor.
     fn is_dozing(&self) -> bool;
 
+    /// A text was compiled to this program, which may be set as the filter.
+    fn compiled(&mut self, _text: &str, _options: &Options, _filter: &CompiledFilter) {}
+
     /// Filters by this program from now on. Whether `keep` is needed for packets yet to come.
     fn set_program(&mut self, program: &CompiledFilter) -> Result<(), Failure>;
 
@@ -70,6 +74,16 @@ pub(crate) trait Source: Send {
     /// Another buffer, in bytes, and how much of it to fill before the reader wakes; what is in the present one is
     /// lost, and left out of the batch.
     fn resize(&mut self, buffer_len: u64, wake_len: Option<u32>) -> Result<(), Failure>;
+
+    /// Whether its packets were recorded before: they carry no metadata of the kernel.
+    fn is_stored(&self) -> bool {
+        false
+    }
+
+    /// Whether no packet will come any more, as at the end of a file.
+    fn has_ended(&self) -> bool {
+        false
+    }
 }
 
 /// A source that was opened.
