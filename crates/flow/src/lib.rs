@@ -13,7 +13,7 @@
 //! `docs/flow-table.md` has the layout of the table and what it costs.
 #![forbid(unsafe_code)]
 
-mod births;
+mod creation_order;
 mod details;
 mod error;
 pub mod export;

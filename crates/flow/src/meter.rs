@@ -14,9 +14,9 @@ use std::time::Duration;
 use tapline_packet::{Batch, Interface, LinkType, Selection, Timestamp};
 
 use crate::fragments::Fragments;
-use crate::packet::{self, Around, Inside, Rest, Seen, View};
+use crate::packet::{self, ExtraFields, PacketSummary, ParseOptions, TransportSpan, Window};
 use crate::table::{Table, Timeouts};
-use crate::wheel::PLACES_MAX;
+use crate::wheel::SLOTS_MAX;
 use crate::{Cause, DetailFields, Error, Flow, KeyFields, PAYLOAD_MAX, Statistics, Tally};
 
 /// Flows that [`Meter::expire`] and [`Meter::finish`] end in one call.
@@ -76,8 +76,8 @@ impl Settings {
     }
 
     fn check(&self) -> Result<(), Error> {
-        if !(1..=PLACES_MAX).contains(&self.flows_max) {
-            return Err(Error::FlowsMax { flows_max: self.flows_max, max: PLACES_MAX });
+        if !(1..=SLOTS_MAX).contains(&self.flows_max) {
+            return Err(Error::FlowsMax { flows_max: self.flows_max, max: SLOTS_MAX });
         }
         if !(1..=PAYLOAD_MAX).contains(&self.payload) {
             return Err(Error::Payload { payload: self.payload, max: PAYLOAD_MAX });
@@ -98,11 +98,11 @@ impl Settings {
 /// Puts packets into flows.
 pub struct Meter {
     table: Table,
-    view: View,
+    view: ParseOptions,
     fragments: Fragments,
     statistics: Statistics,
-    seen: Box<[Seen; WINDOW]>,
-    rests: Vec<Rest>,
+    summary: Box<[PacketSummary; WINDOW]>,
+    extras: Vec<ExtraFields>,
     /// No packet counts as later than this.
     latest: i64,
 }
@@ -120,11 +120,11 @@ impl Meter {
         let seed = RandomState::new().build_hasher().finish();
         Ok(Meter {
             table: Table::new(flows_max, seed, key, timeouts, (details, payload))?,
-            view: View { fields: key, inner, layer2, seed },
+            view: ParseOptions { fields: key, inner, layer2, seed },
             fragments: Fragments::new(),
             statistics: Statistics { flows_max: flows_max as u64, ..Statistics::default() },
-            seen: Box::new([Seen::default(); WINDOW]),
-            rests: Vec::with_capacity(WINDOW),
+            summary: Box::new([PacketSummary::default(); WINDOW]),
+            extras: Vec::with_capacity(WINDOW),
             latest: i64::MAX,
         })
     }
@@ -139,31 +139,31 @@ impl Meter {
         ended: &mut Vec<Flow>,
     ) {
         self.table.make_room(selection.len());
-        let Meter { table, view, fragments, statistics, seen, rests, latest } = self;
-        let (has_plain, layer2, latest) = (view.has_plain(), view.layer2, *latest);
+        let Meter { table, view, fragments, statistics, summary, extras, latest } = self;
+        let (has_fast_path, layer2, latest) = (view.has_fast_path(), view.layer2, *latest);
         let (mut waiting, mut bytes, mut ahead) = (0, 0, 0);
-        let mut known = Known::of(interfaces, 0, has_plain);
+        let mut known = InterfaceCache::of(interfaces, 0, has_fast_path);
         let records = batch.records();
         selection.retain(|index| {
             if waiting == WINDOW {
                 waiting = 0;
-                add(table, &mut seen[..], &Around { rests, batch, interfaces }, statistics, ended);
-                rests.clear();
+                add(table, &mut summary[..], &Window { extras, batch, interfaces }, statistics, ended);
+                extras.clear();
             }
             let meta = &records[index].meta;
             if known.at != meta.interface.0 {
-                known = Known::of(interfaces, meta.interface.0, has_plain);
+                known = InterfaceCache::of(interfaces, meta.interface.0, has_fast_path);
             }
             let wire_len = u64::from(meta.wire_len);
-            let seen = &mut seen[waiting];
+            let summary = &mut summary[waiting];
             let head = if known.is_plain { batch.head(index) } else { None };
-            let is_plain = head.is_some_and(|head| packet::plain(head, meta, layer2, seen));
+            let is_plain = head.is_some_and(|head| packet::plain(head, meta, layer2, summary));
             if !is_plain {
-                let Known { link_type, number, .. } = known;
+                let InterfaceCache { link_type, number, .. } = known;
                 match packet::any(*view, link_type, batch.packet(index), number, fragments, statistics) {
-                    Ok((other, rest)) => {
-                        *seen = Seen { rest: rests.len() as u16, ..other };
-                        rests.push(rest);
+                    Ok((other, extra)) => {
+                        *summary = PacketSummary { extra: extras.len() as u16, ..other };
+                        extras.push(extra);
                     }
                     Err(cause) => {
                         statistics.not_metered[cause as usize].add(wire_len);
@@ -171,16 +171,16 @@ impl Meter {
                     }
                 }
             }
-            seen.index = index as u8;
-            ahead += u64::from(seen.time > latest);
-            seen.time = seen.time.min(latest);
-            table.look_ahead(seen);
+            summary.index = index as u8;
+            ahead += u64::from(summary.time > latest);
+            summary.time = summary.time.min(latest);
+            table.prefetch_bucket(summary);
             bytes += wire_len;
             waiting += 1;
             true
         });
-        add(table, &mut seen[..waiting], &Around { rests, batch, interfaces }, statistics, ended);
-        rests.clear();
+        add(table, &mut summary[..waiting], &Window { extras, batch, interfaces }, statistics, ended);
+        extras.clear();
         statistics.ahead += ahead;
         statistics.metered.merge(Tally { packets: selection.len() as u64, bytes });
     }
@@ -234,30 +234,30 @@ impl Meter {
 #[inline(never)]
 fn add(
     table: &mut Table,
-    seen: &mut [Seen],
-    around: &Around<'_>,
+    summary: &mut [PacketSummary],
+    window: &Window<'_>,
     statistics: &mut Statistics,
     ended: &mut Vec<Flow>,
 ) {
-    for seen in seen.iter_mut() {
-        table.guess(seen);
+    for summary in summary.iter_mut() {
+        table.prefetch_likely_slot(summary);
     }
     let has_details = table.has_details();
     if has_details {
-        seen.iter().for_each(|seen| table.ask_numbers(seen));
-        seen.iter().for_each(|seen| table.ask_details(seen));
+        summary.iter().for_each(|summary| table.prefetch_numbers(summary));
+        summary.iter().for_each(|summary| table.prefetch_details(summary));
     }
     let mut bytes = 0;
-    for seen in &*seen {
-        bytes += u64::from(seen.bytes);
-        let place = table.add(seen, around, statistics, ended);
+    for summary in &*summary {
+        bytes += u64::from(summary.bytes);
+        let slot = table.add(summary, window, statistics, ended);
         if has_details {
-            let data = around.batch.packet(seen.index.into()).data;
-            let inside = match around.rest(seen) {
-                Some(rest) => rest.inside,
-                None => Inside::of_plain(data),
+            let data = window.batch.packet(summary.index.into()).data;
+            let span = match window.extra(summary) {
+                Some(extra) => extra.span,
+                None => TransportSpan::of_plain(data),
             };
-            table.look(place, seen, data, inside);
+            table.observe(slot, summary, data, span);
         }
     }
     statistics.flow_bytes += bytes;
@@ -266,7 +266,7 @@ fn add(
 
 /// What is known of the interface of the packet before: most packets have the same.
 #[derive(Clone, Copy)]
-struct Known {
+struct InterfaceCache {
     at: u32,
     link_type: LinkType,
     number: u32,
@@ -274,12 +274,12 @@ struct Known {
     is_plain: bool,
 }
 
-impl Known {
+impl InterfaceCache {
     #[cold]
-    fn of(interfaces: &[Interface], at: u32, has_plain: bool) -> Known {
+    fn of(interfaces: &[Interface], at: u32, has_fast_path: bool) -> InterfaceCache {
         let interface = interfaces.get(at as usize);
         let link_type = interface.map_or(LinkType::ETHERNET, |interface| interface.link_type);
-        let is_plain = has_plain && link_type == LinkType::ETHERNET;
-        Known { at, link_type, number: packet::interface_number(interfaces, at), is_plain }
+        let is_plain = has_fast_path && link_type == LinkType::ETHERNET;
+        InterfaceCache { at, link_type, number: packet::interface_number(interfaces, at), is_plain }
     }
 }

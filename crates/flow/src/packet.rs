@@ -1,7 +1,7 @@
 //! Of a packet, what its flow needs to know.
 //!
 //! ```text
-//! plain    Ethernet, IPv4 without options, TCP, UDP or ICMP, whole     read at fixed places
+//! plain    Ethernet, IPv4 without options, TCP, UDP or ICMP, whole     read at fixed slots
 //! all else                                                             by the header views
 //! ```
 //!
@@ -13,7 +13,7 @@ use tapline_packet::numbers::ip_protocol::{ICMP, ICMPV6, TCP, UDP, has_ports};
 use tapline_packet::{Batch, Interface, LinkType, Meta, Packet, VlanTag};
 
 use crate::fragments::{Datagram, Fragments, Transport};
-use crate::index::Home;
+use crate::index::BucketTag;
 use crate::key::{self, Addresses, KeyFields, Words};
 use crate::statistics::Statistics;
 use crate::{Cause, Context};
@@ -23,14 +23,14 @@ const TUNNELS_MAX: usize = 8;
 
 /// What a flow needs of one packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct PacketSummary {
     pub(crate) words: Words,
     /// Nanoseconds since 1970.
     pub(crate) time: i64,
     /// Where the index may know it.
-    pub(crate) home: Home,
-    /// The place that the index gave first.
-    pub(crate) place: u32,
+    pub(crate) bucket_tag: BucketTag,
+    /// The slot that the index gave first.
+    pub(crate) slot: u32,
     /// As the flow counts them.
     pub(crate) bytes: u32,
     /// Which side of the key sent it, 0 or 1.
@@ -38,39 +38,39 @@ pub(crate) struct Seen {
     pub(crate) flags: u8,
     pub(crate) ttl: u8,
     pub(crate) tos: u8,
-    /// The packet's place in the batch.
+    /// The packet's slot in the batch.
     pub(crate) index: u8,
-    /// The place of the [`Rest`] among those of the window; [`NO_REST`](Self::NO_REST) for a plain packet.
-    pub(crate) rest: u16,
+    /// The slot of the [`ExtraFields`] among those of the window; [`NO_EXTRA`](Self::NO_EXTRA) for a plain packet.
+    pub(crate) extra: u16,
 }
 
-impl Seen {
-    pub(crate) const NO_REST: u16 = u16::MAX;
+impl PacketSummary {
+    pub(crate) const NO_EXTRA: u16 = u16::MAX;
 }
 
 /// Where packets of a window came from: what only the first packet of a flow is asked for.
-pub(crate) struct Around<'a> {
-    pub(crate) rests: &'a [Rest],
+pub(crate) struct Window<'a> {
+    pub(crate) extras: &'a [ExtraFields],
     pub(crate) batch: &'a Batch<'a>,
     pub(crate) interfaces: &'a [Interface],
 }
 
-impl Around<'_> {
+impl Window<'_> {
     /// What is not plain about a packet, if anything.
     #[inline]
-    pub(crate) fn rest(&self, seen: &Seen) -> Option<&Rest> {
-        self.rests.get(usize::from(seen.rest))
+    pub(crate) fn extra(&self, summary: &PacketSummary) -> Option<&ExtraFields> {
+        self.extras.get(usize::from(summary.extra))
     }
 
     /// That of a plain packet.
-    pub(crate) fn plain_context(&self, seen: &Seen) -> Context {
-        let meta = self.batch.packet(seen.index.into()).meta;
+    pub(crate) fn plain_context(&self, summary: &PacketSummary) -> Context {
+        let meta = self.batch.packet(summary.index.into()).meta;
         let interface = interface_number(self.interfaces, meta.interface.0);
         Context { interface, vlan: meta.vlan.map_or(Context::NO_VLAN, VlanTag::id), ..Context::NONE }
     }
 }
 
-/// How flows know an interface: by the kernel's index; without one, by the place in the table plus one.
+/// How flows know an interface: by the kernel's index; without one, by the slot in the table plus one.
 pub(crate) fn interface_number(interfaces: &[Interface], at: u32) -> u32 {
     match interfaces.get(at as usize).map_or(0, |interface| interface.if_index) {
         0 => at.saturating_add(1),
@@ -80,32 +80,32 @@ pub(crate) fn interface_number(interfaces: &[Interface], at: u32) -> u32 {
 
 /// What is not plain about a packet.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rest {
+pub(crate) struct ExtraFields {
     pub(crate) addresses: Addresses,
     pub(crate) context: Context,
     /// `None` for later fragments, and without a transport's header.
-    pub(crate) inside: Option<Inside>,
+    pub(crate) span: Option<TransportSpan>,
 }
 
 /// Where the transport's header is in the bytes of a packet, and where its IP packet ends by its own length, captured or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Inside {
+pub(crate) struct TransportSpan {
     pub(crate) l4: u32,
     pub(crate) end: u32,
 }
 
-impl Inside {
+impl TransportSpan {
     /// That of a plain packet.
     #[inline]
-    pub(crate) fn of_plain(data: &[u8]) -> Option<Inside> {
+    pub(crate) fn of_plain(data: &[u8]) -> Option<TransportSpan> {
         let &[high, low] = data.get(16..)?.first_chunk()?;
-        Some(Inside { l4: 34, end: 14 + u32::from(u16::from_be_bytes([high, low])) })
+        Some(TransportSpan { l4: 34, end: 14 + u32::from(u16::from_be_bytes([high, low])) })
     }
 }
 
 /// How packets are looked at.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct View {
+pub(crate) struct ParseOptions {
     pub(crate) fields: KeyFields,
     /// The packets inside of tunnels count, not those outside.
     pub(crate) inner: bool,
@@ -115,9 +115,9 @@ pub(crate) struct View {
     pub(crate) seed: u64,
 }
 
-impl View {
-    /// Whether plain packets need no more than what stands at fixed places.
-    pub(crate) fn has_plain(&self) -> bool {
+impl ParseOptions {
+    /// Whether plain packets need no more than what stands at fixed slots.
+    pub(crate) fn has_fast_path(&self) -> bool {
         !self.inner && !self.fields.any()
     }
 }
@@ -136,7 +136,7 @@ const TOO_SHORT: [u16; 256] = {
 
 /// Reads a plain packet into `seen`, in place: copied, it took half as long again. Whether it is one.
 #[inline(always)]
-pub(crate) fn plain(h: &[u8; PLAIN_LEN], meta: &Meta, layer2: bool, seen: &mut Seen) -> bool {
+pub(crate) fn plain(h: &[u8; PLAIN_LEN], meta: &Meta, layer2: bool, summary: &mut PacketSummary) -> bool {
     let u32_at = |at: usize| u32::from_be_bytes([h[at], h[at + 1], h[at + 2], h[at + 3]]);
     let u16_at = |at: usize| u16::from_be_bytes([h[at], h[at + 1]]);
     let (total, protocol) = (u16_at(16), h[23]);
@@ -154,14 +154,14 @@ pub(crate) fn plain(h: &[u8; PLAIN_LEN], meta: &Meta, layer2: bool, seen: &mut S
     };
     let flags = h[47] & 0u8.wrapping_sub(u8::from(protocol == TCP));
     let (words, side) = key::narrow((u32_at(26), ports.0), (u32_at(30), ports.1), protocol);
-    seen.words = words;
-    seen.side = side;
-    seen.time = meta.timestamp.as_nanos();
-    seen.bytes = if layer2 { meta.wire_len } else { total.into() };
-    seen.flags = flags;
-    seen.ttl = h[22];
-    seen.tos = h[15];
-    seen.rest = Seen::NO_REST;
+    summary.words = words;
+    summary.side = side;
+    summary.time = meta.timestamp.as_nanos();
+    summary.bytes = if layer2 { meta.wire_len } else { total.into() };
+    summary.flags = flags;
+    summary.ttl = h[22];
+    summary.tos = h[15];
+    summary.extra = PacketSummary::NO_EXTRA;
     true
 }
 
@@ -179,13 +179,13 @@ fn cause_without_ip(headers: &Headers, data: &[u8]) -> Cause {
 /// Reads any packet. What is not plain about it comes beside. Apart, so that the loop over plain packets has all registers.
 #[inline(never)]
 pub(crate) fn any(
-    view: View,
+    view: ParseOptions,
     link_type: LinkType,
     packet: Packet<'_>,
     interface: u32,
     fragments: &mut Fragments,
     statistics: &mut Statistics,
-) -> Result<(Seen, Rest), Cause> {
+) -> Result<(PacketSummary, ExtraFields), Cause> {
     let mut context = Context { interface, ..Context::NONE };
     let mut layer = Layer {
         headers: Headers::parse(link_type, packet),
@@ -210,7 +210,7 @@ pub(crate) fn any(
     }
     let (source, destination) = addresses(version, data, l3).ok_or(Cause::Cut)?;
     let time = packet.meta.timestamp.as_nanos();
-    let named = Named { version, source, destination };
+    let named = HostPair { version, source, destination };
     let part = view.fields.of(&context);
     let shared = Context { tos: 0, ..part };
     let transport = transport(&headers, data, named, shared, time, fragments, statistics)?;
@@ -228,9 +228,9 @@ pub(crate) fn any(
         key::wide(version, (source, ports.0), (destination, ports.1), protocol, &part, view.seed)
     };
     let flags = tcp_flags(&headers, data, protocol);
-    let inside = inside(&headers, l3, total, wire_len, offset);
-    let seen = Seen { words, side, time, bytes, flags, ttl, tos, ..Seen::default() };
-    Ok((seen, Rest { addresses, context, inside }))
+    let span = span(&headers, l3, total, wire_len, offset);
+    let summary = PacketSummary { words, side, time, bytes, flags, ttl, tos, ..PacketSummary::default() };
+    Ok((summary, ExtraFields { addresses, context, span }))
 }
 
 /// A packet, or one inside of it.
@@ -302,7 +302,7 @@ fn addresses(version: IpVersion, data: &[u8], at: usize) -> Option<(u128, u128)>
 }
 
 #[derive(Clone, Copy)]
-struct Named {
+struct HostPair {
     version: IpVersion,
     source: u128,
     destination: u128,
@@ -312,7 +312,7 @@ struct Named {
 fn transport(
     headers: &Headers,
     data: &[u8],
-    named: Named,
+    named: HostPair,
     context: Context,
     now: i64,
     fragments: &mut Fragments,
@@ -340,8 +340,8 @@ fn transport(
     }
 }
 
-fn datagram(named: Named, context: Context, fragment: Fragment) -> Datagram {
-    let Named { version, source, destination } = named;
+fn datagram(named: HostPair, context: Context, fragment: Fragment) -> Datagram {
+    let HostPair { version, source, destination } = named;
     let Fragment { id, protocol, .. } = fragment;
     Datagram { source, destination, id, protocol, is_v6: version == IpVersion::V6, context }
 }
@@ -361,10 +361,10 @@ fn own_ports(headers: &Headers, data: &[u8], protocol: u8) -> Result<(u16, u16),
 }
 
 /// Where the transport's header is, in the packet as a whole.
-fn inside(headers: &Headers, l3: usize, total: u32, wire_len: u32, offset: usize) -> Option<Inside> {
+fn span(headers: &Headers, l3: usize, total: u32, wire_len: u32, offset: usize) -> Option<TransportSpan> {
     let l4 = headers.l4().filter(|_| !headers.fragment().is_some_and(|fragment| fragment.is_later()))?;
     let end = if total == 0 { wire_len } else { l3 as u32 + total };
-    Some(Inside { l4: (offset + l4) as u32, end: (offset as u32).saturating_add(end) })
+    Some(TransportSpan { l4: (offset + l4) as u32, end: (offset as u32).saturating_add(end) })
 }
 
 fn tcp_flags(headers: &Headers, data: &[u8], protocol: u8) -> u8 {
@@ -380,7 +380,7 @@ mod tests {
     use tapline_packet::{InterfaceId, Record, Timestamp};
     use tapline_testkit::gallery;
 
-    const VIEW: View = View {
+    const VIEW: ParseOptions = ParseOptions {
         fields: KeyFields { vlan: false, mpls: false, tunnel: false, tos: false, interface: false },
         inner: false,
         layer2: false,
@@ -392,38 +392,38 @@ mod tests {
         Meta { timestamp, wire_len: frame.len() as u32 + 4, vlan, ..Meta::default() }
     }
 
-    fn read(view: View, data: &[u8], meta: &Meta) -> Result<(Seen, Rest), Cause> {
+    fn read(view: ParseOptions, data: &[u8], meta: &Meta) -> Result<(PacketSummary, ExtraFields), Cause> {
         let (mut fragments, mut statistics) = (Fragments::new(), Statistics::default());
         any(view, LinkType::ETHERNET, Packet { data, meta }, 3, &mut fragments, &mut statistics)
     }
 
-    fn is_plain_packet(data: &[u8], meta: &Meta, layer2: bool, seen: &mut Seen) -> bool {
-        data.first_chunk().is_some_and(|head| plain(head, meta, layer2, seen))
+    fn is_plain_packet(data: &[u8], meta: &Meta, layer2: bool, summary: &mut PacketSummary) -> bool {
+        data.first_chunk().is_some_and(|head| plain(head, meta, layer2, summary))
     }
 
     /// That of a plain packet of the third interface.
-    fn context_of(data: &[u8], meta: &Meta, seen: &Seen) -> Context {
+    fn context_of(data: &[u8], meta: &Meta, summary: &PacketSummary) -> Context {
         let record = Record {
             cap_len: data.len() as u32,
             meta: Meta { interface: InterfaceId(2), ..*meta },
             ..Record::default()
         };
-        Around { rests: &[], batch: &Batch::new(data, &[record]), interfaces: &[] }.plain_context(seen)
+        Window { extras: &[], batch: &Batch::new(data, &[record]), interfaces: &[] }.plain_context(summary)
     }
 
     /// Whether it is a plain packet; if so, both readers must say the same of it.
     fn is_alike(data: &[u8], meta: &Meta, what: &str) -> bool {
         let mut is_plain = false;
         for layer2 in [false, true] {
-            let mut seen = Seen::default();
-            if !is_plain_packet(data, meta, layer2, &mut seen) {
+            let mut summary = PacketSummary::default();
+            if !is_plain_packet(data, meta, layer2, &mut summary) {
                 continue;
             }
             is_plain = true;
-            let (other, rest) = read(View { layer2, ..VIEW }, data, meta)
+            let (other, extra) = read(ParseOptions { layer2, ..VIEW }, data, meta)
                 .unwrap_or_else(|cause| panic!("{what}: plain, and yet {cause:?}"));
-            assert_eq!(rest.context, context_of(data, meta, &seen), "{what}");
-            assert_eq!(Seen { rest: other.rest, ..seen }, other, "{what}");
+            assert_eq!(extra.context, context_of(data, meta, &summary), "{what}");
+            assert_eq!(PacketSummary { extra: other.extra, ..summary }, other, "{what}");
         }
         is_plain
     }
@@ -454,13 +454,13 @@ mod tests {
         let frame = gallery::exhibits()
             .into_iter()
             .map(|(_, frame)| frame)
-            .find(|frame| is_plain_packet(frame, &meta(frame, None), false, &mut Seen::default()));
+            .find(|frame| is_plain_packet(frame, &meta(frame, None), false, &mut PacketSummary::default()));
         let frame = frame.expect("one is plain");
-        let mut seen = Seen::default();
+        let mut summary = PacketSummary::default();
         let tag = VlanTag { tpid: 0x88a8, tci: 0xf123 };
         let meta = meta(&frame, Some(tag));
-        assert!(is_plain_packet(&frame, &meta, false, &mut seen));
-        assert_eq!(context_of(&frame, &meta, &seen).vlan, 0x123);
+        assert!(is_plain_packet(&frame, &meta, false, &mut summary));
+        assert_eq!(context_of(&frame, &meta, &summary).vlan, 0x123);
     }
 
     #[test]
@@ -468,13 +468,14 @@ mod tests {
         let mut frame = gallery::exhibits()
             .into_iter()
             .map(|(_, frame)| frame)
-            .find(|frame| is_plain_packet(frame, &meta(frame, None), false, &mut Seen::default()))
+            .find(|frame| is_plain_packet(frame, &meta(frame, None), false, &mut PacketSummary::default()))
             .expect("one is plain");
         frame[15] = 0x2e;
         let meta = meta(&frame, None);
         let tos = |fields| {
-            let (seen, rest) = read(View { fields, ..VIEW }, &frame, &meta).expect("it is a packet");
-            (seen.tos, rest.context.tos)
+            let (summary, extra) =
+                read(ParseOptions { fields, ..VIEW }, &frame, &meta).expect("it is a packet");
+            (summary.tos, extra.context.tos)
         };
         let none = KeyFields::default();
         assert_eq!(tos(none), (0x2e, 0));
@@ -489,11 +490,11 @@ mod tests {
         let types = |kind: u16| [&[0x02; 12][..], &kind.to_be_bytes()].concat();
         let mut ip = vec![0x45, 0, 0, 28, 0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
         ip.extend([0, 1, 0, 2, 0, 8, 0, 0]);
-        let inside = [types(0x8847), label(200).to_vec(), ip.clone()].concat();
-        let outside = [types(0x8847), label(100).to_vec(), vec![0; 4], inside].concat();
+        let span = [types(0x8847), label(200).to_vec(), ip.clone()].concat();
+        let outside = [types(0x8847), label(100).to_vec(), vec![0; 4], span].concat();
         let meta = meta(&outside, None);
-        let view = View { inner: true, ..VIEW };
-        let (seen, rest) = read(view, &outside, &meta).expect("there is a packet in it");
-        assert_eq!((rest.context.mpls, rest.context.is_inner, seen.bytes), (100, true, 28));
+        let view = ParseOptions { inner: true, ..VIEW };
+        let (summary, extra) = read(view, &outside, &meta).expect("there is a packet in it");
+        assert_eq!((extra.context.mpls, extra.context.is_inner, summary.bytes), (100, true, 28));
     }
 }

@@ -21,8 +21,8 @@ const TICKS_OF_IDLE: i64 = 512;
 const LIST: u32 = 1 << 31;
 const NONE: u32 = u32::MAX;
 
-/// The most places.
-pub(crate) const PLACES_MAX: usize = (1 << 30) - 1;
+/// The most slots.
+pub(crate) const SLOTS_MAX: usize = (1 << 30) - 1;
 
 #[derive(Clone, Copy)]
 struct Link {
@@ -30,7 +30,7 @@ struct Link {
     after: u32,
 }
 
-/// Lists of places by time.
+/// Lists of slots by time.
 pub(crate) struct Wheel {
     links: Vec<Link>,
     first: Vec<u32>,
@@ -41,52 +41,52 @@ pub(crate) struct Wheel {
     shift: u32,
     /// The tick of the oldest list that may hold anything; `None` before [`begin`](Self::begin).
     cursor: Option<i64>,
-    /// The first of the places that stand in no list and wait for another use, each leading to the next.
+    /// The first of the slots that stand in no list and wait for another use, each leading to the next.
     free: u32,
 }
 
 impl Wheel {
-    /// For so many places, and this idle timeout in nanoseconds.
+    /// For so many slots, and this idle timeout in nanoseconds.
     ///
     /// # Errors
-    /// If there is no memory for the places.
-    pub(crate) fn new(places: usize, idle_ns: i64) -> Result<Wheel, TryReserveError> {
+    /// If there is no memory for the slots.
+    pub(crate) fn new(slots: usize, idle_ns: i64) -> Result<Wheel, TryReserveError> {
         let shift = (20..62).find(|shift| idle_ns >> shift < TICKS_OF_IDLE).unwrap_or(62);
         let mut links: Vec<Link> = Vec::new();
-        links.try_reserve_exact(places)?;
+        links.try_reserve_exact(slots)?;
         let lists = || vec![NONE; TICKS];
         let used = [0; TICKS / 64];
         Ok(Wheel { links, first: lists(), last: lists(), used, shift, cursor: None, free: NONE })
     }
 
-    /// Says what time it is before the first place is put anywhere: no deadline lies before that.
+    /// Says what time it is before the first slot is put anywhere: no deadline lies before that.
     pub(crate) fn begin(&mut self, now: i64) {
         self.cursor.get_or_insert(now >> self.shift);
     }
 
-    /// Puts a place that stands nowhere where its deadline is. Places come into use one after the other.
-    pub(crate) fn insert(&mut self, place: u32, deadline: i64) {
+    /// Puts a slot that stands nowhere where its deadline is. Slots come into use one after the other.
+    pub(crate) fn insert(&mut self, slot: u32, deadline: i64) {
         let list = self.list_of(deadline);
         let before = self.last[list];
         let link = Link {
             before: if before == NONE { LIST | list as u32 } else { before },
             after: LIST | list as u32,
         };
-        match self.links.get_mut(place as usize) {
+        match self.links.get_mut(slot as usize) {
             Some(there) => *there = link,
             None => self.links.push(link),
         }
         match before {
-            NONE => self.first[list] = place,
-            before => self.links[before as usize].after = place,
+            NONE => self.first[list] = slot,
+            before => self.links[before as usize].after = slot,
         }
-        self.last[list] = place;
+        self.last[list] = slot;
         self.used[list / 64] |= 1 << (list % 64);
     }
 
-    /// Takes a place out.
-    pub(crate) fn remove(&mut self, place: u32) {
-        let Link { before, after } = self.links[place as usize];
+    /// Takes a slot out.
+    pub(crate) fn remove(&mut self, slot: u32) {
+        let Link { before, after } = self.links[slot as usize];
         let end = |neighbour: u32| if neighbour & LIST != 0 { NONE } else { neighbour };
         match before & LIST {
             0 => self.links[before as usize].after = after,
@@ -102,27 +102,27 @@ impl Wheel {
         }
     }
 
-    /// Keeps a place that stands in no list for another use.
-    pub(crate) fn give_free(&mut self, place: u32) {
-        self.links[place as usize] = Link { before: NONE, after: self.free };
-        self.free = place;
+    /// Keeps a slot that stands in no list for another use.
+    pub(crate) fn give_free(&mut self, slot: u32) {
+        self.links[slot as usize] = Link { before: NONE, after: self.free };
+        self.free = slot;
     }
 
-    /// A place that was given back.
+    /// A slot that was given back.
     pub(crate) fn take_free(&mut self) -> Option<u32> {
-        let place = self.free;
-        self.free = self.links.get(place as usize)?.after;
-        Some(place)
+        let slot = self.free;
+        self.free = self.links.get(slot as usize)?.after;
+        Some(slot)
     }
 
-    /// Forgets every place, of which none stands in a list.
+    /// Forgets every slot, of which none stands in a list.
     pub(crate) fn clear(&mut self) {
         debug_assert!(self.used.iter().all(|used| *used == 0));
         self.links.clear();
         self.free = NONE;
     }
 
-    /// The place whose list comes first, if its tick lies wholly before `now`.
+    /// The slot whose list comes first, if its tick lies wholly before `now`.
     pub(crate) fn due(&mut self, now: i64) -> Option<u32> {
         let now = now >> self.shift;
         // After a leap of the clock every list is due, whichever comes first.
@@ -135,7 +135,7 @@ impl Wheel {
         Some(self.first[self.list(tick)])
     }
 
-    /// The place whose list comes first, and its tick.
+    /// The slot whose list comes first, and its tick.
     pub(crate) fn oldest(&self) -> Option<(u32, i64)> {
         let tick = self.first_tick(self.cursor?)?;
         Some((self.first[self.list(tick)], tick))
@@ -192,18 +192,18 @@ mod tests {
         let mut random = Random::new(2);
         let deadlines: Vec<i64> = (0..2000).map(|_| random.below(20 * SECOND as u64) as i64).collect();
         wheel.begin(0);
-        deadlines.iter().enumerate().for_each(|(place, deadline)| wheel.insert(place as u32, *deadline));
-        for place in (0..2000).step_by(3) {
-            wheel.remove(place);
+        deadlines.iter().enumerate().for_each(|(slot, deadline)| wheel.insert(slot as u32, *deadline));
+        for slot in (0..2000).step_by(3) {
+            wheel.remove(slot);
         }
         let (mut now, mut seen) = (0, 0);
         while now < 21 * SECOND {
             now += SECOND / 7;
-            while let Some(place) = wheel.due(now) {
-                let deadline = deadlines[place as usize];
+            while let Some(slot) = wheel.due(now) {
+                let deadline = deadlines[slot as usize];
                 assert!(deadline < now && deadline > now - SECOND / 7 - (1 << 26), "{deadline} at {now}");
-                assert_ne!(place % 3, 0);
-                wheel.remove(place);
+                assert_ne!(slot % 3, 0);
+                wheel.remove(slot);
                 seen += 1;
             }
         }
@@ -215,10 +215,10 @@ mod tests {
     fn a_leap_in_time_finds_all() {
         let mut wheel = Wheel::new(10, SECOND).expect("there is memory");
         wheel.begin(0);
-        (0..10).for_each(|place| wheel.insert(place, i64::from(place) * SECOND / 10));
-        for place in 0..10 {
-            assert_eq!(wheel.due(i64::MAX), Some(place));
-            wheel.remove(place);
+        (0..10).for_each(|slot| wheel.insert(slot, i64::from(slot) * SECOND / 10));
+        for slot in 0..10 {
+            assert_eq!(wheel.due(i64::MAX), Some(slot));
+            wheel.remove(slot);
         }
         assert_eq!(wheel.due(i64::MAX), None);
     }

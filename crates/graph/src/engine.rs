@@ -18,10 +18,10 @@ use tapline_sys::{Wakeup, tsc};
 
 use crate::account::GraphAccount;
 use crate::graph::{Graph, NodeId};
-use crate::join::Entry;
 use crate::packets::Packets;
 use crate::stage::{Moment, Wants};
 use crate::table::Table;
+use crate::worker_merge::MergedSource;
 
 /// How long a source may wait for packets before the loop looks at its flags and the clock.
 const WAIT: Duration = Duration::from_millis(100);
@@ -274,7 +274,7 @@ impl<'s> Inlet<'s> {
     }
 
     /// The same for packets that workers have handed on: all inlets have one table of interfaces, whose packets the workers account for.
-    pub fn joined(source: &'s mut Entry, node: NodeId) -> Inlet<'s> {
+    pub fn joined(source: &'s mut MergedSource, node: NodeId) -> Inlet<'s> {
         Inlet { is_joined: true, ..Inlet::new(source, node) }
     }
 }

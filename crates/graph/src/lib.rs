@@ -22,7 +22,7 @@ mod delegate;
 mod engine;
 mod generated;
 mod graph;
-mod join;
+
 pub mod language;
 mod packets;
 pub mod plan;
@@ -31,19 +31,20 @@ mod shard;
 mod stage;
 pub mod stages;
 mod table;
+mod worker_merge;
 
 pub use account::{GraphAccount, StageAccount};
 pub use chain::Chain;
 pub use engine::{Change, Control, Engine, Inlet, Outcome, RunEnd, Watch};
 pub use generated::GeneratedSource;
 pub use graph::{Graph, NewNode, NodeId, Out, Output};
-pub use join::{Entry, Exits, Join, Marker, Timed};
 pub use packets::Packets;
 pub use restamped::{RestampedSource, StampTicks};
 pub use shard::FlowShardSource;
 pub use stage::{ExpiredFlows, Moment, Stage, StageCounters, Wants};
 pub use table::{Cell, Table, grouped};
 pub use tapline_capture::Error;
+pub use worker_merge::{MergeInputs, MergedSource, TimedSource, Watermark, WorkerMerge};
 
 #[cfg(test)]
 #[path = "../tests/it/trial/mod.rs"]

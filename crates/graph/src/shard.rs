@@ -22,7 +22,7 @@ use tapline_packet::headers::{self, Headers};
 use tapline_packet::{BATCH_MAX, Batch, Interface, LinkType, Packet, Record};
 use tapline_sys::tsc;
 
-use crate::join::Marker;
+use crate::worker_merge::Watermark;
 
 /// Where the hash starts.
 const SEED: u64 = 0x7368_6172_6500;
@@ -283,7 +283,7 @@ pub struct FlowShardSource {
     /// Packets lent of each interface.
     lent: Vec<u64>,
     /// Tells how far this worker has come.
-    marker: Option<Marker>,
+    watermark: Option<Watermark>,
     waited: u64,
     is_stopped: bool,
     is_at_end: bool,
@@ -326,7 +326,7 @@ impl FlowShardSource {
             stretch: 0,
             is_lent: false,
             lent: Vec::new(),
-            marker: None,
+            watermark: None,
             waited: 0,
             is_stopped: false,
             is_at_end: false,
@@ -336,9 +336,9 @@ impl FlowShardSource {
 
     /// The same, telling how far it has come, if anybody wants to know.
     #[must_use]
-    pub fn marked(mut self, marker: Option<Marker>) -> FlowShardSource {
-        marker.iter().for_each(Marker::share);
-        self.marker = marker;
+    pub fn marked(mut self, watermark: Option<Watermark>) -> FlowShardSource {
+        watermark.iter().for_each(Watermark::set_shared);
+        self.watermark = watermark;
         self
     }
 
@@ -360,16 +360,16 @@ impl FlowShardSource {
                             .for_each(|lent| *lent += 1);
                     }
                 }
-                if let Some(marker) = &self.marker {
-                    marker.begin(stretch.places.start);
+                if let Some(watermark) = &self.watermark {
+                    watermark.begin_batch(stretch.places.start);
                 }
                 self.is_lent = true;
                 return true;
             }
             self.stretch += 1;
         }
-        if let (Some(marker), Some(last)) = (&self.marker, block.stretches.last()) {
-            marker.reached(last.places.end);
+        if let (Some(watermark), Some(last)) = (&self.watermark, block.stretches.last()) {
+            watermark.advance(last.places.end);
         }
         false
     }
@@ -400,8 +400,8 @@ impl FlowShardSource {
             if has_waited {
                 let is_full = state.is_full;
                 drop(state);
-                if let Some(marker) = self.marker.as_ref().filter(|_| is_full) {
-                    marker.starve();
+                if let Some(watermark) = self.watermark.as_ref().filter(|_| is_full) {
+                    watermark.set_starved();
                 }
                 return Ok(Advance::Idle);
             }
@@ -430,8 +430,8 @@ impl FlowShardSource {
         } else {
             drop(state);
         }
-        if let Some(marker) = &self.marker {
-            marker.reached(u64::MAX);
+        if let Some(watermark) = &self.watermark {
+            watermark.advance(u64::MAX);
         }
         Ok(Advance::End)
     }

@@ -29,14 +29,11 @@ const TAG_LEN: usize = 16;
 const SAMPLE_LEN: usize = 16;
 
 /// Version 2 on the wire (RFC 9369, 3.1).
-pub const VERSION_2: u32 = 0x6b33_43cf;
+const VERSION_2: u32 = 0x6b33_43cf;
 
 /// What differs between versions.
 struct Version {
     salt: [u8; 20],
-    /// Packet types: Initial, and Retry, which has no length.
-    initial: u8,
-    retry: u8,
     key: &'static str,
     iv: &'static str,
     mask: &'static str,
@@ -44,8 +41,6 @@ struct Version {
 
 const V1: Version = Version {
     salt: *b"\x38\x76\x2c\xf7\xf5\x59\x34\xb3\x4d\x17\x9a\xe6\xa4\xc8\x0c\xad\xcc\xbb\x7f\x0a",
-    initial: 0,
-    retry: 3,
     key: "quic key",
     iv: "quic iv",
     mask: "quic hp",
@@ -53,14 +48,13 @@ const V1: Version = Version {
 
 const V2: Version = Version {
     salt: *b"\x0d\xed\xe3\xde\xf7\x00\xa6\xdb\x81\x93\x81\xbe\x6e\x26\x9d\xcb\xf9\xbd\x2e\xd9",
-    initial: 1,
-    retry: 0,
     key: "quicv2 key",
     iv: "quicv2 iv",
     mask: "quicv2 hp",
 };
 
 /// The version of a datagram that begins with a long header.
+#[inline]
 fn version(datagram: &[u8]) -> Option<&'static Version> {
     let &[first, number @ ..] = datagram.first_chunk::<5>()?;
     match u32::from_be_bytes(number) {
@@ -72,8 +66,75 @@ fn version(datagram: &[u8]) -> Option<&'static Version> {
 }
 
 /// Whether a datagram begins with a long header of version 1 or 2.
+#[inline]
 pub fn has_long_header(datagram: &[u8]) -> bool {
     version(datagram).is_some()
+}
+
+/// The type of a packet with a long header (RFC 9000, 17.2; RFC 9369, 3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PacketType {
+    /// The versions that a server takes; its version is 0.
+    VersionNegotiation,
+    /// Begins a handshake, under keys that every observer can derive.
+    Initial,
+    /// Data of a resumed connection.
+    ZeroRtt,
+    /// The rest of the handshake.
+    Handshake,
+    /// Asks the client to begin again with a token; it has no length field.
+    Retry,
+}
+
+impl PacketType {
+    /// The type in the first byte. Version 2 numbers the types differently; other versions are read as version 1.
+    fn new(first: u8, version: u32) -> PacketType {
+        let number = first >> 4 & 3;
+        match if version == VERSION_2 { (number + 3) & 3 } else { number } {
+            _ if version == 0 => PacketType::VersionNegotiation,
+            0 => PacketType::Initial,
+            1 => PacketType::ZeroRtt,
+            2 => PacketType::Handshake,
+            _ => PacketType::Retry,
+        }
+    }
+}
+
+/// The fields that long headers of all versions have (RFC 8999, 5.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LongHeader<'d> {
+    /// The version; 0 in a version negotiation.
+    pub version: u32,
+    /// The type.
+    pub packet_type: PacketType,
+    /// The destination's connection ID, 0 to 255 bytes (20 at most in versions 1 and 2); `None` if it was cut.
+    pub destination_id: Option<&'d [u8]>,
+    /// The source's connection ID, of the same lengths; `None` if it was cut.
+    pub source_id: Option<&'d [u8]>,
+    /// The bytes behind the connection IDs; empty if these were cut.
+    rest: &'d [u8],
+}
+
+impl<'d> LongHeader<'d> {
+    /// Reads the header at the beginning of a datagram. `None` for a short header, and for one cut before its version's end.
+    pub fn parse(datagram: &'d [u8]) -> Option<LongHeader<'d>> {
+        let &[first, number @ ..] = datagram.first_chunk::<5>()?;
+        if first & 0x80 == 0 {
+            return None;
+        }
+        let version = u32::from_be_bytes(number);
+        let mut reader = ByteReader(&datagram[5..]);
+        let destination_id = reader.vector8();
+        let source_id = destination_id.and_then(|_| reader.vector8());
+        let rest = source_id.map_or(&[][..], |_| reader.0);
+        Some(LongHeader {
+            version,
+            packet_type: PacketType::new(first, version),
+            destination_id,
+            source_id,
+            rest,
+        })
+    }
 }
 
 /// The connection ID that the keys of a connection follow from, 0 to 20 bytes.
@@ -137,14 +198,14 @@ impl<'d> Packet<'d> {
     /// The first packet and the bytes behind it; `None` if the packet was not captured whole.
     fn split(datagram: &'d [u8]) -> Option<(Packet<'d>, &'d [u8])> {
         let version = version(datagram)?;
-        let kind = datagram[0] >> 4 & 3;
-        if kind == version.retry {
+        let header = LongHeader::parse(datagram)?;
+        if header.packet_type == PacketType::Retry {
             return None;
         }
-        let mut reader = ByteReader(&datagram[5..]);
-        let id = reader.id()?;
-        reader.id()?;
-        let is_initial = kind == version.initial;
+        let id = header.destination_id.filter(|id| id.len() <= ID_MAX)?;
+        header.source_id.filter(|id| id.len() <= ID_MAX)?;
+        let mut reader = ByteReader(header.rest);
+        let is_initial = header.packet_type == PacketType::Initial;
         if is_initial {
             let token = reader.number()?;
             reader.take(usize::try_from(token).ok()?)?;
@@ -225,11 +286,6 @@ enum Frame<'d> {
 }
 
 impl<'d> ByteReader<'d> {
-    /// A connection ID behind its length.
-    fn id(&mut self) -> Option<&'d [u8]> {
-        self.vector8().filter(|id| id.len() <= ID_MAX)
-    }
-
     /// An integer whose first two bits are its length: 1, 2, 4 or 8 bytes (RFC 9000, 16).
     fn number(&mut self) -> Option<u64> {
         let first = self.u8()?;
@@ -314,6 +370,33 @@ mod tests {
         }
     }
 
+    #[test]
+    fn long_headers_of_all_versions_and_cuts_are_read() {
+        use PacketType::{Handshake, Initial, Retry, VersionNegotiation, ZeroRtt};
+        for (version, types) in [
+            (0, [VersionNegotiation; 4]),
+            (1, [Initial, ZeroRtt, Handshake, Retry]),
+            (VERSION_2, [Retry, Initial, ZeroRtt, Handshake]),
+        ] {
+            for (number, packet_type) in types.into_iter().enumerate() {
+                let first = 0xc0 | (number as u8) << 4;
+                let fields: [&[u8]; 5] = [&[first], &u32::to_be_bytes(version), &[2, 7, 8], &[1, 9], &[42]];
+                let bytes = fields.concat();
+                let header = LongHeader::parse(&bytes).expect("a long header");
+                assert_eq!((header.version, header.packet_type), (version, packet_type));
+                assert_eq!(header.destination_id.zip(header.source_id), Some((&[7, 8][..], &[9][..])));
+                assert_eq!(header.rest, [42]);
+                for cut in 0..bytes.len() {
+                    let header = LongHeader::parse(&bytes[..cut]);
+                    assert_eq!(header.is_some(), cut >= 5);
+                    assert_eq!(header.and_then(|header| header.destination_id).is_some(), cut >= 8);
+                    assert_eq!(header.and_then(|header| header.source_id).is_some(), cut >= 10);
+                }
+            }
+        }
+        assert_eq!(LongHeader::parse(&[0x40; 20]), None, "a short header");
+    }
+
     /// A number in two bytes.
     fn two(value: usize) -> [u8; 2] {
         (value as u16 | 0x4000).to_be_bytes()
@@ -331,7 +414,7 @@ mod tests {
     fn sealed_to(to: &[u8; 8], version: &Version, wire: u32, number: u8, frames: &[u8]) -> Vec<u8> {
         let secret = client_secret(version, &ID).unwrap();
         let frames = [frames, &[0; 1000]].concat();
-        let first = 0xc0 | version.initial << 4;
+        let first = 0xc0 | u8::from(wire == VERSION_2) << 4;
         let ids = [&[8][..], to, &[2, 1, 1], &[1, 7]].concat();
         let len = two(1 + frames.len() + TAG_LEN);
         let header = [&[first][..], &wire.to_be_bytes(), &ids, &len, &[number]].concat();

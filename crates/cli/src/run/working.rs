@@ -17,7 +17,8 @@ use tapline_graph::catalog::Common;
 use tapline_graph::plan::{self, Maker, Plan, Split};
 use tapline_graph::stages::Shared;
 use tapline_graph::{
-    Control, Engine, Entry, Exits, Graph, GraphAccount, Inlet, Join, NodeId, Outcome, RunEnd, Stage, Table,
+    Control, Engine, Graph, GraphAccount, Inlet, MergeInputs, MergedSource, NodeId, Outcome, RunEnd, Stage,
+    Table, WorkerMerge,
 };
 use tapline_packet::Interface;
 use tapline_profile::Meters;
@@ -83,15 +84,15 @@ impl Crew<'_> {
         let (head_handles, mut completers) = handles(&parts.head, head_outputs, workers);
         let (mut tail_handles, of_tail) = handles(&parts.tail, tail_outputs, 1);
         completers.extend(of_tail);
-        let join = Join::new(parts.exits, inlets, workers, interfaces);
+        let join = WorkerMerge::new(parts.exits, inlets, workers, interfaces);
         let mut jobs = Vec::new();
         for (worker, (sources, outputs)) in sources.into_iter().zip(head_handles).enumerate() {
-            let exits = Exits::new(&join, worker);
-            let marked = |(inlet, source): (usize, Opened)| source.marked(exits.marker(inlet));
+            let exits = MergeInputs::new(&join, worker);
+            let marked = |(inlet, source): (usize, Opened)| source.marked(exits.watermark(inlet));
             let sources: Vec<_> = sources.into_iter().enumerate().map(marked).collect();
             jobs.push((worker, sources, self.build(&parts.head, worker, Some(&exits), outputs)?));
         }
-        let entries = Entry::all(&join);
+        let entries = MergedSource::all(&join);
         let tail = self.build(&parts.tail, workers, None, tail_handles.pop().unwrap_or_default())?;
         let (heads, tail) = thread::scope(|scope| {
             let tail = scope.spawn(move || self.work_joined(workers, entries, tail));
@@ -133,7 +134,7 @@ impl Crew<'_> {
         &self,
         plan: &Plan,
         worker: usize,
-        exits: Option<&Exits>,
+        exits: Option<&MergeInputs>,
         mut outputs: Outputs,
     ) -> Result<Built> {
         let mut take = |node: usize| Ok(outputs.remove(&node).expect("each output of the plan was opened"));
@@ -148,7 +149,7 @@ impl Crew<'_> {
         Part { graph, account: outcome.account, ended: outcome.ended }
     }
 
-    fn work_joined(&self, number: usize, mut entries: Vec<Entry>, (mut graph, nodes): Built) -> Part {
+    fn work_joined(&self, number: usize, mut entries: Vec<MergedSource>, (mut graph, nodes): Built) -> Part {
         let nodes: Vec<NodeId> = entries.iter().map(|entry| nodes[entry.exit()]).collect();
         let inlets = entries.iter_mut().zip(nodes).map(|(entry, node)| Inlet::joined(entry, node)).collect();
         let outcome = self.run(number, Engine::new(inlets, &mut graph, self.control, clocks));

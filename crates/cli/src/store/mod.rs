@@ -18,4 +18,4 @@ mod when;
 
 pub(crate) use find::{FIND_EXAMPLES, FindArgs, find};
 pub(crate) use manage::{STORE_EXAMPLES, StoreCommand, manage};
-pub(crate) use record::{RECORD_EXAMPLES, RecordArgs, record};
+pub(crate) use record::{RECORD_EXAMPLES, RecordArgs, open_output, record, settings_of_stage};

@@ -118,7 +118,7 @@ fn of_port(protocol: u8, port: u16) -> Option<Application> {
     fits.next().map(|(_, _, name)| *name)
 }
 
-/// What the first bytes of a TCP stream say, of applications that are known by no more than that.
+/// What the first bytes of a TCP stream say, of payloads that are known by no more than that.
 pub(super) fn of_stream(bytes: &[u8]) -> Option<Application> {
     bytes.starts_with(b"SSH-").then_some(SSH)
 }

@@ -17,7 +17,7 @@ pub struct Gaps {
 
 /// As they come: mean and sum of squared differences by Welford's way (Technometrics 4, 1962), which loses no digits when gaps are long and alike.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Running {
+pub(super) struct GapSums {
     packets: u64,
     last: i64,
     min: u64,
@@ -26,7 +26,7 @@ pub(super) struct Running {
     squares: f64,
 }
 
-impl Running {
+impl GapSums {
     pub(super) fn add(&mut self, time: i64) {
         self.packets += 1;
         if self.packets == 1 {
@@ -56,18 +56,18 @@ mod tests {
 
     #[test]
     fn gaps_are_those_of_the_definition() {
-        let mut running = Running::default();
+        let mut running = GapSums::default();
         // Gaps 10, 30, 0 (late), 20.
         [100, 110, 140, 130, 160].into_iter().for_each(|time| running.add(time));
         let gaps = running.finish();
         assert_eq!((gaps.count, gaps.min, gaps.max, gaps.mean), (4, 0, 30, 15.0));
         assert!((gaps.deviation - 125.0_f64.sqrt()).abs() < 1e-9, "{}", gaps.deviation);
-        assert_eq!(Running::default().finish(), Gaps::default());
+        assert_eq!(GapSums::default().finish(), Gaps::default());
     }
 
     #[test]
     fn no_time_overflows() {
-        let mut running = Running::default();
+        let mut running = GapSums::default();
         [i64::MIN, i64::MAX, i64::MIN].into_iter().for_each(|time| running.add(time));
         assert_eq!((running.finish().count, running.finish().max), (2, i64::MAX as u64));
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! --template default,tcp,tls  -->  DetailFields  -->  DetailTable: a pool a group, entries by need  --flow ends-->  Details
-//!                                                        Notes: texts, in blocks of 64 bytes that all flows share
+//!                                                        TextPool: texts, in blocks of 64 bytes that all flows share
 //!                                                        Buffers: first bytes of TCP streams that came in pieces
 //! ```
 //!
@@ -12,23 +12,23 @@
 mod application;
 mod gaps;
 mod http;
-mod notes;
+mod payloads;
 mod pool;
 mod sizes;
 mod stream;
-mod talk;
 mod tcp;
+mod text_pool;
 
 pub use application::Application;
 pub use gaps::Gaps;
+pub use payloads::{Dns, DnsAnswer, Http, Tls, is_plain};
 pub use sizes::{SIZES, SizeCounts};
-pub use talk::{Dns, DnsAnswer, Http, Tls, is_plain};
 pub use tcp::{Tcp, TcpSide};
 
-use crate::packet::{Inside, Seen};
+use crate::packet::{PacketSummary, TransportSpan};
 use crate::{Error, Side};
-use pool::{NONE, Places, Pool};
-use talk::Talks;
+use payloads::PayloadTable;
+use pool::{NONE, PerSlot, Pool};
 use tcp::Connections;
 
 /// The most bytes of payload that are kept of each side.
@@ -138,7 +138,7 @@ impl DetailFields {
     }
 
     /// Whether somebody has to look at what is said.
-    fn listens(self) -> bool {
+    fn reads_payload(self) -> bool {
         self.dns || self.tls || self.http || self.application || self.payload
     }
 }
@@ -180,48 +180,48 @@ impl Refused {
     }
 }
 
-/// The entries of all flows, by their places in the table of flows.
+/// The entries of all flows, by their slots in the table of flows.
 pub(crate) struct DetailTable {
     fields: DetailFields,
     tcp: Connections,
     /// For each side that has sent more than one packet. Of the first packet the flow itself tells.
     sizes: Sides<SizeCounts>,
-    gaps: Sides<gaps::Running>,
-    talks: Option<Talks>,
+    gaps: Sides<gaps::GapSums>,
+    payloads: Option<PayloadTable>,
 }
 
 /// Entries of the sides of flows.
 struct Sides<T> {
-    numbers: Places<[u32; 2]>,
+    numbers: PerSlot<[u32; 2]>,
     pool: Pool<T>,
 }
 
 impl<T: Copy + Default> Sides<T> {
     fn new(is_wanted: bool, flows_max: usize) -> Result<Sides<T>, std::collections::TryReserveError> {
         let most = if is_wanted { flows_max.saturating_mul(2) } else { 0 };
-        Ok(Sides { numbers: Places::new(is_wanted, flows_max)?, pool: Pool::new(most)? })
+        Ok(Sides { numbers: PerSlot::new(is_wanted, flows_max)?, pool: Pool::new(most)? })
     }
 
-    fn begin(&mut self, place: u32) {
-        self.numbers.begin(place, [NONE; 2]);
+    fn begin(&mut self, slot: u32) {
+        self.numbers.begin(slot, [NONE; 2]);
     }
 
     /// The entry of a side, made if there is none.
-    fn of(&mut self, place: u32, side: usize) -> Option<&mut T> {
-        self.pool.get_or_take(&mut self.numbers.get(place)?[side])
+    fn of(&mut self, slot: u32, side: usize) -> Option<&mut T> {
+        self.pool.get_or_take(&mut self.numbers.get(slot)?[side])
     }
 
     /// The entry of a side of a flow that ends, if it has one.
-    fn end(&mut self, place: u32, side: usize) -> Option<T> {
-        let number = &mut self.numbers.get(place)?[side];
+    fn end(&mut self, slot: u32, side: usize) -> Option<T> {
+        let number = &mut self.numbers.get(slot)?[side];
         let entry = self.pool.get(*number).copied();
         self.pool.give(number);
         entry
     }
 
     #[inline]
-    fn ask(&self, place: u32, side: usize) {
-        if let Some(numbers) = self.numbers.peek(place) {
+    fn ask(&self, slot: u32, side: usize) {
+        if let Some(numbers) = self.numbers.peek(slot) {
             self.pool.prefetch(numbers[side]);
         }
     }
@@ -239,7 +239,7 @@ impl<T: Copy + Default> Sides<T> {
 
 /// The packets of a side so far, with the one that is looked at; `bytes` and `time` are those of the first, and known with the second.
 #[derive(Clone, Copy)]
-pub(crate) struct Sent {
+pub(crate) struct SideTotals {
     pub(crate) packets: u64,
     pub(crate) bytes: u32,
     pub(crate) time: i64,
@@ -247,11 +247,11 @@ pub(crate) struct Sent {
 
 /// One packet, as details see it.
 #[derive(Clone, Copy)]
-pub(crate) struct Look<'p> {
-    pub(crate) seen: &'p Seen,
+pub(crate) struct PacketView<'p> {
+    pub(crate) summary: &'p PacketSummary,
     pub(crate) data: &'p [u8],
     /// Where its transport's header is; `None` for later fragments.
-    pub(crate) inside: Option<Inside>,
+    pub(crate) span: Option<TransportSpan>,
 }
 
 impl DetailTable {
@@ -260,8 +260,8 @@ impl DetailTable {
         payload: u16,
         flows_max: usize,
     ) -> Result<DetailTable, std::collections::TryReserveError> {
-        let talks = match fields.listens() {
-            true => Some(Talks::new(fields, payload, flows_max)?),
+        let payloads = match fields.reads_payload() {
+            true => Some(PayloadTable::new(fields, payload, flows_max)?),
             false => None,
         };
         Ok(DetailTable {
@@ -269,7 +269,7 @@ impl DetailTable {
             tcp: Connections::new(fields.tcp, flows_max)?,
             sizes: Sides::new(fields.sizes, flows_max)?,
             gaps: Sides::new(fields.gaps, flows_max)?,
-            talks,
+            payloads,
         })
     }
 
@@ -278,89 +278,96 @@ impl DetailTable {
         let of = |is_wanted: bool, len: usize| if is_wanted { len } else { 0 };
         of(fields.tcp, Connections::flow_len())
             + of(fields.sizes, Sides::<SizeCounts>::flow_len())
-            + of(fields.gaps, Sides::<gaps::Running>::flow_len())
-            + of(fields.listens(), Talks::flow_len(fields, payload))
+            + of(fields.gaps, Sides::<gaps::GapSums>::flow_len())
+            + of(fields.reads_payload(), PayloadTable::flow_len(fields, payload))
     }
 
     pub(crate) fn refused(&self) -> Refused {
-        let mut refused = self.talks.as_ref().map_or_else(Refused::default, Talks::refused);
+        let mut refused = self.payloads.as_ref().map_or_else(Refused::default, PayloadTable::refused);
         refused.texts += self.tcp.refused() + self.sizes.pool.refused + self.gaps.pool.refused;
         refused
     }
 
-    /// A place comes into use, or is used for another flow.
-    pub(crate) fn begin(&mut self, place: u32) {
+    /// A slot comes into use, or is used for another flow.
+    pub(crate) fn begin(&mut self, slot: u32) {
         if self.fields.tcp {
-            self.tcp.begin(place);
+            self.tcp.begin(slot);
         }
         if self.fields.sizes {
-            self.sizes.begin(place);
+            self.sizes.begin(slot);
         }
         if self.fields.gaps {
-            self.gaps.begin(place);
+            self.gaps.begin(slot);
         }
-        if let Some(talks) = &mut self.talks {
-            talks.begin(place);
+        if let Some(payloads) = &mut self.payloads {
+            payloads.begin(slot);
         }
     }
 
     /// Asks for the lines that have the numbers of a flow's entries.
     #[inline]
-    pub(crate) fn ask_numbers(&self, place: u32) {
-        self.tcp.ask_number(place);
-        self.sizes.numbers.prefetch(place);
-        self.gaps.numbers.prefetch(place);
-        if let Some(talks) = &self.talks {
-            talks.ask_number(place);
+    pub(crate) fn prefetch_numbers(&self, slot: u32) {
+        self.tcp.prefetch_number(slot);
+        self.sizes.numbers.prefetch(slot);
+        self.gaps.numbers.prefetch(slot);
+        if let Some(payloads) = &self.payloads {
+            payloads.prefetch_number(slot);
         }
     }
 
     /// Asks for the entries themselves, of the side that sent a packet.
     #[inline]
-    pub(crate) fn ask_entries(&self, place: u32, side: usize) {
-        self.tcp.ask_entry(place);
-        self.sizes.ask(place, side);
-        self.gaps.ask(place, side);
-        if let Some(talks) = &self.talks {
-            talks.ask_entry(place);
+    pub(crate) fn prefetch_entries(&self, slot: u32, side: usize) {
+        self.tcp.prefetch_entry(slot);
+        self.sizes.ask(slot, side);
+        self.gaps.ask(slot, side);
+        if let Some(payloads) = &self.payloads {
+            payloads.prefetch_entry(slot);
         }
     }
 
     /// A packet of a flow, by the side of the key that sent it, with what that side has sent by now.
-    pub(crate) fn packet(&mut self, place: u32, protocol: u8, ports: [u16; 2], sent: Sent, look: Look<'_>) {
-        let side = usize::from(look.seen.side & 1);
+    pub(crate) fn packet(
+        &mut self,
+        slot: u32,
+        protocol: u8,
+        ports: [u16; 2],
+        sent: SideTotals,
+        view: PacketView<'_>,
+    ) {
+        let side = usize::from(view.summary.side & 1);
         if sent.packets > 1 {
-            self.again(place, side, sent, &look);
+            self.again(slot, side, sent, &view);
         }
-        let segment = tcp::Segment::read(protocol, &look);
+        let segment = tcp::Segment::read(protocol, &view);
         if let Some(segment) = segment.as_ref().filter(|_| self.fields.tcp) {
-            self.tcp.add(place, side, segment, look.seen.time);
+            self.tcp.add(slot, side, segment, view.summary.time);
         }
-        if let Some(talks) = &mut self.talks {
-            talks.packet(place, protocol, ports, side, &look, segment.as_ref());
+        if let Some(payloads) = &mut self.payloads {
+            payloads.packet(slot, protocol, ports, side, &view, segment.as_ref());
         }
     }
 
     /// A packet of a side that has sent one before: sizes and times get an entry with the second, which begins with the first.
-    fn again(&mut self, place: u32, side: usize, sent: Sent, look: &Look<'_>) {
-        if let Some(sizes) = self.fields.sizes.then(|| self.sizes.of(place, side)).flatten() {
+    fn again(&mut self, slot: u32, side: usize, sent: SideTotals, view: &PacketView<'_>) {
+        if let Some(sizes) = self.fields.sizes.then(|| self.sizes.of(slot, side)).flatten() {
             if sent.packets == 2 {
                 sizes::count(sizes, sent.bytes);
             }
-            sizes::count(sizes, look.seen.bytes);
+            sizes::count(sizes, view.summary.bytes);
         }
-        if let Some(gaps) = self.fields.gaps.then(|| self.gaps.of(place, side)).flatten() {
+        if let Some(gaps) = self.fields.gaps.then(|| self.gaps.of(slot, side)).flatten() {
             if sent.packets == 2 {
                 gaps.add(sent.time);
             }
-            gaps.add(look.seen.time);
+            gaps.add(view.summary.time);
         }
     }
 
     /// What became known of a flow that ends. `first` is the side that sent first, `sides` are in the order of the flow's.
     pub(crate) fn take(
         &mut self,
-        place: u32,
+        slot: u32,
         protocol: u8,
         ports: [u16; 2],
         first: usize,
@@ -368,23 +375,23 @@ impl DetailTable {
     ) -> Box<Details> {
         let in_order = [(first, &sides[0]), (1 - first, &sides[1])];
         let mut details = Box::new(Details {
-            tcp: self.fields.tcp.then(|| self.tcp.end(place, protocol, first)).flatten(),
-            sizes: self.fields.sizes.then(|| in_order.map(|(at, side)| self.sizes_of(place, at, side))),
+            tcp: self.fields.tcp.then(|| self.tcp.end(slot, protocol, first)).flatten(),
+            sizes: self.fields.sizes.then(|| in_order.map(|(at, side)| self.sizes_of(slot, at, side))),
             gaps: self
                 .fields
                 .gaps
-                .then(|| in_order.map(|(at, _)| self.gaps.end(place, at).unwrap_or_default().finish())),
+                .then(|| in_order.map(|(at, _)| self.gaps.end(slot, at).unwrap_or_default().finish())),
             ..Details::default()
         });
-        if let Some(talks) = &mut self.talks {
-            talks.finish(place, (protocol, ports), first, &mut details);
+        if let Some(payloads) = &mut self.payloads {
+            payloads.finish(slot, (protocol, ports), first, &mut details);
         }
         details
     }
 
     /// Packets of a side by size. Of the only one the flow tells.
-    fn sizes_of(&mut self, place: u32, at: usize, side: &Side) -> SizeCounts {
-        self.sizes.end(place, at).unwrap_or_else(|| {
+    fn sizes_of(&mut self, slot: u32, at: usize, side: &Side) -> SizeCounts {
+        self.sizes.end(slot, at).unwrap_or_else(|| {
             let mut counts = SizeCounts::default();
             if side.packets == 1 {
                 sizes::count(&mut counts, side.bytes.min(u32::MAX.into()) as u32);
@@ -397,8 +404,8 @@ impl DetailTable {
         self.tcp.clear();
         self.sizes.clear();
         self.gaps.clear();
-        if let Some(talks) = &mut self.talks {
-            talks.clear();
+        if let Some(payloads) = &mut self.payloads {
+            payloads.clear();
         }
     }
 }

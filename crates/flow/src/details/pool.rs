@@ -1,7 +1,7 @@
 //! Entries for those flows that need one.
 //!
 //! ```text
-//! place of a flow --> number of its entry, or NONE --> entry        numbers of entries in no use
+//! slot of a flow --> number of its entry, or NONE --> entry        numbers of entries in no use
 //! ```
 //!
 //! Room for all that may be needed is reserved when the pool is made; memory is taken from the system as entries come into use, and those that were given
@@ -91,40 +91,40 @@ impl<T: Copy + Default> Pool<T> {
     }
 }
 
-/// What stands for each place: numbers of entries, and what all flows have.
-pub(super) struct Places<T>(Vec<T>);
+/// What stands for each slot: numbers of entries, and what all flows have.
+pub(super) struct PerSlot<T>(Vec<T>);
 
-impl<T: Copy> Places<T> {
-    /// For so many places; for none if `is_wanted` is false.
-    pub(super) fn new(is_wanted: bool, flows_max: usize) -> Result<Places<T>, TryReserveError> {
+impl<T: Copy> PerSlot<T> {
+    /// For so many slots; for none if `is_wanted` is false.
+    pub(super) fn new(is_wanted: bool, flows_max: usize) -> Result<PerSlot<T>, TryReserveError> {
         let mut all = Vec::new();
         all.try_reserve_exact(if is_wanted { flows_max } else { 0 })?;
-        Ok(Places(all))
+        Ok(PerSlot(all))
     }
 
-    /// A place comes into use; `empty` is what it has. Its entries were given back when the flow before ended.
-    pub(super) fn begin(&mut self, place: u32, empty: T) {
-        match self.0.get_mut(place as usize) {
+    /// A slot comes into use; `empty` is what it has. Its entries were given back when the flow before ended.
+    pub(super) fn begin(&mut self, slot: u32, empty: T) {
+        match self.0.get_mut(slot as usize) {
             Some(here) => *here = empty,
             None => self.0.push(empty),
         }
     }
 
     #[inline]
-    pub(super) fn get(&mut self, place: u32) -> Option<&mut T> {
-        self.0.get_mut(place as usize)
+    pub(super) fn get(&mut self, slot: u32) -> Option<&mut T> {
+        self.0.get_mut(slot as usize)
     }
 
-    /// Asks for the line of a place.
+    /// Asks for the line of a slot.
     #[inline]
-    pub(super) fn prefetch(&self, place: u32) {
-        memory::prefetch_element(&self.0, place as usize);
+    pub(super) fn prefetch(&self, slot: u32) {
+        memory::prefetch_element(&self.0, slot as usize);
     }
 
     /// The same as it is.
     #[inline]
-    pub(super) fn peek(&self, place: u32) -> Option<&T> {
-        self.0.get(place as usize)
+    pub(super) fn peek(&self, slot: u32) -> Option<&T> {
+        self.0.get(slot as usize)
     }
 
     pub(super) fn clear(&mut self) {

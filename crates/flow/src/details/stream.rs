@@ -80,7 +80,7 @@ impl Buffers {
         Ok(Buffers { all, hand: 0, given_up: 0 })
     }
 
-    /// Adds a segment to the stream of a flow's side, and has the bytes looked at that are there from the first one on, until `look` says that it is
+    /// Adds a segment to the stream of a flow's side, and has the bytes looked at that are there from the first one on, until `read` says that it is
     /// done. It is told whether more can come: not after a segment that was not captured whole, and not beyond [`LEN`].
     pub(super) fn add(
         &mut self,
@@ -89,7 +89,7 @@ impl Buffers {
         seq: u32,
         payload: &[u8],
         is_whole: bool,
-        look: impl FnOnce(&[u8], bool) -> Verdict,
+        read: impl FnOnce(&[u8], bool) -> Verdict,
     ) {
         if stream.is_done || payload.is_empty() {
             return;
@@ -106,12 +106,12 @@ impl Buffers {
             return;
         }
         let verdict = match self.of(owner, stream) {
-            None if offset == 0 => look(payload, !is_whole || payload.len() >= LEN),
+            None if offset == 0 => read(payload, !is_whole || payload.len() >= LEN),
             None => Verdict::More,
             Some(at) => {
                 let buffer = &mut self.all[at];
                 match buffer.put(offset, payload) {
-                    true => look(&buffer.bytes[..buffer.len], !is_whole || buffer.len == LEN),
+                    true => read(&buffer.bytes[..buffer.len], !is_whole || buffer.len == LEN),
                     false => Verdict::More,
                 }
             }
@@ -258,18 +258,18 @@ mod tests {
     #[test]
     fn pieces_are_put_together() {
         let mut buffers = Buffers::new().unwrap();
-        let mut look = |segments: &[(u32, &[u8])], enough| looked(&mut buffers, segments, enough);
-        assert_eq!(look(&[(0, b"abc")], 3), [b"abc"]);
-        assert_eq!(look(&[(0, b"abc"), (3, b"def")], 6), [b"abc".to_vec(), b"abcdef".to_vec()]);
+        let mut view = |segments: &[(u32, &[u8])], enough| looked(&mut buffers, segments, enough);
+        assert_eq!(view(&[(0, b"abc")], 3), [b"abc"]);
+        assert_eq!(view(&[(0, b"abc"), (3, b"def")], 6), [b"abc".to_vec(), b"abcdef".to_vec()]);
         assert_eq!(
-            look(&[(0, b"abc"), (6, b"ghi"), (3, b"def")], 9),
+            view(&[(0, b"abc"), (6, b"ghi"), (3, b"def")], 9),
             [b"abc".to_vec(), b"abcdefghi".to_vec()]
         );
         // The first one comes last; what overlaps; what comes again.
-        assert_eq!(look(&[(3, b"def"), (0, b"abc")], 6), [b"abcdef"]);
-        assert_eq!(look(&[(0, b"abc"), (1, b"bcde"), (0, b"ab"), (5, b"f")], 6).last().unwrap(), b"abcdef");
+        assert_eq!(view(&[(3, b"def"), (0, b"abc")], 6), [b"abcdef"]);
+        assert_eq!(view(&[(0, b"abc"), (1, b"bcde"), (0, b"ab"), (5, b"f")], 6).last().unwrap(), b"abcdef");
         assert_eq!(
-            look(&[(6, b"gh"), (3, b"d"), (0, b"a"), (4, b"ef"), (1, b"bc")], 8),
+            view(&[(6, b"gh"), (3, b"d"), (0, b"a"), (4, b"ef"), (1, b"bc")], 8),
             [b"a".to_vec(), b"abcdefgh".to_vec()]
         );
     }

@@ -23,8 +23,8 @@ use std::collections::TryReserveError;
 
 use tapline_packet::numbers::ip_protocol::TCP;
 
-use super::Look;
-use super::pool::{NONE, Places, Pool};
+use super::PacketView;
+use super::pool::{NONE, PerSlot, Pool};
 
 pub(super) const FIN: u8 = 0x01;
 pub(super) const SYN: u8 = 0x02;
@@ -34,7 +34,7 @@ const ACK: u8 = 0x10;
 /// How old a hole is at most that is filled out of order, where no RTT is known, in nanoseconds.
 const REORDERED: u64 = 3_000_000;
 /// Holes of a side that are remembered.
-const HOLES: usize = 3;
+const SEQUENCE_GAPS: usize = 3;
 
 /// What TCP told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -79,17 +79,17 @@ pub(super) struct Segment<'p> {
 impl<'p> Segment<'p> {
     /// Reads a header that was captured whole; `None` for other protocols, later fragments, and what was cut.
     #[inline]
-    pub(super) fn read(protocol: u8, look: &Look<'p>) -> Option<Segment<'p>> {
-        let inside = look.inside.filter(|_| protocol == TCP)?;
-        let (at, end) = (inside.l4 as usize, inside.end as usize);
-        let header = look.data.get(at..)?;
+    pub(super) fn read(protocol: u8, view: &PacketView<'p>) -> Option<Segment<'p>> {
+        let span = view.span.filter(|_| protocol == TCP)?;
+        let (at, end) = (span.l4 as usize, span.end as usize);
+        let header = view.data.get(at..)?;
         let fixed: &[u8; 20] = header.first_chunk()?;
         let header_len = usize::from(fixed[12] >> 4) * 4;
         if header_len < 20 || at + header_len > end {
             return None;
         }
         let options = header.get(20..header_len).unwrap_or_default();
-        let payload = look.data.get(at + header_len..end.min(look.data.len())).unwrap_or_default();
+        let payload = view.data.get(at + header_len..end.min(view.data.len())).unwrap_or_default();
         let number = |at: usize| u32::from_be_bytes([fixed[at], fixed[at + 1], fixed[at + 2], fixed[at + 3]]);
         Some(Segment {
             seq: number(4),
@@ -108,7 +108,7 @@ impl<'p> Segment<'p> {
     }
 
     /// Maximum segment size and window scale.
-    fn wishes(&self) -> (Option<u16>, Option<u8>) {
+    fn options_seen(&self) -> (Option<u16>, Option<u8>) {
         let (mut mss, mut scale, mut rest) = (None, None, self.options);
         while let [kind, tail @ ..] = rest {
             rest = match (kind, tail) {
@@ -132,68 +132,68 @@ impl<'p> Segment<'p> {
 
 /// The connections of all flows: an entry for each flow of TCP, and another for each of its sides of which packets were missed, came again or closed a window.
 pub(super) struct Connections {
-    numbers: Places<u32>,
+    numbers: PerSlot<u32>,
     pool: Pool<Connection>,
-    troubles: Pool<Trouble>,
+    anomalies: Pool<Anomalies>,
 }
 
 impl Connections {
     pub(super) fn new(is_wanted: bool, flows_max: usize) -> Result<Connections, TryReserveError> {
         let most = if is_wanted { flows_max } else { 0 };
         Ok(Connections {
-            numbers: Places::new(is_wanted, flows_max)?,
+            numbers: PerSlot::new(is_wanted, flows_max)?,
             pool: Pool::new(most)?,
-            troubles: Pool::new(most.saturating_mul(2))?,
+            anomalies: Pool::new(most.saturating_mul(2))?,
         })
     }
 
     /// Bytes that a flow takes at most.
     pub(super) fn flow_len() -> usize {
-        size_of::<u32>() + Pool::<Connection>::entry_len() + 2 * Pool::<Trouble>::entry_len()
+        size_of::<u32>() + Pool::<Connection>::entry_len() + 2 * Pool::<Anomalies>::entry_len()
     }
 
     pub(super) fn refused(&self) -> u64 {
-        self.pool.refused + self.troubles.refused
+        self.pool.refused + self.anomalies.refused
     }
 
-    pub(super) fn begin(&mut self, place: u32) {
-        self.numbers.begin(place, NONE);
-    }
-
-    #[inline]
-    pub(super) fn ask_number(&self, place: u32) {
-        self.numbers.prefetch(place);
+    pub(super) fn begin(&mut self, slot: u32) {
+        self.numbers.begin(slot, NONE);
     }
 
     #[inline]
-    pub(super) fn ask_entry(&self, place: u32) {
-        if let Some(number) = self.numbers.peek(place) {
+    pub(super) fn prefetch_number(&self, slot: u32) {
+        self.numbers.prefetch(slot);
+    }
+
+    #[inline]
+    pub(super) fn prefetch_entry(&self, slot: u32) {
+        if let Some(number) = self.numbers.peek(slot) {
             self.pool.prefetch(*number);
         }
     }
 
     /// A segment of a side.
-    pub(super) fn add(&mut self, place: u32, side: usize, segment: &Segment<'_>, time: i64) {
-        let Some(number) = self.numbers.get(place) else { return };
+    pub(super) fn add(&mut self, slot: u32, side: usize, segment: &Segment<'_>, time: i64) {
+        let Some(number) = self.numbers.get(slot) else { return };
         if let Some(connection) = self.pool.get_or_take(number) {
-            connection.add(side, segment, time, &mut self.troubles);
+            connection.add(side, segment, time, &mut self.anomalies);
         }
     }
 
     /// What is known at the end, of TCP; `first` is the side that sent first.
-    pub(super) fn end(&mut self, place: u32, protocol: u8, first: usize) -> Option<Tcp> {
-        let number = self.numbers.get(place)?;
+    pub(super) fn end(&mut self, slot: u32, protocol: u8, first: usize) -> Option<Tcp> {
+        let number = self.numbers.get(slot)?;
         let mut connection = self.pool.get(*number).copied().unwrap_or_default();
         self.pool.give(number);
-        let tcp = connection.finish(protocol, first, &mut self.troubles);
-        connection.ends.iter_mut().for_each(|end| self.troubles.give(&mut end.trouble));
+        let tcp = connection.finish(protocol, first, &mut self.anomalies);
+        connection.ends.iter_mut().for_each(|end| self.anomalies.give(&mut end.anomalies));
         tcp
     }
 
     pub(super) fn clear(&mut self) {
         self.numbers.clear();
         self.pool.clear();
-        self.troubles.clear();
+        self.anomalies.clear();
     }
 }
 
@@ -235,8 +235,8 @@ impl Default for Rtt {
 #[derive(Clone, Copy, Debug)]
 struct End {
     next: u32,
-    /// The number of its [`Trouble`].
-    trouble: u32,
+    /// The number of its [`Anomalies`].
+    anomalies: u32,
     mss: Option<u16>,
     window_scale: Option<u8>,
     is_known: bool,
@@ -244,38 +244,38 @@ struct End {
 
 impl Default for End {
     fn default() -> End {
-        End { next: 0, trouble: NONE, mss: None, window_scale: None, is_known: false }
+        End { next: 0, anomalies: NONE, mss: None, window_scale: None, is_known: false }
     }
 }
 
 /// What most sides don't have.
 #[derive(Clone, Copy, Debug, Default)]
-struct Trouble {
+struct Anomalies {
     retransmitted_bytes: u64,
     retransmitted: u32,
     out_of_order: u32,
     zero_windows: u32,
-    holes: [Hole; HOLES],
+    gaps: [SequenceGap; SEQUENCE_GAPS],
 }
 
 /// Numbers that were left out, and when; none if it ends where it begins.
 #[derive(Clone, Copy, Debug, Default)]
-struct Hole {
+struct SequenceGap {
     from: u32,
     to: u32,
     since: i64,
 }
 
 impl Connection {
-    fn add(&mut self, side: usize, segment: &Segment<'_>, time: i64, troubles: &mut Pool<Trouble>) {
-        self.shake(side as u8, segment, time);
+    fn add(&mut self, side: usize, segment: &Segment<'_>, time: i64, anomalies: &mut Pool<Anomalies>) {
+        self.handshake(side as u8, segment, time);
         let halves = self.server_rtt.known().zip(self.client_rtt.known());
         let rtt = halves.map_or(REORDERED, |(server, client)| server.saturating_add(client));
-        self.ends[side].add(segment, time, rtt, troubles);
+        self.ends[side].add(segment, time, rtt, anomalies);
     }
 
     /// The handshake. Who was heard twice leaves open which one was answered.
-    fn shake(&mut self, side: u8, segment: &Segment<'_>, time: i64) {
+    fn handshake(&mut self, side: u8, segment: &Segment<'_>, time: i64) {
         let since = |then: i64| Rtt(time.saturating_sub(then).max(0) as u64);
         match segment.flags & (SYN | ACK | RST) {
             SYN if self.syn_acks == 0 => {
@@ -303,37 +303,37 @@ impl Connection {
     }
 
     /// What is known at the end; `first` is the side that sent first.
-    fn finish(&self, protocol: u8, first: usize, troubles: &mut Pool<Trouble>) -> Option<Tcp> {
-        let sides = [first, 1 - first].map(|side| self.ends[side].told(troubles));
+    fn finish(&self, protocol: u8, first: usize, anomalies: &mut Pool<Anomalies>) -> Option<Tcp> {
+        let sides = [first, 1 - first].map(|side| self.ends[side].statistics(anomalies));
         let (server_rtt, client_rtt) = (self.server_rtt.known(), self.client_rtt.known());
         (protocol == TCP).then_some(Tcp { server_rtt, client_rtt, sides })
     }
 }
 
 impl End {
-    fn told(&self, troubles: &mut Pool<Trouble>) -> TcpSide {
-        let trouble = troubles.get(self.trouble).copied().unwrap_or_default();
+    fn statistics(&self, anomalies: &mut Pool<Anomalies>) -> TcpSide {
+        let anomalies = anomalies.get(self.anomalies).copied().unwrap_or_default();
         TcpSide {
-            retransmitted: trouble.retransmitted,
-            retransmitted_bytes: trouble.retransmitted_bytes,
-            out_of_order: trouble.out_of_order,
-            zero_windows: trouble.zero_windows,
+            retransmitted: anomalies.retransmitted,
+            retransmitted_bytes: anomalies.retransmitted_bytes,
+            out_of_order: anomalies.out_of_order,
+            zero_windows: anomalies.zero_windows,
             mss: self.mss,
             window_scale: self.window_scale,
         }
     }
 
-    fn add(&mut self, segment: &Segment<'_>, time: i64, rtt: u64, troubles: &mut Pool<Trouble>) {
+    fn add(&mut self, segment: &Segment<'_>, time: i64, rtt: u64, anomalies: &mut Pool<Anomalies>) {
         let Segment { seq, flags, window, payload_len, .. } = *segment;
         if flags & SYN != 0 {
-            let (mss, window_scale) = segment.wishes();
+            let (mss, window_scale) = segment.options_seen();
             (self.mss, self.window_scale) = (mss.or(self.mss), window_scale.or(self.window_scale));
         }
         if window == 0
             && flags & (SYN | FIN | RST) == 0
-            && let Some(trouble) = troubles.get_or_take(&mut self.trouble)
+            && let Some(anomalies) = anomalies.get_or_take(&mut self.anomalies)
         {
-            trouble.zero_windows = trouble.zero_windows.saturating_add(1);
+            anomalies.zero_windows = anomalies.zero_windows.saturating_add(1);
         }
         if flags & RST != 0 {
             return;
@@ -348,13 +348,13 @@ impl End {
         let is_probe = len == 1 && payload_len == 1 && ahead == -1;
         let is_behind = ahead < 0 && len > 0 && !is_probe;
         if (ahead > 0 || is_behind)
-            && let Some(trouble) = troubles.get_or_take(&mut self.trouble)
+            && let Some(anomalies) = anomalies.get_or_take(&mut self.anomalies)
         {
             if ahead > 0 {
                 // Also what is empty tells that something before it was not seen.
-                trouble.open(Hole { from: self.next, to: seq, since: time });
+                anomalies.open(SequenceGap { from: self.next, to: seq, since: time });
             } else {
-                trouble.behind((seq, end), payload_len, time, rtt);
+                anomalies.behind((seq, end), payload_len, time, rtt);
             }
         }
         if end.wrapping_sub(self.next) as i32 > 0 {
@@ -363,10 +363,10 @@ impl End {
     }
 }
 
-impl Trouble {
+impl Anomalies {
     /// A segment begins before what comes next.
     fn behind(&mut self, (seq, end): (u32, u32), payload_len: u32, time: i64, rtt: u64) {
-        match fill(&mut self.holes, seq, end, time) {
+        match fill(&mut self.gaps, seq, end, time) {
             Some(age) if age <= rtt => self.out_of_order = self.out_of_order.saturating_add(1),
             _ => {
                 self.retransmitted = self.retransmitted.saturating_add(1);
@@ -375,42 +375,42 @@ impl Trouble {
         }
     }
 
-    /// Notes a hole, in the place of the oldest if there is no other.
-    fn open(&mut self, hole: Hole) {
-        let free = self.holes.iter().position(Hole::is_none);
-        let oldest = || (0..HOLES).min_by_key(|at| self.holes[*at].since).unwrap_or(0);
+    /// TextPool a hole, in the slot of the oldest if there is no other.
+    fn open(&mut self, gap: SequenceGap) {
+        let free = self.gaps.iter().position(SequenceGap::is_none);
+        let oldest = || (0..SEQUENCE_GAPS).min_by_key(|at| self.gaps[*at].since).unwrap_or(0);
         let at = free.unwrap_or_else(oldest);
-        self.holes[at] = hole;
+        self.gaps[at] = gap;
     }
 }
 
-impl Hole {
+impl SequenceGap {
     fn is_none(&self) -> bool {
         self.from == self.to
     }
 }
 
 /// Takes numbers out of the holes. How old the oldest of those is that had some of them.
-fn fill(holes: &mut [Hole; HOLES], from: u32, to: u32, time: i64) -> Option<u64> {
+fn fill(gaps: &mut [SequenceGap; SEQUENCE_GAPS], from: u32, to: u32, time: i64) -> Option<u64> {
     let mut age = None;
-    for at in 0..HOLES {
-        let hole = holes[at];
-        let (left, right) = (from.wrapping_sub(hole.from) as i32, to.wrapping_sub(hole.to) as i32);
-        let is_beside = to.wrapping_sub(hole.from) as i32 <= 0 || from.wrapping_sub(hole.to) as i32 >= 0;
-        if hole.is_none() || is_beside {
+    for at in 0..SEQUENCE_GAPS {
+        let gap = gaps[at];
+        let (left, right) = (from.wrapping_sub(gap.from) as i32, to.wrapping_sub(gap.to) as i32);
+        let is_beside = to.wrapping_sub(gap.from) as i32 <= 0 || from.wrapping_sub(gap.to) as i32 >= 0;
+        if gap.is_none() || is_beside {
             continue;
         }
-        age = age.max(Some(time.saturating_sub(hole.since).max(0) as u64));
-        // What is left of it in front, behind, or both; in both, what is behind takes a place that is free.
-        holes[at] = match (left > 0, right < 0) {
-            (true, false) => Hole { to: from, ..hole },
-            (false, true) => Hole { from: to, ..hole },
-            (false, false) => Hole::default(),
+        age = age.max(Some(time.saturating_sub(gap.since).max(0) as u64));
+        // What is left of it in front, behind, or both; in both, what is behind takes a slot that is free.
+        gaps[at] = match (left > 0, right < 0) {
+            (true, false) => SequenceGap { to: from, ..gap },
+            (false, true) => SequenceGap { from: to, ..gap },
+            (false, false) => SequenceGap::default(),
             (true, true) => {
-                if let Some(free) = holes.iter_mut().find(|hole| hole.is_none()) {
-                    *free = Hole { from: to, ..hole };
+                if let Some(free) = gaps.iter_mut().find(|gap| gap.is_none()) {
+                    *free = SequenceGap { from: to, ..gap };
                 }
-                Hole { to: from, ..hole }
+                SequenceGap { to: from, ..gap }
             }
         };
     }
@@ -429,34 +429,34 @@ mod tests {
 
     /// Client 0, server 1: SYN at 0, SYN/ACK at 20 ms, ACK at 25 ms. Then what is sent by the client, at times in ms.
     fn connection(then: &[(u32, u32, i64)]) -> Tcp {
-        let (mut connection, mut troubles) = (Connection::default(), Pool::new(9).unwrap());
-        connection.add(0, &segment(SYN, u32::MAX, 0, 0), 0, &mut troubles);
-        connection.add(1, &segment(SYN | ACK, 5000, 0, 0), 20 * MS, &mut troubles);
-        connection.add(0, &segment(ACK, 0, 5001, 0), 25 * MS, &mut troubles);
+        let (mut connection, mut anomalies) = (Connection::default(), Pool::new(9).unwrap());
+        connection.add(0, &segment(SYN, u32::MAX, 0, 0), 0, &mut anomalies);
+        connection.add(1, &segment(SYN | ACK, 5000, 0, 0), 20 * MS, &mut anomalies);
+        connection.add(0, &segment(ACK, 0, 5001, 0), 25 * MS, &mut anomalies);
         for (seq, len, ms) in then {
-            connection.add(0, &segment(ACK, *seq, 5001, *len), ms * MS, &mut troubles);
+            connection.add(0, &segment(ACK, *seq, 5001, *len), ms * MS, &mut anomalies);
         }
-        connection.finish(6, 0, &mut troubles).expect("it is TCP")
+        connection.finish(6, 0, &mut anomalies).expect("it is TCP")
     }
 
     #[test]
     fn the_handshake_tells_both_halves_of_the_way() {
         let tcp = connection(&[]);
         assert_eq!((tcp.server_rtt, tcp.client_rtt), (Some(20_000_000), Some(5_000_000)));
-        let mut troubles = Pool::new(1).unwrap();
-        assert_eq!(Connection::default().finish(17, 0, &mut troubles), None);
+        let mut anomalies = Pool::new(1).unwrap();
+        assert_eq!(Connection::default().finish(17, 0, &mut anomalies), None);
     }
 
     #[test]
     fn a_handshake_that_was_begun_twice_tells_less() {
-        let mut troubles = Pool::new(9).unwrap();
+        let mut anomalies = Pool::new(9).unwrap();
         let mut twice = Connection::default();
         for (side, flags, seq, ack, ms) in
             [(0, SYN, 9, 0, 0), (0, SYN, 9, 0, 1000), (1, SYN | ACK, 70, 10, 1020), (0, ACK, 10, 71, 1030)]
         {
-            twice.add(side, &segment(flags, seq, ack, 0), ms * MS, &mut troubles);
+            twice.add(side, &segment(flags, seq, ack, 0), ms * MS, &mut anomalies);
         }
-        let tcp = twice.finish(6, 0, &mut troubles).unwrap();
+        let tcp = twice.finish(6, 0, &mut anomalies).unwrap();
         assert_eq!((tcp.server_rtt, tcp.client_rtt), (None, Some(10_000_000)));
         assert_eq!(tcp.sides[0].retransmitted, 1, "the SYN came again");
         // The ACK that answers was not seen, only a later one.
@@ -464,9 +464,9 @@ mod tests {
         for (side, flags, seq, ack, ms) in
             [(0, SYN, 9, 0, 0), (1, SYN | ACK, 70, 10, 20), (0, ACK, 10, 99, 300), (0, ACK, 10, 71, 400)]
         {
-            late.add(side, &segment(flags, seq, ack, 0), ms * MS, &mut troubles);
+            late.add(side, &segment(flags, seq, ack, 0), ms * MS, &mut anomalies);
         }
-        assert_eq!(late.finish(6, 0, &mut troubles).unwrap().client_rtt, None);
+        assert_eq!(late.finish(6, 0, &mut anomalies).unwrap().client_rtt, None);
     }
 
     #[test]
@@ -506,16 +506,19 @@ mod tests {
 
     #[test]
     fn windows_and_options_are_read() {
-        let (mut end, mut troubles) = (End::default(), Pool::new(9).unwrap());
+        let (mut end, mut anomalies) = (End::default(), Pool::new(9).unwrap());
         let options = [1, 1, 2, 4, 0x05, 0xb4, 4, 2, 3, 3, 7, 8];
-        end.add(&Segment { options: &options, ..segment(SYN, 1, 0, 0) }, 0, 0, &mut troubles);
+        end.add(&Segment { options: &options, ..segment(SYN, 1, 0, 0) }, 0, 0, &mut anomalies);
         for flags in [ACK, ACK | FIN, RST, ACK] {
-            end.add(&Segment { window: 0, ..segment(flags, 2, 0, 0) }, 0, 0, &mut troubles);
+            end.add(&Segment { window: 0, ..segment(flags, 2, 0, 0) }, 0, 0, &mut anomalies);
         }
-        let told = end.told(&mut troubles);
-        assert_eq!((told.mss, told.window_scale, told.zero_windows), (Some(1460), Some(7), 2));
+        let statistics = end.statistics(&mut anomalies);
+        assert_eq!(
+            (statistics.mss, statistics.window_scale, statistics.zero_windows),
+            (Some(1460), Some(7), 2)
+        );
         for broken in [&[2, 4, 5][..], &[2, 0, 1, 1], &[3], &[2, 1, 0], &[254, 255, 0]] {
-            assert_eq!(Segment { options: broken, ..segment(SYN, 1, 0, 0) }.wishes(), (None, None));
+            assert_eq!(Segment { options: broken, ..segment(SYN, 1, 0, 0) }.options_seen(), (None, None));
         }
     }
 }

@@ -10,9 +10,9 @@ use super::Plan;
 use crate::catalog::{Common, Make, Site};
 use crate::engine::Control;
 use crate::graph::{Graph, NewNode, NodeId};
-use crate::join::Exits;
 use crate::stage::{Moment, Stage};
 use crate::stages::SourceStage;
+use crate::worker_merge::MergeInputs;
 
 /// What stages of one worker are made with.
 pub struct Maker<'a> {
@@ -23,7 +23,7 @@ pub struct Maker<'a> {
     /// What belongs to all workers.
     pub common: &'a Common,
     /// Where the worker's part of a plan for several ends.
-    pub exits: Option<&'a Exits>,
+    pub exits: Option<&'a MergeInputs>,
     /// Gives this worker's handle of the output of a node.
     pub output: &'a mut dyn FnMut(usize) -> Result<Box<dyn Stage>, String>,
 }

@@ -1,6 +1,6 @@
 //! What encrypted protocols say before they encrypt: TLS hellos, QUIC headers, SSH identification.
 
-use tapline_wire::quic;
+use tapline_wire::quic::{LongHeader, PacketType};
 use tapline_wire::tls::{ClientHello, Hello, ServerHello};
 
 use super::walk::Walk;
@@ -74,36 +74,28 @@ pub(super) fn ssh(walk: &mut Walk, span: Span<'_>) -> bool {
     true
 }
 
-/// The long header of a QUIC packet (RFC 9000, 17.2): everything else is encrypted, or cannot be told from other bytes.
+/// The long header of a QUIC packet (RFC 9000, 17.2). Other packets are encrypted, or cannot be told from other protocols.
 pub(super) fn quic(walk: &mut Walk, span: Span<'_>) {
-    let Ok(first) = span.u8(0) else { return };
-    if first & 0x80 == 0 || span.need(7).is_err() {
+    if span.need(7).is_err() {
         return;
     }
+    let Some(header) = LongHeader::parse(&span.data[..span.length.min(span.data.len())]) else { return };
     // A cut is noted by the layer.
     let _: Result<(), Cut> = walk.layer("quic", |json| {
-        let version = span.u32(1)?;
-        json.hex_field("version", version, 8);
-        if version != 0 {
-            json.text_field("type", packet_type(version, first >> 4 & 3));
-        } else {
-            json.text_field("type", b"version_negotiation");
-        }
-        let destination_len = usize::from(span.u8(5)?);
-        json.bytes_field("dcid", span.bytes(6, destination_len)?);
-        let source_len = usize::from(span.u8(6 + destination_len)?);
-        json.bytes_field("scid", span.bytes(7 + destination_len, source_len)?);
+        json.hex_field("version", header.version, 8);
+        json.text_field("type", type_name(header.packet_type));
+        json.bytes_field("dcid", header.destination_id.ok_or(Cut)?);
+        json.bytes_field("scid", header.source_id.ok_or(Cut)?);
         Ok(())
     });
 }
 
-/// Version 2 (RFC 9369) numbers the types differently.
-fn packet_type(version: u32, kind: u8) -> &'static [u8] {
-    let kind = if version == quic::VERSION_2 { (kind + 3) & 3 } else { kind };
-    match kind {
-        0 => b"initial",
-        1 => b"0rtt",
-        2 => b"handshake",
-        _ => b"retry",
+fn type_name(packet_type: PacketType) -> &'static [u8] {
+    match packet_type {
+        PacketType::VersionNegotiation => b"version_negotiation",
+        PacketType::Initial => b"initial",
+        PacketType::ZeroRtt => b"0rtt",
+        PacketType::Handshake => b"handshake",
+        PacketType::Retry => b"retry",
     }
 }

@@ -118,6 +118,26 @@ fn a_packet_cut_anywhere_says_where() {
     }
 }
 
+/// The long header of QUIC, whole, and cut within its connection IDs.
+#[test]
+fn quic_headers_are_shown_as_far_as_captured() {
+    let ids = [&[8_u8][..], &[0xaa; 8], &[1, 0xbb], &[0; 11]].concat();
+    for (first, version, packet_type) in
+        [(0xc0, 1_u32, "initial"), (0xc0, 0x6b33_43cf, "retry"), (0x80, 0, "version_negotiation")]
+    {
+        let mut frame = [&DNS_QUESTION[..42], &[first], &version.to_be_bytes(), &ids].concat();
+        frame[36..38].copy_from_slice(&443_u16.to_be_bytes());
+        let value = checked(&frame, &whole(&frame), LinkType::ETHERNET);
+        let expected = serde_json::json!({
+            "version": format!("0x{version:08x}"), "type": packet_type, "dcid": "aaaaaaaaaaaaaaaa", "scid": "bb",
+        });
+        assert_eq!(value["quic"], expected);
+        let cut = checked(&frame[..42 + 14], &whole(&frame), LinkType::ETHERNET);
+        assert_eq!((&cut["quic"]["dcid"], &cut["truncated"]), (&expected["dcid"], &"quic".into()));
+        assert!(cut["quic"].get("scid").is_none());
+    }
+}
+
 #[test]
 fn a_stripped_tag_stands_before_those_among_the_bytes() {
     let frame = [&DNS_QUESTION[..12], &[0x81, 0, 0x20, 5], &DNS_QUESTION[12..]].concat();

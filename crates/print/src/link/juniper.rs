@@ -8,6 +8,8 @@
 //! The cookie is what the card of the router (PIC) says: 0x47 begins one of 8 bytes, 0x54 one two bytes longer than others of the
 //! card. Extensions below 128 are little-endian.
 
+mod tables;
+
 use tapline_packet::LinkType;
 
 use super::{atm, cisco_hdlc, ethernet, frame_relay, mfr, mpls, ppp};
@@ -17,159 +19,12 @@ use crate::context::{Context, lookup, put, put_bits};
 use crate::llc::iso;
 use crate::net::{self, ipv4, ipv6};
 use crate::text::Text;
+use tables::{CARDS, ENCAPSULATIONS, EXTENSIONS, FLAGS, MEDIA};
 
 const MAGIC: u32 = 0x4d_4743;
 const INCOMING: u8 = 0x01;
 const NO_LINK: u8 = 0x02;
 const EXTENDED: u8 = 0x80;
-
-const FLAGS: &[(u32, &str)] =
-    &[(0x80, "Ext"), (0x40, "Filter"), (0x04, "IIF"), (0x02, "no-L2"), (0x01, "In")];
-
-const EXTENSIONS: &[(u8, &str)] = &[
-    (1, "Device Interface Index"),
-    (2, "Device Interface Name"),
-    (3, "Device Media Type"),
-    (4, "Logical Interface Index"),
-    (5, "Logical Unit Number"),
-    (6, "Logical Interface Encapsulation"),
-    (7, "TTP derived Device Media Type"),
-    (8, "TTP derived Logical Interface Encapsulation"),
-];
-
-const MEDIA: &[(u32, &str)] = &[
-    (1, "Ethernet"),
-    (2, "FDDI"),
-    (3, "Token-Ring"),
-    (4, "PPP"),
-    (5, "Frame-Relay"),
-    (6, "Cisco-HDLC"),
-    (7, "SMDS-DXI"),
-    (8, "ATM-PVC"),
-    (9, "PPP-CCC"),
-    (10, "Frame-Relay-CCC"),
-    (11, "IP-over-IP"),
-    (12, "GRE"),
-    (13, "PIM-Encapsulator"),
-    (14, "PIM-Decapsulator"),
-    (15, "Cisco-HDLC-CCC"),
-    (16, "VLAN-CCC"),
-    (17, "Multilink-PPP"),
-    (18, "Multilink-FR"),
-    (19, "Multilink"),
-    (20, "LSI"),
-    (22, "ATM-CCC-Cell-Relay"),
-    (23, "IPSEC-over-IP"),
-    (24, "GGSN"),
-    (27, "PPP-TCC"),
-    (28, "Frame-Relay-TCC"),
-    (29, "Cisco-HDLC-TCC"),
-    (30, "Ethernet-CCC"),
-    (31, "VPN-Loopback-tunnel"),
-    (32, "Extended-VLAN-CCC"),
-    (33, "Ethernet-over-ATM"),
-    (34, "Monitor"),
-    (35, "Ethernet-TCC"),
-    (36, "VLAN-TCC"),
-    (37, "Extended-VLAN-TCC"),
-    (38, "Controller"),
-    (39, "Multilink-FR-UNI-NNI"),
-    (40, "LinkService"),
-    (41, "VPLS"),
-    (42, "VLAN-VPLS"),
-    (43, "Extended-VLAN-VPLS"),
-    (44, "Logical-tunnel"),
-    (45, "General-Services"),
-    (46, "Ethernet-VPLS-over-ATM"),
-    (48, "Extended FR-CCC"),
-    (49, "Extended FR-TCC"),
-    (50, "Flexible-FrameRelay"),
-    (52, "Flexible-Ethernet-Services"),
-    (53, "Flow-collection"),
-    (56, "PPPoE"),
-    (57, "PPP-Subordinate"),
-    (59, "Dynamic-Flow-Capture"),
-    (60, "PIC Peer"),
-];
-
-const ENCAPSULATIONS: &[(u32, &str)] = &[
-    (2, "ATM SNAP"),
-    (3, "ATM NLPID"),
-    (4, "ATM VCMUX"),
-    (5, "ATM LLC"),
-    (6, "PPP over ATM VCMUX"),
-    (7, "PPP over ATM LLC"),
-    (8, "PPP over FUNI"),
-    (9, "CCC over ATM"),
-    (10, "FR NLPID"),
-    (11, "FR SNAP"),
-    (12, "FR PPP"),
-    (13, "FR CCC"),
-    (14, "Ethernet"),
-    (17, "PPP"),
-    (18, "C-HDLC"),
-    (19, "PPP CCC"),
-    (20, "IPIP"),
-    (21, "PIM Null"),
-    (22, "GRE NULL"),
-    (23, "PPP over GRE"),
-    (24, "PIMd"),
-    (25, "C-HDLC CCC"),
-    (26, "CISCO compatible NLPID"),
-    (27, "VLAN CCC"),
-    (28, "MLPPP"),
-    (29, "MLFR"),
-    (30, "LSI Null"),
-    (32, "ATM CCC Cell Relay"),
-    (33, "Crypto"),
-    (34, "GGSN"),
-    (35, "ATM VCMUX TCC"),
-    (36, "FR TCC"),
-    (37, "PPP TCC"),
-    (38, "C-HDLC TCC"),
-    (39, "Ethernet CCC"),
-    (40, "VT"),
-    (41, "Ethernet over ATM LLC"),
-    (42, "Extended VLAN CCC"),
-    (43, "ATM SNAP TCC"),
-    (44, "Monitor"),
-    (45, "Ethernet TCC"),
-    (46, "VLAN TCC"),
-    (47, "Extended VLAN TCC"),
-    (48, "MFR"),
-    (49, "VPLS"),
-    (50, "VLAN VPLS"),
-    (51, "Extended VLAN VPLS"),
-    (52, "General Services"),
-    (53, "Ethernet VPLS over ATM LLC"),
-    (54, "FR CCC"),
-    (55, "MLPPP over ATM LLC"),
-    (56, "Ethernet over ATM CCC"),
-    (57, "LT VLAN"),
-    (58, "Collector"),
-    (59, "Aggregator"),
-    (60, "LAPD"),
-    (61, "PPPoE over ATM LLC"),
-    (62, "PPPoE over Ethernet"),
-    (63, "PPPoE"),
-    (64, ""),
-    (65, "C-HDLC via dialer"),
-];
-
-/// Cards with a cookie: its length, and the card's name.
-const CARDS: &[(LinkType, usize, &str)] = &[
-    (LinkType::JUNIPER_ATM1, 4, "ATM1"),
-    (LinkType::JUNIPER_ATM2, 8, "ATM2"),
-    (LinkType::JUNIPER_MLPPP, 2, "MLPPP"),
-    (LinkType::JUNIPER_MLFR, 2, "MLFR"),
-    (LinkType::JUNIPER_MFR, 4, "MFR"),
-    (LinkType::JUNIPER_PPPOE, 0, "PPPoE"),
-    (LinkType::JUNIPER_PPPOE_ATM, 0, "PPPoE ATM"),
-    (LinkType::JUNIPER_GGSN, 8, "GGSN"),
-    (LinkType::JUNIPER_MONITOR, 8, "MONITOR"),
-    (LinkType::JUNIPER_SERVICES, 8, "AS"),
-    (LinkType::JUNIPER_ES, 0, "ES"),
-];
 
 const COOKIE_MAX: usize = 8;
 /// First bytes of cookies of link services and adaptive services.

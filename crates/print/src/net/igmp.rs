@@ -69,7 +69,7 @@ fn message(cx: &mut Context<'_>, span: Span<'_>) -> Printed {
         }
         0x14 => {
             cx.text("igmp pimv1");
-            pim::print_1(cx, span)
+            pim::print_version1(cx, span)
         }
         0x1e => trace(cx, "mresp", span),
         0x1f => trace(cx, "mtrace", span),

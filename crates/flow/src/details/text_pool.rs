@@ -15,11 +15,11 @@ const BODY: usize = 56;
 
 /// A list of notes; of which flow is the flow's affair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct List(u32);
+pub(super) struct TextList(u32);
 
-impl Default for List {
-    fn default() -> List {
-        List(NONE)
+impl Default for TextList {
+    fn default() -> TextList {
+        TextList(NONE)
     }
 }
 
@@ -34,7 +34,7 @@ struct Block {
 const _: () = assert!(size_of::<Block>() == 64, "a line of the cache");
 
 /// The blocks.
-pub(super) struct Notes {
+pub(super) struct TextPool {
     blocks: Vec<Block>,
     most: usize,
     /// Blocks in no use, by `more`.
@@ -43,17 +43,17 @@ pub(super) struct Notes {
     pub(super) refused: u64,
 }
 
-impl Notes {
+impl TextPool {
     /// Room for so many blocks, taken from the system as they come into use.
-    pub(super) fn new(most: usize) -> Result<Notes, TryReserveError> {
+    pub(super) fn new(most: usize) -> Result<TextPool, TryReserveError> {
         let most = most.min(NONE as usize - 1);
         let mut blocks = Vec::new();
         blocks.try_reserve_exact(most)?;
-        Ok(Notes { blocks, most, free: NONE, free_count: 0, refused: 0 })
+        Ok(TextPool { blocks, most, free: NONE, free_count: 0, refused: 0 })
     }
 
     /// Writes a note at the front of a list. Of bytes beyond what a length of 16 bits tells nothing is kept.
-    pub(super) fn add(&mut self, list: &mut List, tag: u8, bytes: &[u8]) {
+    pub(super) fn add(&mut self, list: &mut TextList, tag: u8, bytes: &[u8]) {
         let bytes = &bytes[..bytes.len().min(u16::MAX.into())];
         let needed = 1 + bytes.len().saturating_sub(HEAD).div_ceil(BODY);
         if self.free_count + (self.most - self.blocks.len()) < needed {
@@ -94,7 +94,7 @@ impl Notes {
     }
 
     /// Reads all notes of a list, the last one that was written first, and gives their blocks back.
-    pub(super) fn drain(&mut self, list: &mut List, mut each: impl FnMut(u8, &[u8])) {
+    pub(super) fn drain(&mut self, list: &mut TextList, mut each: impl FnMut(u8, &[u8])) {
         let mut text = Vec::new();
         let mut at = std::mem::take(list).0;
         while at != NONE {
@@ -130,23 +130,23 @@ impl Notes {
 mod tests {
     use super::*;
 
-    fn all(notes: &mut Notes, list: &mut List) -> Vec<(u8, Vec<u8>)> {
+    fn all(text_pool: &mut TextPool, list: &mut TextList) -> Vec<(u8, Vec<u8>)> {
         let mut found = Vec::new();
-        notes.drain(list, |tag, bytes| found.push((tag, bytes.to_vec())));
+        text_pool.drain(list, |tag, bytes| found.push((tag, bytes.to_vec())));
         found
     }
 
     #[test]
     fn notes_come_back_as_they_were() {
-        let mut notes = Notes::new(40).unwrap();
+        let mut text_pool = TextPool::new(40).unwrap();
         for round in 0..10 {
-            let mut lists = [List::default(); 2];
+            let mut lists = [TextList::default(); 2];
             for (at, len) in [0, 1, 51, 52, 53, 108, 109, 300].into_iter().enumerate() {
                 let bytes: Vec<u8> = (0..len).map(|n| (n + round) as u8).collect();
-                notes.add(&mut lists[at % 2], at as u8, &bytes);
+                text_pool.add(&mut lists[at % 2], at as u8, &bytes);
             }
             for (at, list) in lists.iter_mut().enumerate() {
-                let found = all(&mut notes, list);
+                let found = all(&mut text_pool, list);
                 let lens: Vec<usize> = found.iter().map(|(_, bytes)| bytes.len()).collect();
                 assert_eq!(lens, [[109, 53, 51, 0], [300, 108, 52, 1]][at]);
                 assert!(
@@ -155,22 +155,22 @@ mod tests {
                         .enumerate()
                         .all(|(n, byte)| *byte == (n + round) as u8))
                 );
-                assert!(all(&mut notes, list).is_empty());
+                assert!(all(&mut text_pool, list).is_empty());
             }
         }
-        assert_eq!(notes.refused, 0);
-        assert!(notes.blocks.len() <= 40);
+        assert_eq!(text_pool.refused, 0);
+        assert!(text_pool.blocks.len() <= 40);
     }
 
     #[test]
     fn what_finds_no_room_is_counted() {
-        let (mut notes, mut list) = (Notes::new(3).unwrap(), List::default());
-        notes.add(&mut list, 1, &[1; 100]);
-        notes.add(&mut list, 2, &[2; 100]);
-        notes.add(&mut list, 3, &[3; 10]);
-        assert_eq!(notes.refused, 1);
-        assert_eq!(all(&mut notes, &mut list), [(3, vec![3; 10]), (1, vec![1; 100])]);
-        notes.add(&mut list, 4, &[4; 164]);
-        assert_eq!((notes.refused, all(&mut notes, &mut list).len()), (1, 1));
+        let (mut text_pool, mut list) = (TextPool::new(3).unwrap(), TextList::default());
+        text_pool.add(&mut list, 1, &[1; 100]);
+        text_pool.add(&mut list, 2, &[2; 100]);
+        text_pool.add(&mut list, 3, &[3; 10]);
+        assert_eq!(text_pool.refused, 1);
+        assert_eq!(all(&mut text_pool, &mut list), [(3, vec![3; 10]), (1, vec![1; 100])]);
+        text_pool.add(&mut list, 4, &[4; 164]);
+        assert_eq!((text_pool.refused, all(&mut text_pool, &mut list).len()), (1, 1));
     }
 }

@@ -1,0 +1,221 @@
+//! One record of a flow: the value of each element, and its octets in a message.
+
+use std::net::IpAddr;
+
+use tapline_packet::Timestamp;
+
+use super::{Detail, Element, Value};
+use crate::{Context, Flow, Http, Side, TcpSide, Tls};
+
+/// A value, before it is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Datum<'f> {
+    Number(u64),
+    Address(IpAddr),
+    Time(Timestamp),
+    Text(&'f str),
+    Bytes(&'f [u8]),
+    /// The flow has none: it is of another kind, or it was not seen.
+    Absent,
+}
+
+/// One direction of a flow: which side sent, of which the times are told, and the times of both where the record is of both.
+#[derive(Clone, Copy)]
+pub(crate) struct View<'f> {
+    pub(crate) flow: &'f Flow,
+    /// Which side of the flow sent.
+    pub(crate) from: usize,
+    /// What the record's times are.
+    pub(crate) first: Timestamp,
+    pub(crate) last: Timestamp,
+    /// The time at which the exporter's uptime is 0.
+    pub(crate) boot_ms: i64,
+    pub(crate) domain: u32,
+    pub(crate) exporter: Option<IpAddr>,
+    pub(crate) sampling: u32,
+}
+
+impl<'f> View<'f> {
+    fn source(&self) -> &Side {
+        &self.flow.sides[self.from]
+    }
+
+    fn destination(&self) -> &Side {
+        &self.flow.sides[1 - self.from]
+    }
+
+    /// What a value is.
+    #[inline(always)]
+    pub(crate) fn datum(&self, value: Value, is_reverse: bool) -> Datum<'f> {
+        let (flow, context) = (self.flow, &self.flow.context);
+        let side = if is_reverse { self.destination() } else { self.source() };
+        let is_icmp = matches!(flow.protocol, 1 | 58);
+        let icmp = if is_icmp { self.destination().port } else { 0 };
+        Datum::Number(match value {
+            Value::Octets => side.bytes,
+            Value::Packets => side.packets,
+            Value::Protocol => flow.protocol.into(),
+            Value::ClassOfService => side.tos.into(),
+            Value::TcpFlags => side.tcp_flags.into(),
+            Value::TcpFlagsFirst => side.tcp_flags_first.into(),
+            Value::SourcePort => self.source().port.into(),
+            Value::DestinationPort => self.destination().port.into(),
+            Value::SourceAddress => return Datum::Address(self.source().address),
+            Value::DestinationAddress => return Datum::Address(self.destination().address),
+            Value::Ingress => context.interface.into(),
+            // What comes by is seen where it comes in, and nobody knows where it goes.
+            Value::Egress | Value::Direction => 0,
+            Value::EndUptime => millis(self.last).wrapping_sub(self.boot_ms) as u64,
+            Value::StartUptime => millis(self.first).wrapping_sub(self.boot_ms) as u64,
+            Value::IcmpTypeCode => icmp.into(),
+            Value::IcmpType => (icmp >> 8).into(),
+            Value::IcmpCode => (icmp & 0xff).into(),
+            Value::TtlMin => side.ttl_min.into(),
+            Value::TtlMax => side.ttl_max.into(),
+            Value::Vlan => {
+                if context.vlan == Context::NO_VLAN {
+                    0
+                } else {
+                    context.vlan.into()
+                }
+            }
+            Value::IpVersion => {
+                if self.source().address.is_ipv4() {
+                    4
+                } else {
+                    6
+                }
+            }
+            Value::MplsTop => {
+                if context.mpls == Context::NO_LABEL {
+                    0
+                } else {
+                    u64::from(context.mpls) << 4
+                }
+            }
+            Value::EndReason => flow.end as u64,
+            Value::StartSeconds | Value::StartMilliseconds | Value::StartNtp => {
+                return Datum::Time(self.first);
+            }
+            Value::EndSeconds | Value::EndMilliseconds | Value::EndNtp => return Datum::Time(self.last),
+            Value::DurationMilliseconds => (millis(self.last) - millis(self.first)).max(0) as u64,
+            Value::ObservationDomain => self.domain.into(),
+            Value::ExporterV4 | Value::ExporterV6 => {
+                return self.exporter.map_or(Datum::Absent, Datum::Address);
+            }
+            Value::Tunnel => context.tunnel.into(),
+            Value::SamplingInterval => self.sampling.into(),
+            Value::SamplingAlgorithm => 2,
+            Value::Detail(detail) => return self.detail(detail, is_reverse).unwrap_or(Datum::Absent),
+        })
+    }
+
+    /// What a detail is, if the flow has it.
+    #[inline(never)]
+    fn detail(&self, detail: Detail, is_reverse: bool) -> Option<Datum<'f>> {
+        let details = self.flow.details.as_deref()?;
+        let side = self.from ^ usize::from(is_reverse);
+        let has_sent = self.flow.sides[side].packets > 0;
+        let number = |number: u64| Some(Datum::Number(number));
+        let text = |text: &'f str| (!text.is_empty()).then_some(Datum::Text(text));
+        let tcp = |of: fn(&TcpSide) -> u64| number(of(&details.tcp.as_ref()?.sides[side]));
+        let gap = || details.gaps.map(|gaps| gaps[side]).filter(|gaps| gaps.count > 0);
+        let dns = || details.dns.as_ref();
+        let tls = |of: fn(&Tls) -> &str| text(of(details.tls.as_ref()?));
+        let http = |of: fn(&Http) -> &str| text(of(details.http.as_ref()?));
+        match detail {
+            Detail::ServerRtt => number(details.tcp.as_ref()?.server_rtt?),
+            Detail::ClientRtt => number(details.tcp.as_ref()?.client_rtt?),
+            Detail::Retransmitted => tcp(|side| side.retransmitted.into()),
+            Detail::RetransmittedOctets => tcp(|side| side.retransmitted_bytes),
+            Detail::OutOfOrder => tcp(|side| side.out_of_order.into()),
+            Detail::ZeroWindows => tcp(|side| side.zero_windows.into()),
+            Detail::SegmentSize => number(details.tcp.as_ref()?.sides[side].mss?.into()),
+            Detail::WindowScale => number(details.tcp.as_ref()?.sides[side].window_scale?.into()),
+            Detail::Size(class) => number(details.sizes.as_ref()?[side][usize::from(class)].into()),
+            Detail::GapMin => number(gap()?.min),
+            Detail::GapMean => number(gap()?.mean.round() as u64),
+            Detail::GapMax => number(gap()?.max),
+            Detail::GapDeviation => number(gap()?.deviation.round() as u64),
+            Detail::DnsName => text(&dns()?.name),
+            Detail::DnsType => number(dns()?.kind.into()),
+            Detail::DnsCode => number(dns()?.answer?.code.into()),
+            Detail::DnsAnswers => number(dns()?.answer?.count.into()),
+            Detail::DnsAfter => number(dns()?.answer?.after?),
+            Detail::TlsServerName => tls(|tls| &tls.server_name),
+            Detail::TlsVersion => number(details.tls.as_ref()?.version?.into()),
+            Detail::TlsCipher => number(details.tls.as_ref()?.cipher?.into()),
+            Detail::TlsAlpn => tls(|tls| &tls.alpn),
+            Detail::TlsJa3 => tls(|tls| &tls.ja3),
+            Detail::TlsJa4 => tls(|tls| &tls.ja4),
+            Detail::HttpMethod => http(|http| &http.method),
+            Detail::HttpHost => http(|http| &http.host),
+            Detail::HttpTarget => http(|http| &http.target),
+            Detail::HttpUserAgent => http(|http| &http.user_agent),
+            Detail::HttpStatus => number(details.http.as_ref()?.status?.into()),
+            Detail::Application => text(details.application?),
+            Detail::Payload => (has_sent && !details.payload[side].is_empty())
+                .then_some(Datum::Bytes(&details.payload[side])),
+        }
+    }
+
+    /// Writes a value in so many octets, the low ones of a number. One that is absent is 0, or empty. Of those whose length varies `most` octets at most.
+    #[inline]
+    pub(crate) fn write(&self, value: Value, len: u16, is_reverse: bool, most: usize, out: &mut Vec<u8>) {
+        let number = match self.datum(value, is_reverse) {
+            Datum::Number(number) => number,
+            Datum::Address(of) => return address(of, out),
+            Datum::Text(text) => return variable(&text.as_bytes()[..text.floor_char_boundary(most)], out),
+            Datum::Bytes(bytes) => return variable(&bytes[..bytes.len().min(most)], out),
+            Datum::Absent if len == Element::VARIABLE => return variable(&[], out),
+            Datum::Absent => 0,
+            Datum::Time(time) => match value {
+                Value::StartSeconds | Value::EndSeconds => time.seconds() as u64,
+                Value::StartMilliseconds | Value::EndMilliseconds => millis(time) as u64,
+                _ => ntp(time),
+            },
+        };
+        let bytes = number.to_be_bytes();
+        match len {
+            1 => out.push(bytes[7]),
+            2 => out.extend_from_slice(&bytes[6..]),
+            4 => out.extend_from_slice(&bytes[4..]),
+            8 => out.extend_from_slice(&bytes),
+            len => out.extend_from_slice(&bytes[8 - usize::from(len.min(8))..]),
+        }
+    }
+}
+
+/// Bytes behind their length (RFC 7011, 7).
+pub(super) fn variable(bytes: &[u8], out: &mut Vec<u8>) {
+    match u8::try_from(bytes.len()) {
+        Ok(len) if len < u8::MAX => out.push(len),
+        _ => {
+            out.push(u8::MAX);
+            out.extend_from_slice(&(bytes.len() as u16).to_be_bytes());
+        }
+    }
+    out.extend_from_slice(bytes);
+}
+
+#[inline]
+fn address(address: IpAddr, out: &mut Vec<u8>) {
+    match address {
+        IpAddr::V4(address) => out.extend_from_slice(&address.octets()),
+        IpAddr::V6(address) => out.extend_from_slice(&address.octets()),
+    }
+}
+
+/// Milliseconds since 1970, rounded down.
+#[inline]
+pub(crate) fn millis(time: Timestamp) -> i64 {
+    time.as_nanos().div_euclid(1_000_000)
+}
+
+/// Seconds since 1900 and a fraction of 32 bits (RFC 7011, 6.1.10). Rounded up, so that a reader who rounds down has the nanosecond.
+pub(super) fn ntp(time: Timestamp) -> u64 {
+    const FROM_1900: i64 = 2_208_988_800;
+    let seconds = time.seconds().wrapping_add(FROM_1900) as u32;
+    let fraction = (u64::from(time.subsec_nanos()) << 32).div_ceil(1_000_000_000);
+    u64::from(seconds) << 32 | fraction.min(u32::MAX.into())
+}

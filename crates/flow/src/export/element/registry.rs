@@ -1,0 +1,113 @@
+//! The elements that templates can have.
+
+use super::{Detail, Element, Registry, Value};
+use crate::SIZES;
+
+const fn element(name: &'static str, id: u16, len: u16, value: Value, is_directional: bool) -> Element {
+    Element { name, id, len, registry: Registry::Iana, value, is_directional }
+}
+
+const fn detail(name: &'static str, id: u16, len: u16, value: Detail) -> Element {
+    element(name, id, len, Value::Detail(value), false)
+}
+
+/// One of our own.
+const fn own(name: &'static str, id: u16, len: u16, value: Detail) -> Element {
+    Element { registry: Registry::Ours, ..detail(name, id, len, value) }
+}
+
+/// One that tells of a direction.
+const fn each_way(element: Element) -> Element {
+    Element { is_directional: true, ..element }
+}
+
+const TEXT: u16 = Element::VARIABLE;
+
+/// Every element that templates can have.
+pub const ELEMENTS: &[Element] = &[
+    element("octetDeltaCount", 1, 8, Value::Octets, true),
+    element("packetDeltaCount", 2, 8, Value::Packets, true),
+    element("protocolIdentifier", 4, 1, Value::Protocol, false),
+    element("ipClassOfService", 5, 1, Value::ClassOfService, true),
+    element("tcpControlBits", 6, 1, Value::TcpFlags, true),
+    element("sourceTransportPort", 7, 2, Value::SourcePort, false),
+    element("sourceIPv4Address", 8, 4, Value::SourceAddress, false),
+    element("ingressInterface", 10, 4, Value::Ingress, false),
+    element("destinationTransportPort", 11, 2, Value::DestinationPort, false),
+    element("destinationIPv4Address", 12, 4, Value::DestinationAddress, false),
+    element("egressInterface", 14, 4, Value::Egress, false),
+    element("flowEndSysUpTime", 21, 4, Value::EndUptime, false),
+    element("flowStartSysUpTime", 22, 4, Value::StartUptime, false),
+    element("sourceIPv6Address", 27, 16, Value::SourceAddress, false),
+    element("destinationIPv6Address", 28, 16, Value::DestinationAddress, false),
+    element("icmpTypeCodeIPv4", 32, 2, Value::IcmpTypeCode, false),
+    element("samplingInterval", 34, 4, Value::SamplingInterval, false),
+    element("samplingAlgorithm", 35, 1, Value::SamplingAlgorithm, false),
+    element("minimumTTL", 52, 1, Value::TtlMin, true),
+    element("maximumTTL", 53, 1, Value::TtlMax, true),
+    element("vlanId", 58, 2, Value::Vlan, false),
+    element("ipVersion", 60, 1, Value::IpVersion, false),
+    element("flowDirection", 61, 1, Value::Direction, false),
+    element("mplsTopLabelStackSection", 70, 3, Value::MplsTop, false),
+    element("octetTotalCount", 85, 8, Value::Octets, true),
+    element("packetTotalCount", 86, 8, Value::Packets, true),
+    element("exporterIPv4Address", 130, 4, Value::ExporterV4, false),
+    element("exporterIPv6Address", 131, 16, Value::ExporterV6, false),
+    element("flowEndReason", 136, 1, Value::EndReason, false),
+    element("icmpTypeCodeIPv6", 139, 2, Value::IcmpTypeCode, false),
+    element("observationDomainId", 149, 4, Value::ObservationDomain, false),
+    element("flowStartSeconds", 150, 4, Value::StartSeconds, false),
+    element("flowEndSeconds", 151, 4, Value::EndSeconds, false),
+    element("flowStartMilliseconds", 152, 8, Value::StartMilliseconds, false),
+    element("flowEndMilliseconds", 153, 8, Value::EndMilliseconds, false),
+    element("flowStartNanoseconds", 156, 8, Value::StartNtp, false),
+    element("flowEndNanoseconds", 157, 8, Value::EndNtp, false),
+    element("flowDurationMilliseconds", 161, 4, Value::DurationMilliseconds, false),
+    element("icmpTypeIPv4", 176, 1, Value::IcmpType, false),
+    element("icmpCodeIPv4", 177, 1, Value::IcmpCode, false),
+    element("icmpTypeIPv6", 178, 1, Value::IcmpType, false),
+    element("icmpCodeIPv6", 179, 1, Value::IcmpCode, false),
+    element("dot1qVlanId", 243, 2, Value::Vlan, false),
+    Element { registry: Registry::Cert, ..element("initialTCPFlags", 14, 1, Value::TcpFlagsFirst, true) },
+    element("layer2SegmentId", 351, 8, Value::Tunnel, false),
+    detail("applicationName", 96, TEXT, Detail::Application),
+    each_way(detail("tcpWindowScale", 238, 2, Detail::WindowScale)),
+    detail("httpStatusCode", 457, 2, Detail::HttpStatus),
+    detail("httpRequestMethod", 459, TEXT, Detail::HttpMethod),
+    detail("httpRequestHost", 460, TEXT, Detail::HttpHost),
+    detail("httpRequestTarget", 461, TEXT, Detail::HttpTarget),
+    detail("httpUserAgent", 468, TEXT, Detail::HttpUserAgent),
+    own("tcpServerRttNanoseconds", 1, 8, Detail::ServerRtt),
+    own("tcpClientRttNanoseconds", 2, 8, Detail::ClientRtt),
+    each_way(own("tcpRetransmittedPackets", 3, 4, Detail::Retransmitted)),
+    each_way(own("tcpRetransmittedOctets", 4, 8, Detail::RetransmittedOctets)),
+    each_way(own("tcpOutOfOrderPackets", 5, 4, Detail::OutOfOrder)),
+    each_way(own("tcpZeroWindowPackets", 6, 4, Detail::ZeroWindows)),
+    each_way(own("tcpMaximumSegmentSize", 7, 2, Detail::SegmentSize)),
+    each_way(own("packetsUpTo64Octets", 16, 4, Detail::Size(0))),
+    each_way(own("packetsUpTo128Octets", 17, 4, Detail::Size(1))),
+    each_way(own("packetsUpTo256Octets", 18, 4, Detail::Size(2))),
+    each_way(own("packetsUpTo512Octets", 19, 4, Detail::Size(3))),
+    each_way(own("packetsUpTo1024Octets", 20, 4, Detail::Size(4))),
+    each_way(own("packetsUpTo1500Octets", 21, 4, Detail::Size(5))),
+    each_way(own("packetsOver1500Octets", 22, 4, Detail::Size(6))),
+    each_way(own("gapMinimumNanoseconds", 32, 8, Detail::GapMin)),
+    each_way(own("gapMeanNanoseconds", 33, 8, Detail::GapMean)),
+    each_way(own("gapMaximumNanoseconds", 34, 8, Detail::GapMax)),
+    each_way(own("gapDeviationNanoseconds", 35, 8, Detail::GapDeviation)),
+    own("dnsQueryName", 48, TEXT, Detail::DnsName),
+    own("dnsQueryType", 49, 2, Detail::DnsType),
+    own("dnsResponseCode", 50, 1, Detail::DnsCode),
+    own("dnsAnswerCount", 51, 2, Detail::DnsAnswers),
+    own("dnsResponseNanoseconds", 52, 8, Detail::DnsAfter),
+    own("tlsServerName", 64, TEXT, Detail::TlsServerName),
+    own("tlsVersion", 65, 2, Detail::TlsVersion),
+    own("tlsCipherSuite", 66, 2, Detail::TlsCipher),
+    own("tlsAlpn", 67, TEXT, Detail::TlsAlpn),
+    own("tlsJa3", 68, TEXT, Detail::TlsJa3),
+    own("tlsJa4", 69, TEXT, Detail::TlsJa4),
+    each_way(own("initialPayload", 80, TEXT, Detail::Payload)),
+];
+
+const _: () =
+    assert!(SIZES[0] == 64 && SIZES[SIZES.len() - 1] == 1500, "the names of the elements tell the classes");

@@ -1,0 +1,164 @@
+//! The two parts of an entry of the table: the hot one, which every packet touches, and the cold one.
+
+use std::net::IpAddr;
+
+use tapline_packet::Timestamp;
+use tapline_packet::numbers::ip_protocol::TCP;
+
+use super::{FIN, RST};
+use crate::details::SideTotals;
+use crate::key::{self, Addresses, Words};
+use crate::packet::PacketSummary;
+use crate::{Context, Side};
+
+/// Which side of the key sent the first packet.
+pub(super) const FIRST_SIDE: u8 = 1;
+
+/// Times stand in the cold part.
+pub(super) const TIMES_COLD: u8 = 2;
+
+/// Nanoseconds after its birth that a hot part can tell: 78 hours.
+pub(super) const AFTER_MAX: u64 = (1 << 48) - 1;
+
+/// The key of a slot in no use, which no packet has: there is none whose unused bits are set.
+pub(super) const FREE: Words = [u64::MAX; 2];
+
+/// What every packet touches.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+pub(super) struct Hot {
+    pub(super) words: Words,
+    pub(super) born: i64,
+    pub(super) packets: [u32; 2],
+    pub(super) bytes: [u32; 2],
+    pub(super) after_low: [u32; 2],
+    pub(super) after_high: [u16; 2],
+    pub(super) flags: [u8; 2],
+    pub(super) ttl_min: [u8; 2],
+    pub(super) ttl_max: [u8; 2],
+    pub(super) state: u8,
+}
+
+const _: () = assert!(size_of::<Hot>() == 64, "an entry is a cache line");
+
+/// What few packets touch.
+#[derive(Clone, Copy)]
+pub(super) struct Cold {
+    pub(super) addresses: [[u64; 2]; 2],
+    pub(super) context: Context,
+    pub(super) first: [i64; 2],
+    /// Of odd flows: the latest packet of each side, and the last one by the clock.
+    pub(super) last: [i64; 2],
+    pub(super) last_clock: i64,
+    /// What does not fit into the hot counters, in units of 2^32.
+    pub(super) bytes_high: [u32; 2],
+    pub(super) packets_high: [u16; 2],
+    pub(super) flags_first: [u8; 2],
+    pub(super) tos: [u8; 2],
+}
+
+const _: () = assert!(
+    size_of::<Cold>() == 104,
+    "with the hot part, wheel, creation order and index less than 200 bytes a flow"
+);
+
+/// Addresses as the cold part has them: as numbers of 128 bits they would begin at multiples of 16, and fill it up to 112 bytes.
+#[inline]
+pub(super) fn halves(addresses: Addresses) -> [[u64; 2]; 2] {
+    addresses.map(|address| [(address >> 64) as u64, address as u64])
+}
+
+#[inline]
+pub(super) fn whole([high, low]: [u64; 2]) -> u128 {
+    u128::from(high) << 64 | u128::from(low)
+}
+/// Whether TCP has ended: a reset, or FIN from both.
+#[inline]
+pub(super) fn is_closed(hot: &Hot) -> bool {
+    let [one, other] = hot.flags;
+    key::protocol(hot.words) == TCP && ((one | other) & RST != 0 || one & other & FIN != 0)
+}
+
+impl Hot {
+    pub(super) const EMPTY: Hot = Hot {
+        words: FREE,
+        born: 0,
+        packets: [0; 2],
+        bytes: [0; 2],
+        after_low: [0; 2],
+        after_high: [0; 2],
+        flags: [0; 2],
+        ttl_min: [0; 2],
+        ttl_max: [0; 2],
+        state: 0,
+    };
+
+    /// Nanoseconds from birth to the last packet of a side.
+    #[inline(always)]
+    pub(super) fn after(&self, side: usize) -> u64 {
+        u64::from(self.after_high[side]) << 32 | u64::from(self.after_low[side])
+    }
+
+    #[inline]
+    pub(super) fn last(&self, side: usize) -> i64 {
+        self.born.saturating_add(self.after(side) as i64)
+    }
+
+    /// Moves all times into the cold part.
+    pub(super) fn move_times_to_cold(&mut self, cold: &mut Cold) {
+        self.state |= TIMES_COLD;
+        cold.last_clock = self.last(0).max(self.last(1));
+        cold.last = [self.last(0), self.last(1)];
+    }
+
+    /// What a side has sent, of which a packet was the last that came. Of two packets the first is what the last leaves of the sums, and of the times
+    /// the one that is not its own.
+    #[inline]
+    pub(super) fn sent(&self, cold: &Cold, side: usize, summary: &PacketSummary) -> SideTotals {
+        if self.packets[side] > 2 {
+            // Nobody asks for more of it, and the line of the cold part stays where it is.
+            return SideTotals { packets: self.packets[side].into(), bytes: 0, time: 0 };
+        }
+        let packets = u64::from(cold.packets_high[side]) << 32 | u64::from(self.packets[side]);
+        let last = if self.state & TIMES_COLD == 0 { self.last(side) } else { cold.last[side] };
+        SideTotals {
+            packets,
+            bytes: self.bytes[side].wrapping_sub(summary.bytes),
+            time: cold.first[side].wrapping_add(last).wrapping_sub(summary.time),
+        }
+    }
+
+    pub(super) fn side(&self, cold: &Cold, at: usize, address: IpAddr) -> Side {
+        let sum = |high: u32, low: u32| u64::from(high) << 32 | u64::from(low);
+        let packets = sum(cold.packets_high[at].into(), self.packets[at]);
+        let last = if self.state & TIMES_COLD == 0 { self.last(at) } else { cold.last[at] };
+        let (first, last) = if packets == 0 { (0, 0) } else { (cold.first[at], last) };
+        Side {
+            address,
+            port: key::ports(self.words)[at],
+            packets,
+            bytes: sum(cold.bytes_high[at], self.bytes[at]),
+            first: Timestamp::from_nanos(first),
+            last: Timestamp::from_nanos(last),
+            tcp_flags: self.flags[at],
+            tcp_flags_first: cold.flags_first[at],
+            ttl_min: self.ttl_min[at],
+            ttl_max: self.ttl_max[at],
+            tos: cold.tos[at],
+        }
+    }
+}
+
+impl Cold {
+    pub(super) const EMPTY: Cold = Cold {
+        addresses: [[0; 2]; 2],
+        context: Context::NONE,
+        first: [0; 2],
+        last: [0; 2],
+        last_clock: 0,
+        bytes_high: [0; 2],
+        packets_high: [0; 2],
+        flags_first: [0; 2],
+        tos: [0; 2],
+    };
+}
