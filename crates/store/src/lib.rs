@@ -22,6 +22,7 @@ mod lock;
 mod log;
 pub mod moments;
 mod name;
+mod names;
 mod question;
 mod recorder;
 mod repair;
@@ -45,6 +46,7 @@ pub use keys::{
 };
 pub use layout::{SEGMENT_LEN_DEFAULT, SEGMENT_LEN_MAX, SEGMENT_LEN_MIN, SLOT_LEN};
 pub use name::StoreName;
+pub use names::{NameFilter, NameMatcher};
 pub use question::{Fact, Question};
 pub use recorder::{Cutoff, Losses, Recorder, RecorderSettings, Totals};
 pub use repair::{Repaired, repair};

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use tapline_graph::stages::StoreOutput;
 use tapline_packet::Interface;
 use tapline_store::{Catalog, Cutoff, IndexOptions, Recorder, RecorderSettings, StoreName};
@@ -24,6 +24,7 @@ Examples:
   tapline record -i eth0 --to /srv/store --size 80%             the disk's oldest packets make room for new ones
   tapline record -i eth0 --to /srv/store --size 500GB --keep 7d 'not port 22'
   tapline record -i tap:office --to /srv/store                  as a reader of tapline serve
+  tapline record -i eth0 --to /srv/store --index names          found by name too: tapline find --name .example.org
   tapline record -r trace.pcapng --to /srv/store                files that exist already
   tapline find /srv/store --from -5m 'host 10.0.0.1'            found a second after they came, while it records
 
@@ -76,6 +77,17 @@ pub(crate) struct RecordArgs {
     /// How much time's packets a power failure may cost, 10ms to 1h.
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration, help_heading = "Store")]
     sync: Duration,
+
+    /// What the index has besides addresses, ports, flows, types, protocols, VLANs and tunnels: names (of DNS, and of the hellos
+    /// of TLS, DTLS and QUIC), mac (addresses of Ethernet), with commas.
+    #[arg(
+        long,
+        value_name = "KEYS",
+        value_delimiter = ',',
+        help_heading = "Store",
+        conflicts_with = "no_index"
+    )]
+    index: Vec<IndexKeys>,
 
     /// Write no index: recording costs less, and each search walks all chunks of its time. `tapline store repair` makes
     /// the indexes later.
@@ -153,7 +165,10 @@ fn settings(args: &RecordArgs) -> Result<RecorderSettings> {
         sync_ns: interval("--sync", args.sync)?,
         snap_len: if args.snapshot_length == 0 { SNAP_LEN } else { args.snapshot_length },
         cutoffs: args.cut.clone(),
-        index: (!args.no_index).then(IndexOptions::default),
+        index: (!args.no_index).then(|| IndexOptions {
+            macs: args.index.contains(&IndexKeys::Mac),
+            names: args.index.contains(&IndexKeys::Names),
+        }),
         ..RecorderSettings::default()
     })
 }
@@ -172,6 +187,15 @@ fn interval(name: &str, time: Duration) -> Result<i64> {
         bail!("{name}: give 10ms to 1h");
     }
     Ok(time.as_nanos() as i64)
+}
+
+/// Keys of the index that are there by option.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum IndexKeys {
+    /// Names of DNS, and of the hellos of TLS, DTLS and QUIC.
+    Names,
+    /// MAC addresses of Ethernet.
+    Mac,
 }
 
 /// Room for packets.
