@@ -171,7 +171,7 @@ impl Bench<'_> {
             let load = self.load(size, Some(self.args.rate), Duration::ZERO);
             let recorded = self.record(recorder, &load, mib)?;
             lost = recorded.outcome.received.saturating_sub(recorded.outcome.captured);
-            if lost == 0 {
+            if lost <= recorder.unwritten_max(frame_len(size)) {
                 return Ok(Some(recorded));
             }
         }
