@@ -23,8 +23,8 @@ use std::thread;
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 use tapline_capture::{Account, Error, SearchReport, Source};
-use tapline_graph::stages::{Decide, Fpl, Shared};
-use tapline_graph::{Chain, Control, Engine, Inlet, RunEnd, Stage, Table, Watch};
+use tapline_graph::stages::{Fpl, FplCompile, Shared};
+use tapline_graph::{Chain, Control, Engine, Inlet, RunEnd, RunReport, Stage, Table};
 use tapline_packet::Interface;
 use tapline_profile::Meters;
 use tapline_sys::output_file;
@@ -101,7 +101,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
         control: &control,
         meters: &meters,
     };
-    let tell = |worker: usize, watch: &Watch<'_>| {
+    let tell = |worker: usize, watch: &RunReport<'_>| {
         watcher.tell(worker, watch);
         if worker == 0 && watch.asked && args.fpl_memory {
             tell_memory(args, program.as_deref(), &mut io::stderr());
@@ -155,7 +155,7 @@ fn chain(worker: usize, run: Run<'_>) -> Chain {
     let filtering = Arc::clone(run.filtering);
     let decide = run.program.map(|program| {
         let program = Arc::clone(program);
-        Arc::new(move |interface: &Interface| program.engine(worker, interface)) as Decide
+        Arc::new(move |interface: &Interface| program.engine(worker, interface)) as FplCompile
     });
     Chain {
         compile: Arc::new(move |interface: &_| filtering.compile(interface)),
@@ -171,7 +171,7 @@ fn drive(
     mut sources: Vec<Box<dyn Source>>,
     outputs: Vec<Box<dyn Stage>>,
     run: Run<'_>,
-    tell: &(dyn Fn(usize, &Watch<'_>) + Sync),
+    tell: &(dyn Fn(usize, &RunReport<'_>) + Sync),
 ) -> Outcome {
     let work = |worker: usize, source: &mut dyn Source, outputs: Vec<Box<dyn Stage>>| {
         let (mut graph, node) = chain(worker, run).graph(run.meters, worker as u16, outputs);

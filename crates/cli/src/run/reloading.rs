@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use tapline_graph::catalog::Common;
+use tapline_graph::catalog::GraphSettings;
 use tapline_graph::plan::{self, Maker, Plan};
 use tapline_graph::{Change, Control};
 use tapline_packet::Interface;
@@ -29,7 +29,7 @@ pub(super) struct Reloader {
     args: RunArgs,
     how: How,
     pub(super) control: Arc<Control>,
-    common: Arc<Common>,
+    common: Arc<GraphSettings>,
     compiler: Arc<Compiler>,
     interfaces: Vec<Interface>,
     /// The sources, which stay.
@@ -44,7 +44,7 @@ impl Reloader {
         how: How,
         plan: &Plan,
         control: Arc<Control>,
-        common: Arc<Common>,
+        common: Arc<GraphSettings>,
         compiler: Arc<Compiler>,
         interfaces: Vec<Interface>,
     ) -> Reloader {

@@ -5,7 +5,7 @@
 
 use super::check::Checked;
 use super::{Plan, PlanNode};
-use crate::catalog::Make;
+use crate::catalog::Constructor;
 use crate::language::SyntaxError;
 
 /// Adds the stages of one graph to a plan. `prefix` goes before names that were not given, where there are several graphs.
@@ -62,7 +62,7 @@ pub(super) fn unique(plan: &Plan, name: String) -> String {
 /// Two stages cannot write to one file.
 fn refuse_second_writer(plan: &Plan, stage: &Checked) -> Result<(), SyntaxError> {
     let file = |arguments: &crate::catalog::Arguments| arguments.text("name").to_owned();
-    if !matches!(stage.class.make, Make::Output) || stage.class.name != "record" {
+    if !matches!(stage.class.make, Constructor::Output) || stage.class.name != "record" {
         return Ok(());
     }
     let wanted = file(&stage.arguments);
