@@ -13,8 +13,8 @@
 
 use std::sync::Arc;
 
-use tapline_bpf::{Form, Insn, Program};
-use tapline_ebpf::{self as ebpf, EmitError, Hook, XdpAction, emit};
+use tapline_bpf::{DumpFormat, Insn, Program};
+use tapline_ebpf::{EmitError, Hook, XdpAction, emit};
 use tapline_filter::{FixedNames, Handle, Options, compile};
 use tapline_fpl::{self as fpl, FplOptions};
 use tapline_ir::optimise::PASSES;
@@ -22,7 +22,7 @@ use tapline_ir::{Ir, Machine, Memory, raise_program};
 use tapline_jit::Native;
 use tapline_packet::{Batch, LinkType, Meta, Packet, PacketType, Record, Selection, VlanTag};
 use tapline_testkit::expressions::Expressions;
-use tapline_testkit::libpcap::{Oracle, RawInsn};
+use tapline_testkit::libpcap::Oracle;
 use tapline_testkit::random::Random;
 use tapline_testkit::stock::LINK_TYPES;
 use tapline_testkit::{ebpf as machine, forms, fpl as programs_in_fpl, gallery, programs};
@@ -71,8 +71,7 @@ fn judge_insns(source: &[u8], packets: &[u8]) {
     }
 }
 
-fn valid(raw: Vec<RawInsn>) -> Program {
-    let insns = raw.into_iter().map(|RawInsn { code, jt, jf, k }| Insn { code, jt, jf, k }).collect();
+fn valid(insns: Vec<Insn>) -> Program {
     Program::new(insns).expect("valid by construction")
 }
 
@@ -120,7 +119,7 @@ struct Judge {
     programs: Vec<(String, Program)>,
     graphs: Vec<(String, Machine)>,
     natives: Vec<(String, Native)>,
-    kernel: Vec<(String, machine::Kind, Vec<machine::Insn>)>,
+    kernel: Vec<(String, machine::Kind, Vec<tapline_bpf::ebpf::Insn>)>,
 }
 
 impl Judge {
@@ -153,7 +152,7 @@ impl Judge {
         }
         for (kind, hook) in [(machine::Kind::SocketFilter, Hook::SocketFilter), (machine::Kind::Xdp, XDP)] {
             match emit(&ir, hook) {
-                Ok(program) => self.kernel.push((name.to_owned(), kind, kernel_insns(&program))),
+                Ok(program) => self.kernel.push((name.to_owned(), kind, program.insns().to_vec())),
                 Err(EmitError::TooManyValues { .. }) => {}
                 Err(EmitError::NotBeforeTheStack { .. }) if kind == machine::Kind::Xdp => {}
                 Err(error) => panic!("{name}: {error}\n{ir}"),
@@ -183,7 +182,7 @@ impl Judge {
     }
 
     fn about(&self, about: &str) -> String {
-        format!("{about}\n{}", self.reference.text(Form::Assembly))
+        format!("{about}\n{}", self.reference.text(DumpFormat::Assembly))
     }
 
     /// The verdict that all have.
@@ -228,16 +227,6 @@ impl Judge {
 
 const XDP: Hook = Hook::Xdp { matched: XdpAction::Pass, unmatched: XdpAction::Drop };
 
-fn kernel_insns(program: &ebpf::Program) -> Vec<machine::Insn> {
-    let insn = |insn: &ebpf::Insn| machine::Insn {
-        code: insn.code,
-        registers: insn.registers(),
-        offset: insn.offset,
-        immediate: insn.immediate,
-    };
-    program.insns().iter().map(insn).collect()
-}
-
 /// After all passes; each must leave it safe.
 fn optimised(mut ir: Ir) -> Ir {
     for pass in PASSES {
@@ -258,8 +247,7 @@ struct Packets {
 impl Packets {
     /// Those of the input, in several forms each; one frame that a filter may know besides.
     fn new(mut input: &[u8], steering: Option<&Program>) -> Packets {
-        let raw = |insn: &Insn| RawInsn { code: insn.code, jt: insn.jt, jf: insn.jf, k: insn.k };
-        let oracle = steering.map(|program| Oracle::new(program.insns().iter().map(raw).collect()));
+        let oracle = steering.map(|program| Oracle::new(program.insns().to_vec()));
         let mut random = Random::from_bytes(input);
         let mut packets = Packets { base: Vec::new(), records: Vec::new() };
         for _ in 0..PACKETS_MAX {

@@ -15,7 +15,7 @@ mod wire;
 use std::collections::VecDeque;
 use std::io::Read;
 use std::sync::{Arc, OnceLock};
-use tapline_bpf::{Form, Insn, Program};
+use tapline_bpf::{DumpFormat, Insn, Program};
 use tapline_file::FileSource;
 use tapline_filter::{FixedNames, Handle, explain, tree};
 use tapline_flow::export::{ExportOptions, ExportTarget, Exporter, Version};
@@ -279,7 +279,7 @@ pub fn bpf_program(data: &[u8]) {
     selection.select_all(1);
     program.select(&Batch::new(packet, &[record]), &mut selection);
     assert_eq!(verdict != 0, !selection.is_empty());
-    assert_eq!(program.text(Form::Assembly).lines().count(), program.insns().len());
+    assert_eq!(program.text(DumpFormat::Assembly).lines().count(), program.insns().len());
 }
 
 fn insn(bytes: &[u8]) -> Insn {

@@ -21,6 +21,9 @@ use std::path::Path;
 use std::ptr::{self, NonNull};
 use std::sync::OnceLock;
 
+// Laid out as `struct bpf_insn` of `pcap/bpf.h`, which has the members of the kernel's `struct sock_filter`.
+use tapline_bpf::Insn;
+
 /// The name under which Debian and its kin install libpcap 1.x.
 const LIBRARY: &CStr = c"libpcap.so.0.8";
 
@@ -43,32 +46,18 @@ pub struct Libpcap {
     compile: unsafe extern "C" fn(*mut c_void, *mut RawProgram, *const c_char, c_int, c_uint) -> c_int,
     freecode: unsafe extern "C" fn(*mut RawProgram),
     next_ex: unsafe extern "C" fn(*mut c_void, *mut *const RawHeader, *mut *const u8) -> c_int,
-    bpf_filter: unsafe extern "C" fn(*const RawInsn, *const u8, c_uint, c_uint) -> c_uint,
-    bpf_validate: unsafe extern "C" fn(*const RawInsn, c_int) -> c_int,
-    bpf_image: unsafe extern "C" fn(*const RawInsn, c_int) -> *const c_char,
+    bpf_filter: unsafe extern "C" fn(*const Insn, *const u8, c_uint, c_uint) -> c_uint,
+    bpf_validate: unsafe extern "C" fn(*const Insn, c_int) -> c_int,
+    bpf_image: unsafe extern "C" fn(*const Insn, c_int) -> *const c_char,
     live: live::Calls,
     version: String,
-}
-
-/// An instruction as C sees it: `struct bpf_insn`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(C)]
-pub struct RawInsn {
-    /// The operation.
-    pub code: u16,
-    /// Distance if a comparison holds.
-    pub jt: u8,
-    /// Distance if it does not.
-    pub jf: u8,
-    /// The constant.
-    pub k: u32,
 }
 
 /// `struct bpf_program`.
 #[repr(C)]
 struct RawProgram {
     len: c_uint,
-    insns: *mut RawInsn,
+    insns: *mut Insn,
 }
 
 /// `struct pcap_pkthdr`.
@@ -109,7 +98,7 @@ pub struct FilePacket {
 /// What libpcap compiled, copied out of its memory.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Oracle {
-    insns: Vec<RawInsn>,
+    insns: Vec<Insn>,
     /// Whether libpcap made it; other programs are validated before each run.
     trusted: bool,
 }
@@ -170,7 +159,7 @@ impl Libpcap {
     /// The line that `tcpdump -d` prints for an instruction at position `at`.
     ///
     /// The C function answers in one static buffer, so calls take turns.
-    pub fn image(&self, insn: RawInsn, at: usize) -> String {
+    pub fn image(&self, insn: Insn, at: usize) -> String {
         static TURN: std::sync::Mutex<()> = std::sync::Mutex::new(());
         let _turn = TURN.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         // SAFETY: the instruction outlives the call; the answer is copied before anyone else may call.
@@ -214,12 +203,12 @@ impl Libpcap {
 
 impl Oracle {
     /// A program that did not come from libpcap.
-    pub fn new(insns: Vec<RawInsn>) -> Oracle {
+    pub fn new(insns: Vec<Insn>) -> Oracle {
         Oracle { insns, trusted: false }
     }
 
     /// The instructions.
-    pub fn insns(&self) -> &[RawInsn] {
+    pub fn insns(&self) -> &[Insn] {
         &self.insns
     }
 

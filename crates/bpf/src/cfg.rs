@@ -17,14 +17,14 @@ use std::ops::{Index, IndexMut};
 
 use crate::ancillary;
 
-/// How many scratch cells `M[]` there are: `BPF_MEMWORDS` of `<linux/bpf_common.h>`'s users.
+/// Number of scratch cells `M[]`: `BPF_MEMWORDS` of the users of `<linux/bpf_common.h>`.
 pub const CELLS: u8 = 16;
 
 /// A block's place in its graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlockId(pub u32);
 
-/// How many bytes a packet load takes; more than one are big-endian.
+/// Width of a packet load; several bytes are big-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Width {
     /// One byte.
@@ -72,7 +72,7 @@ pub enum Alu {
     Shr,
 }
 
-/// What a jump asks of A and the operand; comparisons are unsigned.
+/// The test of a jump on A and the operand; comparisons are unsigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Test {
     /// A = operand.

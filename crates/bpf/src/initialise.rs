@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_one_path_leaves_out_is_written() {
+    fn cells_missed_on_one_path_are_written() {
         let both = diamond(vec![Statement::Store(1), Statement::StoreX(2)], vec![Statement::Store(1)]);
         let done = initialise(both);
         assert_eq!(done[done.entry].statements, [Statement::LoadConst(0), Statement::Store(2)]);
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_every_path_writes_is_left_alone() {
+    fn cells_written_on_every_path_stay() {
         let stores = vec![Statement::Store(1), Statement::StoreX(2)];
         let written = diamond(stores.clone(), stores);
         assert_eq!(initialise(written.clone()), written);

@@ -13,12 +13,12 @@
 //! Meaning, where sources differ: a load outside of the captured bytes rejects the packet at once, and X + k never
 //! wraps; division and modulo by an X of 0 reject; a shift by an X over 31 gives 0; scratch cells start as 0.
 
-use std::collections::HashMap;
+mod decode;
 
 use tapline_packet::{Batch, Meta, Packet, Selection};
 
 use super::code::*;
-use super::{Insn, Program, SCRATCH_CELLS, ancillary};
+use super::{Program, SCRATCH_CELLS, ancillary};
 
 impl Program {
     /// Runs the program on one packet: how many bytes of it to keep, 0 to reject it.
@@ -56,7 +56,7 @@ pub(super) struct Decoded {
     uses_scratch: bool,
 }
 
-/// An operation. Jump distances count from the operation after this one, as in [`Insn`].
+/// An operation. Jump distances count from the operation after this one, as in [`Insn`](super::Insn).
 #[derive(Clone, Copy, Debug)]
 enum Op {
     LdW(u32),
@@ -177,7 +177,7 @@ impl Decoded {
                 Op::LdHInd(k) => a = load!(half(data, x, k)),
                 Op::LdBInd(k) => a = load!(byte(data, x, k)),
                 Op::LdMeta(k) if k == ancillary::ALU_XOR_X => a ^= x,
-                Op::LdMeta(k) => a = load!(from_meta(k, data, meta)),
+                Op::LdMeta(k) => a = load!(load_ancillary(k, data, meta)),
                 Op::LdLen => a = meta.wire_len,
                 Op::LdImm(k) => a = k,
                 Op::LdxLen => x = meta.wire_len,
@@ -318,7 +318,7 @@ fn byte(data: &[u8], x: u32, k: u32) -> Option<u32> {
 
 /// An ancillary load; `None` for what no capture of ours holds.
 #[cold]
-pub fn from_meta(k: u32, data: &[u8], meta: &Meta) -> Option<u32> {
+pub fn load_ancillary(k: u32, data: &[u8], meta: &Meta) -> Option<u32> {
     match k {
         ancillary::PROTOCOL => protocol(data),
         ancillary::PKTTYPE => Some(meta.packet_type.to_kernel().into()),
@@ -343,297 +343,5 @@ fn protocol(data: &[u8]) -> Option<u32> {
     }
 }
 
-impl Decoded {
-    /// Decodes validated instructions.
-    pub(super) fn new(insns: &[Insn]) -> Decoded {
-        let mut ops: Vec<Op> = insns.iter().map(|insn| decode(*insn)).collect();
-        let chains = find_chains(insns);
-        for (index, (at, _)) in chains.iter().enumerate() {
-            ops[*at] = Op::Among(index as u32);
-        }
-        for at in 1..ops.len() {
-            if let Some(op) = fuse(ops[at - 1], ops[at]) {
-                ops[at - 1] = op;
-            }
-        }
-        let uses_scratch =
-            ops.iter().any(|op| matches!(op, Op::LdMem(_) | Op::LdxMem(_) | Op::St(_) | Op::Stx(_)));
-        let chains = chains.into_iter().map(|(_, chain)| chain).collect();
-        Decoded { ops: ops.into_boxed_slice(), chains, uses_scratch }
-    }
-}
-
-/// A load and the comparison after it, if there is an operation for both.
-fn fuse(load: Op, jump: Op) -> Option<Op> {
-    let small = |k: u32| u8::try_from(k).ok();
-    // Distances of the fused operation count from the operation after the load.
-    let longer = |jt: u8, jf: u8| Some((jt.checked_add(1)?, jf.checked_add(1)?));
-    match (load, jump) {
-        (Op::LdW(at), Op::JeqK { jt, jf, k }) => {
-            longer(jt, jf).zip(small(at)).map(|((jt, jf), offset)| Op::LdWJeq { jt, jf, offset, k })
-        }
-        (Op::LdH(at), Op::JeqK { jt, jf, k }) => {
-            longer(jt, jf).zip(small(at)).map(|((jt, jf), offset)| Op::LdHJeq { jt, jf, offset, k })
-        }
-        (Op::LdB(at), Op::JeqK { jt, jf, k }) => {
-            longer(jt, jf).zip(small(at)).map(|((jt, jf), offset)| Op::LdBJeq { jt, jf, offset, k })
-        }
-        (Op::LdH(at), Op::JsetK { jt, jf, k }) => {
-            longer(jt, jf).zip(small(at)).map(|((jt, jf), offset)| Op::LdHJset { jt, jf, offset, k })
-        }
-        (Op::LdHInd(at), Op::JeqK { jt, jf, k }) => {
-            longer(jt, jf).zip(small(at)).map(|((jt, jf), offset)| Op::LdHIndJeq { jt, jf, offset, k })
-        }
-        _ => None,
-    }
-}
-
-/// The runs of at least [`CHAIN_MIN`] `jeq #k` that miss to each other and lead to one place, with the position of their head.
-///
-/// Jumps that are too far for 8 bits go over copies of `ja` and `ret`, which may stand between the comparisons.
-fn find_chains(insns: &[Insn]) -> Vec<(usize, Chain)> {
-    let destinations = destinations(insns);
-    let hit_of = |at: usize| destinations[at + 1 + usize::from(insns[at].jt)];
-    let miss_of = |at: usize| destinations[at + 1 + usize::from(insns[at].jf)];
-    let mut in_chain = vec![false; insns.len()];
-    let mut steps_left = CHAIN_STEPS.saturating_mul(insns.len());
-    let mut chains = Vec::new();
-    for head in 0..insns.len() {
-        if insns[head].code != JMP | JEQ | K || in_chain[head] {
-            continue;
-        }
-        let mut constants = Vec::new();
-        let mut next = head;
-        while steps_left > 0 && insns[next].code == JMP | JEQ | K && hit_of(next) == hit_of(head) {
-            steps_left -= 1;
-            in_chain[next] = true;
-            constants.push(insns[next].k);
-            next = miss_of(next) as usize;
-        }
-        if constants.len() >= CHAIN_MIN {
-            let chain = Chain { constants: ascending(constants), hit: hit_of(head), miss: next as u32 };
-            chains.push((head, chain));
-        }
-    }
-    chains
-}
-
-fn ascending(mut constants: Vec<u32>) -> Box<[u32]> {
-    constants.sort_unstable();
-    constants.dedup();
-    constants.into_boxed_slice()
-}
-
-/// For each position, where a jump to it ends up: unconditional jumps followed, equal returns taken as one.
-fn destinations(insns: &[Insn]) -> Vec<u32> {
-    let mut returns: HashMap<Insn, u32> = HashMap::new();
-    let mut destinations = vec![0; insns.len()];
-    for (at, insn) in insns.iter().enumerate().rev() {
-        destinations[at] = match insn.class() {
-            JMP if insn.code == JMP | JA => destinations[at + 1 + insn.k as usize],
-            RET => *returns.entry(Insn { jt: 0, jf: 0, ..*insn }).or_insert(at as u32),
-            _ => at as u32,
-        };
-    }
-    destinations
-}
-
-fn decode(insn: Insn) -> Op {
-    let Insn { code, k, .. } = insn;
-    match insn.class() {
-        LD | LDX => decode_load(code, k),
-        ST => Op::St(k as u8),
-        STX => Op::Stx(k as u8),
-        ALU if code == ALU | NEG => Op::Neg,
-        ALU if code == ALU | AND | K => Op::AndK(k),
-        ALU if code & X != 0 => Op::AluX(Alu::from_code(code)),
-        ALU => Op::AluK(Alu::from_code(code), k),
-        JMP => decode_jump(insn),
-        RET if code == RET | A => Op::RetA,
-        RET => Op::RetK(k),
-        _ if code == MISC | TXA => Op::Txa,
-        _ => Op::Tax,
-    }
-}
-
-fn decode_load(code: u16, k: u32) -> Op {
-    let is_x = code & 0x07 == LDX;
-    match (code & 0xe0, code & 0x18) {
-        (ABS, _) if ancillary::name(k).is_some() => Op::LdMeta(k),
-        (ABS, H) => Op::LdH(k),
-        (ABS, B) => Op::LdB(k),
-        (ABS, _) => Op::LdW(k),
-        (IND, H) => Op::LdHInd(k),
-        (IND, B) => Op::LdBInd(k),
-        (IND, _) => Op::LdWInd(k),
-        (MSH, _) => Op::LdxMsh(k),
-        (LEN, _) if is_x => Op::LdxLen,
-        (LEN, _) => Op::LdLen,
-        (MEM, _) if is_x => Op::LdxMem(k as u8),
-        (MEM, _) => Op::LdMem(k as u8),
-        _ if is_x => Op::LdxImm(k),
-        _ => Op::LdImm(k),
-    }
-}
-
-fn decode_jump(insn: Insn) -> Op {
-    let Insn { code, jt, jf, k } = insn;
-    match (code & 0xf0, code & X) {
-        (JEQ, K) => Op::JeqK { jt, jf, k },
-        (JGT, K) => Op::JgtK { jt, jf, k },
-        (JGE, K) => Op::JgeK { jt, jf, k },
-        (JSET, K) => Op::JsetK { jt, jf, k },
-        (JEQ, _) => Op::JeqX { jt, jf },
-        (JGT, _) => Op::JgtX { jt, jf },
-        (JGE, _) => Op::JgeX { jt, jf },
-        (JSET, _) => Op::JsetX { jt, jf },
-        _ => Op::Ja(k),
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use tapline_packet::{PacketType, Record, VlanTag};
-
-    fn run(insns: &[Insn], data: &[u8], meta: &Meta) -> u32 {
-        Program::new(insns.to_vec()).expect("valid").run(Packet { data, meta })
-    }
-
-    /// Loads the constants into A and X, does one operation, returns A.
-    fn compute(code: u16, a: u32, x: u32) -> u32 {
-        let insns =
-            [Insn::new(LD | IMM, a), Insn::new(LDX | IMM, x), Insn::new(code, x), Insn::new(RET | A, 0)];
-        run(&insns, &[], &Meta::default())
-    }
-
-    #[test]
-    fn arithmetic_wraps_and_large_shifts_give_zero() {
-        assert_eq!(compute(ALU | ADD | X, u32::MAX, 2), 1);
-        assert_eq!(compute(ALU | SUB | K, 1, 2), u32::MAX);
-        assert_eq!(compute(ALU | MUL | X, 1 << 31, 2), 0);
-        assert_eq!(compute(ALU | LSH | X, 1, 32), 0);
-        assert_eq!(compute(ALU | RSH | X, u32::MAX, 200), 0);
-        assert_eq!(compute(ALU | RSH | K, u32::MAX, 31), 1);
-        assert_eq!(compute(ALU | NEG, 1, 0), u32::MAX);
-        assert_eq!(compute(ALU | MOD | X, 20, 7), 6);
-        assert_eq!(compute(ALU | XOR | X, 6, 3), 5);
-    }
-
-    #[test]
-    fn division_by_a_zero_in_x_rejects() {
-        let insns = [Insn::new(ALU | DIV | X, 0), Insn::new(RET | K, 9)];
-        assert_eq!(run(&insns, &[], &Meta::default()), 0);
-        assert_eq!(compute(ALU | DIV | X, 7, 2), 3);
-    }
-
-    #[test]
-    fn a_load_ends_at_the_captured_length() {
-        let meta = Meta { wire_len: 100, ..Meta::default() };
-        let load = |code: u16, k: u32| {
-            let insns = [Insn::new(LDX | IMM, 1), Insn::new(code, k), Insn::new(RET | K, 9)];
-            run(&insns, &[1, 2, 3, 4], &meta)
-        };
-        assert_eq!((load(LD | W | ABS, 0), load(LD | W | ABS, 1)), (9, 0));
-        assert_eq!((load(LD | H | ABS, 2), load(LD | H | ABS, 3)), (9, 0));
-        assert_eq!((load(LD | B | ABS, 3), load(LD | B | ABS, 4)), (9, 0));
-        assert_eq!((load(LD | H | IND, 1), load(LD | H | IND, 2)), (9, 0));
-        assert_eq!((load(LD | B | IND, 2), load(LD | B | IND, u32::MAX)), (9, 0));
-        assert_eq!((load(LDX | B | MSH, 3), load(LDX | B | MSH, 4)), (9, 0));
-    }
-
-    #[test]
-    fn lengths_are_those_on_the_wire() {
-        let meta = Meta { wire_len: 1500, ..Meta::default() };
-        assert_eq!(run(&[Insn::new(LD | LEN, 0), Insn::new(RET | A, 0)], &[0; 60], &meta), 1500);
-    }
-
-    #[test]
-    fn scratch_cells_start_as_zero_and_keep_what_is_stored() {
-        let insns = [
-            Insn::new(LD | MEM, 5),
-            Insn::jump(JMP | JEQ | K, 0, 0, 3),
-            Insn::new(LDX | IMM, 77),
-            Insn::new(STX, 5),
-            Insn::new(LD | MEM, 5),
-            Insn::new(RET | A, 0),
-        ];
-        assert_eq!(run(&insns, &[], &Meta::default()), 77);
-    }
-
-    #[test]
-    fn ancillary_loads_read_the_meta() {
-        let meta = Meta {
-            vlan: Some(VlanTag { tpid: 0x88a8, tci: 0xa123 }),
-            packet_type: PacketType::OtherHost,
-            if_index: 4,
-            rx_hash: 0xdead_beef,
-            ..Meta::default()
-        };
-        let load =
-            |k: u32, meta: &Meta| run(&[Insn::new(LD | B | ABS, k), Insn::new(RET | A, 0)], &[0; 14], meta);
-        assert_eq!(load(ancillary::VLAN_TAG, &meta), 0xa123);
-        assert_eq!(load(ancillary::VLAN_TAG_PRESENT, &meta), 1);
-        assert_eq!(load(ancillary::VLAN_TPID, &meta), 0x88a8);
-        assert_eq!(load(ancillary::PKTTYPE, &meta), 3);
-        assert_eq!(load(ancillary::IFINDEX, &meta), 4);
-        assert_eq!(load(ancillary::RXHASH, &meta), 0xdead_beef);
-        assert_eq!(load(ancillary::VLAN_TAG_PRESENT, &Meta::default()), 0);
-        assert_eq!(load(ancillary::PROTOCOL, &meta), 4);
-    }
-
-    #[test]
-    fn what_a_capture_does_not_hold_rejects() {
-        let insns = [Insn::new(LD | W | ABS, ancillary::MARK), Insn::new(RET | K, 9)];
-        assert_eq!(run(&insns, &[0; 64], &Meta::default()), 0);
-    }
-
-    /// A chain, entered at its head and in its middle, agrees with the comparisons it stands for.
-    #[test]
-    fn chains_of_comparisons_mean_what_the_comparisons_mean() {
-        let constants = [50, 20, 40, 20, 30];
-        let mut insns = vec![Insn::new(LD | B | ABS, 0), Insn::jump(JMP | JGT | K, 100, 2, 0)];
-        let count = constants.len() as u8;
-        for (i, k) in constants.into_iter().enumerate() {
-            insns.push(Insn::jump(JMP | JEQ | K, k, count - 1 - i as u8, u8::from(i == 4)));
-        }
-        insns.extend([Insn::new(RET | K, 1), Insn::new(RET | K, 0)]);
-        let program = Program::new(insns).expect("valid");
-        assert!(matches!(program.decoded.ops[2], Op::Among(0)));
-        for value in 0..=255_u8 {
-            let accepted = program.run(Packet { data: &[value], meta: &Meta::default() }) != 0;
-            assert_eq!(accepted, constants.contains(&value.into()), "{value}");
-        }
-    }
-
-    #[test]
-    fn long_chains_are_searched_too() {
-        let mut insns = vec![Insn::new(LD | W | ABS, 0)];
-        insns.extend((0..100).map(|i| Insn::jump(JMP | JEQ | K, i * 7, 99 - i as u8, u8::from(i == 99))));
-        insns.extend([Insn::new(RET | K, 1), Insn::new(RET | K, 0)]);
-        let program = Program::new(insns).expect("valid");
-        for value in 0..1000_u32 {
-            let accepted = program.run(Packet { data: &value.to_be_bytes(), meta: &Meta::default() }) != 0;
-            assert_eq!(accepted, value % 7 == 0 && value < 700, "{value}");
-        }
-    }
-
-    #[test]
-    fn select_keeps_what_run_accepts() {
-        let program = Program::new(vec![
-            Insn::new(LD | B | ABS, 0),
-            Insn::jump(JMP | JSET | K, 1, 0, 1),
-            Insn::new(RET | K, 1),
-            Insn::new(RET | K, 0),
-        ])
-        .expect("valid");
-        let base: Vec<u8> = (0..10).collect();
-        let records: Vec<Record> =
-            (0..10).map(|offset| Record { offset, cap_len: 1, ..Record::default() }).collect();
-        let batch = Batch::new(&base, &records);
-        let mut selection = Selection::none();
-        selection.select_all(batch.len());
-        program.select(&batch, &mut selection);
-        assert_eq!(selection.iter().collect::<Vec<_>>(), [1, 3, 5, 7, 9]);
-    }
-}
+mod tests;

@@ -1,5 +1,5 @@
-//! Classic BPF: the instruction set, validated programs, the interpreter that is the reference, texts; and block graphs, from which
-//! programs are made.
+//! Classic BPF: the instruction set, validated programs, the reference interpreter, texts; and block graphs, from which
+//! programs are made. Instructions of eBPF, their assembler and text: [`ebpf`].
 //!
 //! ```text
 //! Insn   := code:u16 jt:u8 jf:u8 k:u32        as in the kernel's struct sock_filter
@@ -19,9 +19,10 @@
 mod assemble;
 pub mod cfg;
 mod decode;
+pub mod ebpf;
 mod initialise;
 mod interpret;
-mod select;
+mod packet_filter;
 pub mod simplify;
 mod text;
 mod validate;
@@ -29,16 +30,16 @@ mod validate;
 pub use assemble::assemble;
 pub use decode::decode;
 pub use initialise::initialise;
-pub use interpret::from_meta;
-pub use select::Select;
-pub use text::Form;
+pub use interpret::load_ancillary;
+pub use packet_filter::PacketFilter;
+pub use text::DumpFormat;
 pub use validate::{Invalid, KernelRefusal};
 
 /// One instruction, laid out as the kernel's `struct sock_filter`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Insn {
-    /// What to do: class, size or operation, mode or source, see [`code`].
+    /// The operation: class, size or operation, mode or source, see [`code`].
     pub code: u16,
     /// Instructions to skip when a comparison holds.
     pub jt: u8,
@@ -276,7 +277,7 @@ impl Program {
     }
 
     /// The program as text, each line ended with a line feed.
-    pub fn text(&self, form: Form) -> String {
+    pub fn text(&self, form: DumpFormat) -> String {
         text::render(&self.insns, form)
     }
 }

@@ -14,7 +14,7 @@ use super::{Insn, ancillary};
 
 /// How a program is written down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum DumpFormat {
     /// Assembly for people: `tcpdump -d`.
     Assembly,
     /// Initialisers for a C array: `tcpdump -dd`.
@@ -23,19 +23,19 @@ pub enum Form {
     Decimal,
 }
 
-pub(super) fn render(insns: &[Insn], form: Form) -> String {
+pub(super) fn render(insns: &[Insn], form: DumpFormat) -> String {
     let mut out = String::new();
-    if form == Form::Decimal {
+    if form == DumpFormat::Decimal {
         put(&mut out, format_args!("{}\n", insns.len()));
     }
     for (at, insn) in insns.iter().enumerate() {
         match form {
-            Form::Assembly => put(&mut out, format_args!("{}\n", insn.assembly(at))),
-            Form::C => {
+            DumpFormat::Assembly => put(&mut out, format_args!("{}\n", insn.assembly(at))),
+            DumpFormat::C => {
                 let Insn { code, jt, jf, k } = insn;
                 put(&mut out, format_args!("{{ {code:#x}, {jt}, {jf}, {k:#010x} }},\n"));
             }
-            Form::Decimal => {
+            DumpFormat::Decimal => {
                 let Insn { code, jt, jf, k } = insn;
                 put(&mut out, format_args!("{code} {jt} {jf} {k}\n"));
             }
@@ -124,13 +124,13 @@ mod tests {
                         (001) jeq      #0x800           jt 2\tjf 3\n\
                         (002) ret      #262144\n\
                         (003) ret      #0\n";
-        assert_eq!(render(&insns, Form::Assembly), assembly);
+        assert_eq!(render(&insns, DumpFormat::Assembly), assembly);
         let c = "{ 0x28, 0, 0, 0x0000000c },\n\
                  { 0x15, 0, 1, 0x00000800 },\n\
                  { 0x6, 0, 0, 0x00040000 },\n\
                  { 0x6, 0, 0, 0x00000000 },\n";
-        assert_eq!(render(&insns, Form::C), c);
-        assert_eq!(render(&insns, Form::Decimal), "4\n40 0 0 12\n21 0 1 2048\n6 0 0 262144\n6 0 0 0\n");
+        assert_eq!(render(&insns, DumpFormat::C), c);
+        assert_eq!(render(&insns, DumpFormat::Decimal), "4\n40 0 0 12\n21 0 1 2048\n6 0 0 262144\n6 0 0 0\n");
     }
 
     #[test]

@@ -267,7 +267,7 @@ mod tests {
 
     /// The kernel would not notice that nothing goes from the return to the load.
     #[test]
-    fn what_follows_a_return_counts_as_behind_it() {
+    fn instructions_after_a_return_count_as_behind() {
         let insns = [
             Insn::jump(JMP | JEQ | K, 0, 0, 1),
             REJECT,

@@ -5,7 +5,7 @@
 //! then                         Native; the interpreter where native code is refused
 //! ```
 
-use tapline_bpf::Select;
+use tapline_bpf::PacketFilter;
 use tapline_ir::CompiledFilter;
 use tapline_jit::{NATIVE_AFTER, Native};
 use tapline_packet::Packet;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use tapline_bpf::Form;
+use tapline_bpf::DumpFormat;
 use tapline_capture::Error;
 use tapline_filter::{Handle, Options};
 use tapline_ir::CompiledFilter;
@@ -118,11 +118,11 @@ fn prefix_mask(len: u8) -> u32 {
 }
 
 /// How a program is written down for so many `-d`.
-pub(crate) fn program_form(count: u8) -> Form {
+pub(crate) fn program_form(count: u8) -> DumpFormat {
     match count {
-        0 | 1 => Form::Assembly,
-        2 => Form::C,
-        _ => Form::Decimal,
+        0 | 1 => DumpFormat::Assembly,
+        2 => DumpFormat::C,
+        _ => DumpFormat::Decimal,
     }
 }
 

@@ -218,7 +218,7 @@ impl Capture {
         check_len(&program)?;
         let Rights { filter, snap_len } = rights;
         let asked = Asked::program(&self.rule.filter, filter, &program, *snap_len, &self.options);
-        Ok(Wish { filter: Arc::new(Filter::of_program(worker::ready(program.into()))), asked })
+        Ok(Wish { filter: Arc::new(Filter::from_program(worker::ready(program.into()))), asked })
     }
 
     /// Adds a reader to all workers. Gives its descriptors.

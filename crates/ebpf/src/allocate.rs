@@ -13,8 +13,8 @@
 //! When registers run out, the variable whose last reader is farthest goes to the stack, for all of its life. It is written
 //! there before it is read, because it was written before it was read.
 
-use super::insn::Register;
 use super::step::{Step, Variable};
+use tapline_bpf::ebpf::Register;
 
 /// Places on the stack.
 const SLOTS_MAX: usize = 64;

@@ -1,63 +1,60 @@
 //! What stands around a filter in front of AF_XDP sockets.
 //!
 //! ```text
-//! if book.stop: pass                                              before anything else
+//! if counters.stop: pass                                              before anything else
 //! filter -- match ----> redirect to the socket of the packet's queue, which may pass it to the stack where there is none
 //!        \\- no match -> pass
 //!                       noted in front of it before that, if wanted: what the driver knows of it (`notes`)
-//! and of each packet, by its queue:  book.taken += 1, if it was redirected, or book.passed += 1
+//! and of each packet, by its queue:  counters.redirected += 1, if it was redirected, or counters.passed += 1
 //! ```
 //!
-//! The book is a map of one value, which the program's owner has in its memory: it stops the program and reads the counts without a call, and
-//! so without any right.
+//! The counters are a map of one value, which the owner of the program has mapped: a store stops the program, and reading the
+//! counts takes no system call, so both work without any right.
 //!
 //! ```text
-//! book := stop:u64 ... | line*                                      lines of 64 bytes, the first has the stop
-//! line := taken:u64 passed:u64 ...                                  one for each queue, so that processors do not share them
+//! counters := stop:u64 ... | line*                                      lines of 64 bytes, the first has the stop
+//! line := redirected:u64 passed:u64 ...                                  one for each queue, so that processors do not share them
 //! ```
 
-use super::code::*;
-use super::insn::{CONTEXT, Insn, R0, R1, R2, R3};
 use super::lower::Lowering;
-use super::{EmitError, Hook, Notes, Program, REDIRECT_MAP, XdpAction, emit, xdp_md};
+use super::{EmitError, Hook, Program, RxMetadataCalls, XdpAction, emit};
+use tapline_bpf::ebpf::code::*;
+use tapline_bpf::ebpf::{CONTEXT, Insn, R0, R1, R2, R3, helper, xdp_action, xdp_md};
 use tapline_ir::Ir;
 
 /// Bytes of a line.
 const LINE_BITS: i32 = 6;
 
-/// `XDP_REDIRECT`.
-const REDIRECTED: i32 = 4;
-
 /// Where a program in front of AF_XDP sockets sends packets and counts them. Descriptors are those of the process that loads the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Front {
-    /// A map of AF_XDP sockets by queue.
+    /// Descriptor of the map of AF_XDP sockets by queue.
     pub sockets: i32,
-    /// The map that is the book: [`Front::book_len`] bytes in one value.
-    pub book: i32,
+    /// Descriptor of the map of counters: one value of [`Front::counters_len`] bytes.
+    pub counters: i32,
     /// Queues that are counted: those from 0 on. A packet of another queue goes where the filter and the map of sockets say, uncounted.
     pub queues: u16,
-    /// What to note of packets that match, if anything.
-    pub notes: Option<Notes>,
+    /// Metadata to store in front of packets that match; `None` for none.
+    pub notes: Option<RxMetadataCalls>,
 }
 
 impl Front {
-    /// The word of the book, 8 bytes each, that stops the program when it is not 0.
+    /// Index of the word, of 8 bytes, that stops the program when it is not 0.
     pub const STOP: usize = 0;
 
-    /// Bytes of the book for so many queues.
-    pub const fn book_len(queues: u16) -> u32 {
+    /// Bytes of the counters of `queues` queues.
+    pub const fn counters_len(queues: u16) -> u32 {
         (queues as u32 + 1) << LINE_BITS
     }
 
-    /// The word of the book that counts packets of a queue which were redirected to its socket.
-    pub const fn taken(queue: u16) -> usize {
+    /// Index of the word that counts the packets of a queue that were redirected to its socket.
+    pub const fn redirected(queue: u16) -> usize {
         (queue as usize + 1) << (LINE_BITS - 3)
     }
 
-    /// The word of the book that counts packets of a queue which went to the stack.
+    /// Index of the word that counts the packets of a queue that were passed to the kernel's stack.
     pub const fn passed(queue: u16) -> usize {
-        Front::taken(queue) + 1
+        Front::redirected(queue) + 1
     }
 }
 
@@ -73,9 +70,9 @@ pub fn front(filter: Option<&Ir>, front: Front) -> Result<Program, EmitError> {
 }
 
 impl Lowering {
-    /// Goes on only as long as the book says nothing else.
+    /// Passes every packet once the word that stops is set.
     pub(super) fn heed_stop(&mut self, front: &Front) {
-        self.push_all(Insn::set_map_value(R0, front.book));
+        self.push_all(Insn::set_map_value(R0, front.counters));
         self.push(Insn::load(DOUBLE, R0, R0, 0));
         self.push(Insn::skip_if(JEQ, true, R0, 0, 2));
         self.push(Insn::set(R0, XdpAction::PASS));
@@ -90,11 +87,11 @@ impl Lowering {
         self.push(Insn::load(WORD, R2, CONTEXT, xdp_md::RX_QUEUE_INDEX));
         self.push_all(Insn::set_map(R1, front.sockets));
         self.push(Insn::set(R3, XdpAction::PASS));
-        self.push(Insn::call(REDIRECT_MAP));
+        self.push(Insn::call(helper::REDIRECT_MAP));
         // r2 = the queue's line, but behind the ends below where it is not counted.
         self.find_line(front, 5);
         self.push(Insn::set(R1, 1));
-        self.push(Insn::skip_if(JNE, false, R0, REDIRECTED, 2));
+        self.push(Insn::skip_if(JNE, false, R0, xdp_action::REDIRECT as i32, 2));
         self.push(Insn::add_at(R2, R1, 64));
         self.push(Insn::EXIT);
         self.push(Insn::add_at(R2, R1, 72));
@@ -116,7 +113,7 @@ impl Lowering {
         self.push(Insn::load(WORD, R1, CONTEXT, xdp_md::RX_QUEUE_INDEX));
         self.push(Insn::skip_if(JGE, true, R1, front.queues.into(), FOUND + skipped));
         self.push(Insn::alu_immediate(LSH, true, R1, LINE_BITS));
-        self.push_all(Insn::set_map_value(R2, front.book));
+        self.push_all(Insn::set_map_value(R2, front.counters));
         self.push(Insn::alu_register(ADD, true, R2, R1));
     }
 
@@ -132,29 +129,29 @@ mod tests {
     #[test]
     fn words_of_the_book_lie_in_it_and_apart() {
         let queues = 5;
-        let len = Front::book_len(queues) as usize / 8;
+        let len = Front::counters_len(queues) as usize / 8;
         let mut words: Vec<usize> =
-            (0..queues).flat_map(|queue| [Front::taken(queue), Front::passed(queue)]).collect();
+            (0..queues).flat_map(|queue| [Front::redirected(queue), Front::passed(queue)]).collect();
         words.push(Front::STOP);
         words.sort_unstable();
         words.dedup();
         assert_eq!(words.len(), 11);
         assert!(words.iter().all(|word| *word < len));
-        assert_eq!(Front::taken(0) * 8, 64);
+        assert_eq!(Front::redirected(0) * 8, 64);
     }
 
     #[test]
     fn jumps_of_known_distance_lead_to_ends() {
-        let all = Notes { time: Some(7), vlan: Some(8), cookie: 9 };
-        for notes in [None, Some(all), Some(Notes { vlan: None, ..all })] {
-            let program = front(None, Front { sockets: 3, book: 4, queues: 2, notes }).unwrap();
+        let all = RxMetadataCalls { time: Some(7), vlan: Some(8), cookie: 9 };
+        for notes in [None, Some(all), Some(RxMetadataCalls { vlan: None, ..all })] {
+            let program = front(None, Front { sockets: 3, counters: 4, queues: 2, notes }).unwrap();
             let insns = program.insns();
             for (at, insn) in insns.iter().enumerate().filter(|(_, insn)| insn.is_jump()) {
                 let to = (at as i64 + 1 + i64::from(insn.offset)) as usize;
                 assert!(insns.get(to).is_some(), "{}", program.text());
             }
             assert_eq!(insns.last(), Some(&Insn::EXIT));
-            assert_eq!(insns[0].to, R0, "r1 is the context until it was copied");
+            assert_eq!(insns[0].to(), R0, "r1 is the context until it was copied");
             let asked = program.text().matches("kernel-function#").count();
             assert_eq!(asked, notes.map_or(0, |notes| 1 + usize::from(notes.vlan.is_some())));
         }

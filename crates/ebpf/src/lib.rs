@@ -6,9 +6,6 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `insn`, `code` | instructions and their encoding |
-//! | `assemble` | labels to distances, long jumps where needed |
-//! | `text` | instructions as the kernel's tools write them |
 //! | `unroll` | loops, round by round |
 //! | `step` | instructions on variables |
 //! | `select` | blocks, branches, searches, arithmetic |
@@ -24,16 +21,12 @@
 #![forbid(unsafe_code)]
 
 mod allocate;
-mod assemble;
-pub mod code;
 mod front;
-mod insn;
 mod lower;
 mod notes;
 mod packet;
 mod select;
 mod step;
-mod text;
 mod unroll;
 mod xdp;
 
@@ -43,44 +36,18 @@ mod tests;
 use thiserror::Error;
 
 pub use front::{Front, front};
-pub use insn::{Insn, Register};
-pub use notes::{Note, Notes};
+pub use notes::{RxMetadata, RxMetadataCalls};
 
 use allocate::Pool;
-use assemble::Assembler;
 use lower::Lowering;
 use step::{Operand, Step, Variable};
+use tapline_bpf::ebpf::{Assembler, Insn, R0, R2, R3, helper, text, xdp_action};
 use tapline_ir::Ir;
 
 /// The most instructions that a kernel takes from who may load programs (`BPF_COMPLEXITY_LIMIT_INSNS`), since 5.2.
 pub const KERNEL_INSNS_MAX: usize = 1_000_000;
 
-/// `bpf_tail_call`.
-const TAIL_CALL: i32 = 12;
-/// `bpf_redirect_map`.
-const REDIRECT_MAP: i32 = 51;
-
-/// Places in `struct __sk_buff` of linux/bpf.h, what a socket filter sees of a packet besides its bytes.
-mod sk_buff {
-    pub(super) const LEN: i16 = 0;
-    pub(super) const PKT_TYPE: i16 = 4;
-    pub(super) const VLAN_PRESENT: i16 = 20;
-    pub(super) const VLAN_TCI: i16 = 24;
-    pub(super) const VLAN_PROTO: i16 = 28;
-    pub(super) const IFINDEX: i16 = 40;
-    pub(super) const HASH: i16 = 68;
-}
-
-/// Places in `struct xdp_md` of linux/bpf.h, what an XDP program sees of a packet.
-mod xdp_md {
-    pub(super) const DATA: i16 = 0;
-    pub(super) const DATA_END: i16 = 4;
-    pub(super) const DATA_META: i16 = 8;
-    pub(super) const INGRESS_IFINDEX: i16 = 12;
-    pub(super) const RX_QUEUE_INDEX: i16 = 16;
-}
-
-/// What an XDP program does with a packet.
+/// The verdict of an XDP program on a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XdpAction {
     /// Throws it away.
@@ -98,9 +65,9 @@ pub enum XdpAction {
 
 impl XdpAction {
     /// The number that stands for dropping (`XDP_DROP`).
-    pub const DROP: u32 = 1;
+    pub const DROP: u32 = xdp_action::DROP;
     /// The number that stands for passing (`XDP_PASS`).
-    pub const PASS: u32 = 2;
+    pub const PASS: u32 = xdp_action::PASS;
 
     fn end(self) -> Step {
         match self {
@@ -190,7 +157,7 @@ impl Program {
 
     /// The program as text, a line for each instruction, in the form of the kernel's verifier.
     pub fn text(&self) -> String {
-        text::render(&self.insns)
+        text(&self.insns)
     }
 }
 
@@ -235,8 +202,8 @@ pub fn emit(ir: &Ir, hook: Hook) -> Result<Program, EmitError> {
 ///
 /// Sockets are charged for the length of the program that is attached to them; this one stands for one of any length.
 pub fn trampoline(map: i32) -> Program {
-    let mut insns = Insn::set_map(insn::R2, map).to_vec();
-    insns.extend([Insn::set(insn::R3, 0), Insn::call(TAIL_CALL), Insn::set(insn::R0, 0), Insn::EXIT]);
+    let mut insns = Insn::set_map(R2, map).to_vec();
+    insns.extend([Insn::set(R3, 0), Insn::call(helper::TAIL_CALL), Insn::set(R0, 0), Insn::EXIT]);
     Program { insns: insns.into_boxed_slice(), hook: Hook::SocketFilter }
 }
 

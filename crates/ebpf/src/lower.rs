@@ -3,11 +3,9 @@
 //! What lives on the stack is read into r0 (left sides) or r1 (right sides, pointers, bases) and written from r0.
 
 use super::allocate::{Home, Homes};
-use super::assemble::{Assembler, Label};
-use super::code::*;
-use super::insn::{CONTEXT, FRAME, Insn, R0, R1, R2, R3, Register};
 use super::step::{Operand, Step, Variable};
-use super::{REDIRECT_MAP, xdp_md};
+use tapline_bpf::ebpf::code::*;
+use tapline_bpf::ebpf::{Assembler, CONTEXT, FRAME, Insn, Label, R0, R1, R2, R3, Register, helper, xdp_md};
 
 /// Turns steps into instructions with labels.
 pub(super) struct Lowering {
@@ -56,7 +54,7 @@ impl Lowering {
                 self.push(Insn::load(WORD, R2, CONTEXT, xdp_md::RX_QUEUE_INDEX));
                 Insn::set_map(R1, map).into_iter().for_each(|insn| self.push(insn));
                 self.push(Insn::set(R3, fallback));
-                self.push(Insn::call(REDIRECT_MAP));
+                self.push(Insn::call(helper::REDIRECT_MAP));
                 self.push(Insn::EXIT);
             }
             Step::Leave { front, matched: true } => self.redirect(&front),

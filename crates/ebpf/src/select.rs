@@ -12,11 +12,11 @@
 
 use std::collections::HashMap;
 
-use super::assemble::{Label, opposite};
-use super::code::*;
 use super::step::{Operand, Step, Variable};
 use super::xdp::Pointers;
 use super::{EmitError, Hook};
+use tapline_bpf::ebpf::code::*;
+use tapline_bpf::ebpf::{Label, opposite};
 use tapline_ir::{Binary, BlockId, Case, Dominators, Field, Ir, Op, Target, Terminator, Test, Type, Value};
 
 /// Paths with more questions are asked the sooner-ending way first. The verifier's limit is 8192 (`BPF_COMPLEXITY_LIMIT_JMP_SEQ`).

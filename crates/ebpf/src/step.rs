@@ -7,10 +7,10 @@
 //! Steps stand in an order in which all jumps go forward. A variable may be set in several places, if each way to a reader
 //! passes one of them.
 
-use super::assemble::Label;
 use super::front::Front;
+use tapline_bpf::ebpf::Label;
 
-/// What a step reads or writes.
+/// A variable that a step reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Variable {
     /// To be given a register, or a place on the stack. Numbers of 32 bits have a zero upper half.
@@ -23,7 +23,7 @@ pub(super) enum Variable {
     DataEnd,
 }
 
-/// What a step reads.
+/// A value that a step reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operand {
     Variable(Variable),

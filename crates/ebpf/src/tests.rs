@@ -6,6 +6,7 @@ use tapline_testkit::programs;
 use tapline_testkit::random::Random;
 
 use super::*;
+use tapline_bpf::ebpf::{FRAME, code};
 use tapline_bpf::{self as bpf, Insn as Classic, code as classic};
 use tapline_ir::{
     Binary, Builder, Field, Op, Order, Place, Target, Terminator, Test, Type, Value, Width, raise_program,
@@ -31,18 +32,11 @@ fn text(ir: &Ir, hook: Hook) -> String {
 
 /// What a program returns on a machine of ours.
 fn run(program: &Program, data: &[u8], meta: &Meta) -> u32 {
-    let insn = |insn: &Insn| machine::Insn {
-        code: insn.code,
-        registers: insn.registers(),
-        offset: insn.offset,
-        immediate: insn.immediate,
-    };
-    let insns: Vec<machine::Insn> = program.insns().iter().map(insn).collect();
     let kind = match program.hook() {
         Hook::SocketFilter => machine::Kind::SocketFilter,
         Hook::Xdp { .. } | Hook::Front(_) => machine::Kind::Xdp,
     };
-    machine::run(kind, &insns, Packet { data, meta })
+    machine::run(kind, program.insns(), Packet { data, meta })
 }
 
 /// `ip`: the EtherType at 12.
@@ -95,7 +89,7 @@ fn a_place_that_the_kernel_reads_as_negative_is_compared_first() {
 }
 
 #[test]
-fn values_that_do_not_fit_into_registers_go_to_the_stack_and_no_farther() {
+fn values_spill_to_the_stack_and_no_farther() {
     let sum = |count: u32| {
         graph(|builder| {
             let values: Vec<Value> = (0..count).map(|at| builder.load(Place::at(at), Width::Byte)).collect();
@@ -127,7 +121,7 @@ fn no_stack_is_read_before_it_is_written() {
         for insn in program.insns() {
             if insn.code == code::STX | code::MEM | code::DOUBLE {
                 written.push(insn.offset);
-            } else if insn.class() == code::LDX && insn.from == insn::FRAME {
+            } else if insn.class() == code::LDX && insn.from() == FRAME {
                 assert!(written.contains(&insn.offset), "{}", program.text());
             }
         }
@@ -154,7 +148,7 @@ fn wide_loads_and_both_orders() {
 }
 
 #[test]
-fn what_xdp_does_not_know_is_an_error() {
+fn fields_unknown_before_the_stack_are_errors() {
     for field in
         [Field::PacketType, Field::ReceiveHash, Field::VlanTag, Field::VlanPresent, Field::VlanProtocol]
     {
@@ -179,7 +173,7 @@ fn state_is_refused() {
 }
 
 #[test]
-fn bytes_that_no_packet_has_reject_and_nothing_behind_them_is_emitted() {
+fn loads_past_any_packet_reject_and_end_the_program() {
     let ir = graph(|builder| {
         let value = builder.load(Place::at(3_000_000_000), Width::Byte);
         let one = builder.const32(1);
@@ -235,7 +229,7 @@ fn verdicts_are_those_of_the_interpreter() {
     assert!(accepted > 1_000, "{accepted}");
 }
 
-/// What no test run of the kernel has: tags and hashes.
+/// Metadata that no test run of the kernel has: tags and hashes.
 #[test]
 fn fields_are_what_the_capture_knows() {
     let tagged = Meta {

@@ -12,10 +12,10 @@
 //!
 //! Packets have at most 65535 bytes here: the verifier follows pointers no farther.
 
-use super::code::*;
 use super::packet::size_code;
 use super::select::Selector;
 use super::step::{Operand, Step, Variable};
+use tapline_bpf::ebpf::code::*;
 use tapline_ir::{BlockId, Dominators, Ir, Order, Place, Value, Width};
 
 /// `MAX_PACKET_OFF` of the verifier.
@@ -24,7 +24,7 @@ const PACKET_MAX: u64 = 65_535;
 /// Offsets of loads have 16 bits with a sign.
 const OFFSET_MAX: u32 = i16::MAX as u32;
 
-/// What comparisons on the way to each block have shown.
+/// Bytes that comparisons on the path to each block have shown.
 #[derive(Debug)]
 pub(super) struct Pointers {
     spans: Vec<(u32, u32)>,

@@ -13,36 +13,7 @@ use tapline_ir::optimise::{PASSES, optimise_watched};
 use tapline_ir::{Ir, Op, Terminator, raise};
 use tapline_packet::LinkType;
 use tapline_testkit::random::Random;
-use tapline_testkit::stock::Texts;
-
-/// Filters that people write.
-const FILTERS: [&str; 24] = [
-    "ip",
-    "udp",
-    "src host 1.1.1.1 and dst host 2.2.2.2",
-    "tcp port 10 or 20 or 30 or 40 or 50",
-    "ip host (1.1.1.1 or 2.2.2.2 or 3.3.3.3 or 4.4.4.4 or 5.5.5.5 or 6.6.6.6 or 7.7.7.7 or 8.8.8.8 or 9.9.9.9 or \
-     10.10.10.10) and tcp port (10 or 20 or 30 or 40 or 50 or 60 or 70 or 80 or 90 or 100)",
-    "port 53",
-    "host 10.0.0.1",
-    "(ip and udp port 1) or (ip and udp port 2)",
-    "net 10.0.0.0/8 and not port 22",
-    "tcp[tcpflags] & (tcp-syn|tcp-fin) != 0",
-    "tcp[tcpflags] == tcp-syn|tcp-ack and not src net 192.168.0.0/16",
-    "icmp or arp",
-    "icmp[icmptype] != icmp-echo and icmp[icmptype] != icmp-echoreply",
-    "portrange 6000-6010",
-    "vlan and ip",
-    "vlan 100 and tcp port 443",
-    "not broadcast and not multicast",
-    "ip6 and udp port 53",
-    "ether host 00:11:22:33:44:55 and not arp",
-    "tcp port 80 and (((ip[2:2] - ((ip[0]&0xf)<<2)) - ((tcp[12]&0xf0)>>2)) != 0)",
-    "greater 100 and less 1500",
-    "mpls 1000 and host 10.0.0.1",
-    "pppoes and ip",
-    "(tcp or udp) and host 10.0.0.1 and port 5060",
-];
+use tapline_testkit::stock::{COMMON_FILTERS, Texts};
 
 fn main() {
     match std::env::args().nth(1) {
@@ -92,9 +63,13 @@ fn count(ir: &Ir) -> [usize; 6] {
 }
 
 fn counts(simplified: bool) {
-    println!("{} filters, {}", FILTERS.len(), if simplified { "simplified before" } else { "as generated" });
+    println!(
+        "{} filters, {}",
+        COMMON_FILTERS.len(),
+        if simplified { "simplified before" } else { "as generated" }
+    );
     println!("{:>12} blocks branches guards loads others parameters", "after");
-    let mut graphs: Vec<Ir> = FILTERS.iter().map(|text| graph(text, simplified)).collect();
+    let mut graphs: Vec<Ir> = COMMON_FILTERS.iter().map(|text| graph(text, simplified)).collect();
     let line = |name: &str, graphs: &[Ir]| {
         let sum = graphs.iter().map(count).fold([0; 6], |mut sum, one| {
             sum.iter_mut().zip(one).for_each(|(sum, one)| *sum += one);

@@ -164,7 +164,7 @@ fn notes(ast: &Ast, options: &Options) -> Vec<&'static str> {
     .collect()
 }
 
-/// What stands in a filter.
+/// The parts that a filter has.
 #[derive(Default)]
 struct Found {
     mixed: bool,

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_reject_stays_in_its_place() {
+    fn tests_that_may_reject_keep_their_place() {
         let hosts = |from: u32| joined((from..from + 10).map(|n| format!("src host 10.0.0.{n}")));
         let barrier = format!("{} or udp[100] = 1 or {}", hosts(0), hosts(10));
         let counts = lookups(&barrier);

@@ -20,7 +20,7 @@ use std::net::Ipv6Addr;
 use crate::ast::{Keyword, Protocol};
 use tapline_syntax::{Error, Span};
 
-/// What a stretch of text is.
+/// A token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Token<'a> {
     /// A number or a named constant.
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_token_is_a_syntax_error() {
+    fn unknown_tokens_are_syntax_errors() {
         for text in ["#", "foo_ ", "é", "\\", "$", "~", ";", "$g"] {
             assert_eq!(error(text), SYNTAX, "{text:?}");
         }

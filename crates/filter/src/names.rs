@@ -14,6 +14,8 @@
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
+use tapline_packet::numbers::ip_protocol;
+
 /// Looks names up. Asking may block, for hosts.
 pub trait Resolver: std::fmt::Debug {
     /// The addresses of a host; none if it is unknown.
@@ -171,29 +173,29 @@ fn station_address(text: &str) -> Option<[u8; 6]> {
     parts.try_into().ok()
 }
 
-/// For systems without `/etc/protocols`, as small containers are. Numbers: IANA, protocol-numbers.
+/// For systems without `/etc/protocols`, as small containers are.
 fn well_known_protocol(name: &str) -> Option<u8> {
     Some(match name {
         "ip" => 0,
-        "icmp" => 1,
-        "igmp" => 2,
-        "ipencap" => 4,
-        "tcp" => 6,
-        "egp" => 8,
-        "igp" => 9,
-        "udp" => 17,
-        "ipv6" => 41,
-        "gre" => 47,
-        "esp" => 50,
-        "ah" => 51,
-        "ipv6-icmp" => 58,
-        "ospf" => 89,
-        "ipip" => 94,
-        "pim" => 103,
-        "vrrp" => 112,
-        "l2tp" => 115,
-        "sctp" => 132,
-        "udplite" => 136,
+        "icmp" => ip_protocol::ICMP,
+        "igmp" => ip_protocol::IGMP,
+        "ipencap" => ip_protocol::IPV4,
+        "tcp" => ip_protocol::TCP,
+        "egp" => ip_protocol::EGP,
+        "igp" => ip_protocol::IGRP,
+        "udp" => ip_protocol::UDP,
+        "ipv6" => ip_protocol::IPV6,
+        "gre" => ip_protocol::GRE,
+        "esp" => ip_protocol::ESP,
+        "ah" => ip_protocol::AH,
+        "ipv6-icmp" => ip_protocol::ICMPV6,
+        "ospf" => ip_protocol::OSPF,
+        "ipip" => ip_protocol::IPIP,
+        "pim" => ip_protocol::PIM,
+        "vrrp" => ip_protocol::VRRP,
+        "l2tp" => ip_protocol::L2TP,
+        "sctp" => ip_protocol::SCTP,
+        "udplite" => ip_protocol::UDP_LITE,
         _ => return None,
     })
 }

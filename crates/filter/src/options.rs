@@ -18,12 +18,12 @@ pub enum Handle {
     Dead,
 }
 
-/// What a filter is compiled for.
+/// The packets and the user that a filter is compiled for.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What the first header of each packet is. Default: Ethernet.
+    /// Link type of the packets. Default: Ethernet.
     pub link_type: LinkType,
-    /// How many bytes of an accepted packet to keep: what the program returns. 1 or more; default 262144.
+    /// Bytes of an accepted packet to keep, which the program returns. 1 or more; default 262144.
     pub snap_len: u32,
     /// The netmask of the network, in the host's byte order, for `ip broadcast`; `None` if it is unknown.
     pub netmask: Option<u32>,

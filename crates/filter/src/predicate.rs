@@ -24,7 +24,7 @@ pub struct Cell(pub u8);
 /// A filter for one link type, resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Predicates {
-    /// What accepts a packet, after what finds its headers.
+    /// The predicate that accepts a packet, behind the steps that find its headers.
     pub root: Predicate,
     /// The cells that predicates assign; those from here on are free for arithmetic.
     pub cells: u8,
@@ -58,7 +58,7 @@ pub enum Predicate {
 /// A field of the packet, compared with a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Test {
-    /// What is looked at.
+    /// The value that is tested.
     pub field: Field,
     /// The bits that count; all ones for a whole field.
     pub mask: u32,
@@ -66,11 +66,11 @@ pub struct Test {
     pub compare: Compare,
     /// With what.
     pub value: u32,
-    /// What the field is called, for people.
+    /// The name of the field, for people.
     pub name: &'static str,
 }
 
-/// What a test looks at.
+/// The value of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Field {
     /// Bytes of the packet, big-endian.
@@ -82,13 +82,13 @@ pub enum Field {
 /// Where bytes are: `offset` bytes from `base`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// What the offset counts from.
+    /// The origin of the offset.
     pub base: Base,
     /// From 0xfffff000 on and from the packet's start, a load of Linux's own (`SKF_AD_OFF`).
     pub offset: u32,
 }
 
-/// What an offset counts from.
+/// The origin of an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Base {
     /// The packet's first byte.
@@ -108,11 +108,11 @@ pub enum Base {
 /// A comparison of numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relation {
-    /// What stands left.
+    /// The left operand.
     pub left: Value,
     /// How they are compared.
     pub compare: Compare,
-    /// What stands right.
+    /// The right operand.
     pub right: Value,
 }
 
@@ -151,16 +151,19 @@ pub struct Headers {
     pub protocol: u8,
 }
 
-/// How many headers `protochain` follows. libpcap loops without a bound, backwards, which no kernel loads, and with a
+/// The most headers that `protochain` follows. libpcap loops without a bound, backwards, which no kernel loads, and
+/// with a
 /// wrong step over authentication headers, which may never end. Real chains are shorter (RFC 8200, 4.1, names each
 /// kind once, at most seven in all); what is longer does not match.
 pub const HEADERS_MAX: usize = 10;
 
-/// How many extension headers of IPv6 `extensions(...)` and `inner(...)` follow. RFC 8200, 4.1, has six kinds that others may
+/// The most IPv6 extension headers that `extensions(...)` and `inner(...)` follow. RFC 8200, 4.1, has six kinds that
+/// others may
 /// follow, each once but for destination options, which may stand twice; what is longer is not found.
 pub const EXTENSIONS_MAX: usize = 8;
 
-/// How many extension headers of GTP-U `inner(...)` follows; what is longer is not found. Networks send one, seldom two.
+/// The most GTP-U extension headers that `inner(...)` follows; longer chains are not found. Networks send one, seldom
+/// two.
 pub const GTP_EXTENSIONS_MAX: usize = 4;
 
 impl Test {

@@ -31,6 +31,7 @@ mod layers;
 mod link;
 mod loopback;
 mod mtp;
+mod numbers;
 mod other;
 mod pflog;
 mod port;

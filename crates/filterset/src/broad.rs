@@ -3,6 +3,8 @@
 //! What most packets are is tried out: some of common protocols, with addresses and ports that hardly any filter names. A filter that accepts one of them is
 //! likely to accept many.
 
+use tapline_packet::numbers::ethertype::{ARP, IPV4, IPV6};
+use tapline_packet::numbers::ip_protocol::{ICMP, ICMPV6, TCP, UDP};
 use tapline_packet::{Meta, Packet};
 
 use tapline_ir::CompiledFilter;
@@ -11,7 +13,7 @@ const LEN: usize = 90;
 
 /// EtherType, and protocol or next header, of common frames.
 const COMMON: [(u16, u8); 7] =
-    [(0x0800, 6), (0x0800, 17), (0x0800, 1), (0x86dd, 6), (0x86dd, 17), (0x86dd, 58), (0x0806, 0)];
+    [(IPV4, TCP), (IPV4, UDP), (IPV4, ICMP), (IPV6, TCP), (IPV6, UDP), (IPV6, ICMPV6), (ARP, 0)];
 
 /// Whether the program accepts a common frame on Ethernet. Of other link types it is not known: the answer costs time, and changes no verdict.
 pub(super) fn is_broad(program: &CompiledFilter) -> bool {
@@ -28,12 +30,12 @@ fn frame(ether_type: u16, protocol: u8) -> [u8; LEN] {
     frame[0] = 0xc6;
     frame[12..14].copy_from_slice(&ether_type.to_be_bytes());
     match ether_type {
-        0x0800 => {
+        IPV4 => {
             frame[14..24].copy_from_slice(&[0x45, 0, 0, (LEN - 14) as u8, 0, 0, 0x40, 0, 64, protocol]);
             // An acknowledgement, with data.
             (frame[46], frame[47]) = (0x50, 0x18);
         }
-        0x86dd => {
+        IPV6 => {
             frame[14..22].copy_from_slice(&[0x60, 0, 0, 0, 0, (LEN - 54) as u8, protocol, 64]);
             (frame[66], frame[67]) = (0x50, 0x18);
         }

@@ -30,7 +30,7 @@ pub(super) const DISJUNCTS_MAX: usize = 256;
 /// Alternatives that are looked at side by side before they are reduced.
 const STEPS_MAX: usize = 1 << 14;
 
-/// What must hold together.
+/// Literals that must hold together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Conjunction {
     /// They ascend and are all different; none: nothing is asked.

@@ -11,10 +11,10 @@ use tapline_packet::{Meta, Packet};
 
 use tapline_bpf::ancillary;
 use tapline_bpf::cfg::Width;
-use tapline_bpf::from_meta;
+use tapline_bpf::load_ancillary;
 use tapline_filter::predicate::{Base, Field, Place};
 
-/// What an offset counts from.
+/// The origin of an offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Origin {
     /// The packet's first byte.
@@ -55,7 +55,7 @@ impl Part {
         let origin = match place.base {
             Base::Packet if ancillary::name(place.offset).is_some() => {
                 // What takes no bytes and is there for every packet; the rest is left to programs.
-                let known = from_meta(place.offset, &[], &Meta::default()).is_some();
+                let known = load_ancillary(place.offset, &[], &Meta::default()).is_some();
                 let origin = Origin::Kernel(place.offset);
                 return known.then_some(Part { origin, offset: 0, width: 4, mask });
             }
@@ -84,7 +84,7 @@ impl Part {
             Origin::Start => 0,
             Origin::Ipv4Len(header) => ipv4_header_len(data, header)?,
             Origin::Len => return Some(meta.wire_len & self.mask),
-            Origin::Kernel(k) => return from_meta(k, data, meta).map(|value| value & self.mask),
+            Origin::Kernel(k) => return load_ancillary(k, data, meta).map(|value| value & self.mask),
         };
         let bytes = data.get(start.checked_add(self.offset as usize)?..)?;
         let value = match self.width {

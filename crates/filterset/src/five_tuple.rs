@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use tapline_packet::FiveTuple;
 
-use super::filter::{Filter, NotInPlace};
+use super::filter::{ConstantError, Filter};
 use tapline_filter::Options;
 use tapline_syntax::Error;
 
@@ -44,13 +44,13 @@ impl FiveTuples {
     /// The filter of a flow: what its text compiles to.
     ///
     /// # Errors
-    /// [`NotInPlace`] if the addresses are of different IP versions or the protocol has no ports; then there is no such text.
-    pub fn filter(&self, flow: &FiveTuple) -> Result<Filter, NotInPlace> {
+    /// [`ConstantError`] if the addresses are of different IP versions or the protocol has no ports; then there is no such text.
+    pub fn filter(&self, flow: &FiveTuple) -> Result<Filter, ConstantError> {
         let transport = TRANSPORTS.iter().position(|number| *number == flow.protocol);
         let version = usize::from(flow.src.is_ipv6());
         let alike = flow.src.is_ipv4() == flow.dst.is_ipv4();
         let example = transport.filter(|_| alike).and_then(|at| self.examples[version].get(at));
-        let example = example.ok_or(NotInPlace::NoSuchConstant(0))?;
+        let example = example.ok_or(ConstantError::NoSuchConstant(0))?;
         let numbers = numbers(flow);
         let changes: Vec<(usize, u32)> =
             example.places.iter().map(|(constant, number)| (*constant, numbers[*number])).collect();

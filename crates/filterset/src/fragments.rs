@@ -20,11 +20,12 @@
 
 use std::collections::{HashMap, VecDeque};
 
+use tapline_packet::numbers::{ethertype, ip_protocol};
 use tapline_packet::{Batch, LinkType, Selection, Timestamp};
 
 use super::{FilterId, FilterSet, Matches, SetError};
 
-/// How much is remembered of fragments, and for how long.
+/// Limits of the memory of fragments, in number and time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FragmentLimits {
     /// Datagrams that are remembered; one more, and the oldest is forgotten. Default 4096.
@@ -41,7 +42,7 @@ impl Default for FragmentLimits {
     }
 }
 
-/// What became of fragments. `early = answered + unanswered + no_ticket +` those that still wait.
+/// Counts of fragments by their fate. `early = answered + unanswered + no_ticket +` those that still wait.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FragmentCounts {
     /// First fragments.
@@ -62,16 +63,16 @@ pub struct FragmentCounts {
     pub evicted: u64,
 }
 
-/// What there is to say later of an early fragment.
+/// The late answer for an early fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LateReport<'a> {
     /// The fragment's ticket, from [`Matches::ticket`].
     pub ticket: u64,
-    /// What became of it.
+    /// The fate of the fragment.
     pub outcome: Outcome<'a>,
 }
 
-/// What became of an early fragment.
+/// The fate of an early fragment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome<'a> {
     /// Its first came: these are the filters that it matches, as in [`Matches::of`].
@@ -105,7 +106,8 @@ impl Matches {
         self.late.tickets.iter().find(|(index, _)| usize::from(*index) == packet).map(|(_, ticket)| *ticket)
     }
 
-    /// What became of early fragments, of earlier batches or of this one, while this batch was classified.
+    /// The fate of early fragments, of earlier batches or of this one, that was settled while this batch was
+    /// classified.
     pub fn late_reports(&self) -> impl Iterator<Item = LateReport<'_>> {
         self.late.reports.iter().map(|(ticket, range)| LateReport {
             ticket: *ticket,
@@ -138,13 +140,13 @@ impl FilterSet {
         Ok(())
     }
 
-    /// What became of fragments since [`follow_fragments`](Self::follow_fragments).
+    /// Counts of fragments since [`follow_fragments`](Self::follow_fragments).
     pub fn fragment_counts(&self) -> FragmentCounts {
         self.fragments.as_ref().map_or_else(FragmentCounts::default, |fragments| fragments.counts)
     }
 }
 
-/// What is known of the datagrams whose fragments pass.
+/// The datagrams whose fragments pass.
 #[derive(Debug)]
 pub(super) struct Fragments {
     link_type: LinkType,
@@ -184,7 +186,7 @@ struct Early {
     packet: u8,
 }
 
-/// What the fragments of one datagram have in common.
+/// The key of a datagram, common to its fragments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     src: u128,
@@ -194,7 +196,7 @@ pub(super) struct Key {
     protocol: u16,
 }
 
-/// What a packet is.
+/// A packet's part in a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Whole,
@@ -383,10 +385,6 @@ impl Matches {
     }
 }
 
-const IPV4: u16 = 0x0800;
-const IPV6: u16 = 0x86dd;
-const VLAN: [u16; 3] = [0x8100, 0x88a8, 0x9100];
-
 /// Those that [`ip_header`] knows.
 const LINK_TYPES: [LinkType; 8] = [
     LinkType::ETHERNET,
@@ -411,10 +409,10 @@ fn ip_header(link_type: LinkType, data: &[u8]) -> Option<&[u8]> {
     };
     for _ in 0..3 {
         let ether_type = u16::from_be_bytes(*data.get(at_type..)?.first_chunk()?);
-        if matches!(ether_type, IPV4 | IPV6) {
+        if matches!(ether_type, ethertype::IPV4 | ethertype::IPV6) {
             return data.get(payload..);
         }
-        if !VLAN.contains(&ether_type) {
+        if !ethertype::is_vlan(ether_type) {
             return None;
         }
         at_type = payload + 2;
@@ -423,7 +421,7 @@ fn ip_header(link_type: LinkType, data: &[u8]) -> Option<&[u8]> {
     None
 }
 
-/// What a packet is.
+/// A packet's part in a datagram.
 pub(super) fn kind(link_type: LinkType, data: &[u8]) -> Kind {
     let Some(header) = ip_header(link_type, data) else { return Kind::Whole };
     let found = match header.first().map(|first| first >> 4) {
@@ -450,8 +448,8 @@ fn ipv4(header: &[u8]) -> Option<Kind> {
 }
 
 /// Extension headers that stand before a fragment header (RFC 8200, 4.1): hop by hop, routing, destination.
-const BEFORE_FRAGMENT: [u8; 3] = [0, 43, 60];
-const FRAGMENT: u8 = 44;
+const BEFORE_FRAGMENT: [u8; 3] =
+    [ip_protocol::HOP_BY_HOP, ip_protocol::ROUTING, ip_protocol::DESTINATION_OPTIONS];
 
 /// More headers before a fragment header are no honest packet.
 const HEADERS_MAX: usize = 8;
@@ -460,7 +458,7 @@ fn ipv6(header: &[u8]) -> Option<Kind> {
     let fixed: &[u8; 40] = header.first_chunk()?;
     let (mut next, mut rest) = (fixed[6], &header[40..]);
     for _ in 0..HEADERS_MAX {
-        if next == FRAGMENT {
+        if next == ip_protocol::FRAGMENT {
             let fragment: &[u8; 8] = rest.first_chunk()?;
             let place = u16::from_be_bytes([fragment[2], fragment[3]]);
             let id = u32::from_be_bytes([fragment[4], fragment[5], fragment[6], fragment[7]]);

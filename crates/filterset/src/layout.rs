@@ -12,7 +12,7 @@
 use tapline_packet::Packet;
 
 use super::field::{Origin, Part, ipv4_header_len};
-use tapline_bpf::from_meta;
+use tapline_bpf::load_ancillary;
 
 /// Words of a key, at most.
 pub(super) const WORDS_MAX: usize = 8;
@@ -193,7 +193,7 @@ fn grouped(parts: &[Part]) -> Vec<Window> {
 /// What is not in the packet's bytes.
 fn number(origin: Origin, packet: Packet<'_>) -> Option<u64> {
     match origin {
-        Origin::Kernel(k) => from_meta(k, packet.data, packet.meta).map(u64::from),
+        Origin::Kernel(k) => load_ancillary(k, packet.data, packet.meta).map(u64::from),
         _ => Some(u64::from(packet.meta.wire_len)),
     }
 }
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_bytes_of_the_address_space_are_a_window_like_others() {
+    fn the_last_bytes_of_an_offset_space_are_a_window() {
         let layout = Layout::new(&[part(Origin::Start, u32::MAX, 4, 1)]).unwrap();
         let meta = Meta::default();
         assert!(layout.read(Packet { data: &[1; 64], meta: &meta }, &mut [0; WORDS_MAX]).is_none());

@@ -49,6 +49,7 @@ mod needs;
 mod pattern;
 mod plan;
 mod replica;
+mod shape;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -58,26 +59,23 @@ use std::sync::Arc;
 
 use tapline_packet::{Batch, LinkType, Packet, Selection};
 
-pub use filter::{Accept, Backend, Constant, Filter, NotInPlace};
+pub use filter::{Backend, Constant, ConstantError, Filter, interpreted};
 pub use five_tuple::FiveTuples;
 pub use fragments::{FragmentCounts, FragmentLimits, LateReport, Outcome};
 pub use matches::Matches;
 pub use pattern::{Pattern, PatternError};
-pub use replica::{BEHIND_MAX, Replica, Updates};
+pub use replica::{LAG_MAX, Replica, Updates};
 pub use tapline_packet::FiveTuple;
 
-use field::Part;
 use fragments::Fragments;
-use layout::{Layout, WORDS_MAX};
+use layout::Layout;
 use matches::Probe;
-use plan::{Guard, NUMBERS_MAX, Plan, Step, Tables};
+use plan::{Plan, Step, Tables};
+use shape::{Entry, Shape};
 use table::Table;
 
 /// Different layouts in a set. Alternatives beyond are asked one by one, of each packet; [`FilterSet::unmerged`] counts them.
 pub const LAYOUTS_MAX: usize = 256;
-
-/// Entries that a table may have for the plan to hold them in its place: the plan is made anew with each change of them.
-const PLANNED_MAX: usize = 1024;
 
 /// Lookups that are gathered before they are made, so that they wait for memory together.
 const PROBES_AT_ONCE: usize = 64;
@@ -119,7 +117,7 @@ pub enum SetError {
     FragmentsOn(LinkType),
     /// Its constants cannot be exchanged.
     #[error(transparent)]
-    NotInPlace(#[from] NotInPlace),
+    ConstantError(#[from] ConstantError),
 }
 
 /// Many filters, asked at once. See the [module](self) for how.
@@ -152,52 +150,6 @@ struct Slot {
     shapes: Vec<u16>,
 }
 
-/// All alternatives that look at the same bits.
-#[derive(Debug)]
-struct Shape {
-    layout: Arc<Layout>,
-    table: Table,
-    /// What all entries want; made with the first one, and less with others.
-    guards: Option<Vec<Guard>>,
-    entries: usize,
-}
-
-/// What a table holds: the filter's index, the alternative, and whether there is something to check.
-#[derive(Clone, Copy, Debug)]
-struct Entry {
-    slot: u32,
-    alternative: u8,
-    /// The key is all.
-    settled: bool,
-    /// Nothing of the alternative is in the key.
-    unseen: bool,
-}
-
-impl Entry {
-    fn number(self) -> u64 {
-        u64::from(self.slot)
-            | u64::from(self.alternative) << 32
-            | u64::from(self.settled) << 40
-            | u64::from(self.unseen) << 41
-    }
-
-    #[inline]
-    fn of(number: u64) -> Entry {
-        Entry {
-            slot: number as u32,
-            alternative: (number >> 32) as u8,
-            settled: number >> 40 & 1 != 0,
-            unseen: number >> 41 & 1 != 0,
-        }
-    }
-
-    /// What is left to ask, if it is nothing but whether a part is in a range.
-    fn bounds(self, slots: &[Slot]) -> Option<(Part, filter::Bounds)> {
-        let filter = slots[self.slot as usize].filter.as_ref().filter(|_| !self.unseen)?;
-        filter.alternatives[usize::from(self.alternative)].bounds()
-    }
-}
-
 const _: () = assert!(disjunct::DISJUNCTS_MAX <= 1 << 8, "an alternative's number is a byte");
 
 impl FilterSet {
@@ -219,7 +171,7 @@ impl FilterSet {
         }
     }
 
-    /// How many filters it has.
+    /// Number of filters.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -229,12 +181,12 @@ impl FilterSet {
         self.len == 0
     }
 
-    /// How many tables there are, one for each layout of fields: what a packet's cost grows with.
+    /// Number of tables, one for each layout of fields. The cost of a packet grows with it.
     pub fn layouts(&self) -> usize {
         self.shapes.iter().flatten().count()
     }
 
-    /// How many alternatives are asked of every packet, because [`LAYOUTS_MAX`] was reached.
+    /// Number of alternatives that are evaluated on every packet, because [`LAYOUTS_MAX`] was reached.
     pub fn unmerged(&self) -> usize {
         self.unmerged
     }
@@ -288,11 +240,7 @@ impl FilterSet {
     ///
     /// # Errors
     /// If it is not in the set.
-    pub fn exchange(
-        &mut self,
-        id: FilterId,
-        filter: impl Into<Arc<Filter>>,
-    ) -> Result<Arc<Filter>, SetError> {
+    pub fn replace(&mut self, id: FilterId, filter: impl Into<Arc<Filter>>) -> Result<Arc<Filter>, SetError> {
         self.slot(id)?;
         let old = self.unfile(id.index).ok_or(SetError::NoSuchFilter)?;
         self.file(id.index, filter.into());
@@ -304,10 +252,10 @@ impl FilterSet {
     ///
     /// # Errors
     /// If the filter is not in the set, or its constants cannot be exchanged; it stays as it was.
-    pub fn replace(&mut self, id: FilterId, changes: &[(usize, u32)]) -> Result<(), SetError> {
+    pub fn set_constants(&mut self, id: FilterId, changes: &[(usize, u32)]) -> Result<(), SetError> {
         let filter = self.slot(id)?.filter.as_ref().ok_or(SetError::NoSuchFilter)?;
         let filter = filter.with(changes)?;
-        self.exchange(id, filter).map(|_| ())
+        self.replace(id, filter).map(|_| ())
     }
 
     /// Writes to `matches` which filters match each selected packet.
@@ -534,89 +482,6 @@ impl FilterSet {
                 }
                 kept
             }
-        }
-    }
-}
-
-impl Shape {
-    /// Adds an alternative. Says whether the plan changes with it.
-    fn file(&mut self, entry: Entry, alternative: &filter::Alternative) -> bool {
-        let was_planned = self.is_planned();
-        let changes_guards = self.file_in_table(entry, alternative);
-        changes_guards || was_planned || self.is_planned()
-    }
-
-    /// Says whether the guards change with it.
-    fn file_in_table(&mut self, entry: Entry, alternative: &filter::Alternative) -> bool {
-        let number = entry.number();
-        if entry.unseen {
-            self.table.insert(&[], number);
-        } else {
-            alternative.keys().for_each(|key| self.table.insert(key, number));
-        }
-        self.entries += 1;
-        let Some(guards) = &mut self.guards else {
-            let few =
-                alternative.numbers().filter(|(_, numbers)| numbers.len() <= NUMBERS_MAX && !entry.unseen);
-            self.guards =
-                Some(few.map(|(part, numbers)| Guard { part, numbers: numbers.to_vec() }).collect());
-            return true;
-        };
-        let before = guards.len();
-        if entry.unseen {
-            guards.clear();
-        }
-        let mut wider = false;
-        guards.retain_mut(|guard| match alternative.numbers().find(|(part, _)| *part == guard.part) {
-            Some((_, numbers)) => guard.widen(numbers, &mut wider),
-            None => false,
-        });
-        wider || guards.len() != before
-    }
-
-    /// Takes an alternative out. Says whether the plan changes with it.
-    fn unfile(&mut self, entry: Entry, alternative: &filter::Alternative) -> bool {
-        let number = entry.number();
-        if entry.unseen {
-            self.table.remove(&[], number);
-        } else {
-            alternative.keys().for_each(|key| self.table.remove(key, number));
-        }
-        self.entries -= 1;
-        self.is_planned()
-    }
-
-    /// Whether the plan asks for all that the key is made of, and holds the entries.
-    fn is_planned(&self) -> bool {
-        let is_covered =
-            |guards: &Vec<Guard>| self.layout.is_covered_by(guards.iter().map(|guard| guard.part));
-        self.entries <= PLANNED_MAX && self.guards.as_ref().is_some_and(is_covered)
-    }
-
-    /// What is filed under these values of the parts.
-    fn entries_of(&self, values: &[(Part, u32)]) -> impl Iterator<Item = Entry> {
-        let key = self.layout.key(values);
-        let found = key.map_or(&[][..], |key| {
-            let key = &key[..self.layout.words()];
-            self.table.find(self.table.hash(key), key)
-        });
-        found.iter().map(|number| Entry::of(Table::number(*number)))
-    }
-
-    /// Notes the lookup of a packet, if its bytes are there.
-    #[inline]
-    fn probe(&self, packet: Packet<'_>, index: usize, shape: u16, scratch: &mut matches::Scratch) {
-        let mut key = [0; WORDS_MAX];
-        if self.layout.read(packet, &mut key).is_some() {
-            let key = &key[..self.layout.words()];
-            let probe = Probe {
-                hash: self.table.hash(key),
-                key: scratch.keys.len() as u32,
-                shape,
-                packet: index as u8,
-            };
-            scratch.probes.push(probe);
-            scratch.keys.extend_from_slice(key);
         }
     }
 }

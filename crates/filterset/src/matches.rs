@@ -14,7 +14,7 @@ pub struct Matches {
     pub(super) late: super::fragments::Late,
 }
 
-/// What a pass over a batch writes down.
+/// The filters that match each packet of a batch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scratch {
     pub(super) probes: Vec<Probe>,
@@ -73,7 +73,7 @@ impl Matches {
         }
     }
 
-    /// How many matches there are in the batch.
+    /// Number of matches in the batch.
     pub fn total(&self) -> usize {
         self.ranges.iter().map(|(start, end)| (end - start) as usize).sum()
     }

@@ -19,7 +19,7 @@ use super::field::{Origin, Part, ipv4_header_len};
 use tapline_filter::ast::Joint;
 use tapline_filter::predicate::Predicate;
 
-/// What must have been captured.
+/// The bytes that must have been captured.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Needs {
     /// Bytes from the packet's start.

@@ -18,9 +18,9 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use super::{Filter, FilterId, FilterSet, Mode, SetError};
 
 /// Commits that a worker may be behind; [`Updates::commit`] then waits for no one and sends nothing.
-pub const BEHIND_MAX: u64 = 4096;
+pub const LAG_MAX: u64 = 4096;
 
-/// What is done to every replica.
+/// A change, which every replica makes.
 #[derive(Clone, Debug)]
 enum Change {
     Insert(Arc<Filter>, u32),
@@ -113,30 +113,26 @@ impl Updates {
     ///
     /// # Errors
     /// If it is not in the set.
-    pub fn exchange(
-        &mut self,
-        id: FilterId,
-        filter: impl Into<Arc<Filter>>,
-    ) -> Result<Arc<Filter>, SetError> {
+    pub fn replace(&mut self, id: FilterId, filter: impl Into<Arc<Filter>>) -> Result<Arc<Filter>, SetError> {
         let filter = filter.into();
         let old = self.place(id)?.filter.replace(Arc::clone(&filter)).ok_or(SetError::NoSuchFilter)?;
         self.collected.push(Change::Exchange(id, filter));
         Ok(old)
     }
 
-    /// Exchanges constants with the next commit; see [`FilterSet::replace`].
+    /// Exchanges constants with the next commit; see [`FilterSet::set_constants`].
     ///
     /// # Errors
     /// If the filter is not in the set, or its constants cannot be exchanged; it stays as it was.
-    pub fn replace(&mut self, id: FilterId, changes: &[(usize, u32)]) -> Result<(), SetError> {
+    pub fn set_constants(&mut self, id: FilterId, changes: &[(usize, u32)]) -> Result<(), SetError> {
         let filter = self.place(id)?.filter.as_ref().ok_or(SetError::NoSuchFilter)?.with(changes)?;
-        self.exchange(id, filter).map(|_| ())
+        self.replace(id, filter).map(|_| ())
     }
 
     /// Sends what was changed since the last commit, as one. Gives the number of the commit, or `None` if a worker is
-    /// [`BEHIND_MAX`] commits behind: the changes stay collected, for the next call. Workers that are gone are forgotten.
+    /// [`LAG_MAX`] commits behind: the changes stay collected, for the next call. Workers that are gone are forgotten.
     pub fn commit(&mut self) -> Option<u64> {
-        if self.commits - self.visible() >= BEHIND_MAX {
+        if self.commits - self.visible() >= LAG_MAX {
             return None;
         }
         if !self.collected.is_empty() {
@@ -192,7 +188,7 @@ impl Replica {
                 Ok(())
             }
             Change::Remove(id) => self.set.remove(*id).map(|_| ()),
-            Change::Exchange(id, filter) => self.set.exchange(*id, Arc::clone(filter)).map(|_| ()),
+            Change::Exchange(id, filter) => self.set.replace(*id, Arc::clone(filter)).map(|_| ()),
         };
         debug_assert!(made.is_ok(), "a replica was changed by others: {change:?}");
     }

@@ -88,7 +88,7 @@ impl Table {
         self.rows.slots.get(at).copied().unwrap_or(0)
     }
 
-    /// What is filed under a key.
+    /// The numbers filed under a key.
     #[inline]
     pub(super) fn find(&self, hash: u64, key: &[u64]) -> &[u64] {
         let entry = self.rows.find(hash, key).or_else(|| self.find_leaving(hash, key));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn it_holds_what_a_map_of_lists_holds_while_it_grows_and_shrinks() {
+    fn a_table_agrees_with_a_map_of_lists() {
         for words in [0, 1, 3, 8] {
             let mut random = Random::new(words as u64);
             let mut table = Table::new(words);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_is_filled_and_emptied_over_and_over_stays_small() {
+    fn a_table_filled_and_emptied_again_stays_small() {
         let mut table = Table::new(2);
         for key in 0..100_000_u64 {
             table.insert(&[key, 1], key);

@@ -63,7 +63,7 @@ const TEXTS: &[&str] = &[
 ];
 
 #[test]
-fn each_filter_answers_as_its_program_does_alone_on_whole_and_cut_packets() {
+fn each_filter_answers_as_its_program_does_alone() {
     let mut set = FilterSet::new(Mode::All);
     let ids: Vec<FilterId> = TEXTS.iter().map(|text| set.insert(filter(text), 0)).collect();
     let programs: Vec<CompiledFilter> = TEXTS.iter().map(|text| program(text)).collect();
@@ -86,7 +86,7 @@ fn each_filter_answers_as_its_program_does_alone_on_whole_and_cut_packets() {
 }
 
 #[test]
-fn filters_that_differ_in_constants_share_one_table_and_need_no_program() {
+fn filters_that_differ_in_constants_share_a_table() {
     let mut set = FilterSet::new(Mode::All);
     for flow in 0..1000 {
         let text = format!(
@@ -104,7 +104,7 @@ fn filters_that_differ_in_constants_share_one_table_and_need_no_program() {
 
 /// Ranges of many filters stand in the plan, as does what few numbers decide: with each change it is made anew, and beyond a number of entries left to the table.
 #[test]
-fn what_the_plan_holds_is_what_the_filters_say_after_each_change() {
+fn the_plan_agrees_with_the_filters_after_each_change() {
     let ports = |number: u16| format!("udp and portrange {}-{}", 40 * number, 40 * number + 100);
     let nibble = |number: u16| format!("udp and ip[15] & 15 = {number}");
     let text = |number: u16| if number.is_multiple_of(50) { nibble(number / 50 % 5) } else { ports(number) };
@@ -137,7 +137,7 @@ fn what_the_plan_holds_is_what_the_filters_say_after_each_change() {
         let at = usize::from(number) % there.len();
         let (id, own) = &mut there[at];
         if number % 3 == 0 {
-            set.exchange(*id, filter(&text(number + 7))).unwrap();
+            set.replace(*id, filter(&text(number + 7))).unwrap();
             *own = program(&text(number + 7));
         } else {
             set.remove(*id).unwrap();
@@ -189,7 +189,7 @@ fn of_several_the_first_by_priority_then_by_age_is_reported() {
 }
 
 #[test]
-fn layouts_beyond_the_limit_are_asked_one_by_one_and_leave_again() {
+fn layouts_beyond_the_limit_are_asked_one_by_one() {
     let mut set = FilterSet::new(Mode::All);
     let texts: Vec<String> = (0..LAYOUTS_MAX + 40).map(|at| format!("ether[{at}] & 0x7f = 2")).collect();
     let ids: Vec<FilterId> = texts.iter().map(|text| set.insert(filter(text), 0)).collect();
@@ -219,17 +219,17 @@ fn constants_that_stand_for_others_are_not_exchanged() {
     let ports = "ip and tcp[0:2] = 80 or ether[34:2] = 443";
     assert!(with(ports, &[(9, 1)]).is_err());
     let two = "ip proto 6 or ip proto 17";
-    assert_eq!(with(two, &[(at(two, 17), 6)]), Err(NotInPlace::Entangled(at(two, 17))));
-    assert_eq!(with(two, &[(at(two, 17), 256)]), Err(NotInPlace::TooLarge(at(two, 17))));
+    assert_eq!(with(two, &[(at(two, 17), 6)]), Err(ConstantError::Entangled(at(two, 17))));
+    assert_eq!(with(two, &[(at(two, 17), 256)]), Err(ConstantError::TooLarge(at(two, 17))));
     assert_eq!(with(two, &[(at(two, 17), 132)]), Ok(()));
     let ranged = "ip proto 6 and ip[9] < 7";
-    assert!(matches!(with(ranged, &[(at(ranged, 6), 8)]), Err(NotInPlace::Entangled(_))));
+    assert!(matches!(with(ranged, &[(at(ranged, 6), 8)]), Err(ConstantError::Entangled(_))));
     let computed = "ip proto 6 and ip[8] + 1 = 7";
-    assert_eq!(with(computed, &[(at(computed, 6), 8)]), Err(NotInPlace::OwnProgram));
+    assert_eq!(with(computed, &[(at(computed, 6), 8)]), Err(ConstantError::OwnProgram));
 }
 
 #[test]
-fn a_filter_with_other_constants_is_the_filter_of_the_other_text() {
+fn changed_constants_give_the_filter_of_the_other_text() {
     let pairs = [
         ("host 192.0.2.7", "host 192.0.2.1", vec![(0xc000_0207, 0xc000_0201)]),
         ("port 5353", "port 53", vec![(5353, 53)]),
@@ -245,7 +245,7 @@ fn a_filter_with_other_constants_is_the_filter_of_the_other_text() {
         assert!(!changes.is_empty(), "{new}: {:?}", old.constants());
         let mut set = FilterSet::new(Mode::All);
         let id = set.insert(old, 0);
-        if let Err(reason) = set.replace(id, &changes) {
+        if let Err(reason) = set.set_constants(id, &changes) {
             panic!("{new}: {reason}");
         }
         let frames = Lent::new(&frames());
@@ -264,7 +264,7 @@ fn ids_of_removed_filters_are_refused() {
     let again = set.insert(filter("arp"), 0);
     assert_eq!(again.index(), id.index());
     assert_eq!(set.remove(id).unwrap_err(), SetError::NoSuchFilter);
-    assert_eq!(set.replace(id, &[]), Err(SetError::NoSuchFilter));
+    assert_eq!(set.set_constants(id, &[]), Err(SetError::NoSuchFilter));
     assert!(set.get(id).is_none() && set.get(again).is_some());
 }
 
@@ -274,7 +274,7 @@ fn a_program_alone_decides() {
     let mut set = FilterSet::new(Mode::All);
     for text in texts {
         let program = tapline_filter::compile(text, &Options::default()).unwrap();
-        let own = set.insert(Filter::of_program(Arc::new(program)), 0);
+        let own = set.insert(Filter::from_program(interpreted(program)), 0);
         let known = set.insert(filter(text), 0);
         assert_eq!(known.index(), own.index() + 1);
     }
@@ -288,7 +288,7 @@ fn a_program_alone_decides() {
 #[test]
 fn a_backend_gets_the_programs_and_decides() {
     struct Never;
-    impl Accept for Never {
+    impl tapline_bpf::PacketFilter for Never {
         fn accepts(&self, _: Packet<'_>) -> bool {
             false
         }
@@ -322,7 +322,7 @@ fn replicas_answer_as_the_set_was_after_some_commit_in_order() {
                 }
                 1 if !ids.is_empty() => {
                     let (text, at) = (*random.pick(TEXTS), random.below(ids.len() as u64) as usize);
-                    updates.exchange(ids[at].0, filter(text)).unwrap();
+                    updates.replace(ids[at].0, filter(text)).unwrap();
                     ids[at].1 = text;
                 }
                 _ => {
@@ -361,19 +361,19 @@ fn replicas_answer_as_the_set_was_after_some_commit_in_order() {
 }
 
 #[test]
-fn a_writer_is_told_when_a_worker_stands_still_and_loses_nothing() {
+fn a_stalled_worker_stops_commits_and_loses_nothing() {
     let (mut updates, mut replicas) = Updates::new(Mode::All, 1);
     let compiled = Arc::new(filter("arp"));
-    for _ in 0..BEHIND_MAX {
+    for _ in 0..LAG_MAX {
         updates.insert(Arc::clone(&compiled), 0);
         assert!(updates.commit().is_some());
     }
     updates.insert(Arc::clone(&compiled), 0);
     assert_eq!(updates.commit(), None);
     replicas[0].apply(1);
-    assert_eq!(updates.commit(), Some(BEHIND_MAX + 1));
+    assert_eq!(updates.commit(), Some(LAG_MAX + 1));
     replicas[0].apply(usize::MAX);
-    assert_eq!(replicas[0].set().len() as u64, BEHIND_MAX + 1);
+    assert_eq!(replicas[0].set().len() as u64, LAG_MAX + 1);
     // A worker that is gone holds nobody up.
     replicas.clear();
     updates.insert(compiled, 0);
@@ -381,7 +381,7 @@ fn a_writer_is_told_when_a_worker_stands_still_and_loses_nothing() {
 }
 
 #[test]
-fn while_another_thread_changes_the_set_each_packet_has_exactly_one_of_two() {
+fn each_packet_has_one_of_two_filters_during_changes() {
     use std::sync::atomic::{AtomicBool, Ordering};
     let (mut updates, mut replicas) = Updates::new(Mode::All, 1);
     // On these frames both mean the same; each packet matches the one that is there.

@@ -30,7 +30,7 @@ pub struct Program {
     pub items: Vec<Item>,
 }
 
-/// What stands at the top.
+/// An item at the top level of a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     /// A name for a number.
@@ -53,11 +53,11 @@ pub struct Name {
 /// A name for an expression, or for a place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Macro {
-    /// What it is called.
+    /// The name.
     pub name: Name,
-    /// What stands for its arguments.
+    /// The names of the parameters.
     pub parameters: Vec<Name>,
-    /// What it stands for.
+    /// The text that takes its place.
     pub body: Expr,
 }
 
@@ -98,15 +98,15 @@ pub struct For {
     pub tested: Expr,
     /// How it is compared with the end.
     pub relation: Operator,
-    /// What it is compared with.
+    /// The expression that the register is compared with.
     pub end: Expr,
     /// The register, as the last part names it.
     pub stepped: Expr,
     /// Whether the step is added or taken away.
     pub upward: bool,
-    /// What is added or taken away.
+    /// The step that is added or subtracted.
     pub step: Expr,
-    /// What each round does.
+    /// The statements of a round.
     pub body: Vec<Statement>,
     /// From `FOR` to its closing parenthesis.
     pub head: Span,
@@ -148,7 +148,7 @@ pub enum ExprKind {
     Extern(Name, Box<[Expr; 2]>),
 }
 
-/// How many packet bytes, and whether they are a signed number.
+/// Width of packet bytes, and their sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unit {
     /// 1, 2, 4 or 8.
@@ -157,7 +157,7 @@ pub struct Unit {
     pub signed: bool,
 }
 
-/// How many bits, and whether they are a signed number.
+/// Width of bits, and their sign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// 1, 4, 8, 16, 32 or 64.

@@ -11,6 +11,7 @@
 //! Sources: RFC 791, 792, 793/9293, 768, 826, 4443, 8200; IEEE 802.1Q.
 
 use tapline_packet::LinkType;
+use tapline_packet::numbers::{ethertype, ip_protocol};
 
 use tapline_ir::Width;
 
@@ -54,13 +55,13 @@ impl Header {
     /// The number that the header before announces it by: EtherType, or IP protocol.
     pub(super) fn number(self) -> Option<u32> {
         Some(match self {
-            Header::Ip => 0x0800,
-            Header::Arp => 0x0806,
-            Header::Ip6 => 0x86dd,
-            Header::Icmp => 1,
-            Header::Tcp => 6,
-            Header::Udp => 17,
-            Header::Icmp6 => 58,
+            Header::Ip => ethertype::IPV4.into(),
+            Header::Arp => ethertype::ARP.into(),
+            Header::Ip6 => ethertype::IPV6.into(),
+            Header::Icmp => ip_protocol::ICMP.into(),
+            Header::Tcp => ip_protocol::TCP.into(),
+            Header::Udp => ip_protocol::UDP.into(),
+            Header::Icmp6 => ip_protocol::ICMPV6.into(),
             _ => return None,
         })
     }
@@ -85,7 +86,7 @@ pub(super) enum Item {
     TransportStart,
     /// Bytes from the packet's start to what TCP, UDP, ICMP or ICMPv6 carries; 0 if none of them is present.
     DataStart,
-    /// How many bytes of that were captured, without padding behind the IP packet.
+    /// Captured bytes of the payload, without padding behind the IP packet.
     DataLength,
     /// 1 for fragments of either version, the first included.
     Fragment,
@@ -94,9 +95,9 @@ pub(super) enum Item {
 /// One line of the list of fields.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
-    /// What follows `PKT.`.
+    /// The name behind `PKT.`.
     pub name: &'static str,
-    /// What it is.
+    /// A description of the field, as help shows it.
     pub meaning: &'static str,
     /// The greatest value.
     pub max: u64,
@@ -230,18 +231,18 @@ pub const FIELDS: &[Field] = &[
 pub const CONSTANTS: &[(&str, u64)] = &[
     ("TRUE", 1),
     ("FALSE", 0),
-    ("PROTO_ICMP", 1),
-    ("PROTO_IGMP", 2),
-    ("PROTO_TCP", 6),
-    ("PROTO_UDP", 17),
-    ("PROTO_GRE", 47),
-    ("PROTO_ESP", 50),
-    ("PROTO_AH", 51),
-    ("PROTO_ICMP6", 58),
-    ("PROTO_SCTP", 132),
-    ("TYPE_IP", 0x0800),
-    ("TYPE_ARP", 0x0806),
-    ("TYPE_IP6", 0x86dd),
+    ("PROTO_ICMP", ip_protocol::ICMP as u64),
+    ("PROTO_IGMP", ip_protocol::IGMP as u64),
+    ("PROTO_TCP", ip_protocol::TCP as u64),
+    ("PROTO_UDP", ip_protocol::UDP as u64),
+    ("PROTO_GRE", ip_protocol::GRE as u64),
+    ("PROTO_ESP", ip_protocol::ESP as u64),
+    ("PROTO_AH", ip_protocol::AH as u64),
+    ("PROTO_ICMP6", ip_protocol::ICMPV6 as u64),
+    ("PROTO_SCTP", ip_protocol::SCTP as u64),
+    ("TYPE_IP", ethertype::IPV4 as u64),
+    ("TYPE_ARP", ethertype::ARP as u64),
+    ("TYPE_IP6", ethertype::IPV6 as u64),
     ("TCP_FIN", 1),
     ("TCP_SYN", 2),
     ("TCP_RST", 4),

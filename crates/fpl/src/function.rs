@@ -15,7 +15,7 @@ use tapline_packet::Packet;
 
 use tapline_ir::Memory;
 
-/// What a function is told, and what it may touch.
+/// The arguments of a function and the cells that it may touch.
 #[derive(Debug)]
 pub struct Call<'a> {
     packet: Packet<'a>,
@@ -57,7 +57,7 @@ type Run = dyn Fn(&Call<'_>) -> u64 + Send + Sync;
 
 /// A function that programs may call once it is in their [`Registry`].
 ///
-/// It must not panic on any packet or cell, and take time in proportion to the packet's length at most.
+/// A function must not panic on any packet or cell, and takes time in proportion to the length of the packet at most.
 pub struct External {
     name: String,
     inputs: u32,
@@ -85,17 +85,17 @@ impl External {
         External { name: name.into(), inputs, outputs, run: Box::new(run) }
     }
 
-    /// What programs call it by.
+    /// The name in programs.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How many cells it reads, from the call's input offset on.
+    /// Number of cells that the function reads, from the input offset of the call.
     pub fn inputs(&self) -> u32 {
         self.inputs
     }
 
-    /// How many cells it reads and writes, from the call's output offset on.
+    /// Number of cells that the function reads and writes, from the output offset of the call.
     pub fn outputs(&self) -> u32 {
         self.outputs
     }

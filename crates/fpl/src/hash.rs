@@ -17,7 +17,7 @@ pub(super) const A: u64 = 0x9e37_79b9_7f4a_7c15;
 pub(super) const B: u64 = 0xbf58_476d_1ce4_e5b9;
 pub(super) const C: u64 = 0x94d0_49bb_1331_11eb;
 
-/// What `HASH(start, len, mask)` is before the mask, for the `len` bytes at `start` of the packet.
+/// The value of `HASH(start, len, mask)` before the mask, for the `len` bytes at `start` of the packet.
 ///
 /// ```
 /// // The cell that the program `M[HASH(26, 12, 1023)] += 1;` counts this packet in:

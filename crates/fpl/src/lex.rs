@@ -12,7 +12,7 @@
 
 use tapline_syntax::{Error, Span};
 
-/// What a stretch of text is.
+/// A token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Token<'a> {
     Number(u64),
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_says_so() {
+    fn malformed_numbers_are_refused() {
         for (text, message) in [
             ("010", "010 begins with a 0"),
             ("0x", "'0x' is not a number"),

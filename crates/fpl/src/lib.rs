@@ -51,12 +51,12 @@ pub use tree::REGISTERS;
 use tapline_ir::Ir;
 use tapline_syntax::{Error, line_and_column};
 
-/// What a program is compiled for.
+/// Options of the compiler.
 #[derive(Clone, Debug)]
 pub struct FplOptions {
     /// How frames begin: decides where `PKT.IP_SRC` and other named fields are.
     pub link_type: LinkType,
-    /// How many cells of 64 bits the program's memory has: 0, or a power of two up to [`CELLS_MAX`].
+    /// Number of 64-bit cells of the program's memory: 0, or a power of two up to [`CELLS_MAX`].
     pub memory_cells: u32,
     /// The functions that it may call.
     pub registry: Arc<Registry>,
@@ -64,7 +64,7 @@ pub struct FplOptions {
     pub packet_len_max: u32,
     /// The most work for one packet, in steps: statements, operators and operands that are run.
     pub work_max: u64,
-    /// What `HASH` starts from; the application gives the same number to [`hash`].
+    /// The seed of `HASH`; the application gives the same number to [`hash`].
     pub hash_seed: u64,
 }
 
@@ -98,7 +98,8 @@ pub struct Compiled {
 /// Compiles a program.
 ///
 /// # Errors
-/// What is wrong in the text and where: [`report`] shows it. A number of cells that is no power of two, or too many, is an error as
+/// The fault in the text and its place: [`report`] shows it. A number of cells that is no power of two, or too many,
+/// is an error as
 /// well.
 pub fn compile(text: &str, options: &FplOptions) -> Result<Compiled, Error> {
     let cells = options.memory_cells;

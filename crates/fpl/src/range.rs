@@ -353,35 +353,12 @@ fn too_much(span: Span, what: &str, work: u64, options: &FplOptions) -> Error {
 }
 
 /// The most rounds of a loop, and its register's values in rounds and after the last one.
-fn rounds(
-    parts: &For,
-    start: Interval,
-    end: Interval,
-    step: Interval,
-) -> Result<(u64, Interval, Interval), Error> {
-    let unbounded = |message: String, hint: &str| Err(Error::at(parts.head, message).hint(hint));
-    if step.low == 0 {
-        let (message, hint) = (
-            "this loop cannot be bounded: its step may be 0",
-            "a step of at least 1 is proven from constants and masks: (R[1] & 7) + 1",
-        );
-        return unbounded(message.into(), hint);
-    }
-    match (parts.relation, parts.upward) {
-        (Operator::Equal, _) => {
-            return unbounded(
-                "this loop goes on while its register equals its end".into(),
-                "a loop's test is <, <=, >, >= or !=",
-            );
-        }
-        (Operator::Less | Operator::LessEqual, false)
-        | (Operator::Greater | Operator::GreaterEqual, true) => {
-            return unbounded(
-                "this loop cannot be bounded: it counts away from its end".into(),
-                "< and <= need a step upward, > and >= one downward",
-            );
-        }
-        _ => {}
+fn rounds(parts: &For, start: Interval, end: Interval, step: Interval) -> Result<Rounds, Error> {
+    let unbounded = |(message, hint): (String, &str)| {
+        Error::at(parts.head, format!("this loop cannot be bounded: {message}")).hint(hint)
+    };
+    if let Some((message, hint)) = direction_fault(parts, step) {
+        return Err(unbounded((message.to_owned(), hint)));
     }
     if parts.relation == Operator::NotEqual {
         return rounds_until_equal(parts, start, end, step);
@@ -391,30 +368,43 @@ fn rounds(
     } else {
         rounds_down(parts.relation, start, end, step)
     };
-    let Some(known) = bounded else {
-        return if parts.upward {
-            let message = format!(
-                "this loop cannot be bounded: its end may be {}, and the step beyond it wraps to 0",
-                end.high
-            );
-            unbounded(
-                message,
-                "an end is proven from constants, PKT.LEN, fields, masks, and registers that IF has compared",
-            )
-        } else {
-            let message =
-                format!("this loop cannot be bounded: its end may be {}, and a step below it wraps", end.low);
-            unbounded(message, "count down to > 0, or count up and use N - R[n] inside")
-        };
-    };
+    let known = bounded.ok_or_else(|| unbounded(wrapping_fault(parts, end)))?;
     if known.0 > u32::MAX.into() {
-        let message = format!("this loop cannot be bounded: it may take {} rounds", known.0);
-        return unbounded(
-            message,
-            "an end is proven from constants, PKT.LEN, fields, masks, and registers that IF has compared",
-        );
+        return Err(unbounded((format!("it may take {} rounds", known.0), PROVEN_END)));
     }
     Ok(known)
+}
+
+/// How the end of a loop that counts upward is bounded.
+const PROVEN_END: &str =
+    "an end is proven from constants, PKT.LEN, fields, masks, and registers that IF has compared";
+
+/// Why a loop may never reach its end, whatever the numbers are, and the mend.
+fn direction_fault(parts: &For, step: Interval) -> Option<(&'static str, &'static str)> {
+    if step.low == 0 {
+        let mend = "a step of at least 1 is proven from constants and masks: (R[1] & 7) + 1";
+        return Some(("its step may be 0", mend));
+    }
+    match (parts.relation, parts.upward) {
+        (Operator::Equal, _) => {
+            Some(("it continues while its register equals its end", "a loop's test is <, <=, >, >= or !="))
+        }
+        (Operator::Less | Operator::LessEqual, false)
+        | (Operator::Greater | Operator::GreaterEqual, true) => {
+            Some(("it counts away from its end", "< and <= need a step upward, > and >= one downward"))
+        }
+        _ => None,
+    }
+}
+
+/// Why a register may wrap before it passes the end, and the mend.
+fn wrapping_fault(parts: &For, end: Interval) -> (String, &'static str) {
+    if parts.upward {
+        (format!("its end may be {}, and the step beyond it wraps to 0", end.high), PROVEN_END)
+    } else {
+        let mend = "count down to > 0, or count up and use N - R[n] inside";
+        (format!("its end may be {}, and a step below it wraps", end.low), mend)
+    }
 }
 
 type Rounds = (u64, Interval, Interval);

@@ -42,7 +42,7 @@ pub(super) fn resolve(program: &ast::Program, options: &FplOptions) -> Result<Co
     Ok(resolver.code)
 }
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Clone, Copy)]
 enum Meaning<'a> {
     Constant(u64, Sign),

@@ -8,7 +8,7 @@ use super::function::External;
 use tapline_ir::{Binary, Test, Type, Width};
 use tapline_syntax::Span;
 
-/// How many registers there are: `R[0]` to `R[31]`.
+/// Number of registers: `R[0]` to `R[31]`.
 pub const REGISTERS: usize = 32;
 
 /// A whole program.
@@ -62,7 +62,7 @@ pub(super) struct Expr {
     pub(super) span: Span,
 }
 
-/// What a number's bits stand for.
+/// The reading of a number's bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sign {
     /// Either: a literal adapts to what it meets.

@@ -43,7 +43,7 @@ impl Builder {
         value
     }
 
-    /// What comes next goes to the end of this block.
+    /// Further instructions go to the end of this block.
     pub fn switch_to(&mut self, block: BlockId) {
         self.current = block;
     }
@@ -87,7 +87,7 @@ impl Builder {
         self.push(Op::Const(k), Type::U64)
     }
 
-    /// What is known about the packet.
+    /// Metadata of the packet.
     pub fn field(&mut self, field: Field) -> Value {
         self.push(Op::Field(field), Type::U32)
     }
@@ -163,7 +163,7 @@ impl Builder {
         (self.ir.functions.len() - 1) as u32
     }
 
-    /// How many memory cells there are: a power of two, or 0.
+    /// Number of memory cells: a power of two, or 0.
     pub fn cells(&mut self, cells: u32) {
         debug_assert!(cells == 0 || cells.is_power_of_two());
         self.ir.cells = cells;

@@ -9,7 +9,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use tapline_bpf::{Insn, Program, Select};
+use tapline_bpf::{Insn, PacketFilter, Program};
 use tapline_packet::{Batch, Packet, Selection};
 
 use crate::optimise::{optimise, optimise_for_sockets};
@@ -94,7 +94,7 @@ impl PartialEq for CompiledFilter {
 impl Eq for CompiledFilter {}
 
 /// The interpreter.
-impl Select for CompiledFilter {
+impl PacketFilter for CompiledFilter {
     fn accepts(&self, packet: Packet<'_>) -> bool {
         self.run(packet) != 0
     }

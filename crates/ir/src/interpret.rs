@@ -146,7 +146,7 @@ fn load(data: &[u8], start: u64, width: Width, order: Order) -> Result<u64, Reje
 }
 
 impl Field {
-    /// What the field is of a packet.
+    /// The value of the field for a packet.
     pub fn of(self, packet: Packet<'_>) -> u32 {
         known(self, packet)
     }

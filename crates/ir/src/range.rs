@@ -87,7 +87,7 @@ mod tests {
 
     /// An optimised build took the sum of the greatest number and a few bytes for a small one: run with `--release` too.
     #[test]
-    fn nothing_covers_what_may_be_anywhere() {
+    fn a_place_without_bound_is_not_covered() {
         let mut builder = Builder::new();
         let entry = builder.block();
         builder.switch_to(entry);

@@ -76,7 +76,7 @@ impl Reaching {
         }
     }
 
-    /// What stands for a value at the end of a block. Every way to the block must have defined it.
+    /// The definition of a value that reaches the end of a block. Every path to the block must have one.
     pub fn at_end(&mut self, ir: &mut Ir, block: BlockId, value: Value) -> Value {
         let mut met = Vec::new();
         let found = self.look(ir, block, value, &mut met);

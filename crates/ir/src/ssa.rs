@@ -37,7 +37,7 @@ impl Variables {
         }
     }
 
-    /// What a variable stands for now.
+    /// The present value of a variable.
     pub fn get(&self, variable: usize) -> Value {
         self.now[variable]
     }

@@ -17,7 +17,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// So many cells, all 0.
+    /// `cells` cells, all 0.
     ///
     /// # Panics
     /// If `cells` is neither 0 nor a power of two.
@@ -26,7 +26,7 @@ impl Memory {
         Memory { cells: (0..cells).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// How many cells there are: 0 or a power of two.
+    /// Number of cells: 0 or a power of two.
     pub fn len(&self) -> usize {
         self.cells.len()
     }
@@ -64,7 +64,7 @@ impl Memory {
 
 /// A function that FPL programs may call (`EXTERN`). One instance serves all programs that name it.
 pub trait Function: Send + Sync + fmt::Debug {
-    /// What programs call it by.
+    /// The name in programs.
     fn name(&self) -> &str;
 
     /// Looks at a packet and at cells, may write cells, and gives a number. Must not panic on any packet or argument; takes time in proportion

@@ -16,7 +16,7 @@ use super::{
 /// Why a graph may not run. Such a graph is a fault of ours, never of the filter's text.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum Fault {
+pub enum VerifyError {
     /// A value is read where it is not defined on every way.
     #[error("b{}: v{} is read before it is defined", .block.0, .value.0)]
     Undefined {
@@ -93,8 +93,8 @@ impl Ir {
     /// Proves the graph safe to run.
     ///
     /// # Errors
-    /// The first [`Fault`] that is found.
-    pub fn verify(&self) -> Result<(), Fault> {
+    /// The first [`VerifyError`] that is found.
+    pub fn verify(&self) -> Result<(), VerifyError> {
         let dominators = Dominators::new(self);
         self.verify_definitions(&dominators)?;
         Verifier { ir: self, spans: dominators.spans(), defined_in: self.defined_in(&dominators) }
@@ -103,22 +103,22 @@ impl Ir {
     }
 
     /// Each value is defined in one place: what is known of it then holds wherever it is read.
-    fn verify_definitions(&self, dominators: &Dominators) -> Result<(), Fault> {
+    fn verify_definitions(&self, dominators: &Dominators) -> Result<(), VerifyError> {
         let mut is_defined = vec![false; self.instructions.len()];
         for &block in &dominators.order {
             let Block { parameters, instructions, .. } = &self[block];
             for &value in parameters.iter().chain(instructions) {
                 let Some(is_defined) = is_defined.get_mut(value.0 as usize) else {
-                    return Err(Fault::Undefined { block, value });
+                    return Err(VerifyError::Undefined { block, value });
                 };
                 if std::mem::replace(is_defined, true) {
-                    return Err(Fault::DefinedTwice { block, value });
+                    return Err(VerifyError::DefinedTwice { block, value });
                 }
             }
             let is_number =
                 |value: &Value| *self.op(*value) == Op::Parameter && self.ty(*value) != Type::None;
             if let Some(&value) = parameters.iter().find(|value| !is_number(value)) {
-                return Err(Fault::WrongType { block, value });
+                return Err(VerifyError::WrongType { block, value });
             }
         }
         Ok(())
@@ -137,7 +137,7 @@ impl Ir {
         defined
     }
 
-    fn verify_guards(&self, dominators: &Dominators) -> Result<(), Fault> {
+    fn verify_guards(&self, dominators: &Dominators) -> Result<(), VerifyError> {
         let mut arriving: Vec<Option<Coverage>> = vec![None; self.blocks.len()];
         for &id in &dominators.order {
             // What comes back in a loop knows no less than what entered it.
@@ -150,11 +150,11 @@ impl Ir {
                     Op::Load(place, width, _) => {
                         let end = place.offset.checked_add(width.bytes());
                         if !end.is_some_and(|end| covered.covers(self, place.base, end)) {
-                            return Err(Fault::UncoveredLoad { block: id, value });
+                            return Err(VerifyError::UncoveredLoad { block: id, value });
                         }
                     }
                     Op::Binary(Binary::Div | Binary::Mod, _, divisor) if !covered.nonzero(self, *divisor) => {
-                        return Err(Fault::UncoveredDivision { block: id, value });
+                        return Err(VerifyError::UncoveredDivision { block: id, value });
                     }
                     _ => {}
                 }
@@ -209,7 +209,7 @@ impl Ir {
     }
 }
 
-/// How many bytes the packet has at least, from its start and from values on; and which values are not 0.
+/// The least length of the packet, in bytes from its start and from values; and the values that are not 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
     bytes: u32,
@@ -235,7 +235,7 @@ impl Coverage {
         self.from.iter().find(|(value, _)| *value == base).map(|&(_, bytes)| bytes)
     }
 
-    /// How many bytes are known to be there.
+    /// Bytes known to be captured.
     pub fn bytes_from(&self, base: Option<Value>) -> u32 {
         self.asked_for(base).unwrap_or(0)
     }
@@ -245,7 +245,7 @@ impl Coverage {
         ir.as_const(value).is_some_and(|k| k != 0) || self.nonzero.contains(&value)
     }
 
-    /// What follows from an instruction that has been run.
+    /// Adds the facts that follow from an instruction that has been run.
     pub fn learn(&mut self, ir: &Ir, value: Value) {
         match ir.op(value) {
             Op::Need(place) => self.add(*place),
@@ -264,7 +264,7 @@ impl Coverage {
         }
     }
 
-    /// What follows from taking a way: a comparison of the captured length shows bytes.
+    /// Adds the facts that follow from taking an edge: a comparison of the captured length shows bytes.
     pub fn learn_edge(&mut self, ir: &Ir, terminator: &Terminator, target: &Target) {
         if let Terminator::Branch { test, left, right, yes, no } = terminator
             && std::ptr::eq(yes, target)
@@ -300,9 +300,9 @@ struct Verifier<'a> {
 }
 
 impl Verifier<'_> {
-    fn blocks(&self, dominators: &Dominators) -> Result<(), Fault> {
+    fn blocks(&self, dominators: &Dominators) -> Result<(), VerifyError> {
         if !self.ir[self.ir.entry].parameters.is_empty() {
-            return Err(Fault::WrongArguments { block: self.ir.entry, to: self.ir.entry });
+            return Err(VerifyError::WrongArguments { block: self.ir.entry, to: self.ir.entry });
         }
         for &id in &dominators.order {
             self.block(id, dominators)?;
@@ -310,7 +310,7 @@ impl Verifier<'_> {
         Ok(())
     }
 
-    fn block(&self, id: BlockId, dominators: &Dominators) -> Result<(), Fault> {
+    fn block(&self, id: BlockId, dominators: &Dominators) -> Result<(), VerifyError> {
         let block = &self.ir[id];
         for (at, &value) in block.instructions.iter().enumerate() {
             self.operands_defined(id, at as u32 + 1, |visit| self.ir.op(value).for_each_operand(visit))?;
@@ -322,11 +322,11 @@ impl Verifier<'_> {
         block.terminator.for_each_target(|target| {
             let to = target.block;
             if !self.fits(target) {
-                fault.get_or_insert(Fault::WrongArguments { block: id, to });
+                fault.get_or_insert(VerifyError::WrongArguments { block: id, to });
             } else if dominators.place[to.0 as usize] <= dominators.place[id.0 as usize]
                 && !(self.is_header(to) && self.dominates(to, id))
             {
-                fault.get_or_insert(Fault::UndeclaredLoop { block: id, to });
+                fault.get_or_insert(VerifyError::UndeclaredLoop { block: id, to });
             }
         });
         fault.map_or(Ok(()), Err)
@@ -337,7 +337,7 @@ impl Verifier<'_> {
         block: BlockId,
         at: u32,
         visit: impl FnOnce(&mut dyn FnMut(Value)),
-    ) -> Result<(), Fault> {
+    ) -> Result<(), VerifyError> {
         let mut fault = None;
         visit(&mut |value| {
             let known = match self.defined_in.get(value.0 as usize).copied().flatten() {
@@ -346,13 +346,13 @@ impl Verifier<'_> {
                 None => false,
             };
             if !known {
-                fault.get_or_insert(Fault::Undefined { block, value });
+                fault.get_or_insert(VerifyError::Undefined { block, value });
             }
         });
         fault.map_or(Ok(()), Err)
     }
 
-    fn types(&self, block: BlockId, value: Value) -> Result<(), Fault> {
+    fn types(&self, block: BlockId, value: Value) -> Result<(), VerifyError> {
         let ty = |value: &Value| self.ir.ty(*value);
         let own = self.ir.ty(value);
         let number = |of: Type| of != Type::None;
@@ -376,31 +376,31 @@ impl Verifier<'_> {
             }
         };
         if !fits {
-            return Err(Fault::WrongType { block, value });
+            return Err(VerifyError::WrongType { block, value });
         }
         let there = match self.ir.op(value) {
             Op::Cell(_) | Op::SetCell(..) => self.ir.cells.is_power_of_two(),
             Op::Call(function, _) => (*function as usize) < self.ir.functions.len(),
             _ => true,
         };
-        if there { Ok(()) } else { Err(Fault::Unknown { block, value }) }
+        if there { Ok(()) } else { Err(VerifyError::Unknown { block, value }) }
     }
 
-    fn terminator(&self, block: BlockId, terminator: &Terminator) -> Result<(), Fault> {
+    fn terminator(&self, block: BlockId, terminator: &Terminator) -> Result<(), VerifyError> {
         let ty = |value: &Value| self.ir.ty(*value);
         match terminator {
             Terminator::Branch { left, right, .. } if ty(left) != ty(right) || ty(left) == Type::None => {
-                Err(Fault::WrongType { block, value: *right })
+                Err(VerifyError::WrongType { block, value: *right })
             }
             Terminator::Return(value) if ty(value) == Type::None => {
-                Err(Fault::WrongType { block, value: *value })
+                Err(VerifyError::WrongType { block, value: *value })
             }
             Terminator::Switch { value, cases, .. } => {
                 let last = cases.last().map_or(0, |case| case.key);
                 if cases.is_sorted_by(|a, b| a.key < b.key) && last <= ty(value).max() {
                     Ok(())
                 } else {
-                    Err(Fault::UnsortedSwitch { block })
+                    Err(VerifyError::UnsortedSwitch { block })
                 }
             }
             _ => Ok(()),

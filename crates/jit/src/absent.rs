@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 
-use tapline_bpf::Select;
+use tapline_bpf::PacketFilter;
 use tapline_ir::{Ir, Memory};
 use tapline_packet::{Batch, Packet, Selection};
 
@@ -50,7 +50,7 @@ impl Native {
     }
 }
 
-impl Select for Native {
+impl PacketFilter for Native {
     fn accepts(&self, _: Packet<'_>) -> bool {
         match self.0 {}
     }

@@ -1,6 +1,6 @@
 //! Why there is no native code. Callers go on with an interpreter.
 
-use tapline_ir::Fault;
+use tapline_ir::VerifyError;
 use tapline_sys::SyscallError;
 
 /// Why a graph has not become native code. In each case an interpreter ([`tapline_ir::Machine`], or
@@ -10,7 +10,7 @@ use tapline_sys::SyscallError;
 pub enum Error {
     /// The graph is not proved safe; code from it could read what is not the packet's. A fault of ours.
     #[error("the graph is not safe to run: {0}")]
-    Unsafe(#[from] Fault),
+    Unsafe(#[from] VerifyError),
     /// This build has no code generator.
     #[error("this program was built without native code (the feature jit); the interpreter runs the filter")]
     NotBuilt,

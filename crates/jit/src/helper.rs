@@ -58,7 +58,7 @@ impl fmt::Debug for Callee {
     }
 }
 
-/// What a call gives: two registers.
+/// The result of a call: two registers.
 #[repr(C)]
 pub(crate) struct Outcome {
     value: u64,

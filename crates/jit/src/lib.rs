@@ -29,7 +29,6 @@ mod set;
 mod target;
 
 use tapline_ir::CompiledFilter;
-use tapline_packet::Packet;
 
 #[cfg(not(feature = "cranelift"))]
 pub use absent::Native;
@@ -52,12 +51,5 @@ impl Native {
     /// As [`compile`](Self::compile); in each case the interpreter, [`CompiledFilter`], gives the same verdicts.
     pub fn of(filter: &CompiledFilter) -> Result<Native, Error> {
         Native::compile(filter.values())
-    }
-}
-
-/// With cells of its own, as [`Select`](tapline_bpf::Select).
-impl tapline_filterset::Accept for Native {
-    fn accepts(&self, packet: Packet<'_>) -> bool {
-        tapline_bpf::Select::accepts(self, packet)
     }
 }

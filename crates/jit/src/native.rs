@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use tapline_bpf::Select;
+use tapline_bpf::PacketFilter;
 use tapline_ir::{Ir, Machine, Memory};
 use tapline_packet::{BATCH_MAX, Batch, Meta, Packet, Selection};
 use tapline_sys::ExecutableMemory;
@@ -44,7 +44,7 @@ pub struct Native {
     /// The function for one packet, once it was asked for.
     run: OnceLock<One>,
     ir: Ir,
-    /// Cells for [`Select`], which brings none: as many as the graph has.
+    /// Cells for [`PacketFilter`], which brings none: as many as the graph has.
     own: Memory,
     /// The code holds the addresses of their tables.
     plans: Box<[Option<Plan>]>,
@@ -52,7 +52,7 @@ pub struct Native {
     callees: Box<[Callee]>,
 }
 
-/// What runs a single packet.
+/// The code for a single packet.
 #[derive(Debug)]
 enum One {
     Code(ExecutableMemory),
@@ -90,11 +90,8 @@ impl Native {
     #[inline]
     pub fn run(&self, packet: Packet<'_>, memory: &Memory) -> u64 {
         self.check(memory);
-        let code = match self.run.get_or_init(|| self.one()) {
-            One::Code(code) => code,
-            One::Interpreted(machine) => {
-                return machine.lock().unwrap_or_else(PoisonError::into_inner).run(packet, memory);
-            }
+        let Some(One::Code(code)) = self.run.get() else {
+            return self.run_first(packet, memory);
         };
         // SAFETY: the function at the start of the code has this type, and the code lives as long as `self`.
         let run: Run = unsafe { std::mem::transmute(code.as_ptr()) };
@@ -102,6 +99,19 @@ impl Native {
         // SAFETY: the graph was verified, so the code reads at most `len` bytes of `data`; the metadata, the memory and as many cells as
         // the graph has (checked) are there while it runs.
         unsafe { run(data.as_ptr(), data.len(), meta, memory, memory.cells().as_ptr()) }
+    }
+
+    /// A call without machine code: the first one makes the code, and all are interpreted where the system refuses memory for it. Apart
+    /// from [`run`](Self::run), so that a call with code saves no registers for this one.
+    #[cold]
+    #[inline(never)]
+    fn run_first(&self, packet: Packet<'_>, memory: &Memory) -> u64 {
+        match self.run.get_or_init(|| self.one()) {
+            One::Code(_) => self.run(packet, memory),
+            One::Interpreted(machine) => {
+                machine.lock().unwrap_or_else(PoisonError::into_inner).run(packet, memory)
+            }
+        }
     }
 
     #[cold]
@@ -161,7 +171,7 @@ impl Native {
 
     /// The machine code for one packet, where it lies, generated now if it was not called yet; `None` where the system refuses memory
     /// for it.
-    pub fn code_for_one(&self) -> Option<&[u8]> {
+    pub fn packet_code(&self) -> Option<&[u8]> {
         match self.run.get_or_init(|| self.one()) {
             One::Code(code) => Some(code.as_slice()),
             One::Interpreted(_) => None,
@@ -174,7 +184,7 @@ impl Native {
     /// # Errors
     /// [`Error::Generator`] if generating the instructions once more gives other bytes than those that lie there.
     pub fn assembly(&self) -> Result<String, Error> {
-        let run = self.code_for_one();
+        let run = self.packet_code();
         let mut text = String::new();
         for (name, entry, placed) in [("run", Entry::Run, run), ("select", Entry::Select, Some(self.code()))]
         {
@@ -216,7 +226,7 @@ fn placed(source: &Source<'_>, entry: Entry) -> Result<ExecutableMemory, Error> 
 }
 
 /// With cells of its own, all 0 at first.
-impl Select for Native {
+impl PacketFilter for Native {
     fn accepts(&self, packet: Packet<'_>) -> bool {
         self.run(packet, &self.own) != 0
     }

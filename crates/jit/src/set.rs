@@ -10,7 +10,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use tapline_filterset::Accept;
+use tapline_bpf::PacketFilter;
 use tapline_ir::CompiledFilter;
 use tapline_packet::Packet;
 
@@ -19,7 +19,7 @@ use crate::Native;
 /// A good limit for [`Residuals`]: leaves three quarters of the mappings that Linux allows by default.
 pub const RESIDUALS_MAX: usize = 16_384;
 
-/// Makes the programs of a [`FilterSet`](tapline_filterset::FilterSet) native, up to a limit.
+/// Makes the programs of a `FilterSet` (crate `filterset`) native, up to a limit.
 ///
 /// ```
 /// use tapline_filter::Options;
@@ -53,7 +53,7 @@ impl Drop for Placed {
     }
 }
 
-impl Accept for Placed {
+impl PacketFilter for Placed {
     fn accepts(&self, packet: Packet<'_>) -> bool {
         self.native.accepts(packet)
     }
@@ -66,13 +66,13 @@ impl Residuals {
     }
 
     /// Those of this process, which share its mappings: [`RESIDUALS_MAX`] in all.
-    pub fn of_process() -> &'static Residuals {
+    pub fn shared() -> &'static Residuals {
         static RESIDUALS: LazyLock<Residuals> = LazyLock::new(|| Residuals::new(RESIDUALS_MAX));
         &RESIDUALS
     }
 
     /// The filter ready to run: native code, or the interpreter beyond the limit and where there is no native code.
-    pub fn ready(&self, filter: CompiledFilter) -> Arc<dyn Accept> {
+    pub fn ready(&self, filter: CompiledFilter) -> Arc<dyn PacketFilter> {
         let take = |made: usize| (made < self.max).then_some(made + 1);
         let may = self.native.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok();
         if may {
@@ -82,15 +82,16 @@ impl Residuals {
             };
         }
         self.interpreted.fetch_add(1, Ordering::Relaxed);
-        Arc::new(filter)
+        // The program itself: behind the compiled filter each call would read one more place in memory.
+        Arc::new(filter.program().clone())
     }
 
-    /// How many programs are native code now.
+    /// Number of programs that are native code now.
     pub fn native(&self) -> usize {
         self.native.load(Ordering::Relaxed)
     }
 
-    /// How many never became it.
+    /// Number of programs that stayed interpreted.
     pub fn interpreted(&self) -> usize {
         self.interpreted.load(Ordering::Relaxed)
     }

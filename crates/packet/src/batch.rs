@@ -14,7 +14,7 @@ pub struct Record {
     pub cap_len: u32,
     /// Bytes of raw pcapng options, which start at `offset + cap_len` rounded up as the file pads; 0 elsewhere.
     pub options_len: u32,
-    /// What is known about the packet.
+    /// Metadata of the packet.
     pub meta: Meta,
 }
 
@@ -49,7 +49,7 @@ impl<'a> Batch<'a> {
         Batch { base: &[], records: &[], snap_len: u32::MAX }
     }
 
-    /// How many packets it holds, 0 to [`BATCH_MAX`].
+    /// Number of packets, 0 to [`BATCH_MAX`].
     pub fn len(&self) -> usize {
         self.records.len()
     }
@@ -132,7 +132,7 @@ fn slice(base: &[u8], offset: usize, len: u32) -> &[u8] {
 pub struct Packet<'a> {
     /// The captured bytes, from the link-layer header on.
     pub data: &'a [u8],
-    /// What is known about it.
+    /// Metadata of the packet.
     pub meta: &'a Meta,
 }
 

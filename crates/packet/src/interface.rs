@@ -29,7 +29,7 @@ pub struct Interface {
     pub name: String,
     /// A description for people; empty where there is none.
     pub description: String,
-    /// What the first header of each packet is.
+    /// Link type of the packets.
     pub link_type: LinkType,
     /// The most bytes kept of a packet; 0 for no limit.
     pub snap_len: u32,
@@ -64,7 +64,7 @@ impl Interface {
         }
     }
 
-    /// What people may call it: its name, or its description where it has none.
+    /// A label for people: the name, or the description of an interface without a name.
     pub fn label(&self) -> &str {
         if self.name.is_empty() { &self.description } else { &self.name }
     }

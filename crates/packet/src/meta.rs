@@ -2,7 +2,7 @@
 
 use crate::{InterfaceId, Timestamp};
 
-/// What is known about a packet besides its bytes. Copied freely; holds no reference.
+/// Metadata of a packet: facts beside its bytes. Copied freely; holds no reference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
     /// When it was received or sent.
@@ -19,7 +19,7 @@ pub struct Meta {
     pub direction: Direction,
     /// How the packet was addressed, where the source knows.
     pub packet_type: PacketType,
-    /// What the kernel or the NIC says of its transport checksum.
+    /// The transport checksum, as the kernel or the NIC judged it.
     pub checksum: Checksum,
     /// Segmentation that is still to be done (sent) or was undone (received); `None` for a frame as on the wire.
     pub gso: Option<Gso>,
@@ -91,7 +91,7 @@ impl PacketType {
     }
 }
 
-/// What the kernel or the NIC says of a transport checksum.
+/// A transport checksum, as the kernel or the NIC judged it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Checksum {
     /// Nothing is known; the bytes decide.

@@ -11,16 +11,36 @@ pub mod ethertype {
     /// The smallest EtherType (IEEE 802.3, 3.2.6). Numbers between have no meaning.
     pub const MIN: u16 = 1536;
 
+    /// XNS (Xerox).
+    pub const XNS: u16 = 0x0600;
     /// IPv4.
     pub const IPV4: u16 = 0x0800;
     /// ARP.
     pub const ARP: u16 = 0x0806;
     /// Trailer encapsulation (RFC 893, historic).
     pub const TRAIL: u16 = 0x1000;
+    /// ERSPAN of type III (Cisco), in GRE.
+    pub const ERSPAN_III: u16 = 0x22eb;
+    /// DEC MOP, dump and load.
+    pub const MOP_DUMP: u16 = 0x6001;
+    /// DEC MOP, remote console.
+    pub const MOP_CONSOLE: u16 = 0x6002;
+    /// DECnet, phase IV.
+    pub const DECNET: u16 = 0x6003;
+    /// DEC LAT.
+    pub const LAT: u16 = 0x6004;
+    /// DEC LAVC and SCA.
+    pub const SCA: u16 = 0x6007;
     /// An Ethernet frame, as GRE and Geneve carry it.
     pub const TRANSPARENT_BRIDGING: u16 = 0x6558;
     /// Reverse ARP.
     pub const REVERSE_ARP: u16 = 0x8035;
+    /// AppleTalk.
+    pub const APPLETALK: u16 = 0x809b;
+    /// AppleTalk ARP.
+    pub const APPLETALK_ARP: u16 = 0x80f3;
+    /// IPX (Novell).
+    pub const IPX: u16 = 0x8137;
     /// IPv6.
     pub const IPV6: u16 = 0x86dd;
     /// PPP.
@@ -43,6 +63,8 @@ pub mod ethertype {
     pub const JUMBO: u16 = 0x8870;
     /// EAP over LAN (IEEE 802.1X).
     pub const EAPOL: u16 = 0x888e;
+    /// ERSPAN of types I and II (Cisco), in GRE.
+    pub const ERSPAN: u16 = 0x88be;
     /// LLDP.
     pub const LLDP: u16 = 0x88cc;
     /// Precision time protocol (IEEE 1588).
@@ -96,6 +118,10 @@ pub mod ip_protocol {
     pub const IPV4: u8 = 4;
     /// TCP.
     pub const TCP: u8 = 6;
+    /// EGP.
+    pub const EGP: u8 = 8;
+    /// IGRP; assigned to interior gateway protocols in general.
+    pub const IGRP: u8 = 9;
     /// UDP.
     pub const UDP: u8 = 17;
     /// DCCP.
@@ -126,18 +152,31 @@ pub mod ip_protocol {
     pub const EIGRP: u8 = 88;
     /// OSPF.
     pub const OSPF: u8 = 89;
+    /// IP in IP (IANA: IP-within-IP encapsulation protocol).
+    pub const IPIP: u8 = 94;
     /// PIM.
     pub const PIM: u8 = 103;
     /// IP payload compression.
     pub const IPCOMP: u8 = 108;
-    /// VRRP.
+    /// VRRP; CARP uses the same number.
     pub const VRRP: u8 = 112;
+    /// L2TP, version 3.
+    pub const L2TP: u8 = 115;
     /// SCTP.
     pub const SCTP: u8 = 132;
     /// Mobile IPv6 (RFC 6275).
     pub const MOBILITY: u8 = 135;
+    /// UDP-Lite.
+    pub const UDP_LITE: u8 = 136;
     /// Ethernet in IPv6 (RFC 8986).
     pub const ETHERNET: u8 = 143;
+
+    /// IPv6 extension headers of which a packet may have several (RFC 8200, 4.1), and that filters step over: hop-by-hop options,
+    /// routing, fragment, authentication, destination options.
+    pub const IPV6_EXTENSIONS: [u8; 5] = [HOP_BY_HOP, ROUTING, FRAGMENT, AH, DESTINATION_OPTIONS];
+
+    /// Protocols that begin with a source and a destination port, which flows and filters read.
+    pub const WITH_PORTS: [u8; 3] = [TCP, UDP, SCTP];
 
     /// Whether a protocol begins with a source and a destination port, which flows and filters read: TCP, UDP, SCTP.
     #[inline]

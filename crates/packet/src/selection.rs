@@ -41,7 +41,7 @@ impl Selection {
         }
     }
 
-    /// How many packets are selected.
+    /// Number of selected packets.
     pub fn len(&self) -> usize {
         self.len
     }
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pushed_ascends() {
+    fn pushed_indices_ascend() {
         let mut selection = Selection::none();
         assert_eq!(selection.last(), None);
         for index in [3, 3, 2, 7, 255, 256, 9] {

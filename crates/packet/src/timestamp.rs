@@ -47,7 +47,7 @@ impl Timestamp {
     }
 }
 
-/// What time it is, by both clocks at one moment: names and time stamps go by the wall clock, intervals by the steady one.
+/// The time of both clocks at one moment: the wall clock for names and time stamps, the steady clock for intervals.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
     /// The wall clock (CLOCK_REALTIME), which may be set forward and back.

@@ -44,7 +44,7 @@ impl Horspool {
         Ok(Horspool { pattern, shifts })
     }
 
-    /// What is searched for.
+    /// The pattern.
     pub fn pattern(&self) -> &[u8] {
         &self.pattern
     }

@@ -3,11 +3,11 @@
 use crate::Error;
 use std::collections::HashSet;
 
-/// How many patterns one set may have.
+/// The most patterns of a set.
 pub const PATTERNS_MAX: usize = 1 << 18;
 /// How long a pattern may be, in bytes. A [`Stream`](crate::Stream) keeps up to twice that.
 pub const PATTERN_LEN_MAX: usize = 4096;
-/// How many bytes all patterns of a set may have together.
+/// The most bytes of all patterns of a set together.
 pub const BYTES_MAX: usize = 1 << 24;
 
 /// A string of bytes to search for.
@@ -15,7 +15,7 @@ pub const BYTES_MAX: usize = 1 << 24;
 pub struct Pattern {
     /// How matches name it; no two patterns of a set have the same.
     pub id: u32,
-    /// What to find, 1 to [`PATTERN_LEN_MAX`] bytes.
+    /// The bytes to find, 1 to [`PATTERN_LEN_MAX`].
     pub bytes: Vec<u8>,
     /// The 26 letters of ASCII match in either case.
     pub nocase: bool,

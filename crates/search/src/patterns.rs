@@ -127,7 +127,7 @@ impl Patterns {
         all
     }
 
-    /// How many occurrences there are.
+    /// Number of occurrences.
     pub fn count(&self, haystack: &[u8]) -> u64 {
         let mut count = 0;
         self.for_each(haystack, |_| count += 1);

@@ -23,7 +23,7 @@ pub struct StreamMatch {
     pub end: u64,
 }
 
-/// What is kept of one flow: at most [`Stream::bytes_max`] bytes on the heap, none before the first piece.
+/// The state of one flow between pieces: at most [`Stream::bytes_max`] bytes on the heap, none before the first piece.
 ///
 /// Feeding pieces in order gives the matches of the whole, each once, with the piece in which it ends. All pieces must be
 /// searched with the same patterns.

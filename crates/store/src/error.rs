@@ -31,8 +31,11 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
-    /// Another recorder writes to this store.
-    #[error("{} is being recorded to by another process: one store has one recorder", path.display())]
+    /// Another process writes to this store.
+    #[error(
+        "{} is being recorded to, or changed, by another process: one at a time; end that one first",
+        path.display()
+    )]
     Locked {
         /// The directory.
         path: PathBuf,
@@ -42,7 +45,7 @@ pub enum Error {
     Setting(String),
     /// The disk has less room than the store is to have.
     #[error(
-        "{}: {wanted} bytes are to be reserved for segments, and {free} are free; give a smaller --size",
+        "{}: {wanted} bytes are to be reserved for segments and indexes, and {free} are free; give a smaller --size",
         path.display()
     )]
     NoRoom {
@@ -56,6 +59,15 @@ pub enum Error {
     /// No file can become the next segment: those that there were have failed.
     #[error("{}: no file is left for another segment; packets are lost until one is", path.display())]
     NoSegment {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// Holds keep all segments but the newest.
+    #[error(
+        "{}: all segments but the newest are on hold; packets are lost until a hold is released (tapline store hold) or --size is larger",
+        path.display()
+    )]
+    AllHeld {
         /// The directory.
         path: PathBuf,
     },

@@ -12,6 +12,7 @@
 use std::net::IpAddr;
 
 use tapline_packet::headers::{Headers, Inner};
+use tapline_packet::numbers::{ethertype, ip_protocol, port};
 use tapline_packet::{LinkType, Meta, Packet};
 
 /// What kind of fact a key stands for. The numbers are part of the format.
@@ -205,21 +206,9 @@ pub(crate) struct PacketKeys {
 /// twice; two MAC addresses, ways.
 const KEYS_MAX: usize = 64;
 
-const IPV4: u16 = 0x0800;
-const ARP: u16 = 0x0806;
-const RARP: u16 = 0x8035;
-const IPV6: u16 = 0x86dd;
-/// What is no EtherType but a length (IEEE 802.3).
-const LENGTH_MAX: u16 = 1500;
-/// The fragment header of IPv6.
-const FRAGMENT: u8 = 44;
-/// Next headers of IPv6 that are no transport: filters step over some of them.
-const EXTENSIONS: [u8; 5] = [0, 43, FRAGMENT, 51, 60];
-const WITH_PORTS: [u8; 3] = [6, 17, 132];
-
-/// What filters know as tunnels, besides labels: protocols of IP, ports of UDP.
-const TUNNELS: [u8; 3] = [4, 41, 47];
-const TUNNEL_PORTS: [u16; 4] = [2152, 4789, 6081, 8472];
+/// Protocols of IP and ports of UDP that filters know as tunnels, besides MPLS labels.
+const TUNNELS: [u8; 3] = [ip_protocol::IPV4, ip_protocol::IPV6, ip_protocol::GRE];
+const TUNNEL_PORTS: [u16; 4] = [port::GTP_U, port::VXLAN, port::GENEVE, port::VXLAN_LINUX];
 
 impl PacketKeys {
     pub(crate) fn new(has_macs: bool) -> PacketKeys {
@@ -286,8 +275,8 @@ impl PacketKeys {
         let kind = headers.ether_type()?;
         self.push(Class::EtherType, kind.into());
         match kind {
-            IPV4 | IPV6 => self.ip(data, headers, at),
-            ARP | RARP => {
+            ethertype::IPV4 | ethertype::IPV6 => self.ip(data, headers, at),
+            ethertype::ARP | ethertype::REVERSE_ARP => {
                 let sender = u32_at(data, at + 14)?;
                 let target = u32_at(data, at + 24)?;
                 self.ipv4(sender);
@@ -334,7 +323,7 @@ impl PacketKeys {
         }
         let kind = u16_at(data, 12)?;
         // 802.2 without SNAP: the key of its length was taken, and filters ask no more of it by keys.
-        (kind <= LENGTH_MAX).then_some(())
+        (kind <= ethertype::LENGTH_MAX).then_some(())
     }
 
     fn ip(&mut self, data: &[u8], headers: &Headers, at: usize) -> Option<()> {
@@ -355,12 +344,12 @@ impl PacketKeys {
                 }
                 let first = *data.get(at + 6)?;
                 self.push(Class::Protocol, first.into());
-                if first == FRAGMENT {
+                if first == ip_protocol::FRAGMENT {
                     self.push(Class::Protocol, (*data.get(at + 40)?).into());
                 }
                 let protocol = headers.protocol()?;
                 let is_later = headers.fragment().is_some_and(|fragment| fragment.is_later());
-                if EXTENSIONS.contains(&protocol) && !is_later {
+                if ip_protocol::IPV6_EXTENSIONS.contains(&protocol) && !is_later {
                     return None;
                 }
                 self.push(Class::Protocol, protocol.into());
@@ -372,7 +361,7 @@ impl PacketKeys {
 
     fn ports(&mut self, data: &[u8], headers: &Headers, protocol: u8) -> Option<()> {
         let is_later = headers.fragment().is_some_and(|fragment| fragment.is_later());
-        if !WITH_PORTS.contains(&protocol) || is_later {
+        if !ip_protocol::has_ports(protocol) || is_later {
             return Some(());
         }
         let (src, dst) = headers.ports(data)?;
@@ -400,7 +389,7 @@ fn may_be_tunnel(data: &[u8], headers: &Headers) -> bool {
     headers.mpls().is_some()
         || headers
             .protocol()
-            .is_some_and(|protocol| TUNNELS.contains(&protocol) || protocol == 17 && has_port())
+            .is_some_and(|protocol| TUNNELS.contains(&protocol) || protocol == ip_protocol::UDP && has_port())
 }
 
 /// The value of [`Class::Mac`].

@@ -1,8 +1,11 @@
 //! Numbers and names of the layout (docs/format/store.md).
 
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use tapline_file::blocks;
+
+use crate::error::Error;
 
 /// Bytes of a slot: where chunks begin, and the unit of the index.
 pub const SLOT_LEN: usize = 1 << 20;
@@ -59,6 +62,18 @@ impl Paths {
         self.root.join("log")
     }
 
+    pub(crate) fn holds(&self) -> PathBuf {
+        self.root.join("holds")
+    }
+
+    pub(crate) fn rewrite(&self) -> PathBuf {
+        self.root.join("rewrite")
+    }
+
+    pub(crate) fn reserve(&self) -> PathBuf {
+        self.root.join("reserve")
+    }
+
     pub(crate) fn roll_ups(&self) -> PathBuf {
         self.root.join("roll")
     }
@@ -91,6 +106,15 @@ pub(crate) fn segment_number(name: &str) -> Option<u64> {
 /// Has the disk keep the names in the directory of a file: that a file was made, renamed or removed.
 pub(crate) fn sync_directory(path: &Path) -> std::io::Result<()> {
     path.parent().map_or(Ok(()), |folder| std::fs::File::open(folder)?.sync_all())
+}
+
+/// Removes a file that may be there. One that came back after a power failure would hide what is written from now on.
+pub(crate) fn remove(path: &Path) -> Result<(), Error> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file("remove", path)(error)),
+        Ok(()) => sync_directory(path).map_err(Error::file("remove", path)),
+        Err(_) => Ok(()),
+    }
 }
 
 /// A block of `len` bytes that says nothing.

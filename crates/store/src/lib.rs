@@ -12,14 +12,20 @@
 mod catalog;
 mod check;
 mod chunk;
+mod erase;
 mod error;
+mod hold;
 mod index;
 mod keys;
 mod layout;
+mod lock;
+mod log;
 pub mod moments;
 mod name;
 mod question;
 mod recorder;
+mod repair;
+mod restore;
 mod search;
 mod walk;
 
@@ -27,9 +33,11 @@ mod walk;
 mod tests;
 
 pub use catalog::{Catalog, SegmentEntry, Standing};
-pub use check::{Finding, Verified, verify};
+pub use check::{Checked, Finding, Verified, check, verify};
 pub use chunk::{ChunkHead, Erasure};
+pub use erase::{Eraser, ErasureAccount, Wanted};
 pub use error::Error;
+pub use hold::{Hold, HoldEntry};
 pub use index::IndexOptions;
 pub use keys::{
     Class, Group, WAYS, WAYS_ALL, Way, flow_value, inner_key, key, mac_value, name_value, open_key,
@@ -39,4 +47,5 @@ pub use layout::{SEGMENT_LEN_DEFAULT, SEGMENT_LEN_MAX, SEGMENT_LEN_MIN, SLOT_LEN
 pub use name::StoreName;
 pub use question::{Fact, Question};
 pub use recorder::{Losses, Recorder, RecorderSettings, Totals};
+pub use repair::{Repaired, repair};
 pub use search::{Examine, Examiners, Next, ParallelSearch, Search, SearchAccount, Window};

@@ -14,6 +14,7 @@
 
 use tapline_filter::ast::{Ast, Expr, Form, Id, IdKind, Joint, Kind, Primitive, Protocol, Qualifiers};
 use tapline_filter::{Options, Resolver};
+use tapline_packet::numbers::{ethertype, ip_protocol};
 
 use crate::keys::{Class, Group, INNER, Way, inner_key, key, port_value};
 
@@ -337,21 +338,21 @@ fn of_protocol(protocol: Protocol) -> Question {
     let of_type = |kind: u16| any(Class::EtherType, [kind.into()]);
     let of_ip = |number: u8| any(Class::Protocol, [number.into()]);
     match protocol {
-        Protocol::Ip => of_type(0x0800),
-        Protocol::Ip6 => of_type(0x86dd),
-        Protocol::Arp => of_type(0x0806),
-        Protocol::Rarp => of_type(0x8035),
-        Protocol::Tcp => of_ip(6),
-        Protocol::Udp => of_ip(17),
-        Protocol::Sctp => of_ip(132),
-        Protocol::Icmp => of_ip(1),
-        Protocol::Igmp => of_ip(2),
-        Protocol::Igrp => of_ip(9),
-        Protocol::Pim => of_ip(103),
-        Protocol::Vrrp | Protocol::Carp => of_ip(112),
-        Protocol::Icmp6 => of_ip(58),
-        Protocol::Ah => of_ip(51),
-        Protocol::Esp => of_ip(50),
+        Protocol::Ip => of_type(ethertype::IPV4),
+        Protocol::Ip6 => of_type(ethertype::IPV6),
+        Protocol::Arp => of_type(ethertype::ARP),
+        Protocol::Rarp => of_type(ethertype::REVERSE_ARP),
+        Protocol::Tcp => of_ip(ip_protocol::TCP),
+        Protocol::Udp => of_ip(ip_protocol::UDP),
+        Protocol::Sctp => of_ip(ip_protocol::SCTP),
+        Protocol::Icmp => of_ip(ip_protocol::ICMP),
+        Protocol::Igmp => of_ip(ip_protocol::IGMP),
+        Protocol::Igrp => of_ip(ip_protocol::IGRP),
+        Protocol::Pim => of_ip(ip_protocol::PIM),
+        Protocol::Vrrp | Protocol::Carp => of_ip(ip_protocol::VRRP),
+        Protocol::Icmp6 => of_ip(ip_protocol::ICMPV6),
+        Protocol::Ah => of_ip(ip_protocol::AH),
+        Protocol::Esp => of_ip(ip_protocol::ESP),
         _ => Question::Anything,
     }
 }

@@ -29,7 +29,7 @@ impl Span {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Error {
-    /// What is wrong; for filters in libpcap's words, where libpcap has any.
+    /// The fault; for filters in libpcap's words, where libpcap has any.
     pub message: String,
     /// The place in the text; `None` where the text as a whole is at fault.
     pub span: Option<Span>,

@@ -111,7 +111,7 @@ pub fn nanoseconds(text: &str) -> Result<u64, UnitError> {
     or_form(factor.and_then(|factor| decimal(digits, factor)), text, DURATION_FORM)
 }
 
-/// What a [`Rate`] counts.
+/// The unit of a [`Rate`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateUnit {
     /// Packets: no unit, or `pps`.
@@ -125,7 +125,7 @@ pub enum RateUnit {
 /// Packets or bits a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rate {
-    /// What is counted.
+    /// The unit.
     pub unit: RateUnit,
     /// In 1000 seconds, 1 or more: a rate may be a fraction.
     pub in_1000_s: u64,

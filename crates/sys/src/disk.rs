@@ -48,6 +48,21 @@ pub fn reserve(file: &File, len: u64) -> Result<(), SyscallError> {
     Ok(())
 }
 
+/// Has the file system keep room for `len` bytes behind the end of a file, which stays where it is.
+///
+/// # Errors
+/// As [`reserve`].
+pub fn reserve_behind(file: &File, len: u64) -> Result<(), SyscallError> {
+    const CALL: &str = "fallocate(FALLOC_FL_KEEP_SIZE)";
+    let too_long = |_| SyscallError::from_errno(CALL, libc::EFBIG);
+    let end = file.metadata().map_or(0, |metadata| metadata.len());
+    let (end, len) =
+        (libc::off_t::try_from(end).map_err(too_long)?, libc::off_t::try_from(len).map_err(too_long)?);
+    // SAFETY: the descriptor is open as long as `file` lives; the call touches no memory of ours.
+    check(CALL, unsafe { libc::fallocate(file.as_raw_fd(), libc::FALLOC_FL_KEEP_SIZE, end, len) })?;
+    Ok(())
+}
+
 /// Opens a regular file. A symbolic link at the end of the path is not followed, and a pipe does not make the caller wait.
 ///
 /// # Errors

@@ -92,7 +92,7 @@ pub use memfd::{Memfd, Seals};
 pub use netdev::{NetdevSocket, XdpFeatures};
 pub use netns::NetNs;
 pub use opener::{Opener, Owner};
-pub use packet_socket::{FanoutMode, FilterInsn, PacketSocket, RingStatistics, wait_for_receive_paths};
+pub use packet_socket::{FanoutMode, PacketSocket, RingStatistics, wait_for_receive_paths};
 pub use poll::{Poller, Wakeup};
 pub use ring_len::{RING_LEN_MAX, default_ring_len};
 pub use route::{Address, Link, LinkChange, LinkStatistics, RouteSocket, XdpProgram};

@@ -13,30 +13,26 @@
 
 use std::ffi::c_int;
 use std::io;
-use std::mem::size_of;
+use std::mem::{offset_of, size_of};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libc::SOL_PACKET;
+use tapline_bpf::{Insn, code};
 
 use crate::error::{check, check_len};
 use crate::{BlockRing, RingGeometry, SyscallError, option};
 
-/// One classic BPF instruction: `struct sock_filter` of linux/filter.h.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct FilterInsn {
-    /// Operation.
-    pub code: u16,
-    /// Jump if true.
-    pub jt: u8,
-    /// Jump if false.
-    pub jf: u8,
-    /// Operand.
-    pub k: u32,
-}
+// Programs are handed to the kernel as they are.
+const _: () = {
+    assert!(size_of::<Insn>() == size_of::<libc::sock_filter>());
+    assert!(offset_of!(Insn, code) == offset_of!(libc::sock_filter, code));
+    assert!(offset_of!(Insn, jt) == offset_of!(libc::sock_filter, jt));
+    assert!(offset_of!(Insn, jf) == offset_of!(libc::sock_filter, jf));
+    assert!(offset_of!(Insn, k) == offset_of!(libc::sock_filter, k));
+};
 
 /// `ret #0`: nothing passes.
-const DROP_ALL: FilterInsn = FilterInsn { code: 0x06, jt: 0, jf: 0, k: 0 };
+const DROP_ALL: Insn = Insn::new(code::RET | code::K, 0);
 
 /// How a fanout group chooses the member that gets a packet. Minimum kernel: 3.1 (`QueueMapping`: 3.14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,14 +133,14 @@ impl PacketSocket {
     /// # Errors
     /// `EINVAL` for a program that the kernel finds wrong or longer than 4096 instructions; `ENOMEM` for one whose
     /// translation exceeds `net.core.optmem_max`; `EPERM` after [`lock_filter`](Self::lock_filter).
-    pub fn attach_filter(&self, program: &[FilterInsn]) -> Result<(), SyscallError> {
+    pub fn attach_filter(&self, program: &[Insn]) -> Result<(), SyscallError> {
         const CALL: &str = "setsockopt(SO_ATTACH_FILTER)";
         let len = u16::try_from(program.len()).map_err(|_| SyscallError::from_errno(CALL, libc::EINVAL))?;
         let program = libc::sock_fprog { len, filter: program.as_ptr().cast_mut().cast() };
         let size = size_of::<libc::sock_fprog>() as libc::socklen_t;
         let value = std::ptr::from_ref(&program).cast();
         // SAFETY: `value` points to a sock_fprog that lives through the call, and its `filter` to `len` instructions in
-        // the layout of struct sock_filter (FilterInsn is repr(C) with the same fields). The kernel only reads them.
+        // the layout of struct sock_filter (the assertions at the top of this file). The kernel only reads them.
         let result = unsafe {
             libc::setsockopt(self.fd.as_raw_fd(), libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, value, size)
         };

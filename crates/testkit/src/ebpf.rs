@@ -7,6 +7,7 @@
 //! It is as strict as the verifier in what can be seen on one way: registers and stack are read after they were written, loads lose r1 to
 //! r5, and packet bytes are read inside of the packet.
 
+use tapline_bpf::ebpf::Insn;
 use tapline_packet::Packet;
 
 /// What kind of program it is: what r1 points to.
@@ -16,33 +17,6 @@ pub enum Kind {
     SocketFilter,
     /// `struct xdp_md`.
     Xdp,
-}
-
-/// An instruction, as `struct bpf_insn` has it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Insn {
-    /// Class, source and operation.
-    pub code: u8,
-    /// The destination in the lower four bits, the source in the upper ones.
-    pub registers: u8,
-    /// A distance, or a place relative to a register.
-    pub offset: i16,
-    /// A constant.
-    pub immediate: i32,
-}
-
-impl Insn {
-    fn class(self) -> u8 {
-        self.code & 0x07
-    }
-
-    fn to(self) -> u8 {
-        self.registers & 0x0f
-    }
-
-    fn from(self) -> u8 {
-        self.registers >> 4
-    }
 }
 
 // The instruction set, as `linux/bpf_common.h` and `linux/bpf.h` have it.
@@ -133,7 +107,7 @@ pub fn run(kind: Kind, program: &[Insn], packet: Packet<'_>) -> u32 {
         match insn.class() {
             LD if insn.code == LD | IMM | DOUBLE => {
                 let high = program[at as usize].immediate as u32;
-                machine.registers[usize::from(insn.to())] =
+                machine.registers[usize::from(insn.to().0)] =
                     Some(u64::from(insn.immediate as u32) | u64::from(high) << 32);
                 at += 1;
             }
@@ -143,8 +117,8 @@ pub fn run(kind: Kind, program: &[Insn], packet: Packet<'_>) -> u32 {
             },
             LDX => machine.load(insn),
             STX => {
-                let value = machine.read(insn.from());
-                machine.stack[slot(machine.read(insn.to()), insn)] = Some(value);
+                let value = machine.read(insn.from().0);
+                machine.stack[slot(machine.read(insn.to().0), insn)] = Some(value);
             }
             ALU | ALU64 => machine.arithmetic(insn),
             _ if insn.code == JMP | EXIT => return machine.read(0) as u32,
@@ -169,7 +143,7 @@ impl Machine<'_> {
 
     fn packet_load(&mut self, insn: Insn) -> Option<u64> {
         assert_eq!((self.kind, self.read(6)), (Kind::SocketFilter, CONTEXT));
-        let base = if insn.code & 0xe0 == IND { self.read(insn.from()) } else { 0 };
+        let base = if insn.code & 0xe0 == IND { self.read(insn.from().0) } else { 0 };
         self.registers[1..=5].fill(None);
         let place = (base as i32).wrapping_add(insn.immediate);
         assert!(place >= 0, "a place that means other headers to the kernel");
@@ -178,7 +152,7 @@ impl Machine<'_> {
     }
 
     fn load(&mut self, insn: Insn) {
-        let from = self.read(insn.from());
+        let from = self.read(insn.from().0);
         let value = if from == CONTEXT {
             self.context(insn.offset)
         } else if from > PACKET - 0x1_0000 {
@@ -188,7 +162,7 @@ impl Machine<'_> {
         } else {
             self.stack[slot(from, insn)].expect("the stack is read after it was written")
         };
-        self.registers[usize::from(insn.to())] = Some(value);
+        self.registers[usize::from(insn.to().0)] = Some(value);
     }
 
     fn context(&self, offset: i16) -> u64 {
@@ -210,18 +184,18 @@ impl Machine<'_> {
     }
 
     fn operand(&self, insn: Insn) -> u64 {
-        if insn.code & X != 0 { self.read(insn.from()) } else { i64::from(insn.immediate) as u64 }
+        if insn.code & X != 0 { self.read(insn.from().0) } else { i64::from(insn.immediate) as u64 }
     }
 
     fn arithmetic(&mut self, insn: Insn) {
         let (op, wide, bits) = (insn.code & 0xf0, insn.class() == ALU64, insn.immediate);
-        let to = usize::from(insn.to());
+        let to = usize::from(insn.to().0);
         if op == END {
             assert_eq!(insn.code & X, X, "on little-endian machines only this order is a change");
-            return self.registers[to] = Some(self.read(insn.to()).swap_bytes() >> (64 - bits));
+            return self.registers[to] = Some(self.read(insn.to().0).swap_bytes() >> (64 - bits));
         }
         let right = self.operand(insn);
-        let left = if op == MOV { 0 } else { self.read(insn.to()) };
+        let left = if op == MOV { 0 } else { self.read(insn.to().0) };
         let result = if wide {
             wide_result(op, left, right)
         } else {
@@ -234,7 +208,7 @@ impl Machine<'_> {
         if insn.code == JMP | JA {
             return true;
         }
-        let (left, right) = (self.read(insn.to()), self.operand(insn));
+        let (left, right) = (self.read(insn.to().0), self.operand(insn));
         let (left, right, signed) = match insn.class() {
             JMP => (left, right, [left as i64, right as i64]),
             _ => {

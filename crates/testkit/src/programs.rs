@@ -5,7 +5,8 @@
 //! wild_insn  := any bits                         mostly refused
 //! ```
 
-use crate::libpcap::RawInsn;
+use tapline_bpf::Insn;
+
 use crate::random::Random;
 
 // The instruction set, as `linux/bpf_common.h` has it.
@@ -87,18 +88,18 @@ const CODES: [u16; 32] = [
     JMP | JA,
 ];
 
-fn insn(code: u16, k: u32) -> RawInsn {
-    RawInsn { code, jt: 0, jf: 0, k }
+fn insn(code: u16, k: u32) -> Insn {
+    Insn { code, jt: 0, jf: 0, k }
 }
 
 /// An instruction with `room` instructions behind it.
-fn random_insn(random: &mut Random, room: usize) -> RawInsn {
+fn random_insn(random: &mut Random, room: usize) -> Insn {
     let code = *random.pick(&CODES);
     let small = random.below(40) as u32;
     let reach = |random: &mut Random| random.below(room.min(6) as u64) as u8;
     match code & 0x07 {
         JMP if code == JMP | JA => insn(code, reach(random).into()),
-        JMP => RawInsn { code, jt: reach(random), jf: reach(random), k: small },
+        JMP => Insn { code, jt: reach(random), jf: reach(random), k: small },
         ST | STX => insn(code, small % 16),
         LD | LDX if code & 0xe0 == MEM => insn(code, small % 16),
         ALU if code & 0xf0 == RSH => insn(code, small % 32),
@@ -108,17 +109,17 @@ fn random_insn(random: &mut Random, room: usize) -> RawInsn {
 }
 
 /// A valid program.
-pub fn program(random: &mut Random) -> Vec<RawInsn> {
+pub fn program(random: &mut Random) -> Vec<Insn> {
     let len = random.between(1..=30) as usize;
-    let mut insns: Vec<RawInsn> = (0..len).map(|at| random_insn(random, len - at)).collect();
+    let mut insns: Vec<Insn> = (0..len).map(|at| random_insn(random, len - at)).collect();
     insns.push(if random.one_of(1, 2) { insn(RET | A, 0) } else { insn(RET | K, 7) });
     insns
 }
 
 /// Any bits, half of the time with a code of the instruction set.
-pub fn wild_insn(random: &mut Random) -> RawInsn {
+pub fn wild_insn(random: &mut Random) -> Insn {
     let bits = random.bits();
     let code = if bits & 1 == 0 { (bits >> 8) as u16 } else { *random.pick(&CODES) };
     let k = *random.pick(&[0, 1, 15, 16, 31, 32, 0x7fff_ffff, ANCILLARY, 0xffff_ffff, (bits >> 32) as u32]);
-    RawInsn { code, jt: (bits >> 24) as u8 % 5, jf: (bits >> 28) as u8 % 5, k }
+    Insn { code, jt: (bits >> 24) as u8 % 5, jf: (bits >> 28) as u8 % 5, k }
 }

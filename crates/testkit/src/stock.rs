@@ -23,6 +23,36 @@ const PER_FILE: usize = 24;
 /// Longer packets are cut here; no filter of ours looks further, and copying them costs time.
 const KEPT: usize = 400;
 
+/// Filters that people write; those that papers measure come first.
+pub const COMMON_FILTERS: [&str; 25] = [
+    "ip",
+    "udp",
+    "src host 1.1.1.1 and dst host 2.2.2.2",
+    "tcp port 10 or 20 or 30 or 40 or 50",
+    "ip host (1.1.1.1 or 2.2.2.2 or 3.3.3.3 or 4.4.4.4 or 5.5.5.5 or 6.6.6.6 or 7.7.7.7 or 8.8.8.8 or 9.9.9.9 or \
+     10.10.10.10) and tcp port (10 or 20 or 30 or 40 or 50 or 60 or 70 or 80 or 90 or 100)",
+    "port 53",
+    "host 10.0.0.1",
+    "host 10.0.0.1 or host 10.0.0.2 or host 10.0.0.3",
+    "(ip and udp port 1) or (ip and udp port 2)",
+    "net 10.0.0.0/8 and not port 22",
+    "tcp[tcpflags] & (tcp-syn|tcp-fin) != 0",
+    "tcp[tcpflags] == tcp-syn|tcp-ack and not src net 192.168.0.0/16",
+    "icmp or arp",
+    "icmp[icmptype] != icmp-echo and icmp[icmptype] != icmp-echoreply",
+    "portrange 6000-6010",
+    "vlan and ip",
+    "vlan 100 and tcp port 443",
+    "not broadcast and not multicast",
+    "ip6 and udp port 53",
+    "ether host 00:11:22:33:44:55 and not arp",
+    "tcp port 80 and (((ip[2:2] - ((ip[0]&0xf)<<2)) - ((tcp[12]&0xf0)>>2)) != 0)",
+    "greater 100 and less 1500",
+    "mpls 1000 and host 10.0.0.1",
+    "pppoes and ip",
+    "(tcp or udp) and host 10.0.0.1 and port 5060",
+];
+
 /// The link types that filters are judged on, as DLTs, and their share of the texts.
 pub const LINK_TYPES: &[(i32, u64)] = &[
     (1, 40),

@@ -9,7 +9,9 @@
 //! fails it) is written to where those bytes came from, and the run goes on from there. It follows A through masks,
 //! shifts and scratch cells, back to the bytes.
 
-use super::{Oracle, RawInsn};
+use tapline_bpf::Insn;
+
+use super::Oracle;
 use crate::random::Random;
 
 /// The most instructions that a run may take; only a loop takes more.
@@ -133,12 +135,12 @@ enum Step {
 impl Machine {
     fn step(
         &mut self,
-        insn: RawInsn,
+        insn: Insn,
         data: &mut Vec<u8>,
         wire_len: u32,
         random: &mut Option<&mut Random>,
     ) -> Step {
-        let RawInsn { code, k, .. } = insn;
+        let Insn { code, k, .. } = insn;
         let (class, mode) = (code & 0x07, code & 0xe0);
         match (class, mode) {
             (0x06, _) => return Step::End(if code & 0x18 == 0x10 { self.a } else { k }),
@@ -250,7 +252,7 @@ impl Machine {
         Step::Next
     }
 
-    fn branch(&mut self, insn: RawInsn, data: &mut [u8], random: &mut Option<&mut Random>) -> Step {
+    fn branch(&mut self, insn: Insn, data: &mut [u8], random: &mut Option<&mut Random>) -> Step {
         let operand = if insn.code & 0x08 != 0 { self.x } else { insn.k };
         if let (Some(random), Some(origin)) = (random, self.origin)
             && random.one_of(2, 3)

@@ -43,7 +43,7 @@ pub(super) fn run(installed: usize) -> anyhow::Result<()> {
     })?;
     timed("replace a port", CHANGES, |at| {
         let id = ids[at * 3 % ids.len()];
-        Ok(set.replace(id, &port_of(&set, id, at))?)
+        Ok(set.set_constants(id, &port_of(&set, id, at))?)
     })?;
     timed("remove the oldest", CHANGES, |at| Ok(set.remove(ids[at])?))?;
     ensure!(set.len() == installed, "{} filters are left", set.len());

@@ -1,11 +1,10 @@
 //! Filters and the packets that they are asked about.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
 
 use anyhow::anyhow;
 use tapline_filter::{Options, compile};
-use tapline_filterset::{Backend, Filter, FilterSet, FiveTuple, FiveTuples, Mode};
+use tapline_filterset::{Backend, Filter, FilterSet, FiveTuple, FiveTuples, Mode, interpreted};
 use tapline_ir::CompiledFilter;
 use tapline_testkit::frames::{Ethernet, Host, IpPair, Tcp, Udp, flags};
 use tapline_testkit::lent::Lent;
@@ -49,14 +48,14 @@ impl Workload {
     /// Filters as people type them, about the hosts and services of a small network.
     pub(super) fn mixed(count: usize, packets: usize) -> anyhow::Result<Workload> {
         let workload = Workload::empty(format!("{count} mixed"), count);
-        workload.filled(packets, mixed_text, &|program| Arc::new(program))
+        workload.filled(packets, mixed_text, &interpreted)
     }
 
     /// Those of a daemon's readers: a few kinds, of each some that differ in a number or a range.
     pub(super) fn readers(count: usize, packets: usize) -> anyhow::Result<Workload> {
         let mut workload = Workload::empty(format!("{count} readers"), count);
         for reader in 0..count {
-            workload.add(&readers::filter(reader, readers::Want::Few), &|program| Arc::new(program))?;
+            workload.add(&readers::filter(reader, readers::Want::Few), &interpreted)?;
         }
         workload.see_a_small_network(packets);
         Ok(workload)
@@ -65,8 +64,7 @@ impl Workload {
     /// Filters that hash tables do not settle: each asks its own program, interpreted and, where there is any, as native code.
     pub(super) fn programs(count: usize, packets: usize) -> anyhow::Result<Vec<Workload>> {
         let empty = |kind| Workload::empty(format!("{count} programs, {kind}"), count);
-        let interpreted =
-            empty("interpreted").filled(packets, computed_text, &|program| Arc::new(program))?;
+        let interpreted = empty("interpreted").filled(packets, computed_text, &interpreted)?;
         let residuals = tapline_jit::Residuals::new(tapline_jit::RESIDUALS_MAX);
         let backend: Backend<'_> = &|filter| residuals.ready(filter);
         let native = empty("native").filled(packets, computed_text, backend)?;

@@ -15,7 +15,7 @@ use crate::cfg::{Alu, Block, BlockId, Cfg, Operand, Statement, Terminator, Test}
 /// More bytes than any packet: what a way that rejects in any case needs.
 const EVERYTHING: u64 = u64::MAX;
 
-/// What each block's beginning is asked for.
+/// The facts that are asked for at the start of each block.
 #[derive(Debug)]
 pub(super) struct Demand {
     wanted: Vec<u32>,

@@ -84,7 +84,7 @@ impl Facts {
     }
 }
 
-/// How many bytes the packet has at least, from its start and from places that the packet decides.
+/// The least length of the packet, in bytes from its start and from offsets that the packet decides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Held {
     bytes: u64,

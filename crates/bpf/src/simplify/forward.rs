@@ -19,7 +19,7 @@ use rustc_hash::FxHashMap as Map;
 /// For each block of a graph, so many blocks may be stepped over by threading edges, in all.
 const STEPS_PER_BLOCK: usize = 200;
 
-/// What holds at a point of a way.
+/// The facts that hold at a point of a path.
 #[derive(Clone, Debug)]
 pub(super) struct State {
     pub(super) registers: Registers,

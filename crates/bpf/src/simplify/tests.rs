@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use tapline_packet::{Meta, Packet};
 use tapline_testkit::expressions::Expressions;
-use tapline_testkit::libpcap::{Libpcap, Oracle, RawInsn, Settings};
+use tapline_testkit::libpcap::{Libpcap, Oracle, Settings};
 use tapline_testkit::random::Random;
 use tapline_testkit::volume::processor_time;
 
@@ -107,7 +107,9 @@ fn alu(code: u16) -> Alu {
 }
 
 fn insns(oracle: &Oracle) -> Vec<Insn> {
-    oracle.insns().iter().map(|&RawInsn { code, jt, jf, k }| Insn { code, jt, jf, k }).collect()
+    // This crate without its tests, on which testkit depends, is another one with another type.
+    let insns = oracle.insns().iter();
+    insns.map(|insn| Insn { code: insn.code, jt: insn.jt, jf: insn.jf, k: insn.k }).collect()
 }
 
 fn program(cfg: &Cfg) -> Program {
@@ -161,8 +163,8 @@ fn simplified_programs_answer_as_plain_ones() {
                     verdict(&short, &data),
                     verdict(&plain, &data),
                     "{text} on {dlt}, packet {data:02x?}\n{}{}",
-                    plain.text(crate::Form::Assembly),
-                    short.text(crate::Form::Assembly)
+                    plain.text(crate::DumpFormat::Assembly),
+                    short.text(crate::DumpFormat::Assembly)
                 );
             }
         }
@@ -199,11 +201,11 @@ fn common_filters_are_as_short_as_libpcaps() {
         let short = simplified(&plain);
         eprintln!("{:4} plain, {optimised:3} libpcap, {:3} ours  {text}", plain.len(), short.insns().len());
         // Each chain may need a load again, after the load whose failure decides for short packets.
-        assert!(short.insns().len() <= optimised + 3, "{text}\n{}", short.text(crate::Form::Assembly));
+        assert!(short.insns().len() <= optimised + 3, "{text}\n{}", short.text(crate::DumpFormat::Assembly));
     }
 }
 
-/// What libpcap refuses as never true, and what it takes although it never is.
+/// Texts that libpcap refuses as never true, and texts that it takes although they never are.
 #[test]
 fn never_true_is_proven_where_libpcap_proves_it() {
     let Some(pcap) = pcap() else { return };

@@ -22,7 +22,7 @@ impl Value {
     }
 }
 
-/// What a value is.
+/// The form of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Expr {
     Const(u32),

@@ -18,7 +18,7 @@ use tapline_bpf::{self as bpf, Insn};
 use tapline_ebpf::{self as ebpf, Hook};
 use tapline_ir::CompiledFilter;
 use tapline_sys::bpf::{Map, MapKind, Program, ProgramKind};
-use tapline_sys::{FilterInsn, PacketSocket, SyscallError};
+use tapline_sys::{PacketSocket, SyscallError};
 
 const ENOMEM: i32 = 12;
 
@@ -34,7 +34,7 @@ const NAME: &str = "tapline_filter";
 /// What the kernel took as the program before a ring.
 #[derive(Clone, Debug)]
 pub(super) enum Accepted {
-    Classic(Vec<FilterInsn>),
+    Classic(Vec<Insn>),
     Extended(Arc<Extended>),
 }
 
@@ -59,9 +59,8 @@ pub(super) struct Extended {
 }
 
 impl Extended {
-    fn load(classic: &[FilterInsn]) -> Result<Extended, String> {
-        let insns = classic.iter().map(|&FilterInsn { code, jt, jf, k }| Insn { code, jt, jf, k }).collect();
-        let filter = CompiledFilter::from(bpf::Program::new(insns).map_err(text)?);
+    fn load(classic: &[Insn]) -> Result<Extended, String> {
+        let filter = CompiledFilter::from(bpf::Program::new(classic.to_vec()).map_err(text)?);
         let graph = filter.values_for_sockets();
         graph.verify().map_err(text)?;
         let emitted = ebpf::emit(&graph, Hook::SocketFilter).map_err(text)?;
@@ -90,17 +89,7 @@ fn trampoline(program: &Program) -> Result<(Program, Map), String> {
 }
 
 fn load(program: &ebpf::Program) -> Result<Program, String> {
-    let insns: Vec<_> = program
-        .insns()
-        .iter()
-        .map(|insn| tapline_sys::bpf::Insn {
-            code: insn.code,
-            registers: insn.registers(),
-            offset: insn.offset,
-            immediate: insn.immediate,
-        })
-        .collect();
-    Program::load(ProgramKind::SocketFilter, NAME, &insns).map_err(text)
+    Program::load(ProgramKind::SocketFilter, NAME, program.insns()).map_err(text)
 }
 
 fn text(error: impl fmt::Display) -> String {
@@ -112,14 +101,14 @@ fn text(error: impl fmt::Display) -> String {
 pub(super) struct Loaded(Arc<Mutex<Vec<Entry>>>);
 
 /// A classic program, and what came of it: why there is none, if there is none.
-type Entry = (Vec<FilterInsn>, Result<Arc<Extended>, String>);
+type Entry = (Vec<Insn>, Result<Arc<Extended>, String>);
 
 impl Loaded {
     /// This classic program as eBPF, loaded now or before.
     ///
     /// # Errors
     /// Why it is not there, for people.
-    pub(super) fn get(&self, classic: &[FilterInsn]) -> Result<Arc<Extended>, String> {
+    pub(super) fn get(&self, classic: &[Insn]) -> Result<Arc<Extended>, String> {
         let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, result)) = entries.iter().find(|(known, _)| known == classic) {
             return result.clone();

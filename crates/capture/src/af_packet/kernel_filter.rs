@@ -10,7 +10,6 @@
 //! The result of the program is how much of the packet goes into the ring: this is where the snap length acts.
 
 use tapline_bpf::{Insn, ancillary, code};
-use tapline_sys::FilterInsn;
 
 use super::CaptureDirection;
 
@@ -23,7 +22,7 @@ pub(super) fn program(
     direction: CaptureDirection,
     drops_sent: bool,
     snap_len: u32,
-) -> Vec<FilterInsn> {
+) -> Vec<Insn> {
     let mut insns = match direction {
         CaptureDirection::Out => only(true),
         CaptureDirection::In if !drops_sent => only(false),
@@ -33,7 +32,7 @@ pub(super) fn program(
         Some(filter) => insns.extend(filter.iter().map(|&insn| cut(insn, snap_len))),
         None => insns.push(Insn::new(code::RET | code::K, snap_len)),
     }
-    insns.iter().map(|&Insn { code, jt, jf, k }| FilterInsn { code, jt, jf, k }).collect()
+    insns
 }
 
 /// Passes only what was sent, or only what was not. Leaves A as it found it: 0.
@@ -60,10 +59,9 @@ mod tests {
 
     use super::*;
 
-    fn run(program: &[FilterInsn], packet_type: PacketType) -> u32 {
-        let insns = program.iter().map(|&FilterInsn { code, jt, jf, k }| Insn { code, jt, jf, k }).collect();
+    fn run(program: &[Insn], packet_type: PacketType) -> u32 {
         let meta = Meta { packet_type, wire_len: 4, ..Meta::default() };
-        Program::new(insns).unwrap().run(Packet { data: &[1, 2, 3, 4], meta: &meta })
+        Program::new(program.to_vec()).unwrap().run(Packet { data: &[1, 2, 3, 4], meta: &meta })
     }
 
     #[test]

@@ -14,10 +14,11 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use tapline_bpf::Insn;
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Interface, InterfaceId};
 use tapline_sys::{
-    BlockRing, FilterInsn, Link, LinkControl, NetNs, PacketSocket, RingGeometry, RouteSocket, SyscallError,
+    BlockRing, Link, LinkControl, NetNs, PacketSocket, RingGeometry, RouteSocket, SyscallError,
 };
 
 use super::block::Frame;
@@ -77,9 +78,9 @@ pub(super) struct Opened {
 
 /// What is to run in the kernel.
 struct Programs {
-    wanted: Vec<FilterInsn>,
+    wanted: Vec<Insn>,
     /// Everything passes, for kernels that refuse the wanted one.
-    fallback: Vec<FilterInsn>,
+    fallback: Vec<Insn>,
     has_filter: bool,
 }
 

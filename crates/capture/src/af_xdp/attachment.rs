@@ -11,9 +11,9 @@
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd};
 
-use tapline_ebpf::{self as ebpf, Front, Notes};
+use tapline_ebpf::{self as ebpf, Front, RxMetadataCalls};
 use tapline_ir::{CompiledFilter, Field, Ir, Op};
-use tapline_sys::bpf::{Insn, LoadError, Map, MapKind, Program, ProgramKind, SharedArray, XdpLink, XdpMode};
+use tapline_sys::bpf::{LoadError, Map, MapKind, Program, ProgramKind, SharedArray, XdpLink, XdpMode};
 use tapline_sys::{PacketSocket, SyscallError};
 
 use super::AfXdpError;
@@ -42,7 +42,7 @@ pub(super) struct Loaded {
     /// The one that makes notes, with their cookie; or why there is none.
     noting: Option<Result<(Program, u64), LoadError>>,
     pub(super) sockets: Map,
-    book: SharedArray,
+    counters: SharedArray,
     /// Why the filter does not run in it, if there is one that does not.
     pub(super) refusal: Option<String>,
 }
@@ -54,7 +54,7 @@ pub(super) struct Attachment {
     _link: XdpLink,
     _loaded: Program,
     _sockets: Map,
-    book: SharedArray,
+    counters: SharedArray,
     pub(super) mode: Mode,
     /// What notes end with, if there are any.
     pub(super) cookie: Option<u64>,
@@ -71,12 +71,12 @@ impl Loaded {
         filter: Option<&CompiledFilter>,
         queues: u16,
         several: bool,
-        notes: Option<(u32, Notes)>,
+        notes: Option<(u32, RxMetadataCalls)>,
     ) -> Result<Loaded, AfXdpError> {
         let sockets = Map::create(MapKind::XdpSockets, NAME, queues.into())?;
-        let book = SharedArray::create(NAME, Front::book_len(queues), 1)?;
-        let (sockets_fd, book_fd) = (sockets.as_fd().as_raw_fd(), book.as_fd().as_raw_fd());
-        let front = Front { sockets: sockets_fd, book: book_fd, queues, notes: None };
+        let counters = SharedArray::create(NAME, Front::counters_len(queues), 1)?;
+        let (sockets_fd, counters_fd) = (sockets.as_fd().as_raw_fd(), counters.as_fd().as_raw_fd());
+        let front = Front { sockets: sockets_fd, counters: counters_fd, queues, notes: None };
         let filtering = filter.map(|filter| filtering(filter, front, several));
         let (graph, program, refusal) = match filtering {
             Some(Ok((graph, program))) => (Some(graph), program, None),
@@ -90,7 +90,7 @@ impl Loaded {
                 Some(load(&program, Some(if_index)).map(|program| (program, notes.cookie)))
             }
         };
-        Ok(Loaded { program, noting, sockets, book, refusal })
+        Ok(Loaded { program, noting, sockets, counters, refusal })
     }
 
     /// Puts it before the interface: in the driver if that can, else before the stack. The second is why not in the driver.
@@ -102,12 +102,12 @@ impl Loaded {
         if_index: u32,
         member: Option<PacketSocket>,
     ) -> Result<(Attachment, Option<SyscallError>), AfXdpError> {
-        let Loaded { program, noting, sockets, book, .. } = self;
+        let Loaded { program, noting, sockets, counters, .. } = self;
         let attachment = |link, loaded, mode, cookie| Attachment {
             _link: link,
             _loaded: loaded,
             _sockets: sockets,
-            book,
+            counters,
             mode,
             cookie,
             _member: member,
@@ -135,12 +135,12 @@ impl Loaded {
 impl Attachment {
     /// Lets every packet go to the host from now on. One that is on its way through the program may still come.
     pub(super) fn stop(&self) {
-        self.book.set_word(0, Front::STOP, 1);
+        self.counters.set_word(0, Front::STOP, 1);
     }
 
     /// Packets of a queue that were sent to its socket, and those that were left to the host.
     pub(super) fn counts(&self, queue: u16) -> (u64, u64) {
-        (self.book.word(0, Front::taken(queue)), self.book.word(0, Front::passed(queue)))
+        (self.counters.word(0, Front::redirected(queue)), self.counters.word(0, Front::passed(queue)))
     }
 }
 
@@ -176,19 +176,9 @@ fn asks_for_length(graph: &Ir) -> bool {
 
 /// As a program that takes packets of several buffers, which old kernels do not know; for one interface only, if one is named.
 fn load(program: &ebpf::Program, if_index: Option<u32>) -> Result<Program, LoadError> {
-    let insns: Vec<Insn> = program
-        .insns()
-        .iter()
-        .map(|insn| Insn {
-            code: insn.code,
-            registers: insn.registers(),
-            offset: insn.offset,
-            immediate: insn.immediate,
-        })
-        .collect();
     let load = |kind| match if_index {
-        Some(if_index) => Program::load_for(if_index, kind, NAME, &insns),
-        None => Program::load(kind, NAME, &insns),
+        Some(if_index) => Program::load_for(if_index, kind, NAME, program.insns()),
+        None => Program::load(kind, NAME, program.insns()),
     };
     load(ProgramKind::XdpFragments).or_else(|error| match error.errno() {
         EPERM => Err(error),

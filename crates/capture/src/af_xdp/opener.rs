@@ -11,7 +11,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use tapline_ebpf::Notes;
+use tapline_ebpf::RxMetadataCalls;
 use tapline_packet::{Interface, InterfaceId};
 use tapline_sys::bpf::kernel_functions;
 use tapline_sys::xsk::{Bound, Busy, XdpSocket, XskSettings};
@@ -301,7 +301,7 @@ impl<'a> Opener<'a> {
     ///
     /// # Errors
     /// That the adapter's time is wanted, and it cannot be told to stamp packets.
-    fn notes(&mut self, link: &Link, strips: bool) -> Result<Option<Notes>, AfXdpError> {
+    fn notes(&mut self, link: &Link, strips: bool) -> Result<Option<RxMetadataCalls>, AfXdpError> {
         let wants_time = self.settings.timestamps != TimestampSource::Host;
         if !wants_time && !strips {
             return Ok(None);
@@ -318,7 +318,7 @@ impl<'a> Opener<'a> {
         let [time, vlan] = kernel_functions(names).unwrap_or_default();
         let cookie = RandomState::new().build_hasher().finish();
         let (time, vlan) = (time.filter(|_| wants_time && has_time), vlan.filter(|_| strips && has_vlan));
-        Ok((time.is_some() || vlan.is_some()).then_some(Notes { time, vlan, cookie }))
+        Ok((time.is_some() || vlan.is_some()).then_some(RxMetadataCalls { time, vlan, cookie }))
     }
 
     fn describe(&mut self, link: &Link) -> Interface {

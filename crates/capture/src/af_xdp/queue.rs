@@ -10,7 +10,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use tapline_ebpf::Note;
+use tapline_ebpf::RxMetadata;
 use tapline_packet::{BATCH_MAX, Direction, InterfaceId, Meta, Record, Timestamp, VlanTag};
 use tapline_sys::SyscallError;
 use tapline_sys::xsk::{Frame, XdpSocket, XskStatistics};
@@ -123,11 +123,11 @@ impl Queue {
     }
 
     /// The note in front of a packet's first byte.
-    fn take_note(&mut self, frame: Frame, cookie: u64) -> Option<Note> {
+    fn take_note(&mut self, frame: Frame, cookie: u64) -> Option<RxMetadata> {
         let at = frame.offset % self.socket.settings().chunk_len as usize;
-        let start = at.checked_sub(Note::LEN)?;
+        let start = at.checked_sub(RxMetadata::LEN)?;
         let bytes = self.socket.chunk_mut(frame.chunk).get_mut(start..at)?;
-        Note::take(bytes.try_into().ok()?, cookie)
+        RxMetadata::take(bytes.try_into().ok()?, cookie)
     }
 
     /// Puts the packet together that begins at `done`: where it lies, its bytes there and on the wire, its parts. `None` if its rest has not come, or

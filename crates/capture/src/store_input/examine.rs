@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use tapline_bpf::Select;
+use tapline_bpf::PacketFilter;
 use tapline_file::SectionReader;
 use tapline_packet::{Interface, Record, Selection};
 use tapline_store::Window;
@@ -11,7 +11,7 @@ use tapline_store::Window;
 use crate::Error;
 
 /// Gives what decides over the packets of an interface: the same [`Arc`] for interfaces that share it, `None` where every packet is wanted.
-pub type Sieve = Arc<dyn Fn(&Interface) -> Result<Option<Arc<dyn Select>>, Error> + Send + Sync>;
+pub type Sieve = Arc<dyn Fn(&Interface) -> Result<Option<Arc<dyn PacketFilter>>, Error> + Send + Sync>;
 
 /// Packets that are wanted of some sections.
 #[derive(Default)]
@@ -38,7 +38,7 @@ pub(super) struct Examiner {
     sieve: Option<Sieve>,
     reader: SectionReader,
     /// What decides, by interface.
-    engines: Vec<Option<Arc<dyn Select>>>,
+    engines: Vec<Option<Arc<dyn PacketFilter>>>,
     /// All interfaces have the same.
     is_uniform: bool,
     selection: Selection,
@@ -90,7 +90,7 @@ impl Examiner {
         for interface in self.reader.interfaces().iter().skip(self.engines.len()) {
             let engine = self.sieve.as_ref().map_or(Ok(None), |sieve| sieve(interface))?;
             self.engines.push(engine);
-            let is_same = |pair: &[Option<Arc<dyn Select>>]| match (&pair[0], &pair[1]) {
+            let is_same = |pair: &[Option<Arc<dyn PacketFilter>>]| match (&pair[0], &pair[1]) {
                 (Some(one), Some(other)) => Arc::ptr_eq(one, other),
                 (one, other) => one.is_none() && other.is_none(),
             };

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::fs::File;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::path::Path;
 use std::time::Duration;
 
@@ -10,10 +10,9 @@ use anyhow::{Result, bail};
 use jiff::tz::TimeZone;
 use tapline_file::{FileWriter, Format as FileFormat, Rotation, Section, WriteOptions, parse_size};
 use tapline_graph::Stage;
-use tapline_graph::stages::{FileOutput, Format, LinesOutput, StoreOutput};
+use tapline_graph::stages::{FileOutput, Format, LinesOutput};
 use tapline_packet::Interface;
 use tapline_print::{HexStyle, HostLookup, Options, Precision, Printer, Services, TimeStyle};
-use tapline_store::Recorder;
 use tapline_sys::privilege::Identity;
 use tapline_sys::sandbox::{Needs, folder_of};
 
@@ -24,7 +23,7 @@ use super::snap_len;
 use crate::args::FormatArg;
 use crate::output::{self, CountOutput};
 use crate::session::clocks;
-use crate::{privileges, stored};
+use crate::{privileges, store, stored};
 
 /// How long a new address holds up a live capture until its name is found: `/etc/hosts` and a cache on the machine
 /// answer within it, and the kernel's ring has room for it.
@@ -44,7 +43,8 @@ pub(super) fn open(
     let interfaces: Vec<Interface> =
         input.sources.first().map(|s| s.interfaces().to_vec()).unwrap_or_default();
     if let Some(directory) = args.write.as_deref().and_then(stored::directory) {
-        outputs.push(Box::new(open_store(args, &directory, &interfaces, identity)?));
+        let settings = args.recorder.clone().unwrap_or_default();
+        outputs.push(Box::new(store::open_output(&directory, settings, &interfaces, identity)?));
     } else if args.write.is_some() {
         outputs.push(Box::new(open_file(args, filtering, program, input, &interfaces, identity)?));
     }
@@ -97,23 +97,6 @@ fn is_several(args: &CaptureArgs, interfaces: &[Interface]) -> bool {
 /// Whether the capture file goes to standard output.
 pub(super) fn is_standard_output(args: &CaptureArgs) -> bool {
     args.write.as_ref().is_some_and(|path| path.as_os_str() == "-")
-}
-
-/// Room for the store is reserved now, with all rights; its files are those of the user that this program becomes.
-fn open_store(
-    args: &CaptureArgs,
-    directory: &Path,
-    interfaces: &[Interface],
-    identity: Option<&Identity>,
-) -> Result<StoreOutput> {
-    let settings = args.recorder.clone().unwrap_or_default();
-    let now = clocks().wall;
-    let recorder = Recorder::open(directory, settings, interfaces, now)?;
-    if let Some(Identity { uid, gid, .. }) = identity {
-        recorder.give_to(*uid, *gid)?;
-    }
-    let tell = Box::new(|line: &str| drop(writeln!(io::stderr(), "tapline: {line}")));
-    Ok(StoreOutput::new(recorder, &directory.display().to_string(), now, tell))
 }
 
 fn open_file(

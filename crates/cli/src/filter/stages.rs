@@ -8,7 +8,7 @@
 //! All forms but the tree are printed from one [`CompiledFilter`], which is what engines are given.
 
 use anyhow::{Result, anyhow, bail};
-use tapline_bpf::Form;
+use tapline_bpf::DumpFormat;
 use tapline_ebpf::{Hook, emit};
 use tapline_filter::{Options, compile, tree};
 use tapline_ir::CompiledFilter;
@@ -82,7 +82,7 @@ fn wanted(names: &[String]) -> Result<Vec<Stage>> {
 
 fn form(stage: Stage, filter: &CompiledFilter) -> Result<String> {
     Ok(match stage {
-        Stage::Tree | Stage::Bpf => filter.program().text(Form::Assembly),
+        Stage::Tree | Stage::Bpf => filter.program().text(DumpFormat::Assembly),
         Stage::Passes => passes(filter),
         Stage::Ir => filter.values().to_string(),
         Stage::Ebpf => emit(&filter.values_for_sockets(), Hook::SocketFilter)?.text(),

@@ -26,6 +26,7 @@ fn add(needs: &mut Needs, node: &PlanNode, has_opener: bool) {
         "record" if text("name") == "-" => {}
         "record" if has_opener => needs.writes.extend(folder(text("name"))),
         "record" => needs.makes.extend(folder(text("name"))),
+        "store" => needs.makes.push(text("name").into()),
         "flowlog" if text("to") == "-" => {}
         "flowlog" if text("format") == "parquet" => needs.makes.push(existing(Path::new(text("to")))),
         "flowlog" => needs.makes.extend(folder(text("to"))),

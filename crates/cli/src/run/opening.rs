@@ -14,7 +14,7 @@ use tapline_capture::{FileInput, Source};
 use tapline_file::{FileWriter, Order, Section, WriteOptions};
 use tapline_graph::catalog::Constructor;
 use tapline_graph::plan::{Plan, PlanNode};
-use tapline_graph::stages::{FileOutput, Format, LinesOutput};
+use tapline_graph::stages::{FileOutput, Format, LinesOutput, StoreOutput};
 use tapline_graph::{
     Control, FlowShardSource, GeneratedSource, RestampedSource, Stage, StampTicks, TimedSource, Watermark,
 };
@@ -28,7 +28,7 @@ use crate::compiler::Compiler;
 use crate::live::{self, TapArgs, XdpArgs};
 use crate::session::{clock, clocks};
 use crate::stored::{self, PastArgs};
-use crate::{files, output, privileges};
+use crate::{files, output, privileges, store};
 
 /// How sources and outputs are opened.
 #[derive(Default)]
@@ -262,6 +262,7 @@ pub(crate) fn open_output(
         "bounce" => Box::new(sending::bounce(how, node)?),
         "reflect" => Box::new(sending::reflect(how, plan, index, interfaces)?),
         "record" => Box::new(record(node, interfaces, is_live, identity)?),
+        "store" => Box::new(store(node, interfaces, identity)?),
         _ => Box::new(lines(how, node, interfaces.len() > 1, is_live)?),
     })
 }
@@ -283,6 +284,15 @@ fn record(
     let now = clocks();
     let writer = FileWriter::create(options, interfaces, now, privileges::files(path, identity)?)?;
     Ok(FileOutput::new(writer, &path.display().to_string(), is_live.then_some(now.wall)))
+}
+
+fn store(node: &PlanNode, interfaces: &[Interface], identity: Option<&Identity>) -> Result<StoreOutput> {
+    let text = |name: &str| node.arguments.text(name);
+    let directory = Path::new(text("name"));
+    let keep = node.arguments.nanoseconds("keep");
+    let settings = store::settings_of_stage(directory, text("size"), keep, text("segment"))
+        .with_context(|| node.name.clone())?;
+    store::open_output(directory, settings, interfaces, identity)
 }
 
 fn lines(how: &How, node: &PlanNode, interface: bool, is_live: bool) -> Result<LinesOutput<File>> {

@@ -1,6 +1,6 @@
 //! `tapline store`: what a store holds, and whether it is as it was written.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -11,34 +11,67 @@ use tapline_graph::grouped;
 use tapline_store::moments::shown;
 use tapline_store::{Catalog, Finding, SegmentEntry, Standing, Verified, Way};
 
+use super::forget::{self, FORGET_EXAMPLES, ForgetArgs};
+use super::hold::{self, HOLD_EXAMPLES, HoldArgs, ReleaseArgs};
+use super::import::{self, IMPORT_EXAMPLES, ImportArgs};
+use super::mend::{self, CHECK_EXAMPLES, REPAIR_EXAMPLES};
+use super::progress::ProgressLine;
+
 pub(crate) const STORE_EXAMPLES: &str = "\
 Examples:
-  tapline store status /srv/store            segments, times, packets, losses, size of the index
-  tapline store verify /srv/store            every checksum, and the chain of hashes over all chunks";
+  tapline store status /srv/store                      segments, times, packets, losses, size of the index
+  tapline store check /srv/store                       heads and indexes: is anything wrong, and can it be mended
+  tapline store verify /srv/store                      every checksum, and the chain of hashes over all chunks
+  tapline store hold /srv/store case-7 --from -1h 'host 192.0.2.7'    such packets are never deleted
+  tapline store forget /srv/store 'host 192.0.2.7'     such packets are erased; asks before
+  tapline store import /srv/store /srv/pcaps           capture files, with an index";
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum StoreCommand {
     /// Tell what a store holds: segments, times, packets, losses.
     Status(StatusArgs),
+    /// Look at all heads and indexes: name what is damaged, and what repair would mend.
+    #[command(after_help = CHECK_EXAMPLES)]
+    Check(StatusArgs),
     /// Read every chunk: prove that none was altered, cut out or put in since it was recorded.
     Verify(StatusArgs),
+    /// Make missing or damaged indexes again from the chunks; finish an erasure that was killed.
+    #[command(after_help = REPAIR_EXAMPLES)]
+    Repair(StatusArgs),
+    /// Put packets on hold, by time and filter, so that they are never deleted; list the holds.
+    #[command(after_help = HOLD_EXAMPLES)]
+    Hold(HoldArgs),
+    /// End a hold.
+    Release(ReleaseArgs),
+    /// Erase packets, by time and filter: their chunks are written anew without them.
+    #[command(after_help = FORGET_EXAMPLES)]
+    Forget(ForgetArgs),
+    /// Copy capture files into a store, with an index.
+    #[command(after_help = IMPORT_EXAMPLES)]
+    Import(ImportArgs),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct StatusArgs {
     /// The store: a directory that tapline record fills.
     #[arg(value_name = "STORE")]
-    store: PathBuf,
+    pub(super) store: PathBuf,
     /// One JSON object instead of text.
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
 }
 
 /// Runs the command.
 pub(crate) fn manage(command: &StoreCommand) -> Result<ExitCode> {
     match command {
         StoreCommand::Status(args) => status(args).map(|()| ExitCode::SUCCESS),
+        StoreCommand::Check(args) => mend::check(args),
         StoreCommand::Verify(args) => verify(args),
+        StoreCommand::Repair(args) => mend::repair(args),
+        StoreCommand::Hold(args) => hold::hold(args),
+        StoreCommand::Release(args) => hold::release(args),
+        StoreCommand::Forget(args) => forget::forget(args),
+        StoreCommand::Import(args) => import::import(args),
     }
 }
 
@@ -139,17 +172,12 @@ fn status_json(catalog: &Catalog, segments: &[SegmentEntry]) -> String {
 
 fn verify(args: &StatusArgs) -> Result<ExitCode> {
     let catalog = Catalog::open(&args.store)?;
-    let shows_progress = io::stderr().is_terminal();
-    let mut progress = |done: u64, all: u64| {
-        if shows_progress {
-            let _ = write!(io::stderr(), "\r{done} of {all} segments\x1b[K");
-        }
+    let line = ProgressLine::new("segments");
+    let verified = tapline_store::verify(&catalog, &mut |done, all| {
+        line.tell(done, all);
         true
-    };
-    let verified = tapline_store::verify(&catalog, &mut progress)?;
-    if shows_progress {
-        let _ = write!(io::stderr(), "\r\x1b[K");
-    }
+    })?;
+    drop(line);
     let text = if args.json { verified_json(&verified) } else { verified_text(&verified) };
     io::stdout().write_all(text.as_bytes())?;
     Ok(if verified.findings.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -180,7 +208,7 @@ fn verified_text(verified: &Verified) -> String {
     text
 }
 
-fn finding_text(finding: &Finding) -> String {
+pub(super) fn finding_text(finding: &Finding) -> String {
     match finding {
         Finding::Damaged { segment, offset, number } => {
             format!("segment {segment}: chunk {number} at byte {offset} is not as it was written")
@@ -194,6 +222,22 @@ fn finding_text(finding: &Finding) -> String {
         }
         Finding::Broken { segment, number } => {
             format!("segment {segment}: chunk {number} does not follow from the one before it")
+        }
+        Finding::Length { segment, len } => {
+            format!("segment {segment} has {} bytes, not those of a segment of this store", grouped(*len))
+        }
+        Finding::NoIndex { segment } => format!("segment {segment} has no index"),
+        Finding::IndexDamaged { segment } => {
+            format!("segment {segment}: its index is not as it was written, and is not used")
+        }
+        Finding::IndexDiffers { segment } => {
+            format!("segment {segment}: its index tells of other chunks than are there")
+        }
+        Finding::RollUp { number } => format!("roll-up {number} is missing, or not as it was written"),
+        Finding::RewriteLeft => "an erasure was killed while it wrote (file rewrite)".to_owned(),
+        Finding::Hold { name, reason } => {
+            let reason = reason.trim_end().replace('\n', " ");
+            format!("hold {name} cannot be understood, so it holds everything: {reason}")
         }
     }
 }

@@ -3,13 +3,19 @@
 //! ```text
 //! record   what was typed --> capture --write store:DIR      capture's sources, filters, signals, account
 //! find     what was typed --> capture --read store:DIR       and what the search passed over
-//! store    status, verify                                    of a directory; no daemon is asked
+//! store    status, check, verify, repair, hold, forget, import        of a directory; no daemon is asked
 //! ```
 
 mod find;
+mod forget;
+mod hold;
+mod import;
 mod manage;
+mod mend;
+mod progress;
 mod record;
+mod when;
 
 pub(crate) use find::{FIND_EXAMPLES, FindArgs, find};
 pub(crate) use manage::{STORE_EXAMPLES, StoreCommand, manage};
-pub(crate) use record::{RECORD_EXAMPLES, RecordArgs, record};
+pub(crate) use record::{RECORD_EXAMPLES, RecordArgs, open_output, record, settings_of_stage};

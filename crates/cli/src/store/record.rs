@@ -1,18 +1,23 @@
 //! `tapline record`: a capture into a store.
 
-use std::path::PathBuf;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use tapline_store::{IndexOptions, RecorderSettings, StoreName};
+use tapline_graph::stages::StoreOutput;
+use tapline_packet::Interface;
+use tapline_store::{Catalog, IndexOptions, Recorder, RecorderSettings, StoreName};
 use tapline_syntax::units::{self, count_in, size_in};
 use tapline_sys::disk;
+use tapline_sys::privilege::Identity;
 
 use crate::args::{LanguageArgs, SNAP_LEN, parse_duration, parse_interval};
 use crate::capture::{self, CaptureArgs};
 use crate::live::{TapArgs, XdpArgs};
+use crate::session::clocks;
 
 pub(crate) const RECORD_EXAMPLES: &str = "\
 Examples:
@@ -23,6 +28,9 @@ Examples:
   tapline find /srv/store --from -5m 'host 10.0.0.1'            found a second after they came, while it records
 
 A store is a directory of pcapng files with an index beside each: docs/store.md. Room for all of them is reserved at the start.";
+
+/// How long packets wait for others in a graph, in nanoseconds: as a recording does unless told otherwise.
+const FLUSH_NS: i64 = 800_000_000;
 
 /// What was typed.
 #[derive(Debug, Args)]
@@ -134,7 +142,7 @@ pub(crate) fn record(args: &RecordArgs) -> Result<ExitCode> {
 
 fn settings(args: &RecordArgs) -> Result<RecorderSettings> {
     Ok(RecorderSettings {
-        size: size(args)?,
+        size: size(args.size, &args.to)?,
         segment_len: args.segment,
         keep_ns: args.keep.map(|keep| i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX)),
         flush_ns: interval("--flush", args.flush)?,
@@ -170,17 +178,52 @@ fn store_size(text: &str) -> Result<StoreSize, String> {
     share.map(StoreSize::Share).ok_or_else(|| "a share of the disk is 1% to 100%".to_owned())
 }
 
-fn size(args: &RecordArgs) -> Result<u64> {
-    let share = match args.size {
+/// Bytes for a store in a directory.
+fn size(size: StoreSize, directory: &Path) -> Result<u64> {
+    let share = match size {
         StoreSize::Bytes(bytes) => return Ok(bytes),
         StoreSize::Share(percent) => percent,
     };
     // The directory may not be there yet; its disk is that of the first one above it that is.
-    let there = args.to.ancestors().find(|path| path.exists());
-    let here = std::path::Path::new(".");
-    let there = there.filter(|path| !path.as_os_str().is_empty()).unwrap_or(here);
+    let there = directory.ancestors().find(|path| path.exists());
+    let there = there.filter(|path| !path.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let space = disk::space(there).map_err(|error| error.source)?;
     Ok((u128::from(space.total) * u128::from(share) / 100) as u64)
+}
+
+/// What the arguments of the stage `store` mean. A store that is there keeps the length of its segments.
+pub(crate) fn settings_of_stage(
+    directory: &Path,
+    size_text: &str,
+    keep_ns: u64,
+    segment: &str,
+) -> Result<RecorderSettings> {
+    let segment_len = units::size(segment).map_err(|error| anyhow!("segment: {error}"))?;
+    let room = store_size(size_text).map_err(|error| anyhow!("size: {error}"))?;
+    Ok(RecorderSettings {
+        size: size(room, directory)?,
+        segment_len: Catalog::open(directory).is_err().then_some(segment_len),
+        keep_ns: (keep_ns > 0).then(|| i64::try_from(keep_ns).unwrap_or(i64::MAX)),
+        flush_ns: FLUSH_NS,
+        snap_len: SNAP_LEN,
+        ..RecorderSettings::default()
+    })
+}
+
+/// Room for the store is reserved now, with all rights; its files are those of the user that this program becomes.
+pub(crate) fn open_output(
+    directory: &Path,
+    settings: RecorderSettings,
+    interfaces: &[Interface],
+    identity: Option<&Identity>,
+) -> Result<StoreOutput> {
+    let now = clocks().wall;
+    let recorder = Recorder::open(directory, settings, interfaces, now)?;
+    if let Some(Identity { uid, gid, .. }) = identity {
+        recorder.give_to(*uid, *gid)?;
+    }
+    let tell = Box::new(|line: &str| drop(writeln!(io::stderr(), "tapline: {line}")));
+    Ok(StoreOutput::new(recorder, &directory.display().to_string(), now, tell))
 }
 
 #[cfg(test)]

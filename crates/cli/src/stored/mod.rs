@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use tapline_bpf::Select;
+use tapline_bpf::PacketFilter;
 use tapline_capture::{SearchReport, Sieve, StoreInput, StoreReading};
 use tapline_filter::Options;
 use tapline_graph::stages::{Compile, native};
@@ -149,7 +149,7 @@ pub(crate) fn open_filtered(
 
 /// The filter for each interface, in the fastest form that there is.
 fn sieve(compile: Compile) -> Sieve {
-    let made: Mutex<Vec<(CompiledFilter, Arc<dyn Select>)>> = Mutex::default();
+    let made: Mutex<Vec<(CompiledFilter, Arc<dyn PacketFilter>)>> = Mutex::default();
     Arc::new(move |interface: &Interface| {
         let Some(program) = compile(interface)? else { return Ok(None) };
         let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);

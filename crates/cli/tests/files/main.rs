@@ -16,4 +16,5 @@ mod outputs;
 mod parquet;
 mod run;
 mod sharing;
+mod store_keeping;
 mod store_scan;

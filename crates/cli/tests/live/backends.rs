@@ -13,7 +13,8 @@ use crate::support::{
     Finished, Live, PATIENCE, bytes_of, finish, frames, packets_of, program_or_skip, run, tapline, wait_for,
 };
 use serde_json::Value;
-use tapline_sys::bpf::{Insn, Program, ProgramKind, XdpLink, XdpMode};
+use tapline_bpf::ebpf::{Insn, R0, xdp_action};
+use tapline_sys::bpf::{Program, ProgramKind, XdpLink, XdpMode};
 use tapline_sys::{NetNs, RouteSocket};
 use tapline_testkit::capture_file::{ETHERNET, Unit, write_pcap};
 use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
@@ -39,9 +40,8 @@ fn namespace(test: &str) -> Option<Namespace> {
 /// sent. It is there as long as the link.
 fn namespace_without_gro(test: &str) -> Option<(Namespace, XdpLink)> {
     let namespace = namespace(test)?;
-    let (pass, end) =
-        (Insn { code: 0xb7, immediate: 2, ..Insn::default() }, Insn { code: 0x95, ..Insn::default() });
-    let program = Program::load(ProgramKind::Xdp, "pass", &[pass, end]).expect("live frames work");
+    let pass = [Insn::set(R0, xdp_action::PASS), Insn::EXIT];
+    let program = Program::load(ProgramKind::Xdp, "pass", &pass).expect("live frames work");
     let attach = || {
         let links = RouteSocket::open().unwrap().links().unwrap();
         let far = links.iter().find(|link| link.name == FAR).expect("the pair");

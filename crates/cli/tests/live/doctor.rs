@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 
 use crate::support::*;
 use serde_json::Value;
-use tapline_sys::bpf::{Insn, Program, ProgramKind, XdpLink, XdpMode};
+use tapline_bpf::ebpf::{Insn, R0, xdp_action};
+use tapline_sys::bpf::{Program, ProgramKind, XdpLink, XdpMode};
 use tapline_sys::{NetNs, RouteSocket};
 use tapline_testkit::netns::{FAR, NEAR, Namespace, namespaces_or_skip};
 use tapline_testkit::sender::{Pace, Sender};
@@ -492,12 +493,9 @@ fn what_the_interface_is_a_port_of_is_found() {
 }
 
 /// Lets a program that answers this to every packet run at [`NEAR`].
-fn attach(namespace: &Namespace, verdict: i32, mode: XdpMode) -> Result<XdpLink, String> {
+fn attach(namespace: &Namespace, verdict: u32, mode: XdpMode) -> Result<XdpLink, String> {
     let attach = || {
-        // r0 = verdict; exit
-        let set = Insn { code: 0xb7, immediate: verdict, ..Insn::default() };
-        let program =
-            Program::load(ProgramKind::Xdp, "verdict", &[set, Insn { code: 0x95, ..Insn::default() }]);
+        let program = Program::load(ProgramKind::Xdp, "verdict", &[Insn::set(R0, verdict), Insn::EXIT]);
         let program = program.map_err(|error| error.to_string())?;
         let links = RouteSocket::open().and_then(|mut route| route.links()).expect("it answers");
         let near = links.iter().find(|link| link.name == NEAR).expect("it is there");
@@ -512,13 +510,12 @@ fn what_is_lost_while_watched_is_told_by_the_drivers_name() {
     if !namespaces_or_skip(test) {
         return;
     }
-    const DROP: i32 = 1;
     // Quiet and without offloads, as it was made.
     let patient =
         Patient { namespace: Namespace::with_pair("watch").unwrap(), folder: tempfile::tempdir().unwrap() };
     let quiet = patient.examined(&["--watch", "20ms"]);
     assert_ne!(finding(&quiet, "driver_losses")["severity"], "loses");
-    let _attached = match attach(&patient.namespace, DROP, XdpMode::Native) {
+    let _attached = match attach(&patient.namespace, xdp_action::DROP, XdpMode::Native) {
         Ok(link) => link,
         Err(reason) => return eprintln!("skipped: {test}: {reason}"),
     };
@@ -545,8 +542,7 @@ fn a_program_in_front_is_found() {
     }
     let patient = Patient::new("program");
     assert_eq!(finding(&patient.examined(&[]), "xdp_program")["severity"], "fine");
-    const PASS: i32 = 2;
-    let _attached = match attach(&patient.namespace, PASS, XdpMode::Generic) {
+    let _attached = match attach(&patient.namespace, xdp_action::PASS, XdpMode::Generic) {
         Ok(link) => link,
         Err(reason) => return eprintln!("skipped: {test}: {reason}"),
     };

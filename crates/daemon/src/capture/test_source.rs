@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use tapline_bpf::PacketFilter;
 use tapline_capture::{Advance, Error, InterfaceAccount, Source};
-use tapline_filterset::Accept;
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Batch, Checksum, Interface, LinkType, Meta, Packet, Record, Timestamp};
 

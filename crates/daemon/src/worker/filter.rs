@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use tapline_bpf::PacketFilter;
 use tapline_filter::Options;
-use tapline_filterset::{Accept, Filter};
+use tapline_filterset::Filter;
 use tapline_ir::CompiledFilter;
 use tapline_packet::{Meta, Packet};
 
@@ -14,8 +15,8 @@ pub(crate) fn compile(text: &str, options: &Options) -> Result<Filter, String> {
 
 /// A filter as native code. All of that is made here, by the thread that answers: code for one packet would else be made
 /// at the first packet, by the thread that captures, which takes some 8 ms for a program of 4,096 instructions.
-pub(crate) fn ready(filter: CompiledFilter) -> Arc<dyn Accept> {
-    let ready = tapline_jit::Residuals::of_process().ready(filter);
+pub(crate) fn ready(filter: CompiledFilter) -> Arc<dyn PacketFilter> {
+    let ready = tapline_jit::Residuals::shared().ready(filter);
     ready.accepts(Packet { data: &[], meta: &Meta::default() });
     ready
 }

@@ -217,7 +217,7 @@ impl Readers {
         if let Some(at) = self.position(number) {
             let Reader { filter, view, payer, .. } = self.list[at];
             // The filter is in the set as long as the reader is here.
-            let _ = self.set_of(payer, view).exchange(filter, Arc::clone(&wish.filter));
+            let _ = self.set_of(payer, view).replace(filter, Arc::clone(&wish.filter));
             let reader = &mut self.list[at];
             if let Some(past) = &mut reader.past {
                 **past = PastFilter::new(wish.filter);

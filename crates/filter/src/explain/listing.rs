@@ -89,7 +89,7 @@ pub(super) fn render(program: &Program, predicates: &Predicates) -> String {
     out
 }
 
-/// What A holds, in words.
+/// The content of A, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Holds {
     /// No way leads here yet.

@@ -3,6 +3,7 @@
 //! The numbers are those of the IEEE 802 and IANA registries (EtherTypes, protocol numbers, PPP protocols).
 
 use std::net::Ipv4Addr;
+use tapline_packet::numbers::{ethertype, ip_protocol};
 
 use crate::ast::{Direction, Form, Fragments, IdKind, Kind, Primitive, Protocol, Qualifiers, TunnelKind};
 
@@ -141,25 +142,26 @@ fn octets(k: u32) -> String {
 }
 
 fn ether_type(k: u32) -> Option<&'static str> {
-    Some(match k {
-        0x0800 => "IPv4",
-        0x0806 => "ARP",
-        0x8035 => "RARP",
-        0x8100 => "802.1Q (VLAN)",
-        0x88a8 => "802.1ad (provider VLAN)",
-        0x9100 => "old QinQ",
-        0x86dd => "IPv6",
-        0x8847 => "MPLS",
-        0x8848 => "MPLS multicast",
-        0x8863 => "PPPoE discovery",
-        0x8864 => "PPPoE session",
-        0x88cc => "LLDP",
-        0x8809 => "slow protocols (LACP)",
-        0x809b => "AppleTalk",
-        0x80f3 => "AppleTalk ARP",
-        0x8137 => "IPX",
-        0x6003 => "DECnet",
-        0x6558 => "Ethernet in a tunnel",
+    use ethertype::*;
+    Some(match u16::try_from(k).ok()? {
+        IPV4 => "IPv4",
+        ARP => "ARP",
+        REVERSE_ARP => "RARP",
+        VLAN => "802.1Q (VLAN)",
+        VLAN_PROVIDER => "802.1ad (provider VLAN)",
+        VLAN_STACKED => "old QinQ",
+        IPV6 => "IPv6",
+        MPLS => "MPLS",
+        MPLS_MULTICAST => "MPLS multicast",
+        PPPOE_DISCOVERY => "PPPoE discovery",
+        PPPOE_SESSION => "PPPoE session",
+        LLDP => "LLDP",
+        SLOW => "slow protocols (LACP)",
+        APPLETALK => "AppleTalk",
+        APPLETALK_ARP => "AppleTalk ARP",
+        IPX => "IPX",
+        DECNET => "DECnet",
+        TRANSPARENT_BRIDGING => "Ethernet in a tunnel",
         _ => return None,
     })
 }
@@ -179,24 +181,25 @@ fn ppp_protocol(k: u32) -> Option<&'static str> {
 }
 
 fn ip_protocol(k: u32) -> Option<&'static str> {
-    Some(match k {
-        1 => "ICMP",
-        2 => "IGMP",
-        4 => "IPv4 in IP",
-        6 => "TCP",
-        9 => "IGRP",
-        17 => "UDP",
-        41 => "IPv6 in IP",
-        44 => "a fragment",
-        47 => "GRE",
-        50 => "ESP",
-        51 => "AH",
-        58 => "ICMPv6",
-        59 => "nothing more",
-        89 => "OSPF",
-        103 => "PIM",
-        112 => "VRRP or CARP",
-        132 => "SCTP",
+    use ip_protocol::*;
+    Some(match u8::try_from(k).ok()? {
+        ICMP => "ICMP",
+        IGMP => "IGMP",
+        IPV4 => "IPv4 in IP",
+        TCP => "TCP",
+        IGRP => "IGRP",
+        UDP => "UDP",
+        IPV6 => "IPv6 in IP",
+        FRAGMENT => "a fragment",
+        GRE => "GRE",
+        ESP => "ESP",
+        AH => "AH",
+        ICMPV6 => "ICMPv6",
+        NONE => "nothing more",
+        OSPF => "OSPF",
+        PIM => "PIM",
+        VRRP => "VRRP or CARP",
+        SCTP => "SCTP",
         _ => return None,
     })
 }

@@ -52,7 +52,7 @@ fn operators_bind_as_in_libpcap() {
 }
 
 #[test]
-fn what_the_grammar_does_not_allow_is_a_syntax_error() {
+fn texts_outside_the_grammar_are_syntax_errors() {
     for text in [
         "1.2.3.4",
         "foo",

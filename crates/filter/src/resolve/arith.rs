@@ -11,6 +11,7 @@
 
 use tapline_packet::LinkType;
 
+use super::numbers::ip_protocol;
 use super::{Result, Scope};
 use crate::ast::{Arith, ArithOp, Protocol, Relop};
 use crate::generate::cells_needed;
@@ -173,7 +174,7 @@ impl Scope<'_> {
             }
             Protocol::Icmp6 => {
                 let is_ip6 = self.protocol(Protocol::Ip6)?;
-                let next = self.ip6_next_header(58);
+                let next = self.ip6_next_header(ip_protocol::ICMPV6);
                 let place = self.after_ipv6(0);
                 (place, vec![], vec![is_ip6, next])
             }
@@ -188,7 +189,7 @@ impl Scope<'_> {
     fn transport_header(&mut self, protocol: Protocol) -> Result<Option<Header>> {
         let number = match protocol {
             Protocol::Tcp | Protocol::Udp | Protocol::Sctp | Protocol::Pim => ipv4_number(protocol),
-            Protocol::Icmp6 => Some(58),
+            Protocol::Icmp6 => Some(ip_protocol::ICMPV6),
             _ => None,
         };
         let Some(number) = number else { return Ok(None) };
@@ -212,17 +213,17 @@ impl Scope<'_> {
     }
 }
 
-/// The number of a protocol whose bytes are looked for behind an IPv4 header (IANA, protocol-numbers).
+/// The number of a protocol whose bytes are looked for behind an IPv4 header.
 fn ipv4_number(protocol: Protocol) -> Option<u32> {
     Some(match protocol {
-        Protocol::Icmp => 1,
-        Protocol::Igmp => 2,
-        Protocol::Tcp => 6,
-        Protocol::Igrp => 9,
-        Protocol::Udp => 17,
-        Protocol::Pim => 103,
-        Protocol::Vrrp | Protocol::Carp => 112,
-        Protocol::Sctp => 132,
+        Protocol::Icmp => ip_protocol::ICMP,
+        Protocol::Igmp => ip_protocol::IGMP,
+        Protocol::Tcp => ip_protocol::TCP,
+        Protocol::Igrp => ip_protocol::IGRP,
+        Protocol::Udp => ip_protocol::UDP,
+        Protocol::Pim => ip_protocol::PIM,
+        Protocol::Vrrp | Protocol::Carp => ip_protocol::VRRP,
+        Protocol::Sctp => ip_protocol::SCTP,
         _ => return None,
     })
 }

@@ -10,7 +10,7 @@
 //! Source: DECnet Phase IV routing layer specification, 6 to 8.
 
 use super::layers::{equal, masked};
-use super::link::ether_type;
+use super::numbers::ethertype;
 use super::{Result, Scope, bad_qualifier};
 use crate::ast::{Direction, IdKind, Qualifiers};
 use crate::predicate::Predicate;
@@ -29,7 +29,7 @@ impl Scope<'_> {
             Error::whole(format!("invalid DECnet address '{text}'"))
                 .hint("area 0 to 63, a dot, node 0 to 1023")
         })?;
-        let is_decnet = self.link_protocol(ether_type::DECNET)?;
+        let is_decnet = self.link_protocol(ethertype::DECNET)?;
         let host = match qualifiers.direction {
             Some(Direction::Src) => self.decnet_source(address),
             Some(Direction::Dst) => self.decnet_destination(address),

@@ -22,9 +22,9 @@
 use tapline_packet::LinkType;
 
 use super::layers::{Offset, equal, masked};
-use super::link::ether_type;
+use super::numbers::ethertype;
+use super::numbers::{ip_protocol, port};
 use super::port::PortRange;
-use super::proto::ip_protocol;
 use super::transport::address;
 use super::{Result, Scope, check_max};
 use crate::ast::Direction;
@@ -33,8 +33,6 @@ use tapline_bpf::ancillary;
 use tapline_bpf::cfg::{Alu, Width};
 use tapline_syntax::Error;
 
-const GENEVE_PORT: u32 = 6081;
-const VXLAN_PORT: u32 = 4789;
 const VNI_MAX: u32 = 0x00ff_ffff;
 const VLAN_ID_MAX: u32 = 0x0fff;
 
@@ -75,9 +73,9 @@ impl Scope<'_> {
     }
 
     pub(super) fn is_tagged(&mut self) -> Result<Predicate> {
-        let vlan = self.link_protocol_in_bytes(ether_type::VLAN)?;
-        let service = self.link_protocol_in_bytes(ether_type::VLAN_SERVICE)?;
-        Ok(vlan.or(service).or(self.link_protocol_in_bytes(ether_type::VLAN_OLD_QINQ)?))
+        let vlan = self.link_protocol_in_bytes(ethertype::VLAN)?;
+        let service = self.link_protocol_in_bytes(ethertype::VLAN_PROVIDER)?;
+        Ok(vlan.or(service).or(self.link_protocol_in_bytes(ethertype::VLAN_STACKED)?))
     }
 
     /// Whether the packet's tag stands in its metadata.
@@ -112,7 +110,7 @@ impl Scope<'_> {
         let in_bytes = self.link_protocol_in_bytes(protocol)?;
         let untagged = in_metadata.clone().not().and(in_bytes);
         Ok(match protocol {
-            ether_type::VLAN | ether_type::VLAN_SERVICE | ether_type::VLAN_OLD_QINQ => {
+            ethertype::VLAN | ethertype::VLAN_PROVIDER | ethertype::VLAN_STACKED => {
                 let tpid = self.at_packet(ancillary::VLAN_TPID);
                 in_metadata.and(equal(tpid, Width::Half, protocol, "VLAN protocol in metadata")).or(untagged)
             }
@@ -157,7 +155,7 @@ impl Scope<'_> {
                 | LinkType::DSA_TAG_DSA
                 | LinkType::DSA_TAG_EDSA
                 | LinkType::C_HDLC
-                | LinkType::HDLC => self.link_protocol(ether_type::MPLS)?,
+                | LinkType::HDLC => self.link_protocol(ethertype::MPLS)?,
                 LinkType::PPP => self.link_protocol(0x0281)?,
                 _ => return Err(self.unsupported("mpls")),
             }
@@ -178,8 +176,8 @@ impl Scope<'_> {
     /// What is under the last label: MPLS does not say, so the version of IP is guessed from its nibble.
     pub(super) fn mpls_payload(&mut self, protocol: u32) -> Result<Predicate> {
         let version = match protocol {
-            ether_type::IPV4 => 0x40,
-            ether_type::IPV6 => 0x60,
+            ethertype::IPV4 => 0x40,
+            ethertype::IPV6 => 0x60,
             _ => {
                 return Err(Error::whole("unsupported protocol over mpls")
                     .hint("after mpls, only ip and ip6 and what they carry can be tested"));
@@ -191,11 +189,11 @@ impl Scope<'_> {
     }
 
     pub(super) fn pppoed(&mut self) -> Result<Predicate> {
-        self.link_protocol(ether_type::PPPOE_DISCOVERY)
+        self.link_protocol(ethertype::PPPOE_DISCOVERY)
     }
 
     pub(super) fn pppoes(&mut self, session: Option<u32>) -> Result<Predicate> {
-        let found = self.link_protocol(ether_type::PPPOE_SESSION)?;
+        let found = self.link_protocol(ethertype::PPPOE_SESSION)?;
         let session = match session {
             None => None,
             Some(session) => {
@@ -216,14 +214,14 @@ impl Scope<'_> {
         check_vni("Geneve VNI", vni)?;
         let version = |place| masked(place, Width::Byte, 0, 0xc0, "Geneve version");
         let cells = self.tunnel_cells()?;
-        let [v4, v6] = self.tunnel(GENEVE_PORT, version, vni, cells.link_type)?;
+        let [v4, v6] = self.tunnel(port::GENEVE, version, vni, cells.link_type)?;
         let geneve = Place { base: Base::Cell(cells.link_type), offset: 0 };
         let options = Value::binary(Alu::And, Value::load(geneve, Width::Byte), Value::Constant(0x3f));
         let options = Value::binary(Alu::Shl, options, Value::Constant(2));
         let end = Value::binary(Alu::Add, options, Value::Cell(cells.link_type)).plus(8);
         let at_type = Place { offset: 2, ..geneve };
         let is_ethernet =
-            equal(at_type, Width::Half, ether_type::TRANSPARENT_BRIDGING, "Geneve protocol type");
+            equal(at_type, Width::Half, ethertype::TRANSPARENT_BRIDGING, "Geneve protocol type");
         let after = |cell, from: Cell, more| Predicate::Assign(cell, Value::Cell(from).plus(more));
         let ethernet = is_ethernet.and(after(cells.link_type, cells.link_header, 12)).and(after(
             cells.payload,
@@ -241,7 +239,7 @@ impl Scope<'_> {
         check_vni("VXLAN VNI", vni)?;
         let flags = |place| equal(place, Width::Byte, 0x08, "VXLAN flags");
         let cells = self.tunnel_cells()?;
-        let [v4, v6] = self.tunnel(VXLAN_PORT, flags, vni, cells.link_header)?;
+        let [v4, v6] = self.tunnel(port::VXLAN, flags, vni, cells.link_header)?;
         let after = |cell, more| Predicate::Assign(cell, Value::Cell(cells.link_header).plus(more));
         let found = v4.or(v6).and(after(cells.link_header, 8));
         let found = found.and(after(cells.link_type, 12)).and(after(cells.payload, 14));

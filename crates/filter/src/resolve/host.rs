@@ -10,7 +10,7 @@
 use tapline_packet::LinkType;
 
 use super::layers::{bytes, equal, masked};
-use super::link::ether_type;
+use super::numbers::ethertype;
 use super::{Result, Scope, bad_qualifier};
 use crate::ast::{Direction, IdKind, Protocol, Qualifiers};
 use crate::predicate::Predicate;
@@ -23,17 +23,17 @@ impl Scope<'_> {
         let direction = qualifiers.direction;
         match qualifiers.protocol {
             None => {
-                let ip = self.ipv4_in(ether_type::IPV4, address, mask, direction)?;
+                let ip = self.ipv4_in(ethertype::IPV4, address, mask, direction)?;
                 if self.layers.labels > 0 {
                     return Ok(ip);
                 }
-                let arp = self.ipv4_in(ether_type::ARP, address, mask, direction)?;
-                let rarp = self.ipv4_in(ether_type::RARP, address, mask, direction)?;
+                let arp = self.ipv4_in(ethertype::ARP, address, mask, direction)?;
+                let rarp = self.ipv4_in(ethertype::REVERSE_ARP, address, mask, direction)?;
                 Ok(ip.or(arp).or(rarp))
             }
-            Some(Protocol::Ip) => self.ipv4_in(ether_type::IPV4, address, mask, direction),
-            Some(Protocol::Arp) => self.ipv4_in(ether_type::ARP, address, mask, direction),
-            Some(Protocol::Rarp) => self.ipv4_in(ether_type::RARP, address, mask, direction),
+            Some(Protocol::Ip) => self.ipv4_in(ethertype::IPV4, address, mask, direction),
+            Some(Protocol::Arp) => self.ipv4_in(ethertype::ARP, address, mask, direction),
+            Some(Protocol::Rarp) => self.ipv4_in(ethertype::REVERSE_ARP, address, mask, direction),
             Some(other) => {
                 let what = if qualifiers.kind == Some(IdKind::Net) { "ip net" } else { "ip host" };
                 Err(bad_qualifier(other.word(), what))
@@ -49,7 +49,7 @@ impl Scope<'_> {
         direction: Option<Direction>,
     ) -> Result<Predicate> {
         let (source, destination, names) = match protocol {
-            ether_type::IPV4 => (12, 16, ["IPv4 source", "IPv4 destination"]),
+            ethertype::IPV4 => (12, 16, ["IPv4 source", "IPv4 destination"]),
             _ => (14, 24, ["ARP sender address", "ARP target address"]),
         };
         let carried = self.link_protocol(protocol)?;
@@ -72,7 +72,7 @@ impl Scope<'_> {
             let what = if qualifiers.kind == Some(IdKind::Net) { "ip6 net" } else { "ip6 host" };
             return Err(bad_qualifier(qualifiers.protocol.map_or("", Protocol::word), what));
         }
-        let carried = self.link_protocol(ether_type::IPV6)?;
+        let carried = self.link_protocol(ethertype::IPV6)?;
         if mask == 0 && address == 0 {
             return Ok(carried);
         }
@@ -180,7 +180,7 @@ impl Scope<'_> {
         let Some(netmask) = self.options.netmask.filter(|mask| *mask != u32::MAX) else {
             return Err(Error::whole("netmask not known, so 'ip broadcast' not supported"));
         };
-        let is_ip = self.link_protocol(ether_type::IPV4)?;
+        let is_ip = self.link_protocol(ethertype::IPV4)?;
         let at = self.at_network(16);
         let part = |value| masked(at, Width::Word, value, !netmask, "IPv4 destination");
         Ok(is_ip.and(part(0).or(part(!netmask))))
@@ -191,11 +191,11 @@ impl Scope<'_> {
         match protocol {
             None | Some(Protocol::Link) => self.link_multicast(),
             Some(Protocol::Ip) => {
-                let is_ip = self.link_protocol(ether_type::IPV4)?;
+                let is_ip = self.link_protocol(ethertype::IPV4)?;
                 Ok(is_ip.and(masked(self.at_network(16), Width::Byte, 0xe0, 0xf0, "IPv4 destination")))
             }
             Some(Protocol::Ip6) => {
-                let is_ip6 = self.link_protocol(ether_type::IPV6)?;
+                let is_ip6 = self.link_protocol(ethertype::IPV6)?;
                 Ok(is_ip6.and(equal(self.at_network(24), Width::Byte, 0xff, "IPv6 destination")))
             }
             Some(other) => Err(bad_qualifier(other.word(), "multicast")),

@@ -11,39 +11,13 @@
 use tapline_packet::LinkType;
 
 use super::layers::{NO_ETHERNET, NONE, at_most, bytes, equal, is_juniper, masked, not_equal};
+use super::numbers::ethertype;
 use super::transport::is;
 use super::{Result, Scope, check_max};
 use crate::ast::LlcType;
 use crate::predicate::{Cell, Place, Predicate, Relation, Value};
 use tapline_bpf::cfg::{Alu, Test as Compare, Width};
 use tapline_syntax::Error;
-
-/// EtherTypes (IANA, ieee-802-numbers).
-pub(super) mod ether_type {
-    pub(in crate::resolve) const IPV4: u32 = 0x0800;
-    pub(in crate::resolve) const ARP: u32 = 0x0806;
-    pub(in crate::resolve) const TRANSPARENT_BRIDGING: u32 = 0x6558;
-    pub(in crate::resolve) const NS: u32 = 0x0600;
-    pub(in crate::resolve) const MOPDL: u32 = 0x6001;
-    pub(in crate::resolve) const MOPRC: u32 = 0x6002;
-    pub(in crate::resolve) const DECNET: u32 = 0x6003;
-    pub(in crate::resolve) const LAT: u32 = 0x6004;
-    pub(in crate::resolve) const SCA: u32 = 0x6007;
-    pub(in crate::resolve) const RARP: u32 = 0x8035;
-    pub(in crate::resolve) const ATALK: u32 = 0x809b;
-    pub(in crate::resolve) const AARP: u32 = 0x80f3;
-    pub(in crate::resolve) const VLAN: u32 = 0x8100;
-    pub(in crate::resolve) const IPX: u32 = 0x8137;
-    pub(in crate::resolve) const IPV6: u32 = 0x86dd;
-    pub(in crate::resolve) const SLOW: u32 = 0x8809;
-    pub(in crate::resolve) const MPLS: u32 = 0x8847;
-    pub(in crate::resolve) const PPPOE_DISCOVERY: u32 = 0x8863;
-    pub(in crate::resolve) const PPPOE_SESSION: u32 = 0x8864;
-    pub(in crate::resolve) const VLAN_SERVICE: u32 = 0x88a8;
-    pub(in crate::resolve) const LLDP: u32 = 0x88cc;
-    pub(in crate::resolve) const LOOPBACK: u32 = 0x9000;
-    pub(in crate::resolve) const VLAN_OLD_QINQ: u32 = 0x9100;
-}
 
 /// Service access points of IEEE 802.2.
 pub(super) mod sap {
@@ -62,8 +36,7 @@ pub(super) mod nlpid {
     pub(in crate::resolve) const ISIS: u32 = 0x83;
 }
 
-/// The greatest number that is a length and not a type (IEEE 802.3).
-const LENGTH_MAX: u32 = 1500;
+const LENGTH_MAX: u32 = ethertype::LENGTH_MAX;
 
 /// Types of Linux cooked captures that are no EtherTypes (`linux/if_ether.h`: ETH_P_802_3, ETH_P_802_2).
 const COOKED_802_3: u32 = 0x0001;
@@ -111,8 +84,8 @@ impl Scope<'_> {
             LinkType::SUNATM => Ok(self.atm_is_llc().and(self.llc_protocol(protocol)?)),
             LinkType::LINUX_SLL => self.cooked(protocol),
             LinkType::RAW | LinkType::SLIP | LinkType::SLIP_BSDOS => Ok(self.by_version(protocol)),
-            LinkType::IPV4 => Ok(Predicate::Constant(protocol == ether_type::IPV4)),
-            LinkType::IPV6 => Ok(Predicate::Constant(protocol == ether_type::IPV6)),
+            LinkType::IPV4 => Ok(Predicate::Constant(protocol == ethertype::IPV4)),
+            LinkType::IPV6 => Ok(Predicate::Constant(protocol == ethertype::IPV6)),
             LinkType::PPP | LinkType::PPP_PPPD | LinkType::PPP_HDLC | LinkType::PPP_ETHER => {
                 self.ppp(protocol)
             }
@@ -120,7 +93,7 @@ impl Scope<'_> {
             LinkType::NULL | LinkType::LOOP | LinkType::ENC => Ok(self.address_family(protocol)),
             LinkType::PFLOG => Ok(self.pf_address_family(protocol)),
             LinkType::ARCNET_BSD | LinkType::ARCNET_LINUX => Ok(self.arcnet(protocol)),
-            LinkType::LTALK => Ok(Predicate::Constant(protocol == ether_type::ATALK)),
+            LinkType::LTALK => Ok(Predicate::Constant(protocol == ethertype::APPLETALK)),
             LinkType::FRELAY => Ok(self.frame_relay(protocol)),
             LinkType::IPNET => Ok(self.ipnet(protocol)),
             link if is_juniper(link) => Ok(self.juniper_magic()),
@@ -183,10 +156,10 @@ impl Scope<'_> {
             sap::IPX => {
                 let raw = equal(self.at_llc(0), Width::Half, 0xffff, "IPX without 802.2");
                 let llc = self.dsap(sap::IPX).or(raw);
-                let in_802_3 = is_length.and(self.snap(OUI_ETHERNET, ether_type::IPX).or(llc));
-                self.ether_type_is(ether_type::IPX).or(in_802_3)
+                let in_802_3 = is_length.and(self.snap(OUI_ETHERNET, ethertype::IPX).or(llc));
+                self.ether_type_is(ethertype::IPX).or(in_802_3)
             }
-            ether_type::ATALK | ether_type::AARP => {
+            ethertype::APPLETALK | ethertype::APPLETALK_ARP => {
                 let in_802_3 = is_length.and(self.apple_snap(protocol));
                 self.ether_type_is(protocol).or(in_802_3)
             }
@@ -208,11 +181,11 @@ impl Scope<'_> {
         Ok(match protocol {
             sap::ISO | sap::IP | sap::NETBEUI => is_type(COOKED_802_2).and(self.both_saps(protocol)),
             sap::IPX => {
-                let llc = self.dsap(sap::IPX).or(self.snap(OUI_ETHERNET, ether_type::IPX));
+                let llc = self.dsap(sap::IPX).or(self.snap(OUI_ETHERNET, ethertype::IPX));
                 let in_802_2 = is_type(COOKED_802_2).and(llc);
-                is_type(ether_type::IPX).or(is_type(COOKED_802_3).or(in_802_2))
+                is_type(ethertype::IPX).or(is_type(COOKED_802_3).or(in_802_2))
             }
-            ether_type::ATALK | ether_type::AARP => {
+            ethertype::APPLETALK | ethertype::APPLETALK_ARP => {
                 is_type(protocol).or(is_type(COOKED_802_2).and(self.apple_snap(protocol)))
             }
             0..=LENGTH_MAX => {
@@ -231,7 +204,7 @@ impl Scope<'_> {
         Ok(match protocol {
             sap::IP | sap::ISO | sap::NETBEUI => self.both_saps(protocol),
             sap::IPX => self.dsap(sap::IPX),
-            ether_type::ATALK => self.apple_snap(protocol),
+            ethertype::APPLETALK => self.apple_snap(protocol),
             0..=LENGTH_MAX => {
                 check_max("LLC DSAP", protocol, 0xff)?;
                 self.dsap(protocol)
@@ -252,7 +225,7 @@ impl Scope<'_> {
     }
 
     fn apple_snap(&mut self, protocol: u32) -> Predicate {
-        let oui = if protocol == ether_type::ATALK { OUI_APPLE } else { OUI_ETHERNET };
+        let oui = if protocol == ethertype::APPLETALK { OUI_APPLE } else { OUI_ETHERNET };
         self.snap(oui, protocol)
     }
 
@@ -270,8 +243,8 @@ impl Scope<'_> {
 
     fn by_version(&mut self, protocol: u32) -> Predicate {
         let version = match protocol {
-            ether_type::IPV4 => 0x40,
-            ether_type::IPV6 => 0x60,
+            ethertype::IPV4 => 0x40,
+            ethertype::IPV6 => 0x60,
             _ => return Predicate::Constant(false),
         };
         masked(self.at_link(0), Width::Byte, version, 0xf0, "IP version")
@@ -284,7 +257,7 @@ impl Scope<'_> {
 
     /// BSD/OS also has IP with compressed headers (RFC 1144).
     fn ppp_bsdos(&mut self, protocol: u32) -> Result<Predicate> {
-        if protocol != ether_type::IPV4 {
+        if protocol != ethertype::IPV4 {
             return self.ppp(protocol);
         }
         let at = self.at_link_type(0);
@@ -296,11 +269,11 @@ impl Scope<'_> {
     /// RFC 1201's codes only: those of RFC 1051 come with another header, in which nothing else would be found.
     fn arcnet(&mut self, protocol: u32) -> Predicate {
         let code = match protocol {
-            ether_type::IPV4 => 0xd4,
-            ether_type::ARP => 0xd5,
-            ether_type::RARP => 0xd6,
-            ether_type::ATALK => 0xdd,
-            ether_type::IPV6 => 0xc4,
+            ethertype::IPV4 => 0xd4,
+            ethertype::ARP => 0xd5,
+            ethertype::REVERSE_ARP => 0xd6,
+            ethertype::APPLETALK => 0xdd,
+            ethertype::IPV6 => 0xc4,
             _ => return Predicate::Constant(false),
         };
         equal(self.at_link_type(0), Width::Byte, code, "ARCnet system code")
@@ -311,8 +284,8 @@ impl Scope<'_> {
         let at = self.at_link(2);
         let is = |nlpid| equal(at, Width::Half, 0x0300 | nlpid, "Frame Relay NLPID");
         match protocol {
-            ether_type::IPV4 => is(0xcc),
-            ether_type::IPV6 => is(0x8e),
+            ethertype::IPV4 => is(0xcc),
+            ethertype::IPV6 => is(0x8e),
             sap::ISO => is(nlpid::CLNP).or(is(nlpid::ESIS).or(is(nlpid::ISIS))),
             _ => Predicate::Constant(false),
         }
@@ -321,8 +294,8 @@ impl Scope<'_> {
     /// Address families of Solaris.
     fn ipnet(&mut self, protocol: u32) -> Predicate {
         let family = match protocol {
-            ether_type::IPV4 => 2,
-            ether_type::IPV6 => 26,
+            ethertype::IPV4 => 2,
+            ethertype::IPV6 => 26,
             _ => return Predicate::Constant(false),
         };
         equal(self.at_link_type(0), Width::Byte, family, "address family")
@@ -383,11 +356,11 @@ fn greater(cell: Cell, number: u32) -> Predicate {
 /// What PPP calls a protocol (IANA, ppp-numbers).
 fn ppp_protocol(protocol: u32) -> Result<u32> {
     Ok(match protocol {
-        ether_type::IPV4 => 0x0021,
-        ether_type::IPV6 => 0x0057,
-        ether_type::DECNET => 0x0027,
-        ether_type::ATALK => 0x0029,
-        ether_type::NS => 0x0025,
+        ethertype::IPV4 => 0x0021,
+        ethertype::IPV6 => 0x0057,
+        ethertype::DECNET => 0x0027,
+        ethertype::APPLETALK => 0x0029,
+        ethertype::XNS => 0x0025,
         sap::ISO => 0x0023,
         sap::SPANNING_TREE => 0x0031,
         sap::IPX => 0x002b,

@@ -12,7 +12,7 @@ use tapline_packet::LinkType;
 
 use super::Scope;
 use super::layers::equal;
-use super::link::ether_type;
+use super::numbers::ethertype;
 use crate::options::Handle;
 use crate::predicate::Predicate;
 use tapline_bpf::cfg::Width;
@@ -26,10 +26,8 @@ const FAMILY: &str = "address family";
 impl Scope<'_> {
     pub(super) fn address_family(&mut self, protocol: u32) -> Predicate {
         match protocol {
-            ether_type::IPV4 => self.family(IPV4),
-            ether_type::IPV6 => {
-                Predicate::any(self.ipv6_families().iter().map(|family| self.family(*family)))
-            }
+            ethertype::IPV4 => self.family(IPV4),
+            ethertype::IPV6 => Predicate::any(self.ipv6_families().iter().map(|family| self.family(*family))),
             _ => Predicate::Constant(false),
         }
     }
@@ -56,8 +54,8 @@ impl Scope<'_> {
         let at = self.at_link(1);
         let is = |family| equal(at, Width::Byte, family, FAMILY);
         match protocol {
-            ether_type::IPV4 => is(IPV4),
-            ether_type::IPV6 => Predicate::any(self.ipv6_families().iter().map(|family| is(*family))),
+            ethertype::IPV4 => is(IPV4),
+            ethertype::IPV6 => Predicate::any(self.ipv6_families().iter().map(|family| is(*family))),
             _ => Predicate::Constant(false),
         }
     }

@@ -7,8 +7,8 @@
 
 use super::host::by_direction;
 use super::layers::{any_set, at_least, at_most, equal};
-use super::link::ether_type;
-use super::proto::ip_protocol;
+use super::numbers::ethertype;
+use super::numbers::ip_protocol;
 use super::{Result, Scope, bad_qualifier};
 use crate::ast::{Direction, Protocol, Qualifiers};
 use crate::names::Ports;
@@ -119,7 +119,7 @@ impl Scope<'_> {
         direction: Option<Direction>,
         word: &str,
     ) -> Result<Predicate> {
-        let is_ip6 = self.link_protocol(ether_type::IPV6)?;
+        let is_ip6 = self.link_protocol(ethertype::IPV6)?;
         let carried = transports(protocol).map(|number| self.ip6_next_header(number));
         let carried = Predicate::any(carried);
         let (source, destination) = (self.after_ipv6(0), self.after_ipv6(2));
@@ -134,7 +134,7 @@ impl Scope<'_> {
         direction: Option<Direction>,
         word: &str,
     ) -> Result<Predicate> {
-        let is_ip = self.link_protocol(ether_type::IPV4)?;
+        let is_ip = self.link_protocol(ethertype::IPV4)?;
         let carried = transports(protocol).map(|number| self.ip_protocol(number));
         let carried = Predicate::any(carried);
         let first = self.first_fragment();

@@ -10,21 +10,14 @@
 use tapline_packet::LinkType;
 
 use super::layers::{equal, masked};
-use super::link::{ether_type, nlpid, sap};
+use super::link::{nlpid, sap};
+use super::numbers::{ethertype, ip_protocol};
 use super::transport::is_extension;
 use super::{Result, Scope, bad_qualifier, check_max};
 use crate::ast::{IdKind, Protocol, Qualifiers};
 use crate::predicate::{Headers, Predicate};
 use tapline_bpf::cfg::Width;
 use tapline_syntax::Error;
-
-/// IP protocol numbers (IANA, protocol-numbers).
-pub(super) mod ip_protocol {
-    pub(in crate::resolve) const TCP: u32 = 6;
-    pub(in crate::resolve) const UDP: u32 = 17;
-    pub(in crate::resolve) const SCTP: u32 = 132;
-    pub(in crate::resolve) const FRAGMENT: u32 = 44;
-}
 
 /// PDU types of IS-IS (ISO/IEC 10589, 9.5 to 9.13).
 mod isis {
@@ -45,17 +38,17 @@ impl Scope<'_> {
     /// A protocol's word by itself.
     pub(super) fn protocol(&mut self, protocol: Protocol) -> Result<Predicate> {
         match protocol {
-            Protocol::Ip => self.link_protocol(ether_type::IPV4),
-            Protocol::Ip6 => self.link_protocol(ether_type::IPV6),
-            Protocol::Arp => self.link_protocol(ether_type::ARP),
-            Protocol::Rarp => self.link_protocol(ether_type::RARP),
-            Protocol::Atalk => self.link_protocol(ether_type::ATALK),
-            Protocol::Aarp => self.link_protocol(ether_type::AARP),
-            Protocol::Decnet => self.link_protocol(ether_type::DECNET),
-            Protocol::Sca => self.link_protocol(ether_type::SCA),
-            Protocol::Lat => self.link_protocol(ether_type::LAT),
-            Protocol::Mopdl => self.link_protocol(ether_type::MOPDL),
-            Protocol::Moprc => self.link_protocol(ether_type::MOPRC),
+            Protocol::Ip => self.link_protocol(ethertype::IPV4),
+            Protocol::Ip6 => self.link_protocol(ethertype::IPV6),
+            Protocol::Arp => self.link_protocol(ethertype::ARP),
+            Protocol::Rarp => self.link_protocol(ethertype::REVERSE_ARP),
+            Protocol::Atalk => self.link_protocol(ethertype::APPLETALK),
+            Protocol::Aarp => self.link_protocol(ethertype::APPLETALK_ARP),
+            Protocol::Decnet => self.link_protocol(ethertype::DECNET),
+            Protocol::Sca => self.link_protocol(ethertype::SCA),
+            Protocol::Lat => self.link_protocol(ethertype::LAT),
+            Protocol::Mopdl => self.link_protocol(ethertype::MOP_DUMP),
+            Protocol::Moprc => self.link_protocol(ethertype::MOP_CONSOLE),
             Protocol::Iso => self.link_protocol(sap::ISO),
             Protocol::Stp => self.link_protocol(sap::SPANNING_TREE),
             Protocol::Ipx => self.link_protocol(sap::IPX),
@@ -63,14 +56,14 @@ impl Scope<'_> {
             Protocol::Sctp => self.ip_or_ip6(ip_protocol::SCTP),
             Protocol::Tcp => self.ip_or_ip6(ip_protocol::TCP),
             Protocol::Udp => self.ip_or_ip6(ip_protocol::UDP),
-            Protocol::Pim => self.ip_or_ip6(103),
-            Protocol::Ah => self.ip_or_ip6(51),
-            Protocol::Esp => self.ip_or_ip6(50),
-            Protocol::Icmp => self.ip_carries(1),
-            Protocol::Igmp => self.ip_carries(2),
-            Protocol::Igrp => self.ip_carries(9),
-            Protocol::Vrrp | Protocol::Carp => self.ip_carries(112),
-            Protocol::Icmp6 => self.ip6_carries(58),
+            Protocol::Pim => self.ip_or_ip6(ip_protocol::PIM),
+            Protocol::Ah => self.ip_or_ip6(ip_protocol::AH),
+            Protocol::Esp => self.ip_or_ip6(ip_protocol::ESP),
+            Protocol::Icmp => self.ip_carries(ip_protocol::ICMP),
+            Protocol::Igmp => self.ip_carries(ip_protocol::IGMP),
+            Protocol::Igrp => self.ip_carries(ip_protocol::IGRP),
+            Protocol::Vrrp | Protocol::Carp => self.ip_carries(ip_protocol::VRRP),
+            Protocol::Icmp6 => self.ip6_carries(ip_protocol::ICMPV6),
             Protocol::Clnp => self.iso(nlpid::CLNP),
             Protocol::Esis => self.iso(nlpid::ESIS),
             Protocol::Isis => self.iso(nlpid::ISIS),
@@ -111,12 +104,12 @@ impl Scope<'_> {
 
     pub(super) fn ip_carries(&mut self, protocol: u32) -> Result<Predicate> {
         check_max("protocol number", protocol, 0xff)?;
-        Ok(self.link_protocol(ether_type::IPV4)?.and(self.ip_protocol(protocol)))
+        Ok(self.link_protocol(ethertype::IPV4)?.and(self.ip_protocol(protocol)))
     }
 
     fn ip6_carries(&mut self, protocol: u32) -> Result<Predicate> {
         check_max("protocol number", protocol, 0xff)?;
-        let is_ip6 = self.link_protocol(ether_type::IPV6)?;
+        let is_ip6 = self.link_protocol(ethertype::IPV6)?;
         if self.extensions
             && !is_extension(protocol)
             && let Some(carried) = self.carries(protocol)
@@ -201,7 +194,7 @@ impl Scope<'_> {
         }
         self.provable = false;
         self.arith_cells.0 = self.arith_cells.0.max(1);
-        let link = self.link_protocol(if version == 4 { ether_type::IPV4 } else { ether_type::IPV6 })?;
+        let link = self.link_protocol(if version == 4 { ethertype::IPV4 } else { ethertype::IPV6 })?;
         let start = self.at_network(0).offset;
         Ok(link.and(Predicate::Headers(Headers { version, start, protocol: number as u8 })))
     }
@@ -225,20 +218,20 @@ impl Scope<'_> {
 /// Names after `ether proto`.
 fn link_protocol_number(name: &str) -> Option<u32> {
     Some(match name {
-        "aarp" => ether_type::AARP,
-        "arp" => ether_type::ARP,
-        "atalk" => ether_type::ATALK,
-        "decnet" => ether_type::DECNET,
-        "ip" => ether_type::IPV4,
-        "ip6" => ether_type::IPV6,
-        "lat" => ether_type::LAT,
-        "lldp" => ether_type::LLDP,
-        "loopback" => ether_type::LOOPBACK,
-        "mopdl" => ether_type::MOPDL,
-        "moprc" => ether_type::MOPRC,
-        "rarp" => ether_type::RARP,
-        "sca" => ether_type::SCA,
-        "slow" => ether_type::SLOW,
+        "aarp" => ethertype::APPLETALK_ARP,
+        "arp" => ethertype::ARP,
+        "atalk" => ethertype::APPLETALK,
+        "decnet" => ethertype::DECNET,
+        "ip" => ethertype::IPV4,
+        "ip6" => ethertype::IPV6,
+        "lat" => ethertype::LAT,
+        "lldp" => ethertype::LLDP,
+        "loopback" => ethertype::CONFIGURATION_TEST,
+        "mopdl" => ethertype::MOP_DUMP,
+        "moprc" => ethertype::MOP_CONSOLE,
+        "rarp" => ethertype::REVERSE_ARP,
+        "sca" => ethertype::SCA,
+        "slow" => ethertype::SLOW,
         "iso" => sap::ISO,
         "stp" => sap::SPANNING_TREE,
         "ipx" => sap::IPX,

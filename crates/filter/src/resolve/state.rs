@@ -14,7 +14,7 @@ use crate::ast::Joint;
 use crate::predicate::Predicate;
 use tapline_syntax::Span;
 
-/// What a shift changes.
+/// The offsets that a shift changes.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
     layers: Layers,

@@ -19,11 +19,13 @@
 //! Sources: RFC 8200, 4; RFC 4302, 2.2; RFC 6946 (a fragment header that cuts nothing is none).
 
 use super::layers::{Layers, any_set};
-use super::link::ether_type;
+use super::numbers::ethertype;
+use super::numbers::ip_protocol;
 use super::{Result, Scope};
 use crate::ast::{Expr, Form, Fragments, Kind, Primitive};
 use crate::predicate::{Base, Cell, EXTENSIONS_MAX, Place, Predicate, Relation, Value};
 use tapline_bpf::cfg::{Alu, Test as Compare, Width};
+use tapline_packet::numbers::ip_protocol::IPV6_EXTENSIONS;
 
 /// In the protocol's cell: a later fragment.
 const LATER: u32 = 0x100;
@@ -32,12 +34,6 @@ const NO_IP: u32 = 0x200;
 /// In the cell for fragments: more follow.
 const MORE: u32 = 0x2000;
 const OFFSET: u32 = 0x1fff;
-
-const HOP_BY_HOP: u32 = 0;
-const ROUTING: u32 = 43;
-const FRAGMENT: u32 = 44;
-const AUTHENTICATION: u32 = 51;
-const DESTINATION_OPTIONS: u32 = 60;
 
 /// The cells of the transport header.
 #[derive(Clone, Copy)]
@@ -50,7 +46,7 @@ pub(super) struct Cells {
 
 /// Whether a number is that of an extension header, of which a packet may have several.
 pub(super) fn is_extension(protocol: u32) -> bool {
-    matches!(protocol, HOP_BY_HOP | ROUTING | FRAGMENT | AUTHENTICATION | DESTINATION_OPTIONS)
+    IPV6_EXTENSIONS.iter().any(|header| u32::from(*header) == protocol)
 }
 
 impl Scope<'_> {
@@ -88,7 +84,7 @@ impl Scope<'_> {
     }
 
     fn in_ipv4(&mut self, cells: Cells) -> Result<Predicate> {
-        let is_ip = self.link_protocol(ether_type::IPV4)?;
+        let is_ip = self.link_protocol(ethertype::IPV4)?;
         let protocol = Value::load(self.at_network(9), Width::Byte);
         let cut = self.at_network(6);
         let start = self.ipv4_end();
@@ -105,7 +101,7 @@ impl Scope<'_> {
     }
 
     fn in_ipv6(&mut self, cells: Cells) -> Result<Predicate> {
-        let is_ip6 = self.link_protocol(ether_type::IPV6)?;
+        let is_ip6 = self.link_protocol(ethertype::IPV6)?;
         let protocol = Value::load(self.at_network(6), Width::Byte);
         let start = address(self.at_network(40));
         let found =
@@ -158,14 +154,17 @@ fn step(cells: Cells) -> Predicate {
         let end = Value::binary(Alu::Add, len, Value::Cell(cells.start));
         Predicate::Assign(cells.protocol, next()).and(Predicate::Assign(cells.start, end))
     };
-    let options = is_next(HOP_BY_HOP).or(is_next(DESTINATION_OPTIONS)).or(is_next(ROUTING)).and(over(1, 3));
-    let authentication = is_next(AUTHENTICATION).and(over(2, 2));
+    let options = is_next(ip_protocol::HOP_BY_HOP)
+        .or(is_next(ip_protocol::DESTINATION_OPTIONS))
+        .or(is_next(ip_protocol::ROUTING))
+        .and(over(1, 3));
+    let authentication = is_next(ip_protocol::AH).and(over(2, 2));
     let first = any_set(at(2), Width::Half, 0xfff8, "IPv6 fragment offset").not();
     let behind = Predicate::Assign(cells.start, Value::Cell(cells.start).plus(8));
     let go_on = first.and(Predicate::Assign(cells.protocol, next())).and(behind);
     let end = Predicate::Assign(cells.protocol, flagged(next())).and(Predicate::Constant(false));
     let noted = cells.cut.map(|cell| Predicate::Assign(cell, cut_of(at(2))));
-    let fragment = [is_next(FRAGMENT)].into_iter().chain(noted).chain([go_on.or(end)]);
+    let fragment = [is_next(ip_protocol::FRAGMENT)].into_iter().chain(noted).chain([go_on.or(end)]);
     options.or(authentication).or(Predicate::all(fragment))
 }
 
@@ -194,7 +193,7 @@ pub(super) fn address(place: Place) -> Value {
     }
 }
 
-/// What a filter may ask for.
+/// The headers that a filter may ask for.
 #[derive(Default)]
 struct Asks {
     transport: bool,

@@ -18,8 +18,8 @@
 //! Sources: RFC 2784, RFC 2890; RFC 2003, RFC 2473, RFC 4213; RFC 7348; RFC 8926; 3GPP TS 29.281, 5; draft-foschiano-erspan-03.
 
 use super::layers::{ETHERNET_LEN, Layers, NO_ETHERNET, any_set, equal, masked, not_equal};
-use super::link::ether_type;
-use super::proto::ip_protocol;
+use super::numbers::ethertype;
+use super::numbers::{ip_protocol, port};
 use super::transport::{Cells, is};
 use super::{Result, Scope};
 use crate::ast::{Expr, Tunnel, TunnelKind};
@@ -27,17 +27,7 @@ use crate::predicate::{Base, Cell, GTP_EXTENSIONS_MAX, Place, Predicate, Value};
 use tapline_bpf::cfg::{Alu, Width};
 use tapline_syntax::Span;
 
-const IPV4_IN_IP: u32 = 4;
-const IPV6_IN_IP: u32 = 41;
-const GRE: u32 = 47;
-
-const VXLAN_PORT: u32 = 4789;
-const GENEVE_PORT: u32 = 6081;
-const GTP_PORT: u32 = 2152;
 const UDP_LEN: u32 = 8;
-
-const ERSPAN_I_II: u32 = 0x88be;
-const ERSPAN_III: u32 = 0x22eb;
 
 /// GRE's first word: version and RFC 1701's routing, which we do not know; checksum, key, sequence number; type.
 const GRE_UNKNOWN: u32 = 0x4007_0000;
@@ -46,7 +36,7 @@ const GRE_KEY: u32 = 0x2000_0000;
 const GRE_SEQUENCE: u32 = 0x1000_0000;
 const GRE_TYPE: u32 = 0xffff;
 
-/// What was found, and where the transport header is that it was found behind.
+/// A tunnel's payload, and the transport header in front of the tunnel.
 #[derive(Clone, Copy)]
 struct Found {
     base: Cell,
@@ -136,8 +126,8 @@ impl Found {
     /// A packet of IP begins at the base; its version says which.
     fn packet_by_version(self) -> Predicate {
         let version = |bits| masked(self.at(0), Width::Byte, bits, 0xf0, "inner IP version");
-        let v4 = version(0x40).and(self.packet(Value::Constant(ether_type::IPV4)));
-        v4.or(version(0x60).and(self.packet(Value::Constant(ether_type::IPV6))))
+        let v4 = version(0x40).and(self.packet(Value::Constant(ethertype::IPV4)));
+        v4.or(version(0x60).and(self.packet(Value::Constant(ethertype::IPV6))))
     }
 
     fn ipip(self) -> Predicate {
@@ -145,7 +135,7 @@ impl Found {
             let packet = self.set_base(0).and(self.packet(Value::Constant(kind)));
             self.carried(number).and(packet)
         };
-        of(IPV4_IN_IP, ether_type::IPV4).or(of(IPV6_IN_IP, ether_type::IPV6))
+        of(ip_protocol::IPV4, ethertype::IPV4).or(of(ip_protocol::IPV6, ethertype::IPV6))
     }
 
     /// GRE with a header that we know: its first word is in the cell for the kind, its end is the base.
@@ -160,17 +150,17 @@ impl Found {
         let fields = Value::binary(Alu::Add, field(GRE_CHECKSUM), field(GRE_KEY));
         let fields = Value::binary(Alu::Add, fields, field(GRE_SEQUENCE));
         let end = Value::binary(Alu::Add, fields, Value::Cell(self.outer.start)).plus(4);
-        self.carried(GRE).and(word).and(known).and(Predicate::Assign(self.base, end))
+        self.carried(ip_protocol::GRE).and(word).and(known).and(Predicate::Assign(self.base, end))
     }
 
     fn gre(self, key: Option<u32>) -> Predicate {
         let of = |kind| is(self.kind_bits(GRE_TYPE), kind);
-        let header = self.gre_header().and(of(ERSPAN_I_II).or(of(ERSPAN_III)).not());
+        let header = self.gre_header().and(of(ethertype::ERSPAN).or(of(ethertype::ERSPAN_III)).not());
         let header = match key {
             Some(key) => header.and(self.gre_key(key)),
             None => header,
         };
-        let frame = of(ether_type::TRANSPARENT_BRIDGING).and(self.frame());
+        let frame = of(ethertype::TRANSPARENT_BRIDGING).and(self.frame());
         header.and(frame.or(self.packet(self.kind_bits(GRE_TYPE))))
     }
 
@@ -194,8 +184,8 @@ impl Found {
             None => has_sequence.not(),
             Some(_) => Predicate::Constant(false),
         };
-        let old = of(ERSPAN_I_II).and(second.or(first)).and(self.frame());
-        let third = [of(ERSPAN_III), version(0x20)].into_iter().chain(is_session);
+        let old = of(ethertype::ERSPAN).and(second.or(first)).and(self.frame());
+        let third = [of(ethertype::ERSPAN_III), version(0x20)].into_iter().chain(is_session);
         let new = Predicate::all(third.chain([self.erspan_iii_payload()]));
         self.gre_header().and(old.or(new))
     }
@@ -224,19 +214,19 @@ impl Found {
     fn vxlan(self, network: Option<u32>) -> Predicate {
         // The other flags are to be ignored; group policies use one of them.
         let has_network = any_set(self.outer(UDP_LEN), Width::Byte, 0x08, "VXLAN flags");
-        let header = [self.udp_to(VXLAN_PORT), has_network].into_iter().chain(self.is_network(network));
+        let header = [self.udp_to(port::VXLAN), has_network].into_iter().chain(self.is_network(network));
         Predicate::all(header.chain([self.set_base(UDP_LEN + 8), self.frame()]))
     }
 
     fn geneve(self, network: Option<u32>) -> Predicate {
         let first = self.outer(UDP_LEN);
         let version = masked(first, Width::Byte, 0, 0xc0, "Geneve version");
-        let header = [self.udp_to(GENEVE_PORT), version].into_iter().chain(self.is_network(network));
+        let header = [self.udp_to(port::GENEVE), version].into_iter().chain(self.is_network(network));
         let kind = self.set_kind(Value::load(self.outer(UDP_LEN + 2), Width::Half));
         let options = Value::binary(Alu::And, Value::load(first, Width::Byte), Value::Constant(0x3f));
         let options = Value::binary(Alu::Shl, options, Value::Constant(2));
         let end = Value::binary(Alu::Add, options, Value::Cell(self.outer.start)).plus(UDP_LEN + 8);
-        let frame = is(Value::Cell(self.kind), ether_type::TRANSPARENT_BRIDGING).and(self.frame());
+        let frame = is(Value::Cell(self.kind), ethertype::TRANSPARENT_BRIDGING).and(self.frame());
         let carried = frame.or(self.packet(Value::Cell(self.kind)));
         Predicate::all(header.chain([kind, Predicate::Assign(self.base, end), carried]))
     }
@@ -250,7 +240,7 @@ impl Found {
         let short = has(0x07).not().and(self.set_base(UDP_LEN + 8));
         let chained = has(0x04).not().or(self.over_gtp_extensions());
         let long = has(0x07).and(self.set_base(UDP_LEN + 12)).and(chained);
-        let header = [self.udp_to(GTP_PORT), version, message].into_iter().chain(is_endpoint);
+        let header = [self.udp_to(port::GTP_U), version, message].into_iter().chain(is_endpoint);
         Predicate::all(header.chain([short.or(long), self.packet_by_version()]))
     }
 

@@ -5,31 +5,23 @@
 //!                                   \-> runs as testkit's slow interpreter and libpcap's run it; prints as libpcap prints it
 //! ```
 
-use tapline_bpf::{Form, Insn, Program, ancillary, code::*};
+use tapline_bpf::{DumpFormat, Insn, Program, ancillary, code::*};
 use tapline_ir::{Machine, Memory, raise_program};
 use tapline_packet::{Meta, Packet};
-use tapline_testkit::libpcap::{Libpcap, Oracle, RawInsn};
+use tapline_testkit::libpcap::{Libpcap, Oracle};
 use tapline_testkit::programs;
 use tapline_testkit::random::Random;
-
-fn insns(raw: Vec<RawInsn>) -> Vec<Insn> {
-    raw.into_iter().map(|RawInsn { code, jt, jf, k }| Insn { code, jt, jf, k }).collect()
-}
-
-fn raw(insns: &[Insn]) -> Oracle {
-    Oracle::new(insns.iter().map(|&Insn { code, jt, jf, k }| RawInsn { code, jt, jf, k }).collect())
-}
 
 #[test]
 fn runs_as_other_interpreters_run() {
     let pcap = Libpcap::get().inspect_err(|reason| eprintln!("without libpcap: {reason}")).ok();
     let mut random = Random::new(11);
     for _ in 0..20_000 {
-        let insns = insns(programs::program(&mut random));
+        let insns = programs::program(&mut random);
         let Ok(program) = Program::new(insns.clone()) else { panic!("valid by construction: {insns:?}") };
-        let oracle = raw(&insns);
+        let oracle = Oracle::new(insns.clone());
         let ir = raise_program(&program);
-        ir.verify().unwrap_or_else(|fault| panic!("{fault}\n{ir}{}", program.text(Form::Assembly)));
+        ir.verify().unwrap_or_else(|fault| panic!("{fault}\n{ir}{}", program.text(DumpFormat::Assembly)));
         let mut machine = Machine::new(ir);
         for _ in 0..5 {
             let len = random.below(60) as usize;
@@ -37,7 +29,7 @@ fn runs_as_other_interpreters_run() {
             let meta = Meta { wire_len: random.below(100) as u32, ..Meta::default() };
             let ours = program.run(Packet { data: &data, meta: &meta });
             let trace = oracle.trace(&data, meta.wire_len);
-            let listing = || format!("{data:02x?}\n{}", program.text(Form::Assembly));
+            let listing = || format!("{data:02x?}\n{}", program.text(DumpFormat::Assembly));
             assert_eq!(Some(ours), trace.verdict, "{}", listing());
             let raised = machine.run(Packet { data: &data, meta: &meta }, &Memory::new(0));
             assert_eq!(u64::from(ours), raised, "as values: {}{}", listing(), machine.ir());
@@ -55,14 +47,14 @@ fn random_bits_never_panic_or_loop() {
     let mut valid = 0;
     for _ in 0..200_000 {
         let len = random.between(0..=4) as usize;
-        let mut insns: Vec<Insn> = insns((0..len).map(|_| programs::wild_insn(&mut random)).collect());
+        let mut insns: Vec<Insn> = (0..len).map(|_| programs::wild_insn(&mut random)).collect();
         if random.one_of(3, 4) {
             insns.push(Insn::new(RET | A, 0));
         }
         let Ok(program) = Program::new(insns) else { continue };
         valid += 1;
         let _ = program.check_for_kernel();
-        let _ = program.text(Form::Assembly);
+        let _ = program.text(DumpFormat::Assembly);
         let meta = Meta::default();
         let _ = program.run(Packet { data: &[], meta: &meta });
         let _ = program.run(Packet { data: &[0xff; 100], meta: &meta });
@@ -81,14 +73,14 @@ fn prints_as_libpcap_prints() {
     let mut random = Random::new(13);
     for code in (0..=0xff).filter(|&code| code != LDX_LEN) {
         for _ in 0..50 {
-            let RawInsn { jt, jf, k, .. } = programs::wild_insn(&mut random);
+            let Insn { jt, jf, k, .. } = programs::wild_insn(&mut random);
             let insn =
                 Insn { code, jt, jf, k: if random.one_of(1, 2) { ancillary::BASE + k % 80 } else { k } };
             if Program::new(vec![insn; 1]).is_err_and(|e| e.to_string().contains("unknown code")) {
                 continue;
             }
             let at = random.below(5000) as usize;
-            assert_eq!(insn.assembly(at), pcap.image(RawInsn { code, jt, jf, k: insn.k }, at));
+            assert_eq!(insn.assembly(at), pcap.image(insn, at));
         }
     }
 }

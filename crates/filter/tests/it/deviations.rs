@@ -252,7 +252,7 @@ fn arcnet_codes_are_those_of_rfc_1201() {
 
 /// `number-too-large`, `no-metadata`, `atm-after-lane`, `port-ranges`, `decnet-address`, `constant-faults`: what 1.11 refuses.
 #[test]
-fn what_cannot_be_meant_is_refused() {
+fn meaningless_forms_are_refused() {
     let cases = [
         ("ip proto 300", ETHERNET, "greater than maximum"),
         ("ether proto 65536", ETHERNET, "greater than maximum"),

@@ -22,7 +22,7 @@ use std::fmt::Write;
 
 use rules::{Difference, NEVER, RULES, Refusal};
 use tapline_bpf::code::{K, RET};
-use tapline_bpf::{Form, Insn, Program};
+use tapline_bpf::{DumpFormat, Insn, Program};
 use tapline_filter::{Handle, Options, compile};
 use tapline_ir::optimise::optimise_watched;
 use tapline_ir::{Machine, Memory, raise_program};
@@ -119,7 +119,7 @@ fn one_case() {
     }
     match compile_ours(text, dlt, true) {
         Ok(program) => {
-            eprintln!("ours: {}\n{}", run_ours(&program, &data, wire_len), program.text(Form::Assembly))
+            eprintln!("ours: {}\n{}", run_ours(&program, &data, wire_len), program.text(DumpFormat::Assembly))
         }
         Err(error) => eprintln!("ours: {error}"),
     }

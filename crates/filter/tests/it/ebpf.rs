@@ -11,27 +11,24 @@
 //! `TAPLINE_EBPF_PAIRS=10000000` sets how many pairs of text and packet are judged (else 40,000), and `TAPLINE_EBPF_SEED=7` where chance
 //! starts (else 1). Without the right to load programs the tests say so and pass.
 
+mod random;
+
 use std::os::fd::{AsFd, AsRawFd};
 
-use tapline_bpf::code::*;
-use tapline_bpf::{self as bpf, Insn, SCRATCH_CELLS, ancillary};
+use tapline_bpf as bpf;
 use tapline_ebpf::{self as ebpf, EmitError, Front, Hook, XdpAction, emit, front};
 use tapline_filter::{Handle, Options, compile};
 use tapline_ir::optimise::{optimise, optimise_for_sockets};
-use tapline_ir::{
-    Binary, BlockId, Builder, Case, Field, Ir, Machine, Memory, Op, Order, Place, Search, Target, Terminator,
-    Test, Type, Value, Width, raise_program,
-};
+use tapline_ir::{Builder, Field, Ir, Machine, Memory, Place, Terminator, Test, Width, raise_program};
 use tapline_packet::{LinkType, Meta, Packet};
-use tapline_sys::bpf::{
-    Insn as KernelInsn, LoadError, Map, MapKind, Program, ProgramKind, SharedArray, probe,
-};
+use tapline_sys::bpf::{LoadError, Map, MapKind, Program, ProgramKind, SharedArray, probe};
 use tapline_sys::capability::{Capability, keep_only};
-use tapline_testkit::libpcap::{Libpcap, Oracle, RawInsn};
-use tapline_testkit::programs;
+use tapline_testkit::libpcap::{Libpcap, Oracle};
 use tapline_testkit::random::Random;
 use tapline_testkit::stock::{Sample, Stock, Texts, Wording};
 use tapline_testkit::volume::{number, volume};
+
+use random::{random_graph, random_program};
 
 /// Each text is judged on so many packets.
 const PACKETS_PER_TEXT: usize = 40;
@@ -82,17 +79,7 @@ fn load_as(kind: ProgramKind, program: &ebpf::Program) -> Program {
 }
 
 fn try_load_as(kind: ProgramKind, program: &ebpf::Program) -> Result<Program, LoadError> {
-    let insns: Vec<KernelInsn> = program
-        .insns()
-        .iter()
-        .map(|insn| KernelInsn {
-            code: insn.code,
-            registers: insn.registers(),
-            offset: insn.offset,
-            immediate: insn.immediate,
-        })
-        .collect();
-    Program::load(kind, "tapline_test", &insns)
+    Program::load(kind, "tapline_test", program.insns())
 }
 
 /// One filter in all its forms.
@@ -193,7 +180,7 @@ fn same_verdicts_as_the_interpreter() {
         if has_forms && reference.insns().len() > FORMS_INSNS_MAX {
             continue;
         }
-        let steering = Oracle::new(reference.insns().iter().map(raw).collect());
+        let steering = Oracle::new(reference.insns().to_vec());
         let judged = match Judged::try_new(&format!("{wording:?}, {handle:?}"), reference.program().clone()) {
             Ok(judged) => judged,
             // Forms in forms have more ways through them than the verifier walks.
@@ -212,7 +199,7 @@ fn same_verdicts_as_the_interpreter() {
             let verdict = judged.judge(&data).unwrap_or_else(|difference| {
                 panic!(
                     "{wording:?}, {handle:?}\n{difference} on {data:02x?}\n{}",
-                    judged.reference.text(bpf::Form::Assembly)
+                    judged.reference.text(bpf::DumpFormat::Assembly)
                 )
             });
             accepted += u64::from(verdict != 0);
@@ -228,10 +215,6 @@ fn same_verdicts_as_the_interpreter() {
         "{too_large} texts of forms are too large beside {of_forms} that are not"
     );
     assert!(accepted > judged_pairs / 20 && with_xdp > texts / 4, "the corpus is one-sided");
-}
-
-fn raw(insn: &Insn) -> RawInsn {
-    RawInsn { code: insn.code, jt: insn.jt, jf: insn.jf, k: insn.k }
 }
 
 /// Steers the sample along a branch of the filter, flips a bit, cuts it.
@@ -358,8 +341,8 @@ fn long_chains_of_questions_are_accepted_and_right() {
 
 /// Where ways part and meet again too often, no order of questions helps.
 #[test]
-fn what_is_too_much_for_the_verifier_says_so() {
-    if !may_load("what_is_too_much_for_the_verifier_says_so") {
+fn programs_too_large_for_the_verifier_are_told() {
+    if !may_load("programs_too_large_for_the_verifier_are_told") {
         return;
     }
     let program = emit(&chain(10_000, true), Hook::SocketFilter).expect("it has no state");
@@ -369,8 +352,8 @@ fn what_is_too_much_for_the_verifier_says_so() {
 }
 
 #[test]
-fn what_the_kernel_knows_of_a_packet() {
-    if !may_load("what_the_kernel_knows_of_a_packet") {
+fn metadata_of_a_packet_in_the_kernel() {
+    if !may_load("metadata_of_a_packet_in_the_kernel") {
         return;
     }
     let value = |field| {
@@ -428,10 +411,10 @@ fn a_front_counts_what_it_does_and_heeds_the_stop() {
         return;
     }
     let sockets = Map::create(MapKind::XdpSockets, "tapline_test", 2).expect("a map");
-    let book = SharedArray::create("tapline_test", Front::book_len(2), 1).expect("an array");
+    let counters = SharedArray::create("tapline_test", Front::counters_len(2), 1).expect("an array");
     let place = Front {
         sockets: sockets.as_fd().as_raw_fd(),
-        book: book.as_fd().as_raw_fd(),
+        counters: counters.as_fd().as_raw_fd(),
         queues: 2,
         notes: None,
     };
@@ -447,12 +430,15 @@ fn a_front_counts_what_it_does_and_heeds_the_stop() {
                 // Without a socket what matches goes to the stack too.
                 assert_eq!(run(&program, &packet), XdpAction::PASS);
                 passed += 1;
-                assert_eq!((book.word(0, Front::taken(0)), book.word(0, Front::passed(0))), (0, passed));
+                assert_eq!(
+                    (counters.word(0, Front::redirected(0)), counters.word(0, Front::passed(0))),
+                    (0, passed)
+                );
             }
-            book.set_word(0, Front::STOP, 1);
+            counters.set_word(0, Front::STOP, 1);
             assert_eq!(run(&program, &frame(1, 2)), XdpAction::PASS);
-            assert_eq!(book.word(0, Front::passed(0)), passed, "a stopped program does not count");
-            book.set_word(0, Front::STOP, 0);
+            assert_eq!(counters.word(0, Front::passed(0)), passed, "a stopped program does not count");
+            counters.set_word(0, Front::STOP, 0);
         }
     }
 }
@@ -500,7 +486,7 @@ fn same_verdicts_on_random_programs() {
             let len = random.below(80) as usize;
             let data = random.bytes(len);
             let verdict = judged.judge(&data).unwrap_or_else(|difference| {
-                panic!("{difference} on {data:02x?}\n{}", judged.reference.text(bpf::Form::Assembly))
+                panic!("{difference} on {data:02x?}\n{}", judged.reference.text(bpf::DumpFormat::Assembly))
             });
             accepted += u64::from(verdict != 0);
             pairs += 1;
@@ -508,63 +494,6 @@ fn same_verdicts_on_random_programs() {
     }
     eprintln!("{pairs} pairs, {accepted} accepted");
     assert!(accepted > pairs / 20);
-}
-
-fn random_program(random: &mut Random) -> bpf::Program {
-    let insns = if random.one_of(1, 2) {
-        let given = programs::program(random);
-        given.into_iter().map(|RawInsn { code, jt, jf, k }| Insn { code, jt, jf, k }).collect()
-    } else {
-        let len = random.between(3..=40) as usize;
-        let mut insns: Vec<Insn> = (0..len).map(|at| random_insn(at, len, random)).collect();
-        insns.push(Insn::new(RET | if random.one_of(1, 2) { A } else { K }, random.below(100) as u32));
-        insns
-    };
-    bpf::Program::new(insns).expect("random programs are valid")
-}
-
-/// Offsets at the kernel's borders, metadata, and everything else.
-fn random_insn(at: usize, len: usize, random: &mut Random) -> Insn {
-    let room = (len - at) as u64;
-    let size = *random.pick(&[B, B, H, W]);
-    let offset = match random.below(20) {
-        0 => *random.pick(&[u32::MAX, 1 << 31, (1 << 31) - 4, 65_535, 0xfff0_0000, 0xffe0_0000, 70_000]),
-        _ => random.below(60) as u32,
-    };
-    let constant = match random.below(4) {
-        0 => random.bits() as u32,
-        1 => *random.pick(&[0, 1, u32::MAX, 1 << 31, 31, 32]),
-        _ => random.below(256) as u32,
-    };
-    let cell = random.below(SCRATCH_CELLS as u64) as u32;
-    let operation = *random.pick(&[ADD, SUB, MUL, OR, AND, AND, XOR, LSH, RSH, DIV, MOD]);
-    match random.below(24) {
-        0..=5 => Insn::new(LD | size | ABS, offset),
-        6..=7 => Insn::new(LD | size | IND, offset),
-        8 => Insn::new(LDX | B | MSH, offset),
-        9 => Insn::new(if random.one_of(1, 2) { LD | IMM } else { LDX | IMM }, constant),
-        10 => Insn::new(if random.one_of(1, 2) { LD | LEN } else { LDX | LEN }, 0),
-        11 => Insn::new(if random.one_of(1, 2) { LD | MEM } else { LDX | MEM }, cell),
-        12 => Insn::new(if random.one_of(1, 2) { ST } else { STX }, cell),
-        13 => Insn::new(MISC | if random.one_of(1, 2) { TAX } else { TXA }, 0),
-        14 => Insn::new(ALU | NEG, 0),
-        15..=16 => Insn::new(ALU | operation | X, 0),
-        17..=18 => {
-            let shift = matches!(operation, LSH | RSH);
-            Insn::new(ALU | operation, if shift { constant % 32 } else { constant.max(1) })
-        }
-        19 => Insn::new(JMP | JA, random.below(room.min(4)) as u32),
-        20 => Insn::new(
-            LD | W | ABS,
-            *random.pick(&[ancillary::IFINDEX, ancillary::RXHASH, ancillary::ALU_XOR_X]),
-        ),
-        _ => {
-            let test = *random.pick(&[JEQ, JGT, JGE, JSET]);
-            let mut skip = || random.below(room.min(6)) as u8;
-            let (jt, jf) = (skip(), skip());
-            Insn::jump(JMP | test | *random.pick(&[K, K, X]), constant, jt, jf)
-        }
-    }
 }
 
 /// Graphs that neither texts nor classic programs give: 64 bits, both byte orders, signs, switches, guards that hold for several loads.
@@ -595,178 +524,4 @@ fn same_verdicts_on_random_graphs() {
     }
     eprintln!("{pairs} pairs, {accepted} accepted");
     assert!(accepted > pairs / 20);
-}
-
-/// Bytes that the first block of a random graph asks for, so that later ones need not.
-const SHOWN: u32 = 12;
-
-struct Graph<'a> {
-    builder: Builder,
-    random: &'a mut Random,
-    /// What every block may read, and what the current one may.
-    values: Vec<Value>,
-}
-
-fn random_graph(random: &mut Random) -> Ir {
-    let mut graph = Graph { builder: Builder::new(), random, values: Vec::new() };
-    let count = graph.random.between(2..=8) as u32;
-    let blocks: Vec<BlockId> = (0..count).map(|_| graph.builder.block()).collect();
-    let mut parameters = vec![Vec::new(); blocks.len()];
-    for (at, &block) in blocks.iter().enumerate().skip(1) {
-        for _ in 0..graph.random.below(3) {
-            let ty = *graph.random.pick(&[Type::U32, Type::U64]);
-            parameters[at].push(graph.builder.parameter(block, ty));
-        }
-    }
-    let mut everywhere = 0;
-    for (at, &block) in blocks.iter().enumerate() {
-        graph.builder.switch_to(block);
-        graph.values.truncate(everywhere);
-        graph.values.extend(&parameters[at]);
-        if at == 0 {
-            graph.builder.need(Place::at(SHOWN));
-            graph.values = vec![graph.builder.const32(7), graph.builder.const64(1 << 40)];
-        }
-        let count = graph.random.between(1..=14);
-        (0..count).for_each(|_| graph.instruction());
-        graph.terminator(&blocks[at + 1..], &parameters[at + 1..]);
-        if at == 0 {
-            everywhere = graph.values.len();
-        }
-    }
-    graph.builder.build(blocks[0])
-}
-
-impl Graph<'_> {
-    fn value(&mut self, ty: Type) -> Value {
-        let fitting: Vec<Value> =
-            self.values.iter().copied().filter(|value| self.builder.ir().ty(*value) == ty).collect();
-        *self.random.pick(&fitting)
-    }
-
-    fn instruction(&mut self) {
-        let ty = *self.random.pick(&[Type::U32, Type::U32, Type::U64]);
-        let width = *self.random.pick(&[Width::Byte, Width::Half, Width::Word, Width::Double]);
-        let order = *self.random.pick(&[Order::Big, Order::Little]);
-        let value = match self.random.below(12) {
-            0 => {
-                let offset = self.random.below(u64::from(SHOWN - width.bytes())) as u32;
-                self.builder.push(Op::Load(Place::at(offset), width, order), width.ty())
-            }
-            1..=2 => {
-                let offset = self.random.below(40) as u32;
-                self.builder.load(Place::at(offset), width)
-            }
-            3..=4 => {
-                // Small bases, so that something is there; sometimes any.
-                let base = self.value(ty);
-                let base = if self.random.one_of(1, 8) { base } else { self.masked(base, ty) };
-                let end = self.random.between(8..=20) as u32;
-                self.builder.need(Place::from(base, end));
-                let offset = self.random.below(u64::from(end - 7)) as u32;
-                self.builder.push(Op::Load(Place::from(base, offset), width, order), width.ty())
-            }
-            5 => {
-                let field = *self.random.pick(&[Field::CapLen, Field::WireLen, Field::InterfaceIndex]);
-                self.builder.field(field)
-            }
-            6 => {
-                let k = self.constant(ty);
-                self.builder.push(Op::Const(k), ty)
-            }
-            7 => {
-                let (left, right, test) = (self.value(ty), self.value(ty), self.test());
-                self.builder.compare(test, left, right)
-            }
-            8 if ty == Type::U32 => {
-                let value = self.value(Type::U64);
-                self.builder.truncate(value)
-            }
-            8 => {
-                let value = self.value(Type::U32);
-                self.builder.extend(value)
-            }
-            _ => {
-                let op = *self.random.pick(&[
-                    Binary::Add,
-                    Binary::Sub,
-                    Binary::Mul,
-                    Binary::Div,
-                    Binary::Mod,
-                    Binary::And,
-                    Binary::Or,
-                    Binary::Xor,
-                    Binary::Shl,
-                    Binary::Shr,
-                    Binary::SignedShr,
-                ]);
-                let (left, right) = (self.value(ty), self.value(ty));
-                let is_shift = matches!(op, Binary::Shl | Binary::Shr | Binary::SignedShr);
-                let right = if is_shift && self.random.one_of(3, 4) { self.masked(right, ty) } else { right };
-                self.builder.binary(op, left, right)
-            }
-        };
-        self.values.push(value);
-    }
-
-    fn masked(&mut self, value: Value, ty: Type) -> Value {
-        let mask = *self.random.pick(&[7, 31, 63]);
-        let mask = self.builder.push(Op::Const(mask), ty);
-        self.builder.binary(Binary::And, value, mask)
-    }
-
-    fn constant(&mut self, ty: Type) -> u64 {
-        let k = match self.random.below(4) {
-            0 => self.random.bits(),
-            1 => *self.random.pick(&[0, 1, 31, 32, 63, 64, 0x7fff_ffff, 0x8000_0000, u64::MAX]),
-            _ => self.random.below(256),
-        };
-        k & ty.max()
-    }
-
-    fn test(&mut self) -> Test {
-        *self.random.pick(&[
-            Test::Equal,
-            Test::Greater,
-            Test::GreaterEqual,
-            Test::AnySet,
-            Test::SignedGreater,
-            Test::SignedGreaterEqual,
-        ])
-    }
-
-    fn target(&mut self, blocks: &[BlockId], parameters: &[Vec<Value>]) -> Target {
-        let at = self.random.below(blocks.len() as u64) as usize;
-        let types: Vec<Type> = parameters[at].iter().map(|value| self.builder.ir().ty(*value)).collect();
-        Target { block: blocks[at], arguments: types.into_iter().map(|ty| self.value(ty)).collect() }
-    }
-
-    fn terminator(&mut self, blocks: &[BlockId], parameters: &[Vec<Value>]) {
-        let ty = *self.random.pick(&[Type::U32, Type::U64]);
-        let terminator = match self.random.below(8) {
-            _ if blocks.is_empty() => Terminator::Return(self.value(Type::U32)),
-            0 => Terminator::Goto(self.target(blocks, parameters)),
-            1 => Terminator::Return(self.value(Type::U32)),
-            2..=5 => {
-                let (test, left, right) = (self.test(), self.value(ty), self.value(ty));
-                let (yes, no) = (self.target(blocks, parameters), self.target(blocks, parameters));
-                Terminator::Branch { test, left, right, yes, no }
-            }
-            _ => {
-                let value = self.value(ty);
-                let value = if self.random.one_of(2, 3) { self.masked(value, ty) } else { value };
-                let mut keys: Vec<u64> =
-                    (0..self.random.between(1..=20)).map(|_| self.constant(ty) & 127).collect();
-                keys.extend([self.constant(ty), ty.max()]);
-                keys.sort_unstable();
-                keys.dedup();
-                let targets = [self.target(blocks, parameters), self.target(blocks, parameters)];
-                let case = |key| Case { key, to: self.random.pick(&targets).clone() };
-                let cases = keys.into_iter().map(case).collect();
-                let default = self.target(blocks, parameters);
-                Terminator::Switch { value, cases, default, search: Search::Binary }
-            }
-        };
-        self.builder.finish(terminator);
-    }
 }

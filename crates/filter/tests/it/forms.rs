@@ -50,7 +50,7 @@ fn has_form(expr: &Expr) -> bool {
 }
 
 #[test]
-fn what_libpcap_takes_has_no_form() {
+fn texts_that_libpcap_takes_have_no_forms() {
     let pcap = match Libpcap::get() {
         Ok(pcap) => pcap,
         Err(reason) => return eprintln!("skipped: {reason}"),

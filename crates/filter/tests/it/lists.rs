@@ -9,12 +9,12 @@
 
 use std::sync::Arc;
 
-use tapline_bpf::{Insn, Program};
+use tapline_bpf::Program;
 use tapline_filter::{FixedNames, Handle, Options, compile};
 use tapline_ir::optimise::optimise_watched;
 use tapline_ir::{BlockId, Machine, Memory, Terminator};
 use tapline_packet::{LinkType, Meta, Packet};
-use tapline_testkit::libpcap::{Oracle, RawInsn};
+use tapline_testkit::libpcap::Oracle;
 use tapline_testkit::random::Random;
 use tapline_testkit::volume::volume;
 
@@ -91,8 +91,7 @@ fn judge(text: &str, dlt: i32, random: &mut Random) -> Option<usize> {
     let is_lookup = |id: &BlockId| matches!(optimised[*id].terminator, Terminator::Switch { .. });
     let lookups = optimised.order().iter().filter(|id| is_lookup(id)).count();
     let mut machines = [Machine::new(raised), Machine::new(optimised)];
-    let raw = |insn: &Insn| RawInsn { code: insn.code, jt: insn.jt, jf: insn.jf, k: insn.k };
-    let steering = Oracle::new(plain.insns().iter().map(raw).collect());
+    let steering = Oracle::new(plain.insns().to_vec());
     for _ in 0..6 {
         let len = random.below(LEN_MAX) as usize;
         let mut data = random.bytes(len);

@@ -136,7 +136,7 @@ fn one_frame_has_one_verdict() {
 
 /// Where this is not so, the documentation says it: these texts are in its list because they differ.
 #[test]
-fn what_asks_bytes_in_front_of_a_tag_differs() {
+fn tests_of_bytes_before_a_tag_differ() {
     let frames = frames();
     for text in NEVER {
         let [file, live] = programs(text, false).expect(text);

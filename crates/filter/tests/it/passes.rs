@@ -11,13 +11,13 @@ mod graphs;
 
 use std::collections::BTreeMap;
 
-use tapline_bpf::{Form, Insn, Program};
+use tapline_bpf::{DumpFormat, Program};
 use tapline_filter::{Handle, Options, compile, generate, lower, parse};
 use tapline_fpl::{self as fpl, FplOptions};
 use tapline_ir::optimise::{PASSES, Pass};
 use tapline_ir::{Ir, Machine, Memory, Op, raise_program};
 use tapline_packet::{LinkType, Meta, Packet, VlanTag};
-use tapline_testkit::libpcap::{Libpcap, Oracle, RawInsn};
+use tapline_testkit::libpcap::{Libpcap, Oracle};
 use tapline_testkit::programs;
 use tapline_testkit::random::Random;
 use tapline_testkit::stock::{Sample, Stock, Texts, Wording};
@@ -73,8 +73,7 @@ fn judge(raw: &Ir, packets: &[Sample], about: &dyn Fn() -> String) {
 
 /// Some packets on ways that chance chooses, and one of them cut at each length.
 fn packets(program: &Program, random: &mut Random, sample: impl Fn(&mut Random) -> Sample) -> Vec<Sample> {
-    let raw = |insn: &Insn| RawInsn { code: insn.code, jt: insn.jt, jf: insn.jf, k: insn.k };
-    let oracle = Oracle::new(program.insns().iter().map(raw).collect());
+    let oracle = Oracle::new(program.insns().to_vec());
     let mut packets: Vec<Sample> = (0..12)
         .map(|_| {
             let mut sample = sample(random);
@@ -119,11 +118,9 @@ fn texts_mean_the_same() {
 fn programs_mean_the_same() {
     let mut random = Random::new(32);
     for _ in 0..1_500 {
-        let raw = programs::program(&mut random);
-        let insns = raw.into_iter().map(|RawInsn { code, jt, jf, k }| Insn { code, jt, jf, k }).collect();
-        let program = Program::new(insns).expect("valid by construction");
+        let program = Program::new(programs::program(&mut random)).expect("valid by construction");
         let packets = packets(&program, &mut random, noise);
-        judge(&raise_program(&program), &packets, &|| program.text(Form::Assembly));
+        judge(&raise_program(&program), &packets, &|| program.text(DumpFormat::Assembly));
     }
 }
 

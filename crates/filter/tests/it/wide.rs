@@ -19,7 +19,7 @@ use tapline_ir::{
 use tapline_packet::{LinkType, Meta, Packet, VlanTag};
 use tapline_testkit::expressions::Expressions;
 use tapline_testkit::layers;
-use tapline_testkit::libpcap::{Oracle, RawInsn};
+use tapline_testkit::libpcap::Oracle;
 use tapline_testkit::random::Random;
 use tapline_testkit::stock::Wording;
 use tapline_testkit::volume::volume;
@@ -91,8 +91,7 @@ fn machines(programs: &[Program]) -> Vec<(String, Machine)> {
 }
 
 fn oracle(program: &Program) -> Oracle {
-    let raw = |insn: &tapline_bpf::Insn| RawInsn { code: insn.code, jt: insn.jt, jf: insn.jf, k: insn.k };
-    Oracle::new(program.insns().iter().map(raw).collect())
+    Oracle::new(program.insns().to_vec())
 }
 
 /// Judges a text on packets that are steered through it, each cut at every byte. Whether it is a filter at all.

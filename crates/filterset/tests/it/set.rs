@@ -18,7 +18,7 @@ use tapline_filterset::{Filter, FilterId, FilterSet, FiveTuple, FiveTuples, Matc
 use tapline_packet::{BATCH_MAX, Batch, LinkType, Meta, Packet, Record, Selection, VlanTag};
 use tapline_testkit::expressions::Expressions;
 use tapline_testkit::gallery::exhibits;
-use tapline_testkit::libpcap::{Libpcap, Oracle, RawInsn};
+use tapline_testkit::libpcap::{Libpcap, Oracle};
 use tapline_testkit::random::Random;
 use tapline_testkit::stock::{Sample, Stock};
 use tapline_testkit::volume::{number, volume};
@@ -117,8 +117,7 @@ fn add(set: &mut FilterSet, text: &str, options: &Options, tally: &mut Tally) ->
 }
 
 fn planting(program: &Program) -> Oracle {
-    let raw = |insn: &tapline_bpf::Insn| RawInsn { code: insn.code, jt: insn.jt, jf: insn.jf, k: insn.k };
-    Oracle::new(program.insns().iter().map(raw).collect())
+    Oracle::new(program.insns().to_vec())
 }
 
 /// Exchanges a constant in place, and in the predicates that the program is made from.
@@ -137,7 +136,7 @@ fn exchange(set: &mut FilterSet, member: &mut Member, random: &mut Random, tally
     };
     let changes: Vec<(usize, u32)> =
         (0..constants.len()).filter(|at| same(&constants[*at])).map(|at| (at, new)).collect();
-    if set.replace(member.id, &changes).is_err() {
+    if set.set_constants(member.id, &changes).is_err() {
         return;
     }
     change(&mut member.predicates.root, &|test| {

@@ -137,7 +137,7 @@ fn in_order_every_fragment_has_the_filters_of_its_first() {
 }
 
 #[test]
-fn in_any_order_every_fragment_is_answered_at_once_or_by_report() {
+fn fragments_in_any_order_are_answered() {
     for seed in 0..40 {
         let mut random = Random::new(seed);
         let mut pieces: Vec<Piece> = (0..40)
@@ -196,7 +196,7 @@ fn an_identification_that_is_used_again_is_another_datagram() {
 }
 
 #[test]
-fn what_waits_too_long_is_reported_as_unanswered_by_packet_time() {
+fn fragments_without_a_first_expire_by_packet_time() {
     let mut random = Random::new(4);
     let late = datagram(0, 1, 53, false, &mut random);
     let other = datagram(1, 2, 80, false, &mut random);
@@ -224,7 +224,7 @@ fn what_waits_too_long_is_reported_as_unanswered_by_packet_time() {
 }
 
 #[test]
-fn memory_is_bounded_and_what_is_pushed_out_is_counted() {
+fn memory_is_bounded_and_evictions_are_counted() {
     let mut random = Random::new(5);
     let limits = FragmentLimits { datagrams_max: 8, early_max: 5, ..FragmentLimits::default() };
     let mut watch = Watch::new(limits);
@@ -262,7 +262,7 @@ fn a_filter_that_was_removed_is_followed_no_longer() {
 }
 
 #[test]
-fn hostile_headers_are_whole_packets_or_fragments_and_nothing_worse() {
+fn hostile_headers_are_whole_packets_or_fragments() {
     let mut random = Random::new(7);
     let mut watch =
         Watch::new(FragmentLimits { datagrams_max: 16, early_max: 16, ..FragmentLimits::default() });

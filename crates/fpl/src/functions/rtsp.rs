@@ -16,9 +16,9 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::function::{Call, External};
 
-/// How many ports `rtsp_ports` holds.
+/// Ports that `rtsp_ports` holds.
 pub const RTSP_PORTS_MAX: u32 = 64;
-/// How many cells `rtsp_ports` writes.
+/// Cells that `rtsp_ports` writes.
 pub const RTSP_CELLS: u32 = 2 + RTSP_PORTS_MAX;
 
 /// The longest beginning of a line that is kept for the next segment.
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_next_segment_of_the_same_direction_completes_a_line() {
+    fn the_next_segment_of_a_direction_completes_a_line() {
         let (one, two) = LINE.as_bytes().split_at(45);
         for (connection, seq) in [(2, 45), (1, 46), (1, 44)] {
             let mut waiting = Waiting::default();
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_port_is_passed_over() {
+    fn invalid_ports_are_ignored() {
         for (line, ports) in [
             ("Transport: RTP/AVP;client_port=70000", &[][..]),
             ("transport:client_port=7", &[7]),

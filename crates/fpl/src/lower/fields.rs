@@ -21,7 +21,7 @@ pub(super) enum Layer {
     /// With the link layer's step.
     Link,
     Network,
-    /// What the transport step finds.
+    /// The result of the transport step.
     Carried,
     Transport,
 }
@@ -40,7 +40,7 @@ const PORTS: Wanted = 1 << 127 | TRANSPORT;
 /// Numbers of fields are less.
 const NUMBERS_END: usize = 124;
 
-/// What is known of the packet at a place in the program.
+/// The facts known of the packet at a place in the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) network: Option<Network>,

@@ -14,26 +14,22 @@ use super::fields::Layer;
 use super::{Headers, min};
 use crate::field::{Header, Item};
 use tapline_ir::{Binary, BlockId, Case, Place, Search, Target, Terminator, Test, Type, Value, Width};
+use tapline_packet::numbers::ethertype::VLAN_TAGS;
+use tapline_packet::numbers::ip_protocol::{AH, FRAGMENT, IPV6_EXTENSIONS};
 
 /// The most VLAN tags that are stepped over.
 const TAGS_MAX: u32 = 2;
-/// 802.1Q, 802.1ad, and what preceded it.
-const TAG_TYPES: [u32; 3] = [0x8100, 0x88a8, 0x9100];
 /// The most IPv6 extension headers that are stepped over.
 const EXTENSIONS_MAX: u32 = 8;
-/// Hop-by-hop options, routing, fragment, authentication, destination options.
-const EXTENSIONS: [u64; 5] = [0, 43, FRAGMENT, AUTHENTICATION, 60];
-const FRAGMENT: u64 = 44;
-const AUTHENTICATION: u64 = 51;
 
-/// What the link layer finds: the EtherType or 0, and where the network header starts.
+/// The result of the link layer: the EtherType or 0, and the start of the network header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Network {
     pub(super) ether_type: Value,
     pub(super) start: Value,
 }
 
-/// What the network layer carries. All are u32.
+/// The result of the network layer. All are u32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Transport {
     /// 0 if there is none.
@@ -176,7 +172,7 @@ impl Headers<'_> {
     /// Goes on in a block where a tag is present; to `none` if it is not.
     fn tag(&mut self, network: Network, none: BlockId) -> Network {
         let (long_enough, is_tag) = (self.builder.block(), self.builder.block());
-        let cases = TAG_TYPES.map(|key| Case { key: key.into(), to: Target::to(long_enough) });
+        let cases = VLAN_TAGS.map(|key| Case { key: key.into(), to: Target::to(long_enough) });
         self.switch(network.ether_type, cases.into(), none);
         self.builder.switch_to(long_enough);
         self.if_captured(Some(network.start), Header::Vlan.len_min(), is_tag, none);
@@ -298,7 +294,7 @@ impl Headers<'_> {
         let values = self.arrive(head, &[Type::U32; 4]);
         let (next, at, is_fragment, count) = (values[0], values[1], values[2], values[3]);
         let step = self.builder.block();
-        let cases = EXTENSIONS.map(|key| Case { key, to: Target::to(step) });
+        let cases = IPV6_EXTENSIONS.map(|key| Case { key: key.into(), to: Target::to(step) });
         self.switch(next, cases.into(), known);
         self.builder.switch_to(step);
         self.step_over(head, lost, [next, at, is_fragment, count]);
@@ -324,7 +320,8 @@ impl Headers<'_> {
         let units = self.builder.load(Place::from(at, 1), Width::Byte);
         let (fragment, authentication) = (self.builder.block(), self.builder.block());
         let ordinary = self.builder.block();
-        let special = [(FRAGMENT, fragment), (AUTHENTICATION, authentication)];
+        let special =
+            [(FRAGMENT, fragment), (AH, authentication)].map(|(number, block)| (u64::from(number), block));
         let cases = special.map(|(key, block)| Case { key, to: Target::to(block) });
         self.switch(next, cases.into(), ordinary);
         self.arm(ordinary, turn, |headers| vec![headers.length_of(units, 1, 3), is_fragment]);

@@ -88,7 +88,7 @@ fn operands_have_the_values_that_a_hand_gives_them() {
 }
 
 #[test]
-fn what_is_not_there_ends_the_program_with_0() {
+fn absent_headers_end_the_program_with_0() {
     for expr in [
         "PKT.B[12]",
         "PKT.W[11]",
@@ -194,7 +194,7 @@ fn captured_bytes_behind_the_longest_packet_do_not_count() {
 }
 
 #[test]
-fn fields_are_found_on_every_link_type_and_behind_tags_and_options() {
+fn fields_are_found_on_every_link_type() {
     let ips = IpPair::between(&Host::number(1), &Host::number(2), IpVersion::V4);
     let IpPair::V4(src, dst) = ips else { panic!("asked for version 4") };
     let datagram = Udp { src: 1000, dst: 2000 }.datagram(ips, b"data");
@@ -292,7 +292,7 @@ fn two_limits_of_a_loop_become_one() {
     }
 }
 
-/// What the left side of && decides is not looked for: neither extension headers nor ports.
+/// Headers are not looked for where the left side of && decides: neither extension headers nor ports.
 #[test]
 fn fields_are_looked_for_where_they_are_read() {
     let graph = |text: &str| {

@@ -133,7 +133,7 @@ fn definitions_are_understood() {
 }
 
 #[test]
-fn what_does_not_follow_the_grammar_says_what_was_expected() {
+fn syntax_errors_name_the_expected_token() {
     for (text, at, message, hint) in [
         (
             "RETURN",

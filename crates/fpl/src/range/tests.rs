@@ -67,7 +67,10 @@ fn loops_without_a_bound_are_named() {
         ("R[0] = 0; R[0] < 10; R[0] += R[1] & 3", "this loop cannot be bounded: its step may be 0"),
         ("R[0] = 0; R[0] < 10; R[0]--", "this loop cannot be bounded: it counts away from its end"),
         ("R[0] = 0; R[0] > 10; R[0]++", "this loop cannot be bounded: it counts away from its end"),
-        ("R[0] = 0; R[0] == 0; R[0]++", "this loop goes on while its register equals its end"),
+        (
+            "R[0] = 0; R[0] == 0; R[0]++",
+            "this loop cannot be bounded: it continues while its register equals its end",
+        ),
         (
             "R[0] = 0; R[0] != 10; R[0] += 3",
             "this loop cannot be bounded: its register may step over its end",

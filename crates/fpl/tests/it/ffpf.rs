@@ -129,7 +129,7 @@ fn flows_are_counted_exactly_and_collisions_reported() {
 }
 
 #[test]
-fn what_a_full_table_leaves_out_is_counted() {
+fn refusals_of_a_full_table_are_counted() {
     let mut running = Running::new(include_str!("../../programs/flows.fpl"));
     let (frames, truth) = traffic(2000, &mut Random::new(3));
     frames.iter().for_each(|frame| assert_eq!(running.verdict(frame), 0));

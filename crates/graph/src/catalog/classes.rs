@@ -42,6 +42,7 @@ pub const CLASSES: &[Class] = &[
     PRINT,
     JSON,
     RECORD,
+    STORE,
     stages::bounce::CLASS,
     stages::reflect::CLASS,
     stages::drop::CLASS,
@@ -207,6 +208,44 @@ const RECORD: Class = Class {
     input: StageInput::Packets,
     order: Order::All,
     example: "device(eth0) -> record(\"all.pcapng.zst\")",
+    make: Constructor::Output,
+};
+
+const STORE: Class = Class {
+    name: "store",
+    summary: "packets into a store, with an index",
+    description: "As tapline record --to does: the store is made if it is not there, its oldest segments make room, and tapline find has the packets \
+        a second later. Packets of it are read by file(\"store:DIRECTORY\").",
+    parameters: &[
+        Parameter {
+            name: "name",
+            kind: ParameterType::Path,
+            default: None,
+            meaning: "the store's directory",
+        },
+        Parameter {
+            name: "size",
+            kind: ParameterType::Text,
+            default: Some("10GiB"),
+            meaning: "room for packets: bytes (500GB, 10GiB), or a share of the disk (80%); two segments at least",
+        },
+        Parameter {
+            name: "keep",
+            kind: ParameterType::Duration,
+            default: Some("0"),
+            meaning: "packets older than this are given up, a segment at a time; 0 to keep them as long as there is room",
+        },
+        Parameter {
+            name: "segment",
+            kind: ParameterType::Text,
+            default: Some("1GiB"),
+            meaning: "bytes of a segment of a store that is made now, 4MiB to 4GiB; one that is there keeps its own",
+        },
+    ],
+    outputs: Outputs::None,
+    input: StageInput::Packets,
+    order: Order::All,
+    example: "device(eth0) -> filter(\"not port 22\") -> store(\"/srv/store\", size=80%, keep=7d)",
     make: Constructor::Output,
 };
 

@@ -59,19 +59,24 @@ pub(super) fn unique(plan: &Plan, name: String) -> String {
     names.find(|name| !is_taken(plan, name)).unwrap_or(name)
 }
 
+/// Classes whose stages write to what their argument `name` says.
+const WRITERS: [&str; 2] = ["record", "store"];
+
 /// Two stages cannot write to one file.
 fn refuse_second_writer(plan: &Plan, stage: &Checked) -> Result<(), SyntaxError> {
     let file = |arguments: &crate::catalog::Arguments| arguments.text("name").to_owned();
-    if !matches!(stage.class.make, Constructor::Output) || stage.class.name != "record" {
+    if !matches!(stage.class.make, Constructor::Output) || !WRITERS.contains(&stage.class.name) {
         return Ok(());
     }
     let wanted = file(&stage.arguments);
-    let other = plan.nodes.iter().find(|node| node.class.name == "record" && file(&node.arguments) == wanted);
+    let writes_too =
+        |node: &&PlanNode| node.class.name == stage.class.name && file(&node.arguments) == wanted;
+    let other = plan.nodes.iter().find(writes_too);
     match other {
         Some(other) => {
             let message = format!("`{}` writes to {wanted} already", other.name);
             Err(SyntaxError::at(stage.span, message)
-                .hint("lead both ways to one record, or give it another file"))
+                .hint(format!("lead both ways to one {}, or give it another name", stage.class.name)))
         }
         None => Ok(()),
     }

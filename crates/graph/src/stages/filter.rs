@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use tapline_bpf::Select;
+use tapline_bpf::PacketFilter;
 use tapline_capture::{Error, FilterAccount};
 use tapline_ir::CompiledFilter;
 use tapline_jit::{NATIVE_AFTER, Native};
@@ -21,7 +21,7 @@ use crate::stage::{Stage, StageCounters};
 pub type Compile = Arc<dyn Fn(&Interface) -> Result<Option<CompiledFilter>, Error> + Send + Sync>;
 
 /// Makes something that decides like the program, and faster, or says why it cannot.
-pub type CompileNative = Arc<dyn Fn(&CompiledFilter) -> Result<Arc<dyn Select>, String> + Send + Sync>;
+pub type CompileNative = Arc<dyn Fn(&CompiledFilter) -> Result<Arc<dyn PacketFilter>, String> + Send + Sync>;
 
 /// Lets packets through that a filter accepts.
 pub struct FilterStage {
@@ -80,8 +80,10 @@ impl Stage for FilterStage {
 }
 
 /// The filter as native code, or why there is none: the interpreter goes on.
-pub fn native(filter: &CompiledFilter) -> Result<Arc<dyn Select>, String> {
-    Native::of(filter).map(|native| Arc::new(native) as Arc<dyn Select>).map_err(|error| error.to_string())
+pub fn native(filter: &CompiledFilter) -> Result<Arc<dyn PacketFilter>, String> {
+    Native::of(filter)
+        .map(|native| Arc::new(native) as Arc<dyn PacketFilter>)
+        .map_err(|error| error.to_string())
 }
 
 /// The filters of a run.
@@ -101,11 +103,11 @@ struct Filters {
 struct Filter {
     program: CompiledFilter,
     /// `None` as long as it was not tried.
-    faster: Option<Result<Arc<dyn Select>, String>>,
+    faster: Option<Result<Arc<dyn PacketFilter>, String>>,
 }
 
 impl Filter {
-    fn engine(&self) -> &dyn Select {
+    fn engine(&self) -> &dyn PacketFilter {
         match &self.faster {
             Some(Ok(faster)) => faster.as_ref(),
             _ => &self.program,
@@ -203,7 +205,7 @@ mod tests {
     /// Accepts nothing, so that it can be told from what it stands for.
     struct Nothing;
 
-    impl Select for Nothing {
+    impl PacketFilter for Nothing {
         fn accepts(&self, _: Packet<'_>) -> bool {
             false
         }
@@ -228,7 +230,7 @@ mod tests {
     fn what_is_faster_takes_over_once_it_pays() {
         let made = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&made);
-        let faster = move |_: &CompiledFilter| -> Result<Arc<dyn Select>, String> {
+        let faster = move |_: &CompiledFilter| -> Result<Arc<dyn PacketFilter>, String> {
             count.fetch_add(1, Ordering::Relaxed);
             Ok(Arc::new(Nothing))
         };
@@ -249,9 +251,9 @@ mod tests {
 
     #[test]
     fn each_interface_has_its_own() {
-        let faster = |program: &CompiledFilter| -> Result<Arc<dyn Select>, String> {
+        let faster = |program: &CompiledFilter| -> Result<Arc<dyn PacketFilter>, String> {
             let is_easy = *program == returning(1);
-            is_easy.then(|| Arc::new(Nothing) as Arc<dyn Select>).ok_or_else(|| "too hard".to_owned())
+            is_easy.then(|| Arc::new(Nothing) as Arc<dyn PacketFilter>).ok_or_else(|| "too hard".to_owned())
         };
         let mut filters = Filters::new(Arc::new(faster));
         filters.extend([Some(returning(1)), Some(returning(2))]);

@@ -231,7 +231,7 @@ impl Stage for Filters {
 
 /// A filter of the set; what must run as a program runs as native code where there is any.
 fn compile(text: &str, options: &Options) -> Result<Filter, tapline_syntax::Error> {
-    Filter::compile_with(text, options, &|filter| tapline_jit::Residuals::of_process().ready(filter))
+    Filter::compile_with(text, options, &|filter| tapline_jit::Residuals::shared().ready(filter))
 }
 
 /// The packets of ascending indices.

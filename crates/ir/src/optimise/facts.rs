@@ -18,7 +18,7 @@ const LOOKS_MAX: usize = 48;
 /// Operations of operations of operations: so deep.
 const DEPTH_MAX: u32 = 4;
 
-/// What is known at a point of a way. The default: nothing.
+/// The facts known at a point of a path. The default: none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Way {
     known: u32,

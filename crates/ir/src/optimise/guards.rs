@@ -50,7 +50,7 @@ fn recognise(ir: &mut Ir) -> bool {
     changed
 }
 
-/// What every way that accepts asks for from a point on.
+/// The guards that every accepting path has from a point on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Wanted {
     /// From the start of the packet.

@@ -19,9 +19,9 @@ const WANTED_PER_BLOCK: usize = 16;
 /// Why a value cannot be computed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stay {
-    /// It is a parameter: a way may say what it is.
+    /// A parameter, whose value an edge may tell.
     Parameter,
-    /// It is too much work, or the proof knows it by its name.
+    /// Too much work, or a value that the proof knows by its number.
     Always,
 }
 

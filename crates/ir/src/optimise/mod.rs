@@ -33,7 +33,7 @@ use crate::Ir;
 pub struct Pass {
     /// For people and for `tapline filter explain --stage`.
     pub name: &'static str,
-    /// What it does, in a few words.
+    /// The purpose of the pass, in a few words.
     pub purpose: &'static str,
     /// Changes the graph; says whether it did.
     pub run: fn(&mut Ir) -> bool,

@@ -64,7 +64,7 @@ impl Seen {
     }
 }
 
-/// Who reads a value.
+/// The readers of a value.
 #[derive(Clone, Copy)]
 enum Reader {
     /// An instruction, and its block.

@@ -12,7 +12,7 @@
 use crate::{BlockId, Dominators, Instruction, Ir, Op, Reaching, Value};
 use rustc_hash::FxHashMap as Map;
 
-/// What a value is from a block on.
+/// The definition of a value from a block on.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Definition {
     pub(super) block: BlockId,

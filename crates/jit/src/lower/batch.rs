@@ -28,7 +28,7 @@
 use std::mem::offset_of;
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{BlockArg, InstBuilder, Signature, Value, types};
+use cranelift_codegen::ir::{Block, BlockArg, InstBuilder, Signature, Value, types};
 use cranelift_frontend::FunctionBuilder;
 use tapline_ir::Memory;
 use tapline_packet::Record;
@@ -43,7 +43,7 @@ const AHEAD: usize = 8;
 /// A base of at most so many bytes is in the first cache soon enough.
 const NEAR: usize = 32 << 10;
 
-/// What the function works on.
+/// The argument of the generated function.
 #[repr(C)]
 pub(crate) struct BatchContext {
     pub(crate) base: *const u8,
@@ -75,117 +75,228 @@ pub(super) fn signature() -> Signature {
 }
 
 pub(super) fn lower(source: &Source<'_>, builder: &mut FunctionBuilder<'_>) {
-    let [entry, head, cut, sized, outside] = [(); 5].map(|()| builder.create_block());
-    let [packet, keep, reject, next, more, done] = [(); 6].map(|()| builder.create_block());
-    [cut, outside].into_iter().for_each(|rare| builder.set_cold_block(rare));
-    builder.append_block_params_for_function_params(entry);
-    let [at, kept] = [(); 2].map(|()| builder.append_block_param(head, types::I64));
-    let captured_or_cut = builder.append_block_param(sized, types::I64);
-    let [data, len] = [(); 2].map(|()| builder.append_block_param(packet, types::I64));
-    let kept_then = builder.append_block_param(next, types::I64);
-    let result = builder.append_block_param(done, types::I64);
+    let blocks = Blocks::new(source, builder);
+    let context = Context::load(builder, &blocks);
+    start(builder, &blocks, &context);
+    let read = read_record(builder, &blocks, &context);
+    check_bounds(builder, &blocks, &context, &read);
 
-    builder.switch_to_block(entry);
-    let context = builder.block_params(entry)[0];
-    let constant = constant_memory().with_aligned();
-    let field = |builder: &mut FunctionBuilder<'_>, offset: usize| {
-        builder.ins().load(types::I64, constant, context, offset as i32)
-    };
-    let base = field(builder, offset_of!(BatchContext, base));
-    let base_len = field(builder, offset_of!(BatchContext, base_len));
-    let records = field(builder, offset_of!(BatchContext, records));
-    let indices = field(builder, offset_of!(BatchContext, indices));
-    let count = field(builder, offset_of!(BatchContext, count));
-    let plain = field(builder, offset_of!(BatchContext, plain));
-    let memory_handle = field(builder, offset_of!(BatchContext, memory));
-    let cells = field(builder, offset_of!(BatchContext, cells));
-    let snap_len = offset_of!(BatchContext, snap_len) as i32;
-    let snap_len = builder.ins().uload32(constant, context, snap_len);
-    let zero = builder.ins().iconst(types::I64, 0);
-    let some = builder.create_block();
-    builder.ins().brif(count, some, &[], done, &args([zero]));
-
-    builder.switch_to_block(some);
-    let fetching = source.fetches().then(|| builder.create_block());
-    if let Some(fetching) = fetching {
-        let fetched = field(builder, offset_of!(BatchContext, fetched));
-        builder.ins().brif(fetched, fetching, &args([zero, zero]), head, &args([zero, zero]));
-        let [at, kept] = [(); 2].map(|()| builder.append_block_param(fetching, types::I64));
-        builder.switch_to_block(fetching);
-        let slot = builder.ins().iadd(indices, at);
-        let (_, later) = record_at(builder, records, slot, AHEAD);
-        let offset = builder.ins().load(types::I64, constant, later, offset_of!(Record, offset) as i32);
-        let header = builder.ins().iadd(base, offset);
-        fetch(builder, header);
-        builder.ins().jump(head, &args([at, kept]));
-    } else {
-        builder.ins().jump(head, &args([zero, zero]));
-    }
-
-    builder.switch_to_block(head);
-    let slot = builder.ins().iadd(indices, at);
-    let (index, record) = record_at(builder, records, slot, 0);
-    let captured = builder.ins().uload32(constant, record, offset_of!(Record, cap_len) as i32);
-    let offset = builder.ins().load(types::I64, constant, record, offset_of!(Record, offset) as i32);
-    let is_longer = builder.ins().icmp(IntCC::UnsignedGreaterThan, captured, snap_len);
-    builder.ins().brif(is_longer, cut, &[], sized, &args([captured]));
-
-    builder.switch_to_block(sized);
-    let captured = captured_or_cut;
-    // The base ends below 2^63: what starts in it, or at its end, ends without wrapping.
-    let starts_beyond = builder.ins().icmp(IntCC::UnsignedGreaterThan, offset, base_len);
-    let starts_inside = builder.create_block();
-    builder.ins().brif(starts_beyond, outside, &[], starts_inside, &[]);
-    builder.switch_to_block(starts_inside);
-    let end = builder.ins().iadd(offset, captured);
-    let ends_beyond = builder.ins().icmp(IntCC::UnsignedGreaterThan, end, base_len);
-    let start = builder.ins().iadd(base, offset);
-    builder.ins().brif(ends_beyond, outside, &[], packet, &args([start, captured]));
-
-    builder.switch_to_block(packet);
-    let meta = builder.ins().iadd_imm_u(record, offset_of!(Record, meta) as i64);
-    let around =
-        Surroundings { data, len, meta, memory: memory_handle, cells, reject, accept: Accept::Goto(keep) };
+    builder.switch_to_block(blocks.packet);
+    let [data, len] = parameters(builder, blocks.packet);
+    let meta = builder.ins().iadd_imm_u(read.record, offset_of!(Record, meta) as i64);
+    let (memory, cells) = (context.memory, context.cells);
+    let (reject, accept) = (blocks.reject, Accept::Goto(blocks.keep));
+    let around = Surroundings { data, len, meta, memory, cells, reject, accept };
     Body::new(source, builder, around).lower();
 
-    builder.switch_to_block(keep);
-    let to = builder.ins().iadd(indices, kept);
-    builder.ins().istore8(memory(), index, to, 0);
-    let one_more = builder.ins().iadd_imm_u(kept, 1);
-    builder.ins().jump(next, &args([one_more]));
+    settle(builder, &blocks, &context, &read);
+    advance(builder, &blocks, &context, read.at);
+    finish(builder, &blocks, &context);
+}
 
-    builder.switch_to_block(reject);
-    builder.ins().jump(next, &args([kept]));
+/// The blocks of the picture above.
+struct Blocks {
+    entry: Block,
+    some: Block,
+    /// Only where headers are fetched ahead.
+    fetching: Option<Block>,
+    head: Block,
+    sized: Block,
+    packet: Block,
+    keep: Block,
+    reject: Block,
+    next: Block,
+    more: Block,
+    cut: Block,
+    outside: Block,
+    done: Block,
+}
 
-    builder.switch_to_block(next);
-    let after = builder.ins().iadd_imm_u(at, 1);
-    let again = args([after, kept_then]);
-    let until = if fetching.is_some() { plain } else { count };
-    let is_plain = builder.ins().icmp(IntCC::UnsignedLessThan, after, until);
-    builder.ins().brif(is_plain, head, &again, more, &[]);
-
-    builder.switch_to_block(more);
-    if let Some(fetching) = fetching {
-        let last = builder.create_block();
-        let fetched = field(builder, offset_of!(BatchContext, fetched));
-        let is_fetched = builder.ins().icmp(IntCC::UnsignedLessThan, after, fetched);
-        builder.ins().brif(is_fetched, fetching, &again, last, &[]);
-        builder.switch_to_block(last);
-        let count = field(builder, offset_of!(BatchContext, count));
-        let is_more = builder.ins().icmp(IntCC::UnsignedLessThan, after, count);
-        builder.ins().brif(is_more, head, &again, done, &args([kept_then]));
-    } else {
-        builder.ins().jump(done, &args([kept_then]));
+impl Blocks {
+    /// The blocks with their parameters, all of 64 bits.
+    fn new(source: &Source<'_>, builder: &mut FunctionBuilder<'_>) -> Blocks {
+        let mut block = |parameters: usize| {
+            let block = builder.create_block();
+            (0..parameters).for_each(|_| _ = builder.append_block_param(block, types::I64));
+            block
+        };
+        let blocks = Blocks {
+            entry: block(0),
+            some: block(0),
+            fetching: source.fetches().then(|| block(2)),
+            head: block(2),
+            sized: block(1),
+            packet: block(2),
+            keep: block(0),
+            reject: block(0),
+            next: block(1),
+            more: block(0),
+            cut: block(0),
+            outside: block(0),
+            done: block(1),
+        };
+        [blocks.cut, blocks.outside].into_iter().for_each(|rare| builder.set_cold_block(rare));
+        builder.append_block_params_for_function_params(blocks.entry);
+        blocks
     }
+}
 
-    builder.switch_to_block(cut);
-    builder.ins().jump(sized, &args([snap_len]));
+/// The members of a [`BatchContext`] that the loop keeps in registers, and the address of the others.
+struct Context {
+    address: Value,
+    base: Value,
+    base_len: Value,
+    records: Value,
+    indices: Value,
+    count: Value,
+    plain: Value,
+    memory: Value,
+    cells: Value,
+    snap_len: Value,
+    zero: Value,
+}
 
-    builder.switch_to_block(outside);
-    builder.ins().jump(packet, &args([base, zero]));
+impl Context {
+    /// Fills the block `entry`.
+    fn load(builder: &mut FunctionBuilder<'_>, blocks: &Blocks) -> Context {
+        builder.switch_to_block(blocks.entry);
+        let [address] = parameters(builder, blocks.entry);
+        let mut field = |offset: usize| load(builder, address, offset);
+        let base = field(offset_of!(BatchContext, base));
+        let base_len = field(offset_of!(BatchContext, base_len));
+        let records = field(offset_of!(BatchContext, records));
+        let indices = field(offset_of!(BatchContext, indices));
+        let count = field(offset_of!(BatchContext, count));
+        let plain = field(offset_of!(BatchContext, plain));
+        let memory = field(offset_of!(BatchContext, memory));
+        let cells = field(offset_of!(BatchContext, cells));
+        let snap_len = load_32(builder, address, offset_of!(BatchContext, snap_len));
+        let zero = builder.ins().iconst(types::I64, 0);
+        builder.ins().brif(count, blocks.some, &[], blocks.done, &args([zero]));
+        Context { address, base, base_len, records, indices, count, plain, memory, cells, snap_len, zero }
+    }
+}
 
-    builder.switch_to_block(done);
+/// The packet that the loop is at.
+struct Read {
+    at: Value,
+    kept: Value,
+    index: Value,
+    record: Value,
+    /// The offset of its bytes in the base.
+    offset: Value,
+}
+
+/// Fills `some` and `fetching`: the way into the loop.
+fn start(builder: &mut FunctionBuilder<'_>, blocks: &Blocks, context: &Context) {
+    builder.switch_to_block(blocks.some);
+    let first = args([context.zero, context.zero]);
+    let Some(fetching) = blocks.fetching else {
+        builder.ins().jump(blocks.head, &first);
+        return;
+    };
+    let fetched = load(builder, context.address, offset_of!(BatchContext, fetched));
+    builder.ins().brif(fetched, fetching, &first, blocks.head, &first);
+    builder.switch_to_block(fetching);
+    let [at, kept] = parameters(builder, fetching);
+    let slot = builder.ins().iadd(context.indices, at);
+    let (_, later) = record_at(builder, context.records, slot, AHEAD);
+    let offset = load(builder, later, offset_of!(Record, offset));
+    let header = builder.ins().iadd(context.base, offset);
+    fetch(builder, header);
+    builder.ins().jump(blocks.head, &args([at, kept]));
+}
+
+/// Fills `head`.
+fn read_record(builder: &mut FunctionBuilder<'_>, blocks: &Blocks, context: &Context) -> Read {
+    builder.switch_to_block(blocks.head);
+    let [at, kept] = parameters(builder, blocks.head);
+    let slot = builder.ins().iadd(context.indices, at);
+    let (index, record) = record_at(builder, context.records, slot, 0);
+    let captured = load_32(builder, record, offset_of!(Record, cap_len));
+    let offset = load(builder, record, offset_of!(Record, offset));
+    let is_longer = builder.ins().icmp(IntCC::UnsignedGreaterThan, captured, context.snap_len);
+    builder.ins().brif(is_longer, blocks.cut, &[], blocks.sized, &args([captured]));
+    Read { at, kept, index, record, offset }
+}
+
+/// Fills `sized`. The base ends below 2^63: bytes that start in it, or at its end, end without wrapping.
+fn check_bounds(builder: &mut FunctionBuilder<'_>, blocks: &Blocks, context: &Context, read: &Read) {
+    builder.switch_to_block(blocks.sized);
+    let [captured] = parameters(builder, blocks.sized);
+    let starts_beyond = builder.ins().icmp(IntCC::UnsignedGreaterThan, read.offset, context.base_len);
+    let starts_inside = builder.create_block();
+    builder.ins().brif(starts_beyond, blocks.outside, &[], starts_inside, &[]);
+    builder.switch_to_block(starts_inside);
+    let end = builder.ins().iadd(read.offset, captured);
+    let ends_beyond = builder.ins().icmp(IntCC::UnsignedGreaterThan, end, context.base_len);
+    let start = builder.ins().iadd(context.base, read.offset);
+    builder.ins().brif(ends_beyond, blocks.outside, &[], blocks.packet, &args([start, captured]));
+}
+
+/// Fills `keep` and `reject`.
+fn settle(builder: &mut FunctionBuilder<'_>, blocks: &Blocks, context: &Context, read: &Read) {
+    builder.switch_to_block(blocks.keep);
+    let to = builder.ins().iadd(context.indices, read.kept);
+    builder.ins().istore8(memory(), read.index, to, 0);
+    let one_more = builder.ins().iadd_imm_u(read.kept, 1);
+    builder.ins().jump(blocks.next, &args([one_more]));
+
+    builder.switch_to_block(blocks.reject);
+    builder.ins().jump(blocks.next, &args([read.kept]));
+}
+
+/// Fills `next` and `more`: the ways back.
+fn advance(builder: &mut FunctionBuilder<'_>, blocks: &Blocks, context: &Context, at: Value) {
+    builder.switch_to_block(blocks.next);
+    let [kept] = parameters(builder, blocks.next);
+    let after = builder.ins().iadd_imm_u(at, 1);
+    let again = args([after, kept]);
+    let until = if blocks.fetching.is_some() { context.plain } else { context.count };
+    let is_plain = builder.ins().icmp(IntCC::UnsignedLessThan, after, until);
+    builder.ins().brif(is_plain, blocks.head, &again, blocks.more, &[]);
+
+    builder.switch_to_block(blocks.more);
+    let Some(fetching) = blocks.fetching else {
+        builder.ins().jump(blocks.done, &args([kept]));
+        return;
+    };
+    let last = builder.create_block();
+    let fetched = load(builder, context.address, offset_of!(BatchContext, fetched));
+    let is_fetched = builder.ins().icmp(IntCC::UnsignedLessThan, after, fetched);
+    builder.ins().brif(is_fetched, fetching, &again, last, &[]);
+    builder.switch_to_block(last);
+    let count = load(builder, context.address, offset_of!(BatchContext, count));
+    let is_more = builder.ins().icmp(IntCC::UnsignedLessThan, after, count);
+    builder.ins().brif(is_more, blocks.head, &again, blocks.done, &args([kept]));
+}
+
+/// Fills the rare blocks and the end.
+fn finish(builder: &mut FunctionBuilder<'_>, blocks: &Blocks, context: &Context) {
+    builder.switch_to_block(blocks.cut);
+    builder.ins().jump(blocks.sized, &args([context.snap_len]));
+
+    builder.switch_to_block(blocks.outside);
+    builder.ins().jump(blocks.packet, &args([context.base, context.zero]));
+
+    builder.switch_to_block(blocks.done);
+    let [result] = parameters(builder, blocks.done);
     builder.ins().return_(&[result]);
+}
+
+/// The parameters of a block that has `N`.
+fn parameters<const N: usize>(builder: &FunctionBuilder<'_>, block: Block) -> [Value; N] {
+    std::array::from_fn(|at| builder.block_params(block)[at])
+}
+
+/// 64 bits of a context or record.
+fn load(builder: &mut FunctionBuilder<'_>, address: Value, offset: usize) -> Value {
+    builder.ins().load(types::I64, constant_memory().with_aligned(), address, offset as i32)
+}
+
+/// 32 bits of a context or record, extended with zeros.
+fn load_32(builder: &mut FunctionBuilder<'_>, address: Value, offset: usize) -> Value {
+    builder.ins().uload32(constant_memory().with_aligned(), address, offset as i32)
 }
 
 /// The index that stands so many places behind a slot of the selection, and the address of its record.

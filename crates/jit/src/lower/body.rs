@@ -14,7 +14,7 @@ use tapline_packet::Meta;
 use super::{Source, c_function, constant_memory, memory};
 use crate::helper;
 
-/// What the code around the graph gives to it.
+/// The values and blocks that the code around a graph gives to it.
 #[derive(Clone, Copy)]
 pub(super) struct Surroundings {
     /// Address of the packet's first byte.
@@ -33,7 +33,7 @@ pub(super) struct Surroundings {
     pub(super) accept: Accept,
 }
 
-/// What becomes of a verdict other than 0.
+/// The continuation of a verdict other than 0.
 #[derive(Clone, Copy)]
 pub(super) enum Accept {
     /// The function returns it.
@@ -57,7 +57,7 @@ pub(super) struct Body<'a, 'b> {
     blocks: Vec<Option<clif::Block>>,
 }
 
-/// What a load of 16 bits gives, before it is made one of 32. The generator leaves out the steps that nobody reads.
+/// The result of a load of 16 bits, before its extension to 32. The generator leaves out steps without a reader.
 #[derive(Clone, Copy)]
 struct Half {
     number: clif::Value,

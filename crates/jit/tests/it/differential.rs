@@ -13,13 +13,13 @@ use crate::support;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::support::Packets;
-use tapline_bpf::{Form, Insn, Program};
+use tapline_bpf::{DumpFormat, Program};
 use tapline_filter::{Handle, Options, compile};
 use tapline_ir::optimise::optimise;
 use tapline_ir::{Ir, Machine, Memory, Op, raise_program};
 use tapline_jit::Native;
 use tapline_packet::{Batch, LinkType, Meta, Packet, PacketType, Record, Selection, VlanTag};
-use tapline_testkit::libpcap::{Libpcap, Oracle, RawInsn, Settings};
+use tapline_testkit::libpcap::{Libpcap, Oracle, Settings};
 use tapline_testkit::random::Random;
 use tapline_testkit::stock::{Stock, Texts, Wording};
 use tapline_testkit::volume::{number, volume};
@@ -115,10 +115,6 @@ fn outside(base_len: usize, random: &mut Random) -> Record {
     }
 }
 
-fn raw(insn: &Insn) -> RawInsn {
-    RawInsn { code: insn.code, jt: insn.jt, jf: insn.jf, k: insn.k }
-}
-
 #[test]
 fn same_verdicts_on_texts() {
     let pcap = match Libpcap::get() {
@@ -141,7 +137,7 @@ fn same_verdicts_on_texts() {
         // Where libpcap's program would go, or ours where libpcap has none, packets are bent to match.
         let oracle = match pcap.compile(text, Settings { optimise: false, ..Settings::new(dlt) }) {
             Ok(oracle) => oracle,
-            Err(_) => Oracle::new(program.insns().iter().map(raw).collect()),
+            Err(_) => Oracle::new(program.insns().to_vec()),
         };
         let mut engines = Engines::new(format!("{wording:?}, {handle:?}"), program.program().clone());
         let mut packets = Packets::default();
@@ -173,10 +169,8 @@ fn same_verdicts_on_texts() {
 fn same_verdicts_on_random_programs() {
     let mut random = Random::new(number("TAPLINE_FILTER_SEED", 1) + 20);
     for _ in 0..volume("TAPLINE_FILTER_PAIRS", 10_000) / 100 {
-        let raw = programs::program(&mut random);
-        let insns = raw.into_iter().map(|RawInsn { code, jt, jf, k }| Insn { code, jt, jf, k }).collect();
-        let program = Program::new(insns).expect("valid by construction");
-        let mut engines = Engines::new(program.text(Form::Assembly), program);
+        let program = Program::new(programs::program(&mut random)).expect("valid by construction");
+        let mut engines = Engines::new(program.text(DumpFormat::Assembly), program);
         let mut packets = Packets::default();
         for _ in 0..10 {
             let len = random.below(60) as usize;

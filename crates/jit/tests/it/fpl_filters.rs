@@ -8,7 +8,6 @@
 //! Without the right to load programs the kernel is left out, and the tests say so. `TAPLINE_FPL_PACKETS=100000` sets how many packets each
 //! pair is judged on (else 1,000), `TAPLINE_FPL_SEED=7` where chance starts.
 
-use tapline_bpf as bpf;
 use tapline_ebpf::{self as ebpf, Hook, XdpAction, emit};
 use tapline_filter::{Handle, Options};
 use tapline_fpl::{self as fpl, FplOptions};
@@ -16,9 +15,9 @@ use tapline_ir::optimise::{optimise, optimise_for_sockets};
 use tapline_ir::{Ir, Machine, Memory};
 use tapline_jit::Native;
 use tapline_packet::{LinkType, Meta, Packet};
-use tapline_sys::bpf::{Insn as KernelInsn, LoadError, Program, ProgramKind, probe};
+use tapline_sys::bpf::{LoadError, Program, ProgramKind, probe};
 use tapline_testkit::fpl::{packet, program};
-use tapline_testkit::libpcap::{Oracle, RawInsn};
+use tapline_testkit::libpcap::Oracle;
 use tapline_testkit::random::Random;
 use tapline_testkit::volume::{number, volume};
 
@@ -82,14 +81,7 @@ fn load(program: &ebpf::Program) -> Result<Program, LoadError> {
         Hook::SocketFilter => ProgramKind::SocketFilter,
         _ => ProgramKind::Xdp,
     };
-    let kernel = |insn: &ebpf::Insn| KernelInsn {
-        code: insn.code,
-        registers: insn.registers(),
-        offset: insn.offset,
-        immediate: insn.immediate,
-    };
-    let insns: Vec<KernelInsn> = program.insns().iter().map(kernel).collect();
-    Program::load(kind, "tapline_test", &insns)
+    Program::load(kind, "tapline_test", program.insns())
 }
 
 fn run(program: &Program, packet: &[u8]) -> u32 {
@@ -137,15 +129,12 @@ impl Kernel {
     }
 }
 
-fn raw(insn: &bpf::Insn) -> RawInsn {
-    RawInsn { code: insn.code, jt: insn.jt, jf: insn.jf, k: insn.k }
-}
-
 #[test]
 fn the_same_question_has_the_same_answer_in_both_languages() {
     let with_kernel = may_load();
     let packets = volume("TAPLINE_FPL_PACKETS", 100);
     let mut random = Random::new(number("TAPLINE_FPL_SEED", 1));
+    let mut matched = 0;
     for (text, filter) in PAIRS {
         let ir = fpl::compile(text, &FplOptions::default())
             .unwrap_or_else(|error| panic!("{}", fpl::report(&error, text)))
@@ -154,7 +143,7 @@ fn the_same_question_has_the_same_answer_in_both_languages() {
         let options = Options { netmask: Some(0), handle: Handle::Dead, ..Options::new(LinkType::ETHERNET) };
         let classic = tapline_filter::compile(filter, &options)
             .unwrap_or_else(|error| panic!("{}", error.render(filter)));
-        let steering = Oracle::new(classic.insns().iter().map(raw).collect());
+        let steering = Oracle::new(classic.insns().to_vec());
         let mut optimised = ir.clone();
         optimise(&mut optimised);
         let native = Native::compile(&optimised).expect("native code");
@@ -183,10 +172,16 @@ fn the_same_question_has_the_same_answer_in_both_languages() {
             }
             accepted += u64::from(expected);
         }
-        // A few hundred packets may all miss a rare question.
-        let is_enough = accepted * 200 > packets || packets < 1000;
-        assert!(is_enough && accepted < packets, "{filter}: {accepted} of {packets}");
+        assert!(accepted < packets, "{filter} accepts each of {packets} packets");
+        matched += accepted;
     }
+    // Few packets may all miss a rare filter, but not all filters.
+    let judged = packets * PAIRS.len() as u64;
+    eprintln!("{matched} of {judged} packets accepted");
+    assert!(
+        matched * 20 > judged,
+        "{matched} of {judged} packets accepted: packets that match are too seldom"
+    );
 }
 
 /// Programs with a loop over IPv6 extension headers, at both places in the kernel.

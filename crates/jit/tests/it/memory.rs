@@ -110,7 +110,7 @@ fn refused_memory_is_an_error() {
 }
 
 #[test]
-fn what_is_not_proved_is_refused() {
+fn unproved_graphs_are_refused() {
     use tapline_ir::{Builder, Op, Order, Place, Terminator, Type, Width};
     let mut builder = Builder::new();
     let entry = builder.block();
@@ -121,7 +121,7 @@ fn what_is_not_proved_is_refused() {
 }
 
 #[test]
-fn what_is_too_large_is_refused() {
+fn large_graphs_are_refused() {
     let mut ir = Ir::constant(1);
     (0..=tapline_jit::VALUES_MAX).for_each(|_| {
         ir.add(tapline_ir::Op::Const(0), tapline_ir::Type::U32);
@@ -150,11 +150,7 @@ fn printed_code_is_the_code_that_runs() {
         native.run(Packet { data: &[0; 60], meta: &meta }, &Memory::new(0));
         let shown = native.assembly().expect("a listing");
         assert!(shown.contains("ret"), "{shown}");
-        assert_eq!(
-            printed(&shown, "run"),
-            native.code_for_one().expect("memory for code"),
-            "{text}\n{shown}"
-        );
+        assert_eq!(printed(&shown, "run"), native.packet_code().expect("memory for code"), "{text}\n{shown}");
         assert_eq!(printed(&shown, "select"), native.code(), "{text}\n{shown}");
     }
 }

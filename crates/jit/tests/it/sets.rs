@@ -5,8 +5,9 @@
 use std::sync::Arc;
 
 use crate::support::Packets;
+use tapline_bpf::PacketFilter;
 use tapline_filter::{Options, compile};
-use tapline_filterset::{Accept, Filter, FilterSet, Matches, Mode};
+use tapline_filterset::{Filter, FilterSet, Matches, Mode};
 use tapline_ir::CompiledFilter;
 use tapline_jit::{RESIDUALS_MAX, Residuals};
 use tapline_packet::{Batch, LinkType, Meta, Selection};
@@ -84,7 +85,7 @@ fn beyond_the_limit_programs_are_interpreted() {
     let residuals = Residuals::new(1);
     let text = "ip[8] + ip[9] = 70";
     let program = || compile(text, &Options::default()).expect("compiles");
-    let ready: [Arc<dyn Accept>; 2] = [(); 2].map(|()| residuals.ready(program()));
+    let ready: [Arc<dyn PacketFilter>; 2] = [(); 2].map(|()| residuals.ready(program()));
     assert_eq!((residuals.native(), residuals.interpreted()), (1, 1));
     let frames: Vec<Vec<u8>> = exhibits().into_iter().map(|(_, frame)| frame).collect();
     let (meta, reference) = (Meta { wire_len: 60, ..Meta::default() }, program());

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use tapline_arena::libpcap::{Libpcap, Oracle};
-use tapline_bpf::Select;
+use tapline_bpf::PacketFilter;
 use tapline_ir::CompiledFilter;
 use tapline_packet::Selection;
 use tapline_sys::usage::thread_time;

@@ -14,10 +14,11 @@ use std::time::Duration;
 use anyhow::Context;
 use tapline_arena::libpcap::Oracle;
 use tapline_bpf as bpf;
-use tapline_ebpf::{self as ebpf, Hook, Register, XdpAction, emit};
+use tapline_bpf::ebpf::{CONTEXT, Insn, R1};
+use tapline_ebpf::{Hook, XdpAction, emit};
 use tapline_ir::{CompiledFilter, Ir};
 use tapline_sys::NetNs;
-use tapline_sys::bpf::{Insn, Program, ProgramKind, XdpLink, XdpMode};
+use tapline_sys::bpf::{Program, ProgramKind, XdpLink, XdpMode};
 use tapline_sys::usage::thread_time;
 
 use super::engines::{Cost, Engine};
@@ -70,9 +71,7 @@ impl Ready {
 impl Kernel {
     /// libpcap's program, instruction by instruction; none where programs may not be loaded.
     pub(crate) fn of_libpcap(oracle: &Oracle) -> anyhow::Result<Option<Box<dyn Engine>>> {
-        let insns =
-            oracle.insns().iter().map(|raw| bpf::Insn { code: raw.code, jt: raw.jt, jf: raw.jf, k: raw.k });
-        let program = bpf::Program::new(insns.collect())?;
+        let program = bpf::Program::new(oracle.insns().to_vec())?;
         Ok(Kernel::load(KERNEL, &CompiledFilter::from(program).raised()))
     }
 
@@ -84,8 +83,7 @@ impl Kernel {
     fn load(name: &'static str, ir: &Ir) -> Option<Box<dyn Engine>> {
         let load = |ir: &Ir| {
             let emitted = emit(ir, XDP).ok()?;
-            let filter: Vec<Insn> = emitted.insns().iter().map(to_kernel).collect();
-            Program::load(ProgramKind::Xdp, "tapline_bench", &repeated(&filter)).ok().map(Ready::new)
+            Program::load(ProgramKind::Xdp, "tapline_bench", &repeated(emitted.insns())).ok().map(Ready::new)
         };
         Some(Box::new(Kernel { name, program: load(ir)?, empty: load(&Ir::constant(1))? }))
     }
@@ -100,25 +98,14 @@ impl Kernel {
 
 /// A program that calls another one [`CALLS`] times with its own context, and ends as the last call did.
 fn repeated(filter: &[Insn]) -> Vec<Insn> {
-    // Instruction codes: linux/bpf.h. A call whose source register is 1 is one of the program's own functions.
-    let insn = |code, to: u8, from: u8, immediate| {
-        let insn = ebpf::Insn { code, to: Register(to), from: Register(from), offset: 0, immediate };
-        to_kernel(&insn)
-    };
-    let copy = |to, from| insn(0xbf, to, from, 0);
     let main = 2 * CALLS + 2;
     let calls = (0..CALLS).flat_map(|call| {
         let behind = 2 * call + 3;
-        [copy(1, 6), insn(0x85, 0, 1, (main - behind) as i32)]
+        [Insn::copy(R1, CONTEXT), Insn::call_own((main - behind) as i32)]
     });
-    let start = [copy(6, 1)];
-    let end = [insn(0x95, 0, 0, 0)];
+    let start = [Insn::copy(CONTEXT, R1)];
+    let end = [Insn::EXIT];
     start.into_iter().chain(calls).chain(end).chain(filter.iter().copied()).collect()
-}
-
-fn to_kernel(insn: &ebpf::Insn) -> Insn {
-    let ebpf::Insn { code, offset, immediate, .. } = *insn;
-    Insn { code, registers: insn.registers(), offset, immediate }
 }
 
 impl Engine for Kernel {

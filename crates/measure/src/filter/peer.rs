@@ -13,7 +13,8 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use tapline_arena::libpcap::{Libpcap, Oracle, RawInsn, Settings};
+use tapline_arena::libpcap::{Libpcap, Oracle, Settings};
+use tapline_bpf::Insn;
 
 use crate::runs::median;
 
@@ -92,7 +93,7 @@ pub fn answered() -> anyhow::Result<bool> {
         let Ok(program) = pcap.compile(&text, Settings::new(1)) else { break };
         let ns = start.elapsed().as_nanos();
         if run == 0 {
-            for RawInsn { code, jt, jf, k } in program.insns() {
+            for Insn { code, jt, jf, k } in program.insns() {
                 writeln!(out, "{MARK} insn {code} {jt} {jf} {k}")?;
             }
         }
@@ -141,7 +142,7 @@ fn parse(answer: &str, ended: bool, limit: Duration) -> Peer {
         let numbers: Vec<u64> = words.filter_map(|word| word.parse().ok()).collect();
         match (kind, numbers.as_slice()) {
             (Some("insn"), &[code, jt, jf, k]) => {
-                insns.push(RawInsn { code: code as u16, jt: jt as u8, jf: jf as u8, k: k as u32 });
+                insns.push(Insn { code: code as u16, jt: jt as u8, jf: jf as u8, k: k as u32 });
             }
             (Some("ns"), &[ns]) => times.push(ns as f64),
             _ => {}

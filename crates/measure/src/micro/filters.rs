@@ -2,7 +2,7 @@
 
 use std::hint::black_box;
 
-use tapline_bpf::Select;
+use tapline_bpf::PacketFilter;
 use tapline_ir::Memory;
 use tapline_jit::Native;
 use tapline_packet::BATCH_MAX;

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
 use tapline_arena::netns::{FAR, NEAR, Namespace};
-use tapline_sys::bpf::{Insn, Program, ProgramKind, XdpLink, XdpMode};
+use tapline_bpf::ebpf::{Insn, R0, xdp_action};
+use tapline_sys::bpf::{Program, ProgramKind, XdpLink, XdpMode};
 use tapline_sys::{LinkStatistics, NetNs, RouteSocket, affinity, proc_packet};
 
 use crate::scheduled;
@@ -23,8 +24,6 @@ const START_MAX: Duration = Duration::from_secs(10);
 const GLANCE: Duration = Duration::from_millis(10);
 /// How long the kernel may take to start the thread of an interface.
 const THREAD_MAX: Duration = Duration::from_secs(2);
-/// XDP_DROP of linux/bpf.h.
-const XDP_DROP: i32 = 1;
 
 /// Which core does what.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -149,10 +148,7 @@ impl Arena {
 
     /// Lets XDP drop every packet that `far0` receives, until what is returned is dropped.
     pub fn drop_all(&mut self) -> Result<XdpLink> {
-        let insns = [
-            Insn { code: 0xb7, registers: 0, offset: 0, immediate: XDP_DROP }, // r0 = XDP_DROP
-            Insn { code: 0x95, registers: 0, offset: 0, immediate: 0 },        // exit
-        ];
+        let insns = [Insn::set(R0, xdp_action::DROP), Insn::EXIT];
         let program =
             Program::load(ProgramKind::Xdp, "tapline_drop", &insns).map_err(|error| anyhow!("{error}"))?;
         let far = self.far;

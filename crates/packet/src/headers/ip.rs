@@ -39,13 +39,14 @@ pub enum IpVersion {
 /// Which part of a packet this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fragment {
-    /// What the fragments of one packet have in common, beside their addresses; 16 bits in IPv4.
+    /// Identification, common to the fragments of one packet, beside their addresses; 16 bits in IPv4.
     pub id: u32,
     /// Where its data belongs, in bytes, a multiple of 8.
     pub offset: u16,
     /// Whether it is not the last.
     pub more: bool,
-    /// What the packet carries as every fragment's header says: IPv4's protocol, or the next header of the first IPv6 fragment header. With
+    /// The protocol that the header of every fragment names: IPv4's protocol, or the next header of the first IPv6
+    /// fragment header. With
     /// IPv6 it may be another extension, behind which only the first fragment tells what is carried.
     pub protocol: u8,
 }

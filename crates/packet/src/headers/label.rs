@@ -22,7 +22,7 @@ const BOTTOM: u32 = 0x100;
 pub struct Mpls {
     /// The outermost label, 20 bits.
     pub label: u32,
-    /// How many labels there are, 1 to 16.
+    /// Number of labels, 1 to 16.
     pub count: u8,
 }
 

@@ -133,7 +133,7 @@ impl Headers {
         }
     }
 
-    /// What the packet was parsed as.
+    /// Link type by which the packet was parsed.
     #[inline]
     pub fn link_type(&self) -> LinkType {
         self.link_type
@@ -145,7 +145,7 @@ impl Headers {
         &self.vlans[..VLANS_KEPT.min(self.vlan_count.into())]
     }
 
-    /// How many VLAN tags there are, as far as they were captured, up to 16 link headers.
+    /// Number of captured VLAN tags, up to 16 link headers.
     #[inline]
     pub fn vlan_count(&self) -> usize {
         self.vlan_count.into()
@@ -176,7 +176,8 @@ impl Headers {
         self.ip
     }
 
-    /// What IP carries: IPv4's protocol, or the next header of the last IPv6 extension. In a later fragment it is what its fragment header
+    /// The payload protocol of IP: IPv4's protocol, or the next header of the last IPv6 extension. In a later
+    /// fragment it is what its fragment header
     /// says; behind eight extensions, what the eighth says.
     #[inline]
     pub fn protocol(&self) -> Option<u8> {
@@ -195,7 +196,8 @@ impl Headers {
         self.l4.get()
     }
 
-    /// What follows the transport header of TCP (by its data offset), UDP (8 bytes), SCTP (12), ICMP and ICMPv6 (8). In a later
+    /// The payload behind the transport header of TCP (by its data offset), UDP (8 bytes), SCTP (12), ICMP and ICMPv6
+    /// (8). In a later
     /// fragment, its data. `None` for other protocols, whose headers we do not know.
     #[inline]
     pub fn payload(&self) -> Option<usize> {

@@ -23,12 +23,9 @@ use super::read::{array, u8_at, u16_at, u32_at};
 use super::transport::UDP_LEN;
 use super::{Headers, IpVersion};
 use crate::LinkType;
-use crate::numbers::ethertype::{IPV4, IPV6, MPLS, MPLS_MULTICAST, TRANSPARENT_BRIDGING};
+use crate::numbers::ethertype::{ERSPAN, ERSPAN_III, IPV4, IPV6, MPLS, MPLS_MULTICAST, TRANSPARENT_BRIDGING};
 use crate::numbers::ip_protocol::{self, GRE, UDP};
 use crate::numbers::port;
-
-const ERSPAN_I_II: u16 = 0x88be;
-const ERSPAN_III: u16 = 0x22eb;
 
 /// Extensions of a GTP header that are followed, as by filters.
 const GTP_EXTENSIONS_MAX: usize = 4;
@@ -56,11 +53,11 @@ pub enum Tunnel {
 /// The packet inside one layer of tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Inner {
-    /// What kind of tunnel it is in.
+    /// The kind of tunnel.
     pub tunnel: Tunnel,
     /// Which of its kind: MPLS's outermost label, GRE's key, ERSPAN's session, the network of VXLAN and Geneve, GTP's endpoint.
     pub id: Option<u32>,
-    /// What the packet begins with: [`LinkType::ETHERNET`] or [`LinkType::RAW`].
+    /// Link type of the inner packet: [`LinkType::ETHERNET`] or [`LinkType::RAW`].
     pub link_type: LinkType,
     /// Where it begins, counted from the first byte that was parsed.
     pub offset: usize,
@@ -178,8 +175,8 @@ fn gre(data: &[u8], at: usize) -> Option<Found> {
     let key_at = at + 4 + field(CHECKSUM);
     let payload = key_at + field(KEY) + field(SEQUENCE);
     match kind {
-        ERSPAN_I_II if field(SEQUENCE) == 0 => erspan(None, frame(data, payload)?),
-        ERSPAN_I_II => {
+        ERSPAN if field(SEQUENCE) == 0 => erspan(None, frame(data, payload)?),
+        ERSPAN => {
             let session = erspan_session(data, payload, 1)?;
             erspan(Some(session), frame(data, payload + 8)?)
         }

@@ -23,7 +23,7 @@ use crate::layout::SLOT_LEN;
 const SEEN_LEN: usize = 1 << 12;
 /// Bytes of a segment for each flow that there is room for: a flow's keys take about forty bytes of the two hundredth that an index may have.
 const BYTES_PER_FLOW: u64 = 4096;
-const UDP: u8 = 17;
+const UDP: u8 = tapline_packet::numbers::ip_protocol::UDP;
 /// Keys of a flow, on average, for which there is room.
 const KEYS_PER_FLOW: usize = 16;
 

@@ -233,6 +233,11 @@ impl Index {
         self.pages.len()
     }
 
+    /// Whether every page is as it was written.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.pages.read(0..self.layout.len()).is_some()
+    }
+
     /// Bytes of it that were read so far.
     pub(crate) fn read_len(&self) -> u64 {
         self.pages.read_len()

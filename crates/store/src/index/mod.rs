@@ -7,6 +7,7 @@
 //! 64 segments       .tix files --> Rollup
 //! ```
 
+mod asked;
 mod builder;
 mod expand;
 mod file;

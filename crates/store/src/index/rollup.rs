@@ -228,6 +228,11 @@ impl RollUp {
         fits.then_some(RollUp { head, number, pages })
     }
 
+    /// Whether every page is as it was written.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.pages.read(0..FINGERPRINTS_AT + u64::from(self.head.filter.fingerprints)).is_some()
+    }
+
     /// The least and greatest time of a segment; `None` if it is not covered.
     pub(crate) fn times(&self, segment: u64) -> Option<(Timestamp, Timestamp)> {
         let bit = segment.checked_sub(*segments_of(self.number).start())?;

@@ -217,6 +217,11 @@ impl AtWork {
 
     /// Has the index of the segment made.
     fn seal(&mut self, index: Option<Box<Builder>>) {
+        if self.writing.is_full() {
+            // It was sealed before, and the chunks since are lost.
+            index.into_iter().for_each(|index| self.sealer.give_back(index));
+            return;
+        }
         let (number, target, contents) = self.writing.close();
         self.sealing.push(number);
         self.sealer.seal(Sealing { number, target, contents, index });

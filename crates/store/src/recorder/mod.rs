@@ -12,6 +12,9 @@
 //! buffer then takes what comes, and its counters what it loses.
 
 mod at_work;
+mod opening;
+mod reserve;
+mod retention;
 mod sealer;
 mod segments;
 mod writers;
@@ -196,8 +199,10 @@ impl Recorder {
         // A file that begins with a section is one that every program reads.
         recorder.check_opening(interfaces)?;
         recorder.begin(interfaces, 0, now)?;
-        recorder.close(&[], now)?;
-        recorder.begin(interfaces, 0, now)?;
+        if at == 0 {
+            recorder.close(&[], now)?;
+            recorder.begin(interfaces, 0, now)?;
+        }
         Ok(recorder)
     }
 
@@ -312,7 +317,7 @@ impl Recorder {
         let segments = self.root.join("seg");
         let entries = std::fs::read_dir(&segments).map_err(Error::file("read", &segments))?;
         let mut all: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
-        let own = ["store.toml", "lock", "log", "seg"].map(|name| self.root.join(name));
+        let own = ["store.toml", "lock", "log", "reserve", "seg", "roll"].map(|name| self.root.join(name));
         all.extend(own.into_iter().filter(|path| path.exists()));
         all.extend(self.is_made.then(|| self.root.clone()));
         for path in all {

@@ -4,10 +4,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
+use super::reserve::Reserve;
 use super::writers::Target;
-use super::writing::{Event, Progress, add, note, seal};
+use super::writing::{Event, Progress, add, note};
 use crate::catalog::Catalog;
 use crate::index::{Builder, Contents};
+use crate::restore;
 
 /// A segment that is full.
 pub(super) struct Sealing {
@@ -22,6 +24,7 @@ pub(super) struct Sealing {
 struct Work {
     catalog: Catalog,
     progress: Arc<Progress>,
+    reserve: Reserve,
     /// Where builders go back to.
     indexes: SyncSender<Box<Builder>>,
     events: Sender<Event>,
@@ -38,11 +41,12 @@ impl Sealer {
     pub(super) fn start(
         catalog: Catalog,
         progress: Arc<Progress>,
+        reserve: Reserve,
         indexes: SyncSender<Box<Builder>>,
         events: Sender<Event>,
     ) -> Sealer {
         let (jobs, received) = sync_channel(1);
-        let work = Arc::new(Work { catalog, progress, indexes, events });
+        let work = Arc::new(Work { catalog, progress, reserve, indexes, events });
         let of_thread = Arc::clone(&work);
         let run = move || of_thread.run(&received);
         // Without a thread its caller does the work.
@@ -56,6 +60,12 @@ impl Sealer {
             Some(jobs) => drop(jobs.send(sealing)),
             None => self.work.seal(sealing),
         }
+    }
+
+    /// Gives a builder back whose segment there is not.
+    pub(super) fn give_back(&self, mut index: Box<Builder>) {
+        index.clear();
+        let _ = self.work.indexes.try_send(index);
     }
 
     /// Waits for the last segment.
@@ -85,10 +95,15 @@ impl Work {
             self.progress.tell(format!("{}: the disk does not keep it: {error}", path.display()));
         }
         if let Some(mut index) = index {
-            match seal(&self.catalog, number, &mut contents, &index) {
+            self.reserve.give();
+            match restore::seal(&self.catalog, number, &mut contents, &index) {
                 Ok(len) => add(&self.progress.index_bytes, len),
                 // It is searched by its chunks then.
                 Err(error) => self.progress.tell(error.to_string()),
+            }
+            if let Err(error) = self.reserve.renew() {
+                let path = self.catalog.paths.reserve();
+                self.progress.tell(format!("{}: no room is kept for indexes: {error}", path.display()));
             }
             index.clear();
             let _ = self.indexes.try_send(index);

@@ -4,7 +4,7 @@
 //! seg/spare-N --taken--> seg/NUMBER.pcapng --oldest, room is wanted--> seg/NUMBER+k.pcapng
 //! ```
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -15,8 +15,10 @@ use tapline_sys::disk;
 use super::writers::Target;
 use crate::catalog::Catalog;
 use crate::error::Error;
+use crate::hold::HoldEntry;
 use crate::index::rollup;
-use crate::layout::{NUMBER_MAX, SLOT_LEN, filler, sync_directory};
+use crate::layout::{NUMBER_MAX, PAGE_LEN, SLOT_LEN, filler, remove, sync_directory};
+use crate::walk::Walk;
 
 /// Segments that exist, and files that wait to become one.
 pub(super) struct Segments {
@@ -26,6 +28,8 @@ pub(super) struct Segments {
     spares: Vec<PathBuf>,
     /// Segments and spares that there may be.
     count_max: usize,
+    /// The greatest times of packets of segments that were looked at.
+    lasts: HashMap<u64, i64>,
     /// Files are opened for writing past the page cache too.
     is_direct: bool,
 }
@@ -43,7 +47,14 @@ impl Segments {
     pub(super) fn open(catalog: Catalog, size: u64) -> Result<Segments, Error> {
         let count_max = count_max(size, catalog.segment_len())?;
         let numbers = catalog.numbers()?.into();
-        let mut segments = Segments { spares: Vec::new(), catalog, numbers, count_max, is_direct: true };
+        let mut segments = Segments {
+            spares: Vec::new(),
+            catalog,
+            numbers,
+            count_max,
+            lasts: HashMap::new(),
+            is_direct: true,
+        };
         segments.spares = segments.find_spares()?;
         segments.reserve()?;
         Ok(segments)
@@ -73,12 +84,6 @@ impl Segments {
         self.numbers.back().copied()
     }
 
-    /// Opens a segment for reading.
-    pub(super) fn reopen(&self, number: u64) -> Result<File, Error> {
-        let path = self.catalog.segment_path(number);
-        disk::open_regular(&path, OpenOptions::new().read(true)).map_err(Error::file("open", &path))
-    }
-
     /// Opens a segment to go on at `from`, and makes the slots behind unused ones: after a power failure later slots may be on
     /// the disk without the ones before them.
     pub(super) fn go_on(&self, number: u64, from: u64) -> Result<Target, Error> {
@@ -86,7 +91,9 @@ impl Segments {
         self.forget_index(number)?;
         let path = self.catalog.segment_path(number);
         let target = Target::open(&path, self.is_direct).map_err(Error::file("open", &path))?;
-        clear(&target.file, from, self.catalog.segment_len()).map_err(Error::file("write to", &path))?;
+        fill_slot(&target.file, from)
+            .and_then(|end| clear(&target.file, end, self.catalog.segment_len()))
+            .map_err(Error::file("write to", &path))?;
         Ok(target)
     }
 
@@ -94,23 +101,22 @@ impl Segments {
     /// file stays what it was, or becomes a spare one.
     pub(super) fn next(&mut self) -> Result<Fresh, Error> {
         let number = self.numbers.back().map_or(1, |last| last + 1);
-        let oldest = self.numbers.front().copied().filter(|_| self.numbers.len() > 1);
-        let (from, recycled) = match (self.spares.last(), oldest) {
-            (Some(spare), _) => (spare.clone(), None),
-            (None, Some(oldest)) => (self.catalog.segment_path(oldest), Some(oldest)),
-            // The newest segment makes no room for the next.
-            (None, None) => return Err(Error::NoSegment { path: self.catalog.root().to_owned() }),
+        let (from, recycled) = match self.spares.last() {
+            Some(spare) => (spare.clone(), None),
+            None => {
+                let oldest = self.oldest_free()?;
+                (self.catalog.segment_path(oldest), Some(oldest))
+            }
         };
         if let Some(oldest) = recycled {
-            self.forget_oldest(oldest)?;
+            self.forget(oldest)?;
         }
         let path = self.catalog.segment_path(number);
         // The new number first: from then on no chunk in the file is one of this segment.
         fs::rename(&from, &path).map_err(Error::file("rename a segment to", &path))?;
-        if recycled.is_some() {
-            self.numbers.pop_front();
-        } else {
-            self.spares.pop();
+        match recycled {
+            Some(oldest) => self.drop_number(oldest),
+            None => drop(self.spares.pop()),
         }
         match self.begin(&path) {
             Ok(target) => {
@@ -134,25 +140,84 @@ impl Segments {
         Ok(target)
     }
 
-    /// Gives the files of old segments to new ones: those whose last packet came before `before`. Gives their numbers.
+    /// The oldest segment but the newest that no hold keeps.
+    fn oldest_free(&self) -> Result<u64, Error> {
+        let path = || self.catalog.root().to_owned();
+        // The newest segment makes no room for the next.
+        if self.numbers.len() < 2 {
+            return Err(Error::NoSegment { path: path() });
+        }
+        let holds = self.catalog.holds()?;
+        let mut free = self.all_but_newest().filter(|number| !self.is_held(&holds, *number));
+        free.next().ok_or_else(|| Error::AllHeld { path: path() })
+    }
+
+    fn all_but_newest(&self) -> impl Iterator<Item = u64> {
+        self.numbers.iter().take(self.numbers.len().saturating_sub(1)).copied()
+    }
+
+    fn is_held(&self, holds: &[HoldEntry], number: u64) -> bool {
+        if holds.is_empty() {
+            return false;
+        }
+        let index = self.catalog.index(number);
+        holds.iter().any(|hold| hold.may_hold(index.as_ref()))
+    }
+
+    fn drop_number(&mut self, number: u64) {
+        self.numbers.retain(|other| *other != number);
+        self.lasts.remove(&number);
+    }
+
+    /// Gives the files of old segments to new ones: those whose last packet came before `before`, unless a hold keeps them. Gives their
+    /// numbers.
     pub(super) fn expire(&mut self, before: i64) -> Result<Vec<u64>, Error> {
-        let mut expired = Vec::new();
-        while self.numbers.len() > 1 {
-            let oldest = self.numbers[0];
-            // One without an index is looked at again once it has one.
-            let Some(index) = self.catalog.index(oldest) else { break };
-            if index.summary.last.as_nanos() >= before {
-                break;
-            }
-            self.forget_oldest(oldest)?;
-            let path = self.catalog.segment_path(oldest);
-            let spare = self.spare_path(oldest);
+        let numbers: Vec<u64> = self.all_but_newest().collect();
+        let old: Vec<u64> = numbers.into_iter().filter(|number| self.last(*number) < before).collect();
+        if old.is_empty() {
+            return Ok(old);
+        }
+        let holds = self.catalog.holds()?;
+        let expired: Vec<u64> = old.into_iter().filter(|number| !self.is_held(&holds, *number)).collect();
+        for &number in &expired {
+            self.forget(number)?;
+            let path = self.catalog.segment_path(number);
+            let spare = self.spare_path(number);
             fs::rename(&path, &spare).map_err(Error::file("rename", &path))?;
-            self.numbers.pop_front();
+            self.drop_number(number);
             self.spares.push(spare);
-            expired.push(oldest);
         }
         Ok(expired)
+    }
+
+    /// The greatest time of the packets of a segment, from its index or the heads of its chunks.
+    fn last(&mut self, number: u64) -> i64 {
+        if let Some(last) = self.lasts.get(&number) {
+            return *last;
+        }
+        let of_index = self.catalog.index(number).map(|index| index.summary.last.as_nanos());
+        // One that cannot be read stays.
+        let last = of_index.or_else(|| self.last_of_heads(number)).unwrap_or(i64::MAX);
+        self.lasts.insert(number, last);
+        last
+    }
+
+    fn last_of_heads(&self, number: u64) -> Option<i64> {
+        let path = self.catalog.segment_path(number);
+        let file = disk::open_regular(&path, OpenOptions::new().read(true)).ok()?;
+        let mut walk = Walk::new(&file, self.catalog.id, number, self.catalog.segment_len()).ok()?;
+        let heads = std::iter::from_fn(|| walk.next());
+        Some(heads.map(|found| found.head.last.as_nanos()).max().unwrap_or(i64::MIN))
+    }
+
+    /// The greatest time of the packets of the newest segment that has any.
+    pub(super) fn newest_time(&mut self) -> Option<i64> {
+        let numbers: Vec<u64> = self.numbers.iter().rev().copied().collect();
+        let times = numbers.into_iter().map(|number| self.last(number));
+        let newest = times.into_iter().find(|last| !matches!(*last, i64::MIN | i64::MAX));
+        // The newest one goes on.
+        self.lasts.clear();
+        newest
     }
 
     /// Removes the index of a segment: before it is written again, or goes on.
@@ -160,8 +225,8 @@ impl Segments {
         remove(&self.catalog.paths.index(number))
     }
 
-    /// Removes the index of a segment that goes, the oldest one, and the roll-up if it was the last of it.
-    fn forget_oldest(&self, number: u64) -> Result<(), Error> {
+    /// Removes the index of a segment that goes, and the roll-up if it was the last of it.
+    fn forget(&self, number: u64) -> Result<(), Error> {
         self.forget_index(number)?;
         let roll_up = rollup::roll_up_of(number);
         let is_needed =
@@ -171,9 +236,7 @@ impl Segments {
 
     /// Segments that have no index, but for the newest.
     pub(super) fn without_index(&self) -> Vec<u64> {
-        let all_but_newest = self.numbers.len().saturating_sub(1);
-        let older = self.numbers.iter().take(all_but_newest).copied();
-        older.filter(|number| self.catalog.index(*number).is_none()).collect()
+        self.all_but_newest().filter(|number| self.catalog.index(*number).is_none()).collect()
     }
 
     /// All segments but the newest, that one's neighbour first.
@@ -210,10 +273,11 @@ impl Segments {
             match self.spares.pop() {
                 Some(spare) => fs::remove_file(&spare).map_err(Error::file("remove", &spare))?,
                 None => {
-                    let Some(oldest) = self.numbers.pop_front() else { break };
-                    self.forget_oldest(oldest)?;
+                    let oldest = self.oldest_free()?;
+                    self.forget(oldest)?;
                     let path = self.catalog.segment_path(oldest);
                     fs::remove_file(&path).map_err(Error::file("remove", &path))?;
+                    self.drop_number(oldest);
                 }
             }
         }
@@ -256,17 +320,16 @@ pub(super) fn count_max(size: u64, segment_len: u64) -> Result<usize, Error> {
     Ok(count as usize)
 }
 
-/// Removes a file that may be there. One that came back after a power failure would hide what is written from now on.
-fn remove(path: &Path) -> Result<(), Error> {
-    match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Error::file("remove", path)(error)),
-        Ok(()) => sync_directory(path).map_err(Error::file("remove", path)),
-        Err(_) => Ok(()),
-    }
-}
-
 fn open_new(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create_new(true).open(path)
+}
+
+/// Fills the slot that `from` is in; gives its end. Chunks that a power failure left behind fillers do not come back.
+fn fill_slot(file: &File, from: u64) -> io::Result<u64> {
+    let page = filler(PAGE_LEN);
+    let end = from.next_multiple_of(SLOT_LEN as u64);
+    (from..end).step_by(PAGE_LEN).try_for_each(|at| file.write_all_at(&page, at))?;
+    Ok(end)
 }
 
 /// Makes every slot from `from` on an unused one: their first and last bytes say so, what lies between is of no meaning. The disk

@@ -44,12 +44,13 @@ impl Target {
         Target { file: File::open(path).expect("it is there"), direct: None }
     }
 
-    /// Whether the file system takes writes past the page cache: one of an unused slot's first page, which it says again.
+    /// Whether the file system takes writes past the page cache: one of a page where the next chunk goes, which says again what it said.
     pub(super) fn takes_direct(&self, unused: u64) -> bool {
         let Some(direct) = &self.direct else { return false };
         let mut page = ChunkBuffer::with_capacity(PAGE_LEN);
         page.begin();
-        page.tail().extend_from_slice(&filler(SLOT_LEN)[..PAGE_LEN]);
+        let len = if unused.is_multiple_of(SLOT_LEN as u64) { SLOT_LEN } else { PAGE_LEN };
+        page.tail().extend_from_slice(&filler(len)[..PAGE_LEN]);
         direct.write_all_at(page.bytes(), unused).is_ok()
     }
 

@@ -1,38 +1,36 @@
 //! The thread that writes: chunks to segments, indexes beside them.
 
 use std::collections::VecDeque;
-use std::fs::{File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tapline_file::SectionReader;
 use tapline_packet::Timestamp;
-use tapline_sys::disk;
 
+use super::Totals;
 use super::at_work::AtWork;
 use super::at_work::Before;
+use super::reserve::Reserve;
+use super::retention::Retention;
 use super::sealer::Sealer;
-use super::segments::{Fresh, Segments, check_room, count_max};
+use super::segments::{Fresh, Segments};
 use super::writers::{Target, Writers};
-use super::{RecorderSettings, Totals};
-use crate::catalog::{Catalog, check_segment_len};
-use crate::chunk::{self, ChunkBuffer, ChunkBuilder, ChunkHead, is_intact};
-use crate::error::Error;
-use crate::index::{self, Builder, Contents, rollup};
-use crate::layout::{PAGE_LEN, Paths, SEGMENT_LEN_DEFAULT, SLOT_LEN, filler, gap};
-use crate::walk::{Found, Walk};
+use crate::catalog::Catalog;
+use crate::chunk::{self, ChunkBuffer, ChunkBuilder, ChunkHead};
+use crate::index::{Builder, Contents};
+use crate::layout::{PAGE_LEN, SLOT_LEN, gap};
+use crate::log::{self, now};
 
 /// How often old segments are looked for, in nanoseconds.
 const EXPIRE_EVERY_NS: i64 = 60_000_000_000;
 
-/// Indexes that are made again when a recording begins: more segments than one that was broken off leaves unsealed.
-const RESTORED_MAX: usize = 3;
-
+/// How often a segment is asked for where there is none, in nanoseconds.
+const RETRY_EVERY_NS: i64 = 1_000_000_000;
 /// What the thread is to do.
 pub(super) enum Job {
     /// Writes a chunk at its place in the segment.
@@ -67,8 +65,8 @@ pub(super) struct Progress {
     lost: AtomicU64,
     bytes: AtomicU64,
     pub(super) index_bytes: AtomicU64,
-    segments: AtomicU64,
-    recycled: AtomicU64,
+    pub(super) segments: AtomicU64,
+    pub(super) recycled: AtomicU64,
     news: Mutex<Vec<String>>,
 }
 
@@ -99,20 +97,6 @@ pub(super) fn add(counter: &AtomicU64, count: u64) {
     counter.fetch_add(count, Ordering::Relaxed);
 }
 
-/// A store that is ready to be written to.
-pub(super) struct Begun {
-    pub(super) writing: Writing,
-    pub(super) segment_len: u64,
-    /// Where the first chunk goes.
-    pub(super) at: u64,
-    /// Whether the directory was made.
-    pub(super) is_made: bool,
-    /// The index of the segment that goes on.
-    pub(super) index: Option<Box<Builder>>,
-    /// One for the next.
-    pub(super) spare: Option<Box<Builder>>,
-}
-
 /// Where a chunk stands or will, and its hash.
 pub(super) struct Place {
     pub(super) offset: u64,
@@ -128,7 +112,7 @@ impl Place {
 }
 
 /// A place where a chunk may stand that was written again elsewhere.
-struct Doubtful {
+pub(super) struct Doubtful {
     /// The segment's number.
     segment: u64,
     target: Arc<Target>,
@@ -137,153 +121,42 @@ struct Doubtful {
 
 /// The state of the store.
 pub(super) struct Writing {
-    segments: Segments,
-    number: u64,
-    target: Arc<Target>,
-    path: PathBuf,
+    pub(super) segments: Segments,
+    pub(super) reserve: Reserve,
+    pub(super) number: u64,
+    pub(super) target: Arc<Target>,
+    pub(super) path: PathBuf,
     /// Chunks of the segment.
-    contents: Contents,
+    pub(super) contents: Contents,
     /// The last chunk of the store: its number and hash.
-    last: (u64, [u8; 32]),
+    pub(super) last: (u64, [u8; 32]),
     /// Bytes of the segment up to which fillers or chunks stand in the current slot.
-    filled: u64,
+    pub(super) filled: u64,
     /// Where the last chunk of the segment ends.
-    end: u64,
+    pub(super) end: u64,
     /// Packets that could not be written since the last chunk that was.
-    dropped: u64,
+    pub(super) dropped: u64,
     /// Received and lost packets that a chunk told of which could not be written.
-    untold: (u64, u64),
-    is_unsynced: bool,
+    pub(super) untold: (u64, u64),
+    pub(super) is_unsynced: bool,
     /// Places of segments that were left.
-    doubtful: Vec<Doubtful>,
+    pub(super) doubtful: Vec<Doubtful>,
     /// A filler of one page.
-    filler: Vec<u8>,
+    pub(super) filler: Vec<u8>,
     /// The segment was sealed and there was no next one yet: chunks are for that.
-    is_full: bool,
-    keep_ns: Option<i64>,
-    expired: Timestamp,
-    progress: Arc<Progress>,
-    snap_len: u32,
+    pub(super) is_full: bool,
+    /// When a segment was asked for in vain, by the clock of chunks.
+    pub(super) tried: Timestamp,
+    /// What `--keep` goes by.
+    pub(super) retention: Option<Retention>,
+    pub(super) expired: Timestamp,
+    pub(super) progress: Arc<Progress>,
+    pub(super) snap_len: u32,
     /// Held as long as the store is recorded.
-    _lock: File,
+    pub(super) _lock: File,
 }
 
 impl Writing {
-    pub(super) fn open(root: &Path, settings: &RecorderSettings, now: Timestamp) -> Result<Begun, Error> {
-        let paths = Paths::new(root);
-        let mut is_made = false;
-        let mut lock = None;
-        let catalog = match Catalog::open(root) {
-            Err(Error::NoStore { .. }) => {
-                let segment_len = settings.segment_len.unwrap_or(SEGMENT_LEN_DEFAULT);
-                // Before anything is made.
-                check_segment_len(segment_len).map_err(Error::Setting)?;
-                let count = count_max(settings.size, segment_len)?;
-                check_room(root, count as u64 * segment_len)?;
-                is_made = !root.exists();
-                let folder = paths.segments();
-                std::fs::create_dir_all(&folder).map_err(Error::file("make", &folder))?;
-                // Of two recorders that make the same store one does.
-                lock = Some(take_lock(&paths)?);
-                match Catalog::open(root) {
-                    Err(Error::NoStore { .. }) => Catalog::create(root, segment_len)?,
-                    catalog => catalog?,
-                }
-            }
-            catalog => catalog?,
-        };
-        if let Some(wanted) = settings.segment_len
-            && wanted != catalog.segment_len()
-        {
-            return Err(Error::Setting(format!(
-                "{}: its segments have {} bytes, not {wanted}: a store keeps the length that it was made with",
-                root.display(),
-                catalog.segment_len()
-            )));
-        }
-        let lock = lock.map_or_else(|| take_lock(&paths), Ok)?;
-        let segment_len = catalog.segment_len();
-        let mut segments = Segments::open(catalog, settings.size)?;
-        let progress = Arc::new(Progress::default());
-        let mut builder = settings.index.map(|options| Box::new(Builder::new(segment_len, options)));
-        if let Some(builder) = &mut builder {
-            restore_indexes(&segments, builder, &progress)?;
-        }
-        let newest = segments.newest();
-        let read = |number| Restored::read(&segments, number, builder.as_deref_mut());
-        let going_on = newest.map(read).transpose()?;
-        // One in which no chunk is whole was begun when power failed, and begins again.
-        let end = |found: &Restored| if found.contents.summary.chunks == 0 { 0 } else { found.end };
-        let mut at = going_on.as_ref().map_or(segment_len, end);
-        let last = match going_on.as_ref().map(|found| found.last) {
-            Some(last) if last.0 > 0 => last,
-            _ => last_chunk(&segments)?,
-        };
-        let mut state = None;
-        if let (Some(number), Some(restored)) = (newest, going_on) {
-            if restored.damaged > 0 {
-                let damaged = restored.damaged;
-                progress.tell(format!("segment {number}: {damaged} damaged chunks or places were found"));
-            }
-            if at < segment_len {
-                state = Some((number, segments.go_on(number, at)?, restored.contents));
-            } else if let Some(builder) = &mut builder {
-                restored.seal(&segments, number, builder)?;
-                builder.clear();
-            }
-        }
-        let mut recycled = None;
-        let (number, target, contents) = match state {
-            Some(state) => state,
-            None => {
-                at = 0;
-                let fresh = segments.next()?;
-                recycled = fresh.recycled;
-                (fresh.number, fresh.target, Contents::new(segment_len))
-            }
-        };
-        let path = segments.catalog().segment_path(number);
-        if segments.is_direct() && !target.takes_direct(at) {
-            segments.use_cache();
-            progress.tell("writes go through the page cache: the file system takes none past it".to_owned());
-        }
-        let writing = Writing {
-            number,
-            target: Arc::new(target),
-            path,
-            contents,
-            last,
-            filled: at,
-            end: at,
-            dropped: 0,
-            untold: (0, 0),
-            is_unsynced: false,
-            doubtful: Vec::new(),
-            filler: filler(PAGE_LEN),
-            is_full: false,
-            keep_ns: settings.keep_ns,
-            expired: now,
-            progress,
-            snap_len: settings.snap_len,
-            _lock: lock,
-            segments,
-        };
-        if let Some(old) = recycled {
-            add(&writing.progress.recycled, 1);
-            writing.note("recycled", old);
-        }
-        writing.note("begun", number);
-        add(&writing.progress.segments, 1);
-        Ok(Begun {
-            writing,
-            segment_len,
-            at,
-            is_made,
-            index: builder,
-            spare: settings.index.map(|options| Box::new(Builder::new(segment_len, options))),
-        })
-    }
-
     pub(super) fn progress(&self) -> Arc<Progress> {
         Arc::clone(&self.progress)
     }
@@ -298,7 +171,7 @@ impl Writing {
         let (sender, received) = events;
         let writers = Writers::start(self.segments.is_direct(), &sender);
         let catalog = self.segments.catalog().clone();
-        let sealer = Sealer::start(catalog, self.progress(), indexes, sender);
+        let sealer = Sealer::start(catalog, self.progress(), self.reserve.clone(), indexes, sender);
         let mut at_work = AtWork {
             writing: self,
             writers,
@@ -325,22 +198,29 @@ impl Writing {
         let packets = u64::from(head.packets);
         let place = offset..offset + u64::from(head.len);
         self.tell_untold(&mut head);
+        // Holds and failures are not asked about for each chunk.
+        if self.is_full && (0..RETRY_EVERY_NS).contains(&head.closed.since(self.tried)) {
+            self.lose(&head, place);
+            return buffer;
+        }
         let mut written = match (failed, self.is_full) {
             (Some(error), _) => Err(error),
             (None, true) => Err(io::Error::other("it is full")),
             (None, false) => self.write(&mut buffer, &mut head, offset),
         };
         if let Err(error) = &written {
-            self.progress.tell(format!(
-                "{}: {error}; the segment is left, and the recording goes on in the next",
-                self.path.display()
-            ));
-            self.note("failed", self.number);
+            if !self.is_full {
+                self.progress.tell(format!(
+                    "{}: {error}; the segment is left, and the recording goes on in the next",
+                    self.path.display()
+                ));
+                self.note("failed", self.number);
+            }
             buffer.truncate(head.len as usize);
-            let (segment, left) = (self.number, self.target());
+            let (segment, left, was_full) = (self.number, self.target(), self.is_full);
             let has_moved = self.next_segment();
             self.is_full &= !has_moved;
-            if has_moved {
+            if has_moved && !was_full {
                 // Bytes of a write that failed may have come to the disk all the same, and the chunk is written again.
                 self.doubtful.push(Doubtful { segment, target: left, place: place.clone() });
                 self.clear_doubtful();
@@ -356,15 +236,27 @@ impl Writing {
         match written {
             Ok(written) => self.count_written(&head, &written),
             Err(error) => {
-                let (segment, target) = (self.number, self.target());
-                self.doubtful.push(Doubtful { segment, target, place });
-                self.progress.tell(format!("{}: {error}; {packets} packets are lost", self.path.display()));
-                add(&self.progress.lost, packets);
-                self.dropped += packets;
-                self.untold = (head.received, head.lost);
+                if !self.is_full {
+                    let path = self.path.display();
+                    self.progress.tell(format!("{path}: {error}; {packets} packets are lost"));
+                }
+                self.tried = head.closed;
+                self.lose(&head, place);
             }
         }
         buffer
+    }
+
+    /// Counts a chunk that cannot be written.
+    fn lose(&mut self, head: &ChunkHead, place: Range<u64>) {
+        let packets = u64::from(head.packets);
+        // In a segment that is full nothing stands there; else a write that failed may have come to the disk.
+        if !self.is_full {
+            self.doubtful.push(Doubtful { segment: self.number, target: self.target(), place });
+        }
+        add(&self.progress.lost, packets);
+        self.dropped += packets;
+        self.untold = (head.received, head.lost);
     }
 
     /// Adds to a head what chunks told that could not be written.
@@ -522,11 +414,16 @@ impl Writing {
                 self.contents = Contents::new(self.segments.catalog().segment_len());
                 (self.filled, self.end) = (0, 0);
                 add(&self.progress.segments, 1);
+                if self.is_full {
+                    self.progress.tell(format!("segment {number} is begun: the recording goes on"));
+                }
                 self.note("begun", number);
                 true
             }
             Err(error) => {
-                self.progress.tell(error.to_string());
+                if !self.is_full {
+                    self.progress.tell(error.to_string());
+                }
                 false
             }
         }
@@ -537,8 +434,9 @@ impl Writing {
         let mut builder = ChunkBuilder::new(self.snap_len);
         builder.begin(ChunkBuffer::with_capacity(SLOT_LEN), PAGE_LEN, &[]);
         let (mut buffer, mut head) = builder.finish(&[], now());
-        if let Err(error) = self.write(&mut buffer, &mut head, 0) {
-            self.progress.tell(format!("{}: {error}", self.path.display()));
+        match self.write(&mut buffer, &mut head, 0) {
+            Ok(written) => self.count_written(&head, &written),
+            Err(error) => self.progress.tell(format!("{}: {error}", self.path.display())),
         }
     }
 
@@ -554,33 +452,26 @@ impl Writing {
 
     /// Gives up what is too old.
     pub(super) fn expire(&mut self, now: Timestamp) {
-        let Some(keep_ns) = self.keep_ns else { return };
+        let Some(retention) = &mut self.retention else { return };
+        let before = retention.look(now.as_nanos());
         if !(0..EXPIRE_EVERY_NS).contains(&now.since(self.expired)) {
             self.expired = now;
-            match self.segments.expire(now.as_nanos().saturating_sub(keep_ns)) {
+            match self.segments.expire(before) {
                 Ok(expired) => expired.into_iter().for_each(|number| self.note("expired", number)),
                 Err(error) => self.progress.tell(error.to_string()),
             }
         }
     }
 
-    fn note(&self, event: &str, segment: u64) {
+    pub(super) fn note(&self, event: &str, segment: u64) {
         note(self.segments.catalog(), event, segment);
     }
 }
 
 /// A line in the store's log. A log that cannot be written keeps nothing else from being written.
 pub(super) fn note(catalog: &Catalog, event: &str, segment: u64) {
-    let line = serde_json::json!({ "time_ns": now().as_nanos(), "event": event, "segment": segment });
-    let log = disk::open_regular(&catalog.paths.log(), OpenOptions::new().create(true).append(true));
-    if let Ok(mut log) = log {
-        let _ = writeln!(log, "{line}");
-    }
-}
-
-/// The wall clock, for the log and chunks that no packet began.
-fn now() -> Timestamp {
-    Timestamp::from_nanos(tapline_sys::clock::realtime_ns())
+    let event = serde_json::json!({ "event": event, "segment": segment });
+    let _ = log::append(&catalog.paths, event);
 }
 
 /// Marks a place within a slot as one without a chunk.
@@ -590,133 +481,13 @@ fn mark_gap(file: &File, place: Range<u64>) -> io::Result<()> {
     file.write_all_at(&tail, place.end - tail.len() as u64)
 }
 
-fn take_lock(paths: &Paths) -> Result<File, Error> {
-    let path = paths.lock();
-    let options = OpenOptions::new().create(true).truncate(false).write(true).read(true).clone();
-    let opened = disk::open_regular(&path, &options);
-    let lock = opened.map_err(Error::file("open", &path))?;
-    match lock.try_lock() {
-        Ok(()) => Ok(lock),
-        Err(TryLockError::WouldBlock) => Err(Error::Locked { path: paths.root().to_owned() }),
-        Err(TryLockError::Error(error)) => Err(Error::file("lock", &path)(error)),
-    }
-}
-
-/// Writes the index of a segment, and the roll-up that it completes; gives the index's length.
-pub(super) fn seal(
-    catalog: &Catalog,
-    number: u64,
-    contents: &mut Contents,
-    index: &Builder,
-) -> Result<u64, Error> {
-    (contents.summary.store, contents.summary.segment) = (catalog.id, number);
-    let len = index::write(&catalog.paths.index(number), contents, index)?;
-    let roll_up = rollup::roll_up_of(number);
-    if number == *rollup::segments_of(roll_up).end() {
-        rollup::write(catalog, roll_up)?;
-    }
-    Ok(len)
-}
-
-/// Reads a chunk and gives its hash; `None` if it is not as it was written, or the disk cannot read it.
-fn read_intact(file: &File, found: &Found, buffer: &mut Vec<u8>) -> Option<[u8; 32]> {
-    buffer.resize(found.head.len as usize, 0);
-    file.read_exact_at(buffer, found.offset).ok()?;
-    is_intact(buffer, &found.head).then(|| chunk::chain_hash(buffer, &found.head))
-}
-
-/// Makes indexes again that a recording which was broken off did not come to. Others are missing by wish: `tapline store repair` makes
-/// those, so that no recording waits for it.
-fn restore_indexes(segments: &Segments, builder: &mut Builder, progress: &Progress) -> Result<(), Error> {
-    let missing = segments.without_index();
-    let (older, newer) = missing.split_at(missing.len().saturating_sub(RESTORED_MAX));
-    if !older.is_empty() {
-        let count = older.len();
-        progress.tell(format!("{count} segments have no index: `tapline store repair` makes them"));
-    }
-    for &number in newer {
-        let restored = Restored::read(segments, number, Some(&mut *builder))?;
-        restored.seal(segments, number, builder)?;
-        progress.tell(format!("segment {number} had no index: made again from its chunks"));
-        builder.clear();
-    }
-    Ok(())
-}
-
-/// The number and hash of the last chunk of the segments before the newest, which has none.
-fn last_chunk(segments: &Segments) -> Result<(u64, [u8; 32]), Error> {
-    for number in segments.before_newest() {
-        let last = match segments.catalog().index(number) {
-            Some(index) => (index.summary.last_number, index.summary.last_hash),
-            None => Restored::read(segments, number, None)?.last,
-        };
-        // A segment without a chunk says nothing of the chain.
-        if last.0 > 0 {
-            return Ok(last);
-        }
-    }
-    Ok((0, [0; 32]))
-}
-
-/// Notes the keys of the packets of a chunk.
-fn note_packets(index: &mut Builder, slot: u32, reader: &mut SectionReader) {
-    index.begin_slot(slot);
-    while reader.advance().unwrap_or(false) {
-        let batch = reader.batch();
-        for packet in batch.iter() {
-            if let Some(interface) = reader.interfaces().get(packet.meta.interface.0 as usize) {
-                index.note(interface, packet);
-            }
-        }
-    }
-}
-
-/// A segment as its chunks tell it.
-struct Restored {
-    contents: Contents,
-    last: (u64, [u8; 32]),
-    /// The first slot in which nothing stands.
-    end: u64,
-    damaged: u64,
-}
-
-impl Restored {
-    /// Reads every chunk of a segment, and notes the keys of its packets if there is to be an index.
-    fn read(segments: &Segments, number: u64, mut index: Option<&mut Builder>) -> Result<Restored, Error> {
-        let catalog = segments.catalog();
-        let path = catalog.segment_path(number);
-        let of_file = |error| Error::file("read", &path)(error);
-        let file = segments.reopen(number)?;
-        let mut walk = Walk::new(&file, catalog.id, number, catalog.segment_len()).map_err(of_file)?;
-        let mut reader = SectionReader::new();
-        let (mut contents, mut damaged) = (Contents::new(catalog.segment_len()), 0);
-        let mut last = (0, [0; 32]);
-        while let Some(found) = walk.next() {
-            let read = |buffer: &mut Vec<u8>| read_intact(&file, &found, buffer);
-            let mut hash = [0; 32];
-            if reader.refill(|buffer| read(buffer).map(|of_chunk| hash = of_chunk).ok_or(())).is_err() {
-                damaged += 1;
-                continue;
-            };
-            if let Some(index) = &mut index {
-                note_packets(index, found.head.slot, &mut reader);
-            }
-            contents.note(&found.head, found.offset, hash);
-            last = (found.head.number, hash);
-        }
-        damaged += walk.damaged;
-        Ok(Restored { contents, last, end: walk.end(), damaged })
-    }
-
-    fn seal(mut self, segments: &Segments, number: u64, index: &Builder) -> Result<(), Error> {
-        seal(segments.catalog(), number, &mut self.contents, index).map(|_| ())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use tapline_packet::{Interface, LinkType, Meta, Packet};
 
+    use std::path::Path;
+
+    use super::super::RecorderSettings;
     use super::*;
     use crate::check::verify;
 

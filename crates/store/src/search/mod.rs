@@ -45,7 +45,7 @@ impl Window {
     }
 
     /// Whether any moment of a span may be in it.
-    fn overlaps(&self, first: Timestamp, last: Timestamp) -> bool {
+    pub(crate) fn overlaps(&self, first: Timestamp, last: Timestamp) -> bool {
         last >= self.from && (first < self.to || self.to == Window::ALL.to)
     }
 }

@@ -12,9 +12,9 @@ use tapline_sys::disk::PieceFile;
 
 use super::{SearchAccount, Window};
 use crate::catalog::Catalog;
+use crate::index::Index;
 use crate::index::rollup::{RollUp, roll_up_of};
-use crate::index::{Index, Slots};
-use crate::keys::{WAYS_ALL, Way};
+use crate::keys::Way;
 use crate::layout::{PAGE_LEN, SLOT_LEN};
 use crate::question::{Fact, Question};
 use crate::walk::Walk;
@@ -174,7 +174,7 @@ impl Plan {
             account.segments_by_time += 1;
             return Some(Vec::new());
         }
-        let may = self.slots(index)?;
+        let may = index.may_satisfy(&self.question)?;
         if !may.contains(&true) {
             account.segments_by_keys += 1;
             return Some(Vec::new());
@@ -195,22 +195,6 @@ impl Plan {
             }
         }
         Some(stretches)
-    }
-
-    /// For each slot whether what is asked for may be in it; `None` if the index is damaged.
-    fn slots(&self, index: &Index) -> Option<Vec<bool>> {
-        let facts = self.question.facts();
-        let open: Vec<Slots> = WAYS_ALL.into_iter().map(|way| index.open(way)).collect::<Option<_>>()?;
-        let sets: Vec<Slots> = facts.iter().map(|fact| index.slots(fact.key())).collect::<Option<_>>()?;
-        let slot_may = |slot: u32| {
-            let has = |fact: &Fact| {
-                !index.has_class(fact.class())
-                    || fact.ways().iter().any(|way| open[*way as usize].has(slot))
-                    || facts.binary_search(fact).is_ok_and(|at| sets[at].has(slot))
-            };
-            open[Way::All as usize].has(slot) || self.question.holds(&has)
-        };
-        Some((0..index.summary.slots).map(slot_may).collect())
     }
 
     fn by_walk(&self, segment: &OpenSegment, account: &mut SearchAccount) -> io::Result<Vec<Place>> {

@@ -137,6 +137,9 @@ fn a_full_disk_stops_no_recording() {
     let totals = recorder.totals();
     assert_eq!((totals.written, totals.lost), (40_000, 0), "{:?}", recorder.news());
     assert!(totals.recycled > 0);
+    // Room is kept for indexes too.
+    let segments = Catalog::open(&store).unwrap().segments().unwrap();
+    assert!(segments.iter().all(|segment| segment.standing.is_some()), "{segments:?}");
     let found = all(&store);
     assert_eq!(found, (found[0]..40_000).collect::<Vec<_>>());
     assert!(found.len() > 10_000);

@@ -6,6 +6,7 @@
 mod bits;
 mod clocks;
 mod disk;
+mod erasing;
 mod failures;
 mod kills;
 mod packets;

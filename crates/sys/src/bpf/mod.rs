@@ -28,7 +28,7 @@ pub use btf::kernel_functions;
 pub use link::{XdpLink, XdpMode};
 pub use map::{Map, MapKind};
 pub use probe::{Unprivileged, probe, unprivileged};
-pub use program::{Insn, LoadError, Program, ProgramInfo, ProgramKind, RunTimeStatistics, TestRun};
+pub use program::{LoadError, Program, ProgramInfo, ProgramKind, RunTimeStatistics, TestRun};
 pub use shared_array::SharedArray;
 pub use tracepoint::TracepointLink;
 

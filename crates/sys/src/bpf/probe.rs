@@ -2,7 +2,9 @@
 
 use std::fs;
 
-use super::{Insn, LoadError, Program, ProgramKind};
+use tapline_bpf::ebpf::{Insn, R0};
+
+use super::{LoadError, Program, ProgramKind};
 
 /// Who may call bpf(2) without a capability: `kernel.unprivileged_bpf_disabled`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +35,6 @@ pub fn unprivileged() -> Unprivileged {
 /// # Errors
 /// [`LoadError`] says what is missing.
 pub fn probe(kind: ProgramKind) -> Result<(), LoadError> {
-    // r0 = 0; exit
-    let nothing = [Insn { code: 0xb7, ..Insn::default() }, Insn { code: 0x95, ..Insn::default() }];
+    let nothing = [Insn::set(R0, 0), Insn::EXIT];
     Program::load(kind, "tapline_probe", &nothing).map(|_| ())
 }

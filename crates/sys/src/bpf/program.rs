@@ -1,7 +1,10 @@
 //! Programs: loading them, running them on a packet of ours, and what the kernel says of them.
 
 use std::fmt;
+use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use tapline_bpf::ebpf::Insn;
 
 use super::attributes::{EnableStats, GetFd, GetInfo, ProgInfo, ProgLoad, TestRun as TestRunAttributes};
 use super::{Unprivileged, call, command, object_name, open, unprivileged};
@@ -28,19 +31,12 @@ const LOG_LENS: [usize; 2] = [1 << 18, 1 << 24];
 /// The kernel gives up verification when a signal waits; so often it is asked again.
 const TRIES_MAX: usize = 5;
 
-/// One instruction: `struct bpf_insn` of linux/bpf.h.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[repr(C)]
-pub struct Insn {
-    /// Operation.
-    pub code: u8,
-    /// Destination in the low half, source in the high half (on big-endian machines the other way round).
-    pub registers: u8,
-    /// Distance of a jump, or of memory.
-    pub offset: i16,
-    /// Operand.
-    pub immediate: i32,
-}
+// `struct bpf_insn` of linux/bpf.h: programs are handed to the kernel, and read from it, as they are.
+const _: () = {
+    assert!(size_of::<Insn>() == 8);
+    assert!(offset_of!(Insn, code) == 0 && offset_of!(Insn, registers) == 1);
+    assert!(offset_of!(Insn, offset) == 2 && offset_of!(Insn, immediate) == 4);
+};
 
 /// What a program is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -398,8 +394,8 @@ fn load(
     let mut tries = 0;
     loop {
         tries += 1;
-        // SAFETY: `insns` points to `count` instructions in the layout of struct bpf_insn (Insn is repr(C) with the same
-        // fields) and `license` to a C string, both only read; `log_buf` is null or `log_size` bytes to write. All live
+        // SAFETY: `insns` points to `count` instructions in the layout of struct bpf_insn (the assertions at the top of this
+        // file) and `license` to a C string, both only read; `log_buf` is null or `log_size` bytes to write. All live
         // through the call, which returns a descriptor.
         match unsafe { open(LOAD, command::PROG_LOAD, &mut attributes) } {
             Err(error) if error.errno() == libc::EAGAIN && tries < TRIES_MAX => {}

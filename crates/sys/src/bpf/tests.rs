@@ -1,14 +1,8 @@
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
+
+use tapline_bpf::ebpf::{Insn, R0, R2, R3, helper, xdp_action};
 
 use super::*;
-
-const R0: u8 = 0;
-
-fn mov(to: u8, immediate: i32) -> Insn {
-    Insn { code: 0xb7, registers: to, immediate, ..Insn::default() }
-}
-
-const EXIT: Insn = Insn { code: 0x95, registers: 0, offset: 0, immediate: 0 };
 
 /// Whether this process may load; says so if not.
 fn may_load(test: &str, kind: ProgramKind) -> bool {
@@ -20,7 +14,8 @@ fn a_program_runs_and_tells_of_itself() {
     if !may_load("a_program_runs_and_tells_of_itself", ProgramKind::SocketFilter) {
         return;
     }
-    let program = Program::load(ProgramKind::SocketFilter, "tapline test", &[mov(R0, 77), EXIT]).unwrap();
+    let program =
+        Program::load(ProgramKind::SocketFilter, "tapline test", &[Insn::set(R0, 77), Insn::EXIT]).unwrap();
     let run = program.test_run(&[0; 60], 10).unwrap();
     assert_eq!(run.value, 77);
     let info = program.info().unwrap();
@@ -28,7 +23,7 @@ fn a_program_runs_and_tells_of_itself() {
     assert!(info.id > 0 && info.tag != 0);
     assert_eq!(program.native_code().unwrap().len(), info.native_len as usize);
     let translated = program.translated().unwrap();
-    assert!(translated.is_empty() || translated.ends_with(&[mov(R0, 77), EXIT]));
+    assert!(translated.is_empty() || translated.ends_with(&[Insn::set(R0, 77), Insn::EXIT]));
 }
 
 #[test]
@@ -37,8 +32,8 @@ fn the_verifier_says_why_it_refuses() {
         return;
     }
     // r0 = r3, which nothing has set.
-    let unset = Insn { code: 0xbf, registers: 0x30, ..Insn::default() };
-    let error = Program::load(ProgramKind::Xdp, "bad", &[unset, EXIT]).unwrap_err();
+    let unset = Insn::copy(R0, R3);
+    let error = Program::load(ProgramKind::Xdp, "bad", &[unset, Insn::EXIT]).unwrap_err();
     assert!(error.log.contains("R3 !read_ok"), "{}", error.log);
     assert_eq!(error.reason(), Some("R3 !read_ok"));
     assert!(error.to_string().ends_with("; the verifier: R3 !read_ok"), "{error}");
@@ -72,9 +67,10 @@ fn a_link_ends_with_its_owner_and_leaves_another_alone() {
     if !may_load("a_link_ends_with_its_owner_and_leaves_another_alone", ProgramKind::Xdp) {
         return;
     }
-    // XDP_PASS.
-    let pass = Program::load(ProgramKind::Xdp, "pass", &[mov(R0, 2), EXIT]).unwrap();
-    let other = Program::load(ProgramKind::Xdp, "drop", &[mov(R0, 1), EXIT]).unwrap();
+    let pass =
+        Program::load(ProgramKind::Xdp, "pass", &[Insn::set(R0, xdp_action::PASS), Insn::EXIT]).unwrap();
+    let other =
+        Program::load(ProgramKind::Xdp, "drop", &[Insn::set(R0, xdp_action::DROP), Insn::EXIT]).unwrap();
     let attach = move || {
         // A namespace of this thread's own, in which the loopback interface is number 1.
         // SAFETY: unshare(2) has no memory conditions; the thread ends with this test.
@@ -97,7 +93,7 @@ fn statistics_count_runs() {
     let Ok(_on) = RunTimeStatistics::enable() else {
         return eprintln!("skipped: statistics need CAP_SYS_ADMIN");
     };
-    let program = Program::load(ProgramKind::SocketFilter, "count", &[mov(R0, 1), EXIT]).unwrap();
+    let program = Program::load(ProgramKind::SocketFilter, "count", &[Insn::set(R0, 1), Insn::EXIT]).unwrap();
     program.test_run(&[0; 60], 3).unwrap();
     assert_eq!(program.info().unwrap().runs, 3);
 }
@@ -108,17 +104,9 @@ fn programs_call_each_other_by_number() {
         return;
     }
     let map = Map::create(MapKind::Programs, "calls", 1).unwrap();
-    let callee = Program::load(ProgramKind::SocketFilter, "callee", &[mov(R0, 5), EXIT]).unwrap();
-    // r2 = map; r3 = 0; bpf_tail_call; r0 = 9; exit
-    let map_fd = std::os::fd::AsRawFd::as_raw_fd(&map.as_fd());
-    let caller = [
-        Insn { code: 0x18, registers: 0x12, offset: 0, immediate: map_fd },
-        Insn::default(),
-        mov(3, 0),
-        Insn { code: 0x85, registers: 0, offset: 0, immediate: 12 },
-        mov(R0, 9),
-        EXIT,
-    ];
+    let callee = Program::load(ProgramKind::SocketFilter, "callee", &[Insn::set(R0, 5), Insn::EXIT]).unwrap();
+    let mut caller = Insn::set_map(R2, map.as_fd().as_raw_fd()).to_vec();
+    caller.extend([Insn::set(R3, 0), Insn::call(helper::TAIL_CALL), Insn::set(R0, 9), Insn::EXIT]);
     let caller = Program::load(ProgramKind::SocketFilter, "caller", &caller).unwrap();
     let run = || caller.test_run(&[0; 60], 1).unwrap().value;
     assert_eq!(run(), 9);

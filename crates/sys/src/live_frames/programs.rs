@@ -10,7 +10,10 @@
 //! Whose frames the tracepoints tell of is certain: between `fill` and the end of its batch no interrupt's work runs on that processor, and what was
 //! redirected is handed over before the batch ends.
 
-use crate::bpf::Insn;
+use tapline_bpf::ebpf::code::{ADD, AND, DOUBLE, JEQ, JGE, JGT, JLT, JNE, LSH, MOV, OR, SUB, WORD};
+use tapline_bpf::ebpf::{
+    Assembler, CONTEXT, FRAME, Insn, Label, R0, R1, R2, R3, R4, Register, helper, xdp_action, xdp_md,
+};
 
 /// Words of the state that programs and we share.
 pub(super) mod word {
@@ -43,162 +46,92 @@ pub(super) const LEN_MIN: u32 = 14;
 /// In a slot the length, in a word; then the frame.
 pub(super) const DATA_AT: usize = 8;
 
-/// Registers: results and helpers' arguments; 6 to 9 keep their value over calls; 10 is the stack's end.
-const R0: u8 = 0;
-const R1: u8 = 1;
-const R2: u8 = 2;
-const R3: u8 = 3;
-const R4: u8 = 4;
-const STATE: u8 = 7;
-const CONTEXT: u8 = 6;
-const LENGTH: u8 = 8;
-const SLOT: u8 = 9;
-const STACK: u8 = 10;
-
-/// Helpers: `enum bpf_func_id` of linux/bpf.h.
-const MAP_LOOKUP_ELEM: i32 = 1;
-const GET_SMP_PROCESSOR_ID: i32 = 8;
-const REDIRECT_MAP: i32 = 51;
-const XDP_ADJUST_TAIL: i32 = 65;
-const XDP_STORE_BYTES: i32 = 190;
-
-/// `enum xdp_action`.
-const XDP_DROP: i32 = 1;
-const XDP_REDIRECT: i32 = 4;
+/// Registers that keep their value over calls.
+const STATE: Register = Register(7);
+const LENGTH: Register = Register(8);
+const SLOT: Register = Register(9);
 
 const ENXIO: i32 = 6;
 const EMSGSIZE: i32 = 90;
 
-/// Where a program's map is named by its descriptor (`BPF_PSEUDO_MAP_FD`).
-const MAP_FD: u8 = 1;
+const DROP: Label = Label(0);
+const GOES: Label = Label(1);
+const FITS: Label = Label(2);
+const REFUSE: Label = Label(3);
+const NO_ROOM: Label = Label(4);
+const DONE: Label = Label(5);
 
-/// Instructions with jumps to labels, which are resolved at the end.
+/// An assembler with the few forms that these programs are made of. Numbers are of 64 bits.
 #[derive(Default)]
-struct Assembly {
-    insns: Vec<Insn>,
-    /// Which instruction jumps to which label.
-    jumps: Vec<(usize, Label)>,
-    labels: Vec<(Label, usize)>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Label {
-    Drop,
-    Goes,
-    Fits,
-    Refuse,
-    NoRoom,
-    Done,
-}
+struct Assembly(Assembler);
 
 impl Assembly {
-    fn put(&mut self, code: u8, to: u8, from: u8, offset: i16, immediate: i32) {
-        let registers = if cfg!(target_endian = "big") { to << 4 | from } else { from << 4 | to };
-        self.insns.push(Insn { code, registers, offset, immediate });
+    fn push(&mut self, insn: Insn) {
+        self.0.push(insn);
     }
 
-    /// `to = immediate`, of 64 bits.
-    fn set(&mut self, to: u8, immediate: i32) {
-        self.put(0xb7, to, 0, 0, immediate);
+    fn set(&mut self, to: Register, immediate: i32) {
+        self.push(Insn::alu_immediate(MOV, true, to, immediate));
     }
 
-    fn copy(&mut self, to: u8, from: u8) {
-        self.put(0xbf, to, from, 0, 0);
+    fn copy(&mut self, to: Register, from: Register) {
+        self.push(Insn::copy(to, from));
     }
 
-    fn add(&mut self, to: u8, immediate: i32) {
-        self.put(0x07, to, 0, 0, immediate);
+    fn add(&mut self, to: Register, immediate: i32) {
+        self.push(Insn::alu_immediate(ADD, true, to, immediate));
     }
 
-    fn add_register(&mut self, to: u8, from: u8) {
-        self.put(0x0f, to, from, 0, 0);
+    fn add_register(&mut self, to: Register, from: Register) {
+        self.push(Insn::alu_register(ADD, true, to, from));
     }
 
-    fn and(&mut self, to: u8, immediate: i32) {
-        self.put(0x57, to, 0, 0, immediate);
+    fn load_state(&mut self, to: Register, word: usize) {
+        self.push(Insn::load(DOUBLE, to, STATE, word as i16 * 8));
     }
 
-    fn shift_left(&mut self, to: u8, bits: i32) {
-        self.put(0x67, to, 0, 0, bits);
-    }
-
-    fn or_register(&mut self, to: u8, from: u8) {
-        self.put(0x4f, to, from, 0, 0);
-    }
-
-    fn subtract(&mut self, to: u8, from: u8) {
-        self.put(0x1f, to, from, 0, 0);
-    }
-
-    /// `to = *(u64 *)(from + at)`
-    fn load(&mut self, to: u8, from: u8, at: usize) {
-        self.put(0x79, to, from, at as i16, 0);
-    }
-
-    fn load_32(&mut self, to: u8, from: u8, at: usize) {
-        self.put(0x61, to, from, at as i16, 0);
-    }
-
-    fn store(&mut self, to: u8, at: usize, from: u8) {
-        self.put(0x7b, to, from, at as i16, 0);
-    }
-
-    fn load_state(&mut self, to: u8, word: usize) {
-        self.load(to, STATE, word * 8);
-    }
-
-    fn store_state(&mut self, word: usize, from: u8) {
-        self.store(STATE, word * 8, from);
+    fn store_state(&mut self, word: usize, from: Register) {
+        self.push(Insn::store(STATE, from, word as i16 * 8));
     }
 
     fn call(&mut self, helper: i32) {
-        self.put(0x85, 0, 0, 0, helper);
+        self.push(Insn::call(helper));
     }
 
-    fn set_map(&mut self, to: u8, fd: i32) {
-        self.put(0x18, to, MAP_FD, 0, fd);
-        self.put(0, 0, 0, 0, 0);
+    fn set_map(&mut self, to: Register, descriptor: i32) {
+        Insn::set_map(to, descriptor).into_iter().for_each(|insn| self.push(insn));
     }
 
-    /// Jumps if `what (op) immediate`: 0x15 equal, 0x55 different, 0xa5 less, 0x25 greater, all unsigned.
-    fn jump_if(&mut self, op: u8, what: u8, immediate: i32, label: Label) {
-        self.jumps.push((self.insns.len(), label));
-        self.put(op, what, 0, 0, immediate);
+    fn jump_if(&mut self, test: u8, left: Register, immediate: i32, label: Label) {
+        self.0.jump(Insn::jump_immediate(test, true, left, immediate), label);
     }
 
-    /// Likewise with a register: 0x5d different, 0x3d not less.
-    fn jump_if_register(&mut self, op: u8, what: u8, with: u8, label: Label) {
-        self.jumps.push((self.insns.len(), label));
-        self.put(op, what, with, 0, 0);
+    fn jump_if_register(&mut self, test: u8, left: Register, right: Register, label: Label) {
+        self.0.jump(Insn::jump_register(test, true, left, right), label);
     }
 
     fn label(&mut self, label: Label) {
-        self.labels.push((label, self.insns.len()));
+        self.0.label(label);
     }
 
     fn exit(&mut self) {
-        self.put(0x95, 0, 0, 0, 0);
+        self.push(Insn::EXIT);
     }
 
-    /// `r0 = ` the place of entry `key` (a register, or 0) in a map, or 0.
-    fn look_up(&mut self, map: i32, key: Option<u8>) {
-        match key {
-            Some(key) => self.put(0x63, STACK, key, -4, 0),
-            None => self.put(0x62, STACK, 0, -4, 0),
-        }
+    /// `r0 = ` the address of entry `key` (a register, or 0) in a map, or 0.
+    fn look_up(&mut self, map: i32, key: Option<Register>) {
+        self.push(match key {
+            Some(key) => Insn::store_word(FRAME, key, -4),
+            None => Insn::store_constant(FRAME, -4, 0),
+        });
         self.set_map(R1, map);
-        self.copy(R2, STACK);
+        self.copy(R2, FRAME);
         self.add(R2, -4);
-        self.call(MAP_LOOKUP_ELEM);
+        self.call(helper::MAP_LOOKUP_ELEM);
     }
 
-    fn finish(mut self) -> Vec<Insn> {
-        for (at, label) in self.jumps {
-            let target = self.labels.iter().find(|(name, _)| *name == label).map(|(_, place)| *place);
-            let target = target.expect("a label for each jump");
-            self.insns[at].offset = target as i16 - at as i16 - 1;
-        }
-        self.insns
+    fn finish(self) -> Vec<Insn> {
+        self.0.finish().expect("a label for each jump")
     }
 }
 
@@ -215,58 +148,58 @@ pub(super) fn fill(maps: Maps, frame_max: u32) -> Vec<Insn> {
     let mut a = Assembly::default();
     a.copy(CONTEXT, R1);
     a.look_up(maps.state, None);
-    a.jump_if(0x15, R0, 0, Label::Drop);
+    a.jump_if(JEQ, R0, 0, DROP);
     a.copy(STATE, R0);
     // After a refusal nothing goes any more, unless that is wanted: what follows must not overtake.
     a.load_state(R1, word::REFUSED);
-    a.jump_if(0x15, R1, 0, Label::Goes);
+    a.jump_if(JEQ, R1, 0, GOES);
     a.load_state(R1, word::GOES_ON);
-    a.jump_if(0x15, R1, 0, Label::Drop);
-    a.label(Label::Goes);
+    a.jump_if(JEQ, R1, 0, DROP);
+    a.label(GOES);
     a.load_state(R3, word::NEXT);
     a.load_state(R1, word::END);
-    a.jump_if_register(0x3d, R3, R1, Label::Drop);
+    a.jump_if_register(JGE, R3, R1, DROP);
     a.look_up(maps.slots, Some(R3));
-    a.jump_if(0x15, R0, 0, Label::Drop);
+    a.jump_if(JEQ, R0, 0, DROP);
     a.copy(SLOT, R0);
-    a.load(LENGTH, SLOT, 0);
-    a.jump_if(0xa5, LENGTH, LEN_MIN as i32, Label::Drop);
-    a.jump_if(0x25, LENGTH, frame_max as i32, Label::Drop);
-    // The length that it has: data_end - data of struct xdp_md.
-    a.load_32(R3, CONTEXT, 4);
-    a.load_32(R1, CONTEXT, 0);
-    a.subtract(R3, R1);
+    a.push(Insn::load(DOUBLE, LENGTH, SLOT, 0));
+    a.jump_if(JLT, LENGTH, LEN_MIN as i32, DROP);
+    a.jump_if(JGT, LENGTH, frame_max as i32, DROP);
+    // The present length.
+    a.push(Insn::load(WORD, R3, CONTEXT, xdp_md::DATA_END));
+    a.push(Insn::load(WORD, R1, CONTEXT, xdp_md::DATA));
+    a.push(Insn::alu_register(SUB, true, R3, R1));
     a.copy(R2, LENGTH);
-    a.subtract(R2, R3);
-    a.jump_if(0x15, R2, 0, Label::Fits);
+    a.push(Insn::alu_register(SUB, true, R2, R3));
+    a.jump_if(JEQ, R2, 0, FITS);
     a.copy(R1, CONTEXT);
-    a.call(XDP_ADJUST_TAIL);
+    a.call(helper::XDP_ADJUST_TAIL);
     a.set(R1, -EMSGSIZE);
-    a.jump_if(0x55, R0, 0, Label::Refuse);
-    a.label(Label::Fits);
+    a.jump_if(JNE, R0, 0, REFUSE);
+    a.label(FITS);
     a.copy(R1, CONTEXT);
     a.set(R2, 0);
     a.copy(R3, SLOT);
     a.add(R3, DATA_AT as i32);
     a.copy(R4, LENGTH);
-    a.call(XDP_STORE_BYTES);
+    a.call(helper::XDP_STORE_BYTES);
     a.set(R1, -EMSGSIZE);
-    a.jump_if(0x55, R0, 0, Label::Refuse);
-    a.call(GET_SMP_PROCESSOR_ID);
+    a.jump_if(JNE, R0, 0, REFUSE);
+    a.call(helper::GET_SMP_PROCESSOR_ID);
     a.store_state(word::PROCESSOR, R0);
     a.set_map(R1, maps.devices);
     a.set(R2, 0);
-    a.set(R3, XDP_DROP);
-    a.call(REDIRECT_MAP);
+    a.set(R3, xdp_action::DROP as i32);
+    a.call(helper::REDIRECT_MAP);
     // The interface is gone, and the kernel took it out of the map.
     a.set(R1, -ENXIO);
-    a.jump_if(0x55, R0, XDP_REDIRECT, Label::Refuse);
+    a.jump_if(JNE, R0, xdp_action::REDIRECT as i32, REFUSE);
     a.load_state(R1, word::NEXT);
     a.add(R1, 1);
     a.store_state(word::NEXT, R1);
     a.exit();
     // One that never was handed over, for the reason in r1.
-    a.label(Label::Refuse);
+    a.label(REFUSE);
     a.store_state(word::ERROR, R1);
     a.set(R1, 0);
     a.store_state(word::GOES_ON, R1);
@@ -275,8 +208,8 @@ pub(super) fn fill(maps: Maps, frame_max: u32) -> Vec<Insn> {
         a.add(R2, 1);
         a.store_state(word, R2);
     }
-    a.label(Label::Drop);
-    a.set(R0, XDP_DROP);
+    a.label(DROP);
+    a.set(R0, xdp_action::DROP as i32);
     a.exit();
     a.finish()
 }
@@ -285,14 +218,14 @@ pub(super) fn fill(maps: Maps, frame_max: u32) -> Vec<Insn> {
 fn listen(a: &mut Assembly, maps: Maps) {
     a.copy(CONTEXT, R1);
     a.look_up(maps.state, None);
-    a.jump_if(0x15, R0, 0, Label::Done);
+    a.jump_if(JEQ, R0, 0, DONE);
     a.copy(STATE, R0);
     a.load_state(R1, word::NEXT);
     a.load_state(R2, word::TOLD);
-    a.jump_if_register(0x3d, R2, R1, Label::Done);
-    a.call(GET_SMP_PROCESSOR_ID);
+    a.jump_if_register(JGE, R2, R1, DONE);
+    a.call(helper::GET_SMP_PROCESSOR_ID);
     a.load_state(R1, word::PROCESSOR);
-    a.jump_if_register(0x5d, R0, R1, Label::Done);
+    a.jump_if_register(JNE, R0, R1, DONE);
 }
 
 /// Counts `r3` frames as refused for the reason in `r4`; after one that is not want of room nothing goes any more.
@@ -302,39 +235,39 @@ fn refuse(a: &mut Assembly) {
         a.add_register(R1, R3);
         a.store_state(word, R1);
     }
-    a.jump_if(0x15, R4, 0, Label::NoRoom);
+    a.jump_if(JEQ, R4, 0, NO_ROOM);
     a.store_state(word::ERROR, R4);
     a.set(R1, 0);
     a.store_state(word::GOES_ON, R1);
-    a.label(Label::NoRoom);
+    a.label(NO_ROOM);
 }
 
 /// At `xdp_devmap_xmit(from, to, sent, drops, err)`.
 pub(super) fn told(maps: Maps) -> Vec<Insn> {
     let mut a = Assembly::default();
     listen(&mut a, maps);
-    a.load(R3, CONTEXT, 3 * 8);
-    a.load(R4, CONTEXT, 4 * 8);
-    a.jump_if(0x55, R4, 0, Label::Refuse);
+    a.push(Insn::load(DOUBLE, R3, CONTEXT, 3 * 8));
+    a.push(Insn::load(DOUBLE, R4, CONTEXT, 4 * 8));
+    a.jump_if(JNE, R4, 0, REFUSE);
     // Note the batch: r2 = its place, r3 = refused << 32 | sent.
     a.load_state(R1, word::BATCHES);
     a.copy(R2, R1);
     a.add(R1, 1);
     a.store_state(word::BATCHES, R1);
-    a.and(R2, word::BATCHES_MAX as i32 - 1);
-    a.shift_left(R2, 3);
+    a.push(Insn::alu_immediate(AND, true, R2, word::BATCHES_MAX as i32 - 1));
+    a.push(Insn::alu_immediate(LSH, true, R2, 3));
     a.add_register(R2, STATE);
-    a.load(R1, CONTEXT, 2 * 8);
+    a.push(Insn::load(DOUBLE, R1, CONTEXT, 2 * 8));
     a.copy(R0, R3);
-    a.shift_left(R0, 32);
-    a.or_register(R0, R1);
-    a.store(R2, word::HANDED * 8, R0);
+    a.push(Insn::alu_immediate(LSH, true, R0, 32));
+    a.push(Insn::alu_register(OR, true, R0, R1));
+    a.push(Insn::store(R2, R0, word::HANDED as i16 * 8));
     a.load_state(R2, word::TOLD);
     a.add_register(R2, R1);
     a.store_state(word::TOLD, R2);
-    a.label(Label::Refuse);
+    a.label(REFUSE);
     refuse(&mut a);
-    a.label(Label::Done);
+    a.label(DONE);
     a.set(R0, 0);
     a.exit();
     a.finish()
@@ -345,9 +278,9 @@ pub(super) fn failed(maps: Maps) -> Vec<Insn> {
     let mut a = Assembly::default();
     listen(&mut a, maps);
     a.set(R3, 1);
-    a.load(R4, CONTEXT, 3 * 8);
+    a.push(Insn::load(DOUBLE, R4, CONTEXT, 3 * 8));
     refuse(&mut a);
-    a.label(Label::Done);
+    a.label(DONE);
     a.set(R0, 0);
     a.exit();
     a.finish()

@@ -4,9 +4,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::bpf::{Insn, Map, MapKind, Program, ProgramKind, XdpLink, XdpMode};
+use crate::bpf::{Map, MapKind, Program, ProgramKind, XdpLink, XdpMode};
 use crate::{NetNs, Poller};
 use std::os::fd::{AsFd, AsRawFd};
+use tapline_bpf::ebpf::{Insn, R1, R2, R3, code, helper, xdp_action, xdp_md};
 
 const RECEIVER: XskSettings = XskSettings {
     chunk_len: 2048,
@@ -48,12 +49,11 @@ fn ip(arguments: &str) -> bool {
 
 /// `return bpf_redirect_map(map, queue, XDP_PASS)`
 fn redirect(map: &Map, kind: ProgramKind) -> Program {
-    let load_queue = Insn { code: 0x61, registers: 0x12, offset: 16, immediate: 0 };
-    let map = Insn { code: 0x18, registers: 0x11, offset: 0, immediate: map.as_fd().as_raw_fd() };
-    let pass = Insn { code: 0xb4, registers: 3, offset: 0, immediate: 2 };
-    let call = Insn { code: 0x85, registers: 0, offset: 0, immediate: 51 };
-    let exit = Insn { code: 0x95, ..Insn::default() };
-    Program::load(kind, "redirect", &[load_queue, map, Insn::default(), pass, call, exit]).unwrap()
+    let load_queue = Insn::load(code::WORD, R2, R1, xdp_md::RX_QUEUE_INDEX);
+    let [map, high] = Insn::set_map(R1, map.as_fd().as_raw_fd());
+    let pass = Insn::set(R3, xdp_action::PASS);
+    let insns = [load_queue, map, high, pass, Insn::call(helper::REDIRECT_MAP), Insn::EXIT];
+    Program::load(kind, "redirect", &insns).unwrap()
 }
 
 /// Frames of the receiver until there are so many, or nothing comes any more.

@@ -86,7 +86,7 @@ pub fn message_type(segment: &[u8]) -> Option<u8> {
     }
 }
 
-/// What carries a hello, as JA4 tells them apart.
+/// The transport of a hello, as JA4 tells them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// TLS over TCP.
@@ -221,7 +221,7 @@ fn is_whole(message: &[u8]) -> bool {
 /// A client's hello. Lists are empty where they were not captured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientHello<'b> {
-    /// What carries it.
+    /// The transport.
     pub transport: Transport,
     /// Whether all of it was captured, and its extensions fit into each other: only then it has fingerprints.
     pub is_complete: bool,

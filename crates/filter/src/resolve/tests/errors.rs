@@ -111,7 +111,7 @@ fn the_place_is_marked() {
 }
 
 #[test]
-fn what_a_link_type_cannot_answer_is_refused() {
+fn tests_unknown_on_a_link_type_are_refused() {
     for (link_type, text, message) in [
         (
             LinkType::RAW,
@@ -149,7 +149,7 @@ fn options_can_be_at_fault() {
 }
 
 #[test]
-fn without_the_optimiser_what_only_it_proves_is_allowed() {
+fn without_the_optimiser_contradictions_pass() {
     let plain = Options { optimise: false, ..options(LinkType::ETHERNET) };
     for text in ["ip and arp", "ip[8] / (1 - 1) = 1", "ip[0] << (16 + 16) = 0", "ip[-1] = 0"] {
         assert!(compile(text, &plain).is_ok(), "{text}");

@@ -10,7 +10,7 @@ fn join(parts: &[&[u8]]) -> Vec<u8> {
 }
 
 #[test]
-fn vlan_moves_what_comes_after_it() {
+fn vlan_moves_later_offsets() {
     let one = ether(0x8100, &join(&[&[0x20, 5, 8, 0], &ipv4(6, &tcp(1, 80))]));
     check(
         LinkType::ETHERNET,
@@ -106,7 +106,7 @@ fn geneve(options: u8, kind: u16, inner: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn geneve_carries_ethernet_or_what_its_type_says() {
+fn geneve_carries_ethernet_or_its_type() {
     let inner = ether(0x0800, &ipv4(6, &tcp(1, 80)));
     for outer in [
         ether(0x0800, &ipv4(17, &geneve(0, 0x6558, &inner))),

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use tapline_bpf::Select;
+use tapline_bpf::PacketFilter;
 use tapline_capture::{Error, FilterAccount};
 use tapline_packet::{Batch, Interface, Selection};
 
@@ -13,13 +13,13 @@ use crate::packets::Packets;
 use crate::stage::{Stage, StageCounters};
 
 /// Gives what decides over the packets of an interface; the same [`Arc`] for interfaces that share it.
-pub type FplCompile = Arc<dyn Fn(&Interface) -> Result<Arc<dyn Select>, Error> + Send + Sync>;
+pub type FplCompile = Arc<dyn Fn(&Interface) -> Result<Arc<dyn PacketFilter>, Error> + Send + Sync>;
 
 /// Lets packets through for which something that may remember decides.
 pub struct FplStage {
     decide: FplCompile,
     /// By interface.
-    engines: Vec<Arc<dyn Select>>,
+    engines: Vec<Arc<dyn PacketFilter>>,
     /// All interfaces have the same.
     is_uniform: bool,
     /// Packets of interfaces for which nothing can decide.
@@ -86,7 +86,7 @@ mod tests {
     #[derive(Default)]
     struct Unseen(Mutex<Vec<u32>>);
 
-    impl Select for Unseen {
+    impl PacketFilter for Unseen {
         fn accepts(&self, packet: Packet<'_>) -> bool {
             let mut seen = self.0.lock().expect("no panic");
             let is_new = !seen.contains(&packet.meta.wire_len);
@@ -119,14 +119,14 @@ mod tests {
 
     #[test]
     fn one_for_all_interfaces_remembers_all_packets() {
-        let one: Arc<dyn Select> = Arc::new(Unseen::default());
+        let one: Arc<dyn PacketFilter> = Arc::new(Unseen::default());
         assert_eq!(accepted(Arc::new(move |_| Ok(Arc::clone(&one)))), [0, 2, 3, 5]);
     }
 
     #[test]
     fn each_interface_may_have_its_own() {
         assert_eq!(accepted(Arc::new(|_| Ok(Arc::new(Unseen::default())))), [0, 2, 3, 5]);
-        let by_name: [Arc<dyn Select>; 2] = [Arc::new(Unseen::default()), Arc::new(tcp())];
+        let by_name: [Arc<dyn PacketFilter>; 2] = [Arc::new(Unseen::default()), Arc::new(tcp())];
         let decide =
             move |interface: &Interface| Ok(Arc::clone(&by_name[usize::from(interface.name == "b")]));
         assert_eq!(accepted(Arc::new(decide)), [0, 2]);

@@ -1,7 +1,7 @@
 //! A program in FPL, compiled for each worker and link type.
 //!
 //! ```text
-//! text --> compiled for each worker and link type --> Arc<dyn Select>, native code from the first packet on
+//! text --> compiled for each worker and link type --> Arc<dyn PacketFilter>, native code from the first packet on
 //!                                each worker: memory and functions of its own; searches for patterns keep nothing: all share them
 //! ```
 //!
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::{Map, Value, json};
-use tapline_bpf::Select;
+use tapline_bpf::PacketFilter;
 use tapline_capture::Error;
 use tapline_fpl::functions::aho_corasick;
 use tapline_fpl::{self as fpl, Compiled, External, FplOptions, Registry};
@@ -65,7 +65,7 @@ struct Worker {
     /// What the program remembers, on all link types together.
     memory: Memory,
     options: FplOptions,
-    engines: Mutex<HashMap<LinkType, Arc<dyn Select>>>,
+    engines: Mutex<HashMap<LinkType, Arc<dyn PacketFilter>>>,
 }
 
 impl Fpl {
@@ -112,7 +112,7 @@ impl Fpl {
     ///
     /// # Errors
     /// What is wrong with the program for its link type.
-    pub fn engine(&self, worker: usize, interface: &Interface) -> Result<Arc<dyn Select>, Error> {
+    pub fn engine(&self, worker: usize, interface: &Interface) -> Result<Arc<dyn PacketFilter>, Error> {
         let own = &self.workers[worker];
         let mut engines = own.engines.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(engine) = engines.get(&interface.link_type) {
@@ -176,7 +176,7 @@ impl Worker {
     }
 }
 
-fn engine(ir: Ir, memory: Memory) -> Arc<dyn Select> {
+fn engine(ir: Ir, memory: Memory) -> Arc<dyn PacketFilter> {
     match tapline_jit::Native::compile(&ir) {
         Ok(native) => Arc::new(Native { native, memory }),
         Err(_) => Arc::new(Interpreted { machine: Mutex::new(Machine::new(ir)), memory }),
@@ -188,7 +188,7 @@ struct Native {
     memory: Memory,
 }
 
-impl Select for Native {
+impl PacketFilter for Native {
     fn accepts(&self, packet: Packet<'_>) -> bool {
         self.native.run(packet, &self.memory) != 0
     }
@@ -203,7 +203,7 @@ struct Interpreted {
     memory: Memory,
 }
 
-impl Select for Interpreted {
+impl PacketFilter for Interpreted {
     fn accepts(&self, packet: Packet<'_>) -> bool {
         self.machine.lock().unwrap_or_else(PoisonError::into_inner).run(packet, &self.memory) != 0
     }

@@ -158,7 +158,7 @@ fn slot(gram: u64, shift: u32) -> usize {
     (gram.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> shift) as usize
 }
 
-/// How many keys use each piece so far.
+/// Number of keys that use each piece so far.
 #[derive(Default)]
 struct Crowd(HashMap<u64, u32>);
 

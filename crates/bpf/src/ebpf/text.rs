@@ -9,18 +9,19 @@
 use std::fmt::Write;
 
 use super::code::*;
-use super::insn::{Insn, PSEUDO_KFUNC_CALL, PSEUDO_MAP_FD, PSEUDO_MAP_VALUE};
+use super::helper;
+use super::{Insn, PSEUDO_KFUNC_CALL, PSEUDO_MAP_FD, PSEUDO_MAP_VALUE};
 
-/// One line for each instruction; a constant of 64 bits takes the line of its first.
-pub(super) fn render(insns: &[Insn]) -> String {
-    let mut text = String::new();
+/// A program as text: one line for each instruction, and one for both of a constant of 64 bits.
+pub fn text(insns: &[Insn]) -> String {
+    let mut lines = String::new();
     let mut at = 0;
     while let Some(&insn) = insns.get(at) {
         let line = line(insn, insns.get(at + 1).copied().unwrap_or_default());
-        writeln!(text, "{at:4}: ({:02x}) {line}", insn.code).expect("a String takes any text");
+        writeln!(lines, "{at:4}: ({:02x}) {line}", insn.code).expect("a String takes any text");
         at += if insn.code == LD | IMM | DOUBLE { 2 } else { 1 };
     }
-    text
+    lines
 }
 
 fn line(insn: Insn, next: Insn) -> String {
@@ -28,34 +29,34 @@ fn line(insn: Insn, next: Insn) -> String {
         LD if insn.code == LD | IMM | DOUBLE => constant(insn, next),
         LD => packet(insn),
         LDX => {
-            format!("r{} = *({} *)(r{} {:+})", insn.to.0, size(insn.code), insn.from.0, insn.offset)
+            format!("r{} = *({} *)(r{} {:+})", insn.to().0, size(insn.code), insn.from().0, insn.offset)
         }
         STX if insn.code & 0xe0 == ATOMIC => {
-            format!("lock *({} *)(r{} {:+}) += r{}", size(insn.code), insn.to.0, insn.offset, insn.from.0)
+            format!("lock *({} *)(r{} {:+}) += r{}", size(insn.code), insn.to().0, insn.offset, insn.from().0)
         }
-        STX => format!("*({} *)(r{} {:+}) = r{}", size(insn.code), insn.to.0, insn.offset, insn.from.0),
-        ST => format!("*({} *)(r{} {:+}) = {}", size(insn.code), insn.to.0, insn.offset, insn.immediate),
+        STX => format!("*({} *)(r{} {:+}) = r{}", size(insn.code), insn.to().0, insn.offset, insn.from().0),
+        ST => format!("*({} *)(r{} {:+}) = {}", size(insn.code), insn.to().0, insn.offset, insn.immediate),
         ALU | ALU64 => arithmetic(insn),
         _ => jump(insn),
     }
 }
 
 fn constant(insn: Insn, next: Insn) -> String {
-    if insn.from == PSEUDO_MAP_FD {
-        return format!("r{} = map[fd:{}]", insn.to.0, insn.immediate);
+    if insn.from() == PSEUDO_MAP_FD {
+        return format!("r{} = map[fd:{}]", insn.to().0, insn.immediate);
     }
-    if insn.from == PSEUDO_MAP_VALUE {
-        return format!("r{} = map[fd:{}][0]", insn.to.0, insn.immediate);
+    if insn.from() == PSEUDO_MAP_VALUE {
+        return format!("r{} = map[fd:{}][0]", insn.to().0, insn.immediate);
     }
     let k = u64::from(insn.immediate as u32) | u64::from(next.immediate as u32) << 32;
-    format!("r{} = {k:#x}", insn.to.0)
+    format!("r{} = {k:#x}", insn.to().0)
 }
 
 fn packet(insn: Insn) -> String {
     let size = size(insn.code);
     match insn.code & 0xe0 {
         ABS => format!("r0 = *({size} *)skb[{}]", insn.immediate),
-        _ => format!("r0 = *({size} *)skb[r{} + {}]", insn.from.0, insn.immediate),
+        _ => format!("r0 = *({size} *)skb[r{} + {}]", insn.from().0, insn.immediate),
     }
 }
 
@@ -70,9 +71,9 @@ fn size(code: u8) -> &'static str {
 
 fn arithmetic(insn: Insn) -> String {
     let letter = if insn.class() == ALU64 { 'r' } else { 'w' };
-    let to = insn.to.0;
+    let to = insn.to().0;
     let operand =
-        if insn.code & X != 0 { format!("{letter}{}", insn.from.0) } else { insn.immediate.to_string() };
+        if insn.code & X != 0 { format!("{letter}{}", insn.from().0) } else { insn.immediate.to_string() };
     let sign = match insn.code & 0xf0 {
         ADD => "+=",
         SUB => "-=",
@@ -100,7 +101,7 @@ fn jump(insn: Insn) -> String {
         JA if insn.class() == JMP32 => return format!("gotol pc{:+}", insn.immediate),
         JA => return format!("goto pc{:+}", insn.offset),
         EXIT => return "exit".to_owned(),
-        CALL if insn.from == PSEUDO_KFUNC_CALL => {
+        CALL if insn.from() == PSEUDO_KFUNC_CALL => {
             return format!("call kernel-function#{}", insn.immediate);
         }
         CALL => return format!("call {}", helper(insn.immediate)),
@@ -118,17 +119,23 @@ fn jump(insn: Insn) -> String {
     };
     let letter = if insn.class() == JMP { 'r' } else { 'w' };
     let operand = if insn.code & X != 0 {
-        format!("{letter}{}", insn.from.0)
+        format!("{letter}{}", insn.from().0)
     } else {
         format!("{:#x}", insn.immediate)
     };
-    format!("if {letter}{} {sign} {operand} goto pc{:+}", insn.to.0, insn.offset)
+    format!("if {letter}{} {sign} {operand} goto pc{:+}", insn.to().0, insn.offset)
 }
 
 fn helper(number: i32) -> String {
-    match number {
-        super::REDIRECT_MAP => "bpf_redirect_map#51".to_owned(),
-        super::TAIL_CALL => "bpf_tail_call#12".to_owned(),
-        _ => format!("helper#{number}"),
-    }
+    let name = match number {
+        helper::MAP_LOOKUP_ELEM => "map_lookup_elem",
+        helper::GET_SMP_PROCESSOR_ID => "get_smp_processor_id",
+        helper::TAIL_CALL => "tail_call",
+        helper::REDIRECT_MAP => "redirect_map",
+        helper::XDP_ADJUST_META => "xdp_adjust_meta",
+        helper::XDP_ADJUST_TAIL => "xdp_adjust_tail",
+        helper::XDP_STORE_BYTES => "xdp_store_bytes",
+        _ => return format!("helper#{number}"),
+    };
+    format!("bpf_{name}#{number}")
 }

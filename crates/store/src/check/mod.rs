@@ -1,5 +1,7 @@
 //! Proof that nothing was altered or cut out: checksums of all chunks, and the chain of their hashes.
 
+mod quick;
+
 use std::fs::{File, OpenOptions};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
@@ -10,6 +12,9 @@ use crate::catalog::Catalog;
 use crate::chunk::{ChunkHead, chain_hash, is_intact};
 use crate::error::Error;
 use crate::walk::{Found, Walk};
+
+pub use quick::{Checked, check};
+pub(crate) use quick::{State, complete_roll_ups, segment_state};
 
 /// What a look at all chunks found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -68,6 +73,62 @@ pub enum Finding {
         /// The chunk's number.
         number: u64,
     },
+    /// A segment that is not as long as those of the store.
+    Length {
+        /// The segment.
+        segment: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// A segment that should have an index has none.
+    NoIndex {
+        /// The segment.
+        segment: u64,
+    },
+    /// A page of an index is not as it was written.
+    IndexDamaged {
+        /// The segment.
+        segment: u64,
+    },
+    /// An index tells of other chunks than are there.
+    IndexDiffers {
+        /// The segment.
+        segment: u64,
+    },
+    /// A roll-up is missing, or not as it was written.
+    RollUp {
+        /// Its number.
+        number: u64,
+    },
+    /// An erasure was killed while it wrote.
+    RewriteLeft,
+    /// The file of a hold cannot be understood: it holds everything.
+    Hold {
+        /// Its name.
+        name: String,
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Finding {
+    /// Whether [`repair`](crate::repair) mends it: packets are as they were.
+    pub fn is_mendable(&self) -> bool {
+        match self {
+            Finding::Damaged { .. }
+            | Finding::Foreign { .. }
+            | Finding::Unreadable { .. }
+            | Finding::Missing { .. }
+            | Finding::Broken { .. }
+            | Finding::Length { .. }
+            | Finding::Hold { .. } => false,
+            Finding::NoIndex { .. }
+            | Finding::IndexDamaged { .. }
+            | Finding::IndexDiffers { .. }
+            | Finding::RollUp { .. }
+            | Finding::RewriteLeft => true,
+        }
+    }
 }
 
 /// Reads every chunk of a store; `progress` is told segments done and all, and ends the look with `false`. A segment that a

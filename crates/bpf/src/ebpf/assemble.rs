@@ -9,22 +9,22 @@
 //!         gotol +d
 //! ```
 //!
-//! All jumps are short at first. Those that do not reach their label become long, which moves others out of reach; so it
-//! goes on until all fit. A jump never becomes short again, so it ends.
+//! All jumps are short at first. Jumps that do not reach their label become long, which may move others out of reach: this is
+//! repeated until all fit. A jump never becomes short again, so the repetition ends.
 //!
-//! The kernel writes some instructions out as several, which must not take short jumps out of reach either: distances are judged by
-//! the length that the program will have there.
+//! The kernel rewrites some instructions as several, which must not take short jumps out of reach either: distances are judged
+//! by the length of the rewritten program.
 
 use super::code::*;
 use super::insn::{CONTEXT, Insn};
 
-/// A place to jump to.
+/// The target of jumps: a number of the caller's, small, as labels are kept in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Label(pub(super) u32);
+pub struct Label(pub u32);
 
-/// Takes instructions in order.
+/// Instructions and labels in order, to be made a program.
 #[derive(Debug, Default)]
-pub(super) struct Assembler {
+pub struct Assembler {
     items: Vec<Item>,
     /// For each label the item that it stands before.
     labels: Vec<Option<u32>>,
@@ -51,7 +51,7 @@ impl Item {
 
     /// Instructions in the kernel at most (Linux 6.18: packet loads 7, divisions 8, fields of the context 5).
     fn len_in_kernel(&self) -> i64 {
-        let Insn { code, from, .. } = self.insn;
+        let (code, from) = (self.insn.code, self.insn.from());
         match self.insn.class() {
             LD if matches!(code & 0xe0, ABS | IND) => 8,
             LDX if from == CONTEXT => 8,
@@ -62,8 +62,8 @@ impl Item {
     }
 }
 
-/// The question that is answered yes when this one is answered no.
-pub(super) fn opposite(test: u8) -> Option<u8> {
+/// The test that holds where this one does not; `None` for [`JSET`], which has no opposite.
+pub fn opposite(test: u8) -> Option<u8> {
     Some(match test {
         JEQ => JNE,
         JNE => JEQ,
@@ -80,18 +80,18 @@ pub(super) fn opposite(test: u8) -> Option<u8> {
 }
 
 impl Assembler {
-    /// Adds an instruction that goes on behind itself, or ends.
-    pub(super) fn push(&mut self, insn: Insn) {
+    /// Adds an instruction that is no jump to a label.
+    pub fn push(&mut self, insn: Insn) {
         self.items.push(Item { insn, to: None, is_long: false });
     }
 
-    /// Adds a jump.
-    pub(super) fn jump(&mut self, insn: Insn, to: Label) {
+    /// Adds a jump to a label, which may stand before or behind it.
+    pub fn jump(&mut self, insn: Insn, to: Label) {
         self.items.push(Item { insn, to: Some(to), is_long: false });
     }
 
-    /// The label stands before what is added next.
-    pub(super) fn label(&mut self, label: Label) {
+    /// Puts a label before the next instruction.
+    pub fn label(&mut self, label: Label) {
         let at = label.0 as usize;
         if self.labels.len() <= at {
             self.labels.resize(at + 1, None);
@@ -100,8 +100,9 @@ impl Assembler {
         self.labels[at] = Some(self.items.len() as u32);
     }
 
-    /// Everything with its distances. `None` if a jump leads to a label that stands nowhere.
-    pub(super) fn finish(mut self) -> Option<Vec<Insn>> {
+    /// The instructions with the distances of their jumps. `None` if a jump leads to a label that was not put anywhere, or
+    /// farther than 32 bits reach.
+    pub fn finish(mut self) -> Option<Vec<Insn>> {
         while self.lengthen(&self.starts(Item::len_in_kernel))? {}
         let starts = self.starts(Item::len);
         let mut insns = Vec::with_capacity(*starts.last()? as usize);
@@ -167,7 +168,7 @@ fn encode(item: &Item, distance: i32, insns: &mut Vec<Insn>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::insn::{R0, R1};
+    use super::super::{R0, R1};
     use super::*;
 
     #[test]
@@ -182,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_that_stands_nowhere_is_noticed() {
+    fn a_jump_to_a_missing_label_is_refused() {
         let mut assembler = Assembler::default();
         assembler.jump(Insn::GOTO, Label(3));
         assert_eq!(assembler.finish(), None);

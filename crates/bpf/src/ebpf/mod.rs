@@ -1,0 +1,80 @@
+//! eBPF: instructions and their encoding, labels that become distances, programs as text.
+//!
+//! ```text
+//! (Insn | jump to Label | Label)* --Assembler::finish--> Insn* --text--> lines as the kernel's verifier prints them
+//! ```
+//!
+//! The crate `ebpf` makes programs of filters with this, the crate `sys` those of live frames, and both are loaded as they
+//! are: [`Insn`] has the layout of the kernel's `struct bpf_insn`. Sources: RFC 9669, `linux/bpf.h`, `linux/bpf_common.h`.
+
+mod assemble;
+pub mod code;
+mod insn;
+mod text;
+
+pub use assemble::{Assembler, Label, opposite};
+pub use insn::{
+    CONTEXT, FRAME, Insn, PSEUDO_KFUNC_CALL, PSEUDO_MAP_FD, PSEUDO_MAP_VALUE, R0, R1, R2, R3, R4, Register,
+    Registers,
+};
+pub use text::text;
+
+/// The kernel's functions for programs: `enum bpf_func_id` of `linux/bpf.h`.
+pub mod helper {
+    /// `r0 = bpf_map_lookup_elem(map, key)`: the address of the value, or 0. Minimum kernel: 3.18.
+    pub const MAP_LOOKUP_ELEM: i32 = 1;
+    /// `r0 = bpf_get_smp_processor_id()`. Minimum kernel: 4.1.
+    pub const GET_SMP_PROCESSOR_ID: i32 = 8;
+    /// `bpf_tail_call(context, map, index)`: continues in another program. Minimum kernel: 4.2.
+    pub const TAIL_CALL: i32 = 12;
+    /// `r0 = bpf_redirect_map(map, key, flags)`. Minimum kernel: 4.14.
+    pub const REDIRECT_MAP: i32 = 51;
+    /// `r0 = bpf_xdp_adjust_meta(context, delta)`: room in front of the packet. Minimum kernel: 4.15.
+    pub const XDP_ADJUST_META: i32 = 54;
+    /// `r0 = bpf_xdp_adjust_tail(context, delta)`: another length of the packet. Minimum kernel: 4.18.
+    pub const XDP_ADJUST_TAIL: i32 = 65;
+    /// `r0 = bpf_xdp_store_bytes(context, offset, from, length)`. Minimum kernel: 5.18.
+    pub const XDP_STORE_BYTES: i32 = 190;
+}
+
+/// Offsets in `struct __sk_buff` of `linux/bpf.h`, the context of a socket filter.
+pub mod sk_buff {
+    /// Length of the packet on the wire.
+    pub const LEN: i16 = 0;
+    /// How the packet was addressed: `sll_pkttype` of packet(7).
+    pub const PKT_TYPE: i16 = 4;
+    /// 1 if a VLAN tag was taken out of the bytes.
+    pub const VLAN_PRESENT: i16 = 20;
+    /// Its control information.
+    pub const VLAN_TCI: i16 = 24;
+    /// Its protocol identifier, in network order.
+    pub const VLAN_PROTO: i16 = 28;
+    /// The kernel's index of the interface.
+    pub const IFINDEX: i16 = 40;
+    /// The receive hash.
+    pub const HASH: i16 = 68;
+}
+
+/// Offsets in `struct xdp_md` of `linux/bpf.h`, the context of an XDP program.
+pub mod xdp_md {
+    /// The address of the packet's first byte.
+    pub const DATA: i16 = 0;
+    /// The address behind its last byte.
+    pub const DATA_END: i16 = 4;
+    /// The address of the metadata in front of the packet.
+    pub const DATA_META: i16 = 8;
+    /// The kernel's index of the interface.
+    pub const INGRESS_IFINDEX: i16 = 12;
+    /// The number of the receive queue.
+    pub const RX_QUEUE_INDEX: i16 = 16;
+}
+
+/// Results of an XDP program: `enum xdp_action` of `linux/bpf.h`.
+pub mod xdp_action {
+    /// `XDP_DROP`: the packet is dropped.
+    pub const DROP: u32 = 1;
+    /// `XDP_PASS`: the kernel's stack gets the packet.
+    pub const PASS: u32 = 2;
+    /// `XDP_REDIRECT`: the packet goes where `bpf_redirect_map` said.
+    pub const REDIRECT: u32 = 4;
+}

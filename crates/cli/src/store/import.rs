@@ -1,0 +1,316 @@
+//! `tapline store import`: capture files into a store, with an index.
+//!
+//! ```text
+//! files --read once: packets, bytes, interfaces--> room is reserved for all --read again--> recorder --> segments, indexes
+//! ```
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use serde_json::json;
+use tapline_file::FileSource;
+use tapline_graph::grouped;
+use tapline_packet::{Batch, Interface, InterfaceId, Record, Selection};
+use tapline_store::moments::Clock;
+use tapline_store::{Catalog, Losses, Recorder, RecorderSettings, SLOT_LEN};
+use tapline_syntax::units::size_in;
+
+use super::progress::ProgressLine;
+use crate::args::SNAP_LEN;
+
+pub(super) const IMPORT_EXAMPLES: &str = "\
+Examples:
+  tapline store import /srv/store trace.pcap old/*.pcapng.zst
+  tapline store import /srv/store /srv/pcaps         all capture files below a folder, by name
+  tapline find /srv/store 'host 192.0.2.7'           then, as in any store
+
+Packets are copied: an index stands beside segments of the store's own layout, not beside foreign files. Room for all of them
+is reserved before the first packet is copied, and nothing that the store has makes room for them. The files may go afterwards.";
+
+/// Folders within each other that are looked into.
+const DEPTH_MAX: usize = 16;
+/// Bytes of a packet block beside packet and options: header, trailer, flags.
+const BLOCK_LEN: u64 = 48;
+
+#[derive(Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// The store: a directory, which is made if it is not there.
+    #[arg(value_name = "STORE")]
+    store: PathBuf,
+    /// Capture files (pcap, pcapng, ERF; gzip, zstd, lz4), or folders of them.
+    #[arg(value_name = "FILE|DIR", required = true)]
+    files: Vec<PathBuf>,
+    /// Bytes of a segment of a store that is made now, 4MiB to 4GiB; by default an eighth of what is imported, up to 1GiB.
+    #[arg(long, value_name = "SIZE", value_parser = size_in::<u64>(..))]
+    segment: Option<u64>,
+    /// One JSON object instead of text.
+    #[arg(long)]
+    json: bool,
+}
+
+/// A file as the first reading found it.
+struct Found {
+    path: PathBuf,
+    packets: u64,
+    /// Bytes that its packets take in a store at most.
+    room: u64,
+    /// The store's number of each of its interfaces.
+    interfaces: Vec<InterfaceId>,
+    /// Where it could not be read any further.
+    fault: Option<String>,
+}
+
+/// What became of the files and their packets.
+#[derive(Debug, Default)]
+struct ImportAccount {
+    files: u64,
+    whole: u64,
+    /// Read up to a fault.
+    in_part: Vec<String>,
+    /// No capture files.
+    passed_over: Vec<String>,
+    packets: u64,
+    written: u64,
+    lost: u64,
+    segments: u64,
+    recycled: u64,
+    bytes: u64,
+    index_bytes: u64,
+}
+
+impl ImportAccount {
+    fn is_balanced(&self) -> bool {
+        let files = self.whole + self.in_part.len() as u64 + self.passed_over.len() as u64;
+        self.files == files && self.packets == self.written + self.lost
+    }
+}
+
+pub(super) fn import(args: &ImportArgs) -> Result<ExitCode> {
+    let paths = files(&args.files)?;
+    let mut account = ImportAccount { files: paths.len() as u64, ..ImportAccount::default() };
+    let mut interfaces = Vec::new();
+    let mut found = Vec::new();
+    let line = ProgressLine::new("files looked at");
+    for (done, path) in paths.iter().enumerate() {
+        line.tell(done as u64, paths.len() as u64);
+        match look(path, &mut interfaces) {
+            Ok(file) => found.push(file),
+            Err(error) => account.passed_over.push(format!("{}: {error}", path.display())),
+        }
+    }
+    drop(line);
+    if found.is_empty() {
+        tell(args, &account)?;
+        bail!("none of {} files is a capture file", account.files);
+    }
+    let mut recorder = open(args, &found, &interfaces)?;
+    let line = ProgressLine::new("packets");
+    let all = found.iter().map(|file| file.packets).sum();
+    for file in &found {
+        let copied =
+            copy(file, &mut recorder, &interfaces, &mut |done| line.tell(done, all), account.packets)?;
+        account.packets += copied;
+        let fault = file
+            .fault
+            .clone()
+            .or_else(|| (copied != file.packets).then(|| "it changed while it was imported".to_owned()));
+        match fault {
+            None => account.whole += 1,
+            Some(fault) => account.in_part.push(format!("{}: {fault}", file.path.display())),
+        }
+    }
+    recorder.finish(&[], Losses::default(), Clock::local().now)?;
+    drop(line);
+    recorder.news().iter().for_each(|news| eprintln!("tapline: {news}"));
+    let totals = recorder.totals();
+    (account.written, account.lost) = (totals.written, totals.lost);
+    (account.segments, account.recycled) = (totals.segments, totals.recycled);
+    (account.bytes, account.index_bytes) = (totals.bytes, totals.index_bytes);
+    let names = found.iter().map(|file| (file.path.display().to_string(), file.packets));
+    Catalog::open(&args.store)?.note_import(names)?;
+    tell(args, &account)?;
+    let is_whole = account.in_part.is_empty() && account.lost + account.recycled == 0;
+    Ok(if is_whole && account.is_balanced() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The files that are meant, those of folders by name.
+fn files(named: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in named {
+        match fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?.is_dir() {
+            true => gather(path, DEPTH_MAX, &mut files)?,
+            false => files.push(path.clone()),
+        }
+    }
+    if files.is_empty() {
+        bail!(
+            "there are no files in {}",
+            named.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
+        );
+    }
+    Ok(files)
+}
+
+/// Regular files below a folder; links are not followed.
+fn gather(folder: &Path, depth: usize, files: &mut Vec<PathBuf>) -> Result<()> {
+    let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
+    let mut entries = entries.collect::<io::Result<Vec<_>>>()?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let kind = entry.file_type()?;
+        if kind.is_dir() && depth > 0 {
+            gather(&entry.path(), depth - 1, files)?;
+        } else if kind.is_file() {
+            files.push(entry.path());
+        }
+    }
+    Ok(())
+}
+
+/// Reads a file to know what it takes. Its interfaces join those of the files before, where these describe them alike.
+fn look(path: &Path, interfaces: &mut Vec<Interface>) -> Result<Found, tapline_file::Error> {
+    let mut source = FileSource::open(path)?;
+    let mut found = Found { path: path.to_owned(), packets: 0, room: 0, interfaces: Vec::new(), fault: None };
+    loop {
+        match source.advance() {
+            Ok(true) => {}
+            Ok(false) => break,
+            Err(error) => {
+                found.fault = Some(error.to_string());
+                break;
+            }
+        }
+        for record in source.batch().records() {
+            found.packets += 1;
+            found.room += room(record);
+        }
+    }
+    found.interfaces = source.interfaces().iter().map(|interface| number(interface, interfaces)).collect();
+    Ok(found)
+}
+
+/// What a packet takes at most: a long one may leave as much of a slot unused.
+fn room(record: &Record) -> u64 {
+    let len = u64::from(record.cap_len) + u64::from(record.options_len) + BLOCK_LEN;
+    match len {
+        0..0x4000 => len,
+        0x4000..0x8_0000 => 2 * len,
+        _ => (len + len / 8).next_multiple_of(SLOT_LEN as u64) + SLOT_LEN as u64,
+    }
+}
+
+fn number(interface: &Interface, interfaces: &mut Vec<Interface>) -> InterfaceId {
+    let at = interfaces.iter().position(|known| known == interface).unwrap_or_else(|| {
+        interfaces.push(interface.clone());
+        interfaces.len() - 1
+    });
+    InterfaceId(at as u32)
+}
+
+/// The store, with room for all packets besides those that it has.
+fn open(args: &ImportArgs, found: &[Found], interfaces: &[Interface]) -> Result<Recorder> {
+    let room: u64 = found.iter().map(|file| file.room).sum();
+    let (segment_len, there) = match Catalog::open(&args.store) {
+        Ok(catalog) => (catalog.segment_len(), catalog.numbers()?.len() as u64),
+        Err(tapline_store::Error::NoStore { .. }) => {
+            (args.segment.unwrap_or_else(|| (room / 8).next_power_of_two().clamp(4 << 20, 1 << 30)), 0)
+        }
+        Err(error) => return Err(error.into()),
+    };
+    // Less than a tenth of each slot and one slot of each segment are left to fillers.
+    let slots = (room + room / 8).div_ceil(SLOT_LEN as u64) + 2;
+    let segments = slots.div_ceil((segment_len / SLOT_LEN as u64).saturating_sub(1).max(1)) + 1;
+    let settings = RecorderSettings {
+        size: (there + segments.max(2)) * segment_len,
+        segment_len: args.segment.or((there == 0).then_some(segment_len)),
+        flush_ns: 3_600_000_000_000,
+        snap_len: SNAP_LEN,
+        ..RecorderSettings::default()
+    };
+    Ok(Recorder::open(&args.store, settings, interfaces, Clock::local().now)?)
+}
+
+/// Copies the packets of a file; gives how many it had.
+fn copy(
+    file: &Found,
+    recorder: &mut Recorder,
+    interfaces: &[Interface],
+    tell: &mut dyn FnMut(u64),
+    before: u64,
+) -> Result<u64> {
+    let mut source = FileSource::open(&file.path)?;
+    let (mut copied, mut records) = (0, Vec::new());
+    // What ends a file early was found before, and is told in the account.
+    while source.advance().unwrap_or(false) {
+        let batch = source.batch();
+        records.clear();
+        for record in batch.records() {
+            let mut record = *record;
+            let id = file.interfaces.get(record.meta.interface.0 as usize).copied();
+            // An interface that the first reading did not find: the packet is counted as lost.
+            record.meta.interface = id.unwrap_or(InterfaceId(u32::MAX));
+            records.push(record);
+        }
+        let mut all = Selection::none();
+        all.select_all(records.len());
+        let now = Clock::local().now;
+        recorder.write(&Batch::new(batch.base(), &records), &all, interfaces, now)?;
+        recorder.tick(Losses::default(), &[], interfaces, now)?;
+        copied += records.len() as u64;
+        tell(before + copied);
+    }
+    Ok(copied)
+}
+
+fn tell(args: &ImportArgs, account: &ImportAccount) -> Result<()> {
+    let text = if args.json { account_json(account) } else { account_text(account) };
+    io::stdout().write_all(text.as_bytes())?;
+    Ok(())
+}
+
+fn account_text(account: &ImportAccount) -> String {
+    let mut text = String::new();
+    for line in account.in_part.iter().chain(&account.passed_over) {
+        text += &format!("{}\n", line.trim_end());
+    }
+    let mut row = |name: &str, count: u64| text += &format!("  {name:<34}{:>16}\n", grouped(count));
+    row("files", account.files);
+    row("imported whole", account.whole);
+    row("imported up to a fault", account.in_part.len() as u64);
+    row("passed over: no capture files", account.passed_over.len() as u64);
+    row("packets", account.packets);
+    row("written", account.written);
+    row("lost", account.lost);
+    if account.recycled > 0 {
+        row("older segments that made room", account.recycled);
+    }
+    let balance = if account.is_balanced() { "every packet is accounted for" } else { "NOT BALANCED" };
+    text + &format!(
+        "  {} segments, {} bytes of chunks, {} bytes of indexes; {balance}\n",
+        grouped(account.segments),
+        grouped(account.bytes),
+        grouped(account.index_bytes)
+    )
+}
+
+fn account_json(account: &ImportAccount) -> String {
+    let value = json!({
+        "files": account.files,
+        "files_whole": account.whole,
+        "files_in_part": account.in_part,
+        "files_passed_over": account.passed_over,
+        "packets": account.packets,
+        "written": account.written,
+        "lost": account.lost,
+        "segments": account.segments,
+        "segments_recycled": account.recycled,
+        "bytes": account.bytes,
+        "index_bytes": account.index_bytes,
+        "balanced": account.is_balanced(),
+    });
+    format!("{value}\n")
+}

@@ -1,0 +1,156 @@
+//! Blocks of instructions, the edges between them, loops.
+
+use super::{BlockId, Test, Value};
+
+/// Where to go, and with what.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// The block.
+    pub block: BlockId,
+    /// Its parameters' values.
+    pub arguments: Vec<Value>,
+}
+
+impl Target {
+    /// A block without parameters.
+    pub const fn to(block: BlockId) -> Target {
+        Target { block, arguments: Vec::new() }
+    }
+}
+
+/// One way out of a [`Terminator::Switch`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Case {
+    /// The value's number.
+    pub key: u64,
+    /// Where it leads.
+    pub to: Target,
+}
+
+/// How a switch finds its case. A choice, not a meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Search {
+    /// Bits of one machine word for keys that lie close together, all with one target.
+    Bitmap,
+    /// A table of bits in memory, all keys with one target.
+    BitTable,
+    /// A table of targets, for keys that lie close together.
+    JumpTable,
+    /// By halves.
+    Binary,
+    /// A table in which a hash without collisions finds the only key that it can be; all with one target.
+    PerfectHash,
+}
+
+/// How a block ends.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Terminator {
+    /// To one block.
+    Goto(Target),
+    /// To one of two.
+    Branch {
+        /// The question.
+        test: Test,
+        /// Its left side.
+        left: Value,
+        /// Its right side.
+        right: Value,
+        /// Where to go if it holds.
+        yes: Target,
+        /// Where to go if not.
+        no: Target,
+    },
+    /// To the case whose key the value equals.
+    Switch {
+        /// An id: a name, number or address.
+        value: Value,
+        /// Ascending keys, each once.
+        cases: Box<[Case]>,
+        /// Where to go if no key is equal.
+        default: Target,
+        /// How to look.
+        search: Search,
+    },
+    /// The end: 0 rejects the packet; other numbers are the bytes to keep (filters) or the verdict (FPL).
+    Return(Value),
+}
+
+impl Terminator {
+    /// Calls `visit` with each target, in the order yes, no; cases, default.
+    pub fn for_each_target<'a>(&'a self, mut visit: impl FnMut(&'a Target)) {
+        match self {
+            Terminator::Goto(to) => visit(to),
+            Terminator::Branch { yes, no, .. } => {
+                visit(yes);
+                visit(no);
+            }
+            Terminator::Switch { cases, default, .. } => {
+                cases.iter().for_each(|case| visit(&case.to));
+                visit(default);
+            }
+            Terminator::Return(_) => {}
+        }
+    }
+
+    /// The same, to change them.
+    pub fn for_each_target_mut(&mut self, mut visit: impl FnMut(&mut Target)) {
+        match self {
+            Terminator::Goto(to) => visit(to),
+            Terminator::Branch { yes, no, .. } => {
+                visit(yes);
+                visit(no);
+            }
+            Terminator::Switch { cases, default, .. } => {
+                cases.iter_mut().for_each(|case| visit(&mut case.to));
+                visit(default);
+            }
+            Terminator::Return(_) => {}
+        }
+    }
+
+    /// Calls `visit` with each value that it reads, arguments included.
+    pub fn for_each_operand(&self, mut visit: impl FnMut(Value)) {
+        match self {
+            Terminator::Branch { left, right, .. } => {
+                visit(*left);
+                visit(*right);
+            }
+            Terminator::Switch { value, .. } | Terminator::Return(value) => visit(*value),
+            Terminator::Goto(_) => {}
+        }
+        self.for_each_target(|target| target.arguments.iter().copied().for_each(&mut visit));
+    }
+
+    /// Replaces each value that it reads, arguments included.
+    pub fn map_operands(&mut self, mut map: impl FnMut(Value) -> Value) {
+        match self {
+            Terminator::Branch { left, right, .. } => {
+                *left = map(*left);
+                *right = map(*right);
+            }
+            Terminator::Switch { value, .. } | Terminator::Return(value) => *value = map(*value),
+            Terminator::Goto(_) => {}
+        }
+        self.for_each_target_mut(|target| target.arguments.iter_mut().for_each(|value| *value = map(*value)));
+    }
+}
+
+/// Straight code and the choice at its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Block {
+    /// Parameters: instructions whose op is [`Op::Parameter`], set by the edge that leads here.
+    pub parameters: Vec<Value>,
+    /// Run in order.
+    pub instructions: Vec<Value>,
+    /// Run last.
+    pub terminator: Terminator,
+}
+
+/// A block that may be reached from itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loop {
+    /// Where each round starts: the only block of the loop that others lead to.
+    pub header: BlockId,
+    /// The most rounds, each time that the loop is entered: a way back is taken at most so often.
+    pub rounds_max: u64,
+}

@@ -1,0 +1,232 @@
+//! A quick look: heads, lengths, indexes. Packets are not read; [`verify`](super::verify) does that.
+
+use std::fs::{File, OpenOptions};
+
+use tapline_sys::disk;
+
+use super::Finding;
+use crate::catalog::Catalog;
+use crate::erase::rewrite;
+use crate::error::Error;
+use crate::index::rollup::{self, RollUp};
+use crate::index::{Contents, Index, SlotRow};
+use crate::restore::read_intact;
+use crate::walk::Walk;
+
+/// What a quick look found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    /// Segments looked at.
+    pub segments: u64,
+    /// Of these, with an index that is whole and fits its chunks.
+    pub indexed: u64,
+    /// Without one, as it should be: recorded now, or the last of a recording that was broken off.
+    pub open: u64,
+    /// With something wrong.
+    pub wrong: u64,
+    /// Chunks found by their heads.
+    pub chunks: u64,
+    /// Packets in them, by their heads.
+    pub packets: u64,
+    /// Roll-ups that are whole.
+    pub roll_ups: u64,
+    /// What is wrong, in the order of recording.
+    pub findings: Vec<Finding>,
+}
+
+impl Checked {
+    /// Whether each segment is in one place.
+    pub fn is_balanced(&self) -> bool {
+        self.segments == self.indexed + self.open + self.wrong
+    }
+}
+
+/// Looks at every head and every page of an index; `progress` is told segments done and all, and ends the look with `false`.
+///
+/// # Errors
+/// [`Error::File`] if the directory cannot be read.
+pub fn check(catalog: &Catalog, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<Checked, Error> {
+    let numbers = catalog.numbers()?;
+    let is_recorded = catalog.is_recorded();
+    let mut checked = Checked::default();
+    let mut last = None;
+    for (done, &number) in numbers.iter().enumerate() {
+        if !progress(done as u64, numbers.len() as u64) {
+            break;
+        }
+        // A recorder seals a segment while the next one is there already.
+        let may_be_open = done + if is_recorded { 2 } else { 1 } >= numbers.len();
+        let segment = Segment::look(catalog, number, last);
+        if segment.findings.is_empty() || catalog.segment_path(number).exists() {
+            last = segment.last.or(last);
+            checked.add(segment, may_be_open);
+        } else {
+            // It was recycled meanwhile.
+            last = None;
+        }
+    }
+    check_roll_ups(catalog, &numbers, &mut checked);
+    if rewrite::is_left(catalog) && !is_recorded {
+        checked.findings.push(Finding::RewriteLeft);
+    }
+    for entry in catalog.holds()? {
+        let name = entry.name;
+        checked.findings.extend(entry.hold.err().map(|reason| Finding::Hold { name, reason }));
+    }
+    Ok(checked)
+}
+
+impl Checked {
+    fn add(&mut self, segment: Segment, may_be_open: bool) {
+        self.segments += 1;
+        self.chunks += segment.chunks;
+        self.packets += segment.packets;
+        let Segment { mut findings, number, state, .. } = segment;
+        let is_open = state == State::Missing && may_be_open;
+        match state {
+            State::Missing if !is_open => findings.push(Finding::NoIndex { segment: number }),
+            State::Damaged => findings.push(Finding::IndexDamaged { segment: number }),
+            State::Different => findings.push(Finding::IndexDiffers { segment: number }),
+            State::Whole | State::Missing => {}
+        }
+        match (findings.is_empty(), is_open) {
+            (false, _) => self.wrong += 1,
+            (true, true) => self.open += 1,
+            (true, false) => self.indexed += 1,
+        }
+        self.findings.append(&mut findings);
+    }
+}
+
+/// How the index of a segment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Every page is as it was written, and tells of the chunks that are there.
+    Whole,
+    /// There is none.
+    Missing,
+    /// A page is not as it was written.
+    Damaged,
+    /// It tells of other chunks than are there.
+    Different,
+}
+
+/// A segment by the heads of its chunks.
+struct Segment {
+    number: u64,
+    chunks: u64,
+    packets: u64,
+    /// The number of its last chunk.
+    last: Option<u64>,
+    state: State,
+    findings: Vec<Finding>,
+}
+
+impl Segment {
+    fn look(catalog: &Catalog, number: u64, before: Option<u64>) -> Segment {
+        let mut segment = Segment {
+            number,
+            chunks: 0,
+            packets: 0,
+            last: before,
+            state: State::Missing,
+            findings: Vec::new(),
+        };
+        let path = catalog.segment_path(number);
+        let opened = disk::open_regular(&path, OpenOptions::new().read(true));
+        let len = opened.as_ref().ok().and_then(|file| file.metadata().ok()).map(|metadata| metadata.len());
+        let (Ok(file), Some(len)) = (opened, len) else {
+            segment.findings.push(Finding::Unreadable { segment: number });
+            segment.state = State::Whole;
+            return segment;
+        };
+        if len != catalog.segment_len() {
+            segment.findings.push(Finding::Length { segment: number, len });
+        }
+        segment.walk(catalog, &file);
+        segment.state = segment_state(catalog, number).unwrap_or(State::Whole);
+        segment
+    }
+
+    /// Goes from head to head.
+    fn walk(&mut self, catalog: &Catalog, file: &File) {
+        let Ok(mut walk) = Walk::new(file, catalog.id, self.number, catalog.segment_len()) else {
+            self.findings.push(Finding::Unreadable { segment: self.number });
+            return;
+        };
+        while let Some(found) = walk.next() {
+            self.chunks += 1;
+            self.packets += u64::from(found.head.packets);
+            let expected = self.last.replace(found.head.number).map(|last| last + 1);
+            // A chunk that was being written when its recorder was killed has its number once more.
+            if let Some(expected) = expected.filter(|expected| found.head.number > *expected) {
+                let (segment, found) = (self.number, found.head.number);
+                self.findings.push(Finding::Missing { segment, expected, found });
+            }
+        }
+        if walk.damaged > 0 {
+            self.findings.push(Finding::Foreign { segment: self.number, places: walk.damaged });
+        }
+    }
+}
+
+/// How the index is of a segment with these chunks.
+fn state(catalog: &Catalog, number: u64, rows: &[SlotRow]) -> State {
+    let path = catalog.paths.index(number);
+    let Some(index) = Index::read(&path, &catalog.id, number) else {
+        return if path.symlink_metadata().is_ok() { State::Damaged } else { State::Missing };
+    };
+    let Some(told) = index.rows().filter(|_| index.is_whole()) else { return State::Damaged };
+    let nothing = SlotRow::default();
+    let is_alike = |slot: usize| {
+        let (told, there) = (told.get(slot).unwrap_or(&nothing), rows.get(slot).unwrap_or(&nothing));
+        (told.chunks, told.packets, told.pages) == (there.chunks, there.packets, there.pages)
+    };
+    let slots = told.len().max(rows.len());
+    if (0..slots).all(is_alike) { State::Whole } else { State::Different }
+}
+
+/// How the index of a segment is, by its intact chunks; `None` if the segment cannot be read.
+pub(crate) fn segment_state(catalog: &Catalog, number: u64) -> Option<State> {
+    let opened = disk::open_regular(&catalog.segment_path(number), OpenOptions::new().read(true));
+    let file = opened.ok()?;
+    let mut walk = Walk::new(&file, catalog.id, number, catalog.segment_len()).ok()?;
+    let mut heads = Contents::new(catalog.segment_len());
+    let mut founds = Vec::new();
+    while let Some(found) = walk.next() {
+        heads.note(&found.head, found.offset, [0; 32]);
+        founds.push(found);
+    }
+    let by_heads = state(catalog, number, &heads.rows);
+    if by_heads != State::Different {
+        return Some(by_heads);
+    }
+    // Chunks whose head is there and whose packets are damaged are in no index.
+    let mut contents = Contents::new(catalog.segment_len());
+    let mut buffer = Vec::new();
+    for found in founds {
+        if let Some(hash) = read_intact(&file, &found, &mut buffer) {
+            contents.note(&found.head, found.offset, hash);
+        }
+    }
+    Some(state(catalog, number, &contents.rows))
+}
+
+/// Roll-ups that should be there, of segments that all are sealed, and are not, or not whole.
+fn check_roll_ups(catalog: &Catalog, numbers: &[u64], checked: &mut Checked) {
+    for number in complete_roll_ups(catalog, numbers) {
+        let is_whole = RollUp::read(catalog, number).is_some_and(|roll_up| roll_up.is_whole());
+        match is_whole {
+            true => checked.roll_ups += 1,
+            false => checked.findings.push(Finding::RollUp { number }),
+        }
+    }
+}
+
+/// Roll-ups whose last segment is sealed.
+pub(crate) fn complete_roll_ups(catalog: &Catalog, numbers: &[u64]) -> Vec<u64> {
+    let last_ones =
+        numbers.iter().filter(|number| **number == *rollup::segments_of(rollup::roll_up_of(**number)).end());
+    let sealed = last_ones.filter(|number| catalog.index(**number).is_some());
+    sealed.map(|number| rollup::roll_up_of(*number)).collect()
+}

@@ -1,0 +1,163 @@
+//! A chunk without some of its packets, at the same place, of the same length and number.
+
+use tapline_file::blocks;
+use tapline_packet::Timestamp;
+
+use crate::chunk::{ChunkHead, Erasure, chain_hash, seal};
+use crate::layout::{BLOCK_KIND, FILLER_MAGIC};
+
+/// The type of an Enhanced Packet Block (draft-ietf-opsawg-pcapng, section 4.3).
+const PACKET: u32 = 6;
+
+/// A packet of a chunk, and whether it stays.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Verdict {
+    pub(super) is_wanted: bool,
+    pub(super) timestamp: Timestamp,
+    pub(super) len: usize,
+}
+
+/// The intact chunk `bytes` without the packets that are wanted, which are gone from then on. `None` if the chunk has others than
+/// `verdicts` tell of.
+pub(super) fn without(bytes: &[u8], verdicts: &[Verdict], at: Timestamp) -> Option<Vec<u8>> {
+    let head = ChunkHead::parse(bytes)?;
+    let mut chunk = Vec::with_capacity(bytes.len());
+    let mut packets = verdicts.iter();
+    for (kind, block) in Blocks(bytes) {
+        let is_filler = kind == blocks::LOCAL | BLOCK_KIND && block.get(8..16) == Some(&FILLER_MAGIC);
+        if is_filler || kind == PACKET && packets.next()?.is_wanted {
+            continue;
+        }
+        chunk.extend_from_slice(block);
+    }
+    if packets.next().is_some() {
+        return None;
+    }
+    fill_up(&mut chunk, bytes.len())?;
+    let wanted = verdicts.iter().filter(|verdict| verdict.is_wanted).count() as u32;
+    let erased = head.erasure.map_or(0, |erasure| erasure.packets).saturating_add(wanted);
+    let erasure = Erasure { packets: erased, original: chain_hash(bytes, &head), at };
+    let head = of_the_rest(ChunkHead { erasure: Some(erasure), ..head }, verdicts);
+    seal(&mut chunk, &head);
+    Some(chunk)
+}
+
+/// The head with the counts and times of the packets that stay.
+fn of_the_rest(head: ChunkHead, verdicts: &[Verdict]) -> ChunkHead {
+    let stay = || verdicts.iter().filter(|verdict| !verdict.is_wanted);
+    let times = || stay().map(|verdict| verdict.timestamp);
+    ChunkHead {
+        packets: stay().count() as u32,
+        first: times().min().unwrap_or(head.closed),
+        last: times().max().unwrap_or(head.closed),
+        bytes: stay().map(|verdict| verdict.len as u64).sum(),
+        ..head
+    }
+}
+
+/// A filler up to `len`. `None` if it has no room: where a packet went it always has.
+fn fill_up(chunk: &mut Vec<u8>, len: usize) -> Option<()> {
+    let missing = len.checked_sub(chunk.len())?;
+    if missing == 0 {
+        return Some(());
+    }
+    let mut data = vec![0; missing.checked_sub(blocks::BLOCK_OVERHEAD)?];
+    data.get_mut(..FILLER_MAGIC.len())?.copy_from_slice(&FILLER_MAGIC);
+    blocks::local(chunk, BLOCK_KIND, &data);
+    (chunk.len() == len).then_some(())
+}
+
+/// The blocks of a section, each with its type; ends where one contradicts itself.
+struct Blocks<'a>(&'a [u8]);
+
+impl<'a> Iterator for Blocks<'a> {
+    type Item = (u32, &'a [u8]);
+
+    fn next(&mut self) -> Option<(u32, &'a [u8])> {
+        let number = |at: usize| Some(u32::from_ne_bytes(*self.0.get(at..)?.first_chunk()?));
+        let (kind, len) = (number(0)?, number(4)? as usize);
+        let is_sound = len >= blocks::BLOCK_OVERHEAD && len.is_multiple_of(4);
+        let block = self.0.get(..len).filter(|_| is_sound)?;
+        self.0 = &self.0[len..];
+        Some((kind, block))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tapline_file::SectionReader;
+    use tapline_packet::{Interface, LinkType, Meta, Packet};
+
+    use super::*;
+    use crate::chunk::{ChunkBuffer, ChunkBuilder, is_intact};
+    use crate::layout::SLOT_LEN;
+
+    fn chunk(packets: u8) -> Vec<u8> {
+        let interfaces = [Interface::new("far0", LinkType::ETHERNET)];
+        let mut builder = ChunkBuilder::new(65_535);
+        builder.begin(ChunkBuffer::default(), SLOT_LEN, &interfaces);
+        for number in 0..packets {
+            let meta =
+                Meta { wire_len: 60, timestamp: Timestamp::from_nanos(number.into()), ..Meta::default() };
+            builder.push(&Packet { data: &[number; 60], meta: &meta }, &interfaces[0], &[]);
+        }
+        let (buffer, mut head) = builder.finish(&[], Timestamp::from_nanos(99));
+        head.number = 1;
+        let mut bytes = buffer.bytes().to_vec();
+        seal(&mut bytes, &head);
+        bytes
+    }
+
+    fn packets(bytes: &[u8]) -> Vec<u8> {
+        let mut reader = SectionReader::new();
+        let filled: Result<(), ()> = reader.refill(|buffer| {
+            buffer.extend_from_slice(bytes);
+            Ok(())
+        });
+        filled.unwrap();
+        let mut found = Vec::new();
+        while reader.advance().unwrap() {
+            found.extend(reader.batch().iter().map(|packet| packet.data[0]));
+        }
+        found
+    }
+
+    fn verdicts(all: &[u8], wanted: impl Fn(u8) -> bool) -> Vec<Verdict> {
+        let verdict = |number: &u8| Verdict {
+            is_wanted: wanted(*number),
+            timestamp: Timestamp::from_nanos((*number).into()),
+            len: 60,
+        };
+        all.iter().map(verdict).collect()
+    }
+
+    #[test]
+    fn what_is_erased_is_gone_and_the_rest_stands() {
+        let whole = chunk(100);
+        let original = *blake3::hash(&whole).as_bytes();
+        let third = without(&whole, &verdicts(&packets(&whole), |n| n % 3 == 0), Timestamp::EPOCH).unwrap();
+        // Once more: the chain keeps the hash of what was recorded.
+        let sixth = without(&third, &verdicts(&packets(&third), |n| n % 2 == 0), Timestamp::EPOCH).unwrap();
+        let head = ChunkHead::parse(&sixth).unwrap();
+        assert!(is_intact(&sixth, &head));
+        assert_eq!((head.packets, head.erasure.unwrap().packets, head.bytes), (33, 67, 33 * 60));
+        assert_eq!((head.first.as_nanos(), head.last.as_nanos()), (1, 97));
+        assert_eq!(head.erasure.unwrap().original, original);
+        let left: Vec<u8> = (0..100).filter(|n| n % 3 != 0 && n % 2 != 0).collect();
+        assert_eq!(packets(&sixth), left);
+        let is_in = |bytes: &[u8], number: u8| bytes.windows(60).any(|window| window == [number; 60]);
+        assert!(is_in(&whole, 6) && !is_in(&sixth, 6) && is_in(&sixth, 7));
+        let none = without(&sixth, &verdicts(&left, |_| true), Timestamp::EPOCH).unwrap();
+        let head = ChunkHead::parse(&none).unwrap();
+        assert_eq!((head.packets, head.first.as_nanos(), packets(&none).len()), (0, 99, 0));
+    }
+
+    #[test]
+    fn a_chunk_with_other_packets_is_left() {
+        let whole = chunk(3);
+        for told in [0, 2, 4] {
+            let all: Vec<u8> = (0..told).collect();
+            assert!(without(&whole, &verdicts(&all, |_| true), Timestamp::EPOCH).is_none(), "{told}");
+        }
+    }
+}

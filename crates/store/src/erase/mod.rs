@@ -1,0 +1,404 @@
+//! Erasure: packets that must go are taken out of their chunks, which stay at their places.
+//!
+//! ```text
+//! segment --index: time, keys--> chunks --read, filter--> packets that must go        account: nothing is touched
+//!    roll-up, index removed --> chunk without them --rewrite--> at its place --> index, roll-up made again
+//! ```
+//!
+//! The lock of the store is held all the while: no recorder runs, and no other erasure.
+
+mod chunk;
+pub(crate) mod rewrite;
+
+use std::fs::{File, OpenOptions};
+
+use serde_json::json;
+use tapline_file::SectionReader;
+use tapline_filter::{Handle, Options};
+use tapline_ir::CompiledFilter;
+use tapline_packet::{Interface, LinkType, Packet};
+use tapline_sys::disk;
+
+use self::chunk::{Verdict, without};
+use self::rewrite::{BATCH_LEN, Rewrite};
+use crate::catalog::Catalog;
+use crate::error::Error;
+use crate::hold::HoldEntry;
+use crate::index::{Builder, IndexOptions, rollup};
+use crate::layout::{SLOT_LEN, remove};
+use crate::question::Question;
+use crate::restore::{Restored, read_intact};
+use crate::search::Window;
+use crate::walk::{Found, Walk};
+use crate::{lock, log};
+
+/// Which packets must go.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Of these times.
+    pub window: Window,
+    /// Those that the filter accepts; empty for all.
+    pub filter: String,
+    /// How the filter's text is read. Link type and handle are the store's.
+    pub options: Options,
+    /// The reason, for the log; may be empty.
+    pub why: String,
+}
+
+/// What an erasure found and did: each segment, each chunk and each packet is in one place.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ErasureAccount {
+    /// Segments of the store.
+    pub segments: u64,
+    /// Of these, passed over because of their times.
+    pub segments_by_time: u64,
+    /// Passed over because no slot has the keys.
+    pub segments_by_keys: u64,
+    /// Not to be read.
+    pub segments_unreadable: u64,
+    /// Looked into.
+    pub segments_read: u64,
+    /// Chunks of the segments that were looked into.
+    pub chunks: u64,
+    /// Of these, passed over because of their times.
+    pub chunks_by_time: u64,
+    /// Passed over because their slot does not have the keys.
+    pub chunks_by_keys: u64,
+    /// Not as they were written, or not to be read: packets in them cannot be erased.
+    pub chunks_damaged: u64,
+    /// Read, and left as they are.
+    pub chunks_left: u64,
+    /// Written anew, or to be written anew where nothing was erased yet.
+    pub chunks_erased: u64,
+    /// Places that hold neither chunks nor fillers.
+    pub places_damaged: u64,
+    /// Packets in the chunks that were read.
+    pub packets: u64,
+    /// Of these, left.
+    pub packets_left: u64,
+    /// Erased, or to be erased.
+    pub packets_erased: u64,
+    /// Captured bytes of the packets erased.
+    pub bytes_erased: u64,
+    /// Of the packets to be erased, those on hold.
+    pub packets_held: u64,
+    /// Names of the holds that hold such packets.
+    pub holds: Vec<String>,
+}
+
+impl ErasureAccount {
+    /// Whether each segment, each chunk and each packet is in one place.
+    pub fn is_balanced(&self) -> bool {
+        let segments =
+            self.segments_by_time + self.segments_by_keys + self.segments_unreadable + self.segments_read;
+        let passed = self.chunks_by_time + self.chunks_by_keys;
+        let chunks = passed + self.chunks_damaged + self.chunks_left + self.chunks_erased;
+        self.segments == segments
+            && self.chunks == chunks
+            && self.packets == self.packets_left + self.packets_erased
+    }
+}
+
+/// A store whose packets are erased: its lock is held.
+pub struct Eraser {
+    catalog: Catalog,
+    wanted: Wanted,
+    question: Question,
+    filter: LinkFilters,
+    holds: Vec<(HoldEntry, LinkFilters)>,
+    _lock: File,
+}
+
+impl Eraser {
+    /// Takes the store's lock, and finishes what an erasure before left.
+    ///
+    /// # Errors
+    /// [`Error::Locked`] while a recorder runs; [`Error::Setting`] for a filter that is none; [`Error::File`].
+    pub fn open(catalog: Catalog, wanted: Wanted) -> Result<Eraser, Error> {
+        let mut filter = LinkFilters::new(&wanted.filter, &wanted.options);
+        // Before anything is touched.
+        filter.of(LinkType::ETHERNET)?;
+        let lock = lock::take(&catalog.paths)?;
+        rewrite::finish(&catalog)?;
+        let of_hold = |entry: HoldEntry| {
+            let text = entry.hold.as_ref().map_or("", |hold| &hold.filter);
+            let filters = LinkFilters::new(text, &Options::default());
+            (entry, filters)
+        };
+        let holds = catalog.holds()?.into_iter().map(of_hold).collect();
+        let question = Question::of(&wanted.filter, &wanted.options);
+        Ok(Eraser { catalog, wanted, question, filter, holds, _lock: lock })
+    }
+
+    /// What would be erased. Nothing is touched. `progress` is told segments done and all, and ends the look with `false`.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a filter that is none for a link type of the store; [`Error::File`].
+    pub fn look(&mut self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<ErasureAccount, Error> {
+        self.each_segment(progress, &mut |eraser, number, account| eraser.segment(number, false, account))
+    }
+
+    /// Erases. What is on hold is erased too: its caller looked before, and was told so.
+    ///
+    /// # Errors
+    /// Those of [`look`](Self::look). What was erased by then is; the rest is erased by doing it again.
+    pub fn erase(&mut self, progress: &mut dyn FnMut(u64, u64) -> bool) -> Result<ErasureAccount, Error> {
+        let Window { from, to } = self.wanted.window;
+        let (filter, why) = (&self.wanted.filter, &self.wanted.why);
+        log::append(
+            &self.catalog.paths,
+            json!({ "event": "erasing", "from_ns": from.as_nanos(), "to_ns": to.as_nanos(), "filter": filter,
+                "why": why }),
+        )?;
+        self.each_segment(progress, &mut |eraser, number, account| {
+            let before = (account.chunks_erased, account.packets_erased);
+            eraser.segment(number, true, account)?;
+            let (chunks, packets) = (account.chunks_erased - before.0, account.packets_erased - before.1);
+            if chunks == 0 {
+                return Ok(());
+            }
+            let event = json!({ "event": "erased", "segment": number, "chunks": chunks, "packets": packets });
+            log::append(&eraser.catalog.paths, event)
+        })
+    }
+
+    fn each_segment(
+        &mut self,
+        progress: &mut dyn FnMut(u64, u64) -> bool,
+        visit: &mut dyn FnMut(&mut Eraser, u64, &mut ErasureAccount) -> Result<(), Error>,
+    ) -> Result<ErasureAccount, Error> {
+        let numbers = self.catalog.numbers()?;
+        let mut account = ErasureAccount::default();
+        for (done, &number) in numbers.iter().enumerate() {
+            if !progress(done as u64, numbers.len() as u64) {
+                break;
+            }
+            account.segments += 1;
+            visit(self, number, &mut account)?;
+        }
+        account.holds.sort();
+        account.holds.dedup();
+        Ok(account)
+    }
+
+    /// Looks into a segment, and erases there if that is meant.
+    fn segment(&mut self, number: u64, is_meant: bool, account: &mut ErasureAccount) -> Result<(), Error> {
+        let index = self.catalog.index(number);
+        let times = index.as_ref().map(|index| (index.summary.first, index.summary.last));
+        if times.is_some_and(|(first, last)| !self.wanted.window.overlaps(first, last)) {
+            account.segments_by_time += 1;
+            return Ok(());
+        }
+        let slots = index.as_ref().and_then(|index| index.may_satisfy(&self.question));
+        if slots.as_ref().is_some_and(|slots| !slots.contains(&true)) {
+            account.segments_by_keys += 1;
+            return Ok(());
+        }
+        let opened = disk::open_regular(&self.catalog.segment_path(number), OpenOptions::new().read(true));
+        let Ok(file) = opened else {
+            account.segments_unreadable += 1;
+            return Ok(());
+        };
+        account.segments_read += 1;
+        let may = |slot: u32| slots.as_ref().is_none_or(|slots| slots.get(slot as usize) != Some(&false));
+        let mut pending = Pending::new(self.catalog.clone(), number, index.is_some());
+        let mut reader = SectionReader::new();
+        let len = self.catalog.segment_len();
+        let path = self.catalog.segment_path(number);
+        let mut walk = Walk::new(&file, self.catalog.id, number, len).map_err(Error::file("read", &path))?;
+        while let Some(found) = walk.next() {
+            account.chunks += 1;
+            if !self.wanted.window.overlaps(found.head.first, found.head.last) {
+                account.chunks_by_time += 1;
+            } else if !may((found.offset / SLOT_LEN as u64) as u32) {
+                account.chunks_by_keys += 1;
+            } else if let Some(bytes) = self.chunk(&file, &found, &mut reader, account)?.filter(|_| is_meant)
+            {
+                pending.add(found.offset, bytes)?;
+            }
+        }
+        account.places_damaged += walk.damaged;
+        pending.finish()
+    }
+
+    /// Looks into a chunk; its new bytes if packets of it must go.
+    fn chunk(
+        &mut self,
+        file: &File,
+        found: &Found,
+        reader: &mut SectionReader,
+        account: &mut ErasureAccount,
+    ) -> Result<Option<Vec<u8>>, Error> {
+        let mut bytes = Vec::new();
+        if read_intact(file, found, &mut bytes).is_none() {
+            account.chunks_damaged += 1;
+            return Ok(None);
+        }
+        let verdicts = self.judge(&bytes, reader, account)?;
+        let wanted = || verdicts.iter().filter(|verdict| verdict.is_wanted);
+        let count = wanted().count() as u64;
+        if count == 0 {
+            account.chunks_left += 1;
+            account.packets += verdicts.len() as u64;
+            account.packets_left += verdicts.len() as u64;
+            return Ok(None);
+        }
+        let Some(new) = without(&bytes, &verdicts, log::now()) else {
+            account.chunks_damaged += 1;
+            return Ok(None);
+        };
+        account.chunks_erased += 1;
+        account.packets += verdicts.len() as u64;
+        account.packets_erased += count;
+        account.packets_left += verdicts.len() as u64 - count;
+        account.bytes_erased += wanted().map(|verdict| verdict.len as u64).sum::<u64>();
+        Ok(Some(new))
+    }
+
+    /// Which packets of a chunk must go; those on hold are in the account.
+    fn judge(
+        &mut self,
+        bytes: &[u8],
+        reader: &mut SectionReader,
+        account: &mut ErasureAccount,
+    ) -> Result<Vec<Verdict>, Error> {
+        let filled: Result<(), std::convert::Infallible> = reader.refill(|buffer| {
+            buffer.clear();
+            buffer.extend_from_slice(bytes);
+            Ok(())
+        });
+        filled.unwrap_or_else(|never| match never {});
+        let mut verdicts = Vec::new();
+        while reader.advance().unwrap_or(false) {
+            for packet in reader.batch().iter() {
+                let Some(interface) = reader.interfaces().get(packet.meta.interface.0 as usize) else {
+                    continue;
+                };
+                let timestamp = packet.meta.timestamp;
+                let is_wanted =
+                    self.wanted.window.has(timestamp) && self.filter.accepts(interface, packet)?;
+                if is_wanted {
+                    self.note_holds(interface, packet, account)?;
+                }
+                verdicts.push(Verdict { is_wanted, timestamp, len: packet.data.len() });
+            }
+        }
+        Ok(verdicts)
+    }
+
+    fn note_holds(
+        &mut self,
+        interface: &Interface,
+        packet: Packet<'_>,
+        account: &mut ErasureAccount,
+    ) -> Result<(), Error> {
+        let mut is_held = false;
+        for (entry, filters) in &mut self.holds {
+            let holds = match &entry.hold {
+                Ok(hold) => hold.window.has(packet.meta.timestamp) && filters.accepts(interface, packet)?,
+                Err(_) => true,
+            };
+            if holds {
+                is_held = true;
+                if !account.holds.contains(&entry.name) {
+                    account.holds.push(entry.name.clone());
+                }
+            }
+        }
+        account.packets_held += u64::from(is_held);
+        Ok(())
+    }
+}
+
+/// Chunks of a segment that are to be written over.
+struct Pending {
+    catalog: Catalog,
+    segment: u64,
+    has_index: bool,
+    has_roll_up: bool,
+    rewrites: Vec<Rewrite>,
+    len: usize,
+    /// Index and roll-up are gone: chunks may change.
+    is_begun: bool,
+}
+
+impl Pending {
+    fn new(catalog: Catalog, segment: u64, has_index: bool) -> Pending {
+        let has_roll_up = catalog.paths.roll_up(rollup::roll_up_of(segment)).exists();
+        Pending { catalog, segment, has_index, has_roll_up, rewrites: Vec::new(), len: 0, is_begun: false }
+    }
+
+    fn add(&mut self, offset: u64, bytes: Vec<u8>) -> Result<(), Error> {
+        self.len += bytes.len();
+        self.rewrites.push(Rewrite { segment: self.segment, offset, bytes });
+        if self.len >= BATCH_LEN { self.write() } else { Ok(()) }
+    }
+
+    fn write(&mut self) -> Result<(), Error> {
+        if !std::mem::replace(&mut self.is_begun, true) {
+            let paths = &self.catalog.paths;
+            remove(&paths.roll_up(rollup::roll_up_of(self.segment)))?;
+            remove(&paths.index(self.segment))?;
+        }
+        rewrite::replace(&self.catalog, &self.rewrites)?;
+        self.rewrites.clear();
+        self.len = 0;
+        Ok(())
+    }
+
+    /// Writes what is left, and makes a fresh index of the segment.
+    fn finish(mut self) -> Result<(), Error> {
+        if !self.rewrites.is_empty() {
+            self.write()?;
+        }
+        if !self.is_begun || !self.has_index {
+            return Ok(());
+        }
+        let mut index = Builder::new(self.catalog.segment_len(), IndexOptions::default());
+        let restored = Restored::read(&self.catalog, self.segment, Some(&mut index))?;
+        restored.seal(&self.catalog, self.segment, &index)?;
+        if self.has_roll_up {
+            rollup::write(&self.catalog, rollup::roll_up_of(self.segment))?;
+        }
+        Ok(())
+    }
+}
+
+/// A filter, compiled for each link type that comes.
+struct LinkFilters {
+    text: String,
+    options: Options,
+    made: Vec<(LinkType, Option<CompiledFilter>)>,
+}
+
+impl LinkFilters {
+    fn new(text: &str, options: &Options) -> LinkFilters {
+        // As for a capture file: tags are in the packets, and no interface says its netmask.
+        let options = Options { handle: Handle::Savefile, netmask: Some(0), ..options.clone() };
+        LinkFilters { text: text.trim().to_owned(), options, made: Vec::new() }
+    }
+
+    fn accepts(&mut self, interface: &Interface, packet: Packet<'_>) -> Result<bool, Error> {
+        Ok(self.of(interface.link_type)?.is_none_or(|program| program.run(packet) != 0))
+    }
+
+    /// `None` for the empty filter, which accepts all.
+    fn of(&mut self, link_type: LinkType) -> Result<Option<&CompiledFilter>, Error> {
+        let at = match self.made.iter().position(|(known, _)| *known == link_type) {
+            Some(at) => at,
+            None => {
+                let options = Options { link_type, ..self.options.clone() };
+                let program = match self.text.is_empty() {
+                    true => None,
+                    false => Some(
+                        tapline_filter::compile(&self.text, &options)
+                            .map_err(|error| Error::Setting(error.render(&self.text)))?,
+                    ),
+                };
+                self.made.push((link_type, program));
+                self.made.len() - 1
+            }
+        };
+        Ok(self.made[at].1.as_ref())
+    }
+}

@@ -1,0 +1,268 @@
+//! Evidence on hold: packets that must not be deleted (docs/format/store.md, "Holds").
+
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::path::PathBuf;
+
+use serde::Deserialize;
+use serde_json::json;
+use tapline_filter::Options;
+use tapline_packet::Timestamp;
+use tapline_sys::disk;
+
+use crate::catalog::Catalog;
+use crate::error::Error;
+use crate::index::Index;
+use crate::layout::{remove, sync_directory};
+use crate::log;
+use crate::question::Question;
+use crate::search::Window;
+
+/// The longest name of a hold, in letters.
+const NAME_LEN_MAX: usize = 64;
+/// The most bytes of a hold that are read: a filter has 8 KiB at most elsewhere.
+const HOLD_LEN_MAX: u64 = 64 << 10;
+
+/// Packets that must not be deleted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// Letters, digits, `-` and `_`; 64 at most.
+    pub name: String,
+    /// The times that are held.
+    pub window: Window,
+    /// Which packets of these times; empty for all.
+    pub filter: String,
+    /// When the hold was made.
+    pub made: Timestamp,
+    /// The reason, for people; may be empty.
+    pub why: String,
+}
+
+/// A hold of a store, or why its file cannot be understood: then it holds everything.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HoldEntry {
+    /// The file's name without its ending.
+    pub name: String,
+    /// What it holds.
+    pub hold: Result<Hold, String>,
+}
+
+/// `holds/NAME.toml`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Description {
+    from: Option<i64>,
+    to: Option<i64>,
+    #[serde(default)]
+    filter: String,
+    made: i64,
+    #[serde(default)]
+    why: String,
+}
+
+impl Hold {
+    /// Whether a segment may have packets of it: the index cannot rule that out, or there is none.
+    pub(crate) fn may_hold(&self, index: Option<&Index>) -> bool {
+        let Some(index) = index else { return true };
+        if !self.window.overlaps(index.summary.first, index.summary.last) {
+            return false;
+        }
+        let question = Question::of(&self.filter, &Options::default());
+        index.may_satisfy(&question).is_none_or(|slots| slots.contains(&true))
+    }
+
+    fn text(&self) -> String {
+        let mut text = String::new();
+        let mut line = |name: &str, value: String| text += &format!("{name} = {value}\n");
+        // A JSON string is a basic string of TOML, if it has no DEL.
+        let quoted = |value: &str| json!(value.replace('\u{7f}', " ")).to_string();
+        if self.window.from != Window::ALL.from {
+            line("from", self.window.from.as_nanos().to_string());
+        }
+        if self.window.to != Window::ALL.to {
+            line("to", self.window.to.as_nanos().to_string());
+        }
+        if !self.filter.is_empty() {
+            line("filter", quoted(&self.filter));
+        }
+        line("made", self.made.as_nanos().to_string());
+        if !self.why.is_empty() {
+            line("why", quoted(&self.why));
+        }
+        text
+    }
+
+    fn parse(name: &str, text: &str) -> Result<Hold, String> {
+        let description: Description = toml::from_str(text).map_err(|error| error.to_string())?;
+        tapline_filter::parse(&description.filter)
+            .map_err(|error| format!("its filter: {}", error.render(&description.filter)))?;
+        let moment = |nanos: Option<i64>, otherwise| nanos.map_or(otherwise, Timestamp::from_nanos);
+        let window = Window {
+            from: moment(description.from, Window::ALL.from),
+            to: moment(description.to, Window::ALL.to),
+        };
+        let Description { filter, made, why, .. } = description;
+        Ok(Hold { name: name.to_owned(), window, filter, made: Timestamp::from_nanos(made), why })
+    }
+}
+
+impl HoldEntry {
+    /// Whether a segment with this index may have packets that are held.
+    pub(crate) fn may_hold(&self, index: Option<&Index>) -> bool {
+        self.hold.as_ref().map_or(true, |hold| hold.may_hold(index))
+    }
+}
+
+impl Catalog {
+    /// All holds, by name.
+    ///
+    /// # Errors
+    /// [`Error::File`] if the directory cannot be read.
+    pub fn holds(&self) -> Result<Vec<HoldEntry>, Error> {
+        let folder = self.paths.holds();
+        let entries = match fs::read_dir(&folder) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(Error::file("read", &folder))?,
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(Error::file("read", &folder))?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            names.extend(name.strip_suffix(".toml").map(str::to_owned));
+        }
+        names.sort();
+        Ok(names.into_iter().map(|name| HoldEntry { hold: self.read_hold(&name), name }).collect())
+    }
+
+    /// Names of the holds because of which a segment must not go.
+    ///
+    /// # Errors
+    /// As [`holds`](Self::holds).
+    pub fn holds_of(&self, segment: u64) -> Result<Vec<String>, Error> {
+        let holds = self.holds()?;
+        if holds.is_empty() {
+            return Ok(Vec::new());
+        }
+        let index = self.index(segment);
+        let of_segment = holds.into_iter().filter(|hold| hold.may_hold(index.as_ref()));
+        Ok(of_segment.map(|hold| hold.name).collect())
+    }
+
+    /// Puts packets on hold; a recorder that runs keeps to it from its next segment on.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] for a name that is none or is taken, or a filter that is none; [`Error::File`].
+    pub fn hold(&self, hold: &Hold) -> Result<(), Error> {
+        check_name(&hold.name)?;
+        Hold::parse(&hold.name, &hold.text()).map_err(Error::Setting)?;
+        let path = self.hold_path(&hold.name);
+        if fs::symlink_metadata(&path).is_ok() {
+            return Err(Error::Setting(format!(
+                "{}: there is a hold of this name: release it, or take another name",
+                path.display()
+            )));
+        }
+        let folder = self.paths.holds();
+        fs::create_dir_all(&folder).map_err(Error::file("make", &folder))?;
+        sync_directory(&folder).map_err(Error::file("make", &folder))?;
+        let part = path.with_extension("part");
+        remove(&part)?;
+        let write = || {
+            let mut file = fs::File::create_new(&part)?;
+            file.write_all(hold.text().as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&part, &path)?;
+            sync_directory(&path)
+        };
+        write().map_err(Error::file("write", &path))?;
+        let (from, to) = (hold.window.from.as_nanos(), hold.window.to.as_nanos());
+        log::append(
+            &self.paths,
+            json!({ "event": "held", "hold": hold.name, "from_ns": from, "to_ns": to, "filter": hold.filter,
+                "why": hold.why }),
+        )
+    }
+
+    /// Ends a hold.
+    ///
+    /// # Errors
+    /// [`Error::Setting`] if there is none of this name; [`Error::File`].
+    pub fn release(&self, name: &str) -> Result<(), Error> {
+        check_name(name)?;
+        let path = self.hold_path(name);
+        if fs::symlink_metadata(&path).is_err() {
+            return Err(Error::Setting(format!(
+                "{}: there is no hold {name} (tapline store hold STORE lists them)",
+                self.root().display()
+            )));
+        }
+        // Said first: a release that left no trace would be one that nobody answers for.
+        log::append(&self.paths, json!({ "event": "released", "hold": name }))?;
+        remove(&path)
+    }
+
+    fn hold_path(&self, name: &str) -> PathBuf {
+        self.paths.holds().join(format!("{name}.toml"))
+    }
+
+    fn read_hold(&self, name: &str) -> Result<Hold, String> {
+        check_name(name).map_err(|error| error.to_string())?;
+        let file = disk::open_regular(&self.hold_path(name), OpenOptions::new().read(true));
+        let mut text = String::new();
+        let read = file.and_then(|file| file.take(HOLD_LEN_MAX + 1).read_to_string(&mut text));
+        match read.map_err(|error| error.to_string())? as u64 {
+            0..=HOLD_LEN_MAX => Hold::parse(name, &text),
+            _ => Err(format!("it is longer than {HOLD_LEN_MAX} bytes")),
+        }
+    }
+}
+
+fn check_name(name: &str) -> Result<(), Error> {
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '-' | '_');
+    if (1..=NAME_LEN_MAX).contains(&name.len()) && name.chars().all(is_letter) {
+        return Ok(());
+    }
+    Err(Error::Setting(format!(
+        "{name:?} is no name of a hold: 1 to {NAME_LEN_MAX} letters, digits, '-' and '_'"
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hold(filter: &str) -> Hold {
+        Hold {
+            name: "case-7".to_owned(),
+            window: Window { from: Timestamp::from_nanos(5), to: Window::ALL.to },
+            filter: filter.to_owned(),
+            made: Timestamp::from_nanos(9),
+            why: "said by \"legal\"\n\u{7f}".to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_hold_is_read_as_it_was_written() {
+        for filter in ["", "host 10.0.0.1 and not port 22"] {
+            let written = hold(filter);
+            let read = Hold::parse("case-7", &written.text()).unwrap();
+            assert_eq!(read, Hold { why: "said by \"legal\"\n ".to_owned(), ..written });
+        }
+    }
+
+    #[test]
+    fn a_hold_that_is_not_understood_holds_everything() {
+        for text in ["", "made = 1\nfilter = \"host\"", "made = 1\nuntil = 3", "made = \"now\""] {
+            let entry = HoldEntry { name: "x".to_owned(), hold: Hold::parse("x", text) };
+            assert!(entry.hold.is_err() && entry.may_hold(None), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_of_holds_lead_nowhere_else() {
+        for name in ["", "../x", "a/b", "a.b", "ä"] {
+            assert!(check_name(name).is_err(), "{name}");
+        }
+        assert!(check_name("Case_7-b").is_ok());
+    }
+}

@@ -1,0 +1,114 @@
+//! What a segment's index says, from its chunks alone; the index and the roll-up written.
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::FileExt;
+
+use tapline_file::SectionReader;
+use tapline_sys::disk;
+
+use crate::catalog::Catalog;
+use crate::chunk::{self, is_intact};
+use crate::error::Error;
+use crate::index::{self, Builder, Contents, rollup};
+use crate::layout::{PAGE_LEN, SLOT_LEN, filler_len};
+use crate::walk::{Found, Walk};
+
+/// Writes the index of a segment, and the roll-up that it completes; gives the index's length.
+pub(crate) fn seal(
+    catalog: &Catalog,
+    number: u64,
+    contents: &mut Contents,
+    index: &Builder,
+) -> Result<u64, Error> {
+    (contents.summary.store, contents.summary.segment) = (catalog.id, number);
+    let len = index::write(&catalog.paths.index(number), contents, index)?;
+    let roll_up = rollup::roll_up_of(number);
+    if number == *rollup::segments_of(roll_up).end() {
+        rollup::write(catalog, roll_up)?;
+    }
+    Ok(len)
+}
+
+/// Reads a chunk and gives its hash; `None` if it is not as it was written, or the disk cannot read it.
+pub(crate) fn read_intact(file: &File, found: &Found, buffer: &mut Vec<u8>) -> Option<[u8; 32]> {
+    buffer.resize(found.head.len as usize, 0);
+    file.read_exact_at(buffer, found.offset).ok()?;
+    is_intact(buffer, &found.head).then(|| chunk::chain_hash(buffer, &found.head))
+}
+
+/// Whether a filler of a page begins here, within a slot.
+fn is_filler(file: &File, at: u64) -> bool {
+    let mut bytes = [0; 32];
+    let is_read = file.read_exact_at(&mut bytes, at).is_ok();
+    is_read && !at.is_multiple_of(SLOT_LEN as u64) && filler_len(&bytes) == Some(PAGE_LEN)
+}
+
+/// Notes the keys of the packets of a chunk.
+fn note_packets(index: &mut Builder, slot: u32, reader: &mut SectionReader) {
+    index.begin_slot(slot);
+    while reader.advance().unwrap_or(false) {
+        let batch = reader.batch();
+        for packet in batch.iter() {
+            if let Some(interface) = reader.interfaces().get(packet.meta.interface.0 as usize) {
+                index.note(interface, packet);
+            }
+        }
+    }
+}
+
+/// A segment as its chunks tell it.
+pub(crate) struct Restored {
+    pub(crate) contents: Contents,
+    /// The number and hash of the last intact chunk; zeros if there is none.
+    pub(crate) last: (u64, [u8; 32]),
+    /// Where the next chunk may stand: behind the last one, or where the first slot begins in which nothing stands.
+    pub(crate) end: u64,
+    /// Chunks that are not as they were written, and places that hold neither chunks nor fillers.
+    pub(crate) damaged: u64,
+}
+
+impl Restored {
+    /// Reads every chunk of a segment, and notes the keys of its packets if there is to be an index.
+    ///
+    /// # Errors
+    /// [`Error::File`] if the segment cannot be opened.
+    pub(crate) fn read(
+        catalog: &Catalog,
+        number: u64,
+        mut index: Option<&mut Builder>,
+    ) -> Result<Restored, Error> {
+        let path = catalog.segment_path(number);
+        let of_file = |error| Error::file("read", &path)(error);
+        let opened = disk::open_regular(&path, OpenOptions::new().read(true));
+        let file = opened.map_err(Error::file("open", &path))?;
+        let mut walk = Walk::new(&file, catalog.id, number, catalog.segment_len()).map_err(of_file)?;
+        let mut reader = SectionReader::new();
+        let (mut contents, mut damaged) = (Contents::new(catalog.segment_len()), 0);
+        let mut last = (0, [0; 32]);
+        // Where the last chunk ends, if it is whole.
+        let mut tail = None;
+        while let Some(found) = walk.next() {
+            let read = |buffer: &mut Vec<u8>| read_intact(&file, &found, buffer);
+            let mut hash = [0; 32];
+            if reader.refill(|buffer| read(buffer).map(|of_chunk| hash = of_chunk).ok_or(())).is_err() {
+                damaged += 1;
+                tail = None;
+                continue;
+            };
+            if let Some(index) = &mut index {
+                note_packets(index, found.head.slot, &mut reader);
+            }
+            contents.note(&found.head, found.offset, hash);
+            last = (found.head.number, hash);
+            tail = Some(found.offset + u64::from(found.head.len));
+        }
+        damaged += walk.damaged;
+        let tail = tail.filter(|tail| damaged == 0 && is_filler(&file, *tail));
+        Ok(Restored { contents, last, end: tail.unwrap_or(walk.end()), damaged })
+    }
+
+    /// Writes the index that the chunks gave; gives its length.
+    pub(crate) fn seal(mut self, catalog: &Catalog, number: u64, index: &Builder) -> Result<u64, Error> {
+        seal(catalog, number, &mut self.contents, index)
+    }
+}
