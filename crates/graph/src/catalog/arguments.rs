@@ -164,14 +164,14 @@ fn place(
         if position < parameters.len() {
             return Ok(position);
         }
-        let message = format!("`{}` input no more arguments", declared.class);
+        let message = format!("`{}` takes no more arguments", declared.class);
         let hint =
-            if parameters.is_empty() { "it input none".to_owned() } else { format!("it input {}", names()) };
+            if parameters.is_empty() { "it takes none".to_owned() } else { format!("it input {}", names()) };
         return Err(SyntaxError::at(argument.span, message).hint(hint));
     };
     parameters.iter().position(|parameter| parameter.name == key).ok_or_else(|| {
         let message = format!("`{}` has no argument `{key}`", declared.class);
-        SyntaxError::at(argument.span, message).hint(format!("it input {}", names()))
+        SyntaxError::at(argument.span, message).hint(format!("it takes {}", names()))
     })
 }
 

@@ -55,7 +55,7 @@ fn check_meters(
 ) -> Result<(), SyntaxError> {
     let StageInput::Flows(check) = class.input else { return Ok(()) };
     if before.iter().any(|stage| stage.class.outputs != Outputs::Flows) {
-        let message = format!("`{}` input flows, and something else leads to it", declared.name);
+        let message = format!("`{}` takes flows, and something else leads to it", declared.name);
         return Err(SyntaxError::at(declared.span, message)
             .hint("put a meter right before it: device(eth0) -> flow -> this"));
     }
