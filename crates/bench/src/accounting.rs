@@ -1,4 +1,4 @@
-//! What counting cycles costs: the same graph over the same file, with and without.
+//! Cost of counting cycles: the same graph over the same file, with and without.
 //!
 //! ```text
 //! file -> all :: count -> filter("tcp") -> hosts :: top(by=host) -> drop         the engine's loop, in this thread

@@ -21,6 +21,7 @@ use crate::af_packet::ANY;
 use crate::failure::{Failure, guard_into, text_at};
 use crate::raw::{Device, DeviceAddress};
 use crate::source::SHARED;
+use crate::stored;
 use crate::{memory, shared};
 
 const LOOPBACK: u32 = 0x01;
@@ -326,7 +327,9 @@ pub unsafe extern "C" fn pcap_lookupnet(
     let body = || {
         // SAFETY: as the caller promises.
         let device = unsafe { text_at(device) }.unwrap_or_else(|| ANY.to_owned());
-        let found = if device == ANY { Ok((0, 0)) } else { network_of(&device) };
+        // A store has no network, as the device of all interfaces has none.
+        let has_none = device == ANY || stored::name_of(&device).is_some();
+        let found = if has_none { Ok((0, 0)) } else { network_of(&device) };
         let (address, netmask) = *found.as_ref().unwrap_or(&(0, 0));
         // SAFETY: as the caller promises.
         unsafe { (*network, *mask) = (address & netmask, netmask) };

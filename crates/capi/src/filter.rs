@@ -63,7 +63,12 @@ pub unsafe extern "C" fn pcap_compile(
     unsafe { on(p, body) }
 }
 
-fn compile_for(state: &State, text: &str, optimise: bool, netmask: u32) -> Result<CompiledFilter, Failure> {
+fn compile_for(
+    state: &mut State,
+    text: &str,
+    optimise: bool,
+    netmask: u32,
+) -> Result<CompiledFilter, Failure> {
     if !state.is_active() {
         return Err(Failure::error("not-yet-activated pcap_t passed to pcap_compile"));
     }
@@ -77,14 +82,18 @@ fn compile_for(state: &State, text: &str, optimise: bool, netmask: u32) -> Resul
         // `pcap_lookupnet` gives it in network byte order.
         netmask: (netmask != NETMASK_UNKNOWN).then(|| u32::from_be(netmask)),
         handle: match state.kind {
-            Kind::Live(_) => Origin::Live,
-            Kind::File(_) => Origin::Savefile,
+            Kind::Live(ref source) if !source.is_stored() => Origin::Live,
+            Kind::Live(_) | Kind::File(_) => Origin::Savefile,
             _ => Origin::Dead,
         },
         optimise,
         ..Options::new(link_type)
     };
-    compile(text, &options).map_err(|error| Failure::error(error.message))
+    let filter = compile(text, &options).map_err(|error| Failure::error(error.message))?;
+    if let Kind::Live(source) = &mut state.kind {
+        source.compiled(text, &options, &filter);
+    }
+    Ok(filter)
 }
 
 /// `pcap_compile_nopcap(3PCAP)`.

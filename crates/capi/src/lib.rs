@@ -43,5 +43,6 @@ mod shared;
 mod source;
 mod statistics_mode;
 mod stdio;
+mod stored;
 mod vlan;
 pub mod winpcap;

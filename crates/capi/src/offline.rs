@@ -20,6 +20,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_uint};
 use std::io::{self, Read};
+use std::path::Path;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,10 +28,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use libc::FILE;
 use tapline_file::{Error, FileSource, Reading};
 use tapline_packet::{Batch, LinkType};
+use tapline_store::StoreName;
+use tapline_sys::Wakeup;
 
 use crate::failure::{Failure, guard_into, system_text};
 use crate::handle::{Handle, Kind, Precision, State};
+use crate::settings::Settings;
 use crate::stdio::{self, Stream};
+use crate::stored::{self, Stored};
 
 const MAGIC_LEN: usize = 4;
 const FILE_HEADER_LEN: usize = 24;
@@ -309,10 +314,7 @@ fn truncated(format: &str, item: &str, have: u64, missing: u64, begun: u64, snap
 /// # Safety
 /// `file` is an open stream that nobody else reads.
 unsafe fn open(file: *mut FILE, name: &str, precision: c_uint, owner: Owner) -> Result<*mut Handle, Failure> {
-    let precision = c_int::try_from(precision)
-        .ok()
-        .and_then(Precision::from_number)
-        .ok_or_else(|| Failure::error(format!("unknown time stamp resolution {precision}")))?;
+    let precision = precision_of(precision)?;
     // SAFETY: as the caller promises; the savefile drops its source before it closes the stream.
     let mut stream = unsafe { Stream::new(file) };
     let start = stdio::position(file);
@@ -397,6 +399,9 @@ unsafe fn open_named(name: *const c_char, precision: c_uint) -> Result<*mut Hand
         // SAFETY: standard input is open, and the program reads from us now.
         return unsafe { open(file, "stdin", precision, Owner::Library) };
     }
+    if let Some(name) = stored::name_of(&text).filter(|_| !Path::new(&text).exists()) {
+        return open_store(&name?, &text, precision);
+    }
     // SAFETY: the name ends in a zero byte.
     let file = unsafe { stdio::open(name, &CString::from(c"rb")) }
         .map_err(|error| Failure::error(format!("{text}: {}", system_text(&error))))?;
@@ -407,6 +412,25 @@ unsafe fn open_named(name: *const c_char, precision: c_uint) -> Result<*mut Hand
         unsafe { libc::fclose(file) };
     }
     opened
+}
+
+/// A store that was named in place of a file.
+fn open_store(name: &StoreName, text: &str, precision: c_uint) -> Result<*mut Handle, Failure> {
+    let opened = Stored::open(name, &Settings::default());
+    let opened = opened.map_err(|failure| Failure::error(format!("{text}: {}", failure.text)))?;
+    let wakeup = Wakeup::new().map_err(|error| Failure::system("Could not open eventfd", &error.source))?;
+    let mut state = State::new(Kind::Live(opened.source));
+    (state.dlt, state.snap_len) = (opened.dlt, opened.snap_len);
+    state.precision = precision_of(precision)?;
+    let handle = Handle::boxed(state);
+    // SAFETY: the handle is ours until it is returned.
+    let _ = unsafe { &*handle }.wakeup.set(wakeup);
+    Ok(handle)
+}
+
+fn precision_of(number: c_uint) -> Result<Precision, Failure> {
+    let precision = c_int::try_from(number).ok().and_then(Precision::from_number);
+    precision.ok_or_else(|| Failure::error(format!("unknown time stamp resolution {number}")))
 }
 
 /// `pcap_open_offline_with_tstamp_precision(3PCAP)`.

@@ -63,9 +63,8 @@ pub unsafe extern "C" fn pcap_loop(
     let body = |handle: &Handle| {
         let mut left = count;
         loop {
-            let is_file = is_file(handle);
             let done = dispatch(handle, left, callback, user)?;
-            if done < 0 || done == 0 && is_file {
+            if done < 0 || done == 0 && has_end(handle) {
                 return Ok(done);
             }
             if count > 0 {
@@ -95,7 +94,7 @@ pub unsafe extern "C" fn pcap_next_ex(
         let done = deliver(handle, 1, &mut |lent| got = Some(lent))?;
         let Some(lent) = got else {
             // At the end of a file there is nothing to wait for.
-            return Ok(if done == 0 && is_file(handle) { ERROR_BREAK } else { done });
+            return Ok(if done == 0 && has_end(handle) { ERROR_BREAK } else { done });
         };
         break_later(handle, done);
         // SAFETY: nobody else uses the state; the places are the caller's.
@@ -176,6 +175,16 @@ fn is_file(handle: &Handle) -> bool {
     matches!(unsafe { handle.state() }.kind, Kind::File(_))
 }
 
+/// Whether a call that found nothing found the end.
+fn has_end(handle: &Handle) -> bool {
+    // SAFETY: nobody else uses the state.
+    match &unsafe { handle.state() }.kind {
+        Kind::File(_) => true,
+        Kind::Live(source) => source.has_ended(),
+        _ => false,
+    }
+}
+
 /// Hands up to `count` packets to `sink`, all that are there if it is not positive. Returns how many, or `PCAP_ERROR_BREAK`.
 fn deliver(handle: &Handle, count: c_int, sink: &mut dyn FnMut(Lent)) -> Result<c_int, Failure> {
     // SAFETY: nobody else uses the state, here and below; no reference outlives its statement, so that the sink may use the handle.
@@ -206,7 +215,7 @@ fn deliver(handle: &Handle, count: c_int, sink: &mut dyn FnMut(Lent)) -> Result<
         let goes_on = match advance(state)? {
             // Packets may come without end of which none passes the filter: then the timeout ends the call.
             true => state.has_batch() || !wait.is_over(state),
-            false => !is_file && done == 0 && wait.once(handle)?,
+            false => done == 0 && !has_end(handle) && wait.once(handle)?,
         };
         if !goes_on {
             return Ok(done);

@@ -3,20 +3,23 @@
 //! ```text
 //! TAPLINE_DEVICE_MAP=eth0=tap:edge,eth1=veth7      eth0 is read from the daemon's capture "edge", eth1 from veth7
 //! name --map--> "any" | an interface  ──► Interface (af_packet.rs)
+//!               store:DIRECTORY       ──► Stored (stored.rs): packets that were recorded
 //!               tap:NAME              ──► Shared (shared.rs): a capture of tapline serve
 //! ```
 
 use std::ffi::c_int;
 use std::os::fd::RawFd;
 
+use tapline_filter::Options;
 use tapline_ir::CompiledFilter;
 use tapline_packet::Batch;
 
 use crate::af_packet::Interface;
 use crate::failure::Failure;
-use crate::raw::Stat;
+use crate::raw::{ERROR_PERM_DENIED, Stat};
 use crate::settings::Settings;
 use crate::shared::Shared;
+use crate::stored::{self, Stored};
 
 /// The environment variable that sends devices elsewhere.
 pub(crate) const DEVICE_MAP: &str = "TAPLINE_DEVICE_MAP";
@@ -53,6 +56,9 @@ pub(crate) trait Source: Send {
     /// Whether waits must be short, because what ends them does not show on the descriptor.
     fn is_dozing(&self) -> bool;
 
+    /// A text was compiled to this program, which may be set as the filter.
+    fn compiled(&mut self, _text: &str, _options: &Options, _filter: &CompiledFilter) {}
+
     /// Filters by this program from now on. Whether `keep` is needed for packets yet to come.
     fn set_program(&mut self, program: &CompiledFilter) -> Result<(), Failure>;
 
@@ -76,6 +82,16 @@ pub(crate) trait Source: Send {
 
     /// Another buffer, in bytes, and how much of it to fill before the reader wakes; what is in the present one is lost, and left out of the batch.
     fn resize(&mut self, buffer_len: u64, wake_len: Option<u32>) -> Result<(), Failure>;
+
+    /// Whether its packets were recorded before: they carry no metadata of the kernel.
+    fn is_stored(&self) -> bool {
+        false
+    }
+
+    /// Whether no packet will come any more, as at the end of a file.
+    fn has_ended(&self) -> bool {
+        false
+    }
 }
 
 /// What a source was opened as.
@@ -91,9 +107,15 @@ pub(crate) struct Opened {
 pub(crate) fn open(device: &str, settings: &Settings) -> Result<Opened, Failure> {
     let map = device_map();
     let device = mapped(&map, device)?;
-    match device.strip_prefix(SHARED) {
-        Some(name) => Shared::open(device, name, settings),
-        None => Interface::open(device, settings),
+    match (stored::name_of(device), device.strip_prefix(SHARED)) {
+        // The directory is the user's word, and would be read with the program's rights.
+        (Some(_), _) if is_secure() => Err(Failure::new(
+            ERROR_PERM_DENIED,
+            format!("{device}: programs with more rights than their user read no store"),
+        )),
+        (Some(name), _) => Stored::open(&name?, settings),
+        (None, Some(name)) => Shared::open(device, name, settings),
+        (None, None) => Interface::open(device, settings),
     }
 }
 

@@ -61,7 +61,7 @@ fn table(account: &Account) -> String {
     table.text
 }
 
-/// What runs the filters; nothing if no filter runs in user space.
+/// Engine of the filters; nothing if no filter runs in user space.
 fn engine(filter: &FilterAccount) -> String {
     let FilterAccount { interpreted, faster, faster_after, reason } = filter;
     let native = faster_after.map(|after| format!("by native code since packet {}", grouped(after + 1)));
@@ -80,7 +80,7 @@ fn balance_text(account: &Account) -> String {
     state_text(&account.balance())
 }
 
-/// What packets are that a stage did not hand on.
+/// Word for packets that a stage did not hand on.
 fn refused_word(class: &str) -> &'static str {
     match class {
         "filter" => "filtered",
@@ -91,7 +91,7 @@ fn refused_word(class: &str) -> &'static str {
     }
 }
 
-/// What packets are that an output took.
+/// Word for packets that an output took.
 fn written_word(class: &str) -> &'static str {
     if matches!(class, "bounce" | "reflect") { "sent" } else { "written" }
 }
@@ -181,12 +181,12 @@ impl Rows {
         Rows(Table { text: format!("{:<PLACE_WIDTH$}{:>COUNT_WIDTH$}\n", "account", "packets") })
     }
 
-    /// What became of an interface's packets.
+    /// Rows of an interface.
     pub(crate) fn interface(&mut self, interface: &InterfaceAccount) {
         self.0.interface(interface);
     }
 
-    /// So many packets at a place.
+    /// A row: packets at a place.
     pub(crate) fn row(&mut self, place: &str, count: u64, remark: &str) {
         self.0.row(place, Count::Known(count), remark);
     }
@@ -275,7 +275,7 @@ impl Table {
         }
     }
 
-    /// What a daemon had for us.
+    /// Rows of a daemon's capture.
     fn tap(&mut self, name: &str, tap: TapAccount) {
         let TapAccount { offered, index_full, overwritten, damaged, unread, .. } = tap;
         let causes = [(index_full, "index full"), (overwritten, "overwritten"), (damaged, "damaged")];
@@ -289,7 +289,7 @@ impl Table {
         }
     }
 
-    /// What the program in front took off the host, and what was lost between it and us.
+    /// Packets that the XDP program took off the host, and losses behind it.
     fn xdp(&mut self, name: &str, ring: RingAccount, xdp: XdpAccount) {
         let remark = |count: u64, what: &str| match count {
             0 => String::new(),
@@ -312,7 +312,7 @@ impl Table {
         }
     }
 
-    /// What came to a stage, and what it did with it besides handing it on.
+    /// Packets received by a stage, and those not handed on.
     fn stage(&mut self, stage: &StageAccount) {
         let StageAccount { name, received, counters, .. } = stage;
         let mut remarks = Vec::new();

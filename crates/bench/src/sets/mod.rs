@@ -27,13 +27,13 @@ use tapline_testkit::lent::Lent;
 use tapline_measure::runs::median;
 use workload::Workload;
 
-/// What to measure.
+/// Measurements of this part.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SetsArgs {
     /// Different packets, gone through over and over.
     #[arg(long, default_value_t = 4096)]
     packets: usize,
-    /// How long one run takes, in milliseconds.
+    /// Length of one run, in milliseconds.
     #[arg(long, default_value_t = 50)]
     time_ms: u64,
     /// Five-tuple filters that are installed while changes are measured.

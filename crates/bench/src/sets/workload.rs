@@ -26,7 +26,7 @@ pub(super) struct Workload {
 }
 
 impl Workload {
-    /// One flow for each filter; three packets of four belong to one of them, the rest to flows that nobody asks for.
+    /// One flow for each filter; three packets of four belong to one of them, the rest to flows without a filter.
     pub(super) fn five_tuples(count: usize, packets: usize) -> anyhow::Result<Workload> {
         let examples = FiveTuples::new(&Options::default()).map_err(|error| anyhow!(error))?;
         let mut random = Random::new(count as u64);
@@ -182,7 +182,7 @@ fn mixed_text(random: &mut Random) -> String {
     }
 }
 
-/// What no table answers: arithmetic on the packet's bytes.
+/// A filter outside all tables: arithmetic on the packet's bytes.
 fn computed_text(random: &mut Random) -> String {
     let number = random.between(1..=200);
     match random.below(3) {

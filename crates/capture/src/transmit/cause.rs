@@ -1,6 +1,6 @@
-//! Why packets were not sent.
+//! Why packets were not sent, or not stored.
 
-/// Why a packet was not sent.
+/// Why a packet was not sent, or not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
@@ -28,9 +28,11 @@ pub enum Cause {
     Malformed,
     /// Something else, which ended the sending.
     Other,
+    /// It was beyond the cut-off of its flow (`tapline record --cut`). No loss.
+    Cut,
 }
 
-const COUNT: usize = 12;
+const COUNT: usize = 13;
 
 impl Cause {
     /// All of them.
@@ -47,6 +49,7 @@ impl Cause {
         Cause::Down,
         Cause::Malformed,
         Cause::Other,
+        Cause::Cut,
     ];
 
     /// A few words for it, such as people read behind a number of packets.
@@ -64,6 +67,7 @@ impl Cause {
             Cause::Down => "interface down",
             Cause::Malformed => "malformed",
             Cause::Other => "for other reasons",
+            Cause::Cut => "beyond the cut-off of their flow",
         }
     }
 
@@ -82,12 +86,13 @@ impl Cause {
             Cause::Down => "down",
             Cause::Malformed => "malformed",
             Cause::Other => "other",
+            Cause::Cut => "cut",
         }
     }
 
     /// Whether somebody misses a packet that was not sent because of it.
     pub fn is_loss(self) -> bool {
-        self != Cause::Own
+        !matches!(self, Cause::Own | Cause::Cut)
     }
 
     /// What an error number of a send call means for the packet; `None` if it says nothing of it.

@@ -16,6 +16,8 @@
 //! | `checksum` | sums of TCP and UDP |
 //! | `cause` | why packets were not sent |
 //! | `pace` | frames at their times: waiting, and how far off they were |
+//! | `progress` | counters of a pacer for a thread that reports |
+//! | `replay` | the packets of a source as a schedule of frames |
 //! | `rewrite` | other endpoints in a packet, with its checksums mended |
 //!
 //! `packets given = sent + refused by cause` holds exactly. Nothing here waits for ever: when a queue is full the sender tries for as long as
@@ -27,7 +29,9 @@ mod checksum;
 mod error;
 mod pace;
 mod permit;
+mod progress;
 mod ready;
+pub mod replay;
 pub mod rewrite;
 mod round;
 
@@ -41,6 +45,7 @@ pub use cause::{Cause, Causes};
 pub use error::TransmitError;
 pub use pace::{LEAD_NS, Overseer, PaceReport, Pacer, Schedule};
 pub use permit::{Network, Permit};
+pub use progress::{Progress, ProgressReader, ProgressWriter, progress};
 pub use ready::Change;
 
 use backend::Way;

@@ -1,4 +1,4 @@
-//! What people are told while a capture runs: events, live counters, the account on request.
+//! Messages while a capture runs: events, live counters, the account on request.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::Mutex;

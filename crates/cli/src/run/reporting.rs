@@ -1,4 +1,4 @@
-//! What people and machines are told of a graph: the plan, how it goes, results, the account.
+//! Output about a graph: the plan, progress, results, the account.
 
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -14,7 +14,7 @@ use super::args::RunArgs;
 use crate::escape::plain;
 use crate::{flows, output, report};
 
-/// What the meters' file says that this is.
+/// Title in the meters' file.
 pub(super) fn title(plan: &Plan) -> String {
     let sources = plan.nodes.iter().filter(|node| node.is_source()).map(|node| {
         let first = node.class.parameters.first().map_or("", |parameter| node.arguments.text(parameter.name));
@@ -23,7 +23,7 @@ pub(super) fn title(plan: &Plan) -> String {
     format!("run {}", sources.collect::<Vec<_>>().join(", "))
 }
 
-/// The stages in their order, and what the planner did.
+/// The stages in their order, and changes by the planner.
 pub(super) fn plan_text(title: &str, plan: &Plan) -> String {
     let mut text = format!("{title}\n");
     for node in &plan.nodes {
@@ -43,7 +43,7 @@ pub(super) fn plan_text(title: &str, plan: &Plan) -> String {
         }
     }
     if !plan.notes.is_empty() {
-        text += "what the planner did\n";
+        text += "changes by the planner\n";
     }
     plan.notes.iter().for_each(|note| text += &format!("  {note}\n"));
     text
@@ -67,7 +67,7 @@ struct State {
     /// Packets and the time at the last line of progress.
     last: Option<(i64, u64)>,
     has_line: bool,
-    /// What each worker found out, and behind them what is done once, by the last report that was asked for.
+    /// Results of each worker, then those of the tail, by the last requested report.
     results: Vec<Results>,
     /// Of the same: which have answered a report that was asked for, and which have ended.
     answered: Vec<bool>,

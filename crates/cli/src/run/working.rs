@@ -28,7 +28,7 @@ use super::reporting::Watcher;
 use crate::capture::share;
 use crate::session::clocks;
 
-/// What all workers have in common.
+/// Parts that all workers share.
 pub(super) struct Crew<'a> {
     pub(super) meters: &'a Meters,
     pub(super) control: &'a Arc<Control>,
@@ -36,14 +36,14 @@ pub(super) struct Crew<'a> {
     pub(super) watch: &'a Watcher,
 }
 
-/// What all workers together leave behind.
+/// Result of all workers.
 pub(super) struct Done {
     pub(super) results: Vec<(String, Table)>,
     pub(super) account: GraphAccount,
     pub(super) ended: RunEnd,
 }
 
-/// What a worker leaves behind.
+/// Result of a worker.
 struct Part {
     graph: Graph,
     account: GraphAccount,

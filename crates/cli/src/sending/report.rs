@@ -1,4 +1,4 @@
-//! What people and machines are told of packets that were sent: the account, the rate, the gaps.
+//! Report on sent packets: the account, the rate, the gaps.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -10,12 +10,12 @@ use tapline_graph::grouped;
 
 use super::Place;
 
-/// What a run leaves to tell.
+/// Content of the report.
 pub(crate) struct Outcome<'a> {
     pub(crate) pacer: &'a PaceReport,
     pub(crate) sent: &'a Sent,
     pub(crate) place: &'a Place,
-    /// Packets that the driver dropped after they were sent, if somebody counts them.
+    /// Packets that the driver dropped after they were sent, if it counts them.
     pub(crate) dropped_later: Option<u64>,
     pub(crate) taken: Taken,
     /// More will come.
@@ -26,11 +26,11 @@ pub(crate) struct Outcome<'a> {
     pub(crate) json: bool,
 }
 
-/// What was there to be sent.
+/// Packets to be sent.
 pub(crate) struct Taken {
-    /// What was done to have them: `read`.
+    /// Their origin as a verb: `read`.
     pub(crate) verb: &'static str,
-    /// How many.
+    /// Number.
     pub(crate) packets: u64,
     /// In how many passes.
     pub(crate) passes: u64,
@@ -171,7 +171,7 @@ fn to_text(numbers: &Numbers, outcome: &Outcome<'_>) -> String {
         row(
             &format!("{interface}  driver, tx_dropped"),
             dropped,
-            "of all who send there, after the kernel took them",
+            "of all senders there, after the kernel took them",
         );
     }
     match numbers.is_balanced() {

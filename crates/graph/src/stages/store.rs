@@ -1,5 +1,6 @@
 //! Packets into a store: `tapline record`.
 
+use tapline_capture::transmit::{Cause, Causes};
 use tapline_capture::{Error, InterfaceAccount, OutputAccount, Place};
 use tapline_packet::{Interface, Timestamp};
 use tapline_store::{Losses, Recorder, Totals};
@@ -92,8 +93,10 @@ impl Stage for StoreOutput {
     }
 
     fn counters(&self) -> StageCounters {
-        let Totals { written, lost, buffered, .. } = self.recorder.totals();
+        let Totals { written, lost, cut, buffered, .. } = self.recorder.totals();
         let name = self.name.clone();
-        StageCounters::of_output(OutputAccount { name, written, lost, buffered, ..OutputAccount::default() })
+        let mut unsent = Causes::default();
+        unsent.add(Cause::Cut, cut);
+        StageCounters::of_output(OutputAccount { name, written, lost, buffered, unsent })
     }
 }

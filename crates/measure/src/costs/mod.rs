@@ -1,4 +1,4 @@
-//! What a packet costs in a run of the engine: everything that can be read before and after, and the components that follow from it.
+//! Cost of a packet in a run of the engine: counters before and after, and the components that follow from them.
 //!
 //! ```text
 //! Watch::new     the cost of a wait; of a live run, the kernel's counters while no capture is open (the baseline)

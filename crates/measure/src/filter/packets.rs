@@ -13,10 +13,10 @@ use crate::filters::Worst;
 /// Different packets of the mixed set.
 const MIXED: usize = 4096;
 
-/// Of a file, so many packets: what fits the second cache, as a capture's own block would.
+/// The most packets of a file: they fit the second cache, as a capture's own block would.
 const FILE_MAX: usize = 4096;
 
-/// What the kernel's test runs take.
+/// Shortest packet that the kernel's test runs take.
 const LEN_MIN: usize = 14;
 const LEN_MAX: usize = 3000;
 

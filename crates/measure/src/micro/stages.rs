@@ -1,4 +1,4 @@
-//! What a stage costs that does nothing: the call, the account, two readings of the clock, a meter.
+//! Cost of a stage that does nothing: the call, the account, two readings of the clock, a meter.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use tapline_sys::tsc;
 const STAGES: usize = 8;
 /// Batches in a round.
 const BATCHES: usize = 64;
-/// What FFPF measured for a stage.
+/// FFPF's figure for a stage.
 const STAGE: f64 = 171.0;
 
 /// Hands on, and counts at the end of the row.
