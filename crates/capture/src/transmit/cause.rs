@@ -90,12 +90,12 @@ impl Cause {
         }
     }
 
-    /// Whether somebody misses a packet that was not sent because of it.
+    /// Whether a packet that was not sent because of it is a loss.
     pub fn is_loss(self) -> bool {
         !matches!(self, Cause::Own | Cause::Cut)
     }
 
-    /// What an error number of a send call means for the packet; `None` if it says nothing of it.
+    /// The cause that an error number of a send call stands for; `None` if it says nothing of it.
     pub(super) fn of_errno(errno: i32) -> Option<Cause> {
         match errno {
             // EAGAIN, ENOMEM, ENOBUFS
@@ -131,7 +131,7 @@ impl Causes {
         Cause::ALL.into_iter().map(|cause| (cause, self.of(cause))).filter(|(_, packets)| *packets > 0)
     }
 
-    /// Packets that somebody misses.
+    /// Packets that are losses.
     pub fn lost(&self) -> u64 {
         self.iter().filter(|(cause, _)| cause.is_loss()).map(|(_, packets)| packets).sum()
     }

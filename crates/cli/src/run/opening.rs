@@ -163,7 +163,7 @@ fn device(
         filter,
         filter_text: text,
         promiscuous: node.arguments.text("promiscuous") == "yes",
-        kernel_runs: settings.kernel_runs.clone(),
+        kernel_filter_runs: settings.kernel_filter_runs.clone(),
         ring_len: Some(node.arguments.number("ring")).filter(|bytes| *bytes > 0),
         direction: direction(node.arguments.text("direction")),
         // Forwarded packets wait for their block. To segment merged packets again, their segment size is needed.

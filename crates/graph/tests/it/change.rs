@@ -14,12 +14,12 @@ use tapline_graph::plan::{self, Maker, Plan};
 use tapline_graph::{Control, Engine, Graph, GraphAccount, Inlet, Packets, TickContext};
 use tapline_packet::{Batch, Interface, LinkType, Meta, Now, Record, Timestamp};
 use tapline_profile::Meters;
-use tapline_testkit::lent::Lent;
+use tapline_testkit::frame_batches::FrameBatches;
 use tapline_testkit::traffic::Traffic;
 
 /// Lends the same traffic over and over until it is told to stop.
 struct Endless {
-    lent: Lent,
+    lent: FrameBatches,
     interfaces: Vec<Interface>,
     batches: u64,
     is_over: bool,
@@ -79,7 +79,7 @@ fn planned(others: &[&str]) -> Plan {
 #[test]
 fn a_hundred_changes_cost_nobody_a_packet() {
     let frames: Vec<Vec<u8>> = Traffic::new(4).take(200).map(|(_, frame)| frame).collect();
-    let lent = Lent::new(&frames);
+    let lent = FrameBatches::new(&frames);
     let records: &[Record] = lent.batch().records();
     assert!(records.iter().all(|Record { meta: Meta { wire_len, .. }, .. }| *wire_len > 0));
     let interfaces = vec![Interface::new("endless", LinkType::ETHERNET)];
@@ -166,7 +166,7 @@ struct Changing {
     graph: Graph,
     there: HashSet<u64>,
     source: tapline_graph::NodeId,
-    lent: Lent,
+    lent: FrameBatches,
     interfaces: Vec<Interface>,
     delivered: u64,
 }
@@ -176,7 +176,14 @@ impl Changing {
         let mut graph = Graph::new(&Meters::private(), 0);
         let source = graph.add("none", "none", Box::new(Nothing), &[]);
         let interfaces = vec![Interface::new("endless", LinkType::ETHERNET)];
-        Changing { graph, there: HashSet::new(), source, lent: Lent::new(frames), interfaces, delivered: 0 }
+        Changing {
+            graph,
+            there: HashSet::new(),
+            source,
+            lent: FrameBatches::new(frames),
+            interfaces,
+            delivered: 0,
+        }
     }
 
     fn become_plan(&mut self, text: &str) {
