@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use tapline_capture::af_packet::KernelFilterRuns;
-use tapline_graph::catalog::Common;
+use tapline_graph::catalog::GraphSettings;
 use tapline_graph::plan::{self, Maker, Plan};
-use tapline_graph::{Control, Engine, Inlet, Watch as EngineWatch};
+use tapline_graph::{Control, Engine, Inlet, RunReport};
 use tapline_measure::costs::{Measured, Outcome, Watch};
 use tapline_profile::{Meters, merge_workers};
 use tapline_sys::bpf::RunTimeStatistics;
@@ -91,8 +91,8 @@ fn devices(plan: &Plan) -> Vec<&str> {
     devices.map(|node| bare_name(node.arguments.text("interface"))).collect()
 }
 
-fn common(args: &ProfileArgs, compiler: Arc<Compiler>) -> Common {
-    Common {
+fn common(args: &ProfileArgs, compiler: Arc<Compiler>) -> GraphSettings {
+    GraphSettings {
         options: Arc::new(move |interface| compiler.options(interface)),
         workers: 1,
         interpret: args.interpret,
@@ -101,7 +101,7 @@ fn common(args: &ProfileArgs, compiler: Arc<Compiler>) -> Common {
 }
 
 /// Tells warnings of interfaces.
-fn warn(watch: &EngineWatch<'_>) {
+fn warn(watch: &RunReport<'_>) {
     for event in watch.events.iter().filter(|event| event.warning) {
         let _ = writeln!(io::stderr(), "tapline: warning: {} {}", event.interface, event.text);
     }

@@ -21,7 +21,7 @@ use crate::stage::{Stage, StageCounters};
 pub type Compile = Arc<dyn Fn(&Interface) -> Result<Option<CompiledFilter>, Error> + Send + Sync>;
 
 /// Makes something that decides like the program, and faster, or says why it cannot.
-pub type Faster = Arc<dyn Fn(&CompiledFilter) -> Result<Arc<dyn PacketFilter>, String> + Send + Sync>;
+pub type CompileNative = Arc<dyn Fn(&CompiledFilter) -> Result<Arc<dyn PacketFilter>, String> + Send + Sync>;
 
 /// Lets packets through that a filter accepts.
 pub struct FilterStage {
@@ -43,7 +43,7 @@ impl FilterStage {
     /// The same in the interpreter for good.
     #[must_use]
     pub fn interpreted(self) -> FilterStage {
-        let faster: Faster = Arc::new(|_| Err("the interpreter was asked for".to_owned()));
+        let faster: CompileNative = Arc::new(|_| Err("the interpreter was asked for".to_owned()));
         FilterStage { filters: Filters::new(faster), ..self }
     }
 
@@ -88,7 +88,7 @@ pub fn native(filter: &CompiledFilter) -> Result<Arc<dyn PacketFilter>, String> 
 
 /// The filters of a run.
 struct Filters {
-    faster: Faster,
+    faster: CompileNative,
     /// By interface; `None` accepts everything.
     filters: Vec<Option<Filter>>,
     /// All interfaces have the same.
@@ -121,7 +121,7 @@ fn program(filter: &Option<Filter>) -> Option<&CompiledFilter> {
 
 impl Filters {
     /// Programs are handed to `faster` once they have seen enough packets.
-    fn new(faster: Faster) -> Filters {
+    fn new(faster: CompileNative) -> Filters {
         Filters { faster, filters: Vec::new(), is_uniform: true, tried: 0, seen: 0, faster_after: None }
     }
 

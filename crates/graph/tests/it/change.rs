@@ -9,9 +9,9 @@ use std::thread;
 use std::time::Duration;
 
 use tapline_capture::{Advance, Balance, Error, InterfaceAccount, Source};
-use tapline_graph::catalog::Common;
+use tapline_graph::catalog::GraphSettings;
 use tapline_graph::plan::{self, Maker, Plan};
-use tapline_graph::{Control, Engine, Graph, GraphAccount, Inlet, Moment, Packets};
+use tapline_graph::{Control, Engine, Graph, GraphAccount, Inlet, Packets, TickContext};
 use tapline_packet::{Batch, Interface, LinkType, Meta, Now, Record, Timestamp};
 use tapline_profile::Meters;
 use tapline_testkit::frame_batches::FrameBatches;
@@ -87,7 +87,7 @@ fn a_hundred_changes_cost_nobody_a_packet() {
     let control = Arc::new(Control::new(None));
     let options = |interface: &Interface| tapline_filter::Options::new(interface.link_type);
     let common =
-        Common { options: Arc::new(options), workers: 1, interpret: false, directory: PathBuf::new() };
+        GraphSettings { options: Arc::new(options), workers: 1, interpret: false, directory: PathBuf::new() };
     let mut no_output = |_: usize| Err("there is no output here".to_owned());
     let first = planned(&[]);
     let maker = Maker { worker: 0, control: &control, common: &common, exits: None, output: &mut no_output };
@@ -121,8 +121,8 @@ fn a_hundred_changes_cost_nobody_a_packet() {
             let new = plan::nodes(&plan, &there, maker).expect("stages");
             there = plan.keys().into_iter().collect();
             let mut change: tapline_graph::Change =
-                Box::new(move |graph: &mut Graph, moment: &Moment<'_>| {
-                    let ids = graph.change(new, moment)?;
+                Box::new(move |graph: &mut Graph, tick: &TickContext<'_>| {
+                    let ids = graph.change(new, tick)?;
                     Ok(plan.sources(&ids))
                 });
             while let Err(waits) = control.change(change) {
@@ -190,14 +190,18 @@ impl Changing {
         let plan = plan_of(text);
         let control = Arc::new(Control::new(None));
         let options = |interface: &Interface| tapline_filter::Options::new(interface.link_type);
-        let common =
-            Common { options: Arc::new(options), workers: 1, interpret: false, directory: PathBuf::new() };
+        let common = GraphSettings {
+            options: Arc::new(options),
+            workers: 1,
+            interpret: false,
+            directory: PathBuf::new(),
+        };
         let mut no_output = |_: usize| Err("there is no output here".to_owned());
         let maker =
             Maker { worker: 0, control: &control, common: &common, exits: None, output: &mut no_output };
         let new = plan::nodes(&plan, &self.there, maker).expect("stages");
-        let moment = Moment::new(Now::default(), &[]);
-        let ids = self.graph.change(new, &moment).expect("nothing fails");
+        let tick = TickContext::new(Now::default(), &[]);
+        let ids = self.graph.change(new, &tick).expect("nothing fails");
         self.source = plan.sources(&ids)[0];
         self.there = plan.keys().into_iter().collect();
     }
@@ -243,8 +247,8 @@ fn collectors_come_and_go_and_every_sum_agrees() {
         changing.push();
         assert_eq!(changing.account().balance(), Balance::Balanced);
     }
-    let moment = Moment::new(Now::default(), &[]);
-    changing.graph.finish(&moment).expect("nothing fails");
+    let tick = TickContext::new(Now::default(), &[]);
+    changing.graph.finish(&tick).expect("nothing fails");
     let account = changing.account();
     assert_eq!(account.balance(), Balance::Balanced, "{account:?}");
     let exports = account
