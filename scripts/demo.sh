@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Shows Tapline at work in a minute: traffic over a virtual link, captured with a filter, looked at.
+# Demonstrates Tapline in a minute: traffic over a virtual link, captured with a filter, printed and explained.
 #
 #   namespace:  near0 ===== far0 --> tapline capture 'filter' --> target/demo-files/demo.pcapng --> text, account
 #                 ^
@@ -18,7 +18,7 @@ rate=20000
 capture_pid=
 
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
-# Shows a command as it could be typed, and runs it.
+# Prints a command as it could be typed, and runs it.
 show() {
     local word line='$'
     for word in "$@"; do
@@ -30,7 +30,7 @@ show() {
 }
 
 clean_up() {
-    # Whatever ended us: first the capture, then the namespace that it stands in.
+    # At any end: first the capture, then its namespace.
     [ -n "$capture_pid" ] && kill "$capture_pid" 2>/dev/null && wait "$capture_pid" 2>/dev/null || true
     ip netns delete "$namespace" 2>/dev/null || true
 }
@@ -55,7 +55,7 @@ wait_until_listening() {
         kill -0 "$capture_pid" 2>/dev/null || break
         sleep 0.05
     done
-    echo "tapline did not begin to capture" >&2
+    echo "tapline did not start to capture" >&2
     return 1
 }
 
@@ -87,22 +87,22 @@ offline() {
 look() {
     say "The first packets of $file"
     show "$tapline" capture -r "$file" -n -c 12
-    say "Only what begins a TLS session, with the name of the server"
+    say "Only TLS client hellos, with the name of the server"
     show "$tapline" capture -r "$file" -n -v -c 3 'tcp port 443 and tcp[(tcp[12] >> 4) * 4] = 22 and tcp[(tcp[12] >> 4) * 4 + 5] = 1'
-    say "The same file for programs: one object a packet"
+    say "The same file for programs: one JSON object per packet"
     show "$tapline" capture -r "$file" --json -c 1 'udp port 53'
-    say "What a filter does, before it runs"
+    say "A filter explained, before it runs"
     show "$tapline" filter explain 'tcp port 443'
 }
 
 suggest() {
-    say "What to try next"
+    say "Next steps"
     cat <<END
-  what can be captured here          $tapline interfaces
-  look at an interface (as root)     $tapline capture -i eth0 -n 'tcp port 443'
+  interfaces of this machine         $tapline interfaces
+  packets of an interface (as root)  $tapline capture -i eth0 -n 'tcp port 443'
   a new file every minute            $tapline capture -i eth0 -G 60 -w 'trace-%H%M%S.pcapng'
-  the captured file, in Wireshark    wireshark $file
-  everything else                    $tapline capture --help
+  the captured file in Wireshark     wireshark $file
+  all options                        $tapline capture --help
   the program as it ships            cargo build --release -p tapline-cli
 END
 }

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Runs each fuzz target for so many seconds: scripts/fuzz.sh SECONDS [TARGET...]
+# Runs each fuzz target for SECONDS: scripts/fuzz.sh SECONDS [TARGET...]
 #
-# Needs nothing but stable Rust and a C++ compiler: libFuzzer's coverage comes from compiler flags (scripts/fuzz-rustc.sh).
-# Inputs that were found lie in fuzz/corpus, inputs that break a law in fuzz/artifacts.
+# Needs only stable Rust and a C++ compiler: libFuzzer's coverage comes from compiler flags (scripts/fuzz-rustc.sh).
+# New inputs go to fuzz/corpus, inputs that break a law to fuzz/artifacts.
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
 
 seconds=${1:-30}
 shift || true
-all=(capture_file filter_text bpf_program fpl_text engines graph_text packet_text packet_json flows wire pattern_search ring_writer ring_reader store_files)
+all=(capture_file filter_text bpf_program fpl_text engines graph_text packet_text packet_json flows wire pattern_search ring_writer ring_reader store_files tap_socket)
 targets=("${@:-${all[@]}}")
 
 export RUSTC_WRAPPER="$PWD/../scripts/fuzz-rustc.sh"
@@ -24,4 +24,4 @@ for target in "${targets[@]}"; do
     "$CARGO_TARGET_DIR/release/$target" -max_total_time="$seconds" -max_len=4096 -timeout=5 -print_final_stats=0 \
         -verbosity=0 -artifact_prefix="artifacts/$target/" "corpus/$target" "seeds/$target"
 done
-echo "no law broken"
+echo "no law was broken"

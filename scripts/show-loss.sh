@@ -27,7 +27,7 @@ for interface in near0 far0; do
     ip netns exec "$namespace" sysctl -qw "net.ipv6.conf.$interface.disable_ipv6=1" || true
     ip -n "$namespace" link set "$interface" arp off multicast off up
 done
-# Received packets are handed to the last processor, as a card with fewer queues than processors has it.
+# All received packets go to the last processor (RPS), as with a card of one queue.
 last=$(($(nproc) - 1))
 ip netns exec "$namespace" sh -c "printf %x $((1 << last)) > /sys/class/net/far0/queues/rx-0/rps_cpus"
 

@@ -52,7 +52,7 @@ impl Default for FlowsArgs {
     }
 }
 
-/// Who is there by default.
+/// Peers by default.
 const PEERS: [&str; 3] = ["softflowd", "nfpcapd", "argus"];
 
 pub(crate) fn run(args: &FlowsArgs, options: &Options, report: &mut Report) -> anyhow::Result<()> {
@@ -134,7 +134,7 @@ impl Job<'_> {
                 }
             }
             "argus" => {
-                // What it tells of a flow that goes on is beside the matter.
+                // Its reports of active flows are not needed.
                 command.args(["-S", NEVER, "-w"]).arg(self.folder.join("argus"));
             }
             "pmacctd" => {
@@ -277,7 +277,7 @@ fn tell_rates(series: &Series) {
     println!("  million packets a processor second: {}\n", rates.collect::<Vec<_>>().join(", "));
 }
 
-/// What a conversation more takes, from the fewest to the most.
+/// Memory of a further conversation, from the fewest to the most.
 fn tell_memory(resident: &[(u64, f64)]) {
     if let (Some((few, little)), Some((many, much))) = (resident.first(), resident.last())
         && many > few

@@ -33,10 +33,10 @@ const PACKETS: usize = 4096;
 const GOAL: f64 = 1.3;
 const C_SOURCE: &str = include_str!("../c/fpl.c");
 
-/// What to measure.
+/// Measurements of this part.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct FplArgs {
-    /// How long each engine runs each time, in milliseconds.
+    /// Length of each run of an engine, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 100)]
     time_ms: u64,
 }
@@ -51,7 +51,7 @@ impl Default for FplArgs {
 struct Workload {
     name: &'static str,
     text: &'static str,
-    /// What asks the same in the filter language.
+    /// The same question in the filter language.
     filter: Option<&'static str>,
     frames: fn() -> Vec<Vec<u8>>,
 }
@@ -125,7 +125,7 @@ enum Kind {
     Bpf(CompiledFilter),
 }
 
-/// What all must agree on: packets accepted in the first pass, and the memory after it.
+/// Answer on which all engines must agree: packets accepted in the first pass, and the memory after it.
 #[derive(Debug, PartialEq, Eq)]
 struct Answer {
     accepted: usize,

@@ -25,7 +25,7 @@ use tapline_testkit::traffic::Traffic;
 
 /// Different frames that the sender goes through over and over.
 const FRAME_POOL: usize = 20_000;
-/// How long a peer may take to begin.
+/// Time limit for a peer's start.
 const START_MAX: Duration = Duration::from_secs(10);
 /// libpcap's programs hand a block over after a second at the latest; what is not handed over at the end is lost.
 const SETTLE: Duration = Duration::from_millis(1500);
@@ -35,7 +35,7 @@ pub(crate) struct LiveArgs {
     /// Offered loads, in packets a second.
     #[arg(long, value_delimiter = ',', default_values_t = [50_000, 150_000])]
     rate: Vec<u64>,
-    /// How long each run sends, in seconds.
+    /// Length of each run, in seconds.
     #[arg(long, default_value_t = 4)]
     seconds: u64,
     /// Ring of each peer, in MiB.

@@ -61,7 +61,7 @@ enum Workload {
     Patterns(patterns::PatternsArgs),
     /// Many filters at once: what a packet costs as their number grows, and what changes cost while packets flow.
     Sets(sets::SetsArgs),
-    /// What counting cycles costs: a graph with and without.
+    /// Cost of counting cycles: a graph with and without.
     Accounting(accounting::AccountingArgs),
     /// Packets to flows to IPFIX: against softflowd and nfpcapd.
     Flows(flows::FlowsArgs),
@@ -80,7 +80,7 @@ enum Workload {
     Send(live::SendArgs),
 }
 
-/// What holds for every workload.
+/// Options of all workloads.
 #[derive(Clone, Debug, Args)]
 struct Options {
     /// Runs of each peer in each workload.

@@ -7,7 +7,7 @@
 //! medians   rate by the sender's own clock, its deviation from what was asked, gap errors
 //! ```
 //!
-//! far0 has GRO on, so that it takes XDP frames; there is nobody behind it.
+//! far0 has GRO on, so that it takes XDP frames; no program receives there.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -21,10 +21,10 @@ use tapline_testkit::netns::{FAR, NEAR, Namespace};
 use crate::Options;
 use tapline_measure::runs::median;
 
-/// How long packets may take to arrive.
+/// Time limit for packets to arrive.
 const ARRIVAL_MAX: Duration = Duration::from_secs(5);
 
-/// What to measure.
+/// Measurements of this part.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RateArgs {
     /// Packets a second; 0 is as fast as it goes.
@@ -36,7 +36,7 @@ pub(crate) struct RateArgs {
     /// Back ends.
     #[arg(long, value_delimiter = ',', default_values_t = ["packet", "xdp", "live"].map(str::to_owned))]
     backends: Vec<String>,
-    /// How long each run sends, in seconds; as fast as it goes, as many packets as half a million a second would be.
+    /// Length of each run, in seconds; as fast as it goes, as many packets as half a million a second would be.
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
     /// Send in real-time threads.
@@ -60,7 +60,7 @@ impl Default for RateArgs {
     }
 }
 
-/// What one row measures.
+/// Parameters of a row.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Case {
     size: u32,
@@ -171,7 +171,7 @@ impl<'a> Bench<'a> {
         let account = &value["account"];
         ensure!(account["balanced"] == true && account["lost"] == 0, "{case:?}: {account}");
         let sent = account["sent"].as_u64().context("packets sent")?;
-        // What AF_XDP handed to a full queue in copy mode the driver drops and counts; the others are told and try again.
+        // The driver drops and counts frames that AF_XDP hands to a full queue in copy mode; other back ends try again.
         let dropped = account["tx_dropped"].as_u64().unwrap_or(0);
         let begin = Instant::now();
         while self.received()? + dropped < before + sent && begin.elapsed() < ARRIVAL_MAX {

@@ -29,7 +29,7 @@ use crate::{Options, live};
 use tapline_measure::runs::median;
 use tapline_measure::scheduled;
 
-/// How long programs may take to begin, and to read what there is.
+/// Time limit for programs to start, and to read to the end.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// libpcap's programs hand a block over after a second at the latest.
 const SETTLE: Duration = Duration::from_millis(1500);
@@ -38,7 +38,7 @@ const GOAL_SHARE: f64 = 1.0 / 3.0;
 /// The writer with 16 readers, by that with 1.
 const GOAL_WRITER: f64 = 1.3;
 
-/// What to measure.
+/// Measurements of this part.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ReadersArgs {
     /// Numbers of readers.
@@ -47,10 +47,10 @@ pub(crate) struct ReadersArgs {
     /// Packets a second.
     #[arg(long, default_value_t = 40_000)]
     rate: u64,
-    /// How long each run sends, in seconds.
+    /// Length of each run, in seconds.
     #[arg(long, default_value_t = 3)]
     seconds: u64,
-    /// What readers but the first want: a few of a hundred packets, all but these, or all.
+    /// Filters of readers but the first: a few of a hundred packets, all but these, or all.
     #[arg(long, value_enum, default_value_t)]
     want: Want,
     /// The daemon captures by AF_XDP. No VLANs are sent then: AF_PACKET takes their tags out of packets, so the same filters would select others.
@@ -58,7 +58,7 @@ pub(crate) struct ReadersArgs {
     xdp: bool,
 }
 
-/// What readers want. The first always wants all.
+/// Filters of the readers. The first reads all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Want {
     #[default]
@@ -73,7 +73,7 @@ impl Default for ReadersArgs {
     }
 }
 
-/// What those who listened did.
+/// Results of the readers.
 #[derive(Clone, Debug, Default)]
 struct Heard {
     cpu: Duration,
@@ -284,7 +284,7 @@ fn ended(child: Child) -> anyhow::Result<Output> {
     Ok(output)
 }
 
-/// What processor time programs have taken by now, with all their threads.
+/// Processor time of programs so far, with all their threads.
 fn cpu_of<'c>(children: impl IntoIterator<Item = &'c Child>) -> anyhow::Result<Duration> {
     let all: Option<u64> = children.into_iter().flat_map(|child| scheduled::tasks(child.id())).sum();
     all.map(Duration::from_nanos).context("a program or a thread of it ended while its time was read")

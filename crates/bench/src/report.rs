@@ -13,11 +13,11 @@ pub(crate) struct Report {
 
 /// All runs of one workload.
 pub(crate) struct Series {
-    /// What was done, such as `file/tcp80`.
+    /// Name of the workload, such as `file/tcp80`.
     pub(crate) workload: String,
     /// Each peer with its runs; ours first.
     pub(crate) peers: Vec<(String, Vec<Run>)>,
-    /// What the ratio to every peer is to be.
+    /// Goal of the ratio to every peer.
     pub(crate) goal: Option<Goal>,
 }
 
@@ -37,7 +37,7 @@ impl Series {
         Series { workload, peers, goal }
     }
 
-    /// Runs every peer `runs` times. They take turns, and who begins rotates.
+    /// Runs every peer `runs` times, in turns with a rotating start.
     pub(crate) fn interleave(
         &mut self,
         runs: usize,

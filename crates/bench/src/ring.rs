@@ -6,7 +6,7 @@
 //!   not timed  readers read all, and their packets are checked: count, bytes, account
 //! ```
 //!
-//! Readers are read by the same thread, between timed stretches, so nobody waits and the index never fills: the figure is the writer's work, with
+//! Readers are read by the same thread, between timed stretches, so no reader waits and the index never fills: the figure is the writer's work, with
 //! indices and records gone from its first caches as if others had read them. A run's figure is the mean of all its batches, those that change a block and
 //! those during which another process had the processor too. Runs are so short that most have none of the latter, and the median over runs is told. FFPF's
 //! figures are those of its Table 1, on the machine of its time.
@@ -31,13 +31,13 @@ const GOAL: f64 = 1.3;
 const FFPF_STORE: f64 = 7479.0;
 const FFPF_INDEX: f64 = 154.0;
 
-/// What to measure.
+/// Measurements of this part.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct RingArgs {
     /// Bytes of a packet.
     #[arg(long, value_name = "BYTES", value_delimiter = ',', default_values_t = [60, 1514])]
     sizes: Vec<usize>,
-    /// Each reader wants one packet of so many, others than its neighbour.
+    /// Each reader wants one packet in N, others than its neighbour.
     #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 8])]
     wanted: Vec<usize>,
     /// MiB of the buffer: a power of two, 4 or more.

@@ -1,4 +1,4 @@
-//! What a packet of `tapline generate` costs to make, batch by batch, in memory that is used again.
+//! Cost of generating a packet, batch by batch, in reused memory.
 //!
 //! ```text
 //! recipe --> Batches::advance, over and over, for so long --> processor time of this thread / packets
@@ -18,7 +18,7 @@ use tapline_traffic::{Batches, Generator, Recipe};
 
 use tapline_measure::runs::median;
 
-/// What is measured unless recipes are given.
+/// Recipes by default.
 const RECIPES: &[&str] = &[
     "udp size=64",
     "udp size=64 flows=10k",
@@ -32,13 +32,13 @@ const RECIPES: &[&str] = &[
     "udp tcp size=64 flows=10k match='udp port 53' share=1/10",
 ];
 
-/// What to measure.
+/// Measurements of this part.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct TrafficArgs {
     /// Recipes, each in one argument; by default some that differ in one thing each.
     #[arg(value_name = "RECIPE")]
     recipes: Vec<String>,
-    /// How long each is made each time, in milliseconds.
+    /// Length of each run, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 100)]
     time_ms: u64,
 }

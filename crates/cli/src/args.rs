@@ -9,7 +9,7 @@ use tapline_syntax::units;
 /// The most that is taken of a packet unless it is told, and what snap length 0 stands for: as libpcap.
 pub(crate) const SNAP_LEN: u32 = 262_144;
 
-/// How the text of a filter is read.
+/// Dialect of filter texts.
 #[derive(Clone, Copy, Debug, Args)]
 pub(crate) struct LanguageArgs {
     /// The shift of vlan, mpls, pppoes, geneve and vxlan ends with its parenthesis and at `or`; a VLAN tag that the kernel took
@@ -28,7 +28,7 @@ pub(crate) struct FplArgs {
     /// memory from packet to packet; with --workers, each worker has a memory of its own. Explain: this program instead of a filter.
     #[arg(long, value_name = "FILE", help_heading = "Filter", conflicts_with = "dump")]
     pub(crate) fpl: Option<PathBuf>,
-    /// How many memory cells the program has: a power of two, up to 16777216.
+    /// Memory cells of the program: a power of two, up to 16777216.
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = units::count_in::<u32>(1..), help_heading = "Filter", requires = "fpl")]
     pub(crate) fpl_cells: u32,
     /// The program may call EXTERN(NAME, ...), which finds the patterns of FILE (docs/search.md: one a line). Repeat it for more.

@@ -13,7 +13,7 @@ use tapline_packet::Interface;
 
 use crate::args::LanguageArgs;
 
-/// How texts of filters become programs in a run.
+/// Compiles the texts of filters in a run.
 pub(crate) struct Compiler {
     snap_len: u32,
     optimise: bool,
@@ -37,12 +37,12 @@ impl Compiler {
         Compiler { snap_len, optimise, language, handle, netmasks }
     }
 
-    /// How the text of a filter is read.
+    /// Dialect of filter texts.
     pub(crate) fn language(&self) -> LanguageArgs {
         self.language
     }
 
-    /// How a filter is compiled for packets of `interface`.
+    /// Options of the compiler for packets of `interface`.
     pub(crate) fn options(&self, interface: &Interface) -> Options {
         let netmask = match self.handle {
             Handle::Live => self.netmasks.get(&interface.name).copied(),
@@ -117,7 +117,7 @@ fn prefix_mask(len: u8) -> u32 {
     u32::MAX.checked_shl(32 - u32::from(len.min(32))).unwrap_or(0)
 }
 
-/// How a program is written down for so many `-d`.
+/// Form of a listing by the number of `-d`.
 pub(crate) fn program_form(count: u8) -> DumpFormat {
     match count {
         0 | 1 => DumpFormat::Assembly,

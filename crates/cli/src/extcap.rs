@@ -86,7 +86,7 @@ pub(crate) struct ExtcapArgs {
     /// Interface: tapline:NAME.
     #[arg(long, value_name = "INTERFACE")]
     extcap_interface: Option<String>,
-    /// Capture filter; without --capture: say whether it is valid.
+    /// Capture filter; without --capture it is only checked.
     #[arg(long, value_name = "FILTER")]
     extcap_capture_filter: Option<String>,
     /// Capture into --fifo.
@@ -104,7 +104,7 @@ pub(crate) struct ExtcapArgs {
     /// Begin with packets of the last TIME (5s, 10m), or with all that the daemon still has.
     #[arg(long, value_name = "TIME|all", value_parser = live::since)]
     since: Option<Since>,
-    /// What happens if Wireshark is too slow: lossy, it loses packets; leased, the daemon keeps them for a while.
+    /// Policy for a slow Wireshark. lossy: packets are lost; leased: the daemon keeps them for a bounded time.
     #[arg(long, value_name = "POLICY")]
     policy: Option<PolicyArg>,
     /// Keep at most this many bytes of a packet, 1 to 262144.

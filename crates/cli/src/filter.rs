@@ -27,7 +27,7 @@ pub(crate) enum FilterCommand {
 
 const BENCH_EXAMPLES: &str = "\
 Examples:
-  tapline filter bench                                         the filters of the papers on BPF, and what people type
+  tapline filter bench                                         the filters of the papers on BPF, and common ones
   tapline filter bench -r busy.pcap 'tcp port 443 and net 10.0.0.0/8'
 
 libpcap's interpreter takes part if libpcap is installed, the kernel's JIT if programs may be loaded (root). Each figure is the median of
@@ -53,7 +53,7 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct ExplainArgs {
-    /// What the first header of a packet is: a name or number of tcpdump.org/linktypes.html, such as RAW, LINUX_SLL2 or 113.
+    /// Link type: a name or number of tcpdump.org/linktypes.html, such as RAW, LINUX_SLL2 or 113.
     #[arg(short = 'y', long, value_name = "TYPE", default_value = "EN10MB")]
     pub(crate) link_type: String,
     /// Only the program: -d as instructions, -dd as C, -ddd as decimal numbers.

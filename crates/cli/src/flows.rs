@@ -10,7 +10,7 @@
 
 use tapline_graph::{Cell, Table};
 
-/// How flows are shown.
+/// Layout of flows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
     /// The stages' own tables are shown, too.
@@ -177,7 +177,7 @@ fn table_text(flows: &[Flow], width: Option<usize>) -> String {
     text
 }
 
-/// What else is known of a flow, in a line below it.
+/// Further fields of a flow, in a line below it.
 fn details(flow: &Flow) -> String {
     if flow.details.is_empty() { String::new() } else { format!("       {}\n", flow.details) }
 }
@@ -299,7 +299,7 @@ fn bytes(number: u64) -> String {
     amount(number, " ") + "B"
 }
 
-/// A time of so many milliseconds.
+/// A time of `ms` milliseconds.
 fn duration(ms: u64) -> String {
     let seconds = ms / 1000;
     match ms {
@@ -408,7 +408,7 @@ mod tests {
         assert_eq!([-1, 0].map(|ms| time_of_day(ms * 1_000_000)), ["23:59:59.999", "00:00:00.000"]);
     }
 
-    /// What each worker has of its own is shown together: also if each has fewer flows than may be shown.
+    /// Flows of all workers are shown together, also if each has fewer than the limit.
     #[test]
     fn greatest_flows_of_several_workers_are_shown() {
         let worker = |source: &str| vec![("top".to_owned(), flow(source, "10.0.0.9:443"))];

@@ -14,7 +14,7 @@ use tapline_packet::LinkType;
 
 use crate::args::FplArgs;
 
-/// What can be shown, by name, in the order of the compiler.
+/// Stages that can be shown, by name, in the order of the compiler.
 const STAGES: [&str; 5] = ["tree", "passes", "ir", "ebpf", "native"];
 
 /// The program in a file, at the stages that were asked for; its outline and its limits if none was.

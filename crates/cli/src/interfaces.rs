@@ -1,4 +1,4 @@
-//! `tapline interfaces`: what can be captured, and who does already.
+//! `tapline interfaces`: interfaces, and the programs that capture there.
 //!
 //! ```text
 //! 2: eth0  up, running, 10 Gbit/s, ixgbe
@@ -36,12 +36,12 @@ pub(crate) struct InterfacesArgs {
     /// Look in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME")]
     pub(crate) netns: Option<String>,
-    /// The socket of the daemon whose captures are listed too: this, TAPLINE_SOCKET, or /run/tapline/serve.sock.
+    /// Socket of the daemon whose captures are listed. Default: TAPLINE_SOCKET, else /run/tapline/serve.sock.
     #[arg(long, value_name = "PATH", conflicts_with = "netns")]
     pub(crate) socket: Option<PathBuf>,
 }
 
-/// How long a daemon has to say what it captures: the list is of interfaces in the first place.
+/// Time limit for a daemon's list of captures: the command lists interfaces in the first place.
 const DAEMON_PATIENCE: Duration = Duration::from_millis(500);
 
 /// Prints the list.
@@ -82,7 +82,7 @@ fn capture_text(capture: &Offer) -> String {
     text
 }
 
-/// How much of each packet we may see, where that is less than all.
+/// The readable part of each packet, where that is less than all.
 fn seen_text(capture: &Offer) -> String {
     let is_all = capture.snap_len >= SNAP_LEN;
     if is_all { String::new() } else { format!("the first {} of each packet", capture.snap_len) }

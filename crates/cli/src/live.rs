@@ -15,30 +15,30 @@ use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use tapline_capture::Source;
 use tapline_capture::af_packet::{self, AfPacket, CaptureDirection, LATENCY_RECORDING_MS};
-use tapline_capture::af_xdp::{self, AfXdp, REST_US};
+use tapline_capture::af_xdp::{self, AfXdp, WAKEUP_DELAY_US};
 use tapline_packet::{Interface, LinkType};
 use tapline_syntax::units::count_in;
 pub(crate) use tapline_tap::PREFIX as TAP;
 use tapline_tap::protocol::{Attach, Offer, Policy, Start};
-use tapline_tap::{Client, WakeWish, socket_path};
+use tapline_tap::{Client, WakeThreshold, socket_path};
 
 use crate::args::parse_duration;
 
-/// What a leased reader may lag behind: bytes of the buffer, and milliseconds.
+/// Lag granted to a leased reader: bytes of the buffer, and milliseconds.
 const LEASE: Policy = Policy::Leased { bytes: 16 << 20, ms: 5_000 };
 
-/// Of a capture that nobody looks at: how long packets may wait at the daemon, and then for us.
+/// Delay of packets at the daemon, and then before they are read, for a capture without an audience.
 const PATIENT_DELAY_MS: u32 = 50;
 /// See [`PATIENT_DELAY_MS`].
-const PATIENT: WakeWish = WakeWish { min_bytes: 4 << 20, max_delay: Duration::from_millis(250) };
+const PATIENT: WakeThreshold = WakeThreshold { min_bytes: 4 << 20, max_delay: Duration::from_millis(250) };
 
-/// What stands before the name of an interface that AF_XDP is to take packets from.
+/// Prefix of an interface whose packets AF_XDP takes.
 const XDP: &str = "xdp:";
 
 /// Microseconds for which one call polls at most, if nothing else is said.
 const BUSY_POLL_US: &str = "20";
 
-/// What can be said of `xdp:` interfaces. docs/afxdp.md.
+/// Options of `xdp:` interfaces. docs/afxdp.md.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub(crate) struct XdpArgs {
     /// With xdp: before an interface: take its packets although this SSH session or the host's default route needs them.
@@ -51,14 +51,14 @@ pub(crate) struct XdpArgs {
     pub(crate) busy_poll: Option<u32>,
 }
 
-/// What can be said of `tap:` captures. docs/serve.md.
+/// Options of `tap:` captures. docs/serve.md.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct TapArgs {
     /// With tap: begin with the packets of the last TIME (5s, 10m), or with all that the daemon still has.
     #[arg(long, value_name = "TIME|all", value_parser = since, help_heading = "Input")]
     pub(crate) since: Option<Since>,
-    /// With tap: what happens if we are too slow. lossy: we lose packets; leased: the daemon keeps them for a while, and we read without copying; lossless:
-    /// all wait for us, where the rules allow it.
+    /// With tap: policy for a reader that is too slow. lossy: it loses packets; leased: the daemon keeps them for a bounded time, and they are read without copying; lossless:
+    /// the capture waits, where the rules allow it.
     #[arg(long, value_name = "POLICY", help_heading = "Input")]
     pub(crate) policy: Option<PolicyArg>,
     /// With tap: when the daemon ends or is killed, wait for it and go on with the next.
@@ -86,7 +86,7 @@ pub(crate) enum PolicyArg {
 /// Reads a [`Since`].
 ///
 /// # Errors
-/// What is wrong with the time.
+/// The text is no time.
 pub(crate) fn since(text: &str) -> Result<Since, String> {
     if text == "all" { Ok(Since::All) } else { parse_duration(text).map(Since::Ago) }
 }
@@ -178,7 +178,7 @@ fn open_tap(settings: &af_packet::Settings, args: &TapArgs) -> Result<Live> {
         ..Attach::default()
     };
     let mut tap = client.attach(&attach)?;
-    tap.set_wake(if is_patient { PATIENT } else { WakeWish::IMMEDIATE });
+    tap.set_wake(if is_patient { PATIENT } else { WakeThreshold::IMMEDIATE });
     if args.reconnect {
         tap = tap.reconnecting(&socket, &program, &attach);
     }
@@ -202,7 +202,7 @@ pub(crate) fn captures(socket: Option<&Path>, patience: Duration) -> Result<Vec<
     Client::list(&socket_path(socket), &program(), patience)
 }
 
-/// Who we are, for people who look at the daemon's status.
+/// Name of this program in the daemon's status.
 fn program() -> String {
     format!("tapline {}", env!("CARGO_PKG_VERSION"))
 }
@@ -222,8 +222,8 @@ fn open_xdp(settings: &af_packet::Settings, xdp: XdpArgs) -> Result<Live> {
         promiscuous: settings.promiscuous,
         ring_len: settings.ring_len,
         workers: settings.workers,
-        // Who wants packets at once, or sends them on, does not rest.
-        rest_us: if settings.latency_ms > 1 { REST_US } else { 0 },
+        // A reader that prints or forwards packets does not rest.
+        wakeup_delay_us: if settings.latency_ms > 1 { WAKEUP_DELAY_US } else { 0 },
         busy_poll_us: xdp.busy_poll,
         timestamps: settings.timestamps,
         force: xdp.xdp_force,

@@ -54,32 +54,32 @@ struct Cli {
 
 const TOP_EXAMPLES: &str = "\
 Examples:
-  tapline interfaces                                  what can be captured, and who does already
-  tapline doctor                                      what here will lose, alter or delay packets, and what mends it
+  tapline interfaces                                  interfaces, and the programs that capture there
+  tapline doctor                                      causes of lost, altered or delayed packets, and their remedy
   tapline capture -i eth0 -n 'tcp port 443'           look at traffic
   tapline capture -i eth0 -w trace.pcapng -G 60       a file each minute, drops noted inside
   tapline capture -r trace.pcapng -n -v 'udp'         read it again
-  tapline run -e 'device(eth0) -> top(by=flow)'       a graph of stages: who talks most
+  tapline run -e 'device(eth0) -> top(by=flow)'       a graph of stages: the busiest flows
   tapline probe -i eth0 --export 10.0.0.1:4739        flows to a collector, as IPFIX
   tapline generate -w imix.pcap size=imix count=1M    packets as you want them, the same each time
-  tapline filter explain 'vlan and tcp port 80'       what a filter does, test by test
+  tapline filter explain 'vlan and tcp port 80'       a filter, test by test
   tapline replay trace.pcap -i veth0 --rate 10k       send a file again
   tapline serve -i eth0 --name office                 capture once for many readers (tapline capture -i tap:office)
   tapline record -i eth0 --to /srv/store --size 80%   keep packets for days; tapline find /srv/store 'host 10.0.0.1'
-  tapline top                                         what running captures and graphs do, stage by stage
-  tapline profile -r trace.pcapng 'udp'               what a packet costs here, component by component";
+  tapline top                                         running captures and graphs, stage by stage
+  tapline profile -r trace.pcapng 'udp'               the cost of a packet here, component by component";
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Capture packets from interfaces or files: filter them, print them, save them, account for each.
     Capture(Box<capture::CaptureArgs>),
-    /// Record packets for days: into a store that keeps to its size, indexed while it is written.
+    /// Record packets for days into a store of bounded size, indexed while it is written.
     #[command(after_help = store::RECORD_EXAMPLES)]
     Record(Box<store::RecordArgs>),
     /// Find packets in a store, by time and filter, up to those of a second ago.
     #[command(after_help = store::FIND_EXAMPLES)]
     Find(Box<store::FindArgs>),
-    /// Look at a store: what it holds, and whether it is as it was recorded.
+    /// Manage a store: list its segments, verify that it is as recorded.
     #[command(subcommand, after_help = store::STORE_EXAMPLES)]
     Store(store::StoreCommand),
     /// Run a graph of stages: filter, sample, count, record, and more, each packet read once for all of them.
@@ -91,12 +91,12 @@ enum Command {
     /// Make packets from a recipe, the same for the same seed: protocols, sizes, flows, rates, faults.
     #[command(after_help = generate::help())]
     Generate(Box<generate::GenerateArgs>),
-    /// Look into filters.
+    /// Explain and benchmark filters.
     #[command(subcommand)]
     Filter(filter::FilterCommand),
-    /// List interfaces: addresses, speed, driver, link type, and who captures there.
+    /// List interfaces: addresses, speed, driver, link type, and the programs that capture there.
     Interfaces(interfaces::InterfacesArgs),
-    /// Tell what on this machine will lose, alter or delay packets, how bad it is, and the command that mends it; or mend it for a while.
+    /// Find causes of lost, altered or delayed packets on this machine, rate them, and print or apply their remedy.
     #[command(after_help = doctor::EXAMPLES)]
     Doctor(doctor::DoctorArgs),
     /// Show what running processes of tapline do: packets, bits and cycles of each stage.
@@ -189,7 +189,7 @@ fn chain(error: &anyhow::Error) -> String {
     })
 }
 
-/// Whether the reader of our output has gone: nobody is left to tell.
+/// Whether the reader of standard output has gone: an error message would have no reader.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     is_kind(error, io::ErrorKind::BrokenPipe)
 }

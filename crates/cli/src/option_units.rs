@@ -27,7 +27,7 @@ const COUNT: Forms =
     Forms { accepted: &[&["10", "100"], &["0.01k", "0.1k"]], refused: &["1m", "64Ki", "x", "1.5", "k"] };
 const RATE: Forms = Forms { accepted: &[&["10k"], &["1.5Mbit"], &["10kpps"]], refused: &["10x", "0", "1m"] };
 
-/// What an option of this value name takes; options named for a unit take a count of it.
+/// Accepted forms of an option by its value name; options named for a unit take a count of it.
 fn forms(name: &str) -> Option<&'static Forms> {
     match name {
         "TIME" | "TIME|all" => Some(&TIME),

@@ -1,4 +1,4 @@
-//! Who we become once everything is open, and who creates files then.
+//! The user of the process once everything is open, and the creation of files then.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -10,10 +10,10 @@ use anyhow::{Context, Result, bail};
 use tapline_file::{Files, Plain};
 use tapline_profile::Meters;
 use tapline_sys::privilege::{self, Identity};
-use tapline_sys::sandbox::{self, Lacks, Needs};
+use tapline_sys::sandbox::{self, MissingConfinement, Needs};
 use tapline_sys::{Opener, Owner, capability, output_file};
 
-/// The user to become: the one named with -Z, or the one who called sudo; `None` to stay who we are.
+/// The user to become: the one named with -Z, or the caller of sudo; `None` for no change.
 pub(crate) fn identity(named: Option<&str>) -> Result<Option<Identity>> {
     match named {
         None => Ok(if privilege::is_root() { Identity::of_caller() } else { None }),
@@ -28,7 +28,7 @@ pub(crate) fn identity(named: Option<&str>) -> Result<Option<Identity>> {
     }
 }
 
-/// The user who started this program: under sudo(8) and doas(1) their caller, otherwise the real user.
+/// The user that started this program: under sudo(8) and doas(1) their caller, otherwise the real user.
 pub(crate) fn starter() -> u32 {
     Identity::of_caller().map_or_else(privilege::user, |caller| caller.uid)
 }
@@ -42,7 +42,7 @@ pub(crate) enum Dropped {
     Nothing,
 }
 
-/// Becomes `identity`. Without one, root stays root, and anybody else gives up the capabilities that capturing needed.
+/// Becomes `identity`. Without one, root stays root, and other users give up the capabilities that capturing needed.
 pub(crate) fn give_up(identity: Option<&Identity>) -> Result<Dropped> {
     if identity.is_none() && privilege::is_root() {
         return Ok(Dropped::Nothing);
@@ -54,9 +54,9 @@ pub(crate) fn give_up(identity: Option<&Identity>) -> Result<Dropped> {
 
 /// Has a process that gave up rights keep what it needs, and nothing else: see [`sandbox`]. To be called before threads are made. Returns what the
 /// kernel lacks for it.
-pub(crate) fn confine(dropped: Dropped, mut needs: Needs, meters: &Meters) -> Lacks {
+pub(crate) fn confine(dropped: Dropped, mut needs: Needs, meters: &Meters) -> MissingConfinement {
     if dropped == Dropped::Nothing {
-        return Lacks::new();
+        return MissingConfinement::new();
     }
     needs.removes.extend(meters.path().and_then(sandbox::folder_of).map(Path::to_owned));
     sandbox::confine(&needs)
@@ -67,7 +67,7 @@ pub(crate) fn may_ask_for_names(filter: &str) -> bool {
     ["host", "net", "gateway", "src", "dst"].iter().any(|word| filter.contains(word))
 }
 
-/// Who creates the files that are written to `path`: we ourselves, or, if we are to become somebody else, a process
+/// Creator of the files at `path`: this process, or, before it becomes another user, a process
 /// that kept the rights which we have now.
 pub(crate) fn files(path: &Path, identity: Option<&Identity>) -> Result<Box<dyn Files>> {
     // Only this process can open its own descriptors (/dev/stdout), and it does before it gives up rights.
@@ -115,13 +115,13 @@ impl Files for ByOpener {
     }
 }
 
-/// What the opener left alone: pipes and devices are opened with the rights that we have now, and stay whose they are.
+/// Files that the opener leaves alone: pipes and devices are opened with present rights, and keep their owner.
 fn open_existing(path: &Path) -> io::Result<File> {
     let kind = fs::symlink_metadata(path)?.file_type();
     if kind.is_file() || kind.is_symlink() || kind.is_dir() {
         return Err(io::Error::new(
             io::ErrorKind::AlreadyExists,
-            "it exists and does not belong to the user whom this program becomes: remove it, choose another name, or \
+            "it exists and does not belong to the user of this program after it drops privileges: remove it, choose another name, or \
              stay root with -Z root",
         ));
     }

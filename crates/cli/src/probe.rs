@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use clap::Args;
-use tapline_flow::export::{EXAMPLE_ENTERPRISE, Element, Target, Version};
+use tapline_flow::export::{EXAMPLE_ENTERPRISE, Element, ExportTarget, Version};
 use tapline_flow::{DetailFields, Error, KeyFields, PAYLOAD_MAX, TIMEOUT_MAX};
 use tapline_syntax::units::{count_in, size_in};
 
@@ -80,10 +80,10 @@ pub(crate) struct ProbeArgs {
     /// After FIN both ways or RST so long a silence ends a flow.
     #[arg(long, value_name = "TIME", default_value = "2", value_parser = parse_duration, help_heading = "Flows")]
     closed_timeout: Duration,
-    /// Room for so many flows, of 195 bytes each (more with --details: docs/flow-table.md), taken as they come. If there are more, the longest silent ends.
+    /// Size of the table in flows of 195 bytes (more with --details: docs/flow-table.md), allocated as they come. A full table ends the longest idle flow.
     #[arg(long, value_name = "N", default_value_t = 1 << 20, value_parser = count_in::<u64>(1..=1_000_000_000), help_heading = "Flows")]
     flows_max: u64,
-    /// What tells flows apart besides addresses, ports and protocol: vlan, mpls, tunnel, tos, interface; with commas.
+    /// Fields of the flow key besides addresses, ports and protocol: vlan, mpls, tunnel, tos, interface; with commas.
     #[arg(long, value_name = "FIELDS", default_value = "none", help_heading = "Flows")]
     key: String,
     /// Take tunnels off, and meter what is inside: GRE, VXLAN, Geneve, GTP, IP in IP, ERSPAN, MPLS.
@@ -92,14 +92,14 @@ pub(crate) struct ProbeArgs {
     /// Count bytes of frames, not of IP packets.
     #[arg(long, help_heading = "Flows")]
     layer2: bool,
-    /// What flows are asked for besides: tcp (round trips, retransmissions, windows), sizes, gaps, dns, tls (server name, JA3, JA4), http,
+    /// Further fields of flows: tcp (round trips, retransmissions, windows), sizes, gaps, dns, tls (server name, JA3, JA4), http,
     /// application, payload, with commas; or all. Their elements are added to the template, and the table of flows has them.
     #[arg(long, value_name = "GROUPS", default_value = "none", help_heading = "Flows")]
     details: String,
-    /// With --details payload: so many bytes of the first payload of each side [default: 64].
+    /// With --details payload: bytes kept of the first payload in each direction [default: 64].
     #[arg(long, value_name = "BYTES", value_parser = size_in::<u16>(1..=u64::from(PAYLOAD_MAX)), help_heading = "Flows")]
     payload: Option<u16>,
-    /// Meter one of so many packets, chosen by chance in each block of so many. Records tell the rate, and are not scaled.
+    /// Sampling interval N: one packet of each block of N, chosen at random, is metered. Records carry the rate, and are not scaled.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = count_in::<u64>(1..=1_000_000), help_heading = "Flows")]
     sample: u64,
 
@@ -134,7 +134,7 @@ pub(crate) struct ProbeArgs {
     /// The most bytes of an IP packet with a message.
     #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = size_in::<u16>(256..), help_heading = "Export")]
     mtu: u16,
-    /// Over UDP, send templates again after so many messages.
+    /// Over UDP, number of messages after which templates are sent again.
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = count_in::<u32>(1..=1_000_000), help_heading = "Export")]
     template_messages: u32,
     /// Over UDP, send templates again after so long.
@@ -148,7 +148,7 @@ pub(crate) struct ProbeArgs {
     #[arg(long, value_name = "N", default_value_t = 0, value_parser = count_in::<u32>(..=10_000_000), help_heading = "Export")]
     rate: u32,
 
-    /// Show so many of the greatest flows, by bytes; 10 if nothing is exported.
+    /// Number of largest flows to show, by bytes; 10 if nothing is exported.
     #[arg(long, value_name = "N", value_parser = count_in::<u32>(1..=1_000_000), help_heading = "Reports")]
     top: Option<u32>,
     /// Show besides what the table of flows did, as columns of numbers (docs/flows.md).
@@ -163,7 +163,7 @@ pub(crate) struct ProbeArgs {
     /// Stop after this time: 90, 90s, 5m, 1h.
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     duration: Option<std::time::Duration>,
-    /// Become this user once all is open; root runs as the caller of sudo unless told otherwise.
+    /// User of the process once all is open. Default for root: the caller of sudo.
     #[arg(short = 'Z', long, value_name = "USER")]
     relinquish_privileges: Option<String>,
     /// As root, write through a symbolic link that has the name of a file; otherwise that is an error.
@@ -247,7 +247,7 @@ fn check(args: &ProbeArgs) -> Result<()> {
     }
     if !collectors.is_empty() {
         let more = "json:NAME and csv:NAME are lines of text, parquet:DIRECTORY is Parquet";
-        Target::list(&collectors.join(",")).map_err(|error| anyhow!("{error}; {more}"))?;
+        ExportTarget::list(&collectors.join(",")).map_err(|error| anyhow!("{error}; {more}"))?;
         check_sampling(args)?;
         if args.version == "5" && details.any() {
             bail!("NetFlow v5 has no place for --details: use --version 10");
@@ -353,7 +353,7 @@ fn meter(args: &ProbeArgs) -> String {
     )
 }
 
-/// What flows are asked for: what was said, and what the template needs.
+/// Fields of flows: those of the options, and those that the template needs.
 fn details(args: &ProbeArgs) -> DetailFields {
     let asked = DetailFields::parse(&args.details).unwrap_or_default();
     asked.with(Element::needs_of(&args.template))
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_typed_is_a_graph() {
+    fn arguments_become_a_graph() {
         for (line, nodes) in [
             ("-r a.pcap", 3),
             ("-r a.pcap --export 127.0.0.1:9 --version 9 --biflow", 3),

@@ -61,17 +61,17 @@ fn table(account: &Account) -> String {
     table.text
 }
 
-/// What runs the filters; nothing if no filter runs in user space.
+/// Engine of the filters; nothing if no filter runs in user space.
 fn engine(filter: &FilterAccount) -> String {
-    let FilterAccount { interpreted, faster, faster_after, reason } = filter;
-    let native = faster_after.map(|after| format!("by native code since packet {}", grouped(after + 1)));
+    let FilterAccount { interpreted, compiled, compiled_after, reason } = filter;
+    let native = compiled_after.map(|after| format!("by native code since packet {}", grouped(after + 1)));
     let why = reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     match (native, *interpreted) {
         (None, 0) => String::new(),
         (None, _) => format!("by the interpreter{why}"),
         (Some(native), 0) => native,
         (Some(native), _) => {
-            format!("{native}, {} of {} filters by the interpreter{why}", interpreted, interpreted + faster)
+            format!("{native}, {} of {} filters by the interpreter{why}", interpreted, interpreted + compiled)
         }
     }
 }
@@ -80,7 +80,7 @@ fn balance_text(account: &Account) -> String {
     state_text(&account.balance())
 }
 
-/// What packets are that a stage did not hand on.
+/// Word for packets that a stage did not hand on.
 fn refused_word(class: &str) -> &'static str {
     match class {
         "filter" => "filtered",
@@ -91,7 +91,7 @@ fn refused_word(class: &str) -> &'static str {
     }
 }
 
-/// What packets are that an output took.
+/// Word for packets that an output took.
 fn written_word(class: &str) -> &'static str {
     if matches!(class, "bounce" | "reflect") { "sent" } else { "written" }
 }
@@ -181,12 +181,12 @@ impl Rows {
         Rows(Table { text: format!("{:<PLACE_WIDTH$}{:>COUNT_WIDTH$}\n", "account", "packets") })
     }
 
-    /// What became of an interface's packets.
+    /// Rows of an interface.
     pub(crate) fn interface(&mut self, interface: &InterfaceAccount) {
         self.0.interface(interface);
     }
 
-    /// So many packets at a place.
+    /// A row: packets at a place.
     pub(crate) fn row(&mut self, place: &str, count: u64, remark: &str) {
         self.0.row(place, Count::Known(count), remark);
     }
@@ -238,7 +238,7 @@ impl Table {
             self.row(&format!("{name}  kernel filter, refused"), interface.kernel_filtered, "");
             self.ring(name, ring);
         } else {
-            let verb = if interface.is_made { "made" } else { "read" };
+            let verb = if interface.is_generated { "made" } else { "read" };
             let remark = if interface.is_partial { "not to its end" } else { "" };
             let refused = interface.kernel_filtered.known().unwrap_or(0);
             self.row(&format!("{name}  {verb}"), Count::Known(interface.delivered + refused), remark);
@@ -275,7 +275,7 @@ impl Table {
         }
     }
 
-    /// What a daemon had for us.
+    /// Rows of a daemon's capture.
     fn tap(&mut self, name: &str, tap: TapAccount) {
         let TapAccount { offered, index_full, overwritten, damaged, unread, .. } = tap;
         let causes = [(index_full, "index full"), (overwritten, "overwritten"), (damaged, "damaged")];
@@ -289,7 +289,7 @@ impl Table {
         }
     }
 
-    /// What the program in front took off the host, and what was lost between it and us.
+    /// Packets that the XDP program took off the host, and losses behind it.
     fn xdp(&mut self, name: &str, ring: RingAccount, xdp: XdpAccount) {
         let remark = |count: u64, what: &str| match count {
             0 => String::new(),
@@ -312,7 +312,7 @@ impl Table {
         }
     }
 
-    /// What came to a stage, and what it did with it besides handing it on.
+    /// Packets received by a stage, and those not handed on.
     fn stage(&mut self, stage: &StageAccount) {
         let StageAccount { name, received, counters, .. } = stage;
         let mut remarks = Vec::new();
@@ -414,11 +414,11 @@ fn output_json(output: &OutputAccount) -> Value {
 
 /// The engines by number, null without a filter in user space.
 fn filter_json(filter: &FilterAccount) -> Value {
-    let FilterAccount { interpreted, faster, faster_after, reason } = filter;
-    if interpreted + faster == 0 {
+    let FilterAccount { interpreted, compiled, compiled_after, reason } = filter;
+    if interpreted + compiled == 0 {
         return Value::Null;
     }
-    json!({"interpreted": interpreted, "native": faster, "native_after": faster_after, "reason": reason})
+    json!({"interpreted": interpreted, "native": compiled, "native_after": compiled_after, "reason": reason})
 }
 
 #[cfg(test)]
@@ -431,7 +431,7 @@ mod tests {
         assert!(to_json(&account)["account"]["filter"].is_null());
         account.filter.interpreted = 1;
         assert!(text(&account).contains("0  by the interpreter\n"), "{}", text(&account));
-        let native = FilterAccount { faster: 2, faster_after: Some(65_536), ..FilterAccount::default() };
+        let native = FilterAccount { compiled: 2, compiled_after: Some(65_536), ..FilterAccount::default() };
         account.filter = native.clone();
         assert!(text(&account).contains("0  by native code since packet 65,537\n"), "{}", text(&account));
         assert_eq!(to_json(&account)["account"]["filter"]["native_after"], 65_536);

@@ -36,17 +36,17 @@ use crate::{files, privileges, report};
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
-  tapline serve -i eth0 --name office                 then, by whoever may: tapline capture -i tap:office 'tcp port 443'
+  tapline serve -i eth0 --name office                 then, by any permitted user: tapline capture -i tap:office 'tcp port 443'
   tapline serve -i eth0 --name office --history ''    readers can start in the past (tapline capture -i tap:office --since 10s)
-  tapline serve --config /etc/tapline/serve.toml      several captures, with rules for who may read what
-  tapline status                                      who reads, how far they lag, what they lost
+  tapline serve --config /etc/tapline/serve.toml      several captures, with rules for their readers
+  tapline status                                      readers, their lag and their losses
 
-Without rules only root and the user who started it (under sudo, its caller) may read. SIGHUP reads the rules again. docs/serve.md has them.";
+Without rules only root and the user that started it (under sudo, its caller) may read. SIGHUP reads the rules again. docs/serve.md has them.";
 
-/// What was typed.
+/// Arguments of the command.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArgs {
-    /// Rules: captures, and who may read them.
+    /// Rules file: captures, and the rights of their readers.
     #[arg(short, long, value_name = "FILE", conflicts_with_all = ["interface", "name", "history", "buffer", "count_all"])]
     config: Option<PathBuf>,
     /// Capture on this interface, or on these (a,b), as one capture. xdp: before a name takes packets by AF_XDP.
@@ -55,13 +55,13 @@ pub(crate) struct ServeArgs {
     /// Serve the packets of this file instead, from the first reader on and at the pace of the slowest that is lossless.
     #[arg(short, long, value_name = "FILE", conflicts_with = "interface")]
     read: Option<PathBuf>,
-    /// What readers call it: tap:NAME. By default the interface's name.
+    /// Name of the capture for readers: tap:NAME. Default: the interface's name.
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// Store what this filter accepts ('' for all) though nobody reads it, so that readers can start in the past.
+    /// Keep packets that this filter accepts ('' for all) also without a reader, so that readers can start in the past.
     #[arg(long, value_name = "FILTER")]
     history: Option<String>,
-    /// Take packets from the kernel too that nobody wants, to count them; by default the kernel is told what all readers want.
+    /// Count packets that no reader wants: take them from the kernel too. By default the kernel filters for all readers.
     #[arg(long)]
     count_all: bool,
     /// MiB of the buffer, a power of two.
@@ -73,7 +73,7 @@ pub(crate) struct ServeArgs {
     /// The network namespace of the interfaces.
     #[arg(long, value_name = "NAME", conflicts_with = "config")]
     netns: Option<String>,
-    /// Become this user once all is open; root stays root. By default the one who called sudo.
+    /// User of the process once all is open; root stays root. Default: the caller of sudo.
     #[arg(short = 'Z', long, value_name = "USER")]
     relinquish_privileges: Option<String>,
     /// The account at the end as JSON.
@@ -81,12 +81,12 @@ pub(crate) struct ServeArgs {
     json: bool,
 }
 
-/// How long the end waits for the log to be read.
+/// Time limit for the log's reader at the end.
 const LOG_WAIT: Duration = Duration::from_secs(2);
 /// From when on it is told that a capture waits for a reader.
 const WAIT_TOLD_MS: u64 = 500;
 
-/// What was typed.
+/// Arguments of the command.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct StatusArgs {
     /// The daemon's socket.
@@ -171,7 +171,7 @@ fn rules(args: &ServeArgs) -> Result<Rules> {
                 args.interface.iter().flat_map(|names| names.split(',')).map(str::to_owned).collect();
             if interfaces.is_empty() && args.read.is_none() {
                 bail!(
-                    "what is to be served? --interface IFACE, --read FILE, or --config FILE with captures and rules"
+                    "nothing to serve: give --interface IFACE, --read FILE, or --config FILE with captures and rules"
                 );
             }
             let first = interfaces.first().map(|name| live::bare_name(name).to_owned());
@@ -254,7 +254,7 @@ fn say(line: &str) {
 fn tell(args: &ServeArgs, ended: &[CaptureTotals], log: &Log) -> bool {
     let faults: Vec<String> = ended.iter().flat_map(imbalances).collect();
     for capture in ended {
-        if let Some(why) = capture.why.as_ref().filter(|why| !why.is_empty()) {
+        if let Some(why) = capture.end_reason.as_ref().filter(|why| !why.is_empty()) {
             log.line(&format!("{}: {why}", capture.name));
         }
     }
@@ -275,7 +275,7 @@ fn rows(captures: &[CaptureTotals]) -> report::Rows {
         capture.interfaces.iter().for_each(|interface| text.interface(interface));
         let name = &capture.name;
         text.row(&format!("tap:{name}  delivered"), capture.packets, "");
-        text.row(&format!("tap:{name}  wanted by nobody"), capture.unwanted, "");
+        text.row(&format!("tap:{name}  without a reader"), capture.unwanted, "");
         text.row(
             &format!("tap:{name}  stored"),
             capture.stored,
@@ -288,7 +288,7 @@ fn rows(captures: &[CaptureTotals]) -> report::Rows {
     text
 }
 
-/// What does not add up.
+/// Equations of the account that do not hold.
 fn imbalances(capture: &CaptureTotals) -> Vec<String> {
     let mut faults: Vec<String> =
         capture.interfaces.iter().filter_map(|interface| interface.imbalance()).collect();
@@ -310,7 +310,7 @@ fn to_json(capture: &CaptureTotals) -> Value {
         "unwanted": capture.unwanted,
         "stored": capture.stored,
         "not_stored": capture.not_stored,
-        "ended": capture.why,
+        "ended": capture.end_reason,
     })
 }
 
@@ -356,13 +356,13 @@ fn capture_text(capture: &CaptureStatus) -> String {
     let kernel = match capture.kernel_insns {
         None => String::new(),
         Some(1) => ", none taken from the kernel".to_owned(),
-        Some(count) => format!(", {count} instructions in the kernel say what is wanted"),
+        Some(count) => format!(", {count} instructions of kernel filter"),
     };
     // One that is read is waited for now and then; one that is not is news.
     let waits = match capture.waits_for.filter(|_| capture.waits_ms >= WAIT_TOLD_MS) {
         None => String::new(),
         Some(reader) => format!(
-            "; waits for the lossless reader {reader} since {:.1} s, and what is lost meanwhile shows when that is over",
+            "; has waited {:.1} s for the lossless reader {reader}; losses meanwhile are counted when the wait ends",
             capture.waits_ms as f64 / 1e3
         ),
     };
@@ -376,7 +376,7 @@ fn capture_text(capture: &CaptureStatus) -> String {
         );
     }
     format!(
-        "tap:{} ({}): {} packets, {} lost before{dropped}, {} wanted by nobody, {} stored{cost}{kernel}{waits}\n",
+        "tap:{} ({}): {} packets, {} lost before{dropped}, {} without a reader, {} stored{cost}{kernel}{waits}\n",
         capture.name,
         capture.interfaces.join(", "),
         grouped(capture.packets),

@@ -11,7 +11,7 @@ use signal_hook::iterator::Signals;
 use signal_hook::{SigId, flag, low_level};
 use tapline_graph::Control;
 
-/// How long a first SIGINT has to end the program cleanly. Until then others are taken for the same one: shells and
+/// Grace after a first SIGINT. Until then others are taken for the same one: shells and
 /// timeout(1) signal a program and then its group.
 const GRACE: Duration = Duration::from_secs(1);
 
@@ -84,7 +84,7 @@ impl Caught {
     }
 }
 
-/// What follows from a SIGINT, beside the order to stop. Once `leaves`, it has outputs leave what waits for their rate.
+/// Effect of a SIGINT beside the order to stop. With `leaves`, outputs drop packets that wait for their rate.
 fn interrupt(control: &Control, gives_up: &Arc<AtomicBool>, leaves: &Arc<AtomicBool>) {
     if !control.has_paced_output() || leaves.load(Ordering::Relaxed) {
         control.cancel_pacing();
@@ -95,7 +95,8 @@ fn interrupt(control: &Control, gives_up: &Arc<AtomicBool>, leaves: &Arc<AtomicB
     let leaves = Arc::clone(leaves);
     later(move || {
         if !leaves.swap(true, Ordering::Relaxed) {
-            let what = "what is left goes out at its rate; Ctrl-C again leaves it, and counts it as lost";
+            let what =
+                "remaining flows leave at their rate; Ctrl-C again drops them, and counts them as lost";
             let _ = writeln!(io::stderr(), "tapline: {what}");
         }
     });

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tapline_graph::Control;
 use tapline_sys::Poller;
 
-/// How long a stop may go unnoticed.
+/// Polling interval of the order to stop.
 const WAIT: Duration = Duration::from_millis(100);
 
 /// Standard input, a named pipe or a device, unbuffered. Reads until the writer ends it or `control` says stop.
@@ -27,7 +27,7 @@ impl Stream {
         Ok(Stream { file, poller: Poller::new(), control })
     }
 
-    /// What bears this name; waits for a writer of a named pipe.
+    /// Opens the file, or a named pipe once it has a writer.
     pub(crate) fn open(path: &Path, control: Arc<Control>) -> io::Result<Stream> {
         Ok(Stream { file: File::open(path)?, poller: Poller::new(), control })
     }

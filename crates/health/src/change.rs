@@ -1,4 +1,4 @@
-//! What can be changed and put back.
+//! Changes of the machine, and their undoing.
 //!
 //! ```text
 //! change.step()       the same setting as it is now       Step { change, before }, which the caller notes before it applies the change
@@ -46,7 +46,7 @@ pub enum Change {
     ReceiveRing {
         /// Its name.
         interface: String,
-        /// How many.
+        /// Number.
         rx: u32,
     },
     /// Pause frames of an interface.
@@ -72,19 +72,19 @@ pub enum Change {
 /// A change, and what was before.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
-    /// What was or will be made.
+    /// The change.
     pub change: Change,
     /// The same setting as it was.
     pub before: Change,
 }
 
-/// What putting back came to.
+/// Result of an undo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Undone {
-    /// It is as before again.
-    PutBack,
-    /// It was as before already.
-    WasSo,
+pub enum UndoResult {
+    /// The value before was restored.
+    Restored,
+    /// The value was as before already.
+    AlreadyRestored,
     /// Somebody set something else meanwhile, which stays.
     ChangedSince,
 }
@@ -103,7 +103,7 @@ impl Change {
     /// The same setting as it is now.
     ///
     /// # Errors
-    /// What refuses to tell.
+    /// The kernel or driver does not give the current value.
     pub fn now(&self) -> Result<Change, Error> {
         let refused = |source| Error::refused(&self.to_string(), source);
         match self {
@@ -128,7 +128,7 @@ impl Change {
     /// Makes it so, and looks whether it is.
     ///
     /// # Errors
-    /// What refuses, or that it is not in effect.
+    /// The kernel or driver refuses the change, or it has no effect.
     pub fn apply(&self) -> Result<(), Error> {
         let refused = |source| Error::refused(&self.to_string(), source);
         match self {
@@ -152,20 +152,20 @@ impl Change {
     /// This change and what is before it.
     ///
     /// # Errors
-    /// What refuses to tell.
+    /// The kernel or driver does not give the current value.
     pub fn step(&self) -> Result<Step, Error> {
         Ok(Step { change: self.clone(), before: self.now()? })
     }
 }
 
 impl Step {
-    /// Puts back what was before, unless somebody has set something else since.
+    /// Restores the value before, unless another program has set a third value since.
     ///
     /// # Errors
-    /// What refuses.
-    pub fn undo(&self) -> Result<Undone, Error> {
+    /// The kernel or driver refuses.
+    pub fn undo(&self) -> Result<UndoResult, Error> {
         match (self.change.now()?, &self.change, &self.before) {
-            (now, _, before) if now == *before => Ok(Undone::WasSo),
+            (now, _, before) if now == *before => Ok(UndoResult::AlreadyRestored),
             (
                 Change::Features { interface, features: now },
                 Change::Features { features: to, .. },
@@ -173,24 +173,24 @@ impl Step {
             ) => {
                 let features = switched(&now, to, from);
                 if features.is_empty() {
-                    return Ok(Undone::ChangedSince);
+                    return Ok(UndoResult::ChangedSince);
                 }
-                Change::Features { interface, features }.apply().map(|()| Undone::PutBack)
+                Change::Features { interface, features }.apply().map(|()| UndoResult::Restored)
             }
-            (now, change, before) if now == *change => before.apply().map(|()| Undone::PutBack),
-            _ => Ok(Undone::ChangedSince),
+            (now, change, before) if now == *change => before.apply().map(|()| UndoResult::Restored),
+            _ => Ok(UndoResult::ChangedSince),
         }
     }
 
-    /// Puts back what was before, whatever is now: for a change that may have been cut short, so that nobody knows what the driver made of it.
+    /// Restores the value before, whatever is now: for a change that may have been cut short, with an unknown result in the driver.
     ///
     /// # Errors
-    /// What refuses.
-    pub fn restore(&self) -> Result<Undone, Error> {
+    /// The kernel or driver refuses.
+    pub fn restore(&self) -> Result<UndoResult, Error> {
         if self.change.now()? == self.before {
-            return Ok(Undone::WasSo);
+            return Ok(UndoResult::AlreadyRestored);
         }
-        self.before.apply().map(|()| Undone::PutBack)
+        self.before.apply().map(|()| UndoResult::Restored)
     }
 }
 
@@ -217,7 +217,7 @@ impl std::fmt::Display for Change {
 }
 
 /// The offloads of a group that the change has switched and that still are as it left them, as they were before. One by one: the kernel may
-/// have switched only some, and somebody else may have switched others back.
+/// have switched only some, and another program may have switched others back.
 fn switched(now: &[(String, bool)], to: &[(String, bool)], from: &[(String, bool)]) -> Vec<(String, bool)> {
     let value =
         |list: &[(String, bool)], name: &str| list.iter().find(|(known, _)| known == name).map(|one| one.1);
@@ -306,8 +306,11 @@ mod tests {
             return;
         };
         let step = Step { change: file("-1"), before: file("-2") };
-        assert_eq!(step.undo().unwrap(), Undone::ChangedSince);
-        assert_eq!(Step { change: file("-1"), before: file(&now) }.undo().unwrap(), Undone::WasSo);
+        assert_eq!(step.undo().unwrap(), UndoResult::ChangedSince);
+        assert_eq!(
+            Step { change: file("-1"), before: file(&now) }.undo().unwrap(),
+            UndoResult::AlreadyRestored
+        );
     }
 
     #[test]
@@ -334,9 +337,9 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_otherwise_is_put_back() {
+    fn a_value_set_by_others_is_restored() {
         // No driver that rounds is needed: the kernel takes numbers in hexadecimal, and gives them back in decimal.
-        let test = "what_was_taken_otherwise_is_put_back";
+        let test = "a_value_set_by_others_is_restored";
         let file = |value: &str| Change::File {
             path: "/proc/sys/net/core/netdev_budget_usecs".into(),
             value: value.into(),
@@ -354,14 +357,14 @@ mod tests {
         }
         let taken = step.change.now().unwrap();
         assert_eq!(taken, file(&other.to_string()));
-        assert_eq!(step.undo().unwrap(), Undone::ChangedSince, "by the wish alone it is somebody else's");
+        assert_eq!(step.undo().unwrap(), UndoResult::ChangedSince, "by the wish alone it is somebody else's");
         let made = Step { change: taken.clone(), before: step.before.clone() };
-        assert_eq!(made.undo().unwrap(), Undone::PutBack);
+        assert_eq!(made.undo().unwrap(), UndoResult::Restored);
         assert_eq!(file("").now().unwrap(), step.before);
         taken.apply().unwrap();
-        assert_eq!(step.restore().unwrap(), Undone::PutBack);
+        assert_eq!(step.restore().unwrap(), UndoResult::Restored);
         assert_eq!(file("").now().unwrap(), step.before);
-        assert_eq!(step.restore().unwrap(), Undone::WasSo);
+        assert_eq!(step.restore().unwrap(), UndoResult::AlreadyRestored);
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub enum Error {
     /// No interface of this name.
     #[error("there is no interface {wanted:?}; there are: {present}")]
     NoSuchInterface {
-        /// What was asked for.
+        /// The request.
         wanted: String,
         /// The names that there are.
         present: String,
@@ -22,7 +22,7 @@ pub enum Error {
     /// No network namespace of this name.
     #[error("cannot open the network namespace {name:?}: {source}; ip netns list shows those there are")]
     NoSuchNamespace {
-        /// What was asked for.
+        /// The request.
         name: String,
         /// Why.
         source: io::Error,
@@ -30,15 +30,15 @@ pub enum Error {
     /// The namespace is there, but we may not enter it.
     #[error("cannot enter the network namespace {name:?}: {source}; this needs CAP_SYS_ADMIN (use sudo)")]
     Namespace {
-        /// What was asked for.
+        /// The request.
         name: String,
-        /// What the kernel said.
+        /// The kernel's error.
         source: SyscallError,
     },
     /// The kernel or the driver refused a change, or its present state could not be read.
     #[error("{what}: {source}{hint}")]
     Refused {
-        /// What was to be changed.
+        /// The setting.
         what: String,
         /// A clause on what to do; may be empty.
         hint: &'static str,
@@ -56,7 +56,7 @@ pub enum Error {
     /// The kernel took a change and did nothing.
     #[error("{what}: the kernel took it, but it is not in effect")]
     NotInEffect {
-        /// What was to be changed.
+        /// The setting.
         what: String,
     },
     /// No network namespace can be entered without its right.

@@ -18,7 +18,7 @@ pub enum Event {
         why: String,
     },
     /// The setting is as before again.
-    PutBack(Change),
+    Restored(Change),
     /// Another program changed the setting meanwhile; its value stays.
     ChangedSince(Change),
     /// The interface is gone, and its settings with it.
@@ -36,7 +36,7 @@ pub enum Event {
     JournalStays(PathBuf),
     /// A journal could not be removed.
     JournalNotRemoved(Error),
-    /// The journal of another user, whom alone the system lets restore it.
+    /// The journal of another user: only that user can restore it.
     JournalOfRoot(PathBuf),
     /// The system was restarted since the changes of a journal: no setting is left of them.
     Restarted,
@@ -50,7 +50,7 @@ impl fmt::Display for Event {
             Event::Made(Step { change, before: Change::Features { .. } }) => write!(f, "changed: {change}"),
             Event::Made(Step { change, before }) => write!(f, "changed: {change} (was: {before})"),
             Event::NotMade { why } => write!(f, "not done: {why}"),
-            Event::PutBack(before) => write!(f, "put back: {before}"),
+            Event::Restored(before) => write!(f, "put back: {before}"),
             Event::ChangedSince(before) => {
                 write!(f, "left alone, as another program has changed it since: {before}")
             }

@@ -1,10 +1,10 @@
-//! What a check found.
+//! Result of a check.
 
 use serde::Serialize;
 
 use crate::Change;
 
-/// How bad it is, worst first.
+/// Severity of a finding, worst first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
     /// Packets are or will be lost.
@@ -66,24 +66,24 @@ pub enum Evidence {
     List(Vec<String>),
 }
 
-/// What a check found in one place.
+/// One finding of a check.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// How bad it is.
+    /// Severity.
     pub severity: Severity,
     /// The interface; `None` for the machine.
     pub interface: Option<String>,
-    /// What is so, in one line. Holds names that others chose: escape it for terminals.
+    /// The finding in one line. Contains untrusted names: escape it for terminals.
     pub text: String,
-    /// What it rests on.
+    /// Evidence, by name.
     pub evidence: Vec<(String, Evidence)>,
-    /// What mends it, if anything surely does.
-    pub mend: Option<Mend>,
+    /// The remedy, if a certain one is known.
+    pub mend: Option<Remedy>,
 }
 
-/// What mends a finding.
+/// Remedy of a finding.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Mend {
+pub struct Remedy {
     /// A command line for a shell.
     pub command: String,
     /// The same as changes that can be made and put back; empty if only people should do it.
@@ -118,13 +118,13 @@ impl Finding {
     }
 
     pub(crate) fn mend(mut self, command: impl Into<String>) -> Finding {
-        self.mend = Some(Mend { command: command.into(), changes: Vec::new(), interrupts: false });
+        self.mend = Some(Remedy { command: command.into(), changes: Vec::new(), interrupts: false });
         self
     }
 
     /// Mended by a command that is the same as these changes.
     pub(crate) fn fix(mut self, command: impl Into<String>, changes: Vec<Change>) -> Finding {
-        self.mend = Some(Mend { command: command.into(), changes, interrupts: false });
+        self.mend = Some(Remedy { command: command.into(), changes, interrupts: false });
         self
     }
 

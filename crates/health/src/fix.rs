@@ -11,7 +11,7 @@
 use tapline_sys::NetNs;
 
 use crate::journal::{Entry, Header, Journal, Owner};
-use crate::{Change, Error, Event, Examined, Step, Undone};
+use crate::{Change, CheckResult, Error, Event, Step, UndoResult};
 
 /// A change of a run.
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ impl Fixer {
     ///
     /// # Errors
     /// If the journal cannot be written: then no further change is made.
-    pub fn fix(&mut self, examined: &[Examined], named: &[String]) -> Result<Vec<Attempt>, Error> {
+    pub fn fix(&mut self, examined: &[CheckResult], named: &[String]) -> Result<Vec<Attempt>, Error> {
         let mut attempts = Vec::new();
         for finding in examined.iter().map(|one| &one.finding).filter(|finding| finding.is_fixable()) {
             let Some(mend) = &finding.mend else { continue };
@@ -163,9 +163,9 @@ pub(crate) fn put_back(namespace: Option<&NetNs>, entry: &Entry, tell: fn(&Event
     };
     let before = entry.step.before.clone();
     match within(namespace, entry.step.change.interface(), undo).and_then(|undone| undone) {
-        Ok(Some(Undone::PutBack)) => tell(&Event::PutBack(before)),
-        Ok(Some(Undone::WasSo)) => {}
-        Ok(Some(Undone::ChangedSince)) => tell(&Event::ChangedSince(before)),
+        Ok(Some(UndoResult::Restored)) => tell(&Event::Restored(before)),
+        Ok(Some(UndoResult::AlreadyRestored)) => {}
+        Ok(Some(UndoResult::ChangedSince)) => tell(&Event::ChangedSince(before)),
         Ok(None) => tell(&Event::InterfaceGone(before)),
         Err(why) => {
             tell(&Event::NotPutBack { before: Some(before), why });

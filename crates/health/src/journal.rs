@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tapline_sys::{Link, NetNs, RouteSocket, privilege};
 
-use crate::{Change, Error, Step, Undone};
+use crate::{Change, Error, Step, UndoResult};
 
 const PREFIX: &str = "doctor-";
 const SUFFIX: &str = ".journal";
@@ -145,7 +145,7 @@ impl Entry {
     }
 
     /// Puts the setting before the change back, unless another program has changed it since.
-    pub(crate) fn undo(&self) -> Result<Undone, Error> {
+    pub(crate) fn undo(&self) -> Result<UndoResult, Error> {
         match &self.taken {
             Some(taken) => Step { change: taken.clone(), before: self.step.before.clone() }.undo(),
             None => self.step.restore(),

@@ -1,14 +1,14 @@
-//! What on this machine will lose, delay or alter packets, how bad it is, and how it is mended and put back.
+//! Causes of lost, delayed or altered packets on this machine: checks, remedies, and their undoing.
 //!
 //! ```text
-//! /proc /sys netlink ethtool --Facts::gather--> Facts --examine--> Examined: check, Finding { severity, evidence, Mend }
+//! /proc /sys netlink ethtool --Facts::gather--> Facts --examine--> CheckResult: check, Finding { severity, evidence, Remedy }
 //!                                                                                                           │
 //!                          what was before, for the way back <--Change::step--  Change  <-------------------┘
 //!                                              what is so now <--Change::apply--
 //! ```
 //!
 //! [`Facts`] are data: what is not told is `None`, never a guess. Checks are small functions of facts in a table
-//! ([`checks()`]), so tests give them machines that nobody here has. Only `facts` looks at the machine, only `change` changes it.
+//! ([`checks()`]), so tests can give them any machine. Only `facts` looks at the machine, only `change` changes it.
 #![forbid(unsafe_code)]
 
 mod change;
@@ -22,15 +22,15 @@ pub mod journal;
 mod restore;
 mod scope;
 
-pub use change::{CHANGEABLE_FILES, Change, Step, Undone};
-pub use checks::{Check, Examined, checks, examine};
+pub use change::{CHANGEABLE_FILES, Change, Step, UndoResult};
+pub use checks::{Check, CheckResult, checks, examine};
 pub use error::Error;
 pub use event::Event;
 pub use facts::{
     Counter, Facts, Idle, Interface, Interrupt, Irq, Machine, Memory, Node, Request, Sniffer, SoftnetCpu,
     Times,
 };
-pub use finding::{Evidence, Finding, Mend, Severity};
+pub use finding::{Evidence, Finding, Remedy, Severity};
 pub use fix::{Attempt, Fixer};
 pub use restore::{Restored, restore};
 pub use scope::Scope;

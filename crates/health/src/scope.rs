@@ -5,7 +5,7 @@
 //! write(V, PATH)  := echo V | [sudo] tee PATH
 //! ```
 
-/// Where and as whom the commands will be run that a report shows.
+/// Namespace and user of the commands in a report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
     /// The network namespace as it was named; `None` for that of the shell.
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_say_where_and_as_whom() {
+    fn commands_carry_namespace_and_sudo() {
         let root = Scope { netns: None, is_root: true };
         assert_eq!(root.within("ethtool -K eth0 gro off"), "ethtool -K eth0 gro off");
         let user = Scope { netns: Some("blue".into()), is_root: false };

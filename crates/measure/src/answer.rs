@@ -1,4 +1,4 @@
-//! What a peer put out: how many packets and which, so that only equal answers are compared in speed.
+//! Output of a peer: number and identity of packets, so that speed is compared between equal answers only.
 //!
 //! ```text
 //! pcap     header 24; per packet: time 8, captured 4, length 4, bytes
@@ -12,7 +12,7 @@ use std::io::{ErrorKind, Read};
 /// Packets in order. Their times are left out: a peer may round them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// How many.
+    /// Number.
     pub packets: u64,
     /// Of the captured bytes of all.
     pub digest: u64,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use tapline_arena::random::Random;
 use tapline_search::{Pattern, Patterns};
 
-/// How patterns and payloads relate.
+/// Relation of patterns and payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
     /// No pattern occurs in any payload.
@@ -28,7 +28,7 @@ impl Traffic {
 
 /// Patterns, and payloads to search for them.
 pub struct Workload {
-    /// How the two relate.
+    /// Relation of the two.
     pub traffic: Traffic,
     /// The patterns, numbered from 0 in ascending order of their bytes.
     pub patterns: Vec<Pattern>,

@@ -1,4 +1,4 @@
-//! What a program costs: processor time of a child, and nothing else's.
+//! Processor time of a child process alone.
 
 use anyhow::{Context, bail};
 use std::process::{Child, Command, Stdio};

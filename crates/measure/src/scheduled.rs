@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-/// What each thread of a process took so far, in nanoseconds; `None` for a process that is not there, and for a thread that is gone meanwhile.
+/// Processor time of each thread of a process so far, in nanoseconds; `None` for a thread that has ended;
+/// a single `None` without such a process.
 pub fn tasks(pid: u32) -> Vec<Option<u64>> {
     match fs::read_dir(format!("/proc/{pid}/task")) {
         Ok(tasks) => tasks.map(|task| run_time(&task.ok()?.path())).collect(),
@@ -11,7 +12,7 @@ pub fn tasks(pid: u32) -> Vec<Option<u64>> {
     }
 }
 
-/// What a thread took so far; `None` if there is no such thread, or the kernel does not tell.
+/// Processor time of a thread so far, in nanoseconds; `None` without such a thread, or where the kernel does not count it.
 pub fn thread(pid: u32) -> Option<u64> {
     run_time(Path::new(&format!("/proc/{pid}")))
 }

@@ -1,4 +1,4 @@
-//! What stages did between two readings of their counters, and what they have done in all.
+//! Work of stages between two readings of their counters, and since their start.
 //!
 //! ```text
 //! earlier: [web 0, web 1, old]    now: [web 0, web 1, old (retired), new]
@@ -33,7 +33,7 @@ impl Activity {
     }
 }
 
-/// What happened between two readings of one process: stages that run in their order, then those that have ended.
+/// Activity between two readings of one process: running stages in their order, then ended ones.
 ///
 /// Workers are added. A slot that was given to something else in between counts for what it is now.
 pub fn activities(now: &[Snapshot], earlier: &[Snapshot]) -> Vec<Activity> {
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_since_is_told_apart_from_all() {
+    fn rates_since_the_last_reading_stand_beside_totals() {
         let earlier = [snapshot("web", 0, 10), snapshot("web", 1, 5)];
         let now = [snapshot("web", 0, 40), snapshot("web", 1, 5), snapshot("new", 0, 10)];
         let [web, new] = &activities(&now, &earlier)[..] else { panic!("two stages") };
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_ended_comes_last_and_is_not_added() {
+    fn ended_processes_come_last_and_are_not_added() {
         let mut old = snapshot("web", 0, 100);
         old.state = State::Retired;
         let now = [old.clone(), snapshot("web", 0, 7)];

@@ -1,4 +1,4 @@
-//! What a packet costs, component by component, against what all packets cost together: the table of a profile.
+//! Cost of a packet by component, beside the measured total: the table of a profile.
 //!
 //! ```text
 //! total        measured by itself: cycles of the processors, over packets
@@ -11,28 +11,28 @@ use serde::{Deserialize, Serialize, Serializer};
 
 use crate::Error;
 
-/// How the cost of a component was found.
+/// Basis of a component's cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum How {
+pub enum CostBasis {
     /// The clock was read before and after, in each batch.
     Timed,
     /// The kernel's own statistics.
     Kernel,
     /// With it less without it: two measurements.
     Difference,
-    /// What one costs, measured apart, times how many there were.
+    /// Unit cost, measured apart, times the number of units.
     Counted,
 }
 
-impl How {
+impl CostBasis {
     /// As reports say it.
     pub fn name(self) -> &'static str {
         match self {
-            How::Timed => "timed",
-            How::Kernel => "kernel statistics",
-            How::Difference => "by difference",
-            How::Counted => "count times cost",
+            CostBasis::Timed => "timed",
+            CostBasis::Kernel => "kernel statistics",
+            CostBasis::Difference => "by difference",
+            CostBasis::Counted => "count times cost",
         }
     }
 }
@@ -40,18 +40,18 @@ impl How {
 /// One part of what a packet costs.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Component {
-    /// What it is: `filter`.
+    /// Class of the stage: `filter`.
     pub name: String,
     /// Cycles a packet, over all packets of the run, also those that this component never saw.
     pub cycles: f64,
-    /// How that was found.
-    pub how: How,
+    /// Basis of the cost.
+    pub how: CostBasis,
 }
 
-/// What a packet costs in one run.
+/// Cost of a packet in one run.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Breakdown {
-    /// What ran: `AF_PACKET, filter in the kernel`.
+    /// Title of the run: `AF_PACKET, filter in the kernel`.
     pub title: String,
     /// Packets over which the means were taken.
     pub packets: u64,
@@ -71,7 +71,7 @@ impl Breakdown {
 
     /// With one more component.
     #[must_use]
-    pub fn with(mut self, name: &str, cycles: f64, how: How) -> Breakdown {
+    pub fn with(mut self, name: &str, cycles: f64, how: CostBasis) -> Breakdown {
         self.components.push(Component { name: name.to_owned(), cycles, how });
         self
     }
@@ -86,12 +86,12 @@ impl Breakdown {
         self.total_cycles - self.explained_cycles()
     }
 
-    /// So many cycles as a share of the total; `None` without a total.
+    /// Share of `cycles` in the total; `None` without a total.
     pub fn share(&self, cycles: f64) -> Option<f64> {
         (self.total_cycles > 0.0).then(|| cycles / self.total_cycles)
     }
 
-    /// So many cycles in nanoseconds; `None` without a frequency.
+    /// `cycles` in nanoseconds; `None` without a frequency.
     pub fn nanos(&self, cycles: f64) -> Option<f64> {
         (self.frequency_hz > 0.0).then(|| cycles * 1e9 / self.frequency_hz)
     }
@@ -123,7 +123,7 @@ impl Breakdown {
         for (name, cycles, how) in rows {
             let nanos = self.nanos(cycles).map_or("unknown".into(), |nanos| format!("{nanos:.1}"));
             let share = self.share(cycles).map_or("unknown".into(), |share| format!("{:.1}%", share * 100.0));
-            let how = how.map_or("", How::name);
+            let how = how.map_or("", CostBasis::name);
             let line = format!("{name:width$}  {cycles:13.1}  {nanos:>10}  {share:>6}  {how}");
             text += line.trim_end();
             text.push('\n');
@@ -132,7 +132,7 @@ impl Breakdown {
     }
 
     /// Components, what is unexplained, and the total.
-    fn rows(&self) -> Vec<(&str, f64, Option<How>)> {
+    fn rows(&self) -> Vec<(&str, f64, Option<CostBasis>)> {
         let parts = self.components.iter().map(|part| (part.name.as_str(), part.cycles, Some(part.how)));
         parts
             .chain([("unexplained", self.unexplained_cycles(), None), ("total", self.total_cycles, None)])
@@ -144,7 +144,7 @@ impl Breakdown {
         serde_json::to_string(self).expect("numbers and texts can be written as JSON")
     }
 
-    /// What [`to_json`](Self::to_json) wrote. Members that it does not know are left alone.
+    /// Reads the output of [`to_json`](Self::to_json). Unknown members are ignored.
     ///
     /// # Errors
     /// [`Error::Profile`] if it is something else.
@@ -236,7 +236,7 @@ struct Part {
     cycles: f64,
     ns: Option<f64>,
     share: Option<f64>,
-    how: How,
+    how: CostBasis,
 }
 
 #[cfg(test)]
@@ -247,18 +247,18 @@ mod tests {
         let run = |title: &str, total| Breakdown::new(title, 148_809, total, 0.0);
         [
             run("before", 5680.0)
-                .with("interrupt", 54.0, How::Kernel)
-                .with("tap", 830.0, How::Difference)
-                .with("timestamp", 1800.0, How::Timed),
+                .with("interrupt", 54.0, CostBasis::Kernel)
+                .with("tap", 830.0, CostBasis::Difference)
+                .with("timestamp", 1800.0, CostBasis::Timed),
             run("after", 3164.0)
-                .with("interrupt", 54.0, How::Kernel)
-                .with("driver", 1497.0, How::Kernel)
-                .with("timestamp", 270.0, How::Timed),
+                .with("interrupt", 54.0, CostBasis::Kernel)
+                .with("driver", 1497.0, CostBasis::Kernel)
+                .with("timestamp", 270.0, CostBasis::Timed),
         ]
     }
 
     #[test]
-    fn what_is_not_explained_is_said() {
+    fn unexplained_time_is_shown() {
         let [before, _] = paper();
         assert_eq!(before.explained_cycles(), 2684.0);
         assert_eq!(before.unexplained_cycles(), 2996.0);
@@ -273,7 +273,11 @@ mod tests {
 
     #[test]
     fn components_that_overlap_leave_less_than_nothing() {
-        let run = Breakdown::new("x", 1, 10.0, 1e9).with("a", 8.0, How::Timed).with("b", 4.0, How::Timed);
+        let run = Breakdown::new("x", 1, 10.0, 1e9).with("a", 8.0, CostBasis::Timed).with(
+            "b",
+            4.0,
+            CostBasis::Timed,
+        );
         assert_eq!(run.unexplained_cycles(), -2.0);
         assert!(run.to_text().contains("-20.0%"));
     }

@@ -18,14 +18,14 @@ use std::time::Duration;
 
 use tapline_sys::{clock, tsc};
 
-/// How long the frequency is measured: with an uncertainty of about 50 ns at both ends these are 10 parts in a million.
+/// Length of the frequency's measurement: with an uncertainty of about 50 ns at both ends these are 10 parts in a million.
 const CALIBRATION: Duration = Duration::from_millis(10);
 /// Beyond this a frequency that was told is not believed: crystals are within 100 parts in a million, and both clocks come from one.
 const TOLD_ERROR_PPM: f64 = 1000.0;
 /// Readings of which the one with the least uncertainty is taken.
 const READINGS: usize = 16;
 
-/// What ticks.
+/// The counter that is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClockKind {
@@ -69,7 +69,7 @@ impl Clock {
         let (kind, reason) = choose(&Platform::read());
         let (frequency_hz, frequency_source, error_ppm) = match kind {
             ClockKind::Monotonic => (1e9, "by definition".to_owned(), 0.0),
-            _ => settle(tsc::told_frequency(), calibrate(CALIBRATION)),
+            _ => settle(tsc::reported_frequency(), calibrate(CALIBRATION)),
         };
         let mut clock = Clock { kind, reason, frequency_hz, frequency_source, error_ppm, read_ticks: 0.0 };
         clock.read_ticks = clock.measure_read();
@@ -82,7 +82,7 @@ impl Clock {
         if self.kind == ClockKind::Monotonic { clock::monotonic_ns() } else { tsc::now() }
     }
 
-    /// What ticks.
+    /// The counter that is read.
     pub fn kind(&self) -> ClockKind {
         self.kind
     }
@@ -102,18 +102,18 @@ impl Clock {
         &self.frequency_source
     }
 
-    /// How far the frequency may be wrong, in parts in a million: the uncertainty of our own measurement, which also holds what was told
-    /// to account.
+    /// Uncertainty of the frequency in parts per million: that of the measurement, which also bounds the error of a
+    /// frequency given by the kernel.
     pub fn error_ppm(&self) -> f64 {
         self.error_ppm
     }
 
-    /// What one reading costs, in ticks: the median of many. Two readings a batch are what the measuring adds to a stage.
+    /// Cost of one reading in ticks: the median of many. Measuring adds two readings a batch to a stage.
     pub fn read_ticks(&self) -> f64 {
         self.read_ticks
     }
 
-    /// So many ticks in nanoseconds.
+    /// `ticks` in nanoseconds.
     pub fn nanos(&self, ticks: f64) -> f64 {
         ticks * 1e9 / self.frequency_hz
     }
@@ -152,7 +152,7 @@ impl fmt::Display for Clock {
     }
 }
 
-/// What the choice of a clock depends on.
+/// Facts on which the choice of a clock depends.
 #[derive(Debug, Default)]
 struct Platform {
     has_counter: bool,
@@ -219,7 +219,7 @@ fn choose(platform: &Platform) -> (ClockKind, String) {
     }
 }
 
-/// What was told, if what was measured bears it out; else what was measured.
+/// The given frequency if the measurement confirms it, else the measured one.
 fn settle(told: Option<(u64, &'static str)>, (measured_hz, error_ppm): (f64, f64)) -> (f64, String, f64) {
     let Some((told_hz, source)) = told else {
         return (measured_hz, "measured against CLOCK_MONOTONIC_RAW".into(), error_ppm);

@@ -1,4 +1,4 @@
-//! What can go wrong with meters and measurements. Nothing of it stops a capture: the meters are then private, or the reader goes without.
+//! Errors of meters and measurements. None stops a capture: its meters are then private, or the reader has none.
 
 use std::io;
 use std::path::PathBuf;
@@ -24,11 +24,11 @@ pub enum Error {
     /// A file or folder that the system refuses.
     #[error("cannot {action} {}: {source}", .path.display())]
     Io {
-        /// What was tried: `create`, `lock`.
+        /// The operation: `create`, `lock`.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A file that could not be mapped.
@@ -44,23 +44,23 @@ pub enum Error {
     Foreign {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it, and where.
+        /// The fault and its place.
         reason: String,
     },
     /// A run that was saved as JSON, and is not what was written.
     #[error("this is no profile as --json writes it: {reason}")]
     Profile {
-        /// What is wrong with it, and where.
+        /// The fault and its place.
         reason: String,
     },
     /// Something to be measured that did not do its work.
     #[error("{task} did {found} where {expected} was to be done: its cost would mean nothing")]
     Work {
-        /// What was measured.
+        /// The measured task.
         task: String,
-        /// How much it was to do.
+        /// Expected amount of work.
         expected: u64,
-        /// How much it did.
+        /// Amount of work done.
         found: u64,
     },
     /// A file that is shorter than it says: its process has ended.

@@ -1,4 +1,4 @@
-//! How many packets cost how many cycles: a histogram with four steps for each power of two.
+//! Packets by cost in cycles: a histogram with four buckets per power of two.
 //!
 //! ```text
 //! bucket   0    1     2     3     4     5    6     ...  80        81
@@ -99,7 +99,7 @@ impl Histogram {
         }
     }
 
-    /// What was counted after `earlier`, an older state of the same histogram.
+    /// Counts since `earlier`, an older state of the same histogram.
     #[must_use]
     pub fn since(&self, earlier: &Histogram) -> Histogram {
         let mut packets = self.packets;
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_has_a_bucket() {
+    fn impossible_values_have_a_bucket() {
         assert_eq!(bucket(0, 256), 0);
         assert_eq!(bucket(u64::MAX, 1), 0, "a clock that went backwards");
         assert_eq!(bucket(1 << 62, 1), BUCKETS - 1);

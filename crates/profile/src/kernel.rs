@@ -1,4 +1,4 @@
-//! What the kernel counts about its own work on packets: interrupts, softirqs, receive queues, and the time that they took.
+//! The kernel's counters of its own work on packets: interrupts, softirqs, receive queues, and their time.
 //!
 //! ```text
 //! /proc/interrupts        LABEL: count for each processor ... what it is        ->  interrupts
@@ -7,7 +7,7 @@
 //! /proc/net/softnet_stat  a line for each processor, hexadecimal                ->  softnet
 //! ```
 //!
-//! They are of the whole machine, whoever received the packets. A file that is not there or reads otherwise is `None`: unknown, not zero.
+//! They cover the whole machine. A missing or unreadable file is `None`: unknown, not zero.
 //! Where the kernel was built without `IRQ_TIME_ACCOUNTING`, times of interrupts are samples of the timer tick: right over seconds.
 
 use std::fs;
@@ -34,7 +34,7 @@ pub struct KernelCounters {
 pub struct Interrupt {
     /// Its number or name: `24`, `LOC`.
     pub label: String,
-    /// How often it came.
+    /// Number of occurrences.
     pub count: u64,
     /// Controller and device: `PCI-MSIX-0000:00:05.0 1-edge virtio4-input`.
     pub device: String,
@@ -76,7 +76,7 @@ impl KernelCounters {
         }
     }
 
-    /// What was counted after `earlier`. What is unknown in one is unknown in the difference.
+    /// Counts since `earlier`. A counter that is unknown in one is unknown in the difference.
     #[must_use]
     pub fn since(&self, earlier: &KernelCounters) -> KernelCounters {
         let both = |now: &Option<Vec<Interrupt>>, before: &Option<Vec<Interrupt>>| {
@@ -119,7 +119,7 @@ impl Interrupt {
 }
 
 impl CpuTimes {
-    /// What came after `earlier`.
+    /// Counts since `earlier`.
     #[must_use]
     pub fn since(self, earlier: CpuTimes) -> CpuTimes {
         CpuTimes {
@@ -132,7 +132,7 @@ impl CpuTimes {
 }
 
 impl Softnet {
-    /// What came after `earlier`. The kernel counts each with 32 bits for each processor: a sum that is less than before has gone
+    /// Counts since `earlier`. The kernel counts each with 32 bits for each processor: a sum that is less than before has gone
     /// round, once if they are read often enough.
     #[must_use]
     pub fn since(self, earlier: Softnet) -> Softnet {

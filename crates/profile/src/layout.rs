@@ -60,7 +60,7 @@ pub(crate) mod slot {
     const _: () = assert!(EXTRAS + EXTRAS_MAX * EXTRA_WORDS == super::SLOT_WORDS);
 }
 
-/// What is in a slot.
+/// State of a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
@@ -73,16 +73,16 @@ pub enum State {
     Retired = 2,
 }
 
-/// What counts.
+/// Kind of the stage that owns a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A stage of the graph.
     #[default]
     Stage = 0,
-    /// What brings packets: an interface, a file.
+    /// A source: an interface, a file.
     Source = 1,
-    /// What takes them: a file, a printer.
+    /// An output: a file, a printer.
     Sink = 2,
 }
 
@@ -92,7 +92,7 @@ pub(crate) struct Tag {
     pub(crate) state: State,
     pub(crate) kind: Kind,
     pub(crate) worker: u16,
-    /// How often the slot was given to something else.
+    /// Number of times that the slot was reused.
     pub(crate) generation: u32,
 }
 

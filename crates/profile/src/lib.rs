@@ -31,7 +31,7 @@ mod spread;
 mod stamp;
 
 pub use activity::{Activity, activities};
-pub use breakdown::{Breakdown, Component, How, compare, component_names};
+pub use breakdown::{Breakdown, Component, CostBasis, compare, component_names};
 pub use clock::{Clock, ClockKind};
 pub use error::Error;
 pub use histogram::{BUCKETS, Histogram, bucket_start};

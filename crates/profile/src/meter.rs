@@ -17,7 +17,7 @@ use crate::snapshot::Snapshot;
 /// The words of a slot.
 pub(crate) type Slot = Part<SLOT_WORDS>;
 
-/// What a batch came to at one stage.
+/// Cost of a batch at one stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// Ticks of the [`Clock`](crate::Clock), without those of the stages that this one called.

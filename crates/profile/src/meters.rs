@@ -174,7 +174,7 @@ impl Inner {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A slot that nobody uses.
+    /// A free slot.
     fn take(&self) -> (usize, Slot) {
         let mut slots = self.lock();
         let number = if slots.used < SLOTS_MAX && self.reserve(slots.used) {
@@ -225,7 +225,7 @@ impl Drop for Lease {
 
 impl Drop for SharedFile {
     fn drop(&mut self) {
-        // Who gave up the right to remove it has it open still. Nothing touches the mapping any more, so the memory may go.
+        // A process that gave up the right to remove the file still has it open. The mapping is no longer used, so its memory can be freed.
         if self.owner == process::id() && fs::remove_file(&self.path).is_err() {
             let _ = self.file.set_len(0);
         }
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_remove_the_file_empties_it() {
+    fn a_meter_file_is_emptied_where_it_cannot_be_removed() {
         let folder = tempfile::tempdir().expect("a folder");
         let meters = Meters::create_in(folder.path(), "x").expect("a file");
         let meter = meters.slot("stage", "count", 0);

@@ -1,4 +1,4 @@
-//! What small things cost, side by side: tasks take turns, each timed many times, and each must say that it did its work.
+//! Cost of small tasks, side by side: they take turns, each timed many times, and each must prove that its work was done.
 //!
 //! ```text
 //! for each run, for each task (the order rotates): t0, round() -> work, t1        work is as expected, or an error
@@ -36,7 +36,7 @@ impl<'a> Task<'a> {
         Task { name: name.to_owned(), unit, units, expected, reference: None, round: Box::new(round) }
     }
 
-    /// What somebody else measured for the same, in cycles of theirs.
+    /// A published figure for the same task, in cycles of its machine.
     #[must_use]
     pub fn beside(mut self, cycles: f64) -> Task<'a> {
         self.reference = Some(cycles);
@@ -54,7 +54,7 @@ impl<'a> Task<'a> {
     }
 }
 
-/// What a task costs.
+/// Cost of a task.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TaskReport {
     /// The task.
@@ -69,11 +69,11 @@ pub struct TaskReport {
     pub cycles_p90: f64,
     /// The median in nanoseconds.
     pub ns: f64,
-    /// What somebody else measured, in cycles of theirs.
+    /// A published figure, in cycles of its machine.
     pub reference_cycles: Option<f64>,
 }
 
-/// Measures all tasks, each so many times.
+/// Measures all tasks, each `runs` times.
 ///
 /// # Errors
 /// [`Error::Work`] if a task did not do what it was to do.

@@ -5,7 +5,7 @@
 //! sweeper   opens it ------tries to lock it: refused, so it lives      got it: stale, removed under the lock
 //! ```
 //!
-//! Who removes a file holds its lock, and finds that the file has a name. So a name that was given away and taken anew is never removed.
+//! A remover holds the file's lock and checks that its name still belongs to it. So a reused name is never removed.
 
 use std::env;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
@@ -132,7 +132,7 @@ fn create(path: &Path) -> Result<Option<File>, Error> {
     Ok(has_name.then_some(file))
 }
 
-/// Whether the process that made the file has ended: then nobody holds its lock.
+/// Whether the process that made the file has ended: then its lock is free.
 pub(crate) fn is_stale(file: &File) -> bool {
     file.try_lock_shared().is_ok_and(|()| file.unlock().is_ok())
 }
@@ -143,7 +143,7 @@ fn remove_if_stale(path: &Path) -> bool {
         return false;
     }
     if file.metadata().is_ok_and(|about| about.nlink() > 0) {
-        // We may lack the right; then somebody else removes it.
+        // Without the right to remove it, a later process does.
         let _ = fs::remove_file(path);
     }
     true

@@ -25,15 +25,15 @@ pub struct Process {
     pub path: PathBuf,
     /// Its number.
     pub pid: u32,
-    /// What it called itself: its command line.
+    /// Command line of the process.
     pub title: String,
     /// When it began to count, in nanoseconds since 1970 UTC.
     pub created_ns: u64,
-    /// What its cycles are ticks of; `None` for a kind that this version does not know.
+    /// Counter behind its cycles; `None` for a kind that this version does not know.
     pub clock: Option<ClockKind>,
     /// Ticks in a second.
     pub frequency_hz: u64,
-    /// What one reading of its clock costs, in ticks.
+    /// Cost of one reading of its clock, in ticks.
     pub read_ticks: f64,
 }
 
@@ -97,7 +97,7 @@ impl Reader {
     }
 }
 
-/// What was read, if it is of one generation. A slot that changed hands is left out: it is new, and here next time.
+/// The slot's content, if both readings are of one generation. A slot that changed owner is left out until the next reading.
 fn settled(first: &Words, second: &Words) -> Option<Snapshot> {
     let snapshot = Snapshot::of_words(first).filter(|snapshot| snapshot.state != State::Free)?;
     let again = Snapshot::of_words(second).filter(|snapshot| snapshot.state != State::Free)?;
@@ -112,7 +112,7 @@ fn list(place: &Place) -> Vec<Process> {
     paths.iter().filter_map(|path| Some(Reader::open(path).ok()?.process)).collect()
 }
 
-/// What the header says.
+/// Content of the header.
 fn process(path: &Path, words: &Words) -> Result<Process, Error> {
     let foreign = |reason: String| Err(Error::Foreign { path: path.to_owned(), reason });
     let is = |place: usize, value: u64| words[place] == value;

@@ -1,4 +1,4 @@
-//! How a thread got its processor: /proc/thread-self/schedstat.
+//! Processor time and delay of a thread: /proc/thread-self/schedstat.
 //!
 //! The processor's counter goes on while another thread has the processor. What the kernel says of the time that a thread was ready and had
 //! to wait tells how much of what was timed was nobody's cost here.
@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// What the scheduler counted for one thread, in all or between two moments.
+/// The scheduler's counters of one thread, in all or between two moments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Scheduling {
-    /// It ran.
+    /// Time running.
     pub ran: Duration,
-    /// It was ready, and another thread ran.
+    /// Time ready while another thread ran.
     pub delayed: Duration,
 }
 
@@ -23,7 +23,7 @@ impl Scheduling {
         parse(&fs::read_to_string("/proc/thread-self/schedstat").ok()?)
     }
 
-    /// What came after `earlier`.
+    /// Counts since `earlier`.
     #[must_use]
     pub fn since(self, earlier: Scheduling) -> Scheduling {
         Scheduling {

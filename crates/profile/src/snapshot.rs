@@ -11,9 +11,9 @@ use crate::layout::{EXTRAS_MAX, Kind, SLOT_WORDS, State, Tag, slot, text_of};
 /// As JSON it has all fields, and `cycles_per_packet` with `mean`, `p50`, `p90`, `p99` (null without packets).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// What it is called in its graph: `web`.
+    /// Name in its graph: `web`.
     pub name: String,
-    /// What it is: `filter`.
+    /// Class of the stage: `filter`.
     pub class: String,
     /// Stage, source or sink.
     pub kind: Kind,
@@ -21,7 +21,7 @@ pub struct Snapshot {
     pub state: State,
     /// The worker that it runs on; that of the first if several were merged.
     pub worker: u16,
-    /// How often its slot was used before.
+    /// Number of earlier uses of its slot.
     pub generation: u32,
     /// When it began, in nanoseconds since 1970 UTC.
     pub since_ns: u64,
@@ -94,7 +94,7 @@ impl Snapshot {
         self.since_ns = self.since_ns.min(other.since_ns);
     }
 
-    /// What was counted after `earlier`, an older snapshot of the same counters. Further counters are as they are now, since they
+    /// Counts since `earlier`, an older snapshot of the same counters. Further counters are as they are now, since they
     /// need not grow.
     #[must_use]
     pub fn since(&self, earlier: &Snapshot) -> Snapshot {
@@ -121,7 +121,7 @@ impl Snapshot {
         serde_json::to_string(self).expect("numbers and texts can be written as JSON")
     }
 
-    /// What only grows.
+    /// The monotonic counters.
     fn counters(&mut self) -> [&mut u64; 6] {
         [
             &mut self.batches,
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_is_what_came_after() {
+    fn a_difference_holds_later_counts_only() {
         let (earlier, later) = (snapshot("web", 0, 10), snapshot("web", 0, 30));
         let mut sum = earlier.clone();
         sum.merge(&later);
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn json_has_what_programs_ask_for() {
+    fn json_has_the_fields_that_programs_need() {
         let text = snapshot("we\"b", 3, 100).to_json();
         let value: serde_json::Value = serde_json::from_str(&text).expect("JSON");
         assert_eq!(value["name"], "we\"b");

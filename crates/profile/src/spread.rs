@@ -1,4 +1,4 @@
-//! How values are spread, whatever they measure: a histogram with sixteen steps for each power of two.
+//! Distribution of values: a histogram with sixteen buckets per power of two.
 //!
 //! ```text
 //! value   0    1   ...  15    16    17   ...  31     32-33   34-35   ...  62-63     64-67   ...
@@ -32,7 +32,7 @@ impl Spread {
         self.total += 1;
     }
 
-    /// How many were counted.
+    /// Number of values.
     pub fn len(&self) -> u64 {
         self.total
     }
@@ -42,7 +42,7 @@ impl Spread {
         self.total == 0
     }
 
-    /// What this share (0 to 1) of the values did not exceed, to a sixteenth; `None` if there are none.
+    /// Quantile `share` (0 to 1) of the values, to a sixteenth; `None` without values.
     pub fn percentile(&self, share: f64) -> Option<u64> {
         let wanted = ((share.clamp(0.0, 1.0) * self.total as f64).ceil() as u64).max(1);
         let mut below = 0;

@@ -34,12 +34,12 @@ const STEP_NS: i64 = 1_000_000;
 const READINGS: usize = 3;
 /// Bits behind the point of a rate.
 const FRACTION_BITS: u32 = 32;
-/// How much of a drift that is seen at one anchor is believed: readings are uncertain by some 20 ns.
+/// Weight of the drift seen at one anchor: readings are uncertain by some 20 ns.
 const DRIFT_WEIGHT: f64 = 0.25;
 /// The rate is corrected by no more than this; crystals are ten times better.
 const DRIFT_MAX: f64 = 1e-3;
 
-/// How packets get their times.
+/// Source of packets' time stamps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StampMode {
@@ -181,7 +181,7 @@ impl<C: Clocks> Stamp<C> {
         Stamp { mode, clocks, line, sync_ticks: sync_ticks.max(1), drift: 0.0, last: nanos }
     }
 
-    /// How packets get their times here.
+    /// The time stamp source in use.
     pub fn mode(&self) -> StampMode {
         self.mode
     }
@@ -264,7 +264,7 @@ impl Line {
     }
 }
 
-/// So many ticks in nanoseconds.
+/// `ticks` in nanoseconds.
 #[inline]
 fn nanos_in(ticks: i64, rate: u64) -> i64 {
     let nanos = (i128::from(ticks) * i128::from(rate)) >> FRACTION_BITS;

@@ -1,4 +1,4 @@
-//! Who searches: each counts every occurrence, overlapping ones too, in all payloads.
+//! Search engines: each counts every occurrence, overlapping ones too, in all payloads.
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind};
 use daachorse::DoubleArrayAhoCorasick;
@@ -13,7 +13,7 @@ pub(super) struct Peer {
     pub(super) name: String,
     /// Bytes of the tables.
     pub(super) memory: usize,
-    /// It only says whether a payload matches: its count is not that of the others.
+    /// The engine only tells whether a payload matches: its count differs from the others.
     pub(super) stops_early: bool,
     search: Box<Search>,
 }
@@ -74,7 +74,7 @@ fn aho_corasick(name: &str, kind: AhoCorasickKind, patterns: &[Pattern]) -> anyh
     Ok(Peer { name: name.into(), memory, stops_early: false, search: Box::new(search) })
 }
 
-/// It has no searching without case of its own.
+/// daachorse has no case-insensitive search.
 fn daachorse(patterns: &[Pattern]) -> Option<Peer> {
     if patterns.iter().any(|pattern| pattern.nocase) {
         return None;

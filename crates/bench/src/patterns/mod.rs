@@ -21,16 +21,16 @@ use tapline_measure::runs::{Run, median};
 use tapline_search::find_all_naive;
 use tapline_sys::{tsc, usage::thread_time};
 
-/// What `tapline-bench patterns` was asked for.
+/// Arguments of `tapline-bench patterns`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PatternsArgs {
-    /// How many patterns: one workload each.
+    /// Numbers of patterns: one workload each.
     #[arg(long, value_delimiter = ',', default_values_t = [10, 64, 1_000, 10_000])]
     counts: Vec<usize>,
     /// Payloads of 1400 to 1500 bytes, half of them text, half random.
     #[arg(long, default_value_t = 4_000)]
     payloads: usize,
-    /// How long one run takes at least, in milliseconds.
+    /// Least length of one run, in milliseconds.
     #[arg(long, default_value_t = 100)]
     time_ms: u64,
     /// All patterns ignore case.
@@ -44,7 +44,7 @@ impl Default for PatternsArgs {
     }
 }
 
-/// What the naive search may compare, so that checking takes seconds.
+/// Bound of the naive search's comparisons, so that checking takes seconds.
 const COMPARISONS_MAX: usize = 1 << 31;
 
 pub(crate) fn run(args: &PatternsArgs, options: &Options, report: &mut Report) -> anyhow::Result<()> {

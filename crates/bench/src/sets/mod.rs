@@ -22,18 +22,18 @@ use tapline_filterset::{FilterSet, Matches};
 use tapline_ir::CompiledFilter;
 use tapline_packet::{BATCH_MAX, Batch, Selection};
 use tapline_sys::usage::thread_time;
-use tapline_testkit::lent::Lent;
+use tapline_testkit::frame_batches::FrameBatches;
 
 use tapline_measure::runs::median;
 use workload::Workload;
 
-/// What to measure.
+/// Measurements of this part.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SetsArgs {
     /// Different packets, gone through over and over.
     #[arg(long, default_value_t = 4096)]
     packets: usize,
-    /// How long one run takes, in milliseconds.
+    /// Length of one run, in milliseconds.
     #[arg(long, default_value_t = 50)]
     time_ms: u64,
     /// Five-tuple filters that are installed while changes are measured.
@@ -116,7 +116,7 @@ impl Workload {
 /// Classifies all batches. Gives the number of packets.
 fn classify(
     set: &mut FilterSet,
-    pool: &Lent,
+    pool: &FrameBatches,
     matches: &mut Matches,
     mut see: impl FnMut(&Batch<'_>, &Matches),
 ) -> usize {

@@ -1,4 +1,4 @@
-//! What changes cost: compiled from text, made from five-tuples, filed, taken out, exchanged; alone, and while packets flow.
+//! Cost of changes: compiled from text, made from five-tuples, filed, taken out, exchanged; alone, and while packets flow.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -20,7 +20,7 @@ const TOGETHER: usize = 64;
 /// Changes a second that are asked for while packets flow.
 const PACE: u32 = 100_000;
 
-/// Runs all with so many filters installed.
+/// Runs all with `installed` filters.
 pub(super) fn run(installed: usize) -> anyhow::Result<()> {
     let examples = FiveTuples::new(&Options::default()).map_err(|error| anyhow!(error))?;
     println!("changes, {installed} five-tuple filters installed");
@@ -137,7 +137,7 @@ fn while_packets_flow(examples: &FiveTuples, installed: usize) -> anyhow::Result
     Ok(())
 }
 
-/// What a worker saw.
+/// Counts of a worker.
 #[derive(Default)]
 struct Worker {
     ns_per_packet: f64,

@@ -117,7 +117,7 @@ pub(crate) struct CaptureArgs {
     /// Begin a new file after this many seconds, traffic or not; the name may hold strftime(3) codes.
     #[arg(short = 'G', value_name = "SECONDS", value_parser = count_in::<u64>(..), help_heading = "Output", requires = "write")]
     pub(crate) rotate_seconds: Option<u64>,
-    /// How many files: with -C a ring of that many (sizes count before packing), with -G alone stop after them.
+    /// Number of files: with -C the length of the ring (sizes count before packing), with -G alone the last file.
     #[arg(short = 'W', value_name = "N", value_parser = count_in::<u64>(..), help_heading = "Output", requires = "write")]
     pub(crate) file_count: Option<u64>,
     /// Let the name of the file in progress end in .part.
@@ -196,7 +196,7 @@ pub(crate) struct CaptureArgs {
     #[arg(long, value_name = "TIME", value_parser = parse_interval, help_heading = "Reports")]
     pub(crate) stats: Option<Duration>,
 
-    /// After opening, become this user. By default the user who called sudo, if one did.
+    /// User of the process once all is open. Default: the caller of sudo, if any.
     #[arg(short = 'Z', long, value_name = "USER", help_heading = "Privileges")]
     pub(crate) relinquish_privileges: Option<String>,
     /// As root, write through a symbolic link that has the name of the file; otherwise that is an error.
@@ -217,10 +217,10 @@ pub(crate) struct CaptureArgs {
     #[arg(value_name = "FILTER")]
     pub(crate) filter: Vec<String>,
 
-    /// How a store is recorded: `tapline record`.
+    /// Settings of the recorder: `tapline record`.
     #[arg(skip)]
     pub(crate) recorder: Option<RecorderSettings>,
-    /// The account tells what a search passed over.
+    /// Show the parts of the store that the search skipped.
     #[arg(skip)]
     pub(crate) explain_search: bool,
     /// Interval of interface statistics in pcapng; `None`: the writer's own.
@@ -232,6 +232,22 @@ pub(crate) struct CaptureArgs {
 }
 
 impl CaptureArgs {
+    /// The most bytes to keep of a packet.
+    pub(super) fn snap_len(&self) -> u32 {
+        if self.snapshot_length == 0 { SNAP_LEN } else { self.snapshot_length }
+    }
+
+    /// Whether packets are printed, as text or JSON.
+    pub(super) fn prints(&self) -> bool {
+        let wants_result = (self.fpl_memory || self.verify) && !self.json;
+        !self.count && (self.print || self.write.is_none() && !wants_result)
+    }
+
+    /// Whether the capture file goes to standard output.
+    pub(super) fn writes_standard_output(&self) -> bool {
+        self.write.as_ref().is_some_and(|path| path.as_os_str() == "-")
+    }
+
     /// As if nothing was typed: for commands that are a capture of their own.
     pub(crate) fn without_arguments() -> CaptureArgs {
         let command = CaptureArgs::augment_args(clap::Command::new("capture"));

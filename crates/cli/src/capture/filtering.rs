@@ -6,7 +6,6 @@ use tapline_ir::CompiledFilter;
 use tapline_packet::Interface;
 
 use super::args::CaptureArgs;
-use super::snap_len;
 use crate::compiler::{Compiler, filter_text};
 
 /// The filter of a capture.
@@ -23,7 +22,7 @@ impl Filtering {
             bail!("{}", error.render(&text));
         }
         let (is_live, netns) = (args.read.is_empty(), args.netns.as_deref());
-        let compiler = Compiler::new(snap_len(args), !args.no_optimize, args.language, is_live, netns);
+        let compiler = Compiler::new(args.snap_len(), !args.no_optimize, args.language, is_live, netns);
         Ok(Filtering { text, compiler })
     }
 

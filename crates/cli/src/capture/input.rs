@@ -15,7 +15,6 @@ use tapline_store::StoreName;
 
 use super::args::{CaptureArgs, DirectionArg};
 use super::filtering::Filtering;
-use super::{outputs, snap_len};
 use crate::files::{self, announcement};
 use crate::live::{self, Live, link_type_text};
 use crate::stored;
@@ -25,7 +24,7 @@ pub(super) struct Input {
     pub(super) sources: Vec<Box<dyn Source>>,
     pub(super) announcements: Vec<String>,
     pub(super) is_live: bool,
-    /// What the search of a store does.
+    /// Progress and result of a search in a store.
     pub(super) search: Option<SearchReport>,
 }
 
@@ -117,7 +116,7 @@ fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Settings> 
         netns: args.netns.clone(),
         filter,
         filter_text: filtering.text().to_owned(),
-        snap_len: snap_len(args),
+        snap_len: args.snap_len(),
         promiscuous: !args.no_promiscuous_mode,
         direction: match args.direction {
             DirectionArg::In => CaptureDirection::In,
@@ -129,7 +128,7 @@ fn settings(args: &CaptureArgs, filtering: &Arc<Filtering>) -> Result<Settings> 
         timestamps: timestamps(args)?,
         workers: usize::from(args.workers.max(1)),
         // JSON shows it, and nothing else does.
-        receive_hash: args.json && outputs::prints(args),
+        receive_hash: args.json && args.prints(),
         order: af_packet::Order::Time,
         ..Settings::new(&names)
     })
@@ -159,7 +158,7 @@ pub(super) fn chosen_interfaces(args: &CaptureArgs) -> Result<Vec<String>> {
 }
 
 fn latency_ms(args: &CaptureArgs) -> u32 {
-    let is_recording = !outputs::prints(args) && !args.packet_buffered;
+    let is_recording = !args.prints() && !args.packet_buffered;
     match (args.immediate_mode, is_recording) {
         (true, _) => 1,
         (false, true) => LATENCY_RECORDING_MS,

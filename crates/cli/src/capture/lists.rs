@@ -57,7 +57,9 @@ pub(super) fn print(args: &CaptureArgs) -> Result<()> {
 fn print_tap(args: &CaptureArgs, name: &str, out: &mut impl Write) -> Result<()> {
     let captures = captures(args.tap.socket.as_deref(), PATIENCE)?;
     let Some(capture) = captures.iter().find(|capture| capture.name == name) else {
-        bail!("{TAP}{name} is not there for you; tapline interfaces lists what is");
+        bail!(
+            "{TAP}{name} is not there, or not for this user; tapline interfaces lists the captures that are"
+        );
     };
     if args.list_data_link_types {
         writeln!(out, "link types of {TAP}{name}, its interfaces' own:")?;
@@ -71,7 +73,7 @@ fn print_tap(args: &CaptureArgs, name: &str, out: &mut impl Write) -> Result<()>
     Ok(())
 }
 
-/// How long a daemon that was named has to answer.
+/// Time limit for the answer of a named daemon.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 fn link_type_line(link_type: LinkType) -> String {
@@ -81,7 +83,7 @@ fn link_type_line(link_type: LinkType) -> String {
     }
 }
 
-/// What is known of the interfaces that -i names.
+/// The interfaces that -i names, with their facts.
 fn chosen(args: &CaptureArgs, names: &[String]) -> Result<Vec<InterfaceInfo>> {
     let names: Vec<String> = names.iter().map(|name| bare_name(name).to_owned()).collect();
     let present = af_packet::list(args.netns.as_deref())?;

@@ -23,21 +23,23 @@ use std::thread;
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 use tapline_capture::{Account, Error, SearchReport, Source};
-use tapline_graph::stages::{Decide, Fpl, Shared};
-use tapline_graph::{Chain, Control, Engine, Inlet, RunEnd, Stage, Table, Watch};
+use tapline_graph::stages::{Fpl, FplCompile, Shared};
+use tapline_graph::{Chain, Control, Engine, Inlet, RunEnd, RunReport, Stage, Table};
 use tapline_packet::Interface;
 use tapline_profile::Meters;
 use tapline_sys::output_file;
+use tapline_sys::privilege::Identity;
 
-use crate::args::{FplArgs, SNAP_LEN};
+use crate::args::FplArgs;
 use crate::fpl::searches;
 use crate::output;
 use crate::privileges;
 use crate::report;
 use crate::session::{clocks, stop_after, title};
-use crate::signals;
+use crate::signals::{self, Caught};
 use crate::stored;
 use filtering::Filtering;
+use input::Input;
 use watching::Watcher;
 
 /// Runs the command.
@@ -58,15 +60,7 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     }
     let control = Arc::new(Control::new(args.count_packets.filter(|&count| count > 0)));
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
-    // From its first packet on a live capture ends with its account. A file may keep us waiting for its writer: until it is
-    // open, Ctrl-C may end the program as it ends any other.
-    let caught_early = if args.read.is_empty() { Some(signals::catch()?) } else { None };
-    let input = input::open(args, &filtering, &control)?;
-    let caught = caught_early.map_or_else(signals::catch, Ok)?;
-    for source in &input.sources {
-        filtering.check(source.interfaces())?;
-        program.as_ref().map_or(Ok(()), |program| program.check(source.interfaces()))?;
-    }
+    let (input, caught) = open_input(args, &filtering, program.as_ref(), &control)?;
     if args.dump > 0 {
         let interface = input.sources.first().and_then(|source| source.interfaces().first());
         let interface =
@@ -79,37 +73,62 @@ pub(crate) fn run(args: &CaptureArgs) -> Result<ExitCode> {
     let program = program.map(|program| Arc::new(program.for_workers(input.sources.len())));
     let program_name = program.as_ref().map(|program| program.name());
     let outputs = outputs::open(args, &filtering, program_name, &input, identity.as_ref())?;
-    let dropped = privileges::give_up(identity.as_ref())?;
-    let meters = Meters::create(&title());
-    let needs = outputs::needs(args, &filtering, input.is_live, identity.is_some());
-    let lacks = privileges::confine(dropped, needs, &meters);
-    if args.verbose > 0 {
-        lacks.iter().for_each(|lack| drop(writeln!(io::stderr(), "tapline: {lack}")));
-    }
+    let meters = confine(args, &filtering, input.is_live, identity.as_ref())?;
     caught.obey(Arc::clone(&control))?;
     if let Some(duration) = args.duration {
         stop_after(duration, Arc::clone(&control));
     }
+    work(args, input, outputs, Run { filtering, program, control, meters })
+}
+
+/// Opens the sources, and checks that filter and program fit them.
+fn open_input(
+    args: &CaptureArgs,
+    filtering: &Arc<Filtering>,
+    program: Option<&Fpl>,
+    control: &Arc<Control>,
+) -> Result<(Input, Caught)> {
+    // From its first packet on a live capture ends with its account. A file may keep us waiting for its writer: until it is
+    // open, Ctrl-C may end the program as it ends any other.
+    let caught_early = if args.read.is_empty() { Some(signals::catch()?) } else { None };
+    let input = input::open(args, filtering, control)?;
+    let caught = caught_early.map_or_else(signals::catch, Ok)?;
+    for source in &input.sources {
+        filtering.check(source.interfaces())?;
+        program.map_or(Ok(()), |program| program.check(source.interfaces()))?;
+    }
+    Ok((input, caught))
+}
+
+/// Gives up rights, once all is open. The meters are made before: their file is the last one.
+fn confine(
+    args: &CaptureArgs,
+    filtering: &Filtering,
+    is_live: bool,
+    identity: Option<&Identity>,
+) -> Result<Meters> {
+    let dropped = privileges::give_up(identity)?;
+    let meters = Meters::create(&title());
+    let needs = outputs::needs(args, filtering, is_live, identity.is_some());
+    let lacks = privileges::confine(dropped, needs, &meters);
+    if args.verbose > 0 {
+        lacks.iter().for_each(|lack| drop(writeln!(io::stderr(), "tapline: {lack}")));
+    }
+    Ok(meters)
+}
+
+/// Runs the capture to its end, and reports on it.
+fn work(args: &CaptureArgs, input: Input, outputs: Vec<Box<dyn Stage>>, run: Run) -> Result<ExitCode> {
     let watcher = Watcher::new(args, input.sources.len());
-    let snap_len = snap_len(args);
-    let search = input.search;
-    let run = Run {
-        filtering: &filtering,
-        program: program.as_ref(),
-        snap_len,
-        verify: args.verify,
-        control: &control,
-        meters: &meters,
-    };
-    let tell = |worker: usize, watch: &Watch<'_>| {
+    let tell = |worker: usize, watch: &RunReport<'_>| {
         watcher.tell(worker, watch);
         if worker == 0 && watch.asked && args.fpl_memory {
-            tell_memory(args, program.as_deref(), &mut io::stderr());
+            tell_memory(args, run.program.as_deref(), &mut io::stderr());
         }
     };
-    let outcome = drive(input.sources, outputs, run, &tell);
+    let outcome = drive(args, input.sources, outputs, &run, &tell);
     watcher.clear();
-    conclude(args, outcome, program.as_deref(), &control, search.as_ref())
+    conclude(args, outcome, run.program.as_deref(), &run.control, input.search.as_ref())
 }
 
 /// The program of `--fpl`.
@@ -120,62 +139,55 @@ fn fpl_program(args: &FplArgs) -> Result<Option<Fpl>> {
     Ok(Some(Fpl::new(&name, &text, args.fpl_cells, searches(args)?)?))
 }
 
-/// What the engines run with.
-#[derive(Clone, Copy)]
-struct Run<'a> {
-    filtering: &'a Arc<Filtering>,
-    program: Option<&'a Arc<Fpl>>,
-    snap_len: u32,
-    verify: bool,
-    control: &'a Arc<Control>,
-    meters: &'a Meters,
+/// The engines' filter, program and counters.
+struct Run {
+    filtering: Arc<Filtering>,
+    program: Option<Arc<Fpl>>,
+    control: Arc<Control>,
+    meters: Meters,
 }
 
-/// What a run leaves behind.
+/// Result of a run.
 struct Outcome {
     account: Account,
     ended: RunEnd,
-    /// What `--verify` found out.
+    /// The result of `--verify`.
     marks: Option<Table>,
 }
 
-/// The most bytes to keep of a packet.
-fn snap_len(args: &CaptureArgs) -> u32 {
-    if args.snapshot_length == 0 { SNAP_LEN } else { args.snapshot_length }
-}
-
-fn announce(input: &input::Input) {
+fn announce(input: &Input) {
     for line in &input.announcements {
         let _ = writeln!(io::stderr(), "tapline: {line}");
     }
 }
 
-/// What one worker's packets go through.
-fn chain(worker: usize, run: Run<'_>) -> Chain {
-    let filtering = Arc::clone(run.filtering);
-    let decide = run.program.map(|program| {
+/// The stages of one worker.
+fn chain(args: &CaptureArgs, worker: usize, run: &Run) -> Chain {
+    let filtering = Arc::clone(&run.filtering);
+    let decide = run.program.as_ref().map(|program| {
         let program = Arc::clone(program);
-        Arc::new(move |interface: &Interface| program.engine(worker, interface)) as Decide
+        Arc::new(move |interface: &Interface| program.engine(worker, interface)) as FplCompile
     });
     Chain {
         compile: Arc::new(move |interface: &_| filtering.compile(interface)),
         decide,
-        control: Arc::clone(run.control),
-        snap_len: run.snap_len,
-        verify: run.verify,
+        control: Arc::clone(&run.control),
+        snap_len: args.snap_len(),
+        verify: args.verify,
     }
 }
 
 /// Runs one engine for each source, in threads if there are several.
 fn drive(
+    args: &CaptureArgs,
     mut sources: Vec<Box<dyn Source>>,
     outputs: Vec<Box<dyn Stage>>,
-    run: Run<'_>,
-    tell: &(dyn Fn(usize, &Watch<'_>) + Sync),
+    run: &Run,
+    tell: &(dyn Fn(usize, &RunReport<'_>) + Sync),
 ) -> Outcome {
     let work = |worker: usize, source: &mut dyn Source, outputs: Vec<Box<dyn Stage>>| {
-        let (mut graph, node) = chain(worker, run).graph(run.meters, worker as u16, outputs);
-        let engine = Engine::new(vec![Inlet::new(source, node)], &mut graph, run.control, clocks);
+        let (mut graph, node) = chain(args, worker, run).graph(&run.meters, worker as u16, outputs);
+        let engine = Engine::new(vec![Inlet::new(source, node)], &mut graph, &run.control, clocks);
         let outcome = engine.run(&mut |watch| tell(worker, watch));
         let marks = graph.results().pop().map(|(_, table)| table);
         Outcome { account: outcome.account.of_capture(), ended: outcome.ended, marks }
@@ -250,7 +262,7 @@ fn conclude(
         let packets = account.outputs.iter().find(|output| output.name == "count").map_or(0, |o| o.written);
         told = output::tell(&format!("{packets} packet{}\n", if packets == 1 { "" } else { "s" }));
     }
-    if args.fpl_memory && outputs::is_standard_output(args) {
+    if args.fpl_memory && args.writes_standard_output() {
         tell_memory(args, program, &mut io::stderr());
     } else if args.fpl_memory {
         tell_memory(args, program, &mut io::stdout());
@@ -289,7 +301,7 @@ fn tell_marks(args: &CaptureArgs, marks: Option<&Table>) {
     let Some(table) = marks else { return };
     let text =
         if args.json { format!("{}\n", json!({ "marks": table.to_json() })) } else { table.to_string() };
-    let _ = if outputs::is_standard_output(args) {
+    let _ = if args.writes_standard_output() {
         io::stderr().write_all(text.as_bytes())
     } else {
         io::stdout().write_all(text.as_bytes())
@@ -313,7 +325,7 @@ fn tell_account(args: &CaptureArgs, account: &Account) {
         return;
     }
     let line = format!("{}\n", report::to_json(account));
-    let told = !outputs::is_standard_output(args) && io::stdout().write_all(line.as_bytes()).is_ok();
+    let told = !args.writes_standard_output() && io::stdout().write_all(line.as_bytes()).is_ok();
     if !told || (io::stdout().is_terminal() && account.lost() > 0) {
         let _ = io::stderr().write_all(line.as_bytes());
     }

@@ -19,7 +19,6 @@ use tapline_sys::sandbox::{Needs, folder_of};
 use super::args::{CaptureArgs, ColorArg, PrecisionArg};
 use super::filtering::Filtering;
 use super::input::Input;
-use super::snap_len;
 use crate::args::FormatArg;
 use crate::output::{self, CountOutput};
 use crate::session::clocks;
@@ -48,8 +47,8 @@ pub(super) fn open(
     } else if args.write.is_some() {
         outputs.push(Box::new(open_file(args, filtering, program, input, &interfaces, identity)?));
     }
-    if prints(args) {
-        if is_standard_output(args) {
+    if args.prints() {
+        if args.writes_standard_output() {
             bail!("-w - and --print would both write to standard output: give -w a file's name");
         }
         outputs.push(Box::new(lines(args, input.is_live, is_several(args, &interfaces))?));
@@ -59,10 +58,10 @@ pub(super) fn open(
     Ok(outputs)
 }
 
-/// What is needed once all is open. `has_opener`: files are made by another process.
+/// Rights needed once all is open. `has_opener`: files are made by another process.
 pub(super) fn needs(args: &CaptureArgs, filtering: &Filtering, is_live: bool, has_opener: bool) -> Needs {
     let store = args.write.as_deref().and_then(stored::directory);
-    let path = args.write.as_deref().filter(|_| !is_standard_output(args) && store.is_none());
+    let path = args.write.as_deref().filter(|_| !args.writes_standard_output() && store.is_none());
     let folder = || path.and_then(folder_of).map(Path::to_owned).into_iter().collect::<Vec<_>>();
     Needs {
         // Pipes that have the names of files in a rotation are opened with what rights are left.
@@ -78,12 +77,6 @@ pub(super) fn needs(args: &CaptureArgs, filtering: &Filtering, is_live: bool, ha
     }
 }
 
-/// Whether packets are printed, as text or JSON.
-pub(super) fn prints(args: &CaptureArgs) -> bool {
-    let wants_result = (args.fpl_memory || args.verify) && !args.json;
-    !args.count && (args.print || args.write.is_none() && !wants_result)
-}
-
 /// Whether packets of several interfaces are to be told apart: there are some now, or there may be later.
 fn is_several(args: &CaptureArgs, interfaces: &[Interface]) -> bool {
     let is_open =
@@ -92,11 +85,6 @@ fn is_several(args: &CaptureArgs, interfaces: &[Interface]) -> bool {
     let names: HashSet<&str> =
         interfaces.iter().filter(named).map(|interface| interface.name.as_str()).collect();
     names.len() > 1 || args.interface.iter().any(is_open)
-}
-
-/// Whether the capture file goes to standard output.
-pub(super) fn is_standard_output(args: &CaptureArgs) -> bool {
-    args.write.as_ref().is_some_and(|path| path.as_os_str() == "-")
 }
 
 fn open_file(
@@ -108,7 +96,7 @@ fn open_file(
     identity: Option<&Identity>,
 ) -> Result<FileOutput> {
     let Some(path) = &args.write else { bail!("no file to write was given") };
-    if is_standard_output(args) && io::stdout().is_terminal() {
+    if args.writes_standard_output() && io::stdout().is_terminal() {
         bail!("packets are not for a terminal: send them to a program (-w - | ...) or to a file (-w NAME)");
     }
     let mut options = WriteOptions::new(path, interfaces);
@@ -119,7 +107,7 @@ fn open_file(
     options.rotation = rotation(args)?;
     options.is_flushed_each_batch = args.packet_buffered;
     options.has_part_name = args.part;
-    options.snap_len = snap_len(args);
+    options.snap_len = args.snap_len();
     options.section = section(filtering, program);
     if let Some(interval) = args.statistics_interval {
         options.statistics_interval_ns = i64::try_from(interval.as_nanos()).unwrap_or(i64::MAX);
@@ -146,7 +134,7 @@ fn rotation(args: &CaptureArgs) -> Result<Rotation> {
     })
 }
 
-/// Who writes, for pcapng.
+/// The writer's section header in pcapng.
 fn section(filtering: &Filtering, program: Option<&str>) -> Section {
     let filter = if filtering.text().is_empty() { "none" } else { filtering.text() };
     let writer = concat!("tapline ", env!("CARGO_PKG_VERSION"));

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use tapline_health::journal::FoundJournal;
-use tapline_health::{Attempt, Examined, Severity};
+use tapline_health::{Attempt, CheckResult, Severity};
 
 use super::Report;
 
@@ -25,8 +25,8 @@ pub(super) fn report(report: &Report<'_>) -> Value {
     })
 }
 
-fn finding(one: &Examined) -> Value {
-    let Examined { check, finding } = one;
+fn finding(one: &CheckResult) -> Value {
+    let CheckResult { check, finding } = one;
     let evidence: Map<String, Value> =
         finding.evidence.iter().map(|(name, value)| (name.clone(), json!(value))).collect();
     json!({
@@ -53,7 +53,7 @@ fn change(change: &Attempt) -> Value {
     }
 }
 
-/// What another run has changed, or has left.
+/// Changes of another run, or left by one.
 pub(super) fn left(left: &FoundJournal) -> Value {
     json!({
         "pid": left.pid,

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use clap::Args;
 use tapline_health::journal::{self, FoundJournal};
-use tapline_health::{Attempt, Event, Examined, Facts, Request, examine};
+use tapline_health::{Attempt, CheckResult, Event, Facts, Request, examine};
 
 use crate::args::parse_interval;
 
@@ -36,7 +36,7 @@ pub(crate) const EXAMPLES: &str = "\
 Examples:
   tapline doctor                                   this machine and each interface that is up
   tapline doctor eth0 --why                        one interface, with why each thing matters
-  tapline doctor --watch 10                        what is being lost now, within ten seconds
+  tapline doctor --watch 10                        losses of the next ten seconds
   sudo tapline doctor eth0 --fix                   mend what can be mended, until Ctrl-C
   sudo tapline doctor eth0 --fix -- tapline capture -i eth0 -w trace.pcapng     only while a command runs
   sudo tapline doctor --undo                       put back what a run that was killed has left
@@ -45,7 +45,7 @@ Examples:
 Worst first: what loses packets, alters them, delays them, and notes. The exit status is 0 if nothing loses or alters packets, 1 if
 something does or could not be put back; with a command it is the command's. docs/doctor.md has each check, its reason and its source.";
 
-/// What was typed.
+/// Arguments of the command.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
     /// Look at these interfaces; without, at all that are up but loopback.
@@ -57,7 +57,7 @@ pub(crate) struct DoctorArgs {
     /// One JSON object instead of text.
     #[arg(long)]
     json: bool,
-    /// Show also what is fine, and what neither kernel nor driver tells.
+    /// Also show findings without fault, and counters that neither kernel nor driver has.
     #[arg(long)]
     all: bool,
     /// Say why each finding matters, and where that is from.
@@ -66,8 +66,8 @@ pub(crate) struct DoctorArgs {
     /// Watch the counters for this time, and tell what grew: 10, 10s, 1m.
     #[arg(long, value_name = "TIME", value_parser = parse_interval)]
     watch: Option<Duration>,
-    /// Mend what can be mended, and put everything back at the end: of COMMAND, or at Ctrl-C or SIGTERM. What stops the link for a moment is
-    /// done on interfaces that are named only.
+    /// Apply the remedies, and put everything back at the end: of COMMAND, or at Ctrl-C or SIGTERM. Changes that stop the link for a moment are
+    /// made on named interfaces only.
     #[arg(long)]
     fix: bool,
     /// Put back what earlier runs with --fix changed and could not put back, because they were killed.
@@ -93,7 +93,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<ExitCode> {
 }
 
 /// Reads the machine, and what the checks make of it. With --watch, `wait` lets that time pass.
-fn look(args: &DoctorArgs, wait: impl FnOnce(Duration)) -> Result<(Facts, Vec<Examined>)> {
+fn look(args: &DoctorArgs, wait: impl FnOnce(Duration)) -> Result<(Facts, Vec<CheckResult>)> {
     let request = Request { interfaces: args.interfaces.clone(), netns: args.netns.clone() };
     let mut facts = Facts::gather(&request)?;
     if let Some(time) = args.watch {
@@ -119,10 +119,10 @@ fn say(text: &str) {
 /// All that is told.
 struct Report<'a> {
     facts: &'a Facts,
-    examined: &'a [Examined],
-    /// What earlier runs left, or others hold.
+    examined: &'a [CheckResult],
+    /// Journals left by earlier runs, or held by others.
     left: &'a [FoundJournal],
-    /// What --fix did; `None` without it.
+    /// Changes made by --fix; `None` without it.
     changes: Option<&'a [Attempt]>,
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! loses   eth0  ring of 256 of 4096 descriptors        → ethtool -G eth0 rx 4096
 //! alters  eth0  received packets are merged: gro, lro  → ethtool -K eth0 gro off lro off
-//! note          a virtual machine: what its host loses nobody here counts
+//! note          a virtual machine: losses of its host have no counter here
 //! 1 loses, 1 alters, 1 note; 2 can be mended with --fix (12 fine, 3 not told: --all)
 //! ```
 
@@ -12,17 +12,17 @@ use std::io::IsTerminal;
 use std::os::fd::AsFd;
 
 use tapline_health::journal::FoundJournal;
-use tapline_health::{Examined, Severity};
+use tapline_health::{CheckResult, Severity};
 use tapline_sys::TerminalSize;
 
 use super::Report;
 
-/// Letters in a line where nobody says how many.
+/// Columns of a line where the terminal gives none.
 const COLUMNS: usize = 120;
 /// Commands stand in one column behind texts that are no longer than this.
 const TEXT_MAX: usize = 60;
 
-/// How lines are made for whoever reads them.
+/// Layout of lines for the output's reader.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Style {
     has_colour: bool,
@@ -30,7 +30,7 @@ pub(super) struct Style {
 }
 
 impl Style {
-    /// Of an output: colour on terminals only, and not for those who do not want it (no-color.org).
+    /// Of an output: colour on terminals only, and not with NO_COLOR (no-color.org).
     pub(super) fn of(output: &(impl IsTerminal + AsFd)) -> Style {
         let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
         let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
@@ -56,7 +56,7 @@ impl Style {
 
 /// The lines, and their sum.
 pub(super) fn report(report: &Report<'_>, style: &Style, all: bool, why: bool) -> String {
-    let shown: Vec<&Examined> =
+    let shown: Vec<&CheckResult> =
         report.examined.iter().filter(|one| all || one.finding.severity <= Severity::Note).collect();
     let layout = Layout::of(&shown);
     let mut text = String::new();
@@ -80,7 +80,7 @@ struct Layout {
 }
 
 impl Layout {
-    fn of(shown: &[&Examined]) -> Layout {
+    fn of(shown: &[&CheckResult]) -> Layout {
         let place = shown.iter().map(|one| width(&place(one))).max().unwrap_or(0);
         let mended = shown.iter().filter(|one| one.finding.mend.is_some());
         let texts = mended.map(|one| width(&plain(&one.finding.text))).filter(|width| *width <= TEXT_MAX);
@@ -93,7 +93,7 @@ impl Layout {
         SEVERITY + 2 + if self.place == 0 { 0 } else { self.place + 2 }
     }
 
-    fn line(&self, one: &Examined, style: &Style) -> String {
+    fn line(&self, one: &CheckResult, style: &Style) -> String {
         let word = word(one.finding.severity);
         let padding = " ".repeat(10 - word.len());
         let place_padding = match self.place {
@@ -123,7 +123,7 @@ fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-fn place(one: &Examined) -> String {
+fn place(one: &CheckResult) -> String {
     one.finding.interface.as_deref().map(plain).unwrap_or_default()
 }
 
@@ -149,7 +149,7 @@ fn left_line(left: &FoundJournal) -> String {
 }
 
 /// `2 lose, 1 alters, 3 notes; 2 can be mended with --fix (12 fine, 3 not told: --all)`
-pub(super) fn sum(examined: &[Examined], all: bool) -> String {
+pub(super) fn sum(examined: &[CheckResult], all: bool) -> String {
     let count = |severity| examined.iter().filter(|one| one.finding.severity == severity).count();
     let counted = [
         (Severity::Loses, "loses", "lose"),

@@ -19,8 +19,8 @@ use tapline_capture::{Error, Source};
 use tapline_file::{FileWriter, Format, Rotation, Section, WriteOptions, parse_size};
 use tapline_graph::stages::FileOutput;
 use tapline_graph::{
-    Chain, Control, Engine, GeneratedSource, Inlet, Moment, Out, Packets, RunEnd, Stage, StageCounters,
-    Wants, Watch, grouped,
+    Chain, Control, Engine, GeneratedSource, Inlet, Out, Packets, RunEnd, RunReport, Stage, StageCounters,
+    StageStatus, TickContext, grouped,
 };
 use tapline_packet::{Interface, Timestamp};
 use tapline_profile::Meters;
@@ -41,7 +41,7 @@ Examples:
   tapline generate -w mix.pcap match='tcp port 80' share=1/10 flows=500 count=100k
   tapline generate -w marked.pcap mark size=60..1514 count=10k
   tapline run -e 'file(\"marked.pcap\") -> verify -> drop'
-      what is lost, doubled, reordered, and how long packets took
+      packets lost, doubled, reordered, and their delay
   tapline generate -w bad.pcap bad=checksum:1/100,truncated:1/100 count=10k
   tapline generate -w - size=590 count=100 | tapline capture -r - -n
   tapline generate -i veth0 mark size=60..1514 flows=100 rate=50k duration=10s
@@ -52,7 +52,7 @@ Examples:
 The same recipe gives the same file, byte for byte. In graphs, generate(\"RECIPE\") is a source.
 docs/generate.md says more.";
 
-/// What was typed.
+/// Arguments of the command.
 #[derive(Debug, Args)]
 pub(crate) struct GenerateArgs {
     /// Write packets to this file ('-' is standard output). Its ending chooses the format: .pcapng or else pcap, and .gz, .zst or
@@ -82,10 +82,10 @@ pub(crate) struct GenerateArgs {
     /// The account as JSON, on standard output.
     #[arg(long, help_heading = "Output")]
     json: bool,
-    /// After opening, become this user. By default the user who called sudo, if one did.
+    /// User of the process once all is open. Default: the caller of sudo, if any.
     #[arg(short = 'Z', long, value_name = "USER", help_heading = "Privileges")]
     relinquish_privileges: Option<String>,
-    /// What packets: words and key=value, as listed below.
+    /// Recipe: words and key=value, as listed below.
     #[arg(value_name = "RECIPE")]
     recipe: Vec<String>,
 }
@@ -186,7 +186,7 @@ fn open_file(
     interfaces: &[Interface],
     identity: Option<&tapline_sys::privilege::Identity>,
 ) -> Result<Repeatable> {
-    let Some(path) = &args.write else { bail!("where to? -w FILE") };
+    let Some(path) = &args.write else { bail!("no output: give -w FILE") };
     if is_standard_output(args) && io::stdout().is_terminal() {
         bail!("packets are not for a terminal: send them to a program (-w - | ...) or to a file (-w NAME)");
     }
@@ -229,12 +229,12 @@ impl Stage for Repeatable {
         self.file.idle()
     }
 
-    fn tick(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<Wants, Error> {
+    fn tick(&mut self, moment: &TickContext<'_>, out: &mut Out<'_>) -> Result<StageStatus, Error> {
         self.file.tick(moment, out)
     }
 
-    fn finish(&mut self, moment: &Moment<'_>, out: &mut Out<'_>) -> Result<(), Error> {
-        self.file.finish(&Moment { now: self.last, ..*moment }, out)
+    fn finish(&mut self, moment: &TickContext<'_>, out: &mut Out<'_>) -> Result<(), Error> {
+        self.file.finish(&TickContext { now: self.last, ..*moment }, out)
     }
 
     fn counters(&self) -> StageCounters {
@@ -249,7 +249,7 @@ struct Progress {
 }
 
 impl Progress {
-    fn tell(&mut self, watch: &Watch<'_>) {
+    fn tell(&mut self, watch: &RunReport<'_>) {
         if watch.asked {
             self.clear();
             let account = watch.account.of_capture();

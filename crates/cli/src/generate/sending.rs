@@ -12,7 +12,7 @@ use tapline_packet::{Batch, Interface, Timestamp};
 use tapline_traffic::Rate;
 
 use super::GenerateArgs;
-use crate::sending::{Outcome, Pace, Place, Taken, Watching, conclude};
+use crate::sending::{Outcome, Pace, Place, Reporting, Taken, conclude};
 use crate::session::clock;
 use crate::{privileges, signals};
 
@@ -39,9 +39,9 @@ pub(super) fn run(args: &GenerateArgs, interface: &str, text: &str, rate: Rate) 
     let made = made.starting(clock().plus_nanos(LEAD_NS as i64));
     let mut schedule = Departures { made, start: None, times: Vec::new(), packets: 0 };
     let whole = schedule.made.progress().map(|(_, all)| all);
-    let watching = Watching::begin(&place, "made", is_paced, args.json, whole, &control)?;
-    let sent = pacer.run(&mut schedule, &mut transmitter, &watching);
-    watching.end();
+    let (reporting, progress) = Reporting::begin(&place, "made", is_paced, args.json, whole, &control)?;
+    let sent = pacer.run(&mut schedule, &mut transmitter, &progress);
+    reporting.end();
     transmitter.finish();
     let (packets, left) = (schedule.packets, pacer.report().left);
     let taken = Taken { verb: "made", packets, passes: 1, backwards: 0, left };
@@ -59,7 +59,7 @@ pub(super) fn run(args: &GenerateArgs, interface: &str, text: &str, rate: Rate) 
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is made, with the times at which it is to go.
+/// Generated packets with their departure times.
 struct Departures {
     made: GeneratedSource,
     /// When the first packet leaves.

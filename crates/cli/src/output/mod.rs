@@ -10,7 +10,7 @@ use std::io::{self, Write};
 use anyhow::{Context, Result};
 use tapline_sys::standard_output;
 
-/// What messages call it.
+/// Its name in messages.
 const NAME: &str = "standard output";
 
 /// Standard output, for packets as lines.

@@ -1,4 +1,4 @@
-//! `tapline profile`: what a packet costs here, component by component; what time stamps and small things cost; two profiles side by side.
+//! `tapline profile`: the cost of a packet here, component by component; what time stamps and small things cost; two profiles side by side.
 //!
 //! ```text
 //! -i, -r, -e  --> text --> work: opened, driven, measured --> Breakdown --> table, JSON, SVG
@@ -44,7 +44,7 @@ Examples:
 
 docs/costs.md says how each figure is got and what it means.";
 
-/// What was typed.
+/// Arguments of the command.
 #[derive(Debug, Args)]
 pub(crate) struct ProfileArgs {
     /// Capture on this interface; for 10 seconds unless --duration says otherwise.
@@ -64,7 +64,7 @@ pub(crate) struct ProfileArgs {
     /// Stop after this time. For --timestamps: how long errors are watched (2s).
     #[arg(long, value_name = "TIME", help_heading = "Work", value_parser = parse_interval)]
     duration: Option<Duration>,
-    /// What gives packets of -i their times: kernel, tsc, tsc-sync, batch. All but the first are timed as a component.
+    /// Time stamp source of packets of -i: kernel, tsc, tsc-sync, batch. All but the first are timed as a component.
     #[arg(short = 'j', long, value_name = "MODE", default_value_t, help_heading = "Work")]
     time_stamp_type: StampMode,
     /// Run filters of user space in the interpreter, never as native code.
@@ -78,11 +78,11 @@ pub(crate) struct ProfileArgs {
     /// Open devices in this network namespace (`ip netns list`).
     #[arg(long, value_name = "NAME", help_heading = "Work")]
     netns: Option<String>,
-    /// After opening, become this user. By default the user who called sudo, if one did.
+    /// User of the process once all is open. Default: the caller of sudo, if any.
     #[arg(short = 'Z', long, value_name = "USER", help_heading = "Work")]
     relinquish_privileges: Option<String>,
 
-    /// What the run is called in tables and pictures.
+    /// Title of the run in tables and pictures.
     #[arg(long, value_name = "TEXT", help_heading = "Reports")]
     title: Option<String>,
     /// The profile as one JSON object.
@@ -110,7 +110,7 @@ pub(crate) struct ProfileArgs {
     filter: Vec<String>,
 }
 
-/// What asks for work to be profiled.
+/// Options that give work to profile.
 const WORK: [&str; 5] = ["interface", "read", "graph", "write", "filter"];
 
 /// Runs the command.

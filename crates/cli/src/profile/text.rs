@@ -18,9 +18,7 @@ pub(super) fn graph(args: &ProfileArgs) -> Result<String> {
         }
         (None, None, Some(graph)) => return Ok(graph.clone()),
         (None, None, None) => {
-            bail!(
-                "what is to be profiled? -i INTERFACE, -r FILE or -e GRAPH; or --timestamps, --micro, --compare"
-            )
+            bail!("no input: give -i INTERFACE, -r FILE or -e GRAPH; or --timestamps, --micro, --compare")
         }
     };
     let filter = if filter.is_empty() { String::new() } else { format!(" -> filter({})", quoted(&filter)) };

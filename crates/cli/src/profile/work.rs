@@ -6,10 +6,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
-use tapline_capture::af_packet::KernelRuns;
-use tapline_graph::catalog::Common;
+use tapline_capture::af_packet::KernelFilterRuns;
+use tapline_graph::catalog::GraphSettings;
 use tapline_graph::plan::{self, Maker, Plan};
-use tapline_graph::{Control, Engine, Inlet, Watch as EngineWatch};
+use tapline_graph::{Control, Engine, Inlet, RunReport};
 use tapline_measure::costs::{Measured, Outcome, Watch};
 use tapline_profile::{Meters, merge_workers};
 use tapline_sys::bpf::RunTimeStatistics;
@@ -18,7 +18,7 @@ use super::{DURATION, ProfileArgs, text};
 use crate::args::SNAP_LEN;
 use crate::compiler::Compiler;
 use crate::live::bare_name;
-use crate::run::opening::How;
+use crate::run::settings::RunSettings;
 use crate::run::{code, opening, sending};
 use crate::session::{self, clocks, stop_after};
 use crate::{privileges, signals};
@@ -29,26 +29,26 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
     let devices = devices(&plan);
     let is_live = !devices.is_empty();
     let duration = args.duration.or(is_live.then_some(DURATION));
-    let how = How {
+    let settings = RunSettings {
         netns: args.netns.clone(),
         xdp: args.xdp,
-        kernel_runs: (is_live && !args.no_kernel_filter).then(KernelRuns::default),
-        ..How::default()
+        kernel_filter_runs: (is_live && !args.no_kernel_filter).then(KernelFilterRuns::default),
+        ..RunSettings::default()
     };
     // While this lives. Without the right for it the table says less.
-    let _statistics = how.kernel_runs.as_ref().map(|_| RunTimeStatistics::enable());
+    let _statistics = settings.kernel_filter_runs.as_ref().map(|_| RunTimeStatistics::enable());
     let mut watch = Watch::new(&devices, args.netns.as_deref(), duration)?;
 
     let control = Arc::new(Control::new(None));
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
     let compiler = Arc::new(Compiler::new(SNAP_LEN, true, args.language, is_live, args.netns.as_deref()));
     let caught = signals::catch()?;
-    let mut opened = opening::sources(&how, &plan, &compiler, &control)?;
+    let mut opened = opening::sources(&settings, &plan, &compiler, &control)?;
     watch.opened();
     let interfaces = opening::interfaces(opened.iter().map(AsRef::as_ref));
     opening::check_filters(&plan, &compiler, &interfaces)?;
-    sending::check(&how, &plan, &interfaces)?;
-    let mut outputs = opening::open_outputs(&how, &plan, &interfaces, identity.as_ref())?;
+    sending::check(&settings, &plan, &interfaces)?;
+    let mut outputs = opening::open_outputs(&settings, &plan, &interfaces, identity.as_ref())?;
     let meters = Meters::create(&session::title());
     privileges::give_up(identity.as_ref())?;
     caught.obey(Arc::clone(&control))?;
@@ -70,9 +70,9 @@ pub(super) fn run(args: &ProfileArgs) -> Result<(Measured, ExitCode)> {
     let code = code(&outcome.ended, 1);
     let outcome = Outcome { account: outcome.account, ticks: outcome.ticks, sources };
     let title = args.title.clone().unwrap_or_else(|| text::title(args));
-    let kernel_filter = how.kernel_runs.as_ref().and_then(KernelRuns::read);
+    let kernel_filter = settings.kernel_filter_runs.as_ref().and_then(KernelFilterRuns::read);
     let stages = merge_workers(&meters.snapshot());
-    Ok((stopped.measured(title, outcome, stages, how.stamp_ticks.get(), kernel_filter), code))
+    Ok((stopped.measured(title, outcome, stages, settings.stamp_ticks.get(), kernel_filter), code))
 }
 
 fn plan(args: &ProfileArgs) -> Result<Plan> {
@@ -91,8 +91,8 @@ fn devices(plan: &Plan) -> Vec<&str> {
     devices.map(|node| bare_name(node.arguments.text("interface"))).collect()
 }
 
-fn common(args: &ProfileArgs, compiler: Arc<Compiler>) -> Common {
-    Common {
+fn common(args: &ProfileArgs, compiler: Arc<Compiler>) -> GraphSettings {
+    GraphSettings {
         options: Arc::new(move |interface| compiler.options(interface)),
         workers: 1,
         interpret: args.interpret,
@@ -101,7 +101,7 @@ fn common(args: &ProfileArgs, compiler: Arc<Compiler>) -> Common {
 }
 
 /// Tells warnings of interfaces.
-fn warn(watch: &EngineWatch<'_>) {
+fn warn(watch: &RunReport<'_>) {
     for event in watch.events.iter().filter(|event| event.warning) {
         let _ = writeln!(io::stderr(), "tapline: warning: {} {}", event.interface, event.text);
     }

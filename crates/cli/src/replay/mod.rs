@@ -1,42 +1,34 @@
 //! `tapline replay`: capture files out of an interface again.
 //!
 //! ```text
-//! files --reader thread: frames, times--> channel --> Pacer --> Transmitter --> the kernel
-//!                                                        |           '-- sent, refused by cause
-//!                                                        '-- rate, gap errors
+//! files, or a store --Replay, a thread that reads ahead--> Pacer --> Transmitter --> the kernel
+//!                                                            |           '-- sent, refused by cause
+//!                                                            '-- rate, gap errors
 //! ```
 //!
 //! `read = sent + refused by cause + not reached` holds for every run.
 
-mod reader;
-mod timeline;
+mod input;
 
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::mpsc;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use clap::Args;
-use tapline_capture::Error;
+use tapline_capture::transmit::Pacer;
+use tapline_capture::transmit::replay::{Replay, ReplayRate, ReplaySettings, Timing};
 use tapline_capture::transmit::rewrite::{IpRule, MacRule, Rewrite};
-use tapline_capture::transmit::{Pacer, Schedule, Transmitter};
 use tapline_graph::{Control, grouped};
-use tapline_packet::{Batch, Interface};
 use tapline_syntax::units::count_in;
 
 use crate::args::parse_duration;
-use crate::sending::{Outcome, Pace, Place, SendArgs, Taken, Watching, conclude};
+use crate::sending::{Outcome, Pace, Place, Reporting, SendArgs, Taken, conclude};
 use crate::session::stop_after;
 use crate::stored::PastArgs;
 use crate::{privileges, signals};
-use reader::{Prepared, Reader};
-use timeline::{Rate, Timing};
-
-/// Batches that are ready ahead of the one being sent.
-const AHEAD: usize = 64;
 
 pub(crate) const EXAMPLES: &str = "\
 Examples:
@@ -46,13 +38,13 @@ Examples:
   tapline replay trace.erf -i veth0 --rate 500Mbps          500 million bits a second
   tapline replay trace.pcap.zst -i veth0 --top-speed        by XDP live frames, if veth0 takes them
   tapline replay trace.pcap -i veth0 --rate 1k --realtime   even gaps on a busy machine
-  tapline replay store:/srv/store --from 10:00 --to +5m -i veth0     what was recorded then, with its gaps
+  tapline replay store:/srv/store --from 10:00 --to +5m -i veth0     packets recorded then, with their gaps
   tapline replay trace.pcap -i veth0 --ip 10.0.0.0/8=192.0.0.0/8 --mac 02:00:00:00:00:01=02:00:00:00:00:09
 
 Sends on loopback and veth interfaces; on others only with --i-own-this-network NAME. At its end it accounts for each packet of the file, and tells
 the rate and by how much the gaps between packets were off; SIGUSR1 prints the account so far. docs/sending.md says more, of back ends too.";
 
-/// What was typed.
+/// Arguments of the command.
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
     /// Files to send ('-' is standard input), one after the other: pcap, pcapng, ERF; also gzip, zstd, lz4. Or a store: store:DIRECTORY.
@@ -69,17 +61,17 @@ pub(crate) struct ReplayArgs {
     #[command(flatten)]
     pub(crate) sending: SendArgs,
 
-    /// So many times as fast as the file says: 0.5, 10.
+    /// Speed relative to the file's own gaps: 0.5, 10.
     #[arg(long, value_name = "X", default_value_t = 1.0, value_parser = parse_speed, help_heading = "Times")]
     pub(crate) speed: f64,
     /// At an even rate: packets a second (10000, 100k, 1.5M) or bits a second (10Mbps, 1Gbps; link headers count, check sequences and
     /// preambles do not).
     #[arg(long, value_name = "RATE", conflicts_with = "speed", help_heading = "Times")]
-    pub(crate) rate: Option<Rate>,
+    pub(crate) rate: Option<ReplayRate>,
     /// As fast as it goes.
     #[arg(long, conflicts_with_all = ["speed", "rate"], help_heading = "Times")]
     pub(crate) top_speed: bool,
-    /// Send all of it so often; 0 for ever.
+    /// Number of passes over all files; 0 for ever.
     #[arg(long = "loop", value_name = "N", default_value_t = 1, value_parser = count_in::<u64>(..), help_heading = "Times")]
     pub(crate) passes: u64,
     /// Stop after this many packets.
@@ -99,7 +91,7 @@ pub(crate) struct ReplayArgs {
     /// One JSON object instead of text.
     #[arg(long)]
     pub(crate) json: bool,
-    /// Become this user once all is open; root runs as the caller of sudo unless told otherwise.
+    /// User of the process once all is open. Default for root: the caller of sudo.
     #[arg(short = 'Z', long, value_name = "USER")]
     pub(crate) relinquish_privileges: Option<String>,
 }
@@ -114,29 +106,31 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
     let control = Arc::new(Control::new(None));
     let identity = privileges::identity(args.relinquish_privileges.as_deref())?;
     let caught = signals::catch()?;
-    let rewrite = Rewrite { macs: args.mac.clone(), ips: args.ip.clone() };
     let is_paced = timing(args) != Timing::Top;
     let mut transmitter = args.sending.open(&args.interface, pace(args))?;
-    let reader = Reader::open(args, rewrite, &control)?;
+    let input = input::open(args, &control)?;
     privileges::give_up(identity.as_ref())?;
     caught.obey(Arc::clone(&control))?;
     if let Some(duration) = args.duration {
         stop_after(duration, Arc::clone(&control));
     }
     let place = Place::of(&transmitter);
-    begin(args, &reader, &place);
+    begin(args, &input.announcements, &place);
     let mut pacer = Pacer::new();
-    let watching = Watching::begin(&place, "read", is_paced, args.json, args.count, &control)?;
-    let done = send(reader, &mut pacer, &mut transmitter, &control, &watching);
-    watching.end();
-    let done = done?;
+    let (reporting, progress) = Reporting::begin(&place, "read", is_paced, args.json, args.count, &control)?;
+    let mut replay = Replay::start(input.opened, settings(args), move || control.stopped())?;
+    let sent = pacer.run(&mut replay, &mut transmitter, &progress);
+    let end = replay.finish();
+    reporting.end();
+    let end = end?;
     transmitter.finish();
+    let read = end.read;
     let taken = Taken {
         verb: "read",
-        packets: done.read.packets,
-        passes: done.read.passes,
-        backwards: done.read.backwards,
-        left: done.left,
+        packets: read.packets,
+        passes: read.passes,
+        backwards: read.backwards,
+        left: end.left + pacer.report().left,
     };
     conclude(&Outcome {
         pacer: pacer.report(),
@@ -148,23 +142,34 @@ pub(crate) fn run(args: &ReplayArgs) -> Result<ExitCode> {
         is_paced,
         json: args.json,
     })?;
-    match done.failure {
+    match sent.err().or(end.failure) {
         Some(failure) => bail!("{failure}"),
         None => Ok(ExitCode::SUCCESS),
     }
 }
 
-/// Says what is about to happen.
-fn begin(args: &ReplayArgs, reader: &Reader, place: &Place) {
+fn settings(args: &ReplayArgs) -> ReplaySettings {
+    ReplaySettings {
+        timing: timing(args),
+        rewrite: Rewrite { macs: args.mac.clone(), ips: args.ip.clone() },
+        passes: if args.passes == 0 { u64::MAX } else { args.passes },
+        packets_max: args.count.unwrap_or(u64::MAX),
+    }
+}
+
+/// Announces the files and the pace before the first packet is sent.
+fn begin(args: &ReplayArgs, announcements: &[String], place: &Place) {
     let how = match timing(args) {
         Timing::Top => "as fast as it goes".to_owned(),
-        Timing::Rate(Rate::Packets(rate)) => format!("{} packets a second", grouped(rate.round() as u64)),
-        Timing::Rate(Rate::Bits(rate)) => format!("{} bits a second", grouped(rate.round() as u64)),
+        Timing::Rate(ReplayRate::Packets(rate)) => {
+            format!("{} packets a second", grouped(rate.round() as u64))
+        }
+        Timing::Rate(ReplayRate::Bits(rate)) => format!("{} bits a second", grouped(rate.round() as u64)),
         Timing::Original { speed: 1.0 } => "with the gaps of the file".to_owned(),
         Timing::Original { speed } => format!("{speed} times as fast as the file says"),
     };
     let mut stderr = io::stderr();
-    for line in &reader.announcements {
+    for line in announcements {
         let _ = writeln!(stderr, "tapline: {line}");
     }
     place.announce(&how, pace(args));
@@ -173,78 +178,16 @@ fn begin(args: &ReplayArgs, reader: &Reader, place: &Place) {
 fn pace(args: &ReplayArgs) -> Pace {
     match timing(args) {
         Timing::Top => Pace::Top,
-        Timing::Rate(Rate::Packets(rate)) => Pace::Rate(rate),
+        Timing::Rate(ReplayRate::Packets(rate)) => Pace::Rate(rate),
         _ => Pace::Times,
     }
 }
 
-/// How often, and how fast.
+/// The pace that the options ask for.
 fn timing(args: &ReplayArgs) -> Timing {
     match args.rate {
         _ if args.top_speed => Timing::Top,
         Some(rate) => Timing::Rate(rate),
         None => Timing::Original { speed: args.speed },
-    }
-}
-
-/// What is left when everything was sent, or sending was stopped.
-struct Done {
-    /// What the reader read.
-    read: reader::Read,
-    /// Frames that were read and not reached.
-    left: u64,
-    failure: Option<anyhow::Error>,
-}
-
-fn send(
-    reader: Reader,
-    pacer: &mut Pacer,
-    transmitter: &mut Transmitter,
-    control: &Arc<Control>,
-    watching: &Watching,
-) -> Result<Done> {
-    let (prepared, ahead) = mpsc::sync_channel(AHEAD);
-    let (used, bin) = mpsc::channel();
-    let worker =
-        std::thread::Builder::new().name("reader".to_owned()).spawn(move || reader.run(&prepared, &bin))?;
-    let mut schedule = Ahead { ahead, used, current: None };
-    let sent = pacer.run(&mut schedule, transmitter, watching);
-    // The reader ends with the next batch that it has ready.
-    control.stop();
-    let drained: u64 = schedule.ahead.iter().map(|prepared| prepared.len() as u64).sum();
-    drop(schedule);
-    let (read, failure) = worker.join().map_err(|_| anyhow!("the reader of the files failed"))?;
-    let left = drained + pacer.report().left;
-    let failure = sent.err().map(anyhow::Error::from).or(failure);
-    Ok(Done { read, left, failure })
-}
-
-/// Frames that the reader has ready.
-struct Ahead {
-    ahead: mpsc::Receiver<Prepared>,
-    /// Memory is freed where it was taken, not between two frames.
-    used: mpsc::Sender<Prepared>,
-    current: Option<Prepared>,
-}
-
-impl Schedule for Ahead {
-    fn advance(&mut self) -> Result<bool, Error> {
-        if let Some(used) = self.current.take() {
-            let _ = self.used.send(used);
-        }
-        self.current = self.ahead.recv().ok();
-        Ok(self.current.is_some())
-    }
-
-    fn batch(&self) -> Batch<'_> {
-        self.current.as_ref().map_or(Batch::empty(), |prepared| prepared.frames.batch())
-    }
-
-    fn times(&self) -> &[u64] {
-        self.current.as_ref().map_or(&[], |prepared| &prepared.times)
-    }
-
-    fn interfaces(&self) -> &[Interface] {
-        self.current.as_ref().map_or(&[], |prepared| &prepared.frames.interfaces)
     }
 }

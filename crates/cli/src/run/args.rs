@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use tapline_syntax::units::count_in;
 
+use super::settings::RunSettings;
 use crate::args::{LanguageArgs, parse_duration};
 use crate::flows::Style;
 use crate::live::XdpArgs;
@@ -35,7 +36,7 @@ pub(crate) struct RunArgs {
     /// Only draw the graph, in the language of Graphviz.
     #[arg(long, conflicts_with = "check")]
     pub(crate) dot: bool,
-    /// Say what the planner did: which stages run once for several, which filters the kernel runs.
+    /// Say changes by the planner: which stages run once for several, which filters the kernel runs.
     #[arg(long)]
     pub(crate) explain: bool,
     /// Read the files again on SIGHUP: graphs come, go and change while the others run on and miss nothing. Sources stay as they are. Filters then
@@ -50,7 +51,7 @@ pub(crate) struct RunArgs {
     pub(crate) netns: Option<String>,
     #[command(flatten)]
     pub(crate) xdp: XdpArgs,
-    /// Let bounce and reflect send on this interface, whatever it is. May be repeated. Without it they send on loopback and veth
+    /// Allow bounce and reflect on this interface of any kind. May be repeated. Without it they send on loopback and veth
     /// interfaces only.
     #[arg(long, value_name = "IFACE")]
     pub(crate) i_own_this_network: Vec<String>,
@@ -68,15 +69,28 @@ pub(crate) struct RunArgs {
     /// Results go where the account goes, for standard output has something else.
     #[arg(skip)]
     pub(crate) results_aside: bool,
-    /// Results of `meter` and `top` are shown as flows, for people: `tapline probe`.
+    /// Show results of `meter` and `top` as flows, as text: `tapline probe`.
     #[arg(skip)]
     pub(crate) flows: Option<Style>,
     #[command(flatten)]
     pub(crate) language: LanguageArgs,
-    /// Become this user once all is open; root runs as the caller of sudo unless told otherwise.
+    /// User of the process once all is open. Default for root: the caller of sudo.
     #[arg(short = 'Z', long, value_name = "USER")]
     pub(crate) relinquish_privileges: Option<String>,
     /// As root, write through a symbolic link that has the name of a file; otherwise that is an error.
     #[arg(long)]
     pub(crate) follow_links: bool,
+}
+
+impl RunArgs {
+    /// Settings of the run's sources and outputs.
+    pub(super) fn settings(&self) -> RunSettings {
+        RunSettings {
+            netns: self.netns.clone(),
+            json: self.json,
+            owned: self.i_own_this_network.clone(),
+            xdp: self.xdp,
+            ..RunSettings::default()
+        }
+    }
 }

@@ -1,4 +1,4 @@
-//! What a graph still needs once all is open: where its stages read, write and send.
+//! Rights of a graph once all is open: where its stages read, write and send.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use crate::{privileges, stored};
 
 /// The needs of a graph. `has_opener`: files of captures are made by another process.
 pub(super) fn needs(args: &RunArgs, plan: &Plan, has_opener: bool) -> Needs {
-    // What a changed graph will write, and where to, nobody knows.
+    // A changed graph may write any file.
     let mut needs = Needs { all_files: args.reload, ip: args.reload, ..Needs::default() };
     plan.nodes.iter().for_each(|node| add(&mut needs, node, has_opener));
     let filters = plan.nodes.iter().filter(|node| node.class.name == "filter");

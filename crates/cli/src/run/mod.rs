@@ -10,6 +10,7 @@ pub(crate) mod opening;
 mod reloading;
 mod reporting;
 pub(crate) mod sending;
+pub(crate) mod settings;
 mod working;
 
 pub(crate) use args::{EXAMPLES, RunArgs};
@@ -22,7 +23,7 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
 use tapline_capture::Error;
-use tapline_graph::catalog::{self, Common};
+use tapline_graph::catalog::{self, GraphSettings};
 use tapline_graph::plan::{self, Plan, Split};
 use tapline_graph::{Control, RunEnd};
 use tapline_profile::Meters;
@@ -32,7 +33,7 @@ use crate::args::SNAP_LEN;
 use crate::compiler::Compiler;
 use crate::session::stop_after;
 use crate::{privileges, signals};
-use opening::{How, Opened};
+use opening::Opened;
 use reloading::Reloader;
 use working::Crew;
 
@@ -99,7 +100,7 @@ fn describe(name: &str) -> Result<()> {
     Ok(())
 }
 
-/// What the planner made of the texts, to standard error where packets or results may follow on standard output.
+/// The plan, to standard error where packets or results may follow on standard output.
 fn explain(args: &RunArgs, parts: &[(&str, &Plan)]) -> Result<()> {
     let parts = parts.iter().filter(|(_, plan)| !plan.nodes.is_empty());
     let text: String = parts.map(|(title, plan)| reporting::plan_text(title, plan)).collect();
@@ -122,20 +123,19 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     let compiler = Arc::new(Compiler::new(SNAP_LEN, true, args.language, is_live, args.netns.as_deref()));
     // A file may keep us waiting for its writer: until it is open, Ctrl-C may end the program as it ends any other.
     let caught_early = if is_live { Some(signals::catch()?) } else { None };
-    let owned = args.i_own_this_network.clone();
-    let how = How { netns: args.netns.clone(), json: args.json, owned, xdp: args.xdp, ..How::default() };
-    let opened = opening::worker_sources(&how, plan, &compiler, &control, workers)?;
+    let settings = args.settings();
+    let opened = opening::worker_sources(&settings, plan, &compiler, &control, workers)?;
     let interfaces = opening::interfaces(opened.iter().take(1).flatten().map(Opened::source));
     let caught = caught_early.map_or_else(signals::catch, Ok)?;
     opening::check_filters(plan, &compiler, &interfaces)?;
-    sending::check(&how, plan, &interfaces)?;
-    let head_outputs = opening::open_outputs(&how, &parts.head, &interfaces, identity.as_ref())?;
-    let tail_outputs = opening::open_outputs(&how, &parts.tail, &interfaces, identity.as_ref())?;
+    sending::check(&settings, plan, &interfaces)?;
+    let head_outputs = opening::open_outputs(&settings, &parts.head, &interfaces, identity.as_ref())?;
+    let tail_outputs = opening::open_outputs(&settings, &parts.tail, &interfaces, identity.as_ref())?;
     let meters = Meters::create(&reporting::title(plan));
     let dropped = privileges::give_up(identity.as_ref())?;
     privileges::confine(dropped, confining::needs(args, plan, identity.is_some()), &meters);
     let options = Arc::clone(&compiler);
-    let common = Arc::new(Common {
+    let common = Arc::new(GraphSettings {
         options: Arc::new(move |interface| options.options(interface)),
         workers,
         interpret: false,
@@ -144,7 +144,7 @@ fn drive(args: &RunArgs, plan: &Plan) -> Result<ExitCode> {
     if args.reload {
         let (control, common) = (Arc::clone(&control), Arc::clone(&common));
         let mut reloader =
-            Reloader::new(args.clone(), how, plan, control, common, compiler, interfaces.clone());
+            Reloader::new(args.clone(), settings, plan, control, common, compiler, interfaces.clone());
         caught.obey_with(Arc::clone(&reloader.control), move || reloader.reload())?;
     } else {
         caught.obey(Arc::clone(&control))?;

@@ -8,15 +8,15 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow};
 use tapline_capture::af_packet::{
-    self, CaptureDirection, KernelRuns, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings,
+    self, CaptureDirection, LATENCY_INTERACTIVE_MS, LATENCY_RECORDING_MS, Settings,
 };
 use tapline_capture::{FileInput, Source};
 use tapline_file::{FileWriter, Order, Section, WriteOptions};
-use tapline_graph::catalog::Make;
+use tapline_graph::catalog::Constructor;
 use tapline_graph::plan::{Plan, PlanNode};
 use tapline_graph::stages::{FileOutput, Format, LinesOutput, StoreOutput};
 use tapline_graph::{
-    Control, FlowShardSource, GeneratedSource, RestampedSource, Stage, StampTicks, TimedSource, Watermark,
+    Control, FlowShardSource, GeneratedSource, RestampedSource, Stage, TimedSource, Watermark,
 };
 use tapline_packet::Interface;
 use tapline_print::{Options, Printer, Services};
@@ -24,28 +24,12 @@ use tapline_profile::StampMode;
 use tapline_sys::privilege::Identity;
 
 use super::sending;
+use super::settings::RunSettings;
 use crate::compiler::Compiler;
 use crate::live::{self, TapArgs, XdpArgs};
 use crate::session::{clock, clocks};
 use crate::stored::{self, PastArgs};
 use crate::{files, output, privileges, store};
-
-/// How sources and outputs are opened.
-#[derive(Default)]
-pub(crate) struct How {
-    /// The network namespace of devices.
-    pub(crate) netns: Option<String>,
-    /// What is said of devices with `xdp:` before their name.
-    pub(crate) xdp: XdpArgs,
-    /// Whether packets are shown as JSON.
-    pub(crate) json: bool,
-    /// Interfaces that may be sent on whatever they are: `--i-own-this-network`.
-    pub(crate) owned: Vec<String>,
-    /// What stamping packets takes is added here.
-    pub(crate) stamp_ticks: StampTicks,
-    /// What filters in the kernel take is told here.
-    pub(crate) kernel_runs: Option<KernelRuns>,
-}
 
 /// A source of one worker.
 pub(crate) enum Opened {
@@ -96,19 +80,19 @@ impl Opened {
 
 /// Opens every source for one worker, in the order of the plan.
 pub(crate) fn sources(
-    how: &How,
+    settings: &RunSettings,
     plan: &Plan,
     compiler: &Arc<Compiler>,
     control: &Arc<Control>,
 ) -> Result<Vec<Box<dyn Source>>> {
-    let mut all = worker_sources(how, plan, compiler, control, 1)?;
+    let mut all = worker_sources(settings, plan, compiler, control, 1)?;
     let only = all.pop().context("a graph has at least one worker")?;
     Ok(only.into_iter().map(Opened::alone).collect())
 }
 
 /// Opens every source for each worker: the kernel shares out an interface's packets, and one thread those of a file.
 pub(crate) fn worker_sources(
-    how: &How,
+    settings: &RunSettings,
     plan: &Plan,
     compiler: &Arc<Compiler>,
     control: &Arc<Control>,
@@ -117,7 +101,7 @@ pub(crate) fn worker_sources(
     let mut all: Vec<Vec<Opened>> = (0..workers).map(|_| Vec::new()).collect();
     for node in plan.nodes.iter().filter(|node| node.is_source()) {
         let opened = match node.class.name {
-            "device" => device(how, plan, node, compiler, workers)?,
+            "device" => device(settings, plan, node, compiler, workers)?,
             "generate" => made(node, workers)?,
             _ => file(node, compiler, control, workers)?,
         };
@@ -156,7 +140,7 @@ fn made(node: &PlanNode, workers: usize) -> Result<Vec<Opened>> {
 }
 
 fn device(
-    how: &How,
+    settings: &RunSettings,
     plan: &Plan,
     node: &PlanNode,
     compiler: &Arc<Compiler>,
@@ -174,15 +158,15 @@ fn device(
     });
     let sends = sending::follows(plan, node);
     let prints = plan.nodes.iter().any(|node| matches!(node.class.name, "print" | "json"));
-    let settings = Settings {
-        netns: how.netns.clone(),
+    let capture = Settings {
+        netns: settings.netns.clone(),
         filter,
         filter_text: text,
         promiscuous: node.arguments.text("promiscuous") == "yes",
-        kernel_runs: how.kernel_runs.clone(),
+        kernel_filter_runs: settings.kernel_filter_runs.clone(),
         ring_len: Some(node.arguments.number("ring")).filter(|bytes| *bytes > 0),
         direction: direction(node.arguments.text("direction")),
-        // What is sent on waits for its block. To cut it again, the size of merged packets' segments is needed.
+        // Forwarded packets wait for their block. To segment merged packets again, their segment size is needed.
         latency_ms: if sends {
             sending::LATENCY_MS
         } else if prints {
@@ -198,10 +182,10 @@ fn device(
     };
     // Options for AF_XDP are for those devices of the graph that it is meant for.
     let opened =
-        live::open(settings, if is_xdp { how.xdp } else { XdpArgs::default() }, &TapArgs::default())?;
+        live::open(capture, if is_xdp { settings.xdp } else { XdpArgs::default() }, &TapArgs::default())?;
     opened.announcements.iter().for_each(|line| say(line));
     let mode: StampMode = node.arguments.text("stamp").parse()?;
-    let stamped = |source| Opened::Device(RestampedSource::wrap(source, mode, &how.stamp_ticks));
+    let stamped = |source| Opened::Device(RestampedSource::wrap(source, mode, &settings.stamp_ticks));
     Ok(opened.sources.into_iter().map(stamped).collect())
 }
 
@@ -232,7 +216,7 @@ pub(crate) fn check_filters(plan: &Plan, compiler: &Compiler, interfaces: &[Inte
 
 /// Opens every output, by the number of its node.
 pub(crate) fn open_outputs(
-    how: &How,
+    settings: &RunSettings,
     plan: &Plan,
     interfaces: &[Interface],
     identity: Option<&Identity>,
@@ -240,17 +224,17 @@ pub(crate) fn open_outputs(
     let is_live = plan.nodes.iter().any(|node| node.class.name == "device");
     let mut outputs: HashMap<usize, Box<dyn Stage>> = HashMap::new();
     for (index, node) in plan.nodes.iter().enumerate() {
-        if !matches!(node.class.make, Make::Output) {
+        if !matches!(node.class.make, Constructor::Output) {
             continue;
         }
-        outputs.insert(index, open_output(how, plan, index, interfaces, is_live, identity)?);
+        outputs.insert(index, open_output(settings, plan, index, interfaces, is_live, identity)?);
     }
     Ok(outputs)
 }
 
 /// Opens the output of a node.
 pub(crate) fn open_output(
-    how: &How,
+    settings: &RunSettings,
     plan: &Plan,
     index: usize,
     interfaces: &[Interface],
@@ -259,11 +243,11 @@ pub(crate) fn open_output(
 ) -> Result<Box<dyn Stage>> {
     let node = &plan.nodes[index];
     Ok(match node.class.name {
-        "bounce" => Box::new(sending::bounce(how, node)?),
-        "reflect" => Box::new(sending::reflect(how, plan, index, interfaces)?),
+        "bounce" => Box::new(sending::bounce(settings, node)?),
+        "reflect" => Box::new(sending::reflect(settings, plan, index, interfaces)?),
         "record" => Box::new(record(node, interfaces, is_live, identity)?),
         "store" => Box::new(store(node, interfaces, identity)?),
-        _ => Box::new(lines(how, node, interfaces.len() > 1, is_live)?),
+        _ => Box::new(lines(settings, node, interfaces.len() > 1, is_live)?),
     })
 }
 
@@ -295,9 +279,14 @@ fn store(node: &PlanNode, interfaces: &[Interface], identity: Option<&Identity>)
     store::open_output(directory, settings, interfaces, identity)
 }
 
-fn lines(how: &How, node: &PlanNode, interface: bool, is_live: bool) -> Result<LinesOutput<File>> {
+fn lines(
+    settings: &RunSettings,
+    node: &PlanNode,
+    interface: bool,
+    is_live: bool,
+) -> Result<LinesOutput<File>> {
     let is_terminal = io::stdout().is_terminal();
-    let format = if node.class.name == "json" || how.json {
+    let format = if node.class.name == "json" || settings.json {
         Format::Json
     } else {
         let options = Options {

@@ -11,25 +11,26 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use tapline_graph::catalog::Common;
+use tapline_graph::catalog::GraphSettings;
 use tapline_graph::plan::{self, Maker, Plan};
 use tapline_graph::{Change, Control};
 use tapline_packet::Interface;
 
 use super::args::RunArgs;
-use super::opening::{self, How};
+use super::opening;
+use super::settings::RunSettings;
 use super::{plan as plan_texts, texts};
 use crate::compiler::Compiler;
 
-/// How long an engine may take to make the change before, before it is asked again.
+/// Interval between two tries to hand over a change while the one before is pending.
 const PATIENCE: Duration = Duration::from_millis(10);
 
-/// What is needed to make stages later.
+/// Parts from which stages are made later.
 pub(super) struct Reloader {
     args: RunArgs,
-    how: How,
+    settings: RunSettings,
     pub(super) control: Arc<Control>,
-    common: Arc<Common>,
+    common: Arc<GraphSettings>,
     compiler: Arc<Compiler>,
     interfaces: Vec<Interface>,
     /// The sources, which stay.
@@ -41,15 +42,15 @@ pub(super) struct Reloader {
 impl Reloader {
     pub(super) fn new(
         args: RunArgs,
-        how: How,
+        settings: RunSettings,
         plan: &Plan,
         control: Arc<Control>,
-        common: Arc<Common>,
+        common: Arc<GraphSettings>,
         compiler: Arc<Compiler>,
         interfaces: Vec<Interface>,
     ) -> Reloader {
         let (sources, there) = (sources(plan), plan.keys().into_iter().collect());
-        Reloader { args, how, control, common, compiler, interfaces, sources, there }
+        Reloader { args, settings, control, common, compiler, interfaces, sources, there }
     }
 
     /// Reads the texts again. What is wrong with them is said, and everything goes on as it was.
@@ -68,11 +69,11 @@ impl Reloader {
         }
         opening::check_filters(&plan, &self.compiler, &self.interfaces)?;
         let is_live = plan.nodes.iter().any(|node| node.class.name == "device");
-        super::sending::check(&self.how, &plan, &self.interfaces)?;
-        let (how, interfaces) = (&self.how, &self.interfaces);
+        super::sending::check(&self.settings, &plan, &self.interfaces)?;
+        let (settings, interfaces) = (&self.settings, &self.interfaces);
         let mut open = |node: usize| {
-            // Rights were given up: what is opened now is opened as the user who we are.
-            opening::open_output(how, &plan, node, interfaces, is_live, None)
+            // Rights were given up: files are opened as the present user.
+            opening::open_output(settings, &plan, node, interfaces, is_live, None)
                 .map_err(|error| format!("{error:#}"))
         };
         let maker =

@@ -1,4 +1,4 @@
-//! What people and machines are told of a graph: the plan, how it goes, results, the account.
+//! Output about a graph: the plan, progress, results, the account.
 
 use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
@@ -7,14 +7,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use anyhow::Result;
 use serde_json::{Map, Value, json};
 use tapline_graph::plan::Plan;
-use tapline_graph::{GraphAccount, Table, Watch, grouped};
+use tapline_graph::{GraphAccount, RunReport, Table, grouped};
 use tapline_sys::TerminalSize;
 
 use super::args::RunArgs;
 use crate::escape::plain;
 use crate::{flows, output, report};
 
-/// What the meters' file says that this is.
+/// Title in the meters' file.
 pub(super) fn title(plan: &Plan) -> String {
     let sources = plan.nodes.iter().filter(|node| node.is_source()).map(|node| {
         let first = node.class.parameters.first().map_or("", |parameter| node.arguments.text(parameter.name));
@@ -23,7 +23,7 @@ pub(super) fn title(plan: &Plan) -> String {
     format!("run {}", sources.collect::<Vec<_>>().join(", "))
 }
 
-/// The stages in their order, and what the planner did.
+/// The stages in their order, and changes by the planner.
 pub(super) fn plan_text(title: &str, plan: &Plan) -> String {
     let mut text = format!("{title}\n");
     for node in &plan.nodes {
@@ -43,7 +43,7 @@ pub(super) fn plan_text(title: &str, plan: &Plan) -> String {
         }
     }
     if !plan.notes.is_empty() {
-        text += "what the planner did\n";
+        text += "changes by the planner\n";
     }
     plan.notes.iter().for_each(|note| text += &format!("  {note}\n"));
     text
@@ -67,7 +67,7 @@ struct State {
     /// Packets and the time at the last line of progress.
     last: Option<(i64, u64)>,
     has_line: bool,
-    /// What each worker found out, and behind them what is done once, by the last report that was asked for.
+    /// Results of each worker, then those of the tail, by the last requested report.
     results: Vec<Results>,
     /// Of the same: which have answered a report that was asked for, and which have ended.
     answered: Vec<bool>,
@@ -92,7 +92,7 @@ impl Watcher {
     }
 
     /// Takes a worker's report; the number after the last worker's is that of what is done once. The first worker's reports are those that people see.
-    pub(super) fn tell(&self, worker: usize, watch: &Watch<'_>) {
+    pub(super) fn tell(&self, worker: usize, watch: &RunReport<'_>) {
         let mut state = self.lock();
         match state.accounts.get_mut(worker) {
             Some(account) => *account = watch.account.clone(),
@@ -176,7 +176,7 @@ impl State {
         self.results.iter().enumerate().flat_map(numbered).collect()
     }
 
-    fn line(&mut self, watch: &Watch<'_>) {
+    fn line(&mut self, watch: &RunReport<'_>) {
         let sum = self.sum();
         let delivered = sum.delivered;
         let (then, before) =

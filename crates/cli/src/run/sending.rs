@@ -6,10 +6,10 @@ use tapline_graph::plan::{Plan, PlanNode};
 use tapline_graph::stages::{Bounce, Reflect};
 use tapline_packet::Interface;
 
-use super::opening::How;
+use super::settings::RunSettings;
 use crate::live::bare_name;
 
-/// How long packets that are sent on may wait in a block of the ring, in milliseconds: as short as the kernel's timer goes.
+/// Latency of forwarded packets in a block of the ring, in milliseconds: the kernel's shortest timer.
 pub(super) const LATENCY_MS: u32 = 1;
 
 /// Whether packets of a source are sent on somewhere.
@@ -19,11 +19,11 @@ pub(super) fn follows(plan: &Plan, source: &PlanNode) -> bool {
 }
 
 /// Checks that sending is allowed wherever the plan sends, and that nothing goes round, before any socket to send is opened.
-pub(crate) fn check(how: &How, plan: &Plan, interfaces: &[Interface]) -> Result<()> {
+pub(crate) fn check(settings: &RunSettings, plan: &Plan, interfaces: &[Interface]) -> Result<()> {
     if senders(plan).next().is_none() {
         return Ok(());
     }
-    let network = network(how)?;
+    let network = network(settings)?;
     let mut ways = Vec::new();
     for index in senders(plan) {
         let node = &plan.nodes[index];
@@ -33,31 +33,37 @@ pub(crate) fn check(how: &How, plan: &Plan, interfaces: &[Interface]) -> Result<
             ways.push((from.clone(), to.to_owned()));
         }
     }
-    Ok(network.check_rounds(&ways)?)
+    Ok(network.check_for_loops(&ways)?)
 }
 
 /// Opens the output of a `bounce`.
-pub(super) fn bounce(how: &How, node: &PlanNode) -> Result<Bounce> {
-    let permit = network(how)?.permit(node.arguments.text("interface"))?;
-    Ok(Bounce::new(Transmitter::open(&permit, &settings(node))?))
+pub(super) fn bounce(settings: &RunSettings, node: &PlanNode) -> Result<Bounce> {
+    let permit = network(settings)?.permit(node.arguments.text("interface"))?;
+    Ok(Bounce::new(Transmitter::open(&permit, &send_settings(node))?))
 }
 
 /// Opens the output of a `reflect`: a socket for each interface from which packets come.
-pub(super) fn reflect(how: &How, plan: &Plan, index: usize, interfaces: &[Interface]) -> Result<Reflect> {
-    let network = network(how)?;
+pub(super) fn reflect(
+    settings: &RunSettings,
+    plan: &Plan,
+    index: usize,
+    interfaces: &[Interface],
+) -> Result<Reflect> {
+    let network = network(settings)?;
     let mut transmitters = Vec::new();
     for name in sources_of(plan, index, interfaces) {
         let permit = network.permit(&name)?;
-        transmitters.push((permit.if_index(), Transmitter::open(&permit, &settings(&plan.nodes[index]))?));
+        transmitters
+            .push((permit.if_index(), Transmitter::open(&permit, &send_settings(&plan.nodes[index]))?));
     }
     Ok(Reflect::new(transmitters))
 }
 
-fn network(how: &How) -> Result<Network> {
-    Ok(Network::look(how.netns.as_deref(), &how.owned)?)
+fn network(settings: &RunSettings) -> Result<Network> {
+    Ok(Network::inspect(settings.netns.as_deref(), &settings.owned)?)
 }
 
-fn settings(node: &PlanNode) -> SendSettings {
+fn send_settings(node: &PlanNode) -> SendSettings {
     let change = if node.arguments.text("swap") == "mac" { Change::SwapAddresses } else { Change::None };
     SendSettings { segments: true, change, ..SendSettings::default() }
 }

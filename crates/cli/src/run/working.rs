@@ -13,12 +13,12 @@ use std::thread;
 
 use anyhow::{Context, Result, anyhow};
 use tapline_capture::Source;
-use tapline_graph::catalog::Common;
+use tapline_graph::catalog::GraphSettings;
 use tapline_graph::plan::{self, Maker, Plan, Split};
 use tapline_graph::stages::Shared;
 use tapline_graph::{
-    Control, Engine, Graph, GraphAccount, Inlet, MergeInputs, MergedSource, NodeId, Outcome, RunEnd, Stage,
-    Table, WorkerMerge,
+    Control, Engine, Graph, GraphAccount, Inlet, MergeInputs, MergedSource, NodeId, RunEnd, RunOutcome,
+    Stage, Table, WorkerMerge,
 };
 use tapline_packet::Interface;
 use tapline_profile::Meters;
@@ -28,22 +28,22 @@ use super::reporting::Watcher;
 use crate::capture::share;
 use crate::session::clocks;
 
-/// What all workers have in common.
+/// Parts that all workers share.
 pub(super) struct Crew<'a> {
     pub(super) meters: &'a Meters,
     pub(super) control: &'a Arc<Control>,
-    pub(super) common: &'a Common,
+    pub(super) common: &'a GraphSettings,
     pub(super) watch: &'a Watcher,
 }
 
-/// What all workers together leave behind.
+/// Result of all workers.
 pub(super) struct Done {
     pub(super) results: Vec<(String, Table)>,
     pub(super) account: GraphAccount,
     pub(super) ended: RunEnd,
 }
 
-/// What a worker leaves behind.
+/// Result of a worker.
 struct Part {
     graph: Graph,
     account: GraphAccount,
@@ -151,12 +151,12 @@ impl Crew<'_> {
 
     fn work_joined(&self, number: usize, mut entries: Vec<MergedSource>, (mut graph, nodes): Built) -> Part {
         let nodes: Vec<NodeId> = entries.iter().map(|entry| nodes[entry.exit()]).collect();
-        let inlets = entries.iter_mut().zip(nodes).map(|(entry, node)| Inlet::joined(entry, node)).collect();
+        let inlets = entries.iter_mut().zip(nodes).map(|(entry, node)| Inlet::merged(entry, node)).collect();
         let outcome = self.run(number, Engine::new(inlets, &mut graph, self.control, clocks));
         Part { graph, account: outcome.account, ended: outcome.ended }
     }
 
-    fn run(&self, number: usize, engine: Engine<'_>) -> Outcome {
+    fn run(&self, number: usize, engine: Engine<'_>) -> RunOutcome {
         engine.run(&mut |report| self.watch.tell(number, report))
     }
 }

@@ -1,7 +1,7 @@
-//! What `tapline replay` and `tapline generate -i` have in common: the interface that they send on, and what is told of it.
+//! Shared by `tapline replay` and `tapline generate -i`: the interface on which they send, and reports.
 
 mod report;
-mod watching;
+mod reporting;
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -9,20 +9,20 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use tapline_capture::transmit::{Backend, BackendChoice, Network, PassedOver, SendSettings, Transmitter};
+use tapline_capture::transmit::{Backend, BackendChoice, Network, SendSettings, SkippedBackend, Transmitter};
 use tapline_syntax::units::count_in;
 use tapline_sys::timer;
 
 pub(crate) use report::{Outcome, Taken, conclude};
-pub(crate) use watching::Watching;
+pub(crate) use reporting::Reporting;
 
-/// How packets are sent.
+/// Options of sending.
 #[derive(Debug, Args)]
 pub(crate) struct SendArgs {
-    /// Send on this interface whatever it is. Without it, only loopback and veth interfaces are sent on.
+    /// Allow sending on this interface of any kind. Without it, only loopback and veth interfaces are sent on.
     #[arg(long, value_name = "IFACE", help_heading = "Sending", requires = "interface")]
     i_own_this_network: Vec<String>,
-    /// How packets get to the interface. auto: XDP live frames if the interface takes them, else AF_XDP, else AF_PACKET; packets that have times go
+    /// Back end. auto: XDP live frames if the interface takes them, else AF_XDP, else AF_PACKET; packets that have times go
     /// by AF_PACKET, which costs least for few at once, unless they are known to be 100,000 a second or more. The first line names the one taken and, where a faster one was wanted, why not that; --json too.
     #[arg(long, value_name = "WAY", default_value = "auto", help_heading = "Sending")]
     backend: BackendArg,
@@ -32,24 +32,24 @@ pub(crate) struct SendArgs {
     /// Send in a real-time thread, which no ordinary one interrupts: for even gaps on a busy machine. Needs root or CAP_SYS_NICE.
     #[arg(long, help_heading = "Sending", requires = "interface")]
     realtime: bool,
-    /// How long a full queue is tried again before a packet counts as not sent, in milliseconds. With 0 nothing is waited for, as on a wire
+    /// Time for which a full queue is tried again before a packet counts as not sent, in milliseconds. 0: no wait, as on a wire
     #[arg(long, value_name = "MS", value_parser = count_in::<u32>(..), help_heading = "Sending", default_value_t = 500)]
     patience: u32,
 }
 
-/// How fast packets are to go.
+/// Pace of packets.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Pace {
     /// As fast as it goes.
     Top,
-    /// At so many packets a second.
+    /// Packets per second.
     Rate(f64),
     /// At their times.
     Times,
 }
 
 impl Pace {
-    /// From so many packets a second on the fastest back end keeps the rate best, as several packets are due at once (docs/sending.md).
+    /// Packets per second from which the fastest back end keeps the rate best, as several packets are due at once (docs/sending.md).
     const MANY: f64 = 100e3;
 
     /// Whether few packets are due at once, as far as is known.
@@ -62,7 +62,7 @@ impl Pace {
     }
 }
 
-/// What `--backend` takes.
+/// Values of `--backend`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum BackendArg {
     /// The fastest that the interface can; AF_PACKET for packets of which few are due at once.
@@ -78,7 +78,7 @@ enum BackendArg {
 impl SendArgs {
     /// Opens an interface to send on, if that is allowed there, and makes this thread what it is to be.
     pub(crate) fn open(&self, interface: &str, pace: Pace) -> Result<Transmitter> {
-        let network = Network::look(self.netns.as_deref(), &self.i_own_this_network)?;
+        let network = Network::inspect(self.netns.as_deref(), &self.i_own_this_network)?;
         let backend = match self.backend {
             BackendArg::Auto if pace.is_slow() => BackendChoice::AtTimes,
             BackendArg::Auto => BackendChoice::Fastest,
@@ -105,7 +105,7 @@ pub(crate) struct Place {
     pub(crate) interface: String,
     pub(crate) backend: Backend,
     remark: Option<&'static str>,
-    passed_over: Vec<PassedOver>,
+    skipped_backends: Vec<SkippedBackend>,
 }
 
 impl Place {
@@ -114,7 +114,7 @@ impl Place {
             interface: transmitter.name().to_owned(),
             backend: transmitter.backend(),
             remark: transmitter.backend_remark(),
-            passed_over: transmitter.passed_over().to_vec(),
+            skipped_backends: transmitter.skipped_backends().to_vec(),
         }
     }
 
@@ -122,8 +122,8 @@ impl Place {
     pub(crate) fn announce(&self, how: &str, pace: Pace) {
         let remark = self.remark.map(|remark| format!(", {remark}")).unwrap_or_default();
         let mut text = format!("tapline: sending on {} by {}{remark}, {how}\n", self.interface, self.backend);
-        for PassedOver { backend, why } in self.passed_over.iter().filter(|_| !pace.is_slow()) {
-            let _ = writeln!(text, "tapline: not by {backend}: {why}");
+        for SkippedBackend { backend, reason } in self.skipped_backends.iter().filter(|_| !pace.is_slow()) {
+            let _ = writeln!(text, "tapline: not by {backend}: {reason}");
         }
         let _ = io::stderr().write_all(text.as_bytes());
     }

@@ -1,21 +1,21 @@
-//! What people and machines are told of packets that were sent: the account, the rate, the gaps.
+//! Report on sent packets: the account, the rate, the gaps.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use anyhow::Result;
 use serde_json::{Map, Value, json};
-use tapline_capture::transmit::{PaceReport, PassedOver, Sent};
+use tapline_capture::transmit::{PaceReport, Sent, SkippedBackend};
 use tapline_graph::grouped;
 
 use super::Place;
 
-/// What a run leaves to tell.
+/// Content of the report.
 pub(crate) struct Outcome<'a> {
     pub(crate) pacer: &'a PaceReport,
     pub(crate) sent: &'a Sent,
     pub(crate) place: &'a Place,
-    /// Packets that the driver dropped after they were sent, if somebody counts them.
+    /// Packets that the driver dropped after they were sent, if it counts them.
     pub(crate) dropped_later: Option<u64>,
     pub(crate) taken: Taken,
     /// More will come.
@@ -26,11 +26,11 @@ pub(crate) struct Outcome<'a> {
     pub(crate) json: bool,
 }
 
-/// What was there to be sent.
+/// Packets to be sent.
 pub(crate) struct Taken {
-    /// What was done to have them: `read`.
+    /// Their origin as a verb: `read`.
     pub(crate) verb: &'static str,
-    /// How many.
+    /// Number.
     pub(crate) packets: u64,
     /// In how many passes.
     pub(crate) passes: u64,
@@ -112,8 +112,8 @@ fn to_json(numbers: &Numbers, outcome: &Outcome<'_>) -> Value {
     let causes = outcome.sent.causes.iter();
     let unsent: Map<String, Value> =
         causes.map(|(cause, count)| (cause.name().to_owned(), count.into())).collect();
-    let passed_over = |over: &PassedOver| json!({ "name": over.backend.name(), "why": over.why });
-    let passed_over: Vec<Value> = outcome.place.passed_over.iter().map(passed_over).collect();
+    let skipped_backends = |over: &SkippedBackend| json!({ "name": over.backend.name(), "why": over.reason });
+    let skipped_backends: Vec<Value> = outcome.place.skipped_backends.iter().map(skipped_backends).collect();
     let paced = |value: Option<u64>| numbers.planned_seconds.and(value);
     // The reader tells it when it is done.
     let at_end = |value: u64| (!outcome.is_running).then_some(value);
@@ -121,7 +121,7 @@ fn to_json(numbers: &Numbers, outcome: &Outcome<'_>) -> Value {
         "backend": {
             "name": outcome.place.backend.name(),
             "remark": outcome.place.remark,
-            "passed_over": passed_over,
+            "passed_over": skipped_backends,
         },
         "rate": {
             "packets_per_second": numbers.packet_rate,
@@ -171,7 +171,7 @@ fn to_text(numbers: &Numbers, outcome: &Outcome<'_>) -> String {
         row(
             &format!("{interface}  driver, tx_dropped"),
             dropped,
-            "of all who send there, after the kernel took them",
+            "of all senders there, after the kernel took them",
         );
     }
     match numbers.is_balanced() {

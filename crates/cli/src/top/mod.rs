@@ -23,7 +23,7 @@ use crate::args::parse_interval;
 use reading::{Readings, Report};
 use screen::Screen;
 
-/// How long a signal may wait until the loop sees it.
+/// Polling interval of signals.
 const GLANCE: Duration = Duration::from_millis(50);
 
 pub(crate) const EXAMPLES: &str = "\
@@ -35,7 +35,7 @@ Examples:
 Cycles are ticks of the processor's clock, without those of the stages behind; median and p99 are over the packets of the interval.
 Counters of stages that have ended stay readable for a while, and are shown as ended.";
 
-/// What was typed.
+/// Arguments of the command.
 #[derive(Debug, Args)]
 pub(crate) struct TopArgs {
     /// Only this process.

@@ -7,7 +7,7 @@ use serde::Serialize;
 use tapline_profile::{Activity, Process, Reader, Snapshot, activities};
 use tapline_sys::clock;
 
-/// What was found at one moment.
+/// A reading at one moment.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     /// The moment, in nanoseconds since 1970 UTC.
@@ -20,9 +20,9 @@ pub(super) struct Report {
 pub(super) struct ProcessReport {
     pub(super) pid: u32,
     pub(super) title: String,
-    /// How long it has counted.
+    /// Time since its start.
     pub(super) uptime_ns: u64,
-    /// How long ago the earlier reading was; `None` if this is the first.
+    /// Time since the earlier reading; `None` for the first.
     pub(super) interval_ns: Option<u64>,
     pub(super) frequency_hz: u64,
     pub(super) stages: Vec<Stage>,

@@ -65,7 +65,7 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // If it cannot be written to, nobody looks.
+        // A terminal that cannot be written to has no reader.
         let _ = write(LEAVE);
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn text(report: &Report, width: usize) -> String {
     tables.collect::<Vec<_>>().join("\n")
 }
 
-/// What is said where nothing runs.
+/// Text where nothing runs.
 pub(super) fn nothing() -> String {
     "no tapline process that you may read counts now; start one, such as: tapline capture -i any --count"
         .to_owned()
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_has_what_was_asked_for() {
+    fn a_table_has_the_requested_columns() {
         let text = text(&report("web"), usize::MAX);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[0], "4711  run ?[2J  for 1:02:03");

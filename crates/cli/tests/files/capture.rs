@@ -207,8 +207,8 @@ fn several_files_follow_one_another() {
 }
 
 #[test]
-fn a_filter_chooses_what_libpcap_chooses() {
-    const TEST: &str = "a_filter_chooses_what_libpcap_chooses";
+fn a_filter_accepts_the_packets_of_libpcap() {
+    const TEST: &str = "a_filter_accepts_the_packets_of_libpcap";
     if !program_or_skip(TEST, "tcpdump") {
         return;
     }

@@ -217,7 +217,7 @@ fn request(path: &Path) {
 
 /// Round trips, names and applications stand in the table, where they are known.
 #[test]
-fn the_table_has_what_is_known() {
+fn the_table_has_the_known_columns() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("in.pcap");
     request(&path);
@@ -237,7 +237,7 @@ fn the_table_has_what_is_known() {
 }
 
 #[test]
-fn what_cannot_be_told_is_refused() {
+fn ambiguous_requests_are_refused() {
     run(["probe", "-r", "x", "--details", "quick"]).failed_saying(&["`quick`", "tls"]);
     run(["probe", "-r", "x", "--details", "tls", "--version", "5", "--export", "127.0.0.1:9"])
         .failed_saying(&["v5", "--version 10"]);

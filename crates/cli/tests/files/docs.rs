@@ -92,7 +92,7 @@ fn run(folder: &Path, command: &str) -> (String, Option<i32>) {
 }
 
 #[test]
-fn examples_print_what_the_documents_show() {
+fn examples_print_the_output_of_the_documents() {
     let (mut count, mut failures) = (0, Vec::new());
     for path in documents() {
         let examples = examples_of(&fs::read_to_string(&path).expect("a document"));

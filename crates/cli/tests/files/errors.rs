@@ -54,8 +54,8 @@ fn a_missing_namespace_is_named() {
 }
 
 #[test]
-fn without_permission_it_says_which_capability_and_how_to_grant_it() {
-    const TEST: &str = "without_permission_it_says_which_capability_and_how_to_grant_it";
+fn a_missing_capability_is_named_with_its_remedy() {
+    const TEST: &str = "a_missing_capability_is_named_with_its_remedy";
     if !root_or_skip(TEST) || !program_or_skip(TEST, "setpriv") {
         return;
     }
@@ -126,8 +126,8 @@ fn a_device_without_room_is_an_error() {
 }
 
 #[test]
-fn what_belongs_to_others_is_not_given_to_the_user_whom_it_becomes() {
-    if !root_or_skip("what_belongs_to_others_is_not_given_to_the_user_whom_it_becomes") {
+fn dropping_privileges_changes_no_foreign_owner() {
+    if !root_or_skip("dropping_privileges_changes_no_foreign_owner") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -177,8 +177,8 @@ fn root_writes_through_no_link_unless_told() {
 
 /// The same results with the rights of root and confined without them: files, flows to files and to collectors, names, programs.
 #[test]
-fn who_gave_up_rights_still_does_all_its_work() {
-    if !root_or_skip("who_gave_up_rights_still_does_all_its_work") {
+fn a_capture_without_rights_completes_its_work() {
+    if !root_or_skip("a_capture_without_rights_completes_its_work") {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

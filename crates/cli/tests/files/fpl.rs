@@ -74,7 +74,7 @@ fn tcp_flows_are_counted_by_hash() {
 }
 
 #[test]
-fn packets_pass_by_what_the_program_remembers() {
+fn packets_pass_by_the_programs_memory() {
     // Every third of the packets that the filter accepts.
     let (folder, capture, program) = prepared("M[0]++; RETURN M[0] % 3 == 0;");
     let out = folder.path().join("out.pcap");

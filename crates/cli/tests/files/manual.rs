@@ -70,6 +70,6 @@ fn completions_are_scripts_of_their_shells() {
 }
 
 #[test]
-fn a_manual_says_what_it_is_asked_for() {
+fn a_manual_has_the_requested_pages() {
     run(["manual"]).failed_saying(&["--pages", "--completions"]);
 }

@@ -363,8 +363,8 @@ fn of_line(row: &Value) -> Vec<String> {
 
 /// Every capture that there is, into one directory.
 #[test]
-fn real_captures_have_in_parquet_what_they_have_in_lines() {
-    const TEST: &str = "real_captures_have_in_parquet_what_they_have_in_lines";
+fn parquet_agrees_with_lines_on_real_captures() {
+    const TEST: &str = "parquet_agrees_with_lines_on_real_captures";
     let Some(captures) = captures_or_skip(TEST) else { return };
     if !module_or_skip(TEST, "duckdb") {
         return;

@@ -73,7 +73,7 @@ fn pieces(client: u16, id: u16, port: u16) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn two_users_share_a_filter_and_each_gets_what_is_new() {
+fn two_users_share_a_filter_each_with_a_cursor() {
     let folder = tempfile::tempdir().unwrap();
     let worm = b"GET /default.ida?NNNNNNNN HTTP/1.0\r\n";
     let mut frames: Vec<Vec<u8>> = Vec::new();
@@ -161,7 +161,7 @@ fn two_files_are_two_sources_of_one_graph() {
 }
 
 #[test]
-fn workers_give_what_one_gives() {
+fn workers_agree_with_one_worker() {
     let folder = tempfile::tempdir().unwrap();
     let traffic = Traffic::new(21).take(9000);
     let mut file = fs::File::create(folder.path().join("in.pcap")).unwrap();

@@ -128,7 +128,7 @@ fn signal(pid: u32, name: &str) {
 
 /// Asked by SIGUSR1, graphs and probes show what the stages found out so far, as at the end, before the account.
 #[test]
-fn sigusr1_shows_what_stages_found_out() {
+fn sigusr1_prints_results_of_stages() {
     let folder = tempfile::tempdir().unwrap();
     let bytes = fs::read(traffic(folder.path(), "in.pcap", RECIPE)).unwrap();
     let text = "all :: count; file(\"-\") -> all -> top(by=host, n=3)";

@@ -199,9 +199,9 @@ fn a_full_queue_is_waited_for_and_nothing_overtakes() {
 
 /// Without patience live frames are a wire: it does not slow down for a receiver that cannot follow, and what is lost is counted, frame by frame.
 #[test]
-fn a_wire_loses_what_finds_no_room() {
+fn a_full_wire_loses_packets() {
     const COUNT: u64 = 300_000;
-    let Some(namespace) = namespace("a_wire_loses_what_finds_no_room") else { return };
+    let Some(namespace) = namespace("a_full_wire_loses_packets") else { return };
     let threaded = format!("echo 1 > /sys/class/net/{FAR}/threaded");
     if !finish(namespace.command("sh").args(["-c", &threaded])).status.success() {
         return eprintln!("skipped: this kernel has no threaded NAPI");
@@ -228,8 +228,8 @@ fn a_wire_loses_what_finds_no_room() {
 }
 
 #[test]
-fn what_the_interface_does_not_send_is_counted_by_each() {
-    let Some(namespace) = namespace("what_the_interface_does_not_send_is_counted_by_each") else { return };
+fn unsent_packets_are_counted_by_each_back_end() {
+    let Some(namespace) = namespace("unsent_packets_are_counted_by_each_back_end") else { return };
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("in.pcap");
     let mut frames = sendable(53, 40);

@@ -88,8 +88,8 @@ fn a_workload_gives_a_page_and_json_and_balances() {
 }
 
 #[test]
-fn what_is_stored_is_read_again_and_filters_keep_out() {
-    if !namespaces_or_skip("what_is_stored_is_read_again_and_filters_keep_out") {
+fn stored_packets_are_read_again_through_a_filter() {
+    if !namespaces_or_skip("stored_packets_are_read_again_through_a_filter") {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");
@@ -156,8 +156,8 @@ fn the_limit_of_a_command_is_found() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_refused_with_words() {
-    if !namespaces_or_skip("what_cannot_be_measured_is_refused_with_words") {
+fn unmeasurable_requests_are_refused() {
+    if !namespaces_or_skip("unmeasurable_requests_are_refused") {
         return;
     }
     let output = tapline(&["bench", "--limit", "--", "cat", "/etc/passwd"]);
@@ -173,8 +173,8 @@ fn what_cannot_be_measured_is_refused_with_words() {
 }
 
 #[test]
-fn an_interrupted_bench_reports_what_it_has_and_leaves_nothing() {
-    if !namespaces_or_skip("an_interrupted_bench_reports_what_it_has_and_leaves_nothing") {
+fn an_interrupted_bench_reports_finished_runs() {
+    if !namespaces_or_skip("an_interrupted_bench_reports_finished_runs") {
         return;
     }
     let folder = tempfile::tempdir().expect("a folder");

@@ -308,8 +308,8 @@ fn globs_and_any_find_interfaces() {
 }
 
 #[test]
-fn a_direction_narrows_what_is_captured() {
-    let Some(namespace) = namespace("a_direction_narrows_what_is_captured") else { return };
+fn a_direction_narrows_the_capture() {
+    let Some(namespace) = namespace("a_direction_narrows_the_capture") else { return };
     let folder = tempfile::tempdir().unwrap();
     let both = format!("{NEAR},{FAR}");
     for direction in ["in", "out"] {
@@ -584,8 +584,8 @@ fn text_shows_packets_as_they_come() {
 }
 
 #[test]
-fn interfaces_are_listed_with_who_captures() {
-    let Some(namespace) = namespace("interfaces_are_listed_with_who_captures") else { return };
+fn interfaces_are_listed_with_their_captures() {
+    let Some(namespace) = namespace("interfaces_are_listed_with_their_captures") else { return };
     let live = Live::start(&namespace, 1, &["-i", FAR, "-w", "/dev/null"]);
     let finished = run(["interfaces", "--netns", namespace.name()]).succeeded();
     let listed = String::from_utf8(finished.stdout).unwrap();

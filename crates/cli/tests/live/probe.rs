@@ -1,5 +1,7 @@
 //! `tapline probe`: what it sends is decoded by collectors and dissectors that are not ours, and sums to what a slow meter counts.
 
+mod oracles;
+
 use crate::support;
 use std::collections::BTreeSet;
 use std::fs;
@@ -88,7 +90,7 @@ fn what_makes_no_sense_is_said() {
 
 /// A file is all there, so what a collector did not take of its flows is an error, which names the collector.
 #[test]
-fn what_a_collector_does_not_take_of_a_file_is_an_error() {
+fn a_collector_that_refuses_a_file_is_an_error() {
     let folder = tempfile::tempdir().unwrap();
     let path = traffic(folder.path(), "udp flows=20000 count=20k");
     let [one, other] = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").unwrap());
@@ -110,7 +112,7 @@ fn what_a_collector_does_not_take_of_a_file_is_an_error() {
 
 /// Whoever has no time for `--rate` any more says so twice, and is told what was not sent.
 #[test]
-fn a_second_interrupt_leaves_what_waits_for_the_rate() {
+fn a_second_interrupt_drops_flows_that_wait_for_the_rate() {
     let folder = tempfile::tempdir().unwrap();
     let path = traffic(folder.path(), "udp flows=20000 count=20k");
     let collector = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -149,199 +151,6 @@ fn probe(words: &[&str]) -> (Value, Value) {
     (results, account)
 }
 
-/// A collector that keeps what comes in a folder; ended when dropped.
-struct Nfcapd(Child, u16);
-
-impl Nfcapd {
-    fn start(folder: &Path) -> Nfcapd {
-        // A port that nobody has: whoever takes it in between makes the test fail, and that is seldom.
-        let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let child = Command::new("nfcapd")
-            .arg("-l")
-            .arg(folder)
-            // A file each two seconds: what stands in files was stored.
-            .args(["-b", "127.0.0.1", "-B", "8000000", "-t", "2", "-p", &port.to_string()])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("nfcapd starts");
-        let nfcapd = Nfcapd(child, port);
-        wait_for("nfcapd listens", || {
-            let listening = fs::read_to_string("/proc/net/udp").unwrap_or_default();
-            listening.contains(&format!("0100007F:{port:04X} "))
-        });
-        nfcapd
-    }
-
-    /// Waits until so many records stand in its files, and ends it.
-    fn finish(mut self, folder: &Path, records: usize) {
-        wait_for("nfcapd stores all", || told_by_nfdump(folder).len() >= records);
-        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
-        let _ = self.0.wait();
-    }
-}
-
-impl Drop for Nfcapd {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Records as nfdump tells them: protocol, addresses, ports, packets, bytes, first and last in milliseconds.
-type Told = (u64, String, String, u64, u64, u64, u64, i64, i64);
-
-fn told_by_nfdump(folder: &Path) -> Vec<Told> {
-    let output = Command::new("nfdump")
-        .arg("-R")
-        .arg(folder)
-        .args(["-q", "-o", "json"])
-        .env("TZ", "UTC")
-        .output()
-        .expect("nfdump starts");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    // Without its frame (-q) the array has no brackets; where there is nothing it says so in words.
-    let objects = text.find('{').map_or("", |at| &text[at..]);
-    let text = format!("[{}]", objects.trim().trim_end_matches([']', ',']));
-    let records: Vec<Value> = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
-    let mut told: Vec<Told> = records.iter().map(told).collect();
-    told.sort();
-    told
-}
-
-fn told(record: &Value) -> Told {
-    let number = |name: &str| record[name].as_u64().unwrap_or(0);
-    let text =
-        |v4: &str, v6: &str| record[v4].as_str().or(record[v6].as_str()).unwrap_or_default().to_owned();
-    let is_icmp = matches!(number("proto"), 1 | 58);
-    let ports = match is_icmp {
-        true => (0, number("icmp_type") << 8 | number("icmp_code")),
-        false => (number("src_port"), number("dst_port")),
-    };
-    (
-        number("proto"),
-        text("src4_addr", "src6_addr"),
-        text("dst4_addr", "dst6_addr"),
-        ports.0,
-        ports.1,
-        number("in_packets"),
-        number("in_bytes"),
-        millis(record["first"].as_str().unwrap_or_default()),
-        millis(record["last"].as_str().unwrap_or_default()),
-    )
-}
-
-/// Of the time within the day.
-fn millis(text: &str) -> i64 {
-    let time = text.split('T').nth(1).unwrap_or_default();
-    let parts: Vec<&str> = time.split([':', '.']).collect();
-    let number = |at: usize| parts.get(at).and_then(|part| part.parse::<i64>().ok()).unwrap_or(0);
-    ((number(0) * 60 + number(1)) * 60 + number(2)) * 1000 + number(3)
-}
-
-fn told_by_reference(flows: &[Flow], has_v6: bool) -> Vec<Told> {
-    let mut all = Vec::new();
-    for flow in flows {
-        for (at, way) in flow.ways.iter().enumerate() {
-            let Some(way) = way else { continue };
-            let (from, to) = (flow.ends[at], flow.ends[1 - at]);
-            let within = |time: i64| time / 1_000_000 % 86_400_000;
-            let times = (within(way.times.0), within(way.times.1));
-            if has_v6 || from.0.is_ipv4() {
-                let (source, destination) = (from.0.to_string(), to.0.to_string());
-                all.push((
-                    u64::from(flow.protocol),
-                    source,
-                    destination,
-                    from.1.into(),
-                    to.1.into(),
-                    way.packets,
-                    way.bytes,
-                    times.0,
-                    times.1,
-                ));
-            }
-        }
-    }
-    all.sort();
-    all
-}
-
-/// nfcapd and nfdump have every record of each version, to the millisecond.
-#[test]
-fn nfdump_tells_what_the_slow_meter_counts() {
-    const TEST: &str = "nfdump_tells_what_the_slow_meter_counts";
-    if !program_or_skip(TEST, "nfcapd") || !program_or_skip(TEST, "nfdump") {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let path = traffic(folder.path(), MIX);
-    let flows = reference(&path);
-    // Elements that it does not know it leaves out, also such whose lengths vary.
-    let details = "tcp,sizes,gaps,dns,tls,http,application,payload";
-    for (version, details) in [("5", "none"), ("9", "none"), ("10", "none"), ("10", details)] {
-        let into = folder.path().join(format!("{version}-{details}"));
-        fs::create_dir(&into).unwrap();
-        let nfcapd = Nfcapd::start(&into);
-        let to = format!("127.0.0.1:{}", nfcapd.1);
-        let more = ["--version", version, "--rate", "500", "--details", details];
-        let (results, account) = probe(&[&["-r", &path, "--export", &to][..], &more].concat());
-        let wanted = told_by_reference(&flows, version != "5");
-        nfcapd.finish(&into, wanted.len());
-        let got = told_by_nfdump(&into);
-        assert_eq!(got.len(), wanted.len(), "version {version}");
-        for (got, wanted) in got.iter().zip(&wanted) {
-            assert_eq!(got, wanted, "version {version}");
-        }
-        let export = &results["export"][0];
-        assert_eq!(export["records"], wanted.len());
-        // What has no place in version 5 is in the account as lost.
-        let left_out = export["packets_left_out"].as_u64().unwrap();
-        assert_eq!(left_out > 0, version == "5");
-        assert_eq!(account["lost"], left_out);
-    }
-}
-
-/// What tshark finds in a file of messages: one line for each field that was asked for.
-fn tshark(path: &Path, fields: &[&str]) -> Vec<String> {
-    let mut command = Command::new("tshark");
-    command.args(["-n", "-r"]).arg(path).args(["-T", "fields", "-E", "occurrence=a", "-E", "aggregator=,"]);
-    fields.iter().for_each(|field| {
-        command.args(["-e", field]);
-    });
-    let output = command.output().expect("tshark starts");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
-}
-
-fn numbers(lines: &[String], at: usize) -> Vec<u64> {
-    let column = lines.iter().filter_map(|line| line.split('\t').nth(at));
-    column.flat_map(|cell| cell.split(',')).filter_map(|number| number.parse().ok()).collect()
-}
-
-/// tshark reads files of IPFIX, finds nothing wrong, and every record is there; sequence numbers begin at 0 and count data records.
-/// Community IDs are those that tshark reckons of each packet.
-#[test]
-fn lines_of_json_agree_with_tshark() {
-    const TEST: &str = "lines_of_json_agree_with_tshark";
-    if !program_or_skip(TEST, "tshark") {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let path = traffic(folder.path(), &MIX.replace("count=20k", "count=2k"));
-    let finished = run(["probe", "--export", "json:-", "-r", &path]).succeeded();
-    let text = String::from_utf8(finished.stdout).unwrap();
-    let rows = text.lines().map(|line| serde_json::from_str::<Value>(line).expect(line));
-    let ours: BTreeSet<String> = rows.map(|row| row["communityId"].as_str().unwrap().to_owned()).collect();
-    let mut tshark = Command::new("tshark");
-    tshark.args(["-r", &path, "--enable-protocol", "communityid", "-T", "fields", "-e", "communityid"]);
-    let told = finish(&mut tshark);
-    let told = String::from_utf8_lossy(&told.stdout).into_owned();
-    let theirs: BTreeSet<String> = told.split_whitespace().map(str::to_owned).collect();
-    assert!(theirs.len() > 100, "{told}");
-    assert_eq!(ours, theirs);
-}
-
 #[test]
 fn lines_have_every_packet_in_json_and_in_csv() {
     let folder = tempfile::tempdir().unwrap();
@@ -376,77 +185,9 @@ fn lines_have_every_packet_in_json_and_in_csv() {
     assert!(finished.stderr.contains("proto  source"), "{}", finished.stderr);
 }
 
-#[test]
-fn tshark_reads_files_of_ipfix() {
-    const TEST: &str = "tshark_reads_files_of_ipfix";
-    if !program_or_skip(TEST, "tshark") {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let path = traffic(folder.path(), MIX);
-    let flows = reference(&path);
-    let [records, packets, bytes] = sums(&flows);
-    let out = folder.path().join("flows.ipfix");
-    probe(&["-r", &path, "--export", &format!("file:{}", out.display()), "--sample", "1"]);
-    let fields = [
-        "cflow.sequence",
-        "cflow.packets",
-        "cflow.octets",
-        "_ws.malformed",
-        "_ws.expert.message",
-        "cflow.exporttime",
-    ];
-    let lines = tshark(&out, &fields);
-    let column = |at: usize| numbers(&lines, at);
-    assert_eq!(column(1).len() as u64, records);
-    assert_eq!([column(1).iter().sum::<u64>(), column(2).iter().sum()], [packets, bytes]);
-    for line in &lines {
-        let cells: Vec<&str> = line.split('\t').collect();
-        assert_eq!((cells[3], cells[4]), ("", ""), "{line}");
-    }
-    let mut before = 0;
-    for line in &lines {
-        let one = std::slice::from_ref(line);
-        assert_eq!(numbers(one, 0), [before]);
-        before += numbers(one, 1).len() as u64;
-    }
-    // Of the capture's time, not of today.
-    assert!(column(5).iter().all(|time| (1_700_000_000..1_700_000_100).contains(time)), "{:?}", column(5));
-}
-
-/// Both directions in one record, with the reverse elements of RFC 5103, sampling told in options, fields of our choice.
-#[test]
-fn biflows_and_options_are_read_too() {
-    const TEST: &str = "biflows_and_options_are_read_too";
-    if !program_or_skip(TEST, "tshark") {
-        return;
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let path = traffic(folder.path(), MIX);
-    let [_, packets, bytes] = sums(&reference(&path));
-    let out = folder.path().join("flows.ipfix");
-    let to = format!("file:{}", out.display());
-    let template = "sourceIPv4Address,destinationIPv4Address,flowStartNanoseconds,packetDeltaCount,octetDeltaCount,initialTCPFlags";
-    probe(&["-r", &path, "--export", &to, "--biflow", "--template", template]);
-    let lines = tshark(&out, &["cflow.packets", "cflow.octets", "_ws.malformed"]);
-    // tshark tells reverse elements under the same names.
-    assert_eq!(numbers(&lines, 0).iter().sum::<u64>(), packets);
-    assert_eq!(numbers(&lines, 1).iter().sum::<u64>(), bytes);
-    assert!(lines.iter().all(|line| line.ends_with('\t')), "{lines:?}");
-    let (results, account) = probe(&["-r", &path, "--export", &to, "--sample", "10"]);
-    assert_eq!(results["meter"][0]["sampled_out"], 18_000);
-    assert_eq!(account["lost"], 0);
-    let lines = tshark(
-        &out,
-        &["cflow.sampling_interval", "cflow.sampling_algorithm", "cflow.packets", "_ws.malformed"],
-    );
-    assert_eq!((numbers(&lines, 0), numbers(&lines, 1)), (vec![10], vec![2]));
-    assert_eq!(numbers(&lines, 2).iter().sum::<u64>(), 2_000);
-}
-
 /// Over TCP the whole stream is messages, templates once.
 #[test]
-fn tcp_carries_what_files_hold() {
+fn tcp_carries_the_bytes_of_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = traffic(folder.path(), "udp tcp flows=50 count=2k start=1700000000");
     let out = folder.path().join("flows.ipfix");
@@ -564,7 +305,7 @@ fn messages_of(path: &Path) -> Vec<usize> {
 
 /// A disk that becomes full: what was written is whole messages, and the account tells exactly those.
 #[test]
-fn what_a_full_disk_took_is_whole() {
+fn a_full_disk_leaves_whole_messages() {
     let folder = tempfile::tempdir().unwrap();
     let path = traffic(folder.path(), "udp flows=3000 count=6k start=1700000000");
     let out = folder.path().join("flows.ipfix");
@@ -587,7 +328,7 @@ fn what_a_full_disk_took_is_whole() {
     assert_eq!(lengths.len() as u64, count("messages") - count("messages_lost"));
     let (written, lost) = (output["written"].as_u64().unwrap(), output["lost"].as_u64().unwrap());
     assert!(written > 0 && lost > 0);
-    if program_or_skip("what_a_full_disk_took_is_whole", "tshark") {
+    if program_or_skip("a_full_disk_leaves_whole_messages", "tshark") {
         let packets: u64 = numbers(&tshark(&out, &["cflow.packets"]), 0).iter().sum();
         assert_eq!(packets, written);
     }
@@ -627,4 +368,21 @@ fn flows_of_an_interface_reach_a_collector() {
     let written = stage("ipfix")["output"]["written"].as_u64().unwrap();
     assert_eq!(written, account.value["delivered"].as_u64().unwrap() - refused);
     assert!(written > 0);
+}
+
+/// What tshark finds in a file of messages: one line for each field that was asked for.
+fn tshark(path: &Path, fields: &[&str]) -> Vec<String> {
+    let mut command = Command::new("tshark");
+    command.args(["-n", "-r"]).arg(path).args(["-T", "fields", "-E", "occurrence=a", "-E", "aggregator=,"]);
+    fields.iter().for_each(|field| {
+        command.args(["-e", field]);
+    });
+    let output = command.output().expect("tshark starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
+}
+
+fn numbers(lines: &[String], at: usize) -> Vec<u64> {
+    let column = lines.iter().filter_map(|line| line.split('\t').nth(at));
+    column.flat_map(|cell| cell.split(',')).filter_map(|number| number.parse().ok()).collect()
 }

@@ -222,7 +222,7 @@ fn small_things_are_measured_and_did_their_work() {
 }
 
 #[test]
-fn what_cannot_be_profiled_is_said() {
+fn unprofilable_sources_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let say = |arguments: &[&str], words: &[&str]| profile(folder.path(), arguments).failed_saying(words);
     say(&[], &["-i INTERFACE"]);

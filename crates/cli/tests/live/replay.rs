@@ -161,8 +161,8 @@ fn endpoints_are_rewritten_with_their_checksums() {
 }
 
 #[test]
-fn what_cannot_be_sent_is_counted_by_cause() {
-    let Some(namespace) = namespace("what_cannot_be_sent_is_counted_by_cause") else { return };
+fn unsent_packets_are_counted_by_cause() {
+    let Some(namespace) = namespace("unsent_packets_are_counted_by_cause") else { return };
     let folder = tempfile::tempdir().unwrap();
     let frames = sendable(34, 1000);
     let (file, cut) = (folder.path().join("in.pcap"), folder.path().join("cut.pcap"));
@@ -255,8 +255,8 @@ fn ctrl_c_ends_it_with_its_account() {
 }
 
 #[test]
-fn it_is_refused_where_nobody_answers_for_the_network() {
-    let Some(namespace) = namespace("it_is_refused_where_nobody_answers_for_the_network") else { return };
+fn sending_needs_an_owned_network() {
+    let Some(namespace) = namespace("sending_needs_an_owned_network") else { return };
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("in.pcap");
     write(&file, &sendable(36, 10), Duration::from_millis(1));

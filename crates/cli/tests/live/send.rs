@@ -96,8 +96,8 @@ fn counter(namespace: &Namespace, interface: &str) -> u64 {
 }
 
 #[test]
-fn a_bridge_passes_every_packet_as_it_was_and_nothing_goes_round() {
-    if !namespaces_or_skip("a_bridge_passes_every_packet_as_it_was_and_nothing_goes_round") {
+fn a_bridge_passes_packets_unchanged_without_loops() {
+    if !namespaces_or_skip("a_bridge_passes_packets_unchanged_without_loops") {
         return;
     }
     let chain = Chain::new(false);
@@ -144,8 +144,8 @@ fn a_bridge_passes_every_packet_as_it_was_and_nothing_goes_round() {
 }
 
 #[test]
-fn what_this_host_sent_is_not_sent_again() {
-    if !namespaces_or_skip("what_this_host_sent_is_not_sent_again") {
+fn own_packets_are_not_forwarded() {
+    if !namespaces_or_skip("own_packets_are_not_forwarded") {
         return;
     }
     let chain = Chain::new(false);
@@ -323,8 +323,8 @@ fn a_full_queue_is_waited_for_a_while_and_then_counted() {
 }
 
 #[test]
-fn sending_is_refused_where_nobody_answers_for_the_network() {
-    if !namespaces_or_skip("sending_is_refused_where_nobody_answers_for_the_network") {
+fn sending_is_refused_on_unowned_networks() {
+    if !namespaces_or_skip("sending_is_refused_on_unowned_networks") {
         return;
     }
     let namespace = Namespace::with_pair("refused").unwrap();

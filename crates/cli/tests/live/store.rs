@@ -269,7 +269,7 @@ fn a_store_stands_where_a_file_is_named() {
 }
 
 #[test]
-fn what_the_search_filters_is_in_the_account() {
+fn a_search_accounts_for_filtered_packets() {
     let folder = tempfile::tempdir().unwrap();
     let store = generated(folder.path());
     let found = run(["find", text(&store), "--count", "ether[0] = 255 or less 50"]).succeeded();

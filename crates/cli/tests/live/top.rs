@@ -110,7 +110,7 @@ fn without_a_process_top_says_how_to_start_one() {
 }
 
 #[test]
-fn without_a_terminal_each_refresh_is_a_table_until_the_process_ends() {
+fn each_refresh_is_a_table_without_a_terminal() {
     let mut running = Running::start();
     let mut command = tapline(["top", "--json", "--interval", "20ms"]);
     let top = command.env("TAPLINE_RUN_DIR", running.folder.path()).spawn().expect("the program was built");

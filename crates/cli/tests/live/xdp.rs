@@ -90,8 +90,8 @@ fn udp(port: u16, number: u32) -> Vec<u8> {
 }
 
 #[test]
-fn every_packet_is_captured_as_it_was_sent_and_the_host_gets_none() {
-    let Some(namespace) = namespace("every_packet_is_captured_as_it_was_sent_and_the_host_gets_none") else {
+fn af_xdp_captures_every_packet_and_the_host_gets_none() {
+    let Some(namespace) = namespace("af_xdp_captures_every_packet_and_the_host_gets_none") else {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
@@ -115,11 +115,11 @@ fn every_packet_is_captured_as_it_was_sent_and_the_host_gets_none() {
 
 /// A tag that stands beside the packet, as adapters leave it, is asked for; so is the adapter's time, and what has none has the host's.
 #[test]
-fn what_the_driver_knows_of_a_packet_is_asked_for() {
-    let Some(namespace) = namespace("what_the_driver_knows_of_a_packet_is_asked_for") else { return };
+fn driver_metadata_is_requested() {
+    let Some(namespace) = namespace("driver_metadata_is_requested") else { return };
     // A bridge takes tags out of what it receives, and hands them on beside the packet.
     if let Err(error) = namespace.ip(&["link", "add", "bridge0", "type", "bridge", "mcast_snooping", "0"]) {
-        return eprintln!("skipped: what_the_driver_knows_of_a_packet_is_asked_for: {error}");
+        return eprintln!("skipped: driver_metadata_is_requested: {error}");
     }
     namespace.ip(&["link", "add", "source0", "type", "veth", "peer", "name", "port0"]).unwrap();
     for interface in ["bridge0", "source0", "port0"] {
@@ -192,8 +192,8 @@ fn several_queues_are_all_served_by_one_worker_or_by_several() {
 }
 
 #[test]
-fn what_the_filter_refuses_stays_with_the_host() {
-    const TEST: &str = "what_the_filter_refuses_stays_with_the_host";
+fn refused_packets_stay_with_the_host() {
+    const TEST: &str = "refused_packets_stay_with_the_host";
     let Some(near) = namespace(TEST) else { return };
     let far = Namespace::named(&format!("{}-far", near.name())).unwrap();
     near.ip(&["link", "set", FAR, "netns", far.name()]).unwrap();
@@ -235,8 +235,8 @@ fn what_the_filter_refuses_stays_with_the_host() {
 }
 
 #[test]
-fn a_filter_in_front_sees_tags_and_runs_here_where_it_cannot_run_there() {
-    const TEST: &str = "a_filter_in_front_sees_tags_and_runs_here_where_it_cannot_run_there";
+fn a_filter_too_large_for_xdp_runs_in_user_space() {
+    const TEST: &str = "a_filter_too_large_for_xdp_runs_in_user_space";
     let Some(namespace) = namespace(TEST) else { return };
     let tagged = |number: u32| {
         let mut frame = udp(53, number);
@@ -300,8 +300,8 @@ fn overload_is_counted_by_place_and_the_sums_agree() {
 }
 
 #[test]
-fn killed_it_leaves_the_interface_as_it_was_and_can_start_again() {
-    let Some(namespace) = namespace("killed_it_leaves_the_interface_as_it_was_and_can_start_again") else {
+fn a_killed_capture_restores_the_interface() {
+    let Some(namespace) = namespace("a_killed_capture_restores_the_interface") else {
         return;
     };
     assert!(is_untouched(&namespace));
@@ -319,8 +319,8 @@ fn killed_it_leaves_the_interface_as_it_was_and_can_start_again() {
 }
 
 #[test]
-fn a_second_capture_is_told_who_is_there() {
-    let Some(namespace) = namespace("a_second_capture_is_told_who_is_there") else { return };
+fn a_second_capture_names_the_first() {
+    let Some(namespace) = namespace("a_second_capture_names_the_first") else { return };
     let live = start(&namespace, &["-i", "xdp:far0", "--json", "-w", "/dev/null"]);
     let id = link(&namespace, FAR).xdp.unwrap().id.to_string();
     let second = run(["capture", "--netns", namespace.name(), "-i", "xdp:far0"]);
@@ -469,8 +469,8 @@ fn a_graph_takes_packets_too_and_links_are_followed() {
 }
 
 #[test]
-fn removal_of_the_interface_ends_the_capture_with_its_account() {
-    let Some(namespace) = namespace("removal_of_the_interface_ends_the_capture_with_its_account") else {
+fn a_removed_interface_ends_the_capture_with_its_account() {
+    let Some(namespace) = namespace("a_removed_interface_ends_the_capture_with_its_account") else {
         return;
     };
     let live = start(&namespace, &["-i", "xdp:far0", "--json", "-w", "/dev/null"]);
@@ -514,12 +514,12 @@ fn without_a_drivers_help_it_runs_in_the_stack_and_says_so() {
 }
 
 #[test]
-fn what_cannot_be_meant_is_said() {
+fn contradictory_options_are_refused() {
     let refuses = |arguments: &[&str], words: &[&str]| run(arguments).failed_saying(words);
     refuses(&["capture", "-i", "xdp:lo,lo"], &["before each name or none"]);
     refuses(&["capture", "-i", "lo", "--xdp-force"], &["xdp:"]);
     refuses(&["capture", "-i", "xdp:lo", "-Q", "out"], &["sees what an interface receives"]);
-    if root_or_skip("what_cannot_be_meant_is_said, names") {
+    if root_or_skip("contradictory_options_are_refused, names") {
         refuses(&["capture", "-i", "xdp:any"], &["\"any\"", "name each one"]);
         refuses(&["capture", "-i", "xdp:no-such-if"], &["there is no interface"]);
     }

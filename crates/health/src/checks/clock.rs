@@ -6,7 +6,7 @@ use crate::{Change, Facts, Finding, Severity};
 pub(super) const CHECKS: [Check; 3] = [
     Check {
         name: "clock_source",
-        looks_at: "what the kernel reads the time from",
+        looks_at: "clock source of the kernel",
         why: "The kernel reads the clock for each packet: a register takes 20 nanoseconds, a device on a bus a microsecond.",
         source: "Documentation/timers/timekeeping.rst; arch/x86/kernel/tsc.c",
         run: Run::Machine(clock_source),
@@ -65,7 +65,7 @@ fn synchronised(facts: &Facts) -> Vec<Finding> {
     };
     let (severity, text) = match (clock.is_synchronised, clock.error_max_us) {
         (false, _) => {
-            (Severity::Note, "nobody keeps the clock right (run chrony, ntpd or phc2sys)".to_owned())
+            (Severity::Note, "no program disciplines the clock (run chrony, ntpd or phc2sys)".to_owned())
         }
         (true, error) if error > ERROR_MAX_US => {
             (Severity::Note, format!("the clock may be wrong by {} ms", error / 1000))

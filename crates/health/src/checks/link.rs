@@ -29,15 +29,15 @@ pub(super) const CHECKS: [Check; 5] = [
     },
     Check {
         name: "promiscuous",
-        looks_at: "whether the interface takes what is meant for others",
-        why: "A monitor port must; a program or bridge that has it so costs the host what is not for it.",
+        looks_at: "promiscuous mode of the interface",
+        why: "A monitor port needs it; a program or bridge that sets it costs the host the packets of others.",
         source: "IFLA_PROMISCUITY of rtnetlink(7)",
         run: Run::Interface(promiscuous),
     },
     Check {
         name: "layers",
         looks_at: "bridges, bonds, VLAN devices on the interface",
-        why: "The same packet passes each of them: who captures on all interfaces sees it several times.",
+        why: "The same packet passes each of them: a capture on all interfaces sees it several times.",
         source: "libpcap issue 540 and others on doubled packets",
         run: Run::Interface(layers),
     },
@@ -101,7 +101,7 @@ fn mtu(interface: &Interface, facts: &Facts) -> Vec<Finding> {
 fn promiscuous(interface: &Interface, _: &Facts) -> Vec<Finding> {
     let (name, askers) = (interface.name(), interface.link.promiscuity);
     let finding = match askers {
-        0 => Finding::on(name, Severity::Fine, "takes what is meant for it; captures ask for the rest"),
+        0 => Finding::on(name, Severity::Fine, "off; captures switch it on themselves"),
         _ => Finding::on(name, Severity::Note, format!("is promiscuous (asked for {askers} times)")),
     };
     vec![finding.with("promiscuity", askers)]

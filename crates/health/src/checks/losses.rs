@@ -1,4 +1,4 @@
-//! What was lost so far, by name.
+//! Losses so far, by counter.
 //!
 //! ```text
 //! counters since the start          loses if they are more than one in a million of the packets, else a note with their age
@@ -7,7 +7,7 @@
 //!
 //! Packets that processors have received are counted in 32 bits by the kernel, so since the start interfaces may know of more.
 //!
-//! `rx_dropped` also counts frames of protocols that nobody on this host takes, which captures did see: it is a note, never more.
+//! `rx_dropped` also counts frames of protocols without a handler on this host, which captures did see: never more than a note.
 
 use super::{Check, Run, counted};
 use crate::facts::{Counter, SoftnetCpu};
@@ -38,7 +38,7 @@ pub(super) const CHECKS: [Check; 4] = [
     Check {
         name: "budget",
         looks_at: "rounds of receiving that ended with packets left",
-        why: "The kernel stops after so many packets or so much time, and what is left waits in the ring for the next round.",
+        why: "The kernel's receive loop has a budget of packets and time; the rest waits in the ring for the next round.",
         source: "Documentation/admin-guide/sysctl/net.rst, netdev_budget; /proc/net/softnet_stat, third field",
         run: Run::Machine(budget),
     },
@@ -81,7 +81,7 @@ fn driver_losses(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     }
 }
 
-/// What was watched, if we watched; else since the start. `None` for a counter that came while we watched.
+/// Growth during the watch, or the total without one. `None` for a counter that appeared during the watch.
 fn amount(counter: &Counter, facts: &Facts) -> Option<u64> {
     if facts.watched_s.is_some() { counter.growth } else { Some(counter.value) }
 }
@@ -118,7 +118,7 @@ fn verdict(lost: u64, passed: u64, facts: &Facts, share: f64, bad: Severity) -> 
     if facts.watched_s.is_some() || of_all > share { bad } else { Severity::Note }
 }
 
-/// How long the counters ran. Interfaces may be younger than the machine.
+/// Age of the counters. Interfaces may be younger than the machine.
 fn age(facts: &Facts) -> String {
     match (facts.watched_s, facts.machine.uptime_s) {
         (Some(seconds), _) => format!(", in {seconds:.1} seconds"),
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_list_is_cut_in_the_text_and_whole_in_the_evidence() {
+    fn long_lists_are_cut_in_text_and_whole_in_evidence() {
         let counters = (0..9).map(|number| counter(&format!("rx{number}_drops"), 10, None)).collect();
         let one = Interface { driver_losses: Some(counters), ..interface(Vec::new()) };
         let finding = &driver_losses(&one, &Facts::default())[0];
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_while_we_watched_is_not_told() {
+    fn changes_during_the_watch_are_left_out() {
         let of = |counters| {
             let one = Interface { driver_losses: Some(counters), ..interface(Vec::new()) };
             driver_losses(&one, &watched())[0].severity

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_does_not_bind_who_may_lock() {
+    fn a_memory_limit_does_not_bind_ipc_lock() {
         let of = |limit, capabilities| {
             let machine = Machine {
                 is_in_user_namespace: Some(false),

@@ -31,7 +31,7 @@ pub(crate) use offload::ethtool_word;
 pub struct Check {
     /// Its name, for machines.
     pub name: &'static str,
-    /// What it looks at.
+    /// Subject of the check.
     pub looks_at: &'static str,
     /// Why it matters, in a sentence.
     pub why: &'static str,
@@ -47,12 +47,12 @@ enum Run {
     Interface(fn(&Interface, &Facts) -> Vec<Finding>),
 }
 
-/// What a check found.
+/// Result of a check.
 #[derive(Clone, Debug)]
-pub struct Examined {
-    /// Who found it.
+pub struct CheckResult {
+    /// The check.
     pub check: &'static Check,
-    /// What.
+    /// The finding.
     pub finding: Finding,
 }
 
@@ -73,9 +73,9 @@ pub fn checks() -> impl Iterator<Item = &'static Check> {
 }
 
 /// Runs all checks. The worst comes first; among equals the machine before interfaces, and those by their order.
-pub fn examine(facts: &Facts) -> Vec<Examined> {
-    let mut all: Vec<Examined> = checks()
-        .flat_map(|check| check.run(facts).into_iter().map(move |finding| Examined { check, finding }))
+pub fn examine(facts: &Facts) -> Vec<CheckResult> {
+    let mut all: Vec<CheckResult> = checks()
+        .flat_map(|check| check.run(facts).into_iter().map(move |finding| CheckResult { check, finding }))
         .collect();
     let place = |finding: &Finding| {
         let name = finding.interface.as_deref()?;
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn a_machine_that_tells_nothing_is_not_blamed() {
         let facts = Facts { interfaces: vec![Interface::default()], ..Facts::default() };
-        for Examined { check, finding } in examine(&facts) {
+        for CheckResult { check, finding } in examine(&facts) {
             // An interface that is not up is known to lose: that is told.
             let is_link = check.name == "link";
             assert!(is_link || finding.severity >= Severity::Note, "{}: {finding:?}", check.name);

@@ -1,4 +1,4 @@
-//! What the adapter and the kernel do to packets before a tap sees them, or after.
+//! Alterations of packets by adapter and kernel, before a tap sees them or after.
 //!
 //! ```text
 //! wire --> adapter: LRO, rx-gro-hw, VLAN tag taken out --> GRO --> tap          received: merged
@@ -20,7 +20,7 @@ pub(super) const CHECKS: [Check; 5] = [
     },
     Check {
         name: "send_segmentation",
-        looks_at: "offloads that cut what is sent",
+        looks_at: "offloads that segment sent packets",
         why: "What this host sends is seen before it is cut into frames: up to 64 KiB in one packet, or more with BIG TCP.",
         source: "Documentation/networking/segmentation-offloads.rst",
         run: Run::Interface(send_segmentation),
@@ -155,7 +155,7 @@ fn switched_on(
     vec![if is_loopback { evident(finding, &on) } else { mended(evident(finding, &on), name, &on, facts) }]
 }
 
-/// What of these is on, with the word of ethtool.
+/// The features that are on, by their ethtool names.
 fn those_on<'a>(features: &'a [Feature], names: &'a Names) -> Vec<(&'a Feature, &'static str)> {
     let of = |&(pattern, word): &(&'static str, &'static str)| {
         let named = features.iter().filter(move |feature| matches(pattern, &feature.name));
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn checksums_matter_where_nobody_fills_them_in() {
+    fn checksums_matter_without_offload() {
         let features = [("tx-checksum-ip-generic", true, true)];
         let severity = |kind| send_checksums(&interface(kind, &features), &Facts::default())[0].severity;
         assert_eq!((severity("veth"), severity("")), (Severity::Alters, Severity::Fine));

@@ -8,7 +8,7 @@ pub(super) const CHECKS: [Check; 5] = [
     Check {
         name: "processors",
         looks_at: "the number of processors, and whether they are real",
-        why: "On one processor receiving takes the time that the capture needs; in a virtual machine the host may lose packets that nobody here counts.",
+        why: "On one processor receiving takes the time that the capture needs; in a virtual machine the host may lose packets without any counter here.",
         source: "Documentation/networking/scaling.rst; /proc/cpuinfo hypervisor",
         run: Run::Machine(processors),
     },
@@ -35,7 +35,7 @@ pub(super) const CHECKS: [Check; 5] = [
     },
     Check {
         name: "mitigations",
-        looks_at: "what is done against weaknesses of the processor",
+        looks_at: "mitigations of processor vulnerabilities",
         why: "Some make each system call and each indirect call in the kernel dearer; whether that is worth it is a decision of the house.",
         source: "Documentation/admin-guide/hw-vuln",
         run: Run::Machine(mitigations),
@@ -62,7 +62,7 @@ fn processors(facts: &Facts) -> Vec<Finding> {
         None => Finding::machine(Severity::NotTold, "the processor does not tell of a hypervisor"),
         Some(false) => Finding::machine(Severity::Fine, "no hypervisor").with("virtual", false),
         Some(true) => {
-            let text = "a virtual machine: what its host loses nobody here counts";
+            let text = "a virtual machine: losses of its host have no counter here";
             Finding::machine(Severity::Note, text).with("virtual", true)
         }
     };
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_affected_costs_nothing() {
+    fn stages_outside_a_difference_cost_nothing() {
         let of = |text: &str| {
             let vulnerabilities = vec![("meltdown".to_owned(), text.to_owned())];
             mitigations(&facts(Machine { vulnerabilities, ..Machine::default() }))[0].severity

@@ -23,7 +23,7 @@ pub(super) const CHECKS: [Check; 9] = [
     Check {
         name: "pause_frames",
         looks_at: "flow control of the link",
-        why: "A full ring makes the adapter tell the other end to wait: what is measured is then our own slowness.",
+        why: "A full ring makes the adapter pause the other end: the capture then measures its own slowness.",
         source: "IEEE 802.3 annex 31B; Suricata's high performance guide switches it off",
         run: Run::Interface(pause_frames),
     },
@@ -82,7 +82,7 @@ pub(super) const CHECKS: [Check; 9] = [
 const RING_ENOUGH: u32 = 1024;
 /// Bits on the wire of the smallest frame, with preamble and gap.
 const MIN_FRAME_BITS: u64 = 84 * 8;
-/// What one processor can take of small frames: 1.5 million a second on a link of a gigabit, 3.7 on this.
+/// Link speed that one processor can serve with small frames: 1.5 million a second on a gigabit link, 3.7 on this.
 const ONE_QUEUE_SPEED: u64 = 2_500_000_000;
 /// Moderation that shows in time stamps.
 const MODERATION_US: u32 = 50;
@@ -174,7 +174,7 @@ fn interrupt_moderation(interface: &Interface, facts: &Facts) -> Vec<Finding> {
 fn queue_count(interface: &Interface, facts: &Facts) -> Vec<Finding> {
     let name = interface.name();
     if !interface.link.kind.is_empty() {
-        // What software hands over is received where it was sent.
+        // Packets of software devices are received on the sending processor.
         return Vec::new();
     }
     let (Some(queues), Some(channels)) = (interface.receive_queues(), interface.channels) else {
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_delays() {
+    fn waiting_packets_are_delayed() {
         let pause = |rx, tx| {
             let pause = Some(Pause { is_negotiated: true, rx, tx });
             only(pause_frames(&Interface { pause, ..interface() }, &facts(2)))

@@ -1,4 +1,4 @@
-//! What this user may do.
+//! Rights of this user.
 
 use super::{Check, Run};
 use crate::{Facts, Finding, Severity};
@@ -64,7 +64,7 @@ mod tests {
     use crate::Machine;
 
     #[test]
-    fn what_a_container_took_is_told_apart_from_what_sudo_gives() {
+    fn rights_of_containers_and_of_sudo_differ() {
         let of = |effective, bounding| {
             let machine =
                 Machine { capabilities: Some(effective), bounding: Some(bounding), ..Machine::default() };

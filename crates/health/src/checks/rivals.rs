@@ -1,4 +1,4 @@
-//! Who else takes packets, and what the driver can do for those who want them fast.
+//! Other programs that take packets, and the driver's means for fast ones.
 
 use super::{Check, Run};
 use crate::{Facts, Finding, Interface, Severity};
@@ -40,7 +40,7 @@ fn sniffers(interface: &Interface, _: &Facts) -> Vec<Finding> {
         }
     }
     if lines.is_empty() {
-        return vec![Finding::on(name, Severity::Fine, "nobody else captures here")];
+        return vec![Finding::on(name, Severity::Fine, "no other program captures here")];
     }
     let found = |(line, count): (String, usize)| {
         let sockets = if count > 1 { format!(" by {count} sockets") } else { String::new() };
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn drivers_say_what_they_can() {
+    fn driver_capabilities_are_listed() {
         let xdp = Some(XdpFeatures { actions: 0xb, ..XdpFeatures::default() });
         let text = &driver(&Interface { xdp, ..Interface::default() }, &Facts::default())[0].text;
         assert_eq!(text, "driver not told: XDP in the driver, AF_XDP without copies, time stamps not told");

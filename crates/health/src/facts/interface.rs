@@ -18,10 +18,10 @@ const IRQS_MAX: usize = 2048;
 /// The most receive queues whose settings are read.
 const QUEUES_MAX: usize = 1024;
 
-/// What is known of an interface.
+/// Facts of an interface.
 #[derive(Clone, Debug, Default)]
 pub struct Interface {
-    /// What rtnetlink says.
+    /// Attributes by rtnetlink.
     pub link: Link,
     /// Whether it has IP addresses: then this host talks there, and it is no mere monitor port.
     pub has_addresses: bool,
@@ -29,7 +29,7 @@ pub struct Interface {
     pub controller: Option<Link>,
     /// The other end of a veth and its offloads, if it is in the same namespace.
     pub peer: Option<(String, Vec<Feature>)>,
-    /// What stands on it: VLAN devices, ports of a bridge.
+    /// Devices above it: VLANs, a bridge.
     pub on_top: Vec<Link>,
     /// The driver.
     pub driver: Option<DriverInfo>,
@@ -43,7 +43,7 @@ pub struct Interface {
     pub coalescing: Option<Coalescing>,
     /// Pause frames.
     pub pause: Option<Pause>,
-    /// How packets are spread over queues.
+    /// Receive-side scaling: the hash that spreads packets over queues.
     pub hash: Option<ReceiveHash>,
     /// Fields that are hashed (`RXH_*`), for flows whose fields are told.
     pub hash_fields: Vec<(HashFields, u64)>,
@@ -51,7 +51,7 @@ pub struct Interface {
     pub mode: Option<LinkMode>,
     /// Clocks that can stamp packets.
     pub timestamping: Option<Timestamping>,
-    /// What it can do with XDP.
+    /// XDP features of the driver.
     pub xdp: Option<XdpFeatures>,
     /// The adapter's and the kernel's counters of loss.
     pub nic_losses: Option<Vec<Counter>>,
@@ -59,7 +59,7 @@ pub struct Interface {
     pub driver_losses: Option<Vec<Counter>>,
     /// Packets received.
     pub received: Option<Counter>,
-    /// Who captures here.
+    /// Programs that capture here.
     pub sniffers: Vec<Sniffer>,
     /// For each receive queue the processors to which software spreads its packets, as a mask.
     pub steering: Option<Vec<String>>,
@@ -102,7 +102,7 @@ pub struct Irq {
     pub number: u32,
     /// Controller and device, as the driver names it.
     pub device: String,
-    /// How often it came.
+    /// Number of occurrences.
     pub count: u64,
     /// The processors that take it.
     pub cpus: Vec<u32>,

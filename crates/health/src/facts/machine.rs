@@ -30,7 +30,7 @@ const SETTINGS: [&str; 8] = [
 /// Idle states that a processor may have (`CPUIDLE_STATE_MAX`).
 const IDLE_STATES_MAX: usize = 10;
 
-/// What is known of the machine.
+/// Facts of the machine.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
     /// Seconds since its start.
@@ -55,7 +55,7 @@ pub struct Machine {
     pub clock_source: Option<String>,
     /// Sources that it could use.
     pub clock_sources: Vec<String>,
-    /// What the kernel knows of its clock's error.
+    /// The kernel's estimate of its clock's error.
     pub clock: Option<ClockState>,
     /// The frequency governor of each processor that has one.
     pub governors: Vec<(u32, String)>,
@@ -73,7 +73,7 @@ pub struct Machine {
     pub capabilities: Option<u64>,
     /// Rights that this process could ever have.
     pub bounding: Option<u64>,
-    /// Whether we are in a user namespace of somebody: then rights are for what belongs to it, and not for the machine.
+    /// Whether the process is in a user namespace: its capabilities then cover that namespace, not the machine.
     pub is_in_user_namespace: Option<bool>,
     /// Whether irqbalance runs.
     pub has_irqbalance: Option<bool>,
@@ -86,7 +86,7 @@ pub struct Machine {
 pub struct Memory {
     /// All.
     pub total: u64,
-    /// What could be had without swapping.
+    /// Memory available without swapping.
     pub available: u64,
     /// Huge pages that are free.
     pub huge_pages_free: u64,

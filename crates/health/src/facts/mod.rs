@@ -1,4 +1,4 @@
-//! What can be known of the machine and its interfaces, read once. Everything else in this crate works on this.
+//! Facts of the machine and its interfaces, read once. All other modules work on these.
 //!
 //! | file | what it reads |
 //! |---|---|
@@ -22,7 +22,7 @@ pub(crate) use machine::{governor_path, idle_path};
 pub(crate) use processors::cpu_list;
 pub use processors::{Interrupt, Node, SoftnetCpu, Times};
 
-/// What to look at.
+/// Interfaces to examine.
 #[derive(Clone, Debug, Default)]
 pub struct Request {
     /// Interfaces by name; empty for all that are up but loopback.
@@ -38,7 +38,7 @@ pub struct Facts {
     pub machine: Machine,
     /// The interfaces, by number.
     pub interfaces: Vec<Interface>,
-    /// Where and as whom commands will be run.
+    /// Namespace and user of the printed commands.
     pub scope: Scope,
     /// Seconds between two readings of the counters, where there were two.
     pub watched_s: Option<f64>,
@@ -66,7 +66,7 @@ impl Facts {
         Ok(Facts { machine, interfaces, scope, watched_s: None })
     }
 
-    /// Notes by how much counters grew since an earlier reading, so many seconds ago.
+    /// Notes the growth of counters since an earlier reading, `seconds` ago.
     pub fn watched(&mut self, earlier: &Facts, seconds: f64) {
         self.watched_s = Some(seconds);
         self.machine.watched(&earlier.machine);
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said_with_what_there_is() {
+    fn an_unknown_workload_lists_the_known_ones() {
         let request = Request { interfaces: vec!["no-such-if".into()], netns: None };
         let text = Facts::gather(&request).unwrap_err().to_string();
         assert!(text.contains("\"no-such-if\"; there are: ") && text.contains("lo"), "{text}");

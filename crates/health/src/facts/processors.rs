@@ -32,7 +32,7 @@ pub struct SoftnetCpu {
 pub struct Times {
     /// All of it, idle too.
     pub total: u64,
-    /// What the hypervisor gave to others while we had work.
+    /// Steal time: given to other guests by the hypervisor while this one had work.
     pub steal: u64,
 }
 
@@ -41,7 +41,7 @@ pub struct Times {
 pub struct Interrupt {
     /// Its number.
     pub number: u32,
-    /// How often it came on each processor, in the order of the columns.
+    /// Occurrences by processor, in the order of the columns.
     pub counts: Vec<u64>,
     /// Controller and device.
     pub device: String,

@@ -15,7 +15,7 @@
 
 use std::time::Duration;
 
-use tapline_profile::{Breakdown, CpuTimes, How, Snapshot};
+use tapline_profile::{Breakdown, CostBasis, CpuTimes, Snapshot};
 
 use super::Measured;
 
@@ -29,29 +29,29 @@ pub fn breakdown(measured: &Measured) -> Breakdown {
     let total = each(cycles_in(measured.spent.cpu + outside));
     let mut run = Breakdown::new(&measured.title, packets, total, measured.frequency_hz);
     if let Some(times) = times {
-        run = run.with("interrupts", each(cycles_in(times.interrupt)), How::Kernel);
+        run = run.with("interrupts", each(cycles_in(times.interrupt)), CostBasis::Kernel);
         run = match without_tap(measured, times) {
             Some(network) => {
-                let run = run.with("softirq", each(cycles_in(network)), How::Kernel);
+                let run = run.with("softirq", each(cycles_in(network)), CostBasis::Kernel);
                 of_tap(measured, run, each(cycles_in(times.softirq) - cycles_in(network)))
             }
-            None => run.with("softirq, tap and copy", each(cycles_in(times.softirq)), How::Kernel),
+            None => run.with("softirq, tap and copy", each(cycles_in(times.softirq)), CostBasis::Kernel),
         };
     }
     of_process(measured, run)
 }
 
-/// With the components of the tap, which took so many cycles a packet.
+/// With the components of the tap, which took `tap` cycles a packet.
 fn of_tap(measured: &Measured, mut run: Breakdown, tap: f64) -> Breakdown {
     // The kernel reads its clock for each packet as soon as anybody listens.
-    run = run.with("kernel time stamp", measured.clock_ticks, How::Counted);
+    run = run.with("kernel time stamp", measured.clock_ticks, CostBasis::Counted);
     let mut rest = tap - measured.clock_ticks;
     if let Some((_, nanos)) = measured.kernel_filter {
         let filter = nanos as f64 / 1e9 * measured.frequency_hz / run.packets.max(1) as f64;
-        run = run.with("kernel filter", filter, How::Kernel);
+        run = run.with("kernel filter", filter, CostBasis::Kernel);
         rest -= filter;
     }
-    run.with("tap and copy", rest, How::Difference)
+    run.with("tap and copy", rest, CostBasis::Difference)
 }
 
 /// With the components of the process itself.
@@ -61,21 +61,21 @@ pub(super) fn of_process(measured: &Measured, mut run: Breakdown) -> Breakdown {
     if measured.is_live {
         let waits = measured.spent.switches.waiting as f64;
         let cycles = waits * measured.wait_cost.as_secs_f64() * measured.frequency_hz;
-        run = run.with("wake-up", each(cycles), How::Counted);
+        run = run.with("wake-up", each(cycles), CostBasis::Counted);
     }
     let own = 1.0 - delayed_share(measured);
     let stamping = measured.stamp_ticks as f64;
     if measured.stamp_ticks > 0 {
-        run = run.with("timestamp", each(stamping * own), How::Timed);
+        run = run.with("timestamp", each(stamping * own), CostBasis::Timed);
     }
     for stage in &measured.stages {
         // Times are given where packets are read.
         let stamping = if is_source(stage) { stamping / measured.sources.max(1) as f64 } else { 0.0 };
         let cycles = (stage.cycles as f64 - stamping).max(0.0);
-        run = run.with(&name(measured, stage), each(cycles * own), How::Timed);
+        run = run.with(&name(measured, stage), each(cycles * own), CostBasis::Timed);
     }
     let in_stages: u64 = measured.stages.iter().map(|stage| stage.cycles).sum();
-    run.with("engine", each(measured.ticks.saturating_sub(in_stages) as f64 * own), How::Difference)
+    run.with("engine", each(measured.ticks.saturating_sub(in_stages) as f64 * own), CostBasis::Difference)
 }
 
 /// Over how many packets costs are spread: those on the interfaces where that is known, so that a filter in the kernel counts for all that it
@@ -137,7 +137,7 @@ fn is_only(measured: &Measured, stage: &Snapshot) -> bool {
 mod tests {
     use tapline_graph::GraphAccount;
     use tapline_profile::{KernelCounters, Scheduling, Softnet};
-    use tapline_sys::usage::{CpuTime, Switches};
+    use tapline_sys::usage::{CpuTime, SchedulerCounts};
 
     use super::*;
     use crate::costs::{Spent, facts};
@@ -162,7 +162,7 @@ mod tests {
                 wall: ms(10),
                 cpu: ms(8),
                 by_mode: CpuTime { user: ms(7), system: ms(1) },
-                switches: Switches { preempted: 3, ..Switches::default() },
+                switches: SchedulerCounts { preempted: 3, ..SchedulerCounts::default() },
                 scheduling: Some(Scheduling { ran: ms(8), delayed: ms(2) }),
             },
             kernel: KernelCounters::default(),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_took_is_no_cost_of_ours() {
+    fn time_of_other_processes_is_no_cost() {
         let run = breakdown(&measured());
         assert_eq!(run.total_cycles, 8000.0);
         let all = ["read", "count", "engine"].map(|name| cycles(&run, name).round());
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_timed_is_never_less_than_what_the_thread_ran() {
+    fn timed_work_is_at_least_the_threads_run_time() {
         let mut measured = measured();
         let (ran, delayed) = (Duration::from_millis(9), Duration::from_millis(500));
         measured.spent.scheduling = Some(Scheduling { ran, delayed });

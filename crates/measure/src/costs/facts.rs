@@ -1,4 +1,4 @@
-//! What explains the costs of a run: time, batches, wake-ups, other threads, the kernel.
+//! Facts behind the costs of a run: time, batches, wake-ups, other threads, the kernel.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tapline_profile::{Breakdown, CpuTimes, KernelCounters};
 use super::Measured;
 use super::breakdown::{delayed_share, is_source, of_process, packets};
 
-/// What is not a cost of a packet, and explains it.
+/// Facts that explain a cost without being one.
 #[derive(Debug, Serialize)]
 pub struct Facts {
     delivered: u64,
@@ -133,7 +133,7 @@ impl Facts {
             self.packets_per_wake_up.map_or("-".to_owned(), |packets| format!("{packets:.1}"))
         );
         text += &format!(
-            "others       had the processor {} s while work was ready, {} times; {:.1}% taken off what was timed\n",
+            "others       had the processor {} s while work was ready, {} times; {:.1}% taken off the timed total\n",
             self.delayed_seconds.map_or("unknown".to_owned(), |seconds| format!("{seconds:.3}")),
             grouped(self.preempted),
             self.delayed_share * 100.0

@@ -242,13 +242,13 @@ fn value(cycles: Option<f64>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use tapline_profile::How;
+    use tapline_profile::CostBasis;
 
     use super::*;
 
     fn run(title: &str, parts: usize, total: f64) -> Breakdown {
         (0..parts).fold(Breakdown::new(title, 1000, total, 1e9), |run, index| {
-            run.with(&format!("component {index}"), 10.0 + index as f64, How::Timed)
+            run.with(&format!("component {index}"), 10.0 + index as f64, CostBasis::Timed)
         })
     }
 
@@ -296,7 +296,8 @@ mod tests {
 
     #[test]
     fn names_cannot_break_the_picture() {
-        let hostile = Breakdown::new("</svg><script>\u{1}", 1, 5.0, 1e9).with("\"a\" & b", 2.0, How::Kernel);
+        let hostile =
+            Breakdown::new("</svg><script>\u{1}", 1, 5.0, 1e9).with("\"a\" & b", 2.0, CostBasis::Kernel);
         let svg = picture(&[hostile]).unwrap();
         assert!(svg.contains("&lt;/svg&gt;&lt;script&gt;\u{fffd}"), "{svg}");
         assert!(svg.contains("&quot;a&quot; &amp; b"), "{svg}");

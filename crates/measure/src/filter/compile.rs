@@ -1,4 +1,4 @@
-//! What compiling costs: from text to a program, and on to native code.
+//! Compile time: from text to a program, and on to native code.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -13,7 +13,7 @@ use super::Subject;
 use super::kernel::Kernel;
 use super::packets::Packets;
 
-/// What one packet costs.
+/// Cost of one packet.
 #[derive(Clone, Copy, Debug)]
 pub struct Cost {
     /// Nanoseconds of processor time.
@@ -22,7 +22,7 @@ pub struct Cost {
 
 /// A way to run a filter.
 pub(crate) trait Engine {
-    /// What it is called in reports.
+    /// Name in reports.
     fn name(&self) -> &'static str;
 
     /// Whether what it costs to run the empty filter is taken off already.
@@ -33,7 +33,7 @@ pub(crate) trait Engine {
     /// Which packets it accepts.
     fn verdicts(&mut self, packets: &Packets) -> anyhow::Result<Vec<bool>>;
 
-    /// What a packet costs, measured for about so long.
+    /// Cost of a packet, measured for about `time`.
     fn measure(&mut self, packets: &Packets, time: Duration) -> anyhow::Result<Cost>;
 }
 

@@ -24,16 +24,16 @@ use tapline_sys::usage::thread_time;
 use super::engines::{Cost, Engine};
 use super::packets::Packets;
 
-/// What engines are compared with besides libpcap's interpreter.
+/// Reference besides libpcap's interpreter.
 pub(crate) const KERNEL: &str = "kernel's JIT, libpcap's program";
 
-/// So many packets stand for all: each takes thousands of runs.
+/// Size of the sample: each packet takes thousands of runs.
 const SAMPLE: usize = 64;
 
-/// How often the program that is loaded calls the filter.
+/// Calls of the filter in one run of the loaded program.
 const CALLS: usize = 32;
 
-/// What a round of the kernel's loop takes, roughly: itself, and the calls.
+/// Rough time of a round of the kernel's loop, with its calls.
 const ROUND_NS: u128 = 200;
 
 /// The index of the loopback interface in every namespace.

@@ -1,4 +1,4 @@
-//! What a filter costs: each engine that there is, side by side, on the same packets.
+//! Cost of a filter: all engines side by side, on the same packets.
 //!
 //! ```text
 //! filter --libpcap--> its program --> libpcap's interpreter, the kernel's JIT          the peers
@@ -39,16 +39,16 @@ use table::Table;
 /// What to measure.
 #[derive(Clone, Debug, Args)]
 pub struct FilterArgs {
-    /// The filter. By default those of the papers: 3, 21 and 50 instructions, and a few that people type.
+    /// The filter. By default those of the papers (3, 21 and 50 instructions) and a few common ones.
     #[arg(value_name = "FILTER")]
     pub filter: Vec<String>,
     /// Measure on the packets of this file too (pcap or pcapng, Ethernet).
     #[arg(short = 'r', value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// How long each engine runs each time, in milliseconds, 1 to 60000.
+    /// Length of each run of an engine, in milliseconds, 1 to 60000.
     #[arg(long, value_name = "MS", default_value_t = 50, value_parser = count_in::<u64>(1..=60_000))]
     pub time_ms: u64,
-    /// How long libpcap's compiler may take for a filter, in seconds, 1 to 3600; then it is ended, and the other engines are
+    /// Time limit for libpcap's compiler, in seconds, 1 to 3600; beyond it the compiler is ended, and the other engines are
     /// measured without it.
     #[arg(long, value_name = "SECONDS", default_value_t = 10, value_parser = count_in::<u64>(1..=3600))]
     pub libpcap_limit: u64,
@@ -102,7 +102,7 @@ pub fn run(args: &FilterArgs, runs: usize) -> anyhow::Result<()> {
 
 /// A filter, compiled by Tapline and by libpcap.
 pub struct Subject {
-    /// What Tapline's compiler makes of the text: the object that captures run.
+    /// The compiled filter: the object that captures run.
     pub ours: tapline_ir::CompiledFilter,
     /// The program of libpcap's compiler; `None` without libpcap, or if it refuses the text.
     pub theirs: Option<Oracle>,

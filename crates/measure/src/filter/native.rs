@@ -17,7 +17,7 @@ pub(crate) fn engines(subject: &Subject) -> anyhow::Result<Vec<Box<dyn Engine>>>
     })
 }
 
-/// How long it takes to make native code, by `time`.
+/// Time to make native code, by `time`.
 pub(crate) fn compile_time(
     ir: &Ir,
     time: impl FnOnce(&mut dyn FnMut() -> anyhow::Result<()>) -> anyhow::Result<Duration>,

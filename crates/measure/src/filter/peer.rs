@@ -24,14 +24,14 @@ const PEER: &str = "TAPLINE_BENCH_PEER";
 /// Begins each line of the answer.
 const MARK: &str = "peer";
 
-/// What libpcap made of a text.
+/// libpcap's program for a text.
 #[derive(Debug)]
 pub(crate) enum Peer {
     /// libpcap is not installed, or refused the text.
     Absent,
     /// Its compiler was ended before it had a program.
     Ended {
-        /// How long it had.
+        /// Its time limit.
         limit: Duration,
     },
     /// Its program, and the median of the times that compiling took.
@@ -63,7 +63,7 @@ impl Peer {
         }
     }
 
-    /// What compiling took, if it came to its end.
+    /// Compile time, if the compiler completed.
     pub(crate) fn time(&self) -> Option<Duration> {
         match self {
             Peer::Compiled { time, .. } => Some(*time),
@@ -71,7 +71,7 @@ impl Peer {
         }
     }
 
-    /// How long the compiler had, if it was ended.
+    /// Time limit of a compiler that was ended.
     pub(crate) fn ended_after(&self) -> Option<Duration> {
         match self {
             Peer::Ended { limit } => Some(*limit),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_told_before_the_end_counts() {
+    fn reports_before_the_end_count() {
         let answer = "machine\npeer insn 6 0 0 262144\npeer ns 1000\n";
         let peer = parse(answer, true, Duration::from_millis(1));
         let Peer::Compiled { program, time } = peer else { panic!("{peer:?}") };

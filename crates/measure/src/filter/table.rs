@@ -45,7 +45,7 @@ impl Table {
         Table { json: json.then(Vec::new), ticks_per_ns }
     }
 
-    /// What is measured next, and what compiling it took.
+    /// The filter that is measured next, and its compile time.
     pub(crate) fn filter(
         &mut self,
         filter: &Filter<'_>,
@@ -89,7 +89,7 @@ impl Table {
         }
     }
 
-    /// What the engines took on these packets.
+    /// Times of the engines on these packets.
     pub(crate) fn series(&mut self, packets: &Packets, series: &[Series]) {
         let reference = series.iter().find(|one| one.engine == LIBPCAP).map(|one| one.median.ns);
         let kernel = series.iter().find(|one| one.engine == KERNEL).map(Series::above_empty);

@@ -15,7 +15,7 @@ use crate::filters::FILTERS;
 
 /// Batches in a round.
 const BATCHES: usize = 16;
-/// What FFPF measured for calling a filter, and for a simple filter by its compiler and by BPF's interpreter.
+/// FFPF's figures for calling a filter, and for a simple filter by its compiler and by BPF's interpreter.
 const CALL: f64 = 71.0;
 const COMPILED: f64 = 185.0;
 const INTERPRETED: f64 = 740.0;

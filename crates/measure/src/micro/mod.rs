@@ -17,7 +17,7 @@ use std::hint::black_box;
 
 use tapline_profile::{Clock, Cost, Meters, Task, TaskReport, measure_tasks};
 
-/// Measures all, each so many times in turn with the others.
+/// Measures all in turns, each `runs` times.
 ///
 /// # Errors
 /// If something to be measured cannot be made, or does not do its work.

@@ -10,7 +10,7 @@ use crate::payloads::{Traffic, Workload};
 
 /// Payloads in a round, of 1400 to 1500 bytes.
 const PAYLOADS: usize = 64;
-/// What FFPF measured for Snort's Aho-Corasick: 9900 cycles for 1500 bytes without a match, 1000 for a packet with one.
+/// FFPF's figures for Snort's Aho-Corasick: 9900 cycles for 1500 bytes without a match, 1000 for a packet with one.
 const MISS_BYTE: f64 = 6.6;
 const MATCH: f64 = 1000.0;
 

@@ -1,9 +1,9 @@
-//! What a stage costs that does nothing: the call, the account, two readings of the clock, a meter.
+//! Cost of a stage that does nothing: the call, the account, two readings of the clock, a meter.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tapline_arena::lent::Lent;
+use tapline_arena::frame_batches::FrameBatches;
 use tapline_graph::{Error, Graph, NodeId, Out, Packets, Stage};
 use tapline_packet::{BATCH_MAX, Batch, Now};
 use tapline_profile::{Meters, Task};
@@ -13,7 +13,7 @@ use tapline_sys::tsc;
 const STAGES: usize = 8;
 /// Batches in a round.
 const BATCHES: usize = 64;
-/// What FFPF measured for a stage.
+/// FFPF's figure for a stage.
 const STAGE: f64 = 171.0;
 
 /// Hands on, and counts at the end of the row.
@@ -37,7 +37,7 @@ pub(super) fn tasks(tasks: &mut Vec<Task<'static>>) {
 fn task(packets: usize) -> Task<'static> {
     let passed = Arc::new(AtomicU64::new(0));
     let (mut graph, source) = row(&passed);
-    let lent = Lent::new(&vec![vec![0; 64]; packets]);
+    let lent = FrameBatches::new(&vec![vec![0; 64]; packets]);
     let name = match packets {
         1 => "an empty stage, batches of 1 packet".to_owned(),
         _ => format!("an empty stage, batches of {packets}"),

@@ -8,7 +8,7 @@ use tapline_profile::Task;
 const RING_LEN: usize = 128 << 10;
 /// Packets in a round.
 const PACKETS: usize = 256;
-/// What FFPF measured for a packet of 1500 bytes and for an index.
+/// FFPF's figures for a packet of 1500 bytes and for an index.
 const PACKET: f64 = 7479.0;
 const INDEX: f64 = 154.0;
 

@@ -13,7 +13,7 @@ use tapline_sys::{Poller, SyscallError, Wakeup};
 const ROUNDS: u64 = 8;
 /// No wake-up takes so long: the other thread looks whether it is to end.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// What FFPF measured for waking a user process.
+/// FFPF's figure for waking a user process.
 const WAKE: f64 = 624.0;
 
 /// Two threads that wake each other.

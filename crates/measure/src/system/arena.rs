@@ -18,11 +18,11 @@ use tapline_sys::{LinkStatistics, NetNs, RouteSocket, affinity, proc_packet};
 
 use crate::scheduled;
 
-/// How long a program may take to begin.
+/// Time limit for a program's start.
 const START_MAX: Duration = Duration::from_secs(10);
-/// How often it is looked at meanwhile.
+/// Polling interval meanwhile.
 const GLANCE: Duration = Duration::from_millis(10);
-/// How long the kernel may take to start the thread of an interface.
+/// Time limit for the kernel's thread of an interface.
 const THREAD_MAX: Duration = Duration::from_secs(2);
 
 /// Which core does what.
@@ -34,7 +34,7 @@ pub struct Cores {
     pub receiver: usize,
 }
 
-/// What the interfaces have counted, and what the kernel's part of receiving has cost.
+/// Counters of the interfaces, and the cost of the kernel's part of receiving.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
     /// Packets that left `near0`.
@@ -114,7 +114,7 @@ impl Arena {
         bail!("the kernel's thread napi/{FAR} did not appear")
     }
 
-    /// What was counted so far.
+    /// Counters so far.
     pub fn counters(&mut self) -> Result<Counters> {
         let entered = self.statistics(self.near)?.tx_packets;
         let received = self.statistics(self.far)?.rx_packets;

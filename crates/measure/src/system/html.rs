@@ -58,7 +58,7 @@ fn head(page: &mut String, results: &Results) {
         *page += "<p class=\"bad\">There is one core only: the generator takes it from the programs.</p>\n";
     }
     if results.is_interrupted {
-        *page += "<p class=\"bad\">The bench was ended before its end: what is here is complete, more was to come.</p>\n";
+        *page += "<p class=\"bad\">The bench was interrupted: the runs shown are complete, the others are missing.</p>\n";
     }
     let programs = machine.programs.iter().map(|presence| match (&presence.version, &presence.absence) {
         (_, Some(absence)) => format!("<li>{}: left out, {}</li>", presence.program.name(), escape(absence)),
@@ -76,7 +76,7 @@ fn verdicts(page: &mut String, results: &Results) {
         writeln!(
             page,
             "<li class=\"ok\">In each of {runs} runs the account balances: made = captured + filtered + lost, by place; \
-             and each file holds what was captured.</li>"
+             and each file holds the captured packets.</li>"
         )
     } else {
         writeln!(page, "<li class=\"bad\">{faulty} of {runs} runs have a fault: see the accounts.</li>")
@@ -139,7 +139,7 @@ fn picture(page: &mut String, bars: &Bars) -> Result<()> {
     Ok(())
 }
 
-/// What tells cases of one workload apart, besides the program.
+/// Parameters that differ between cases of one workload, besides the program.
 fn label(case: &Case, all: &[&Case]) -> String {
     let differs = |same: &dyn Fn(&Case) -> bool| all.iter().any(|other| !same(other));
     let mut parts = Vec::new();
@@ -256,9 +256,9 @@ fn limits(page: &mut String, limits: &[LimitResult]) {
 }
 
 fn accounts(page: &mut String, results: &Results) {
-    *page += "<h2>The account of every run</h2>\n<details><summary>made = link full + lost on link + filtered + lost in the ring + unread + captured + nobody's</summary>\n\
+    *page += "<h2>The account of every run</h2>\n<details><summary>made = link full + lost on link + filtered + lost in the ring + unread + captured + unexplained</summary>\n\
               <div class=\"wide\"><table><tr><th>program</th><th>bytes</th><th>snap</th><th>filter</th><th>made</th><th>link full</th><th>lost on link</th><th>filtered</th>\
-              <th>ring full</th><th>unread</th><th>captured</th><th>in the file</th><th>nobody's</th><th></th></tr>\n";
+              <th>ring full</th><th>unread</th><th>captured</th><th>in the file</th><th>unexplained</th><th></th></tr>\n";
     for (case, run) in results.outcomes() {
         let stored = run.stored.map_or_else(String::new, |stored| stored.to_string());
         let verdict = if run.faults.is_empty() {
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_say_what_differs() {
+    fn labels_name_the_difference() {
         let (a, b, c) = (case(60, 262_144), case(1514, 262_144), case(1514, 68));
         assert_eq!(label(&a, &[&a]), "60 bytes");
         assert_eq!(label(&a, &[&a, &b]), "60 bytes");

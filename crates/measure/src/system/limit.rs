@@ -11,7 +11,7 @@ const TRIES: usize = 2;
 const PROBES_MAX: usize = 24;
 /// The rate was kept if this share of it was sent at least: where the link is full, the generator waits.
 const KEPT_RATE: f64 = 0.98;
-/// What comes so near to the generator's own limit is limited by it.
+/// Share of the generator's own limit from which a result counts as limited by it.
 const NEAR: f64 = 0.95;
 /// No rate below this is asked for.
 const RATE_MIN: f64 = 100.0;
@@ -21,7 +21,7 @@ const RATE_MIN: f64 = 100.0;
 pub struct Probe {
     /// Packets a second; `None` is as fast as it goes.
     pub asked: Option<u64>,
-    /// What became of them.
+    /// Their outcome.
     pub outcome: Outcome,
 }
 
@@ -33,7 +33,7 @@ impl Probe {
     }
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Clone, Debug, Serialize)]
 pub struct Limit {
     /// The highest rate without loss, packets a second; 0 if there was none.
@@ -94,7 +94,7 @@ fn search(resolution: f64, probe: &mut impl FnMut(Option<u64>) -> Result<(bool, 
 mod tests {
     use super::*;
 
-    /// What loses packets beyond `limit`, with a generator that does `most` at the most.
+    /// A receiver that loses packets beyond `limit`, with a generator of at most `most`.
     fn machine(limit: f64, most: f64) -> impl FnMut(Option<u64>) -> Result<Outcome> {
         move |asked| {
             let rate = asked.map_or(most, |asked| (asked as f64).min(most));
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_the_generator_needs_no_search() {
+    fn a_flood_without_loss_is_the_limit() {
         // A link that makes the generator wait: nothing is lost, and the rate is what the receiver takes.
         let found = find(0.02, 1e6, machine(f64::INFINITY, 400_000.0)).unwrap();
         assert_eq!((found.rate, found.is_generators, found.probes.len()), (400_000.0, false, 1));
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_always_loses_has_no_limit() {
+    fn constant_loss_has_no_limit() {
         let lossy = |_| Ok(Outcome { made: 100_000, seconds: 1.0, ..Outcome::default() });
         let found = find(0.02, 1e6, lossy).unwrap();
         assert_eq!(found.rate, 0.0);

@@ -53,9 +53,9 @@ const RING: u64 = 32 << 20;
 /// Runs of each case, and in a hurry.
 const RUNS: usize = 3;
 const RUNS_QUICK: usize = 2;
-/// How long the generator waits for a full link while limits are looked for.
+/// Time that the generator waits for a full link in a search for the limit.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// How near a limit is looked for, as a share of it, and in a hurry.
+/// Resolution of a limit, as a share of it, and with `--quick`.
 const RESOLUTION: f64 = 0.03;
 const RESOLUTION_QUICK: f64 = 0.06;
 
@@ -100,10 +100,10 @@ pub struct BenchArgs {
     /// Bytes of a frame
     #[arg(long, value_name = "BYTES", default_value_t = 60, value_parser = size_in::<u32>(1..=65_535), requires = "limit", help_heading = "Limit")]
     size: u32,
-    /// How long each rate is tried
+    /// Length of each run
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = units::duration, requires = "limit", help_heading = "Limit")]
     seconds: Duration,
-    /// What is sent, as a recipe of `tapline generate` without size and rate
+    /// Traffic: a recipe of `tapline generate` without size and rate
     #[arg(
         long,
         value_name = "RECIPE",
@@ -112,7 +112,7 @@ pub struct BenchArgs {
         help_heading = "Limit"
     )]
     traffic: String,
-    /// The command: tapline, tcpdump, dumpcap or netsniff-ng, whose own figures tell what was lost
+    /// The command: tapline, tcpdump, dumpcap or netsniff-ng, whose own counters give its loss
     #[arg(last = true, value_name = "COMMAND", requires = "limit")]
     command: Vec<String>,
     /// Be the least program on top of libpcap: count packets of this interface until a signal ends it.
@@ -346,7 +346,7 @@ impl Bench<'_> {
         trial::run(&mut self.arena, &self.tapline, &receiver, &load)
     }
 
-    /// What the generator can do where XDP drops every packet at once; without a limit where that cannot be had.
+    /// The generator's own limit, where XDP drops every packet at once; no limit where that is not available.
     fn generators(&mut self, workload: &Workload, case: &Case) -> f64 {
         if let Some((_, rate)) = self.generators.iter().find(|(size, _)| *size == case.size) {
             return *rate;
@@ -362,7 +362,7 @@ impl Bench<'_> {
         let name = args.command.first().map_or("", String::as_str);
         let program = Program::of_command(&args.command).with_context(|| {
             format!(
-                "what {name} loses is not known here: only tapline, tcpdump, dumpcap and netsniff-ng tell it"
+                "the losses of {name} are unknown: only tapline, tcpdump, dumpcap and netsniff-ng report them"
             )
         })?;
         let is_sensible = !args.seconds.is_zero() && args.seconds <= Duration::from_secs(600);

@@ -12,7 +12,7 @@ use tapline_arena::netns::has_program;
 
 use super::workload::Case;
 
-/// What receives.
+/// The receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Program {
@@ -29,7 +29,7 @@ pub(crate) enum Program {
     XdpDrop,
 }
 
-/// What a program is to do.
+/// Order to a program.
 #[derive(Clone, Debug)]
 pub(crate) struct Order<'a> {
     pub(crate) interface: &'a str,
@@ -41,7 +41,7 @@ pub(crate) struct Order<'a> {
     pub(crate) buffer: u64,
 }
 
-/// What a program said at its end.
+/// A program's own report at its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Said {
     /// Packets that it had.
@@ -129,7 +129,7 @@ impl Program {
         }
     }
 
-    /// How long what the kernel has received may take to reach it: programs on libpcap get a block after its timeout.
+    /// Delay from the kernel to the program: programs on libpcap get a block after its timeout.
     pub(crate) fn settles(self) -> Duration {
         match self {
             Program::Tcpdump | Program::Dumpcap => Duration::from_millis(1200),
@@ -189,7 +189,7 @@ impl Program {
         line
     }
 
-    /// What it said: on standard output, and on standard error.
+    /// Its report: standard output and standard error.
     ///
     /// # Errors
     /// That its words are not understood, with them.
@@ -222,7 +222,7 @@ fn of_account(output: &str) -> Option<Said> {
     for interface in interfaces {
         said.unread += of(&interface["ring"], "unread");
         said.dropped += of(&interface["ring"], "dropped");
-        // Of a filter before the ring of AF_PACKET nobody knows.
+        // A filter before the ring of AF_PACKET has no counter.
         let before = interface["kernel_filtered"].as_u64();
         said.filtered = said.filtered.zip(before).map(|(sum, before)| sum + before);
     }
@@ -282,7 +282,7 @@ pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What was never written is not there.
+        // A file that was never written is absent.
         let _ = std::fs::remove_file(&self.0);
     }
 }
@@ -292,7 +292,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_they_say_is_understood() {
+    fn final_messages_of_peers_are_parsed() {
         let tcpdump = "tcpdump: listening on far0\n90 packets captured\n100 packets received by filter\n7 packets dropped by kernel\n";
         assert_eq!(
             Program::Tcpdump.said("", tcpdump).unwrap(),
@@ -325,13 +325,13 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_an_error_with_what_was_said() {
+    fn a_silent_peer_is_an_error_with_its_output() {
         let error = Program::Tcpdump.said("", "tcpdump: far0: No such device exists\n").unwrap_err();
         assert!(error.to_string().contains("No such device"), "{error}");
     }
 
     #[test]
-    fn what_a_program_cannot_do_is_told() {
+    fn unsupported_options_of_peers_are_named() {
         let case = |program, snap, filter: &str| Case { program, size: 500, snap, filter: filter.to_owned() };
         let refused = |case: Case, stores| case.program.refusal(&case, stores).is_some();
         assert!(

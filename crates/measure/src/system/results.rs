@@ -1,4 +1,4 @@
-//! What a bench found: every run, and the medians of them.
+//! Results of a bench: every run, and the medians.
 
 use serde::Serialize;
 
@@ -14,7 +14,7 @@ use crate::runs::median;
 pub(crate) struct Results {
     pub(crate) machine: Machine,
     pub(crate) workloads: Vec<WorkloadResult>,
-    /// What was promised, and whether it holds here.
+    /// Goals, and whether they hold here.
     pub(crate) goals: Vec<Goal>,
     /// Whether every account of every run balanced and every file held what was captured.
     pub(crate) is_balanced: bool,
@@ -22,7 +22,7 @@ pub(crate) struct Results {
     pub(crate) is_interrupted: bool,
 }
 
-/// What the figures belong to.
+/// The machine of the figures.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Machine {
     pub(crate) processor: String,
@@ -55,7 +55,7 @@ pub(crate) struct WorkloadResult {
     pub(crate) workload: Workload,
     pub(crate) cases: Vec<CaseResult>,
     pub(crate) limits: Vec<LimitResult>,
-    /// What was left out, and why.
+    /// Parts left out, with the reason.
     pub(crate) left_out: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct CaseResult {
     pub(crate) runs: Vec<Outcome>,
 }
 
-/// What the runs of a case were in the middle, and how far apart.
+/// Medians of a case's runs, and their spread.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(crate) struct Medians {
     pub(crate) offered_rate: f64,
@@ -131,7 +131,7 @@ impl LimitResult {
     }
 }
 
-/// A promise about limits: ours is at least so many times another's.
+/// A goal for limits: Tapline's is at least `goal` times another's; `ratio` is the measured one.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Goal {
     pub(crate) what: String,

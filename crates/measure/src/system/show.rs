@@ -1,4 +1,4 @@
-//! What a terminal shows: tables, and what is being done.
+//! Output on a terminal: tables and progress.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -86,7 +86,7 @@ pub(super) fn workload(out: &mut impl Write, result: &WorkloadResult) -> io::Res
     result.left_out.iter().try_for_each(|text| writeln!(out, "  left out: {text}"))
 }
 
-/// What is being done, on a terminal.
+/// Progress on a terminal.
 pub(super) struct Progress {
     is_terminal: bool,
 }

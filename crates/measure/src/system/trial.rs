@@ -22,15 +22,15 @@ use super::arena::{Arena, Counters, process_ns};
 use super::programs::{Order, Program, Said, Scratch};
 use crate::answer;
 
-/// How long a program that was told to end may take.
+/// Time limit for a program to end after its signal.
 const END_MAX: Duration = Duration::from_secs(20);
-/// How long the link may take to become quiet.
+/// Time limit for the link to become quiet.
 const QUIET_MAX: Duration = Duration::from_secs(2);
 const GLANCE: Duration = Duration::from_millis(10);
 /// Bytes kept of what a program puts out and says: its figures stand at the end.
 const KEPT: usize = 64 << 10;
 
-/// What is sent.
+/// The traffic.
 #[derive(Clone, Debug)]
 pub struct Load<'a> {
     /// A recipe without size, rate and end.
@@ -39,13 +39,13 @@ pub struct Load<'a> {
     pub size: &'a str,
     /// Packets a second; `None` is as fast as it goes.
     pub rate: Option<u64>,
-    /// How long.
+    /// Duration.
     pub time: Duration,
-    /// How long the generator waits where the link is full, as Ethernet's flow control has it; zero: what does not fit is lost.
+    /// Time that the generator waits for a full link, as Ethernet's flow control has it; zero: frames beyond it are lost.
     pub patience: Duration,
 }
 
-/// What receives.
+/// The receiver.
 #[derive(Clone, Debug)]
 pub(crate) struct Receiver {
     pub(crate) program: Program,
@@ -67,7 +67,7 @@ impl Receiver {
     }
 }
 
-/// What became of every packet of a run, and what it cost.
+/// Outcome of every packet of a run, and the costs.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Outcome {
     /// Packets that the generator made.
@@ -84,13 +84,13 @@ pub struct Outcome {
     pub dropped: u64,
     /// In the ring when the program ended.
     pub unread: u64,
-    /// What the program had.
+    /// Packets of the program's own count.
     pub captured: u64,
-    /// What stands in its file, if it wrote one.
+    /// Packets in its file, if it wrote one.
     pub stored: Option<u64>,
-    /// Packets that nobody accounts for.
+    /// Packets in no count.
     pub unexplained: i64,
-    /// How long the generator sent.
+    /// Length of sending, in seconds.
     pub seconds: f64,
     /// Packets a second that the generator was asked for.
     pub asked_rate: Option<u64>,
@@ -98,7 +98,7 @@ pub struct Outcome {
     pub kernel_ns: u64,
     /// Processor time of the program while packets came, in nanoseconds.
     pub program_ns: u64,
-    /// What is wrong with the run: it counts for nothing.
+    /// Faults of the run: with one it does not count.
     pub faults: Vec<String>,
 }
 
@@ -136,7 +136,7 @@ impl Outcome {
     }
 }
 
-/// What the generator said.
+/// The generator's report.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
     /// Packets that it made.
@@ -145,7 +145,7 @@ pub struct Sent {
     pub sent: u64,
     /// Those that it refused because its ring was full.
     pub refused: u64,
-    /// How long it sent, in seconds.
+    /// Length of sending, in seconds.
     pub seconds: f64,
 }
 
@@ -203,7 +203,7 @@ fn account(receiver: &Receiver, load: &Load<'_>, seen: &Witnesses) -> Outcome {
     let (entered, received) = (after.entered - before.entered, after.received - before.received);
     let &Said { captured, dropped, unread, filtered } = said;
     let rest = received as i64 - (captured + dropped + unread) as i64;
-    // What a filter in the kernel kept out is often known to nobody: then it is what is left.
+    // Packets refused by a filter in the kernel often have no counter: then they are the rest.
     let unknown = if receiver.is_filtered { rest.max(0) as u64 } else { 0 };
     let filtered = filtered.unwrap_or(unknown);
     let mut outcome = Outcome {
@@ -236,7 +236,7 @@ fn faults(program: Program, outcome: &Outcome, sent: u64, entered: u64) -> Vec<S
         faults.push(format!("{} packets were made, their places hold {}", outcome.made, outcome.sum()));
     }
     if outcome.unexplained != 0 && program.is_ours() {
-        faults.push(format!("nobody accounts for {} packets", outcome.unexplained));
+        faults.push(format!("{} packets are in no count", outcome.unexplained));
     }
     if let Some(stored) = outcome.stored.filter(|&stored| stored != outcome.captured) {
         faults.push(format!("the file holds {stored} packets, {} were captured", outcome.captured));
@@ -323,7 +323,7 @@ impl Drop for Running {
     }
 }
 
-/// What a program puts out and says, read all the time so that it never waits for us; the end of it is kept.
+/// Output of a program, read continuously so that the program never waits; its end is kept.
 struct Talk {
     output: JoinHandle<Vec<u8>>,
     errors: JoinHandle<Vec<u8>>,
@@ -347,7 +347,7 @@ impl Talk {
 
 fn end_of(mut stream: impl Read) -> Vec<u8> {
     let (mut kept, mut piece) = (Vec::new(), vec![0; KEPT]);
-    // What was read before an error is all that there is.
+    // Output before a read error is kept.
     while let Ok(len @ 1..) = stream.read(&mut piece) {
         kept.extend_from_slice(&piece[..len]);
         let excess = kept.len().saturating_sub(KEPT);

@@ -43,10 +43,10 @@ const SIZES: std::ops::RangeInclusive<u32> = 60..=1514;
 const SECONDS_MAX: f64 = 600.0;
 /// Cases of one workload: programs, sizes, snap lengths and filters multiplied.
 const CASES_MAX: usize = 1000;
-/// What libpcap takes for "all of it".
+/// libpcap's value for whole packets.
 const SNAP_ALL: u32 = 262_144;
 
-/// What to do with the programs.
+/// Kind of workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Kind {
@@ -56,7 +56,7 @@ pub(crate) enum Kind {
     Limit,
 }
 
-/// What the picture shows.
+/// Quantity in the picture.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Chart {
@@ -73,9 +73,9 @@ pub(crate) enum Chart {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Figure {
-    /// What was measured.
+    /// The measured task.
     pub(crate) what: String,
-    /// What it was.
+    /// Its value.
     pub(crate) value: String,
 }
 
@@ -110,7 +110,7 @@ pub(crate) struct Workload {
     quick: Quick,
 }
 
-/// What differs where it has to go quickly.
+/// Overrides with `--quick`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Quick {

@@ -1,4 +1,4 @@
-//! What each time stamp mode costs, and how far it is from the system's clock.
+//! Cost of each time stamp mode, and its error against the system clock.
 //!
 //! ```text
 //! cost    t0, begin_batch, 256 stamps, t1                    median of many batches
@@ -28,7 +28,7 @@ const DISTANCE_MAX: i64 = 3;
 /// Between two samples, so that the anchors of a second are seen, and the machine is left to others.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// What a time stamp mode costs, and how good its times are.
+/// Cost and accuracy of a time stamp mode.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct StampReport {
     /// The mode.
@@ -56,7 +56,7 @@ pub struct StampError {
     pub max_ns: i64,
     /// The uncertainty of an error: half of the median distance of two readings of the system's clock.
     pub uncertainty_ns: i64,
-    /// How the error grew over the measurement, in parts in a million of its length.
+    /// Growth of the error over the measurement, in parts per million of its length.
     pub drift_ppm: f64,
     /// Stamps that were earlier than the one before, of all that were made.
     pub backwards: u64,

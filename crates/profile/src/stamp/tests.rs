@@ -17,7 +17,7 @@ struct Fake(Rc<RefCell<State>>);
 struct State {
     ticks: u64,
     system_ns: i64,
-    /// What the stamp is told; the counter itself has `real_hz`.
+    /// Frequency given to the stamp; the counter itself has `real_hz`.
     told_hz: f64,
     real_hz: f64,
     rest: f64,
@@ -80,7 +80,7 @@ fn names_are_read_as_they_are_written() {
 }
 
 #[test]
-fn kernel_keeps_what_the_packet_has() {
+fn the_kernel_keeps_fields_of_the_packet() {
     let own = Timestamp::from_nanos(-7);
     assert_eq!(stamp(StampMode::Kernel, &Fake::new(3e9, 3e9)).stamp(own), own);
 }

@@ -24,7 +24,7 @@ fn batch(packets: u64) -> Cost {
 }
 
 #[test]
-fn a_reader_sees_what_is_counted() {
+fn a_reader_sees_the_counts() {
     let folder = tempfile::tempdir().expect("a folder");
     let meters = Meters::create_in(folder.path(), "tapline run web.graph").expect("a file");
     let path = meters.path().expect("a file").to_owned();
@@ -69,7 +69,7 @@ fn child() {
 }
 
 #[test]
-fn what_a_killed_process_left_is_removed() {
+fn files_of_killed_processes_are_removed() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut child = Command::new(std::env::current_exe().expect("this program"))
         .args(["--exact", "meters::child", "--nocapture"])

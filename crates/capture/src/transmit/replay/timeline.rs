@@ -1,41 +1,45 @@
-//! When each frame is to go.
+//! The departure time of each frame, in nanoseconds after the start.
 
 use std::str::FromStr;
 
 use tapline_syntax::units::{self, RateUnit};
 
-/// How fast.
+/// Pacing of a replay.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Timing {
-    /// With the gaps of the file, divided by `speed`.
-    Original { speed: f64 },
-    /// Evenly.
-    Rate(Rate),
-    /// As fast as it goes.
+pub enum Timing {
+    /// The gaps of the capture divided by `speed`; 1.0 keeps them.
+    Original {
+        /// The divisor: positive and finite.
+        speed: f64,
+    },
+    /// Even gaps.
+    Rate(ReplayRate),
+    /// Every frame is due at once.
     Top,
 }
 
-/// So many a second.
+/// A constant rate, positive.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Rate {
-    /// Packets.
+pub enum ReplayRate {
+    /// Packets per second.
     Packets(f64),
-    /// Bits of frames.
+    /// Bits of frames per second: link headers count, check sequences and preambles do not.
     Bits(f64),
 }
 
-impl FromStr for Rate {
+impl FromStr for ReplayRate {
     type Err = String;
 
-    fn from_str(text: &str) -> Result<Rate, String> {
+    /// Reads `10k` (packets per second) or `10Mbit` (bits per second), up to 1000G.
+    fn from_str(text: &str) -> Result<ReplayRate, String> {
         let rate = units::rate(text).map_err(|error| error.to_string())?;
         let a_second = rate.in_1000_s as f64 / 1000.0;
         if a_second > 1e12 {
             return Err("at most 1000G a second".to_owned());
         }
         match rate.unit {
-            RateUnit::Packets => Ok(Rate::Packets(a_second)),
-            RateUnit::FrameBits => Ok(Rate::Bits(a_second)),
+            RateUnit::Packets => Ok(ReplayRate::Packets(a_second)),
+            RateUnit::FrameBits => Ok(ReplayRate::Bits(a_second)),
             RateUnit::WireBits => {
                 Err("a file is sent at a rate of packets or of bits of frames: 10Mbit".to_owned())
             }
@@ -64,12 +68,12 @@ impl Timeline {
         Timeline { timing, frames: 0, bits: 0.0, base: 0, first: None, in_pass: 0, last: 0, backwards: 0 }
     }
 
-    /// When the next frame is to go, in nanoseconds after the start. `stamp` is its time in the file in nanoseconds, `len` its length in bytes.
+    /// Departure of the next frame, in nanoseconds after the start. `stamp` is its time in the capture in nanoseconds, `len` its length in bytes.
     pub(super) fn time(&mut self, stamp: i64, len: u64) -> u64 {
         let time = match self.timing {
             Timing::Top => 0.0,
-            Timing::Rate(Rate::Packets(rate)) => self.frames as f64 * 1e9 / rate,
-            Timing::Rate(Rate::Bits(rate)) => self.bits * 1e9 / rate,
+            Timing::Rate(ReplayRate::Packets(rate)) => self.frames as f64 * 1e9 / rate,
+            Timing::Rate(ReplayRate::Bits(rate)) => self.bits * 1e9 / rate,
             Timing::Original { speed } => {
                 let first = *self.first.get_or_insert(stamp);
                 let since = stamp.saturating_sub(first);
@@ -86,7 +90,7 @@ impl Timeline {
         self.last
     }
 
-    /// The next frame begins another pass: after the last one by what was the mean gap.
+    /// Begins another pass: its first frame follows the last one by the mean gap.
     pub(super) fn next_pass(&mut self) {
         let gap = (self.last - self.base).checked_div(self.in_pass.saturating_sub(1)).unwrap_or(0);
         self.base = self.last.saturating_add(gap);
@@ -130,11 +134,11 @@ mod tests {
 
     #[test]
     fn rates_have_units() {
-        assert_eq!("1.5k".parse(), Ok(Rate::Packets(1500.0)));
-        assert_eq!("10pps".parse(), Ok(Rate::Packets(10.0)));
-        assert_eq!("2Mbps".parse(), Ok(Rate::Bits(2e6)));
+        assert_eq!("1.5k".parse(), Ok(ReplayRate::Packets(1500.0)));
+        assert_eq!("10pps".parse(), Ok(ReplayRate::Packets(10.0)));
+        assert_eq!("2Mbps".parse(), Ok(ReplayRate::Bits(2e6)));
         for text in ["", "k", "0", "-1", "5x", "5kk", "1e30", "NaN", "5é"] {
-            assert!(text.parse::<Rate>().is_err(), "{text}");
+            assert!(text.parse::<ReplayRate>().is_err(), "{text}");
         }
     }
 }

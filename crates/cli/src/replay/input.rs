@@ -1,0 +1,85 @@
+//! The files, or the store, that a replay sends: opened, and opened again for further passes.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail};
+use tapline_capture::transmit::replay::{Opened, Reopen};
+use tapline_capture::{Error, FileInput, Source};
+use tapline_file::Order;
+use tapline_graph::Control;
+use tapline_store::StoreName;
+
+use super::ReplayArgs;
+use crate::args::{LanguageArgs, SNAP_LEN};
+use crate::compiler::Compiler;
+use crate::{files, stored, stream};
+
+/// An opened input, with a line about each part.
+pub(super) struct Input {
+    pub(super) opened: Opened,
+    pub(super) announcements: Vec<String>,
+}
+
+/// Opens the files or the store of the command line.
+pub(super) fn open(args: &ReplayArgs, control: &Arc<Control>) -> Result<Input> {
+    let stores: Vec<_> = args.files.iter().map(|path| stored::store_name(path)).collect::<Result<_>>()?;
+    match stores.as_slice() {
+        [Some(name)] => return open_store(args, name),
+        names if names.iter().any(Option::is_some) => {
+            bail!("a store is sent alone: leave the other files out")
+        }
+        _ if args.filter.is_some() => bail!("--filter is for stores: name one as store:DIRECTORY"),
+        _ => args.past.check_unused()?,
+    }
+    open_files(args, control)
+}
+
+fn open_files(args: &ReplayArgs, control: &Arc<Control>) -> Result<Input> {
+    let sources = args.files.iter().map(|path| files::open(path, control)).collect::<Result<Vec<_>>>()?;
+    let announcements = sources.iter().map(files::announcement).collect();
+    let is_repeated = args.passes != 1;
+    let repeated: Vec<(String, File)> =
+        args.files.iter().filter(|_| is_repeated).map(|path| repeatable(path)).collect::<Result<_>>()?;
+    let reopen: Reopen = Box::new(move || {
+        let sources = repeated.iter().map(|(name, file)| {
+            let mut file = file.try_clone().map_err(|error| Error::source(name, error))?;
+            let rewound = file.seek(SeekFrom::Start(0));
+            rewound.map_err(|error| Error::source(&format!("cannot read {name} again"), error))?;
+            FileInput::open_stream(Box::new(file), name)
+        });
+        Ok(Box::new(FileInput::new(sources.collect::<Result<Vec<_>, Error>>()?, Order::Given)))
+    });
+    let source = Box::new(FileInput::new(sources, Order::Given));
+    Ok(Input { opened: Opened { source, reopen }, announcements })
+}
+
+/// A file that can be read once more.
+fn repeatable(path: &Path) -> Result<(String, File)> {
+    let name = path.display().to_string();
+    if path.as_os_str() == "-" || stream::is_stream(path) {
+        bail!("{name} cannot be read again: save it to a file first, or leave --loop out");
+    }
+    let file = File::open(path).with_context(|| format!("cannot open {name}"))?;
+    Ok((name, file))
+}
+
+fn open_store(args: &ReplayArgs, name: &StoreName) -> Result<Input> {
+    let filter = args.filter.clone().unwrap_or_default();
+    if let Err(error) = tapline_filter::parse(&filter) {
+        bail!("{}", error.render(&filter));
+    }
+    let language = LanguageArgs { scoped: false, ipv6_extensions: false };
+    let compiler = Arc::new(Compiler::new(SNAP_LEN, true, language, false, None));
+    let announcements = vec![format!("reading from the store {}", name.directory.display())];
+    let (name, past) = (name.clone(), args.past.clone());
+    let search = move || -> Result<Box<dyn Source>> {
+        Ok(Box::new(stored::open_filtered(&name, &past, &filter, &compiler)?))
+    };
+    let source = search()?;
+    let reopen: Reopen =
+        Box::new(move || search().map_err(|error| Error::source("the store", format!("{error:#}"))));
+    Ok(Input { opened: Opened { source, reopen }, announcements })
+}

@@ -1,0 +1,23 @@
+//! Settings that opening and sending share.
+
+use tapline_capture::af_packet::KernelFilterRuns;
+use tapline_graph::StampTicks;
+
+use crate::live::XdpArgs;
+
+/// Settings of a run's sources and outputs.
+#[derive(Default)]
+pub(crate) struct RunSettings {
+    /// The network namespace of devices.
+    pub(crate) netns: Option<String>,
+    /// Options of devices with `xdp:` before their name.
+    pub(crate) xdp: XdpArgs,
+    /// Whether packets are shown as JSON.
+    pub(crate) json: bool,
+    /// Interfaces on which sending is allowed besides loopback and veth: `--i-own-this-network`.
+    pub(crate) owned: Vec<String>,
+    /// Receives the cost of stamping packets.
+    pub(crate) stamp_ticks: StampTicks,
+    /// Receives the cost of filters in the kernel.
+    pub(crate) kernel_filter_runs: Option<KernelFilterRuns>,
+}
