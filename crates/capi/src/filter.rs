@@ -5,8 +5,8 @@
 //!                                        --pcap_offline_filter, bpf_filter--> verdict on one packet
 //! ```
 //!
-//! Programs may also be the caller's own. Each is validated before it runs; `bpf_filter` gets no length, so its extent is found by following its jumps,
-//! which go forward only. The last few programs are kept decoded, by their content.
+//! Programs may also be the caller's own. Each is validated before it runs; `bpf_filter` gets no length, so its extent
+//! is found by following its jumps, which go forward only. The last few programs are kept decoded, by their content.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_char, c_int, c_uchar, c_uint};
@@ -35,7 +35,8 @@ const KEPT_MAX: usize = 8;
 /// `pcap_compile(3PCAP)`. The program is freed by `pcap_freecode`.
 ///
 /// # Safety
-/// `p` is an open handle that no other thread uses meanwhile; `program` is a place for a program; `text` is null or ends in a zero byte.
+/// `p` is an open handle that no other thread uses meanwhile; `program` is a place for a program; `text` is null or
+/// ends in a zero byte.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_compile(
     p: *mut Handle,
@@ -121,7 +122,7 @@ pub unsafe extern "C" fn pcap_compile_nopcap(
 /// `pcap_freecode(3PCAP)`.
 ///
 /// # Safety
-/// `program` is null, or came from `pcap_compile` and nobody uses its instructions any more.
+/// `program` is null, or came from `pcap_compile` and its instructions are not used any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pcap_freecode(program: *mut Code) {
     // SAFETY: as the caller promises.
@@ -195,7 +196,8 @@ pub unsafe extern "C" fn pcap_offline_filter(
     })
 }
 
-/// `bpf_filter`: what a program of unknown length returns for a packet; all bits set without a program, 0 for one that is not valid.
+/// `bpf_filter`: what a program of unknown length returns for a packet; all bits set without a program, 0 for one that
+/// is not valid.
 ///
 /// # Safety
 /// `pc` is null or points to a program whose every way ends in a return; `data` has `cap_len` bytes.
@@ -225,7 +227,8 @@ pub unsafe extern "C" fn bpf_filter(
 unsafe fn extent(pc: *const Insn) -> Option<usize> {
     let (mut at, mut end) = (0, 1);
     while at < end {
-        // SAFETY: an instruction before `end` can be reached, so it is there; or it stands between such, in the same list.
+        // SAFETY: an instruction before `end` can be reached, so it is there; or it stands between such, in the same
+        // list.
         let insn = unsafe { pc.add(at).read() };
         let reached = match insn.class() {
             code::RET => at + 1,

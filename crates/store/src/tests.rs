@@ -28,6 +28,7 @@ pub(crate) const SETTINGS: RecorderSettings = RecorderSettings {
     sync_ns: 5_000_000_000,
     snap_len: 262_144,
     index: Some(IndexOptions { macs: false, names: false }),
+    cutoffs: Vec::new(),
     buffers: 4,
 };
 

@@ -9,7 +9,7 @@ use anyhow::{Result, anyhow, bail};
 use clap::{Args, ValueEnum};
 use tapline_graph::stages::StoreOutput;
 use tapline_packet::Interface;
-use tapline_store::{Catalog, IndexOptions, Recorder, RecorderSettings, StoreName};
+use tapline_store::{Catalog, Cutoff, IndexOptions, Recorder, RecorderSettings, StoreName};
 use tapline_syntax::units::{self, count_in, size_in};
 use tapline_sys::disk;
 use tapline_sys::privilege::Identity;
@@ -94,6 +94,10 @@ pub(crate) struct RecordArgs {
     #[arg(long, help_heading = "Store")]
     no_index: bool,
 
+    /// Record the first bytes of each flow only: SIZE for all flows, 'FILTER=SIZE' for those whose first packet the filter
+    /// accepts. May be repeated; the first that means a flow counts. Packets left out are counted.
+    #[arg(long, value_name = "[FILTER=]SIZE", value_parser = cutoff, help_heading = "Store")]
+    cut: Vec<Cutoff>,
     /// Read the filter from a file.
     #[arg(short = 'F', value_name = "FILE", help_heading = "Filter")]
     filter_file: Option<PathBuf>,
@@ -160,12 +164,22 @@ fn settings(args: &RecordArgs) -> Result<RecorderSettings> {
         flush_ns: interval("--flush", args.flush)?,
         sync_ns: interval("--sync", args.sync)?,
         snap_len: if args.snapshot_length == 0 { SNAP_LEN } else { args.snapshot_length },
+        cutoffs: args.cut.clone(),
         index: (!args.no_index).then(|| IndexOptions {
             macs: args.index.contains(&IndexKeys::Mac),
             names: args.index.contains(&IndexKeys::Names),
         }),
         ..RecorderSettings::default()
     })
+}
+
+fn cutoff(text: &str) -> Result<Cutoff, String> {
+    let (filter, size) = match text.rsplit_once('=') {
+        Some((filter, size)) => (Some(filter.trim().to_owned()), size),
+        None => (None, text),
+    };
+    let bytes = units::size(size.trim()).map_err(|error| format!("{error}: give SIZE or 'FILTER=SIZE'"))?;
+    Ok(Cutoff { filter, bytes })
 }
 
 fn interval(name: &str, time: Duration) -> Result<i64> {
@@ -253,6 +267,14 @@ pub(crate) fn open_output(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cut_off_has_bytes_and_perhaps_a_filter() {
+        let of = |filter: Option<&str>, bytes| Ok(Cutoff { filter: filter.map(str::to_owned), bytes });
+        assert_eq!(cutoff("10MB"), of(None, 10_000_000));
+        assert_eq!(cutoff("tcp[13] = 2 = 64KiB"), of(Some("tcp[13] = 2"), 65_536));
+        assert!(cutoff("udp").is_err() && cutoff("udp=").is_err());
+    }
 
     #[test]
     fn a_store_takes_bytes_or_a_share_of_the_disk() {
